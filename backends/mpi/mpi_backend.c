@@ -1,0 +1,135 @@
+/* The mpi backend: the table, and the life of its groups. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpib.h"
+
+enum { CLOSE_MS = 1000 };
+
+static int open_first(struct mpib_group *group, const tutti_group_info *info)
+{
+    struct mpib_family *family = &group->own;
+    family->rank = info->rank;
+    family->core = info->core;
+    int status = mpib_messages_open(family);
+    if (status == TUTTI_OK) status = mpib_meet_world(group, info);
+    if (status == TUTTI_OK && mpib_enter()) {
+        status = mpib_messages_listen(family);
+        mpib_leave();
+    }
+    if (status != TUTTI_OK) return status;
+    group->family = family;
+    mpib_family_opened();
+    return TUTTI_OK;
+}
+
+static int open_further(struct mpib_group *group, const tutti_group_info *info)
+{
+    group->family = ((struct mpib_group *)info->parent)->family;
+    if (group->family == NULL || info->world_size == 1) {
+        group->family = NULL;
+        return TUTTI_OK;
+    }
+    return mpib_meet_members(group, info);
+}
+
+static int mpib_open(void *state, const tutti_group_info *info, const tutti_host *host)
+{
+    struct mpib_group *group = state;
+    const char *deterministic = host->env("TUTTI_DETERMINISTIC");
+    const char *native = host->env("TUTTI_MPI_NATIVE");
+    group->native = native == NULL             ? MPIB_NATIVE_MEASURED
+                    : strcmp(native, "0") == 0 ? MPIB_NATIVE_NEVER
+                                               : MPIB_NATIVE_ALWAYS;
+    group->own.host = host;
+    group->own.comm = group->comm = MPI_COMM_NULL;
+    group->own.inbox = MPI_REQUEST_NULL;
+    group->id = info->id;
+    group->global_ranks = info->global_ranks;
+    group->rank = info->rank;
+    group->world_size = info->world_size;
+    group->core = info->core;
+    group->deterministic = deterministic != NULL && strcmp(deterministic, "0") != 0;
+    int status = info->parent == NULL ? mpib_wait_open(&group->own) : TUTTI_OK;
+    if (status != TUTTI_OK || (info->parent == NULL && info->world_size == 1)) return status; /* nobody to talk to */
+    status = info->parent == NULL ? open_first(group, info) : open_further(group, info);
+    if (mpib_main_only())
+        group->native = MPIB_NATIVE_NEVER; /* the core's thread may begin one, and cannot put it off */
+    if (status == TUTTI_OK && group->family != NULL) {
+        LIST_INSERT_HEAD(&group->family->groups, group, link);
+        group->listed = true;
+    }
+    return status;
+}
+
+/* What has been sent is let go; what peers have begun is not waited for longer than a second. */
+static bool drain(struct mpib_family *family)
+{
+    int64_t until = family->host->now_ns() + CLOSE_MS * INT64_C(1000000);
+    while (family->n_flights > 0 && family->host->now_ns() < until) mpib_flights_test(family);
+    return family->n_flights == 0;
+}
+
+static void close_family(struct mpib_family *family)
+{
+    bool clean = drain(family);
+    mpib_messages_deafen(family);
+    if (clean)
+        MPI_Comm_free(&family->comm);
+    else
+        family->host->log(1, "MPI keeps %d requests of operations that were given up", family->n_flights);
+    mpib_family_closed(clean);
+    free(family->requests);
+    free(family->flights);
+    free(family->done);
+    free(family->status);
+}
+
+static void mpib_close(void *state)
+{
+    struct mpib_group *group = state;
+    if (group->own.host == NULL) return;
+    bool may_call = group->family != NULL && mpib_enter(), ended = false;
+    if (group->listed) {
+        LIST_REMOVE(group, link);
+        mpib_messages_drop(group);
+        mpib_flights_drop(group->family, group);
+        for (int i = 0; i < group->family->n_flights; i++) ended |= group->family->flights[i].group == group;
+    }
+    if (may_call && group->comm != MPI_COMM_NULL && !ended) MPI_Comm_free(&group->comm);
+    if (may_call && group->family == &group->own) close_family(&group->own);
+    if (may_call) mpib_leave();
+    mpib_messages_close(&group->own);
+    mpib_wait_close(&group->own);
+    memset(group, 0, sizeof *group);
+}
+
+TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
+
+const tutti_backend tutti_backend_v1 = {
+    TUTTI_BACKEND_HEADER,
+    .name = MPIB_TABLE,
+    .version = "1, on " MPIB_BUILT_FOR,
+    .group_bytes = sizeof(struct mpib_group),
+    .devices = 1u << TUTTI_CPU,
+    .open = mpib_open,
+    .close = mpib_close,
+    .native = {[TUTTI_BROADCAST] = mpib_native,
+               [TUTTI_ALL_REDUCE] = mpib_native,
+               [TUTTI_REDUCE] = mpib_native,
+               [TUTTI_ALL_GATHER] = mpib_native,
+               [TUTTI_GATHER] = mpib_native,
+               [TUTTI_SCATTER] = mpib_native,
+               [TUTTI_REDUCE_SCATTER] = mpib_native,
+               [TUTTI_ALL_TO_ALL] = mpib_native,
+               [TUTTI_BARRIER] = mpib_native},
+    .send = mpib_send,
+    .recv = mpib_recv,
+    .progress = mpib_progress,
+    .arm = mpib_arm,
+    .cancel = mpib_cancel,
+    .notify = mpib_notify,
+    .latency_ns = 1500,
+    .bytes_per_us = 4000,
+    .segment_bytes = 256 << 10,
+};

@@ -1,0 +1,144 @@
+/* MPI requests under way: one array for MPI_Testsome, and beside it what each belongs to. */
+#include <stdlib.h>
+
+#include "mpib.h"
+
+/* One MPI message has at most this many bytes; a longer one goes in pieces, one after the other. */
+enum { PIECE = 1 << 30 };
+
+int mpib_flights_reserve(struct mpib_family *family)
+{
+    if (family->n_flights < family->room) return TUTTI_OK;
+    size_t room = family->room > 0 ? 2 * (size_t)family->room : 32;
+    void *requests = realloc(family->requests, room * sizeof *family->requests);
+    if (requests != NULL) family->requests = requests;
+    void *flights = realloc(family->flights, room * sizeof *family->flights);
+    if (flights != NULL) family->flights = flights;
+    void *done = realloc(family->done, room * sizeof *family->done);
+    if (done != NULL) family->done = done;
+    void *status = realloc(family->status, room * sizeof *family->status);
+    if (status != NULL) family->status = status;
+    if (requests == NULL || flights == NULL || done == NULL || status == NULL)
+        return family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a request");
+    family->room = (int)room;
+    return TUTTI_OK;
+}
+
+void mpib_flights_add(struct mpib_family *family, MPI_Request request, const struct mpib_flight *flight)
+{
+    family->requests[family->n_flights] = request;
+    family->flights[family->n_flights++] = *flight;
+}
+
+static int begin_piece(struct mpib_family *family, struct mpib_flight *flight, MPI_Request *request)
+{
+    size_t now = flight->left < PIECE ? flight->left : PIECE;
+    char *data = flight->data;
+    flight->data += now;
+    flight->left -= now;
+    return flight->sends ? MPI_Isend(data, (int)now, MPI_BYTE, flight->peer, flight->tag, family->comm, request)
+                         : MPI_Irecv(data, (int)now, MPI_BYTE, flight->peer, flight->tag, family->comm, request);
+}
+
+int mpib_flights_begin(struct mpib_family *family, const struct mpib_flight *flight)
+{
+    struct mpib_flight copy = *flight;
+    MPI_Request request;
+    int status = mpib_flights_reserve(family);
+    if (status != TUTTI_OK) return status;
+    int error = begin_piece(family, &copy, &request);
+    if (error != MPI_SUCCESS) return mpib_error(family->host, flight->sends ? "MPI_Isend" : "MPI_Irecv", error);
+    mpib_flights_add(family, request, &copy);
+    return TUTTI_OK;
+}
+
+static void remove_at(struct mpib_family *family, int i)
+{
+    family->n_flights--;
+    family->requests[i] = family->requests[family->n_flights];
+    family->flights[i] = family->flights[family->n_flights];
+}
+
+/* Another rank gave an operation of another size: that is how MPI sees it. */
+static int status_of(const struct mpib_family *family, int error)
+{
+    if (error == MPI_SUCCESS) return TUTTI_OK;
+    int class = MPI_ERR_OTHER;
+    MPI_Error_class(error, &class);
+    mpib_error(family->host, "MPI", error);
+    return class == MPI_ERR_TRUNCATE ? TUTTI_ERR_MISMATCH : TUTTI_ERR_BACKEND;
+}
+
+/* Request i is done: its next piece, or its end. */
+static void end(struct mpib_family *family, int i, int error)
+{
+    struct mpib_flight *flight = &family->flights[i];
+    if (error == MPI_SUCCESS && flight->left > 0) {
+        error = begin_piece(family, flight, &family->requests[i]);
+        if (error == MPI_SUCCESS) return;
+    }
+    struct mpib_flight ended = *flight;
+    remove_at(family, i);
+    free(ended.memory);
+    if (ended.slot != NULL) mpib_slot_give(family, ended.slot);
+    if (ended.request != NULL) family->host->complete(ended.request, status_of(family, error));
+}
+
+int mpib_flights_test(struct mpib_family *family)
+{
+    int n = family->n_flights, done = 0;
+    if (n == 0) return 0;
+    if (n == 1) {
+        MPI_Status status;
+        int error = MPI_Test(&family->requests[0], &done, &status);
+        if (done || error != MPI_SUCCESS) end(family, 0, error);
+        return done || error != MPI_SUCCESS;
+    }
+    int error = MPI_Testsome(n, family->requests, &done, family->done, family->status);
+    if (done == MPI_UNDEFINED || done <= 0) return 0;
+    for (int k = 0; k < done; k++) {
+        struct mpib_flight *flight = &family->flights[family->done[k]];
+        flight->ended = true;
+        flight->error = error == MPI_SUCCESS ? MPI_SUCCESS : family->status[k].MPI_ERROR;
+    }
+    for (int i = n - 1; i >= 0; i--) { /* from the end on: what is taken out is filled from there */
+        struct mpib_flight *flight = &family->flights[i];
+        if (!flight->ended) continue;
+        flight->ended = false;
+        end(family, i, flight->error);
+    }
+    return done;
+}
+
+void mpib_flights_drop(struct mpib_family *family, const struct mpib_group *group)
+{
+    for (int i = 0; i < family->n_flights; i++)
+        if (family->flights[i].group == group) {
+            family->flights[i].request = NULL;
+            family->flights[i].left = 0; /* its memory may be gone */
+        }
+}
+
+int mpib_flights_cancel(struct mpib_family *family, const tutti_request *request)
+{
+    for (int i = 0; i < family->n_flights; i++) {
+        struct mpib_flight *flight = &family->flights[i];
+        if (flight->request != request) continue;
+        int done = 0, cancelled = 0;
+        MPI_Status status;
+        if (!flight->is_message || flight->sends)
+            return family->host->error(TUTTI_ERR_UNSUPPORTED, "MPI cannot take back %s that it has begun",
+                                       flight->sends ? "a send" : "an operation");
+        MPI_Cancel(&family->requests[i]);
+        MPI_Test(&family->requests[i], &done, &status);
+        if (done) MPI_Test_cancelled(&status, &cancelled);
+        if (done && !cancelled) {
+            end(family, i, MPI_SUCCESS); /* it came in after all */
+            return TUTTI_ERR_NOT_FOUND;
+        }
+        if (!done) return family->host->error(TUTTI_ERR_UNSUPPORTED, "a message is just coming in");
+        remove_at(family, i);
+        return TUTTI_OK;
+    }
+    return family->host->error(TUTTI_ERR_NOT_FOUND, "it is not under way");
+}

@@ -1,0 +1,191 @@
+/* Starting and ending MPI.
+ *
+ * The program may have started MPI itself, with whatever thread level; then it also ends it.  Where we start it we end
+ * it too, when the process exits: MPI can be started only once, so the last group's end would be too early.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpib.h"
+
+static struct {
+    pthread_mutex_t lock; /* starting */
+    pthread_mutex_t one;  /* MPI's own limit: one thread at a time */
+    bool started, ours;
+    int level;
+    atomic_int open; /* families */
+    atomic_bool unclean;
+    char library[64];
+} mpib = {.lock = PTHREAD_MUTEX_INITIALIZER, .one = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- threads --------------------------------------------------------------------------------------------------- */
+
+bool mpib_enter(void)
+{
+    if (mpib.level == MPI_THREAD_MULTIPLE) return true;
+    int is_main = 1;
+    pthread_mutex_lock(&mpib.one);
+    if (mpib.level < MPI_THREAD_SERIALIZED) MPI_Is_thread_main(&is_main);
+    if (!is_main) pthread_mutex_unlock(&mpib.one);
+    return is_main;
+}
+
+bool mpib_main_only(void)
+{
+    return mpib.level < MPI_THREAD_SERIALIZED;
+}
+
+void mpib_leave(void)
+{
+    if (mpib.level != MPI_THREAD_MULTIPLE) pthread_mutex_unlock(&mpib.one);
+}
+
+/* ---- words ----------------------------------------------------------------------------------------------------- */
+
+const char *mpib_library(void)
+{
+    return mpib.library;
+}
+
+int mpib_error(const tutti_host *host, const char *what, int error)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    MPI_Error_string(error, text, &length);
+    return host->error(TUTTI_ERR_BACKEND, "%s: %s", what, text);
+}
+
+/* "Open MPI v4.1.4, package: .." and "MPICH Version:\t4.0.2\n.." to what people call them. */
+static void name_library(void)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, ",\n")] = '\0';
+    for (char *c = text; *c != '\0'; c++)
+        if (*c == '\t') *c = ' ';
+    snprintf(mpib.library, sizeof mpib.library, "%s", text);
+}
+
+/* ---- the launcher ---------------------------------------------------------------------------------------------- */
+
+#ifdef OPEN_MPI
+#define MPIB_LAUNCHER "mpirun -n %d PROGRAM (Open MPI's mpirun), or srun --mpi=pmix"
+static const char *const launcher_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PRTE_MCA_prte_base_help"};
+static const char *const other_variables[] = {"PMI_FD", "HYDI_CONTROL_FD"};
+#define MPIB_OTHER "MPICH's mpiexec"
+#else
+#define MPIB_LAUNCHER "mpiexec -n %d PROGRAM (MPICH's mpiexec), or srun --mpi=pmi2"
+static const char *const launcher_variables[] = {"PMI_FD", "PMI_PORT", "PMI_RANK"};
+static const char *const other_variables[] = {"OMPI_COMM_WORLD_SIZE"};
+#define MPIB_OTHER "Open MPI's mpirun"
+#endif
+
+static bool any_set(const tutti_host *host, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (host->env(names[i]) != NULL) return true;
+    return false;
+}
+
+/* MPI without its launcher would make a world of one of each rank. */
+static int check_launcher(const tutti_host *host, int world_size)
+{
+    if (any_set(host, launcher_variables, sizeof launcher_variables / sizeof *launcher_variables)) return TUTTI_OK;
+    bool other = any_set(host, other_variables, sizeof other_variables / sizeof *other_variables);
+    return host->error(TUTTI_ERR_BACKEND,
+                       "backend mpi was built for " MPIB_BUILT_FOR
+                       ", and this program was started by %s: start it with " MPIB_LAUNCHER,
+                       other ? MPIB_OTHER ", which " MPIB_BUILT_FOR " does not understand" : "no launcher of MPI",
+                       world_size);
+}
+
+/* ---- start and end --------------------------------------------------------------------------------------------- */
+
+/* libmpi came in with this plug-in, hidden from others; its own components need to see it. */
+static void show_library(void)
+{
+    Dl_info info;
+    if (dladdr((void *)(uintptr_t)MPI_Init_thread, &info) != 0)
+        dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_GLOBAL | RTLD_NOW);
+}
+
+/* A process that leaves with groups open leaves because something went wrong: MPI_Finalize would wait for peers that
+ * wait for it.  Without it the launcher notices and ends the job. */
+static void finalize(void)
+{
+    int done = 0;
+    MPI_Finalized(&done);
+    if (done || atomic_load(&mpib.open) > 0 || atomic_load(&mpib.unclean)) return;
+    MPI_Finalize();
+}
+
+/* MPI_Finalize, whoever calls it, first gives up what is attached to MPI_COMM_SELF. */
+static int at_finalize(MPI_Comm comm, int key, void *value, void *extra)
+{
+    (void)comm, (void)key, (void)value, (void)extra;
+    mpib_types_free();
+    return MPI_SUCCESS;
+}
+
+static void watch_finalize(void)
+{
+    int key = MPI_KEYVAL_INVALID;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &key, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+    MPI_Comm_free_keyval(&key); /* lives as long as the attribute */
+}
+
+static int start_now(const tutti_host *host, int world_size)
+{
+    int running = 0, over = 0, is_main = 1, error = MPI_SUCCESS;
+    show_library();
+    MPI_Initialized(&running);
+    MPI_Finalized(&over);
+    if (over) return host->error(TUTTI_ERR_BACKEND, "MPI has been finalized already; it cannot be started again");
+    if (!running) {
+        int status = check_launcher(host, world_size);
+        if (status != TUTTI_OK) return status;
+        error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &mpib.level);
+        if (error != MPI_SUCCESS) return host->error(TUTTI_ERR_BACKEND, "MPI_Init_thread failed (%d)", error);
+        mpib.ours = true;
+        atexit(finalize);
+    } else {
+        MPI_Query_thread(&mpib.level);
+        MPI_Is_thread_main(&is_main);
+        if (mpib.level < MPI_THREAD_SERIALIZED)
+            host->log(
+                2, "the program started MPI without threads: async operations move only while its main thread waits");
+        if (mpib.level < MPI_THREAD_SERIALIZED && !is_main)
+            return host->error(TUTTI_ERR_BACKEND,
+                               "the program started MPI for its main thread alone, and this is another");
+    }
+    name_library();
+    error = mpib_types_make(host);
+    watch_finalize();
+    return error == MPI_SUCCESS ? TUTTI_OK : mpib_error(host, "MPI has no datatypes for us", error);
+}
+
+int mpib_start(const tutti_host *host, int world_size)
+{
+    pthread_mutex_lock(&mpib.lock);
+    int status = mpib.started ? TUTTI_OK : start_now(host, world_size);
+    if (status == TUTTI_OK) mpib.started = true;
+    pthread_mutex_unlock(&mpib.lock);
+    return status;
+}
+
+void mpib_family_opened(void)
+{
+    atomic_fetch_add(&mpib.open, 1);
+}
+
+void mpib_family_closed(bool clean)
+{
+    if (!clean) atomic_store(&mpib.unclean, true);
+    atomic_fetch_sub(&mpib.open, 1);
+}

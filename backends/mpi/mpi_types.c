@@ -1,0 +1,97 @@
+/* Datatypes and reduce operations.
+ *
+ * MPI's own MPI_SUM and MPI_MAX know no 16- and 8-bit floats and no bool, drop NaN, and leave its sign open.  So all
+ * reductions are operations of ours that call the host's, and give the same bits as on every other backend.  Such a
+ * function is told the MPI_Datatype: there is one for each dtype, even where MPI's own would hold the same bytes.
+ */
+#include <string.h>
+
+#include "mpib.h"
+
+static const tutti_dtype dtypes[] = {
+    TUTTI_FLOAT32,   TUTTI_FLOAT64,    TUTTI_INT32, TUTTI_INT64,         TUTTI_BFLOAT16,   TUTTI_FLOAT16,
+    TUTTI_UINT8,     TUTTI_INT8,       TUTTI_INT16, TUTTI_UINT16,        TUTTI_UINT32,     TUTTI_UINT64,
+    TUTTI_COMPLEX64, TUTTI_COMPLEX128, TUTTI_BOOL,  TUTTI_FLOAT8_E4M3FN, TUTTI_FLOAT8_E5M2};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+static MPI_Datatype types[DTYPES];
+static MPI_Op ops[TUTTI_REDUCE_OP_COUNT];
+static void (*reduce)(tutti_dtype, tutti_reduce_op, void *, const void *, const void *, int64_t);
+
+static void run(tutti_reduce_op op, const void *in, void *inout, int n, MPI_Datatype type)
+{
+    for (int i = 0; i < DTYPES; i++)
+        if (types[i] == type) reduce(dtypes[i], op, inout, in, inout, n);
+}
+
+/* MPI hands its function no word of ours, so there is one for each operation. */
+#define RUN(name, op)                                                                                                  \
+    static void name(void *in, void *inout, int *n, MPI_Datatype *type)                                                \
+    {                                                                                                                  \
+        run(op, in, inout, *n, *type);                                                                                 \
+    }
+RUN(run_sum, TUTTI_SUM)
+RUN(run_product, TUTTI_PRODUCT)
+RUN(run_min, TUTTI_MIN)
+RUN(run_max, TUTTI_MAX)
+RUN(run_band, TUTTI_BAND)
+RUN(run_bor, TUTTI_BOR)
+RUN(run_bxor, TUTTI_BXOR)
+
+/* AVG and PREMUL_SUM are left to plans: MPI has no step before or after a reduction. */
+static MPI_User_function *const functions[TUTTI_REDUCE_OP_COUNT] = {
+    [TUTTI_SUM] = run_sum,   [TUTTI_PRODUCT] = run_product, [TUTTI_MIN] = run_min,  [TUTTI_MAX] = run_max,
+    [TUTTI_BAND] = run_band, [TUTTI_BOR] = run_bor,         [TUTTI_BXOR] = run_bxor};
+
+static int make_type(tutti_dtype dtype, MPI_Datatype *type)
+{
+    int error;
+    switch (tutti_dtype_bytes(dtype)) {
+    case 1:
+        error = MPI_Type_dup(MPI_BYTE, type);
+        break;
+    case 2:
+        error = MPI_Type_dup(MPI_UINT16_T, type);
+        break;
+    case 4:
+        error = MPI_Type_dup(MPI_UINT32_T, type);
+        break;
+    case 8:
+        error = MPI_Type_dup(MPI_UINT64_T, type);
+        break;
+    default:
+        error = MPI_Type_contiguous((int)tutti_dtype_bytes(dtype), MPI_BYTE, type);
+    }
+    return error == MPI_SUCCESS ? MPI_Type_commit(type) : error;
+}
+
+int mpib_types_make(const tutti_host *host)
+{
+    int error = MPI_SUCCESS;
+    reduce = host->reduce;
+    for (int i = 0; i < DTYPES && error == MPI_SUCCESS; i++) error = make_type(dtypes[i], &types[i]);
+    for (int i = 0; i < TUTTI_REDUCE_OP_COUNT && error == MPI_SUCCESS; i++) {
+        ops[i] = MPI_OP_NULL;
+        if (functions[i] != NULL) error = MPI_Op_create(functions[i], 1, &ops[i]);
+    }
+    return error;
+}
+
+void mpib_types_free(void)
+{
+    for (int i = 0; i < DTYPES; i++) MPI_Type_free(&types[i]);
+    for (int i = 0; i < TUTTI_REDUCE_OP_COUNT; i++)
+        if (ops[i] != MPI_OP_NULL) MPI_Op_free(&ops[i]);
+}
+
+MPI_Datatype mpib_type(tutti_dtype dtype)
+{
+    for (int i = 0; i < DTYPES; i++)
+        if (dtypes[i] == dtype) return types[i];
+    return MPI_DATATYPE_NULL;
+}
+
+MPI_Op mpib_reduce(tutti_reduce_op op)
+{
+    return (unsigned)op < TUTTI_REDUCE_OP_COUNT ? ops[op] : MPI_OP_NULL;
+}

@@ -1,0 +1,62 @@
+/* What a thread does while nothing comes in.
+ *
+ * MPI has nothing to sleep on.  The program's own thread, waiting, asks again and again for a while, and offers its
+ * core to others after the first 10 us; then, and on the core's thread at once, a timer's descriptor wakes whoever
+ * asks: soon at first, later less often.  With nothing under way the timer stands still, and an idle group costs
+ * nothing.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "mpib.h"
+
+enum { KEEP_NS = 10000, SPIN_NS = 2000000, NAP_NS = 50000, NAP_MOST_NS = 1000000 };
+
+int mpib_wait_open(struct mpib_family *family)
+{
+    family->waiter = pthread_self();
+    family->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (family->timer >= 0) return TUTTI_OK;
+    return family->host->error(TUTTI_ERR_SYSTEM, "no timer for a group: %s", strerror(errno));
+}
+
+void mpib_wait_close(struct mpib_family *family)
+{
+    if (family->timer > 0) close(family->timer);
+    family->timer = -1;
+}
+
+static bool is_idle(const struct mpib_family *family)
+{
+    return family->n_flights == 0 && TAILQ_EMPTY(&family->posted) && TAILQ_EMPTY(&family->found) &&
+           TAILQ_EMPTY(&family->later);
+}
+
+/* A tenth of the time it has been quiet already, within bounds. */
+static void set_timer(struct mpib_family *family, int64_t quiet_ns)
+{
+    int64_t nap = quiet_ns / 10;
+    nap = nap < NAP_NS ? NAP_NS : nap > NAP_MOST_NS ? NAP_MOST_NS : nap;
+    struct itimerspec at = {.it_value = {.tv_nsec = is_idle(family) ? 0 : nap}};
+    timerfd_settime(family->timer, 0, &at, NULL); /* also takes back that it had run out */
+}
+
+int mpib_arm(void *state, int *descriptors)
+{
+    struct mpib_family *family = &((struct mpib_group *)state)->own; /* always asked of the first group */
+    int64_t now = family->host->now_ns();
+    if (family->moved) {
+        family->moved = false;
+        family->moved_ns = now;
+    }
+    if (!is_idle(family) && now - family->moved_ns < SPIN_NS && pthread_equal(family->waiter, pthread_self())) {
+        if (now - family->moved_ns > KEEP_NS) sched_yield();
+        return 0;
+    }
+    set_timer(family, now - family->moved_ns);
+    descriptors[0] = family->timer;
+    return 1;
+}

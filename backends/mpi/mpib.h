@@ -1,0 +1,186 @@
+/* The mpi backend: what its files share.
+ *
+ *   mpi_backend.c  the table
+ *   mpi_start.c    starting and ending MPI, which threads may call it
+ *   mpi_meet.c     which rank of MPI_COMM_WORLD each of ours is; communicators
+ *   mpi_types.c    datatypes and reduce operations
+ *   mpi_flight.c   MPI requests under way
+ *   mpi_native.c   collectives by MPI's nonblocking ones
+ *   mpi_wait.c     sleeping
+ *   mpi_message.c  messages with 64-bit tags and fingerprints, over MPI's with small ones
+ *
+ * All entries of a family come one at a time, so its state needs no lock.  MPI itself may need one: see mpib_enter.
+ */
+#ifndef MPIB_H
+#define MPIB_H
+
+#include <mpi.h>
+#include <pthread.h>
+#include <sys/queue.h>
+#include <tutti/backend.h>
+
+#ifdef OPEN_MPI
+#define MPIB_BUILT_FOR "Open MPI"
+#else
+#define MPIB_BUILT_FOR "MPICH"
+#endif
+
+#ifndef MPIB_TABLE
+#define MPIB_TABLE "mpi" /* or mpi_openmpi, mpi_mpich, where both are built */
+#endif
+
+struct mpib_group;
+
+/* ---- requests of MPI under way --------------------------------------------------------------------------------- */
+
+/* What an MPI_Request belongs to, and what follows once it is done. */
+struct mpib_flight {
+    tutti_request *request;   /* to be completed at the end; NULL: nobody waits any more, or never did */
+    struct mpib_group *group; /* of request */
+    void *memory;             /* freed at the end */
+    struct mpib_slot *slot;   /* to be reused at the end */
+    char *data;               /* a long message goes in pieces: the next one's place, */
+    size_t left;              /* and how much is to follow */
+    int32_t peer, tag;
+    bool sends, is_message;
+    bool ended; /* as MPI_Testsome has just said, with */
+    int error;
+};
+
+/* ---- a family of groups ---------------------------------------------------------------------------------------- */
+
+/* A receive that waits for its message, or a message that waits to be begun; lives in request->priv. */
+struct mpib_posted {
+    TAILQ_ENTRY(mpib_posted) link;
+    struct mpib_group *group;
+    tutti_request *request;
+    struct mpib_arrived *found; /* on the list of found ones: its message, which does not fit */
+    bool waits;                 /* on one of the lists */
+    bool sends;
+};
+_Static_assert(sizeof(struct mpib_posted) <= sizeof(((tutti_request *)NULL)->priv),
+               "a receive's state fits its request");
+
+TAILQ_HEAD(mpib_posted_list, mpib_posted);
+TAILQ_HEAD(mpib_arrived_list, mpib_arrived);
+LIST_HEAD(mpib_group_list, mpib_group);
+
+struct mpib_family {
+    const tutti_host *host;
+    void *core;
+    MPI_Comm comm; /* messages; its ranks are the global ranks */
+    MPI_Request inbox;
+    int32_t rank;
+    int32_t next_tag;
+    MPI_Request *requests; /* those under way, and beside each what it is */
+    struct mpib_flight *flights;
+    int n_flights, room;
+    int *done; /* scratch of MPI_Testsome */
+    MPI_Status *status;
+    struct mpib_posted_list posted;
+    struct mpib_posted_list found;
+    struct mpib_posted_list later;    /* sends and receives that only the main thread may begin */
+    struct mpib_arrived_list arrived; /* messages that nobody has asked for yet */
+    struct mpib_group_list groups;
+    struct mpib_slot *spare; /* for headers on their way */
+    void *buffer;            /* one header with what it carries */
+    pthread_t waiter;        /* the program's thread that opened it */
+    int timer;
+    bool moved; /* something has ended or begun since */
+    int64_t moved_ns;
+};
+
+/* The state of one group; the first one's holds the family. */
+struct mpib_group {
+    struct mpib_family *family; /* NULL where there is one rank: MPI is left alone then */
+    struct mpib_family own;
+    LIST_ENTRY(mpib_group) link;
+    MPI_Comm comm; /* collectives */
+    uint64_t id;
+    const int32_t *global_ranks;
+    int32_t rank, world_size;
+    void *core;
+    enum { MPIB_NATIVE_MEASURED, MPIB_NATIVE_NEVER, MPIB_NATIVE_ALWAYS } native; /* TUTTI_MPI_NATIVE */
+    bool listed, deterministic;
+};
+
+/* ---- mpi_start.c ----------------------------------------------------------------------------------------------- */
+
+/* Starts MPI if nobody has.  world_size is for the sentence. */
+int mpib_start(const tutti_host *host, int world_size);
+
+/* MPI of less than THREAD_MULTIPLE is called by one thread at a time.  False: this thread may not call it at all. */
+bool mpib_enter(void);
+bool mpib_main_only(void);
+void mpib_leave(void);
+
+/* Whether families are open, or left operations behind: MPI cannot be finalized then. */
+void mpib_family_opened(void);
+void mpib_family_closed(bool clean);
+
+/* host->error with MPI's own words. */
+int mpib_error(const tutti_host *host, const char *what, int error);
+
+/* "Open MPI 4.1.4" */
+const char *mpib_library(void);
+
+/* ---- mpi_meet.c ------------------------------------------------------------------------------------------------ */
+
+int mpib_meet_world(struct mpib_group *group, const tutti_group_info *info);
+int mpib_meet_members(struct mpib_group *group, const tutti_group_info *info);
+
+/* ---- mpi_types.c ----------------------------------------------------------------------------------------------- */
+
+/* Once, after MPI has started.  MPI's error, or MPI_SUCCESS. */
+int mpib_types_make(const tutti_host *host);
+void mpib_types_free(void);
+MPI_Datatype mpib_type(tutti_dtype dtype); /* MPI_DATATYPE_NULL: none */
+MPI_Op mpib_reduce(tutti_reduce_op op);    /* MPI_OP_NULL: none */
+
+/* ---- mpi_flight.c ---------------------------------------------------------------------------------------------- */
+
+int mpib_flights_reserve(struct mpib_family *family); /* room for one more, or NO_MEMORY */
+void mpib_flights_add(struct mpib_family *family, MPI_Request request, const struct mpib_flight *flight);
+
+/* Begins a long message: data goes in pieces under tag. */
+int mpib_flights_begin(struct mpib_family *family, const struct mpib_flight *flight);
+
+/* How many ended. */
+int mpib_flights_test(struct mpib_family *family);
+
+/* Nobody waits any more for what the group has under way. */
+void mpib_flights_drop(struct mpib_family *family, const struct mpib_group *group);
+
+/* A receive under way is taken back: OK, or an error where it is too late. */
+int mpib_flights_cancel(struct mpib_family *family, const tutti_request *request);
+
+/* ---- mpi_native.c ---------------------------------------------------------------------------------------------- */
+
+int mpib_native(void *group, const tutti_op *op, tutti_request *request);
+
+/* ---- mpi_message.c --------------------------------------------------------------------------------------------- */
+
+int mpib_messages_open(struct mpib_family *family);
+void mpib_messages_close(struct mpib_family *family);
+void mpib_messages_drop(struct mpib_group *group);
+int mpib_messages_poll(struct mpib_family *family);
+
+/* From here on headers are taken in; until here. */
+int mpib_messages_listen(struct mpib_family *family);
+void mpib_messages_deafen(struct mpib_family *family);
+void mpib_slot_give(struct mpib_family *family, struct mpib_slot *slot);
+
+int mpib_send(void *group, tutti_request *request);
+int mpib_recv(void *group, tutti_request *request);
+int mpib_cancel(void *group, tutti_request *request);
+int mpib_notify(void *group, int32_t peer, const void *message, size_t bytes);
+
+int mpib_progress(void *group);
+
+/* ---- mpi_wait.c ------------------------------------------------------------------------------------------------ */
+
+int mpib_wait_open(struct mpib_family *family);
+void mpib_wait_close(struct mpib_family *family);
+int mpib_arm(void *group, int *descriptors);
+
+#endif

@@ -1,0 +1,277 @@
+/* The table of the nccl backend: CUDA tensors on NCCL, in the order and on the streams that torch.distributed has. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "ncclb.h"
+
+#define TEXT(x) #x
+#define DOTTED(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
+
+enum { LOOK_SOON_NS = 10000, LOOK_LATE_NS = 1000000, LOOK_SLOW_NS = 100000000 };
+
+static int nccl_probe(const tutti_host *host)
+{
+    return ncclb_load(host);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+static int open_group(struct ncclb_group *group)
+{
+    int status = ncclb_load(group->host);
+    if (status == TUTTI_OK) status = ncclb_device_open(group);
+    if (status != TUTTI_OK) return status;
+    if (group->first == group) {
+        group->clock = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        if (group->clock < 0) return group->host->error(TUTTI_ERR_SYSTEM, "nccl: no timerfd");
+        group->host->log(2, "nccl: %s", ncclb_versions());
+    }
+    if (group->host->env("TUTTI_NCCL_EAGER") != NULL) ncclb_channel_open(&group->main);
+    return TUTTI_OK;
+}
+
+static int nccl_open(void *state, const tutti_group_info *info, const tutti_host *host)
+{
+    struct ncclb_group *group = state;
+    group->host = host;
+    group->info = *info;
+    group->clock = -1;
+    group->first = info->parent != NULL ? info->parent : group;
+    TAILQ_INIT(&group->family);
+    TAILQ_INIT(&group->open);
+    TAILQ_INIT(&group->spare);
+    LIST_INIT(&group->blocks);
+    TAILQ_INSERT_TAIL(&group->first->family, group, family_link);
+    ncclb_channel_init(&group->main, group, info->rank, info->world_size, "nccl/id");
+    return open_group(group);
+}
+
+/* All communicators, those in good order gently. */
+static void end_communicators(struct ncclb_group *group, bool gently)
+{
+    struct ncclb_channel *channel;
+    int n = 0, kept = 0;
+    TAILQ_FOREACH(channel, &group->open, link) n++;
+    ncclComm_t *comms = calloc((size_t)n + 1, sizeof(ncclComm_t));
+    if (comms == NULL) return;
+    for (int good = 0; good < 2; good++) {
+        kept = 0;
+        TAILQ_FOREACH(channel, &group->open, link)
+        {
+            if (channel->comm == NULL || (gently && channel->state == NCCLB_READY) != good) continue;
+            comms[kept++] = channel->comm;
+            channel->comm = NULL;
+            if (!good) channel->state = NCCLB_DEAD;
+        }
+        ncclb_reap(group, comms, kept, good);
+    }
+    free(comms);
+}
+
+static void nccl_close(void *state)
+{
+    struct ncclb_group *group = state;
+    struct ncclb_channel *channel;
+    struct ncclb_mark *mark;
+    if (group->host == NULL) return;
+    if (group->context != NULL) {
+        bool entered = ncclb_enter(group);
+        ncclb_memory_close(group);
+        end_communicators(group, !group->aborted);
+        while ((channel = TAILQ_FIRST(&group->open)) != NULL) ncclb_channel_close(channel);
+        while ((mark = TAILQ_FIRST(&group->spare)) != NULL) {
+            TAILQ_REMOVE(&group->spare, mark, link);
+            ncclb_lib.cuEventDestroy(mark->event);
+            free(mark);
+        }
+        if (group->word != NULL) ncclb_lib.cuMemFree((CUdeviceptr)group->word);
+        ncclb_leave(entered);
+        ncclb_device_close(group);
+    }
+    TAILQ_REMOVE(&group->first->family, group, family_link);
+    if (group->clock >= 0) close(group->clock);
+    free(group->pairs);
+    memset(group, 0, sizeof *group);
+}
+
+void ncclb_abort(void *state)
+{
+    struct ncclb_group *group = state;
+    group->aborted = true;
+    end_communicators(group, false);
+}
+
+/* ---- the native door --------------------------------------------------------------------------------------- */
+
+static int nccl_move(void *group, const tutti_op *op, tutti_request *request)
+{
+    return ncclb_queue(&((struct ncclb_group *)group)->main, op, request);
+}
+
+static int nccl_reduce(void *state, const tutti_op *op, tutti_request *request)
+{
+    int status = ncclb_reduce_check(state, op);
+    return status == TUTTI_OK ? nccl_move(state, op, request) : status;
+}
+
+static int nccl_all_to_all(void *state, const tutti_op *op, tutti_request *request)
+{
+    struct ncclb_group *group = state;
+    if (!op->list && op->in->numel > 0 && op->in->data == op->out->data && group->info.world_size > 1)
+        return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL has no all_to_all in place");
+    return nccl_move(state, op, request);
+}
+
+/* The channel of one direction between two ranks; NULL when out of memory. */
+static struct ncclb_channel *pair_channel(struct ncclb_group *group, int peer, bool sends)
+{
+    int size = group->info.world_size, own = group->info.rank;
+    if (group->pairs == NULL) {
+        group->pairs = calloc(2 * (size_t)size, sizeof *group->pairs);
+        for (int i = 0; group->pairs != NULL && i < 2 * size; i++) {
+            char key[48];
+            bool to = i < size;
+            snprintf(key, sizeof key, "nccl/id/%d-%d", to ? own : i - size, to ? i : own);
+            ncclb_channel_init(&group->pairs[i], group, to ? 0 : 1, 2, key);
+        }
+    }
+    return group->pairs != NULL ? &group->pairs[sends ? peer : size + peer] : NULL;
+}
+
+static int nccl_message(void *state, const tutti_op *op, tutti_request *request)
+{
+    struct ncclb_group *group = state;
+    if (op->tag != 0) return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL has no tags; only tag 0 goes");
+    if (op->root == TUTTI_ANY_SOURCE)
+        return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL cannot receive from any source");
+    request->source = op->root;
+    struct ncclb_channel *channel = pair_channel(group, op->root, op->kind == TUTTI_SEND);
+    if (channel == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for a communicator");
+    return ncclb_queue(channel, op, request);
+}
+
+/* ---- moving on --------------------------------------------------------------------------------------------- */
+
+static int nccl_progress(void *state)
+{
+    struct ncclb_group *first = state, *group;
+    struct ncclb_channel *channel;
+    int moved = 0;
+    if (first->context == NULL) return 0;
+    int64_t now = first->host->now_ns();
+    TAILQ_FOREACH(group, &first->family, family_link)
+    {
+        bool waits = false;
+        TAILQ_FOREACH(channel, &group->open, link)
+        {
+            if (channel->state == NCCLB_DEAD) continue;
+            moved += ncclb_queue_move(channel, now);
+            moved += ncclb_mark_move(channel, now);
+            if (!TAILQ_EMPTY(&channel->marks)) ncclb_channel_watch(channel, now);
+            waits |= !TAILQ_EMPTY(&channel->marks) || !TAILQ_EMPTY(&channel->waiting);
+        }
+        if (waits)
+            ncclb_look_for_note(group, now);
+        else
+            group->note_ns = 0;
+    }
+    return moved;
+}
+
+/* When to look again: soon where somebody waits, and less often the longer nothing moves; now and then where
+ * enqueued operations are only watched; 0 for never. */
+static int64_t next_look(const struct ncclb_group *first, int64_t now)
+{
+    const struct ncclb_group *group;
+    const struct ncclb_channel *channel;
+    int64_t next = 0;
+    TAILQ_FOREACH(group, &first->family, family_link)
+    TAILQ_FOREACH(channel, &group->open, link)
+    {
+        const struct ncclb_mark *mark = TAILQ_FIRST(&channel->marks), *last = TAILQ_LAST(&channel->marks, ncclb_marks);
+        if (channel->state == NCCLB_DEAD) continue;
+        bool awaited = !TAILQ_EMPTY(&channel->waiting) || channel->state < NCCLB_READY ||
+                       (mark != NULL && (mark->request != NULL || last->request != NULL));
+        int64_t soon = (now - group->moved_ns) / 8;
+        soon = soon < LOOK_SOON_NS ? LOOK_SOON_NS : soon > LOOK_LATE_NS ? LOOK_LATE_NS : soon;
+        int64_t this = awaited ? soon : mark != NULL ? LOOK_SLOW_NS : 0;
+        if (this > 0 && (next == 0 || this < next)) next = this;
+    }
+    return next;
+}
+
+static int nccl_arm(void *state, int *descriptors)
+{
+    struct ncclb_group *first = state;
+    int64_t next = next_look(first, first->host->now_ns());
+    struct itimerspec when = {.it_value = {next / 1000000000, next % 1000000000}};
+    timerfd_settime(first->clock, 0, &when, NULL); /* what it had counted is forgotten: it polls readable no more */
+    descriptors[0] = first->clock;
+    return 1;
+}
+
+/* One operation of a communicator cannot be taken back: the communicator goes. */
+static int nccl_cancel(void *state, tutti_request *request)
+{
+    struct ncclb_group *group = state;
+    struct ncclb_channel *channel;
+    TAILQ_FOREACH(channel, &group->open, link)
+    {
+        const struct ncclb_mark *mark;
+        const struct ncclb_waiting *waiting;
+        bool here = false;
+        TAILQ_FOREACH(mark, &channel->marks, link) here |= mark->request == request;
+        TAILQ_FOREACH(waiting, &channel->waiting, link) here |= waiting->request == request && waiting->issued;
+        if (here && channel->state != NCCLB_DEAD) ncclb_channel_abort(channel);
+        ncclb_queue_forget(channel, request);
+    }
+    return TUTTI_OK;
+}
+
+static int nccl_wait_stream(void *state, tutti_request *request, void *stream)
+{
+    const struct ncclb_mark *mark = request->priv[0];
+    if (mark == NULL) return TUTTI_ERR_UNSUPPORTED; /* it waits for its communicator */
+    bool entered = ncclb_enter(state);
+    CUresult result = ncclb_lib.cuStreamWaitEvent(stream, mark->event, 0);
+    ncclb_leave(entered);
+    return result == CUDA_SUCCESS ? TUTTI_OK : ncclb_driver_failed(state, "waiting for an operation", result);
+}
+
+TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
+    TUTTI_BACKEND_HEADER,
+    .name = "nccl",
+    .version = "built against NCCL " DOTTED(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH),
+    .group_bytes = sizeof(struct ncclb_group),
+    .devices = 1u << TUTTI_CUDA,
+    .probe = nccl_probe,
+    .open = nccl_open,
+    .close = nccl_close,
+    .native =
+        {
+            [TUTTI_BROADCAST] = nccl_move,
+            [TUTTI_ALL_REDUCE] = nccl_reduce,
+            [TUTTI_REDUCE] = nccl_reduce,
+            [TUTTI_ALL_GATHER] = nccl_move,
+            [TUTTI_GATHER] = nccl_move,
+            [TUTTI_SCATTER] = nccl_move,
+            [TUTTI_REDUCE_SCATTER] = nccl_reduce,
+            [TUTTI_ALL_TO_ALL] = nccl_all_to_all,
+            [TUTTI_BARRIER] = nccl_move,
+            [TUTTI_SEND] = nccl_message,
+            [TUTTI_RECV] = nccl_message,
+        },
+    .progress = nccl_progress,
+    .arm = nccl_arm,
+    .cancel = nccl_cancel,
+    .notify = ncclb_notify,
+    .traits = TUTTI_BACKEND_ORDERED,
+    .abort = ncclb_abort,
+    .wait_stream = nccl_wait_stream,
+    .alloc = ncclb_alloc,
+    .free = ncclb_free,
+    .coalesce = ncclb_coalesce,
+};

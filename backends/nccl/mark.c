@@ -1,0 +1,126 @@
+/* Marks are asked in order and only the first of a channel: its operations end in the order in which they were begun,
+ * also those in different streams, which are made to follow each other.
+ *
+ * An operation that was answered when it had been enqueued is marked too, so that one that never ends is seen: its
+ * time-out is not the business of whoever waits for the stream.  One mark, moved on, serves all of them in a row. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "ncclb.h"
+
+enum { MANY = 64 };
+
+static struct ncclb_mark *take(struct ncclb_group *group)
+{
+    struct ncclb_mark *mark = TAILQ_FIRST(&group->spare);
+    if (mark != NULL) {
+        TAILQ_REMOVE(&group->spare, mark, link);
+        return mark;
+    }
+    mark = calloc(1, sizeof *mark);
+    if (mark != NULL && ncclb_lib.cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) return mark;
+    free(mark);
+    return NULL;
+}
+
+static void give(struct ncclb_channel *channel, struct ncclb_mark *mark)
+{
+    TAILQ_REMOVE(&channel->marks, mark, link);
+    TAILQ_INSERT_HEAD(&channel->group->spare, mark, link);
+}
+
+int ncclb_mark(struct ncclb_channel *channel, CUstream stream, const tutti_op *op, tutti_request *request)
+{
+    struct ncclb_group *group = channel->group;
+    struct ncclb_mark *mark = TAILQ_LAST(&channel->marks, ncclb_marks);
+    bool moves_on = request == NULL && mark != NULL && mark->request == NULL && mark->stream == stream;
+    if (!moves_on) {
+        mark = take(group);
+        if (mark == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no event for an operation");
+        TAILQ_INSERT_TAIL(&channel->marks, mark, link);
+    }
+    int64_t now = group->host->now_ns();
+    mark->channel = channel;
+    mark->stream = stream;
+    mark->request = request;
+    mark->kind = op->kind;
+    mark->deadline_ns = op->timeout_ms < INT64_MAX / 2000000 ? now + op->timeout_ms * 1000000 : INT64_MAX;
+    if (request != NULL) {
+        request->priv[0] = mark;
+        group->moved_ns = now;
+    }
+    CUresult result = ncclb_lib.cuEventRecord(mark->event, stream);
+    if (result != CUDA_SUCCESS) {
+        give(channel, mark);
+        return ncclb_driver_failed(group, "an event", result);
+    }
+    /* Nobody drives a program of blocking calls that never rests. */
+    if (request == NULL && ++group->calls % MANY == 0) {
+        ncclb_mark_move(channel, now);
+        ncclb_channel_watch(channel, now);
+    }
+    return TUTTI_OK;
+}
+
+int ncclb_mark_follow(struct ncclb_channel *channel, CUstream stream)
+{
+    const struct ncclb_mark *last = TAILQ_LAST(&channel->marks, ncclb_marks);
+    if (last == NULL || last->stream == stream) return TUTTI_OK;
+    CUresult result = ncclb_lib.cuStreamWaitEvent(stream, last->event, 0);
+    return result == CUDA_SUCCESS ? TUTTI_OK : ncclb_driver_failed(channel->group, "waiting for a stream", result);
+}
+
+static void tell(struct ncclb_group *group, int status, const char *text)
+{
+    if (!group->told && TUTTI_HAS(group->host, failed)) group->host->failed(group->info.core, status, text);
+    group->told = true;
+}
+
+static void look_at_time(struct ncclb_channel *channel, const struct ncclb_mark *mark, int64_t now)
+{
+    static const char *const names[TUTTI_KIND_COUNT] = {
+        "broadcast", "all_reduce",        "reduce", "all_gather", "gather",   "scatter", "reduce_scatter", "all_to_all",
+        "barrier",   "monitored_barrier", "send",   "recv",       "coalesced"};
+    char text[300];
+    if (mark->request != NULL || now < mark->deadline_ns) return;
+    snprintf(text, sizeof text,
+             "nccl: %s, enqueued on a stream of cuda:%d, has not ended in its time; a peer did not come, or called "
+             "something "
+             "else (%s)",
+             names[mark->kind], channel->group->device, ncclb_versions());
+    tell(channel->group, TUTTI_ERR_TIMEOUT, text);
+}
+
+int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
+{
+    struct ncclb_group *group = channel->group;
+    struct ncclb_mark *mark;
+    int moved = 0;
+    if (TAILQ_EMPTY(&channel->marks)) return 0;
+    CUstreamCaptureMode mode = ncclb_relax();
+    while ((mark = TAILQ_FIRST(&channel->marks)) != NULL) {
+        CUresult result = ncclb_lib.cuEventQuery(mark->event);
+        if (result == CUDA_ERROR_NOT_READY) {
+            look_at_time(channel, mark, now);
+            break;
+        }
+        tutti_request *request = mark->request;
+        give(channel, mark);
+        moved++;
+        int status =
+            result == CUDA_SUCCESS ? TUTTI_OK : ncclb_driver_failed(group, "the device, in an operation", result);
+        if (request != NULL)
+            group->host->complete(request, status);
+        else if (status != TUTTI_OK)
+            tell(group, status, "nccl: the device met an error in an operation that was enqueued before");
+    }
+    ncclb_unrelax(mode);
+    if (moved > 0) group->moved_ns = now;
+    return moved;
+}
+
+void ncclb_mark_clear(struct ncclb_channel *channel)
+{
+    struct ncclb_mark *mark;
+    while ((mark = TAILQ_FIRST(&channel->marks)) != NULL) give(channel, mark);
+}

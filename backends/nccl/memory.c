@@ -1,0 +1,118 @@
+/* tutti_alloc: memory that NCCL's transports can use best, and that its communicator knows. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "ncclb.h"
+
+/* Without it all goes as well, only not as fast: errors are no errors. */
+static void make_known(struct ncclb_group *group, struct ncclb_block *block)
+{
+    if (ncclb_lib.ncclCommRegister == NULL || block->driver || group->main.state != NCCLB_READY) return;
+    ncclResult_t result = ncclb_lib.ncclCommRegister(group->main.comm, block->memory, block->bytes, &block->handle);
+    if (result != ncclSuccess) block->handle = NULL;
+}
+
+void ncclb_memory_register(struct ncclb_group *group)
+{
+    struct ncclb_block *block;
+    LIST_FOREACH(block, &group->blocks, link) make_known(group, block);
+}
+
+static int allocate(struct ncclb_group *group, struct ncclb_block *block)
+{
+    if (ncclb_lib.ncclMemAlloc != NULL && ncclb_lib.ncclMemFree != NULL &&
+        ncclb_lib.ncclMemAlloc(&block->memory, block->bytes) == ncclSuccess)
+        return TUTTI_OK;
+    CUdeviceptr memory = 0;
+    CUresult result = ncclb_lib.cuMemAlloc(&memory, block->bytes);
+    block->memory = (void *)memory;
+    block->driver = true;
+    return result == CUDA_SUCCESS ? TUTTI_OK : ncclb_driver_failed(group, "allocating", result);
+}
+
+int ncclb_alloc(void *state, size_t bytes, void **memory)
+{
+    struct ncclb_group *group = state;
+    struct ncclb_block *block = calloc(1, sizeof *block);
+    if (block == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory to allocate with");
+    block->bytes = bytes > 0 ? bytes : 1;
+    bool entered = ncclb_enter(group);
+    int status = allocate(group, block);
+    if (status == TUTTI_OK) {
+        LIST_INSERT_HEAD(&group->blocks, block, link);
+        make_known(group, block);
+        *memory = block->memory;
+    } else {
+        free(block);
+    }
+    ncclb_leave(entered);
+    return status;
+}
+
+static void give_back(struct ncclb_group *group, struct ncclb_block *block)
+{
+    LIST_REMOVE(block, link);
+    if (block->handle != NULL && group->main.comm != NULL)
+        ncclb_lib.ncclCommDeregister(group->main.comm, block->handle);
+    if (block->driver)
+        ncclb_lib.cuMemFree((CUdeviceptr)block->memory);
+    else
+        ncclb_lib.ncclMemFree(block->memory);
+    free(block);
+}
+
+/* As cudaFree: what still uses the memory ends first.  NCCL's operations are waited for with a bound, the program's
+ * own kernels end by themselves. */
+static int let_end(struct ncclb_group *group)
+{
+    static const struct timespec nap = {0, 50000};
+    int64_t now = group->host->now_ns(), ms = group->info.timeout_ms;
+    int64_t deadline = ms < INT64_MAX / 2000000 ? now + ms * 1000000 : INT64_MAX;
+    struct ncclb_channel *channel;
+    bool busy = !group->aborted;
+    while (busy && (now = group->host->now_ns()) < deadline) {
+        busy = false;
+        TAILQ_FOREACH(channel, &group->open, link)
+        {
+            if (channel->state == NCCLB_DEAD) continue;
+            ncclb_queue_move(channel, now);
+            ncclb_mark_move(channel, now);
+            busy |= !TAILQ_EMPTY(&channel->marks) || !TAILQ_EMPTY(&channel->waiting);
+        }
+        if (busy && !group->told) nanosleep(&nap, NULL);
+        busy &= !group->told;
+    }
+    if (group->told && !group->aborted) ncclb_abort(group); /* or its operations would never end */
+    if (busy) return group->host->error(TUTTI_ERR_TIMEOUT, "nccl: free: operations that may use the memory do not end");
+    ncclb_lib.cuCtxSynchronize();
+    return TUTTI_OK;
+}
+
+int ncclb_free(void *state, void *memory)
+{
+    struct ncclb_group *group = state;
+    struct ncclb_block *block;
+    LIST_FOREACH(block, &group->blocks, link)
+    {
+        if (block->memory != memory) continue;
+        bool entered = ncclb_enter(group);
+        int status = let_end(group);
+        if (status == TUTTI_OK) give_back(group, block);
+        ncclb_leave(entered);
+        return status;
+    }
+    return group->host->error(TUTTI_ERR_INVALID_ARGUMENT, "nccl: %p was not allocated by tutti_alloc for group %s",
+                              memory, group->info.name);
+}
+
+/* What the program did not give back is not NCCL's any more; the memory stays the program's. */
+void ncclb_memory_close(struct ncclb_group *group)
+{
+    struct ncclb_block *block;
+    while ((block = LIST_FIRST(&group->blocks)) != NULL) {
+        LIST_REMOVE(block, link);
+        if (block->handle != NULL && group->main.comm != NULL)
+            ncclb_lib.ncclCommDeregister(group->main.comm, block->handle);
+        free(block);
+    }
+}

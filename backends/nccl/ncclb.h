@@ -1,0 +1,196 @@
+/* The state of a group on NCCL, and what the files of this folder have of each other.
+ *
+ * A group has channels: one for its collectives, and one for each direction of messages to and from a peer, so
+ * that neither holds up the others.  A channel is a communicator, which is opened at its first use without anyone
+ * waiting, and a stream.  Operations are put into a channel in order; while it opens, or while NCCL still connects
+ * it to new peers, they wait in its queue as copies.
+ *
+ *   libs.c      the driver and NCCL, loaded by name        device.c    the device, its context; two ranks on one
+ *   channel.c   opening communicators, failing, closing    reap.c      the thread on which they are ended
+ *   queue.c     from a descriptor to a stream              mark.c      how it is seen that a stream has come so far
+ *   collect.c   the operations that move                   reduce.c    those that reduce
+ *   memory.c    tutti_alloc                                notes.c     failures, told through the store
+ *   backend.c   the table
+ */
+#ifndef NCCLB_H
+#define NCCLB_H
+
+#include <sys/queue.h>
+
+#include "libs.h"
+
+struct ncclb_group;
+struct ncclb_channel;
+
+/* A place in a stream: an event behind what was enqueued so far, and whose request ends there. */
+struct ncclb_mark {
+    TAILQ_ENTRY(ncclb_mark) link;
+    struct ncclb_channel *channel;
+    CUevent event;
+    CUstream stream;
+    tutti_request *request; /* NULL: an operation that was answered when it had been enqueued */
+    int64_t deadline_ns;    /* of such a one; the core watches the others */
+    tutti_kind kind;
+};
+
+/* An operation that waits for its channel. */
+struct ncclb_waiting {
+    TAILQ_ENTRY(ncclb_waiting) link;
+    tutti_op op; /* a copy, its lists behind it */
+    tutti_request *request;
+    CUevent after; /* async: what its stream held when it was issued */
+    bool issued;   /* NCCL has it, but still connects */
+};
+
+enum ncclb_state { NCCLB_CLOSED, NCCLB_WANTS_ID, NCCLB_STARTING, NCCLB_READY, NCCLB_BUSY, NCCLB_DEAD };
+
+enum { NCCLB_SCALED = 4 };
+
+struct ncclb_channel {
+    TAILQ_ENTRY(ncclb_channel) link; /* the group's that are not closed */
+    struct ncclb_group *group;
+    enum ncclb_state state;
+    int rank, size;
+    char key[48]; /* of its unique id in the group's store */
+    ncclComm_t comm;
+    CUstream stream;
+    CUevent entry;   /* what the caller's stream held */
+    int64_t look_ns; /* the store, or NCCL's error, is not asked again before this */
+    TAILQ_HEAD(, ncclb_waiting) waiting;
+    TAILQ_HEAD(ncclb_marks, ncclb_mark) marks; /* in the order of the operations */
+    struct {
+        ncclRedOp_t op;
+        ncclDataType_t type;
+        double factor;
+    } scaled[NCCLB_SCALED]; /* PREMUL_SUM's, made for this communicator */
+    int n_scaled, next_scaled;
+};
+
+/* Memory given out by tutti_alloc. */
+struct ncclb_block {
+    LIST_ENTRY(ncclb_block) link;
+    void *memory;
+    void *handle; /* its registration with the communicator */
+    size_t bytes;
+    bool driver; /* cuMemAlloc's, else ncclMemAlloc's */
+};
+
+struct ncclb_group {
+    const tutti_host *host;
+    tutti_group_info info;
+    struct ncclb_group *first;
+    TAILQ_ENTRY(ncclb_group) family_link;
+    TAILQ_HEAD(, ncclb_group) family; /* the first one's */
+    int device;
+    CUdevice cu_device;
+    CUcontext context;
+    struct ncclb_channel main;
+    struct ncclb_channel *pairs; /* to each rank, then from each rank; NULL before the first message */
+    TAILQ_HEAD(, ncclb_channel) open;
+    struct ncclb_marks spare;
+    LIST_HEAD(, ncclb_block) blocks;
+    void *word; /* what a barrier reduces */
+    int clock;  /* the first one's: a timerfd that wakes the core's poll */
+    int64_t moved_ns;
+    int64_t note_ns; /* a peer's note is not looked for before this */
+    uint32_t calls;
+    bool fp8_reduces, aborted, told, noted;
+    bool coalescing; /* an NCCL group is open */
+};
+
+/* ---- device.c ---- */
+
+int ncclb_device_open(struct ncclb_group *group);
+void ncclb_device_close(struct ncclb_group *group);
+
+/* Makes the group's context the thread's; what it answers goes to leave, which makes it as it was. */
+bool ncclb_enter(const struct ncclb_group *group);
+void ncclb_leave(bool entered);
+
+/* Between the two the thread may ask events and allocate although a graph is being captured somewhere: without them
+ * that would end the capture. */
+CUstreamCaptureMode ncclb_relax(void);
+void ncclb_unrelax(CUstreamCaptureMode mode);
+
+/* Whether op's memory and stream are on the group's device; the sentence says which is not. */
+int ncclb_device_check(const struct ncclb_group *group, const tutti_op *op);
+
+/* A driver's error as ours. */
+int ncclb_driver_failed(const struct ncclb_group *group, const char *what, CUresult result);
+
+/* ---- channel.c ---- */
+
+void ncclb_channel_init(struct ncclb_channel *channel, struct ncclb_group *group, int rank, int size, const char *key);
+
+/* Begins to open it, or goes on; the state afterwards says how far it is. */
+void ncclb_channel_open(struct ncclb_channel *channel);
+
+/* Looks for errors that NCCL met meanwhile; on one the group is failed. */
+void ncclb_channel_watch(struct ncclb_channel *channel, int64_t now);
+
+/* A NCCL error as ours, with its last words and the versions; the group is failed. */
+int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclResult_t result);
+
+/* Ends its communicator at once; requests that wait in it are not completed. */
+void ncclb_channel_abort(struct ncclb_channel *channel);
+void ncclb_channel_close(struct ncclb_channel *channel);
+
+/* ---- reap.c ---- */
+
+/* Ends a communicator on a thread of its own and waits for it a while.  gently: lets what is under way end first. */
+void ncclb_reap(struct ncclb_group *group, ncclComm_t *comms, int n, bool gently);
+
+/* ---- queue.c ---- */
+
+/* Puts op into the channel: the answer of a native entry. */
+int ncclb_queue(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request);
+
+/* What is queued between begin and end is one NCCL group. */
+int ncclb_coalesce(void *group, bool begin);
+
+/* Moves what waits in the channel; whether anything did. */
+int ncclb_queue_move(struct ncclb_channel *channel, int64_t now);
+
+/* Forgets the request where it waits, or where its end is marked. */
+void ncclb_queue_forget(struct ncclb_channel *channel, const tutti_request *request);
+void ncclb_queue_clear(struct ncclb_channel *channel);
+
+/* ---- mark.c ---- */
+
+/* Marks the end of what was put into stream.  request may be NULL. */
+int ncclb_mark(struct ncclb_channel *channel, CUstream stream, const tutti_op *op, tutti_request *request);
+
+/* Lets stream wait for the channel's latest mark if that is in another stream. */
+int ncclb_mark_follow(struct ncclb_channel *channel, CUstream stream);
+
+/* Completes what has ended; whether anything did. */
+int ncclb_mark_move(struct ncclb_channel *channel, int64_t now);
+void ncclb_mark_clear(struct ncclb_channel *channel);
+
+/* ---- collect.c, reduce.c ---- */
+
+/* Hands op to NCCL on stream. */
+ncclResult_t ncclb_collect(struct ncclb_channel *channel, const tutti_op *op, CUstream stream);
+ncclResult_t ncclb_reduce(struct ncclb_channel *channel, const tutti_op *op, CUstream stream);
+
+/* Whether NCCL can: UNSUPPORTED with a sentence where not. */
+int ncclb_reduce_check(const struct ncclb_group *group, const tutti_op *op);
+
+/* ---- notes.c ---- */
+
+int ncclb_notify(void *group, int32_t peer, const void *message, size_t bytes);
+void ncclb_look_for_note(struct ncclb_group *group, int64_t now);
+
+/* ---- memory.c ---- */
+
+int ncclb_alloc(void *group, size_t bytes, void **memory);
+int ncclb_free(void *group, void *memory);
+void ncclb_memory_register(struct ncclb_group *group);
+void ncclb_memory_close(struct ncclb_group *group);
+
+/* ---- backend.c ---- */
+
+/* Ends the communicators; operations under way let go of their memory. */
+void ncclb_abort(void *group);
+
+#endif

@@ -1,0 +1,277 @@
+/* From a descriptor to a stream.
+ *
+ * A blocking operation goes straight into the caller's stream and is answered DONE; an asynchronous one, and a barrier,
+ * for which the host waits, go into the channel's own stream, behind what the caller's held, and end with a mark.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ncclb.h"
+
+static bool on_own_stream(const tutti_op *op)
+{
+    return op->async || op->kind == TUTTI_BARRIER;
+}
+
+static bool is_capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    /* an error: some other stream is being captured and this is the legacy one, which then takes no events */
+    return ncclb_lib.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static int refuse_capture(const struct ncclb_channel *channel, const char *what)
+{
+    return channel->group->host->error(TUTTI_ERR_INVALID_ARGUMENT,
+                                       "nccl: the stream is being captured into a graph: %s", what);
+}
+
+static CUresult record(struct ncclb_channel *channel, CUevent event, CUstream stream)
+{
+    (void)channel;
+    return ncclb_lib.cuEventRecord(event, stream);
+}
+
+/* ---- what waits -------------------------------------------------------------------------------------------- */
+
+static size_t list_bytes(const tutti_op *op, int size)
+{
+    size_t n = (size_t)op->n_in + (size_t)op->n_out;
+    return n * sizeof(tutti_tensor) + (op->in_splits != NULL ? 2 * (size_t)size * sizeof(int64_t) : 0);
+}
+
+static struct ncclb_waiting *copy(const tutti_op *op, int size)
+{
+    struct ncclb_waiting *waiting = calloc(1, sizeof *waiting + list_bytes(op, size));
+    if (waiting == NULL) return NULL;
+    tutti_tensor *tensors = (tutti_tensor *)(waiting + 1);
+    int64_t *splits = (int64_t *)(tensors + op->n_in + op->n_out);
+    waiting->op = *op;
+    if (op->n_in > 0) memcpy(tensors, op->in, (size_t)op->n_in * sizeof *tensors);
+    if (op->n_out > 0) memcpy(tensors + op->n_in, op->out, (size_t)op->n_out * sizeof *tensors);
+    waiting->op.in = tensors;
+    waiting->op.out = tensors + op->n_in;
+    if (op->in_splits == NULL) return waiting;
+    memcpy(splits, op->in_splits, (size_t)size * sizeof *splits);
+    memcpy(splits + size, op->out_splits, (size_t)size * sizeof *splits);
+    waiting->op.in_splits = splits;
+    waiting->op.out_splits = splits + size;
+    return waiting;
+}
+
+static void drop(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
+{
+    TAILQ_REMOVE(&channel->waiting, waiting, link);
+    if (waiting->after != NULL) ncclb_lib.cuEventDestroy(waiting->after);
+    free(waiting);
+}
+
+static int defer(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request, bool issued)
+{
+    struct ncclb_waiting *waiting = copy(op, channel->group->info.world_size);
+    if (waiting == NULL) return channel->group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for an operation");
+    waiting->request = request;
+    waiting->issued = issued;
+    if (on_own_stream(op) && !issued) {
+        CUresult result = ncclb_lib.cuEventCreate(&waiting->after, CU_EVENT_DISABLE_TIMING);
+        if (result == CUDA_SUCCESS) result = record(channel, waiting->after, op->stream);
+        if (result != CUDA_SUCCESS) {
+            free(waiting);
+            return ncclb_driver_failed(channel->group, "an event", result);
+        }
+    }
+    TAILQ_INSERT_TAIL(&channel->waiting, waiting, link);
+    channel->group->moved_ns = channel->group->host->now_ns();
+    return TUTTI_REQUEST_PENDING;
+}
+
+/* ---- into the stream --------------------------------------------------------------------------------------- */
+
+/* Lets the channel's stream wait for what the caller's holds. */
+static CUresult follow_caller(struct ncclb_channel *channel, const tutti_op *op, CUevent after)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (after == NULL) {
+        result = record(channel, channel->entry, op->stream);
+        after = channel->entry;
+    }
+    return result == CUDA_SUCCESS ? ncclb_lib.cuStreamWaitEvent(channel->stream, after, 0) : result;
+}
+
+static ncclResult_t hand_over(struct ncclb_channel *channel, const tutti_op *op, CUstream stream)
+{
+    bool reduces = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE || op->kind == TUTTI_REDUCE_SCATTER;
+    return reduces ? ncclb_reduce(channel, op, stream) : ncclb_collect(channel, op, stream);
+}
+
+/* Answers as a native entry does, but ncclInProgress as BUSY in the channel's state: then nothing is marked yet. */
+static int issue(struct ncclb_channel *channel, const tutti_op *op, CUevent after, bool capturing)
+{
+    CUstream stream = on_own_stream(op) ? channel->stream : op->stream;
+    CUresult ready = on_own_stream(op) ? follow_caller(channel, op, after) : CUDA_SUCCESS;
+    if (ready != CUDA_SUCCESS) return ncclb_driver_failed(channel->group, "an event of the given stream", ready);
+    if (!capturing) {
+        int status = ncclb_mark_follow(channel, stream);
+        if (status != TUTTI_OK) return status;
+    }
+    ncclResult_t result = hand_over(channel, op, stream);
+    if (result == ncclInProgress && !channel->group->coalescing) channel->state = NCCLB_BUSY;
+    if (result == ncclSuccess || result == ncclInProgress) return TUTTI_OK;
+    return ncclb_channel_failed(channel, "starting an operation", result);
+}
+
+static int finish(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request, bool capturing)
+{
+    if (on_own_stream(op)) {
+        int status = ncclb_mark(channel, channel->stream, op, request);
+        return status == TUTTI_OK ? TUTTI_REQUEST_PENDING : status;
+    }
+    int status = capturing ? TUTTI_OK : ncclb_mark(channel, op->stream, op, NULL);
+    return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
+}
+
+static int run(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request, bool capturing)
+{
+    int status = issue(channel, op, NULL, capturing);
+    if (status != TUTTI_OK) return status;
+    if (channel->state == NCCLB_BUSY || channel->group->coalescing) return defer(channel, op, request, true);
+    return finish(channel, op, request, capturing);
+}
+
+int ncclb_queue(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request)
+{
+    struct ncclb_group *group = channel->group;
+    if (group->aborted || channel->state == NCCLB_DEAD)
+        return group->host->error(TUTTI_ERR_ABORTED, "nccl: the communicator of group %s was aborted",
+                                  group->info.name);
+    int status = ncclb_device_check(group, op);
+    if (status != TUTTI_OK) return status;
+    bool entered = ncclb_enter(group), capturing = is_capturing(op->stream);
+    bool now = channel->state == NCCLB_READY && (TAILQ_EMPTY(&channel->waiting) || group->coalescing);
+    if (capturing && on_own_stream(op))
+        status = refuse_capture(channel, "only blocking calls, and no barrier, can go into it");
+    else if (capturing && !now)
+        status = refuse_capture(channel, "make one such call before the capture, which opens the communicator");
+    else
+        status = now ? run(channel, op, request, capturing) : defer(channel, op, request, false);
+    ncclb_leave(entered);
+    if (!now && !group->coalescing) ncclb_channel_open(channel);
+    return status;
+}
+
+/* Only where nothing waits: what is queued then goes to NCCL at once, behind nothing. */
+static bool may_coalesce(const struct ncclb_group *group)
+{
+    const struct ncclb_channel *channel;
+    TAILQ_FOREACH(channel, &group->open, link)
+    if (!TAILQ_EMPTY(&channel->waiting)) return false;
+    return !group->aborted && !group->told;
+}
+
+/* Those whose first operation has come in between. */
+static void open_pairs(struct ncclb_group *group)
+{
+    for (int i = 0; group->pairs != NULL && i < 2 * group->info.world_size; i++)
+        if (group->pairs[i].state == NCCLB_CLOSED && !TAILQ_EMPTY(&group->pairs[i].waiting))
+            ncclb_channel_open(&group->pairs[i]);
+    if (group->main.state == NCCLB_CLOSED && !TAILQ_EMPTY(&group->main.waiting)) ncclb_channel_open(&group->main);
+}
+
+int ncclb_coalesce(void *state, bool begin)
+{
+    struct ncclb_group *group = state;
+    struct ncclb_channel *channel;
+    if (begin) {
+        group->coalescing = may_coalesce(group) && ncclb_lib.ncclGroupStart() == ncclSuccess;
+        return TUTTI_OK;
+    }
+    if (!group->coalescing) return TUTTI_OK;
+    bool entered = ncclb_enter(group);
+    int64_t now = group->host->now_ns();
+    ncclResult_t result = ncclb_lib.ncclGroupEnd();
+    group->coalescing = false;
+    int status = result == ncclSuccess || result == ncclInProgress
+                     ? TUTTI_OK
+                     : ncclb_channel_failed(&group->main, "starting operations together", result);
+    TAILQ_FOREACH(channel, &group->open, link)
+    {
+        const struct ncclb_waiting *waiting = TAILQ_FIRST(&channel->waiting);
+        if (result == ncclInProgress && waiting != NULL && waiting->issued) channel->state = NCCLB_BUSY;
+    }
+    if (status == TUTTI_OK) open_pairs(group);
+    TAILQ_FOREACH(channel, &group->open, link) ncclb_queue_move(channel, now);
+    ncclb_leave(entered);
+    return status;
+}
+
+/* ---- moving on --------------------------------------------------------------------------------------------- */
+
+/* The first one is in the stream. */
+static void settle(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
+{
+    tutti_request *request = waiting->request;
+    int status = request != NULL ? finish(channel, &waiting->op, request, is_capturing(waiting->op.stream)) : TUTTI_OK;
+    drop(channel, waiting);
+    if (request == NULL || status == TUTTI_REQUEST_PENDING) return;
+    channel->group->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);
+}
+
+static bool still_busy(struct ncclb_channel *channel)
+{
+    ncclResult_t state = ncclSuccess;
+    if (channel->state != NCCLB_BUSY) return false;
+    ncclResult_t result = ncclb_lib.ncclCommGetAsyncError(channel->comm, &state);
+    if (result == ncclSuccess) result = state;
+    if (result == ncclInProgress) return true;
+    if (result != ncclSuccess) {
+        ncclb_channel_failed(channel, "connecting to peers", result);
+        return true;
+    }
+    channel->state = NCCLB_READY;
+    return false;
+}
+
+int ncclb_queue_move(struct ncclb_channel *channel, int64_t now)
+{
+    struct ncclb_waiting *waiting;
+    int moved = 0;
+    if (channel->state != NCCLB_CLOSED) ncclb_channel_open(channel);
+    if (channel->state < NCCLB_READY || TAILQ_EMPTY(&channel->waiting)) return 0;
+    bool entered = ncclb_enter(channel->group);
+    while ((waiting = TAILQ_FIRST(&channel->waiting)) != NULL && channel->state != NCCLB_DEAD && !still_busy(channel)) {
+        moved++;
+        if (!waiting->issued && issue(channel, &waiting->op, waiting->after, false) != TUTTI_OK) {
+            tutti_request *request = waiting->request;
+            drop(channel, waiting);
+            if (request != NULL) channel->group->host->complete(request, TUTTI_ERR_BACKEND);
+            continue;
+        }
+        waiting->issued = true;
+        if (channel->state == NCCLB_READY) settle(channel, waiting);
+    }
+    ncclb_leave(entered);
+    if (moved > 0) channel->group->moved_ns = now;
+    return moved;
+}
+
+/* One that NCCL has keeps its place, without the request, until it is in the stream. */
+void ncclb_queue_forget(struct ncclb_channel *channel, const tutti_request *request)
+{
+    struct ncclb_waiting *waiting;
+    struct ncclb_mark *mark;
+    TAILQ_FOREACH(mark, &channel->marks, link)
+    if (mark->request == request) mark->request = NULL;
+    TAILQ_FOREACH(waiting, &channel->waiting, link)
+    {
+        if (waiting->request != request) continue;
+        waiting->request = NULL;
+        if (!waiting->issued) drop(channel, waiting);
+        return;
+    }
+}
+
+void ncclb_queue_clear(struct ncclb_channel *channel)
+{
+    struct ncclb_waiting *waiting;
+    while ((waiting = TAILQ_FIRST(&channel->waiting)) != NULL) drop(channel, waiting);
+}

@@ -1,0 +1,81 @@
+/* libfabric is loaded here, at run time, and not linked: see fabric_load. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fabric_impl.h"
+
+struct fabric_library fabric_library;
+
+static char load_error[256];
+static bool loaded;
+
+static bool find_symbols(void *library)
+{
+    struct {
+        const char *name;
+        void *to;
+    } symbol[] = {
+        {"fi_getinfo", &fabric_library.getinfo},   {"fi_freeinfo", &fabric_library.freeinfo},
+        {"fi_dupinfo", &fabric_library.dupinfo},   {"fi_fabric", &fabric_library.fabric},
+        {"fi_strerror", &fabric_library.strerror}, {"fi_version", &fabric_library.version},
+    };
+    for (size_t i = 0; i < sizeof symbol / sizeof *symbol; i++) {
+        void *found = dlsym(library, symbol[i].name);
+        if (found == NULL) {
+            snprintf(load_error, sizeof load_error, "libfabric.so.1 has no %s", symbol[i].name);
+            return false;
+        }
+        *(void **)symbol[i].to = found;
+    }
+    return true;
+}
+
+/* The first query sets up all providers, which takes 100 ms of processor time a rank: one of them reads all symbols of
+ * the kernel.  So, unless somebody chose providers or needs others, it is told that tcp alone is wanted. */
+static void set_up_providers(bool alone)
+{
+    struct fi_info *info = NULL;
+    bool filter = alone && secure_getenv("FI_PROVIDER") == NULL && secure_getenv("TUTTI_FABRIC_PROVIDER") == NULL;
+    if (filter) setenv("FI_PROVIDER", "tcp", 1);
+    if (fabric_library.getinfo(FI_VERSION(1, 11), NULL, NULL, 0, NULL, &info) == 0) fabric_library.freeinfo(info);
+    if (filter) unsetenv("FI_PROVIDER");
+}
+
+/* Distributions link libfabric with Intel's PSM libraries, whose constructors put their own handlers under the
+ * program's signals (they print a backtrace and end the process).  Variables keep them from it; what they do not
+ * prevent is undone.  This must happen before the library is mapped, which is why it is not linked. */
+static void load(void)
+{
+    static const int signals[] = {SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM, SIGFPE, SIGQUIT};
+    enum { N = sizeof signals / sizeof *signals };
+    struct sigaction before[N];
+    setenv("IPATH_NO_BACKTRACE", "1", 0);
+    setenv("HFI_NO_BACKTRACE", "1", 0);
+    for (int i = 0; i < N; i++) sigaction(signals[i], NULL, &before[i]);
+    bool alone = dlopen("libfabric.so.1", RTLD_NOLOAD | RTLD_LAZY) == NULL; /* nobody else in the process uses it yet */
+    void *library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        const char *why = dlerror();
+        snprintf(load_error, sizeof load_error, "libfabric.so.1 cannot be loaded (Debian: libfabric1): %s",
+                 why != NULL ? why : "no reason given");
+    } else if (find_symbols(library)) {
+        if (fabric_library.version() < FI_VERSION(1, 11))
+            snprintf(load_error, sizeof load_error, "libfabric is of version %u.%u, 1.11 or later is needed",
+                     FI_MAJOR(fabric_library.version()), FI_MINOR(fabric_library.version()));
+        else
+            loaded = true;
+    }
+    if (loaded) set_up_providers(alone);
+    for (int i = 0; i < N; i++) sigaction(signals[i], &before[i], NULL);
+}
+
+int fabric_load(const tutti_host *host)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+    if (loaded) return TUTTI_OK;
+    return host->error(TUTTI_ERR_BACKEND, "%s", load_error);
+}

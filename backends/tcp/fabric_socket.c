@@ -1,0 +1,219 @@
+/* The provider keeps its sockets to itself and has no option for what we need of them: they are found by their
+ * addresses among the process' descriptors. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "fabric_impl.h"
+
+enum {
+    STRANGER_MS = 100,      /* a connection request that stops in its middle holds the process for this long at most */
+    NEAR_BYTES = 200 << 10, /* within a host, what is under way should stay in the cache */
+    SILENT_MS = 5000,       /* a host that does not answer for this long is gone */
+    ASK_MS = 1000           /* how often it is asked, at most: by what is sent again, or by probes of a link at rest */
+};
+
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44 /* Linux 6.15; where it is not known, what is lost is sent again at growing intervals */
+#endif
+
+static bool same(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+    if (a->ss_family != b->ss_family) return false;
+    if (a->ss_family == AF_INET) {
+        const struct sockaddr_in *x = (const void *)a, *y = (const void *)b;
+        return x->sin_port == y->sin_port && x->sin_addr.s_addr == y->sin_addr.s_addr;
+    }
+    const struct sockaddr_in6 *x = (const void *)a, *y = (const void *)b;
+    return x->sin6_port == y->sin6_port && memcmp(&x->sin6_addr, &y->sin6_addr, sizeof x->sin6_addr) == 0;
+}
+
+static bool same_host(struct sockaddr_storage *a, struct sockaddr_storage *b)
+{
+    struct sockaddr_storage x = *a, y = *b;
+    ((struct sockaddr_in *)(void *)&x)->sin_port = ((struct sockaddr_in *)(void *)&y)->sin_port = 0; /* IPv6 alike */
+    return same(&x, &y);
+}
+
+/* The socket that listens on own, or the one between own and peer. */
+static int find_socket(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    if (folder == NULL) return -1;
+    int found = -1;
+    struct dirent *entry;
+    while (found < 0 && (entry = readdir(folder)) != NULL) {
+        char *end;
+        long fd = strtol(entry->d_name, &end, 10);
+        if (end == entry->d_name || *end != '\0') continue;
+        struct sockaddr_storage name;
+        socklen_t bytes = sizeof name, length = sizeof(int);
+        int listens = 0;
+        memset(&name, 0, sizeof name);
+        if (getsockname((int)fd, (struct sockaddr *)&name, &bytes) != 0 || !same(&name, own)) continue;
+        if (getsockopt((int)fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0) continue;
+        if ((peer == NULL) != (listens != 0)) continue;
+        bytes = sizeof name;
+        if (peer == NULL || (getpeername((int)fd, (struct sockaddr *)&name, &bytes) == 0 && same(&name, peer)))
+            found = (int)fd;
+    }
+    closedir(folder);
+    return found;
+}
+
+static void set_option(int fd, int level, int name, int value)
+{
+    setsockopt(fd, level, name, &value, sizeof value);
+}
+
+/* No TCP_USER_TIMEOUT: it would also end the link to a peer that is slow in taking what was sent. */
+static void tune(const struct fabric *fabric, int fd)
+{
+    if (fd < 0) return;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, ASK_MS);
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, ASK_MS / 1000);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, ASK_MS / 1000);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, fabric->silent_ms / ASK_MS);
+}
+
+int fabric_read_limits(struct fabric *fabric)
+{
+    const char *text = fabric->config.host->env("TUTTI_SILENT_MS");
+    char *end = NULL;
+    long ms = text != NULL ? strtol(text, &end, 10) : SILENT_MS;
+    if (text != NULL && (end == text || *end != '\0' || ms < ASK_MS || ms > 100 * ASK_MS))
+        return fabric->config.host->error(TUTTI_ERR_INVALID_ARGUMENT,
+                                          "TUTTI_SILENT_MS is \"%.40s\"; it must be a number from %d to %d", text,
+                                          ASK_MS, 100 * ASK_MS);
+    fabric->silent_ms = (int)ms;
+    return TUTTI_OK;
+}
+
+void fabric_tune_listener(const struct fabric *fabric)
+{
+    struct sockaddr_storage own;
+    size_t bytes = sizeof own;
+    memset(&own, 0, sizeof own);
+    fcntl(fabric->cq_fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fabric->eq_fd, F_SETFD, FD_CLOEXEC);
+    if (fi_getname(&fabric->pep->fid, &own, &bytes) != 0) return;
+    int fd = find_socket(&own, NULL);
+    if (fd < 0) return;
+    tune(fabric, fd);
+    /* Accepted sockets inherit this.  The provider reads a request with blocking calls. */
+    struct timeval limit = {0, STRANGER_MS * 1000};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
+
+void fabric_tune_link(struct fabric_link *link)
+{
+    struct sockaddr_storage own, peer;
+    size_t own_bytes = sizeof own, peer_bytes = sizeof peer;
+    memset(&own, 0, sizeof own);
+    memset(&peer, 0, sizeof peer);
+    link->fd = -1;
+    if (fi_getname(&link->ep->fid, &own, &own_bytes) != 0) return;
+    if (fi_getpeer(link->ep, &peer, &peer_bytes) != 0) return;
+    link->fd = find_socket(&own, &peer);
+    tune(link->fabric, link->fd);
+    if (same_host(&own, &peer)) set_option(link->fd, SOL_SOCKET, SO_SNDBUF, NEAR_BYTES);
+}
+
+/* ---- silence ----------------------------------------------------------------------------------------------- */
+
+/* The peer's kernel was asked and did not answer.  That of a peer which is stopped, or does not read, does. */
+static bool is_silent(const struct fabric_link *link)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+    bool asked = info.tcpi_retransmits > 1 || info.tcpi_probes > 1;
+    return asked && info.tcpi_last_ack_recv > (uint32_t)link->fabric->silent_ms;
+}
+
+void fabric_end_silent(struct fabric *fabric)
+{
+    enum { LOOK_MS = 500 };
+    int64_t now = fabric->config.host->now_ns();
+    if (now - fabric->listened_ns < (int64_t)LOOK_MS * 1000000) return;
+    fabric->listened_ns = now;
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
+        struct fabric_link *link = &fabric->link[rank];
+        if (link->state != FABRIC_UP || !is_silent(link)) continue;
+        char why[96];
+        snprintf(why, sizeof why, "its host has not answered for %d s (TUTTI_SILENT_MS)", fabric->silent_ms / 1000);
+        fabric_drop(fabric, rank, why, true);
+    }
+}
+
+/* ---- strangers --------------------------------------------------------------------------------------------- */
+
+static bool is_accepting(const struct fabric *fabric)
+{
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++)
+        if (fabric->link[rank].state == FABRIC_ACCEPTING) return true;
+    return false;
+}
+
+static bool is_of_link(const struct fabric *fabric, int fd)
+{
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++)
+        if (fabric->link[rank].state == FABRIC_UP && fabric->link[rank].fd == fd) return true;
+    return false;
+}
+
+static bool was_seen(const struct fabric_strangers *strangers, int fd, uint16_t port)
+{
+    for (int i = 0; i < strangers->n; i++)
+        if (strangers->seen[i].fd == fd && strangers->seen[i].port == port) return true;
+    return false;
+}
+
+/* The port of the stranger on fd; 0: it is none. */
+static uint16_t stranger_port(const struct fabric *fabric, const struct sockaddr_storage *own, int fd)
+{
+    struct sockaddr_storage name;
+    socklen_t bytes = sizeof name;
+    memset(&name, 0, sizeof name);
+    if (getsockname(fd, (struct sockaddr *)&name, &bytes) != 0 || !same(&name, own)) return 0;
+    bytes = sizeof name;
+    if (getpeername(fd, (struct sockaddr *)&name, &bytes) != 0 || is_of_link(fabric, fd)) return 0;
+    return ((struct sockaddr_in *)(void *)&name)->sin_port; /* IPv6 alike */
+}
+
+/* A connection that says nothing holds a descriptor for as long as it likes: the provider has no time limit.  Shut
+ * down, it is closed by the provider itself at the next reading of events. */
+void fabric_end_strangers(struct fabric *fabric, bool all)
+{
+    enum { LOOK_MS = 1000 };
+    struct fabric_strangers now = {.looked_ns = fabric->config.host->now_ns()};
+    struct sockaddr_storage own;
+    size_t own_bytes = sizeof own;
+    if (!all && now.looked_ns - fabric->strangers.looked_ns < (int64_t)LOOK_MS * 1000000) return;
+    memset(&own, 0, sizeof own);
+    if (fabric->pep == NULL || fi_getname(&fabric->pep->fid, &own, &own_bytes) != 0) return;
+    DIR *folder = is_accepting(fabric) ? NULL : opendir("/proc/self/fd");
+    if (folder == NULL) return;
+    struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL) {
+        int fd = atoi(entry->d_name);
+        uint16_t port = stranger_port(fabric, &own, fd);
+        if (port == 0) continue;
+        if (all || was_seen(&fabric->strangers, fd, port)) {
+            shutdown(fd, SHUT_RDWR);
+        } else if (now.n < FABRIC_STRANGERS) {
+            now.seen[now.n].fd = fd;
+            now.seen[now.n++].port = port;
+        }
+    }
+    closedir(folder);
+    fabric->strangers = now;
+}

@@ -1,0 +1,276 @@
+/* The life of a protocol state, of its groups and of its operations. */
+#include "proto.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- operations -------------------------------------------------------------------------------------------- */
+
+enum { SLOTS = 64 };
+
+static bool more_slots(struct proto *proto)
+{
+    size_t n = proto->n_slots == 0 ? SLOTS : proto->n_slots * 2;
+    struct proto_op **slot = realloc(proto->slot, n * sizeof *slot);
+    if (slot == NULL) return false;
+    proto->slot = slot;
+    /* One block a growth; operations never move, and all blocks live as long as the family. */
+    struct proto_op *block = calloc(n - proto->n_slots, sizeof *block);
+    if (block == NULL) return false;
+    for (size_t i = n; i-- > proto->n_slots;) {
+        struct proto_op *op = &block[i - proto->n_slots];
+        slot[i] = op;
+        op->id = i + 1;
+        op->next_free = proto->free_ops;
+        proto->free_ops = op;
+    }
+    proto->n_slots = n;
+    return true;
+}
+
+struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request, int32_t peer, enum proto_state state)
+{
+    struct proto *proto = group->proto;
+    if (proto->free_ops == NULL && !more_slots(proto)) {
+        proto->host->error(TUTTI_ERR_NO_MEMORY, "no memory for another message");
+        return NULL;
+    }
+    struct proto_op *op = proto->free_ops;
+    proto->free_ops = op->next_free;
+    uint32_t generation = op->generation + 1;
+    uint64_t id = (uint64_t)generation << 32 | (op->id & UINT32_MAX);
+    *op = (struct proto_op){
+        .request = request, .group = group, .id = id, .generation = generation, .peer = peer, .state = (uint8_t)state};
+    op->item.group = group->id;
+    op->item.source = peer;
+    op->item.tag = request->tag;
+    request->priv[0] = op;
+    return op;
+}
+
+struct proto_op *proto_op_find(const struct proto *proto, uint64_t id)
+{
+    uint64_t at = (id & UINT32_MAX) - 1;
+    if (at >= proto->n_slots) return NULL;
+    struct proto_op *op = proto->slot[at];
+    return op->request != NULL && op->id == id ? op : NULL;
+}
+
+void proto_op_free(struct proto *proto, struct proto_op *op)
+{
+    match_take(op->state == PROTO_SEND_WAITING ? &proto->waiting : &proto->posted, &op->item);
+    fabric_conceal(&op->memory);
+    if (op->is_due) TAILQ_REMOVE(op->cancelled ? &proto->revoked : &proto->patient, op, due);
+    op->request->priv[0] = NULL;
+    op->is_due = false;
+    op->request = NULL;
+    op->next_free = proto->free_ops;
+    proto->free_ops = op;
+}
+
+void proto_finish(struct proto *proto, struct proto_op *op, int status)
+{
+    tutti_request *request = op->request;
+    bool closing = op->group->closing;
+    proto->moved++;
+    proto_op_free(proto, op);
+    if (!closing) proto->host->complete(request, status);
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------ */
+
+int32_t proto_group_rank(const struct proto_group *group, int32_t global)
+{
+    for (int32_t rank = 0; rank < group->world_size; rank++)
+        if (group->global_ranks[rank] == global) return rank;
+    return -1;
+}
+
+void proto_add_group(struct proto *proto, struct proto_group *group)
+{
+    group->proto = proto;
+    LIST_INSERT_HEAD(&proto->groups, group, link);
+}
+
+static bool of_group(const struct match_item *item, const void *id)
+{
+    return item->group == *(const uint64_t *)id;
+}
+
+static void forget_arrivals(struct match_table *table, uint64_t group)
+{
+    struct match_item *item;
+    while ((item = match_search(table, of_group, &group)) != NULL) {
+        match_take(table, item);
+        free(item); /* the first member */
+    }
+}
+
+static bool is_open(const struct proto *proto, const struct proto_group *group)
+{
+    for (size_t i = 0; i < proto->n_slots; i++) {
+        const struct proto_op *op = proto->slot[i];
+        if (op->request == NULL || op->group != group) continue;
+        if (op->state == PROTO_RECV_OPEN || op->state == PROTO_SEND_WRITING) return true;
+    }
+    return false;
+}
+
+/* Memory of the group that a peer may be writing to is taken back politely for a while, then by ending the link. */
+static void reclaim(struct proto *proto, struct proto_group *group)
+{
+    for (size_t i = 0; i < proto->n_slots; i++) {
+        struct proto_op *op = proto->slot[i];
+        if (op->request != NULL && op->group == group && !op->cancelled) proto_cancel(group, op->request);
+    }
+    int64_t end = proto->host->now_ns() + 2 * (int64_t)PROTO_REVOKE_MS * 1000000;
+    while (is_open(proto, group) && proto->host->now_ns() < end) proto_progress(proto);
+    for (size_t i = 0; i < proto->n_slots; i++) {
+        struct proto_op *op = proto->slot[i];
+        if (op->request == NULL || op->group != group) continue;
+        if (op->state == PROTO_RECV_OPEN || op->state == PROTO_SEND_WRITING)
+            fabric_drop(proto->fabric, op->peer, "it did not give memory back", true);
+    }
+}
+
+void proto_remove_group(struct proto_group *group)
+{
+    struct proto *proto = group->proto;
+    if (proto == NULL) return;
+    LIST_REMOVE(group, link);
+    group->closing = true;
+    if (proto->closing) return; /* the family's end: what is pending is dropped once the links are gone */
+    reclaim(proto, group);
+    for (size_t i = 0; i < proto->n_slots; i++)
+        if (proto->slot[i]->request != NULL && proto->slot[i]->group == group) proto_op_free(proto, proto->slot[i]);
+    forget_arrivals(&proto->arrived, group->id);
+    forget_arrivals(&proto->opened, group->id);
+    group->proto = NULL;
+}
+
+int proto_notify(struct proto_group *group, int32_t peer, const void *message, size_t bytes)
+{
+    struct proto *proto = group->proto;
+    int32_t global = group->global_ranks[peer];
+    if (bytes > WIRE_NOTE)
+        return proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a note of %zu bytes; at most %d", bytes, WIRE_NOTE);
+    if (!fabric_is_up(proto->fabric, global)) return TUTTI_OK;
+    struct wire_header header = {.kind = WIRE_NOTE_DATA, .group = group->id, .bytes = bytes};
+    return proto_say(proto, global, &header, message, bytes);
+}
+
+/* ---- family ------------------------------------------------------------------------------------------------ */
+
+int proto_open(struct proto *proto, const struct fabric_config *config, void *core)
+{
+    const tutti_host *host = config->host;
+    *proto = (struct proto){.host = host, .rank = config->rank, .world_size = config->world_size, .core = core};
+    TAILQ_INIT(&proto->patient);
+    TAILQ_INIT(&proto->revoked);
+    LIST_INIT(&proto->groups);
+    proto->peer = calloc((size_t)config->world_size, sizeof *proto->peer);
+    if (proto->peer == NULL || !match_init(&proto->posted) || !match_init(&proto->arrived) ||
+        !match_init(&proto->waiting) || !match_init(&proto->opened))
+        return host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", config->world_size);
+    struct fabric_config mine = *config;
+    mine.events = &proto_events;
+    mine.user = proto;
+    return fabric_open(&mine, &proto->fabric);
+}
+
+/* Everything to and from this peer has come to its end. */
+static bool has_parted(struct proto *proto, int32_t peer)
+{
+    if (!fabric_is_up(proto->fabric, peer)) return fabric_is_flushed(proto->fabric, peer);
+    if (!proto->peer[peer].told) {
+        struct wire_header header = {.kind = WIRE_BYE};
+        proto_say(proto, peer, &header, NULL, 0);
+        proto->peer[peer].told = true;
+    }
+    return proto->peer[peer].left && fabric_is_flushed(proto->fabric, peer);
+}
+
+/* Says goodbye, gives what was sent some time to leave, and the others to say goodbye too: what a peer sends to a
+ * closed socket resets the connection, and that would take with it what the peer has not read yet. */
+static void say_goodbye(struct proto *proto)
+{
+    enum { GOODBYE_MS = 900, NAP_US = 50, NAPS_MOST = 10 };
+    int64_t end = proto->host->now_ns() + (int64_t)GOODBYE_MS * 1000000;
+    int naps = 1;
+    for (int32_t peer = 0; peer < proto->world_size;) {
+        if (peer == proto->rank || has_parted(proto, peer)) {
+            peer++;
+            continue;
+        }
+        if (proto->host->now_ns() > end) break;
+        if (proto_progress(proto) == 0) {
+            usleep((useconds_t)(naps * NAP_US));
+            if (naps < NAPS_MOST) naps++;
+        } else {
+            naps = 1;
+        }
+    }
+}
+
+static bool any_item(const struct match_item *item, const void *nothing)
+{
+    (void)item;
+    (void)nothing;
+    return true;
+}
+
+static void free_arrivals(struct match_table *table)
+{
+    struct match_item *item;
+    while ((item = match_search(table, any_item, NULL)) != NULL) {
+        match_take(table, item);
+        free(item);
+    }
+    match_free(table);
+}
+
+void proto_close(struct proto *proto)
+{
+    proto->closing = true;
+    if (proto->fabric != NULL) {
+        say_goodbye(proto);
+        for (int32_t peer = 0; peer < proto->world_size; peer++) fabric_drop(proto->fabric, peer, "closed", false);
+    }
+    for (size_t i = 0; i < proto->n_slots; i++)
+        if (proto->slot[i]->request != NULL) proto_op_free(proto, proto->slot[i]);
+    fabric_close(proto->fabric);
+    free_arrivals(&proto->arrived);
+    free_arrivals(&proto->opened);
+    match_free(&proto->posted);
+    match_free(&proto->waiting);
+    /* The first slot of each block is the block: slots 0, SLOTS, 2 * SLOTS, 4 * SLOTS .. */
+    for (size_t i = 0; i < proto->n_slots; i = i == 0 ? SLOTS : i * 2) free(proto->slot[i]);
+    free(proto->slot);
+    free(proto->peer);
+    *proto = (struct proto){0};
+}
+
+/* Nobody asked for these yet: perhaps the receive is another one, which the RTS brings to light. */
+static void tell_of_sends(struct proto *proto)
+{
+    struct proto_op *op;
+    int64_t now = proto->host->now_ns();
+    while ((op = TAILQ_FIRST(&proto->patient)) != NULL && now - op->since_ns > (int64_t)PROTO_PATIENCE_MS * 1000000) {
+        TAILQ_REMOVE(&proto->patient, op, due);
+        op->is_due = false;
+        proto_ask(proto, op);
+    }
+    while ((op = TAILQ_FIRST(&proto->revoked)) != NULL && now - op->since_ns > (int64_t)PROTO_REVOKE_MS * 1000000) {
+        fabric_drop(proto->fabric, op->peer, "it did not give memory back that an operation had opened to it", true);
+        if (TAILQ_FIRST(&proto->revoked) == op) /* the link was lost before, or is being closed: nothing ended it */
+            proto_finish(proto, op, proto_lost(proto, op->peer));
+    }
+}
+
+int proto_progress(struct proto *proto)
+{
+    proto->moved = 0;
+    int moved = fabric_progress(proto->fabric);
+    if (!TAILQ_EMPTY(&proto->patient) || !TAILQ_EMPTY(&proto->revoked)) tell_of_sends(proto);
+    return moved + proto->moved;
+}

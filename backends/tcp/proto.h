@@ -1,0 +1,130 @@
+/* The message protocol: how a send meets its receive, over a fabric's links.
+ *
+ *   eager       up to WIRE_EAGER bytes travel with the header; a message without a receive is kept in a copy.  What a
+ *               peer may have here without a receive is bounded (PROTO_WINDOW): beyond it, it asks first.
+ *   asking      the sender names its message (RTS), the receiver opens its memory and says so (CTS), the sender writes
+ *               there, and the write itself tells the receiver that it is complete.
+ *   expected    the core marks messages whose receive is certain: then a large receive opens its memory and says so
+ *               (CTS) at once, and the sender, as a rule, finds that there when it begins.
+ *
+ * Sizes and fingerprints of both sides must be equal.  Otherwise nothing is written, the receive fails and the sender
+ * is told (NACK), or the other way round.
+ */
+#ifndef PROTO_H
+#define PROTO_H
+
+#include "fabric.h"
+#include "match.h"
+#include "wire.h"
+
+enum {
+    PROTO_WINDOW = 2 << 20, /* cost of eager messages that a peer holds for us without a receive */
+    PROTO_EAGER_COST = 256, /* of an eager message, besides its bytes */
+    PROTO_PATIENCE_MS = 20, /* then an expected send that was not asked for tells of itself */
+    PROTO_REVOKE_MS = 200   /* then memory is taken back by ending the link */
+};
+
+/* A group's share. */
+struct proto_group {
+    struct proto *proto;
+    uint64_t id;
+    int32_t rank, world_size;
+    const int32_t *global_ranks;
+    void *core;
+    bool closing; /* its requests are not completed any more */
+    LIST_ENTRY(proto_group) link;
+};
+
+enum proto_state {
+    PROTO_SEND_WAITING, /* for a receiver's memory */
+    PROTO_SEND_WRITING,
+    PROTO_RECV_POSTED,
+    PROTO_RECV_OPEN /* memory open to the peer; still among the posted if it was opened unasked */
+};
+
+/* A request under way.  The slot it lies in and a count make its name on the wire. */
+struct proto_op {
+    struct match_item item;
+    tutti_request *request;
+    struct proto_group *group;
+    struct fabric_memory memory;
+    struct fabric_write write;
+    uint64_t id;
+    int64_t since_ns;
+    int32_t peer; /* global; MATCH_ANY */
+    uint32_t generation;
+    uint8_t state;
+    bool cancelled;            /* the core wants it back */
+    bool is_due;               /* on one of the lists below */
+    TAILQ_ENTRY(proto_op) due; /* of proto.patient or, once cancelled, of proto.revoked */
+    struct proto_op *next_free;
+};
+TAILQ_HEAD(proto_due, proto_op);
+
+/* Something that came before its counterpart: an eager message or an RTS before the receive, a CTS before the send. */
+struct proto_arrival {
+    struct match_item item;
+    struct wire_header header;
+    uint8_t payload[];
+};
+
+struct proto_peer {
+    uint64_t sent, sent_gone; /* cost of eager messages to it, and of those that found their receive there */
+    uint64_t done, done_told; /* cost of its eager messages that found theirs here, and what it knows of that */
+    bool left, told;          /* it said goodbye; we did */
+};
+
+struct proto {
+    const tutti_host *host;
+    struct fabric *fabric;
+    int32_t rank, world_size;
+    struct match_table posted;  /* receives */
+    struct match_table arrived; /* messages and questions without a receive */
+    struct match_table waiting; /* sends without the receiver's memory */
+    struct match_table opened;  /* the receiver's memory without a send */
+    struct proto_due patient;   /* expected sends, oldest first */
+    struct proto_due revoked;   /* cancelled, oldest first */
+    struct proto_op **slot;
+    size_t n_slots;
+    struct proto_op *free_ops;
+    struct proto_peer *peer;
+    void *core; /* of the family's first group */
+    LIST_HEAD(, proto_group) groups;
+    bool closing;
+    int moved;
+};
+
+/* proto.c */
+int proto_open(struct proto *proto, const struct fabric_config *config, void *core);
+void proto_close(struct proto *proto);
+void proto_add_group(struct proto *proto, struct proto_group *group);
+void proto_remove_group(struct proto_group *group);
+int proto_progress(struct proto *proto);
+int proto_notify(struct proto_group *group, int32_t peer, const void *message, size_t bytes);
+
+/* proto_post.c: what the core asks for */
+int proto_send(struct proto_group *group, tutti_request *request);
+int proto_recv(struct proto_group *group, tutti_request *request);
+int proto_cancel(struct proto_group *group, tutti_request *request);
+
+/* proto_arrive.c: what the fabric tells */
+extern const struct fabric_events proto_events;
+
+/* Shared by these files. */
+struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request, int32_t peer, enum proto_state state);
+struct proto_op *proto_op_find(const struct proto *proto, uint64_t id);
+void proto_op_free(struct proto *proto, struct proto_op *op);
+void proto_finish(struct proto *proto, struct proto_op *op, int status);
+int proto_say(struct proto *proto, int32_t peer, struct wire_header *header, const void *payload, size_t bytes);
+void proto_ask(struct proto *proto, struct proto_op *op);
+int proto_open_memory(struct proto *proto, struct proto_op *op, uint64_t ref);
+void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key);
+void proto_refuse(struct proto *proto, int32_t peer, enum wire_kind kind, uint64_t ref, const tutti_request *request,
+                  bool taken_back);
+bool proto_agrees(const tutti_request *request, uint64_t bytes, uint64_t fingerprint);
+int proto_mismatch(struct proto *proto, tutti_request *request, int32_t peer, uint64_t bytes, uint64_t fingerprint);
+void proto_consumed(struct proto *proto, int32_t peer, uint64_t bytes);
+int proto_lost(struct proto *proto, int32_t peer);
+int32_t proto_group_rank(const struct proto_group *group, int32_t global);
+
+#endif

@@ -1,0 +1,269 @@
+/* What comes from the peers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto.h"
+
+static struct proto_op *op_of(struct match_item *item)
+{
+    return (struct proto_op *)(void *)item; /* the first member */
+}
+
+/* Keeps a message until its counterpart is posted. */
+static void keep(struct proto *proto, struct match_table *table, const struct wire_header *header, const void *payload)
+{
+    size_t bytes = header->kind == WIRE_EAGER_DATA ? header->bytes : 0;
+    struct proto_arrival *arrival = malloc(sizeof *arrival + bytes);
+    if (arrival == NULL) { /* a lost message would be a hang */
+        fabric_drop(proto->fabric, (int32_t)header->source, "no memory for its messages", true);
+        return;
+    }
+    arrival->item = (struct match_item){.group = header->group, .source = (int32_t)header->source, .tag = header->tag};
+    arrival->header = *header;
+    if (bytes > 0) memcpy(arrival->payload, payload, bytes);
+    match_put(table, &arrival->item);
+}
+
+static void finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status)
+{
+    op->request->source = proto_group_rank(op->group, peer);
+    proto_finish(proto, op, status);
+}
+
+static void arrive_eager(struct proto *proto, const struct wire_header *header, const void *payload)
+{
+    int32_t peer = (int32_t)header->source;
+    struct match_item *item = match_posted(&proto->posted, header->group, peer, header->tag);
+    if (item == NULL) {
+        keep(proto, &proto->arrived, header, payload);
+        return;
+    }
+    struct proto_op *op = op_of(item);
+    tutti_request *request = op->request;
+    proto_consumed(proto, peer, header->bytes);
+    int status = TUTTI_OK;
+    if (!proto_agrees(request, header->bytes, header->fingerprint))
+        status = proto_mismatch(proto, request, peer, header->bytes, header->fingerprint);
+    else if (header->bytes > 0)
+        memcpy(request->data, payload, header->bytes);
+    finish_recv(proto, op, peer, status);
+}
+
+static void arrive_rts(struct proto *proto, const struct wire_header *header)
+{
+    int32_t peer = (int32_t)header->source;
+    struct match_item *item = match_posted(&proto->posted, header->group, peer, header->tag);
+    if (item == NULL) {
+        keep(proto, &proto->arrived, header, NULL);
+        return;
+    }
+    struct proto_op *op = op_of(item);
+    if (!proto_agrees(op->request, header->bytes, header->fingerprint)) {
+        proto_refuse(proto, peer, WIRE_NACK_SEND, header->id, op->request, false);
+        finish_recv(proto, op, peer, proto_mismatch(proto, op->request, peer, header->bytes, header->fingerprint));
+        return;
+    }
+    if (op->state == PROTO_RECV_OPEN) return; /* opened unasked: the question crossed the answer */
+    match_take(&proto->posted, &op->item);
+    op->peer = peer;
+    int status = proto_open_memory(proto, op, header->id);
+    if (status != TUTTI_OK) finish_recv(proto, op, peer, status);
+}
+
+static void arrive_cts(struct proto *proto, const struct wire_header *header)
+{
+    int32_t peer = (int32_t)header->source;
+    struct proto_op *op = NULL;
+    if (header->ref != 0) {
+        op = proto_op_find(proto, header->ref);
+        if (op == NULL || op->state != PROTO_SEND_WAITING || op->peer != peer) {
+            proto_refuse(proto, peer, WIRE_NACK_RECV, header->id, NULL, true);
+            return;
+        }
+    } else {
+        struct match_item *item = match_exact(&proto->waiting, header->group, peer, header->tag);
+        if (item == NULL) {
+            keep(proto, &proto->opened, header, NULL);
+            return;
+        }
+        op = op_of(item);
+    }
+    if (proto_agrees(op->request, header->bytes, header->fingerprint)) {
+        proto_start_write(proto, op, header->id);
+        return;
+    }
+    proto_refuse(proto, peer, WIRE_NACK_RECV, header->id, op->request, false);
+    proto_finish(proto, op, proto_mismatch(proto, op->request, peer, header->bytes, header->fingerprint));
+}
+
+static void arrive_nack_send(struct proto *proto, const struct wire_header *header)
+{
+    int32_t peer = (int32_t)header->source;
+    struct proto_op *op = proto_op_find(proto, header->ref);
+    if (op == NULL || op->state != PROTO_SEND_WAITING || op->peer != peer) return;
+    proto_finish(proto, op, proto_mismatch(proto, op->request, peer, header->bytes, header->fingerprint));
+}
+
+static void arrive_nack_recv(struct proto *proto, const struct wire_header *header)
+{
+    int32_t peer = (int32_t)header->source;
+    struct proto_op *op = proto_op_find(proto, header->ref);
+    if (op == NULL || op->state != PROTO_RECV_OPEN || op->peer != peer) return;
+    int status = header->flags & WIRE_TAKEN_BACK
+                     ? proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its message back", peer)
+                     : proto_mismatch(proto, op->request, peer, header->bytes, header->fingerprint);
+    finish_recv(proto, op, peer, status);
+}
+
+static void arrive_note(struct proto *proto, const struct wire_header *header, const void *payload)
+{
+    struct proto_group *group;
+    LIST_FOREACH(group, &proto->groups, link)
+    {
+        if (group->id != header->group || group->closing || proto->closing) continue;
+        int32_t rank = proto_group_rank(group, (int32_t)header->source);
+        if (rank >= 0) proto->host->notified(group->core, rank, payload, header->bytes);
+        return;
+    }
+}
+
+struct opened_by {
+    int32_t peer;
+    uint64_t key;
+};
+
+static bool is_opened_by(const struct match_item *item, const void *argument)
+{
+    const struct opened_by *wanted = argument;
+    return item->source == wanted->peer && ((const struct proto_arrival *)(const void *)item)->header.id == wanted->key;
+}
+
+/* A write that has begun goes on to its end, of which the peer hears; anything else will never begin. */
+static void arrive_revoke(struct proto *proto, const struct wire_header *header)
+{
+    struct opened_by wanted = {(int32_t)header->source, header->ref};
+    struct match_item *item = match_search(&proto->opened, is_opened_by, &wanted);
+    if (item != NULL) {
+        match_take(&proto->opened, item);
+        free(item);
+    }
+    for (size_t i = 0; i < proto->n_slots; i++) {
+        struct proto_op *op = proto->slot[i];
+        if (op->request == NULL || op->state != PROTO_SEND_WRITING || op->peer != wanted.peer ||
+            op->write.key != wanted.key)
+            continue;
+        if (!fabric_unwrite(proto->fabric, op->peer, &op->write)) return;
+        proto_finish(proto, op, proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its receive back", wanted.peer));
+        break;
+    }
+    struct wire_header answer = {.kind = WIRE_REVOKED, .ref = header->ref};
+    proto_say(proto, wanted.peer, &answer, NULL, 0);
+}
+
+static void arrive_revoked(struct proto *proto, const struct wire_header *header)
+{
+    struct proto_op *op = proto_op_find(proto, header->ref);
+    if (op == NULL || op->state != PROTO_RECV_OPEN || !op->cancelled || op->peer != (int32_t)header->source) return;
+    proto_finish(proto, op, proto->host->error(TUTTI_ERR_ABORTED, "the receive was taken back"));
+}
+
+static void arrive_bye(struct proto *proto, const struct wire_header *header)
+{
+    int32_t peer = (int32_t)header->source;
+    proto->peer[peer].left = true;
+    if (proto->closing) return; /* it waits for ours, which is out */
+    struct wire_header answer = {.kind = WIRE_BYE};
+    proto_say(proto, peer, &answer, NULL, 0);
+    fabric_drop(proto->fabric, peer, "it left the group", true);
+}
+
+static void on_message(void *user, const void *message, size_t bytes)
+{
+    struct proto *proto = user;
+    struct wire_header header;
+    const uint8_t *payload = (const uint8_t *)message + WIRE_HEADER;
+    if (!wire_parse(message, bytes, (uint32_t)proto->world_size, &header) || (int32_t)header.source == proto->rank) {
+        proto->host->log(1, "tcp: ignored a malformed message of %zu bytes", bytes);
+        return;
+    }
+    uint64_t gone = header.credit - proto->peer[header.source].sent_gone;
+    if (gone <= proto->peer[header.source].sent - proto->peer[header.source].sent_gone)
+        proto->peer[header.source].sent_gone = header.credit;
+    switch (header.kind) {
+    case WIRE_EAGER_DATA:
+        arrive_eager(proto, &header, payload);
+        break;
+    case WIRE_RTS:
+        arrive_rts(proto, &header);
+        break;
+    case WIRE_CTS:
+        arrive_cts(proto, &header);
+        break;
+    case WIRE_NACK_SEND:
+        arrive_nack_send(proto, &header);
+        break;
+    case WIRE_NACK_RECV:
+        arrive_nack_recv(proto, &header);
+        break;
+    case WIRE_NOTE_DATA:
+        arrive_note(proto, &header, payload);
+        break;
+    case WIRE_REVOKE:
+        arrive_revoke(proto, &header);
+        break;
+    case WIRE_REVOKED:
+        arrive_revoked(proto, &header);
+        break;
+    case WIRE_BYE:
+        arrive_bye(proto, &header);
+        break;
+    }
+}
+
+static void on_written(void *user, uint64_t key)
+{
+    struct proto *proto = user;
+    struct proto_op *op = proto_op_find(proto, key);
+    if (op != NULL && op->state == PROTO_RECV_OPEN) finish_recv(proto, op, op->peer, TUTTI_OK);
+}
+
+static void on_write_done(void *user, struct fabric_write *write)
+{
+    struct proto_op *op = write->owner;
+    if (op->request != NULL) proto_finish(user, op, TUTTI_OK); /* else its group was closed meanwhile */
+}
+
+static bool is_from(const struct match_item *item, const void *peer)
+{
+    const struct proto_arrival *arrival = (const void *)item;
+    return item->source == *(const int32_t *)peer && arrival->header.kind != WIRE_EAGER_DATA;
+}
+
+static void forget_questions(struct match_table *table, int32_t peer)
+{
+    struct match_item *item;
+    while ((item = match_search(table, is_from, &peer)) != NULL) {
+        match_take(table, item);
+        free(item);
+    }
+}
+
+/* What came whole before the end may still be received. */
+static void on_lost(void *user, int32_t peer, const char *why)
+{
+    struct proto *proto = user;
+    forget_questions(&proto->arrived, peer);
+    forget_questions(&proto->opened, peer);
+    proto->moved++;
+    if (proto->closing) return;
+    for (size_t i = 0; i < proto->n_slots; i++) {
+        struct proto_op *op = proto->slot[i];
+        if (op->request == NULL || op->peer != peer) continue;
+        op->request->source = op->request->peer;
+        proto_finish(proto, op, proto_lost(proto, peer));
+    }
+    proto->host->peer_lost(proto->core, peer, proto->peer[peer].left, why);
+}
+
+const struct fabric_events proto_events = {
+    .message = on_message, .written = on_written, .write_done = on_write_done, .lost = on_lost};

@@ -1,0 +1,247 @@
+/* What the core asks for: sends, receives, and to have them back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto.h"
+
+/* ---- words ------------------------------------------------------------------------------------------------- */
+
+int proto_say(struct proto *proto, int32_t peer, struct wire_header *header, const void *payload, size_t bytes)
+{
+    uint8_t out[WIRE_HEADER];
+    struct proto_peer *state = &proto->peer[peer];
+    header->source = (uint32_t)proto->rank;
+    header->credit = state->done;
+    state->done_told = state->done;
+    wire_encode(out, header);
+    return fabric_send(proto->fabric, peer, out, sizeof out, payload, bytes);
+}
+
+/* The message of a request, as a question or with its data. */
+static struct wire_header describe(const struct proto_group *group, const tutti_request *request, enum wire_kind kind,
+                                   uint64_t id)
+{
+    return (struct wire_header){.kind = (uint8_t)kind,
+                                .group = group->id,
+                                .tag = request->tag,
+                                .bytes = request->bytes,
+                                .fingerprint = request->fingerprint,
+                                .id = id};
+}
+
+void proto_ask(struct proto *proto, struct proto_op *op)
+{
+    struct wire_header header = describe(op->group, op->request, WIRE_RTS, op->id);
+    proto_say(proto, op->peer, &header, NULL, 0);
+}
+
+void proto_refuse(struct proto *proto, int32_t peer, enum wire_kind kind, uint64_t ref, const tutti_request *request,
+                  bool taken_back)
+{
+    struct wire_header header = {.kind = (uint8_t)kind, .ref = ref, .flags = taken_back ? WIRE_TAKEN_BACK : 0};
+    if (request != NULL) {
+        header.bytes = request->bytes;
+        header.fingerprint = request->fingerprint;
+    }
+    proto_say(proto, peer, &header, NULL, 0);
+}
+
+/* ---- agreement --------------------------------------------------------------------------------------------- */
+
+bool proto_agrees(const tutti_request *request, uint64_t bytes, uint64_t fingerprint)
+{
+    if (request->bytes != bytes) return false;
+    return request->fingerprint == fingerprint || request->fingerprint == 0 || fingerprint == 0;
+}
+
+int proto_mismatch(struct proto *proto, tutti_request *request, int32_t peer, uint64_t bytes, uint64_t fingerprint)
+{
+    request->found_bytes = bytes;
+    request->found_fingerprint = fingerprint;
+    if (request->bytes != bytes)
+        return proto->host->error(TUTTI_ERR_MISMATCH, "rank %d has a message of %llu bytes where this rank has %zu",
+                                  peer, (unsigned long long)bytes, request->bytes);
+    return proto->host->error(TUTTI_ERR_MISMATCH, "rank %d is in another operation, or with other arguments", peer);
+}
+
+int proto_lost(struct proto *proto, int32_t peer)
+{
+    const char *why = fabric_lost(proto->fabric, peer);
+    return proto->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer, why != NULL ? why : "closed");
+}
+
+/* ---- sending ----------------------------------------------------------------------------------------------- */
+
+void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key)
+{
+    match_take(&proto->waiting, &op->item);
+    if (op->is_due) TAILQ_REMOVE(&proto->patient, op, due);
+    op->is_due = false;
+    op->state = PROTO_SEND_WRITING;
+    op->write = (struct fabric_write){.data = op->request->data, .bytes = op->request->bytes, .key = key, .owner = op};
+    fabric_write(proto->fabric, op->peer, &op->write);
+}
+
+static bool has_room(const struct proto_peer *peer, size_t bytes)
+{
+    return peer->sent - peer->sent_gone + bytes + PROTO_EAGER_COST <= PROTO_WINDOW;
+}
+
+static int send_eager(struct proto_group *group, tutti_request *request, int32_t peer)
+{
+    struct proto *proto = group->proto;
+    struct wire_header header = describe(group, request, WIRE_EAGER_DATA, 0);
+    int status = proto_say(proto, peer, &header, request->data, request->bytes);
+    if (status != TUTTI_OK) return status;
+    proto->peer[peer].sent += request->bytes + PROTO_EAGER_COST;
+    return TUTTI_REQUEST_DONE;
+}
+
+/* The receiver has opened its memory already. */
+static int send_to_opened(struct proto_group *group, tutti_request *request, struct proto_arrival *cts)
+{
+    struct proto *proto = group->proto;
+    struct wire_header header = cts->header;
+    int32_t peer = cts->item.source;
+    match_take(&proto->opened, &cts->item);
+    free(cts);
+    if (!proto_agrees(request, header.bytes, header.fingerprint)) {
+        proto_refuse(proto, peer, WIRE_NACK_RECV, header.id, request, false);
+        return proto_mismatch(proto, request, peer, header.bytes, header.fingerprint);
+    }
+    struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
+    if (op == NULL) return TUTTI_ERR_NO_MEMORY;
+    proto_start_write(proto, op, header.id);
+    return TUTTI_REQUEST_PENDING;
+}
+
+int proto_send(struct proto_group *group, tutti_request *request)
+{
+    struct proto *proto = group->proto;
+    int32_t peer = group->global_ranks[request->peer];
+    int status = fabric_connect(proto->fabric, peer);
+    if (status != TUTTI_OK) return status;
+    if (request->bytes <= WIRE_EAGER && has_room(&proto->peer[peer], request->bytes))
+        return send_eager(group, request, peer);
+    struct match_item *cts = match_exact(&proto->opened, group->id, peer, request->tag);
+    if (cts != NULL) return send_to_opened(group, request, (struct proto_arrival *)(void *)cts);
+    struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
+    if (op == NULL) return TUTTI_ERR_NO_MEMORY;
+    match_put(&proto->waiting, &op->item);
+    if ((request->flags & TUTTI_REQUEST_EXPECTED) && request->bytes > WIRE_EAGER) {
+        op->since_ns = proto->host->now_ns();
+        op->is_due = true;
+        TAILQ_INSERT_TAIL(&proto->patient, op, due);
+    } else {
+        proto_ask(proto, op);
+    }
+    return TUTTI_REQUEST_PENDING;
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------- */
+
+int proto_open_memory(struct proto *proto, struct proto_op *op, uint64_t ref)
+{
+    tutti_request *request = op->request;
+    int status = fabric_expose(proto->fabric, request->data, request->bytes, op->id, &op->memory);
+    if (status != TUTTI_OK) return status;
+    op->state = PROTO_RECV_OPEN;
+    struct wire_header header = describe(op->group, request, WIRE_CTS, op->id);
+    header.ref = ref;
+    return proto_say(proto, op->peer, &header, NULL, 0);
+}
+
+void proto_consumed(struct proto *proto, int32_t peer, uint64_t bytes)
+{
+    struct proto_peer *state = &proto->peer[peer];
+    state->done += bytes + PROTO_EAGER_COST;
+    if (state->done - state->done_told < PROTO_WINDOW / 4) return;
+    struct wire_header header = {.kind = WIRE_CREDIT};
+    proto_say(proto, peer, &header, NULL, 0);
+}
+
+/* What is to be received has come, or has been announced, before. */
+static int recv_arrived(struct proto_group *group, tutti_request *request, struct proto_arrival *arrival)
+{
+    struct proto *proto = group->proto;
+    struct wire_header header = arrival->header;
+    int32_t peer = arrival->item.source;
+    bool agrees = proto_agrees(request, header.bytes, header.fingerprint);
+    request->source = proto_group_rank(group, peer);
+    match_take(&proto->arrived, &arrival->item);
+    if (header.kind == WIRE_EAGER_DATA) {
+        if (agrees && header.bytes > 0) memcpy(request->data, arrival->payload, header.bytes);
+        proto_consumed(proto, peer, header.bytes);
+    }
+    free(arrival);
+    if (!agrees) {
+        if (header.kind == WIRE_RTS) proto_refuse(proto, peer, WIRE_NACK_SEND, header.id, request, false);
+        return proto_mismatch(proto, request, peer, header.bytes, header.fingerprint);
+    }
+    if (header.kind == WIRE_EAGER_DATA) return TUTTI_REQUEST_DONE;
+    struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_POSTED);
+    if (op == NULL) return TUTTI_ERR_NO_MEMORY;
+    int status = proto_open_memory(proto, op, header.id);
+    if (status == TUTTI_OK) return TUTTI_REQUEST_PENDING;
+    proto_op_free(proto, op);
+    return status;
+}
+
+int proto_recv(struct proto_group *group, tutti_request *request)
+{
+    struct proto *proto = group->proto;
+    bool any = request->peer == TUTTI_ANY_SOURCE;
+    int32_t peer = any ? MATCH_ANY : group->global_ranks[request->peer];
+    struct match_item *arrived = any ? match_loose(&proto->arrived, group->id, request->tag)
+                                     : match_exact(&proto->arrived, group->id, peer, request->tag);
+    if (arrived != NULL) return recv_arrived(group, request, (struct proto_arrival *)(void *)arrived);
+    int status = any ? TUTTI_OK : fabric_connect(proto->fabric, peer); /* so that its end is noticed, too */
+    if (status != TUTTI_OK) return status;
+    struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_POSTED);
+    if (op == NULL) return TUTTI_ERR_NO_MEMORY;
+    match_put(&proto->posted, &op->item);
+    if (any || !(request->flags & TUTTI_REQUEST_EXPECTED) || request->bytes <= WIRE_EAGER) return TUTTI_REQUEST_PENDING;
+    status = proto_open_memory(proto, op, 0);
+    if (status == TUTTI_OK) return TUTTI_REQUEST_PENDING;
+    proto_op_free(proto, op);
+    return status;
+}
+
+/* ---- taking back ------------------------------------------------------------------------------------------- */
+
+static bool is_cts_of(const void *message, size_t bytes, uint64_t id)
+{
+    struct wire_header header;
+    return wire_parse(message, bytes, UINT32_MAX, &header) && header.kind == WIRE_CTS && header.id == id;
+}
+
+/* The peer may be writing: it is asked to say when it is not, and the link is ended if it does not in time. */
+static int revoke(struct proto *proto, struct proto_op *op)
+{
+    if (op->state == PROTO_RECV_OPEN) {
+        struct wire_header header = {.kind = WIRE_REVOKE, .ref = op->id};
+        proto_say(proto, op->peer, &header, NULL, 0);
+    }
+    op->cancelled = true;
+    op->is_due = true;
+    op->since_ns = proto->host->now_ns();
+    TAILQ_INSERT_TAIL(&proto->revoked, op, due);
+    return proto->host->error(TUTTI_ERR_ABORTED, "rank %d is being asked to give memory back", op->peer);
+}
+
+int proto_cancel(struct proto_group *group, tutti_request *request)
+{
+    struct proto *proto = group->proto;
+    struct proto_op *op = request->priv[0];
+    if (op == NULL || op->request != request)
+        return proto->host->error(TUTTI_ERR_NOT_FOUND, "this message is not pending");
+    if (op->cancelled) return proto->host->error(TUTTI_ERR_ABORTED, "rank %d is being asked already", op->peer);
+    if (op->state == PROTO_RECV_OPEN && !fabric_unsend(proto->fabric, op->peer, is_cts_of, op->id))
+        return revoke(proto, op);
+    if (op->state == PROTO_SEND_WRITING) {
+        if (!fabric_unwrite(proto->fabric, op->peer, &op->write)) return revoke(proto, op);
+        proto_refuse(proto, op->peer, WIRE_NACK_RECV, op->write.key, NULL, true);
+    }
+    proto_op_free(proto, op);
+    return TUTTI_OK;
+}

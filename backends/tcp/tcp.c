@@ -1,0 +1,107 @@
+/* The tcp backend: tagged messages over libfabric.  The table and its groups; the rest is in proto and fabric. */
+#include <string.h>
+
+#include "proto.h"
+
+/* State of one group; the family's first one has the protocol and the links, which the others share. */
+struct tcp_group {
+    struct proto proto; /* unused where there is a parent, or nobody to talk to */
+    struct proto_group group;
+    bool opened;
+};
+
+static int tcp_probe(const tutti_host *host)
+{
+    return fabric_load(host);
+}
+
+static int tcp_open(void *state, const tutti_group_info *info, const tutti_host *host)
+{
+    struct tcp_group *self = state;
+    self->group = (struct proto_group){.id = info->id,
+                                       .rank = info->rank,
+                                       .world_size = info->world_size,
+                                       .global_ranks = info->global_ranks,
+                                       .core = info->core};
+    if (info->parent != NULL) {
+        struct tcp_group *first = info->parent;
+        if (first->opened) proto_add_group(&first->proto, &self->group);
+        return TUTTI_OK;
+    }
+    if (info->world_size == 1) return TUTTI_OK; /* nobody to talk to */
+    struct fabric_config config = {.rank = info->rank,
+                                   .world_size = info->world_size,
+                                   .local_world_size = info->local_world_size,
+                                   .family = info->id,
+                                   .timeout_ms = info->timeout_ms,
+                                   .host = host,
+                                   .store = info->store};
+    self->opened = true;
+    int status = proto_open(&self->proto, &config, info->core);
+    if (status == TUTTI_OK) proto_add_group(&self->proto, &self->group);
+    return status;
+}
+
+static void tcp_close(void *state)
+{
+    struct tcp_group *self = state;
+    if (self->opened) self->proto.closing = true;
+    proto_remove_group(&self->group);
+    if (self->opened) proto_close(&self->proto);
+    memset(self, 0, sizeof *self);
+}
+
+static int tcp_send(void *state, tutti_request *request)
+{
+    return proto_send(&((struct tcp_group *)state)->group, request);
+}
+
+static int tcp_recv(void *state, tutti_request *request)
+{
+    return proto_recv(&((struct tcp_group *)state)->group, request);
+}
+
+static int tcp_progress(void *state)
+{
+    struct tcp_group *self = state;
+    return self->opened ? proto_progress(&self->proto) : 0;
+}
+
+static int tcp_arm(void *state, int *descriptors)
+{
+    struct tcp_group *self = state;
+    return self->opened ? fabric_arm(self->proto.fabric, descriptors) : 0;
+}
+
+static int tcp_cancel(void *state, tutti_request *request)
+{
+    return proto_cancel(&((struct tcp_group *)state)->group, request);
+}
+
+static int tcp_notify(void *state, int32_t peer, const void *message, size_t bytes)
+{
+    struct proto_group *group = &((struct tcp_group *)state)->group;
+    return group->proto != NULL ? proto_notify(group, peer, message, bytes) : TUTTI_OK;
+}
+
+TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
+
+const tutti_backend tutti_backend_v1 = {
+    TUTTI_BACKEND_HEADER,
+    .name = "tcp",
+    .version = "1, on libfabric",
+    .group_bytes = sizeof(struct tcp_group),
+    .devices = 1u << TUTTI_CPU,
+    .probe = tcp_probe,
+    .open = tcp_open,
+    .close = tcp_close,
+    .send = tcp_send,
+    .recv = tcp_recv,
+    .progress = tcp_progress,
+    .arm = tcp_arm,
+    .cancel = tcp_cancel,
+    .notify = tcp_notify,
+    .latency_ns = 7000,
+    .bytes_per_us = 2500,
+    .segment_bytes = 256 << 10,
+};

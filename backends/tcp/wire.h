@@ -1,0 +1,87 @@
+/* What goes over the wire, as pure functions: messages, the greeting of a new connection, an entry of the address book.
+ *
+ * All numbers are little-endian and of fixed width.  A parser believes nothing: each field is checked against its
+ * range, fields that a kind does not use must be zero, and there are no pointers on the wire.
+ */
+#ifndef WIRE_H
+#define WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    WIRE_VERSION = 1,
+    WIRE_HEADER = 64,    /* bytes of a message's header */
+    WIRE_EAGER = 65536,  /* the largest payload that is sent without asking; part of the protocol's version */
+    WIRE_NOTE = 512,     /* the largest note */
+    WIRE_GREETING = 104, /* fits a connection request's private data: 256 bytes */
+    WIRE_GREETING_SIGNED = 72,
+    WIRE_ADDRESS = 56,
+    WIRE_NONCE = 16,
+    WIRE_MAC = 32
+};
+
+enum wire_kind {
+    WIRE_EAGER_DATA = 1, /* a whole message: the payload follows the header */
+    WIRE_RTS,            /* a sender has this message under id and asks where to put it */
+    WIRE_CTS,            /* a receiver's memory is open under id: the answer to the RTS ref, or unasked (ref 0) */
+    WIRE_NACK_SEND,      /* to the sender of the RTS ref: the receive differs, and has these bytes and fingerprint */
+    WIRE_NACK_RECV,      /* to the receiver that opened ref: the send differs, or was taken back (flag) */
+    WIRE_CREDIT,         /* nothing but its credit */
+    WIRE_NOTE_DATA,      /* a note: the payload follows */
+    WIRE_BYE,            /* the last message of this connection */
+    WIRE_REVOKE,         /* a receiver wants its memory ref back */
+    WIRE_REVOKED,        /* nothing will be written to ref any more, and what was is before this in the stream */
+    WIRE_KINDS
+};
+
+enum { WIRE_TAKEN_BACK = 1 }; /* flags */
+
+struct wire_header {
+    uint8_t kind;
+    uint8_t flags;
+    uint32_t source; /* global rank of the sender of this message */
+    uint64_t group;
+    uint64_t tag;
+    uint64_t bytes; /* of the user's message */
+    uint64_t fingerprint;
+    uint64_t id;     /* the sender's name for what it holds */
+    uint64_t ref;    /* the receiver's name, from an earlier message's id */
+    uint64_t credit; /* cost of all eager messages of yours that have found their receive */
+};
+
+void wire_encode(uint8_t out[WIRE_HEADER], const struct wire_header *header);
+
+/* Reads a message of n bytes.  false: it is malformed. */
+bool wire_parse(const void *message, size_t n, uint32_t world_size, struct wire_header *header);
+
+enum wire_greeting_kind { WIRE_CONNECT = 1, WIRE_ACCEPT, WIRE_BUSY };
+
+/* The private data of a connection request and of its answer. */
+struct wire_greeting {
+    uint32_t kind;
+    uint32_t from; /* global rank of who asks to connect, in the answer as well */
+    uint32_t to;
+    uint32_t world_size;
+    uint64_t family;
+    uint8_t client_nonce[WIRE_NONCE];
+    uint8_t server_nonce[WIRE_NONCE]; /* the one that the listener has published */
+    uint8_t mac[WIRE_MAC];            /* over the first WIRE_GREETING_SIGNED bytes */
+};
+
+void wire_greeting_encode(uint8_t out[WIRE_GREETING], const struct wire_greeting *greeting);
+bool wire_greeting_parse(const void *data, size_t n, struct wire_greeting *greeting);
+
+/* Where a rank listens. */
+struct wire_address {
+    uint32_t family; /* 4 or 6 */
+    uint16_t port;
+    uint8_t ip[16]; /* network order; the first 4 bytes of IPv4 */
+    uint8_t nonce[WIRE_NONCE];
+};
+
+void wire_address_encode(uint8_t out[WIRE_ADDRESS], const struct wire_address *address);
+bool wire_address_parse(const void *data, size_t n, struct wire_address *address);
+
+#endif

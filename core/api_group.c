@@ -1,0 +1,367 @@
+/* The public functions on groups: making, asking, ending early; and the library's own version and errors. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "group.h"
+
+const char *tutti_last_error(void)
+{
+    return error_text();
+}
+
+const char *tutti_status_string(int status)
+{
+    return error_name(status);
+}
+
+const char *tutti_version(void)
+{
+    return TUTTI_VERSION;
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------ */
+
+int tutti_get_rank(const tutti_group *group)
+{
+    if (group == NULL && !tutti_is_initialized()) return -1;
+    return group_or_default(group)->rank;
+}
+
+int tutti_get_world_size(const tutti_group *group)
+{
+    if (group == NULL && !tutti_is_initialized()) return -1;
+    return group_or_default(group)->size;
+}
+
+int tutti_get_global_rank(const tutti_group *group, int group_rank)
+{
+    if (group == NULL && !tutti_is_initialized()) return -1;
+    group = group_or_default(group);
+    return group_rank >= 0 && group_rank < group->size ? group->global_ranks[group_rank] : -1;
+}
+
+int tutti_get_group_rank(const tutti_group *group, int global_rank)
+{
+    if (group == NULL && !tutti_is_initialized()) return -1;
+    group = group_or_default(group);
+    return group->rank >= 0 && global_rank >= 0 && global_rank < group->world ? group->local_of[global_rank] : -1;
+}
+
+const char *tutti_get_name(const tutti_group *group)
+{
+    if (group == NULL && !tutti_is_initialized()) return "";
+    return group_or_default(group)->name;
+}
+
+const char *tutti_get_backend(const tutti_group *group)
+{
+    if (group == NULL && !tutti_is_initialized()) return "";
+    return group_or_default(group)->backend_text;
+}
+
+tutti_device tutti_get_device(const tutti_group *group)
+{
+    static const tutti_device cpu = {TUTTI_CPU, 0};
+    if (group == NULL && !tutti_is_initialized()) return cpu;
+    return group_or_default(group)->device;
+}
+
+/* ---- making ------------------------------------------------------------------------------------------------ */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+/* The parent, if a group can be made from it. */
+static int find_parent(const char *what, const tutti_group_opts *opts, struct tutti_group **parent)
+{
+    *parent = group_or_default(opts->parent);
+    if (*parent == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if ((*parent)->rank < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: this rank is not in the parent group %s", what,
+                         (*parent)->name);
+    if (opts->timeout_ms < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: timeout_ms is %" PRId64, what, opts->timeout_ms);
+    engine_lock((*parent)->engine);
+    (*parent)->engine->calls++;
+    int status = group_check_usable(*parent, what);
+    engine_unlock((*parent)->engine);
+    return status;
+}
+
+static int check_members(const struct tutti_group *parent, const int *ranks, int n)
+{
+    if (ranks == NULL || n < 1 || n > parent->size)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "new_group: %d ranks from group %s of %d", ranks == NULL ? 0 : n,
+                         parent->name, parent->size);
+    bool *seen = calloc((size_t)parent->world, sizeof *seen);
+    if (seen == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    int status = TUTTI_OK;
+    for (int i = 0; i < n && status == TUTTI_OK; i++) {
+        if (tutti_get_group_rank(parent, ranks[i]) < 0)
+            status =
+                error_set(TUTTI_ERR_INVALID_ARGUMENT, "new_group: ranks[%d] is %d, which is no global rank of group %s",
+                          i, ranks[i], parent->name);
+        else if (seen[ranks[i]])
+            status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "new_group: rank %d stands there twice", ranks[i]);
+        else
+            seen[ranks[i]] = true;
+    }
+    free(seen);
+    return status;
+}
+
+/* The members' number for this group.  Where all of the parent call, their count of calls is it; where members alone
+ * do, it is how often this very list has been used. */
+static uint64_t next_id(struct tutti_group *parent, const int *ranks, int n, bool members_only)
+{
+    engine_lock(parent->engine);
+    uint64_t id = mix(parent->id, 1);
+    if (members_only) {
+        id = mix(id, 2);
+        for (int i = 0; i < n; i++) id = mix(id, (uint64_t)ranks[i] + 1);
+        id = mix(id, group_count_use(parent, id));
+    } else {
+        id = mix(id, ++parent->children + 2);
+    }
+    engine_unlock(parent->engine);
+    return id;
+}
+
+/* Opens the group of ranks, in which this rank is if it is in the list. */
+static int open_child(struct tutti_group *parent, const int *ranks, int n, uint64_t id, const tutti_group_opts *opts,
+                      tutti_group **group)
+{
+    int own = parent->global_ranks[parent->rank], rank = -1;
+    char name[GROUP_NAME_MAX];
+    for (int i = 0; i < n; i++)
+        if (ranks[i] == own) rank = i;
+    if (opts->name != NULL)
+        snprintf(name, sizeof name, "%s", opts->name);
+    else
+        snprintf(name, sizeof name, "%.40s/%04x", parent->name, (unsigned)(id & 0xffff));
+    if (rank < 0) return group_open_outsider(parent, name, group);
+    struct names names = parent->names;
+    if (opts->backend != NULL) {
+        int status = names_parse(opts->backend, &names);
+        if (status != TUTTI_OK) return status;
+    }
+    struct group_args args = {
+        .names = &names,
+        .parent = parent,
+        .id = id,
+        .name = name,
+        .rank = rank,
+        .size = n,
+        .global_ranks = ranks,
+        .local_rank = parent->local_rank,
+        .local_world_size = parent->local_world_size,
+        .timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : parent->timeout_ms,
+        .device = parent->device,
+        .high_priority = opts->high_priority,
+    };
+    return group_open(&args, group);
+}
+
+int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti_group **group)
+{
+    static const tutti_group_opts defaults;
+    if (opts == NULL) opts = &defaults;
+    if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "new_group: group is NULL");
+    struct tutti_group *parent = NULL;
+    int status = find_parent("new_group", opts, &parent);
+    if (status == TUTTI_OK) status = check_members(parent, ranks, n);
+    if (status != TUTTI_OK) return status;
+    return open_child(parent, ranks, n, next_id(parent, ranks, n, opts->members_only), opts, group);
+}
+
+/* ---- split ------------------------------------------------------------------------------------------------- */
+
+struct chosen {
+    int color, key, rank; /* the rank is global */
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct chosen *x = a, *y = b;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static void split_key(uint64_t id, int rank, char key[64])
+{
+    snprintf(key, 64, "split/%016" PRIx64 "/%d", id, rank);
+}
+
+/* Takes this rank's choice of the split before out of the store.  All have chosen anew, so all have read it. */
+static void forget_last(struct tutti_group *parent, uint64_t id)
+{
+    char key[64];
+    split_key(parent->last_split, parent->rank, key);
+    if (parent->last_split != 0) tutti_store_delete(parent->store, key, NULL);
+    parent->last_split = id;
+}
+
+/* All ranks' choices, through the store: it needs no tensors of any device. */
+static int exchange(struct tutti_group *parent, uint64_t id, struct chosen own, struct chosen *all)
+{
+    char keys[2][64];
+    const char **names = calloc((size_t)parent->size, sizeof *names);
+    char *text = malloc((size_t)parent->size * 64);
+    tutti_bytes *values = calloc((size_t)parent->size, sizeof *values);
+    int status = names != NULL && text != NULL && values != NULL ? TUTTI_OK
+                                                                 : error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
+    split_key(id, parent->rank, keys[0]);
+    snprintf(keys[1], sizeof keys[1], "%d %d %d", own.color, own.key, own.rank);
+    if (status == TUTTI_OK) status = tutti_store_set(parent->store, keys[0], keys[1], strlen(keys[1]));
+    for (int i = 0; status == TUTTI_OK && i < parent->size; i++) {
+        names[i] = text + (size_t)i * 64;
+        split_key(id, i, text + (size_t)i * 64);
+    }
+    if (status == TUTTI_OK)
+        status = tutti_store_multi_get(parent->store, names, parent->size, values, parent->timeout_ms);
+    for (int i = 0; status == TUTTI_OK && i < parent->size; i++) {
+        char value[64];
+        snprintf(value, sizeof value, "%.*s", (int)values[i].bytes, (const char *)values[i].data);
+        if (sscanf(value, "%d %d %d", &all[i].color, &all[i].key, &all[i].rank) != 3)
+            status = error_set(TUTTI_ERR_STORE, "split_group: rank %d's choice in the store is \"%s\"", i, value);
+    }
+    if (status == TUTTI_OK) forget_last(parent, id);
+    if (values != NULL) tutti_bytes_free(values, parent->size);
+    free(values);
+    free(text);
+    free(names);
+    return status;
+}
+
+int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_group **group)
+{
+    static const tutti_group_opts defaults;
+    if (opts == NULL) opts = &defaults;
+    if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "split_group: group is NULL");
+    struct tutti_group *parent = NULL;
+    int status = find_parent("split_group", opts, &parent);
+    if (status != TUTTI_OK) return status;
+    uint64_t id = next_id(parent, NULL, 0, false);
+    struct chosen *all = calloc((size_t)parent->size, sizeof *all);
+    int *ranks = calloc((size_t)parent->size, sizeof *ranks), n = 0;
+    status = all != NULL && ranks != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
+    struct chosen own = {color < 0 ? -1 : color, key, parent->global_ranks[parent->rank]};
+    if (status == TUTTI_OK) status = exchange(parent, id, own, all);
+    if (status == TUTTI_OK) {
+        qsort(all, (size_t)parent->size, sizeof *all, by_key);
+        for (int i = 0; i < parent->size; i++)
+            if (color >= 0 && all[i].color == color) ranks[n++] = all[i].rank;
+        status = open_child(parent, ranks, n, mix(id, (uint64_t)own.color + 3), opts, group);
+    }
+    free(ranks);
+    free(all);
+    return status;
+}
+
+/* ---- a group of its own ------------------------------------------------------------------------------------ */
+
+int tutti_create_group(const char *backend, tutti_store *store, int rank, int world_size, const tutti_group_opts *opts,
+                       tutti_group **group)
+{
+    static const tutti_group_opts defaults;
+    if (opts == NULL) opts = &defaults;
+    if (store == NULL || group == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: %s is NULL", store == NULL ? "store" : "group");
+    if (world_size < 1 || rank < 0 || rank >= world_size)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: rank %d of %d", rank, world_size);
+    if (opts->timeout_ms < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: timeout_ms is %" PRId64, opts->timeout_ms);
+    struct names names;
+    int status = names_parse(backend, &names);
+    if (status != TUTTI_OK) return status;
+    struct group_args args = {
+        .names = &names,
+        .store = store,
+        .id = 1,
+        .name = opts->name != NULL ? opts->name : "own",
+        .rank = rank,
+        .size = world_size,
+        .local_rank = -1,
+        .local_world_size = -1,
+        .timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : 30 * 60 * 1000,
+        .device = opts->device.type != 0 ? opts->device : (tutti_device){TUTTI_CPU, 0},
+    };
+    return group_open(&args, group);
+}
+
+int tutti_abort(tutti_group *group, const char *reason)
+{
+    group = group_or_default(group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if (group->rank < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "abort: this rank is not in group %s", group->name);
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "group %s was aborted by rank %d: %.800s", group->name,
+             group->global_ranks[group->rank], reason != NULL ? reason : "no reason given");
+    engine_lock(group->engine);
+    group->engine->calls++;
+    group_fail(group, TUTTI_ERR_ABORTED, text, true);
+    engine_unlock(group->engine);
+    return TUTTI_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------ */
+
+/* The first of the group's backends for its device that allocates; NULL on CPU, and where none does. */
+static const struct group_door *allocating_door(const struct tutti_group *group)
+{
+    int device = group_device_index(group->device);
+    for (int i = 0; device > 0 && i < group->n_doors[device]; i++)
+        if (TUTTI_HAS(group->doors[device][i].backend, alloc)) return &group->doors[device][i];
+    return NULL;
+}
+
+int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)
+{
+    group = group_or_default(group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if (bytes < 0 || memory == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: bytes is %" PRId64 ", memory is %s", bytes,
+                         memory == NULL ? "NULL" : "given");
+    const struct group_door *door = allocating_door(group);
+    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "alloc: group %s has been destroyed", group->name);
+    if (door != NULL) {
+        engine_lock(group->engine);
+        int status = door->backend->alloc(door->state, (size_t)bytes, memory);
+        engine_unlock(group->engine);
+        return status;
+    }
+    if (group->device.type != TUTTI_CPU)
+        return error_set(TUTTI_ERR_UNSUPPORTED, "alloc: no backend of group %s allocates on its device", group->name);
+    if (posix_memalign(memory, 4096, bytes > 0 ? (size_t)bytes : 1) != 0)
+        return error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory for %" PRId64 " bytes", bytes);
+    return TUTTI_OK;
+}
+
+int tutti_free(tutti_group *group, void *memory)
+{
+    if (memory == NULL) return TUTTI_OK;
+    if (group == NULL && !tutti_is_initialized()) { /* the default group went first: it can only be CPU memory */
+        free(memory);
+        return TUTTI_OK;
+    }
+    group = group_or_default(group);
+    const struct group_door *door = allocating_door(group);
+    if (door != NULL && group->shut)
+        return error_set(TUTTI_ERR_ABORTED, "free: group %s has been destroyed", group->name);
+    if (door == NULL) {
+        free(memory);
+        return TUTTI_OK;
+    }
+    engine_lock(group->engine);
+    int status = door->backend->free(door->state, memory);
+    engine_unlock(group->engine);
+    return status;
+}

@@ -1,0 +1,34 @@
+/* The reduction of two tensors in this process. */
+#include <inttypes.h>
+#include <tutti/tutti.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/reduce.h"
+
+static int check_local(const tutti_tensor *inout, const tutti_tensor *in, tutti_reduce_op op)
+{
+    if (!dtype_valid(inout->dtype) || in->dtype != inout->dtype)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_local: dtypes %s and %s", dtype_name(inout->dtype),
+                         dtype_name(in->dtype));
+    if (in->numel < 0 || in->numel != inout->numel)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_local: %" PRId64 " and %" PRId64 " elements", inout->numel,
+                         in->numel);
+    if (in->numel > 0 && (in->data == NULL || inout->data == NULL))
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_local: data is NULL");
+    if (in->device.type != TUTTI_CPU || inout->device.type != TUTTI_CPU)
+        return error_set(TUTTI_ERR_UNSUPPORTED, "reduce_local: CPU tensors only");
+    if (op == TUTTI_PREMUL_SUM || !dtype_reduces(inout->dtype, op))
+        return error_set(TUTTI_ERR_UNSUPPORTED, "reduce_local: %s does not reduce %s here", reduce_op_name(op),
+                         dtype_name(inout->dtype));
+    return TUTTI_OK;
+}
+
+int tutti_reduce_local(tutti_tensor inout, tutti_tensor in, tutti_reduce_op op)
+{
+    int status = check_local(&inout, &in, op);
+    if (status != TUTTI_OK || in.numel == 0) return status;
+    reduce_find(inout.dtype, op)(inout.data, inout.data, in.data, in.numel);
+    if (op == TUTTI_AVG) reduce_average(inout.dtype, inout.data, inout.data, inout.numel, 2);
+    return TUTTI_OK;
+}

@@ -1,0 +1,33 @@
+/* Monotonic time and deadlines. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+#include <tutti/types.h>
+
+#define CLOCK_NEVER INT64_MAX
+
+static inline int64_t clock_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* The moment timeout_ms from now; CLOCK_NEVER for TUTTI_INFINITE and for what would overflow. */
+static inline int64_t clock_deadline_ns(int64_t timeout_ms)
+{
+    if (timeout_ms >= INT64_MAX / 2000000) return CLOCK_NEVER;
+    return clock_now_ns() + timeout_ms * 1000000;
+}
+
+/* Milliseconds left until deadline, rounded up: 0 when it has passed, and -1 (poll's "no limit") for CLOCK_NEVER. */
+static inline int clock_left_ms(int64_t deadline_ns)
+{
+    if (deadline_ns == CLOCK_NEVER) return -1;
+    int64_t left = (deadline_ns - clock_now_ns() + 999999) / 1000000;
+    return left <= 0 ? 0 : left > 1000000 ? 1000000 : (int)left;
+}
+
+#endif

@@ -1,0 +1,48 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/env.h"
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+static int log_level(void)
+{
+    static atomic_int cached = -1;
+    /* relaxed: every thread computes the same value */
+    int level = atomic_load_explicit(&cached, memory_order_relaxed);
+    if (level >= 0) return level;
+    const char *text = env_string("TUTTI_LOG", "warn");
+    level = LOG_WARN;
+    for (int i = 0; i <= LOG_DEBUG; i++)
+        if (strcasecmp(text, level_names[i]) == 0) level = i;
+    atomic_store_explicit(&cached, level, memory_order_relaxed);
+    return level;
+}
+
+int log_enabled(int level)
+{
+    return level <= log_level();
+}
+
+void log_write(int level, const char *format, ...)
+{
+    if (!log_enabled(level)) return;
+    char line[1200];
+    const char *rank = env_string("RANK", "-");
+    int used = snprintf(line, sizeof line, "tutti[%.12s] %s: ", rank, level_names[level]);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);
+    va_end(args);
+    if (n < 0) return;
+    size_t length = strnlen(line, sizeof line - 1);
+    line[length++] = '\n';
+    ssize_t written = write(STDERR_FILENO, line, length);
+    (void)written; /* there is nowhere left to report to */
+}

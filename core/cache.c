@@ -1,0 +1,338 @@
+#include "cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "base/error.h"
+#include "coll/coll.h"
+#include "group.h"
+
+enum { CACHE_MOST = 128, CACHE_BUCKETS = 64, CACHE_SCRATCH_KEPT = 8 << 20 };
+
+/* All that a plan depends on.  Zeroed before it is filled, so that it compares as bytes. */
+struct key {
+    const tutti_backend *backend;
+    int64_t count;
+    int32_t kind, root, element;
+    uint8_t in_place, average, premul, even, list, unused[3]; /* no padding: it compares as bytes */
+    uint32_t n_counts;                                        /* uneven: entries of counts, in then out */
+};
+
+struct cache_entry {
+    TAILQ_ENTRY(cache_entry) age;
+    LIST_ENTRY(cache_entry) chain;
+    struct key key;
+    int64_t *counts;
+    struct plan *plan;
+    struct exec *spare;
+    int running;
+};
+
+struct cache {
+    TAILQ_HEAD(by_age_head, cache_entry) by_age; /* latest first */
+    LIST_HEAD(, cache_entry) bucket[CACHE_BUCKETS];
+    int n;
+};
+
+/* The blocks of both sides, as builders want them. */
+struct shape {
+    struct key key;
+    int64_t *counts; /* in_count, out_count, in_at, out_at: size entries each */
+    bool in_blocks, out_blocks, in_list, out_list;
+};
+
+struct cache *cache_new(void)
+{
+    struct cache *cache = calloc(1, sizeof *cache);
+    if (cache == NULL) return NULL;
+    TAILQ_INIT(&cache->by_age);
+    return cache;
+}
+
+static void entry_free(struct cache *cache, struct cache_entry *entry)
+{
+    TAILQ_REMOVE(&cache->by_age, entry, age);
+    LIST_REMOVE(entry, chain);
+    cache->n--;
+    while (entry->spare != NULL) {
+        struct exec *exec = entry->spare;
+        entry->spare = exec->next_free;
+        exec_free(exec);
+    }
+    plan_free(entry->plan);
+    free(entry->counts);
+    free(entry);
+}
+
+void cache_free(struct cache *cache)
+{
+    if (cache == NULL) return;
+    struct cache_entry *entry;
+    while ((entry = TAILQ_FIRST(&cache->by_age)) != NULL) entry_free(cache, entry);
+    free(cache);
+}
+
+/* ---- the key ----------------------------------------------------------------------------------------------- */
+
+/* Block by block, wherever the input has something. */
+static bool lists_coincide(const tutti_op *op)
+{
+    bool any = false;
+    for (int i = 0; i < op->n_in; i++) {
+        if (op->in[i].numel == 0) continue;
+        if (op->in[i].data != op->out[i].data) return false;
+        any = true;
+    }
+    return any;
+}
+
+static bool is_in_place(const tutti_op *op, int rank, int64_t element)
+{
+    const tutti_tensor *in = op->in, *out = op->out;
+    if (op->n_in == 0 || op->n_out == 0) return false;
+    switch (op->kind) {
+    case TUTTI_ALL_REDUCE:
+    case TUTTI_REDUCE:
+        return in[0].data == out[0].data && in[0].numel > 0;
+    case TUTTI_ALL_GATHER:
+    case TUTTI_GATHER:
+        if (in[0].numel == 0) return false;
+        if (op->list) return in[0].data == out[rank].data;
+        return (char *)in[0].data == (char *)out[0].data + rank * in[0].numel * element;
+    case TUTTI_REDUCE_SCATTER:
+    case TUTTI_SCATTER:
+        if (out[0].numel == 0) return false;
+        if (op->list) return out[0].data == in[rank].data;
+        return (char *)out[0].data == (char *)in[0].data + rank * out[0].numel * element;
+    case TUTTI_ALL_TO_ALL:
+        if (op->list) return lists_coincide(op);
+        return in[0].data == out[0].data && in[0].numel > 0;
+    default:
+        return false;
+    }
+}
+
+/* Elements of this rank's own block, or of the whole where there are no blocks. */
+static int64_t own_count(const tutti_op *op, int size)
+{
+    switch (op->kind) {
+    case TUTTI_BARRIER:
+    case TUTTI_MONITORED_BARRIER:
+        return 0;
+    case TUTTI_BROADCAST:
+    case TUTTI_SCATTER:
+    case TUTTI_REDUCE_SCATTER:
+        return op->out[0].numel;
+    case TUTTI_ALL_TO_ALL:
+        return op->list || op->in_splits != NULL ? 0 : op->in[0].numel / size;
+    default:
+        return op->in[0].numel;
+    }
+}
+
+static bool all_even(const tutti_op *op, int size)
+{
+    const tutti_tensor *list = op->kind == TUTTI_ALL_GATHER ? op->out : op->in;
+    if (op->in_splits != NULL) return false;
+    if (!op->list) return true;
+    if (op->kind != TUTTI_ALL_GATHER && op->kind != TUTTI_REDUCE_SCATTER) return false; /* not known to every rank */
+    for (int i = 1; i < size; i++)
+        if (list[i].numel != list[0].numel) return false;
+    return true;
+}
+
+static void make_key(const struct tutti_group *group, const tutti_backend *backend, const tutti_op *op, struct key *key)
+{
+    memset(key, 0, sizeof *key);
+    key->backend = backend;
+    key->kind = op->kind;
+    key->root = op->root;
+    key->element = (int32_t)tutti_dtype_bytes(op->dtype);
+    key->count = own_count(op, group->size);
+    key->in_place = is_in_place(op, group->rank, key->element);
+    bool reduces = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE || op->kind == TUTTI_REDUCE_SCATTER;
+    key->average = reduces && op->reduce_op == TUTTI_AVG;
+    key->premul = reduces && op->reduce_op == TUTTI_PREMUL_SUM;
+    key->even = all_even(op, group->size);
+    key->list = op->list;
+    key->n_counts = key->even ? 0 : 2 * (uint32_t)group->size;
+}
+
+static void fill_side(const tutti_tensor *tensors, int n, const int64_t *splits, bool list, int64_t even, int size,
+                      int64_t *count, int64_t *at)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < size; i++) {
+        count[i] = n == 0 ? 0 : splits != NULL ? splits[i] : list ? tensors[i].numel : even;
+        at[i] = sum;
+        sum += count[i];
+    }
+}
+
+static bool has_blocks(tutti_kind kind, bool out, bool is_root)
+{
+    switch (kind) {
+    case TUTTI_ALL_TO_ALL:
+        return true;
+    case TUTTI_ALL_GATHER:
+        return out;
+    case TUTTI_GATHER:
+        return out && is_root;
+    case TUTTI_REDUCE_SCATTER:
+        return !out;
+    case TUTTI_SCATTER:
+        return !out && is_root;
+    default:
+        return false;
+    }
+}
+
+static void fill_shape(struct shape *shape, const struct tutti_group *group, const tutti_op *op)
+{
+    int size = group->size;
+    bool is_root = op->root == group->rank;
+    shape->in_blocks = has_blocks(op->kind, false, is_root);
+    shape->out_blocks = has_blocks(op->kind, true, is_root);
+    shape->in_list = shape->in_blocks && op->list;
+    shape->out_list = shape->out_blocks && op->list;
+    int64_t *c = shape->counts;
+    fill_side(op->in, shape->in_blocks ? 1 : 0, op->in_splits, shape->in_list, shape->key.count, size, c, c + 2 * size);
+    fill_side(op->out, shape->out_blocks ? 1 : 0, op->out_splits, shape->out_list, shape->key.count, size, c + size,
+              c + 3 * size);
+}
+
+static unsigned hash_of(const struct key *key)
+{
+    uint64_t h = (uint64_t)key->count * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= (uint64_t)(key->kind * 131 + key->root * 31 + key->element * 7 + key->in_place) * UINT64_C(0xc2b2ae3d27d4eb4f);
+    return (unsigned)(h >> 58) % CACHE_BUCKETS;
+}
+
+static struct cache_entry *find(struct cache *cache, const struct shape *shape, unsigned bucket)
+{
+    struct cache_entry *entry;
+    LIST_FOREACH(entry, &cache->bucket[bucket], chain)
+    {
+        if (memcmp(&entry->key, &shape->key, sizeof entry->key) != 0) continue;
+        if (shape->key.n_counts == 0 ||
+            memcmp(entry->counts, shape->counts, shape->key.n_counts * sizeof(int64_t)) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+/* ---- building ---------------------------------------------------------------------------------------------- */
+
+static struct coll_blocks side(bool present, bool list, const int64_t *count, const int64_t *at)
+{
+    if (!present) return (struct coll_blocks){0};
+    return (struct coll_blocks){list, count, list ? NULL : at};
+}
+
+static int build(const struct tutti_group *group, const tutti_backend *backend, const struct shape *shape,
+                 struct plan **plan)
+{
+    const struct key *key = &shape->key;
+    int size = group->size;
+    struct coll_link link = {TUTTI_HAS(backend, latency_ns) ? backend->latency_ns : 0,
+                             TUTTI_HAS(backend, bytes_per_us) ? backend->bytes_per_us : 0,
+                             TUTTI_HAS(backend, segment_bytes) ? backend->segment_bytes : 0};
+    int64_t segment = link.segment_bytes > 0 ? link.segment_bytes / key->element : INT64_MAX;
+    struct coll_args args = {
+        .kind = key->kind == TUTTI_MONITORED_BARRIER ? TUTTI_BARRIER : (tutti_kind)key->kind,
+        .rank = group->rank,
+        .size = size,
+        .root = key->root,
+        .count = key->count,
+        .in = side(shape->in_blocks, shape->in_list, shape->counts, shape->counts + 2 * size),
+        .out = side(shape->out_blocks, shape->out_list, shape->counts + size, shape->counts + 3 * size),
+        .even = key->even,
+        .segment = segment > 0 ? segment : 1,
+        .in_place = key->in_place,
+        .average = key->average,
+        .premul = key->premul,
+    };
+    const struct coll_algorithm *algorithm = coll_select(&args, key->element, &link, group->algorithm);
+    if (algorithm == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    *plan = coll_build(algorithm, &args, TUTTI_HAS(backend, recv_reduce) != 0);
+    return *plan != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+}
+
+static void evict(struct cache *cache)
+{
+    struct cache_entry *entry, *before;
+    for (entry = TAILQ_LAST(&cache->by_age, by_age_head); entry != NULL && cache->n >= CACHE_MOST; entry = before) {
+        before = TAILQ_PREV(entry, by_age_head, age);
+        if (entry->running == 0) entry_free(cache, entry);
+    }
+}
+
+static int insert(struct cache *cache, const struct tutti_group *group, const tutti_backend *backend,
+                  const struct shape *shape, unsigned bucket, struct cache_entry **out)
+{
+    evict(cache);
+    struct cache_entry *entry = calloc(1, sizeof *entry);
+    size_t bytes = shape->key.n_counts * sizeof(int64_t);
+    if (entry != NULL && bytes > 0) entry->counts = malloc(bytes);
+    if (entry == NULL || (bytes > 0 && entry->counts == NULL)) {
+        free(entry);
+        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+    }
+    if (bytes > 0) memcpy(entry->counts, shape->counts, bytes);
+    entry->key = shape->key;
+    int status = build(group, backend, shape, &entry->plan);
+    if (status != TUTTI_OK) {
+        free(entry->counts);
+        free(entry);
+        return status;
+    }
+    TAILQ_INSERT_HEAD(&cache->by_age, entry, age);
+    LIST_INSERT_HEAD(&cache->bucket[bucket], entry, chain);
+    cache->n++;
+    *out = entry;
+    return TUTTI_OK;
+}
+
+int cache_take(struct cache *cache, const struct tutti_group *group, const tutti_backend *backend, const tutti_op *op,
+               struct cache_entry **out, struct exec **exec)
+{
+    struct shape shape = {0};
+    make_key(group, backend, op, &shape.key);
+    unsigned bucket = hash_of(&shape.key);
+    struct cache_entry *entry = shape.key.n_counts == 0 ? find(cache, &shape, bucket) : NULL;
+    if (entry == NULL) {
+        shape.counts = calloc(4 * (size_t)group->size, sizeof(int64_t));
+        if (shape.counts == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+        fill_shape(&shape, group, op);
+        if (shape.key.n_counts > 0) entry = find(cache, &shape, bucket);
+        int status = entry == NULL ? insert(cache, group, backend, &shape, bucket, &entry) : TUTTI_OK;
+        free(shape.counts);
+        if (status != TUTTI_OK) return status;
+    } else if (TAILQ_FIRST(&cache->by_age) != entry) {
+        TAILQ_REMOVE(&cache->by_age, entry, age);
+        TAILQ_INSERT_HEAD(&cache->by_age, entry, age);
+    }
+    struct exec *found = entry->spare;
+    if (found != NULL)
+        entry->spare = found->next_free;
+    else
+        found = exec_new(entry->plan);
+    if (found == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to run a plan");
+    entry->running++;
+    *out = entry;
+    *exec = found;
+    return TUTTI_OK;
+}
+
+void cache_give(struct cache *cache, struct cache_entry *entry, struct exec *exec)
+{
+    (void)cache;
+    entry->running--;
+    if (exec->status != TUTTI_OK || exec->left > 0 || exec->scratch_bytes > CACHE_SCRATCH_KEPT) {
+        exec_free(exec);
+        return;
+    }
+    exec->next_free = entry->spare;
+    entry->spare = exec;
+}

@@ -1,0 +1,248 @@
+#include "check.h"
+
+#include <inttypes.h>
+#include <limits.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "fingerprint.h"
+#include "group.h"
+
+#define REFUSE(...) error_set(TUTTI_ERR_INVALID_ARGUMENT, __VA_ARGS__)
+
+/* How the sizes of the two sides hang together, given the group's size. */
+enum shape_rule {
+    SHAPE_NONE,    /* no tensors, or nothing to compare */
+    SHAPE_SAME,    /* in and out have the same numel */
+    SHAPE_GATHER,  /* out holds one in a rank */
+    SHAPE_SCATTER, /* in holds one out a rank */
+    SHAPE_ALL      /* all_to_all: parts on both sides */
+};
+
+static const struct rule {
+    bool has_root, reduces;
+    bool in_list, out_list; /* the side that the list form has as a list */
+    enum shape_rule shape;
+} rules[TUTTI_KIND_COUNT] = {
+    [TUTTI_BROADCAST] = {true, false, false, false, SHAPE_NONE},
+    [TUTTI_ALL_REDUCE] = {false, true, false, false, SHAPE_SAME},
+    [TUTTI_REDUCE] = {true, true, false, false, SHAPE_SAME},
+    [TUTTI_ALL_GATHER] = {false, false, false, true, SHAPE_GATHER},
+    [TUTTI_GATHER] = {true, false, false, true, SHAPE_GATHER},
+    [TUTTI_SCATTER] = {true, false, true, false, SHAPE_SCATTER},
+    [TUTTI_REDUCE_SCATTER] = {false, true, true, false, SHAPE_SCATTER},
+    [TUTTI_ALL_TO_ALL] = {false, false, true, true, SHAPE_ALL},
+    [TUTTI_SEND] = {true, false, false, false, SHAPE_NONE},
+    [TUTTI_RECV] = {true, false, false, false, SHAPE_NONE},
+};
+
+static int check_tensor(const struct tutti_group *group, const char *what, const tutti_tensor *tensor)
+{
+    if (!dtype_valid(tensor->dtype)) return REFUSE("%s: dtype 0x%x does not exist", what, (unsigned)tensor->dtype);
+    if (tensor->numel < 0) return REFUSE("%s: numel is %" PRId64 ", it may not be negative", what, tensor->numel);
+    if (tensor->numel > INT64_MAX / tutti_dtype_bytes(tensor->dtype))
+        return REFUSE("%s: %" PRId64 " elements of %s are more than 2^63 bytes", what, tensor->numel,
+                      dtype_name(tensor->dtype));
+    if (tensor->data == NULL && tensor->numel > 0)
+        return REFUSE("%s: data is NULL but numel is %" PRId64, what, tensor->numel);
+    int device = group_device_index(tensor->device);
+    if (device < 0)
+        return REFUSE("%s: device type %d does not exist; TUTTI_CPU (1) and TUTTI_CUDA (2) do", what,
+                      tensor->device.type);
+    if (group->n_doors[device] == 0)
+        return REFUSE("%s is a %s tensor, but group %s (%s) has no backend for that device", what,
+                      device == 0 ? "CPU" : "CUDA", group->name, group->backend_text);
+    return TUTTI_OK;
+}
+
+static int check_side(const struct tutti_group *group, const tutti_op *op, const char *side,
+                      const tutti_tensor *tensors, int n, bool list)
+{
+    if (n == 0) return TUTTI_OK;
+    const char *kind = fingerprint_kind_name(op->kind);
+    if (list && n != group->size)
+        return REFUSE("%s: the %s list has %d tensors, group %s has %d ranks", kind, side, n, group->name, group->size);
+    if (tensors == NULL) return REFUSE("%s: the %s list is NULL", kind, side);
+    for (int i = 0; i < n; i++) {
+        char what[80];
+        if (list)
+            snprintf(what, sizeof what, "%s: %s[%d]", kind, side, i);
+        else
+            snprintf(what, sizeof what, "%s: the %s tensor", kind, side);
+        int status = check_tensor(group, what, &tensors[i]);
+        if (status != TUTTI_OK) return status;
+    }
+    return TUTTI_OK;
+}
+
+/* One dtype and one device throughout. */
+static int check_alike(tutti_op *op)
+{
+    const tutti_tensor *first = op->n_in > 0 ? op->in : op->n_out > 0 ? op->out : NULL;
+    op->dtype = first != NULL ? first->dtype : TUTTI_UINT8; /* a barrier moves nothing, but has a unit */
+    if (first == NULL) return TUTTI_OK;
+    for (int side = 0; side < 2; side++) {
+        const tutti_tensor *tensors = side == 0 ? op->in : op->out;
+        int n = side == 0 ? op->n_in : op->n_out;
+        for (int i = 0; i < n; i++) {
+            if (tensors[i].dtype != first->dtype)
+                return REFUSE("%s: the tensors differ in dtype: %s and %s", fingerprint_kind_name(op->kind),
+                              dtype_name(first->dtype), dtype_name(tensors[i].dtype));
+            if (tensors[i].device.type != first->device.type || tensors[i].device.index != first->device.index)
+                return REFUSE("%s: the tensors are on different devices (%d:%d and %d:%d)",
+                              fingerprint_kind_name(op->kind), first->device.type, first->device.index,
+                              tensors[i].device.type, tensors[i].device.index);
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* out (in for SHAPE_SCATTER) has to hold `one` elements a rank. */
+static int check_parts(const struct tutti_group *group, const tutti_op *op, const char *whole_name,
+                       const tutti_tensor *whole, int n, const char *one_name, const tutti_tensor *one)
+{
+    const char *kind = fingerprint_kind_name(op->kind);
+    if (n == 0) return TUTTI_OK;
+    if (op->list) {
+        if (whole[group->rank].numel != one->numel)
+            return REFUSE("%s: %s[%d] has %" PRId64 " elements, the %s tensor of this rank has %" PRId64, kind,
+                          whole_name, group->rank, whole[group->rank].numel, one_name, one->numel);
+        return TUTTI_OK;
+    }
+    if (one->numel > INT64_MAX / group->size || whole->numel != one->numel * group->size)
+        return REFUSE("%s: the %s tensor has %" PRId64 " elements, it must have %d times the %s tensor's %" PRId64,
+                      kind, whole_name, whole->numel, group->size, one_name, one->numel);
+    return TUTTI_OK;
+}
+
+static int check_splits(const struct tutti_group *group, const char *side, const int64_t *splits, int64_t numel)
+{
+    if (splits == NULL) {
+        if (numel % group->size != 0)
+            return REFUSE("all_to_all: the %s tensor's %" PRId64 " elements do not divide by %d ranks; give splits",
+                          side, numel, group->size);
+        return TUTTI_OK;
+    }
+    int64_t left = numel;
+    for (int i = 0; i < group->size; i++) {
+        if (splits[i] < 0) return REFUSE("all_to_all: %s_splits[%d] is %" PRId64, side, i, splits[i]);
+        if (splits[i] > left)
+            return REFUSE("all_to_all: %s_splits add up to more than the tensor's %" PRId64 " elements", side, numel);
+        left -= splits[i];
+    }
+    if (left != 0)
+        return REFUSE("all_to_all: %s_splits add up to %" PRId64 ", the tensor has %" PRId64 " elements", side,
+                      numel - left, numel);
+    return TUTTI_OK;
+}
+
+static int check_all_to_all(const struct tutti_group *group, const tutti_op *op)
+{
+    if (op->list) {
+        if (op->in[group->rank].numel != op->out[group->rank].numel)
+            return REFUSE("all_to_all: in[%d] has %" PRId64 " elements, out[%d] has %" PRId64
+                          "; a rank's part for itself is the same on both sides",
+                          group->rank, op->in[group->rank].numel, group->rank, op->out[group->rank].numel);
+        return TUTTI_OK;
+    }
+    if ((op->in_splits == NULL) != (op->out_splits == NULL))
+        return REFUSE("all_to_all: give both in_splits and out_splits, or neither");
+    int status = check_splits(group, "in", op->in_splits, op->in->numel);
+    if (status == TUTTI_OK) status = check_splits(group, "out", op->out_splits, op->out->numel);
+    if (status != TUTTI_OK) return status;
+    if (op->in_splits != NULL && op->in_splits[group->rank] != op->out_splits[group->rank])
+        return REFUSE("all_to_all: in_splits[%d] is %" PRId64 ", out_splits[%d] is %" PRId64
+                      "; a rank's part for itself is the same on both sides",
+                      group->rank, op->in_splits[group->rank], group->rank, op->out_splits[group->rank]);
+    if (op->in_splits == NULL && op->in->numel != op->out->numel)
+        return REFUSE("all_to_all: in has %" PRId64 " elements, out has %" PRId64, op->in->numel, op->out->numel);
+    return TUTTI_OK;
+}
+
+static int check_shape(const struct tutti_group *group, const tutti_op *op)
+{
+    switch (rules[op->kind].shape) {
+    case SHAPE_SAME:
+        if (op->n_in > 0 && op->n_out > 0 && op->in->numel != op->out->numel)
+            return REFUSE("%s: in has %" PRId64 " elements, out has %" PRId64, fingerprint_kind_name(op->kind),
+                          op->in->numel, op->out->numel);
+        return TUTTI_OK;
+    case SHAPE_GATHER:
+        return check_parts(group, op, "out", op->out, op->n_out, "in", op->in);
+    case SHAPE_SCATTER:
+        return check_parts(group, op, "in", op->in, op->n_in, "out", op->out);
+    case SHAPE_ALL:
+        return check_all_to_all(group, op);
+    default:
+        return TUTTI_OK;
+    }
+}
+
+static int check_root(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
+{
+    const char *kind = fingerprint_kind_name(op->kind);
+    bool message = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
+    const char *word = op->kind == TUTTI_SEND ? "dst" : op->kind == TUTTI_RECV ? "src" : "root";
+    if (op->kind == TUTTI_RECV && op->root == TUTTI_ANY_SOURCE) return TUTTI_OK;
+    int local = opts->group_rank ? (op->root >= 0 && op->root < group->size ? op->root : -1)
+                                 : tutti_get_group_rank(group, op->root);
+    if (local < 0)
+        return REFUSE("%s: %s is %d, which is no %s of group %s (%d ranks)", kind, word, op->root,
+                      opts->group_rank ? "rank" : "global rank", group->name, group->size);
+    if (message && local == group->rank) return REFUSE("%s: %s is %d, this rank itself", kind, word, op->root);
+    op->root = local;
+    return TUTTI_OK;
+}
+
+static int check_reduce(const tutti_op *op)
+{
+    if ((unsigned)op->reduce_op >= TUTTI_REDUCE_OP_COUNT)
+        return REFUSE("%s: reduce op %d does not exist", fingerprint_kind_name(op->kind), (int)op->reduce_op);
+    if (!dtype_reduces(op->dtype, op->reduce_op))
+        return error_set(TUTTI_ERR_UNSUPPORTED, "%s: %s does not reduce %s", fingerprint_kind_name(op->kind),
+                         reduce_op_name(op->reduce_op), dtype_name(op->dtype));
+    return TUTTI_OK;
+}
+
+/* A list belongs to the root alone. */
+static int check_presence(const struct tutti_group *group, tutti_op *op, const struct rule *rule)
+{
+    bool root = rule->has_root && op->root == group->rank;
+    const char *kind = fingerprint_kind_name(op->kind);
+    if (op->kind == TUTTI_GATHER || op->kind == TUTTI_SCATTER) {
+        bool gather = op->kind == TUTTI_GATHER;
+        int *n = gather ? &op->n_out : &op->n_in;
+        const tutti_tensor *list = gather ? op->out : op->in;
+        const char *side = gather ? "out" : "in";
+        if (!root && op->list && (*n != 0 || list != NULL))
+            return REFUSE("%s: this rank gives an %s list, but only the root (rank %d) has one", kind, side,
+                          group->global_ranks[op->root]);
+        if (root && op->list && (*n == 0 || list == NULL))
+            return REFUSE("%s: the root gives no %s list; it needs one of %d tensors", kind, side, group->size);
+        if (!root) *n = 0;
+    }
+    if (op->kind == TUTTI_REDUCE && !root) op->n_out = 0;
+    return TUTTI_OK;
+}
+
+int check_op(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
+{
+    const struct rule *rule = &rules[op->kind];
+    const char *kind = fingerprint_kind_name(op->kind);
+    if (group->rank < 0) return REFUSE("%s: this rank is not in group %s", kind, group->name);
+    if (opts->timeout_ms < 0)
+        return REFUSE("%s: timeout_ms is %" PRId64 ", it may not be negative", kind, opts->timeout_ms);
+    int status = TUTTI_OK;
+    if (rule->has_root)
+        status = check_root(group, op, opts);
+    else
+        op->root = -1;
+    if (status == TUTTI_OK && opts->tag < 0) status = REFUSE("%s: tag is %d, it may not be negative", kind, opts->tag);
+    if (status == TUTTI_OK) status = check_presence(group, op, rule);
+    if (status == TUTTI_OK) status = check_side(group, op, "in", op->in, op->n_in, op->list && rule->in_list);
+    if (status == TUTTI_OK) status = check_side(group, op, "out", op->out, op->n_out, op->list && rule->out_list);
+    if (status == TUTTI_OK) status = check_alike(op);
+    if (status == TUTTI_OK && rule->reduces) status = check_reduce(op);
+    if (status == TUTTI_OK) status = check_shape(group, op);
+    return status;
+}

@@ -1,0 +1,14 @@
+/* All rules for the arguments of operations. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <tutti/backend.h>
+#include <tutti/tutti.h>
+
+struct tutti_group;
+
+/* Checks op, translates its root into a rank of the group and sets its dtype.  INVALID_ARGUMENT, or UNSUPPORTED where
+ * no backend could do it, with a sentence that says what was asked and what was found. */
+int check_op(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts);
+
+#endif

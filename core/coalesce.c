@@ -1,0 +1,268 @@
+#include "coalesce.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "group.h"
+#include "op.h"
+#include "submit.h"
+#include "work.h"
+
+enum { PACK_EACH = 64 << 10, PACK_ALL = 4 << 20 }; /* bytes: above, copying costs more than a message */
+
+struct kept {
+    tutti_op op;
+    tutti_opts opts;
+    void *lists; /* op's tensors and splits, copied */
+};
+
+/* What this thread has begun; one group at a time. */
+static _Thread_local struct {
+    struct tutti_group *group;
+    struct kept *kept;
+    int n, room;
+} open_now;
+
+/* Where the results of a packed operation go. */
+struct coalesce_packing {
+    char *memory;
+    int n;
+    struct {
+        void *data;
+        size_t bytes;
+    } part[];
+};
+
+bool coalesce_is_open(const struct tutti_group *group)
+{
+    return open_now.group == group;
+}
+
+static void forget(void)
+{
+    for (int i = 0; i < open_now.n; i++) free(open_now.kept[i].lists);
+    free(open_now.kept);
+    memset(&open_now, 0, sizeof open_now);
+}
+
+int coalesce_add(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts)
+{
+    if (open_now.n == open_now.room) {
+        int room = open_now.room > 0 ? 2 * open_now.room : 16;
+        struct kept *more = realloc(open_now.kept, (size_t)room * sizeof *more);
+        if (more == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to coalesce an operation");
+        open_now.kept = more;
+        open_now.room = room;
+    }
+    struct kept *kept = &open_now.kept[open_now.n];
+    *kept = (struct kept){.opts = *opts};
+    int status = op_copy(&kept->op, op, group->size, NULL, 0, &kept->lists);
+    if (status == TUTTI_OK) open_now.n++;
+    return status;
+}
+
+int tutti_coalesce_begin(tutti_group *group)
+{
+    group = group_or_default(group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if (open_now.group != NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this thread coalesces on group %s already",
+                         open_now.group->name);
+    if (group->rank < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this rank is not in group %s", group->name);
+    engine_lock(group->engine);
+    group->engine->calls++;
+    int status = group_check_usable(group, "coalesce_begin");
+    engine_unlock(group->engine);
+    if (status == TUTTI_OK) open_now.group = group;
+    return status;
+}
+
+/* ---- packing ----------------------------------------------------------------------------------------------- */
+
+static size_t bytes_of(const tutti_op *op)
+{
+    return (size_t)(op->out[0].numel * tutti_dtype_bytes(op->dtype));
+}
+
+/* The root's own output of a reduce is not known on the others, so reduce is left alone. */
+static bool can_pack(const tutti_op *op)
+{
+    return (op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_BROADCAST) && op->out[0].device.type == TUTTI_CPU &&
+           bytes_of(op) <= PACK_EACH;
+}
+
+static bool alike(const struct kept *a, const struct kept *b)
+{
+    return a->op.kind == b->op.kind && a->op.dtype == b->op.dtype && a->op.root == b->op.root &&
+           a->op.reduce_op == b->op.reduce_op && a->op.factor == b->op.factor &&
+           a->opts.timeout_ms == b->opts.timeout_ms;
+}
+
+/* One that writes what an earlier one of the run reads or writes must see its result. */
+static bool meets(const struct kept *run, int n, const tutti_op *op)
+{
+    for (int i = 0; i < n; i++)
+        if (submit_conflicts(&run[i].op, op)) return true;
+    return false;
+}
+
+/* How many of the kept operations from the first one on go into one; the same on all ranks, whose sizes are alike. */
+static int run_length(const struct kept *first, int most)
+{
+    if (!can_pack(&first->op)) return 1;
+    size_t total = bytes_of(&first->op);
+    int n = 1;
+    while (n < most && can_pack(&first[n].op) && alike(first, &first[n]) &&
+           total + bytes_of(&first[n].op) <= PACK_ALL && !meets(first, n, &first[n].op))
+        total += bytes_of(&first[n++].op);
+    return n;
+}
+
+static struct coalesce_packing *pack(const struct kept *run, int n, tutti_op *op, tutti_tensor *whole)
+{
+    size_t total = 0;
+    for (int i = 0; i < n; i++) total += bytes_of(&run[i].op);
+    struct coalesce_packing *packing = malloc(sizeof *packing + (size_t)n * sizeof packing->part[0]);
+    char *memory = malloc(total > 0 ? total : 1);
+    if (packing == NULL || memory == NULL) {
+        free(packing);
+        free(memory);
+        return NULL;
+    }
+    packing->memory = memory;
+    packing->n = n;
+    for (int i = 0; i < n; i++) {
+        size_t bytes = bytes_of(&run[i].op);
+        const void *from = run[i].op.n_in > 0 ? run[i].op.in[0].data : run[i].op.out[0].data;
+        if (bytes > 0) memcpy(memory, from, bytes);
+        packing->part[i].data = run[i].op.out[0].data;
+        packing->part[i].bytes = bytes;
+        memory += bytes;
+    }
+    *op = run[0].op;
+    *whole = run[0].op.out[0];
+    whole->data = packing->memory;
+    whole->numel = (int64_t)total / tutti_dtype_bytes(op->dtype);
+    op->out = whole;
+    op->in = op->n_in > 0 ? whole : NULL;
+    return packing;
+}
+
+void coalesce_drop(struct coalesce_packing *packing)
+{
+    if (packing == NULL) return;
+    free(packing->memory);
+    free(packing);
+}
+
+void coalesce_part_ended(struct tutti_work *work, int status)
+{
+    struct coalesce_packing *packing = work->packing;
+    if (packing == NULL) return;
+    const char *from = packing->memory;
+    for (int i = 0; i < packing->n && status == TUTTI_OK; i++) {
+        if (packing->part[i].bytes > 0) memcpy(packing->part[i].data, from, packing->part[i].bytes);
+        from += packing->part[i].bytes;
+    }
+    coalesce_drop(packing);
+    work->packing = NULL;
+}
+
+/* Tells the backends that what comes between the two may start as one. */
+static int tell_backends(struct tutti_group *group, bool begin)
+{
+    int status = TUTTI_OK;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_doors[device]; i++) {
+            const struct group_door *door = &group->doors[device][i];
+            if (door->state == NULL || !TUTTI_HAS(door->backend, coalesce)) continue;
+            int one = door->backend->coalesce(door->state, begin);
+            if (one != TUTTI_OK) status = one;
+        }
+    return status;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------- */
+
+/* The Work of the whole: nothing itself, it ends with its last part. */
+static struct tutti_work *new_parent(struct tutti_group *group)
+{
+    struct engine *engine = group->engine;
+    struct tutti_work *parent = work_take(engine);
+    if (parent == NULL) return NULL;
+    parent->group = group;
+    parent->op.kind = TUTTI_COALESCED;
+    parent->op.root = -1;
+    parent->point_to_point = parent->started = parent->async = true;
+    parent->start_ns = parent->asked_ns = clock_now_ns();
+    parent->deadline_ns = CLOCK_NEVER; /* its parts have theirs */
+    parent->parts = 1;                 /* until all are begun */
+    parent->references = 2;            /* the engine's and the caller's */
+    engine->n_async++;
+    TAILQ_INSERT_TAIL(&engine->active, parent, link);
+    TAILQ_INSERT_TAIL(&group->works, parent, group_link);
+    return parent;
+}
+
+static int begin_run(struct tutti_group *group, const struct kept *run, int n, struct tutti_work *parent)
+{
+    tutti_op op = run[0].op;
+    tutti_tensor whole;
+    struct coalesce_packing *packing = NULL;
+    if (n > 1) {
+        packing = pack(run, n, &op, &whole);
+        if (packing == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to pack %d operations", n);
+    }
+    return submit_part(group, &op, &run[0].opts, parent, packing);
+}
+
+int tutti_coalesce_end(tutti_group *group, tutti_work **work)
+{
+    group = group_or_default(group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if (open_now.group != group)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_end: this thread has not begun to coalesce on group %s",
+                         group->name);
+    struct engine *engine = group->engine;
+    engine_lock(engine);
+    engine->calls++;
+    struct tutti_work *parent = new_parent(group);
+    int status = parent != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
+    bool told = status == TUTTI_OK && !group->shut;
+    if (told) status = tell_backends(group, true);
+    for (int i = 0, n; status == TUTTI_OK && i < open_now.n; i += n) {
+        n = run_length(&open_now.kept[i], open_now.n - i);
+        status = begin_run(group, &open_now.kept[i], n, parent);
+    }
+    if (told) {
+        char text[ERROR_TEXT_MAX]; /* the first error's */
+        snprintf(text, sizeof text, "%s", error_text());
+        int ended = tell_backends(group, false);
+        if (status != TUTTI_OK)
+            error_set(status, "%s", text);
+        else
+            status = ended;
+    }
+    if (parent != NULL) {
+        if (status != TUTTI_OK && parent->failing == TUTTI_OK) {
+            parent->failing = status;
+            parent->text = strdup(error_text());
+        }
+        if (--parent->parts == 0 && !work_ended(parent)) work_end(parent, parent->failing, NULL);
+        if (status == TUTTI_OK && work != NULL) {
+            if (!work_ended(parent)) engine_attend(engine);
+            engine_hold(engine);
+            *work = parent;
+        } else {
+            if (!work_ended(parent)) engine_wait(engine, parent, CLOCK_NEVER);
+            status = work_result(parent);
+            work_release_locked(parent);
+        }
+    }
+    engine_unlock(engine);
+    forget();
+    return status;
+}

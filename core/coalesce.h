@@ -1,0 +1,28 @@
+/* Several operations as one: what a thread calls between tutti_coalesce_begin and _end is kept, then started together.
+ *
+ * Small reductions and broadcasts of one kind that follow each other are packed into one message: their inputs are
+ * copied side by side, one operation runs over all, and its result is copied back.
+ */
+#ifndef COALESCE_H
+#define COALESCE_H
+
+#include <tutti/backend.h>
+#include <tutti/tutti.h>
+
+struct tutti_group;
+struct tutti_work;
+struct coalesce_packing;
+
+/* Whether this thread has begun to coalesce on the group. */
+bool coalesce_is_open(const struct tutti_group *group);
+
+/* Keeps a checked operation for the end. */
+int coalesce_add(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts);
+
+/* Gives up what an operation that did not begin had packed; NULL is ignored. */
+void coalesce_drop(struct coalesce_packing *packing);
+
+/* A work ends, under the lock: copies a packed one's results to where they belong. */
+void coalesce_part_ended(struct tutti_work *work, int status);
+
+#endif

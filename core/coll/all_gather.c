@@ -1,0 +1,81 @@
+/* All-gather: IN(0) of rank i in output block i of every rank.  Every rank knows all blocks' sizes. */
+#include "parts.h"
+
+static bool all_gather_segment(const struct coll_args *args, int block, int64_t j, struct plan_ref *ref, int64_t *numel)
+{
+    int64_t whole = args->out.count[block];
+    if (j >= ring_segments(whole, args->segment)) return false;
+    *ref = plan_shift(coll_out(args, block), j * args->segment);
+    *numel = ring_segment_numel(whole, args->segment, j);
+    return true;
+}
+
+void all_gather_ring(struct plan *plan, const struct coll_args *args)
+{
+    int size = args->size, rank = args->rank, left = ring_rank(rank, -1, size), right = ring_rank(rank, 1, size);
+    int64_t largest = coll_largest(args->out.count, size), n;
+    struct plan_ref ref;
+    plan_copy(plan, coll_out(args, rank), plan_at(PLAN_IN(0), 0), args->count);
+    for (int64_t j = 0; j < ring_segments(largest, args->segment); j++) {
+        for (int round = 0; round < size - 1; round++) {
+            if (all_gather_segment(args, ring_rank(rank, -round, size), j, &ref, &n))
+                plan_send(plan, right, round == 0 ? plan_at(PLAN_IN(0), j * args->segment) : ref, n);
+            if (all_gather_segment(args, ring_rank(rank, -round - 1, size), j, &ref, &n)) plan_recv(plan, left, ref, n);
+        }
+    }
+}
+
+/* The elements of n blocks from `first` on, round the ring. */
+static int64_t all_gather_sum(const struct coll_args *args, int first, int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++) sum += args->out.count[ring_rank(first, i, args->size)];
+    return sum;
+}
+
+/* Blocks gather in scratch in the order rank, rank + 1, ...; each round doubles how many there are. */
+void all_gather_bruck(struct plan *plan, const struct coll_args *args)
+{
+    int size = args->size, rank = args->rank;
+    struct plan_ref own = plan_at(PLAN_IN(0), 0);
+    struct plan_ref blocks = plan_scratch(plan, all_gather_sum(args, rank, size));
+    plan_copy(plan, coll_out(args, rank), own, args->count);
+    plan_copy(plan, blocks, own, args->count);
+    int64_t end = args->count;
+    for (int have = 1; have < size; have *= 2) {
+        int n = have < size - have ? have : size - have;
+        int64_t more = all_gather_sum(args, ring_rank(rank, have, size), n);
+        coll_send(plan, args, ring_rank(rank, -have, size), have == 1 ? own : blocks, all_gather_sum(args, rank, n));
+        coll_recv(plan, args, ring_rank(rank, have, size), plan_shift(blocks, end), more);
+        end += more;
+    }
+    int64_t at = args->count;
+    for (int i = 1; i < size; i++) {
+        int block = ring_rank(rank, i, size);
+        plan_copy(plan, coll_out(args, block), plan_shift(blocks, at), args->out.count[block]);
+        at += args->out.count[block];
+    }
+}
+
+/* Up a tree and down again: 2 (size - 1) messages in all, where bruck has size * log size; for ranks that share cores.
+ * Blocks lie in scratch in order of rank, so a subtree's are one behind the other. */
+void all_gather_gather_broadcast(struct plan *plan, const struct coll_args *args)
+{
+    int size = args->size, rank = args->rank, up = tree_bit(rank, size);
+    int64_t total = all_gather_sum(args, 0, size), at = all_gather_sum(args, 0, rank);
+    struct plan_ref all = plan_scratch(plan, total), own = plan_at(PLAN_IN(0), 0);
+    plan_copy(plan, coll_out(args, rank), own, args->count);
+    plan_copy(plan, plan_shift(all, at), own, args->count);
+    for (int child = rank + 1; child < size && child < rank + up; child = rank + 2 * (child - rank))
+        coll_recv(plan, args, child, plan_shift(all, all_gather_sum(args, 0, child)),
+                  all_gather_sum(args, child, tree_span(child, size)));
+    if (rank != 0)
+        coll_send(plan, args, rank - up, plan_shift(all, at), all_gather_sum(args, rank, tree_span(rank, size)));
+    for (int64_t j = 0; j < ring_segments(total, args->segment); j++)
+        coll_tree_broadcast(plan, args, 0, plan_shift(all, j * args->segment),
+                            ring_segment_numel(total, args->segment, j));
+    for (int i = 0; i < size; i++) {
+        if (i != rank) plan_copy(plan, coll_out(args, i), all, args->out.count[i]);
+        all = plan_shift(all, args->out.count[i]);
+    }
+}

@@ -1,0 +1,133 @@
+/* All-reduce: IN(0) of all ranks, reduced, in OUT(0) of each.  Every rank gets the same bits: an element's result is
+ * either computed once and handed round, or by exchanges a + b and b + a in one and the same tree. */
+#include "parts.h"
+
+/* One exchange: dst = have + peer's, while have is being sent.  dst must not be have: its send would have to complete
+ * before the receive may begin, and each rank would wait for the other. */
+static void all_reduce_exchange(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref have, int64_t numel)
+{
+    plan_send(plan, peer, have, numel);
+    plan_recv_reduce(plan, peer, dst, have, numel);
+}
+
+/* The same for a result that belongs where the contribution is. */
+static void all_reduce_exchange_in_place(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref have,
+                                         struct plan_ref theirs, int64_t numel)
+{
+    plan_send(plan, peer, have, numel);
+    plan_recv(plan, peer, theirs, numel);
+    plan_reduce(plan, dst, have, theirs, numel);
+}
+
+static void recursive_doubling_rounds(struct plan *plan, const struct coll_cube *cube, struct plan_ref have,
+                                      bool in_place, struct plan_ref out, struct plan_ref slot, int64_t numel)
+{
+    int corners = cube->fold.corners;
+    if (corners == 2 && in_place) {
+        all_reduce_exchange_in_place(plan, coll_cube_rank(cube, cube->corner ^ 1), out, have, slot, numel);
+        return;
+    }
+    struct plan_ref turn[2] = {slot, plan_shift(slot, numel)};
+    for (int bit = 1, round = 0; bit < corners; bit *= 2, round++) {
+        struct plan_ref dst = 2 * bit < corners ? turn[round % 2] : out;
+        all_reduce_exchange(plan, coll_cube_rank(cube, cube->corner ^ bit), dst, have, numel);
+        have = dst;
+    }
+}
+
+static void recursive_doubling_piece(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
+                                     int64_t at, int64_t numel, struct plan_ref slot)
+{
+    struct plan_ref in = plan_at(PLAN_IN(0), at), out = plan_at(PLAN_OUT(0), at);
+    if (cube->corner < 0) {
+        plan_send(plan, coll_cube_partner(cube), in, numel);
+        plan_recv(plan, coll_cube_partner(cube), out, numel);
+        return;
+    }
+    bool has_folded = tree_has_folded(cube->fold, cube->v);
+    if (has_folded) plan_recv_reduce(plan, coll_cube_partner(cube), out, in, numel);
+    recursive_doubling_rounds(plan, cube, has_folded ? out : in, has_folded || args->in_place, out, slot, numel);
+    if (args->average) plan_average(plan, out, out, numel);
+    if (has_folded) plan_send(plan, coll_cube_partner(cube), out, numel);
+}
+
+void all_reduce_recursive_doubling(struct plan *plan, const struct coll_args *args)
+{
+    struct coll_cube cube = coll_cube(args, 0);
+    int64_t piece = ring_min(args->segment, args->count);
+    struct coll_slots slots = coll_slots(plan, args->count, args->segment, 2 * piece);
+    for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++)
+        recursive_doubling_piece(plan, args, &cube, j * args->segment,
+                                 ring_segment_numel(args->count, args->segment, j), coll_slot(slots, j));
+}
+
+/* Segment j of chunk i, if the chunk has so many. */
+static bool all_reduce_segment(const struct coll_args *args, int chunk, int64_t j, int64_t *at, int64_t *numel)
+{
+    int64_t whole = ring_chunk_numel(args->count, args->size, chunk);
+    if (j >= ring_segments(whole, args->segment)) return false;
+    *at = ring_chunk_at(args->count, args->size, chunk) + j * args->segment;
+    *numel = ring_segment_numel(whole, args->segment, j);
+    return true;
+}
+
+/* Once round to reduce: in round s chunk (rank - s) leaves and chunk (rank - s - 1) arrives. */
+static void all_reduce_ring_reduce(struct plan *plan, const struct coll_args *args, int64_t j)
+{
+    int size = args->size, left = ring_rank(args->rank, -1, size), right = ring_rank(args->rank, 1, size);
+    int64_t at, n;
+    for (int round = 0; round < size - 1; round++) {
+        if (all_reduce_segment(args, ring_rank(args->rank, -round, size), j, &at, &n))
+            plan_send(plan, right, plan_at(round == 0 ? PLAN_IN(0) : PLAN_OUT(0), at), n);
+        if (all_reduce_segment(args, ring_rank(args->rank, -round - 1, size), j, &at, &n))
+            plan_recv_reduce(plan, left, plan_at(PLAN_OUT(0), at), plan_at(PLAN_IN(0), at), n);
+    }
+    if (args->average && all_reduce_segment(args, right, j, &at, &n))
+        plan_average(plan, plan_at(PLAN_OUT(0), at), plan_at(PLAN_OUT(0), at), n);
+}
+
+/* Once more to hand the results round; the one this rank has is that of chunk (rank + 1). */
+static void all_reduce_ring_gather(struct plan *plan, const struct coll_args *args, int64_t j)
+{
+    int size = args->size, left = ring_rank(args->rank, -1, size), right = ring_rank(args->rank, 1, size);
+    int64_t at, n;
+    for (int round = 0; round < size - 1; round++) {
+        if (all_reduce_segment(args, ring_rank(right, -round, size), j, &at, &n))
+            plan_send(plan, right, plan_at(PLAN_OUT(0), at), n);
+        if (all_reduce_segment(args, ring_rank(args->rank, -round, size), j, &at, &n))
+            plan_recv(plan, left, plan_at(PLAN_OUT(0), at), n);
+    }
+}
+
+void all_reduce_ring(struct plan *plan, const struct coll_args *args)
+{
+    int64_t largest = ring_chunk_numel(args->count, args->size, 0);
+    for (int64_t j = 0; j < ring_segments(largest, args->segment); j++) {
+        all_reduce_ring_reduce(plan, args, j);
+        all_reduce_ring_gather(plan, args, j);
+    }
+}
+
+void all_reduce_rabenseifner(struct plan *plan, const struct coll_args *args)
+{
+    struct coll_cube cube = coll_cube(args, 0);
+    int64_t piece = ring_times(args->segment, cube.fold.corners); /* so that the shortest message is a segment */
+    for (int64_t j = 0; j < ring_segments(args->count, piece); j++) {
+        int64_t n = ring_segment_numel(args->count, piece, j);
+        struct plan_ref in = plan_at(PLAN_IN(0), j * piece), out = plan_at(PLAN_OUT(0), j * piece);
+        coll_cube_reduce_scatter(plan, args, &cube, in, out, n);
+        coll_cube_all_gather(plan, args, &cube, out, n);
+    }
+}
+
+/* Two trees: twice the rounds of recursive doubling, but 2 (size - 1) messages in all, where that has size * log size.
+ * Where ranks share cores it is messages that cost. */
+void all_reduce_reduce_broadcast(struct plan *plan, const struct coll_args *args)
+{
+    for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++) {
+        int64_t at = j * args->segment, n = ring_segment_numel(args->count, args->segment, j);
+        struct plan_ref out = plan_at(PLAN_OUT(0), at);
+        coll_tree_reduce(plan, args, 0, plan_at(PLAN_IN(0), at), out, n);
+        coll_tree_broadcast(plan, args, 0, out, n);
+    }
+}

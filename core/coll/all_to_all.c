@@ -1,0 +1,90 @@
+/* All-to-all: input block j of rank i in output block i of rank j. */
+#include "parts.h"
+
+/* In place, what has yet to be sent would be overwritten by what arrives: the input is moved aside first. */
+static struct plan_ref all_to_all_aside(struct plan *plan, const struct coll_args *args)
+{
+    int64_t total = 0;
+    for (int i = 0; i < args->size; i++) total += args->in.count[i];
+    struct plan_ref aside = plan_scratch(plan, total), to = aside;
+    for (int i = 0; i < args->size; i++) {
+        plan_copy(plan, to, coll_in(args, i), args->in.count[i]);
+        to = plan_shift(to, args->in.count[i]);
+    }
+    return aside;
+}
+
+static struct plan_ref all_to_all_in(const struct coll_args *args, struct plan_ref aside, int block)
+{
+    if (!args->in_place) return coll_in(args, block);
+    for (int i = 0; i < block; i++) aside = plan_shift(aside, args->in.count[i]);
+    return aside;
+}
+
+void all_to_all_pairwise(struct plan *plan, const struct coll_args *args)
+{
+    int size = args->size, rank = args->rank;
+    struct plan_ref aside = args->in_place ? all_to_all_aside(plan, args) : plan_scratch(plan, 0);
+    plan_copy(plan, coll_out(args, rank), all_to_all_in(args, aside, rank), args->in.count[rank]);
+    for (int i = 1; i < size; i++) {
+        int to = ring_rank(rank, i, size), from = ring_rank(rank, -i, size);
+        coll_send(plan, args, to, all_to_all_in(args, aside, to), args->in.count[to]);
+        coll_recv(plan, args, from, coll_out(args, from), args->out.count[from]);
+    }
+}
+
+/* Bruck: a block that has to go i ranks further travels in the rounds whose bit is set in i.  Each round has a box for
+ * what leaves and one for what arrives, with a place for each i that has its bit. */
+struct bruck {
+    const struct coll_args *args;
+    struct plan_ref aside, boxes;
+    int64_t box; /* elements of one box */
+};
+
+/* How many of 0 .. i - 1 have the bit: i's place in the box. */
+static int bruck_place(int i, int bit)
+{
+    int rest = i % (2 * bit) - bit;
+    return i / (2 * bit) * bit + (rest > 0 ? rest : 0);
+}
+
+static struct plan_ref bruck_box(const struct bruck *bruck, int bit, bool arriving)
+{
+    return plan_shift(bruck->boxes, (2 * __builtin_ctz((unsigned)bit) + arriving) * bruck->box);
+}
+
+/* Where the block that is to go i ranks further lies before the round of `bit`: where its latest round put it. */
+static struct plan_ref bruck_block(const struct bruck *bruck, int i, int bit)
+{
+    int passed = i & (bit - 1);
+    if (passed == 0)
+        return all_to_all_in(bruck->args, bruck->aside, ring_rank(bruck->args->rank, i, bruck->args->size));
+    int latest = tree_power(passed);
+    return plan_shift(bruck_box(bruck, latest, true), bruck_place(i, latest) * bruck->args->count);
+}
+
+static void bruck_round(struct plan *plan, const struct bruck *bruck, int bit)
+{
+    const struct coll_args *args = bruck->args;
+    int size = args->size;
+    struct plan_ref leaving = bruck_box(bruck, bit, false);
+    int64_t total = bruck_place(size, bit) * args->count;
+    for (int i = bit; i < size; i++) {
+        if (i & bit)
+            plan_copy(plan, plan_shift(leaving, bruck_place(i, bit) * args->count), bruck_block(bruck, i, bit),
+                      args->count);
+    }
+    coll_send(plan, args, ring_rank(args->rank, bit, size), leaving, total);
+    coll_recv(plan, args, ring_rank(args->rank, -bit, size), bruck_box(bruck, bit, true), total);
+}
+
+void all_to_all_bruck(struct plan *plan, const struct coll_args *args)
+{
+    int size = args->size, over = tree_bit(0, size); /* the first bit that no distance has */
+    struct bruck bruck = {.args = args, .box = (int64_t)(size / 2 + 1) * args->count};
+    if (args->in_place) bruck.aside = all_to_all_aside(plan, args);
+    bruck.boxes = plan_scratch(plan, 2 * __builtin_ctz((unsigned)over) * bruck.box);
+    for (int bit = 1; bit < size; bit *= 2) bruck_round(plan, &bruck, bit);
+    for (int i = 0; i < size; i++)
+        plan_copy(plan, coll_out(args, ring_rank(args->rank, -i, size)), bruck_block(&bruck, i, over), args->count);
+}

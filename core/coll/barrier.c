@@ -1,0 +1,20 @@
+/* Barrier: none leaves before the last has entered.  Messages are empty; coll_build makes each wait for those that
+ * came before it. */
+#include "parts.h"
+
+static const struct plan_ref nothing = {PLAN_SCRATCH, 0};
+
+void barrier_dissemination(struct plan *plan, const struct coll_args *args)
+{
+    for (int distance = 1; distance < args->size; distance *= 2) {
+        plan_send(plan, ring_rank(args->rank, distance, args->size), nothing, 0);
+        plan_recv(plan, ring_rank(args->rank, -distance, args->size), nothing, 0);
+    }
+}
+
+/* Up a tree and down again: more rounds, fewer messages. */
+void barrier_tree(struct plan *plan, const struct coll_args *args)
+{
+    coll_tree_reduce(plan, args, 0, nothing, nothing, 0);
+    coll_tree_broadcast(plan, args, 0, nothing, 0);
+}

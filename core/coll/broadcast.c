@@ -1,0 +1,91 @@
+/* Broadcast: OUT(0) of root to OUT(0) of all. */
+#include "parts.h"
+
+void coll_tree_broadcast(struct plan *plan, const struct coll_args *args, int root, struct plan_ref data, int64_t numel)
+{
+    int v = tree_virtual(args->rank, root, args->size), bit = tree_bit(v, args->size);
+    if (v != 0) plan_recv(plan, tree_real(v - bit, root, args->size), data, numel);
+    for (bit /= 2; bit > 0; bit /= 2) {
+        if (v + bit < args->size) plan_send(plan, tree_real(v + bit, root, args->size), data, numel);
+    }
+}
+
+void broadcast_binomial(struct plan *plan, const struct coll_args *args)
+{
+    for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++)
+        coll_tree_broadcast(plan, args, args->root, plan_at(PLAN_OUT(0), j * args->segment),
+                            ring_segment_numel(args->count, args->segment, j));
+}
+
+/* Every rank receives once and sends once: the most bandwidth, for messages of many segments. */
+void broadcast_chain(struct plan *plan, const struct coll_args *args)
+{
+    int size = args->size, v = tree_virtual(args->rank, args->root, size);
+    for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++) {
+        struct plan_ref data = plan_at(PLAN_OUT(0), j * args->segment);
+        int64_t n = ring_segment_numel(args->count, args->segment, j);
+        if (v > 0) plan_recv(plan, ring_rank(args->rank, -1, size), data, n);
+        if (v < size - 1) plan_send(plan, ring_rank(args->rank, 1, size), data, n);
+    }
+}
+
+/* A run of consecutive chunks; there are as many as ranks. */
+static struct plan_ref scatter_window(const struct coll_args *args, struct plan_ref data, int64_t numel, int first,
+                                      int chunks, int64_t *window)
+{
+    int64_t at = ring_chunk_at(numel, args->size, first);
+    *window = ring_chunk_at(numel, args->size, first + chunks) - at;
+    return plan_shift(data, at);
+}
+
+/* Down a binomial tree, each child getting the chunks of its own subtree. */
+static void scatter_tree(struct plan *plan, const struct coll_args *args, struct plan_ref data, int64_t numel)
+{
+    int size = args->size, v = tree_virtual(args->rank, args->root, size), bit = tree_bit(v, size);
+    int64_t n;
+    if (v != 0) {
+        struct plan_ref mine = scatter_window(args, data, numel, v, tree_span(v, size), &n);
+        coll_recv(plan, args, tree_real(v - bit, args->root, size), mine, n);
+    }
+    for (bit /= 2; bit > 0; bit /= 2) {
+        if (v + bit >= size) continue;
+        struct plan_ref theirs = scatter_window(args, data, numel, v + bit, tree_span(v + bit, size), &n);
+        coll_send(plan, args, tree_real(v + bit, args->root, size), theirs, n);
+    }
+}
+
+/* Whether v has had a chunk from the scatter already. */
+static bool scatter_gave(const struct coll_args *args, int v, int chunk)
+{
+    return chunk >= v && chunk < v + tree_span(v, args->size);
+}
+
+/* Round the ring, leaving out what the receiver has. */
+static void scatter_ring(struct plan *plan, const struct coll_args *args, struct plan_ref data, int64_t numel)
+{
+    int size = args->size, v = tree_virtual(args->rank, args->root, size);
+    int next = ring_rank(v, 1, size);
+    for (int round = 0; round < size - 1; round++) {
+        int64_t n;
+        int out = ring_rank(v, -round, size), in = ring_rank(v, -round - 1, size);
+        if (!scatter_gave(args, next, out)) {
+            struct plan_ref have = scatter_window(args, data, numel, out, 1, &n);
+            coll_send(plan, args, tree_real(next, args->root, size), have, n);
+        }
+        if (!scatter_gave(args, v, in)) {
+            struct plan_ref lack = scatter_window(args, data, numel, in, 1, &n);
+            coll_recv(plan, args, ring_rank(args->rank, -1, size), lack, n);
+        }
+    }
+}
+
+void broadcast_scatter_allgather(struct plan *plan, const struct coll_args *args)
+{
+    int64_t piece = ring_times(args->segment, args->size);
+    for (int64_t j = 0; j < ring_segments(args->count, piece); j++) {
+        struct plan_ref data = plan_at(PLAN_OUT(0), j * piece);
+        int64_t n = ring_segment_numel(args->count, piece, j);
+        scatter_tree(plan, args, data, n);
+        scatter_ring(plan, args, data, n);
+    }
+}

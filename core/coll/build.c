@@ -1,0 +1,127 @@
+/* From arguments to a finished plan: what holds for all algorithms alike. */
+#include "parts.h"
+
+/* In place: the input is (a part of) the output, or the other way round.  From here on they are one buffer. */
+static void build_alias(struct plan *plan, const struct coll_args *args)
+{
+    bool root = args->rank == args->root;
+    struct plan_ref block;
+    switch (args->kind) {
+    case TUTTI_REDUCE: /* only root has an output */
+        if (!root) return;
+        __attribute__((fallthrough));
+    case TUTTI_ALL_REDUCE:
+        plan_alias(plan, PLAN_IN(0), PLAN_OUT(0), 0);
+        return;
+    case TUTTI_GATHER: /* only root has blocks */
+        if (!root) return;
+        __attribute__((fallthrough));
+    case TUTTI_ALL_GATHER: /* the input is its own slice of the output */
+        block = coll_out(args, args->rank);
+        plan_alias(plan, PLAN_IN(0), block.buffer, block.at);
+        return;
+    case TUTTI_SCATTER:
+        if (!root) return;
+        __attribute__((fallthrough));
+    case TUTTI_REDUCE_SCATTER: /* the output is its own slice of the input */
+        block = coll_in(args, args->rank);
+        plan_alias(plan, PLAN_OUT(0), block.buffer, block.at);
+        return;
+    case TUTTI_ALL_TO_ALL: /* block by block */
+        for (int i = 0; i < (args->in.list ? args->size : 1); i++) plan_alias(plan, PLAN_IN(i), PLAN_OUT(i), 0);
+        return;
+    default: /* broadcast has one buffer, a barrier none */
+        return;
+    }
+}
+
+/* Scales a tensor into dst, in segments, so that the first can be sent before the last is done. */
+static void build_scale(struct plan *plan, const struct coll_args *args, struct plan_ref dst, struct plan_ref src,
+                        int64_t numel)
+{
+    for (int64_t j = 0; j < ring_segments(numel, args->segment); j++)
+        plan_scale(plan, plan_shift(dst, j * args->segment), plan_shift(src, j * args->segment),
+                   ring_segment_numel(numel, args->segment, j));
+}
+
+static void build_premul_blocks(struct plan *plan, const struct coll_args *args)
+{
+    struct plan_ref first = plan_scratch(plan, 0);
+    for (int i = 0; i < args->size; i++) {
+        struct plan_ref scaled = plan_scratch(plan, args->in.count[i]);
+        build_scale(plan, args, scaled, coll_in(args, i), args->in.count[i]);
+        if (args->in.list) plan_alias(plan, PLAN_IN(i), PLAN_SCRATCH, scaled.at);
+    }
+    /* a flat input's blocks lie one behind the other, and so do those of scratch */
+    if (!args->in.list) plan_alias(plan, PLAN_IN(0), PLAN_SCRATCH, first.at - args->in.at[0]);
+}
+
+/* Scales each contribution, then lets the algorithm take what was scaled for its input. */
+static void build_premul(struct plan *plan, struct coll_args *args)
+{
+    struct plan_ref in = plan_at(PLAN_IN(0), 0), out = plan_at(PLAN_OUT(0), 0);
+    if (args->kind == TUTTI_REDUCE_SCATTER) {
+        build_premul_blocks(plan, args);
+    } else if (args->kind == TUTTI_ALL_REDUCE || (args->kind == TUTTI_REDUCE && args->rank == args->root)) {
+        build_scale(plan, args, out, in, args->count);
+        plan_alias(plan, PLAN_IN(0), PLAN_OUT(0), 0);
+        args->in_place = true;
+    } else if (args->kind == TUTTI_REDUCE) {
+        struct plan_ref scaled = plan_scratch(plan, args->count);
+        build_scale(plan, args, scaled, in, args->count);
+        plan_alias(plan, PLAN_IN(0), PLAN_SCRATCH, scaled.at);
+    }
+}
+
+static bool build_has_blocks_in(tutti_kind kind)
+{
+    return kind == TUTTI_SCATTER || kind == TUTTI_REDUCE_SCATTER || kind == TUTTI_ALL_TO_ALL;
+}
+
+static bool build_has_blocks_out(tutti_kind kind)
+{
+    return kind == TUTTI_GATHER || kind == TUTTI_ALL_GATHER || kind == TUTTI_ALL_TO_ALL;
+}
+
+/* One rank: there is nobody to talk to, whatever the algorithm. */
+static void build_alone(struct plan *plan, const struct coll_args *args)
+{
+    if (args->kind == TUTTI_BROADCAST || args->kind == TUTTI_BARRIER) return;
+    bool blocks_in = build_has_blocks_in(args->kind), blocks_out = build_has_blocks_out(args->kind);
+    struct plan_ref in = blocks_in ? coll_in(args, 0) : plan_at(PLAN_IN(0), 0);
+    struct plan_ref out = blocks_out ? coll_out(args, 0) : plan_at(PLAN_OUT(0), 0);
+    int64_t numel = blocks_in ? args->in.count[0] : args->count;
+    if (args->average)
+        plan_average(plan, out, in, numel);
+    else
+        plan_copy(plan, out, in, numel);
+}
+
+/* Empty messages show no hazards, but an operation on nothing still has to synchronise: an empty message follows the
+ * empty ones received before it, as it would if it held an element that depends on theirs. */
+static void build_order_empty(struct plan *plan)
+{
+    uint32_t received = UINT32_MAX;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].numel > 0) continue;
+        plan_order(plan, received, i);
+        if (plan->steps[i].kind == PLAN_RECV) received = i;
+    }
+}
+
+struct plan *coll_build(const struct coll_algorithm *algorithm, const struct coll_args *args, bool recv_reduce)
+{
+    struct plan *plan = plan_new(args->rank, args->size, recv_reduce);
+    if (!plan) return NULL;
+    struct coll_args given = *args;
+    if (given.in_place) build_alias(plan, &given);
+    if (given.premul) build_premul(plan, &given);
+    if (given.size == 1)
+        build_alone(plan, &given);
+    else
+        algorithm->build(plan, &given);
+    build_order_empty(plan);
+    if (plan_finish(plan) == 0) return plan;
+    plan_free(plan);
+    return NULL;
+}

@@ -1,0 +1,159 @@
+/* What several builders share: references to blocks, messages cut into segments, and the parts of algorithms that
+ * others are made of.
+ *
+ * Segments: both ends cut a message in the same way, at multiples of args->segment from its beginning.  Most builders
+ * go one step further and do the whole algorithm for one piece of the data before they turn to the next: what may
+ * overlap is derived, so the pieces flow through one behind the other, and the scratch of one piece serves again a few
+ * pieces later.
+ */
+#ifndef COLL_PARTS_H
+#define COLL_PARTS_H
+
+#include "coll.h"
+#include "ring.h"
+#include "tree.h"
+
+/* So many pieces have scratch of their own; the next waits for the first. */
+enum { COLL_IN_FLIGHT = 4 };
+
+static inline struct plan_ref coll_in(const struct coll_args *args, int block)
+{
+    return args->in.list ? plan_at(PLAN_IN(block), 0) : plan_at(PLAN_IN(0), args->in.at[block]);
+}
+
+static inline struct plan_ref coll_out(const struct coll_args *args, int block)
+{
+    return args->out.list ? plan_at(PLAN_OUT(block), 0) : plan_at(PLAN_OUT(0), args->out.at[block]);
+}
+
+/* One message, cut. */
+static inline void coll_send(struct plan *plan, const struct coll_args *args, int peer, struct plan_ref src,
+                             int64_t numel)
+{
+    for (int64_t j = 0; j < ring_segments(numel, args->segment); j++)
+        plan_send(plan, peer, plan_shift(src, j * args->segment), ring_segment_numel(numel, args->segment, j));
+}
+
+static inline void coll_recv(struct plan *plan, const struct coll_args *args, int peer, struct plan_ref dst,
+                             int64_t numel)
+{
+    for (int64_t j = 0; j < ring_segments(numel, args->segment); j++)
+        plan_recv(plan, peer, plan_shift(dst, j * args->segment), ring_segment_numel(numel, args->segment, j));
+}
+
+static inline void coll_recv_reduce(struct plan *plan, const struct coll_args *args, int peer, struct plan_ref dst,
+                                    struct plan_ref a, int64_t numel)
+{
+    for (int64_t j = 0; j < ring_segments(numel, args->segment); j++) {
+        int64_t at = j * args->segment;
+        plan_recv_reduce(plan, peer, plan_shift(dst, at), plan_shift(a, at),
+                         ring_segment_numel(numel, args->segment, j));
+    }
+}
+
+/* The largest of a rank-indexed list of counts. */
+static inline int64_t coll_largest(const int64_t *count, int size)
+{
+    int64_t largest = 0;
+    for (int i = 0; i < size; i++) largest = count[i] > largest ? count[i] : largest;
+    return largest;
+}
+
+/* Scratch that pieces use in turn. */
+struct coll_slots {
+    struct plan_ref first;
+    int64_t numel, slots;
+};
+
+/* As many slots as a tensor of numel elements, in pieces of at most `piece`, can make use of; `each` elements a slot.
+ */
+static inline struct coll_slots coll_slots(struct plan *plan, int64_t numel, int64_t piece, int64_t each)
+{
+    int64_t slots = ring_min(ring_segments(numel, piece), COLL_IN_FLIGHT);
+    return (struct coll_slots){plan_scratch(plan, slots * each), each, slots};
+}
+
+static inline struct plan_ref coll_slot(struct coll_slots slots, int64_t piece)
+{
+    return plan_shift(slots.first, piece % slots.slots * slots.numel);
+}
+
+/* ---- parts of algorithms, each for one piece of the data ----------------------------------------------------- */
+
+/* Sends `data` of root down a binomial tree; every other rank receives into its own. */
+void coll_tree_broadcast(struct plan *plan, const struct coll_args *args, int root, struct plan_ref data,
+                         int64_t numel);
+
+/* Reduces `in` of all ranks up a binomial tree to root, whose `acc` holds the result; other ranks with children in the
+ * tree sum into theirs.  in and acc may be the same. */
+void coll_tree_reduce(struct plan *plan, const struct coll_args *args, int root, struct plan_ref in,
+                      struct plan_ref acc, int64_t numel);
+
+/* A rank's place in a hypercube over the group, whose corner 0 is root. */
+struct coll_cube {
+    struct tree_fold fold;
+    int root, size, v, corner;
+};
+
+static inline struct coll_cube coll_cube(const struct coll_args *args, int root)
+{
+    int v = tree_virtual(args->rank, root, args->size);
+    struct tree_fold fold = tree_fold(args->size);
+    return (struct coll_cube){fold, root, args->size, v, tree_corner(fold, v)};
+}
+
+/* The rank at a corner. */
+static inline int coll_cube_rank(const struct coll_cube *cube, int corner)
+{
+    return tree_real(tree_corner_rank(cube->fold, corner), cube->root, cube->size);
+}
+
+/* The rank that is folded into this corner's, or the one this folded rank is folded into. */
+static inline int coll_cube_partner(const struct coll_cube *cube)
+{
+    return tree_real(cube->corner < 0 ? cube->v - 1 : cube->v + 1, cube->root, cube->size);
+}
+
+/* Reduce-scatter by recursive halving: afterwards each corner's acc holds chunk `corner` (of as many as there are
+ * corners) reduced over all ranks, and averaged where asked.  Folded ranks only hand in what they have. */
+void coll_cube_reduce_scatter(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
+                              struct plan_ref in, struct plan_ref acc, int64_t numel);
+
+/* The way back, by recursive doubling: from one chunk a corner to all chunks on all ranks. */
+void coll_cube_all_gather(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
+                          struct plan_ref data, int64_t numel);
+
+/* From one chunk a corner to all chunks on corner 0. */
+void coll_cube_gather(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
+                      struct plan_ref data, int64_t numel);
+
+/* ---- the builders --------------------------------------------------------------------------------------------- */
+
+void all_reduce_recursive_doubling(struct plan *plan, const struct coll_args *args);
+void all_reduce_ring(struct plan *plan, const struct coll_args *args);
+void all_reduce_rabenseifner(struct plan *plan, const struct coll_args *args);
+void all_reduce_reduce_broadcast(struct plan *plan, const struct coll_args *args);
+void broadcast_binomial(struct plan *plan, const struct coll_args *args);
+void broadcast_scatter_allgather(struct plan *plan, const struct coll_args *args);
+void broadcast_chain(struct plan *plan, const struct coll_args *args);
+void reduce_binomial(struct plan *plan, const struct coll_args *args);
+void reduce_chain(struct plan *plan, const struct coll_args *args);
+void reduce_reduce_scatter_gather(struct plan *plan, const struct coll_args *args);
+void reduce_fixed_tree(struct plan *plan, const struct coll_args *args);
+void all_gather_ring(struct plan *plan, const struct coll_args *args);
+void all_gather_bruck(struct plan *plan, const struct coll_args *args);
+void all_gather_gather_broadcast(struct plan *plan, const struct coll_args *args);
+void gather_linear(struct plan *plan, const struct coll_args *args);
+void gather_binomial(struct plan *plan, const struct coll_args *args);
+void scatter_linear(struct plan *plan, const struct coll_args *args);
+void scatter_binomial(struct plan *plan, const struct coll_args *args);
+void reduce_scatter_ring(struct plan *plan, const struct coll_args *args);
+void reduce_scatter_pairwise(struct plan *plan, const struct coll_args *args);
+void reduce_scatter_recursive_halving(struct plan *plan, const struct coll_args *args);
+void reduce_scatter_fixed_tree(struct plan *plan, const struct coll_args *args);
+void all_to_all_pairwise(struct plan *plan, const struct coll_args *args);
+void all_to_all_bruck(struct plan *plan, const struct coll_args *args);
+void barrier_dissemination(struct plan *plan, const struct coll_args *args);
+void barrier_tree(struct plan *plan, const struct coll_args *args);
+
+#endif

@@ -1,0 +1,241 @@
+/* The table of all algorithms, and which one to take. */
+#include "base/error.h"
+#include "parts.h"
+
+#include <string.h>
+
+const struct coll_algorithm coll_algorithms[] = {
+    {TUTTI_ALL_REDUCE, "recursive_doubling", all_reduce_recursive_doubling, true},
+    {TUTTI_ALL_REDUCE, "ring", all_reduce_ring, true},
+    {TUTTI_ALL_REDUCE, "rabenseifner", all_reduce_rabenseifner, true},
+    {TUTTI_ALL_REDUCE, "reduce_broadcast", all_reduce_reduce_broadcast, true},
+    {TUTTI_BROADCAST, "binomial", broadcast_binomial, true},
+    {TUTTI_BROADCAST, "scatter_allgather", broadcast_scatter_allgather, true},
+    {TUTTI_BROADCAST, "chain", broadcast_chain, true},
+    {TUTTI_REDUCE, "binomial", reduce_binomial, true},
+    {TUTTI_REDUCE, "chain", reduce_chain, true},
+    {TUTTI_REDUCE, "reduce_scatter_gather", reduce_reduce_scatter_gather, true},
+    {TUTTI_REDUCE, "fixed_tree", reduce_fixed_tree, true},
+    {TUTTI_ALL_GATHER, "ring", all_gather_ring, true},
+    {TUTTI_ALL_GATHER, "bruck", all_gather_bruck, true},
+    {TUTTI_ALL_GATHER, "gather_broadcast", all_gather_gather_broadcast, true},
+    {TUTTI_GATHER, "linear", gather_linear, true},
+    {TUTTI_GATHER, "binomial", gather_binomial, false},
+    {TUTTI_SCATTER, "linear", scatter_linear, true},
+    {TUTTI_SCATTER, "binomial", scatter_binomial, false},
+    {TUTTI_REDUCE_SCATTER, "ring", reduce_scatter_ring, true},
+    {TUTTI_REDUCE_SCATTER, "pairwise", reduce_scatter_pairwise, true},
+    {TUTTI_REDUCE_SCATTER, "recursive_halving", reduce_scatter_recursive_halving, true},
+    {TUTTI_REDUCE_SCATTER, "fixed_tree", reduce_scatter_fixed_tree, true},
+    {TUTTI_ALL_TO_ALL, "pairwise", all_to_all_pairwise, true},
+    {TUTTI_ALL_TO_ALL, "bruck", all_to_all_bruck, false},
+    {TUTTI_BARRIER, "dissemination", barrier_dissemination, true},
+    {TUTTI_BARRIER, "tree", barrier_tree, true},
+    {TUTTI_KIND_COUNT, NULL, NULL, false},
+};
+
+/* The choice: the first row of the kind that has room for the ranks and the bytes, and whose algorithm can do the
+ * shapes.  Bytes are those of the whole operation as select_bytes() counts them, on a link on which SELECT_BYTES pass
+ * in the time of one latency; on other links they are scaled, because that is where fewer messages and fewer bytes
+ * weigh the same.  Each kind ends with a row for everything. */
+enum { ANY_RANKS = INT32_MAX, KIB = 1024, MIB = 1024 * 1024, SELECT_BYTES = 8 * KIB };
+#define ANY_BYTES INT64_MAX
+
+static const struct select_row {
+    tutti_kind kind;
+    int max_ranks;
+    int64_t max_bytes;
+    const char *algorithm;
+} select_rows[] = {
+    {TUTTI_ALL_REDUCE, 2, 16 * KIB, "recursive_doubling"},
+    {TUTTI_ALL_REDUCE, 2, ANY_BYTES, "ring"},
+    {TUTTI_ALL_REDUCE, ANY_RANKS, 16 * KIB, "recursive_doubling"},
+    {TUTTI_ALL_REDUCE, ANY_RANKS, 512 * KIB, "rabenseifner"},
+    {TUTTI_ALL_REDUCE, 16, ANY_BYTES, "ring"},
+    {TUTTI_ALL_REDUCE, ANY_RANKS, 16 * MIB, "rabenseifner"},
+    {TUTTI_ALL_REDUCE, ANY_RANKS, ANY_BYTES, "ring"},
+    {TUTTI_BROADCAST, 2, ANY_BYTES, "binomial"},
+    {TUTTI_BROADCAST, 16, 512 * KIB, "binomial"},
+    {TUTTI_BROADCAST, 16, ANY_BYTES, "chain"},
+    {TUTTI_BROADCAST, ANY_RANKS, 128 * KIB, "binomial"},
+    {TUTTI_BROADCAST, ANY_RANKS, ANY_BYTES, "scatter_allgather"},
+    {TUTTI_REDUCE, 2, ANY_BYTES, "binomial"},
+    {TUTTI_REDUCE, ANY_RANKS, 64 * KIB, "binomial"},
+    {TUTTI_REDUCE, ANY_RANKS, 8 * MIB, "reduce_scatter_gather"},
+    {TUTTI_REDUCE, 16, ANY_BYTES, "chain"},
+    {TUTTI_REDUCE, ANY_RANKS, ANY_BYTES, "reduce_scatter_gather"},
+    {TUTTI_ALL_GATHER, 2, ANY_BYTES, "ring"},
+    {TUTTI_ALL_GATHER, ANY_RANKS, 64 * KIB, "bruck"},
+    {TUTTI_ALL_GATHER, ANY_RANKS, ANY_BYTES, "ring"},
+    {TUTTI_GATHER, 4, ANY_BYTES, "linear"},
+    {TUTTI_GATHER, ANY_RANKS, 64 * KIB, "binomial"},
+    {TUTTI_GATHER, ANY_RANKS, ANY_BYTES, "linear"},
+    {TUTTI_SCATTER, 4, ANY_BYTES, "linear"},
+    {TUTTI_SCATTER, ANY_RANKS, 64 * KIB, "binomial"},
+    {TUTTI_SCATTER, ANY_RANKS, ANY_BYTES, "linear"},
+    {TUTTI_REDUCE_SCATTER, 2, ANY_BYTES, "ring"},
+    {TUTTI_REDUCE_SCATTER, ANY_RANKS, 64 * KIB, "recursive_halving"},
+    {TUTTI_REDUCE_SCATTER, ANY_RANKS, ANY_BYTES, "ring"},
+    {TUTTI_ALL_TO_ALL, 8, ANY_BYTES, "pairwise"},
+    {TUTTI_ALL_TO_ALL, ANY_RANKS, 8 * KIB, "bruck"},
+    {TUTTI_ALL_TO_ALL, ANY_RANKS, ANY_BYTES, "pairwise"},
+    {TUTTI_BARRIER, ANY_RANKS, ANY_BYTES, "dissemination"},
+};
+
+enum { SELECT_ROWS = sizeof select_rows / sizeof select_rows[0] };
+
+static const char *const select_kind_names[] = {
+    [TUTTI_BROADCAST] = "broadcast",           [TUTTI_ALL_REDUCE] = "all_reduce", [TUTTI_REDUCE] = "reduce",
+    [TUTTI_ALL_GATHER] = "all_gather",         [TUTTI_GATHER] = "gather",         [TUTTI_SCATTER] = "scatter",
+    [TUTTI_REDUCE_SCATTER] = "reduce_scatter", [TUTTI_ALL_TO_ALL] = "all_to_all", [TUTTI_BARRIER] = "barrier",
+};
+
+enum { SELECT_KINDS = sizeof select_kind_names / sizeof select_kind_names[0] };
+
+static bool select_has_blocks(tutti_kind kind)
+{
+    return kind == TUTTI_ALL_GATHER || kind == TUTTI_GATHER || kind == TUTTI_SCATTER || kind == TUTTI_REDUCE_SCATTER ||
+           kind == TUTTI_ALL_TO_ALL;
+}
+
+static bool select_fits(const struct coll_algorithm *algorithm, const struct coll_args *args)
+{
+    return algorithm->uneven || args->even || !select_has_blocks(args->kind);
+}
+
+static int64_t select_sum(const int64_t *count, int size)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < size; i++) sum += count[i];
+    return sum;
+}
+
+/* The elements of the whole operation, as far as all ranks know them: where blocks differ, only all_gather and
+ * reduce_scatter show every rank all of them, and only one algorithm is left for the others. */
+static int64_t select_numel(const struct coll_args *args)
+{
+    if (!select_has_blocks(args->kind)) return args->count;
+    if (args->even) return ring_times(args->count, args->size);
+    if (args->kind == TUTTI_ALL_GATHER) return select_sum(args->out.count, args->size);
+    if (args->kind == TUTTI_REDUCE_SCATTER) return select_sum(args->in.count, args->size);
+    return 0;
+}
+
+/* The bytes that the rows are to be held against: a function of nothing that could differ between ranks. */
+static int64_t select_bytes(const struct coll_args *args, int64_t element_bytes, const struct coll_link *link)
+{
+    double bytes = (double)select_numel(args) * (double)element_bytes;
+    if (link && link->latency_ns > 0 && link->bytes_per_us > 0)
+        bytes *= SELECT_BYTES * 1000.0 / ((double)link->latency_ns * (double)link->bytes_per_us);
+    return bytes < 9e18 ? (int64_t)bytes : INT64_MAX;
+}
+
+static bool select_is(const char *name, const char *text, size_t length)
+{
+    return strlen(name) == length && memcmp(name, text, length) == 0;
+}
+
+static const struct coll_algorithm *select_find(tutti_kind kind, const char *name, size_t length)
+{
+    for (const struct coll_algorithm *i = coll_algorithms; i->name; i++)
+        if (i->kind == kind && select_is(i->name, name, length)) return i;
+    return NULL;
+}
+
+static const struct coll_algorithm *select_by_rows(const struct coll_args *args, int64_t bytes)
+{
+    for (int i = 0; i < SELECT_ROWS; i++) {
+        const struct select_row *row = &select_rows[i];
+        if (row->kind != args->kind || args->size > row->max_ranks || bytes > row->max_bytes) continue;
+        const struct coll_algorithm *found = select_find(row->kind, row->algorithm, strlen(row->algorithm));
+        if (found && select_fits(found, args)) return found;
+    }
+    error_set(TUTTI_ERR_UNSUPPORTED, "no algorithm for operation kind %d", args->kind);
+    return NULL;
+}
+
+/* ---- override ------------------------------------------------------------------------------------------------- */
+
+static int select_kind(const char *name, size_t length)
+{
+    for (int kind = 0; kind < SELECT_KINDS; kind++)
+        if (select_is(select_kind_names[kind], name, length)) return kind;
+    return -1;
+}
+
+/* "a, b, c": what there is for a kind, or for all of them where kind is -1. */
+static void select_list(int kind, char *text, size_t room)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (const struct coll_algorithm *i = coll_algorithms; i->name; i++) {
+        size_t length = strlen(i->name);
+        if ((kind >= 0 && (int)i->kind != kind) || strstr(text, i->name) || used + length + 3 > room) continue;
+        if (used) memcpy(text + used, ", ", 3), used += 2;
+        memcpy(text + used, i->name, length + 1);
+        used += length;
+    }
+}
+
+static int select_unknown(int kind, const char *name, int length)
+{
+    char known[512];
+    select_list(kind, known, sizeof known);
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: %s%sno algorithm \"%.*s\"; there are: %s",
+                     kind >= 0 ? select_kind_names[kind] : "", kind >= 0 ? " has " : "", length, name, known);
+}
+
+/* "kind=name". */
+static int select_pair(const char *item, size_t kind_length, size_t length, tutti_kind wanted,
+                       const struct coll_algorithm **chosen)
+{
+    int kind = select_kind(item, kind_length);
+    if (kind < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: \"%.*s\" is no collective", (int)kind_length, item);
+    const char *name = item + kind_length + 1;
+    size_t name_length = length - kind_length - 1;
+    const struct coll_algorithm *found = select_find((tutti_kind)kind, name, name_length);
+    if (!found) return select_unknown(kind, name, (int)name_length);
+    if (found->kind == wanted) *chosen = found;
+    return 0;
+}
+
+/* A name alone is meant for all collectives that have such an algorithm. */
+static int select_name(const char *name, size_t length, tutti_kind wanted, const struct coll_algorithm **chosen)
+{
+    bool known = false;
+    for (int kind = 0; kind < SELECT_KINDS; kind++) known |= select_find((tutti_kind)kind, name, length) != NULL;
+    if (!known) return select_unknown(-1, name, (int)length);
+    const struct coll_algorithm *found = select_find(wanted, name, length);
+    if (found) *chosen = found;
+    return 0;
+}
+
+/* All of the text is checked, also what is meant for other kinds.  *chosen stays NULL where the text leaves it open. */
+static int select_override(const char *text, tutti_kind wanted, const struct coll_algorithm **chosen)
+{
+    while (*text) {
+        size_t length = strcspn(text, ",");
+        const char *equals = memchr(text, '=', length);
+        int status = 0;
+        if (equals)
+            status = select_pair(text, (size_t)(equals - text), length, wanted, chosen);
+        else if (length > 0)
+            status = select_name(text, length, wanted, chosen);
+        if (status) return status;
+        text += length + (text[length] == ',');
+    }
+    return 0;
+}
+
+const struct coll_algorithm *coll_select(const struct coll_args *args, int64_t element_bytes,
+                                         const struct coll_link *link, const char *override)
+{
+    const struct coll_algorithm *chosen = NULL;
+    if (override && select_override(override, args->kind, &chosen)) return NULL;
+    if (!chosen) return select_by_rows(args, select_bytes(args, element_bytes, link));
+    if (select_fits(chosen, args)) return chosen;
+    error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: %s=%s cannot do blocks of differing size",
+              select_kind_names[chosen->kind], chosen->name);
+    return NULL;
+}

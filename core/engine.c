@@ -1,0 +1,437 @@
+#include "engine.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "group.h"
+#include "submit.h"
+#include "work.h"
+
+enum {
+    LOOK_MS = 100,      /* how often a wait looks at the operations' deadlines */
+    NAP_US = 50,        /* sleep where a backend has nothing to poll */
+    ATTEND_US = 100,    /* grace for the caller to wait itself before the thread takes over */
+    ATTEND_ROUNDS = 50, /* of these without work, then the thread sleeps deeply */
+    WATCH_MS = 100,     /* quiet this long: the thread watches for notes */
+    SPINS_MOST = 200,   /* rounds before sleeping, where each rank has a core; each asks every backend once */
+    SPINS_SHARED = 0,   /* where ranks share cores: to spin, or to yield, keeps the core from whom one waits for */
+    SPINS_LEAST = 2,
+    TRY_EVERY = 32
+};
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+static atomic_int fork_generation;
+
+static void in_child(void)
+{
+    /* relaxed: the child has one thread */
+    atomic_fetch_add_explicit(&fork_generation, 1, memory_order_relaxed);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+/* Spinning pays where each rank on the host has a core; elsewhere it takes the core from the one waited for. */
+static bool has_own_core(int local_world_size)
+{
+    cpu_set_t mask;
+    int cores = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+    return local_world_size > 0 && local_world_size <= cores;
+}
+
+static void close_wake_fds(struct engine *engine)
+{
+    for (int i = 0; i < 2; i++)
+        if (engine->wake_fd[i] >= 0) close(engine->wake_fd[i]);
+}
+
+int engine_new(int local_world_size, struct engine **out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    struct engine *engine = calloc(1, sizeof *engine);
+    if (engine == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    engine->wake_fd[POLLER_CALLER] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    engine->wake_fd[POLLER_THREAD] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (engine->wake_fd[POLLER_CALLER] < 0 || engine->wake_fd[POLLER_THREAD] < 0) {
+        close_wake_fds(engine);
+        free(engine);
+        return error_errno(TUTTI_ERR_SYSTEM, "no eventfd for a group");
+    }
+    pthread_mutex_init(&engine->lock, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&engine->changed, &attributes);
+    pthread_cond_init(&engine->wanted, &attributes);
+    pthread_condattr_destroy(&attributes);
+    TAILQ_INIT(&engine->active);
+    TAILQ_INIT(&engine->runnable);
+    TAILQ_INIT(&engine->callbacks);
+    TAILQ_INIT(&engine->spare);
+    TAILQ_INIT(&engine->events);
+    engine->own_core = has_own_core(local_world_size);
+    engine->spins = engine->own_core ? SPINS_MOST : SPINS_SHARED;
+    engine->references = 1;
+    engine->fork_generation = atomic_load_explicit(&fork_generation, memory_order_relaxed);
+    *out = engine;
+    return TUTTI_OK;
+}
+
+bool engine_is_forked(const struct engine *engine)
+{
+    return engine->fork_generation != atomic_load_explicit(&fork_generation, memory_order_relaxed);
+}
+
+void engine_hold(struct engine *engine)
+{
+    /* relaxed: whoever adds one has one, so it cannot be the last that is being given back */
+    atomic_fetch_add_explicit(&engine->references, 1, memory_order_relaxed);
+}
+
+static void engine_free(struct engine *engine)
+{
+    struct tutti_work *work;
+    while ((work = TAILQ_FIRST(&engine->spare)) != NULL) {
+        TAILQ_REMOVE(&engine->spare, work, link);
+        work_destroy(work);
+    }
+    close_wake_fds(engine);
+    pthread_cond_destroy(&engine->changed);
+    pthread_cond_destroy(&engine->wanted);
+    pthread_mutex_destroy(&engine->lock);
+    free(engine);
+}
+
+static void wake(struct engine *engine, enum engine_poller who)
+{
+    uint64_t one = 1;
+    ssize_t written = write(engine->wake_fd[who], &one, sizeof one);
+    (void)written; /* EAGAIN: it is readable already */
+}
+
+void engine_drop(struct engine *engine)
+{
+    /* release, so that all that was done under this reference comes before the end; acquire for the one who ends it */
+    if (atomic_fetch_sub_explicit(&engine->references, 1, memory_order_acq_rel) > 1) return;
+    bool join = engine->has_thread && !engine_is_forked(engine);
+    bool self = join && pthread_equal(engine->thread, pthread_self()); /* a callback gave the last handle up */
+    if (join) {
+        engine_lock(engine);
+        engine->stopping = true;
+        engine->frees_itself = self;
+        wake(engine, POLLER_THREAD);
+        pthread_cond_signal(&engine->wanted);
+        engine_unlock(engine);
+    }
+    if (self) {
+        pthread_detach(engine->thread);
+        return;
+    }
+    if (join) pthread_join(engine->thread, NULL);
+    engine_free(engine);
+}
+
+void engine_lock(struct engine *engine)
+{
+    /* relaxed: only a hint to the holder; the mutex orders everything else */
+    atomic_fetch_add_explicit(&engine->contenders, 1, memory_order_relaxed);
+    pthread_mutex_lock(&engine->lock);
+    atomic_fetch_sub_explicit(&engine->contenders, 1, memory_order_relaxed);
+}
+
+void engine_unlock(struct engine *engine)
+{
+    struct work_queue due;
+    TAILQ_INIT(&due);
+    TAILQ_CONCAT(&due, &engine->callbacks, link);
+    pthread_mutex_unlock(&engine->lock);
+    struct tutti_work *work;
+    while ((work = TAILQ_FIRST(&due)) != NULL) {
+        TAILQ_REMOVE(&due, work, link);
+        work->callback(work, work->argument);
+        work_release(work);
+    }
+}
+
+int engine_add_source(struct engine *engine, const tutti_backend *backend, void *state)
+{
+    if (engine->n_sources == ENGINE_SOURCES)
+        return error_set(TUTTI_ERR_UNSUPPORTED, "more than %d backends in one family of groups", ENGINE_SOURCES);
+    engine->source[engine->n_sources].backend = backend;
+    engine->source[engine->n_sources].state = state;
+    engine->n_sources++;
+    return TUTTI_OK;
+}
+
+void engine_remove_source(struct engine *engine, void *state)
+{
+    for (int i = 0; i < engine->n_sources; i++)
+        if (engine->source[i].state == state) engine->source[i] = engine->source[--engine->n_sources];
+}
+
+/* ---- one round --------------------------------------------------------------------------------------------- */
+
+void engine_post(struct engine *engine, struct engine_event *event)
+{
+    TAILQ_INSERT_TAIL(&engine->events, event, link);
+}
+
+bool engine_handle_events(struct engine *engine)
+{
+    struct engine_event *event;
+    bool any = false;
+    while ((event = TAILQ_FIRST(&engine->events)) != NULL) {
+        TAILQ_REMOVE(&engine->events, event, link);
+        event->handle(event);
+        any = true;
+    }
+    return any;
+}
+
+bool engine_step(struct engine *engine)
+{
+    bool moved = false;
+    for (int i = 0; i < engine->n_sources; i++)
+        if (TUTTI_HAS(engine->source[i].backend, progress))
+            moved |= engine->source[i].backend->progress(engine->source[i].state) != 0;
+    /* First: a peer's note says why the connections break that the same round may have reported. */
+    moved |= engine_handle_events(engine);
+    /* Each work gets one turn, so that a long local computation of one does not keep the wire waiting. */
+    struct tutti_work *last = TAILQ_LAST(&engine->runnable, work_queue), *work = NULL;
+    while (work != last && (work = TAILQ_FIRST(&engine->runnable)) != NULL) {
+        TAILQ_REMOVE(&engine->runnable, work, run_link);
+        work->queued = false;
+        moved = true;
+        work_run(work);
+    }
+    if (engine->n_told > 0) group_take_told(engine->first);
+    if (engine->recheck) {
+        engine->recheck = false;
+        if (engine->n_blocked > 0) submit_unblocked(engine->first);
+    }
+    return moved;
+}
+
+/* ---- sleeping ---------------------------------------------------------------------------------------------- */
+
+static void wait_on(struct engine *engine, pthread_cond_t *condition, int64_t ns)
+{
+    struct timespec until;
+    int64_t at = clock_now_ns() + ns;
+    until.tv_sec = at / 1000000000;
+    until.tv_nsec = at % 1000000000;
+    pthread_cond_timedwait(condition, &engine->lock, &until);
+}
+
+static void wait_changed(struct engine *engine, int64_t ns)
+{
+    engine->sleepers++;
+    wait_on(engine, &engine->changed, ns);
+    engine->sleepers--;
+}
+
+/* How many descriptors to poll; 0: something is there already; -1: a backend has none. */
+static int arm(struct engine *engine, enum engine_poller who, struct pollfd *polled)
+{
+    int n = 0;
+    for (int i = 0; i < engine->n_sources; i++) {
+        int descriptors[TUTTI_ARM_MAX];
+        const tutti_backend *backend = engine->source[i].backend;
+        if (!TUTTI_HAS(backend, arm)) {
+            if (TAILQ_EMPTY(&engine->active)) continue;
+            return -1;
+        }
+        int found = backend->arm(engine->source[i].state, descriptors);
+        if (found <= 0) return 0;
+        for (int k = 0; k < found; k++) polled[n++] = (struct pollfd){descriptors[k], POLLIN, 0};
+    }
+    polled[n++] = (struct pollfd){engine->wake_fd[who], POLLIN, 0};
+    return n;
+}
+
+/* Sleeps until a backend has something, somebody calls, or timeout_ms (-1: no limit) has passed. */
+static void sleep_on_backends(struct engine *engine, enum engine_poller who, int timeout_ms)
+{
+    struct pollfd polled[ENGINE_SOURCES * TUTTI_ARM_MAX + 1];
+    int n = arm(engine, who, polled);
+    if (n == 0) return;
+    engine->polling[who] = true;
+    pthread_mutex_unlock(&engine->lock);
+    if (n < 0)
+        usleep(NAP_US);
+    else
+        poll(polled, (nfds_t)n, timeout_ms); /* EINTR: a round too many */
+    pthread_mutex_lock(&engine->lock);
+    engine->polling[who] = false;
+    if (n > 0 && (polled[n - 1].revents & POLLIN)) {
+        uint64_t count;
+        ssize_t got = read(engine->wake_fd[who], &count, sizeof count);
+        (void)got;
+    }
+}
+
+void engine_notice(struct engine *engine)
+{
+    if (engine->sleepers > 0) pthread_cond_broadcast(&engine->changed);
+}
+
+/* ---- waiting callers --------------------------------------------------------------------------------------- */
+
+static int first_ended(struct tutti_work *const *works, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (works[i] != NULL && work_ended(works[i])) return i;
+    return -1;
+}
+
+/* Between two rounds of a long wait: callbacks that are owed, threads that want the lock. */
+static void let_others_in(struct engine *engine)
+{
+    /* relaxed: a hint; a contender that is missed now is seen in the next round */
+    bool wanted = atomic_load_explicit(&engine->contenders, memory_order_relaxed) > 0;
+    if (!wanted && TAILQ_EMPTY(&engine->callbacks)) return;
+    engine_unlock(engine);
+    if (wanted) sched_yield();
+    pthread_mutex_lock(&engine->lock);
+}
+
+/* The number of rounds follows what they bring: cores may be busy with others' work, peers may be far away.  Now and
+ * then all of them are tried, or it would never find out that times have changed. */
+static void learn_spinning(struct engine *engine, int spun, bool paid)
+{
+    if (!engine->own_core) return;
+    if (paid)
+        engine->spins = spun * 2 > engine->spins ? spun * 2 : engine->spins;
+    else
+        engine->spins = ++engine->sleeps % TRY_EVERY == 0 ? SPINS_MOST : engine->spins / 2;
+    if (engine->spins > SPINS_MOST) engine->spins = SPINS_MOST;
+    if (engine->spins < SPINS_LEAST) engine->spins = SPINS_LEAST;
+}
+
+int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int n, int64_t deadline_ns)
+{
+    int spun = 0, index = -1;
+    engine->callers++;
+    if (engine->polling[POLLER_THREAD]) wake(engine, POLLER_THREAD); /* it makes room; nobody waits for that */
+    while ((index = first_ended(works, n)) < 0) {
+        bool moved = engine_step(engine);
+        let_others_in(engine);
+        if (moved) {
+            if (spun > 0) learn_spinning(engine, spun, true);
+            spun = 0;
+            continue;
+        }
+        if (spun++ < engine->spins) continue;
+        learn_spinning(engine, spun, false);
+        spun = 0;
+        if ((index = first_ended(works, n)) >= 0) break;
+        int64_t now = clock_now_ns();
+        if (now >= deadline_ns) break;
+        work_check_time(engine, now);
+        if ((index = first_ended(works, n)) >= 0) break;
+        int left = clock_left_ms(deadline_ns);
+        if (left < 0 || left > LOOK_MS) left = LOOK_MS;
+        if (engine->polling[POLLER_CALLER])
+            wait_changed(engine, (int64_t)left * 1000000);
+        else
+            sleep_on_backends(engine, POLLER_CALLER, left);
+    }
+    engine->callers--;
+    engine_notice(engine);
+    return index;
+}
+
+bool engine_wait(struct engine *engine, struct tutti_work *work, int64_t deadline_ns)
+{
+    return engine_wait_any(engine, &work, 1, deadline_ns) == 0;
+}
+
+/* ---- the thread -------------------------------------------------------------------------------------------- */
+
+enum { THREAD_DEEP, THREAD_ATTENDING };
+
+/* Drives asynchronous work while no caller does.  Returns when there has been none for a while. */
+static void attend(struct engine *engine)
+{
+    int quiet = 0;
+    while (!engine->stopping && quiet < ATTEND_ROUNDS) {
+        quiet = engine->n_async > 0 ? 0 : quiet + 1;
+        wait_on(engine, &engine->wanted, ATTEND_US * 1000);
+        while (!engine->stopping && engine->n_async > 0 && engine->callers == 0) {
+            if (!engine_step(engine)) {
+                work_check_time(engine, clock_now_ns());
+                sleep_on_backends(engine, POLLER_THREAD, LOOK_MS);
+            }
+            engine_unlock(engine); /* callbacks; callers */
+            engine_lock(engine);
+        }
+    }
+}
+
+/* Nobody has called for a while: sleep where notes from peers wake us, until someone does. */
+static void watch(struct engine *engine)
+{
+    uint64_t calls = engine->calls;
+    while (!engine->stopping && engine->calls == calls && engine->callers == 0 && engine->n_async == 0) {
+        if (!engine_step(engine)) sleep_on_backends(engine, POLLER_THREAD, -1);
+        engine_unlock(engine);
+        engine_lock(engine);
+    }
+}
+
+static void *thread_main(void *argument)
+{
+    struct engine *engine = argument;
+    engine_lock(engine);
+    uint64_t seen = engine->calls;
+    while (!engine->stopping) {
+        if (engine->n_async > 0) {
+            engine->thread_state = THREAD_ATTENDING;
+            attend(engine);
+            engine->thread_state = THREAD_DEEP;
+            continue;
+        }
+        wait_on(engine, &engine->wanted, (int64_t)WATCH_MS * 1000000);
+        if (seen == engine->calls && engine->callers == 0 && engine->n_async == 0) watch(engine);
+        seen = engine->calls;
+    }
+    bool frees_itself = engine->frees_itself;
+    engine_unlock(engine);
+    if (frees_itself) engine_free(engine);
+    return NULL;
+}
+
+static void start_thread(struct engine *engine)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
+    int error = pthread_create(&engine->thread, NULL, thread_main, engine);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    engine->has_thread = error == 0;
+    if (error != 0) log_write(LOG_WARN, "no thread for asynchronous progress: it happens in tutti_wait alone");
+}
+
+void engine_start_thread(struct engine *engine)
+{
+    if (!engine->has_thread) start_thread(engine);
+}
+
+void engine_attend(struct engine *engine)
+{
+    engine_start_thread(engine);
+    if (engine->polling[POLLER_THREAD] && engine->n_async == 1) wake(engine, POLLER_THREAD); /* it may be watching */
+    if (engine->thread_state == THREAD_DEEP) pthread_cond_signal(&engine->wanted);
+}

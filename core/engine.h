@@ -1,0 +1,114 @@
+/* Progress for a family of groups: one lock, one place to sleep, one thread that is mostly asleep.
+ *
+ * Whoever waits drives: a blocking caller runs the backends itself, spins a little where the cores allow it, and then
+ * sleeps on the backends' descriptors.  Of several waiting threads one polls and the others sleep on a condition.
+ * The family's thread drives only while asynchronous work is under way and no caller waits, and, when nobody has
+ * called for a while, sleeps on the descriptors so that notes from peers are answered; it costs nothing idle.
+ *
+ * Lock order: the engine's lock is the only one held while backends are called.  All functions here want it held,
+ * except engine_new, engine_hold, engine_drop and engine_lock.
+ */
+#ifndef ENGINE_H
+#define ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/queue.h>
+#include <tutti/backend.h>
+#include <tutti/tutti.h>
+
+struct tutti_work;
+TAILQ_HEAD(work_queue, tutti_work);
+
+enum { ENGINE_SOURCES = 4 };
+
+/* Something a backend told from within one of its entries.  It is dealt with once the backend has returned, so that
+ * no entry is ever called from within another. */
+struct engine_event {
+    TAILQ_ENTRY(engine_event) link;
+    void (*handle)(struct engine_event *event); /* with the lock held; frees it */
+};
+
+enum engine_poller { POLLER_CALLER, POLLER_THREAD };
+
+struct engine {
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* a work ended, the poller left */
+    pthread_cond_t wanted;  /* the thread is; apart from the above, or it would wake at the end of each blocking call */
+    atomic_int contenders;  /* threads about to take the lock: a spinning holder lets them in */
+
+    struct {
+        const tutti_backend *backend;
+        void *state; /* of the family's first group */
+    } source[ENGINE_SOURCES];
+    int n_sources;
+
+    struct work_queue active;    /* begun, not ended */
+    struct work_queue runnable;  /* those of them with steps to do */
+    struct work_queue callbacks; /* ended, their callback is owed */
+    struct work_queue spare;     /* ended and given back, for the next operation */
+    int n_spare;
+    int n_async; /* active works that nobody may be waiting for */
+    TAILQ_HEAD(, engine_event) events;
+    struct tutti_group *first; /* the family's */
+    int n_told;                /* groups that hold a peer's failure back */
+    int n_blocked;             /* works that wait for an earlier one's memory */
+    bool recheck;              /* one ended since: some of them may begin */
+
+    int callers;     /* threads inside engine_wait */
+    int sleepers;    /* of these, on the condition */
+    bool polling[2]; /* by engine_poller: a caller, the thread is in poll without the lock */
+    int wake_fd[2];  /* eventfds that get either out of poll */
+    bool own_core;   /* each rank of the host has one */
+    int spins;       /* empty rounds before sleeping */
+    unsigned sleeps;
+    uint64_t calls;
+
+    pthread_t thread;
+    bool has_thread, stopping, frees_itself;
+    int thread_state;
+    atomic_int references; /* groups, works that were given out, threads in a blocking call */
+    int fork_generation;
+};
+
+/* local_world_size: ranks on this host, which decides how to wait. */
+int engine_new(int local_world_size, struct engine **engine);
+void engine_hold(struct engine *engine);
+/* Gives a reference back, without the lock; the last one ends the thread. */
+void engine_drop(struct engine *engine);
+
+void engine_lock(struct engine *engine);
+/* Unlocks, then runs the callbacks that are owed. */
+void engine_unlock(struct engine *engine);
+
+int engine_add_source(struct engine *engine, const tutti_backend *backend, void *state);
+void engine_remove_source(struct engine *engine, void *state);
+
+/* Drives until work has ended or the moment has passed; whether it has ended. */
+bool engine_wait(struct engine *engine, struct tutti_work *work, int64_t deadline_ns);
+
+/* The same for any one of n works; its index, or -1. */
+int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int n, int64_t deadline_ns);
+
+/* To be handled in the next round. */
+void engine_post(struct engine *engine, struct engine_event *event);
+
+/* Deals with what was posted; whether there was anything. */
+bool engine_handle_events(struct engine *engine);
+
+/* One round without waiting. */
+bool engine_step(struct engine *engine);
+
+/* The thread, if it does not run yet. */
+void engine_start_thread(struct engine *engine);
+
+/* This process is a fork of the one that made the engine: nothing of it may be used. */
+bool engine_is_forked(const struct engine *engine);
+
+/* Asynchronous work was begun: the thread is to look after it. */
+void engine_attend(struct engine *engine);
+
+/* Someone's wait is over. */
+void engine_notice(struct engine *engine);
+
+#endif

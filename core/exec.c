@@ -1,0 +1,211 @@
+#include "exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+struct exec *exec_new(const struct plan *plan)
+{
+    struct exec *exec = calloc(1, sizeof *exec);
+    if (exec == NULL) return NULL;
+    size_t n = plan->n_steps > 0 ? plan->n_steps : 1;
+    exec->plan = plan;
+    exec->requests = calloc(n, sizeof *exec->requests);
+    exec->waits = malloc(n * sizeof *exec->waits);
+    exec->talk = malloc(n * sizeof *exec->talk);
+    exec->compute = malloc(n * sizeof *exec->compute);
+    if (exec->requests == NULL || exec->waits == NULL || exec->talk == NULL || exec->compute == NULL) {
+        exec_free(exec);
+        return NULL;
+    }
+    return exec;
+}
+
+void exec_free(struct exec *exec)
+{
+    if (exec == NULL) return;
+    free(exec->requests);
+    free(exec->waits);
+    free(exec->talk);
+    free(exec->compute);
+    free(exec->scratch);
+    free(exec);
+}
+
+static inline void enqueue(struct exec *exec, uint32_t id)
+{
+    if (exec->plan->steps[id].kind <= PLAN_RECV_REDUCE)
+        exec->talk[exec->talk_tail++] = id;
+    else
+        exec->compute[exec->compute_tail++] = id;
+}
+
+static int reserve_scratch(struct exec *exec)
+{
+    size_t need = (size_t)(exec->plan->scratch * exec->element);
+    if (need <= exec->scratch_bytes) return TUTTI_OK;
+    free(exec->scratch);
+    exec->scratch_bytes = 0;
+    exec->scratch = NULL;
+    void *memory = NULL;
+    if (posix_memalign(&memory, 64, need) != 0)
+        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for %zu bytes of scratch", need);
+    exec->scratch = memory;
+    exec->scratch_bytes = need;
+    return TUTTI_OK;
+}
+
+int exec_start(struct exec *exec, const struct exec_run *run)
+{
+    const struct plan *plan = exec->plan;
+    exec->run = *run;
+    exec->element = tutti_dtype_bytes(run->dtype);
+    exec->reduce = reduce_find(run->dtype, run->op);
+    int status = reserve_scratch(exec);
+    if (status != TUTTI_OK) return status;
+    exec->talk_head = exec->talk_tail = exec->compute_head = exec->compute_tail = 0;
+    exec->left = plan->n_steps;
+    exec->in_flight = 0;
+    exec->status = TUTTI_OK;
+    exec->failed = NULL;
+    for (uint32_t i = 0; i < plan->n_steps; i++) exec->waits[i] = plan->steps[i].waits;
+    for (uint32_t i = 0; i < plan->n_ready; i++) enqueue(exec, plan->ready[i]);
+    return TUTTI_OK;
+}
+
+/* A zero-length range may lie in a tensor without memory: its address is then not looked at. */
+static inline void *address(const struct exec *exec, struct plan_ref ref)
+{
+    char *base;
+    if (ref.buffer == PLAN_SCRATCH)
+        base = exec->scratch;
+    else if (ref.buffer & 1)
+        base = exec->run.in[(ref.buffer - 1) / 2].data;
+    else
+        base = exec->run.out[(ref.buffer - 2) / 2].data;
+    return base + ref.at * exec->element;
+}
+
+static inline void step_done(struct exec *exec, uint32_t id)
+{
+    const struct plan_step *step = &exec->plan->steps[id];
+    const uint32_t *next = exec->plan->next + step->first_next;
+    for (uint32_t i = 0; i < step->nexts; i++)
+        if (--exec->waits[next[i]] == 0) enqueue(exec, next[i]);
+    exec->left--;
+}
+
+static void fail(struct exec *exec, int status, tutti_request *request)
+{
+    if (exec->status != TUTTI_OK) return;
+    exec->status = status;
+    exec->failed = request;
+}
+
+static void issue(struct exec *exec, uint32_t id)
+{
+    const struct plan_step *step = &exec->plan->steps[id];
+    tutti_request *request = &exec->requests[id];
+    const struct exec_run *run = &exec->run;
+    /* Field by field: a memset of this size would cost more than all the rest of a step. */
+    request->peer = step->peer;
+    request->flags = TUTTI_REQUEST_EXPECTED;
+    request->tag = run->tag + step->slot;
+    request->fingerprint = run->fingerprint;
+    request->bytes = (size_t)(step->numel * exec->element);
+    request->addend = NULL;
+    request->owner = run->owner;
+    request->source = -1;
+    request->found_fingerprint = 0;
+    request->found_bytes = 0;
+    memset(request->priv, 0, sizeof request->priv);
+    int status;
+    exec->in_flight++; /* before: a completion may come from within the call */
+    if (step->kind == PLAN_SEND) {
+        request->data = step->numel > 0 ? address(exec, step->a) : NULL;
+        status = run->backend->send(run->state, request);
+    } else {
+        request->data = step->numel > 0 ? address(exec, step->dst) : NULL;
+        if (step->kind == PLAN_RECV) {
+            status = run->backend->recv(run->state, request);
+        } else {
+            request->addend = step->numel > 0 ? address(exec, step->a) : NULL;
+            request->dtype = run->dtype;
+            request->op = run->op == TUTTI_AVG || run->op == TUTTI_PREMUL_SUM ? TUTTI_SUM : run->op;
+            status = run->backend->recv_reduce(run->state, request);
+        }
+    }
+    if (status == TUTTI_REQUEST_PENDING) return;
+    exec->in_flight--;
+    request->owner = NULL;
+    if (status == TUTTI_REQUEST_DONE)
+        step_done(exec, id);
+    else
+        fail(exec, status, request);
+}
+
+static void compute(struct exec *exec, uint32_t id)
+{
+    const struct plan_step *step = &exec->plan->steps[id];
+    void *dst = address(exec, step->dst);
+    const void *a = address(exec, step->a);
+    switch (step->kind) {
+    case PLAN_REDUCE:
+        exec->reduce(dst, a, address(exec, step->b), step->numel);
+        break;
+    case PLAN_COPY:
+        memmove(dst, a, (size_t)(step->numel * exec->element)); /* the caller's tensors may be the same memory */
+        break;
+    case PLAN_SCALE:
+        reduce_scale(exec->run.dtype, dst, a, step->numel, exec->run.factor);
+        break;
+    case PLAN_AVERAGE:
+        reduce_average(exec->run.dtype, dst, a, step->numel, exec->plan->size);
+        break;
+    }
+    step_done(exec, id);
+}
+
+bool exec_advance(struct exec *exec)
+{
+    while (exec->talk_head < exec->talk_tail && exec->status == TUTTI_OK) issue(exec, exec->talk[exec->talk_head++]);
+    if (exec->compute_head < exec->compute_tail && exec->status == TUTTI_OK) {
+        compute(exec, exec->compute[exec->compute_head++]);
+        /* what this made possible to send goes out before the next computation */
+        while (exec->talk_head < exec->talk_tail && exec->status == TUTTI_OK)
+            issue(exec, exec->talk[exec->talk_head++]);
+    }
+    return exec->status == TUTTI_OK && exec->compute_head < exec->compute_tail;
+}
+
+void exec_complete(struct exec *exec, tutti_request *request, int status)
+{
+    exec->in_flight--;
+    request->owner = NULL;
+    if (status == TUTTI_OK)
+        step_done(exec, (uint32_t)(request - exec->requests));
+    else
+        fail(exec, status, request);
+}
+
+void exec_cancel(struct exec *exec, int status)
+{
+    fail(exec, status, NULL);
+    const tutti_backend *backend = exec->run.backend;
+    if (!TUTTI_HAS(backend, cancel)) return;
+    for (uint32_t i = 0; i < exec->plan->n_steps && exec->in_flight > 0; i++) {
+        tutti_request *request = &exec->requests[i];
+        if (request->owner == NULL) continue;
+        if (backend->cancel(exec->run.state, request) != TUTTI_OK) continue;
+        request->owner = NULL;
+        exec->in_flight--;
+    }
+}
+
+void exec_each_pending(const struct exec *exec, void (*visit)(const tutti_request *request, void *argument),
+                       void *argument)
+{
+    for (uint32_t i = 0; i < exec->plan->n_steps; i++)
+        if (exec->requests[i].owner != NULL) visit(&exec->requests[i], argument);
+}

@@ -1,0 +1,120 @@
+/* A process group: who is in it, which backends serve which device, its order of operations, and whether it failed. */
+#ifndef GROUP_H
+#define GROUP_H
+
+#include <sys/queue.h>
+#include <tutti/backend.h>
+#include <tutti/tutti.h>
+
+#include "engine.h"
+#include "names.h"
+
+struct cache;
+struct health;
+
+enum { GROUP_DOORS = 3, GROUP_NAME_MAX = 64 };
+
+/* One backend that serves this group's tensors of one device. */
+struct group_door {
+    const tutti_backend *backend;
+    void *state;
+    bool told; /* that operations fall through to the next one (said once) */
+};
+
+struct tutti_group {
+    struct engine *engine;
+    struct tutti_group *root; /* the family's first group; itself for that one */
+    TAILQ_ENTRY(tutti_group) family_link;
+    TAILQ_HEAD(group_list, tutti_group) family; /* the root's: all groups of the family, itself included */
+    char name[GROUP_NAME_MAX];
+    char backend_text[NAMES_TEXT_MAX];
+    struct names names;
+    uint64_t id;
+    int rank, size; /* -1, -1: not a member */
+    int *global_ranks;
+    int *local_of; /* global rank -> rank in this group, -1; world-size entries */
+    int world;     /* of the root */
+    int local_rank, local_world_size;
+    tutti_store *store; /* a prefix, owned; NULL for non-members */
+    int64_t timeout_ms;
+    tutti_device device;
+
+    struct group_door doors[2][GROUP_DOORS]; /* by device: CPU, CUDA */
+    int n_doors[2];
+    const char *algorithm; /* TUTTI_ALGO, or NULL */
+
+    uint64_t sequence;       /* of the last collective issued */
+    uint64_t past;           /* a trace of all of them: see fingerprint_with_past */
+    uint64_t children;       /* made from this one, for their ids */
+    uint64_t last_split;     /* the latest whose choices are in the store; 0: none */
+    struct group_use *uses;  /* lists of members that groups were made of by the members alone */
+    struct work_queue works; /* not ended, in order of issue (group_link) */
+    struct cache *cache;
+    struct health *health;
+    int failed; /* status of the first failure, or 0 */
+    char *failed_text;
+    uint64_t failed_sequence; /* the first collective that did not end well */
+    int told;                 /* status of a peer's failure that is held back for works that are earlier than it */
+    char *told_text;
+    uint64_t told_sequence;
+    int64_t told_ns;
+    char *gone_text; /* a member is gone although nothing waited for it: the next operation fails with this */
+    bool aborted;    /* its backends were told that it failed */
+    bool shut;       /* its backends are closed; only the handle is left */
+};
+
+/* Which backends by device, parsed; ranks; store: what a new group is made from. */
+struct group_args {
+    const struct names *names;
+    struct tutti_group *parent; /* NULL: a family of its own */
+    tutti_store *store;         /* family of its own: borrowed; the group makes a prefix of it */
+    uint64_t id;
+    const char *name;
+    int rank, size;
+    const int *global_ranks; /* NULL: 0 .. size - 1 */
+    int local_rank, local_world_size;
+    int64_t timeout_ms;
+    tutti_device device;
+    bool high_priority;
+};
+
+int group_open(const struct group_args *args, struct tutti_group **group);
+
+/* A handle for somebody who is not in the group. */
+int group_open_outsider(struct tutti_group *parent, const char *name, struct tutti_group **group);
+
+/* How often members' lists of this hash were used for a group by the members alone, this time included. */
+uint64_t group_count_use(struct tutti_group *parent, uint64_t hash);
+
+/* Ends what is under way (waiting up to 2 s), closes the backends, frees the group. */
+void group_close(struct tutti_group *group);
+
+/* Ends all of the group's operations with status and text, and lets no further one begin.  With tell, the other ranks
+ * are told.  Under the lock. */
+void group_fail(struct tutti_group *group, int status, const char *text, bool tell);
+
+/* A peer says that the group failed; sequence is the first collective that did not end well there.  Those before it may
+ * still end well here, as they did there: they have a moment for it. */
+void group_told(struct tutti_group *group, int status, const char *text, uint64_t sequence);
+
+/* Takes in what the groups of the family were told, where its time has come. */
+void group_take_told(struct tutti_group *first);
+
+/* The host service behind tutti_host.peer_lost; core is the family's first group. */
+void group_peer_lost(void *core, int32_t peer, bool left, const char *why);
+
+/* The host service behind tutti_host.failed. */
+void group_failed(void *core, int status, const char *why);
+
+/* Why the group takes no operation, as an error; TUTTI_OK if it does.  doing: "all_reduce", for the sentence. */
+int group_check_usable(struct tutti_group *group, const char *doing);
+
+/* The default group where group is NULL; NULL, with the error text set, if there is none. */
+struct tutti_group *group_or_default(const struct tutti_group *group);
+
+static inline int group_device_index(tutti_device device)
+{
+    return device.type == TUTTI_CPU ? 0 : device.type == TUTTI_CUDA ? 1 : -1;
+}
+
+#endif

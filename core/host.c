@@ -1,0 +1,71 @@
+#include "host.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/env.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/reduce.h"
+#include "base/token.h"
+#include "group.h"
+#include "health.h"
+#include "work.h"
+
+static void host_log(int level, const char *format, ...)
+{
+    if (level < LOG_ERROR || level > LOG_DEBUG || !log_enabled(level)) return;
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    log_write(level, "%s", text);
+}
+
+static int64_t host_now_ns(void)
+{
+    return clock_now_ns();
+}
+
+static const char *host_env(const char *name)
+{
+    return env_string(name, NULL);
+}
+
+static void host_reduce(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *a, const void *b, int64_t n)
+{
+    reduce_fn reduce = reduce_find(dtype, op);
+    if (reduce != NULL) reduce(data, a, b, n);
+}
+
+/* Without a token the key is zero: see SECURITY.md. */
+static void host_token_mac(uint8_t mac[32], const void *message, size_t bytes)
+{
+    uint8_t token[TUTTI_TOKEN_BYTES] = {0};
+    bool present = false;
+    if (token_get(token, &present) != TUTTI_OK || !present) memset(token, 0, sizeof token);
+    token_mac(mac, token, message, bytes);
+}
+
+const tutti_host host_services = {
+    .abi = TUTTI_BACKEND_ABI,
+    .size = sizeof(tutti_host),
+    .complete = work_complete,
+    .error = error_set,
+    .log = host_log,
+    .now_ns = host_now_ns,
+    .env = host_env,
+    .reduce = host_reduce,
+    .store_set = tutti_store_set,
+    .store_get = tutti_store_get,
+    .token_mac = host_token_mac,
+    .token_equal = token_equal,
+    .random = token_random,
+    .notified = health_notified,
+    .peer_lost = group_peer_lost,
+    .failed = group_failed,
+};

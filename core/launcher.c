@@ -1,0 +1,149 @@
+/* What goes over the board is "host port token".  The board is the launcher's, which lets nobody in but its own
+ * processes, so the job token may go over it; the store is open to no one else then, even on an address of the net. */
+#include "launcher.h"
+
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/token.h"
+#include "store/address.h"
+
+enum { TEXT_MAX = RENDEZVOUS_HOST_MAX + 2 * TOKEN_BYTES + 32 };
+
+static const struct launcher_board *find_board(void)
+{
+    if (launcher_pmix.present()) return &launcher_pmix;
+    return launcher_pmi1.present() ? &launcher_pmi1 : NULL;
+}
+
+bool launcher_present(void)
+{
+    return find_board() != NULL;
+}
+
+/* ---- this host's address --------------------------------------------------------------------------------------- */
+
+static bool take_address(const struct sockaddr *address, socklen_t length, char host[RENDEZVOUS_HOST_MAX])
+{
+    if (address == NULL || address_is_loopback(address)) return false;
+    return getnameinfo(address, length, host, RENDEZVOUS_HOST_MAX, NULL, 0, NI_NUMERICHOST) == 0;
+}
+
+/* What the host's own name stands for, as other hosts of a cluster will know it. */
+static bool by_name(char host[RENDEZVOUS_HOST_MAX])
+{
+    char name[RENDEZVOUS_HOST_MAX];
+    struct addrinfo *list = NULL;
+    bool found = false;
+    if (gethostname(name, sizeof name) != 0 || address_resolve(name, 0, &list) != 0) return false;
+    for (struct addrinfo *one = list; one != NULL && !found; one = one->ai_next)
+        found = take_address(one->ai_addr, one->ai_addrlen, host);
+    freeaddrinfo(list);
+    return found;
+}
+
+/* The first interface that is up, by IPv4 if there is one. */
+static bool by_interface(char host[RENDEZVOUS_HOST_MAX])
+{
+    struct ifaddrs *list = NULL;
+    bool found = false;
+    if (getifaddrs(&list) != 0) return false;
+    for (int family = AF_INET; family != 0 && !found; family = family == AF_INET ? AF_INET6 : 0)
+        for (struct ifaddrs *one = list; one != NULL && !found; one = one->ifa_next) {
+            if (one->ifa_addr == NULL || one->ifa_addr->sa_family != family || !(one->ifa_flags & IFF_UP)) continue;
+            socklen_t length = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+            found = take_address(one->ifa_addr, length, host);
+        }
+    freeifaddrs(list);
+    return found;
+}
+
+static void own_address(const struct place *place, char host[RENDEZVOUS_HOST_MAX])
+{
+    bool one_host = place->local_world_size == place->world_size;
+    if (one_host || (!by_name(host) && !by_interface(host))) strcpy(host, "127.0.0.1");
+}
+
+/* ---- both sides ------------------------------------------------------------------------------------------------ */
+
+static int serve(struct place *place, int64_t timeout_ms, char text[TEXT_MAX], tutti_store **store)
+{
+    uint8_t token[TOKEN_BYTES];
+    char digits[2 * TOKEN_BYTES + 1] = "-"; /* each rank has it already */
+    bool present = false;
+    int status = token_get(token, &present);
+    if (status != TUTTI_OK) return status;
+    if (!present) {
+        token_random(token, sizeof token);
+        token_adopt(token);
+        for (int i = 0; i < TOKEN_BYTES; i++) snprintf(digits + 2 * i, 3, "%02x", token[i]);
+    }
+    token_wipe(token, sizeof token);
+    tutti_store_opts opts = {.timeout_ms = timeout_ms, .server = true};
+    own_address(place, place->host);
+    status = tutti_store_tcp(place->host, 0, &opts, store);
+    if (status != TUTTI_OK) return status;
+    place->port = tutti_store_port(*store);
+    snprintf(text, TEXT_MAX, "%s %u %s", place->host, place->port, digits);
+    token_wipe(digits, sizeof digits);
+    return TUTTI_OK;
+}
+
+static int join(struct place *place, int64_t timeout_ms, const char *text, tutti_store **store)
+{
+    unsigned port = 0;
+    char digits[2 * TOKEN_BYTES + 1] = "";
+    uint8_t token[TOKEN_BYTES];
+    _Static_assert(RENDEZVOUS_HOST_MAX == 256 && TOKEN_BYTES == 32, "the widths below");
+    if (sscanf(text, "%255s %u %64s", place->host, &port, digits) != 3 || port == 0 || port > 65535)
+        return error_set(TUTTI_ERR_STORE, "rank 0 could not start the store: %.400s", text);
+    place->port = (uint16_t)port;
+    if (strcmp(digits, "-") != 0) {
+        for (int i = 0; i < TOKEN_BYTES; i++) {
+            unsigned byte = 0;
+            sscanf(digits + 2 * i, "%2x", &byte);
+            token[i] = (uint8_t)byte;
+        }
+        token_adopt(token);
+        token_wipe(token, sizeof token);
+    }
+    token_wipe(digits, sizeof digits);
+    tutti_store_opts opts = {.timeout_ms = timeout_ms};
+    int status = tutti_store_tcp(place->host, place->port, &opts, store);
+    return status == TUTTI_ERR_STORE ? error_prefix(status, "rank 0's store cannot be reached") : status;
+}
+
+int launcher_open(struct place *place, int64_t timeout_ms, tutti_store **store)
+{
+    static unsigned times; /* the default group comes and goes in the same order on all ranks */
+    const struct launcher_board *board = find_board();
+    char key[40], text[TEXT_MAX] = "", why[ERROR_TEXT_MAX];
+    int status = TUTTI_OK;
+    snprintf(key, sizeof key, "tutti-store-%u", __atomic_fetch_add(&times, 1, __ATOMIC_RELAXED));
+    if (place->rank == 0) {
+        status = serve(place, timeout_ms, text, store);
+        snprintf(why, sizeof why, "%s", error_text());
+        if (status != TUTTI_OK) snprintf(text, sizeof text, "! 0 %.200s", why);
+    }
+    int shared = board->share(place->rank, key, text, sizeof text, timeout_ms);
+    if (status != TUTTI_OK) return error_set(status, "%s", why);
+    if (shared == TUTTI_OK && place->rank > 0) shared = join(place, timeout_ms, text, store);
+    token_wipe(text, sizeof text);
+    if (shared != TUTTI_OK && place->rank == 0) {
+        snprintf(why, sizeof why, "%s", error_text());
+        tutti_store_free(*store);
+        *store = NULL;
+        return error_set(shared, "%s", why);
+    }
+    if (shared == TUTTI_OK) log_write(LOG_INFO, "the store's place came through %s", board->name);
+    return shared;
+}

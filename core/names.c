@@ -1,0 +1,84 @@
+#include "names.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/error.h"
+
+static int add_name(struct names *names, int device, const char *text, size_t length, const char *whole)
+{
+    if (length == 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": a name is empty", whole);
+    if (length >= NAMES_LENGTH)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": a name is longer than %d", whole,
+                         NAMES_LENGTH - 1);
+    if (names->n[device] == NAMES_MOST)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": more than %d names for one device", whole,
+                         NAMES_MOST);
+    char *name = names->name[device][names->n[device]];
+    for (size_t i = 0; i < length; i++)
+        name[i] = text[0] == '/' ? text[i] : (char)tolower((unsigned char)text[i]); /* a path keeps its letters */
+    name[length] = '\0';
+    for (int i = 0; i < names->n[device]; i++)
+        if (strcmp(names->name[device][i], name) == 0)
+            return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": \"%.80s\" is named twice", whole, name);
+    names->n[device]++;
+    return TUTTI_OK;
+}
+
+/* "tcp|mpi" */
+static int add_list(struct names *names, int device, const char *text, size_t length, const char *whole)
+{
+    for (;;) {
+        const char *bar = memchr(text, '|', length);
+        size_t part = bar != NULL ? (size_t)(bar - text) : length;
+        int status = add_name(names, device, text, part, whole);
+        if (status != TUTTI_OK || bar == NULL) return status;
+        length -= part + 1;
+        text = bar + 1;
+    }
+}
+
+static int device_of(const char *text, size_t length)
+{
+    if (length == 3 && strncasecmp(text, "cpu", 3) == 0) return 0;
+    if (length == 4 && strncasecmp(text, "cuda", 4) == 0) return 1;
+    return -1;
+}
+
+int names_parse(const char *text, struct names *names)
+{
+    memset(names, 0, sizeof *names);
+    if (text == NULL || strcasecmp(text, "auto") == 0) {
+        names->automatic = true;
+        strcpy(names->name[0][0], "tcp");
+        strcpy(names->name[0][1], "mpi");
+        names->n[0] = 2;
+        return TUTTI_OK;
+    }
+    if (strlen(text) >= NAMES_TEXT_MAX)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend string is longer than %d", NAMES_TEXT_MAX - 1);
+    if (strchr(text, ':') == NULL && strchr(text, ',') == NULL) return add_list(names, 0, text, strlen(text), text);
+    names->by_device = true;
+    const char *part = text;
+    for (;;) {
+        size_t length = strcspn(part, ",");
+        const char *colon = memchr(part, ':', length);
+        if (colon == NULL)
+            return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                             "backend \"%.200s\": \"%.*s\" has no device; write \"cpu:tcp,cuda:nccl\"", text,
+                             (int)(length < 80 ? length : 80), part);
+        int device = device_of(part, (size_t)(colon - part));
+        if (device < 0)
+            return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                             "backend \"%.200s\": there is no device \"%.*s\"; cpu and cuda are", text,
+                             (int)(colon - part), part);
+        if (names->n[device] > 0)
+            return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": device \"%.*s\" stands there twice", text,
+                             (int)(colon - part), part);
+        int status = add_list(names, device, colon + 1, length - (size_t)(colon + 1 - part), text);
+        if (status != TUTTI_OK) return status;
+        if (part[length] == '\0') return TUTTI_OK;
+        part += length + 1;
+    }
+}

@@ -1,0 +1,20 @@
+/* The backend string: "tcp", "cpu:tcp,cuda:nccl", "cpu:tcp|mpi", "auto". */
+#ifndef NAMES_H
+#define NAMES_H
+
+#include <tutti/types.h>
+
+enum { NAMES_MOST = 3, NAMES_LENGTH = 256, NAMES_TEXT_MAX = 1024 };
+
+struct names {
+    /* by device (CPU, CUDA): backend names, lower case, in order of preference */
+    char name[2][NAMES_MOST][NAMES_LENGTH];
+    int n[2];
+    bool by_device; /* a map was written; else one name (in [0]) serves whatever devices it takes */
+    bool automatic; /* NULL or "auto" */
+};
+
+/* INVALID_ARGUMENT with a sentence that says which part is wrong. */
+int names_parse(const char *text, struct names *names);
+
+#endif

@@ -1,0 +1,11 @@
+/* The plug-ins: found by name, loaded once, checked, kept until the process ends. */
+#ifndef REGISTRY_H
+#define REGISTRY_H
+
+#include <tutti/backend.h>
+
+/* The backend of this name ([a-z0-9_]{1,32}) or of this absolute path.  BACKEND with a sentence that says at which
+ * step it was refused and where it was looked for; INVALID_ARGUMENT for an impossible name. */
+int registry_load(const char *name, const tutti_backend **backend);
+
+#endif

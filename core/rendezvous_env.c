@@ -1,0 +1,114 @@
+/* env://: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE; where RANK is not set, what mpirun, srun and PMI launchers
+ * set. */
+#include <string.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "launcher.h"
+#include "rendezvous_place.h"
+
+/* Names of the variables, the first that is set counts; NULL ends a list early. */
+struct launcher {
+    const char *rank;
+    const char *size[4], *local_rank[2], *local_size[2];
+};
+
+static const struct launcher launchers[] = {
+    {"OMPI_COMM_WORLD_RANK", {"OMPI_COMM_WORLD_SIZE"}, {"OMPI_COMM_WORLD_LOCAL_RANK"}, {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
+    {"PMI_RANK", {"PMI_SIZE"}, {"MPI_LOCALRANKID"}, {"MPI_LOCALNRANKS"}},
+    {"PMIX_RANK",
+     {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
+     {"SLURM_LOCALID"},
+     {NULL}},
+    {"SLURM_PROCID", {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, {"SLURM_LOCALID"}, {NULL}},
+};
+static const struct launcher own = {"RANK", {"WORLD_SIZE"}, {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}};
+
+static int env_missing(const char *name, const char *because)
+{
+    const char *text = env_string(name, NULL);
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                     "env:// needs %s, which is %s (%s): start the program with tutti-run, mpirun, mpiexec or srun "
+                     "--mpi=pmix, or set "
+                     "MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE",
+                     name, text == NULL ? "not set, or empty" : text, because);
+}
+
+static const char *env_first(const char *const *names, int n)
+{
+    for (int i = 0; i < n && names[i] != NULL; i++)
+        if (env_string(names[i], NULL) != NULL) return names[i];
+    return NULL;
+}
+
+static int env_number(const char *name, int64_t low, int64_t high, int *value)
+{
+    int64_t wide = -1;
+    int status = name == NULL ? TUTTI_OK : env_int(name, -1, low, high, &wide);
+    if (status == TUTTI_OK) *value = (int)wide;
+    return status;
+}
+
+static int env_read_ranks(const struct launcher *from, struct place *place)
+{
+    const char *size = env_first(from->size, 4);
+    if (size == NULL) return env_missing(from->size[0], "it goes with the rank");
+    int status = env_number(from->rank, 0, INT32_MAX, &place->rank);
+    if (status == TUTTI_OK) status = env_number(size, 1, INT32_MAX, &place->world_size);
+    if (status == TUTTI_OK) status = env_number(env_first(from->local_rank, 2), 0, INT32_MAX, &place->local_rank);
+    if (status == TUTTI_OK) status = env_number(env_first(from->local_size, 2), 1, INT32_MAX, &place->local_world_size);
+    return status;
+}
+
+static const struct launcher *env_launcher(void)
+{
+    if (env_string(own.rank, NULL) != NULL) return &own;
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+        if (env_string(launchers[i].rank, NULL) != NULL) return &launchers[i];
+    return NULL;
+}
+
+static int env_read_master(const char *because, struct place *place)
+{
+    int64_t port;
+    const char *host = env_string("MASTER_ADDR", NULL);
+    if (host == NULL) return env_missing("MASTER_ADDR", because);
+    if (strlen(host) >= sizeof place->host)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "MASTER_ADDR is \"%.40s...\"; that is too long for a host", host);
+    if (env_string("MASTER_PORT", NULL) == NULL) return env_missing("MASTER_PORT", because);
+    int status = env_int("MASTER_PORT", 0, 1, 65535, &port);
+    if (status != TUTTI_OK) return status;
+    place->kind = PLACE_TCP;
+    strcpy(place->host, host);
+    place->port = (uint16_t)port;
+    place->hosted = env_bool("TUTTI_STORE_HOSTED", false);
+    return TUTTI_OK;
+}
+
+int place_from_env(struct place *place)
+{
+    static const char *const any[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"};
+    if (env_bool("TORCHELASTIC_USE_AGENT_STORE", false) && !env_bool("TUTTI_STORE_HOSTED", false))
+        return error_set(
+            TUTTI_ERR_UNSUPPORTED,
+            "TORCHELASTIC_USE_AGENT_STORE is set: torchrun's agent runs a store of torch's own protocol at "
+            "MASTER_ADDR:MASTER_PORT, which Tutti does not speak; start the program with tutti-run");
+    const struct launcher *from = env_launcher();
+    if (from == NULL) {
+        const char *set = env_first(any, 3);
+        if (set != NULL) return env_missing("RANK", set);
+        place->rank = 0;
+        place->world_size = 1;
+        return TUTTI_OK; /* one process that nobody launched: alone */
+    }
+    int status = env_read_ranks(from, place);
+    if (status != TUTTI_OK) return status;
+    bool told = env_string("MASTER_ADDR", NULL) != NULL;
+    if (from != &own && place->world_size == 1 && !told) return TUTTI_OK;
+    if (from != &own && !told && launcher_present()) {
+        place->kind = PLACE_TCP;
+        place->by_launcher = true;
+        return TUTTI_OK;
+    }
+    return env_read_master(from->rank, place);
+}

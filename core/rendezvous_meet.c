@@ -1,0 +1,189 @@
+/* Each rank writes its name under its number and counts itself; the last to come writes the verdict, for which all
+ * wait. Whoever finds out that the meeting cannot succeed writes the reason there instead; the first to write it wins.
+ *
+ *   size       "N R": the world size, as rank R, the first, has it
+ *   rank/R     "host:pid nonce"
+ *   joined     how many have come
+ *   verdict    "0 " or a status, a space and the sentence
+ */
+#include "rendezvous_meet.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/token.h"
+
+enum { MEET_NAME_MAX = 128, MEET_NAMED = 16, MEET_HOST_MAX = 65 };
+
+/* compare_set from "absent": whoever comes first; now is what is there, as a string. */
+static int meet_claim(const struct meet *meet, const char *key, const char *value, char *now, size_t capacity)
+{
+    size_t bytes = 0;
+    int status = tutti_store_compare_set(meet->store, key, "", 0, value, strlen(value), now, capacity - 1, &bytes);
+    now[status == TUTTI_OK && bytes < capacity ? bytes : 0] = '\0';
+    return status;
+}
+
+/* "-5 the sentence" to a status and this thread's sentence. */
+static int meet_read_verdict(const char *verdict)
+{
+    const char *text = strchr(verdict, ' ');
+    int status = (int)strtol(verdict, NULL, 10);
+    return status == TUTTI_OK ? TUTTI_OK : error_set(status, "%s", text == NULL ? verdict : text + 1);
+}
+
+/* Writes a failure for all to see, and returns whatever verdict stands then. */
+static int meet_fail(const struct meet *meet, int failure, const char *sentence)
+{
+    char verdict[ERROR_TEXT_MAX], now[ERROR_TEXT_MAX];
+    snprintf(verdict, sizeof verdict, "%d %.900s", failure, sentence);
+    int status = meet_claim(meet, "verdict", verdict, now, sizeof now);
+    if (status != TUTTI_OK) return error_set(failure, "%s", sentence);
+    return meet_read_verdict(now);
+}
+
+static int meet_check_size(const struct meet *meet)
+{
+    char mine[40], now[64], sentence[160];
+    int size = -1, rank = -1;
+    snprintf(mine, sizeof mine, "%d %d", meet->world_size, meet->rank);
+    int status = meet_claim(meet, "size", mine, now, sizeof now);
+    if (status != TUTTI_OK) return status;
+    if (sscanf(now, "%d %d", &size, &rank) != 2)
+        return error_set(TUTTI_ERR_STORE, "rendezvous: the store holds \"%s\" as the world size", now);
+    if (size == meet->world_size) return TUTTI_OK;
+    snprintf(sentence, sizeof sentence, "rendezvous: WORLD_SIZE differs: rank %d says %d, rank %d says %d", meet->rank,
+             meet->world_size, rank, size);
+    meet_fail(meet, TUTTI_ERR_MISMATCH, sentence);
+    return error_set(TUTTI_ERR_MISMATCH, "%s", sentence);
+}
+
+/* ---- a file from an earlier run ------------------------------------------------------------------------------ */
+
+static void meet_host(char host[MEET_HOST_MAX])
+{
+    if (gethostname(host, MEET_HOST_MAX) != 0) strcpy(host, "unknown");
+    host[MEET_HOST_MAX - 1] = '\0';
+}
+
+/* Whether a registration is of a process of this host that is no more. */
+static bool meet_is_dead(const char *name)
+{
+    char host[MEET_HOST_MAX];
+    meet_host(host);
+    size_t n = strlen(host);
+    if (strncmp(name, host, n) != 0 || name[n] != ':') return false;
+    long pid = strtol(name + n + 1, NULL, 10);
+    return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+static int meet_left_over(const struct meet *meet, const char *why)
+{
+    return error_set(TUTTI_ERR_STORE,
+                     "rendezvous: %.300s is left over from an earlier run (%s): remove it, or name another", meet->file,
+                     why);
+}
+
+/* Before this rank has registered nobody can have found the world complete. */
+static int meet_check_verdict(const struct meet *meet)
+{
+    char verdict[ERROR_TEXT_MAX];
+    size_t bytes = 0;
+    int status = tutti_store_get(meet->store, "verdict", verdict, sizeof verdict - 1, &bytes, 0);
+    if (status == TUTTI_ERR_TIMEOUT) return TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    verdict[bytes] = '\0';
+    if (strtol(verdict, NULL, 10) == 0) return meet_left_over(meet, "its ranks have met");
+    meet_read_verdict(verdict);
+    return error_prefix((int)strtol(verdict, NULL, 10), "%.300s holds a failure (if of an earlier run, remove it)",
+                        meet->file);
+}
+
+/* All that have registered must be alive. */
+static int meet_check_file(const struct meet *meet)
+{
+    char key[32], name[MEET_NAME_MAX], why[MEET_NAME_MAX + 40];
+    size_t bytes;
+    int status = meet_check_verdict(meet);
+    for (int i = 0; i < meet->world_size && status == TUTTI_OK; i++) {
+        snprintf(key, sizeof key, "rank/%d", i);
+        if (tutti_store_get(meet->store, key, name, sizeof name - 1, &bytes, 0) != TUTTI_OK) continue;
+        name[bytes] = '\0';
+        name[strcspn(name, " ")] = '\0';
+        snprintf(why, sizeof why, "rank %d was %s, which is gone", i, name);
+        if (meet_is_dead(name)) status = meet_left_over(meet, why);
+    }
+    return status;
+}
+
+/* ---- joining ------------------------------------------------------------------------------------------------- */
+
+static int meet_register(const struct meet *meet)
+{
+    char host[MEET_HOST_MAX], mine[MEET_NAME_MAX], now[MEET_NAME_MAX], key[32];
+    uint64_t nonce; /* ranks may be threads of one process */
+    token_random(&nonce, sizeof nonce);
+    meet_host(host);
+    snprintf(mine, sizeof mine, "%s:%d %016" PRIx64, host, (int)getpid(), nonce);
+    snprintf(key, sizeof key, "rank/%d", meet->rank);
+    int status = meet_claim(meet, key, mine, now, sizeof now);
+    if (status != TUTTI_OK || strcmp(now, mine) == 0) return status;
+    now[strcspn(now, " ")] = '\0';
+    return error_set(TUTTI_ERR_MISMATCH, "rendezvous: rank %d already joined from %s%s%s", meet->rank, now,
+                     meet->file == NULL ? "" : "; if that was an earlier run, remove ",
+                     meet->file == NULL ? "" : meet->file);
+}
+
+/* "joined 2 of 3, missing 1" */
+static int meet_missing(const struct meet *meet)
+{
+    char sentence[512], key[32];
+    const char *keys[] = {key};
+    int joined = 0, named = 0;
+    size_t used = 0;
+    char missing[256] = "";
+    for (int i = 0; i < meet->world_size; i++) {
+        bool present = false;
+        snprintf(key, sizeof key, "rank/%d", i);
+        int status = tutti_store_check(meet->store, keys, 1, &present);
+        if (status != TUTTI_OK) return status;
+        joined += present;
+        if (present || named++ >= MEET_NAMED) continue;
+        used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%d", used > 0 ? ", " : "", i);
+    }
+    snprintf(sentence, sizeof sentence, "rendezvous: joined %d of %d, missing %s%s, after %" PRId64 " ms", joined,
+             meet->world_size, missing, named > MEET_NAMED ? ", ..." : "", meet->timeout_ms);
+    return meet_fail(meet, TUTTI_ERR_TIMEOUT, sentence);
+}
+
+static int meet_await(const struct meet *meet, int64_t deadline_ns)
+{
+    char verdict[ERROR_TEXT_MAX];
+    size_t bytes = 0;
+    int64_t left = deadline_ns == CLOCK_NEVER ? TUTTI_INFINITE : (deadline_ns - clock_now_ns()) / 1000000;
+    int status = tutti_store_get(meet->store, "verdict", verdict, sizeof verdict - 1, &bytes, left < 0 ? 0 : left);
+    if (status == TUTTI_ERR_TIMEOUT) return meet_missing(meet);
+    if (status != TUTTI_OK) return status;
+    verdict[bytes] = '\0';
+    return meet_read_verdict(verdict);
+}
+
+int meet_all(const struct meet *meet)
+{
+    int64_t joined = 0, deadline_ns = clock_deadline_ns(meet->timeout_ms);
+    char now[ERROR_TEXT_MAX];
+    int status = token_init(); /* for the nonce */
+    if (status == TUTTI_OK && meet->file != NULL) status = meet_check_file(meet);
+    if (status == TUTTI_OK) status = meet_check_size(meet);
+    if (status == TUTTI_OK) status = meet_register(meet);
+    if (status == TUTTI_OK) status = tutti_store_add(meet->store, "joined", 1, &joined);
+    if (status == TUTTI_OK && joined == meet->world_size) status = meet_claim(meet, "verdict", "0 ", now, sizeof now);
+    return status == TUTTI_OK ? meet_await(meet, deadline_ns) : status;
+}

@@ -1,0 +1,17 @@
+/* The meeting itself, over any store. */
+#ifndef RENDEZVOUS_MEET_H
+#define RENDEZVOUS_MEET_H
+
+#include <tutti/store.h>
+
+struct meet {
+    tutti_store *store; /* a prefix of its own */
+    int rank, world_size;
+    int64_t timeout_ms;
+    const char *file; /* the file behind the store, which may be left from an earlier run; or NULL */
+};
+
+/* Returns once all ranks have come, or with the reason why they cannot meet, which all of them get. */
+int meet_all(const struct meet *meet);
+
+#endif

@@ -1,0 +1,267 @@
+/* tutti_spawn: ranks as forked children of the program itself.
+ *
+ * The store's server is a thread, and a fork after it would copy its locks in whatever state they are.  So the children
+ * are forked first and wait at a gate, a pipe; then the parent starts the server and lets them through by writing its
+ * port once for each.  When the gate closes instead, the children end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <tutti/tutti.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/token.h"
+
+enum { SPAWN_GRACE_MS = 5000, SPAWN_NAP_MS = 10 };
+
+struct child {
+    pid_t pid;  /* 0: not there, or reaped */
+    int pidfd;  /* polls readable when it has ended; -1 where the system gives none */
+    int code;   /* how it ended: CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0 where somebody else took that away */
+    int status; /* exit code or signal */
+};
+
+struct spawn {
+    struct child *children;
+    struct pollfd *polled;
+    int n, running;
+    int first; /* the child that failed first, -1 */
+    int token_fd;
+    int gate[2];
+};
+
+/* ---- in the child ------------------------------------------------------------------------------------------ */
+
+static void set_int(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+static void set_environment(const struct spawn *spawn, int rank, uint16_t port)
+{
+    set_int("RANK", rank);
+    set_int("WORLD_SIZE", spawn->n);
+    set_int("LOCAL_RANK", rank);
+    set_int("LOCAL_WORLD_SIZE", spawn->n);
+    set_int("NODE_RANK", 0);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    set_int("MASTER_PORT", port);
+    set_int("TUTTI_STORE_HOSTED", 1);
+    set_int("TUTTI_TOKEN_FD", spawn->token_fd);
+}
+
+/* Waits at the gate; false where the parent closed it. */
+static bool pass_gate(const struct spawn *spawn, uint16_t *port)
+{
+    ssize_t n;
+    close(spawn->gate[1]); /* else it would hold the gate open itself */
+    do n = read(spawn->gate[0], port, sizeof *port);
+    while (n < 0 && errno == EINTR);
+    close(spawn->gate[0]);
+    return n == sizeof *port;
+}
+
+/* _exit, as what the program registered with atexit is the parent's to run. */
+_Noreturn static void be_rank(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int, void *), void *argument)
+{
+    uint16_t port;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1); /* it died before the line above */
+    for (int i = 0; i < rank; i++)
+        if (spawn->children[i].pidfd >= 0) close(spawn->children[i].pidfd);
+    if (!pass_gate(spawn, &port)) _exit(1);
+    fcntl(spawn->token_fd, F_SETFD, 0); /* so that a program which fn becomes still finds it */
+    set_environment(spawn, rank, port);
+    free(spawn->children);
+    free(spawn->polled);
+    int result = fn(rank, argument);
+    fflush(NULL);
+    _exit(result && !(result & 0xff) ? 1 : result);
+}
+
+/* ---- in the parent: waiting and ending ---------------------------------------------------------------------- */
+
+static bool failed(const struct child *child)
+{
+    return child->code != CLD_EXITED || child->status != 0;
+}
+
+static bool reap(struct child *child)
+{
+    siginfo_t info = {0};
+    int result;
+    if (!child->pid) return false;
+    do result = waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG);
+    while (result != 0 && errno == EINTR);
+    if (result == 0 && info.si_pid == 0) return false;
+    child->code = result == 0 ? info.si_code : 0;
+    child->status = info.si_status;
+    child->pid = 0;
+    if (child->pidfd >= 0) close(child->pidfd);
+    child->pidfd = -1;
+    return true;
+}
+
+/* Of several that ended since the last look, one that a signal ended is the likelier cause of the others. */
+static void reap_all(struct spawn *spawn)
+{
+    int candidate = -1;
+    for (int i = 0; i < spawn->n; i++) {
+        struct child *child = &spawn->children[i];
+        if (!reap(child)) continue;
+        spawn->running--;
+        if (!failed(child)) continue;
+        if (candidate < 0 || (spawn->children[candidate].code == CLD_EXITED && child->code != CLD_EXITED))
+            candidate = i;
+    }
+    if (spawn->first < 0) spawn->first = candidate;
+}
+
+/* Returns when a child has ended, a signal came, or the time has passed. */
+static void sleep_until_news(struct spawn *spawn, int left_ms)
+{
+    int n = 0;
+    for (int i = 0; i < spawn->n; i++) {
+        if (!spawn->children[i].pid) continue;
+        if (spawn->children[i].pidfd < 0)
+            left_ms = left_ms < 0 || left_ms > SPAWN_NAP_MS ? SPAWN_NAP_MS : left_ms;
+        else
+            spawn->polled[n++] = (struct pollfd){.fd = spawn->children[i].pidfd, .events = POLLIN};
+    }
+    poll(spawn->polled, (nfds_t)n, left_ms);
+}
+
+static void signal_all(const struct spawn *spawn, int signal)
+{
+    for (int i = 0; i < spawn->n; i++)
+        if (spawn->children[i].pid) kill(spawn->children[i].pid, signal);
+}
+
+/* Until all have ended, or, with until_failure, one has failed; false when the time has passed. */
+static bool wait_children(struct spawn *spawn, bool until_failure, int64_t timeout_ms)
+{
+    int64_t deadline = clock_deadline_ns(timeout_ms);
+    for (;;) {
+        reap_all(spawn);
+        if (!spawn->running || (until_failure && spawn->first >= 0)) return true;
+        int left = clock_left_ms(deadline);
+        if (left == 0) return false;
+        sleep_until_news(spawn, left);
+    }
+}
+
+static void end_children(struct spawn *spawn)
+{
+    signal_all(spawn, SIGTERM);
+    if (wait_children(spawn, false, SPAWN_GRACE_MS)) return;
+    signal_all(spawn, SIGKILL);
+    wait_children(spawn, false, TUTTI_INFINITE);
+}
+
+static int result_of(const struct spawn *spawn)
+{
+    if (spawn->first < 0) return TUTTI_OK;
+    const struct child *child = &spawn->children[spawn->first];
+    if (child->code == CLD_EXITED)
+        return error_set(TUTTI_ERR_SYSTEM, "tutti_spawn: rank %d exited with code %d", spawn->first, child->status);
+    if (child->code == 0)
+        return error_set(TUTTI_ERR_SYSTEM,
+                         "tutti_spawn: how rank %d ended is unknown: the program ignores SIGCHLD or "
+                         "waits for any child",
+                         spawn->first);
+    const char *name = sigabbrev_np(child->status);
+    return error_set(TUTTI_ERR_SYSTEM, "tutti_spawn: rank %d died of SIG%s%s", spawn->first, name ? name : "?",
+                     child->code == CLD_DUMPED ? " (core dumped)" : "");
+}
+
+/* ---- in the parent: starting ---------------------------------------------------------------------------------- */
+
+static int make_token(uint8_t token[TUTTI_TOKEN_BYTES], int *fd)
+{
+    int status = token_init();
+    if (status != TUTTI_OK) return status;
+    token_random(token, TUTTI_TOKEN_BYTES);
+    *fd = memfd_create("tutti-token", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (*fd < 0 || pwrite(*fd, token, TUTTI_TOKEN_BYTES, 0) != TUTTI_TOKEN_BYTES ||
+        fcntl(*fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
+        return error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot keep the job token in a memfd");
+    return TUTTI_OK;
+}
+
+static int fork_children(struct spawn *spawn, int (*fn)(int, void *), void *argument)
+{
+    pid_t parent = getpid();
+    fflush(NULL); /* else each child would write what is buffered once more */
+    for (int i = 0; i < spawn->n; i++) {
+        pid_t pid = fork();
+        if (pid < 0) return error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot fork rank %d of %d", i, spawn->n);
+        if (pid == 0) be_rank(spawn, i, parent, fn, argument);
+        spawn->running++;
+        spawn->children[i].pid = pid;
+        spawn->children[i].pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    }
+    return TUTTI_OK;
+}
+
+/* One port each; a read of two bytes takes exactly one. */
+static int open_gate(const struct spawn *spawn, uint16_t port)
+{
+    for (int i = 0; i < spawn->n; i++) {
+        ssize_t n;
+        do n = write(spawn->gate[1], &port, sizeof port);
+        while (n < 0 && errno == EINTR);
+        if (n < 0) return error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot tell rank %d the port", i);
+    }
+    return TUTTI_OK;
+}
+
+static int run(struct spawn *spawn, int (*fn)(int, void *), void *argument)
+{
+    uint8_t token[TUTTI_TOKEN_BYTES];
+    tutti_store *store = NULL;
+    tutti_store_opts opts = {.token = token, .server = true};
+    int status = make_token(token, &spawn->token_fd);
+    if (status == TUTTI_OK && pipe2(spawn->gate, O_CLOEXEC) != 0)
+        status = error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot make a pipe");
+    if (status == TUTTI_OK) status = fork_children(spawn, fn, argument);
+    if (status == TUTTI_OK) status = tutti_store_tcp("127.0.0.1", 0, &opts, &store);
+    if (status == TUTTI_OK) status = open_gate(spawn, tutti_store_port(store));
+    token_wipe(token, sizeof token);
+    if (status == TUTTI_OK) wait_children(spawn, true, TUTTI_INFINITE);
+    if (spawn->running) end_children(spawn);
+    tutti_store_free(store);
+    return status != TUTTI_OK ? status : result_of(spawn);
+}
+
+static void release(struct spawn *spawn)
+{
+    if (spawn->token_fd >= 0) close(spawn->token_fd);
+    if (spawn->gate[0] >= 0) close(spawn->gate[0]);
+    if (spawn->gate[1] >= 0) close(spawn->gate[1]);
+    free(spawn->children);
+    free(spawn->polled);
+}
+
+int tutti_spawn(int (*fn)(int rank, void *argument), void *argument, int nprocs)
+{
+    if (!fn) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_spawn: fn is NULL");
+    if (nprocs < 1) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_spawn: nprocs is %d, below 1", nprocs);
+    struct spawn spawn = {.n = nprocs, .first = -1, .token_fd = -1, .gate = {-1, -1}};
+    spawn.children = calloc((size_t)nprocs, sizeof *spawn.children);
+    spawn.polled = calloc((size_t)nprocs, sizeof *spawn.polled);
+    int status = spawn.children && spawn.polled ? run(&spawn, fn, argument)
+                                                : error_set(TUTTI_ERR_NO_MEMORY, "tutti_spawn: %d ranks", nprocs);
+    release(&spawn);
+    return status;
+}

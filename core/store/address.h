@@ -1,0 +1,25 @@
+/* Internet addresses: resolving a host, and what kind of address it is. */
+#ifndef STORE_ADDRESS_H
+#define STORE_ADDRESS_H
+
+#include <netdb.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+enum { ADDRESS_HOST_MAX = 256, ADDRESS_TEXT_MAX = ADDRESS_HOST_MAX + 16 };
+
+/* Copies host without the brackets of "[::1]".  INVALID_ARGUMENT: NULL, empty or too long. */
+int address_host(const char *host, char out[ADDRESS_HOST_MAX]);
+
+/* "127.0.0.1:80", "[::1]:80". */
+void address_text(const char *host, uint16_t port, char out[ADDRESS_TEXT_MAX]);
+
+/* getaddrinfo for TCP.  0 or getaddrinfo's error. */
+int address_resolve(const char *host, uint16_t port, struct addrinfo **list);
+
+bool address_is_loopback(const struct sockaddr *address);
+bool address_is_any(const struct sockaddr *address);
+uint16_t address_port(const struct sockaddr *address);
+
+#endif

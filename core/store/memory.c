@@ -1,0 +1,82 @@
+/* A store in this process' memory: the table, a lock, and one condition on which the waiting calls sleep. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "store/store_impl.h"
+#include "store/table.h"
+
+struct memory {
+    tutti_store base;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct table table;
+};
+
+/* False when the deadline has passed. */
+static bool memory_sleep(struct memory *memory, int64_t deadline_ns)
+{
+    if (deadline_ns == CLOCK_NEVER) return pthread_cond_wait(&memory->changed, &memory->lock) == 0;
+    if (deadline_ns <= clock_now_ns()) return false;
+    struct timespec until = {.tv_sec = deadline_ns / 1000000000, .tv_nsec = deadline_ns % 1000000000};
+    return pthread_cond_timedwait(&memory->changed, &memory->lock, &until) != ETIMEDOUT;
+}
+
+static int memory_call(tutti_store *store, const struct store_request *request, struct store_reply *reply)
+{
+    struct memory *memory = (struct memory *)store;
+    int missing;
+    pthread_mutex_lock(&memory->lock);
+    while (!table_apply(&memory->table, request, reply, &missing)) {
+        if (memory_sleep(memory, request->deadline_ns)) continue;
+        if (!table_apply(&memory->table, request, reply, &missing)) table_timeout(&memory->table, request, reply);
+        break;
+    }
+    if (store_op_writes(request->op)) pthread_cond_broadcast(&memory->changed);
+    pthread_mutex_unlock(&memory->lock);
+    return TUTTI_OK;
+}
+
+static void memory_close(tutti_store *store, bool forked)
+{
+    struct memory *memory = (struct memory *)store;
+    table_free(&memory->table);
+    if (!forked) { /* in a child they may be held by a thread that it does not have */
+        pthread_mutex_destroy(&memory->lock);
+        pthread_cond_destroy(&memory->changed);
+    }
+    free(memory);
+}
+
+static const struct store_class memory_class = {.call = memory_call, .close = memory_close};
+
+static void memory_init_lock(struct memory *memory)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&memory->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&memory->lock, NULL);
+}
+
+int tutti_store_memory(const tutti_store_opts *opts, tutti_store **store)
+{
+    if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_memory: store is NULL");
+    *store = NULL;
+    struct memory *memory = calloc(1, sizeof *memory);
+    if (memory == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_memory: out of memory");
+    int status = store_base_init(&memory->base, &memory_class, opts);
+    if (status == TUTTI_OK) status = store_max_bytes(&memory->table.max_bytes);
+    if (status != TUTTI_OK) {
+        free(memory);
+        return status;
+    }
+    snprintf(memory->base.name, sizeof memory->base.name, "memory store");
+    memory_init_lock(memory);
+    *store = &memory->base;
+    return TUTTI_OK;
+}

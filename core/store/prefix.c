@@ -1,0 +1,87 @@
+/* A part of another store: its requests with their keys lengthened. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "store/store_impl.h"
+
+struct prefix {
+    tutti_store base;
+    tutti_store *below;
+    size_t bytes;
+    char text[]; /* with its '/' */
+};
+
+/* The lengthened keys and their bytes in one allocation; NULL when out of memory. */
+static struct store_slice *prefix_keys(const struct prefix *prefix, const struct store_request *request)
+{
+    size_t n = (size_t)request->n_keys, bytes = n * sizeof(struct store_slice);
+    for (size_t i = 0; i < n; i++) bytes += prefix->bytes + request->keys[i].bytes;
+    struct store_slice *keys = malloc(bytes);
+    if (keys == NULL) return NULL;
+    char *at = (char *)(keys + n);
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = (struct store_slice){at, prefix->bytes + request->keys[i].bytes};
+        at = mempcpy(at, prefix->text, prefix->bytes);
+        at = mempcpy(at, request->keys[i].data, request->keys[i].bytes);
+    }
+    return keys;
+}
+
+static int prefix_call(tutti_store *store, const struct store_request *request, struct store_reply *reply)
+{
+    struct prefix *prefix = (struct prefix *)store;
+    for (int i = 0; i < request->n_keys; i++)
+        if (request->keys[i].bytes > TUTTI_STORE_KEY_MAX - prefix->bytes) {
+            store_reply_error(reply, TUTTI_ERR_INVALID_ARGUMENT,
+                              "a key has %zu bytes with the prefix before it; the limit is %d",
+                              request->keys[i].bytes + prefix->bytes, TUTTI_STORE_KEY_MAX);
+            return TUTTI_OK;
+        }
+    struct store_slice *keys = prefix_keys(prefix, request);
+    if (keys == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "%s: out of memory", store->name);
+    struct store_request below = *request;
+    below.keys = keys;
+    int status = prefix->below->class->call(prefix->below, &below, reply);
+    free(keys);
+    return status;
+}
+
+static void prefix_close(tutti_store *store, bool forked)
+{
+    (void)forked;
+    struct prefix *prefix = (struct prefix *)store;
+    tutti_store_free(prefix->below);
+    free(prefix);
+}
+
+static uint16_t prefix_port(const tutti_store *store)
+{
+    return tutti_store_port(((const struct prefix *)store)->below);
+}
+
+static const struct store_class prefix_class = {.call = prefix_call, .close = prefix_close, .port = prefix_port};
+
+int tutti_store_prefix(tutti_store *base, const char *prefix_text, tutti_store **store)
+{
+    if (base == NULL || prefix_text == NULL || store == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_prefix: base, prefix and store must not be NULL");
+    *store = NULL;
+    enum { PREFIX_MAX = 255 }; /* a batch of keys must still fit into a frame */
+    size_t bytes = strnlen(prefix_text, PREFIX_MAX + 1);
+    if (bytes == 0 || bytes > PREFIX_MAX)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_prefix: the prefix must have 1 to %d bytes",
+                         PREFIX_MAX);
+    struct prefix *prefix = calloc(1, sizeof *prefix + bytes + 2);
+    if (prefix == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_prefix: out of memory");
+    store_base_init(&prefix->base, &prefix_class, &(tutti_store_opts){.timeout_ms = base->timeout_ms});
+    prefix->base.pid = base->pid;
+    snprintf(prefix->base.name, sizeof prefix->base.name, "%.200s/%.60s", base->name, prefix_text);
+    prefix->below = store_retain(base);
+    memcpy(prefix->text, prefix_text, bytes);
+    prefix->text[bytes] = '/';
+    prefix->bytes = bytes + 1;
+    *store = &prefix->base;
+    return TUTTI_OK;
+}

@@ -1,0 +1,217 @@
+/* The tcp store's client: a small pool of links.  A call takes one and gives it back, so a call that waits (at the
+ * server; nothing polls) holds up nobody. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "store/store_impl.h"
+#include "store/tcp_link.h"
+#include "store/tcp_server.h"
+
+enum {
+    CLIENT_POOL_MAX = 4,          /* idle links kept; more threads may call, and open more */
+    CLIENT_GRACE_MS = 2000,       /* for an answer about a deadline to arrive after it */
+    CLIENT_UNRESOLVED_MS = 30000, /* for a name to appear */
+    CLIENT_RETRY_MS = 10,         /* between attempts, doubling up to the next */
+    CLIENT_RETRY_MAX_MS = 250,
+    CLIENT_WARN_MS = 5000
+};
+
+struct client {
+    tutti_store base;
+    struct link_target target;
+    struct tcp_server *server; /* or NULL */
+    pthread_mutex_t lock;
+    struct link *idle;
+    int n_idle;
+};
+
+/* ---- the pool ----------------------------------------------------------------------------------------------- */
+
+static int64_t client_grace(int64_t deadline_ns)
+{
+    int64_t least = clock_deadline_ns(CLIENT_GRACE_MS);
+    if (deadline_ns == CLOCK_NEVER) return CLOCK_NEVER;
+    int64_t later = deadline_ns + (int64_t)CLIENT_GRACE_MS * 1000000;
+    return later > least ? later : least;
+}
+
+static struct link *client_pop(struct client *client)
+{
+    pthread_mutex_lock(&client->lock);
+    struct link *link = client->idle;
+    if (link != NULL) {
+        client->idle = link->next;
+        client->n_idle--;
+    }
+    pthread_mutex_unlock(&client->lock);
+    return link;
+}
+
+static void client_give(struct client *client, struct link *link)
+{
+    pthread_mutex_lock(&client->lock);
+    bool keep = client->n_idle < CLIENT_POOL_MAX;
+    if (keep) {
+        link->next = client->idle;
+        client->idle = link;
+        client->n_idle++;
+    }
+    pthread_mutex_unlock(&client->lock);
+    if (!keep) link_close(link);
+}
+
+/* A link that works, or a new one: the server was there before, so one attempt tells. */
+static int client_take(struct client *client, int64_t deadline_ns, struct link **link)
+{
+    bool again;
+    while ((*link = client_pop(client)) != NULL) {
+        if (link_alive(*link)) return TUTTI_OK;
+        link_close(*link);
+    }
+    return link_open(&client->target, deadline_ns, link, &again);
+}
+
+static int client_call(tutti_store *store, const struct store_request *request, struct store_reply *reply)
+{
+    struct client *client = (struct client *)store;
+    int64_t deadline_ns = client_grace(request->deadline_ns);
+    struct link *link = NULL;
+    int status = client_take(client, deadline_ns, &link);
+    if (status != TUTTI_OK) return status;
+    status = link_call(link, &client->target, request, deadline_ns, reply);
+    if (status == TUTTI_OK)
+        client_give(client, link);
+    else
+        link_close(link);
+    return status;
+}
+
+/* ---- opening and closing ------------------------------------------------------------------------------------ */
+
+/* Sleeps before the next attempt; the random part keeps a thousand ranks from coming at once. */
+static void client_back_off(int *pause_ms, int64_t deadline_ns)
+{
+    uint8_t random;
+    token_random(&random, 1);
+    int sleep_ms = *pause_ms / 2 + *pause_ms * random / 510;
+    int left = clock_left_ms(deadline_ns);
+    if (left >= 0 && sleep_ms > left) sleep_ms = left;
+    struct timespec pause = {.tv_sec = sleep_ms / 1000, .tv_nsec = (long)(sleep_ms % 1000) * 1000000};
+    nanosleep(&pause, NULL);
+    *pause_ms = 2 * *pause_ms > CLIENT_RETRY_MAX_MS ? CLIENT_RETRY_MAX_MS : 2 * *pause_ms;
+}
+
+static bool client_unresolvable(const struct link_target *target)
+{
+    struct addrinfo *list;
+    if (address_resolve(target->host, target->port, &list) != 0) return true;
+    freeaddrinfo(list);
+    return false;
+}
+
+/* The first link, retried until the server is there: it may be started after its clients. */
+static int client_connect(struct client *client, int64_t deadline_ns)
+{
+    int64_t begun = clock_now_ns(), warn_at = begun + (int64_t)CLIENT_WARN_MS * 1000000;
+    int64_t unresolved_at = begun + (int64_t)CLIENT_UNRESOLVED_MS * 1000000;
+    struct link *link = NULL;
+    bool again;
+    for (int pause_ms = CLIENT_RETRY_MS;; client_back_off(&pause_ms, deadline_ns)) {
+        int status = link_open(&client->target, deadline_ns, &link, &again);
+        if (status == TUTTI_OK) {
+            client_give(client, link);
+            return TUTTI_OK;
+        }
+        int64_t now = clock_now_ns();
+        if (!again || (now > unresolved_at && client_unresolvable(&client->target))) return status;
+        if (now >= deadline_ns)
+            return error_prefix(status == TUTTI_ERR_TIMEOUT ? TUTTI_ERR_STORE : status, "gave up after %lld ms",
+                                (long long)((now - begun) / 1000000));
+        if (now > warn_at) {
+            log_write(LOG_WARN, "still waiting for the store: %s", error_text());
+            warn_at = INT64_MAX;
+        }
+    }
+}
+
+static void client_close(tutti_store *store, bool forked)
+{
+    struct client *client = (struct client *)store;
+    while (client->idle != NULL) {
+        struct link *link = client->idle;
+        client->idle = link->next;
+        link_close(link);
+    }
+    server_stop(client->server, forked);
+    if (!forked) pthread_mutex_destroy(&client->lock);
+    token_wipe(&client->target, sizeof client->target);
+    free(client);
+}
+
+static uint16_t client_port(const tutti_store *store)
+{
+    return ((const struct client *)store)->target.port;
+}
+
+static const struct store_class client_class = {.call = client_call, .close = client_close, .port = client_port};
+
+static int client_get_token(struct client *client, const tutti_store_opts *opts)
+{
+    bool present;
+    if (opts->token == NULL) return token_get(client->target.token, &present);
+    memcpy(client->target.token, opts->token, TOKEN_BYTES);
+    return token_init();
+}
+
+static int client_open(struct client *client, const tutti_store_opts *opts)
+{
+    struct link_target *target = &client->target;
+    int status = client_get_token(client, opts);
+    if (status == TUTTI_OK && opts->server)
+        status = server_start(target->host, target->port, target->token, opts->insecure, &client->server);
+    if (status != TUTTI_OK) return status;
+    if (client->server != NULL) target->port = server_port(client->server);
+    address_text(target->host, target->port, target->text);
+    snprintf(client->base.name, sizeof client->base.name, "tcp store %s", target->text);
+    return client_connect(client, clock_deadline_ns(client->base.timeout_ms));
+}
+
+int tutti_store_tcp(const char *host, uint16_t port, const tutti_store_opts *opts, tutti_store **store)
+{
+    static const tutti_store_opts defaults;
+    if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_tcp: store is NULL");
+    *store = NULL;
+    if (opts == NULL) opts = &defaults;
+    if (port == 0 && !opts->server)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_tcp: port is 0, which only a server may ask for");
+    struct client *client = calloc(1, sizeof *client);
+    if (client == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_tcp: out of memory");
+    client->target.port = port;
+    pthread_mutex_init(&client->lock, NULL);
+    int status = store_base_init(&client->base, &client_class, opts);
+    if (status == TUTTI_OK) status = address_host(host, client->target.host);
+    if (status == TUTTI_OK) status = client_open(client, opts);
+    if (status != TUTTI_OK) {
+        client_close(&client->base, false);
+        return status;
+    }
+    *store = &client->base;
+    return TUTTI_OK;
+}
+
+void store_tcp_linger(tutti_store *store, int ms)
+{
+    struct client *client = (struct client *)store;
+    if (store == NULL || store->class != &client_class || client->server == NULL || store->pid != getpid()) return;
+    int64_t deadline_ns = clock_deadline_ns(ms);
+    while (server_clients(client->server) > client->n_idle && clock_now_ns() < deadline_ns)
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}

@@ -1,0 +1,301 @@
+#include "store/tcp_link.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+enum { LINK_HANDSHAKE_MS = 10000, LINK_LOST_MS = 6000 };
+
+/* ---- sockets ------------------------------------------------------------------------------------------------ */
+
+static int link_timeout(const struct link_target *target, const char *what)
+{
+    return error_set(TUTTI_ERR_TIMEOUT, "tcp store %s: %s within the time given", target->text, what);
+}
+
+static int link_lost(const struct link_target *target, const char *what)
+{
+    if (errno == 0) return error_set(TUTTI_ERR_STORE, "tcp store %s: %s: the server has ended", target->text, what);
+    return error_errno(TUTTI_ERR_STORE, "tcp store %s: %s: the server is lost", target->text, what);
+}
+
+/* Waits until the socket is ready for events.  1: ready, 0: the deadline has passed, -1: errno. */
+static int link_poll(int fd, short events, int64_t deadline_ns)
+{
+    for (;;) {
+        struct pollfd entry = {.fd = fd, .events = events};
+        int left = clock_left_ms(deadline_ns);
+        int ready = poll(&entry, 1, left);
+        if (ready > 0) return 1;
+        if (ready < 0 && errno != EINTR) return -1;
+        if (ready == 0 && clock_left_ms(deadline_ns) == 0) return 0;
+    }
+}
+
+static int link_send(int fd, const struct link_target *target, const uint8_t *data, size_t bytes, int64_t deadline_ns)
+{
+    while (bytes > 0) {
+        ssize_t sent = send(fd, data, bytes, MSG_NOSIGNAL);
+        if (sent > 0) {
+            data += sent;
+            bytes -= (size_t)sent;
+        } else if (errno == EAGAIN) {
+            int ready = link_poll(fd, POLLOUT, deadline_ns);
+            if (ready == 0) return link_timeout(target, "the server did not take a request");
+            if (ready < 0) return link_lost(target, "waiting to send");
+        } else if (errno != EINTR) {
+            return link_lost(target, "sending");
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* Receives least to most bytes. */
+static int link_receive(int fd, const struct link_target *target, uint8_t *data, size_t least, size_t most,
+                        int64_t deadline_ns, size_t *got)
+{
+    for (*got = 0; *got < least;) {
+        ssize_t bytes = recv(fd, data + *got, most - *got, 0);
+        if (bytes > 0) {
+            *got += (size_t)bytes;
+        } else if (bytes == 0) {
+            errno = 0;
+            return link_lost(target, "waiting for an answer");
+        } else if (errno == EAGAIN) {
+            int ready = link_poll(fd, POLLIN, deadline_ns);
+            if (ready == 0) return link_timeout(target, "the server did not answer");
+            if (ready < 0) return link_lost(target, "waiting for an answer");
+        } else if (errno != EINTR) {
+            return link_lost(target, "waiting for an answer");
+        }
+    }
+    return TUTTI_OK;
+}
+
+/* A host that vanishes is noticed within LINK_LOST_MS, in a wait as in a send. */
+static void link_set_options(int fd)
+{
+    int on = 1, idle = 2, interval = 1, count = 4, lost_ms = LINK_LOST_MS;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof lost_ms);
+}
+
+/* A connect to a free port of one's own range can meet itself (simultaneous open): reset it, so that the port is free.
+ */
+static bool link_is_itself(int fd)
+{
+    struct sockaddr_storage here = {0}, there = {0};
+    socklen_t here_bytes = sizeof here, there_bytes = sizeof there;
+    if (getsockname(fd, (struct sockaddr *)&here, &here_bytes) != 0 ||
+        getpeername(fd, (struct sockaddr *)&there, &there_bytes) != 0 || here_bytes != there_bytes ||
+        memcmp(&here, &there, here_bytes) != 0)
+        return false;
+    struct linger reset = {.l_onoff = 1};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    return true;
+}
+
+/* ---- connecting --------------------------------------------------------------------------------------------- */
+
+/* Returns a connected socket, or -1 and errno. */
+static int link_connect_to(const struct addrinfo *address, int64_t deadline_ns)
+{
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    int error = connect(fd, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) {
+        socklen_t bytes = sizeof error;
+        int ready = link_poll(fd, POLLOUT, deadline_ns);
+        if (ready <= 0)
+            error = ready == 0 ? ETIMEDOUT : errno;
+        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
+            error = errno;
+    }
+    if (error == 0 && link_is_itself(fd)) error = ECONNREFUSED;
+    if (error == 0) {
+        link_set_options(fd);
+        return fd;
+    }
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static bool link_error_passes(int error)
+{
+    return error == ECONNREFUSED || error == ECONNRESET || error == ETIMEDOUT || error == EHOSTUNREACH ||
+           error == ENETUNREACH || error == EHOSTDOWN || error == ENETDOWN || error == EADDRNOTAVAIL || error == EAGAIN;
+}
+
+static int link_connect(const struct link_target *target, int64_t deadline_ns, int *fd, bool *again)
+{
+    struct addrinfo *list;
+    int failure = address_resolve(target->host, target->port, &list);
+    if (failure != 0) {
+        *again = true; /* a name may appear with its host */
+        return error_set(TUTTI_ERR_STORE, "tcp store %s: the host cannot be resolved: %s", target->text,
+                         failure == EAI_SYSTEM ? strerror(errno) : gai_strerror(failure));
+    }
+    *fd = -1;
+    for (struct addrinfo *at = list; at != NULL && *fd < 0; at = at->ai_next) *fd = link_connect_to(at, deadline_ns);
+    int error = errno;
+    freeaddrinfo(list);
+    if (*fd >= 0) return TUTTI_OK;
+    errno = error;
+    *again = link_error_passes(error);
+    return error_errno(*again ? TUTTI_ERR_STORE : TUTTI_ERR_SYSTEM, "tcp store %s: no connection", target->text);
+}
+
+/* ---- the handshake ------------------------------------------------------------------------------------------ */
+
+static int link_hello(int fd, const struct link_target *target, struct handshake *shake, int64_t deadline_ns)
+{
+    uint8_t hello[HANDSHAKE_HELLO_BYTES];
+    size_t got;
+    handshake_start(shake, HANDSHAKE_CLIENT, hello);
+    int status = link_send(fd, target, hello, sizeof hello, deadline_ns);
+    if (status == TUTTI_OK) status = link_receive(fd, target, hello, 7, sizeof hello, deadline_ns, &got);
+    if (status != TUTTI_OK) return status;
+    if (!handshake_begins_well(hello, 7))
+        return error_set(TUTTI_ERR_AUTH, "tcp store %s: something else than a Tutti store answers there", target->text);
+    if (got < sizeof hello) {
+        size_t more;
+        status = link_receive(fd, target, hello + got, sizeof hello - got, sizeof hello - got, deadline_ns, &more);
+        if (status != TUTTI_OK) return status;
+    }
+    if (handshake_take_hello(shake, HANDSHAKE_CLIENT, hello) == HANDSHAKE_OK) return TUTTI_OK;
+    return error_set(
+        TUTTI_ERR_AUTH,
+        "tcp store %s: the server speaks version %d of the protocol, this is version %d: all ranks need the "
+        "same release",
+        target->text, hello[7], HANDSHAKE_VERSION);
+}
+
+static int link_prove(int fd, const struct link_target *target, const struct handshake *shake, int64_t deadline_ns)
+{
+    uint8_t proof[HANDSHAKE_PROOF_BYTES], verdict[HANDSHAKE_VERDICT_BYTES];
+    size_t got;
+    handshake_prove(shake, HANDSHAKE_CLIENT, proof);
+    int status = link_send(fd, target, proof, sizeof proof, deadline_ns);
+    if (status == TUTTI_OK)
+        status = link_receive(fd, target, verdict, sizeof verdict, sizeof verdict, deadline_ns, &got);
+    if (status != TUTTI_OK) return status;
+    if (verdict[0] != 1)
+        return error_set(
+            TUTTI_ERR_AUTH,
+            "tcp store %s: the server refused %s: TUTTI_TOKEN_FD, TUTTI_TOKEN_FILE or TUTTI_TOKEN must be the "
+            "same on all ranks",
+            target->text, token_is_none(target->token) ? "us, who have no job token" : "our job token");
+    if (!handshake_verify(shake, HANDSHAKE_SERVER, verdict + 8))
+        return error_set(TUTTI_ERR_AUTH, "tcp store %s: the server does not hold our job token", target->text);
+    return TUTTI_OK;
+}
+
+int link_open(const struct link_target *target, int64_t deadline_ns, struct link **out, bool *again)
+{
+    int fd = -1;
+    *again = false;
+    int64_t limit = clock_deadline_ns(LINK_HANDSHAKE_MS); /* one attempt is not to eat up a long deadline */
+    if (limit > deadline_ns) limit = deadline_ns;
+    int status = link_connect(target, limit, &fd, again);
+    if (status != TUTTI_OK) return status;
+    struct handshake shake = {0};
+    memcpy(shake.token, target->token, TOKEN_BYTES);
+    status = link_hello(fd, target, &shake, limit);
+    if (status == TUTTI_OK) status = link_prove(fd, target, &shake, limit);
+    *again = status == TUTTI_ERR_STORE || status == TUTTI_ERR_TIMEOUT; /* dropped among too many strangers, or ending */
+    struct link *link = status == TUTTI_OK ? calloc(1, sizeof *link) : NULL;
+    if (link != NULL) {
+        link->fd = fd;
+        handshake_keys(&shake, &link->out, &link->in);
+        *out = link;
+    } else {
+        if (status == TUTTI_OK) status = error_set(TUTTI_ERR_NO_MEMORY, "tcp store %s: out of memory", target->text);
+        close(fd);
+    }
+    token_wipe(&shake, sizeof shake);
+    return status;
+}
+
+bool link_alive(const struct link *link)
+{
+    char byte;
+    return recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+void link_close(struct link *link)
+{
+    close(link->fd);
+    token_wipe(link, sizeof *link);
+    free(link);
+}
+
+/* ---- frames ------------------------------------------------------------------------------------------------- */
+
+static int link_send_request(struct link *link, const struct link_target *target, const struct store_request *request,
+                             int64_t deadline_ns)
+{
+    size_t bytes = wire_request_bytes(request), total = 4 + bytes + SEAL_TAG_BYTES;
+    if (bytes > WIRE_PAYLOAD_MAX)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tcp store %s: a request of %zu bytes is over the limit of %d",
+                         target->text, bytes, WIRE_PAYLOAD_MAX);
+    uint8_t small[1024], *frame = total <= sizeof small ? small : malloc(total);
+    if (frame == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tcp store %s: no memory for a request", target->text);
+    wire_put_u32(frame, (uint32_t)(bytes + SEAL_TAG_BYTES));
+    wire_put_request(frame + 4, request, wire_timeout_ms(request->deadline_ns));
+    seal_close(&link->out, frame + 4, bytes, frame, 4);
+    int status = link_send(link->fd, target, frame, total, deadline_ns);
+    if (frame != small) free(frame);
+    return status;
+}
+
+static int link_take_frame(struct link *link, const struct link_target *target, uint8_t *frame, size_t bytes,
+                           struct store_reply *reply)
+{
+    if (!seal_open(&link->in, frame + 4, bytes, frame, 4))
+        return error_set(TUTTI_ERR_AUTH, "tcp store %s: an answer was altered on its way", target->text);
+    int status = wire_parse_reply(frame + 4, bytes - SEAL_TAG_BYTES, reply);
+    if (status == TUTTI_ERR_NO_MEMORY) return error_set(status, "tcp store %s: no memory for the answer", target->text);
+    if (status != TUTTI_OK) return error_set(TUTTI_ERR_STORE, "tcp store %s: the answer is malformed", target->text);
+    return TUTTI_OK;
+}
+
+static int link_take_reply(struct link *link, const struct link_target *target, int64_t deadline_ns,
+                           struct store_reply *reply)
+{
+    uint8_t small[1024], *frame = small;
+    size_t got, more = 0;
+    int status = link_receive(link->fd, target, small, 4, sizeof small, deadline_ns, &got);
+    if (status != TUTTI_OK) return status;
+    size_t bytes = wire_get_u32(small), total = 4 + bytes;
+    if (bytes <= SEAL_TAG_BYTES || bytes > WIRE_PAYLOAD_MAX + SEAL_TAG_BYTES || got > total)
+        return error_set(TUTTI_ERR_AUTH, "tcp store %s: an answer was altered on its way", target->text);
+    if (total > sizeof small) {
+        frame = malloc(total);
+        if (frame == NULL)
+            return error_set(TUTTI_ERR_NO_MEMORY, "tcp store %s: no memory for the answer", target->text);
+        memcpy(frame, small, got);
+    }
+    if (got < total) status = link_receive(link->fd, target, frame + got, total - got, total - got, deadline_ns, &more);
+    if (status == TUTTI_OK) status = link_take_frame(link, target, frame, bytes, reply);
+    if (frame != small) free(frame);
+    return status;
+}
+
+int link_call(struct link *link, const struct link_target *target, const struct store_request *request,
+              int64_t deadline_ns, struct store_reply *reply)
+{
+    int status = link_send_request(link, target, request, deadline_ns);
+    return status == TUTTI_OK ? link_take_reply(link, target, deadline_ns, reply) : status;
+}

@@ -1,0 +1,37 @@
+/* One authenticated connection from a client to the server: connecting, the handshake, sealed frames.  Every wait is
+ * bounded by a deadline.  A link is used by one thread at a time. */
+#ifndef STORE_TCP_LINK_H
+#define STORE_TCP_LINK_H
+
+#include "store/address.h"
+#include "store/handshake.h"
+#include "store/wire.h"
+
+struct link {
+    int fd;
+    struct seal out, in;
+    struct link *next; /* in the client's pool */
+};
+
+/* Where the server is. */
+struct link_target {
+    char host[ADDRESS_HOST_MAX];
+    uint16_t port;
+    char text[ADDRESS_TEXT_MAX];
+    uint8_t token[TOKEN_BYTES];
+};
+
+/* One attempt.  *again: nobody listens there yet, or the server was too busy; another attempt may succeed.  The
+ * sentence is set in any case. */
+int link_open(const struct link_target *target, int64_t deadline_ns, struct link **link, bool *again);
+
+/* Sends the request and takes its reply.  After an error the link is of no more use. */
+int link_call(struct link *link, const struct link_target *target, const struct store_request *request,
+              int64_t deadline_ns, struct store_reply *reply);
+
+/* Whether an idle link is still good: the server has not closed it. */
+bool link_alive(const struct link *link);
+
+void link_close(struct link *link);
+
+#endif

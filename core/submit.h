@@ -1,0 +1,33 @@
+/* The way of an operation from its descriptor to a backend: order within the group, then the doors. */
+#ifndef SUBMIT_H
+#define SUBMIT_H
+
+#include <tutti/backend.h>
+#include <tutti/tutti.h>
+
+struct tutti_group;
+struct tutti_work;
+struct coalesce_packing;
+
+/* Checks, begins and, unless opts ask for a Work, waits for op on opts' group.  op has kind, tensors, root (as the
+ * caller gave it), reduce_op, splits and list set; the rest is filled in here. */
+int submit(tutti_op *op, const tutti_opts *opts);
+
+/* The same with a Work given out whatever opts say. */
+int submit_async(tutti_op *op, const tutti_opts *opts, tutti_work **work);
+
+/* A part of a coalesced operation: parent ends when all its parts have.  packing (may be NULL) is the part's from here
+ * on, also where this fails. */
+int submit_part(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts, struct tutti_work *parent,
+                struct coalesce_packing *packing);
+
+/* Whether two operations may not be under way at once because of the memory they use. */
+bool submit_conflicts(const tutti_op *a, const tutti_op *b);
+
+/* n messages: all are checked before the first begins. */
+int submit_batch(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works);
+
+/* A work has ended: begins those of the family that waited for its memory. */
+void submit_unblocked(struct tutti_group *first);
+
+#endif

@@ -1,0 +1,360 @@
+#include "work.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "cache.h"
+#include "coalesce.h"
+#include "fingerprint.h"
+#include "group.h"
+#include "health.h"
+#include "submit.h"
+
+enum { SPARE_MOST = 64, ASK_NS = 200 * 1000 * 1000, DRAIN_NS = 1000 * 1000 * 1000 };
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+struct tutti_work *work_take(struct engine *engine)
+{
+    struct tutti_work *work = TAILQ_FIRST(&engine->spare);
+    if (work != NULL) {
+        TAILQ_REMOVE(&engine->spare, work, link);
+        engine->n_spare--;
+    } else {
+        work = malloc(sizeof *work);
+        if (work == NULL) return NULL;
+    }
+    memset(work, 0, sizeof *work);
+    work->engine = engine;
+    work->references = 1;
+    work->event_fd = -1;
+    work->source = -1;
+    return work;
+}
+
+void work_destroy(struct tutti_work *work)
+{
+    free(work);
+}
+
+void work_release_locked(struct tutti_work *work)
+{
+    if (--work->references > 0) return;
+    struct engine *engine = work->engine;
+    free(work->text);
+    free(work->lists);
+    if (work->event_fd >= 0) close(work->event_fd);
+    if (engine->n_spare < SPARE_MOST) {
+        TAILQ_INSERT_HEAD(&engine->spare, work, link);
+        engine->n_spare++;
+    } else {
+        work_destroy(work);
+    }
+}
+
+void work_release(struct tutti_work *work)
+{
+    struct engine *engine = work->engine;
+    engine_lock(engine);
+    work_release_locked(work);
+    engine_unlock(engine);
+}
+
+void work_give_up(struct tutti_work *work)
+{
+    struct engine *engine = work->engine;
+    work_release(work);
+    engine_drop(engine);
+}
+
+void work_describe(const struct tutti_work *work, char *text, size_t size)
+{
+    const char *kind = fingerprint_kind_name(work->op.kind), *group = work->group->name;
+    if (!work->point_to_point)
+        snprintf(text, size, "%s #%" PRIu64 " of group %s", kind, work->op.sequence, group);
+    else if (work->op.root < 0)
+        snprintf(text, size, "%s from any rank, tag %d, of group %s", kind, work->op.tag, group);
+    else
+        snprintf(text, size, "%s %s rank %d, tag %d, of group %s", kind, work->op.kind == TUTTI_SEND ? "to" : "from",
+                 work->group->global_ranks[work->op.root], work->op.tag, group);
+}
+
+/* ---- ending ------------------------------------------------------------------------------------------------ */
+
+static void release_exec(struct tutti_work *work)
+{
+    struct exec *exec = work->exec;
+    if (exec == NULL) return;
+    if (exec->in_flight > 0) {
+        for (uint32_t i = 0; i < exec->plan->n_steps; i++) exec->requests[i].owner = NULL;
+    } else {
+        cache_give(work->group->cache, work->cached, exec);
+    }
+    work->exec = NULL;
+}
+
+void work_end(struct tutti_work *work, int status, const char *text)
+{
+    struct engine *engine = work->engine;
+    struct tutti_work *parent = work->parent;
+    struct tutti_group *group = work->group;
+    if (work_ended(work)) return;
+    coalesce_part_ended(work, status);
+    work->status = status;
+    if (status != TUTTI_OK && work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
+    if (parent != NULL && status != TUTTI_OK && parent->failing == TUTTI_OK) {
+        parent->failing = status;
+        parent->text = work->text != NULL ? strdup(work->text) : NULL;
+    }
+    work->end_ns = clock_now_ns();
+    if (work->source_out != NULL && status == TUTTI_OK) *work->source_out = work->source;
+    release_exec(work);
+    if (work->queued) TAILQ_REMOVE(&engine->runnable, work, run_link);
+    work->queued = false;
+    TAILQ_REMOVE(&engine->active, work, link);
+    TAILQ_REMOVE(&group->works, work, group_link);
+    if (work->async) engine->n_async--;
+    if (work->event_fd >= 0) {
+        uint64_t one = 1;
+        ssize_t written = write(work->event_fd, &one, sizeof one);
+        (void)written; /* a fresh eventfd takes it */
+    }
+    /* release: see work_ended */
+    atomic_store_explicit(&work->ended, true, memory_order_release);
+    if (work->callback != NULL)
+        TAILQ_INSERT_TAIL(&engine->callbacks, work, link); /* keeps the engine's reference until it was called */
+    else
+        work_release_locked(work);
+    engine->recheck = true;
+    engine_notice(engine);
+    if (parent != NULL && --parent->parts == 0) work_end(parent, parent->failing, NULL);
+}
+
+int work_result(const struct tutti_work *work)
+{
+    return work->status == TUTTI_OK ? TUTTI_OK : error_set(work->status, "%s", work->text != NULL ? work->text : "");
+}
+
+/* Takes back what the backend has of a work that is not to go on, as far as it gives it back. */
+static void withdraw(struct tutti_work *work, int status)
+{
+    if (work->exec != NULL) {
+        exec_cancel(work->exec, status);
+    } else if (work->request.owner != NULL && TUTTI_HAS(work->backend, cancel) &&
+               work->backend->cancel(work->state, &work->request) == TUTTI_OK) {
+        work->request.owner = NULL;
+    }
+}
+
+static bool is_with_backend(const struct tutti_work *work)
+{
+    return work->exec != NULL ? work->exec->in_flight > 0 : work->request.owner != NULL;
+}
+
+void work_withdraw(struct tutti_work *work, int status, const char *text)
+{
+    if (work->started) withdraw(work, status);
+    if (!work->started || !is_with_backend(work)) {
+        work_end(work, status, text);
+        return;
+    }
+    work->failing = status;
+    if (work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
+    work->draining = true;
+    work->deadline_ns = clock_now_ns() + DRAIN_NS;
+}
+
+/* The backend keeps what it has: that must outlive it. */
+static void abandon(struct tutti_work *work)
+{
+    log_write(LOG_WARN, "%s keeps memory of a failed operation",
+              work->exec != NULL ? work->exec->run.backend->name : work->backend->name);
+    if (work->exec == NULL) work->references++; /* for good: the request is part of the work */
+    work->request.owner = NULL;
+    work_end(work, work->failing, NULL);
+}
+
+void work_closed(struct tutti_work *work)
+{
+    if (work->exec != NULL) work->exec->in_flight = 0;
+    work->request.owner = NULL;
+    work_end(work, work->failing != TUTTI_OK ? work->failing : TUTTI_ERR_ABORTED, "the group was destroyed");
+}
+
+/* The sentence for a failure that a request shows. */
+static void explain(const struct tutti_work *work, const tutti_request *request, int status, char *text, size_t size)
+{
+    char what[160], cause[600];
+    work_describe(work, what, sizeof what);
+    if (status != TUTTI_ERR_MISMATCH || request == NULL) {
+        snprintf(cause, sizeof cause, "%s", error_text());
+    } else if (request->found_fingerprint != 0 && request->found_fingerprint != request->fingerprint) {
+        int peer = request->peer >= 0 ? request->peer : request->source;
+        health_describe_mismatch(work->group, peer, request->found_fingerprint, request->fingerprint, cause,
+                                 sizeof cause);
+    } else {
+        int peer = request->peer >= 0 ? request->peer : request->source;
+        snprintf(cause, sizeof cause, "rank %d has %" PRIu64 " bytes where rank %d has %zu",
+                 peer >= 0 ? work->group->global_ranks[peer] : -1, request->found_bytes,
+                 work->group->global_ranks[work->group->rank], request->bytes);
+    }
+    snprintf(text, size, "%s: %s", what, cause);
+}
+
+int work_explain(const struct tutti_work *work, const tutti_request *request, int status)
+{
+    char text[ERROR_TEXT_MAX];
+    explain(work, request, status, text, sizeof text);
+    return error_set(status, "%s", text);
+}
+
+/* A work has failed.  A message that did not fit leaves the group as it was; all else fails the group. */
+static void fail(struct tutti_work *work, int status)
+{
+    if (work->point_to_point && status != TUTTI_ERR_PEER_LOST) {
+        work_withdraw(work, status, NULL);
+        return;
+    }
+    struct tutti_group *group = work->group;
+    char text[ERROR_TEXT_MAX]; /* what a peer told is the cause of what is found here */
+    if (group->told != TUTTI_OK) status = group->told;
+    const char *cause = group->told != TUTTI_OK ? group->told_text : work->text;
+    snprintf(text, sizeof text, "%s", cause != NULL ? cause : error_name(status));
+    group_fail(group, status, text, true);
+}
+
+/* Remembers the first failure; the work ends with it in its next turn, outside of the backend. */
+static void note_failure(struct tutti_work *work, const tutti_request *request, int status)
+{
+    if (work->failing != TUTTI_OK) return;
+    char text[ERROR_TEXT_MAX];
+    explain(work, request, status, text, sizeof text);
+    work->failing = status;
+    work->text = strdup(text);
+    work_queue_run(work);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------- */
+
+void work_queue_run(struct tutti_work *work)
+{
+    if (work->queued) return;
+    work->queued = true;
+    TAILQ_INSERT_TAIL(&work->engine->runnable, work, run_link);
+}
+
+void work_run(struct tutti_work *work)
+{
+    work->moved = true;
+    if (work->draining) {
+        if (!is_with_backend(work)) work_end(work, work->failing, NULL);
+        return;
+    }
+    if (work->failing == TUTTI_OK) {
+        bool more = exec_advance(work->exec);
+        if (work->exec->status != TUTTI_OK) {
+            note_failure(work, work->exec->failed, work->exec->status);
+        } else if (work->exec->left == 0) {
+            work_end(work, TUTTI_OK, NULL);
+            return;
+        } else if (more) {
+            work_queue_run(work);
+            return;
+        }
+    }
+    if (work->failing != TUTTI_OK) fail(work, work->failing);
+}
+
+static int rank_to_report(const struct tutti_work *work, int source)
+{
+    if (source < 0 || source >= work->group->size) return -1;
+    return work->group_rank ? source : work->group->global_ranks[source];
+}
+
+void work_complete(tutti_request *request, int status)
+{
+    struct tutti_work *work = request->owner;
+    if (work == NULL) return; /* of an operation that was given up */
+    work->moved = true;
+    if (work->exec != NULL) {
+        exec_complete(work->exec, request, status);
+        if (status != TUTTI_OK) note_failure(work, request, status);
+        work_queue_run(work);
+        return;
+    }
+    request->owner = NULL;
+    work->source = rank_to_report(work, work->op.kind == TUTTI_RECV ? request->source : -1);
+    if (work->draining)
+        work_end(work, work->failing, NULL);
+    else if (status == TUTTI_OK)
+        work_end(work, TUTTI_OK, NULL);
+    else
+        note_failure(work, request, status);
+}
+
+/* ---- time -------------------------------------------------------------------------------------------------- */
+
+static void time_out(struct tutti_work *work, int64_t now)
+{
+    char what[160], missing[600], text[ERROR_TEXT_MAX];
+    work_describe(work, what, sizeof what);
+    health_missing(work, now, missing, sizeof missing);
+    snprintf(text, sizeof text, "%s: rank %d waited %.3f s for %s", what, work->group->global_ranks[work->group->rank],
+             (double)(now - work->start_ns) / 1e9, missing);
+    if (work->point_to_point)
+        work_withdraw(work, TUTTI_ERR_TIMEOUT, text);
+    else
+        group_fail(work->group, TUTTI_ERR_TIMEOUT, text, true);
+}
+
+static void warn_late(struct tutti_work *work, int64_t now)
+{
+    char what[160], missing[600];
+    work_describe(work, what, sizeof what);
+    health_missing(work, now, missing, sizeof missing);
+    log_write(LOG_WARN, "%s takes long (%.1f s); waiting for %s", what, (double)(now - work->start_ns) / 1e9, missing);
+    work->warned = true;
+}
+
+static void check_one(struct tutti_work *work, int64_t now)
+{
+    if (now >= work->deadline_ns) {
+        if (work->draining)
+            abandon(work);
+        else
+            time_out(work, now);
+        return;
+    }
+    if (work->draining) return;
+    if (work->moved) {
+        work->moved = false;
+        work->asked_ns = now;
+        return;
+    }
+    if (now - work->asked_ns >= ASK_NS && work->started && !work->point_to_point) {
+        work->asked_ns = now;
+        health_ask(work);
+    }
+    if (!work->warned && work->deadline_ns != CLOCK_NEVER &&
+        now - work->start_ns > (work->deadline_ns - work->start_ns) / 2)
+        warn_late(work, now);
+}
+
+void work_check_time(struct engine *engine, int64_t now)
+{
+    /* A timeout ends other works of its group too: begin again after one. */
+    struct tutti_work *work = TAILQ_FIRST(&engine->active);
+    while (work != NULL) {
+        struct tutti_work *next = TAILQ_NEXT(work, link);
+        bool due = now >= work->deadline_ns;
+        check_one(work, now);
+        work = due ? TAILQ_FIRST(&engine->active) : next;
+    }
+}

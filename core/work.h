@@ -1,0 +1,115 @@
+/* The Work state machine.
+ *
+ * A work is made by submit.c, waits while an earlier work of its group uses the same memory, runs, and ends exactly
+ * once, in work_end.  It is referenced by the caller's handle (if one was given out), by the engine while it has not
+ * ended, and by an owed callback; the last one gives it back.  All of it under the engine's lock but for `ended`,
+ * which tutti_work_is_completed reads without.
+ */
+#ifndef WORK_H
+#define WORK_H
+
+#include <stdatomic.h>
+#include <sys/queue.h>
+#include <tutti/backend.h>
+#include <tutti/tutti.h>
+
+#include "engine.h"
+#include "exec.h"
+
+struct cache_entry;
+
+enum { WORK_INLINE_TENSORS = 2 };
+
+struct tutti_work {
+    TAILQ_ENTRY(tutti_work) link;       /* active, callbacks or spare */
+    TAILQ_ENTRY(tutti_work) run_link;   /* runnable */
+    TAILQ_ENTRY(tutti_work) group_link; /* the group's works that have not ended, in order of issue */
+    struct engine *engine;
+    struct tutti_group *group; /* NULL once it has ended */
+    int references;
+    bool started; /* handed to a backend; false while it waits for an earlier one */
+    bool queued;  /* in runnable */
+    bool async;   /* counted in engine->n_async */
+    bool point_to_point;
+    struct tutti_work *parent;        /* of a part of a coalesced operation: ends when its last part has */
+    int parts;                        /* a parent's that have not ended */
+    struct coalesce_packing *packing; /* several small operations in one: where their results go */
+    bool group_rank;
+    atomic_bool ended;
+    int status;
+    int failing;   /* a request of it failed with this: it ends so in its next turn */
+    bool draining; /* it has failed, but the backend still has some of its memory: it ends when that is given back */
+    char *text;    /* the error's sentence */
+
+    tutti_op op;
+    tutti_tensor tensors[WORK_INLINE_TENSORS];
+    void *lists; /* tensors and splits that do not fit, one allocation */
+    uint64_t fingerprint;
+
+    struct exec *exec; /* a plan that runs, from: */
+    struct cache_entry *cached;
+    const tutti_backend *backend; /* else one request with this backend */
+    void *state;
+    tutti_request request;
+
+    int64_t start_ns, end_ns, deadline_ns;
+    int64_t asked_ns; /* when peers were last asked where they are */
+    bool moved;       /* something completed since */
+    bool warned;
+    int source;
+    int *source_out;
+    int event_fd;
+    void (*callback)(struct tutti_work *work, void *argument);
+    void *argument;
+};
+
+/* From the spare ones or new; NULL when out of memory.  One reference: the engine's. */
+struct tutti_work *work_take(struct engine *engine);
+
+/* Gives one reference back (takes the lock itself), or with the lock held. */
+void work_release(struct tutti_work *work);
+void work_release_locked(struct tutti_work *work);
+void work_destroy(struct tutti_work *work);
+
+/* The caller's handle, which also keeps the engine, is given up. */
+void work_give_up(struct tutti_work *work);
+
+/* Puts it among those with steps to do. */
+void work_queue_run(struct tutti_work *work);
+
+/* One turn: issue what may be issued, one local step, end if done. */
+void work_run(struct tutti_work *work);
+
+/* Ends it.  text (copied) may be NULL: then the thread's error text is taken for a status that is an error. */
+void work_end(struct tutti_work *work, int status, const char *text);
+
+/* Takes back what the backend has of it, then ends it: at once, or when the backend has let go, for the caller may free
+ * the memory as soon as it hears of the failure.  A backend that never does is waited for so long, then left with it.
+ */
+void work_withdraw(struct tutti_work *work, int status, const char *text);
+
+/* Its backend is closed, which has given everything back. */
+void work_closed(struct tutti_work *work);
+
+/* The backend ended a request: the host service behind tutti_host.complete. */
+void work_complete(tutti_request *request, int status);
+
+/* Makes of the error that a request was refused with one that names the operation and both sides; gives status. */
+int work_explain(const struct tutti_work *work, const tutti_request *request, int status);
+
+/* Looks at deadlines and at what has not moved for a while. */
+void work_check_time(struct engine *engine, int64_t now);
+
+static inline bool work_ended(const struct tutti_work *work)
+{
+    /* acquire pairs with work_end's release: who sees it ended also sees the data, the status and the text */
+    return atomic_load_explicit(&work->ended, memory_order_acquire);
+}
+
+/* The result of a work that has ended, with its text as the calling thread's. */
+int work_result(const struct tutti_work *work);
+
+/* "all_reduce #41 of group world" */
+void work_describe(const struct tutti_work *work, char *text, size_t size);
+
+#endif

@@ -1,0 +1,152 @@
+/* The default group: made by tutti_init_process_group, ended by tutti_destroy_process_group.  The one global. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "group.h"
+#include "registry.h"
+#include "rendezvous.h"
+
+enum { DEFAULT_TIMEOUT_MS = 30 * 60 * 1000, CUDA_TIMEOUT_MS = 10 * 60 * 1000, LEAVE_MS = 2000 };
+
+static struct {
+    pthread_mutex_t lock; /* init and destroy */
+    _Atomic(struct tutti_group *) group;
+    struct rendezvous rendezvous;
+    bool given_store;
+} world = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+struct tutti_group *group_or_default(const struct tutti_group *group)
+{
+    if (group != NULL) return (struct tutti_group *)(uintptr_t)group;
+    /* acquire pairs with init's release: who sees the group sees it made */
+    struct tutti_group *found = atomic_load_explicit(&world.group, memory_order_acquire);
+    if (found == NULL)
+        error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group: call tutti_init_process_group first");
+    return found;
+}
+
+bool tutti_is_initialized(void)
+{
+    return atomic_load_explicit(&world.group, memory_order_acquire) != NULL;
+}
+
+bool tutti_is_backend_available(const char *name)
+{
+    const tutti_backend *backend = NULL;
+    if (name != NULL) return registry_load(name, &backend) == TUTTI_OK;
+    error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend's name is NULL");
+    return false;
+}
+
+static int check_init(const tutti_init_opts *opts)
+{
+    if (opts->timeout_ms < 0 || opts->store_timeout_ms < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: a timeout is negative (%lld, %lld ms)",
+                         (long long)opts->timeout_ms, (long long)opts->store_timeout_ms);
+    if (opts->has_rank && opts->rank < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: rank is %d", opts->rank);
+    if (opts->world_size < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: world_size is %d", opts->world_size);
+    return TUTTI_OK;
+}
+
+static tutti_device default_device(const tutti_init_opts *opts, const struct names *names, int local_rank)
+{
+    if (opts->device.type != 0) return opts->device;
+    bool only_cuda = names->by_device ? names->n[0] == 0 : strcmp(names->name[0][0], "nccl") == 0;
+    return only_cuda ? (tutti_device){TUTTI_CUDA, local_rank > 0 ? local_rank : 0} : (tutti_device){TUTTI_CPU, 0};
+}
+
+static int open_world(const char *backend, const tutti_init_opts *opts)
+{
+    struct names names;
+    int status = names_parse(backend, &names);
+    if (status == TUTTI_OK) status = check_init(opts);
+    if (status != TUTTI_OK) return status;
+    struct rendezvous_args meeting = {
+        .init_method = opts->init_method,
+        .store = opts->store,
+        .rank = opts->has_rank ? opts->rank : -1,
+        .world_size = opts->world_size > 0 ? opts->world_size : -1,
+        .timeout_ms = opts->store_timeout_ms,
+    };
+    status = rendezvous_join(&meeting, &world.rendezvous);
+    if (status != TUTTI_OK) return status;
+    struct group_args args = {
+        .names = &names,
+        .store = world.rendezvous.store,
+        .id = 1,
+        .name = "world",
+        .rank = world.rendezvous.rank,
+        .size = world.rendezvous.world_size,
+        .local_rank = world.rendezvous.local_rank,
+        .local_world_size = world.rendezvous.local_world_size,
+        .device = default_device(opts, &names, world.rendezvous.local_rank),
+    };
+    args.timeout_ms = opts->timeout_ms > 0             ? opts->timeout_ms
+                      : args.device.type == TUTTI_CUDA ? CUDA_TIMEOUT_MS
+                                                       : DEFAULT_TIMEOUT_MS;
+    struct tutti_group *group = NULL;
+    status = group_open(&args, &group);
+    if (status != TUTTI_OK) {
+        char text[ERROR_TEXT_MAX];
+        strcpy(text, error_text());
+        rendezvous_leave(&world.rendezvous);
+        return error_set(status, "%s", text);
+    }
+    /* release: see group_or_default */
+    atomic_store_explicit(&world.group, group, memory_order_release);
+    return TUTTI_OK;
+}
+
+int tutti_init_process_group(const char *backend, const tutti_init_opts *opts)
+{
+    static const tutti_init_opts defaults;
+    pthread_mutex_lock(&world.lock);
+    int status = tutti_is_initialized()
+                     ? error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                                 "the default group exists already: destroy it first, or make a tutti_new_group")
+                     : open_world(backend, opts != NULL ? opts : &defaults);
+    pthread_mutex_unlock(&world.lock);
+    return status;
+}
+
+/* Whoever hosts the store stays until the others have left, within bounds: they may still look addresses up. */
+static void say_goodbye(const struct tutti_group *group)
+{
+    if (group->size <= 1 || group->failed) return;
+    int64_t left = 0;
+    if (tutti_store_add(group->store, "left", 1, &left) != TUTTI_OK) return;
+    if (left == group->size) tutti_store_set(group->store, "all_left", "", 0);
+    const char *keys[1] = {"all_left"};
+    if (world.rendezvous.hosts) tutti_store_wait(group->store, keys, 1, LEAVE_MS);
+}
+
+static int destroy_world(void)
+{
+    pthread_mutex_lock(&world.lock);
+    struct tutti_group *group = atomic_load_explicit(&world.group, memory_order_acquire);
+    int status = TUTTI_OK;
+    if (group == NULL) {
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group to destroy");
+    } else if (engine_is_forked(group->engine)) {
+        atomic_store_explicit(&world.group, NULL, memory_order_release);
+    } else {
+        atomic_store_explicit(&world.group, NULL, memory_order_release);
+        say_goodbye(group);
+        group_close(group);
+        rendezvous_leave(&world.rendezvous);
+        memset(&world.rendezvous, 0, sizeof world.rendezvous);
+    }
+    pthread_mutex_unlock(&world.lock);
+    return status;
+}
+
+int tutti_destroy_process_group(tutti_group *group)
+{
+    if (group == NULL || group == atomic_load_explicit(&world.group, memory_order_acquire)) return destroy_world();
+    group_close(group);
+    return TUTTI_OK;
+}

@@ -1,0 +1,143 @@
+/* What the examples share: tensors on the device of the default group.  So the same program runs on CPU and on GPUs.
+ *
+ *     tutti_tensor x = TENSOR(float, 1, 2, 3);   torch.tensor([1., 2., 3.])
+ *     tutti_tensor y = ZEROS(float, 3);          torch.zeros(3)
+ *     print_tensor(x, "Rank %d has", rank);      Rank 0 has [1, 2, 3]
+ *     tensor_free(x);
+ */
+#ifndef EXAMPLE_H
+#define EXAMPLE_H
+
+#include <tutti/tutti.h>
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+
+/* The driver's copy, once the device is this thread's; NULL without a driver. */
+static inline int (*device_driver(tutti_device device))(uintptr_t, uintptr_t, size_t)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
+    int (*retain)(void **, int) = NULL, (*use)(void *) = NULL, (*copy)(uintptr_t, uintptr_t, size_t) = NULL;
+    if (!driver) return NULL;
+    *(void **)&retain = dlsym(driver, "cuDevicePrimaryCtxRetain");
+    *(void **)&use = dlsym(driver, "cuCtxSetCurrent");
+    *(void **)&copy = dlsym(driver, "cuMemcpy");
+    return retain && use && retain(&context, device.index) == 0 && use(context) == 0 ? copy : NULL;
+}
+
+/* Copies bytes between this program's memory and the device's.  For CUDA the driver is asked by name, so that the
+ * examples build where there is none. */
+static inline void device_copy(tutti_device device, void *to, const void *from, size_t bytes)
+{
+    static int (*copy)(uintptr_t, uintptr_t, size_t);
+    if (device.type == TUTTI_CPU) {
+        memcpy(to, from, bytes);
+        return;
+    }
+    if (!copy) copy = device_driver(device);
+    if (!copy || copy((uintptr_t)to, (uintptr_t)from, bytes) != 0) {
+        fprintf(stderr, "cannot copy %zu bytes to or from the CUDA device\n", bytes);
+        exit(1);
+    }
+}
+
+static inline size_t tensor_bytes(tutti_tensor x)
+{
+    return (size_t)(x.numel * tutti_dtype_bytes(x.dtype));
+}
+
+/* The tensor's elements become values; and the other way round. */
+static inline void tensor_set(tutti_tensor x, const void *values)
+{
+    device_copy(x.device, x.data, values, tensor_bytes(x));
+}
+
+static inline void tensor_get(void *values, tutti_tensor x)
+{
+    device_copy(x.device, values, x.data, tensor_bytes(x));
+}
+
+/* A tensor on the group's device; values may be NULL: zeros. */
+static inline tutti_tensor tensor_new(const void *values, int64_t numel, tutti_dtype dtype)
+{
+    tutti_tensor x = {NULL, numel, dtype, tutti_get_device(NULL)};
+    TUTTI_CHECK(tutti_alloc(NULL, (int64_t)tensor_bytes(x), &x.data));
+    void *zeros = values ? NULL : calloc((size_t)numel + 1, (size_t)tutti_dtype_bytes(dtype));
+    if (!values && !zeros) {
+        fprintf(stderr, "no memory for %zu bytes\n", tensor_bytes(x));
+        exit(1);
+    }
+    tensor_set(x, values ? values : zeros);
+    free(zeros);
+    return x;
+}
+
+static inline void tensor_free(tutti_tensor x)
+{
+    TUTTI_CHECK(tutti_free(NULL, x.data));
+}
+
+#define TENSOR(type, ...)                                                                                              \
+    tensor_new((type[]){__VA_ARGS__}, sizeof((type[]){__VA_ARGS__}) / sizeof(type), TUTTI_DTYPE_OF((type *)NULL))
+#define ZEROS(type, numel) tensor_new(NULL, (numel), TUTTI_DTYPE_OF((type *)NULL))
+
+/* Element i of a tensor of float or int64_t. */
+static inline double tensor_item(tutti_tensor x, int64_t i)
+{
+    tutti_tensor one = {(char *)x.data + i * tutti_dtype_bytes(x.dtype), 1, x.dtype, x.device};
+    if (x.dtype == TUTTI_INT64) {
+        int64_t integer;
+        tensor_get(&integer, one);
+        return (double)integer;
+    }
+    float real;
+    tensor_get(&real, one);
+    return (double)real;
+}
+
+static inline void print_elements(tutti_tensor x)
+{
+    putchar('[');
+    for (int64_t i = 0; i < x.numel; i++) printf("%s%g", i ? ", " : "", tensor_item(x, i));
+    putchar(']');
+}
+
+/* A line: the text (as printf has it), then the elements. */
+static inline void __attribute__((format(printf, 2, 3))) print_tensor(tutti_tensor x, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    putchar(' ');
+    print_elements(x);
+    putchar('\n');
+}
+
+/* The same for a list of tensors: [[0], [1], [2]]. */
+static inline void __attribute__((format(printf, 3, 4)))
+print_tensors(const tutti_tensor *list, int n, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vprintf(format, arguments);
+    va_end(arguments);
+    printf(" [");
+    for (int i = 0; i < n; i++) {
+        if (i > 0) printf(", ");
+        print_elements(list[i]);
+    }
+    printf("]\n");
+}
+
+/* Seconds on a clock that is never set. */
+static inline double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,258 @@
+/* Tutti: the plug-in ABI.
+ *
+ * A backend is a shared object, libtutti_NAME.so, that exports one constant data symbol:
+ *
+ *     const tutti_backend tutti_backend_v1 = {TUTTI_BACKEND_HEADER, .name = "mine", .group_bytes = .., ..};
+ *
+ * It links to nothing of Tutti's: what it needs comes through tutti_host.  It offers one or both of two doors:
+ *
+ *   native          native[kind] does a whole operation (nccl, mpi)
+ *   point to point  send and recv of tagged messages (tcp); from these alone Tutti builds every collective
+ *
+ * An entry that is NULL, or that answers TUTTI_ERR_UNSUPPORTED before it has begun anything, means "not native here":
+ * the core then takes the next way (a plan over the point-to-point door, composition, the group's next backend).
+ *
+ * THREADS.  A group and the groups made from it are a family.  The core calls all entries of one family under one
+ * lock, from whichever thread happens to drive it: never two at a time, so a backend needs no locks of its own for
+ * them.  Families are independent and may be driven at once.  No entry may block unless its comment says so.
+ *
+ * ONCE.  A request is handed over by native[], send, recv or recv_reduce.  The entry answers
+ *   TUTTI_REQUEST_PENDING  host->complete(request, status) will be called exactly once, from within any later entry of
+ *                          the family (not from a thread of the backend's own)
+ *   TUTTI_REQUEST_DONE     it is complete already, complete() is not called
+ *   a negative status      it was not begun, complete() is not called; host->error() has set the sentence
+ * Until completion the request and the memory it names belong to the backend; it may not move.
+ *
+ * VERSIONS.  Within a major version structs only grow at the end.  `size` is how much of the struct its maker knew:
+ * test an entry of the other side's struct with TUTTI_HAS before using one that was added later.
+ */
+#ifndef TUTTI_BACKEND_H
+#define TUTTI_BACKEND_H
+
+#include <tutti/store.h>
+#include <tutti/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TUTTI_BACKEND_ABI 1
+#define TUTTI_BACKEND_SYMBOL "tutti_backend_v1"
+#define TUTTI_BACKEND_HEADER .abi = TUTTI_BACKEND_ABI, .size = sizeof(tutti_backend)
+#define TUTTI_BACKEND_EXPORT __attribute__((visibility("default")))
+
+/* Whether *table reaches as far as entry, and the entry is set. */
+#define TUTTI_HAS(table, entry)                                                                                        \
+    ((table)->size >= offsetof(__typeof__(*(table)), entry) + sizeof((table)->entry) && (table)->entry)
+
+enum { TUTTI_REQUEST_PENDING = 0, TUTTI_REQUEST_DONE = 1 };
+
+enum tutti_request_flags {
+    /* The peer is certain to post the matching half, and no other message of this group has this tag: a receiver
+     * may announce a large buffer before it is asked. */
+    TUTTI_REQUEST_EXPECTED = 1
+};
+
+/* One message, or one native operation, under way.  Allocated by the core. */
+typedef struct tutti_request {
+    /* Set by the core. */
+    int32_t peer;         /* rank in the group, never the own one; TUTTI_ANY_SOURCE for a receive from whoever */
+    uint32_t flags;       /* tutti_request_flags */
+    uint64_t tag;         /* matched exactly, within the group */
+    uint64_t fingerprint; /* travels with the message; a receive that meets another one is a mismatch */
+    void *data;           /* what is sent; where it goes; NULL with 0 bytes.  A send never writes to it */
+    size_t bytes;
+    const void *addend; /* recv_reduce: data = addend op received; may be data itself */
+    tutti_dtype dtype;  /* recv_reduce */
+    tutti_reduce_op op; /* recv_reduce; never AVG or PREMUL_SUM */
+    void *owner;        /* the core's */
+
+    /* Set by the backend before it completes the request. */
+    int32_t source;             /* a receive: the peer that sent */
+    uint64_t found_fingerprint; /* MISMATCH: what the other side had */
+    uint64_t found_bytes;
+
+    /* The backend's own while the request is pending: a list link, a handle, an event.  Zeroed by the core. */
+    void *priv[8];
+} tutti_request;
+
+/* What an operation is.  Tensors have been checked: on the device the backend serves, dtypes alike, sizes as the
+ * kind asks.  Valid during the call only. */
+typedef struct tutti_op {
+    uint32_t size; /* sizeof(tutti_op) of the core */
+    tutti_kind kind;
+    tutti_reduce_op reduce_op;
+    tutti_dtype dtype;
+    int32_t root; /* root or peer: rank in the group; TUTTI_ANY_SOURCE; -1 where there is none */
+    int32_t tag;
+    uint64_t sequence;   /* place among the group's collectives, from 1; 0 for point to point */
+    int32_t n_in, n_out; /* tensors: 0, 1 (flat), or the group's size (a list) */
+    const tutti_tensor *in;
+    const tutti_tensor *out;
+    const int64_t *in_splits; /* all_to_all_single: elements a rank; NULL: equal parts */
+    const int64_t *out_splits;
+    double factor;      /* PREMUL_SUM */
+    void *stream;       /* as tutti_opts */
+    int64_t timeout_ms; /* of this operation */
+    bool async;         /* async_op was asked for */
+    bool list;          /* the caller used the form with a list (also on ranks that pass none) */
+} tutti_op;
+
+/* What the core offers a backend.  All functions may be called from within any entry; log, now_ns, env and error also
+ * from the backend's own threads. */
+typedef struct tutti_host {
+    uint32_t abi;
+    uint32_t size;
+
+    /* Ends a pending request with TUTTI_OK or a negative status.  On an error set the sentence with error() first. */
+    void (*complete)(tutti_request *request, int status);
+
+    /* Sets the sentence for status (printf) and returns status. */
+    int (*error)(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+    /* level: 0 error, 1 warning, 2 info, 3 debug.  Shown as TUTTI_LOG says. */
+    void (*log)(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+    int64_t (*now_ns)(void);              /* monotonic */
+    const char *(*env)(const char *name); /* secure_getenv; NULL where unset or empty */
+
+    /* data = a op b, n elements, by the rules of Tutti's CPU reductions; data may be a or b.  Unaligned is fine. */
+    void (*reduce)(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *a, const void *b, int64_t n);
+
+    /* The group's part of the store: blocks up to timeout_ms (get waits for the key). */
+    int (*store_set)(tutti_store *store, const char *key, const void *value, size_t bytes);
+    int (*store_get)(tutti_store *store, const char *key, void *buffer, size_t capacity, size_t *bytes,
+                     int64_t timeout_ms);
+
+    /* HMAC of message under the job token, 32 bytes, for handshakes between ranks; equal() takes constant time;
+     * random() fills from the system's generator. */
+    void (*token_mac)(uint8_t mac[32], const void *message, size_t bytes);
+    bool (*token_equal)(const uint8_t a[32], const uint8_t b[32]);
+    void (*random)(void *buffer, size_t bytes);
+
+    /* A note from a peer (see notify) has come in; core is tutti_group_info.core of the group it was sent on. */
+    void (*notified)(void *core, int32_t peer, const void *message, size_t bytes);
+
+    /* The connection to peer is gone for good.  left: it said goodbye first, so only what still waits for it fails;
+     * else the core fails every group that the peer is in.  why: "connection closed", "left the group", .. */
+    void (*peer_lost)(void *core, int32_t peer, bool left, const char *why);
+
+    /* The group cannot go on, though no request of it may be pending: a device's queue has met an error or stands still
+     * in an operation that was answered DONE.  core is that group's tutti_group_info.core; the core fails the group
+     * with status and why, once the entry has returned. */
+    void (*failed)(void *core, int status, const char *why);
+} tutti_host;
+
+typedef struct tutti_group_info {
+    uint32_t size; /* sizeof(tutti_group_info) of the core */
+    int32_t rank;
+    int32_t world_size;
+    const int32_t *global_ranks; /* world_size entries; valid as long as the group */
+    uint64_t id;                 /* the same on all members, unlike any other group's of the family */
+    void *parent;                /* state of the family's first group with this backend, NULL for that one itself.  Its
+                                    ranks are the global ranks: share its connections */
+    void *core;                  /* to be handed back to host->notified and peer_lost */
+    tutti_store *store;          /* the group's part of the store; valid as long as the group */
+    tutti_device device;         /* this rank's */
+    int64_t timeout_ms;          /* the group's default */
+    int32_t local_rank;          /* -1 where unknown */
+    int32_t local_world_size;    /* ranks on this host, as the launcher says; -1 where unknown */
+    bool high_priority;
+    const char *name; /* for messages */
+} tutti_group_info;
+
+/* At most this many bytes in one notify message. */
+#define TUTTI_NOTIFY_MAX 512
+
+/* At most this many descriptors from arm. */
+#define TUTTI_ARM_MAX 8
+
+/* Room for kinds of operation: new ones fill it up and move nothing. */
+#define TUTTI_KINDS_MOST 32
+
+typedef struct tutti_backend {
+    uint32_t abi;
+    uint32_t size;
+    const char *name;    /* [a-z0-9_]{1,32}, as in libtutti_NAME.so */
+    const char *version; /* of the plug-in and of the library under it, for people */
+    size_t group_bytes;  /* the core allocates this much, zeroed and aligned to 64, for each group's state */
+    uint32_t devices;    /* bit per tutti_device_type it takes tensors of: 1u << TUTTI_CPU */
+
+    /* Can it work on this machine (a driver, a device, an interface)?  TUTTI_OK, or a status with the sentence in
+     * error.  May block shortly.  Optional: then yes. */
+    int (*probe)(const tutti_host *host);
+
+    /* Makes the state of a group.  All members call it; it may talk to them through info->store, and may block, bounded
+     * by info->timeout_ms.  After an error the core calls close on the same state.  Mandatory. */
+    int (*open)(void *group, const tutti_group_info *info, const tutti_host *host);
+
+    /* Gives everything back.  Also after a failed open, and on a zeroed state.  Pending requests are dropped: no
+     * complete() after it, and their memory is not touched any more.  May block up to 1 s.  Mandatory. */
+    void (*close)(void *group);
+
+    /* The native door.  request carries nothing but priv and owner.  Each entry is optional. */
+    int (*native[TUTTI_KINDS_MOST])(void *group, const tutti_op *op, tutti_request *request);
+
+    /* The point-to-point door: both, or neither.  send may answer DONE once data may be reused.  Messages of one pair,
+     * group and tag arrive in order; sends never wait for each other's receives across tags. */
+    int (*send)(void *group, tutti_request *request);
+    int (*recv)(void *group, tutti_request *request);
+
+    /* A receive that reduces what comes: data = addend op received.  Optional. */
+    int (*recv_reduce)(void *group, tutti_request *request);
+
+    /* Moves things on without waiting; called for the family's first group.  More than 0: something happened.
+     * Mandatory where any entry answers PENDING. */
+    int (*progress)(void *group);
+
+    /* Before sleeping: fills at most TUTTI_ARM_MAX descriptors that will poll readable (POLLIN) when progress has
+     * something to do, and returns how many; 0 means something is there already, do not sleep.  Called for the
+     * family's first group.  Optional: without it the core sleeps in short naps. */
+    int (*arm)(void *group, int *descriptors);
+
+    /* Takes a pending request back: when it returns TUTTI_OK the memory is not touched any more and complete() will not
+     * be called.  An error: too late or not possible, complete() will be called.  Optional. */
+    int (*cancel)(void *group, tutti_request *request);
+
+    /* Sends a few bytes to peer besides all ordering and matching, best effort, dropped where there is no connection.
+     * They reach host->notified there.  Optional. */
+    int (*notify)(void *group, int32_t peer, const void *message, size_t bytes);
+
+    /* What the selection of algorithms should assume: a small message's latency, a large one's rate, a good size for
+     * pipelining.  0: unknown. */
+    int64_t latency_ns;
+    int64_t bytes_per_us;
+    int64_t segment_bytes;
+
+    /* Bits of tutti_backend_traits. */
+    uint32_t traits;
+
+    /* The group has failed: nothing more will be begun on it, what is pending will be taken back with cancel, then it
+     * is closed.  Makes what is under way let go of its memory, also operations that were answered DONE and
+     * are still in a device's queue.  May block up to 1 s.  Optional. */
+    void (*abort)(void *group);
+
+    /* Makes stream (as tutti_opts) wait for a pending request; the host goes on.  TUTTI_ERR_UNSUPPORTED: it cannot yet,
+     * the core then waits for the request itself.  Optional. */
+    int (*wait_stream)(void *group, tutti_request *request, void *stream);
+
+    /* Memory on the group's device, aligned to 64 at least, that the backend can use best.  Freed with the
+     * other one, before the group is closed.  Both may block (a device may have to catch up).  Both, or neither. */
+    int (*alloc)(void *group, size_t bytes, void **memory);
+    int (*free)(void *group, void *memory);
+
+    /* Between begin and end (false) the native operations that are begun may be started together, at the end at the
+     * latest; none is waited for in between.  An error at the end: the group has failed.  Optional. */
+    int (*coalesce)(void *group, bool begin);
+} tutti_backend;
+
+enum tutti_backend_traits {
+    /* Native operations of a group take effect in the order in which they were begun, whatever memory they share:
+     * the core begins each at once and in order of issue, and never holds one back for an earlier one. */
+    TUTTI_BACKEND_ORDERED = 1
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,120 @@
+/* Tutti: the bridge to DLPack's DLTensor (dmlc's header; Debian: libdlpack-dev).
+ *
+ * Both directions copy a description, never data, and own nothing.  tutti_dtype and tutti_device carry DLPack's own
+ * numbers, so this is a shift and a check.  Header only: libtutti does not depend on DLPack.
+ */
+#ifndef TUTTI_DLPACK_H
+#define TUTTI_DLPACK_H
+
+#include <dlpack/dlpack.h>
+#include <tutti/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The dtype of so many lanes of a type; 0 if Tutti has none. */
+static inline tutti_dtype tutti_dtype_from_dlpack(DLDataType type)
+{
+    static const tutti_dtype known[] = {
+        TUTTI_INT8,   TUTTI_INT16,     TUTTI_INT32,      TUTTI_INT64,         TUTTI_UINT8,      TUTTI_UINT16,
+        TUTTI_UINT32, TUTTI_UINT64,    TUTTI_FLOAT16,    TUTTI_FLOAT32,       TUTTI_FLOAT64,    TUTTI_BFLOAT16,
+        TUTTI_BOOL,   TUTTI_COMPLEX64, TUTTI_COMPLEX128, TUTTI_FLOAT8_E4M3FN, TUTTI_FLOAT8_E5M2};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (type.lanes == 1 && (int)known[i] == (type.code << 8 | type.bits)) return known[i];
+    return (tutti_dtype)0;
+}
+
+/* Whether the tensor is one run of memory in row-major order.  strides == NULL says so by itself (DLPack before 1.2);
+ * where strides are given those of dimensions of one element do not matter, and an empty tensor is contiguous. */
+static inline bool tutti_dlpack_is_contiguous(const DLTensor *from)
+{
+    int64_t expected = 1;
+    if (from->strides == NULL) return true;
+    for (int32_t i = 0; i < from->ndim; i++)
+        if (from->shape[i] == 0) return true;
+    for (int32_t i = from->ndim - 1; i >= 0; i--) {
+        if (from->shape[i] != 1 && from->strides[i] != expected) return false;
+        expected *= from->shape[i];
+    }
+    return true;
+}
+
+/* Describes from as a flat tensor over the same memory, which must outlive its use.  Pinned CUDA host memory counts as
+ * CPU memory; managed memory and other devices are refused.
+ * INVALID_ARGUMENT, with a sentence in *why (may be NULL), for what is not contiguous, of another dtype, lanes or
+ * device, or of a negative or overflowing shape. */
+static inline int tutti_from_dlpack(const DLTensor *from, tutti_tensor *to, const char **why)
+{
+    const char *unused;
+    int64_t numel = 1;
+    bool empty = false;
+    if (why == NULL) why = &unused;
+    *why = "";
+    if (from == NULL || to == NULL) {
+        *why = "the DLTensor is NULL";
+        return TUTTI_ERR_INVALID_ARGUMENT;
+    }
+    tutti_dtype dtype = tutti_dtype_from_dlpack(from->dtype);
+    if (dtype == (tutti_dtype)0) {
+        *why = "Tutti has no dtype for the DLTensor's code, bits and lanes";
+        return TUTTI_ERR_INVALID_ARGUMENT;
+    }
+    if (from->ndim < 0 || (from->ndim > 0 && from->shape == NULL)) {
+        *why = "the DLTensor has no shape";
+        return TUTTI_ERR_INVALID_ARGUMENT;
+    }
+    for (int32_t i = 0; i < from->ndim; i++) {
+        if (from->shape[i] < 0) {
+            *why = "the DLTensor's shape has a negative entry";
+            return TUTTI_ERR_INVALID_ARGUMENT;
+        }
+        empty |= from->shape[i] == 0;
+    }
+    for (int32_t i = 0; i < from->ndim && !empty; i++) {
+        if (numel > INT64_MAX / 16 / from->shape[i]) {
+            *why = "the DLTensor's shape has more than 2^59 elements";
+            return TUTTI_ERR_INVALID_ARGUMENT;
+        }
+        numel *= from->shape[i];
+    }
+    if (!tutti_dlpack_is_contiguous(from)) {
+        *why = "the DLTensor is not contiguous in row-major order: copy it into one that is first";
+        return TUTTI_ERR_INVALID_ARGUMENT;
+    }
+    int device = (int)from->device.device_type;
+    if (device == kDLCUDAHost) device = TUTTI_CPU;
+    if (device != TUTTI_CPU && device != TUTTI_CUDA) {
+        *why = "the DLTensor is on a device that is neither the CPU nor CUDA";
+        return TUTTI_ERR_INVALID_ARGUMENT;
+    }
+    to->data = from->data == NULL ? NULL : (char *)from->data + from->byte_offset;
+    to->numel = empty ? 0 : numel;
+    to->dtype = dtype;
+    to->device.type = device;
+    to->device.index = device == TUTTI_CPU ? 0 : from->device.device_id;
+    return TUTTI_OK;
+}
+
+/* Describes from as a DLTensor of one dimension; extent is the caller's room for its shape and stride, which must
+ * live as long as *to is used.  Strides are given, as DLPack asks for since 1.2. */
+static inline void tutti_to_dlpack(tutti_tensor from, int64_t extent[2], DLTensor *to)
+{
+    extent[0] = from.numel;
+    extent[1] = 1;
+    to->data = from.data;
+    to->device.device_type = (DLDeviceType)from.device.type;
+    to->device.device_id = from.device.index;
+    to->ndim = 1;
+    to->dtype.code = (uint8_t)((int)from.dtype >> 8);
+    to->dtype.bits = (uint8_t)((int)from.dtype & 0xff);
+    to->dtype.lanes = 1;
+    to->shape = &extent[0];
+    to->strides = &extent[1];
+    to->byte_offset = 0;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,400 @@
+/* Tutti: torch.distributed for C.
+ *
+ *     #include <tutti/tutti.h>
+ *
+ *     int main(void)
+ *     {
+ *         TUTTI_CHECK(tutti_init_process_group("tcp", NULL));
+ *         float x[4] = {1, 2, 3, 4};
+ *         TUTTI_CHECK(tutti_all_reduce(tutti_view(x, 4), TUTTI_SUM, NULL));
+ *         return tutti_destroy_process_group(NULL);
+ *     }
+ *
+ * Conventions, which hold for every function unless its comment says otherwise:
+ *
+ * - It returns TUTTI_OK or a negative tutti_status; tutti_last_error() then has the sentence.  A call that returns an
+ *   error never also completes.  A failure after a call has returned comes out of tutti_wait with the same text.
+ * - Any thread may call.  Within one group the order of the calls is the order of the collectives, and every rank of
+ *   the group makes the same calls in the same order.  Point-to-point calls do not take part in that order.
+ * - Tensors are borrowed: they must stay valid, and inputs unchanged, until the operation has completed.  Structs that
+ *   are passed by pointer (options, lists, splits) are copied before the call returns.
+ * - A tensor list has one entry a rank of the group, in rank order.  Entries may differ in numel, not in dtype.
+ * - src, dst and root are global ranks (ranks of the default group's world), unless opts->group_rank is set; in a group
+ *   made by tutti_create_group the two are the same.
+ * - group, and opts, may be NULL: the default group, all defaults.
+ * - A blocking call on CPU tensors returns when the data is there.  On CUDA tensors it enqueues on opts->stream and
+ *   returns: the result may be used by later work on that stream.
+ * - Errors common to all operations: INVALID_ARGUMENT (a NULL that may not be, a rank outside the group, a negative
+ *   or overflowing count, a dtype, device or list length that does not fit; refused before anything is sent, the group
+ *   stays usable), UNSUPPORTED (no backend of the group does this operation, dtype or device), TIMEOUT, PEER_LOST,
+ *   MISMATCH (the ranks' calls differ), ABORTED (the group failed before; the text has the first cause), NO_MEMORY,
+ *   SYSTEM, BACKEND.  After TIMEOUT, PEER_LOST or MISMATCH in a collective the group is failed: every later call on it
+ *   answers ABORTED at once; destroy it and make another.
+ */
+#ifndef TUTTI_TUTTI_H
+#define TUTTI_TUTTI_H
+
+#include <tutti/store.h>
+#include <tutti/types.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TUTTI_VERSION_MAJOR 0
+#define TUTTI_VERSION_MINOR 1
+#define TUTTI_VERSION_PATCH 0
+
+/* A process group as this rank sees it. */
+typedef struct tutti_group tutti_group;
+
+/* An operation under way. */
+typedef struct tutti_work tutti_work;
+
+/* ---- errors and version ------------------------------------------------------------------------------------ */
+
+/* The sentence of this thread's latest failed call; "" if none failed.  Valid until the thread's next failing call. */
+TUTTI_API const char *tutti_last_error(void);
+
+/* "TUTTI_ERR_TIMEOUT" for TUTTI_ERR_TIMEOUT, and so on; never NULL. */
+TUTTI_API const char *tutti_status_string(int status);
+
+/* "0.1.0", of the library that is loaded. */
+TUTTI_API const char *tutti_version(void);
+
+/* Ends the program with the sentence on stderr where expr is an error: for examples and tests. */
+#define TUTTI_CHECK(expr)                                                                                              \
+    do {                                                                                                               \
+        int tutti_check_status = (expr);                                                                               \
+        if (tutti_check_status < 0) {                                                                                  \
+            fprintf(stderr, "%s:%d: %s: %s: %s\n", __FILE__, __LINE__, #expr, tutti_status_string(tutti_check_status), \
+                    tutti_last_error());                                                                               \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* ---- starting and ending ----------------------------------------------------------------------------------- */
+
+typedef struct tutti_init_opts {
+    const char *init_method; /* "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?.."; NULL: env:// */
+    tutti_store *store;      /* meet through this store instead (then rank and world_size are needed); borrowed until
+                                the group is destroyed.  With init_method: an error */
+    int rank;                /* with has_rank: this rank; else from init_method or the environment */
+    int world_size;          /* 0: from init_method or the environment */
+    bool has_rank;
+    int64_t timeout_ms;       /* of the group's operations; 0: 30 minutes, 10 for CUDA tensors on nccl */
+    int64_t store_timeout_ms; /* of the rendezvous; 0: 5 minutes */
+    tutti_device device;      /* the device of this rank; zero: CPU, or LOCAL_RANK's device for nccl */
+} tutti_init_opts;
+
+/* Makes the default group of all ranks.  backend, in any case of letters: a name ("tcp", "mpi", "nccl"), a map from
+ * devices to names ("cpu:tcp,cuda:nccl"), each optionally with its fallbacks ("cpu:tcp|mpi"), or NULL or "auto" for the
+ * best that is there.  Returns when all ranks have joined.
+ * Errors: INVALID_ARGUMENT (a default group exists; a variable is missing or malformed, by name; a bad map), BACKEND
+ * (a plug-in is not there or refused, with the paths tried), STORE, AUTH, TIMEOUT ("joined 2 of 3, missing 1"). */
+TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opts *opts);
+
+/* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back.  NULL: the default
+ * group, last, after its subgroups.  The handle is invalid afterwards.  Ending a failed group succeeds. */
+TUTTI_API int tutti_destroy_process_group(tutti_group *group);
+
+/* Whether the default group exists. */
+TUTTI_API bool tutti_is_initialized(void);
+
+/* Whether the plug-in of this name can be loaded here; tutti_last_error() has the reason where it cannot. */
+TUTTI_API bool tutti_is_backend_available(const char *name);
+
+/* Fails all operations of the group, on every rank, with ABORTED and this text.  Local waiters return within 100 ms,
+ * the other ranks' within 1 s.  May be called while other threads wait. */
+TUTTI_API int tutti_abort(tutti_group *group, const char *reason);
+
+/* ---- groups ------------------------------------------------------------------------------------------------ */
+
+typedef struct tutti_group_opts {
+    const char *backend; /* as in tutti_init_process_group; NULL: the parent's */
+    tutti_group *parent; /* the group whose ranks are chosen from; NULL: the default group */
+    int64_t timeout_ms;  /* 0: the parent's */
+    bool members_only;   /* only the members call (torch: use_local_synchronization); a group with the same members
+                            made so several times needs the same order of calls on all of them */
+    bool high_priority;  /* CUDA: a stream of high priority */
+    const char *name;    /* for messages; NULL: made up */
+    tutti_device device; /* of tutti_create_group: this rank's device; zero: CPU */
+} tutti_group_opts;
+
+/* A group of n of the parent's ranks, given as global ranks, whose order is the order in the new group.  All ranks of
+ * the parent call it in the same order (see members_only); one that is not a member gets a handle in which its
+ * rank and the world size are -1, good for tutti_get_rank and tutti_destroy_process_group alone. */
+TUTTI_API int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti_group **group);
+
+/* Groups of the parent's ranks that gave the same color, ordered by key, then by rank; as MPI_Comm_split.  A negative
+ * color: no group, the handle has rank -1.  All ranks of the parent call. */
+TUTTI_API int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_group **group);
+
+/* A group on its own, beside the default group and without needing it: world_size callers that share store, with
+ * ranks 0 .. world_size - 1.  Several ranks may be threads of one process.  store is borrowed until the group has been
+ * destroyed; use a prefix store to make several groups from one. */
+TUTTI_API int tutti_create_group(const char *backend, tutti_store *store, int rank, int world_size,
+                                 const tutti_group_opts *opts, tutti_group **group);
+
+/* After a failure: the survivors' group, smaller, ranks in the old order.  Called by every survivor. */
+TUTTI_API int tutti_shrink_group(tutti_group *group, tutti_group **smaller);
+
+/* This rank in the group, the number of its ranks; -1 in a group that one is not a member of, and before init. */
+TUTTI_API int tutti_get_rank(const tutti_group *group);
+TUTTI_API int tutti_get_world_size(const tutti_group *group);
+
+/* Translation; -1 where the rank is not in the group. */
+TUTTI_API int tutti_get_global_rank(const tutti_group *group, int group_rank);
+TUTTI_API int tutti_get_group_rank(const tutti_group *group, int global_rank);
+
+/* The group's name for messages, and its backends as a map ("cpu:tcp").  Valid while the group is. */
+TUTTI_API const char *tutti_get_name(const tutti_group *group);
+TUTTI_API const char *tutti_get_backend(const tutti_group *group);
+
+/* The device for this rank's tensors in the group: CUDA where only CUDA has a backend, else CPU. */
+TUTTI_API tutti_device tutti_get_device(const tutti_group *group);
+
+/* ---- tensors ----------------------------------------------------------------------------------------------- */
+
+/* A CPU tensor over n elements at data. */
+static inline tutti_tensor tutti_tensor_of(const void *data, int64_t numel, tutti_dtype dtype)
+{
+    tutti_device cpu = {TUTTI_CPU, 0};
+    tutti_tensor tensor = {(void *)(uintptr_t)data, numel, dtype, cpu};
+    return tensor;
+}
+
+/* The same tensor on another device. */
+static inline tutti_tensor tutti_on(tutti_tensor tensor, tutti_device device)
+{
+    tensor.device = device;
+    return tensor;
+}
+
+/* Memory for bytes on the group's device (see tutti_get_device), aligned to 64 at least, that the group's transports
+ * can use best.  Freed with tutti_free, before the group is destroyed.  Errors: INVALID_ARGUMENT, NO_MEMORY. */
+TUTTI_API int tutti_alloc(tutti_group *group, int64_t bytes, void **memory);
+TUTTI_API int tutti_free(tutti_group *group, void *memory);
+
+/* inout = inout op in, in this process alone, on CPU tensors of one dtype and numel: the reduction that the collectives
+ * use (AVG divides by 2; PREMUL_SUM: UNSUPPORTED).  Needs no group. */
+TUTTI_API int tutti_reduce_local(tutti_tensor inout, tutti_tensor in, tutti_reduce_op op);
+
+/* ---- options of one call ----------------------------------------------------------------------------------- */
+
+/* Where and how, not what: zero everywhere is the default.  Copied before the call returns. */
+typedef struct tutti_opts {
+    tutti_group *group;    /* NULL: the default group */
+    tutti_work **async_op; /* non-NULL: return at once, *async_op receives the Work, to be waited for or freed */
+    void *stream;          /* CUDA: a cudaStream_t */
+    int64_t timeout_ms;    /* of this operation; 0: the group's */
+    int tag;               /* of send and recv; 0 .. INT_MAX */
+    bool group_rank;       /* src, dst and root are ranks of the group */
+    int *source;           /* recv: receives the rank that sent (global, or of the group with group_rank) */
+    double factor;         /* of TUTTI_PREMUL_SUM */
+} tutti_opts;
+
+/* ---- collectives ------------------------------------------------------------------------------------------- */
+
+/* Every rank's tensor becomes root's. */
+TUTTI_API int tutti_broadcast(tutti_tensor tensor, int root, const tutti_opts *opts);
+
+/* Every rank's tensor becomes the reduction of all, the same bits everywhere.  _into leaves in as it was; in and out
+ * are the same memory or apart. */
+TUTTI_API int tutti_all_reduce(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts);
+TUTTI_API int tutti_all_reduce_into(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts);
+
+/* Root's tensor becomes the reduction of all; the others' stay as they are.  _into: out is used on the root alone. */
+TUTTI_API int tutti_reduce(tutti_tensor tensor, int root, tutti_reduce_op op, const tutti_opts *opts);
+TUTTI_API int tutti_reduce_into(tutti_tensor out, tutti_tensor in, int root, tutti_reduce_op op,
+                                const tutti_opts *opts);
+
+/* out[r], of as many elements as rank r's in, becomes rank r's in.  n is the group's size. */
+TUTTI_API int tutti_all_gather(const tutti_tensor *out, int n, tutti_tensor in, const tutti_opts *opts);
+
+/* The same into consecutive parts of one tensor: out.numel is in.numel times the group's size.  in may be its own part
+ * of out. */
+TUTTI_API int tutti_all_gather_into_tensor(tutti_tensor out, tutti_tensor in, const tutti_opts *opts);
+
+/* Root's out[r] becomes rank r's in.  The others pass NULL and 0. */
+TUTTI_API int tutti_gather(tutti_tensor in, const tutti_tensor *out, int n, int root, const tutti_opts *opts);
+
+/* The same into consecutive parts of one tensor; out is used on the root alone.  in may be root's own part of it. */
+TUTTI_API int tutti_gather_into_tensor(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts);
+
+/* Rank r's out becomes root's in[r].  The others pass NULL and 0. */
+TUTTI_API int tutti_scatter(tutti_tensor out, const tutti_tensor *in, int n, int root, const tutti_opts *opts);
+
+/* The same from consecutive parts of one tensor; in is used on the root alone. */
+TUTTI_API int tutti_scatter_tensor(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts);
+
+/* Rank r's out becomes the reduction of all ranks' in[r]. */
+TUTTI_API int tutti_reduce_scatter(tutti_tensor out, const tutti_tensor *in, int n, tutti_reduce_op op,
+                                   const tutti_opts *opts);
+
+/* The same from consecutive parts of one tensor: in.numel is out.numel times the group's size.  out may be its own
+ * part of in. */
+TUTTI_API int tutti_reduce_scatter_tensor(tutti_tensor out, tutti_tensor in, tutti_reduce_op op,
+                                          const tutti_opts *opts);
+
+/* out[r] becomes rank r's in[own rank].  Both lists have n entries, the group's size. */
+TUTTI_API int tutti_all_to_all(const tutti_tensor *out, const tutti_tensor *in, int n, const tutti_opts *opts);
+
+/* The same in consecutive parts of one tensor each.  Splits are elements a rank, zeros allowed, and add up to
+ * the tensor's numel; NULL: equal parts. */
+TUTTI_API int tutti_all_to_all_single(tutti_tensor out, tutti_tensor in, const int64_t *out_splits,
+                                      const int64_t *in_splits, const tutti_opts *opts);
+
+/* No rank leaves before the last has entered. */
+TUTTI_API int tutti_barrier(const tutti_opts *opts);
+
+/* A barrier that, when its time runs out, names the ranks that did not come. */
+TUTTI_API int tutti_monitored_barrier(const tutti_opts *opts);
+
+/* ---- point to point ---------------------------------------------------------------------------------------- */
+
+/* Messages of one pair and tag arrive in the order of the calls.  Both sides may send first, at any size.
+ * A receive of another size or dtype than was sent: MISMATCH there, and on the sender too unless the message was small
+ * enough to be on its way already; nothing is written; the group stays usable.  To self: INVALID_ARGUMENT.  recv's src
+ * may be TUTTI_ANY_SOURCE (see opts->source). */
+TUTTI_API int tutti_send(tutti_tensor tensor, int dst, const tutti_opts *opts);
+TUTTI_API int tutti_recv(tutti_tensor tensor, int src, const tutti_opts *opts);
+
+/* The same, returning at once with a Work. */
+TUTTI_API int tutti_isend(tutti_tensor tensor, int dst, const tutti_opts *opts, tutti_work **work);
+TUTTI_API int tutti_irecv(tutti_tensor tensor, int src, const tutti_opts *opts, tutti_work **work);
+
+typedef struct tutti_p2p_op {
+    tutti_kind kind; /* TUTTI_SEND or TUTTI_RECV */
+    tutti_tensor tensor;
+    int peer;
+    int tag;
+    int *source; /* as in tutti_opts */
+} tutti_p2p_op;
+
+/* Starts n sends and receives as one; works[i] receives the i-th's Work.  On an error none was started.
+ * opts' tag, source and async_op are not used. */
+TUTTI_API int tutti_batch_isend_irecv(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works);
+
+/* ---- several operations as one ----------------------------------------------------------------------------- */
+
+/* Between the two, this thread's collectives and point-to-point calls on the group are checked and kept (an async_op's
+ * Work is set to NULL), and _end starts them together; one Work stands for all.  Small all_reduces and broadcasts
+ * that follow each other and are alike go out as one message.  work may be NULL: _end then blocks until all are done.
+ */
+TUTTI_API int tutti_coalesce_begin(tutti_group *group);
+TUTTI_API int tutti_coalesce_end(tutti_group *group, tutti_work **work);
+
+/* ---- byte strings of differing length ---------------------------------------------------------------------- */
+
+/* As torch's object collectives.  The library allocates each out[i].data; tutti_bytes_free frees them.  Blocking. */
+TUTTI_API int tutti_all_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes, const tutti_opts *opts);
+TUTTI_API int tutti_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes, int root,
+                                 const tutti_opts *opts);
+TUTTI_API int tutti_broadcast_bytes(tutti_bytes *inout, int root, const tutti_opts *opts);
+TUTTI_API int tutti_scatter_bytes(tutti_bytes *out, const tutti_bytes *in, int n, int root, const tutti_opts *opts);
+
+/* ---- work -------------------------------------------------------------------------------------------------- */
+
+/* Blocks the host until *work is done, then frees it, sets it to NULL and gives the operation's result.
+ * If timeout_ms passes first: TIMEOUT, *work stays and the operation goes on.  0 polls once;
+ * TUTTI_DEFAULT_TIMEOUT waits as long as the operation itself may take.  *work == NULL: INVALID_ARGUMENT. */
+TUTTI_API int tutti_wait(tutti_work **work, int64_t timeout_ms);
+
+/* The same without freeing; may be called again, with the same answer. */
+TUTTI_API int tutti_work_wait(tutti_work *work, int64_t timeout_ms);
+
+/* Waits for all of n works and frees them (NULL entries are skipped).  Gives the first error by index.  If the time
+ * runs out: TIMEOUT, those that are done have been freed and set to NULL. */
+TUTTI_API int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms);
+
+/* Waits until one of n works is done, frees it, sets it to NULL, and gives its index and result.  All NULL: *index is
+ * -1, TUTTI_OK. */
+TUTTI_API int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index);
+
+/* Lets a CUDA stream wait for the operation; the host goes on.  CPU work: blocks. */
+TUTTI_API int tutti_wait_stream(tutti_work *work, void *stream);
+
+/* Whether it is done, well or not.  Never blocks; drives progress. */
+TUTTI_API bool tutti_work_is_completed(tutti_work *work);
+
+/* TUTTI_OK when done or still under way, else its error; and that error's sentence, "" where there is none. */
+TUTTI_API int tutti_work_status(tutti_work *work);
+TUTTI_API const char *tutti_work_error(tutti_work *work);
+
+/* Calls callback(work, argument) once it is done: at once in this thread if it is already, else in the thread that
+ * completes it.  The callback must not block and must not wait; it may start operations.  One callback a work. */
+TUTTI_API int tutti_work_then(tutti_work *work, void (*callback)(tutti_work *work, void *argument), void *argument);
+
+/* What it is; its place among the group's collectives (0 for point to point), counted from 1; the nanoseconds from
+ * its start until its end, -1 before that; the rank that a receive came from (as opts->source), -1 before that. */
+TUTTI_API tutti_kind tutti_work_op(const tutti_work *work);
+TUTTI_API uint64_t tutti_work_sequence(const tutti_work *work);
+TUTTI_API int64_t tutti_work_duration_ns(const tutti_work *work);
+TUTTI_API int tutti_work_source(const tutti_work *work);
+
+/* A descriptor that polls readable once it is done, for event loops; owned by the work.  Negative: an error. */
+TUTTI_API int tutti_work_fd(tutti_work *work);
+
+/* Gives the handle up without waiting; the operation still completes, its tensors must stay valid until then.
+ * NULL is ignored. */
+TUTTI_API void tutti_work_free(tutti_work *work);
+
+/* ---- starting ranks ---------------------------------------------------------------------------------------- */
+
+/* Runs fn(rank, argument) in nprocs child processes that share one rendezvous (env:// works in each), as
+ * torch.multiprocessing.spawn; waits for them.  A child's exit status is fn's result.  If one fails the others are
+ * ended, and the answer is SYSTEM with a sentence that says which rank and how.  Call it before any thread is
+ * started and before tutti_init_process_group. */
+TUTTI_API int tutti_spawn(int (*fn)(int rank, void *argument), void *argument, int nprocs);
+
+#ifdef __cplusplus
+}
+#endif
+
+/* ---- the shorthands ---------------------------------------------------------------------------------------- */
+
+/* tutti_view(pointer, n): a CPU tensor whose dtype follows from the pointer's type.  For 16- and 8-bit floats,
+ * complex numbers in C++, and void pointers use tutti_tensor_of.
+ * tutti_with(.group = g, .async_op = &work): options in place (C alone; C++17 fills a tutti_opts). */
+#ifndef __cplusplus
+#define TUTTI_DTYPE_OF(pointer)                                                                                        \
+    _Generic((pointer),                                                                                                \
+        bool *: TUTTI_BOOL, const bool *: TUTTI_BOOL,                                                                  \
+        int8_t *: TUTTI_INT8, const int8_t *: TUTTI_INT8,                                                              \
+        int16_t *: TUTTI_INT16, const int16_t *: TUTTI_INT16,                                                          \
+        int32_t *: TUTTI_INT32, const int32_t *: TUTTI_INT32,                                                          \
+        long *: (sizeof(long) == 8 ? TUTTI_INT64 : TUTTI_INT32),                                                       \
+        const long *: (sizeof(long) == 8 ? TUTTI_INT64 : TUTTI_INT32),                                                 \
+        long long *: TUTTI_INT64, const long long *: TUTTI_INT64,                                                      \
+        uint8_t *: TUTTI_UINT8, const uint8_t *: TUTTI_UINT8,                                                          \
+        uint16_t *: TUTTI_UINT16, const uint16_t *: TUTTI_UINT16,                                                      \
+        uint32_t *: TUTTI_UINT32, const uint32_t *: TUTTI_UINT32,                                                      \
+        unsigned long *: (sizeof(long) == 8 ? TUTTI_UINT64 : TUTTI_UINT32),                                            \
+        const unsigned long *: (sizeof(long) == 8 ? TUTTI_UINT64 : TUTTI_UINT32),                                      \
+        unsigned long long *: TUTTI_UINT64, const unsigned long long *: TUTTI_UINT64,                                  \
+        float *: TUTTI_FLOAT32, const float *: TUTTI_FLOAT32,                                                          \
+        double *: TUTTI_FLOAT64, const double *: TUTTI_FLOAT64,                                                        \
+        float _Complex *: TUTTI_COMPLEX64, const float _Complex *: TUTTI_COMPLEX64,                                    \
+        double _Complex *: TUTTI_COMPLEX128, const double _Complex *: TUTTI_COMPLEX128)
+#define tutti_view(pointer, numel) tutti_tensor_of((pointer), (numel), TUTTI_DTYPE_OF(pointer))
+#define tutti_with(...) (&(tutti_opts){__VA_ARGS__})
+#else
+#include <type_traits>
+template <typename T> inline tutti_tensor tutti_view(T *pointer, int64_t numel)
+{
+    using U = typename std::remove_cv<T>::type;
+    static_assert(std::is_arithmetic<U>::value, "tutti_view takes arithmetic types; use tutti_tensor_of");
+    static_assert(!std::is_same<U, long double>::value, "long double has no dtype");
+    const int code = std::is_same<U, bool>::value       ? 6
+                     : std::is_floating_point<U>::value ? 2
+                     : std::is_unsigned<U>::value       ? 1
+                                                        : 0;
+    return tutti_tensor_of(pointer, numel, (tutti_dtype)(code << 8 | (int)sizeof(U) * 8));
+}
+#endif
+
+#endif

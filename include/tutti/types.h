@@ -1,0 +1,134 @@
+/* Tutti: the types that programs and plug-ins share.
+ *
+ * Everything here is plain data: no functions but a few inline ones, no headers beyond the C library's.
+ * C11 and C++17.  All counts and sizes are 64-bit; units are in the names (_ms, _ns, bytes, numel).
+ */
+#ifndef TUTTI_TYPES_H
+#define TUTTI_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- status ------------------------------------------------------------------------------------------------ */
+
+/* What every function of type int returns: TUTTI_OK or one of the negative codes.  The sentence that goes with a
+ * code is tutti_last_error() for a call that failed, and tutti_work_error() for an operation that failed later. */
+typedef enum tutti_status {
+    TUTTI_OK = 0,
+    TUTTI_ERR_INVALID_ARGUMENT = -1, /* refused before anything was sent; the group stays usable */
+    TUTTI_ERR_UNSUPPORTED = -2,      /* no backend of the group does this operation on this dtype and device */
+    TUTTI_ERR_TIMEOUT = -3,          /* the time given to the operation, the wait or the store ran out */
+    TUTTI_ERR_PEER_LOST = -4,        /* a rank died, left, or cannot be reached any more */
+    TUTTI_ERR_MISMATCH = -5,         /* ranks disagree: operation, count, dtype, reduce op, root or size */
+    TUTTI_ERR_ABORTED = -6,          /* the group failed earlier or was aborted; the text names the first cause */
+    TUTTI_ERR_STORE = -7,            /* the key-value store cannot be reached or refused a request */
+    TUTTI_ERR_AUTH = -8,             /* wrong job token, or none */
+    TUTTI_ERR_NO_MEMORY = -9,
+    TUTTI_ERR_SYSTEM = -10,   /* an operating system call failed; the text has errno's name */
+    TUTTI_ERR_BACKEND = -11,  /* a plug-in is missing, does not load, or its library failed */
+    TUTTI_ERR_NOT_FOUND = -12 /* a key is not in the store, a rank is not in the group */
+} tutti_status;
+
+/* ---- dtypes ------------------------------------------------------------------------------------------------ */
+
+/* A dtype is DLPack's type code in bits 8..15 and the bits of one element in bits 0..7.  A complex number is one
+ * element.  bool is one byte, 0 or 1. */
+typedef enum tutti_dtype {
+    TUTTI_INT8 = 0x0008,
+    TUTTI_INT16 = 0x0010,
+    TUTTI_INT32 = 0x0020,
+    TUTTI_INT64 = 0x0040,
+    TUTTI_UINT8 = 0x0108,
+    TUTTI_UINT16 = 0x0110,
+    TUTTI_UINT32 = 0x0120,
+    TUTTI_UINT64 = 0x0140,
+    TUTTI_FLOAT16 = 0x0210,
+    TUTTI_FLOAT32 = 0x0220,
+    TUTTI_FLOAT64 = 0x0240,
+    TUTTI_BFLOAT16 = 0x0410,
+    TUTTI_COMPLEX64 = 0x0540,
+    TUTTI_COMPLEX128 = 0x0580,
+    TUTTI_BOOL = 0x0608,
+    TUTTI_FLOAT8_E4M3FN = 0x0a08,
+    TUTTI_FLOAT8_E5M2 = 0x0c08
+} tutti_dtype;
+
+/* Bytes of one element. */
+static inline int64_t tutti_dtype_bytes(tutti_dtype dtype)
+{
+    return ((int64_t)dtype & 0xff) / 8;
+}
+
+/* ---- devices and tensors ----------------------------------------------------------------------------------- */
+
+/* DLPack's device types. */
+typedef enum tutti_device_type { TUTTI_CPU = 1, TUTTI_CUDA = 2 } tutti_device_type;
+
+typedef struct tutti_device {
+    int32_t type;  /* a tutti_device_type */
+    int32_t index; /* 0 on CPU, the CUDA device's ordinal on CUDA */
+} tutti_device;
+
+/* A borrowed, contiguous run of elements.  Passed by value; the library never frees data.  data may be NULL where
+ * numel is 0, and need not be aligned. */
+typedef struct tutti_tensor {
+    void *data;
+    int64_t numel;
+    tutti_dtype dtype;
+    tutti_device device;
+} tutti_tensor;
+
+/* A run of bytes, for the store and for the object collectives. */
+typedef struct tutti_bytes {
+    void *data;
+    size_t bytes;
+} tutti_bytes;
+
+/* ---- operations -------------------------------------------------------------------------------------------- */
+
+typedef enum tutti_reduce_op {
+    TUTTI_SUM = 0,    /* integers wrap; bool: or */
+    TUTTI_PRODUCT,    /* integers wrap; bool: and */
+    TUTTI_MIN,        /* NaN propagates; -0.0 < 0.0 */
+    TUTTI_MAX,        /* NaN propagates; -0.0 < 0.0 */
+    TUTTI_AVG,        /* SUM, then divided by the group's size; integers truncate toward zero */
+    TUTTI_PREMUL_SUM, /* each input times tutti_opts.factor, then SUM; floats and complex */
+    TUTTI_BAND,       /* integers and bool, as the two below */
+    TUTTI_BOR,
+    TUTTI_BXOR,
+    TUTTI_REDUCE_OP_COUNT
+} tutti_reduce_op;
+
+/* The kinds of operation.  Values are part of the plug-in ABI: new ones are appended. */
+typedef enum tutti_kind {
+    TUTTI_BROADCAST = 0,
+    TUTTI_ALL_REDUCE,
+    TUTTI_REDUCE,
+    TUTTI_ALL_GATHER,
+    TUTTI_GATHER,
+    TUTTI_SCATTER,
+    TUTTI_REDUCE_SCATTER,
+    TUTTI_ALL_TO_ALL,
+    TUTTI_BARRIER,
+    TUTTI_MONITORED_BARRIER,
+    TUTTI_SEND,
+    TUTTI_RECV,
+    TUTTI_COALESCED, /* several operations begun and completed as one */
+    TUTTI_KIND_COUNT
+} tutti_kind;
+
+#define TUTTI_ANY_SOURCE (-1)
+
+/* Timeouts, in milliseconds.  Any other negative value is an error. */
+#define TUTTI_INFINITE INT64_MAX
+#define TUTTI_DEFAULT_TIMEOUT (INT64_MAX - 1) /* the operation's, the group's or the store's own */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,144 @@
+/* The headers compile alone and together, twice, as C11 without extensions, as GNU C11 and as C++17, with each compiler
+ * that is there; and so do the shorthands tutti_view and tutti_with. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct {
+    const char *compiler, *language, *flags;
+} ways[] = {
+    {"gcc", "c", "-std=c11 -Wpedantic -Wstrict-prototypes"},
+    {"gcc", "c", "-std=gnu11 -Wpedantic -Wmissing-prototypes"},
+    {"g++", "c++", "-std=c++17 -Wpedantic"},
+    {"clang", "c", "-std=c11 -Wpedantic"},
+    {"clang", "c", "-std=gnu11"},
+    {"clang++", "c++", "-std=c++17 -Wpedantic"},
+};
+
+/* Whether text compiles; what the compiler says is shown. */
+static bool compiles(const char *compiler, const char *language, const char *flags, const char *text)
+{
+    char command[1024];
+    snprintf(command, sizeof command,
+             "%s -x %s %s -Wall -Wextra -Wconversion -Wshadow -Werror -fsyntax-only -I '" TUTTI_SOURCE_DIR
+             "/include' -",
+             compiler, language, flags);
+    FILE *input = popen(command, "w");
+    assert_non_null(input);
+    fputs(text, input);
+    int status = pclose(input);
+    if (status != 0) print_error("%s\n%s\n", command, text);
+    return status == 0;
+}
+
+static bool is_there(const char *program)
+{
+    char command[128];
+    snprintf(command, sizeof command, "command -v %s >/dev/null", program);
+    return system(command) == 0;
+}
+
+/* text in each way, or in those of one language. */
+static void everywhere(const char *language, const char *text)
+{
+    int tried = 0, wrong = 0;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (language != NULL && strcmp(ways[i].language, language) != 0) continue;
+        if (!is_there(ways[i].compiler)) continue;
+        tried++;
+        wrong += !compiles(ways[i].compiler, ways[i].language, ways[i].flags, text);
+    }
+    assert_int_equal(wrong, 0);
+    assert_true(tried > 0);
+}
+
+static void test_alone(void **state)
+{
+    char text[512], all[4096] = "", twice[8192];
+    int n = 0;
+    DIR *folder = opendir(TUTTI_SOURCE_DIR "/include/tutti");
+    (void)state;
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(text, sizeof text, "#include <tutti/%s>\nextern int something;\n", entry->d_name);
+        bool vendor = strcmp(entry->d_name, "dlpack.h") == 0; /* needs dmlc's header */
+        if (vendor && access("/usr/include/dlpack/dlpack.h", R_OK) != 0) continue;
+        everywhere(NULL, text);
+        strcat(all, text);
+        n++;
+    }
+    closedir(folder);
+    assert_true(n >= 4);
+    snprintf(twice, sizeof twice, "%s%s", all, all);
+    everywhere(NULL, twice);
+}
+
+static void test_c(void **state)
+{
+    (void)state;
+    everywhere("c",
+               "#include <tutti/tutti.h>\n"
+               "#include <complex.h>\n"
+               "int all(float *f, const double *d, long *l, const unsigned char *u, float _Complex *c, bool *b);\n"
+               "int all(float *f, const double *d, long *l, const unsigned char *u, float _Complex *c, bool *b)\n"
+               "{\n"
+               "    tutti_work *work = NULL;\n"
+               "    TUTTI_CHECK(tutti_all_reduce(tutti_view(f, 4), TUTTI_SUM, NULL));\n"
+               "    TUTTI_CHECK(tutti_broadcast(tutti_view(d, 4), 0, tutti_with(.tag = 1)));\n"
+               "    TUTTI_CHECK(tutti_all_reduce(tutti_view(l, 1), TUTTI_MAX, tutti_with(.async_op = &work)));\n"
+               "    TUTTI_CHECK(tutti_send(tutti_view(u, 1), 0, tutti_with(.group_rank = true, .timeout_ms = 5)));\n"
+               "    TUTTI_CHECK(tutti_all_reduce(tutti_view(c, 1), TUTTI_SUM, tutti_with(.factor = 0.5)));\n"
+               "    TUTTI_CHECK(tutti_recv(tutti_view(b, 1), TUTTI_ANY_SOURCE, NULL));\n"
+               "    _Static_assert(TUTTI_DTYPE_OF((short *)0) == TUTTI_INT16, \"\");\n"
+               "    _Static_assert(TUTTI_DTYPE_OF((long *)0) == TUTTI_INT64, \"\");\n"
+               "    _Static_assert(TUTTI_DTYPE_OF((const long long *)0) == TUTTI_INT64, \"\");\n"
+               "    _Static_assert(TUTTI_DTYPE_OF((unsigned long *)0) == TUTTI_UINT64, \"\");\n"
+               "    return tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);\n"
+               "}\n");
+}
+
+static void test_cxx(void **state)
+{
+    (void)state;
+    everywhere("c++", "#include <tutti/tutti.h>\n"
+                      "int all(float *f, const double *d, long *l, const unsigned char *u, bool *b);\n"
+                      "int all(float *f, const double *d, long *l, const unsigned char *u, bool *b)\n"
+                      "{\n"
+                      "    tutti_opts opts{};\n"
+                      "    tutti_work *work = nullptr;\n"
+                      "    opts.async_op = &work;\n"
+                      "    TUTTI_CHECK(tutti_all_reduce(tutti_view(f, 4), TUTTI_SUM, &opts));\n"
+                      "    TUTTI_CHECK(tutti_broadcast(tutti_view(d, 4), 0, nullptr));\n"
+                      "    TUTTI_CHECK(tutti_send(tutti_view(u, 4), 0, nullptr));\n"
+                      "    TUTTI_CHECK(tutti_send(tutti_view(b, 4), 0, nullptr));\n"
+                      "    return tutti_all_reduce(tutti_view(l, 1), TUTTI_MAX, nullptr);\n"
+                      "}\n");
+}
+
+/* A plug-in in the fewest lines, also where a plug-in is C++. */
+static void test_plugin(void **state)
+{
+    (void)state;
+    everywhere("c",
+               "#include <tutti/backend.h>\n"
+               "extern const tutti_backend tutti_backend_v1;\n"
+               "TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {TUTTI_BACKEND_HEADER, .name = \"x\"};\n"
+               "int has(const tutti_backend *backend);\n"
+               "int has(const tutti_backend *backend) { return TUTTI_HAS(backend, cancel) != 0; }\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone), cmocka_unit_test(test_c),
+                                       cmocka_unit_test(test_cxx), cmocka_unit_test(test_plugin)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,212 @@
+/* Where the fields of the public structs lie on x86-64: programs and plug-ins that were built earlier have these
+ * numbers in them.  Structs that carry their size grow at the end alone; the others do not change within an ABI. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <tutti/backend.h>
+#include <tutti/tutti.h>
+
+#include <cmocka.h>
+
+struct place {
+    const char *what;
+    size_t found, wanted;
+};
+
+#define SIZE(type, bytes)                                                                                              \
+    {                                                                                                                  \
+        "the size of " #type, sizeof(type), bytes                                                                      \
+    }
+#define AT(type, field, offset)                                                                                        \
+    {                                                                                                                  \
+#type "." #field, offsetof(type, field), offset                                                                \
+    }
+
+static const struct place places[] = {
+    SIZE(tutti_device, 8),
+    AT(tutti_device, type, 0),
+    AT(tutti_device, index, 4),
+    SIZE(tutti_tensor, 32),
+    AT(tutti_tensor, data, 0),
+    AT(tutti_tensor, numel, 8),
+    AT(tutti_tensor, dtype, 16),
+    AT(tutti_tensor, device, 20),
+    SIZE(tutti_bytes, 16),
+    AT(tutti_bytes, data, 0),
+    AT(tutti_bytes, bytes, 8),
+    SIZE(tutti_store_opts, 24),
+    AT(tutti_store_opts, timeout_ms, 0),
+    AT(tutti_store_opts, token, 8),
+    AT(tutti_store_opts, server, 16),
+    AT(tutti_store_opts, insecure, 17),
+    SIZE(tutti_init_opts, 56),
+    AT(tutti_init_opts, init_method, 0),
+    AT(tutti_init_opts, store, 8),
+    AT(tutti_init_opts, rank, 16),
+    AT(tutti_init_opts, world_size, 20),
+    AT(tutti_init_opts, has_rank, 24),
+    AT(tutti_init_opts, timeout_ms, 32),
+    AT(tutti_init_opts, store_timeout_ms, 40),
+    AT(tutti_init_opts, device, 48),
+    SIZE(tutti_group_opts, 48),
+    AT(tutti_group_opts, backend, 0),
+    AT(tutti_group_opts, parent, 8),
+    AT(tutti_group_opts, timeout_ms, 16),
+    AT(tutti_group_opts, members_only, 24),
+    AT(tutti_group_opts, high_priority, 25),
+    AT(tutti_group_opts, name, 32),
+    AT(tutti_group_opts, device, 40),
+    SIZE(tutti_opts, 56),
+    AT(tutti_opts, group, 0),
+    AT(tutti_opts, async_op, 8),
+    AT(tutti_opts, stream, 16),
+    AT(tutti_opts, timeout_ms, 24),
+    AT(tutti_opts, tag, 32),
+    AT(tutti_opts, group_rank, 36),
+    AT(tutti_opts, source, 40),
+    AT(tutti_opts, factor, 48),
+    SIZE(tutti_p2p_op, 56),
+    AT(tutti_p2p_op, kind, 0),
+    AT(tutti_p2p_op, tensor, 8),
+    AT(tutti_p2p_op, peer, 40),
+    AT(tutti_p2p_op, tag, 44),
+    AT(tutti_p2p_op, source, 48),
+    SIZE(tutti_request, 152),
+    AT(tutti_request, peer, 0),
+    AT(tutti_request, flags, 4),
+    AT(tutti_request, tag, 8),
+    AT(tutti_request, fingerprint, 16),
+    AT(tutti_request, data, 24),
+    AT(tutti_request, bytes, 32),
+    AT(tutti_request, addend, 40),
+    AT(tutti_request, dtype, 48),
+    AT(tutti_request, op, 52),
+    AT(tutti_request, owner, 56),
+    AT(tutti_request, source, 64),
+    AT(tutti_request, found_fingerprint, 72),
+    AT(tutti_request, found_bytes, 80),
+    AT(tutti_request, priv, 88),
+    AT(tutti_op, size, 0),
+    AT(tutti_op, kind, 4),
+    AT(tutti_op, reduce_op, 8),
+    AT(tutti_op, dtype, 12),
+    AT(tutti_op, root, 16),
+    AT(tutti_op, tag, 20),
+    AT(tutti_op, sequence, 24),
+    AT(tutti_op, n_in, 32),
+    AT(tutti_op, n_out, 36),
+    AT(tutti_op, in, 40),
+    AT(tutti_op, out, 48),
+    AT(tutti_op, in_splits, 56),
+    AT(tutti_op, out_splits, 64),
+    AT(tutti_op, factor, 72),
+    AT(tutti_op, stream, 80),
+    AT(tutti_op, timeout_ms, 88),
+    AT(tutti_op, async, 96),
+    AT(tutti_op, list, 97),
+    AT(tutti_host, abi, 0),
+    AT(tutti_host, size, 4),
+    AT(tutti_host, complete, 8),
+    AT(tutti_host, error, 16),
+    AT(tutti_host, log, 24),
+    AT(tutti_host, now_ns, 32),
+    AT(tutti_host, env, 40),
+    AT(tutti_host, reduce, 48),
+    AT(tutti_host, store_set, 56),
+    AT(tutti_host, store_get, 64),
+    AT(tutti_host, token_mac, 72),
+    AT(tutti_host, token_equal, 80),
+    AT(tutti_host, random, 88),
+    AT(tutti_host, notified, 96),
+    AT(tutti_host, peer_lost, 104),
+    AT(tutti_host, failed, 112),
+    AT(tutti_group_info, size, 0),
+    AT(tutti_group_info, rank, 4),
+    AT(tutti_group_info, world_size, 8),
+    AT(tutti_group_info, global_ranks, 16),
+    AT(tutti_group_info, id, 24),
+    AT(tutti_group_info, parent, 32),
+    AT(tutti_group_info, core, 40),
+    AT(tutti_group_info, store, 48),
+    AT(tutti_group_info, device, 56),
+    AT(tutti_group_info, timeout_ms, 64),
+    AT(tutti_group_info, local_rank, 72),
+    AT(tutti_group_info, local_world_size, 76),
+    AT(tutti_group_info, high_priority, 80),
+    AT(tutti_group_info, name, 88),
+    AT(tutti_backend, abi, 0),
+    AT(tutti_backend, size, 4),
+    AT(tutti_backend, name, 8),
+    AT(tutti_backend, version, 16),
+    AT(tutti_backend, group_bytes, 24),
+    AT(tutti_backend, devices, 32),
+    AT(tutti_backend, probe, 40),
+    AT(tutti_backend, open, 48),
+    AT(tutti_backend, close, 56),
+    AT(tutti_backend, native, 64),
+    AT(tutti_backend, send, 320),
+    AT(tutti_backend, recv, 328),
+    AT(tutti_backend, recv_reduce, 336),
+    AT(tutti_backend, progress, 344),
+    AT(tutti_backend, arm, 352),
+    AT(tutti_backend, cancel, 360),
+    AT(tutti_backend, notify, 368),
+    AT(tutti_backend, latency_ns, 376),
+    AT(tutti_backend, bytes_per_us, 384),
+    AT(tutti_backend, segment_bytes, 392),
+    AT(tutti_backend, traits, 400),
+    AT(tutti_backend, abort, 408),
+    AT(tutti_backend, wait_stream, 416),
+    AT(tutti_backend, alloc, 424),
+    AT(tutti_backend, free, 432),
+};
+
+static void test_places(void **state)
+{
+    int wrong = 0;
+    (void)state;
+#ifndef __x86_64__
+    skip();
+#endif
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (places[i].found == places[i].wanted) continue;
+        print_error("%s is %zu, it was %zu\n", places[i].what, places[i].found, places[i].wanted);
+        wrong++;
+    }
+    assert_int_equal(wrong, 0);
+}
+
+/* Numbers that are in built programs: status, dtypes (DLPack's codes), operations, kinds, timeouts. */
+static void test_numbers(void **state)
+{
+    static const struct place numbers[] = {
+        {"TUTTI_SUM", TUTTI_SUM, 0},
+        {"TUTTI_AVG", TUTTI_AVG, 4},
+        {"TUTTI_BXOR", TUTTI_BXOR, 8},
+        {"TUTTI_BROADCAST", TUTTI_BROADCAST, 0},
+        {"TUTTI_ALL_TO_ALL", TUTTI_ALL_TO_ALL, 7},
+        {"TUTTI_SEND", TUTTI_SEND, 10},
+        {"TUTTI_COALESCED", TUTTI_COALESCED, 12},
+        {"TUTTI_FLOAT32", TUTTI_FLOAT32, 0x0220},
+        {"TUTTI_BFLOAT16", TUTTI_BFLOAT16, 0x0410},
+        {"TUTTI_BOOL", TUTTI_BOOL, 0x0608},
+        {"TUTTI_CPU", TUTTI_CPU, 1},
+        {"TUTTI_CUDA", TUTTI_CUDA, 2},
+        {"the kinds that a plug-in's table has room for", sizeof(((tutti_backend *)NULL)->native) / sizeof(void *), 32},
+        {"-TUTTI_ERR_INVALID_ARGUMENT", -TUTTI_ERR_INVALID_ARGUMENT, 1},
+        {"-TUTTI_ERR_NOT_FOUND", -TUTTI_ERR_NOT_FOUND, 12},
+        {"TUTTI_BACKEND_ABI", TUTTI_BACKEND_ABI, 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].found != numbers[i].wanted)
+            fail_msg("%s is %zu, it was %zu", numbers[i].what, numbers[i].found, numbers[i].wanted);
+    assert_string_equal(TUTTI_BACKEND_SYMBOL, "tutti_backend_v1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_places), cmocka_unit_test(test_numbers)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,45 @@
+#!/bin/bash
+# slurm.sh FOLDER COMMAND...: a Slurm of one node, started as root in FOLDER for as long as the commands take; each is
+# the rest of an srun line.  Prints what they print, and "status N" after each.
+folder=$1
+shift
+host=$(hostname -s)
+port=$((20000 + RANDOM % 20000))
+mkdir -p "$folder/state" "$folder/spool"
+export SLURM_CONF=$folder/slurm.conf
+cat >"$SLURM_CONF" <<END
+ClusterName=tutti
+SlurmctldHost=$host(127.0.0.1)
+AuthType=auth/none
+CredType=cred/none
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=$folder/state
+SlurmdSpoolDir=$folder/spool
+SlurmctldPidFile=$folder/slurmctld.pid
+SlurmdPidFile=$folder/slurmd.pid
+SlurmctldLogFile=$folder/slurmctld.log
+SlurmdLogFile=$folder/slurmd.log
+SlurmctldPort=$port
+SlurmdPort=$((port + 1))
+ReturnToService=2
+NodeName=$host NodeAddr=127.0.0.1 CPUs=1 State=UNKNOWN
+PartitionName=all Nodes=$host Default=YES State=UP
+END
+slurmctld -f "$SLURM_CONF" -D >"$folder/slurmctld.out" 2>&1 &
+controller=$!
+slurmd -f "$SLURM_CONF" -D >"$folder/slurmd.out" 2>&1 &
+daemon=$!
+trap 'kill $daemon $controller; wait $daemon $controller' EXIT
+for _ in $(seq 100); do
+  timeout 5 sinfo -h -o %t 2>/dev/null | grep -q idle && break
+  sleep 0.2
+done
+for command; do
+  # shellcheck disable=SC2086 # a line of words
+  timeout 60 srun --overcommit $command 2>&1
+  echo "status $?"
+done

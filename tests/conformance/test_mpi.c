@@ -1,0 +1,198 @@
+/* The mpi backend under the launchers of the MPIs that it was built for, and the rendezvous through them; what it says
+ * where there is no launcher.  Skipped where no launcher is installed. */
+#include "conformance/mpi_ranks.h"
+#include "tools/launch.h"
+
+static char self[4096];
+
+/* "openmpi" or "mpich": whether the backend was built for it and its launcher is here. */
+static bool has(const char *mpi)
+{
+    char path[4200];
+    bool open = strcmp(mpi, "openmpi") == 0;
+    snprintf(path, sizeof path, "%s/libtutti_mpi_%s.so", TUTTI_BACKENDS_DIR, mpi);
+    if (access(path, F_OK) != 0) {
+        snprintf(path, sizeof path, "ldd %s/libtutti_mpi.so 2>/dev/null | grep -q %s", TUTTI_BACKENDS_DIR,
+                 open ? "libmpi.so" : "libmpich.so");
+        if (system(path) != 0) return false;
+    }
+    return system(open ? "command -v mpirun.openmpi >/dev/null" : "command -v mpiexec.mpich >/dev/null") == 0;
+}
+
+/* The program and its arguments under a launcher; what it printed is in launch->out and err. */
+static void under(const char *mpi, const char *environment, int ranks, const char *program, const char *argument,
+                  struct launch *launch)
+{
+    char command[9000];
+    const char *start = strcmp(mpi, "openmpi") == 0
+                            ? "mpirun.openmpi --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1"
+                            : "mpiexec.mpich";
+    snprintf(command, sizeof command, "TUTTI_BACKEND_PATH=%s %s exec timeout -k 5 120 %s -n %d %s %s",
+             TUTTI_BACKENDS_DIR, environment, start, ranks, program, argument);
+    pid_t pid;
+    int out[2], err[2];
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(err, O_CLOEXEC), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        dup2(out[1], 1);
+        dup2(err[1], 2);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    close(out[1]);
+    close(err[1]);
+    *launch = (struct launch){.pid = pid, .from_out = out[0], .from_err = err[0]};
+    while (launch->from_out >= 0 || launch->from_err >= 0) launch_step(launch, launch_now_ms() + LAUNCH_HANG_MS * 3);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    launch->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void end(struct launch *launch)
+{
+    free(launch->out.data);
+    free(launch->err.data);
+}
+
+static void expect_ranks(const char *mpi, const char *environment, int ranks)
+{
+    if (!has(mpi)) skip();
+    struct launch launch;
+    under(mpi, environment, ranks, self, "rank", &launch);
+    const char *out = launch.out.data != NULL ? launch.out.data : "",
+               *err = launch.err.data != NULL ? launch.err.data : "";
+    if (launch.status != 0 || count_of(out, "all right") != ranks)
+        fail_msg("status %d\n%s\n%s", launch.status, out, err);
+    end(&launch);
+}
+
+static void openmpi_2(void **state)
+{
+    (void)state;
+    expect_ranks("openmpi", "", 2);
+}
+
+static void openmpi_3(void **state)
+{
+    (void)state;
+    expect_ranks("openmpi", "", 3);
+}
+
+static void openmpi_native(void **state)
+{
+    (void)state;
+    expect_ranks("openmpi", "TUTTI_MPI_NATIVE=1", 2);
+    expect_ranks("openmpi", "TUTTI_MPI_NATIVE=1", 3);
+}
+
+static void mpich_2(void **state)
+{
+    (void)state;
+    expect_ranks("mpich", "", 2);
+}
+
+static void mpich_native(void **state)
+{
+    (void)state;
+    expect_ranks("mpich", "TUTTI_MPI_NATIVE=1", 2);
+}
+
+/* The lines of a program, sorted. */
+static char *sorted_lines(const char *text)
+{
+    char *copy = strdup(text != NULL ? text : "");
+    char *lines[256];
+    int n = 0;
+    for (char *line = strtok(copy, "\n"); line != NULL && n < 256; line = strtok(NULL, "\n")) lines[n++] = line;
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0 && strcmp(lines[k - 1], lines[k]) > 0; k--) {
+            char *swap = lines[k];
+            lines[k] = lines[k - 1];
+            lines[k - 1] = swap;
+        }
+    char *all = calloc(1, strlen(text != NULL ? text : "") + 2);
+    for (int i = 0; i < n; i++) {
+        strcat(all, lines[i]);
+        strcat(all, "\n");
+    }
+    free(copy);
+    return all;
+}
+
+/* One string is all that changes. */
+static void examples(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"hello",   "send_recv",      "broadcast", "gather",     "all_gather",
+                                        "scatter", "reduce_scatter", "reduce",    "all_reduce", "all_to_all_single"};
+    if (!has("openmpi")) skip();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[4200];
+        struct launch launch[2];
+        snprintf(path, sizeof path, "%s/%s", TUTTI_EXAMPLES_DIR, names[i]);
+        under("openmpi", "", 3, path, "tcp", &launch[0]);
+        under("openmpi", "", 3, path, "mpi", &launch[1]);
+        char *tcp = sorted_lines(launch[0].out.data), *mpi = sorted_lines(launch[1].out.data);
+        if (launch[0].status != 0 || launch[1].status != 0 || *tcp == '\0')
+            fail_msg("%s: %d, %d\n%s\n%s", names[i], launch[0].status, launch[1].status, launch[0].err.data,
+                     launch[1].err.data);
+        assert_string_equal(tcp, mpi);
+        free(tcp);
+        free(mpi);
+        end(&launch[0]);
+        end(&launch[1]);
+    }
+}
+
+/* Never n worlds of one. */
+static void no_launcher(void **state)
+{
+    (void)state;
+    char path[4200];
+    snprintf(path, sizeof path, "%s/hello", TUTTI_EXAMPLES_DIR);
+    if (!has("openmpi") && !has("mpich")) skip();
+    setenv("TUTTI_BACKEND_PATH", TUTTI_BACKENDS_DIR, 1);
+    struct launch launch = RUN("-n", "2", path, "mpi");
+    assert_int_not_equal(launch.status, 0);
+    assert_non_null(strstr(launch.err.data, "started by no launcher of MPI: start it with mpi"));
+    assert_null(strstr(launch.out.data != NULL ? launch.out.data : "", "Hello"));
+    end(&launch);
+}
+
+/* The launcher of one MPI and the backend of the other. */
+static void other_launcher(void **state)
+{
+    (void)state;
+    if (!has("openmpi") || !has("mpich")) skip();
+    char path[4200];
+    struct launch launch;
+    snprintf(path, sizeof path, "%s/hello", TUTTI_EXAMPLES_DIR);
+    under("mpich", "", 2, path, "mpi_openmpi", &launch);
+    assert_int_not_equal(launch.status, 0);
+    assert_non_null(strstr(launch.err.data, "built for Open MPI"));
+    assert_non_null(strstr(launch.err.data, "MPICH's mpiexec"));
+    end(&launch);
+    under("openmpi", "", 2, path, "mpi_mpich", &launch);
+    assert_int_not_equal(launch.status, 0);
+    assert_non_null(strstr(launch.err.data, "built for MPICH"));
+    assert_non_null(strstr(launch.err.data, "Open MPI's mpirun"));
+    end(&launch);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "rank") == 0) return rank_main();
+    if (realpath("/proc/self/exe", self) == NULL) return 1;
+    if (!has("openmpi") && !has("mpich")) {
+        fprintf(stderr,
+                "skipped: no mpi backend was built, or neither mpirun.openmpi nor mpiexec.mpich is installed\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(openmpi_2),      cmocka_unit_test(openmpi_3),
+                                       cmocka_unit_test(openmpi_native), cmocka_unit_test(mpich_2),
+                                       cmocka_unit_test(mpich_native),   cmocka_unit_test(examples),
+                                       cmocka_unit_test(no_launcher),    cmocka_unit_test(other_launcher)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,309 @@
+/* The nccl plug-in as it is, on the stand-ins of tests/fakes: ranks are threads, each with a FAKE GPU of its own. First
+ * the cases that also run on a GPU (tests/gpu), then what goes wrong on request. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "../gpu/nccl_cases.h"
+
+struct start {
+    pthread_t thread;
+    tutti_store *store;
+    case_fn fn;
+    tutti_group_opts opts;
+    int rank, size, result;
+};
+
+static void *rank_main(void *argument)
+{
+    struct start *start = argument;
+    tutti_group *group = NULL;
+    start->result = -1;
+    if (!cu_use(start->opts.device.index)) return NULL;
+    if (tutti_create_group("nccl", start->store, start->rank, start->size, &start->opts, &group) != TUTTI_OK) {
+        fprintf(stderr, "rank %d: %s\n", start->rank, tutti_last_error());
+        return NULL;
+    }
+    start->result = start->fn(group, start->rank, start->size);
+    if (tutti_destroy_process_group(group) != TUTTI_OK) start->result = -2;
+    return NULL;
+}
+
+static void run_ranks(int size, case_fn fn, int64_t timeout_ms)
+{
+    struct start start[CASES_RANKS];
+    tutti_store *store = NULL;
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    for (int i = 0; i < size; i++) {
+        start[i] = (struct start){.store = store, .fn = fn, .rank = i, .size = size};
+        start[i].opts = (tutti_group_opts){.timeout_ms = timeout_ms, .device = {TUTTI_CUDA, i}};
+        assert_int_equal(pthread_create(&start[i].thread, NULL, rank_main, &start[i]), 0);
+    }
+    for (int i = 0; i < size; i++) pthread_join(start[i].thread, NULL);
+    tutti_store_free(store);
+    for (int i = 0; i < size; i++) assert_int_equal(start[i].result, 0);
+}
+
+static void test_cases(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 4; size++)
+        for (int i = 0; i < NCCL_CASES; i++) {
+            print_message("%s, %d ranks\n", nccl_cases[i].name, size);
+            run_ranks(size, nccl_cases[i].fn, 30000);
+        }
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------ */
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* One in order, then one that rank 1 meets an error in, and of which the others learn through the store. */
+static int asynchronous_error(tutti_group *group, int rank, int size)
+{
+    tutti_work *work = NULL;
+    tutti_tensor x = on_device(group, 100, TUTTI_FLOAT32);
+    tutti_opts opts = {.group = group};
+    (void)size;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    opts.async_op = &work;
+    double begin = seconds();
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    int status = tutti_wait(&work, 10000);
+    EXPECT(status == TUTTI_ERR_PEER_LOST);
+    EXPECT(strstr(tutti_last_error(), "a peer's connection broke") != NULL);
+    EXPECT(strstr(tutti_last_error(), "driver for CUDA") != NULL); /* the versions */
+    EXPECT(seconds() - begin < (rank == 1 ? 0.5 : 1.5));
+    opts.async_op = NULL;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
+    wait_stream(NULL); /* what was under way has let go */
+    drop(group, x);
+    return 0;
+}
+
+static int hang_of_async(tutti_group *group, int rank, int size)
+{
+    tutti_work *work = NULL;
+    tutti_tensor x = on_device(group, 100, TUTTI_FLOAT32);
+    tutti_opts opts = {.group = group, .async_op = &work};
+    (void)rank;
+    (void)size;
+    double begin = seconds();
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    EXPECT(tutti_wait(&work, 100) == TUTTI_ERR_TIMEOUT && work != NULL); /* the wait's own limit: it goes on */
+    EXPECT(tutti_wait(&work, 10000) == TUTTI_ERR_TIMEOUT && work == NULL);
+    EXPECT(seconds() - begin < 3);
+    opts.async_op = NULL;
+    EXPECT(tutti_barrier(&opts) == TUTTI_ERR_ABORTED);
+    drop(group, x);
+    return 0;
+}
+
+/* The call has returned: nobody but the library is there to see that it never ends. */
+static int hang_of_blocking(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 100, TUTTI_FLOAT32);
+    tutti_opts opts = {.group = group};
+    (void)rank;
+    (void)size;
+    EXPECT(tutti_barrier(&opts) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    double begin = seconds();
+    wait_stream(NULL); /* the abort ends it */
+    EXPECT(seconds() - begin > 0.5 && seconds() - begin < 4);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
+    EXPECT(strstr(tutti_last_error(), "has not ended in its time") != NULL);
+    drop(group, x);
+    return 0;
+}
+
+static int out_of_memory(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 1, TUTTI_FLOAT32);
+    int status = tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group});
+    (void)rank;
+    (void)size;
+    EXPECT(status == TUTTI_ERR_BACKEND); /* the other one is told */
+    EXPECT(strstr(tutti_last_error(), "out of memory") != NULL && strstr(tutti_last_error(), "on rank 0") != NULL);
+    drop(group, x);
+    return 0;
+}
+
+static int abort_of_waiting(tutti_group *group, int rank, int size)
+{
+    tutti_work *work = NULL;
+    tutti_tensor x = on_device(group, 1000, TUTTI_FLOAT32);
+    tutti_opts opts = {.group = group};
+    (void)size;
+    EXPECT(tutti_barrier(&opts) == TUTTI_OK);
+    if (rank != 1) { /* rank 1 never calls it */
+        opts.async_op = &work;
+        EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+        EXPECT(tutti_wait(&work, 50) == TUTTI_ERR_TIMEOUT);
+        double begin = seconds();
+        if (rank == 0) EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
+        EXPECT(tutti_wait(&work, 10000) == TUTTI_ERR_ABORTED && strstr(tutti_last_error(), "the test says so") != NULL);
+        EXPECT(seconds() - begin < (rank == 0 ? 0.2 : 1.0));
+    }
+    drop(group, x);
+    return 0;
+}
+
+static int mismatch(tutti_group *group, int rank, int size)
+{
+    tutti_work *work = NULL;
+    tutti_tensor x = on_device(group, 100, TUTTI_FLOAT32);
+    tutti_opts opts = {.group = group, .async_op = &work};
+    (void)size;
+    EXPECT(tutti_all_reduce(part(x, 0, rank == 0 ? 10 : 11), TUTTI_SUM, &opts) == TUTTI_OK);
+    int status = tutti_wait(&work, 10000);
+    EXPECT(status == TUTTI_ERR_BACKEND || status == TUTTI_ERR_TIMEOUT); /* real NCCL does not see it at all */
+    drop(group, x);
+    return 0;
+}
+
+static int message_times_out(tutti_group *group, int rank, int size)
+{
+    tutti_work *work = NULL;
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32);
+    tutti_opts opts = {.group = group}, brief = {.group = group, .timeout_ms = 300};
+    int peer = rank ^ 1;
+    (void)size;
+    if (rank == 0) EXPECT(tutti_send(x, peer, &opts) == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_recv(x, peer, &opts) == TUTTI_OK);
+    if (rank == 1) {
+        EXPECT(tutti_irecv(x, peer, &brief, &work) == TUTTI_OK);
+        EXPECT(tutti_wait(&work, 10000) == TUTTI_ERR_TIMEOUT);
+    }
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK); /* the group is as it was */
+    wait_stream(NULL);
+    drop(group, x);
+    return 0;
+}
+
+static void with_fault(const char *fault, int size, case_fn fn, int64_t timeout_ms)
+{
+    setenv("FAKE_NCCL_FAULT", fault, 1);
+    run_ranks(size, fn, timeout_ms);
+    unsetenv("FAKE_NCCL_FAULT");
+}
+
+static void test_asynchronous_error(void **state)
+{
+    (void)state;
+    with_fault("error@1:2", 3, asynchronous_error, 10000);
+}
+
+static void test_hang(void **state)
+{
+    (void)state;
+    with_fault("hang@0:1", 2, hang_of_async, 800);
+    with_fault("hang@1:2", 2, hang_of_blocking, 800);
+}
+
+static void test_out_of_memory(void **state)
+{
+    (void)state;
+    with_fault("oom@0:0", 2, out_of_memory, 10000);
+}
+
+static void test_slow(void **state)
+{
+    (void)state;
+    with_fault("slow@1:20", 2, case_streams, 20000);
+    with_fault("slow@1:20", 2, case_messages, 20000);
+}
+
+static void test_abort(void **state)
+{
+    (void)state;
+    run_ranks(3, abort_of_waiting, 20000);
+}
+
+static void test_mismatch(void **state)
+{
+    (void)state;
+    run_ranks(2, mismatch, 1500);
+}
+
+static void test_message_times_out(void **state)
+{
+    (void)state;
+    run_ranks(2, message_times_out, 10000);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------- */
+
+static void *on_device_zero(void *argument)
+{
+    struct start *start = argument;
+    tutti_group *group = NULL;
+    start->opts.device = (tutti_device){TUTTI_CUDA, 0};
+    int status = tutti_create_group("nccl", start->store, start->rank, 2, &start->opts, &group);
+    start->result = status == TUTTI_ERR_INVALID_ARGUMENT &&
+                    strstr(tutti_last_error(), "ranks 0 and 1 are both on one GPU") &&
+                    strstr(tutti_last_error(), "NCCL_HOSTID");
+    return NULL;
+}
+
+static void test_one_gpu_for_two(void **state)
+{
+    struct start start[2] = {{.rank = 0}, {.rank = 1}};
+    tutti_store *store = NULL;
+    (void)state;
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    for (int i = 0; i < 2; i++) {
+        start[i].store = store;
+        assert_int_equal(pthread_create(&start[i].thread, NULL, on_device_zero, &start[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) pthread_join(start[i].thread, NULL);
+    tutti_store_free(store);
+    assert_true(start[0].result == 1 && start[1].result == 1);
+}
+
+static void test_no_such_gpu(void **state)
+{
+    tutti_store *store = NULL;
+    tutti_group *group = NULL;
+    (void)state;
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    tutti_group_opts opts = {.device = {TUTTI_CUDA, 11}};
+    assert_int_equal(tutti_create_group("nccl", store, 0, 1, &opts, &group), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(tutti_last_error(), "cuda:11"));
+    assert_non_null(strstr(tutti_last_error(), "sees 8 GPUs"));
+    tutti_store_free(store);
+}
+
+int main(void)
+{
+    struct stat info;
+    capture_mode = CU_CAPTURE_THREAD_LOCAL;
+    setenv("TUTTI_BACKEND_PATH", TUTTI_BACKENDS_DIR, 1);
+    setenv("TUTTI_FAKES", TUTTI_BUILD_DIR "/tests/fakes", 1);
+    if (stat(TUTTI_BUILD_DIR "/tests/fakes/libcuda.so.1", &info) != 0 || !cu_load()) {
+        printf("skipped: the nccl backend is not built here\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_asynchronous_error),
+        cmocka_unit_test(test_hang),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_mismatch),
+        cmocka_unit_test(test_message_times_out),
+        cmocka_unit_test(test_one_gpu_for_two),
+        cmocka_unit_test(test_no_such_gpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

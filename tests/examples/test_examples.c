@@ -1,0 +1,211 @@
+/* Each example through tutti-run, on the backend of TUTTI_TEST_BACKEND (tcp): what it prints is what the tutorials say.
+ */
+#include "tools/launch.h"
+
+#include <ctype.h>
+#include <math.h>
+
+enum { RANKS = 4, LINES_MAX = 4 * RANKS };
+
+/* What 4 ranks print together, in any order.  A line with @ stands for one line a rank, @ being the rank; # is any
+ * number. */
+static const struct example {
+    const char *name;
+    const char *line[LINES_MAX];
+} examples[] = {
+    {"hello", {"Hello from rank @ out of 4 processes!"}},
+    {"send_recv", {"Rank 1 has 0.0 before", "Rank 1 has 42.0 after"}},
+    {"isend_irecv",
+     {"Rank 0 started sending", "Rank 0 has 42.0 after", "Rank 1 has 0.0 before", "Rank 1 started receiving",
+      "Rank 1 has 42.0 after", "Rank 0 exchanged 4 bytes: right", "Rank 0 exchanged 67108864 bytes: right",
+      "Rank 1 exchanged 4 bytes: right", "Rank 1 exchanged 67108864 bytes: right"}},
+    {"broadcast", {"Rank @ has floats [1, 2, 3, 4, 5]", "Rank @ has integers [1, 2, 3]"}},
+    {"gather", {"Rank 0 has [[0], [1], [2], [3]]", "Rank 1 gave [1]", "Rank 2 gave [2]", "Rank 3 gave [3]"}},
+    {"all_gather", {"Rank @ has [[0], [1], [2], [3]]"}},
+    {"scatter", {"Rank @ has [@]"}},
+    {"reduce_scatter", {"Rank @ has [6]"}},
+    {"reduce", {"Rank 0 has [6]", "Rank 1 has [1]", "Rank 2 has [2]", "Rank 3 has [3]"}},
+    {"all_reduce",
+     {"Rank @ has the sum of the ranks [6]", "Rank @ has the sum, counted from 1 [10]",
+      "Rank @ has the average, counted from 1 [2.5]"}},
+    {"timed", {"reduce and all_reduce of 1048576 floats took # seconds"}},
+    {"all_to_all_single",
+     {"Rank 0 gave [0, 1, 2, 3]", "Rank 1 gave [4, 5, 6, 7]", "Rank 2 gave [8, 9, 10, 11]",
+      "Rank 3 gave [12, 13, 14, 15]", "Rank 0 has [0, 4, 8, 12]", "Rank 1 has [1, 5, 9, 13]",
+      "Rank 2 has [2, 6, 10, 14]", "Rank 3 has [3, 7, 11, 15]"}},
+    {"async_all_reduce",
+     {"Rank @ has [6] in each of 4194304 elements", "all_reduce # s, compute # s, both # s: overlap # %"}},
+    {"spawn", {"Rank @ of 4 has [6]", "All 4 ranks are done"}},
+};
+
+enum { EXAMPLES = sizeof examples / sizeof *examples };
+
+static const char *backend(void)
+{
+    const char *name = getenv("TUTTI_TEST_BACKEND");
+    return name && *name ? name : "tcp";
+}
+
+static void path_of(const char *name, char *path, size_t capacity)
+{
+    snprintf(path, capacity, "%s/%s", TUTTI_EXAMPLES_DIR, name);
+}
+
+/* Whether line (up to its end) is what pattern says; rank stands for @. */
+static bool matches(const char *pattern, int rank, const char *line)
+{
+    for (; *pattern; pattern++) {
+        if (*pattern == '#') {
+            char *end;
+            if (!isdigit((unsigned char)*line)) return false;
+            strtod(line, &end);
+            line = end;
+        } else if (*line++ != (*pattern == '@' ? '0' + rank : *pattern)) {
+            return false;
+        }
+    }
+    return *line == '\0';
+}
+
+/* Strikes the first line that matches out. */
+static void take(char **line, int lines, const char *pattern, int rank, const char *all)
+{
+    for (int i = 0; i < lines; i++) {
+        if (!line[i] || !matches(pattern, rank, line[i])) continue;
+        line[i] = NULL;
+        return;
+    }
+    fail_msg("no line \"%s\" (of rank %d) in:\n%s", pattern, rank, all);
+}
+
+static int split_lines(char *text, char **line, int most)
+{
+    int lines = 0;
+    char *rest = NULL;
+    for (char *at = strtok_r(text, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest)) {
+        if (lines == most) fail_msg("too many lines; the last: %s", at);
+        line[lines++] = at;
+    }
+    return lines;
+}
+
+static void assert_lines(const struct example *example, char *text)
+{
+    char *line[LINES_MAX], *all = strdup(text);
+    int lines = split_lines(text, line, LINES_MAX);
+    for (int i = 0; i < LINES_MAX && example->line[i]; i++) {
+        bool each_rank = strchr(example->line[i], '@');
+        for (int rank = 0; rank < (each_rank ? RANKS : 1); rank++) take(line, lines, example->line[i], rank, all);
+    }
+    for (int i = 0; i < lines; i++)
+        if (line[i]) fail_msg("an unexpected line: %s", line[i]);
+    free(all);
+}
+
+static void prints_what_the_tutorial_says(void **state)
+{
+    const struct example *example = *state;
+    char path[4096];
+    path_of(example->name, path, sizeof path);
+    bool starts_ranks = !strcmp(example->name, "spawn"); /* by itself */
+    struct launch launch = RUN("-n", starts_ranks ? "1" : "4", "--no-prefix", path, backend());
+    if (launch.status != 0) fail_msg("%s ended with %d: %s", example->name, launch.status, launch.err.data);
+    assert_lines(example, launch.out.data);
+    launch_free(&launch);
+}
+
+/* ---- train ------------------------------------------------------------------------------------------------- */
+
+enum { EPOCHS = 20 };
+
+struct curve {
+    double loss[EPOCHS], accuracy;
+};
+
+static void read_curve(const char *path, struct curve *curve)
+{
+    FILE *file = fopen(path, "r");
+    char line[128];
+    int epochs = 0;
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    assert_string_equal(line, "epoch,loss,accuracy\n");
+    while (epochs < EPOCHS && fgets(line, sizeof line, file)) {
+        int epoch;
+        assert_int_equal(sscanf(line, "%d,%lf,%lf", &epoch, &curve->loss[epochs], &curve->accuracy), 3);
+        assert_int_equal(epoch, ++epochs);
+    }
+    assert_int_equal(epochs, EPOCHS);
+    fclose(file);
+}
+
+/* Trains on so many ranks, gives the loss curve. */
+static struct curve train(const char *ranks, const char *batch, const char *bucket_kib)
+{
+    char path[4096], log[] = "/tmp/tutti-train-XXXXXX";
+    struct curve curve;
+    int fd = mkstemp(log);
+    assert_true(fd >= 0);
+    close(fd);
+    path_of("train", path, sizeof path);
+    struct launch launch = RUN("-n", ranks, "--no-prefix", path, backend(), "--epochs", "20", "--batch", batch,
+                               "--bucket", bucket_kib, "--csv-log", log);
+    if (launch.status != 0) fail_msg("train on %s ended with %d: %s", ranks, launch.status, launch.err.data);
+    assert_has(&launch.out, "epoch 20  loss 0.0");
+    assert_has(&launch.out, "% on 357 held-out rows, ");
+    launch_free(&launch);
+    read_curve(log, &curve);
+    unlink(log);
+    if (curve.accuracy <= 95) fail_msg("accuracy %g on %s ranks", curve.accuracy, ranks);
+    return curve;
+}
+
+static void assert_same_curve(const struct curve *curve, const struct curve *one, const char *ranks)
+{
+    for (int i = 0; i < EPOCHS; i++) {
+        if (fabs(curve->loss[i] - one->loss[i]) <= 1e-3 * one->loss[i]) continue;
+        fail_msg("epoch %d on %s ranks: loss %.9g, on one %.9g", i + 1, ranks, curve->loss[i], one->loss[i]);
+    }
+}
+
+static void training_is_that_of_one_rank(void **state)
+{
+    static const char *const ranks[] = {"2", "4", "8"};
+    (void)state;
+    struct curve one = train("1", "64", "32");
+    for (int i = 0; i < 3; i++) {
+        struct curve curve = train(ranks[i], "64", "32");
+        assert_same_curve(&curve, &one, ranks[i]);
+    }
+}
+
+/* 3 ranks share batches of 50 as 16, 17 and 17; and a bucket a layer. */
+static void uneven_shares_weigh_right(void **state)
+{
+    (void)state;
+    struct curve one = train("1", "50", "32"), three = train("3", "50", "1");
+    assert_same_curve(&three, &one, "3");
+}
+
+static void train_refuses_what_it_does_not_know(void **state)
+{
+    char path[4096];
+    (void)state;
+    path_of("train", path, sizeof path);
+    assert_refused(ARGS(path, "--epochs", "none"), 2, "--epochs needs an integer of 1 to 100000, not \"none\"");
+    assert_refused(ARGS(path, "--speed", "9"), 2, "unknown option");
+    assert_refused(ARGS(path, "--data", "/nowhere.csv"), 1, "/nowhere.csv: No such file");
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[EXAMPLES + 3];
+    for (int i = 0; i < EXAMPLES; i++)
+        tests[i] = (struct CMUnitTest)cmocka_unit_test_prestate(prints_what_the_tutorial_says,
+                                                                (void *)(uintptr_t)&examples[i]);
+    for (int i = 0; i < EXAMPLES; i++) tests[i].name = examples[i].name;
+    tests[EXAMPLES] = (struct CMUnitTest)cmocka_unit_test(training_is_that_of_one_rank);
+    tests[EXAMPLES + 1] = (struct CMUnitTest)cmocka_unit_test(uneven_shares_weigh_right);
+    tests[EXAMPLES + 2] = (struct CMUnitTest)cmocka_unit_test(train_refuses_what_it_does_not_know);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,81 @@
+/* FAKE: a stand-in for NVIDIA's driver, for tests on machines without a GPU.  Device memory is host memory, a stream
+ * is a thread that works through a queue, an event is a count.  What CUDA forbids during a capture is refused here too.
+ *
+ *   FAKE_CUDA_DEVICES=N   how many GPUs there are (8)
+ */
+#ifndef FAKE_CUDA_H
+#define FAKE_CUDA_H
+
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+enum { FAKE_DEVICES_MAX = 16 };
+
+/* Something to be done in a stream.  A captured one is done at each launch of the graph: run must leave argument as it
+ * is. */
+struct fake_work {
+    uint64_t (*begin)(void *argument); /* when it is put into a stream's queue; NULL: its number is 0 */
+    void (*run)(void *argument, uint64_t number);
+    void (*drop)(void *argument); /* when it is not needed any more; NULL */
+};
+
+struct fake_task {
+    STAILQ_ENTRY(fake_task) link;
+    const struct fake_work *work;
+    void *argument;
+    uint64_t number;
+    bool borrowed; /* the graph's */
+};
+
+STAILQ_HEAD(fake_tasks, fake_task);
+
+struct CUctx_st {
+    int device;
+    int retained;
+    CUstream legacy; /* the NULL stream */
+};
+
+struct CUgraph_st {
+    struct fake_tasks tasks;
+};
+
+struct CUgraphExec_st {
+    struct fake_tasks tasks; /* the graph's own */
+};
+
+struct CUstream_st {
+    LIST_ENTRY(CUstream_st) link; /* all that there are */
+    CUcontext context;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct fake_tasks queue;
+    bool busy, closing;
+    CUgraph graph; /* being captured */
+    CUstreamCaptureMode mode;
+    bool spoiled; /* something forbidden was done meanwhile */
+};
+
+struct CUevent_st {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t recorded, done;
+    int references;
+};
+
+extern struct CUctx_st fake_contexts[FAKE_DEVICES_MAX];
+
+/* Puts work into the stream, or into the graph that is being captured from it.  Takes argument. */
+CUresult fake_enqueue(CUstream stream, const struct fake_work *work, void *argument);
+
+/* NULL stands for the context's own stream. */
+CUstream fake_stream(CUstream stream);
+
+/* Whether the calling thread may do something that CUDA forbids during captures; if not, they are spoiled. */
+bool fake_may(void);
+
+CUcontext fake_current(void);
+
+#endif

@@ -1,0 +1,315 @@
+/* FAKE NCCL's calls. */
+#include "fake_nccl.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { POLLS_TO_CONNECT = 3, GROUP_MAX = 256 };
+
+static _Thread_local int depth;
+static _Thread_local struct fake_held *group; /* of a group that is open */
+static _Thread_local int n_group;
+
+long fake_fault(const char *kind, int rank)
+{
+    const char *text = getenv("FAKE_NCCL_FAULT");
+    char what[16];
+    int on;
+    long number;
+    if (text == NULL || sscanf(text, "%15[a-z]@%d:%ld", what, &on, &number) != 3) return -1;
+    return strcmp(what, kind) == 0 && on == rank ? number : -1;
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    static const char *const texts[] = {"FAKE: no error",
+                                        "FAKE: unhandled cuda error",
+                                        "FAKE: unhandled system error",
+                                        "FAKE: internal error",
+                                        "FAKE: invalid argument",
+                                        "FAKE: invalid usage",
+                                        "FAKE: remote process exited or there was a network error",
+                                        "FAKE: NCCL operation in progress"};
+    return (unsigned)result < sizeof texts / sizeof *texts ? texts[result] : "FAKE: unknown result";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    return comm != NULL ? comm->text : "FAKE NCCL";
+}
+
+ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
+{
+    CUdeviceptr at = 0;
+    CUresult result = cuMemAlloc(&at, bytes);
+    *memory = (void *)at;
+    return result == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void *memory)
+{
+    return cuMemFree((CUdeviceptr)memory) == CUDA_SUCCESS ? ncclSuccess : ncclInvalidArgument;
+}
+
+/* ---- communicators ----------------------------------------------------------------------------------------- */
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    memset(id, 0, sizeof *id);
+    return getrandom(id->internal, 16, 0) == 16 ? ncclSuccess : ncclSystemError;
+}
+
+static ncclResult_t attach(ncclComm_t comm, const ncclUniqueId *id)
+{
+    int used = snprintf(comm->name, sizeof comm->name, "/tutti-fake-nccl-");
+    for (int i = 0; i < 16; i++)
+        used += snprintf(comm->name + used, sizeof comm->name - (size_t)used, "%02x", (unsigned char)id->internal[i]);
+    comm->region_bytes = sizeof(struct fake_region) + (size_t)(comm->n * comm->n) * sizeof(struct fake_box);
+    int file = shm_open(comm->name, O_CREAT | O_RDWR, 0600);
+    if (file < 0 || ftruncate(file, (off_t)comm->region_bytes) != 0) return ncclSystemError;
+    void *memory = mmap(NULL, comm->region_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (memory == MAP_FAILED) return ncclSystemError;
+    comm->region = memory;
+    atomic_fetch_add(&comm->region->joined, 1);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int rank, ncclConfig_t *config)
+{
+    static atomic_bool told;
+    if (!atomic_exchange(&told, true)) fprintf(stderr, "FAKE NCCL: no GPU, no NCCL; shared memory\n");
+    if (fake_current() == NULL || n < 1 || rank < 0 || rank >= n || config->blocking != 0) return ncclInvalidArgument;
+    ncclComm_t comm = calloc(1, sizeof *comm);
+    comm->rank = rank;
+    comm->n = n;
+    comm->references = 1;
+    comm->polls = POLLS_TO_CONNECT;
+    pthread_mutex_init(&comm->lock, NULL);
+    pthread_cond_init(&comm->changed, NULL);
+    *out = comm;
+    if (fake_fault("oom", rank) >= 0) {
+        snprintf(comm->text, sizeof comm->text, "FAKE NCCL: Cuda failure 2 'out of memory', as FAKE_NCCL_FAULT asked");
+        atomic_store(&comm->error, ncclUnhandledCudaError);
+        return ncclInProgress;
+    }
+    ncclResult_t result = attach(comm, &id);
+    return result == ncclSuccess ? ncclInProgress : result;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+    *error = (ncclResult_t)atomic_load(&comm->error);
+    if (*error != ncclSuccess) return ncclSuccess;
+    if (!comm->ready) {
+        comm->ready = atomic_load(&comm->region->joined) == comm->n;
+        if (comm->ready && comm->rank == 0) shm_unlink(comm->name);
+        if (!comm->ready) *error = ncclInProgress;
+    } else if (comm->n_held > 0) {
+        comm->connected = --comm->polls <= 0;
+        if (!comm->connected) *error = ncclInProgress;
+        for (int i = 0; comm->connected && i < comm->n_held; i++)
+            fake_enqueue(comm->held[i].stream, &fake_nccl_work, comm->held[i].op);
+        if (comm->connected) comm->n_held = 0;
+    }
+    return ncclSuccess;
+}
+
+void fake_release(ncclComm_t comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    bool last = --comm->references == 0;
+    pthread_mutex_unlock(&comm->lock);
+    if (!last) return;
+    if (comm->region != NULL) munmap(comm->region, comm->region_bytes);
+    if (comm->region != NULL && !comm->ready) shm_unlink(comm->name);
+    pthread_cond_destroy(&comm->changed);
+    pthread_mutex_destroy(&comm->lock);
+    free(comm);
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    pthread_mutex_lock(&comm->lock);
+    while (comm->serving != comm->tickets) pthread_cond_wait(&comm->changed, &comm->lock);
+    pthread_mutex_unlock(&comm->lock);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    fake_release(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    atomic_store(&comm->aborted, true);
+    for (int i = 0; i < comm->n_held; i++) fake_nccl_work.drop(comm->held[i].op);
+    comm->n_held = 0;
+    bool busy = true;
+    for (int i = 0; i < 5000 && busy; i++) { /* its operations leave, if they have begun */
+        pthread_mutex_lock(&comm->lock);
+        busy = comm->serving != comm->tickets;
+        pthread_mutex_unlock(&comm->lock);
+        if (busy) usleep(1000);
+    }
+    fake_release(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes, void **handle)
+{
+    (void)bytes;
+    *handle = memory;
+    return comm->ready ? ncclSuccess : ncclInvalidUsage;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    return comm->ready && handle != NULL ? ncclSuccess : ncclInvalidUsage;
+}
+
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t type,
+                                      ncclScalarResidence_t residence, ncclComm_t comm)
+{
+    if (residence != ncclScalarHostImmediate || !comm->ready) return ncclInvalidArgument;
+    comm->scalars[comm->n_scalars % FAKE_SCALARS] = fake_scalar(type, scalar);
+    *op = (ncclRedOp_t)(ncclNumOps + comm->n_scalars++ % FAKE_SCALARS);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
+{
+    return comm->ready && op >= ncclNumOps ? ncclSuccess : ncclInvalidArgument;
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------ */
+
+ncclResult_t ncclGroupStart(void)
+{
+    if (depth++ == 0) group = calloc(GROUP_MAX, sizeof *group);
+    return group != NULL ? ncclSuccess : ncclSystemError;
+}
+
+/* Sends and receives of one communicator and stream run at once. */
+static bool merge(struct fake_op *op, CUstream stream, int before)
+{
+    for (int i = 0; i < before; i++) {
+        struct fake_op *other = group[i].op;
+        if (other == NULL || other->messages == NULL || op->messages == NULL || other->comm != op->comm ||
+            group[i].stream != stream)
+            continue;
+        other->messages = realloc(other->messages, (size_t)(other->n_messages + 1) * sizeof *other->messages);
+        other->messages[other->n_messages++] = op->messages[0];
+        fake_nccl_work.drop(op);
+        return true;
+    }
+    return false;
+}
+
+static ncclResult_t launch(struct fake_op *op, CUstream stream)
+{
+    ncclComm_t comm = op->comm;
+    if (comm->connected)
+        return fake_enqueue(stream, &fake_nccl_work, op) == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+    comm->held[comm->n_held++] = (struct fake_held){op, stream};
+    return ncclInProgress;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    if (depth == 0) return ncclInvalidUsage;
+    if (--depth > 0) return ncclSuccess;
+    ncclResult_t result = ncclSuccess;
+    for (int i = 0; i < n_group; i++)
+        if (merge(group[i].op, group[i].stream, i)) group[i].op = NULL;
+    for (int i = 0; i < n_group; i++) {
+        ncclResult_t one = group[i].op != NULL ? launch(group[i].op, group[i].stream) : ncclSuccess;
+        if (one != ncclSuccess) result = one;
+    }
+    n_group = 0;
+    free(group);
+    group = NULL;
+    return result;
+}
+
+static ncclResult_t call(ncclComm_t comm, struct fake_call what, const void *send, void *recv, int peer,
+                         CUstream stream)
+{
+    if (comm == NULL || what.dtype < 0 || what.dtype > ncclBfloat16) return ncclInvalidArgument;
+    if (!comm->ready || (comm->n_held > 0 && depth == 0)) return ncclInvalidUsage; /* it was not polled */
+    if (what.root >= comm->n || peer >= comm->n || n_group == GROUP_MAX) return ncclInvalidArgument;
+    if (what.count == 0) return ncclSuccess;
+    struct fake_op *op = calloc(1, sizeof *op);
+    *op = (struct fake_op){.comm = comm, .call = what, .send = send, .recv = recv};
+    pthread_mutex_lock(&comm->lock);
+    comm->references++;
+    pthread_mutex_unlock(&comm->lock);
+    if (what.kind <= FAKE_RECV) {
+        op->n_messages = 1;
+        op->messages = calloc(1, sizeof *op->messages);
+        op->messages[0] = (struct fake_message){.peer = peer,
+                                                .send = what.kind == FAKE_SEND,
+                                                .data = recv != NULL ? recv : (char *)(uintptr_t)send,
+                                                .bytes = what.count * fake_bytes((ncclDataType_t)what.dtype),
+                                                .call = what};
+    }
+    if (depth == 0) return launch(op, stream);
+    group[n_group++] = (struct fake_held){op, stream};
+    return ncclSuccess;
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------- */
+
+ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream)
+{
+    return call(comm, (struct fake_call){FAKE_SEND, (int)type, 0, -1, count}, send, NULL, peer, stream);
+}
+
+ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
+{
+    return call(comm, (struct fake_call){FAKE_RECV, (int)type, 0, -1, count}, NULL, recv, peer, stream);
+}
+
+ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    return call(comm, (struct fake_call){FAKE_BROADCAST, (int)type, 0, root, count}, send, recv, -1, stream);
+}
+
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream)
+{
+    return call(comm, (struct fake_call){FAKE_ALL_REDUCE, (int)type, (int)op, -1, count}, send, recv, -1, stream);
+}
+
+ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream)
+{
+    return call(comm, (struct fake_call){FAKE_REDUCE, (int)type, (int)op, root, count}, send, recv, -1, stream);
+}
+
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream)
+{
+    return call(comm, (struct fake_call){FAKE_ALL_GATHER, (int)type, 0, -1, count}, send, recv, -1, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream)
+{
+    return call(comm, (struct fake_call){FAKE_REDUCE_SCATTER, (int)type, (int)op, -1, count}, send, recv, -1, stream);
+}

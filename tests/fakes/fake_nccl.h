@@ -1,0 +1,107 @@
+/* FAKE: a stand-in for NCCL on the FAKE driver's streams, for ranks in one process or in several on one host.  Data
+ * goes through shared memory; every call of a collective is compared with the peers'.  What NCCL demands is demanded: a
+ * communicator is polled until it is ready, and again after its first operation, whose connections are made then.
+ *
+ *   FAKE_NCCL_FAULT=KIND@RANK:N   on that rank of a communicator:
+ *       error@R:N   its Nth operation meets an asynchronous error      hang@R:N   its Nth operation never ends
+ *       slow@R:N    each operation begins N milliseconds late          oom@R:0    its communicators find no memory
+ */
+#ifndef FAKE_NCCL_H
+#define FAKE_NCCL_H
+
+#include <nccl.h>
+#include <stdatomic.h>
+
+#include "fake_cuda.h"
+
+enum { FAKE_CHUNK = 32 << 10, FAKE_SCALARS = 64 };
+
+enum fake_kind {
+    FAKE_SEND,
+    FAKE_RECV,
+    FAKE_BROADCAST,
+    FAKE_ALL_REDUCE,
+    FAKE_REDUCE,
+    FAKE_ALL_GATHER,
+    FAKE_REDUCE_SCATTER
+};
+
+/* What a call is, as its peers must have it too. */
+struct fake_call {
+    int32_t kind, dtype, op, root;
+    uint64_t count;
+};
+
+/* From one rank to another, one chunk at a time. */
+struct fake_box {
+    atomic_uint full;
+    uint32_t bytes;
+    struct fake_call call;
+    char data[FAKE_CHUNK];
+};
+
+struct fake_region {
+    atomic_int joined;
+    struct fake_box box[]; /* from * n + to */
+};
+
+struct ncclComm {
+    struct fake_region *region;
+    size_t region_bytes;
+    char name[64];
+    int rank, n;
+    bool ready, connected;
+    int polls; /* still to go until it is connected */
+    struct fake_held {
+        struct fake_op *op;
+        CUstream stream;
+    } held[64];
+    int n_held;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t tickets, serving; /* operations run in the order in which they were enqueued */
+    int references;
+    atomic_bool aborted;
+    atomic_int error;
+    char text[200];
+    uint64_t ops;
+    double scalars[FAKE_SCALARS];
+    int n_scalars;
+};
+
+struct fake_message {
+    int peer;
+    bool send, done;
+    char *data;
+    uint64_t bytes, moved;
+    bool begun;
+    struct fake_call call;
+};
+
+struct fake_op {
+    ncclComm_t comm;
+    struct fake_call call;
+    const char *send;
+    char *recv;
+    int n_messages; /* of a group of sends and receives */
+    struct fake_message *messages;
+};
+
+extern const struct fake_work fake_nccl_work;
+
+size_t fake_bytes(ncclDataType_t type);
+
+/* a = a op b, n elements, for the built-in op that stands behind call.op. */
+void fake_reduce(ncclDataType_t type, ncclRedOp_t op, void *a, const void *b, uint64_t n);
+
+/* x = x * factor, or x / divisor where that is not 0. */
+void fake_scale(ncclDataType_t type, void *x, uint64_t n, double factor, int divisor);
+
+double fake_scalar(ncclDataType_t type, const void *scalar);
+
+void fake_release(ncclComm_t comm);
+
+/* A fault asked for by FAKE_NCCL_FAULT for this rank: its number, or -1. */
+long fake_fault(const char *kind, int rank);
+
+#endif

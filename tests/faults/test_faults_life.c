@@ -1,0 +1,443 @@
+/* What a process may do around its operations: interrupt them, fork, abort, destroy, begin again, end.  Nothing is left
+ * behind. */
+#include "procs.h"
+
+#include <dirent.h>
+#include <malloc.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+enum { SOON_S = 5, BIG = 1 << 20 };
+
+static int count_entries(const char *path)
+{
+    DIR *directory = opendir(path);
+    int n = 0;
+    while (directory != NULL && readdir(directory) != NULL) n++;
+    if (directory != NULL) closedir(directory);
+    return n;
+}
+
+static int count_fds(void)
+{
+    return count_entries("/proc/self/fd");
+}
+
+static int count_threads(void)
+{
+    return count_entries("/proc/self/task");
+}
+
+static int sum_once(tutti_group *group, int size, int64_t n)
+{
+    int64_t *data = malloc((size_t)n * sizeof *data);
+    for (int64_t i = 0; i < n; i++) data[i] = i;
+    int status = tutti_all_reduce(tutti_view(data, n), TUTTI_SUM, tutti_with(.group = group));
+    for (int64_t i = 0; i < n && status == TUTTI_OK; i++)
+        if (data[i] != i * size) status = 1; /* a wrong "ok" */
+    free(data);
+    return status;
+}
+
+/* ---- EINTR ------------------------------------------------------------------------------------------------------ */
+
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+static void set_timer(int us)
+{
+    struct itimerval timer = {{0, us}, {0, us}};
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL); /* without SA_RESTART */
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static int every_operation(int rank, int size, int64_t n)
+{
+    int64_t *one = calloc((size_t)n, sizeof *one), *all = calloc((size_t)(n * size), sizeof *all);
+    tutti_tensor part = tutti_view(one, n), every = tutti_view(all, n * size);
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    tutti_work *sent = NULL;
+    one[0] = rank;
+    EXPECT(tutti_all_gather_into_tensor(every, part, NULL) == TUTTI_OK && all[n] == 1);
+    EXPECT(tutti_gather_into_tensor(every, part, 0, NULL) == TUTTI_OK);
+    EXPECT(tutti_scatter_tensor(part, every, 1, NULL) == TUTTI_OK && one[0] == rank);
+    EXPECT(tutti_reduce_scatter_tensor(part, every, TUTTI_SUM, NULL) == TUTTI_OK && one[0] == rank * size);
+    EXPECT(tutti_reduce(part, 0, TUTTI_MAX, NULL) == TUTTI_OK);
+    EXPECT(tutti_broadcast(part, 1, NULL) == TUTTI_OK && one[0] == size);
+    EXPECT(tutti_all_to_all_single(tutti_view(all, n * size), tutti_view(one, n / size * size), NULL, NULL, NULL) < 0);
+    EXPECT(tutti_isend(part, next, NULL, &sent) == TUTTI_OK);
+    EXPECT(tutti_recv(tutti_view(all, n), before, NULL) == TUTTI_OK && all[0] == size);
+    EXPECT(tutti_wait(&sent, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    free(one);
+    free(all);
+    return sum_once(NULL, size, n);
+}
+
+static int rank_of_interrupts(int rank, int size, void *argument)
+{
+    (void)argument;
+    set_timer(1000);
+    EXPECT(proc_init(30000) == TUTTI_OK);
+    for (int i = 0; i < 20; i++) EXPECT(every_operation(rank, size, 7) == 0);
+    EXPECT(every_operation(rank, size, 200000) == 0);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    set_timer(0);
+    return 0;
+}
+
+static void test_interrupted_all_the_time(void **state)
+{
+    (void)state;
+    run_procs(4, rank_of_interrupts, NULL);
+}
+
+/* ---- beginning again ------------------------------------------------------------------------------------------- */
+
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+static int rank_of_again(int rank, int size, void *argument)
+{
+    char method[100];
+    snprintf(method, sizeof method, "tcp://127.0.0.1:%d?rank=%d&world_size=%d", *(int *)argument, rank, size);
+    for (int i = 0; i < 50; i++) {
+        tutti_init_opts opts = {.init_method = method, .timeout_ms = 20000, .store_timeout_ms = 20000};
+        EXPECT(tutti_init_process_group("tcp", &opts) == TUTTI_OK);
+        EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
+        EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    }
+    return 0;
+}
+
+static void test_same_port_fifty_times(void **state)
+{
+    (void)state;
+    int port = free_port();
+    run_procs(3, rank_of_again, &port);
+}
+
+static int rank_of_many_groups(int rank, int size, void *argument)
+{
+    (void)rank;
+    (void)argument;
+    tutti_store *store = proc_store();
+    int fds = 0, threads = 0;
+    EXPECT(store != NULL);
+    for (int i = 0; i < 100; i++) {
+        char name[32];
+        tutti_store *part = NULL;
+        tutti_group *group = NULL;
+        if (i == 3) { /* what the first ones load stays */
+            fds = count_fds();
+            threads = count_threads();
+        }
+        snprintf(name, sizeof name, "many-%d", i);
+        EXPECT(proc_group(store, name, size, 20000, &part, &group) == TUTTI_OK);
+        EXPECT(sum_once(group, size, 3) == TUTTI_OK);
+        EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+        tutti_store_free(part);
+    }
+    if (count_fds() != fds || count_threads() != threads) {
+        fprintf(stderr, "rank %d: %d descriptors became %d, %d threads %d\n", rank, fds, count_fds(), threads,
+                count_threads());
+        return 1;
+    }
+    tutti_store_free(store);
+    return 0;
+}
+
+static void test_a_hundred_groups(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_many_groups, NULL);
+}
+
+/* ---- failed groups leave nothing ------------------------------------------------------------------------------- */
+
+/* In each cycle the group fails in one of three ways, with operations in flight. */
+static int fail_once(tutti_store *store, int rank, int size, int cycle)
+{
+    char name[32];
+    tutti_store *part = NULL;
+    tutti_group *group = NULL;
+    int status;
+    snprintf(name, sizeof name, "failing-%d", cycle);
+    EXPECT(proc_group(store, name, size, cycle % 3 == 1 ? 300 : 20000, &part, &group) == TUTTI_OK);
+    EXPECT(sum_once(group, size, 3) == TUTTI_OK);
+    proc_meet(size, 2 * cycle + 1);
+    if (cycle % 3 == 0 && rank == 0) EXPECT(tutti_abort(group, "enough of this") == TUTTI_OK);
+    if (cycle % 3 == 0)
+        status = sum_once(group, size, BIG);
+    else if (cycle % 3 == 1) /* rank 0 is missing: their time runs out */
+        status = rank == 0 ? TUTTI_ERR_TIMEOUT : sum_once(group, size, BIG);
+    else
+        status = sum_once(group, size, rank == 0 ? BIG / 2 : BIG);
+    EXPECT(status == (cycle % 3 == 0 ? TUTTI_ERR_ABORTED : cycle % 3 == 1 ? TUTTI_ERR_TIMEOUT : TUTTI_ERR_MISMATCH));
+    proc_meet(size, 2 * cycle + 2);
+    int64_t begin = procs_now_ns();
+    status = sum_once(group, size, 3);
+    if (status != TUTTI_ERR_ABORTED && rank == 0) { /* it has not heard of the failure yet, but finds out itself */
+        EXPECT(status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_MISMATCH);
+        EXPECT_ERROR(status, status, name);
+    }
+    EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_ABORTED, name);
+    EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    EXPECT_WITHIN(begin, 0, 4);
+    tutti_store_free(part);
+    return 0;
+}
+
+static int rank_of_failing_groups(int rank, int size, void *argument)
+{
+    /* What tcp cannot take back at once of a failed operation keeps that operation's scratch memory. */
+    enum { CYCLES = 15, WARM = 6, KEPT = (CYCLES - WARM) * (3 << 20) };
+    (void)argument;
+    tutti_store *store = proc_store();
+    int fds = 0, threads = 0;
+    size_t memory = 0;
+    EXPECT(store != NULL);
+    for (int i = 0; i < CYCLES; i++) {
+        if (i == WARM) {
+            fds = count_fds();
+            threads = count_threads();
+            memory = mallinfo2().uordblks + mallinfo2().hblkhd;
+        }
+        int result = fail_once(store, rank, size, i);
+        if (result != 0) {
+            fprintf(stderr, "rank %d: in cycle %d\n", rank, i);
+            return result;
+        }
+    }
+    size_t now = mallinfo2().uordblks + mallinfo2().hblkhd;
+    if (count_fds() != fds || count_threads() != threads || now > memory + KEPT) {
+        fprintf(stderr, "rank %d: %d descriptors became %d, %d threads %d, %zu bytes %zu\n", rank, fds, count_fds(),
+                threads, count_threads(), memory, now);
+        return 1;
+    }
+    tutti_store_free(store);
+    return 0;
+}
+
+static void test_failed_groups_leave_nothing(void **state)
+{
+    (void)state;
+    run_procs(3, rank_of_failing_groups, NULL);
+}
+
+/* ---- killed: nothing stays in the file system ------------------------------------------------------------------- */
+
+enum { PATHS = 64 };
+
+struct paths {
+    int n;
+    char path[PATHS][256];
+};
+
+static void note_path(struct paths *paths, const char *path)
+{
+    if (strncmp(path, "/dev/shm/", 9) != 0 && strncmp(path, "/tmp/", 5) != 0) return;
+    if (strncmp(path, TUTTI_BUILD_DIR, strlen(TUTTI_BUILD_DIR)) == 0 || strstr(path, "(deleted)") != NULL) return;
+    if (paths->n < PATHS) snprintf(paths->path[paths->n++], 256, "%s", path);
+}
+
+static bool has_path(const struct paths *paths, const char *path)
+{
+    for (int i = 0; i < paths->n; i++)
+        if (strcmp(paths->path[i], path) == 0) return true;
+    return false;
+}
+
+/* What a process has open or mapped there, under a name. */
+static void note_files(struct paths *paths, pid_t pid)
+{
+    char path[300], target[256], line[512];
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *directory = opendir(path);
+    struct dirent *entry;
+    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%.40s", (int)pid, entry->d_name);
+        ssize_t n = readlink(path, target, sizeof target - 1);
+        target[n > 0 ? n : 0] = '\0';
+        note_path(paths, target);
+    }
+    if (directory != NULL) closedir(directory);
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *maps = fopen(path, "re");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strchr(line, '/') != NULL) note_path(paths, strchr(line, '/'));
+    }
+    if (maps != NULL) fclose(maps);
+}
+
+/* Names with a process' number in them. */
+static bool names_with(const char *where, pid_t pid)
+{
+    char number[16];
+    bool found = false;
+    snprintf(number, sizeof number, "%d", (int)pid);
+    DIR *directory = opendir(where);
+    struct dirent *entry;
+    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+        const char *at = strstr(entry->d_name, number);
+        if (at == NULL || strstr(entry->d_name, "tutti") == NULL) continue;
+        fprintf(stderr, "%s/%s is left\n", where, entry->d_name);
+        found = true;
+    }
+    if (directory != NULL) closedir(directory);
+    return found;
+}
+
+static int rank_of_kills(int rank, int size, void *argument)
+{
+    (void)rank;
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
+    proc_say(1);
+    for (int status = TUTTI_OK; status == TUTTI_OK;) status = sum_once(NULL, size, BIG);
+    pause();
+    return 0;
+}
+
+static void kill_all(struct procs *procs, void *argument)
+{
+    struct paths paths = {0}, own = {0};
+    pid_t pids[PROCS_MOST];
+    (void)argument;
+    if (!procs_await(procs, 1)) return;
+    procs_nap_ms(10);
+    for (int i = 0; i < procs->size; i++) {
+        pids[i] = procs->pid[i];
+        note_files(&paths, pids[i]);
+    }
+    for (int i = 0; i < procs->size; i++) procs_signal(procs, i, SIGKILL);
+    procs_wait(procs);
+    note_files(&own, getpid()); /* such as what the test's output goes to */
+    for (int i = 0; i < paths.n; i++)
+        if (access(paths.path[i], F_OK) == 0 && !has_path(&own, paths.path[i])) {
+            fprintf(stderr, "%s is left\n", paths.path[i]);
+            procs->failed = true;
+        }
+    for (int i = 0; i < procs->size; i++)
+        procs->failed |= names_with("/dev/shm", pids[i]) || names_with("/tmp", pids[i]);
+}
+
+static void test_all_killed_leave_no_files(void **state)
+{
+    (void)state;
+    int times = getenv("FAULTS_TIMES") != NULL ? atoi(getenv("FAULTS_TIMES")) : 20;
+    for (int i = 0; i < times; i++) run_procs_acting(3, rank_of_kills, kill_all, NULL);
+}
+
+/* ---- fork ---------------------------------------------------------------------------------------------------------
+ */
+
+static int child_of_rank(void)
+{
+    float x = 1;
+    EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT, "fork", "world");
+    EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_INVALID_ARGUMENT, "fork");
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK); /* its own copy of the handle alone */
+    EXPECT(!tutti_is_initialized());
+    return 0;
+}
+
+static int rank_that_forks(int rank, int size, void *argument)
+{
+    int status = -1;
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
+    if (rank == 1) {
+        pid_t pid = fork();
+        if (pid == 0) _exit(child_of_rank() != 0);
+        EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    EXPECT(sum_once(NULL, size, BIG) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_fork_after_init(void **state)
+{
+    (void)state;
+    run_procs(3, rank_that_forks, NULL);
+}
+
+/* ---- rendezvous ---------------------------------------------------------------------------------------------------
+ */
+
+static int rank_of_other_size(int rank, int size, void *argument)
+{
+    (void)argument;
+    if (rank == 1) proc_set_int("WORLD_SIZE", size + 1);
+    int64_t begin = procs_now_ns();
+    EXPECT_ERROR(proc_init(20000), TUTTI_ERR_MISMATCH, "WORLD_SIZE", "rank 1 says 3", "says 2");
+    EXPECT_WITHIN(begin, 0, SOON_S);
+    return 0;
+}
+
+static int rank_that_came_twice(int rank, int size, void *argument)
+{
+    (void)argument;
+    if (rank == 2) { /* another rank 1, after the first one */
+        while (atomic_load(&proc_board->step[1]) < 1) proc_nap();
+        proc_set_int("RANK", 1);
+        procs_nap_ms(300);
+    }
+    proc_say(1);
+    int64_t begin = procs_now_ns();
+    tutti_init_opts opts = {.store_timeout_ms = 2500};
+    int status = tutti_init_process_group("tcp", &opts);
+    if (rank == 2)
+        EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "rank 1 already joined from");
+    else
+        EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "joined 2 of 3", "missing 2");
+    EXPECT_WITHIN(begin, 0, 2.5 + SOON_S);
+    return size != 3;
+}
+
+static int rank_that_may_be_missing(int rank, int size, void *argument)
+{
+    (void)argument;
+    if (rank == size - 1) return 0;
+    int64_t begin = procs_now_ns();
+    EXPECT_ERROR(tutti_init_process_group("tcp", &(tutti_init_opts){.store_timeout_ms = 1000}), TUTTI_ERR_TIMEOUT,
+                 "joined 2 of 3", "missing 2");
+    EXPECT_WITHIN(begin, 0.9, 1 + SOON_S);
+    return 0;
+}
+
+static void test_ranks_that_do_not_add_up(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_other_size, NULL);
+    run_procs(3, rank_that_came_twice, NULL);
+    run_procs(3, rank_that_may_be_missing, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_interrupted_all_the_time),  cmocka_unit_test(test_same_port_fifty_times),
+        cmocka_unit_test(test_a_hundred_groups),          cmocka_unit_test(test_failed_groups_leave_nothing),
+        cmocka_unit_test(test_all_killed_leave_no_files), cmocka_unit_test(test_fork_after_init),
+        cmocka_unit_test(test_ranks_that_do_not_add_up),
+    };
+    cmocka_set_test_filter(getenv("FAULTS_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

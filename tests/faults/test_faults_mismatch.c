@@ -1,0 +1,327 @@
+/* Ranks that do not agree: an error on every rank that prints both sides, no byte beyond a buffer, no hang. */
+#include "procs.h"
+
+enum { SMALL = 5, LARGE = 300000, GUARD = 64, CANARY = 0xA5, SOON_S = 5 };
+
+/* ---- buffers between canaries ------------------------------------------------------------------------------- */
+
+struct guarded {
+    uint8_t *whole;
+    void *data;
+    size_t bytes;
+};
+
+static struct guarded guarded_new(size_t bytes)
+{
+    struct guarded it = {.whole = malloc(bytes + 2 * (size_t)GUARD), .bytes = bytes};
+    if (it.whole == NULL) abort();
+    memset(it.whole, CANARY, bytes + 2 * (size_t)GUARD);
+    it.data = it.whole + GUARD;
+    memset(it.data, 1, bytes);
+    return it;
+}
+
+/* Whether nothing around the data was touched; frees it. */
+static bool guarded_end(struct guarded *it)
+{
+    bool whole = true;
+    for (size_t i = 0; i < GUARD; i++) whole &= it->whole[i] == CANARY && it->whole[GUARD + it->bytes + i] == CANARY;
+    free(it->whole);
+    it->whole = NULL;
+    return whole;
+}
+
+/* ---- calls that differ --------------------------------------------------------------------------------------- */
+
+/* One rank's call at the sequence number where the ranks differ. */
+struct call {
+    tutti_kind kind;
+    tutti_dtype dtype;
+    tutti_reduce_op op;
+    int root;
+    int64_t more; /* elements beyond the count of the case */
+};
+
+struct differing {
+    const char *name;
+    struct call one, other;
+    const char *words[2]; /* of both sides, in every rank's sentence */
+};
+
+static const struct differing cases[] = {
+    {"op",
+     {TUTTI_ALL_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {TUTTI_BROADCAST, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {"all_reduce(", "broadcast("}},
+    {"count",
+     {TUTTI_ALL_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {TUTTI_ALL_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 0, 3},
+     {"elements", "elements"}},
+    {"many",
+     {TUTTI_ALL_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {TUTTI_ALL_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 0, 200000},
+     {"elements", "elements"}},
+    {"dtype",
+     {TUTTI_ALL_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {TUTTI_ALL_REDUCE, TUTTI_INT32, TUTTI_SUM, 0, 0},
+     {"float32", "int32"}},
+    {"reduce",
+     {TUTTI_ALL_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {TUTTI_ALL_REDUCE, TUTTI_FLOAT32, TUTTI_MAX, 0, 0},
+     {"SUM", "MAX"}},
+    {"roots",
+     {TUTTI_BROADCAST, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {TUTTI_BROADCAST, TUTTI_FLOAT32, TUTTI_SUM, 1, 0},
+     {"root 0", "root 1"}},
+    {"reduce_roots",
+     {TUTTI_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 1, 0},
+     {TUTTI_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {"root 1", "root 0"}},
+    {"barrier",
+     {TUTTI_ALL_REDUCE, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {TUTTI_BARRIER, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {"all_reduce(", "barrier"}},
+    {"gathers",
+     {TUTTI_ALL_GATHER, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {TUTTI_GATHER, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {"all_gather(", "called gather("}},
+    {"scatters",
+     {TUTTI_REDUCE_SCATTER, TUTTI_INT64, TUTTI_SUM, 0, 0},
+     {TUTTI_SCATTER, TUTTI_INT64, TUTTI_SUM, 0, 0},
+     {"reduce_scatter(", "called scatter("}},
+    {"all_to_all",
+     {TUTTI_ALL_TO_ALL, TUTTI_FLOAT32, TUTTI_SUM, 0, 0},
+     {TUTTI_ALL_TO_ALL, TUTTI_FLOAT32, TUTTI_SUM, 0, 2},
+     {"elements", "elements"}},
+};
+
+static int make_call(tutti_group *group, int size, const struct call *call, int64_t count, bool *whole)
+{
+    size_t bytes = (size_t)(count + call->more) * (size_t)tutti_dtype_bytes(call->dtype);
+    struct guarded part = guarded_new(bytes), all = guarded_new(bytes * (size_t)size);
+    tutti_tensor one = tutti_tensor_of(part.data, count + call->more, call->dtype);
+    tutti_tensor every = tutti_tensor_of(all.data, (count + call->more) * size, call->dtype), spare = every;
+    struct guarded other = guarded_new(bytes * (size_t)size);
+    tutti_opts *opts = tutti_with(.group = group);
+    int status = TUTTI_OK;
+    spare.data = other.data;
+    switch (call->kind) {
+    case TUTTI_BROADCAST:
+        status = tutti_broadcast(one, call->root, opts);
+        break;
+    case TUTTI_ALL_REDUCE:
+        status = tutti_all_reduce(one, call->op, opts);
+        break;
+    case TUTTI_REDUCE:
+        status = tutti_reduce(one, call->root, call->op, opts);
+        break;
+    case TUTTI_ALL_GATHER:
+        status = tutti_all_gather_into_tensor(every, one, opts);
+        break;
+    case TUTTI_GATHER:
+        status = tutti_gather_into_tensor(every, one, call->root, opts);
+        break;
+    case TUTTI_SCATTER:
+        status = tutti_scatter_tensor(one, every, call->root, opts);
+        break;
+    case TUTTI_REDUCE_SCATTER:
+        status = tutti_reduce_scatter_tensor(one, every, call->op, opts);
+        break;
+    case TUTTI_ALL_TO_ALL:
+        status = tutti_all_to_all_single(spare, every, NULL, NULL, opts);
+        break;
+    default:
+        status = tutti_barrier(opts);
+        break;
+    }
+    *whole = guarded_end(&part);
+    *whole &= guarded_end(&all);
+    *whole &= guarded_end(&other);
+    return status;
+}
+
+/* An operation without a failure goes first, so that the sequence number is not the first.  The last rank is odd. */
+static int differ(tutti_store *store, int rank, int size, const struct differing *differing, int64_t count, int step)
+{
+    char name[64], guilty[16];
+    tutti_store *part = NULL;
+    tutti_group *group = NULL;
+    bool whole = false;
+    int odd = size - 1;
+    const struct call *mine = rank == odd ? &differing->other : &differing->one;
+    snprintf(guilty, sizeof guilty, "rank %d", odd);
+    snprintf(name, sizeof name, "%s-%lld", differing->name, (long long)count);
+    EXPECT(proc_group(store, name, size, 20000, &part, &group) == TUTTI_OK);
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
+    proc_meet(size, 2 * step - 1); /* a failure that comes early would end the barrier, too */
+    int64_t begin = procs_now_ns();
+    int status = make_call(group, size, mine, count, &whole);
+    EXPECT_WITHIN(begin, 0, SOON_S);
+    if (status == TUTTI_OK) { /* it needed nothing of the others: the next call tells */
+        EXPECT(mine->kind == TUTTI_BROADCAST || mine->kind == TUTTI_REDUCE || mine->kind == TUTTI_GATHER);
+        status = tutti_barrier(tutti_with(.group = group));
+        if (status == TUTTI_ERR_ABORTED) /* another rank's call told already */
+            EXPECT_ERROR(status, status, name, "MISMATCH", "called");
+        else
+            EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "called");
+    } else if (strstr(tutti_last_error(), "earlier calls differ") != NULL) { /* others were a call further already */
+        EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "barrier #3");
+    } else {
+        EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "#2", differing->words[0], differing->words[1], guilty);
+    }
+    EXPECT(whole);
+    EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_ABORTED, name);
+    proc_meet(size, 2 * step); /* who leaves early is not what is tested here */
+    EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    tutti_store_free(part);
+    return 0;
+}
+
+static int rank_of_differing(int rank, int size, void *argument)
+{
+    const int64_t *count = argument;
+    tutti_store *store = proc_store();
+    EXPECT(store != NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int result = differ(store, rank, size, &cases[i], *count, (int)i + 1);
+        if (result != 0) {
+            fprintf(stderr, "rank %d of %d: in case %s, %lld elements\n", rank, size, cases[i].name, (long long)*count);
+            return result;
+        }
+    }
+    tutti_store_free(store);
+    return 0;
+}
+
+static void test_small_calls_that_differ(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 4; size++) run_procs(size, rank_of_differing, &(int64_t){SMALL});
+}
+
+static void test_large_calls_that_differ(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 4; size++) run_procs(size, rank_of_differing, &(int64_t){LARGE});
+}
+
+/* ---- the same call, but another algorithm on one rank ---------------------------------------------------------- */
+
+static int rank_of_mixed_algorithms(int rank, int size, void *argument)
+{
+    int64_t count = *(const int64_t *)argument, begin = 0;
+    struct guarded it = guarded_new((size_t)count * 4);
+    tutti_tensor tensor = tutti_tensor_of(it.data, count, TUTTI_INT32);
+    setenv("TUTTI_ALGO", rank == size - 1 ? "ring" : "recursive_doubling", 1);
+    EXPECT(proc_init(1500) == TUTTI_OK);
+    begin = procs_now_ns();
+    int status = tutti_all_reduce(tensor, TUTTI_SUM, NULL);
+    EXPECT_WITHIN(begin, 0, 1.5 + SOON_S);
+    for (int64_t i = 0; i < count && status == TUTTI_OK; i++) EXPECT(((int32_t *)it.data)[i] == size * 0x01010101);
+    if (status != TUTTI_OK) EXPECT_ERROR(status, status, "all_reduce #1", "world");
+    EXPECT(guarded_end(&it));
+    proc_meet(size, 1);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_mixed_algorithms(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 4; size++) {
+        run_procs(size, rank_of_mixed_algorithms, &(int64_t){SMALL});
+        run_procs(size, rank_of_mixed_algorithms, &(int64_t){LARGE});
+    }
+}
+
+/* ---- messages that do not fit --------------------------------------------------------------------------------- */
+
+static int message(tutti_group *group, int rank, int64_t sent, int64_t received, tutti_dtype as, bool fits)
+{
+    if (rank > 1) return 0;
+    struct guarded it = guarded_new((size_t)(rank == 0 ? sent : received) * 4);
+    int64_t begin = procs_now_ns();
+    tutti_opts *opts = tutti_with(.group = group, .tag = 3);
+    int status = rank == 0 ? tutti_send(tutti_tensor_of(it.data, sent, TUTTI_FLOAT32), 1, opts)
+                           : tutti_recv(tutti_tensor_of(it.data, received, as), 0, opts);
+    EXPECT_WITHIN(begin, 0, SOON_S);
+    if (fits) {
+        EXPECT(status == TUTTI_OK);
+    } else if (rank == 1) {
+        EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "rank 0", "recv", tutti_get_name(group));
+        for (size_t i = 0; i < it.bytes; i++) EXPECT(((uint8_t *)it.data)[i] == 1);
+    } else if (status != TUTTI_OK) { /* small ones were on their way already */
+        EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "rank 1", "send", tutti_get_name(group));
+    }
+    EXPECT(guarded_end(&it));
+    return 0;
+}
+
+static int rank_of_messages(int rank, int size, void *argument)
+{
+    static const int64_t bases[] = {16, 200000};
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    for (int i = 0; i < 2; i++) {
+        int64_t n = bases[i];
+        EXPECT(message(NULL, rank, n, n / 2, TUTTI_FLOAT32, false) == 0);
+        EXPECT(message(NULL, rank, n, n * 2, TUTTI_FLOAT32, false) == 0);
+        EXPECT(message(NULL, rank, n, 0, TUTTI_FLOAT32, false) == 0);
+        EXPECT(message(NULL, rank, 0, n, TUTTI_FLOAT32, false) == 0);
+        EXPECT(message(NULL, rank, n, n, TUTTI_INT32, false) == 0);
+        EXPECT(message(NULL, rank, n, n, TUTTI_FLOAT32, true) == 0);
+        int64_t one = 1;
+        EXPECT(tutti_all_reduce(tutti_view(&one, 1), TUTTI_SUM, NULL) == TUTTI_OK && one == size);
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_messages_that_do_not_fit(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_messages, NULL);
+    run_procs(3, rank_of_messages, NULL);
+}
+
+/* ---- calls that are refused before anything is sent --------------------------------------------------------- */
+
+static int rank_of_refusals(int rank, int size, void *argument)
+{
+    (void)argument;
+    float x[4] = {1, 1, 1, 1};
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    if (rank == 0) { /* one rank alone, so nothing can have been sent */
+        EXPECT_ERROR(tutti_broadcast(tutti_view(x, 4), size, NULL), TUTTI_ERR_INVALID_ARGUMENT, "broadcast", "world");
+        EXPECT_ERROR(tutti_all_reduce(tutti_view(x, -1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT, "-1");
+        EXPECT_ERROR(tutti_all_reduce(tutti_view((float *)NULL, 4), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT,
+                     "NULL");
+        EXPECT_ERROR(tutti_all_reduce(tutti_view(x, INT64_MAX / 2), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT, "");
+        EXPECT_ERROR(tutti_send(tutti_view(x, 4), 0, NULL), TUTTI_ERR_INVALID_ARGUMENT, "send");
+        EXPECT_ERROR(tutti_all_reduce(tutti_view(x, 4), (tutti_reduce_op)77, NULL), TUTTI_ERR_INVALID_ARGUMENT, "77");
+    }
+    for (int i = 0; i < 3; i++) /* alike on all ranks */
+        EXPECT_ERROR(tutti_all_reduce(tutti_view(x, 4), TUTTI_BAND, NULL), TUTTI_ERR_UNSUPPORTED, "BAND", "float32");
+    EXPECT(tutti_all_reduce(tutti_view(x, 4), TUTTI_SUM, NULL) == TUTTI_OK && x[3] == (float)size);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_refused_calls_leave_the_group_usable(void **state)
+{
+    (void)state;
+    run_procs(3, rank_of_refusals, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_calls_that_differ),
+        cmocka_unit_test(test_large_calls_that_differ),
+        cmocka_unit_test(test_mixed_algorithms),
+        cmocka_unit_test(test_messages_that_do_not_fit),
+        cmocka_unit_test(test_refused_calls_leave_the_group_usable),
+    };
+    cmocka_set_test_filter(getenv("FAULTS_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

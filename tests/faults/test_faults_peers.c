@@ -1,0 +1,312 @@
+/* Peers that die, leave, stop, are slow or never come: every other rank learns who it was, in time. */
+#include "procs.h"
+
+enum { SOON_S = 5 }; /* FAULTS' second, on a machine that does other things as well */
+
+static int sum_once(int rank, int size, float *data, int n)
+{
+    for (int i = 0; i < n; i++) data[i] = (float)(rank + 1) * (float)(i % 7 + 1);
+    int status = tutti_all_reduce(tutti_view(data, n), TUTTI_SUM, NULL);
+    for (int i = 0; i < n && status == TUTTI_OK; i++)
+        if (data[i] != (float)(size * (size + 1) / 2) * (float)(i % 7 + 1)) {
+            fprintf(stderr, "rank %d: ok, but element %d is %g\n", rank, i, (double)data[i]);
+            return 1;
+        }
+    return status;
+}
+
+/* A group that failed refuses at once with the first cause, and can be destroyed soon. */
+static int expect_failed_group(const char *cause)
+{
+    float x = 1;
+    int64_t begin = procs_now_ns();
+    EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_ABORTED, "group world", cause);
+    EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_ABORTED, "group world", cause);
+    EXPECT_WITHIN(begin, 0, 0.5);
+    begin = procs_now_ns();
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    EXPECT_WITHIN(begin, 0, 4);
+    return 0;
+}
+
+/* ---- a peer dies while the others are idle, or wait -------------------------------------------------------- */
+
+struct death {
+    bool connected, waiting, leaves;
+};
+
+static int rank_of_death(int rank, int size, void *argument)
+{
+    const struct death *death = argument;
+    float x;
+    EXPECT(proc_init(30000) == TUTTI_OK);
+    if (death->connected) EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
+    proc_say(1);
+    if (rank == 2 && death->leaves) exit(0);
+    if (rank == 2) pause();
+    if (!death->waiting) proc_say_and_wait(2);
+    int64_t begin = procs_now_ns();
+    int status = sum_once(rank, size, &x, 1);
+    if (status == TUTTI_ERR_ABORTED && !death->waiting) /* the other one's call came first, and told */
+        EXPECT_ERROR(status, status, "rank 2", "group world", "TUTTI_ERR_PEER_LOST");
+    else
+        EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "rank 2", "group world", "all_reduce ");
+    EXPECT_WITHIN(begin, 0, SOON_S);
+    proc_meet(2, 3); /* what one that is leaving looks like to the other is another test's */
+    return expect_failed_group("rank 2");
+}
+
+static void let_rank_2_die(struct procs *procs, void *argument)
+{
+    const struct death *death = argument;
+    if (!procs_await(procs, 1)) return;
+    if (death->waiting) procs_nap_ms(100);
+    if (!death->leaves) procs_signal(procs, 2, SIGKILL);
+    procs_nap_ms(200);
+    procs_go(procs, 2);
+}
+
+static void test_killed_before_anything_is_connected(void **state)
+{
+    (void)state;
+    run_procs_acting(3, rank_of_death, let_rank_2_die, &(struct death){0});
+}
+
+static void test_killed_between_operations(void **state)
+{
+    (void)state;
+    run_procs_acting(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true});
+}
+
+static void test_killed_while_others_wait(void **state)
+{
+    (void)state;
+    run_procs_acting(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true, .waiting = true});
+}
+
+static void test_exit_without_destroy(void **state)
+{
+    (void)state;
+    run_procs_acting(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true, .leaves = true});
+    run_procs_acting(3, rank_of_death, let_rank_2_die,
+                     &(struct death){.connected = true, .leaves = true, .waiting = true});
+}
+
+/* ---- a peer dies inside an operation ------------------------------------------------------------------------ */
+
+enum { BIG = 1 << 21, VICTIMS = 4 };
+
+struct chance {
+    uint64_t state;
+    int victim, delay_us;
+};
+
+static uint64_t chance_next(struct chance *chance)
+{
+    chance->state = chance->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return chance->state >> 33;
+}
+
+static int rank_in_big_sums(int rank, int size, void *argument)
+{
+    const struct chance *chance = argument;
+    char guilty[16];
+    snprintf(guilty, sizeof guilty, "rank %d", chance->victim);
+    float *data = malloc(BIG * sizeof *data);
+    int status = proc_init(30000);
+    EXPECT(status == TUTTI_OK);
+    EXPECT(sum_once(rank, size, data, 1) == TUTTI_OK);
+    proc_say(1);
+    while (status == TUTTI_OK) status = sum_once(rank, size, data, BIG);
+    proc_say(2);
+    if (status != TUTTI_ERR_PEER_LOST && status != TUTTI_ERR_ABORTED) EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "rank");
+    EXPECT_ERROR(status, status, "all_reduce ", "group world", guilty);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    free(data);
+    return 0;
+}
+
+static void kill_at_random(struct procs *procs, void *argument)
+{
+    const struct chance *chance = argument;
+    if (!procs_await(procs, 1)) return;
+    procs_nap_ms(chance->delay_us / 1000);
+    usleep((useconds_t)(chance->delay_us % 1000));
+    int64_t killed_ns = procs_now_ns();
+    procs_signal(procs, chance->victim, SIGKILL);
+    if (!procs_await(procs, 2)) return;
+    for (int i = 0; i < procs->size; i++) { /* it counts when the operation failed, not when the process ended */
+        double took = (double)(atomic_load(&procs->board->at_ns[i]) - killed_ns) / 1e9;
+        if (i != chance->victim && took > SOON_S + 1) {
+            fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
+            procs->failed = true;
+        }
+    }
+}
+
+static void test_killed_inside_a_large_all_reduce(void **state)
+{
+    (void)state;
+    int times = getenv("FAULTS_TIMES") != NULL ? atoi(getenv("FAULTS_TIMES")) : 20;
+    uint64_t seed = getenv("FAULTS_SEED") != NULL ? strtoull(getenv("FAULTS_SEED"), NULL, 10) : 1;
+    struct chance chance = {.state = seed};
+    for (int i = 0; i < times; i++) {
+        chance.victim = (int)(chance_next(&chance) % VICTIMS);
+        chance.delay_us = (int)(chance_next(&chance) % 60000);
+        struct procs procs = {.size = VICTIMS, .fn = rank_in_big_sums, .argument = &chance, .act = kill_at_random};
+        procs.may_fail = true;
+        procs_run(&procs);
+        for (int k = 0; k < VICTIMS; k++) {
+            int expected = k == chance.victim ? -SIGKILL : 0;
+            if (procs.code[k] != expected)
+                fprintf(stderr, "seed %" PRIu64 ", time %d: rank %d was killed after %d us, rank %d has code %d\n",
+                        seed, i, chance.victim, chance.delay_us, k, procs.code[k]);
+            assert_int_equal(procs.code[k], expected);
+        }
+    }
+}
+
+/* ---- a peer stops, is slow, or does not call ------------------------------------------------------------------ */
+
+static int rank_of_stop(int rank, int size, void *argument)
+{
+    (void)argument;
+    float x;
+    EXPECT(proc_init(2000) == TUTTI_OK);
+    EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
+    proc_say_and_wait(1);
+    int64_t begin = procs_now_ns();
+    int status = sum_once(rank, size, &x, 1);
+    if (rank == 1) { /* it was stopped meanwhile */
+        EXPECT(status == TUTTI_ERR_ABORTED || status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_PEER_LOST);
+        EXPECT_ERROR(status, status, "group world");
+    } else {
+        EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "rank 1", "all_reduce #2", "group world");
+        EXPECT_WITHIN(begin, 1.9, 2 + SOON_S);
+    }
+    proc_say_and_wait(2);
+    return expect_failed_group("rank 1");
+}
+
+static void stop_rank_1(struct procs *procs, void *argument)
+{
+    (void)argument;
+    if (!procs_await(procs, 1)) return;
+    procs_signal(procs, 1, SIGSTOP);
+    procs_go(procs, 1);
+    while (procs_reap(procs) && procs_now_ns() < procs->deadline_ns &&
+           (atomic_load(&procs->board->step[0]) < 2 || atomic_load(&procs->board->step[2]) < 2))
+        procs_nap_ms(1);
+    procs_signal(procs, 1, SIGCONT);
+    int64_t begin = procs_now_ns();
+    procs_await(procs, 2);
+    if (procs_seconds(begin) > SOON_S) {
+        fprintf(stderr, "the stopped rank took %.1f s to learn that the group has failed\n", procs_seconds(begin));
+        procs->failed = true;
+    }
+    procs_go(procs, 2);
+}
+
+static void test_stopped(void **state)
+{
+    (void)state;
+    run_procs_acting(3, rank_of_stop, stop_rank_1, NULL);
+}
+
+/* What the rank says on stderr from now on goes to a file without a name. */
+static int capture_stderr(int *saved)
+{
+    int fd = memfd_create("stderr", MFD_CLOEXEC);
+    fflush(stderr);
+    *saved = dup(STDERR_FILENO);
+    dup2(fd, STDERR_FILENO);
+    return fd;
+}
+
+static void end_capture(int fd, int saved, char *text, size_t size)
+{
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    ssize_t n = pread(fd, text, size - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    close(saved);
+    close(fd);
+}
+
+static int count_lines(const char *text, const char *with)
+{
+    int n = 0;
+    for (const char *line = text; (line = strstr(line, with)) != NULL; n++) line += strlen(with);
+    return n;
+}
+
+static int rank_of_slowness(int rank, int size, void *argument)
+{
+    (void)argument;
+    float x;
+    char said[4096];
+    int saved, slept_ms = 3000;
+    EXPECT(proc_init(5000) == TUTTI_OK);
+    EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
+    proc_meet(size, 1);
+    int fd = capture_stderr(&saved);
+    if (rank == 1) procs_nap_ms(slept_ms);
+    int status = sum_once(rank, size, &x, 1);
+    end_capture(fd, saved, said, sizeof said);
+    EXPECT(status == TUTTI_OK);
+    if (rank != 1 && (count_lines(said, "\n") != 1 || strstr(said, "rank 1") == NULL ||
+                      strstr(said, "all_reduce #2 of group world") == NULL)) {
+        fprintf(stderr, "rank %d: not one warning that names rank 1 and the operation: \"%s\"\n", rank, said);
+        return 1;
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_slow(void **state)
+{
+    (void)state;
+    run_procs(3, rank_of_slowness, NULL);
+}
+
+static int rank_that_may_not_call(int rank, int size, void *argument)
+{
+    (void)argument;
+    float x = 0;
+    int64_t root = 7;
+    EXPECT(proc_init(1500) == TUTTI_OK);
+    EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
+    EXPECT(tutti_broadcast(tutti_view(&root, 1), 0, NULL) == TUTTI_OK);
+    proc_meet(size, 1);
+    if (rank != 2) {
+        int64_t begin = procs_now_ns();
+        EXPECT_ERROR(sum_once(rank, size, &x, 1), TUTTI_ERR_TIMEOUT, "all_reduce #3", "group world", "rank 2",
+                     "#2 broadcast");
+        EXPECT_WITHIN(begin, 1.4, 1.5 + SOON_S);
+    }
+    proc_meet(size, 2);
+    if (rank == 2) procs_nap_ms(500); /* so that the others' word has reached it */
+    return expect_failed_group("rank 2");
+}
+
+static void test_never_calls(void **state)
+{
+    (void)state;
+    run_procs(3, rank_that_may_not_call, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed_before_anything_is_connected),
+        cmocka_unit_test(test_killed_between_operations),
+        cmocka_unit_test(test_killed_while_others_wait),
+        cmocka_unit_test(test_exit_without_destroy),
+        cmocka_unit_test(test_killed_inside_a_large_all_reduce),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_slow),
+        cmocka_unit_test(test_never_calls),
+    };
+    cmocka_set_test_filter(getenv("FAULTS_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

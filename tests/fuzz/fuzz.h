@@ -1,0 +1,51 @@
+/* A fuzz target takes bytes, hands them to a parser, and checks what holds for any bytes: what parses says the same
+ * when it is written again, what was written parses to what it was, and nothing is read beyond the end.
+ *
+ * The targets are written once: libfuzzer.c stamps them for clang's libFuzzer, test_fuzz.c runs them over the corpus.
+ */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FUZZ_CHECK(condition)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition);                             \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* Bytes from which a target makes up a value; zeros once they are used up. */
+struct fuzz_bytes {
+    const uint8_t *at, *end;
+};
+
+static inline uint64_t fuzz_take(struct fuzz_bytes *bytes, int n)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < n && bytes->at < bytes->end; i++) value |= (uint64_t)*bytes->at++ << 8 * i;
+    return value;
+}
+
+/* So many of the bytes, or what is left. */
+static inline const void *fuzz_take_run(struct fuzz_bytes *bytes, size_t *n)
+{
+    const void *run = bytes->at;
+    if (*n > (size_t)(bytes->end - bytes->at)) *n = (size_t)(bytes->end - bytes->at);
+    bytes->at += *n;
+    return run;
+}
+
+/* The bytes as text of the parser's own, which ends at their first zero.  The caller frees it. */
+static inline char *fuzz_text(const uint8_t *in, size_t bytes)
+{
+    char *text = strndup((const char *)in, bytes);
+    FUZZ_CHECK(text != NULL);
+    return text;
+}
+
+#endif

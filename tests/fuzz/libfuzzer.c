@@ -1,0 +1,24 @@
+/* The targets for libFuzzer; FUZZ_TARGET in the environment says which.  Built and run by run.sh. */
+#include "targets.h"
+
+static const struct fuzz_target *chosen;
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    const char *name = getenv("FUZZ_TARGET");
+    (void)argc;
+    (void)argv;
+    for (int i = 0; i < FUZZ_TARGETS && name != NULL; i++)
+        if (strcmp(fuzz_targets[i].name, name) == 0) chosen = &fuzz_targets[i];
+    if (chosen != NULL) return 0;
+    fprintf(stderr, "FUZZ_TARGET is to be one of:");
+    for (int i = 0; i < FUZZ_TARGETS; i++) fprintf(stderr, " %s", fuzz_targets[i].name);
+    fprintf(stderr, "\n");
+    exit(1);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *in, size_t bytes)
+{
+    chosen->run(in, bytes);
+    return 0;
+}

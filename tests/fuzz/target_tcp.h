@@ -1,0 +1,59 @@
+/* backends/tcp/wire.c: messages, greetings and addresses of the tcp backend. */
+#include "../../backends/tcp/wire.h"
+#include "fuzz.h"
+
+static void fuzz_tcp_message(const uint8_t *in, size_t bytes)
+{
+    struct wire_header header, again;
+    uint8_t out[WIRE_HEADER + WIRE_EAGER];
+    if (wire_parse(in, bytes, UINT32_MAX, &header)) {
+        FUZZ_CHECK(wire_parse(in, bytes, header.source + 1, &again));
+        FUZZ_CHECK(!wire_parse(in, bytes, header.source, &again));
+        FUZZ_CHECK(bytes <= sizeof out);
+        wire_encode(out, &header);
+        FUZZ_CHECK(memcmp(in, out, WIRE_HEADER) == 0);
+    }
+}
+
+/* Any header is either refused or read as it was written. */
+static void fuzz_tcp_header(const uint8_t *in, size_t bytes)
+{
+    static uint8_t out[WIRE_HEADER + WIRE_EAGER];
+    struct fuzz_bytes from = {in, in + bytes};
+    struct wire_header header = {.kind = (uint8_t)(fuzz_take(&from, 1) & 15)};
+    header.flags = (uint8_t)fuzz_take(&from, 1);
+    size_t payload = fuzz_take(&from, 2);
+    header.source = (uint32_t)fuzz_take(&from, 4);
+    uint64_t *const fields[] = {&header.group, &header.tag, &header.bytes, &header.fingerprint,
+                                &header.id,    &header.ref, &header.credit};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) *fields[i] = fuzz_take(&from, 8);
+    wire_encode(out, &header);
+    struct wire_header again = {0};
+    payload = payload <= WIRE_EAGER ? payload : WIRE_EAGER;
+    if (!wire_parse(out, WIRE_HEADER + payload, UINT32_MAX, &again)) return;
+    FUZZ_CHECK(again.kind == header.kind && again.flags == header.flags && again.source == header.source);
+    FUZZ_CHECK(again.group == header.group && again.tag == header.tag && again.bytes == header.bytes);
+    FUZZ_CHECK(again.fingerprint == header.fingerprint && again.credit == header.credit);
+    FUZZ_CHECK(again.id == header.id && again.ref == header.ref);
+    FUZZ_CHECK(payload == 0 || payload == header.bytes);
+}
+
+static void fuzz_tcp_greeting(const uint8_t *in, size_t bytes)
+{
+    struct wire_greeting greeting = {0};
+    uint8_t out[WIRE_GREETING];
+    if (!wire_greeting_parse(in, bytes, &greeting)) return;
+    FUZZ_CHECK(greeting.from < greeting.world_size && greeting.to < greeting.world_size);
+    wire_greeting_encode(out, &greeting);
+    FUZZ_CHECK(bytes == sizeof out && memcmp(in, out, bytes) == 0);
+}
+
+static void fuzz_tcp_address(const uint8_t *in, size_t bytes)
+{
+    struct wire_address address = {0};
+    uint8_t out[WIRE_ADDRESS];
+    if (!wire_address_parse(in, bytes, &address)) return;
+    FUZZ_CHECK(address.port != 0);
+    wire_address_encode(out, &address);
+    FUZZ_CHECK(bytes == sizeof out && memcmp(in, out, bytes) == 0);
+}

@@ -1,0 +1,104 @@
+/* Text that people write, and notes that ranks write: init methods, backend names, TUTTI_ALGO, notes, fingerprints. */
+#include "base/error.h"
+#include "coll/coll.h"
+#include "fingerprint.h"
+#include "fuzz.h"
+#include "names.h"
+#include "note.h"
+#include "rendezvous_place.h"
+
+static void fuzz_note(const uint8_t *in, size_t bytes)
+{
+    struct note note;
+    uint8_t out[NOTE_BYTES];
+    if (!note_parse(in, bytes, &note)) return;
+    size_t length = strlen(note.text);
+    for (size_t i = 0; i < length; i++) FUZZ_CHECK((uint8_t)note.text[i] >= 0x20 && note.text[i] != 0x7f);
+    FUZZ_CHECK(note_encode(&note, out) == bytes && length == bytes - NOTE_HEAD);
+    FUZZ_CHECK(memcmp(in, out, NOTE_HEAD) == 0);
+    for (size_t i = NOTE_HEAD; i < bytes; i++) FUZZ_CHECK(in[i] == out[i] || out[i] == '?');
+}
+
+/* Peers send fingerprints: any number can be told to people. */
+static void fuzz_fingerprint(const uint8_t *in, size_t bytes)
+{
+    struct fuzz_bytes from = {in, in + bytes};
+    uint64_t fingerprint = fuzz_take(&from, 8);
+    size_t room = 1 + (fuzz_take(&from, 1) & 0xff);
+    char *text = malloc(room);
+    FUZZ_CHECK(text != NULL);
+    fingerprint_describe(fingerprint, text, room);
+    FUZZ_CHECK(strnlen(text, room) < room);
+    free(text);
+}
+
+/* What a URL said, written as a URL, says it again. */
+static void fuzz_init_method(const uint8_t *in, size_t bytes)
+{
+    char *url = fuzz_text(in, bytes), again[RENDEZVOUS_PATH_MAX + 128];
+    static struct place place, other;
+    place = other = (struct place){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1};
+    int status = place_from_url(url, &place), used = 0;
+    FUZZ_CHECK(status == TUTTI_OK || (status == TUTTI_ERR_INVALID_ARGUMENT && error_text()[0] != '\0'));
+    free(url);
+    if (status != TUTTI_OK) return;
+    FUZZ_CHECK(place.rank >= -1 && (place.world_size == -1 || place.world_size > 0));
+    if (place.kind == PLACE_TCP)
+        used = snprintf(again, sizeof again, "tcp://%s%s%s:%d", strchr(place.host, ':') != NULL ? "[" : "", place.host,
+                        strchr(place.host, ':') != NULL ? "]" : "", place.port);
+    else
+        used = snprintf(again, sizeof again, "file://%s", place.path);
+    if (place.rank >= 0) used += snprintf(again + used, sizeof again - (size_t)used, "?rank=%d", place.rank);
+    if (place.world_size >= 0)
+        snprintf(again + used, sizeof again - (size_t)used, "%cworld_size=%d", place.rank >= 0 ? '&' : '?',
+                 place.world_size);
+    if (strchr(place.host, '[') != NULL) return; /* no name of a host, but it can be written */
+    FUZZ_CHECK(place_from_url(again, &other) == TUTTI_OK);
+    FUZZ_CHECK(other.kind == place.kind && other.rank == place.rank && other.world_size == place.world_size);
+    FUZZ_CHECK(other.port == place.port && strcmp(other.host, place.host) == 0 && strcmp(other.path, place.path) == 0);
+}
+
+static void write_names(const struct names *names, char *text)
+{
+    static const char *const device[2] = {"cpu:", "cuda:"};
+    text[0] = '\0';
+    for (int d = 0; d < 2; d++)
+        for (int i = 0; i < names->n[d]; i++) {
+            if (i == 0 && names->by_device) strcat(strcat(text, *text != '\0' ? "," : ""), device[d]);
+            strcat(strcat(text, i > 0 ? "|" : ""), names->name[d][i]);
+        }
+}
+
+static void fuzz_backend_names(const uint8_t *in, size_t bytes)
+{
+    static struct names names, other;
+    static char again[2 * NAMES_TEXT_MAX];
+    char *text = fuzz_text(in, bytes);
+    int status = names_parse(text, &names);
+    free(text);
+    FUZZ_CHECK(status == TUTTI_OK || (status == TUTTI_ERR_INVALID_ARGUMENT && error_text()[0] != '\0'));
+    if (status != TUTTI_OK || names.automatic) return;
+    FUZZ_CHECK(names.n[0] + names.n[1] > 0 && names.n[0] <= NAMES_MOST && names.n[1] <= NAMES_MOST);
+    write_names(&names, again);
+    if (strcmp(again, "auto") == 0) return;
+    FUZZ_CHECK(names_parse(again, &other) == TUTTI_OK);
+    FUZZ_CHECK(memcmp(&names, &other, sizeof names) == 0);
+}
+
+static void fuzz_algo(const uint8_t *in, size_t bytes)
+{
+    struct fuzz_bytes from = {in, in + bytes};
+    int64_t counts[16] = {0};
+    struct coll_args args = {.kind = (tutti_kind)(fuzz_take(&from, 1) % (TUTTI_BARRIER + 1))};
+    args.size = 1 + (int)(fuzz_take(&from, 1) & 15);
+    args.count = (int64_t)fuzz_take(&from, 6);
+    args.even = (fuzz_take(&from, 1) & 1) != 0;
+    args.in = args.out = (struct coll_blocks){.list = true, .count = counts};
+    char *text = fuzz_text(from.at, (size_t)(from.end - from.at));
+    const struct coll_algorithm *chosen = coll_select(&args, 4, NULL, text);
+    if (chosen == NULL)
+        FUZZ_CHECK(strstr(error_text(), "TUTTI_ALGO") != NULL);
+    else
+        FUZZ_CHECK(chosen->kind == args.kind && coll_select(&args, 4, NULL, chosen->name) == chosen);
+    free(text);
+}

@@ -1,0 +1,32 @@
+/* All targets by name.  A target's corpus is corpus/NAME. */
+#ifndef TARGETS_H
+#define TARGETS_H
+
+#include "target_dlpack.h"
+#include "target_store.h"
+#include "target_tcp.h"
+#include "target_text.h"
+
+static const struct fuzz_target {
+    const char *name;
+    void (*run)(const uint8_t *in, size_t bytes);
+} fuzz_targets[] = {
+    {"tcp_message", fuzz_tcp_message},
+    {"tcp_header", fuzz_tcp_header},
+    {"tcp_greeting", fuzz_tcp_greeting},
+    {"tcp_address", fuzz_tcp_address},
+    {"store_request", fuzz_store_request},
+    {"store_reply", fuzz_store_reply},
+    {"store_sent", fuzz_store_sent},
+    {"store_handshake", fuzz_store_handshake},
+    {"store_seal", fuzz_store_seal},
+    {"note", fuzz_note},
+    {"fingerprint", fuzz_fingerprint},
+    {"init_method", fuzz_init_method},
+    {"backend_names", fuzz_backend_names},
+    {"algo", fuzz_algo},
+    {"dlpack", fuzz_dlpack},
+};
+enum { FUZZ_TARGETS = sizeof fuzz_targets / sizeof *fuzz_targets };
+
+#endif

@@ -1,0 +1,58 @@
+/* Every fuzz target over its corpus, without a fuzzer: what was found once stays found. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "../../backends/tcp/wire.c"
+#include "targets.h"
+
+/* In memory of its own, so that a sanitizer sees the first byte read too far. */
+static void run_file(const struct fuzz_target *target, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    size_t bytes = (size_t)ftell(file);
+    rewind(file);
+    uint8_t *in = malloc(bytes > 0 ? bytes : 1);
+    assert_non_null(in);
+    assert_int_equal(fread(in, 1, bytes, file), bytes);
+    fclose(file);
+    for (size_t n = bytes; n + 3 > bytes && n <= bytes; n--) { /* and with its last bytes missing */
+        uint8_t *cut = malloc(n > 0 ? n : 1);
+        assert_non_null(cut);
+        memcpy(cut, in, n);
+        target->run(cut, n);
+        free(cut);
+    }
+    free(in);
+}
+
+static void test_corpus(void **state)
+{
+    const struct fuzz_target *target = *state;
+    char path[1024];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/tests/fuzz/corpus/%s", TUTTI_SOURCE_DIR, target->name);
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL; n++) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/tests/fuzz/corpus/%s/%s", TUTTI_SOURCE_DIR, target->name, entry->d_name);
+        run_file(target, path);
+    }
+    closedir(folder);
+    assert_true(n > 2);
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[FUZZ_TARGETS];
+    for (int i = 0; i < FUZZ_TARGETS; i++)
+        tests[i] =
+            (struct CMUnitTest){fuzz_targets[i].name, test_corpus, NULL, NULL, (void *)(uintptr_t)&fuzz_targets[i]};
+    return cmocka_run_group_tests_name("fuzz", tests, NULL, NULL);
+}

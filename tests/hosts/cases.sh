@@ -1,0 +1,226 @@
+#!/bin/bash
+# Jobs over several hosts that have to go well, or to be refused with a sentence.  Each case makes its own hosts.
+#
+#   TUTTI_BUILD_DIR=build tests/hosts/cases.sh [CASE..]      all, unless some are named; status 77: not possible here
+set -uo pipefail
+
+all="two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_example every_operation one_address iface by_name
+    own_name_is_loopback store_late refusals another_token"
+
+two_and_two_v4() { examples_on 10.77.0.1 "0 1" 2 '10\.77\.0\.'; }
+three_and_one_v4() { examples_on 10.77.0.1 "0 1 0 0" 1 '10\.77\.0\.'; }
+two_and_two_v6() { examples_on fd77::1 "0 1" 2 '\[fd77::'; }
+three_and_one_v6() { examples_on fd77::1 "1 0 1 1" 1 '\[fd77::'; } # below: node 0 is on host 1, so its address is ::2
+
+# examples_on ADDRESS "HOST.." RANKS PREFIX: four ranks; what they print, and that they listen on addresses of the wire
+examples_on() {
+    local address=$1 on=$2 ranks=$3 prefix=$4 rank
+    hosts_up 2
+    [[ $on == 1* ]] && address=${address%1}2
+
+    TUTTI_LOG=info nodes "$address" "$on" "$ranks" "$examples/all_reduce"
+    all_well all_reduce
+    printed all_reduce <<<"$(for rank in 0 1 2 3; do
+        echo "Rank $rank has the sum of the ranks [6]"
+        echo "Rank $rank has the sum, counted from 1 [10]"
+        echo "Rank $rank has the average, counted from 1 [2.5]"
+    done)"
+    [[ $(cat "$work"/*.err | grep -cE "tcp: rank [0-3] listens on $prefix") == 4 ]] ||
+        fail "not all four ranks listen on an address of $prefix"
+
+    jobs_clear
+    nodes "$address" "$on" "$ranks" "$examples/isend_irecv"
+    all_well isend_irecv
+    printed isend_irecv <<<"Rank 0 started sending
+Rank 0 has 42.0 after
+Rank 1 has 0.0 before
+Rank 1 started receiving
+Rank 1 has 42.0 after
+$(for rank in 0 1; do printf "Rank $rank exchanged %d bytes: right\n" 4 67108864; done)"
+
+    jobs_clear
+    nodes "$address" "$on" "$ranks" "$examples/train" tcp --epochs 5
+    all_well train # it fails below 95 %
+    said '*.out' 'accuracy 9[5-9]\.[0-9]+ % on 357 held-out rows, 4 ranks' "the training does not say how good it is"
+}
+
+# What the examples print on two hosts is what they print on one.
+every_example() {
+    hosts_up 2
+    local program
+    for program in "$examples"/*; do
+        [[ -x $program && -f $program && $program != */spawn ]] || continue # that one starts its own ranks, on one host
+        jobs_clear
+        job 0 -n 4 "$program"
+        await_job 0
+        [[ $status == 0 ]] || fail "$program fails on one host"
+        without_times >"$work/one"
+        jobs_clear
+        nodes 10.77.0.1 "0 1" 2 "$program"
+        all_well "$program"
+        without_times >"$work/two"
+        diff "$work/one" "$work/two" || fail "$program prints something else on two hosts"
+    done
+}
+
+without_times() {
+    cat "$work"/[0-9]*.out | sed -E 's/^\[[0-9]+\] //; s/(took )?[0-9.]+ s(econds)?//g; s/overlap.*//' | sort
+}
+
+# All operations, with their data checked; the ranks of both hosts take part in each.
+every_operation() {
+    hosts_up 2
+    local sizes=0,4,1000,64K,1M
+    nodes 10.77.0.1 "0 1 0" 1 "$build/bin/tutti-bench" --sizes $sizes --ms 1 --csv --name x --ranks 3
+    all_well tutti-bench
+    grep -vE '^(\[0\] )?x,[a-z_]+,3,[0-9]+,.*,ok$' "$work"/*.out && fail "a result is wrong"
+    [[ $(cat "$work"/*.out | wc -l) == 46 ]] || fail "not 9 operations in 5 sizes and a barrier"
+}
+
+# Who listens while a job runs: the store and each rank, on that one address.
+one_address() {
+    hosts_up 2
+    nodes 10.77.0.1 "0 1" 2 $loop 2 20000 4096
+    until_true 20 prints 0.out running || fail "the job does not start"
+    local host
+    for host in 0 1; do
+        in_host "$host" ss -Htln | awk '{print $4}' >"$work/listens"
+        grep -v "^10\.77\.0\.$((host + 1)):" "$work/listens" && fail "host $host listens elsewhere, too"
+        [[ $(wc -l <"$work/listens") == $((host == 0 ? 3 : 2)) ]] ||
+            fail "host $host has another number of listeners: $(cat "$work/listens")"
+        in_host "$host" ss -Htn state established | awk '{print $3; print $4}' >"$work/linked"
+        grep -v '^10\.77\.0\.' "$work/linked" && fail "host $host has connections between other addresses"
+        grep -q "^10\.77\.0\.$((2 - host)):" "$work/linked" || fail "host $host has no connection to the other host"
+    done
+    all_well loop
+    [[ $(cat "$work"/*.out | grep -c 'right after') == 4 ]] || fail "not all ranks end well"
+}
+
+iface() {
+    hosts_up 2
+    local wanted address
+    while read -r wanted address; do
+        TUTTI_IFACE=$wanted TUTTI_LOG=info nodes 10.77.0.1 "0 1" 1 "$examples/hello"
+        all_well "TUTTI_IFACE=$wanted"
+        [[ $(cat "$work"/*.err | grep -cE "tcp: rank [01] listens on $address") == 2 ]] ||
+            fail "TUTTI_IFACE=$wanted is not followed"
+        jobs_clear
+    done <<'WANTED'
+eth0 10\.77\.0\.
+10.77.0.0/16 10\.77\.0\.
+fd77::/64 \[fd77::
+WANTED
+
+    TUTTI_IFACE=eth9 nodes 10.77.0.1 "0 1" 1 "$examples/hello"
+    for wanted in 0 1; do
+        await_job "$wanted"
+        [[ $status != 0 ]] || fail "TUTTI_IFACE=eth9 is taken"
+        said "$wanted.err" 'TUTTI_IFACE=eth9: no interface of that name'
+    done
+    jobs_clear
+    TUTTI_IFACE=192.168.0.0/16 nodes 10.77.0.1 "0 1" 1 "$examples/hello"
+    for wanted in 0 1; do
+        await_job "$wanted"
+        [[ $status != 0 ]] || fail "TUTTI_IFACE=192.168.0.0/16 is taken"
+        said "$wanted.err" 'TUTTI_IFACE=192.168.0.0/16: no interface'
+    done
+}
+
+# The hosts know node 0 by its name; node 0 knows itself by it, too.
+by_name() {
+    hosts_up 2
+    hosts_name 10.77.0.1 first
+    TUTTI_LOG=info nodes first "0 1" 2 "$examples/all_reduce"
+    all_well "by name"
+    [[ $(cat "$work"/*.err | grep -cE "tcp: rank [0-3] listens on 10\.77\.0\.") == 4 ]] || fail "not on the wire"
+}
+
+# Debian gives a host's own name to 127.0.1.1, where the other hosts cannot reach it.
+own_name_is_loopback() {
+    hosts_up 2
+    hosts_name 127.0.1.1 first 0
+    hosts_name 10.77.0.1 first 1
+    job 0 --nnodes 2 --node-rank 0 --master-addr first --master-port 29500 --token-file "$work/token" -n 1 \
+        --timeout 2 "$examples/hello"
+    await_job 0
+    [[ $status != 0 ]] || fail "two hosts of which one is missing"
+    said 0.err 'first.*127\.0\.1\.1' "node 0 does not say that its name leads to loopback"
+}
+
+# Node 1 first, node 0 after 3 s.
+store_late() {
+    hosts_up 2
+    job 1 --nnodes 2 --node-rank 1 --master-addr 10.77.0.1 --master-port 29500 --token-file "$work/token" -n 2 \
+        "$examples/hello"
+    sleep 3
+    job 0 --nnodes 2 --node-rank 0 --master-addr 10.77.0.1 --master-port 29500 --token-file "$work/token" -n 2 \
+        "$examples/hello"
+    all_well "a late store"
+    [[ $(cat "$work"/*.out | grep -c 'out of 4 processes') == 4 ]] || fail "not all four ranks are there"
+}
+
+refusals() {
+    hosts_up 2
+    local common=(--nnodes 2 --master-addr 10.77.0.1 --master-port 29500)
+
+    job 0 "${common[@]}" --node-rank 0 -n 1 "$examples/hello" # without a token
+    await_job 0
+    [[ $status != 0 ]] || fail "a job of two hosts starts without a token"
+    said 0.err 'token' "it does not say that the token is missing"
+    said 0.err '--token-file|TUTTI_TOKEN_FILE' "it does not say what to do"
+    jobs_clear
+
+    # a program that is started without tutti-run
+    in_host 0 env RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 timeout 20 "$examples/hello" \
+        >"$work/0.out" 2>"$work/0.err" && fail "a store on the wire serves without a token"
+    said 0.err '10\.77\.0\.1:29500 is not a loopback address and there is no job token.*set TUTTI_TOKEN_FILE'
+    jobs_clear
+
+    in_host 0 env RANK=0 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0 MASTER_PORT=29500 TUTTI_INSECURE=1 timeout 20 \
+        "$examples/hello" >"$work/0.out" 2>"$work/0.err" && fail "a store binds every address"
+    said 0.err 'stands for every address of this machine'
+    jobs_clear
+
+    job 1 "${common[@]}" --node-rank 0 --token-file "$work/token" -n 1 "$examples/hello" # node 0 on the wrong host
+    await_job 0
+    [[ $status != 0 ]] || fail "node 0 starts where its address is not"
+    said 0.err '10\.77\.0\.1:29500 is no address of this machine'
+    jobs_clear
+
+    job 0 "${common[@]}" --node-rank 0 --token-file "$work/token" -n 1 $loop 1 20000 4096
+    until_true 10 in_use || fail "the first job does not listen"
+    job 0 "${common[@]}" --node-rank 0 --token-file "$work/token" -n 1 "$examples/hello" # the port is taken
+    await_job 1
+    [[ $status != 0 ]] || fail "two stores on one port"
+    said 1.err '10\.77\.0\.1:29500 is in use'
+    job 1 "${common[@]}" --node-rank 1 --token-file "$work/token" -n 1 $loop 1 20000 4096
+    for n in 0 2; do
+        await_job $n
+        [[ $status == 0 ]] || fail "the first job was disturbed"
+    done
+}
+
+in_use() { in_host 0 ss -Htln | grep -q ':29500 '; }
+
+# Node 1 has another token: it is told so; node 0 waits for its time and says who is missing.
+another_token() {
+    hosts_up 2
+    (umask 077 && head -c 32 /dev/urandom >"$work/another")
+    local common=(--nnodes 2 --master-addr 10.77.0.1 --master-port 29500 -n 1)
+    job 0 "${common[@]}" --node-rank 0 --token-file "$work/token" $loop 1 2000 4096 3000
+    job 1 "${common[@]}" --node-rank 1 --token-file "$work/another" $loop 1 2000 4096 3000
+    await_job 1
+    [[ $status != 0 ]] || fail "a node with another token joins"
+    said 1.out 'TUTTI_ERR_AUTH: .*the server refused our job token' "node 1 is not told that it is the token"
+    await_job 0
+    [[ $status != 0 ]] || fail "node 0 goes on alone"
+    said 0.out 'TUTTI_ERR_TIMEOUT: .*joined 1 of 2, missing 1' "node 0 does not say who is missing"
+}
+
+. "$(dirname "$0")/hosts.sh"
+[[ $# -gt 0 ]] || set -- $all
+for case in "$@"; do
+    ("$case")
+    code=$?
+    [[ $code == 0 ]] || exit "$code"
+done

@@ -1,0 +1,211 @@
+#!/bin/bash
+# What happens to a job when the wire between its hosts fails.  Each case makes its own hosts.
+#
+#   TUTTI_BUILD_DIR=build tests/hosts/faults.sh [CASE..]      all, unless some are named; status 77: not possible here
+set -uo pipefail
+
+all="link_returns loss slow reset destroyed vanished partition partition_one_way partition_short
+    partition_resting partition_before partition_large loss_heavy"
+
+# looping TIMEOUT_MS BYTES SECONDS [PAUSE_S]: a job of 2 + 2 ranks that reduces, once it runs
+looping() {
+    hosts_up 2
+    bound=80 nodes 10.77.0.1 "0 1" 2 $loop "$3" "$1" "$2" 20000 "${4:-0}"
+    until_true 20 all_running || fail "the job does not start"
+}
+
+all_running() { all_say running; }
+all_say() { [[ $(cat "$work"/*.out | grep -c "$1\$") == 4 ]]; }
+
+# All four ranks got through, with right values in every round.
+got_through() {
+    all_well "$1"
+    [[ $(cat "$work"/*.out | grep -c ' right after') == 4 ]] || fail "$1: not all ranks end well"
+}
+
+# ended HIGH STATUSES FILE RANKS: that many ranks in FILE ended with one of these within HIGH seconds of their last
+# good round, and were gone within 3 s then
+ended() {
+    local line high=$1 n=0
+    while read -r line; do
+        [[ $line =~ ^\[[0-9]\]\ ([0-9.]+)\ ($2):\  ]] || fail "a rank ends with: $line"
+        awk -v took="${BASH_REMATCH[1]}" -v high="$high" 'BEGIN { exit !(took <= high) }' ||
+            fail "a rank waits for ${BASH_REMATCH[1]} s: $line"
+        ((n++))
+    done < <(grep -h ' TUTTI_ERR_' "$work"/$3)
+    [[ $n == "$4" ]] || fail "$n ranks end, not $4"
+    while read -r line; do
+        awk -v took="${line##* }" 'BEGIN { exit !(took <= 3) }' || fail "giving back took long: $line"
+    done < <(grep -h ' destroyed in ' "$work"/$3)
+}
+
+await_all() {
+    local n
+    for ((n = 0; n < ${#jobs[@]}; n++)); do
+        await_job "$n"
+        [[ $status == 3 || $status == 0 || $status == 143 ]] || fail "job $n ended with status $status"
+    done
+}
+
+report() { [[ -n ${SHOW:-} ]] && grep -hE ' TUTTI_ERR_|destroyed|right after' "$work"/*.out; }
+
+lost='TUTTI_ERR_PEER_LOST|TUTTI_ERR_TIMEOUT|TUTTI_ERR_ABORTED'
+
+# ---- what a job gets over (FAULTS.md, row 12) ----------------------------------------------------------------------
+
+link_returns() {
+    looping 20000 65536 3
+    in_host 0 ip link set eth0 down
+    sleep 1
+    in_host 0 ip addr add fd77::1/64 dev eth0 nodad 2>/dev/null # IPv6 addresses go with the link
+    in_host 0 ip link set eth0 up
+    got_through "a link that was down for a second"
+}
+
+losing() { # PERCENT SECONDS
+    local host
+    hosts_up 2
+    needs_nft
+    for host in 0 1; do nft_in "$host" numgen random mod 100 "<" "$1" drop; done
+    bound=80 nodes 10.77.0.1 "0 1" 2 $loop "$2" 30000 65536
+    got_through "$1 % of the packets lost"
+}
+loss() { losing 5 2; }
+loss_heavy() { losing 15 10; }
+
+slow() {
+    local host
+    hosts_up 2
+    for host in 0 1; do
+        in_host "$host" tc qdisc add dev eth0 root tbf rate 10mbit burst 16kb latency 50ms 2>"$work/tc" ||
+            skip "no tbf: $(cat "$work/tc")"
+    done
+    nodes 10.77.0.1 "0 1" 2 $loop 2 30000 262144
+    got_through "10 Mbit/s"
+}
+
+# The ranks of a host stand still for longer than a host may be silent, with all buffers full; its kernel answers.
+stopped() {
+    looping 40000 33554432 12
+    local pid ranks
+    ranks=$(ip netns pids "$name-1" | while read -r pid; do
+        grep -qz '^loop$' "/proc/$pid/cmdline" && ! grep -qz '^--nnodes$' "/proc/$pid/cmdline" && echo "$pid"
+    done)
+    [[ $(wc -w <<<"$ranks") == 2 ]] || fail "not two ranks: $ranks"
+    kill -STOP $ranks
+    sleep 8
+    kill -CONT $ranks
+    got_through "ranks that were stopped"
+}
+
+# ---- what ends it --------------------------------------------------------------------------------------------------
+
+# Row 13.  Any packet but a reset is answered with one, on both sides.
+reset() {
+    needs_nft_on 60000 65536
+    local host
+    for host in 0 1; do
+        nft_in "$host" 'tcp sport != 29500 tcp dport != 29500 tcp flags & rst != rst reject with tcp reset'
+    done
+    await_all
+    report
+    ended 3 "$lost" '*.out' 4
+    grep -q PEER_LOST "$work"/*.out || fail "nobody says PEER_LOST"
+}
+
+# Row 13 as it stands there, where the kernel can (CONFIG_INET_DIAG_DESTROY).
+destroyed() {
+    looping 60000 65536 30
+    in_host 1 ss -K state established dst 10.77.0.1 sport != :29500 dport != :29500 >"$work/ss" 2>&1
+    sleep 0.5
+    grep -q ' TUTTI_ERR_' "$work"/*.out || skip "ss -K destroys nothing here: $(head -n 1 "$work/ss")"
+    await_all
+    report
+    ended 3 "$lost" '*.out' 4
+    grep -q PEER_LOST "$work"/*.out || fail "nobody says PEER_LOST"
+}
+
+# Row 14, with a host given up sooner than after the usual 5 s.
+vanished() {
+    export TUTTI_SILENT_MS=2000
+    needs_nft_on 60000 65536
+    cut
+    for pid in $(ip netns pids "$name-1"); do kill -KILL "$pid" 2>/dev/null; done
+    await_job 0
+    report
+    ended 5 "$lost" '0.out' 2
+}
+
+# Row 11: within min(T, 6 s).
+partition() {
+    needs_nft_on 60000 65536
+    cut
+    await_all
+    report
+    ended 8 "$lost" '*.out' 4
+}
+
+partition_large() {
+    needs_nft_on 60000 33554432
+    cut
+    await_all
+    report
+    ended 9 "$lost" '*.out' 4
+}
+
+partition_one_way() {
+    needs_nft_on 60000 65536
+    nft_in 1 drop
+    await_all
+    report
+    ended 8 "$lost" '*.out' 4
+}
+
+partition_short() {
+    needs_nft_on 2000 65536
+    cut
+    await_all
+    report
+    ended 4 "$lost" '*.out' 4
+}
+
+# Nothing is under way when the link fails: the ranks find out when they come back to it.
+partition_resting() {
+    looping 60000 65536 40 4
+    needs_nft
+    cut
+    await_all
+    report
+    ended 12 "$lost" '*.out' 4
+}
+
+# The ranks have joined, but are not connected yet when the link fails.  An answer to a connection is given more time,
+# as it may be a busy rank that owes it; ranks away from the store hear of the store first.
+partition_before() {
+    hosts_up 2
+    bound=80 nodes 10.77.0.1 "0 1" 2 $loop 40 60000 65536 20000 2
+    until_true 20 all_say joined || fail "the ranks do not join"
+    needs_nft
+    cut
+    await_all
+    report
+    ended 25 "$lost|TUTTI_ERR_STORE" '*.out' 4
+}
+
+cut() {
+    local host
+    for host in 0 1; do nft_in "$host" drop; done
+}
+
+needs_nft_on() { # TIMEOUT_MS BYTES
+    looping "$1" "$2" 40
+    needs_nft
+}
+
+. "$(dirname "$0")/hosts.sh"
+[[ $# -gt 0 ]] || set -- $all
+for case in "$@"; do
+    ("$case")
+    code=$?
+    [[ $code == 0 ]] || exit "$code"
+done

@@ -1,0 +1,198 @@
+# shellcheck shell=bash
+# Hosts for tests: network namespaces joined by a bridge in one more.  Sourced by the cases.
+#
+#   hosts_up N           hosts 0 .. N-1: 10.77.0.1.. and fd77::1.. on eth0; beside it aside0, which leads nowhere
+#   job HOST OPTION..    tutti-run on a host, in the background; await_job N waits for the N-th and sets $status
+#   in_host HOST COMMAND..
+#
+# The end of the shell, however it comes, ends what runs on the hosts and removes them.
+
+build=${TUTTI_BUILD_DIR:?the folder of the build}
+run=$build/bin/tutti-run
+examples=$build/examples
+loop="$build/tests/test_hosts loop" # is split where it is used
+hosts=() # the numbers of those that are up
+jobs=()  # process ids
+
+fail() {
+    echo "FAILED: $*"
+    local file
+    for file in "$work"/*.out "$work"/*.err; do
+        [[ -s $file ]] && echo "--- $(basename "$file")" && tail -n 25 "$file"
+    done
+    exit 1
+}
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+
+# ---- hosts ---------------------------------------------------------------------------------------------------------
+
+in_host() {
+    local host=$1
+    shift
+    ip netns exec "$name-$host" "$@"
+}
+
+# A namespace is ours alone, so all that runs in it was started here.
+host_remove() {
+    local pid
+    for pid in $(ip netns pids "$name-$1" 2>/dev/null); do kill -KILL "$pid" 2>/dev/null; done
+    ip netns del "$name-$1" 2>/dev/null
+    rm -rf "/etc/netns/$name-$1"
+}
+
+hosts_down() {
+    local host
+    trap '' INT TERM HUP ALRM
+    for host in "${hosts[@]}" switch; do host_remove "$host"; done
+    rm -rf "$work"
+}
+
+# Where a test was killed with SIGKILL, its hosts stay; nobody else removes them.
+hosts_sweep() {
+    local left
+    for left in $(ip netns list 2>/dev/null | sed -n 's/^\(tutti[0-9]*-[a-z0-9]*\).*/\1/p'); do
+        local pid=${left#tutti}
+        [[ -d /proc/${pid%%-*} ]] && continue
+        ip netns del "$left" 2>/dev/null
+        rm -rf "/etc/netns/$left"
+    done
+}
+
+host_add() {
+    local host=$1 number=$(($1 + 1))
+    hosts+=("$host")
+    ip netns add "$name-$host" || return
+    in_host "$host" ip link set lo up
+    # first in order, up, and alike on all hosts, as container bridges are: an address that leads to nobody else
+    in_host "$host" ip link add aside0 type veth peer name aside1 || return
+    in_host "$host" ip addr add 172.31.0.1/16 dev aside0
+    in_host "$host" ip addr add fd31::1/64 dev aside0 nodad 2>/dev/null
+    in_host "$host" ip link set aside0 up
+    in_host "$host" ip link set aside1 up
+    ip link add eth0 netns "$name-$host" type veth peer name "port$host" netns "$name-switch" || return
+    in_host "$host" ip addr add "10.77.0.$number/24" dev eth0
+    in_host "$host" ip addr add "fd77::$number/64" dev eth0 nodad 2>/dev/null
+    in_host "$host" ip link set eth0 up
+    in_host switch ip link set "port$host" master bridge up
+}
+
+hosts_up() {
+    command -v ip >/dev/null || skip "ip (iproute2) is not there"
+    hosts_sweep
+    name=tutti$BASHPID
+    work=$(mktemp -d)
+    trap hosts_down EXIT
+    trap 'exit 130' INT TERM HUP ALRM
+    ip netns add "$name-switch" 2>"$work/netns" || skip "network namespaces are not permitted: $(cat "$work/netns")"
+    in_host switch true 2>"$work/netns" || skip "a network namespace cannot be entered: $(cat "$work/netns")"
+    in_host switch ip link add bridge type bridge 2>"$work/netns" || skip "no bridge: $(cat "$work/netns")"
+    in_host switch ip link set bridge up
+    local host
+    for ((host = 0; host < $1; host++)); do
+        host_add "$host" 2>"$work/netns" || skip "no host can be made of a namespace: $(cat "$work/netns")"
+    done
+    (umask 077 && head -c 32 /dev/urandom >"$work/token")
+}
+
+# A name that the hosts resolve: ADDRESS NAME [HOST..], on all hosts unless some are given.
+hosts_name() {
+    local address=$1 what=$2 host
+    shift 2
+    for host in "${@:-"${hosts[@]}"}"; do
+        mkdir -p "/etc/netns/$name-$host"
+        printf '%s\n' "127.0.0.1 localhost" "$address $what" >"/etc/netns/$name-$host/hosts"
+    done
+}
+
+# ---- jobs ----------------------------------------------------------------------------------------------------------
+
+# job HOST OPTION..: what it prints goes to $work/N.out and N.err, N counting the jobs.  Each is bounded.
+job() {
+    local host=$1 n=${#jobs[@]}
+    shift
+    in_host "$host" "$run" --timeout "${bound:-40}" "$@" >"$work/$n.out" 2>"$work/$n.err" </dev/null &
+    jobs+=($!)
+}
+
+await_job() {
+    wait "${jobs[$1]}"
+    status=$?
+}
+
+jobs_clear() {
+    jobs=()
+    rm -f "$work"/*.out "$work"/*.err
+}
+
+# nodes ADDRESS "HOST.." RANKS PROGRAM..: a node on each host named, in order; a host may have several.
+nodes() {
+    local address=$1 on=($2) ranks=$3 rank
+    shift 3
+    for ((rank = 0; rank < ${#on[@]}; rank++)); do
+        job "${on[rank]}" --nnodes "${#on[@]}" --node-rank "$rank" --master-addr "$address" --master-port 29500 \
+            --token-file "$work/token" -n "$ranks" "$@"
+    done
+}
+
+# All jobs end well.
+all_well() {
+    local n
+    for ((n = 0; n < ${#jobs[@]}; n++)); do
+        await_job "$n"
+        [[ $status == 0 ]] || fail "$1: job $n ended with status $status"
+    done
+}
+
+# What the ranks print together is what a file or a here-document says, in any order.
+printed() {
+    sort >"$work/wanted"
+    cat "$work"/[0-9]*.out | sed 's/^\[[0-9]*\] //' | sort >"$work/got"
+    diff "$work/wanted" "$work/got" >"$work/diff" || {
+        cat "$work/diff"
+        fail "$1: the ranks print something else"
+    }
+}
+
+said() { # FILES-PATTERN WORDS: one of the files has them
+    grep -qE -- "$2" "$work"/$1 || fail "${3:-nobody says \"$2\"}"
+}
+
+# Waits until something holds: SECONDS COMMAND..
+until_true() {
+    local limit=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        ((SECONDS < limit)) || return 1
+        sleep 0.05
+    done
+}
+
+prints() { grep -qE -- "$2" "$work/$1" 2>/dev/null; } # FILE WORDS
+
+# ---- faults --------------------------------------------------------------------------------------------------------
+
+# nft_in HOST RULE..: for what comes in from the wire.  ip netns' own table goes with the host.
+nft_in() {
+    local host=$1
+    shift
+    in_host "$host" nft -f - <<RULES || return
+table inet faults {
+    chain in {
+        type filter hook input priority 0; policy accept;
+        iifname "eth0" $*
+    }
+}
+RULES
+}
+
+nft_clear() { in_host "$1" nft delete table inet faults; }
+
+needs_nft() {
+    command -v nft >/dev/null || skip "nft (nftables) is not there"
+    nft_in 0 counter 2>"$work/nft" || skip "nft rules are not permitted: $(cat "$work/nft")"
+    nft_clear 0
+}

@@ -1,0 +1,85 @@
+/* Several hosts: each case is a function of cases.sh or faults.sh, which make hosts of network namespaces.  Where that
+ * is not permitted, all are skipped.
+ *
+ *     test_hosts                   the tests
+ *     test_hosts loop ARGUMENT..   a rank of theirs */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "hosts/loop.h"
+
+enum { SKIPPED = 77, LIMIT_S = 120, AHEAD = 2 };
+
+/* Mostly they wait, so some are started ahead of their turn; what they print comes when it is. */
+static struct script {
+    const char *file, *name;
+    FILE *output;
+    pid_t pid;
+} scripts[] = {
+    {.file = "cases.sh", .name = "two_and_two_v4"},       {.file = "cases.sh", .name = "store_late"},
+    {.file = "cases.sh", .name = "three_and_one_v6"},     {.file = "faults.sh", .name = "vanished"},
+    {.file = "cases.sh", .name = "every_operation"},      {.file = "faults.sh", .name = "link_returns"},
+    {.file = "cases.sh", .name = "one_address"},          {.file = "cases.sh", .name = "iface"},
+    {.file = "cases.sh", .name = "another_token"},        {.file = "cases.sh", .name = "by_name"},
+    {.file = "cases.sh", .name = "own_name_is_loopback"}, {.file = "cases.sh", .name = "refusals"},
+    {.file = "faults.sh", .name = "destroyed"},
+};
+
+enum { SCRIPTS = sizeof scripts / sizeof *scripts };
+
+static void start(struct script *script)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tests/hosts/%s", TUTTI_SOURCE_DIR, script->file);
+    script->output = tmpfile();
+    fflush(NULL);
+    script->pid = script->output == NULL ? -1 : fork();
+    if (script->pid != 0) return;
+    dup2(fileno(script->output), STDOUT_FILENO);
+    dup2(fileno(script->output), STDERR_FILENO);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    setenv("TUTTI_BUILD_DIR", TUTTI_BUILD_DIR, 1);
+    alarm(LIMIT_S); /* ends bash itself; the next to make hosts removes what is left */
+    execlp("bash", "bash", path, script->name, (char *)NULL);
+    _exit(127);
+}
+
+static int finish(struct script *script)
+{
+    char line[4096];
+    int status = -1;
+    if (script->pid < 0 || waitpid(script->pid, &status, 0) != script->pid) return -1;
+    rewind(script->output);
+    while (fgets(line, sizeof line, script->output) != NULL) fputs(line, stdout);
+    fclose(script->output);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void run(void **state)
+{
+    struct script *script = *state;
+    for (int i = 0; i <= AHEAD && script + i < scripts + SCRIPTS; i++)
+        if (script[i].pid == 0) start(script + i);
+    int status = finish(script);
+    if (status == SKIPPED) skip();
+    assert_int_equal(status, 0);
+}
+
+int main(int argc, char **argv)
+{
+    struct CMUnitTest tests[SCRIPTS];
+    if (argc >= 5 && strcmp(argv[1], "loop") == 0) return loop_main(argv + 2);
+    for (int i = 0; i < SCRIPTS; i++)
+        tests[i] = (struct CMUnitTest){.name = scripts[i].name, .test_func = run, .initial_state = &scripts[i]};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

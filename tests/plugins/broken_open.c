@@ -1,0 +1,21 @@
+/* Its groups do not open.  Counts what is still open, for the test: every failed open is closed. */
+#include "broken.h"
+
+TUTTI_BACKEND_EXPORT int broken_open_closes;
+
+static int fail(void *group, const tutti_group_info *info, const tutti_host *host)
+{
+    (void)group;
+    return host->error(TUTTI_ERR_SYSTEM, "broken_open: no device for rank %d of %d", info->rank, info->world_size);
+}
+
+static void count(void *group)
+{
+    (void)group;
+    broken_open_closes++;
+}
+
+TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
+    TUTTI_BACKEND_HEADER, .name = "broken_open",  .group_bytes = 64,      .devices = 1u << TUTTI_CPU,  .open = fail,
+    .close = count,       .send = broken_message, .recv = broken_message, .progress = broken_progress,
+};

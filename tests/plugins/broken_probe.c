@@ -1,0 +1,13 @@
+/* Finds that it cannot work on this machine. */
+#include "broken.h"
+
+static int probe(const tutti_host *host)
+{
+    return host->error(TUTTI_ERR_BACKEND, "broken_probe: the driver is older than this plug-in");
+}
+
+TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
+    TUTTI_BACKEND_HEADER,   .name = "broken_probe",      .group_bytes = 64,     .devices = 1u << TUTTI_CPU,
+    .probe = probe,         .open = broken_open,         .close = broken_close, .send = broken_message,
+    .recv = broken_message, .progress = broken_progress,
+};

@@ -1,0 +1,15 @@
+/* Its table ends before the first entry. */
+#include "broken.h"
+
+TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
+    .abi = TUTTI_BACKEND_ABI,
+    .size = offsetof(tutti_backend, open),
+    .name = "broken_size",
+    .group_bytes = 64,
+    .devices = 1u << TUTTI_CPU,
+    .open = broken_open,
+    .close = broken_close,
+    .send = broken_message,
+    .recv = broken_message,
+    .progress = broken_progress,
+};

@@ -1,0 +1,271 @@
+/* A backend for tests: ranks are threads of one process, messages go through one table in memory.
+ *
+ * The smallest honest plug-in: send, recv, progress.  Sends are copied at once, receives match in progress.  What a
+ * test wants to go wrong is asked for by environment variables when a group is opened:
+ *   LOOP_FAIL_OPEN=R   rank R's open fails
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/queue.h>
+#include <tutti/backend.h>
+#include <unistd.h>
+
+struct message {
+    TAILQ_ENTRY(message) link;
+    uint64_t world, group, tag, fingerprint;
+    int to, from; /* ranks in the group */
+    bool note;
+    size_t bytes;
+    char data[];
+};
+
+/* By group and receiver, so that a rank does not read through what is for the others. */
+enum { BOXES = 256 };
+TAILQ_HEAD(box, message);
+static struct box boxes[BOXES];
+
+/* How many messages were sent, for tests that count them. */
+TUTTI_BACKEND_EXPORT extern atomic_long loop_messages;
+atomic_long loop_messages;
+
+static pthread_mutex_t mailbox_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct loop {
+    const tutti_host *host;
+    tutti_group_info info;
+    uint64_t world; /* which family: several may live in the process */
+    struct loop *first;
+    LIST_ENTRY(loop) family_link;
+    LIST_HEAD(, loop) family; /* the first group's */
+    LIST_ENTRY(loop) world_link;
+    int bell;            /* the first group's: rings when a message is put into the mailbox for its rank */
+    atomic_uint arrived; /* the first group's: messages for its rank, counted */
+    unsigned seen;       /* the first group's: how many had arrived when it last looked */
+    bool asked;          /* the first group's: a receive was started since */
+    tutti_request *pending[4096];
+    int n_pending;
+};
+
+static LIST_HEAD(, loop) worlds = LIST_HEAD_INITIALIZER(worlds);
+
+static int loop_open(void *state, const tutti_group_info *info, const tutti_host *host)
+{
+    struct loop *loop = state;
+    loop->host = host;
+    loop->info = *info;
+    loop->first = info->parent != NULL ? info->parent : loop;
+    LIST_INIT(&loop->family);
+    LIST_INSERT_HEAD(&loop->first->family, loop, family_link);
+    loop->bell = -1;
+    loop->first->asked = true;
+    const char *fail = host->env("LOOP_FAIL_OPEN");
+    if (fail != NULL && atoi(fail) == info->rank)
+        return host->error(TUTTI_ERR_BACKEND, "loop was told to fail on rank %d", info->rank);
+    if (info->parent != NULL) {
+        loop->world = loop->first->world;
+        return TUTTI_OK;
+    }
+    loop->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_lock(&mailbox_lock);
+    LIST_INSERT_HEAD(&worlds, loop, world_link);
+    pthread_mutex_unlock(&mailbox_lock);
+    /* rank 0 draws the family's number */
+    size_t bytes = 0;
+    if (info->rank == 0) {
+        host->random(&loop->world, sizeof loop->world);
+        int status = host->store_set(info->store, "loop", &loop->world, sizeof loop->world);
+        if (status != TUTTI_OK) return status;
+    }
+    return host->store_get(info->store, "loop", &loop->world, sizeof loop->world, &bytes, 10000);
+}
+
+static void loop_close(void *state)
+{
+    struct loop *loop = state;
+    if (loop->host == NULL) return;
+    LIST_REMOVE(loop, family_link);
+    if (loop->bell < 0) return;
+    pthread_mutex_lock(&mailbox_lock);
+    LIST_REMOVE(loop, world_link);
+    pthread_mutex_unlock(&mailbox_lock);
+    close(loop->bell);
+}
+
+static struct box *box_of(const struct loop *loop, int to)
+{
+    struct box *box = &boxes[(loop->world + loop->info.id * 31 + (uint64_t)to) % BOXES];
+    if (box->tqh_last == NULL) TAILQ_INIT(box);
+    return box;
+}
+
+static struct message *put(struct loop *loop, int to, const void *data, size_t bytes)
+{
+    struct message *message = malloc(sizeof *message + bytes);
+    if (message == NULL) return NULL;
+    *message = (struct message){
+        .world = loop->world, .group = loop->info.id, .to = to, .from = loop->info.rank, .bytes = bytes};
+    if (bytes > 0) memcpy(message->data, data, bytes);
+    return message;
+}
+
+static void post(struct loop *loop, struct message *message)
+{
+    int global = loop->info.global_ranks[message->to];
+    uint64_t one = 1;
+    struct loop *other;
+    pthread_mutex_lock(&mailbox_lock);
+    TAILQ_INSERT_TAIL(box_of(loop, message->to), message, link);
+    LIST_FOREACH(other, &worlds, world_link)
+    {
+        if (other->world != loop->world || other->info.rank != global) continue;
+        atomic_fetch_add(&other->arrived, 1);
+        ssize_t written = write(other->bell, &one, sizeof one);
+        (void)written;
+    }
+    pthread_mutex_unlock(&mailbox_lock);
+}
+
+static int loop_arm(void *state, int *descriptors)
+{
+    descriptors[0] = ((struct loop *)state)->bell;
+    return 1;
+}
+
+static int loop_send(void *state, tutti_request *request)
+{
+    struct loop *loop = state;
+    struct message *message = put(loop, request->peer, request->data, request->bytes);
+    if (message == NULL) return loop->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message");
+    message->tag = request->tag;
+    message->fingerprint = request->fingerprint;
+    atomic_fetch_add(&loop_messages, 1);
+    post(loop, message);
+    return TUTTI_REQUEST_DONE;
+}
+
+/* The first message in the table that the request asks for; taken out. */
+static struct message *take(struct loop *loop, const tutti_request *request)
+{
+    struct message *message;
+    struct box *box = box_of(loop, loop->info.rank);
+    TAILQ_FOREACH(message, box, link)
+    {
+        if (message->world != loop->world || message->group != loop->info.id || message->to != loop->info.rank)
+            continue;
+        if (message->note || message->tag != request->tag) continue;
+        if (request->peer != TUTTI_ANY_SOURCE && request->peer != message->from) continue;
+        TAILQ_REMOVE(box, message, link);
+        return message;
+    }
+    return NULL;
+}
+
+static int deliver(const tutti_host *host, tutti_request *request, struct message *message)
+{
+    int status = TUTTI_OK;
+    request->source = message->from;
+    if (message->bytes != request->bytes || message->fingerprint != request->fingerprint) {
+        request->found_bytes = message->bytes;
+        request->found_fingerprint = message->fingerprint;
+        status = host->error(TUTTI_ERR_MISMATCH, "rank %d sent something else", message->from);
+    } else if (message->bytes > 0) {
+        memcpy(request->data, message->data, message->bytes);
+    }
+    free(message);
+    return status;
+}
+
+static int loop_recv(void *state, tutti_request *request)
+{
+    struct loop *loop = state;
+    if (loop->n_pending == 4096) return loop->host->error(TUTTI_ERR_NO_MEMORY, "too many receives");
+    loop->pending[loop->n_pending++] = request;
+    loop->first->asked = true;
+    return TUTTI_REQUEST_PENDING;
+}
+
+static int progress_group(struct loop *loop)
+{
+    int moved = 0;
+    pthread_mutex_lock(&mailbox_lock); /* for the whole pass: receives of one tag match in order */
+    for (int i = 0; i < loop->n_pending; i++) {
+        tutti_request *request = loop->pending[i];
+        struct message *message = take(loop, request);
+        if (message == NULL) continue;
+        memmove(&loop->pending[i], &loop->pending[i + 1], (size_t)(--loop->n_pending - i) * sizeof *loop->pending);
+        i--;
+        moved++;
+        int status = deliver(loop->host, request, message);
+        loop->host->complete(request, status);
+    }
+    struct message *message, *next;
+    struct box *box = box_of(loop, loop->info.rank);
+    for (message = TAILQ_FIRST(box); message != NULL; message = next) {
+        next = TAILQ_NEXT(message, link);
+        if (!message->note || message->world != loop->world || message->group != loop->info.id ||
+            message->to != loop->info.rank)
+            continue;
+        TAILQ_REMOVE(box, message, link);
+        loop->host->notified(loop->info.core, message->from, message->data, message->bytes);
+        free(message);
+        moved++;
+    }
+    pthread_mutex_unlock(&mailbox_lock);
+    return moved;
+}
+
+static int loop_progress(void *state)
+{
+    struct loop *first = state, *loop;
+    int moved = 0;
+    uint64_t rings;
+    ssize_t got = read(first->bell, &rings, sizeof rings);
+    (void)got;
+    unsigned arrived = atomic_load(&first->arrived);
+    if (arrived == first->seen && !first->asked) return 0; /* who polls must not keep the others from the mailbox */
+    first->seen = arrived;
+    first->asked = false;
+    LIST_FOREACH(loop, &first->family, family_link) moved += progress_group(loop);
+    return moved;
+}
+
+static int loop_cancel(void *state, tutti_request *request)
+{
+    struct loop *loop = state;
+    for (int i = 0; i < loop->n_pending; i++) {
+        if (loop->pending[i] != request) continue;
+        memmove(&loop->pending[i], &loop->pending[i + 1], (size_t)(--loop->n_pending - i) * sizeof *loop->pending);
+        return TUTTI_OK;
+    }
+    return TUTTI_ERR_NOT_FOUND;
+}
+
+static int loop_notify(void *state, int32_t peer, const void *data, size_t bytes)
+{
+    struct message *message = put(state, peer, data, bytes);
+    if (message == NULL) return TUTTI_ERR_NO_MEMORY;
+    message->note = true;
+    post(state, message);
+    return TUTTI_OK;
+}
+
+TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
+    TUTTI_BACKEND_HEADER,
+    .name = "loop",
+    .version = "for tests",
+    .group_bytes = sizeof(struct loop),
+    .devices = 1u << TUTTI_CPU,
+    .open = loop_open,
+    .close = loop_close,
+    .send = loop_send,
+    .recv = loop_recv,
+    .progress = loop_progress,
+    .arm = loop_arm,
+    .cancel = loop_cancel,
+    .notify = loop_notify,
+    .segment_bytes = 4096,
+};

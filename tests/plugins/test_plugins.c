@@ -1,0 +1,246 @@
+/* The loader refuses each plug-in that is broken on purpose with a sentence of its own: which file, and why. */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ranks.h"
+
+#define FOLDER TUTTI_BUILD_DIR "/tests/plugins"
+
+static void has(const char *part)
+{
+    if (strstr(tutti_last_error(), part) == NULL) fail_msg("\"%s\" is not in: %s", part, tutti_last_error());
+}
+
+/* Alone in a world: no rendezvous is needed to be refused, but one that succeeds is needed to get as far as open. */
+static int start(const char *backend)
+{
+    tutti_store *store = NULL;
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    tutti_init_opts opts = {.store = store, .rank = 0, .has_rank = true, .world_size = 1, .timeout_ms = 5000};
+    int status = tutti_init_process_group(backend, &opts);
+    if (status == TUTTI_OK) assert_int_equal(tutti_destroy_process_group(NULL), TUTTI_OK);
+    assert_false(tutti_is_initialized());
+    tutti_store_free(store);
+    return status;
+}
+
+/* Refused by name and by path, through init and when asked for alone, each time with the same reason. */
+static void refuse(const char *name, const char *reason)
+{
+    char path[4096];
+    snprintf(path, sizeof path, FOLDER "/libtutti_%s.so", name);
+    for (int twice = 0; twice < 2; twice++) { /* a refusal is not remembered as a success */
+        assert_int_equal(start(name), TUTTI_ERR_BACKEND);
+        has(path);
+        has(reason);
+    }
+    assert_false(tutti_is_backend_available(name));
+    has(path);
+    has(reason);
+    assert_false(tutti_is_backend_available(path));
+    has(path);
+    has(reason);
+}
+
+static void tables(void **state)
+{
+    (void)state;
+    refuse("broken_symbol", "has no symbol tutti_backend_v1");
+    refuse("broken_abi", "speaks plug-in ABI 7, this library speaks 1");
+    refuse("broken_size", "has a table of 48 bytes, at least 64 are needed");
+    refuse("broken_noname", "no valid name");
+    refuse("broken_letters", "no valid name");
+    refuse("broken_noopen", "lacks the mandatory entry open");
+    refuse("broken_noclose", "lacks the mandatory entry close");
+    refuse("broken_norecv", "has send or recv but not both");
+    refuse("broken_nothing", "offers no operation");
+    refuse("broken_noprogress", "lacks the mandatory entry progress");
+}
+
+static void dependency(void **state)
+{
+    (void)state;
+    refuse("broken_depends", "does not load: ");
+    has("library_that_was_upgraded");
+}
+
+static void other_name(void **state)
+{
+    (void)state;
+    assert_int_equal(start("broken_name"), TUTTI_ERR_BACKEND);
+    has(FOLDER "/libtutti_broken_name.so calls itself \"somebody_else\", not \"broken_name\"");
+    assert_int_equal(start(FOLDER "/libtutti_broken_name.so"), TUTTI_OK); /* by path any name will do */
+}
+
+/* These load, so they are available; that they cannot work shows when a group is made of them. */
+static void start_fails(void **state)
+{
+    (void)state;
+    assert_true(tutti_is_backend_available("broken_probe"));
+    assert_int_equal(start("broken_probe"), TUTTI_ERR_BACKEND);
+    has("the driver is older than this plug-in");
+    assert_int_equal(start("broken_open"), TUTTI_ERR_SYSTEM);
+    has("no device for rank 0 of 1");
+    void *library = dlopen(FOLDER "/libtutti_broken_open.so", RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(library);
+    assert_int_equal(*(int *)dlsym(library, "broken_open_closes"), 1);
+    dlclose(library);
+}
+
+static void wrong_device(void **state)
+{
+    (void)state;
+    assert_int_equal(start("cpu:cuda_only"), TUTTI_ERR_INVALID_ARGUMENT);
+    has("cuda_only takes no CPU tensors");
+    assert_int_equal(start("cuda_only"), TUTTI_OK);
+}
+
+static void names(void **state)
+{
+    static const struct {
+        const char *name, *reason;
+    } wrong[] = {
+        {"", "empty"},
+        {"no-such", "1 to 32 of a-z, 0-9 and _"},
+        {"../loop", "1 to 32 of a-z, 0-9 and _"},
+        {"lo op", "1 to 32 of a-z, 0-9 and _"},
+        {"a23456789012345678901234567890123", "1 to 32 of a-z, 0-9 and _"},
+        {"tpu:loop", "there is no device \"tpu\""},
+        {"loop,loop", "has no device"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(start(wrong[i].name), TUTTI_ERR_INVALID_ARGUMENT);
+        has(wrong[i].reason);
+    }
+    assert_false(tutti_is_backend_available(NULL));
+    has("NULL");
+    assert_false(tutti_is_backend_available(""));
+    assert_int_equal(start("LOOP"), TUTTI_OK); /* in any case of letters */
+}
+
+static void missing(void **state)
+{
+    (void)state;
+    assert_int_equal(start("nowhere"), TUTTI_ERR_BACKEND);
+    has("backend \"nowhere\" is not there");
+    has(FOLDER "/libtutti_nowhere.so"); /* the folders that were looked through */
+    has(TUTTI_BACKENDS_DIR "/libtutti_nowhere.so");
+    has("TUTTI_BACKEND_PATH");
+    assert_int_equal(start("/nonexistent/libtutti_x.so"), TUTTI_ERR_BACKEND);
+    has("/nonexistent/libtutti_x.so cannot be read: No such file or directory");
+}
+
+/* ---- files that are not safe ------------------------------------------------------------------------------- */
+
+/* A copy of the loop plug-in at path. */
+static void copy_loop(const char *path)
+{
+    char buffer[65536];
+    int from = open(FOLDER "/libtutti_loop.so", O_RDONLY), to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0755);
+    assert_true(from >= 0 && to >= 0);
+    for (ssize_t got; (got = read(from, buffer, sizeof buffer)) > 0;)
+        assert_int_equal(write(to, buffer, (size_t)got), got);
+    close(from);
+    close(to);
+}
+
+static void unsafe_files(void **state)
+{
+    char folder[] = "/tmp/tutti-plugins-XXXXXX", path[4096];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/libtutti_copy.so", folder);
+
+    copy_loop(path);
+    assert_int_equal(chmod(path, 0757), 0);
+    assert_int_equal(start(path), TUTTI_ERR_BACKEND);
+    has(path);
+    has("may be written by anyone (mode 0757)");
+    if (geteuid() == 0) {
+        assert_int_equal(chmod(path, 0755), 0);
+        assert_int_equal(chown(path, 12345, 0), 0);
+        assert_int_equal(start(path), TUTTI_ERR_BACKEND);
+        has(path);
+        has("belongs to user 12345");
+        assert_int_equal(chown(path, 0, 0), 0);
+    }
+    assert_int_equal(chmod(path, 0755), 0);
+    assert_int_equal(start(path), TUTTI_OK); /* nothing else was wrong with it */
+
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0755), 0);
+    assert_int_equal(start(path), TUTTI_OK); /* it is loaded: what is at its path now does not matter */
+    assert_int_equal(rmdir(path), 0);
+
+    snprintf(path, sizeof path, "%s/libtutti_folder.so", folder);
+    assert_int_equal(mkdir(path, 0755), 0);
+    assert_int_equal(start(path), TUTTI_ERR_BACKEND);
+    has(path);
+    has("is not a regular file");
+    assert_int_equal(rmdir(path), 0);
+
+    snprintf(path, sizeof path, "%s/libtutti_text.so", folder);
+    FILE *text = fopen(path, "w");
+    assert_non_null(text);
+    fputs("no plug-in at all\n", text);
+    fclose(text);
+    assert_int_equal(start(path), TUTTI_ERR_BACKEND);
+    has(path);
+    has("does not load: ");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* The first folder that has the file decides, even where another's would do; a list goes on to its next name. */
+static void order(void **state)
+{
+    (void)state;
+    assert_int_equal(start("cpu:nowhere|broken_abi|loop"), TUTTI_OK);
+    assert_int_equal(start("cpu:nowhere|broken_abi"), TUTTI_ERR_BACKEND);
+    has("speaks plug-in ABI 7");
+}
+
+/* One rank's plug-in does not open: every rank hears which, and why. */
+static void *open_one(void *argument)
+{
+    struct rank_start *rank = argument;
+    tutti_group *group = NULL;
+    rank->result = tutti_create_group("loop", rank->store, rank->rank, rank->size, NULL, &group);
+    if (rank->result == TUTTI_ERR_BACKEND && strstr(tutti_last_error(), "loop was told to fail on rank 1") != NULL)
+        rank->result = 0;
+    else
+        fprintf(stderr, "rank %d: %d: %s\n", rank->rank, rank->result, tutti_last_error());
+    return NULL;
+}
+
+static void together(void **state)
+{
+    struct rank_start ranks[3];
+    tutti_store *store = NULL;
+    (void)state;
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    setenv("LOOP_FAIL_OPEN", "1", 1);
+    for (int i = 0; i < 3; i++) {
+        ranks[i] = (struct rank_start){.store = store, .rank = i, .size = 3};
+        assert_int_equal(pthread_create(&ranks[i].thread, NULL, open_one, &ranks[i]), 0);
+    }
+    for (int i = 0; i < 3; i++) pthread_join(ranks[i].thread, NULL);
+    unsetenv("LOOP_FAIL_OPEN");
+    tutti_store_free(store);
+    for (int i = 0; i < 3; i++) assert_int_equal(ranks[i].result, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables),      cmocka_unit_test(dependency),   cmocka_unit_test(other_name),
+        cmocka_unit_test(start_fails), cmocka_unit_test(wrong_device), cmocka_unit_test(names),
+        cmocka_unit_test(missing),     cmocka_unit_test(unsafe_files), cmocka_unit_test(order),
+        cmocka_unit_test(together),
+    };
+    ranks_setup();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

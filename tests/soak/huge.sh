@@ -1,0 +1,12 @@
+#!/bin/bash
+# One operation each of more than 2 GiB, checked; takes a minute and 5 GiB of memory with two ranks.
+#
+#   tests/soak/huge.sh [BUILD_DIR] [BACKEND]     default: build tcp
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=$(realpath "${1:-build}")
+program=$(mktemp -d)
+trap 'rm -rf "$program"' EXIT
+${CC:-cc} -std=gnu11 -O2 -Wall -Wextra -Iinclude tests/soak/huge.c -L"$build/lib" -Wl,-rpath,"$build/lib" -ltutti \
+    -o "$program/huge"
+time "$build/bin/tutti-run" -n 2 "$program/huge" "${2:-tcp}"

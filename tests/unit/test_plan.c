@@ -1,0 +1,420 @@
+/* The plan's builder: dependencies, aliases, slots, printing; and how an algorithm is chosen. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "coll/coll.h"
+
+#define IN(at) plan_at(PLAN_IN(0), at)
+#define OUT(at) plan_at(PLAN_OUT(0), at)
+
+static bool follows(const struct plan *plan, uint32_t before, uint32_t after)
+{
+    const struct plan_step *step = &plan->steps[before];
+    for (uint32_t i = 0; i < step->nexts; i++)
+        if (plan->next[step->first_next + i] == after) return true;
+    return false;
+}
+
+static struct plan *new_plan(void)
+{
+    struct plan *plan = plan_new(0, 4, true);
+    assert_non_null(plan);
+    return plan;
+}
+
+/* ---- dependencies ------------------------------------------------------------------------------------------ */
+
+static void test_read_after_write(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan();
+    uint32_t first = plan_recv(plan, 1, OUT(0), 10);
+    uint32_t second = plan_recv(plan, 1, OUT(10), 10);
+    uint32_t left = plan_send(plan, 2, OUT(0), 10);
+    uint32_t both = plan_send(plan, 2, OUT(9), 2);
+    uint32_t apart = plan_send(plan, 2, OUT(20), 5);
+    assert_int_equal(plan_finish(plan), 0);
+    assert_true(follows(plan, first, left));
+    assert_false(follows(plan, second, left));
+    assert_true(follows(plan, first, both));
+    assert_true(follows(plan, second, both));
+    assert_int_equal(plan->steps[both].waits, 2);
+    assert_int_equal(plan->steps[apart].waits, 0);
+    assert_int_equal(plan->n_ready, 3);
+    plan_free(plan);
+}
+
+static void test_write_after_read(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan();
+    uint32_t write = plan_recv(plan, 1, OUT(0), 10);
+    uint32_t one = plan_send(plan, 2, OUT(0), 5);
+    uint32_t two = plan_send(plan, 3, OUT(3), 5);
+    uint32_t again = plan_recv(plan, 1, OUT(4), 2);
+    uint32_t last = plan_recv(plan, 1, OUT(8), 2);
+    assert_int_equal(plan_finish(plan), 0);
+    assert_true(follows(plan, one, again));
+    assert_true(follows(plan, two, again));
+    assert_false(follows(plan, write, again)); /* its readers follow it already */
+    assert_true(follows(plan, write, last));
+    plan_free(plan);
+}
+
+static void test_reduce_in_place(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan();
+    uint32_t recv = plan_recv(plan, 1, plan_scratch(plan, 8), 8);
+    uint32_t reduce = plan_reduce(plan, OUT(0), OUT(0), plan_at(PLAN_SCRATCH, 0), 8);
+    uint32_t send = plan_send(plan, 1, OUT(0), 8);
+    assert_int_equal(plan_finish(plan), 0);
+    assert_int_equal(plan->steps[reduce].waits, 1);
+    assert_true(follows(plan, recv, reduce));
+    assert_true(follows(plan, reduce, send));
+    assert_int_equal(plan->scratch, 8);
+    plan_free(plan);
+}
+
+static void test_one_edge_between_two_steps(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan();
+    uint32_t copy = plan_copy(plan, OUT(0), IN(0), 10);
+    for (int i = 0; i < 10; i += 2) plan_send(plan, 1, OUT(i), 1);
+    uint32_t twice = plan_reduce(plan, OUT(0), OUT(0), OUT(0), 10);
+    assert_int_equal(plan_finish(plan), 0);
+    assert_int_equal(plan->steps[twice].waits, 6);
+    assert_true(follows(plan, copy, twice));
+    plan_free(plan);
+}
+
+static void test_order(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan();
+    uint32_t recv = plan_recv(plan, 1, OUT(0), 0);
+    uint32_t send = plan_send(plan, 1, OUT(0), 0);
+    plan_order(plan, UINT32_MAX, send); /* no step: no order */
+    plan_order(plan, recv, send);
+    plan_order(plan, recv, send);
+    assert_int_equal(plan_finish(plan), 0);
+    assert_true(follows(plan, recv, send));
+    assert_int_equal(plan->steps[send].waits, 1);
+    assert_int_equal(plan->n_next, 1);
+    plan_free(plan);
+}
+
+/* Random steps, held against what their elements say: each conflict has a path, each edge has a conflict. */
+enum { FUZZ_STEPS = 120, FUZZ_ELEMENTS = 48 };
+
+static bool fuzz_overlap(const struct plan_step *x, struct plan_ref x_ref, const struct plan_step *y,
+                         struct plan_ref y_ref)
+{
+    return x_ref.buffer == y_ref.buffer && x_ref.at < y_ref.at + y->numel && y_ref.at < x_ref.at + x->numel;
+}
+
+static bool fuzz_conflict(const struct plan_step *x, const struct plan_step *y)
+{
+    bool x_writes = x->kind != PLAN_SEND, y_writes = y->kind != PLAN_SEND;
+    bool x_reads = x->kind != PLAN_RECV, y_reads = y->kind != PLAN_RECV;
+    return (x_writes && y_writes && fuzz_overlap(x, x->dst, y, y->dst)) ||
+           (x_writes && y_reads && fuzz_overlap(x, x->dst, y, y->a)) ||
+           (x_reads && y_writes && fuzz_overlap(x, x->a, y, y->dst));
+}
+
+static struct plan_ref fuzz_ref(int64_t *numel)
+{
+    int64_t at = rand() % FUZZ_ELEMENTS;
+    *numel = 1 + rand() % (rand() % 4 ? 6 : FUZZ_ELEMENTS);
+    return plan_at(rand() % 3, at);
+}
+
+static void fuzz_step(struct plan *plan)
+{
+    int64_t n, m;
+    struct plan_ref a = fuzz_ref(&n), b = fuzz_ref(&m);
+    if (rand() % 3 == 0)
+        plan_send(plan, 1, a, n);
+    else if (rand() % 2 == 0)
+        plan_recv(plan, 1, a, n);
+    else
+        plan_copy(plan, a, b, n);
+}
+
+static void test_random_steps(void **state)
+{
+    (void)state;
+    static bool path[FUZZ_STEPS][FUZZ_STEPS];
+    for (int seed = 0; seed < 300; seed++) {
+        srand((unsigned)seed);
+        struct plan *plan = new_plan();
+        while (plan->n_steps < FUZZ_STEPS) fuzz_step(plan);
+        assert_int_equal(plan_finish(plan), 0);
+        memset(path, 0, sizeof path);
+        for (int after = 0; after < FUZZ_STEPS; after++) {
+            for (int before = after; before-- > 0;) {
+                if (!follows(plan, (uint32_t)before, (uint32_t)after)) continue;
+                assert_true(fuzz_conflict(&plan->steps[before], &plan->steps[after]));
+                path[after][before] = true;
+                for (int i = 0; i < before; i++) path[after][i] |= path[before][i];
+            }
+            for (int before = 0; before < after; before++)
+                if (fuzz_conflict(&plan->steps[before], &plan->steps[after])) assert_true(path[after][before]);
+        }
+        plan_free(plan);
+    }
+}
+
+/* ---- buffers and messages ------------------------------------------------------------------------------------ */
+
+static void test_alias(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan();
+    plan_alias(plan, PLAN_IN(0), PLAN_OUT(0), 100);
+    uint32_t send = plan_send(plan, 1, IN(5), 10);
+    uint32_t recv = plan_recv(plan, 1, OUT(110), 10);
+    assert_int_equal(plan_copy(plan, OUT(100), IN(0), 10), UINT32_MAX); /* onto itself */
+    uint32_t copy = plan_copy(plan, OUT(0), IN(0), 10);
+    assert_int_equal(plan_finish(plan), 0);
+    assert_int_equal(plan->steps[send].a.buffer, PLAN_OUT(0));
+    assert_int_equal(plan->steps[send].a.at, 105);
+    assert_true(follows(plan, send, recv));
+    assert_int_equal(plan->steps[copy].a.at, 100);
+    assert_int_equal(plan->n_steps, 3);
+    plan_free(plan);
+}
+
+static void test_slots(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan();
+    uint32_t id[] = {plan_send(plan, 1, IN(0), 1), plan_send(plan, 2, IN(0), 1), plan_send(plan, 1, IN(1), 0),
+                     plan_recv(plan, 1, OUT(0), 1), plan_recv_reduce(plan, 1, OUT(1), IN(0), 1)};
+    uint32_t slot[] = {0, 0, 1, 0, 1};
+    assert_int_equal(plan_finish(plan), 0);
+    for (int i = 0; i < 5; i++) assert_int_equal(plan->steps[id[i]].slot, slot[i]);
+    plan_free(plan);
+}
+
+static void test_empty_steps(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan();
+    assert_int_equal(plan_copy(plan, OUT(0), IN(0), 0), UINT32_MAX);
+    assert_int_equal(plan_reduce(plan, OUT(0), IN(0), IN(0), 0), UINT32_MAX);
+    assert_int_equal(plan_scale(plan, OUT(0), IN(0), 0), UINT32_MAX);
+    assert_int_equal(plan_average(plan, OUT(0), IN(0), 0), UINT32_MAX);
+    uint32_t recv = plan_recv_reduce(plan, 1, OUT(0), IN(0), 0);
+    assert_int_equal(plan_finish(plan), 0);
+    assert_int_equal(plan->n_steps, 1);
+    assert_int_equal(plan->steps[recv].kind, PLAN_RECV); /* there is nothing to reduce */
+    plan_free(plan);
+}
+
+/* Without the backend's help a receive goes through scratch, and the scratch is used again. */
+static void test_recv_reduce_through_scratch(void **state)
+{
+    (void)state;
+    struct plan *plan = plan_new(0, 2, false);
+    for (int i = 0; i < 100; i++) plan_recv_reduce(plan, 1, OUT(10 * i), IN(10 * i), 10);
+    assert_int_equal(plan_finish(plan), 0);
+    assert_int_equal(plan->n_steps, 200);
+    assert_true(plan->scratch <= 80);
+    assert_true(plan->n_ready > 1 && plan->n_ready <= 8);
+    for (uint32_t i = 0; i < plan->n_steps; i++) assert_int_equal(plan->steps[i].kind, i % 2 ? PLAN_REDUCE : PLAN_RECV);
+    plan_free(plan);
+}
+
+/* A plan that has failed takes no more steps, and says so at the end. */
+static void test_failure_sticks(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan();
+    plan_send(plan, 1, IN(0), 1);
+    plan->error = TUTTI_ERR_NO_MEMORY;
+    assert_int_equal(plan_send(plan, 1, IN(0), 1), UINT32_MAX);
+    assert_int_equal(plan_recv_reduce(plan, 1, OUT(0), IN(0), 1), UINT32_MAX);
+    assert_int_equal(plan_copy(plan, OUT(0), IN(0), 1), UINT32_MAX);
+    plan_order(plan, 0, 7);
+    assert_int_equal(plan_finish(plan), TUTTI_ERR_NO_MEMORY);
+    assert_int_equal(plan_finish(plan), TUTTI_ERR_NO_MEMORY);
+    plan_free(plan);
+}
+
+static void test_print(void **state)
+{
+    (void)state;
+    struct plan *plan = new_plan();
+    plan_recv(plan, 1, plan_scratch(plan, 4), 4);
+    plan_reduce(plan, OUT(0), IN(2), plan_at(PLAN_SCRATCH, 0), 4);
+    plan_send(plan, 3, OUT(0), 4);
+    assert_int_equal(plan_finish(plan), 0);
+    char text[1024] = "";
+    FILE *out = fmemopen(text, sizeof text, "w");
+    plan_print(plan, out);
+    fclose(out);
+    plan_free(plan);
+    assert_string_equal(text, "plan of rank 0 of 4: 3 steps, 4 elements of scratch\n"
+                              "    0 recv        peer 1 slot 0 scratch[0,4) then 1\n"
+                              "    1 reduce      out0[0,4) <- in0[2,6) and scratch[0,4) then 2\n"
+                              "    2 send        peer 3 slot 0 <- out0[0,4)\n");
+}
+
+/* ---- cost ---------------------------------------------------------------------------------------------------- */
+
+/* Ten steps as a small all-reduce has them. */
+static void build_small(void)
+{
+    struct plan *plan = plan_new(0, 32, true);
+    struct plan_ref have = IN(0), scratch = plan_scratch(plan, 20);
+    for (int i = 0; i < 5; i++) {
+        struct plan_ref next = plan_shift(scratch, i % 2 * 10);
+        plan_send(plan, 1 << i, have, 10);
+        plan_recv_reduce(plan, 1 << i, next, have, 10);
+        have = next;
+    }
+    plan_finish(plan);
+    plan_free(plan);
+}
+
+static void test_cost(void **state)
+{
+    (void)state;
+    enum { TIMES = 20000 };
+    int64_t start = clock_now_ns();
+    for (int i = 0; i < TIMES; i++) build_small();
+    print_message("a plan of 10 steps: %.0f ns\n", (double)(clock_now_ns() - start) / TIMES);
+    struct coll_args args = {.kind = TUTTI_ALL_REDUCE, .rank = 5, .size = 64, .count = 1 << 28, .segment = 1 << 14};
+    const struct coll_algorithm *ring = coll_select(&args, 4, NULL, "ring");
+    assert_non_null(ring);
+    for (int recv_reduce = 0; recv_reduce < 2; recv_reduce++) {
+        start = clock_now_ns();
+        struct plan *plan = coll_build(ring, &args, recv_reduce);
+        assert_non_null(plan);
+        print_message("a ring of 1 GiB in segments of 64 KiB on 64 ranks: %u steps, %.0f ns each\n", plan->n_steps,
+                      (double)(clock_now_ns() - start) / plan->n_steps);
+        plan_free(plan);
+    }
+}
+
+/* ---- choice ---------------------------------------------------------------------------------------------------- */
+
+static struct coll_args some_args(tutti_kind kind, int size, int64_t count)
+{
+    return (struct coll_args){.kind = kind, .size = size, .count = count, .segment = 1024, .even = true};
+}
+
+static void assert_choice(const struct coll_args *args, const char *override, const char *name)
+{
+    const struct coll_algorithm *chosen = coll_select(args, 4, NULL, override);
+    assert_non_null(chosen);
+    assert_int_equal(chosen->kind, args->kind);
+    if (name) assert_string_equal(chosen->name, name);
+}
+
+static void assert_refused(const struct coll_args *args, const char *override, const char *sentence)
+{
+    assert_null(coll_select(args, 4, NULL, override));
+    if (!strstr(error_text(), sentence)) print_error("got: %s\n", error_text());
+    assert_non_null(strstr(error_text(), sentence));
+}
+
+static void test_every_kind_has_a_choice(void **state)
+{
+    (void)state;
+    for (int kind = TUTTI_BROADCAST; kind <= TUTTI_BARRIER; kind++) {
+        for (int size = 1; size < 3000; size = size * 3 + 1) {
+            for (int64_t count = 0; count < INT64_MAX / 64; count = count * 64 + 1) {
+                struct coll_args args = some_args((tutti_kind)kind, size, count);
+                assert_choice(&args, NULL, NULL);
+            }
+        }
+    }
+}
+
+static void test_uneven_choice(void **state)
+{
+    (void)state;
+    int64_t counts[64] = {0};
+    for (int kind = TUTTI_ALL_GATHER; kind <= TUTTI_ALL_TO_ALL; kind++) {
+        struct coll_args args = some_args((tutti_kind)kind, 64, 1);
+        args.even = false;
+        args.in = args.out = (struct coll_blocks){true, counts, NULL};
+        const struct coll_algorithm *chosen = coll_select(&args, 4, NULL, NULL);
+        assert_non_null(chosen);
+        assert_true(chosen->uneven);
+    }
+}
+
+static void test_link_moves_the_choice(void **state)
+{
+    (void)state;
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 2, 64 * 1024);
+    struct coll_link near = {1000, 8192, 0}, far = {1000000, 8192, 0};
+    assert_string_equal(coll_select(&args, 4, &near, NULL)->name, "ring");
+    assert_string_equal(coll_select(&args, 4, &far, NULL)->name, "recursive_doubling");
+}
+
+static void test_override(void **state)
+{
+    (void)state;
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 8, 10);
+    assert_choice(&args, "ring", "ring");
+    assert_choice(&args, "all_reduce=ring,broadcast=chain", "ring");
+    assert_choice(&args, "broadcast=chain,all_reduce=rabenseifner", "rabenseifner");
+    assert_choice(&args, "broadcast=chain", NULL);
+    assert_choice(&args, "bruck", NULL); /* not for this kind */
+    assert_choice(&args, "", NULL);
+}
+
+static void test_override_errors(void **state)
+{
+    (void)state;
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 8, 10);
+    assert_refused(&args, "rings", "TUTTI_ALGO: no algorithm \"rings\"; there are: recursive_doubling, ring,");
+    assert_refused(&args, "all_reduce=bruck",
+                   "TUTTI_ALGO: all_reduce has no algorithm \"bruck\"; there are: recursive_doubling, ring, "
+                   "rabenseifner, reduce_broadcast");
+    assert_refused(&args, "all_reduce=ring,broadcast=", "broadcast has no algorithm \"\"");
+    assert_refused(&args, "allreduce=ring", "TUTTI_ALGO: \"allreduce\" is no collective");
+    args = some_args(TUTTI_GATHER, 8, 10);
+    assert_choice(&args, "gather=binomial", "binomial");
+    args.even = false;
+    assert_refused(&args, "gather=binomial", "TUTTI_ALGO: gather=binomial cannot do blocks of differing size");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_read_after_write),
+        cmocka_unit_test(test_write_after_read),
+        cmocka_unit_test(test_reduce_in_place),
+        cmocka_unit_test(test_one_edge_between_two_steps),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_random_steps),
+        cmocka_unit_test(test_alias),
+        cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_empty_steps),
+        cmocka_unit_test(test_recv_reduce_through_scratch),
+        cmocka_unit_test(test_failure_sticks),
+        cmocka_unit_test(test_print),
+        cmocka_unit_test(test_cost),
+        cmocka_unit_test(test_every_kind_has_a_choice),
+        cmocka_unit_test(test_uneven_choice),
+        cmocka_unit_test(test_link_moves_the_choice),
+        cmocka_unit_test(test_override),
+        cmocka_unit_test(test_override_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

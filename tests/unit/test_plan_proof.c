@@ -1,0 +1,122 @@
+/* Every algorithm proved: for all ranks' plans together, over rank counts, roots, counts, cuts and variants. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "plan_proof.h"
+
+static const int test_sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 23, 31, 32, 33, 64};
+static const int64_t test_segments[] = {1, 3, INT64_MAX};
+
+enum { SIZES = sizeof test_sizes / sizeof test_sizes[0], SEGMENTS = 3, COUNTS = 7, OPS = 3 };
+
+/* Variants of one algorithm on one number of ranks; numbered, so that a part of them can be picked evenly. */
+enum { VARIANTS = COUNTS * SEGMENTS * OPS * 16 };
+
+static int64_t test_count(tutti_kind kind, int size, int which)
+{
+    if (kind == TUTTI_BARRIER) return which == 0 ? 0 : -1;
+    if (!proof_blocks(kind)) return (int64_t[]){0, 1, size - 1, size, size + 1, 31, 8 * size + 5}[which];
+    return (int64_t[]){0, 1, 2, 7, size > 17 ? -1 : 13, -1, -1}[which];
+}
+
+/* Variant number n, or false where it makes no difference to this kind. */
+static bool test_variant(const struct coll_algorithm *algorithm, int size, int root, int n, struct proof_case *what)
+{
+    tutti_kind kind = algorithm->kind;
+    *what = (struct proof_case){.algorithm = algorithm, .size = size, .root = root};
+    what->count = test_count(kind, size, n % COUNTS), n /= COUNTS;
+    what->segment = test_segments[n % SEGMENTS], n /= SEGMENTS;
+    what->average = n % OPS == 1, what->premul = n % OPS == 2, n /= OPS;
+    what->in_place = n & 1, what->list = n & 2, what->recv_reduce = n & 4, what->uneven = n & 8;
+    if (what->count < 0 || (what->in_place && (kind == TUTTI_BROADCAST || kind == TUTTI_BARRIER))) return false;
+    if (!proof_reduces(kind) && (what->average || what->premul || what->recv_reduce)) return false;
+    if (!proof_blocks(kind) && (what->list || what->uneven)) return false;
+    /* in place an uneven all-to-all's blocks would have to have the same size both ways */
+    return !what->uneven || (algorithm->uneven && !(kind == TUTTI_ALL_TO_ALL && what->in_place));
+}
+
+static void test_print(const struct proof *proof)
+{
+    const struct proof_case *what = &proof->what;
+    fprintf(stderr, "%s (kind %d) on %d ranks, root %d, count %" PRId64 ", segment %" PRId64 "%s%s%s%s%s%s: %s\n",
+            what->algorithm->name, what->algorithm->kind, what->size, what->root, what->count, what->segment,
+            what->in_place ? ", in place" : "", what->list ? ", list" : "", what->average ? ", average" : "",
+            what->premul ? ", premul" : "", what->recv_reduce ? ", recv_reduce" : "", what->uneven ? ", uneven" : "",
+            proof->error);
+}
+
+/* The case's steps, all ranks' together. */
+static long test_prove(const struct proof_case *what, uint64_t seed, int orders)
+{
+    struct proof *proof = proof_new(what, seed);
+    bool good = proof_check(proof);
+    for (int i = 1; i < orders && good; i++) {
+        proof_reset(proof);
+        good = proof_run(proof) && proof_results(proof);
+    }
+    if (!good) test_print(proof);
+    long steps = proof->n_steps;
+    proof_free(proof);
+    assert_true(good);
+    return steps;
+}
+
+/* One variant of so many is taken on so many ranks, another set for each root. */
+static int test_stride(tutti_kind kind, int size)
+{
+    if (size <= 6) return 1;
+    if (size <= 9) return proof_rooted(kind) ? 5 : 2;
+    if (size <= 17) return proof_rooted(kind) ? 17 : 5;
+    return proof_rooted(kind) ? 53 : 11;
+}
+
+static void test_kind(tutti_kind kind)
+{
+    long cases = 0, steps = 0;
+    for (const struct coll_algorithm *i = coll_algorithms; i->name; i++) {
+        if (i->kind != kind) continue;
+        for (int s = 0; s < SIZES; s++) {
+            int size = test_sizes[s], stride = test_stride(kind, size);
+            for (int root = 0; root < (proof_rooted(kind) ? size : 1); root++) {
+                struct proof_case what;
+                for (int n = 0, valid = 0; n < VARIANTS; n++) {
+                    if (!test_variant(i, size, root, n, &what) || (valid++ + 7 * root) % stride != 0) continue;
+                    steps += test_prove(&what, (uint64_t)++cases, size <= 5 ? 3 : 1);
+                }
+            }
+        }
+    }
+    print_message("%ld cases, %ld steps proved\n", cases, steps);
+}
+
+#define TEST_KIND(name, kind)                                                                                          \
+    static void name(void **state)                                                                                     \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        test_kind(kind);                                                                                               \
+    }
+
+TEST_KIND(test_all_reduce, TUTTI_ALL_REDUCE)
+TEST_KIND(test_broadcast, TUTTI_BROADCAST)
+TEST_KIND(test_reduce, TUTTI_REDUCE)
+TEST_KIND(test_all_gather, TUTTI_ALL_GATHER)
+TEST_KIND(test_gather, TUTTI_GATHER)
+TEST_KIND(test_scatter, TUTTI_SCATTER)
+TEST_KIND(test_reduce_scatter, TUTTI_REDUCE_SCATTER)
+TEST_KIND(test_all_to_all, TUTTI_ALL_TO_ALL)
+TEST_KIND(test_barrier, TUTTI_BARRIER)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_reduce),     cmocka_unit_test(test_broadcast),  cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_all_gather),     cmocka_unit_test(test_gather),     cmocka_unit_test(test_scatter),
+        cmocka_unit_test(test_reduce_scatter), cmocka_unit_test(test_all_to_all), cmocka_unit_test(test_barrier),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

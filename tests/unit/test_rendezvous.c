@@ -1,0 +1,532 @@
+/* Rendezvous, row by row of what can go wrong.  Each rank is a forked process with an environment of its own; it leaves
+ * its result in shared memory, and only the parent asserts. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "rendezvous.h"
+#include "rendezvous_place.h"
+
+struct result {
+    int status, rank, world_size, local_rank, local_world_size;
+    bool exchanged;
+    int64_t ms;
+    char text[ERROR_TEXT_MAX];
+};
+
+static struct result *results; /* shared with the children */
+enum { RESULTS_MAX = 8 };
+
+static const char *const cleared[] = {"MASTER_ADDR",
+                                      "MASTER_PORT",
+                                      "RANK",
+                                      "WORLD_SIZE",
+                                      "LOCAL_RANK",
+                                      "LOCAL_WORLD_SIZE",
+                                      "TUTTI_TOKEN",
+                                      "TUTTI_TOKEN_FD",
+                                      "TUTTI_TOKEN_FILE",
+                                      "TUTTI_STORE_HOSTED",
+                                      "TORCHELASTIC_USE_AGENT_STORE",
+                                      "PMI_RANK",
+                                      "PMI_SIZE",
+                                      "PMIX_RANK",
+                                      "OMPI_COMM_WORLD_RANK",
+                                      "OMPI_COMM_WORLD_SIZE",
+                                      "OMPI_COMM_WORLD_LOCAL_RANK",
+                                      "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                      "SLURM_PROCID",
+                                      "SLURM_NTASKS",
+                                      "SLURM_STEP_NUM_TASKS",
+                                      "SLURM_LOCALID"};
+
+static int setup(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cleared / sizeof *cleared; i++) unsetenv(cleared[i]);
+    results = mmap(NULL, RESULTS_MAX * sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return results == MAP_FAILED;
+}
+
+/* "A=1 B=2" into the environment; "A=" makes it empty. */
+static void set_environment(const char *text)
+{
+    char copy[1024], *rest = NULL;
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+        char *equals = strchr(word, '=');
+        *equals = '\0';
+        setenv(word, equals + 1, 1);
+    }
+}
+
+/* All ranks tell each other something through the store they met in. */
+static bool exchange(const struct rendezvous *met)
+{
+    char key[32], value[8];
+    size_t bytes;
+    snprintf(key, sizeof key, "hello/%d", met->rank);
+    if (tutti_store_set(met->store, key, key, 6) != TUTTI_OK) return false;
+    snprintf(key, sizeof key, "hello/%d", (met->rank + 1) % met->world_size);
+    if (tutti_store_get(met->store, key, value, sizeof value, &bytes, 5000) != TUTTI_OK) return false;
+    return tutti_store_barrier(met->store, "end", met->world_size, 5000) == TUTTI_OK;
+}
+
+static void rank_main(const struct rendezvous_args *args, struct result *result)
+{
+    struct rendezvous met;
+    int64_t begun = clock_now_ns();
+    result->status = rendezvous_join(args, &met);
+    result->ms = (clock_now_ns() - begun) / 1000000;
+    snprintf(result->text, sizeof result->text, "%s", error_text());
+    result->rank = met.rank;
+    result->world_size = met.world_size;
+    result->local_rank = met.local_rank;
+    result->local_world_size = met.local_world_size;
+    result->exchanged = result->status == TUTTI_OK && exchange(&met);
+    if (result->exchanged && met.rank == 0) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    rendezvous_leave(&met);
+}
+
+static pid_t start_rank(int i, const char *environment, const struct rendezvous_args *args)
+{
+    results[i] = (struct result){.status = 1};
+    pid_t child = fork();
+    if (child != 0) return child;
+    set_environment(environment);
+    rank_main(args, &results[i]);
+    _exit(0);
+}
+
+static void await_rank(pid_t child)
+{
+    int result = -1;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_int_equal(result, 0);
+}
+
+/* n ranks whose environments are given; args NULL: env://, 20 s. */
+static void run_ranks(int n, char environments[][256], const struct rendezvous_args *args)
+{
+    static const struct rendezvous_args usual = {.rank = -1, .world_size = -1, .timeout_ms = 20000};
+    pid_t children[RESULTS_MAX];
+    for (int i = 0; i < n; i++) children[i] = start_rank(i, environments[i], args == NULL ? &usual : args);
+    for (int i = 0; i < n; i++) await_rank(children[i]);
+}
+
+static void expect(int i, int status, const char *part)
+{
+    if (results[i].status != status || strstr(results[i].text, part) == NULL)
+        fail_msg("result %d is %s after %d ms: %s; expected %s: ...%s...", i, error_name(results[i].status),
+                 (int)results[i].ms, results[i].text, error_name(status), part);
+}
+
+static void expect_met(int i, int rank, int world_size)
+{
+    expect(i, TUTTI_OK, "");
+    assert_int_equal(results[i].rank, rank);
+    assert_int_equal(results[i].world_size, world_size);
+    assert_true(results[i].exchanged);
+}
+
+/* A port that was free a moment ago. */
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+static void one_rank(const char *environment)
+{
+    char environments[1][256];
+    snprintf(environments[0], 256, "%s", environment);
+    run_ranks(1, environments, NULL);
+}
+
+/* ---- env:// --------------------------------------------------------------------------------------------------- */
+
+static void test_env(void **state)
+{
+    (void)state;
+    char environments[4][256];
+    int port = free_port();
+    for (int i = 0; i < 4; i++)
+        snprintf(environments[i], 256,
+                 "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=4 LOCAL_RANK=%d LOCAL_WORLD_SIZE=2", port, i,
+                 i % 2);
+    run_ranks(4, environments, NULL);
+    for (int i = 0; i < 4; i++) {
+        expect_met(i, i, 4);
+        assert_int_equal(results[i].local_rank, i % 2);
+        assert_int_equal(results[i].local_world_size, 2);
+    }
+}
+
+static void test_env_names_what_is_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *environment, *part;
+    } rows[] = {
+        {"MASTER_PORT=1 RANK=0 WORLD_SIZE=2", "MASTER_ADDR"},
+        {"MASTER_ADDR= MASTER_PORT=1 RANK=0 WORLD_SIZE=2", "MASTER_ADDR"},
+        {"MASTER_ADDR=x RANK=0 WORLD_SIZE=2", "MASTER_PORT"},
+        {"MASTER_ADDR=x MASTER_PORT=http RANK=0 WORLD_SIZE=2", "MASTER_PORT is \"http\""},
+        {"MASTER_ADDR=x MASTER_PORT=65536 RANK=0 WORLD_SIZE=2", "MASTER_PORT is \"65536\""},
+        {"MASTER_ADDR=x MASTER_PORT=0 RANK=0 WORLD_SIZE=2", "MASTER_PORT is \"0\""},
+        {"MASTER_ADDR=x MASTER_PORT=1 WORLD_SIZE=2", "RANK"},
+        {"MASTER_ADDR=x MASTER_PORT=1 RANK=0", "WORLD_SIZE"},
+        {"MASTER_ADDR=x MASTER_PORT=1 RANK=one WORLD_SIZE=2", "RANK is \"one\""},
+        {"MASTER_ADDR=x MASTER_PORT=1 RANK=1x WORLD_SIZE=2", "RANK is \"1x\""},
+        {"MASTER_ADDR=x MASTER_PORT=1 RANK=-1 WORLD_SIZE=2", "RANK is \"-1\""},
+        {"MASTER_ADDR=x MASTER_PORT=1 RANK=0 WORLD_SIZE=0", "WORLD_SIZE is \"0\""},
+        {"MASTER_ADDR=x MASTER_PORT=1 RANK=2 WORLD_SIZE=2", "rank is 2"},
+        {"MASTER_ADDR=x MASTER_PORT=1 RANK=0 WORLD_SIZE=2 LOCAL_RANK=z", "LOCAL_RANK is \"z\""},
+        {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2", "MASTER_ADDR"},
+        {"PMIX_RANK=0", "WORLD_SIZE"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        one_rank(rows[i].environment);
+        expect(0, TUTTI_ERR_INVALID_ARGUMENT, rows[i].part);
+        assert_true(results[0].ms < 1000);
+    }
+    one_rank("MASTER_ADDR=x MASTER_PORT=1 RANK=0 WORLD_SIZE=1 TORCHELASTIC_USE_AGENT_STORE=True");
+    expect(0, TUTTI_ERR_UNSUPPORTED, "torchrun");
+}
+
+static void test_nobody_launched_us(void **state)
+{
+    (void)state;
+    one_rank("UNRELATED=1");
+    expect_met(0, 0, 1);
+    one_rank("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1");
+    expect_met(0, 0, 1);
+}
+
+static void test_other_launchers(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {
+        "OMPI_COMM_WORLD_RANK=%d OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+        "PMI_RANK=%d PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2",
+        "PMIX_RANK=%d SLURM_NTASKS=2 SLURM_LOCALID=1",
+        "SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=1",
+        "RANK=%d WORLD_SIZE=2 LOCAL_RANK=1 OMPI_COMM_WORLD_RANK=7 OMPI_COMM_WORLD_SIZE=9", /* ours come first */
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        char environments[2][256];
+        int port = free_port();
+        for (int rank = 0; rank < 2; rank++) {
+            int used = snprintf(environments[rank], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d ", port);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+            snprintf(environments[rank] + used, 256 - (size_t)used, forms[i], rank);
+#pragma GCC diagnostic pop
+        }
+        run_ranks(2, environments, NULL);
+        for (int rank = 0; rank < 2; rank++) {
+            expect_met(rank, rank, 2);
+            assert_int_equal(results[rank].local_rank, 1);
+        }
+    }
+}
+
+static void test_hosted(void **state)
+{
+    (void)state;
+    char environments[2][256];
+    tutti_store *store;
+    /* opened before the ranks fork: they only use the port */
+    assert_int_equal(tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &store), TUTTI_OK);
+    for (int i = 0; i < 2; i++)
+        snprintf(environments[i], 256, "TUTTI_STORE_HOSTED=1 MASTER_ADDR=localhost MASTER_PORT=%d RANK=%d WORLD_SIZE=2",
+                 tutti_store_port(store), i);
+    run_ranks(2, environments, NULL);
+    for (int i = 0; i < 2; i++) expect_met(i, i, 2);
+    tutti_store_free(store);
+}
+
+/* ---- disagreements -------------------------------------------------------------------------------------------- */
+
+static void test_world_sizes_differ(void **state)
+{
+    (void)state;
+    for (int form = 0; form < 2; form++) {
+        char environments[2][256];
+        int port = free_port();
+        for (int i = 0; i < 2; i++)
+            snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=%d", port, i,
+                     i == form ? 2 : 3);
+        run_ranks(2, environments, NULL);
+        for (int i = 0; i < 2; i++) {
+            expect(i, TUTTI_ERR_MISMATCH, form == 0 ? "rank 1 says 3" : "rank 1 says 2");
+            expect(i, TUTTI_ERR_MISMATCH, form == 0 ? "rank 0 says 2" : "rank 0 says 3");
+            assert_true(results[i].ms < 4000);
+        }
+    }
+}
+
+static void test_rank_twice(void **state)
+{
+    (void)state;
+    char environments[3][256];
+    struct rendezvous_args args = {.rank = -1, .world_size = -1, .timeout_ms = 2000};
+    int port = free_port(), second = 0;
+    for (int i = 0; i < 3; i++)
+        snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=3", port, i > 0);
+    run_ranks(3, environments, &args);
+    for (int i = 1; i < 3; i++) second += results[i].status == TUTTI_ERR_MISMATCH;
+    assert_int_equal(second, 1);
+    int twice = results[1].status == TUTTI_ERR_MISMATCH ? 1 : 2;
+    expect(twice, TUTTI_ERR_MISMATCH, "rank 1 already joined from ");
+    assert_true(results[twice].ms < 1900);
+    expect(0, TUTTI_ERR_TIMEOUT, "joined 2 of 3, missing 2");
+    expect(3 - twice, TUTTI_ERR_TIMEOUT, "joined 2 of 3, missing 2");
+}
+
+static void test_rank_missing(void **state)
+{
+    (void)state;
+    char environments[2][256];
+    struct rendezvous_args args = {.rank = -1, .world_size = -1, .timeout_ms = 600};
+    int port = free_port();
+    for (int i = 0; i < 2; i++)
+        snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=3", port, i * 2);
+    run_ranks(2, environments, &args);
+    for (int i = 0; i < 2; i++) {
+        expect(i, TUTTI_ERR_TIMEOUT, "joined 2 of 3, missing 1");
+        assert_true(results[i].ms >= 400 && results[i].ms < 5000);
+    }
+    snprintf(environments[0], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=1 WORLD_SIZE=3", port);
+    run_ranks(1, environments, &args);
+    expect(0, TUTTI_ERR_STORE, "rank 0's store cannot be reached");
+    expect(0, TUTTI_ERR_STORE, "Connection refused");
+}
+
+/* FAULTS row 16: rank 0 is killed while the others wait. */
+static void test_rank_0_killed(void **state)
+{
+    (void)state;
+    struct rendezvous_args args = {.rank = -1, .world_size = -1, .timeout_ms = 20000};
+    char environment[256], address[32];
+    int port = free_port(), killed;
+    pid_t children[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(environment, sizeof environment, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=3", port, i);
+        children[i] = start_rank(i, environment, &args);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
+    kill(children[0], SIGKILL);
+    int64_t begun = clock_now_ns();
+    await_rank(children[1]);
+    assert_true(clock_now_ns() - begun < 2000000000);
+    waitpid(children[0], &killed, 0);
+    snprintf(address, sizeof address, "127.0.0.1:%d", port);
+    expect(1, TUTTI_ERR_STORE, address);
+}
+
+static void test_two_rank_0(void **state)
+{
+    (void)state;
+    char environments[2][256];
+    struct rendezvous_args args = {.rank = -1, .world_size = -1, .timeout_ms = 800};
+    int port = free_port();
+    for (int i = 0; i < 2; i++)
+        snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=0 WORLD_SIZE=2", port);
+    run_ranks(2, environments, &args);
+    int refused = results[0].status == TUTTI_ERR_STORE ? 0 : 1;
+    expect(refused, TUTTI_ERR_STORE, "in use");
+    expect(1 - refused, TUTTI_ERR_TIMEOUT, "joined 1 of 2, missing 1");
+}
+
+static void test_wrong_token(void **state)
+{
+    (void)state;
+    char environments[2][256];
+    struct rendezvous_args args = {.rank = -1, .world_size = -1, .timeout_ms = 1500};
+    int port = free_port();
+    for (int i = 0; i < 2; i++)
+        snprintf(environments[i], 256, "TUTTI_TOKEN=%064d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=2",
+                 i + 1, port, i);
+    run_ranks(2, environments, &args);
+    expect(0, TUTTI_ERR_TIMEOUT, "joined 1 of 2, missing 1");
+    expect(1, TUTTI_ERR_AUTH, "token");
+}
+
+/* ---- URLs ------------------------------------------------------------------------------------------------------ */
+
+static void test_url_parsing(void **state)
+{
+    (void)state;
+    struct place *place = malloc(sizeof *place);
+    assert_int_equal(place_find("tcp://[::1]:80?rank=3&world_size=4", place), TUTTI_OK);
+    assert_string_equal(place->host, "::1");
+    assert_int_equal(place->port, 80);
+    assert_int_equal(place->rank, 3);
+    assert_int_equal(place->world_size, 4);
+    assert_int_equal(place_find("tcp://node-1.example:29500", place), TUTTI_OK);
+    assert_string_equal(place->host, "node-1.example");
+    assert_int_equal(place->rank, -1);
+    assert_int_equal(place_find("file:///tmp/a b?world_size=2", place), TUTTI_OK);
+    assert_string_equal(place->path, "/tmp/a b");
+    static const struct {
+        const char *url, *part;
+    } bad[] = {
+        {"", "must begin with"},
+        {"http://x:1", "http://x:1"},
+        {"env://?rank=1", "takes no parameters"},
+        {"tcp://", "no host"},
+        {"tcp://:80", "no host"},
+        {"tcp://host", "no port"},
+        {"tcp://host:", "port is \"\""},
+        {"tcp://host:0", "port is \"0\""},
+        {"tcp://host:80x", "port is \"80x\""},
+        {"tcp://::1:80", "[address]:port"},
+        {"tcp://[::1:80", "closing ]"},
+        {"tcp://[::1]", "no port"},
+        {"tcp://h:1?rank=", "rank is \"\""},
+        {"tcp://h:1?rank=x", "rank is \"x\""},
+        {"tcp://h:1?rank", "rank is \"\""},
+        {"tcp://h:1?world_size=0", "world_size is \"0\""},
+        {"tcp://h:1?colour=red", "\"colour\" is unknown"},
+        {"tcp://h:1?rank=1&rank=2", "twice"},
+        {"file://relative", "absolute"},
+        {"file:///", "absolute"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(place_find(bad[i].url, place), TUTTI_ERR_INVALID_ARGUMENT);
+        if (strstr(error_text(), bad[i].part) == NULL) fail_msg("%s: %s", bad[i].url, error_text());
+    }
+    free(place);
+}
+
+static void test_tcp_url(void **state)
+{
+    (void)state;
+    char url[64], environments[2][256] = {"X=1", "X=1"};
+    snprintf(url, sizeof url, "tcp://127.0.0.1:%d?world_size=2", free_port());
+    pid_t children[2];
+    for (int i = 0; i < 2; i++) {
+        struct rendezvous_args args = {.init_method = url, .rank = i, .world_size = -1, .timeout_ms = 20000};
+        children[i] = start_rank(i, environments[i], &args);
+    }
+    for (int i = 0; i < 2; i++) await_rank(children[i]);
+    for (int i = 0; i < 2; i++) expect_met(i, i, 2);
+}
+
+static void test_arguments_contradict(void **state)
+{
+    (void)state;
+    struct rendezvous met;
+    tutti_store *store;
+    struct rendezvous_args args = {.init_method = "tcp://h:1?rank=1&world_size=2", .rank = 0, .world_size = -1};
+    assert_int_equal(rendezvous_join(&args, &met), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(error_text(), "rank is 0 by argument and 1"));
+    args = (struct rendezvous_args){.init_method = "tcp://h:1", .rank = 0, .world_size = -1};
+    assert_int_equal(rendezvous_join(&args, &met), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(error_text(), "world_size is missing"));
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    args = (struct rendezvous_args){.init_method = "env://", .store = store, .rank = 0, .world_size = 1};
+    assert_int_equal(rendezvous_join(&args, &met), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(error_text(), "and a store are given"));
+    args = (struct rendezvous_args){.store = store, .rank = 0, .world_size = 1, .timeout_ms = -3};
+    assert_int_equal(rendezvous_join(&args, &met), TUTTI_ERR_INVALID_ARGUMENT);
+    rendezvous_leave(&met);
+    /* one store, two worlds */
+    args = (struct rendezvous_args){.store = store, .rank = 0, .world_size = 1};
+    assert_int_equal(rendezvous_join(&args, &met), TUTTI_OK);
+    rendezvous_leave(&met);
+    assert_int_equal(rendezvous_join(&args, &met), TUTTI_ERR_MISMATCH);
+    args.prefix = "another";
+    assert_int_equal(rendezvous_join(&args, &met), TUTTI_OK);
+    rendezvous_leave(&met);
+    tutti_store_free(store);
+}
+
+/* ---- file:// ---------------------------------------------------------------------------------------------------- */
+
+static void test_file(void **state)
+{
+    (void)state;
+    char url[96], path[64];
+    pid_t children[3];
+    snprintf(path, sizeof path, "/tmp/test_rendezvous.%d", (int)getpid());
+    snprintf(url, sizeof url, "file://%s?world_size=3", path);
+    for (int round = 0; round < 2; round++) { /* rank 0 removes the file, so that the next run can use the path */
+        for (int i = 0; i < 3; i++) {
+            struct rendezvous_args args = {.init_method = url, .rank = i, .world_size = -1, .timeout_ms = 20000};
+            children[i] = start_rank(i, "X=1", &args);
+        }
+        for (int i = 0; i < 3; i++) await_rank(children[i]);
+        for (int i = 0; i < 3; i++) expect_met(i, i, 3);
+        assert_int_not_equal(access(path, F_OK), 0);
+    }
+}
+
+static void test_file_left_over(void **state)
+{
+    (void)state;
+    char url[96], path[64];
+    int killed;
+    snprintf(path, sizeof path, "/tmp/test_rendezvous.left.%d", (int)getpid());
+    snprintf(url, sizeof url, "file://%s?world_size=2", path);
+    struct rendezvous_args args = {.init_method = url, .rank = 0, .world_size = -1, .timeout_ms = 20000};
+    pid_t child = start_rank(0, "X=1", &args);
+    nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
+    kill(child, SIGKILL);
+    waitpid(child, &killed, 0);
+    args.rank = 1;
+    await_rank(start_rank(1, "X=1", &args));
+    expect(1, TUTTI_ERR_STORE, "left over from an earlier run (rank 0 was ");
+    unlink(path);
+    /* one whose ranks have met, and ended without leaving */
+    struct rendezvous met;
+    snprintf(url, sizeof url, "file://%s?world_size=1&rank=0", path);
+    args = (struct rendezvous_args){.init_method = url, .rank = -1, .world_size = -1, .timeout_ms = 20000};
+    assert_int_equal(rendezvous_join(&args, &met), TUTTI_OK);
+    await_rank(start_rank(0, "X=1", &args));
+    expect(0, TUTTI_ERR_STORE, "left over from an earlier run (its ranks have met)");
+    rendezvous_leave(&met);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_env),
+        cmocka_unit_test(test_env_names_what_is_wrong),
+        cmocka_unit_test(test_nobody_launched_us),
+        cmocka_unit_test(test_other_launchers),
+        cmocka_unit_test(test_hosted),
+        cmocka_unit_test(test_world_sizes_differ),
+        cmocka_unit_test(test_rank_twice),
+        cmocka_unit_test(test_rank_missing),
+        cmocka_unit_test(test_rank_0_killed),
+        cmocka_unit_test(test_two_rank_0),
+        cmocka_unit_test(test_wrong_token),
+        cmocka_unit_test(test_url_parsing),
+        cmocka_unit_test(test_tcp_url),
+        cmocka_unit_test(test_arguments_contradict),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_file_left_over),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}

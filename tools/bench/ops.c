@@ -1,0 +1,212 @@
+#include "bench/ops.h"
+
+static tutti_tensor part(tutti_tensor tensor, int64_t first, int64_t numel)
+{
+    tensor.data = (char *)tensor.data + first * tutti_dtype_bytes(tensor.dtype);
+    tensor.numel = numel;
+    return tensor;
+}
+
+static tutti_tensor message(const struct bench_case *c, tutti_tensor buffer)
+{
+    return part(buffer, 0, c->count);
+}
+
+static tutti_tensor chunk(const struct bench_case *c, tutti_tensor buffer)
+{
+    return part(buffer, 0, c->chunk);
+}
+
+static tutti_tensor chunks(const struct bench_case *c, tutti_tensor buffer)
+{
+    return part(buffer, 0, c->chunk * c->ranks);
+}
+
+/* ---- starting ---------------------------------------------------------------------------------------------- */
+
+static int start_barrier(const struct bench_case *c, const tutti_opts *opts)
+{
+    (void)c;
+    return tutti_barrier(opts);
+}
+
+static int start_broadcast(const struct bench_case *c, const tutti_opts *opts)
+{
+    return tutti_broadcast(message(c, c->rank == 0 ? c->in : c->out), 0, opts);
+}
+
+static int start_all_reduce(const struct bench_case *c, const tutti_opts *opts)
+{
+    return tutti_all_reduce_into(message(c, c->out), message(c, c->in), c->data.reduce_op, opts);
+}
+
+static int start_reduce(const struct bench_case *c, const tutti_opts *opts)
+{
+    return tutti_reduce_into(message(c, c->out), message(c, c->in), 0, c->data.reduce_op, opts);
+}
+
+static int start_all_gather(const struct bench_case *c, const tutti_opts *opts)
+{
+    return tutti_all_gather_into_tensor(chunks(c, c->out), chunk(c, c->in), opts);
+}
+
+static int start_reduce_scatter(const struct bench_case *c, const tutti_opts *opts)
+{
+    return tutti_reduce_scatter_tensor(chunk(c, c->out), chunks(c, c->in), c->data.reduce_op, opts);
+}
+
+static int start_all_to_all(const struct bench_case *c, const tutti_opts *opts)
+{
+    return tutti_all_to_all_single(chunks(c, c->out), chunks(c, c->in), NULL, NULL, opts);
+}
+
+static int start_gather(const struct bench_case *c, const tutti_opts *opts)
+{
+    return tutti_gather_into_tensor(chunks(c, c->out), chunk(c, c->in), 0, opts);
+}
+
+static int start_scatter(const struct bench_case *c, const tutti_opts *opts)
+{
+    return tutti_scatter_tensor(chunk(c, c->out), chunks(c, c->in), 0, opts);
+}
+
+static int send_one(const struct bench_case *c, int peer)
+{
+    tutti_work *work = NULL;
+    if (!c->async) return tutti_send(message(c, c->in), peer, NULL);
+    int status = tutti_isend(message(c, c->in), peer, NULL, &work);
+    return status < 0 ? status : tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
+}
+
+static int receive_one(const struct bench_case *c, int peer)
+{
+    tutti_work *work = NULL;
+    if (!c->async) return tutti_recv(message(c, c->out), peer, NULL);
+    int status = tutti_irecv(message(c, c->out), peer, NULL, &work);
+    return status < 0 ? status : tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
+}
+
+/* A round trip of every pair at the same time; with an odd number of ranks the last has nothing to do. */
+static int start_pingpong(const struct bench_case *c, const tutti_opts *opts)
+{
+    int peer = c->rank ^ 1;
+    (void)opts;
+    if (peer >= c->ranks) return TUTTI_OK;
+    bool first = c->rank < peer;
+    int status = first ? send_one(c, peer) : receive_one(c, peer);
+    if (status < 0) return status;
+    return first ? receive_one(c, peer) : send_one(c, peer);
+}
+
+/* This rank's own loop, without any message: out = out op in. */
+static int start_local_reduce(const struct bench_case *c, const tutti_opts *opts)
+{
+    (void)opts;
+    return tutti_reduce_local(message(c, c->out), message(c, c->in), c->data.reduce_op);
+}
+
+/* ---- checking ---------------------------------------------------------------------------------------------- */
+
+static int64_t wrong_never(const struct bench_case *c)
+{
+    (void)c;
+    return 0;
+}
+
+static int64_t wrong_broadcast(const struct bench_case *c)
+{
+    return data_wrong_copy(&c->data, 0, 0, message(c, c->rank == 0 ? c->in : c->out));
+}
+
+static int64_t wrong_all_reduce(const struct bench_case *c)
+{
+    return data_wrong_reduced(&c->data, 0, message(c, c->out));
+}
+
+static int64_t wrong_reduce(const struct bench_case *c)
+{
+    return c->rank == 0 ? wrong_all_reduce(c) : 0;
+}
+
+static int64_t wrong_all_gather(const struct bench_case *c)
+{
+    int64_t wrong = 0;
+    for (int r = 0; r < c->ranks; r++) wrong += data_wrong_copy(&c->data, r, 0, part(c->out, r * c->chunk, c->chunk));
+    return wrong;
+}
+
+static int64_t wrong_gather(const struct bench_case *c)
+{
+    return c->rank == 0 ? wrong_all_gather(c) : 0;
+}
+
+static int64_t wrong_reduce_scatter(const struct bench_case *c)
+{
+    return data_wrong_reduced(&c->data, c->rank * c->chunk, chunk(c, c->out));
+}
+
+static int64_t wrong_all_to_all(const struct bench_case *c)
+{
+    int64_t wrong = 0;
+    for (int r = 0; r < c->ranks; r++)
+        wrong += data_wrong_copy(&c->data, r, c->rank * c->chunk, part(c->out, r * c->chunk, c->chunk));
+    return wrong;
+}
+
+static int64_t wrong_scatter(const struct bench_case *c)
+{
+    return data_wrong_copy(&c->data, 0, c->rank * c->chunk, chunk(c, c->out));
+}
+
+static int64_t wrong_pingpong(const struct bench_case *c)
+{
+    int peer = c->rank ^ 1;
+    return peer < c->ranks ? data_wrong_copy(&c->data, peer, 0, message(c, c->out)) : 0;
+}
+
+/* ---- bandwidth --------------------------------------------------------------------------------------------- */
+
+static double bus_whole(double ranks)
+{
+    (void)ranks;
+    return 1;
+}
+
+static double bus_others(double ranks)
+{
+    return (ranks - 1) / ranks;
+}
+
+static double bus_twice(double ranks)
+{
+    return 2 * (ranks - 1) / ranks;
+}
+
+const struct bench_op bench_ops[] = {
+    {"barrier", false, false, 1, start_barrier, wrong_never, bus_whole, false},
+    {"broadcast", true, false, 1, start_broadcast, wrong_broadcast, bus_whole, false},
+    {"all_reduce", true, true, 1, start_all_reduce, wrong_all_reduce, bus_twice, false},
+    {"reduce", true, true, 1, start_reduce, wrong_reduce, bus_whole, false},
+    {"all_gather", true, false, 1, start_all_gather, wrong_all_gather, bus_others, false},
+    {"reduce_scatter", true, true, 1, start_reduce_scatter, wrong_reduce_scatter, bus_others, false},
+    {"all_to_all", true, false, 1, start_all_to_all, wrong_all_to_all, bus_others, false},
+    {"gather", true, false, 1, start_gather, wrong_gather, bus_others, false},
+    {"scatter", true, false, 1, start_scatter, wrong_scatter, bus_others, false},
+    {"pingpong", true, false, 2, start_pingpong, wrong_pingpong, bus_whole, false},
+    {"local_reduce", true, true, 1, start_local_reduce, wrong_never, bus_whole, true},
+    {0},
+};
+
+int64_t bench_numel(const struct bench_case *c)
+{
+    int64_t all = c->chunk * c->ranks;
+    return all > c->count ? all : c->count;
+}
+
+int bench_run(const struct bench_case *c)
+{
+    tutti_work *work = NULL;
+    tutti_opts opts = {.async_op = c->async ? &work : NULL, .factor = DATA_FACTOR};
+    int status = c->op->start(c, &opts);
+    return status < 0 || !work ? status : tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
+}

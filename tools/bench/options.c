@@ -1,0 +1,151 @@
+#include "bench/options.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <strings.h>
+
+static const char help[] =
+    "usage: tutti-run -n RANKS tutti-bench [options]\n"
+    "Measures operations and checks their results.\n\n"
+    "  --backend B      tcp, mpi, nccl, or a map as tutti_init_process_group has it (tcp)\n"
+    "  --ops A,B|all    barrier broadcast all_reduce reduce all_gather reduce_scatter all_to_all\n"
+    "                   gather scatter pingpong (all); by name alone: local_reduce, out = out op in\n"
+    "  --sizes X,Y      bytes, as 4, 64K, 1M or 2G (4,64,1K,8K,64K,512K,4M,32M)\n"
+    "  --ms M           about how long each case is timed (40)\n"
+    "  --dtype D        float32 and the others by their names (float32)\n"
+    "  --reduce-op R    SUM PRODUCT MIN MAX AVG PREMUL_SUM BAND BOR BXOR (SUM)\n"
+    "  --async          start each operation with async_op, then wait for it\n"
+    "  --tutti-alloc    take the buffers from tutti_alloc, not from the system\n"
+    "  --csv            print peer,op,ranks,bytes,us,us_mean,us_min,us_p95,iters,check\n"
+    "  --name N         the first column (tutti)\n"
+    "  --ranks N        refuse another number of ranks\n";
+
+static const char *const reduce_ops[TUTTI_REDUCE_OP_COUNT] = {
+    [TUTTI_SUM] = "SUM",   [TUTTI_PRODUCT] = "PRODUCT", [TUTTI_MIN] = "MIN",
+    [TUTTI_MAX] = "MAX",   [TUTTI_AVG] = "AVG",         [TUTTI_PREMUL_SUM] = "PREMUL_SUM",
+    [TUTTI_BAND] = "BAND", [TUTTI_BOR] = "BOR",         [TUTTI_BXOR] = "BXOR"};
+
+void options_refuse(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("tutti-bench: ", stderr);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    exit(2);
+}
+
+/* Calls each with every part of a list with commas. */
+static void split(const char *list, void (*each)(struct options *options, const char *part), struct options *options)
+{
+    char *copy = strdup(list), *rest = NULL;
+    if (!copy) options_refuse("no memory");
+    for (char *part = strtok_r(copy, ",", &rest); part; part = strtok_r(NULL, ",", &rest)) each(options, part);
+    free(copy);
+}
+
+static void add_op(struct options *options, const char *part)
+{
+    bool all = !strcmp(part, "all"), known = all;
+    for (int i = 0; bench_ops[i].name; i++) {
+        if (all ? bench_ops[i].by_name : strcmp(part, bench_ops[i].name) != 0) continue;
+        options->op[i] = known = true;
+    }
+    if (!known) options_refuse("--ops: there is no operation \"%s\"; see --help", part);
+}
+
+static void add_size(struct options *options, const char *part)
+{
+    static const char units[] = "KMG";
+    char *end;
+    errno = 0;
+    long long size = strtoll(part, &end, 10);
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
+    bool number = end != part && *part != '-' && end[unit != NULL] == '\0';
+    if (!number || errno || size > (1LL << 50) >> shift)
+        options_refuse("--sizes: \"%s\" is not a size; write bytes, as 4, 64K, 1M or 2G", part);
+    if (options->sizes == SIZES_MAX) options_refuse("--sizes: more than %d sizes", SIZES_MAX);
+    options->size[options->sizes++] = (int64_t)size << shift;
+}
+
+static double number(const char *name, const char *text, double low, double high)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !(value >= low && value <= high))
+        options_refuse("%s: \"%s\" is not a number from %g to %g", name, text, low, high);
+    return value;
+}
+
+static void set_reduce_op(struct options *options, const char *text)
+{
+    for (int op = 0; op < TUTTI_REDUCE_OP_COUNT; op++) {
+        if (strcasecmp(text, reduce_ops[op]) != 0) continue;
+        options->reduce_op = (tutti_reduce_op)op;
+        options->reduce_op_name = reduce_ops[op];
+        return;
+    }
+    options_refuse("--reduce-op: there is no \"%s\"; see --help", text);
+}
+
+static void set_dtype(struct options *options, const char *text)
+{
+    options->dtype = dtype_find(text);
+    if (!options->dtype) options_refuse("--dtype: there is no \"%s\"; there are %s", text, dtype_names());
+}
+
+/* An option with no value; false if name is none. */
+static bool set_flag(struct options *options, const char *name)
+{
+    if (!strcmp(name, "--async")) return options->async = true;
+    if (!strcmp(name, "--csv")) return options->csv = true;
+    if (!strcmp(name, "--tutti-alloc")) return options->from_tutti = true;
+    return false;
+}
+
+/* An option with a value; false if name is none. */
+static bool set_value(struct options *options, const char *name, const char *value)
+{
+    if (!strcmp(name, "--backend"))
+        options->backend = value;
+    else if (!strcmp(name, "--name"))
+        options->name = value;
+    else if (!strcmp(name, "--ops"))
+        split(value, add_op, options);
+    else if (!strcmp(name, "--sizes"))
+        split(value, add_size, options);
+    else if (!strcmp(name, "--ms"))
+        options->milliseconds = number(name, value, 0, 1e6);
+    else if (!strcmp(name, "--ranks"))
+        options->ranks = (int)number(name, value, 1, 1e6);
+    else if (!strcmp(name, "--dtype"))
+        set_dtype(options, value);
+    else if (!strcmp(name, "--reduce-op"))
+        set_reduce_op(options, value);
+    else
+        return false;
+    return true;
+}
+
+void options_parse(int argc, char **argv, struct options *options)
+{
+    *options = (struct options){.backend = "tcp", .name = "tutti", .milliseconds = 40, .reduce_op_name = "SUM"};
+    options->dtype = dtype_find("float32");
+    bool ops = false;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--help")) {
+            fputs(help, stdout);
+            exit(0);
+        }
+        ops |= !strcmp(argv[i], "--ops");
+        if (set_flag(options, argv[i])) continue;
+        if (i + 1 == argc) options_refuse("\"%s\" is no option, or lacks its value; see --help", argv[i]);
+        if (!set_value(options, argv[i], argv[i + 1])) options_refuse("there is no option \"%s\"; see --help", argv[i]);
+        i++;
+    }
+    if (!ops) add_op(options, "all");
+    if (!options->sizes) split("4,64,1K,8K,64K,512K,4M,32M", add_size, options);
+}

@@ -1,0 +1,119 @@
+#include "conformance/board.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+static size_t board_bytes(int n_cases)
+{
+    return sizeof(struct board) + (size_t)n_cases * RANKS_MOST * sizeof(struct result);
+}
+
+struct board *board_new(int n_cases, int ranks)
+{
+    struct board *board = mmap(NULL, board_bytes(n_cases), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (board == MAP_FAILED) return NULL;
+    board->n_cases = n_cases;
+    board->ranks = ranks;
+    return board;
+}
+
+void board_free(struct board *board)
+{
+    munmap(board, board_bytes(board->n_cases));
+}
+
+void board_begin(struct board *board, int first)
+{
+    pthread_barrierattr_t attributes;
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    memset(&board->meeting, 0, sizeof board->meeting); /* ranks of an earlier launch may have died in it */
+    pthread_barrier_init(&board->meeting, &attributes, (unsigned)board->ranks);
+    board->first = first;
+    board->end[0] = '\0';
+    for (int i = 0; i < board->ranks; i++) {
+        atomic_store(&board->seats[i].at, first);
+        atomic_store(&board->seats[i].since_ns, board_now_ns());
+        atomic_store(&board->seats[i].pid, 0);
+        atomic_store(&board->seats[i].step, 0);
+    }
+}
+
+int64_t board_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* That an operation was aborted is what a failure elsewhere led to. */
+static bool is_consequence(const char *text)
+{
+    return strstr(text, "TUTTI_ERR_ABORTED") != NULL;
+}
+
+static int list_ranks(struct board *board, int at, enum verdict verdict, char *text, size_t room)
+{
+    int used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < board->ranks; i++)
+        if (board_result(board, at, i)->verdict == verdict && (size_t)used < room)
+            used += snprintf(text + used, room - (size_t)used, " %d", i);
+    return used;
+}
+
+/* What only all ranks' results together show. */
+static enum verdict compare_ranks(struct board *board, int at, const struct check *check, char *text, size_t room)
+{
+    int64_t last_entered = 0, first_left = INT64_MAX;
+    int first = -1;
+    for (int i = 0; i < board->ranks; i++) {
+        const struct result *result = board_result(board, at, i);
+        if (result->verdict != PASSED) continue;
+        if (first < 0) first = i;
+        if (check->same_bits && result->bits != board_result(board, at, first)->bits) {
+            snprintf(text, room, "the results' bits differ on ranks %d and %d", first, i);
+            return FAILED;
+        }
+        if (result->entered_ns > last_entered) last_entered = result->entered_ns;
+        if (result->left_ns > 0 && result->left_ns < first_left) first_left = result->left_ns;
+    }
+    if (check->meets && first_left < last_entered) {
+        snprintf(text, room, "a rank left %.3f ms before the last one entered",
+                 (double)(last_entered - first_left) / 1e6);
+        return FAILED;
+    }
+    return PASSED;
+}
+
+enum verdict board_fold(struct board *board, int at, const struct check *check, char *text, size_t room)
+{
+    int count[FAILED + 1] = {0}, worst = -1;
+    text[0] = '\0';
+    for (int i = 0; i < board->ranks; i++) {
+        const struct result *result = board_result(board, at, i);
+        count[result->verdict]++;
+        bool better = worst < 0 || result->verdict > board_result(board, at, worst)->verdict ||
+                      (result->verdict == FAILED && is_consequence(board_result(board, at, worst)->text) &&
+                       !is_consequence(result->text));
+        if ((result->verdict == FAILED || result->verdict == SKIPPED) && better) worst = i;
+    }
+    char skipped[64] = "", alone[128] = "";
+    list_ranks(board, at, SKIPPED, skipped, sizeof skipped);
+    if (count[SKIPPED] > 0) snprintf(alone, sizeof alone, "unsupported on ranks%s alone; ", skipped);
+    if (count[FAILED] > 0) {
+        snprintf(text, room, "%srank %d: %s", alone, worst, board_result(board, at, worst)->text);
+        return FAILED;
+    }
+    if (count[SKIPPED] > 0 && count[PASSED] > 0) {
+        snprintf(text, room, "%s%s", alone, board_result(board, at, worst)->text);
+        return FAILED;
+    }
+    if (count[SKIPPED] > 0) {
+        snprintf(text, room, "%s", board_result(board, at, worst)->text);
+        return SKIPPED;
+    }
+    return count[PASSED] > 0 ? compare_ranks(board, at, check, text, room) : NOT_RUN;
+}

@@ -1,0 +1,49 @@
+/* What the ranks of a launch and their parent see together: memory shared by fork.  Nothing here goes through the
+ * library under test. */
+#ifndef CONFORMANCE_BOARD_H
+#define CONFORMANCE_BOARD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "conformance/suite.h"
+
+struct seat {              /* of a rank */
+    atomic_int at;         /* the case it is in; n_cases when it is through */
+    atomic_llong since_ns; /* when it began that case */
+    atomic_llong step;     /* within the case: its place << 16 and how often the rank has met others in it */
+    atomic_int pid;
+};
+
+struct result {                   /* of a case on a rank */
+    _Atomic enum verdict verdict; /* other ranks look at it */
+    float seconds;
+    uint64_t bits;
+    int64_t entered_ns, left_ns;
+    char text[TEXT_MOST];
+};
+
+struct board {
+    pthread_barrier_t meeting;
+    int n_cases, ranks, first; /* the launch begins with case `first` */
+    char end[TEXT_MOST];       /* how the launch ended, where not well */
+    struct seat seats[RANKS_MOST];
+    struct result results[]; /* [case * RANKS_MOST + rank] */
+};
+
+struct board *board_new(int n_cases, int ranks);
+void board_free(struct board *board);
+void board_begin(struct board *board, int first); /* before each launch */
+
+static inline struct result *board_result(struct board *board, int at, int rank)
+{
+    return &board->results[(size_t)at * RANKS_MOST + (size_t)rank];
+}
+
+int64_t board_now_ns(void);
+
+/* What the ranks' verdicts on a case come to; text receives the reason, of the rank that has the best one. */
+enum verdict board_fold(struct board *board, int at, const struct check *check, char *text, size_t room);
+
+#endif

@@ -1,0 +1,41 @@
+/* The list of all cases, the same on every run with the same form, in a fixed order. */
+#ifndef CONFORMANCE_CASES_H
+#define CONFORMANCE_CASES_H
+
+#include "conformance/options.h"
+#include "conformance/suite.h"
+
+struct cases {
+    struct check *check;
+    int n, room;
+};
+
+/* Those of options' form and filter. */
+void cases_make(struct cases *cases, const struct options *options);
+void cases_free(struct cases *cases);
+
+/* One more, if the filter lets it through; its name has the kind before it. */
+struct check *cases_add(struct cases *cases, const struct options *options, const char *kind, const char *name,
+                        check_fn run);
+void cases_line(struct check *check, enum line line);
+
+/* A row of a table of cases that are written by hand. */
+struct case_row {
+    const char *name;
+    check_fn run;
+    int min_ranks;
+    enum line lines[6];
+    char where; /* 'p': processes alone, 'f': full form alone, 'h': with --huge alone, 'm': meets, 'b': same bits */
+};
+
+void cases_rows(struct cases *cases, const struct options *options, const char *kind, const struct case_row *rows,
+                int n);
+
+/* What the files of cases give. */
+void collective_cases(struct cases *cases, const struct options *options);
+extern const struct case_row barrier_rows[], message_rows[], work_rows[], group_rows[], bytes_rows[], error_rows[],
+    mismatch_rows[], start_rows[], tutorial_rows[], order_rows[];
+extern const int n_barrier_rows, n_message_rows, n_work_rows, n_group_rows, n_bytes_rows, n_error_rows, n_mismatch_rows,
+    n_start_rows, n_tutorial_rows, n_order_rows;
+
+#endif

@@ -1,0 +1,82 @@
+/* One case of one collective: operands made, the call, the result held against the reference. */
+#ifndef CONFORMANCE_COLLECTIVE_H
+#define CONFORMANCE_COLLECTIVE_H
+
+#include "conformance/buffer.h"
+#include "conformance/suite.h"
+
+enum pattern { BROADCAST, ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, REDUCE_SCATTER, ALL_TO_ALL };
+
+enum form_id {
+    F_BROADCAST = 0,
+    F_ALL_REDUCE,
+    F_ALL_REDUCE_INTO,
+    F_REDUCE,
+    F_REDUCE_INTO,
+    F_ALL_GATHER,
+    F_ALL_GATHER_INTO,
+    F_GATHER,
+    F_GATHER_INTO,
+    F_SCATTER,
+    F_SCATTER_TENSOR,
+    F_REDUCE_SCATTER,
+    F_REDUCE_SCATTER_TENSOR,
+    F_ALL_TO_ALL,
+    F_ALL_TO_ALL_SINGLE,
+    F_ALL_TO_ALL_SPLITS,
+    FORMS
+};
+
+enum placement { ALIGNED = 0, UNALIGNED, IN_PLACE /* or the own slice of the larger side */, PLACEMENTS };
+
+struct form {
+    const char *name;
+    enum pattern pattern;
+    enum line line;
+    bool list; /* a tensor a block, not consecutive parts of one */
+    bool one;  /* input and output are one argument */
+    bool rooted;
+    bool uneven; /* blocks may differ */
+};
+
+extern const struct form forms[FORMS];
+extern const char *const placement_names[PLACEMENTS];
+
+static inline bool form_reduces(const struct form *form)
+{
+    return form->pattern == ALL_REDUCE || form->pattern == REDUCE || form->pattern == REDUCE_SCATTER;
+}
+
+/* One side of the operation on this rank. */
+struct side {
+    int n;                     /* blocks; 0: this rank has not got this side */
+    int64_t count[RANKS_MOST]; /* elements of each */
+    uint8_t *block[RANKS_MOST];
+    struct buffer buffer[RANKS_MOST];
+    int n_buffers; /* 1 where the blocks are consecutive */
+    int64_t total;
+    tutti_tensor tensor[RANKS_MOST]; /* a list, or tensor[0] over all */
+};
+
+struct operands {
+    struct side in, out;
+    int n, me, root; /* of the group */
+    uint8_t *before; /* the in side's bytes as they were; blocks one after another */
+};
+
+/* The elements of block k of rank's in side (or of its out side). */
+int64_t blocks_in(const struct spec *spec, int n, int root, int rank, int64_t *count);
+int64_t blocks_out(const struct spec *spec, int n, int root, int rank, int64_t *count);
+
+bool operands_new(struct rank *rank, const struct spec *spec, tutti_group *group, struct operands *x);
+void operands_free(struct operands *x);
+
+int collective_call(struct rank *rank, const struct spec *spec, const struct operands *x, tutti_opts opts);
+
+/* Whether every byte of both sides is what it has to be; else the failed verdict with the reason. */
+enum verdict collective_verify(struct rank *rank, const struct spec *spec, const struct operands *x);
+
+double collective_factor(const struct spec *spec);
+enum verdict collective_run(struct rank *rank);
+
+#endif

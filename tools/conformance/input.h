@@ -1,0 +1,24 @@
+/* The ranks' inputs: every element follows from the seed, the rank, the block and its place, so that each rank can
+ * compute what all the others gave. */
+#ifndef CONFORMANCE_INPUT_H
+#define CONFORMANCE_INPUT_H
+
+#include <tutti/types.h>
+
+enum input {
+    INPUT_BITS = 0, /* any bits: for operations that only move */
+    INPUT_EXACT,    /* for reductions whose result does not depend on the order: integers of any size, and floats so
+                       small and round that nothing is rounded anywhere */
+    INPUT_ROUNDED,  /* floats that are rounded at every step */
+    INPUT_SPECIAL,  /* NaN, infinities, both zeros, the greatest numbers */
+    INPUTS
+};
+
+extern const char *const input_names[INPUTS];
+
+uint64_t input_mix(uint64_t a, uint64_t b);
+
+void input_fill(uint64_t seed, enum input input, tutti_dtype dtype, tutti_reduce_op op, int rank, int block,
+                int64_t count, void *out);
+
+#endif

@@ -1,0 +1,19 @@
+/* Outcomes, and the file that CI servers read. */
+#ifndef CONFORMANCE_JUNIT_H
+#define CONFORMANCE_JUNIT_H
+
+#include "conformance/options.h"
+#include "conformance/suite.h"
+
+struct outcome {
+    const struct check *check;
+    int ranks;
+    enum verdict verdict;
+    double seconds;
+    char *text; /* NULL where it passed */
+};
+
+/* A suite a number of ranks.  False, with errno, if the file cannot be written. */
+bool junit_write(const struct options *options, const struct outcome *outcomes, int n);
+
+#endif

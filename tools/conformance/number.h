@@ -1,0 +1,33 @@
+/* Elements of every dtype as plain numbers, by what the formats' definitions say and nothing of the library's. */
+#ifndef CONFORMANCE_NUMBER_H
+#define CONFORMANCE_NUMBER_H
+
+#include <tutti/types.h>
+
+enum { DTYPES = 17 };
+extern const tutti_dtype number_dtypes[DTYPES];
+extern const char *const number_op_names[TUTTI_REDUCE_OP_COUNT];
+
+const char *number_name(tutti_dtype dtype);
+
+bool number_is_float(tutti_dtype dtype); /* real floating point of any width */
+bool number_is_complex(tutti_dtype dtype);
+bool number_is_integer(tutti_dtype dtype); /* not bool */
+bool number_is_signed(tutti_dtype dtype);
+bool number_has_infinity(tutti_dtype dtype);
+
+/* The dtype of a complex number's two parts; any other dtype itself. */
+tutti_dtype number_part(tutti_dtype dtype);
+
+/* Significant bits, the hidden one included; and the distance of the numbers next to zero. */
+int number_digits(tutti_dtype dtype);
+double number_least(tutti_dtype dtype);
+
+/* A real float's value, and back: rounded once to the nearest, ties to even. */
+double number_get(tutti_dtype dtype, const void *element);
+void number_put(tutti_dtype dtype, void *element, double value);
+
+/* Whether SEMANTICS' table has the op for the dtype. */
+bool number_reduces(tutti_dtype dtype, tutti_reduce_op op);
+
+#endif

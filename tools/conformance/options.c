@@ -1,0 +1,111 @@
+#include "conformance/options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conformance/suite.h"
+
+static const char help[] =
+    "usage: tutti-conformance [options]\n"
+    "Shows for a backend that every line of the operations' meaning holds.\n\n"
+    "  --backend B     a plug-in's name or absolute path (tcp)\n"
+    "  --ranks N|N..M  how many ranks; one launch each (1..4, full form 1..8)\n"
+    "  --filter TEXT   only cases whose name has TEXT in it; =TEXT: the case of just this name\n"
+    "  --quick         fewer sizes and combinations\n"
+    "  --huge          also more than 2 GiB\n"
+    "  --threads       ranks are threads of one process; --processes (the default): processes\n"
+    "  --junit FILE    write a JUnit report\n"
+    "  --list          show the cases, and which lines they show\n"
+    "  --seed S        of the inputs (1)\n"
+    "  --timeout MS    of one operation (20000)\n\n"
+    "Exit status: 0 all passed or were skipped, 1 some failed or a line had no case, 2 wrong arguments.\n";
+
+_Noreturn static void refuse(const char *what, const char *text)
+{
+    fprintf(stderr, "tutti-conformance: %s \"%s\"; see --help\n", what, text);
+    exit(2);
+}
+
+static void parse_ranks(struct options *options, const char *text)
+{
+    int used = 0, fields = sscanf(text, "%d..%d%n", &options->from_ranks, &options->to_ranks, &used);
+    if (fields == 1) {
+        sscanf(text, "%d%n", &options->from_ranks, &used);
+        options->to_ranks = options->from_ranks;
+    }
+    if (fields < 1 || text[used] != '\0' || options->from_ranks < 1 || options->to_ranks < options->from_ranks ||
+        options->to_ranks > RANKS_MOST)
+        refuse("--ranks takes N or N..M, from 1 to 16, not", text);
+}
+
+static uint64_t parse_number(const char *what, const char *text)
+{
+    char *end = NULL;
+    uint64_t value = strtoull(text, &end, 0);
+    if (end == text || *end != '\0') refuse(what, text);
+    return value;
+}
+
+void options_parse(struct options *options, int argc, char **argv)
+{
+    enum { BACKEND = 1, RANKS, FILTER, QUICK, HUGE_, THREADS, PROCESSES, JUNIT, LIST, SEED, TIMEOUT, HELP };
+    static const struct option names[] = {{"backend", 1, NULL, BACKEND},
+                                          {"ranks", 1, NULL, RANKS},
+                                          {"filter", 1, NULL, FILTER},
+                                          {"quick", 0, NULL, QUICK},
+                                          {"huge", 0, NULL, HUGE_},
+                                          {"threads", 0, NULL, THREADS},
+                                          {"junit", 1, NULL, JUNIT},
+                                          {"list", 0, NULL, LIST},
+                                          {"seed", 1, NULL, SEED},
+                                          {"help", 0, NULL, HELP},
+                                          {"timeout", 1, NULL, TIMEOUT},
+                                          {"processes", 0, NULL, PROCESSES},
+                                          {NULL, 0, NULL, 0}};
+    *options = (struct options){.backend = "tcp", .seed = 1, .timeout_ms = 20000};
+    for (int option; (option = getopt_long(argc, argv, "h", names, NULL)) != -1;) {
+        switch (option) {
+        case BACKEND:
+            options->backend = optarg;
+            break;
+        case RANKS:
+            parse_ranks(options, optarg);
+            break;
+        case FILTER:
+            options->filter = optarg;
+            break;
+        case QUICK:
+            options->quick = true;
+            break;
+        case HUGE_:
+            options->huge = true;
+            break;
+        case THREADS:
+        case PROCESSES:
+            options->threads = option == THREADS;
+            break;
+        case JUNIT:
+            options->junit = optarg;
+            break;
+        case LIST:
+            options->list = true;
+            break;
+        case SEED:
+            options->seed = parse_number("--seed takes a number, not", optarg);
+            break;
+        case TIMEOUT:
+            options->timeout_ms = (int64_t)parse_number("--timeout takes milliseconds, not", optarg);
+            break;
+        case HELP:
+        case 'h':
+            fputs(help, stdout);
+            exit(0);
+        default:
+            exit(2);
+        }
+    }
+    if (optind < argc) refuse("there is no argument", argv[optind]);
+    if (options->from_ranks == 0) options->from_ranks = 1, options->to_ranks = options->quick ? 4 : 8;
+}

@@ -1,0 +1,206 @@
+#include "conformance/rank.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "conformance/input.h"
+
+const char *const where_names[GROUPS] = {"world", "members_only", "split", "reversed"};
+
+/* ---- the groups ------------------------------------------------------------------------------------------------- */
+
+static void close_groups(struct rank *rank)
+{
+    for (int i = GROUPS - 1; i >= 0; i--)
+        if (rank->groups[i] != NULL) tutti_destroy_process_group(rank->groups[i]);
+    memset(rank->groups, 0, sizeof rank->groups);
+}
+
+/* All but rank 1 where there are three or more; the last come first. */
+static int open_members(struct rank *rank, const tutti_group_opts *opts)
+{
+    int members[RANKS_MOST], n = 0;
+    bool in = false;
+    for (int i = rank->size - 1; i >= 0; i--) {
+        if (i == 1 && rank->size > 2) continue;
+        members[n++] = i;
+        in |= i == rank->rank;
+    }
+    tutti_group_opts alone = *opts;
+    alone.members_only = true;
+    return in ? tutti_new_group(members, n, &alone, &rank->groups[MEMBERS_ONLY]) : TUTTI_OK;
+}
+
+static int open_groups(struct rank *rank)
+{
+    char prefix[64];
+    int reversed[RANKS_MOST];
+    tutti_store *store = NULL;
+    snprintf(prefix, sizeof prefix, "from%d", rank->at);
+    for (int i = 0; i < rank->size; i++) reversed[i] = rank->size - 1 - i;
+    int status = tutti_store_prefix(rank->store, prefix, &store);
+    if (status == TUTTI_OK)
+        status = tutti_create_group(rank->options->backend, store, rank->rank, rank->size,
+                                    &(tutti_group_opts){.timeout_ms = rank->options->timeout_ms, .name = "world"},
+                                    &rank->groups[WORLD]);
+    tutti_store_free(store);
+    if (status != TUTTI_OK) return status;
+    tutti_group_opts opts = {.parent = rank->groups[WORLD]};
+    status = open_members(rank, &opts);
+    if (status == TUTTI_OK) status = tutti_split_group(rank->rank % 2, -rank->rank, &opts, &rank->groups[SPLIT]);
+    if (status == TUTTI_OK) status = tutti_new_group(reversed, rank->size, &opts, &rank->groups[REVERSED]);
+    return status;
+}
+
+int rank_own_group(struct rank *rank, int64_t timeout_ms, tutti_group **group)
+{
+    int all[RANKS_MOST];
+    for (int i = 0; i < rank->size; i++) all[i] = i;
+    return tutti_new_group(all, rank->size,
+                           &(tutti_group_opts){.parent = rank->groups[WORLD], .timeout_ms = timeout_ms, .name = "own"},
+                           group);
+}
+
+/* ---- what a case says ------------------------------------------------------------------------------------------- */
+
+static struct result *result_of(struct rank *rank)
+{
+    return board_result(rank->board, rank->at, rank->rank);
+}
+
+enum verdict rank_fail(struct rank *rank, const char *format, ...)
+{
+    char text[TEXT_MOST];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    memcpy(result_of(rank)->text, text, sizeof text);
+    return FAILED;
+}
+
+enum verdict rank_skip(struct rank *rank)
+{
+    snprintf(result_of(rank)->text, TEXT_MOST, "%s", tutti_last_error());
+    return SKIPPED;
+}
+
+enum verdict rank_status(struct rank *rank, const char *file, int line, const char *what, int status)
+{
+    if (status == TUTTI_ERR_UNSUPPORTED) return rank_skip(rank);
+    const char *slash = strrchr(file, '/');
+    return rank_fail(rank, "%s:%d: %s: %s: %s", slash != NULL ? slash + 1 : file, line, what,
+                     tutti_status_string(status), tutti_last_error());
+}
+
+void rank_bits(struct rank *rank, const void *data, size_t bytes)
+{
+    uint64_t hash = bytes;
+    for (size_t i = 0; i < bytes; i++) hash = (hash ^ ((const uint8_t *)data)[i]) * UINT64_C(0x100000001b3);
+    result_of(rank)->bits = input_mix(result_of(rank)->bits, hash);
+}
+
+void rank_entered(struct rank *rank)
+{
+    result_of(rank)->entered_ns = board_now_ns();
+}
+
+void rank_left(struct rank *rank)
+{
+    result_of(rank)->left_ns = board_now_ns();
+}
+
+/* Whether the rank has come as far, or is through with the case: then it will not come. */
+static bool has_come(struct rank *rank, int other, long long step)
+{
+    return atomic_load(&rank->board->seats[other].step) >= step ||
+           board_result(rank->board, rank->at, other)->verdict != NOT_RUN;
+}
+
+void rank_meet(struct rank *rank)
+{
+    struct seat *seat = &rank->board->seats[rank->rank];
+    long long step = (long long)rank->at << 16, before = atomic_load(&seat->step);
+    step = before >= step ? before + 1 : step + 1;
+    atomic_store(&seat->step, step);
+    for (int i = 0; i < rank->size; i++)
+        for (int turns = 0; !has_come(rank, i, step); turns++) usleep(turns < 100 ? 0 : 200);
+}
+
+/* After each case, and not within: none may leave it out. */
+static void meet_after(struct rank *rank)
+{
+    pthread_barrier_wait(&rank->board->meeting);
+}
+
+/* ---- the way through the cases ---------------------------------------------------------------------------------- */
+
+static uint64_t hash_name(const char *name)
+{
+    uint64_t hash = 0;
+    for (; *name != '\0'; name++) hash = input_mix(hash, (uint8_t)*name);
+    return hash;
+}
+
+static bool applies(const struct rank *rank, const struct check *check)
+{
+    return rank->size >= check->min_ranks && !(check->processes && rank->options->threads);
+}
+
+static void run_case(struct rank *rank, const struct check *check)
+{
+    struct result *result = result_of(rank);
+    int64_t start = board_now_ns();
+    rank->check = check;
+    rank->seed = input_mix(rank->options->seed, hash_name(check->name)); /* not where it stands: a filter moves it */
+    enum verdict verdict = check->run(rank);
+    result->seconds = (float)((double)(board_now_ns() - start) / 1e9);
+    /* the others may wait for what this rank will not do any more */
+    if (verdict == FAILED && rank->size > 1) {
+        for (int i = GROUPS - 1; i >= 0; i--)
+            if (rank->groups[i] != NULL && tutti_get_rank(rank->groups[i]) >= 0)
+                tutti_abort(rank->groups[i], "a case failed on this rank");
+    }
+    result->verdict = verdict;
+}
+
+/* Whether the groups can be used further; all ranks see the same. */
+static bool all_well(struct rank *rank, const struct check *check)
+{
+    char text[TEXT_MOST];
+    return board_fold(rank->board, rank->at, check, text, sizeof text) != FAILED;
+}
+
+static int no_groups(struct rank *rank)
+{
+    snprintf(rank->board->end, sizeof rank->board->end, "rank %d of %d has no groups: %s", rank->rank, rank->size,
+             tutti_last_error());
+    return 1;
+}
+
+int rank_run(struct board *board, const struct options *options, const struct cases *cases, tutti_store *store,
+             int number)
+{
+    struct rank rank = {.board = board, .options = options, .store = store, .rank = number, .size = board->ranks};
+    struct seat *seat = &board->seats[number];
+    atomic_store(&seat->pid, options->threads ? 0 : getpid());
+    rank.at = board->first;
+    if (open_groups(&rank) != TUTTI_OK) return no_groups(&rank);
+    for (; rank.at < cases->n; rank.at++) {
+        const struct check *check = &cases->check[rank.at];
+        if (!applies(&rank, check)) continue;
+        atomic_store(&seat->since_ns, board_now_ns());
+        atomic_store(&seat->at, rank.at);
+        run_case(&rank, check);
+        meet_after(&rank);
+        if (all_well(&rank, check)) continue;
+        meet_after(&rank);
+        close_groups(&rank);
+        if (open_groups(&rank) != TUTTI_OK) return no_groups(&rank);
+    }
+    close_groups(&rank);
+    atomic_store(&seat->at, cases->n);
+    return 0;
+}

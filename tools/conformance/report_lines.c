@@ -1,0 +1,70 @@
+#include "conformance/report_lines.h"
+
+#include <stdio.h>
+
+#include "conformance/cases.h"
+#include "conformance/report.h"
+
+static bool names(const struct check *check, int line)
+{
+    for (int i = 0; i < LINES_EACH && check->lines[i] != L_NONE; i++)
+        if ((int)check->lines[i] == line) return true;
+    return false;
+}
+
+/* Why this run need not show the line; NULL where it has to. */
+static const char *excuse(const struct options *options, int line)
+{
+    const struct line_text *text = &lines[line];
+    if (text->where == 'c') return "needs CUDA: shown by the nccl backend's own tests";
+    if (text->where == 'h' && !options->huge) return "with --huge";
+    if (text->where == 'f' && options->quick) return "in the full form";
+    if (text->where == 'p' && options->threads) return "where ranks are processes";
+    if (options->to_ranks < text->ranks) return "needs more ranks";
+    return options->filter != NULL ? "left out by --filter" : NULL;
+}
+
+int report_lines(const struct options *options, const struct outcome *outcomes, int n)
+{
+    int count[LINE_COUNT][FAILED + 1] = {{0}}, shown = 0, lost = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < LINES_EACH && outcomes[i].check->lines[k] != L_NONE; k++)
+            count[outcomes[i].check->lines[k]][outcomes[i].verdict]++;
+    printf("\n");
+    for (int line = 1; line < LINE_COUNT; line++) {
+        int *c = count[line];
+        const char *why = excuse(options, line);
+        if (c[PASSED] > 0 && c[FAILED] == 0) {
+            shown++;
+            continue;
+        }
+        if (options->filter != NULL && c[FAILED] == 0) continue;
+        const char *what = c[FAILED] > 0 ? "FAILED" : c[SKIPPED] > 0 ? "skipped" : why != NULL ? "not run" : "NO CASE";
+        printf("line %-24s %s: %s%s%s%s\n", lines[line].id, what, lines[line].text,
+               c[FAILED] + c[SKIPPED] == 0 && why != NULL ? " (" : "",
+               c[FAILED] + c[SKIPPED] == 0 && why != NULL ? why : "",
+               c[FAILED] + c[SKIPPED] == 0 && why != NULL ? ")" : "");
+        lost += c[FAILED] + c[SKIPPED] + c[PASSED] == 0 && why == NULL;
+    }
+    printf("%d of %d lines were shown\n", shown, LINE_COUNT - 1);
+    return lost;
+}
+
+void report_list(const struct options *options, const struct cases *cases)
+{
+    for (int c = 0; c < cases->n; c++) printf("%s\n", cases->check[c].name);
+    printf("\n%d cases\n\n", cases->n);
+    for (int line = 1; line < LINE_COUNT; line++) {
+        int count = 0;
+        const char *first = NULL, *why = excuse(options, line);
+        for (int c = 0; c < cases->n; c++) {
+            if (!names(&cases->check[c], line)) continue;
+            if (count++ == 0) first = cases->check[c].name;
+        }
+        printf("%-24s %-11s %s\n    ", lines[line].id, lines[line].section, lines[line].text);
+        if (count > 0)
+            printf("%d case%s, the first %s\n", count, count == 1 ? "" : "s", first);
+        else
+            printf("%s\n", why != NULL ? why : "NO CASE");
+    }
+}

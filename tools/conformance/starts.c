@@ -1,0 +1,296 @@
+/* Starting and ending the default group, by every method; ranks that are processes alone can do it. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "conformance/board.h"
+#include "conformance/cases.h"
+#include "conformance/options.h"
+
+static const char *const variables[] = {"RANK",        "WORLD_SIZE",  "LOCAL_RANK",        "LOCAL_WORLD_SIZE",
+                                        "MASTER_ADDR", "MASTER_PORT", "TUTTI_STORE_HOSTED"};
+enum { VARIABLES = sizeof variables / sizeof *variables };
+
+struct environment {
+    char *value[VARIABLES];
+};
+
+static struct environment save(void)
+{
+    struct environment saved;
+    for (int i = 0; i < VARIABLES; i++)
+        saved.value[i] = getenv(variables[i]) != NULL ? strdup(getenv(variables[i])) : NULL;
+    return saved;
+}
+
+static void restore(struct environment *saved)
+{
+    for (int i = 0; i < VARIABLES; i++) {
+        if (saved->value[i] != NULL)
+            setenv(variables[i], saved->value[i], 1);
+        else
+            unsetenv(variables[i]);
+        free(saved->value[i]);
+    }
+}
+
+/* The default group is there and is the whole world; then it is ended. */
+static enum verdict use_and_end(struct rank *rank, int number, int size)
+{
+    int32_t x = number + 1;
+    FAIL_UNLESS(tutti_is_initialized());
+    FAIL_UNLESS(tutti_get_rank(NULL) == number && tutti_get_world_size(NULL) == size);
+    TRY(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL));
+    FAIL_UNLESS(x == size * (size + 1) / 2);
+    TRY(tutti_destroy_process_group(NULL));
+    FAIL_UNLESS(!tutti_is_initialized() && tutti_get_rank(NULL) == -1 && tutti_get_world_size(NULL) == -1);
+    return PASSED;
+}
+
+static enum verdict env(struct rank *rank)
+{
+    const char *backend = rank->options->backend;
+    FAIL_UNLESS(!tutti_is_initialized() && tutti_get_rank(NULL) == -1);
+    tutti_init_opts both = {
+        .init_method = "env://", .store = rank->store, .has_rank = true, .rank = 0, .world_size = 1};
+    REFUSED(tutti_init_process_group(backend, &both), TUTTI_ERR_INVALID_ARGUMENT);
+    tutti_init_opts wrong = {.init_method = "carrier-pigeon://x"};
+    REFUSED(tutti_init_process_group(backend, &wrong), TUTTI_ERR_INVALID_ARGUMENT);
+    REFUSED(tutti_barrier(NULL), TUTTI_ERR_INVALID_ARGUMENT); /* there is no default group */
+    TRY(tutti_init_process_group(backend, NULL));
+    REFUSED(tutti_init_process_group(backend, NULL), TUTTI_ERR_INVALID_ARGUMENT);
+    return use_and_end(rank, rank->rank, rank->size);
+}
+
+/* A store of one's own, with rank and world size. */
+static enum verdict given_store(struct rank *rank)
+{
+    tutti_store *store = NULL;
+    TRY(tutti_store_prefix(rank->store, "given", &store));
+    tutti_init_opts opts = {
+        .store = store, .has_rank = true, .rank = rank->rank, .world_size = rank->size, .timeout_ms = 20000};
+    TRY(tutti_init_process_group(rank->options->backend, &opts));
+    enum verdict verdict = use_and_end(rank, rank->rank, rank->size);
+    tutti_store_free(store);
+    return verdict;
+}
+
+static enum verdict bad_variable(struct rank *rank, const char *name, const char *value)
+{
+    struct environment saved = save();
+    if (value != NULL)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+    int status = tutti_init_process_group(rank->options->backend, NULL);
+    bool named = strstr(tutti_last_error(), name) != NULL;
+    bool quoted = value == NULL || value[0] == '\0' || strstr(tutti_last_error(), value) != NULL;
+    restore(&saved);
+    if (status == TUTTI_OK) tutti_destroy_process_group(NULL);
+    if (status == TUTTI_ERR_INVALID_ARGUMENT && named && quoted) return PASSED;
+    return rank_fail(rank, "with %s %s%s: %s: %s", name, value != NULL ? "= " : "not set", value != NULL ? value : "",
+                     tutti_status_string(status), tutti_last_error());
+}
+
+static enum verdict bad_env(struct rank *rank)
+{
+    static const struct {
+        const char *name, *value;
+    } rows[] = {{"MASTER_ADDR", NULL},  {"MASTER_PORT", NULL}, {"RANK", NULL}, {"WORLD_SIZE", NULL},
+                {"MASTER_ADDR", ""},    {"WORLD_SIZE", ""},    {"RANK", ""},   {"RANK", "two"},
+                {"WORLD_SIZE", "4x"},   {"WORLD_SIZE", "0"},   {"RANK", "-1"}, {"MASTER_PORT", "99999"},
+                {"MASTER_PORT", "http"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        enum verdict verdict = bad_variable(rank, rows[i].name, rows[i].value);
+        if (verdict != PASSED) return verdict;
+    }
+    return PASSED;
+}
+
+static enum verdict nobody_launched(struct rank *rank)
+{
+    struct environment saved = save();
+    for (int i = 0; i < VARIABLES; i++) unsetenv(variables[i]);
+    int status = tutti_init_process_group(rank->options->backend, NULL);
+    enum verdict verdict =
+        status == TUTTI_OK ? use_and_end(rank, 0, 1) : rank_status(rank, __FILE__, __LINE__, "a world of one", status);
+    restore(&saved);
+    return verdict;
+}
+
+/* A port that is free on rank 0's loopback just now; 0 where there is no such address. */
+static int32_t free_port(int family)
+{
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct sockaddr *address = family == AF_INET6 ? (struct sockaddr *)&six : (struct sockaddr *)&four;
+    socklen_t length = family == AF_INET6 ? sizeof six : sizeof four;
+    int fd = socket(family, SOCK_STREAM, 0);
+    int32_t port = 0;
+    if (fd >= 0 && bind(fd, address, length) == 0 && getsockname(fd, address, &length) == 0)
+        port = ntohs(family == AF_INET6 ? six.sin6_port : four.sin_port);
+    if (fd >= 0) close(fd);
+    return port;
+}
+
+/* Another launcher's names for rank and size; rank 0 hosts the store. */
+static enum verdict launched_by(struct rank *rank, const char *const names[4])
+{
+    char text[16];
+    int32_t port = rank->rank == 0 ? free_port(AF_INET) : 0;
+    TRY(tutti_broadcast(tutti_view(&port, 1), 0, tutti_with(.group = rank->groups[WORLD])));
+    snprintf(text, sizeof text, "%d", port);
+    struct environment saved = save();
+    for (int i = 0; i < 4; i++) {
+        unsetenv(variables[i]);
+        if (names[i] != NULL) setenv(names[i], saved.value[i], 1);
+    }
+    unsetenv("TUTTI_STORE_HOSTED");
+    setenv("MASTER_PORT", text, 1);
+    int status = tutti_init_process_group(rank->options->backend, NULL);
+    enum verdict verdict = status == TUTTI_OK ? use_and_end(rank, rank->rank, rank->size)
+                                              : rank_status(rank, __FILE__, __LINE__, names[0], status);
+    for (int i = 0; i < 4; i++)
+        if (names[i] != NULL) unsetenv(names[i]);
+    restore(&saved);
+    return verdict;
+}
+
+static enum verdict launchers(struct rank *rank)
+{
+    static const char *const names[][4] = {
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+        {"PMI_RANK", "PMI_SIZE", NULL, NULL},
+        {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        enum verdict verdict = launched_by(rank, names[i]);
+        if (verdict != PASSED) return verdict;
+    }
+    return PASSED;
+}
+
+/* ---- URLs ----------------------------------------------------------------------------------------------------------
+ */
+
+static enum verdict start_by(struct rank *rank, const char *url)
+{
+    TRY(tutti_init_process_group(rank->options->backend, &(tutti_init_opts){.init_method = url, .timeout_ms = 20000}));
+    return use_and_end(rank, rank->rank, rank->size);
+}
+
+static enum verdict tcp_url(struct rank *rank, const char *host, int family)
+{
+    char url[128];
+    int32_t port = rank->rank == 0 ? free_port(family) : 0;
+    TRY(tutti_broadcast(tutti_view(&port, 1), 0, tutti_with(.group = rank->groups[WORLD])));
+    if (port == 0) return PASSED;
+    snprintf(url, sizeof url, "tcp://%s:%d?rank=%d&world_size=%d", host, port, rank->rank, rank->size);
+    return start_by(rank, url);
+}
+
+static enum verdict file_url(struct rank *rank)
+{
+    char folder[] = "/tmp/tutti-conformance-XXXXXX", path[64], url[160];
+    if (rank->rank == 0 && mkdtemp(folder) == NULL) return rank_fail(rank, "no folder in /tmp");
+    TRY(tutti_broadcast(tutti_tensor_of(folder, sizeof folder, TUTTI_INT8), 0,
+                        tutti_with(.group = rank->groups[WORLD])));
+    snprintf(path, sizeof path, "%s/store", folder);
+    snprintf(url, sizeof url, "file://%s?rank=%d&world_size=%d", path, rank->rank, rank->size);
+    enum verdict verdict = start_by(rank, url);
+    rank_meet(rank);
+    if (rank->rank == 0) {
+        unlink(path);
+        rmdir(folder);
+    }
+    return verdict;
+}
+
+static enum verdict urls(struct rank *rank)
+{
+    static const char *const bad[] = {"tcp://127.0.0.1?rank=0&world_size=1", "tcp://:1234?rank=0&world_size=1",
+                                      "tcp://127.0.0.1:1234?rank=3&world_size=2", "file://relative?rank=0&world_size=1",
+                                      "tcp://[::1:1234?rank=0&world_size=1"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        REFUSED(tutti_init_process_group(rank->options->backend, &(tutti_init_opts){.init_method = bad[i]}),
+                TUTTI_ERR_INVALID_ARGUMENT);
+    enum verdict verdict = tcp_url(rank, "127.0.0.1", AF_INET);
+    if (verdict == PASSED) verdict = tcp_url(rank, "[::1]", AF_INET6);
+    if (verdict == PASSED) verdict = file_url(rank);
+    return verdict;
+}
+
+/* ---- the backend's text, on a world of one --------------------------------------------------------------------------
+ */
+
+static int make_one(struct rank *rank, const char *text)
+{
+    tutti_store *store = NULL;
+    tutti_group *group = NULL;
+    (void)rank;
+    int status = tutti_store_memory(NULL, &store);
+    if (status == TUTTI_OK) status = tutti_create_group(text, store, 0, 1, NULL, &group);
+    if (status == TUTTI_OK) status = tutti_barrier(tutti_with(.group = group));
+    if (group != NULL) tutti_destroy_process_group(group);
+    tutti_store_free(store);
+    return status;
+}
+
+static enum verdict backend_text(struct rank *rank)
+{
+    const char *name = rank->options->backend;
+    static const char *const bad[] = {"", "cpu:", "cpu:tcp,cpu:tcp", "abacus:tcp", "cpu:tcp|", "tcp,", ":tcp"};
+    char text[512];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int status = make_one(rank, bad[i]);
+        if (status == TUTTI_OK || tutti_last_error()[0] == '\0')
+            return rank_fail(rank, "\"%s\" is taken for a backend", bad[i]);
+    }
+    FAIL_UNLESS(make_one(rank, "none_of_this_name") == TUTTI_ERR_BACKEND);
+    FAIL_UNLESS(strstr(tutti_last_error(), "none_of_this_name") != NULL);
+    FAIL_UNLESS(!tutti_is_backend_available("none_of_this_name"));
+    TRY(make_one(rank, name));
+    if (strpbrk(name, ":|,/") != NULL) return PASSED;
+    FAIL_UNLESS(tutti_is_backend_available(name));
+    snprintf(text, sizeof text, "CPU:%s|%s", name, name);
+    for (char *c = text; *c != '\0'; c++)
+        if (*c >= 'a' && *c <= 'z') *c = (char)(*c - 'a' + 'A');
+    TRY(make_one(rank, text + strlen(text) - strlen(name)));
+    snprintf(text, sizeof text, "cpu:%s", name);
+    TRY(make_one(rank, text));
+    return PASSED;
+}
+
+/* The default group can be made again, after it was ended, where it was made before. */
+static enum verdict again(struct rank *rank)
+{
+    for (int round = 0; round < 2; round++) {
+        TRY(tutti_init_process_group(rank->options->backend, NULL));
+        enum verdict verdict = use_and_end(rank, rank->rank, rank->size);
+        if (verdict != PASSED) return verdict;
+    }
+    return PASSED;
+}
+
+static enum verdict spawned(struct rank *rank)
+{
+    FAIL_UNLESS(getenv("RANK") != NULL && atoi(getenv("RANK")) == rank->rank);
+    FAIL_UNLESS(getenv("WORLD_SIZE") != NULL && atoi(getenv("WORLD_SIZE")) == rank->size);
+    return PASSED;
+}
+
+const struct case_row start_rows[] = {
+    {"env", env, 1, {L_I_METHOD}, 'p'},
+    {"given_store", given_store, 1, {L_I_METHOD}, 'p'},
+    {"bad_env", bad_env, 1, {L_I_ENV}, 'p'},
+    {"nobody_launched", nobody_launched, 1, {L_I_LAUNCHERS}, 'p'},
+    {"launchers", launchers, 1, {L_I_LAUNCHERS}, 'p'},
+    {"urls", urls, 1, {L_I_URLS}, 'p'},
+    {"backend_text", backend_text, 1, {L_I_BACKEND}, 0},
+    {"again", again, 1, {L_I_METHOD}, 'p'},
+    {"spawned", spawned, 1, {L_T_SPAWN}, 'p'},
+};
+const int n_start_rows = sizeof start_rows / sizeof *start_rows;

@@ -1,0 +1,13 @@
+/* The environment of a rank: the launcher's own, with the variables of the rendezvous set. */
+#ifndef RUN_ENVIRONMENT_H
+#define RUN_ENVIRONMENT_H
+
+#include <stdint.h>
+
+#include "options.h"
+
+/* The variables of the local_rank-th rank on this node, NULL at the end; free with environment_free. */
+char **environment_of(const struct options *options, int local_rank, uint16_t port, int token_fd, int out_fd);
+void environment_free(char **environment);
+
+#endif

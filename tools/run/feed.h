@@ -1,0 +1,42 @@
+/* A feed: one output stream of one rank, read from a pipe and handed to a sink in whole lines, each behind the
+ * rank's prefix.  Bytes pass unchanged; a line longer than FEED_LINE_MAX is cut into several. */
+#ifndef RUN_FEED_H
+#define RUN_FEED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <uv.h>
+
+#include "sink.h"
+
+enum { FEED_LINE_MAX = 64 << 10, FEED_TAIL_MAX = 4096 };
+
+struct feed {
+    uv_pipe_t pipe;
+    struct sink *sink;
+    char prefix[24];
+    bool open;
+    bool paused;        /* the sink is full */
+    bool active;        /* something came since feed_was_active last asked */
+    struct buffer line; /* the beginning of a line whose end has not come yet */
+    char *tail;         /* the stream's last bytes, FEED_TAIL_MAX at most */
+    size_t tail_used;
+    void (*closed)(struct feed *feed); /* in the loop, once; the last line has been handed on */
+    void *owner;
+};
+
+/* Starts reading fd, which the feed then owns. */
+void feed_open(struct feed *feed, uv_loop_t *loop, int fd, struct sink *sink, int rank);
+
+/* Reads on after the sink was full. */
+void feed_resume(struct feed *feed);
+
+/* Ends it before the rank's side has ended. */
+void feed_close(struct feed *feed);
+
+/* Whether there is, or may be, more to read since the last call. */
+bool feed_was_active(struct feed *feed);
+
+void feed_free(struct feed *feed);
+
+#endif

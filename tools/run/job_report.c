@@ -1,0 +1,99 @@
+/* What the launcher says of a job. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "job.h"
+#include "memory.h"
+
+enum { LAST_LINES = 10 };
+
+void job_say(struct job *job, const char *format, ...)
+{
+    char *text;
+    va_list args;
+    va_start(args, format);
+    int length = vasprintf(&text, format, args);
+    va_end(args);
+    if (length < 0) return;
+    sink_append(job->to_err, "tutti-run: ", 11);
+    sink_append(job->to_err, text, (size_t)length);
+    sink_append(job->to_err, "\n", 1);
+    sink_flush(job->to_err);
+    free(text);
+}
+
+void job_report_first(struct job *job)
+{
+    const struct rank *first = job->first;
+    char how[64];
+    if (job->quiet) return;
+    job_say(job, "rank %d (pid %d) %s%s", first->number, (int)first->pid, rank_how(first, how, sizeof how),
+            job->running ? "; ending the other ranks" : "");
+}
+
+char *job_log_path(const struct job *job, int i, bool is_err)
+{
+    return memory_print("%s/rank_%d.%s", job->options->log_dir, job->ranks[i].number, is_err ? "err" : "out");
+}
+
+/* The end of a log file, FEED_TAIL_MAX bytes at most. */
+static size_t read_tail(const char *path, char *tail)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return 0;
+    off_t size = lseek(fd, 0, SEEK_END);
+    ssize_t n = pread(fd, tail, FEED_TAIL_MAX, size > FEED_TAIL_MAX ? size - FEED_TAIL_MAX : 0);
+    close(fd);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* The text's last lines, without the last newline. */
+static const char *last_lines(const char *text, size_t *bytes)
+{
+    if (*bytes && text[*bytes - 1] == '\n') --*bytes;
+    size_t begin = *bytes;
+    for (int lines = 0; begin > 0; begin--)
+        if (text[begin - 1] == '\n' && ++lines == LAST_LINES) break;
+    *bytes -= begin;
+    return text + begin;
+}
+
+static void say_lines(struct job *job, const char *text, size_t bytes)
+{
+    text = last_lines(text, &bytes);
+    for (const char *end = text + bytes; text <= end;) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        if (!newline) newline = end;
+        sink_append(job->to_err, "    ", 4);
+        sink_append(job->to_err, text, (size_t)(newline - text));
+        sink_append(job->to_err, "\n", 1);
+        text = newline + 1;
+    }
+    sink_flush(job->to_err);
+}
+
+void job_report_last_lines(struct job *job)
+{
+    const struct rank *first = job->first;
+    if (!first || job->quiet || job->output == JOB_PASSED || (job->output == JOB_PREFIXED && job->n == 1)) return;
+    int i = (int)(first - job->ranks);
+    const struct feed *feed = &job->feeds[2 * i + 1];
+    char filed[FEED_TAIL_MAX], how[64];
+    char *path = job->output == JOB_FILED ? job_log_path(job, i, true) : NULL;
+    const char *text = path ? filed : feed->tail;
+    size_t bytes = path ? read_tail(path, filed) : feed->tail_used;
+    rank_how(first, how, sizeof how);
+    if (bytes) {
+        job_say(job, "rank %d %s; the last lines of its stderr%s%s:", first->number, how, path ? ", from " : "",
+                path ? path : "");
+        say_lines(job, text, bytes);
+    } else {
+        job_say(job, "rank %d %s; it wrote nothing to stderr", first->number, how);
+    }
+    free(path);
+}

@@ -1,0 +1,72 @@
+/* What the launcher does with a signal.
+ *
+ * Signals that end (INT, TERM, HUP, QUIT) go to the ranks' process groups, helpers included; USR1 and USR2 to the
+ * ranks alone, whose helpers might die of them.  A second INT kills. */
+#include <stdio.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "job.h"
+
+/* A rank in the launcher's own group has had what the terminal sent already. */
+static void pass_on(struct job *job, int signal, bool whole_group, bool from_terminal)
+{
+    for (int i = 0; i < job->n; i++)
+        if (job->ranks[i].own_group || !from_terminal) rank_signal(&job->ranks[i], signal, whole_group);
+}
+
+static void end_by(struct job *job, int signal, bool from_terminal)
+{
+    if (!job->running) _exit(128 + signal); /* only output was left, and its reader does not read */
+    job->passed = signal;
+    if (signal == SIGINT) job->interrupts++;
+    if (job->interrupts < 2) {
+        pass_on(job, signal, true, from_terminal);
+    } else {
+        job->ending = true;
+        pass_on(job, SIGKILL, true, false);
+    }
+}
+
+/* Ctrl-Z reaches the launcher alone, as the ranks have groups of their own: they stop and go on with it. */
+static void stop(struct job *job, bool from_terminal)
+{
+    pass_on(job, SIGSTOP, true, from_terminal);
+    raise(SIGSTOP);
+    pass_on(job, SIGCONT, true, false);
+}
+
+static void handle(struct job *job, const struct signalfd_siginfo *info)
+{
+    bool from_terminal = info->ssi_code == SI_KERNEL;
+    int signal = (int)info->ssi_signo;
+    if (signal == SIGCHLD)
+        job_reap(job, (pid_t)info->ssi_pid); /* of several, the one that ended first */
+    else if (signal == SIGTSTP)
+        stop(job, from_terminal);
+    else if (signal == SIGUSR1 || signal == SIGUSR2)
+        pass_on(job, signal, false, false);
+    else
+        end_by(job, signal, from_terminal);
+}
+
+static void on_signal(uv_poll_t *poll, int status, int events)
+{
+    struct job *job = poll->data;
+    struct signalfd_siginfo info;
+    (void)status, (void)events;
+    while (read(job->signal_fd, &info, sizeof info) == sizeof info) handle(job, &info);
+}
+
+int job_watch_signals(struct job *job)
+{
+    job->signal_fd = signalfd(-1, &job->signals->handled, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (job->signal_fd < 0) {
+        perror("tutti-run: signalfd");
+        return 1;
+    }
+    uv_poll_init(&job->loop, &job->signal_poll, job->signal_fd);
+    job->signal_poll.data = job;
+    uv_poll_start(&job->signal_poll, UV_READABLE, on_signal);
+    return 0;
+}

@@ -1,0 +1,134 @@
+/* How a rank gets its streams, and its start. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "environment.h"
+#include "job.h"
+#include "memory.h"
+
+/* One rank alone on a terminal keeps it, with its colours and progress bars. */
+enum job_output job_choose_output(const struct options *options)
+{
+    if (options->log_dir) return JOB_FILED;
+    bool alone = options->nproc == 1 && options->nnodes == 1;
+    return options->no_prefix || (alone && isatty(STDOUT_FILENO)) ? JOB_PASSED : JOB_PREFIXED;
+}
+
+int job_open_logs(struct job *job)
+{
+    char *path = memory_print("%s", job->options->log_dir);
+    int status = 0;
+    for (char *slash = path + 1; status == 0; *slash++ = '/') {
+        slash += strcspn(slash, "/");
+        bool last = !*slash;
+        *slash = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+            job_say(job, "cannot make the folder %s for --log-dir: %s", path, strerror(errno));
+            status = 1;
+        }
+        if (last) break;
+    }
+    free(path);
+    return status;
+}
+
+/* The rank's and, with a pipe, the launcher's end of one stream. */
+struct stream {
+    int rank_end, our_end;
+};
+
+static bool open_pipe(struct job *job, int i, struct stream *stream)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        job_say(job, "cannot make a pipe for rank %d: %s", job->ranks[i].number, strerror(errno));
+        return false;
+    }
+    *stream = (struct stream){ends[1], ends[0]};
+    return true;
+}
+
+static bool open_log(struct job *job, int i, bool is_err, struct stream *stream)
+{
+    char *path = job_log_path(job, i, is_err);
+    stream->rank_end = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
+    if (stream->rank_end < 0) job_say(job, "cannot open %s: %s", path, strerror(errno));
+    free(path);
+    return stream->rank_end >= 0;
+}
+
+/* false after a sentence. */
+static bool open_stream(struct job *job, int i, bool is_err, struct stream *stream)
+{
+    if (job->output == JOB_PREFIXED) return open_pipe(job, i, stream);
+    if (job->output == JOB_FILED) return open_log(job, i, is_err, stream);
+    stream->rank_end = is_err ? STDERR_FILENO : STDOUT_FILENO;
+    return true;
+}
+
+/* The launcher gives the rank's end away, and reads its own or drops it. */
+static void settle(struct job *job, int i, bool is_err, struct stream *stream, bool started)
+{
+    if (stream->rank_end > STDERR_FILENO) close(stream->rank_end);
+    if (stream->our_end < 0) return;
+    if (!started) {
+        close(stream->our_end);
+        return;
+    }
+    job->open_feeds++;
+    feed_open(&job->feeds[2 * i + is_err], &job->loop, stream->our_end, is_err ? job->to_err : job->to_out,
+              job->ranks[i].number);
+}
+
+static int start_with(struct job *job, int i, int in, const struct stream *out, const struct stream *err)
+{
+    char **environment = environment_of(job->options, i, job->port, job->token_fd, job->out_fd);
+    struct rank_start start = {.program = job->options->program,
+                               .environment = environment,
+                               .in = in,
+                               .out = out->rank_end,
+                               .err = err->rank_end,
+                               .token_fd = job->token_fd,
+                               .out_fd = job->out_fd,
+                               /* in the launcher's group it may read the terminal, which stops other groups */
+                               .own_group = in != STDIN_FILENO || !isatty(STDIN_FILENO),
+                               .mask = &job->signals->old_mask,
+                               .old_pipe = &job->signals->old_pipe,
+                               .old_child = &job->signals->old_child};
+    bool in_exec;
+    int failure = rank_start(&job->ranks[i], &start, &in_exec);
+    environment_free(environment);
+    if (!failure) return 0;
+    if (in_exec)
+        job_say(job, "cannot run %s: %s", start.program[0], strerror(failure));
+    else
+        job_say(job, "cannot start rank %d: %s", job->ranks[i].number, strerror(failure));
+    return !in_exec ? 1 : failure == ENOENT ? 127 : 126;
+}
+
+/* stdin: rank 0 has ours, the others have none. */
+static int open_stdin(struct job *job, int i)
+{
+    if (job->ranks[i].number == 0) return STDIN_FILENO;
+    int in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (in < 0) job_say(job, "cannot open /dev/null: %s", strerror(errno));
+    return in;
+}
+
+int job_start(struct job *job, int i)
+{
+    struct stream out = {-1, -1}, err = {-1, -1};
+    int status = 1;
+    job->ranks[i].number = job->options->node_rank * job->options->nproc + i;
+    int in = open_stdin(job, i);
+    if (in >= 0 && open_stream(job, i, false, &out) && open_stream(job, i, true, &err))
+        status = start_with(job, i, in, &out, &err);
+    settle(job, i, false, &out, status == 0);
+    settle(job, i, true, &err, status == 0);
+    if (in > STDERR_FILENO) close(in);
+    return status;
+}

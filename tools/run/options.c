@@ -1,0 +1,235 @@
+#include "options.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tutti/tutti.h>
+
+static const char usage[] =
+    "usage: tutti-run [options] PROGRAM [arguments]\n"
+    "\n"
+    "Starts PROGRAM once a rank, with the variables that tutti_init_process_group(\"env://\") reads.\n"
+    "\n"
+    "  -n, --nproc-per-node N   ranks on this node; auto: one a core that may be used (default 1)\n"
+    "      --nnodes N           nodes; tutti-run is started once on each (default 1)\n"
+    "      --node-rank R        which node this is, from 0\n"
+    "      --master-addr A      address of node 0, as the others reach it (default 127.0.0.1)\n"
+    "      --master-port P      port of the rendezvous; 0: any free one (default, on one node)\n"
+    "      --token-file FILE    the job's secret, the same file on all nodes: 32 bytes or 64 hex digits, mode 0600\n"
+    "      --log-dir DIR        write each rank's output to DIR/rank_R.out and DIR/rank_R.err\n"
+    "      --no-prefix          pass the ranks' output on as it is, without \"[rank] \" before each line\n"
+    "      --grace S            seconds between SIGTERM and SIGKILL when the job is ended (default 5)\n"
+    "      --timeout S          end the job after this many seconds (exit status 124)\n"
+    "      --standalone         one node, any free port: the default, for torchrun's sake\n"
+    "  -h, --help               this text\n"
+    "      --version            the version\n"
+    "\n"
+    "Options may be spelled with '_' for '-', and --option=value as well as --option value.\n"
+    "The exit status is 0 if every rank's was; else that of the rank that failed first, or 128 + its signal.\n";
+
+struct option {
+    const char *name;
+    char letter;
+    bool has_value;
+    bool (*set)(struct options *options, const char *name, const char *value);
+};
+
+static bool refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static bool refuse(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("tutti-run: ", stderr);
+    vfprintf(stderr, format, args);
+    fputs(" (tutti-run --help lists the options)\n", stderr);
+    va_end(args);
+    return false;
+}
+
+static bool parse_int(const char *name, const char *text, int low, int high, int *value)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+    if (end == text || *end || number < low || number > high)
+        return refuse("--%s takes a number from %d to %d, not \"%s\"", name, low, high, text);
+    *value = (int)number;
+    return true;
+}
+
+static bool parse_seconds(const char *name, const char *text, int64_t *ms)
+{
+    char *end;
+    double seconds = strtod(text, &end);
+    if (end == text || *end || !(seconds >= 0) || seconds > 1e9)
+        return refuse("--%s takes a number of seconds, not \"%s\"", name, text);
+    *ms = (int64_t)(seconds * 1000 + 0.5);
+    return true;
+}
+
+static int usable_cores(void)
+{
+    cpu_set_t mask;
+    return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+}
+
+static bool set_nproc(struct options *options, const char *name, const char *value)
+{
+    if (strcmp(value, "auto") == 0 || strcmp(value, "cpu") == 0) {
+        options->nproc = usable_cores();
+        return true;
+    }
+    return parse_int(name, value, 1, 1 << 20, &options->nproc);
+}
+
+static bool set_nnodes(struct options *options, const char *name, const char *value)
+{
+    return parse_int(name, value, 1, 1 << 20, &options->nnodes);
+}
+
+static bool set_node_rank(struct options *options, const char *name, const char *value)
+{
+    return parse_int(name, value, 0, 1 << 20, &options->node_rank);
+}
+
+static bool set_master_addr(struct options *options, const char *name, const char *value)
+{
+    if (!*value) return refuse("--%s is empty", name);
+    options->master_addr = value;
+    return true;
+}
+
+static bool set_master_port(struct options *options, const char *name, const char *value)
+{
+    return parse_int(name, value, 0, 65535, &options->master_port);
+}
+
+static bool set_token_file(struct options *options, const char *name, const char *value)
+{
+    (void)name;
+    options->token_file = value;
+    return true;
+}
+
+static bool set_log_dir(struct options *options, const char *name, const char *value)
+{
+    if (!*value) return refuse("--%s is empty", name);
+    options->log_dir = value;
+    return true;
+}
+
+static bool set_no_prefix(struct options *options, const char *name, const char *value)
+{
+    (void)name, (void)value;
+    options->no_prefix = true;
+    return true;
+}
+
+static bool set_grace(struct options *options, const char *name, const char *value)
+{
+    return parse_seconds(name, value, &options->grace_ms);
+}
+
+static bool set_timeout(struct options *options, const char *name, const char *value)
+{
+    return parse_seconds(name, value, &options->timeout_ms);
+}
+
+static bool set_standalone(struct options *options, const char *name, const char *value)
+{
+    (void)options, (void)name, (void)value;
+    return true;
+}
+
+static const struct option table[] = {
+    {"nproc-per-node", 'n', true, set_nproc},
+    {"nnodes", 0, true, set_nnodes},
+    {"node-rank", 0, true, set_node_rank},
+    {"master-addr", 0, true, set_master_addr},
+    {"master-port", 0, true, set_master_port},
+    {"token-file", 0, true, set_token_file},
+    {"log-dir", 0, true, set_log_dir},
+    {"no-prefix", 0, false, set_no_prefix},
+    {"grace", 0, true, set_grace},
+    {"timeout", 0, true, set_timeout},
+    {"standalone", 0, false, set_standalone},
+};
+
+/* Whether text, up to its '=' or end, is name; '_' counts as '-', as torchrun has it. */
+static bool same_name(const char *text, const char *name)
+{
+    for (; *name; text++, name++)
+        if ((*text == '_' ? '-' : *text) != *name) return false;
+    return *text == '\0' || *text == '=';
+}
+
+static const struct option *find(const char *argument)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const struct option *option = &table[i];
+        if (argument[1] == '-' ? same_name(argument + 2, option->name)
+                               : option->letter && argument[1] == option->letter)
+            return option;
+    }
+    return NULL;
+}
+
+/* The value within the argument itself (--name=value, -nVALUE); NULL where there is none. */
+static const char *value_within(const char *argument)
+{
+    if (argument[1] != '-') return argument[2] ? argument + 2 + (argument[2] == '=') : NULL;
+    const char *equals = strchr(argument, '=');
+    return equals ? equals + 1 : NULL;
+}
+
+/* Sets the option at argv[*at] and moves *at behind it and its value. */
+static bool take(struct options *options, char **argv, int *at)
+{
+    const char *argument = argv[(*at)++];
+    const struct option *option = find(argument);
+    if (!option) return refuse("unknown option %s", argument);
+    const char *value = value_within(argument);
+    if (value && !option->has_value) return refuse("--%s takes no value", option->name);
+    if (option->has_value && !value) value = argv[*at] ? argv[(*at)++] : NULL;
+    if (option->has_value && !value) return refuse("%s needs a value", argument);
+    return option->set(options, option->name, value);
+}
+
+/* What no single option can tell. */
+static bool check(struct options *options)
+{
+    if (!options->program[0]) return refuse("no program to run");
+    if ((int64_t)options->nproc * options->nnodes > INT_MAX) return refuse("too many ranks");
+    if (options->nnodes > 1) {
+        if (options->node_rank < 0) return refuse("several nodes need --node-rank on each");
+        if (!options->master_addr) return refuse("several nodes need --master-addr, the address of node 0");
+        if (!options->master_port) return refuse("several nodes need --master-port, the same on each");
+    }
+    if (options->node_rank < 0) options->node_rank = 0;
+    if (options->node_rank >= options->nnodes)
+        return refuse("--node-rank is %d, but --nnodes %d has only 0 to %d", options->node_rank, options->nnodes,
+                      options->nnodes - 1);
+    if (!options->master_addr) options->master_addr = "127.0.0.1";
+    return true;
+}
+
+int options_parse(int argc, char **argv, struct options *options)
+{
+    *options = (struct options){.nproc = 1, .nnodes = 1, .node_rank = -1, .grace_ms = 5000};
+    int at = 1;
+    while (at < argc && argv[at][0] == '-' && argv[at][1]) {
+        if (strcmp(argv[at], "--") == 0) {
+            at++;
+            break;
+        }
+        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) return fputs(usage, stdout) < 0;
+        if (strcmp(argv[at], "--version") == 0) return printf("tutti-run %s\n", tutti_version()) < 0;
+        if (!take(options, argv, &at)) return 2;
+    }
+    options->program = argv + at;
+    return check(options) ? OPTIONS_GO_ON : 2;
+}

@@ -1,0 +1,28 @@
+/* tutti-run's command line. */
+#ifndef RUN_OPTIONS_H
+#define RUN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct options {
+    int nproc; /* ranks on this node */
+    int nnodes;
+    int node_rank;
+    const char *master_addr;
+    int master_port; /* 0: any free one */
+    const char *log_dir;
+    const char *token_file;
+    bool no_prefix;
+    int64_t grace_ms;   /* between SIGTERM and SIGKILL */
+    int64_t timeout_ms; /* of the whole job; 0: none */
+    char **program;     /* its path and arguments, NULL at the end */
+};
+
+enum { OPTIONS_GO_ON = -1 };
+
+/* Fills options from the command line.  OPTIONS_GO_ON, or the exit status: 0 after --help and --version, 2 after a
+ * sentence on stderr. */
+int options_parse(int argc, char **argv, struct options *options);
+
+#endif

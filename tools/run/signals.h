@@ -1,0 +1,16 @@
+/* The signals that the launcher handles, and what they were before, for the ranks. */
+#ifndef RUN_SIGNALS_H
+#define RUN_SIGNALS_H
+
+#include <signal.h>
+
+struct signals {
+    sigset_t handled; /* blocked, and read from a signalfd */
+    sigset_t old_mask;
+    struct sigaction old_pipe, old_child;
+};
+
+/* To be called before any thread is started, so that none of them takes one of the signals. */
+void signals_block(struct signals *signals);
+
+#endif

@@ -1,0 +1,15 @@
+/* The job token: 32 secret bytes that all ranks, and the store's server, share. */
+#ifndef RUN_TOKEN_H
+#define RUN_TOKEN_H
+
+#include <stdint.h>
+#include <tutti/store.h>
+
+/* The token from file (NULL: from TUTTI_TOKEN_FILE, then TUTTI_TOKEN, then, if may_make, fresh).
+ * 0, or -1 after a sentence on stderr. */
+int token_find(const char *file, bool may_make, uint8_t token[TUTTI_TOKEN_BYTES]);
+
+/* A sealed descriptor that holds the token from offset 0, close-on-exec; -1 after a sentence on stderr. */
+int token_descriptor(const uint8_t token[TUTTI_TOKEN_BYTES]);
+
+#endif

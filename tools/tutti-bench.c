@@ -1,0 +1,56 @@
+/* tutti-bench: how fast the operations are here, and whether their results are right.
+ *
+ *     tutti-run -n 4 tutti-bench --ops all_reduce,broadcast --sizes 4,64K,32M
+ *
+ * Exit status: 0; 1 if a result was wrong or an operation failed; 2 if the command line was refused.
+ */
+#include "bench/memory.h"
+#include "bench/report.h"
+
+static struct bench_case make_case(const struct options *options, const struct bench_op *op, int64_t bytes)
+{
+    static uint32_t seed;
+    int64_t element = tutti_dtype_bytes(options->dtype->dtype);
+    struct bench_case c = {.op = op, .rank = tutti_get_rank(NULL), .ranks = tutti_get_world_size(NULL), .bytes = bytes};
+    if (bytes > 0) {
+        c.count = bytes < element ? 1 : bytes / element;
+        c.chunk = c.count < c.ranks ? 1 : c.count / c.ranks;
+    }
+    c.async = options->async || tutti_get_device(NULL).type != TUTTI_CPU; /* else CUDA's calls return too early */
+    c.data = data_make(options->dtype, options->reduce_op, op->reduces, c.ranks, ++seed);
+    return c;
+}
+
+/* Measures and prints one case; whether its results were right. */
+static bool run_case(const struct options *options, const struct bench_op *op, int64_t bytes)
+{
+    struct bench_case c = make_case(options, op, bytes);
+    struct result result;
+    c.in = memory_new(bench_numel(&c), options->dtype->dtype, options->from_tutti);
+    c.out = memory_new(bench_numel(&c), options->dtype->dtype, options->from_tutti);
+    data_fill(&c.data, c.rank, c.in);
+    int status = measure(&c, options->milliseconds, &result);
+    if (c.rank == 0) report_case(options, &c, status < 0 ? NULL : &result, tutti_last_error());
+    memory_free(c.in, options->from_tutti);
+    memory_free(c.out, options->from_tutti);
+    return status < 0 || result.wrong == 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    bool right = true;
+    options_parse(argc, argv, &options);
+    TUTTI_CHECK(tutti_init_process_group(options.backend, NULL));
+    int ranks = tutti_get_world_size(NULL);
+    if (options.ranks && options.ranks != ranks)
+        options_refuse("--ranks says %d, but this world has %d", options.ranks, ranks);
+    if (tutti_get_rank(NULL) == 0) report_begin(&options, ranks);
+    for (int i = 0; bench_ops[i].name; i++) {
+        if (!options.op[i]) continue;
+        for (int k = 0; k < (bench_ops[i].sized ? options.sizes : 1); k++)
+            right &= run_case(&options, &bench_ops[i], bench_ops[i].sized ? options.size[k] : 0);
+    }
+    TUTTI_CHECK(tutti_destroy_process_group(NULL));
+    return right ? 0 : 1;
+}

@@ -1,0 +1,45 @@
+/* tutti-conformance: shows for any backend, through the public API alone, that each line of the operations' meaning
+ * holds; see docs/conformance.md. */
+#include <stdio.h>
+
+#include "conformance/board.h"
+#include "conformance/launch.h"
+#include "conformance/report.h"
+
+static int run(const struct options *options, const struct cases *cases)
+{
+    struct report *report = report_new(options, cases);
+    for (int ranks = options->from_ranks; ranks <= options->to_ranks; ranks++) {
+        struct board *board = board_new(cases->n, ranks);
+        if (board == NULL) {
+            perror("tutti-conformance: no memory for the results");
+            return 2;
+        }
+        bool whole = launch_run(board, options, cases);
+        report_add(report, board);
+        if (!whole) report_broken(report, ranks, board->end);
+        board_free(board);
+    }
+    int status = report_end(report);
+    report_free(report);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct cases cases;
+    options_parse(&options, argc, argv);
+    cases_make(&cases, &options);
+    int status = 0;
+    if (options.list) {
+        report_list(&options, &cases);
+    } else if (cases.n == 0) {
+        fprintf(stderr, "tutti-conformance: no case is called \"%s\"; see --list\n", options.filter);
+        status = 2;
+    } else {
+        status = run(&options, &cases);
+    }
+    cases_free(&cases);
+    return status;
+}

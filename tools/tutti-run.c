@@ -1,0 +1,73 @@
+/* tutti-run: starts the ranks of a job on this node, as torchrun does.
+ *
+ * It makes the job token, hosts the store's server (on node 0), starts the ranks with the variables of env://, passes
+ * their output and its own signals on, and ends all when one fails.  docs/launch.md is its manual.
+ *
+ *   run/options      the command line               run/job          the ranks' life, and its end
+ *   run/token        the job's secret               run/job_start    streams, and the start of one
+ *   run/environment  what a rank finds set          run/job_signals  what a signal does
+ *   run/rank         one child process              run/job_report   what is said of a failure
+ *   run/feed, sink   a rank's output -> lines -> our stdout and stderr, without blocking */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <tutti/store.h>
+#include <tutti/tutti.h>
+
+#include "run/job.h"
+#include "run/options.h"
+#include "run/signals.h"
+#include "run/token.h"
+
+/* Where 0, 1 or 2 is closed, the next descriptor that we open would become a rank's stream. */
+static void fill_standard_streams(void)
+{
+    int fd;
+    do fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
+/* On node 0, runs the server through which the ranks meet; *store is NULL elsewhere.  0, or -1 after a sentence. */
+static int host_store(const struct options *options, const uint8_t *token, tutti_store **store)
+{
+    *store = NULL;
+    if (options->node_rank != 0) return 0;
+    tutti_store_opts opts = {.token = token, .server = true};
+    if (tutti_store_tcp(options->master_addr, (uint16_t)options->master_port, &opts, store) == TUTTI_OK) return 0;
+    fprintf(stderr, "tutti-run: %s\n", tutti_last_error());
+    return -1;
+}
+
+static int run(const struct options *options, const struct signals *signals)
+{
+    uint8_t token[TUTTI_TOKEN_BYTES];
+    tutti_store *store;
+    if (token_find(options->token_file, options->nnodes == 1, token) != 0) return 1;
+    int token_fd = token_descriptor(token);
+    int hosted = token_fd < 0 ? -1 : host_store(options, token, &store);
+    explicit_bzero(token, sizeof token);
+    int out_fd = hosted == 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) : -1;
+    if (hosted == 0 && out_fd < 0) perror("tutti-run: stdout cannot be duplicated");
+    if (hosted != 0 || out_fd < 0) return 1;
+    uint16_t port = store ? tutti_store_port(store) : (uint16_t)options->master_port;
+    struct job job = {.options = options, .signals = signals, .port = port, .token_fd = token_fd, .out_fd = out_fd};
+    int status = job_run(&job);
+    tutti_store_free(store);
+    close(out_fd);
+    close(token_fd);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
+    struct signals signals;
+    fill_standard_streams();
+    int status = options_parse(argc, argv, &options);
+    if (status != OPTIONS_GO_ON) return status;
+    signals_block(&signals);
+    return run(&options, &signals);
+}

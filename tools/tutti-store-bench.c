@@ -1,0 +1,199 @@
+/* tutti-store-bench: how long a large job takes to meet in the tcp store, and what one operation costs.
+ *
+ *   tutti-store-bench [clients] [processes]      (1000 8)
+ *
+ * The parent runs the server.  Each process holds its share of the clients, as threads: each joins, sets a key, gets
+ * its neighbour's, and passes a barrier.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <tutti/store.h>
+
+enum { PHASES = 3, PROCESSES_MAX = 64, ROUND_TRIPS = 5000 };
+static const char *const phase_names[PHASES] = {"join", "exchange", "barrier"};
+
+static uint8_t token[TUTTI_TOKEN_BYTES] = "no secret is needed here";
+
+struct shared {
+    pthread_barrier_t barrier;
+    double end[PROCESSES_MAX][PHASES]; /* when each process' last client was done */
+    int failed;
+};
+
+struct client {
+    tutti_store *store;
+    int id, clients;
+    uint16_t port;
+    int status;
+};
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static void *client_join(void *argument)
+{
+    struct client *client = argument;
+    tutti_store_opts opts = {.token = token, .timeout_ms = 60000};
+    client->status = tutti_store_tcp("127.0.0.1", client->port, &opts, &client->store);
+    return NULL;
+}
+
+static void *client_exchange(void *argument)
+{
+    struct client *client = argument;
+    char key[32], want[32], value[32] = "";
+    size_t bytes;
+    snprintf(key, sizeof key, "client/%d", client->id);
+    client->status = tutti_store_set(client->store, key, key, strlen(key));
+    snprintf(want, sizeof want, "client/%d", (client->id + 1) % client->clients);
+    if (client->status == TUTTI_OK)
+        client->status = tutti_store_get(client->store, want, value, sizeof value - 1, &bytes, 60000);
+    if (client->status == TUTTI_OK && strcmp(value, want) != 0) client->status = TUTTI_ERR_MISMATCH;
+    return NULL;
+}
+
+static void *client_barrier(void *argument)
+{
+    struct client *client = argument;
+    client->status = tutti_store_barrier(client->store, "all", client->clients, 60000);
+    return NULL;
+}
+
+/* One phase on all clients of this process, each in a thread of its own. */
+static int run_phase(struct client *clients, int n, void *(*run)(void *))
+{
+    pthread_t *threads = calloc((size_t)n, sizeof *threads);
+    pthread_attr_t small;
+    int status = threads == NULL ? TUTTI_ERR_NO_MEMORY : TUTTI_OK, started = 0;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 256 << 10);
+    while (status == TUTTI_OK && started < n) {
+        if (pthread_create(&threads[started], &small, run, &clients[started]) == 0)
+            started++;
+        else
+            status = TUTTI_ERR_SYSTEM;
+    }
+    for (int i = 0; i < started; i++) {
+        pthread_join(threads[i], NULL);
+        if (clients[i].status != TUTTI_OK) status = clients[i].status;
+    }
+    pthread_attr_destroy(&small);
+    free(threads);
+    return status;
+}
+
+static int process_main(struct shared *shared, int process, int processes, int n_clients, uint16_t port)
+{
+    static void *(*const phases[PHASES])(void *) = {client_join, client_exchange, client_barrier};
+    int first = n_clients * process / processes, n = n_clients * (process + 1) / processes - first;
+    struct client *clients = calloc((size_t)n, sizeof *clients);
+    if (clients == NULL) return 1;
+    for (int i = 0; i < n; i++) clients[i] = (struct client){.id = first + i, .clients = n_clients, .port = port};
+    for (int phase = 0; phase < PHASES; phase++) {
+        pthread_barrier_wait(&shared->barrier);
+        int status = shared->failed ? TUTTI_OK : run_phase(clients, n, phases[phase]);
+        shared->end[process][phase] = now();
+        if (status != TUTTI_OK) {
+            fprintf(stderr, "process %d: %s failed with status %d\n", process, phase_names[phase], status);
+            shared->failed = 1;
+        }
+        pthread_barrier_wait(&shared->barrier);
+    }
+    for (int i = 0; i < n; i++) tutti_store_free(clients[i].store);
+    free(clients);
+    return shared->failed;
+}
+
+static void print_latency(tutti_store *store)
+{
+    char value[64] = {0};
+    size_t bytes;
+    for (int op = 0; op < 3; op++) {
+        double begun = now();
+        for (int i = 0; i < ROUND_TRIPS; i++) {
+            if (op == 0) tutti_store_set(store, "latency", value, sizeof value);
+            if (op == 1) tutti_store_get(store, "latency", value, sizeof value, &bytes, 1000);
+            if (op == 2) tutti_store_add(store, "counter", 1, NULL);
+        }
+        printf("%-8s %8.1f us\n", op == 0 ? "set" : op == 1 ? "get" : "add", (now() - begun) / ROUND_TRIPS * 1e6);
+    }
+}
+
+static int bench(struct shared *shared, tutti_store *store, int processes, double *begin)
+{
+    int failed = 0;
+    for (int phase = 0; phase < PHASES; phase++) {
+        begin[phase] = now();
+        pthread_barrier_wait(&shared->barrier); /* go */
+        pthread_barrier_wait(&shared->barrier); /* all are done */
+        double last = 0;
+        for (int i = 0; i < processes; i++)
+            if (shared->end[i][phase] > last) last = shared->end[i][phase];
+        printf("%-8s %8.3f s\n", phase_names[phase], last - begin[phase]);
+    }
+    for (int i = 0; i < processes; i++) {
+        int status = 1;
+        wait(&status);
+        failed |= status != 0;
+    }
+    if (!failed) print_latency(store);
+    return failed;
+}
+
+/* A descriptor per client at the server. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static struct shared *make_shared(int processes)
+{
+    struct shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_t attributes;
+    if (shared == MAP_FAILED) return NULL;
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&shared->barrier, &attributes, (unsigned)processes + 1);
+    return shared;
+}
+
+int main(int argc, char **argv)
+{
+    int clients = argc > 1 ? atoi(argv[1]) : 1000, processes = argc > 2 ? atoi(argv[2]) : 8;
+    if (clients < 1 || processes < 1 || processes > PROCESSES_MAX || clients < processes) {
+        fprintf(stderr, "usage: tutti-store-bench [clients] [processes, at most %d]\n", PROCESSES_MAX);
+        return 2;
+    }
+    alarm(300); /* a bench that hangs is an answer, too */
+    raise_descriptors();
+    struct shared *shared = make_shared(processes);
+    tutti_store *store = NULL;
+    double begin[PHASES];
+    tutti_store_opts opts = {.token = token, .server = true};
+    if (shared == NULL || tutti_store_tcp("127.0.0.1", 0, &opts, &store) != TUTTI_OK) {
+        fprintf(stderr, "the store cannot be started\n");
+        return 1;
+    }
+    printf("%d clients in %d processes, on %ld cores\n", clients, processes, sysconf(_SC_NPROCESSORS_ONLN));
+    fflush(stdout);
+    for (int i = 0; i < processes; i++)
+        if (fork() == 0) _exit(process_main(shared, i, processes, clients, tutti_store_port(store)));
+    int failed = bench(shared, store, processes, begin);
+    tutti_store_free(store);
+    return failed;
+}
