@@ -486,6 +486,7 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
         group->failed_text = strdup(text);
         log_write(LOG_INFO, "group %s failed: %s: %s", group->name, error_name(status), text);
         group->failed_sequence = failed_sequence(group);
+        group->failed_met = group->failed_sequence <= group->sequence;
         if (tell && !group->shut) health_tell(group);
     }
     char copy[ERROR_TEXT_MAX]; /* text may be a work's own */
@@ -519,6 +520,14 @@ int group_check_usable(struct tutti_group *group, const char *doing)
         return error_set(TUTTI_ERR_PEER_LOST, "%s", text);
     }
     return TUTTI_OK;
+}
+
+int group_check_collective(struct tutti_group *group, const char *doing)
+{
+    if (!group->failed || group->failed_met || group->shut || engine_is_forked(group->engine))
+        return group_check_usable(group, doing);
+    group->failed_met = true;
+    return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : "");
 }
 
 struct lost_event {

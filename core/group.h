@@ -54,6 +54,7 @@ struct tutti_group {
     int failed; /* status of the first failure, or 0 */
     char *failed_text;
     uint64_t failed_sequence; /* the first collective that did not end well */
+    bool failed_met;          /* a collective of this rank has ended with that failure */
     int told;                 /* status of a peer's failure that is held back for works that are earlier than it */
     char *told_text;
     uint64_t told_sequence;
@@ -108,6 +109,10 @@ void group_failed(void *core, int status, const char *why);
 
 /* Why the group takes no operation, as an error; TUTTI_OK if it does.  doing: "all_reduce", for the sentence. */
 int group_check_usable(struct tutti_group *group, const char *doing);
+
+/* The same for a collective.  The very one that the peers saw fail before this rank came to it fails with the cause's
+ * own status, as it did there, however late this rank is; those after it are ABORTED. */
+int group_check_collective(struct tutti_group *group, const char *doing);
 
 /* The default group where group is NULL; NULL, with the error text set, if there is none. */
 struct tutti_group *group_or_default(const struct tutti_group *group);

@@ -155,7 +155,10 @@ static int rendezvous_try(const struct rendezvous_args *args, struct place *plac
     if (status == TUTTI_OK) status = rendezvous_keep(place, out);
     if (status == TUTTI_OK) return status;
     *again = rendezvous_was_ending(args, place, out->store, status);
-    store_tcp_linger(out->store, RENDEZVOUS_LINGER_MS); /* the others must hear why, too */
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", error_text());
+    tutti_store_linger(out->store, RENDEZVOUS_LINGER_MS); /* the others must hear why, too */
+    error_set(status, "%s", text);
     tutti_store_free(out->store);
     out->store = NULL;
     return status;

@@ -258,10 +258,17 @@ static int issue(struct tutti_work *work)
     return TUTTI_OK;
 }
 
+static int check_usable(struct tutti_group *group, const tutti_op *op)
+{
+    const char *doing = fingerprint_kind_name(op->kind);
+    bool message = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
+    return message ? group_check_usable(group, doing) : group_check_collective(group, doing);
+}
+
 static int submit_locked(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts, bool async,
                          struct tutti_work **work)
 {
-    int status = group_check_usable(group, fingerprint_kind_name(op->kind));
+    int status = check_usable(group, op);
     if (status == TUTTI_OK) status = new_work(group, op, opts, async, work);
     return status == TUTTI_OK ? issue(*work) : status;
 }
@@ -270,7 +277,7 @@ int submit_part(struct tutti_group *group, const tutti_op *op, const tutti_opts 
                 struct coalesce_packing *packing)
 {
     struct tutti_work *work = NULL;
-    int status = group_check_usable(group, fingerprint_kind_name(op->kind));
+    int status = check_usable(group, op);
     if (status == TUTTI_OK) status = new_work(group, op, opts, true, &work);
     if (status != TUTTI_OK) {
         coalesce_drop(packing);

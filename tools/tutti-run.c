@@ -21,6 +21,8 @@
 #include "run/signals.h"
 #include "run/token.h"
 
+enum { LINGER_MS = 5000 };
+
 /* Where 0, 1 or 2 is closed, the next descriptor that we open would become a rank's stream. */
 static void fill_standard_streams(void)
 {
@@ -55,6 +57,7 @@ static int run(const struct options *options, const struct signals *signals)
     uint16_t port = store ? tutti_store_port(store) : (uint16_t)options->master_port;
     struct job job = {.options = options, .signals = signals, .port = port, .token_fd = token_fd, .out_fd = out_fd};
     int status = job_run(&job);
+    if (store && status == 0) tutti_store_linger(store, LINGER_MS); /* other nodes' ranks may be a step behind ours */
     tutti_store_free(store);
     close(out_fd);
     close(token_fd);

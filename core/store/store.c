@@ -89,6 +89,15 @@ uint16_t tutti_store_port(const tutti_store *store)
     return store == NULL || store->class->port == NULL ? 0 : store->class->port(store);
 }
 
+int tutti_store_linger(tutti_store *store, int64_t timeout_ms)
+{
+    if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store linger: store is NULL");
+    int status = store_check_timeout(timeout_ms);
+    if (status != TUTTI_OK || store->class->linger == NULL || store->pid != getpid()) return status;
+    return store->class->linger(
+        store, clock_deadline_ns(timeout_ms == TUTTI_DEFAULT_TIMEOUT ? store->timeout_ms : timeout_ms));
+}
+
 void tutti_bytes_free(tutti_bytes *values, int n)
 {
     for (int i = 0; values != NULL && i < n; i++) {

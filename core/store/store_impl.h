@@ -62,6 +62,7 @@ struct store_class {
     void (*close)(tutti_store *store, bool forked);
     /* Optional. */
     uint16_t (*port)(const tutti_store *store);
+    int (*linger)(tutti_store *store, int64_t deadline_ns);
 };
 
 /* The first member of every kind's own struct. */
@@ -93,9 +94,4 @@ bool store_op_writes(int op);
 
 /* The cap on all keys and values of one store: TUTTI_STORE_MAX_BYTES. */
 int store_max_bytes(size_t *bytes);
-
-/* If the handle runs a tcp server: waits up to ms until no client but this process' own is connected, so that answers
- * on their way (the reason of a failure, say) arrive before the server ends.  Otherwise nothing. */
-void store_tcp_linger(tutti_store *store, int ms);
-
 #endif

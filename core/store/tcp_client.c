@@ -161,7 +161,20 @@ static uint16_t client_port(const tutti_store *store)
     return ((const struct client *)store)->target.port;
 }
 
-static const struct store_class client_class = {.call = client_call, .close = client_close, .port = client_port};
+static int client_linger(tutti_store *store, int64_t deadline_ns)
+{
+    struct client *client = (struct client *)store;
+    while (client->server != NULL && server_clients(client->server) > client->n_idle) {
+        if (clock_now_ns() >= deadline_ns)
+            return error_set(TUTTI_ERR_TIMEOUT, "%s: %d connections are left", store->name,
+                             server_clients(client->server) - client->n_idle);
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+    return TUTTI_OK;
+}
+
+static const struct store_class client_class = {
+    .call = client_call, .close = client_close, .port = client_port, .linger = client_linger};
 
 static int client_get_token(struct client *client, const tutti_store_opts *opts)
 {
@@ -205,13 +218,4 @@ int tutti_store_tcp(const char *host, uint16_t port, const tutti_store_opts *opt
     }
     *store = &client->base;
     return TUTTI_OK;
-}
-
-void store_tcp_linger(tutti_store *store, int ms)
-{
-    struct client *client = (struct client *)store;
-    if (store == NULL || store->class != &client_class || client->server == NULL || store->pid != getpid()) return;
-    int64_t deadline_ns = clock_deadline_ns(ms);
-    while (server_clients(client->server) > client->n_idle && clock_now_ns() < deadline_ns)
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 }

@@ -61,6 +61,11 @@ TUTTI_API void tutti_store_free(tutti_store *store);
 /* The port of a tcp store, 0 for the others. */
 TUTTI_API uint16_t tutti_store_port(const tutti_store *store);
 
+/* On the handle that runs a tcp server: waits, at most timeout_ms, until all clients but this handle have left. Whoever
+ * frees the server before that may take it from under others that are still in the midst of a call.  TIMEOUT: some are
+ * left.  Nothing on other handles. */
+TUTTI_API int tutti_store_linger(tutti_store *store, int64_t timeout_ms);
+
 /* Sets key to value, replacing what was there. */
 TUTTI_API int tutti_store_set(tutti_store *store, const char *key, const void *value, size_t bytes);
 

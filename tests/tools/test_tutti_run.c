@@ -3,7 +3,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <tutti/tutti.h>
+
 #include "launch.h"
+
+static char self[4096];
 
 /* ---- the command line -------------------------------------------------------------------------------------- */
 
@@ -393,6 +397,45 @@ static void two_nodes_share_a_token_file(void **state)
     unlink(path);
 }
 
+/* The program of the next test.  Rank 0, on node 0, ends while rank 1 goes on with the store that node 0 serves. */
+static int late_rank(void)
+{
+    tutti_store *store = NULL;
+    char byte;
+    size_t bytes;
+    bool first = strcmp(getenv("RANK"), "0") == 0;
+    int status = tutti_store_tcp(getenv("MASTER_ADDR"), (uint16_t)atoi(getenv("MASTER_PORT")), NULL, &store);
+    if (status == 0 && first) status = tutti_store_get(store, "here", &byte, 1, &bytes, LAUNCH_HANG_MS);
+    if (status == 0 && !first) status = tutti_store_set(store, "here", "", 0);
+    for (int i = 0; i < 50 && status == 0 && !first; i++) {
+        usleep(10000);
+        status = tutti_store_add(store, "count", 1, NULL);
+    }
+    if (status != 0) fprintf(stderr, "rank %s: %s\n", getenv("RANK"), tutti_last_error());
+    tutti_store_free(store);
+    return status != 0;
+}
+
+static void node_0_serves_until_the_others_have_left(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/tutti-run-test-XXXXXX", port[32];
+    close(mkstemp(path));
+    write_token(path, HEX, 0600);
+    snprintf(port, sizeof port, "--master-port=%d", some_port(NULL));
+    struct launch nodes[2];
+    for (int node = 0; node < 2; node++)
+        nodes[node] = launch_start(ARGS("--nnodes", "2", "--node-rank", node ? "1" : "0", "--master-addr", "127.0.0.1",
+                                        port, "--token-file", path, self, "late"));
+    for (int node = 0; node < 2; node++) {
+        launch_finish(&nodes[node]);
+        if (nodes[node].status != 0) fail_msg("node %d: %s", node, nodes[node].err.data);
+        launch_free(&nodes[node]);
+    }
+    launch_nothing_left();
+    unlink(path);
+}
+
 static void refuses_a_bad_token(void **state)
 {
     (void)state;
@@ -416,8 +459,10 @@ static void refuses_a_bad_token(void **state)
     unsetenv("TUTTI_TOKEN");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "late") == 0) return late_rank();
+    if (realpath("/proc/self/exe", self) == NULL) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refuses_a_bad_command_line),
         cmocka_unit_test(takes_torchruns_spellings),
@@ -441,6 +486,7 @@ int main(void)
         cmocka_unit_test(says_that_a_port_is_taken),
         cmocka_unit_test(takes_the_port_given),
         cmocka_unit_test(two_nodes_share_a_token_file),
+        cmocka_unit_test(node_0_serves_until_the_others_have_left),
         cmocka_unit_test(refuses_a_bad_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
