@@ -1,0 +1,43 @@
+#!/bin/bash
+# Installs a build into a folder of its own, and builds the README's program against it from elsewhere.
+#
+#   tests/tools/install.sh SOURCE BUILD pkg-config|find_package
+set -euo pipefail
+source=$1 build=$2 how=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/first" >"$work/log"
+mv "$work/first" "$work/moved" # what is installed may be moved
+mkdir "$work/program"
+awk '/^```c$/ {inside = 1; next} /^```$/ {inside = 0} inside' "$source/README.md" >"$work/program/program.c"
+cd "$work/program"
+
+with_pkg-config() {
+    export PKG_CONFIG_PATH
+    PKG_CONFIG_PATH=$(dirname "$(find "$work/moved" -name tutti.pc)")
+    local lib
+    lib=$(pkg-config --variable=libdir tutti)
+    # shellcheck disable=SC2046
+    cc program.c $(pkg-config --cflags --libs tutti) -Wl,-rpath,"$lib" -o program
+    [[ -e $(pkg-config --variable=backenddir tutti)/libtutti_tcp.so ]]
+}
+
+with_find_package() {
+    cat >CMakeLists.txt <<'LISTS'
+cmake_minimum_required(VERSION 3.20)
+project(program C)
+find_package(Tutti 0.1 REQUIRED)
+add_executable(program program.c)
+target_link_libraries(program Tutti::tutti)
+LISTS
+    cmake -S . -B . -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log"
+    cmake --build . >"$work/log"
+}
+
+"with_$how" || { cat "$work/log" && exit 1; }
+"$work/moved/bin/tutti-run" -n 2 ./program | sort >"$work/out"
+diff - "$work/out" <<'EXPECTED'
+[0] rank 0 of 2: 0.5 0
+[1] rank 1 of 2: 0.5 0
+EXPECTED
