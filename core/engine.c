@@ -20,9 +20,11 @@ enum {
     NAP_US = 50,        /* sleep where a backend has nothing to poll */
     ATTEND_US = 100,    /* grace for the caller to wait itself before the thread takes over */
     ATTEND_ROUNDS = 50, /* of these without work, then the thread sleeps deeply */
-    WATCH_MS = 100,     /* quiet this long: the thread watches for notes */
-    SPINS_MOST = 200,   /* rounds before sleeping, where each rank has a core; each asks every backend once */
-    SPINS_SHARED = 0,   /* where ranks share cores: to spin, or to yield, keeps the core from whom one waits for */
+    WATCH_MS = 50,      /* quiet this long: the thread watches for notes */
+    ALERT_FOR_MS = 2000,
+    ALERT_MS = 5,     /* instead of WATCH_MS, after a failure */
+    SPINS_MOST = 200, /* rounds before sleeping, where each rank has a core; each asks every backend once */
+    SPINS_SHARED = 0, /* where ranks share cores: to spin, or to yield, keeps the core from whom one waits for */
     SPINS_LEAST = 2,
     TRY_EVERY = 32
 };
@@ -282,6 +284,13 @@ static void sleep_on_backends(struct engine *engine, enum engine_poller who, int
     }
 }
 
+/* How long to sleep, at most until then: peers that are waited for are asked now and then. */
+static int look_ms(int64_t deadline_ns)
+{
+    int left = clock_left_ms(deadline_ns);
+    return left < 0 || left > LOOK_MS ? LOOK_MS : left;
+}
+
 void engine_notice(struct engine *engine)
 {
     if (engine->sleepers > 0) pthread_cond_broadcast(&engine->changed);
@@ -339,10 +348,9 @@ int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int 
         if ((index = first_ended(works, n)) >= 0) break;
         int64_t now = clock_now_ns();
         if (now >= deadline_ns) break;
-        work_check_time(engine, now);
+        int64_t next = work_check_time(engine, now);
         if ((index = first_ended(works, n)) >= 0) break;
-        int left = clock_left_ms(deadline_ns);
-        if (left < 0 || left > LOOK_MS) left = LOOK_MS;
+        int left = look_ms(next < deadline_ns ? next : deadline_ns);
         if (engine->polling[POLLER_CALLER])
             wait_changed(engine, (int64_t)left * 1000000);
         else
@@ -371,8 +379,8 @@ static void attend(struct engine *engine)
         wait_on(engine, &engine->wanted, ATTEND_US * 1000);
         while (!engine->stopping && engine->n_async > 0 && engine->callers == 0) {
             if (!engine_step(engine)) {
-                work_check_time(engine, clock_now_ns());
-                sleep_on_backends(engine, POLLER_THREAD, LOOK_MS);
+                int64_t next = work_check_time(engine, clock_now_ns());
+                sleep_on_backends(engine, POLLER_THREAD, look_ms(next));
             }
             engine_unlock(engine); /* callbacks; callers */
             engine_lock(engine);
@@ -403,8 +411,9 @@ static void *thread_main(void *argument)
             engine->thread_state = THREAD_DEEP;
             continue;
         }
-        wait_on(engine, &engine->wanted, (int64_t)WATCH_MS * 1000000);
-        if (seen == engine->calls && engine->callers == 0 && engine->n_async == 0) watch(engine);
+        bool alert = clock_now_ns() < engine->alert_ns;
+        wait_on(engine, &engine->wanted, (int64_t)(alert ? ALERT_MS : WATCH_MS) * 1000000);
+        if ((alert || seen == engine->calls) && engine->callers == 0 && engine->n_async == 0) watch(engine);
         seen = engine->calls;
     }
     bool frees_itself = engine->frees_itself;
@@ -433,5 +442,11 @@ void engine_attend(struct engine *engine)
 {
     engine_start_thread(engine);
     if (engine->polling[POLLER_THREAD] && engine->n_async == 1) wake(engine, POLLER_THREAD); /* it may be watching */
+    if (engine->thread_state == THREAD_DEEP) pthread_cond_signal(&engine->wanted);
+}
+
+void engine_alert(struct engine *engine)
+{
+    engine->alert_ns = clock_now_ns() + (int64_t)ALERT_FOR_MS * 1000000;
     if (engine->thread_state == THREAD_DEEP) pthread_cond_signal(&engine->wanted);
 }

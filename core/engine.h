@@ -67,6 +67,7 @@ struct engine {
     pthread_t thread;
     bool has_thread, stopping, frees_itself;
     int thread_state;
+    int64_t alert_ns;      /* until then the thread leaves peers' notes unread for no longer than it must */
     atomic_int references; /* groups, works that were given out, threads in a blocking call */
     int fork_generation;
 };
@@ -107,6 +108,9 @@ bool engine_is_forked(const struct engine *engine);
 
 /* Asynchronous work was begun: the thread is to look after it. */
 void engine_attend(struct engine *engine);
+
+/* A group has failed: its peers ask for their memory back and cannot go on before they have an answer. */
+void engine_alert(struct engine *engine);
 
 /* Someone's wait is over. */
 void engine_notice(struct engine *engine);

@@ -492,6 +492,7 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
     char copy[ERROR_TEXT_MAX]; /* text may be a work's own */
     snprintf(copy, sizeof copy, "%s", text);
     abort_doors(group);
+    engine_alert(group->engine);
     struct tutti_work *work, *next;
     for (work = TAILQ_FIRST(&group->works); work != NULL; work = next) {
         next = TAILQ_NEXT(work, group_link);

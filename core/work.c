@@ -347,14 +347,17 @@ static void check_one(struct tutti_work *work, int64_t now)
         warn_late(work, now);
 }
 
-void work_check_time(struct engine *engine, int64_t now)
+int64_t work_check_time(struct engine *engine, int64_t now)
 {
     /* A timeout ends other works of its group too: begin again after one. */
     struct tutti_work *work = TAILQ_FIRST(&engine->active);
+    int64_t deadline = CLOCK_NEVER;
     while (work != NULL) {
         struct tutti_work *next = TAILQ_NEXT(work, link);
         bool due = now >= work->deadline_ns;
         check_one(work, now);
+        if (!due && work->deadline_ns < deadline) deadline = work->deadline_ns;
         work = due ? TAILQ_FIRST(&engine->active) : next;
     }
+    return deadline;
 }

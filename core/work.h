@@ -97,8 +97,8 @@ void work_complete(tutti_request *request, int status);
 /* Makes of the error that a request was refused with one that names the operation and both sides; gives status. */
 int work_explain(const struct tutti_work *work, const tutti_request *request, int status);
 
-/* Looks at deadlines and at what has not moved for a while. */
-void work_check_time(struct engine *engine, int64_t now);
+/* Looks at deadlines and at what has not moved for a while; gives the moment of the next deadline. */
+int64_t work_check_time(struct engine *engine, int64_t now);
 
 static inline bool work_ended(const struct tutti_work *work)
 {

@@ -82,6 +82,10 @@ void fabric_write(struct fabric *fabric, int32_t rank, struct fabric_write *writ
 /* Takes a write back of which nothing was posted yet. */
 bool fabric_unwrite(struct fabric *fabric, int32_t rank, struct fabric_write *write);
 
+/* Lets a write that has begun end with the pieces that are under way: write_done comes when they have left, written
+ * never comes at the peer.  false: there are no further pieces. */
+bool fabric_cut(struct fabric *fabric, int32_t rank, struct fabric_write *write);
+
 /* Ends the link for good: nothing is read from or written to memory of ours any more.  With notify the user's lost is
  * called. */
 void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool notify);

@@ -254,10 +254,8 @@ void fabric_write(struct fabric *fabric, int32_t rank, struct fabric_write *writ
     post_writes(link);
 }
 
-bool fabric_unwrite(struct fabric *fabric, int32_t rank, struct fabric_write *write)
+static bool unqueue(struct fabric_link *link, struct fabric_write *write)
 {
-    struct fabric_link *link = &fabric->link[rank];
-    if (write->posted > 0) return false;
     struct fabric_write **at = &link->first_write, *before = NULL;
     while (*at != NULL && *at != write) {
         before = *at;
@@ -266,6 +264,18 @@ bool fabric_unwrite(struct fabric *fabric, int32_t rank, struct fabric_write *wr
     if (*at == NULL) return false;
     *at = write->next;
     if (link->last_write == write) link->last_write = before;
+    return true;
+}
+
+bool fabric_unwrite(struct fabric *fabric, int32_t rank, struct fabric_write *write)
+{
+    return write->posted == 0 && unqueue(&fabric->link[rank], write);
+}
+
+bool fabric_cut(struct fabric *fabric, int32_t rank, struct fabric_write *write)
+{
+    if (write->posted == 0 || !unqueue(&fabric->link[rank], write)) return false;
+    write->bytes = write->posted;
     return true;
 }
 

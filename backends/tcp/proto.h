@@ -21,7 +21,7 @@ enum {
     PROTO_WINDOW = 2 << 20, /* cost of eager messages that a peer holds for us without a receive */
     PROTO_EAGER_COST = 256, /* of an eager message, besides its bytes */
     PROTO_PATIENCE_MS = 20, /* then an expected send that was not asked for tells of itself */
-    PROTO_REVOKE_MS = 200   /* then memory is taken back by ending the link */
+    PROTO_REVOKE_MS = 300   /* then memory is taken back by ending the link */
 };
 
 /* A group's share. */
@@ -55,6 +55,7 @@ struct proto_op {
     uint32_t generation;
     uint8_t state;
     bool cancelled;            /* the core wants it back */
+    bool cut;                  /* a write that ends before all is written */
     bool is_due;               /* on one of the lists below */
     TAILQ_ENTRY(proto_op) due; /* of proto.patient or, once cancelled, of proto.revoked */
     struct proto_op *next_free;

@@ -138,7 +138,13 @@ static bool is_opened_by(const struct match_item *item, const void *argument)
     return item->source == wanted->peer && ((const struct proto_arrival *)(const void *)item)->header.id == wanted->key;
 }
 
-/* A write that has begun goes on to its end, of which the peer hears; anything else will never begin. */
+static int taken_back(struct proto *proto, int32_t peer)
+{
+    return proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its receive back", peer);
+}
+
+/* A write ends with the pieces that are on their way, and the answer follows them.  Only of one whose last piece is
+ * among them the peer hears anyway. */
 static void arrive_revoke(struct proto *proto, const struct wire_header *header)
 {
     struct opened_by wanted = {(int32_t)header->source, header->ref};
@@ -152,8 +158,12 @@ static void arrive_revoke(struct proto *proto, const struct wire_header *header)
         if (op->request == NULL || op->state != PROTO_SEND_WRITING || op->peer != wanted.peer ||
             op->write.key != wanted.key)
             continue;
-        if (!fabric_unwrite(proto->fabric, op->peer, &op->write)) return;
-        proto_finish(proto, op, proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its receive back", wanted.peer));
+        if (fabric_unwrite(proto->fabric, op->peer, &op->write))
+            proto_finish(proto, op, taken_back(proto, wanted.peer));
+        else if (fabric_cut(proto->fabric, op->peer, &op->write))
+            op->cut = true;
+        else
+            return;
         break;
     }
     struct wire_header answer = {.kind = WIRE_REVOKED, .ref = header->ref};
@@ -230,7 +240,8 @@ static void on_written(void *user, uint64_t key)
 static void on_write_done(void *user, struct fabric_write *write)
 {
     struct proto_op *op = write->owner;
-    if (op->request != NULL) proto_finish(user, op, TUTTI_OK); /* else its group was closed meanwhile */
+    if (op->request == NULL) return; /* its group was closed meanwhile */
+    proto_finish(user, op, op->cut ? taken_back(user, op->peer) : TUTTI_OK);
 }
 
 static bool is_from(const struct match_item *item, const void *peer)

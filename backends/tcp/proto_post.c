@@ -239,8 +239,10 @@ int proto_cancel(struct proto_group *group, tutti_request *request)
     if (op->state == PROTO_RECV_OPEN && !fabric_unsend(proto->fabric, op->peer, is_cts_of, op->id))
         return revoke(proto, op);
     if (op->state == PROTO_SEND_WRITING) {
-        if (!fabric_unwrite(proto->fabric, op->peer, &op->write)) return revoke(proto, op);
-        proto_refuse(proto, op->peer, WIRE_NACK_RECV, op->write.key, NULL, true);
+        bool begun = !fabric_unwrite(proto->fabric, op->peer, &op->write);
+        if (begun) op->cut = fabric_cut(proto->fabric, op->peer, &op->write);
+        if (!begun || op->cut) proto_refuse(proto, op->peer, WIRE_NACK_RECV, op->write.key, NULL, true);
+        if (begun) return revoke(proto, op);
     }
     proto_op_free(proto, op);
     return TUTTI_OK;

@@ -43,6 +43,42 @@ static void test_abort_during_a_wait(void **state)
     run_procs(3, rank_of_abort, NULL);
 }
 
+/* A group that is aborted in the midst of moving much data costs the others of its family nothing, although its
+ * members compute from then on: each one's memory has to be given back by peers that do not call. */
+static int rank_of_child_abort(int rank, int size, void *argument)
+{
+    enum { HUGE = 8 << 20, ROUNDS = 8 };
+    float *data = calloc(HUGE, sizeof *data);
+    int64_t x = 1;
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    for (int round = 1; round <= ROUNDS; round++) {
+        tutti_group *child = NULL;
+        tutti_work *work = NULL;
+        EXPECT(tutti_new_group((int[]){0, 1, 2}, size, NULL, &child) == TUTTI_OK);
+        EXPECT(tutti_barrier(tutti_with(.group = child)) == TUTTI_OK);
+        int status = tutti_all_reduce(tutti_view(data, HUGE), TUTTI_SUM, tutti_with(.group = child, .async_op = &work));
+        if (rank == 2) {
+            tutti_work_wait(work, 1 + round % 4);
+            EXPECT(tutti_abort(child, "enough of this") == TUTTI_OK);
+        }
+        if (status == TUTTI_OK) status = tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
+        if (status != TUTTI_OK) EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "enough of this"); /* it may have come late */
+        proc_meet(size, round);                                                            /* nobody calls now */
+        EXPECT(tutti_destroy_process_group(child) == TUTTI_OK);
+    }
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == size);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    free(data);
+    return 0;
+}
+
+static void test_abort_of_a_child_spares_the_family(void **state)
+{
+    (void)state;
+    run_procs(3, rank_of_child_abort, NULL);
+}
+
 /* ---- destroy, and handles given up ------------------------------------------------------------------------------- */
 
 static int rank_of_destroy(int rank, int size, void *argument)
@@ -278,9 +314,9 @@ static void test_callbacks_any_and_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_abort_during_a_wait),           cmocka_unit_test(test_destroy_with_operations_in_flight),
-        cmocka_unit_test(test_handles_given_up_early),        cmocka_unit_test(test_threads_on_several_groups),
-        cmocka_unit_test(test_callbacks_any_and_descriptors),
+        cmocka_unit_test(test_abort_of_a_child_spares_the_family), cmocka_unit_test(test_abort_during_a_wait),
+        cmocka_unit_test(test_destroy_with_operations_in_flight),  cmocka_unit_test(test_handles_given_up_early),
+        cmocka_unit_test(test_threads_on_several_groups),          cmocka_unit_test(test_callbacks_any_and_descriptors),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
