@@ -7,6 +7,7 @@
  *   run/token        the job's secret               run/job_start    streams, and the start of one
  *   run/environment  what a rank finds set          run/job_signals  what a signal does
  *   run/rank         one child process              run/job_report   what is said of a failure
+ *   run/mpi          the ranks through MPI's launcher
  *   run/feed, sink   a rank's output -> lines -> our stdout and stderr, without blocking */
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <tutti/tutti.h>
 
 #include "run/job.h"
+#include "run/mpi.h"
 #include "run/options.h"
 #include "run/signals.h"
 #include "run/token.h"
@@ -43,7 +45,8 @@ static int host_store(const struct options *options, const uint8_t *token, tutti
     return -1;
 }
 
-static int run(const struct options *options, const struct signals *signals)
+/* The ranks, with a secret and a place to meet. */
+static int run(const struct options *options, const struct signals *signals, int out_fd)
 {
     uint8_t token[TUTTI_TOKEN_BYTES];
     tutti_store *store;
@@ -51,16 +54,26 @@ static int run(const struct options *options, const struct signals *signals)
     int token_fd = token_descriptor(token);
     int hosted = token_fd < 0 ? -1 : host_store(options, token, &store);
     explicit_bzero(token, sizeof token);
-    int out_fd = hosted == 0 ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3) : -1;
-    if (hosted == 0 && out_fd < 0) perror("tutti-run: stdout cannot be duplicated");
-    if (hosted != 0 || out_fd < 0) return 1;
+    if (hosted != 0) return 1;
     uint16_t port = store ? tutti_store_port(store) : (uint16_t)options->master_port;
     struct job job = {.options = options, .signals = signals, .port = port, .token_fd = token_fd, .out_fd = out_fd};
     int status = job_run(&job);
     if (store && status == 0) tutti_store_linger(store, LINGER_MS); /* other nodes' ranks may be a step behind ours */
     tutti_store_free(store);
-    close(out_fd);
     close(token_fd);
+    return status;
+}
+
+/* MPI's launcher, or one rank of it: secret and place are its affair. */
+static int run_mpi(struct options *options, const struct signals *signals, int out_fd)
+{
+    struct job job = {.options = options, .signals = signals, .token_fd = -1, .out_fd = out_fd};
+    if (options->mpi == OPTIONS_START_MPI) {
+        job.starter = mpi_start_instead(options);
+        return job.starter ? job_run(&job) : 1;
+    }
+    int status = mpi_take_rank(options) == 0 ? job_run(&job) : 1;
+    if (status != 0) mpi_tell_failure(status);
     return status;
 }
 
@@ -72,5 +85,12 @@ int main(int argc, char **argv)
     int status = options_parse(argc, argv, &options);
     if (status != OPTIONS_GO_ON) return status;
     signals_block(&signals);
-    return run(&options, &signals);
+    int out_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (out_fd < 0) {
+        perror("tutti-run: stdout cannot be duplicated");
+        return 1;
+    }
+    status = options.mpi == OPTIONS_NO_MPI ? run(&options, &signals, out_fd) : run_mpi(&options, &signals, out_fd);
+    close(out_fd);
+    return status;
 }

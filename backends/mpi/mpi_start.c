@@ -74,12 +74,12 @@ static void name_library(void)
 /* ---- the launcher ---------------------------------------------------------------------------------------------- */
 
 #ifdef OPEN_MPI
-#define MPIB_LAUNCHER "mpirun -n %d PROGRAM (Open MPI's mpirun), or srun --mpi=pmix"
+#define MPIB_LAUNCHER "tutti-run --mpi -n %d PROGRAM, mpirun -n %d PROGRAM (Open MPI's mpirun), or srun --mpi=pmix"
 static const char *const launcher_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PRTE_MCA_prte_base_help"};
 static const char *const other_variables[] = {"PMI_FD", "HYDI_CONTROL_FD"};
 #define MPIB_OTHER "MPICH's mpiexec"
 #else
-#define MPIB_LAUNCHER "mpiexec -n %d PROGRAM (MPICH's mpiexec), or srun --mpi=pmi2"
+#define MPIB_LAUNCHER "tutti-run --mpi=mpich -n %d PROGRAM, mpiexec -n %d PROGRAM (MPICH's mpiexec), or srun --mpi=pmi2"
 static const char *const launcher_variables[] = {"PMI_FD", "PMI_PORT", "PMI_RANK"};
 static const char *const other_variables[] = {"OMPI_COMM_WORLD_SIZE"};
 #define MPIB_OTHER "Open MPI's mpirun"
@@ -101,7 +101,7 @@ static int check_launcher(const tutti_host *host, int world_size)
                        "backend mpi was built for " MPIB_BUILT_FOR
                        ", and this program was started by %s: start it with " MPIB_LAUNCHER,
                        other ? MPIB_OTHER ", which " MPIB_BUILT_FOR " does not understand" : "no launcher of MPI",
-                       world_size);
+                       world_size, world_size);
 }
 
 /* ---- start and end --------------------------------------------------------------------------------------------- */

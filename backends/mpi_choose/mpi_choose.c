@@ -1,8 +1,7 @@
-/* libtutti_mpi.so where the backend was built for two MPIs: hands everything on to the one of the launcher, or of the
- * program.
+/* libtutti_mpi.so: hands everything on to the plug-in for the MPI of the program, or of its launcher.
  *
- * libtutti_mpi_openmpi.so and libtutti_mpi_mpich.so lie beside it.  Only one is ever loaded in a process: both have
- * functions of the same names.  A group's state holds the other plug-in's, made as that one asks.
+ * libtutti_mpi_openmpi.so and libtutti_mpi_mpich.so lie beside it, or one of them.  Only one is ever loaded in a
+ * process: both have functions of the same names.  A group's state holds the other plug-in's, made as that one asks.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -11,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tutti/backend.h>
+#include <unistd.h>
 
 struct choice {
     void *state;
@@ -41,13 +41,22 @@ static const char *which(void)
     return host_of_all->env("PMI_FD") != NULL || host_of_all->env("PMI_RANK") != NULL ? "mpich" : "openmpi";
 }
 
-static void load(void)
+/* The path of the plug-in for mpi, in the folder of this one; whether it is there. */
+static bool find(const char *mpi, char path[PATH_MAX])
 {
     Dl_info self;
-    char path[PATH_MAX];
     const char *slash = dladdr(&chosen, &self) != 0 ? strrchr(self.dli_fname, '/') : NULL;
     int folder = slash != NULL ? (int)(slash - self.dli_fname) : 0;
-    snprintf(path, sizeof path, "%.*s/libtutti_mpi_%s.so", folder, slash != NULL ? self.dli_fname : ".", which());
+    snprintf(path, PATH_MAX, "%.*s/libtutti_mpi_%s.so", folder, slash != NULL ? self.dli_fname : ".", mpi);
+    return access(path, F_OK) == 0;
+}
+
+/* Where the right one was not built the other is loaded: it says that it does not understand this launcher. */
+static void load(void)
+{
+    char path[PATH_MAX];
+    const char *right = which();
+    if (!find(right, path)) find(strcmp(right, "mpich") == 0 ? "openmpi" : "mpich", path);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const char *why = library == NULL ? dlerror() : NULL;
     chosen = library != NULL ? dlsym(library, TUTTI_BACKEND_SYMBOL) : NULL;

@@ -51,6 +51,8 @@ static char **copy(size_t more)
 char **environment_of(const struct options *options, int local_rank, uint16_t port, int token_fd, int out_fd)
 {
     char **environment = copy(16);
+    if (options->mpi == OPTIONS_MPI_RANK) set_int(environment, "TUTTI_STDOUT_FD", out_fd);
+    if (options->mpi != OPTIONS_NO_MPI) return environment; /* all else is MPI's launcher's */
     set_int(environment, "RANK", options->node_rank * options->nproc + local_rank);
     set_int(environment, "WORLD_SIZE", options->nnodes * options->nproc);
     set_int(environment, "LOCAL_RANK", local_rank);

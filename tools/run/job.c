@@ -56,9 +56,10 @@ static void on_grace(uv_timer_t *timer)
     struct job *job = timer->data;
     for (int i = 0; i < job->n; i++) {
         struct rank *rank = &job->ranks[i];
+        char name[32];
         if (!rank->pid || rank->ended) continue;
-        job_say(job, "rank %d (pid %d) did not end within %g s of SIGTERM: killed", rank->number, (int)rank->pid,
-                (double)job->options->grace_ms / 1000);
+        job_say(job, "%s (pid %d) did not end within %g s of SIGTERM: killed", job_name(job, rank, name, sizeof name),
+                (int)rank->pid, (double)job->options->grace_ms / 1000);
         rank_signal(rank, SIGKILL, true);
     }
 }

@@ -18,9 +18,10 @@ enum job_output { JOB_PREFIXED, JOB_PASSED, JOB_FILED };
 struct job {
     const struct options *options;
     const struct signals *signals;
+    const char *starter; /* what starts the ranks, where that is not us: the job's one process is it; or NULL */
     uint16_t port;
-    int token_fd;
-    int out_fd; /* our own stdout, for the ranks */
+    int token_fd; /* -1: the ranks get none */
+    int out_fd;   /* our own stdout, for the ranks */
 
     uv_loop_t loop;
     uv_poll_t signal_poll;
@@ -61,6 +62,7 @@ enum job_output job_choose_output(const struct options *options);
 int job_watch_signals(struct job *job);
 
 /* job_report.c: sentences on stderr, between the ranks' lines. */
+const char *job_name(const struct job *job, const struct rank *rank, char *text, size_t bytes); /* "rank 3" */
 void job_say(struct job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void job_report_first(struct job *job);      /* at once */
 void job_report_last_lines(struct job *job); /* when all is over, so that they stand at the end */

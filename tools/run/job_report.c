@@ -27,13 +27,20 @@ void job_say(struct job *job, const char *format, ...)
     free(text);
 }
 
+const char *job_name(const struct job *job, const struct rank *rank, char *text, size_t bytes)
+{
+    if (job->starter) return job->starter;
+    snprintf(text, bytes, "rank %d", rank->number);
+    return text;
+}
+
 void job_report_first(struct job *job)
 {
     const struct rank *first = job->first;
-    char how[64];
+    char name[32], how[64];
     if (job->quiet) return;
-    job_say(job, "rank %d (pid %d) %s%s", first->number, (int)first->pid, rank_how(first, how, sizeof how),
-            job->running ? "; ending the other ranks" : "");
+    job_say(job, "%s (pid %d) %s%s", job_name(job, first, name, sizeof name), (int)first->pid,
+            rank_how(first, how, sizeof how), job->running ? "; ending the other ranks" : "");
 }
 
 char *job_log_path(const struct job *job, int i, bool is_err)

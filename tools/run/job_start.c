@@ -14,7 +14,7 @@
 enum job_output job_choose_output(const struct options *options)
 {
     if (options->log_dir) return JOB_FILED;
-    bool alone = options->nproc == 1 && options->nnodes == 1;
+    bool alone = options->nproc == 1 && options->nnodes == 1 && options->mpi != OPTIONS_MPI_RANK;
     return options->no_prefix || (alone && isatty(STDOUT_FILENO)) ? JOB_PASSED : JOB_PREFIXED;
 }
 

@@ -24,6 +24,8 @@ static const char usage[] =
     "      --no-prefix          pass the ranks' output on as it is, without \"[rank] \" before each line\n"
     "      --grace S            seconds between SIGTERM and SIGKILL when the job is ended (default 5)\n"
     "      --timeout S          end the job after this many seconds (exit status 124)\n"
+    "      --mpi[=NAME]         start the ranks through the launcher of an MPI (openmpi, mpich; default: the one that\n"
+    "                           is there), as programs on backend mpi need it; one tutti-run for all nodes\n"
     "      --standalone         one node, any free port: the default, for torchrun's sake\n"
     "  -h, --help               this text\n"
     "      --version            the version\n"
@@ -34,7 +36,7 @@ static const char usage[] =
 struct option {
     const char *name;
     char letter;
-    bool has_value;
+    enum { WITHOUT, WITH, EITHER } value;
     bool (*set)(struct options *options, const char *name, const char *value);
 };
 
@@ -139,6 +141,23 @@ static bool set_timeout(struct options *options, const char *name, const char *v
     return parse_seconds(name, value, &options->timeout_ms);
 }
 
+static bool set_mpi(struct options *options, const char *name, const char *value)
+{
+    if (value && strcmp(value, "openmpi") != 0 && strcmp(value, "mpich") != 0)
+        return refuse("--%s knows openmpi and mpich, not \"%s\"", name, value);
+    options->mpi = OPTIONS_START_MPI;
+    options->mpi_name = value;
+    return true;
+}
+
+/* --mpi itself gives it to the tutti-run of each rank. */
+static bool set_mpi_rank(struct options *options, const char *name, const char *value)
+{
+    (void)name, (void)value;
+    options->mpi = OPTIONS_MPI_RANK;
+    return true;
+}
+
 static bool set_standalone(struct options *options, const char *name, const char *value)
 {
     (void)options, (void)name, (void)value;
@@ -146,17 +165,19 @@ static bool set_standalone(struct options *options, const char *name, const char
 }
 
 static const struct option table[] = {
-    {"nproc-per-node", 'n', true, set_nproc},
-    {"nnodes", 0, true, set_nnodes},
-    {"node-rank", 0, true, set_node_rank},
-    {"master-addr", 0, true, set_master_addr},
-    {"master-port", 0, true, set_master_port},
-    {"token-file", 0, true, set_token_file},
-    {"log-dir", 0, true, set_log_dir},
-    {"no-prefix", 0, false, set_no_prefix},
-    {"grace", 0, true, set_grace},
-    {"timeout", 0, true, set_timeout},
-    {"standalone", 0, false, set_standalone},
+    {"nproc-per-node", 'n', WITH, set_nproc},
+    {"nnodes", 0, WITH, set_nnodes},
+    {"node-rank", 0, WITH, set_node_rank},
+    {"master-addr", 0, WITH, set_master_addr},
+    {"master-port", 0, WITH, set_master_port},
+    {"token-file", 0, WITH, set_token_file},
+    {"log-dir", 0, WITH, set_log_dir},
+    {"no-prefix", 0, WITHOUT, set_no_prefix},
+    {"grace", 0, WITH, set_grace},
+    {"timeout", 0, WITH, set_timeout},
+    {"mpi", 0, EITHER, set_mpi},
+    {"mpi-rank", 0, WITHOUT, set_mpi_rank},
+    {"standalone", 0, WITHOUT, set_standalone},
 };
 
 /* Whether text, up to its '=' or end, is name; '_' counts as '-', as torchrun has it. */
@@ -193,9 +214,9 @@ static bool take(struct options *options, char **argv, int *at)
     const struct option *option = find(argument);
     if (!option) return refuse("unknown option %s", argument);
     const char *value = value_within(argument);
-    if (value && !option->has_value) return refuse("--%s takes no value", option->name);
-    if (option->has_value && !value) value = argv[*at] ? argv[(*at)++] : NULL;
-    if (option->has_value && !value) return refuse("%s needs a value", argument);
+    if (value && option->value == WITHOUT) return refuse("--%s takes no value", option->name);
+    if (option->value == WITH && !value) value = argv[*at] ? argv[(*at)++] : NULL;
+    if (option->value == WITH && !value) return refuse("%s needs a value", argument);
     return option->set(options, option->name, value);
 }
 
@@ -204,6 +225,10 @@ static bool check(struct options *options)
 {
     if (!options->program[0]) return refuse("no program to run");
     if ((int64_t)options->nproc * options->nnodes > INT_MAX) return refuse("too many ranks");
+    if (options->mpi == OPTIONS_START_MPI && options->nnodes > 1)
+        return refuse(
+            "--mpi starts all nodes' ranks at once, and --nnodes is not for it: tell MPI's launcher its hosts "
+            "(Open MPI: OMPI_MCA_orte_default_hostfile, MPICH: HYDRA_HOST_FILE)");
     if (options->nnodes > 1) {
         if (options->node_rank < 0) return refuse("several nodes need --node-rank on each");
         if (!options->master_addr) return refuse("several nodes need --master-addr, the address of node 0");

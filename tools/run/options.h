@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* With --mpi tutti-run starts mpirun, and mpirun starts tutti-run once a rank. */
+enum options_mpi { OPTIONS_NO_MPI, OPTIONS_START_MPI, OPTIONS_MPI_RANK };
+
 struct options {
     int nproc; /* ranks on this node */
     int nnodes;
@@ -14,9 +17,11 @@ struct options {
     const char *log_dir;
     const char *token_file;
     bool no_prefix;
-    int64_t grace_ms;   /* between SIGTERM and SIGKILL */
-    int64_t timeout_ms; /* of the whole job; 0: none */
-    char **program;     /* its path and arguments, NULL at the end */
+    enum options_mpi mpi;
+    const char *mpi_name; /* "openmpi" or "mpich"; NULL: the first that is there */
+    int64_t grace_ms;     /* between SIGTERM and SIGKILL */
+    int64_t timeout_ms;   /* of the whole job; 0: none */
+    char **program;       /* its path and arguments, NULL at the end */
 };
 
 enum { OPTIONS_GO_ON = -1 };

@@ -1,0 +1,162 @@
+#include "mpi.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <tutti/tutti.h>
+
+#include "memory.h"
+
+/* `word` stands in what the launcher prints for --version: mpirun may be either's. */
+static const struct mpi {
+    const char *name, *plug_in, *word, *launchers[3];
+} mpis[] = {{"openmpi", "mpi_openmpi", "Open", {"mpirun.openmpi", "mpirun", "mpiexec"}},
+            {"mpich", "mpi_mpich", "HYDRA", {"mpiexec.mpich", "mpiexec.hydra", "mpiexec"}}};
+
+/* ---- which ------------------------------------------------------------------------------------------------- */
+
+static bool is_its_launcher(const struct mpi *mpi, const char *launcher)
+{
+    char said[256], *command = memory_print("%s --version 2>/dev/null", launcher);
+    FILE *pipe = popen(command, "r");
+    size_t n = pipe ? fread(said, 1, sizeof said - 1, pipe) : 0;
+    said[n] = '\0';
+    if (pipe) pclose(pipe);
+    free(command);
+    return strstr(said, mpi->word);
+}
+
+static const char *find_launcher(const struct mpi *mpi)
+{
+    for (size_t i = 0; i < sizeof mpi->launchers / sizeof *mpi->launchers; i++)
+        if (is_its_launcher(mpi, mpi->launchers[i])) return mpi->launchers[i];
+    return NULL;
+}
+
+/* The first whose plug-in and whose launcher are there; NULL after a sentence on each that was looked for. */
+static const struct mpi *find_mpi(const char *name, const char **launcher)
+{
+    char why[2000] = "";
+    for (size_t i = 0; i < sizeof mpis / sizeof *mpis; i++) {
+        const struct mpi *mpi = &mpis[i];
+        size_t used = strlen(why);
+        if (name && strcmp(name, mpi->name) != 0) continue;
+        bool built = tutti_is_backend_available(mpi->plug_in);
+        *launcher = built ? find_launcher(mpi) : NULL;
+        if (*launcher) return mpi;
+        if (built)
+            snprintf(why + used, sizeof why - used, "tutti-run: backend %s is there, but none of %s, %s and %s\n",
+                     mpi->plug_in, mpi->launchers[0], mpi->launchers[1], mpi->launchers[2]);
+        else
+            snprintf(why + used, sizeof why - used, "tutti-run: %s\n", tutti_last_error());
+    }
+    fprintf(stderr, "%stutti-run: --mpi has no MPI to start the ranks with\n", why);
+    return NULL;
+}
+
+/* ---- its command line -------------------------------------------------------------------------------------- */
+
+struct words {
+    char **list;
+    size_t n;
+};
+
+static void add(struct words *words, const char *word)
+{
+    words->list = memory_resize(words->list, (words->n + 2) * sizeof *words->list);
+    words->list[words->n++] = (char *)(uintptr_t)word;
+    words->list[words->n] = NULL;
+}
+
+/* tutti-run refuses neither root nor more ranks than cores; and these must not take the cores from each other. */
+static void add_openmpi_options(struct words *words, const struct options *options)
+{
+    if (geteuid() == 0) add(words, "--allow-run-as-root");
+    add(words, "--oversubscribe");
+    if (options->nproc > sysconf(_SC_NPROCESSORS_ONLN)) {
+        add(words, "--mca");
+        add(words, "mpi_yield_when_idle");
+        add(words, "1");
+    }
+}
+
+/* What this tutti-run does itself is not for the ranks' own. */
+static void add_rank(struct words *words, const struct options *options)
+{
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n < 0 ? 0 : n] = '\0';
+    add(words, n > 0 ? memory_print("%s", self) : "tutti-run");
+    add(words, "--mpi-rank");
+    add(words, memory_print("--grace=%g", (double)options->grace_ms / 1000));
+    if (options->no_prefix) add(words, "--no-prefix");
+    if (options->log_dir) add(words, memory_print("--log-dir=%s", options->log_dir));
+    add(words, "--");
+    for (char **word = options->program; *word; word++) add(words, *word);
+}
+
+const char *mpi_start_instead(struct options *options)
+{
+    static const char *const ours[] = {"RANK",        "WORLD_SIZE",  "LOCAL_RANK",         "LOCAL_WORLD_SIZE",
+                                       "MASTER_ADDR", "MASTER_PORT", "TUTTI_STORE_HOSTED", "TUTTI_TOKEN_FD"};
+    const char *launcher = NULL;
+    const struct mpi *mpi = find_mpi(options->mpi_name, &launcher);
+    struct words words = {0};
+    if (!mpi) return NULL;
+    add(&words, launcher);
+    if (mpi == &mpis[0]) add_openmpi_options(&words, options);
+    add(&words, "-n");
+    add(&words, memory_print("%d", options->nproc));
+    add_rank(&words, options);
+    /* The ranks ask the launcher who they are and where they meet; another job's variables would lead them astray. */
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) unsetenv(ours[i]);
+    if (options->token_file) setenv("TUTTI_TOKEN_FILE", options->token_file, 1);
+    if (options->nproc > 1) setenv("OMP_NUM_THREADS", "1", 0);
+    options->program = words.list;
+    options->nproc = 1;
+    options->no_prefix = true;
+    options->log_dir = NULL;
+    return launcher;
+}
+
+/* ---- one rank ---------------------------------------------------------------------------------------------- */
+
+int mpi_take_rank(struct options *options)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *size = getenv("OMPI_COMM_WORLD_SIZE");
+    if (!rank) rank = getenv("PMI_RANK");
+    if (!size) size = getenv("PMI_SIZE");
+    if (!rank || !size) {
+        fputs("tutti-run: --mpi-rank is what --mpi gives the ranks it starts; use --mpi\n", stderr);
+        return -1;
+    }
+    options->node_rank = atoi(rank);
+    options->nnodes = atoi(size);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* with the launcher; our rank dies with us in the same way */
+    return 0;
+}
+
+/* Until the launcher has taken what the rank wrote last, or a second. */
+static void wait_for_reader(void)
+{
+    int unread[2] = {0};
+    for (int i = 0; i < 1000; i++) {
+        for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+            if (ioctl(fd, FIONREAD, &unread[fd - STDOUT_FILENO]) != 0) unread[fd - STDOUT_FILENO] = 0;
+        if (unread[0] + unread[1] == 0) return;
+        usleep(1000);
+    }
+}
+
+void mpi_tell_failure(int status)
+{
+    const char *fd = getenv("PMI_FD");
+    if (!fd) return;
+    wait_for_reader();
+    if (dprintf(atoi(fd), "cmd=abort exitcode=%d\n", status) < 0) perror("tutti-run: PMI_FD");
+}
