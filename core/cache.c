@@ -230,14 +230,20 @@ static struct coll_blocks side(bool present, bool list, const int64_t *count, co
     return (struct coll_blocks){list, count, list ? NULL : at};
 }
 
-static int build(const struct tutti_group *group, const tutti_backend *backend, const struct shape *shape,
-                 struct plan **plan)
+/* What the choice is made with besides the shapes. */
+static struct coll_link link_of(const tutti_backend *backend)
+{
+    return (struct coll_link){TUTTI_HAS(backend, latency_ns) ? backend->latency_ns : 0,
+                              TUTTI_HAS(backend, bytes_per_us) ? backend->bytes_per_us : 0,
+                              TUTTI_HAS(backend, segment_bytes) ? backend->segment_bytes : 0};
+}
+
+static int build(const struct tutti_group *group, const struct group_door *door, const struct shape *shape,
+                 const struct coll_algorithm **algorithm, struct coll_reason *reason, struct plan **plan)
 {
     const struct key *key = &shape->key;
     int size = group->size;
-    struct coll_link link = {TUTTI_HAS(backend, latency_ns) ? backend->latency_ns : 0,
-                             TUTTI_HAS(backend, bytes_per_us) ? backend->bytes_per_us : 0,
-                             TUTTI_HAS(backend, segment_bytes) ? backend->segment_bytes : 0};
+    struct coll_link link = link_of(door->backend);
     int64_t segment = link.segment_bytes > 0 ? link.segment_bytes / key->element : INT64_MAX;
     struct coll_args args = {
         .kind = key->kind == TUTTI_MONITORED_BARRIER ? TUTTI_BARRIER : (tutti_kind)key->kind,
@@ -252,10 +258,14 @@ static int build(const struct tutti_group *group, const tutti_backend *backend, 
         .in_place = key->in_place,
         .average = key->average,
         .premul = key->premul,
+        .element = key->element,
+        .link = &link,
+        .hosts = door->hosts,
     };
-    const struct coll_algorithm *algorithm = coll_select(&args, key->element, &link, group->algorithm);
-    if (algorithm == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
-    *plan = coll_build(algorithm, &args, TUTTI_HAS(backend, recv_reduce) != 0);
+    struct coll_wish wish = {group->algorithm, door->tuned.rows, door->tuned.n};
+    *algorithm = coll_select(&args, &wish, reason);
+    if (*algorithm == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    *plan = coll_build(*algorithm, &args, TUTTI_HAS(door->backend, recv_reduce) != 0);
     return *plan != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
 }
 
@@ -268,7 +278,7 @@ static void evict(struct cache *cache)
     }
 }
 
-static int insert(struct cache *cache, const struct tutti_group *group, const tutti_backend *backend,
+static int insert(struct cache *cache, const struct tutti_group *group, const struct group_door *door,
                   const struct shape *shape, unsigned bucket, struct cache_entry **out)
 {
     evict(cache);
@@ -281,7 +291,8 @@ static int insert(struct cache *cache, const struct tutti_group *group, const tu
     }
     if (bytes > 0) memcpy(entry->counts, shape->counts, bytes);
     entry->key = shape->key;
-    int status = build(group, backend, shape, &entry->plan);
+    const struct coll_algorithm *algorithm;
+    int status = build(group, door, shape, &algorithm, NULL, &entry->plan);
     if (status != TUTTI_OK) {
         free(entry->counts);
         free(entry);
@@ -294,11 +305,11 @@ static int insert(struct cache *cache, const struct tutti_group *group, const tu
     return TUTTI_OK;
 }
 
-int cache_take(struct cache *cache, const struct tutti_group *group, const tutti_backend *backend, const tutti_op *op,
+int cache_take(struct cache *cache, const struct tutti_group *group, const struct group_door *door, const tutti_op *op,
                struct cache_entry **out, struct exec **exec)
 {
     struct shape shape = {0};
-    make_key(group, backend, op, &shape.key);
+    make_key(group, door->backend, op, &shape.key);
     unsigned bucket = hash_of(&shape.key);
     struct cache_entry *entry = shape.key.n_counts == 0 ? find(cache, &shape, bucket) : NULL;
     if (entry == NULL) {
@@ -306,7 +317,7 @@ int cache_take(struct cache *cache, const struct tutti_group *group, const tutti
         if (shape.counts == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
         fill_shape(&shape, group, op);
         if (shape.key.n_counts > 0) entry = find(cache, &shape, bucket);
-        int status = entry == NULL ? insert(cache, group, backend, &shape, bucket, &entry) : TUTTI_OK;
+        int status = entry == NULL ? insert(cache, group, door, &shape, bucket, &entry) : TUTTI_OK;
         free(shape.counts);
         if (status != TUTTI_OK) return status;
     } else if (TAILQ_FIRST(&cache->by_age) != entry) {
@@ -335,4 +346,16 @@ void cache_give(struct cache *cache, struct cache_entry *entry, struct exec *exe
     }
     exec->next_free = entry->spare;
     entry->spare = exec;
+}
+
+int cache_explain(const struct tutti_group *group, const struct group_door *door, const tutti_op *op,
+                  const struct coll_algorithm **algorithm, struct coll_reason *reason, struct plan **plan)
+{
+    struct shape shape = {.counts = calloc(4 * (size_t)group->size, sizeof(int64_t))};
+    if (shape.counts == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+    make_key(group, door->backend, op, &shape.key);
+    fill_shape(&shape, group, op);
+    int status = build(group, door, &shape, algorithm, reason, plan);
+    free(shape.counts);
+    return status;
 }

@@ -8,15 +8,22 @@
 
 struct cache;
 struct cache_entry;
+struct coll_algorithm;
+struct coll_reason;
+struct group_door;
 struct tutti_group;
 
 struct cache *cache_new(void);
 void cache_free(struct cache *cache);
 
-/* An exec, not started, for op in group over backend's point-to-point door.  INVALID_ARGUMENT (TUTTI_ALGO),
+/* An exec, not started, for op in group over the door's messages.  INVALID_ARGUMENT (TUTTI_ALGO),
  * UNSUPPORTED, NO_MEMORY. */
-int cache_take(struct cache *cache, const struct tutti_group *group, const tutti_backend *backend, const tutti_op *op,
+int cache_take(struct cache *cache, const struct tutti_group *group, const struct group_door *door, const tutti_op *op,
                struct cache_entry **entry, struct exec **exec);
+
+/* What cache_take would build, and why; the plan is the caller's. */
+int cache_explain(const struct tutti_group *group, const struct group_door *door, const tutti_op *op,
+                  const struct coll_algorithm **algorithm, struct coll_reason *reason, struct plan **plan);
 
 /* Gives it back; one that ended badly is freed. */
 void cache_give(struct cache *cache, struct cache_entry *entry, struct exec *exec);

@@ -178,6 +178,83 @@ static int open_doors(struct tutti_group *group, const struct group_args *args)
     return TUTTI_OK;
 }
 
+/* ---- what the choice of algorithms needs ----------------------------------------------------------------------- */
+
+/* Rank 0's tuning file counts for all.  It hands it out before the ranks agree that a backend has opened, the others
+ * take it afterwards: nobody waits. */
+static int give_tuning(struct tutti_group *group)
+{
+    if (group != group->root || group->rank != 0) return TUTTI_OK;
+    group->tuning = tuning_read(env_string("TUTTI_TUNING", NULL));
+    if (group->size == 1) return TUTTI_OK;
+    const char *text = group->tuning != NULL ? group->tuning : "";
+    return tutti_store_set(group->store, "tuning", text, strlen(text));
+}
+
+static int take_tuning(struct tutti_group *group)
+{
+    size_t bytes = 0;
+    if (group != group->root || group->rank == 0) return TUTTI_OK;
+    char *text = malloc(TUNING_TEXT_MAX + 1);
+    if (text == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for the tuning");
+    int status = tutti_store_get(group->store, "tuning", text, TUNING_TEXT_MAX, &bytes, AGREE_MS);
+    if (status == TUTTI_OK && bytes > 0 && bytes <= TUNING_TEXT_MAX) {
+        text[bytes] = '\0';
+        group->tuning = text;
+        return TUTTI_OK;
+    }
+    free(text);
+    return status;
+}
+
+/* As the backend says; for a part of a family, as it said of the whole. */
+static int find_hosts(struct tutti_group *group, struct group_door *door)
+{
+    const struct group_door *whole = group != group->root ? door_of(group->root, door->backend) : NULL;
+    if (!TUTTI_HAS(door->backend, hosts) || group->size == 1 || (whole != NULL && whole->hosts == NULL))
+        return TUTTI_OK;
+    int32_t *host = calloc((size_t)group->size, sizeof *host);
+    int status = host != NULL ? TUTTI_OK : TUTTI_ERR_NO_MEMORY;
+    if (status == TUTTI_OK && whole == NULL) {
+        engine_lock(group->engine);
+        status = door->backend->hosts(door->state, host);
+        engine_unlock(group->engine);
+    }
+    for (int i = 0; status == TUTTI_OK && whole != NULL && i < group->size; i++)
+        host[i] = whole->hosts->of[group->global_ranks[i]];
+    if (status == TUTTI_OK) {
+        door->hosts = coll_hosts_new(host, group->size);
+        status = door->hosts != NULL ? TUTTI_OK : TUTTI_ERR_NO_MEMORY;
+    }
+    free(host);
+    return status == TUTTI_ERR_NO_MEMORY ? error_set(status, "no memory for a group of %d ranks", group->size) : status;
+}
+
+static int learn(struct tutti_group *group)
+{
+    int status = take_tuning(group);
+    const char *text = group->root->tuning;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; status == TUTTI_OK && i < group->n_doors[device]; i++) {
+            struct group_door *door = &group->doors[device][i];
+            status = find_hosts(group, door);
+            if (status == TUTTI_OK && text != NULL)
+                status = tuning_parse(text, door->backend->name, group->size, door->hosts ? door->hosts->n : 1,
+                                      &door->tuned);
+        }
+    return status;
+}
+
+static void forget(struct tutti_group *group)
+{
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_doors[device]; i++) {
+            free(group->doors[device][i].hosts);
+            tuning_free(&group->doors[device][i].tuned);
+        }
+    free(group->tuning);
+}
+
 static void describe_doors(struct tutti_group *group)
 {
     size_t used = 0;
@@ -230,6 +307,7 @@ static void free_group(struct tutti_group *group)
         group->uses = use->next;
         free(use);
     }
+    forget(group);
     cache_free(group->cache);
     health_free(group->health);
     tutti_store_free(group->store);
@@ -325,7 +403,9 @@ int group_open(const struct group_args *args, struct tutti_group **out)
     struct tutti_group *group = calloc(1, sizeof *group);
     if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
     int status = fill(group, args);
+    if (status == TUTTI_OK) status = give_tuning(group);
     if (status == TUTTI_OK) status = open_doors(group, args);
+    if (status == TUTTI_OK) status = learn(group);
     if (status != TUTTI_OK) {
         char text[ERROR_TEXT_MAX];
         snprintf(text, sizeof text, "%s", error_text());

@@ -8,6 +8,7 @@
 
 #include "engine.h"
 #include "names.h"
+#include "tuning.h"
 
 struct cache;
 struct health;
@@ -18,7 +19,9 @@ enum { GROUP_DOORS = 3, GROUP_NAME_MAX = 64 };
 struct group_door {
     const tutti_backend *backend;
     void *state;
-    bool told; /* that operations fall through to the next one (said once) */
+    bool told;                /* that operations fall through to the next one (said once) */
+    struct coll_hosts *hosts; /* who shares a host, as the backend says; NULL: it does not */
+    struct tuning tuned;
 };
 
 struct tutti_group {
@@ -42,6 +45,7 @@ struct tutti_group {
     struct group_door doors[2][GROUP_DOORS]; /* by device: CPU, CUDA */
     int n_doors[2];
     const char *algorithm; /* TUTTI_ALGO, or NULL */
+    char *tuning;          /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
 
     uint64_t sequence;       /* of the last collective issued */
     uint64_t past;           /* a trace of all of them: see fingerprint_with_past */

@@ -1,5 +1,6 @@
 #include "registry.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -22,6 +23,9 @@ struct loaded {
 
 static struct loaded *registry_all;
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+
+enum { FOLDERS_MOST = 16 };
+static char registry_folders[FOLDERS_MOST][PATH_MAX]; /* under registry_lock */
 
 static bool name_is_valid(const char *name)
 {
@@ -117,15 +121,54 @@ static int search_folders(char folders[][PATH_MAX], int most)
     return n;
 }
 
+/* "libtutti_NAME.so": its name, or false. */
+static bool name_of_file(const char *file, char name[40])
+{
+    const char *lead = "libtutti_", *end = strrchr(file, '.');
+    size_t n = strlen(lead);
+    if (strncmp(file, lead, n) != 0 || end == NULL || strcmp(end, ".so") != 0 || end - file - n > 32) return false;
+    snprintf(name, 40, "%.*s", (int)(end - file - n), file + n);
+    return name_is_valid(name);
+}
+
+static bool has_word(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at += n)
+        if ((at == text || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) return true;
+    return false;
+}
+
+static void list_folder(const char *path, char *text, size_t capacity)
+{
+    struct dirent **entries = NULL;
+    int n = scandir(path, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char name[40];
+        size_t used = strlen(text);
+        if (name_of_file(entries[i]->d_name, name) && !has_word(text, name) && used + strlen(name) + 2 <= capacity)
+            snprintf(text + used, capacity - used, "%s%s", used > 0 ? " " : "", name);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+void registry_list(char *text, size_t capacity)
+{
+    pthread_mutex_lock(&registry_lock);
+    text[0] = '\0';
+    int n = search_folders(registry_folders, FOLDERS_MOST);
+    for (int i = 0; i < n; i++) list_folder(registry_folders[i], text, capacity);
+    pthread_mutex_unlock(&registry_lock);
+}
+
 static int load_name(const char *name, const tutti_backend **out)
 {
-    enum { MOST = 16 };
-    static char folders[MOST][PATH_MAX]; /* under registry_lock */
     char tried[600] = "";
-    int n = search_folders(folders, MOST);
+    int n = search_folders(registry_folders, FOLDERS_MOST);
     for (int i = 0; i < n; i++) {
         char path[PATH_MAX + 64];
-        snprintf(path, sizeof path, "%s/libtutti_%s.so", folders[i], name);
+        snprintf(path, sizeof path, "%s/libtutti_%s.so", registry_folders[i], name);
         if (access(path, F_OK) == 0) return load_file(path, name, out);
         size_t used = strlen(tried);
         snprintf(tried + used, sizeof tried - used, "%s%s", used > 0 ? ", " : "", path);

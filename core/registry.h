@@ -8,4 +8,7 @@
  * step it was refused and where it was looked for; INVALID_ARGUMENT for an impossible name. */
 int registry_load(const char *name, const tutti_backend **backend);
 
+/* The names of the plug-ins that lie in the folders searched, with blanks between; what does not fit is left out. */
+void registry_list(char *text, size_t capacity);
+
 #endif

@@ -115,7 +115,7 @@ static int begin_plan(struct tutti_work *work, const struct group_door *door)
 {
     struct tutti_group *group = work->group;
     struct exec *exec = NULL;
-    int status = cache_take(group->cache, group, door->backend, &work->op, &work->cached, &exec);
+    int status = cache_take(group->cache, group, door, &work->op, &work->cached, &exec);
     if (status != TUTTI_OK) return status;
     struct exec_run run = {
         .backend = door->backend,

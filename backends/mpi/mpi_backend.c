@@ -1,4 +1,5 @@
 /* The mpi backend: the table, and the life of its groups. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +105,18 @@ static void mpib_close(void *state)
     memset(group, 0, sizeof *group);
 }
 
+/* MPI says which it is before it has been started, too. */
+static int mpib_describe(const tutti_host *host, void *group, char *text, size_t capacity)
+{
+    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    (void)host;
+    MPI_Get_library_version(library, &length);
+    library[strcspn(library, "\n")] = '\0';
+    snprintf(text, capacity, "%s%s\n", group != NULL ? "mpi: " : "library: ", library);
+    return TUTTI_OK;
+}
+
 TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
 
 const tutti_backend tutti_backend_v1 = {
@@ -132,4 +145,5 @@ const tutti_backend tutti_backend_v1 = {
     .latency_ns = 1500,
     .bytes_per_us = 4000,
     .segment_bytes = 256 << 10,
+    .describe = mpib_describe,
 };

@@ -132,6 +132,12 @@ static int choice_notify(void *group, int32_t peer, const void *message, size_t 
     return chosen->notify(((struct choice *)group)->state, peer, message, bytes);
 }
 
+static int choice_describe(const tutti_host *host, void *group, char *text, size_t capacity)
+{
+    int status = choose(host);
+    return status == TUTTI_OK ? chosen->describe(host, group, text, capacity) : status;
+}
+
 TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
 
 /* As in mpi_backend.c. */
@@ -161,4 +167,5 @@ const tutti_backend tutti_backend_v1 = {
     .latency_ns = 1500,
     .bytes_per_us = 4000,
     .segment_bytes = 256 << 10,
+    .describe = choice_describe,
 };

@@ -241,6 +241,20 @@ static int nccl_wait_stream(void *state, tutti_request *request, void *stream)
     return result == CUDA_SUCCESS ? TUTTI_OK : ncclb_driver_failed(state, "waiting for an operation", result);
 }
 
+static int nccl_describe(const tutti_host *host, void *state, char *text, size_t capacity)
+{
+    const struct ncclb_group *group = state;
+    int devices = 0, status = ncclb_load(host);
+    if (status != TUTTI_OK) return status;
+    if (ncclb_lib.cuDeviceGetCount(&devices) != CUDA_SUCCESS) devices = 0;
+    if (group == NULL)
+        snprintf(text, capacity, "%s, %d CUDA devices\n", ncclb_versions(), devices);
+    else
+        snprintf(text, capacity, "nccl: rank %d on CUDA device %d of %d, %s\n", group->info.rank,
+                 group->info.device.index, devices, ncclb_versions());
+    return TUTTI_OK;
+}
+
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
     TUTTI_BACKEND_HEADER,
     .name = "nccl",
@@ -274,4 +288,5 @@ TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
     .alloc = ncclb_alloc,
     .free = ncclb_free,
     .coalesce = ncclb_coalesce,
+    .describe = nccl_describe,
 };

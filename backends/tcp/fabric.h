@@ -48,8 +48,18 @@ struct fabric_config {
 /* Loads the library, once per process.  BACKEND with the sentence where it is missing. */
 int fabric_load(const tutti_host *host);
 
+/* Before the first fabric_load: all providers are set up, to be listed. */
+void fabric_load_all(void);
+
 /* Listens, and publishes where in the store.  On an error nothing is left. */
 int fabric_open(const struct fabric_config *config, struct fabric **fabric);
+
+/* Which host each rank is on, the same numbers on every rank, once all have opened: see tutti_backend.hosts. */
+int fabric_hosts(struct fabric *fabric, int32_t *host);
+
+/* Lines for people: about a fabric, or, without one, about the machine. */
+int fabric_describe(const struct fabric *fabric, char *text, size_t capacity);
+int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity);
 
 /* Gives all back.  No event comes any more. */
 void fabric_close(struct fabric *fabric);

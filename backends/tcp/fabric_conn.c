@@ -104,7 +104,7 @@ static int make_endpoint(struct fabric_link *link, struct fi_info *info, struct 
 
 /* ---- asking ------------------------------------------------------------------------------------------------ */
 
-static int look_up(struct fabric_link *link)
+int fabric_look_up(struct fabric_link *link)
 {
     struct fabric *fabric = link->fabric;
     char key[32];
@@ -152,7 +152,7 @@ static int ask(struct fabric_link *link)
     struct fabric *fabric = link->fabric;
     struct sockaddr_storage to;
     uint8_t data[WIRE_GREETING];
-    int status = look_up(link);
+    int status = fabric_look_up(link);
     if (status != TUTTI_OK) return status;
     status = make_endpoint(link, fabric->info, &link->ep);
     if (status != 0)

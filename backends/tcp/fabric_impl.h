@@ -132,6 +132,7 @@ void fabric_print_address(const struct wire_address *address, char *out, size_t 
 /* fabric_conn.c */
 int fabric_listen(struct fabric *fabric);
 int fabric_handle_events(struct fabric *fabric);
+int fabric_look_up(struct fabric_link *link); /* its address, from the store; the peer has opened its fabric */
 void fabric_check_deadlines(struct fabric *fabric);
 
 /* fabric_socket.c: the provider's sockets, which it does not show: found among the process' descriptors and set up. */

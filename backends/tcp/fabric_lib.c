@@ -11,6 +11,7 @@ struct fabric_library fabric_library;
 
 static char load_error[256];
 static bool loaded;
+static bool listing;
 
 static bool find_symbols(void *library)
 {
@@ -34,11 +35,13 @@ static bool find_symbols(void *library)
 }
 
 /* The first query sets up all providers, which takes 100 ms of processor time a rank: one of them reads all symbols of
- * the kernel.  So, unless somebody chose providers or needs others, it is told that tcp alone is wanted. */
+ * the kernel.  So, unless somebody chose providers or needs others, or wants to see them, it is told that tcp alone is
+ * wanted. */
 static void set_up_providers(bool alone)
 {
     struct fi_info *info = NULL;
-    bool filter = alone && secure_getenv("FI_PROVIDER") == NULL && secure_getenv("TUTTI_FABRIC_PROVIDER") == NULL;
+    bool filter =
+        alone && !listing && secure_getenv("FI_PROVIDER") == NULL && secure_getenv("TUTTI_FABRIC_PROVIDER") == NULL;
     if (filter) setenv("FI_PROVIDER", "tcp", 1);
     if (fabric_library.getinfo(FI_VERSION(1, 11), NULL, NULL, 0, NULL, &info) == 0) fabric_library.freeinfo(info);
     if (filter) unsetenv("FI_PROVIDER");
@@ -70,6 +73,11 @@ static void load(void)
     }
     if (loaded) set_up_providers(alone);
     for (int i = 0; i < N; i++) sigaction(signals[i], &before[i], NULL);
+}
+
+void fabric_load_all(void)
+{
+    listing = true;
 }
 
 int fabric_load(const tutti_host *host)

@@ -84,6 +84,20 @@ static int tcp_notify(void *state, int32_t peer, const void *message, size_t byt
     return group->proto != NULL ? proto_notify(group, peer, message, bytes) : TUTTI_OK;
 }
 
+static int tcp_hosts(void *state, int32_t *host)
+{
+    struct tcp_group *self = state;
+    return self->opened ? fabric_hosts(self->proto.fabric, host) : TUTTI_OK;
+}
+
+static int tcp_describe(const tutti_host *host, void *state, char *text, size_t capacity)
+{
+    const struct tcp_group *self = state;
+    if (self == NULL) return fabric_describe_machine(host, text, capacity);
+    const struct proto *proto = self->group.proto;
+    return proto != NULL ? fabric_describe(proto->fabric, text, capacity) : TUTTI_OK;
+}
+
 TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
 
 const tutti_backend tutti_backend_v1 = {
@@ -104,4 +118,6 @@ const tutti_backend tutti_backend_v1 = {
     .latency_ns = 7000,
     .bytes_per_us = 2500,
     .segment_bytes = 256 << 10,
+    .hosts = tcp_hosts,
+    .describe = tcp_describe,
 };

@@ -16,6 +16,25 @@ struct coll_blocks {
     const int64_t *at;    /* element offset of block i in the flat tensor; size entries; NULL for a list */
 };
 
+/* Which ranks share a host: what is cheap between them is not between others. */
+struct coll_hosts {
+    int n;            /* hosts, in the order of their first ranks */
+    int least, most;  /* ranks on the host that has the fewest, the most */
+    const int *of;    /* of each rank: its host */
+    const int *begin; /* host h's ranks are rank[begin[h]] .. rank[begin[h + 1] - 1], ascending */
+    const int *rank;
+};
+
+/* From a number for each rank's host, any numbers; NULL when out of memory.  Freed with free(). */
+struct coll_hosts *coll_hosts_new(const int32_t *host, int size);
+
+/* What the backend says of its messages. */
+struct coll_link {
+    int64_t latency_ns;    /* of a small message */
+    int64_t bytes_per_us;  /* of a large one */
+    int64_t segment_bytes; /* a good size for pipelining; 0: do not cut */
+};
+
 struct coll_args {
     tutti_kind kind;
     int rank, size;
@@ -28,6 +47,9 @@ struct coll_args {
     bool in_place;   /* this rank's input is its output (or its own slice of it): coll_build makes them one buffer */
     bool average;    /* the last step divides by size */
     bool premul;     /* each input is scaled first */
+    int64_t element; /* bytes of one */
+    const struct coll_link *link;   /* NULL: as the table has it */
+    const struct coll_hosts *hosts; /* NULL: all ranks are on one */
 };
 
 typedef void (*coll_builder)(struct plan *plan, const struct coll_args *args);
@@ -42,18 +64,41 @@ struct coll_algorithm {
 /* All algorithms; the last entry has a NULL name. */
 extern const struct coll_algorithm coll_algorithms[];
 
-/* What the choice depends on besides the arguments. */
-struct coll_link {
-    int64_t latency_ns;    /* of a small message */
-    int64_t bytes_per_us;  /* of a large one */
-    int64_t segment_bytes; /* a good size for pipelining; 0: do not cut */
+/* A row that was measured (TUTTI_TUNING): for up to max_bytes of the whole operation, as they are. */
+struct coll_tuned {
+    tutti_kind kind;
+    int64_t max_bytes;
+    const struct coll_algorithm *algorithm;
 };
 
-/* The algorithm for this operation, a function of kind, size, bytes and link alone, hence the same on all ranks.
- * override is TUTTI_ALGO's text ("all_reduce=ring,broadcast=binomial", or one name) or NULL.  NULL, with the error text
- * set, if override names an algorithm that does not exist or that cannot do these shapes. */
-const struct coll_algorithm *coll_select(const struct coll_args *args, int64_t element_bytes,
-                                         const struct coll_link *link, const char *override);
+/* What somebody wants besides the table: names over measured rows over the table. */
+struct coll_wish {
+    const char *names; /* TUTTI_ALGO's text ("all_reduce=ring,broadcast=binomial", or one name), or NULL */
+    const struct coll_tuned *tuned;
+    int n_tuned;
+};
+
+/* Why an algorithm was taken. */
+struct coll_reason {
+    enum { COLL_BY_TABLE, COLL_BY_TUNING, COLL_BY_NAME } by;
+    int64_t bytes;     /* of the whole operation; by table: scaled by the link */
+    int64_t max_bytes; /* the row's */
+    int max_ranks;     /* the row's, in the table */
+    bool spread;       /* a row for several hosts of which one has several ranks */
+};
+
+/* The algorithm for this operation, a function of kind, sizes, hosts, link and wish alone, hence the same on all ranks.
+ * NULL, with the error text set, if the wish names an algorithm that does not exist or that cannot do these shapes.
+ * wish and reason may be NULL. */
+const struct coll_algorithm *coll_select(const struct coll_args *args, const struct coll_wish *wish,
+                                         struct coll_reason *reason);
+
+/* The algorithm of this name; the i-th algorithm of a kind; NULL where there is none.  The name of a kind, as
+ * TUTTI_ALGO spells it; the kind of a name, -1. */
+const struct coll_algorithm *coll_find(tutti_kind kind, const char *name, size_t length);
+const struct coll_algorithm *coll_nth(tutti_kind kind, int i);
+const char *coll_kind_name(tutti_kind kind);
+int coll_kind(const char *name, size_t length);
 
 /* Builds and finishes the plan of args with algorithm; NULL when out of memory.
  *

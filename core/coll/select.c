@@ -37,7 +37,8 @@ const struct coll_algorithm coll_algorithms[] = {
 /* The choice: the first row of the kind that has room for the ranks and the bytes, and whose algorithm can do the
  * shapes.  Bytes are those of the whole operation as select_bytes() counts them, on a link on which SELECT_BYTES pass
  * in the time of one latency; on other links they are scaled, because that is where fewer messages and fewer bytes
- * weigh the same.  Each kind ends with a row for everything. */
+ * weigh the same.  Rows for SPREAD groups are for several hosts of which one has several ranks.  Each kind ends with a
+ * row for everything. */
 enum { ANY_RANKS = INT32_MAX, KIB = 1024, MIB = 1024 * 1024, SELECT_BYTES = 8 * KIB };
 #define ANY_BYTES INT64_MAX
 
@@ -46,40 +47,41 @@ static const struct select_row {
     int max_ranks;
     int64_t max_bytes;
     const char *algorithm;
+    enum { ANYWHERE, SPREAD } where;
 } select_rows[] = {
-    {TUTTI_ALL_REDUCE, 2, 16 * KIB, "recursive_doubling"},
-    {TUTTI_ALL_REDUCE, 2, ANY_BYTES, "ring"},
-    {TUTTI_ALL_REDUCE, ANY_RANKS, 16 * KIB, "recursive_doubling"},
-    {TUTTI_ALL_REDUCE, ANY_RANKS, 512 * KIB, "rabenseifner"},
-    {TUTTI_ALL_REDUCE, 16, ANY_BYTES, "ring"},
-    {TUTTI_ALL_REDUCE, ANY_RANKS, 16 * MIB, "rabenseifner"},
-    {TUTTI_ALL_REDUCE, ANY_RANKS, ANY_BYTES, "ring"},
-    {TUTTI_BROADCAST, 2, ANY_BYTES, "binomial"},
-    {TUTTI_BROADCAST, 16, 512 * KIB, "binomial"},
-    {TUTTI_BROADCAST, 16, ANY_BYTES, "chain"},
-    {TUTTI_BROADCAST, ANY_RANKS, 128 * KIB, "binomial"},
-    {TUTTI_BROADCAST, ANY_RANKS, ANY_BYTES, "scatter_allgather"},
-    {TUTTI_REDUCE, 2, ANY_BYTES, "binomial"},
-    {TUTTI_REDUCE, ANY_RANKS, 64 * KIB, "binomial"},
-    {TUTTI_REDUCE, ANY_RANKS, 8 * MIB, "reduce_scatter_gather"},
-    {TUTTI_REDUCE, 16, ANY_BYTES, "chain"},
-    {TUTTI_REDUCE, ANY_RANKS, ANY_BYTES, "reduce_scatter_gather"},
-    {TUTTI_ALL_GATHER, 2, ANY_BYTES, "ring"},
-    {TUTTI_ALL_GATHER, ANY_RANKS, 64 * KIB, "bruck"},
-    {TUTTI_ALL_GATHER, ANY_RANKS, ANY_BYTES, "ring"},
-    {TUTTI_GATHER, 4, ANY_BYTES, "linear"},
-    {TUTTI_GATHER, ANY_RANKS, 64 * KIB, "binomial"},
-    {TUTTI_GATHER, ANY_RANKS, ANY_BYTES, "linear"},
-    {TUTTI_SCATTER, 4, ANY_BYTES, "linear"},
-    {TUTTI_SCATTER, ANY_RANKS, 64 * KIB, "binomial"},
-    {TUTTI_SCATTER, ANY_RANKS, ANY_BYTES, "linear"},
-    {TUTTI_REDUCE_SCATTER, 2, ANY_BYTES, "ring"},
-    {TUTTI_REDUCE_SCATTER, ANY_RANKS, 64 * KIB, "recursive_halving"},
-    {TUTTI_REDUCE_SCATTER, ANY_RANKS, ANY_BYTES, "ring"},
-    {TUTTI_ALL_TO_ALL, 8, ANY_BYTES, "pairwise"},
-    {TUTTI_ALL_TO_ALL, ANY_RANKS, 8 * KIB, "bruck"},
-    {TUTTI_ALL_TO_ALL, ANY_RANKS, ANY_BYTES, "pairwise"},
-    {TUTTI_BARRIER, ANY_RANKS, ANY_BYTES, "dissemination"},
+    {TUTTI_ALL_REDUCE, 2, 16 * KIB, "recursive_doubling", ANYWHERE},
+    {TUTTI_ALL_REDUCE, 2, ANY_BYTES, "ring", ANYWHERE},
+    {TUTTI_ALL_REDUCE, ANY_RANKS, 16 * KIB, "recursive_doubling", ANYWHERE},
+    {TUTTI_ALL_REDUCE, ANY_RANKS, 512 * KIB, "rabenseifner", ANYWHERE},
+    {TUTTI_ALL_REDUCE, 16, ANY_BYTES, "ring", ANYWHERE},
+    {TUTTI_ALL_REDUCE, ANY_RANKS, 16 * MIB, "rabenseifner", ANYWHERE},
+    {TUTTI_ALL_REDUCE, ANY_RANKS, ANY_BYTES, "ring", ANYWHERE},
+    {TUTTI_BROADCAST, 2, ANY_BYTES, "binomial", ANYWHERE},
+    {TUTTI_BROADCAST, 16, 512 * KIB, "binomial", ANYWHERE},
+    {TUTTI_BROADCAST, 16, ANY_BYTES, "chain", ANYWHERE},
+    {TUTTI_BROADCAST, ANY_RANKS, 128 * KIB, "binomial", ANYWHERE},
+    {TUTTI_BROADCAST, ANY_RANKS, ANY_BYTES, "scatter_allgather", ANYWHERE},
+    {TUTTI_REDUCE, 2, ANY_BYTES, "binomial", ANYWHERE},
+    {TUTTI_REDUCE, ANY_RANKS, 64 * KIB, "binomial", ANYWHERE},
+    {TUTTI_REDUCE, ANY_RANKS, 8 * MIB, "reduce_scatter_gather", ANYWHERE},
+    {TUTTI_REDUCE, 16, ANY_BYTES, "chain", ANYWHERE},
+    {TUTTI_REDUCE, ANY_RANKS, ANY_BYTES, "reduce_scatter_gather", ANYWHERE},
+    {TUTTI_ALL_GATHER, 2, ANY_BYTES, "ring", ANYWHERE},
+    {TUTTI_ALL_GATHER, ANY_RANKS, 64 * KIB, "bruck", ANYWHERE},
+    {TUTTI_ALL_GATHER, ANY_RANKS, ANY_BYTES, "ring", ANYWHERE},
+    {TUTTI_GATHER, 4, ANY_BYTES, "linear", ANYWHERE},
+    {TUTTI_GATHER, ANY_RANKS, 64 * KIB, "binomial", ANYWHERE},
+    {TUTTI_GATHER, ANY_RANKS, ANY_BYTES, "linear", ANYWHERE},
+    {TUTTI_SCATTER, 4, ANY_BYTES, "linear", ANYWHERE},
+    {TUTTI_SCATTER, ANY_RANKS, 64 * KIB, "binomial", ANYWHERE},
+    {TUTTI_SCATTER, ANY_RANKS, ANY_BYTES, "linear", ANYWHERE},
+    {TUTTI_REDUCE_SCATTER, 2, ANY_BYTES, "ring", ANYWHERE},
+    {TUTTI_REDUCE_SCATTER, ANY_RANKS, 64 * KIB, "recursive_halving", ANYWHERE},
+    {TUTTI_REDUCE_SCATTER, ANY_RANKS, ANY_BYTES, "ring", ANYWHERE},
+    {TUTTI_ALL_TO_ALL, 8, ANY_BYTES, "pairwise", ANYWHERE},
+    {TUTTI_ALL_TO_ALL, ANY_RANKS, 8 * KIB, "bruck", ANYWHERE},
+    {TUTTI_ALL_TO_ALL, ANY_RANKS, ANY_BYTES, "pairwise", ANYWHERE},
+    {TUTTI_BARRIER, ANY_RANKS, ANY_BYTES, "dissemination", ANYWHERE},
 };
 
 enum { SELECT_ROWS = sizeof select_rows / sizeof select_rows[0] };
@@ -121,12 +123,21 @@ static int64_t select_numel(const struct coll_args *args)
     return 0;
 }
 
-/* The bytes that the rows are to be held against: a function of nothing that could differ between ranks. */
-static int64_t select_bytes(const struct coll_args *args, int64_t element_bytes, const struct coll_link *link)
+/* The bytes of the whole operation: a function of nothing that could differ between ranks. */
+static double select_bytes(const struct coll_args *args)
 {
-    double bytes = (double)select_numel(args) * (double)element_bytes;
-    if (link && link->latency_ns > 0 && link->bytes_per_us > 0)
-        bytes *= SELECT_BYTES * 1000.0 / ((double)link->latency_ns * (double)link->bytes_per_us);
+    return (double)select_numel(args) * (double)args->element;
+}
+
+/* The bytes that the rows are to be held against. */
+static double select_scaled(double bytes, const struct coll_link *link)
+{
+    if (link == NULL || link->latency_ns <= 0 || link->bytes_per_us <= 0) return bytes;
+    return bytes * SELECT_BYTES * 1000.0 / ((double)link->latency_ns * (double)link->bytes_per_us);
+}
+
+static int64_t select_whole(double bytes)
+{
     return bytes < 9e18 ? (int64_t)bytes : INT64_MAX;
 }
 
@@ -135,28 +146,62 @@ static bool select_is(const char *name, const char *text, size_t length)
     return strlen(name) == length && memcmp(name, text, length) == 0;
 }
 
-static const struct coll_algorithm *select_find(tutti_kind kind, const char *name, size_t length)
+const struct coll_algorithm *coll_find(tutti_kind kind, const char *name, size_t length)
 {
     for (const struct coll_algorithm *i = coll_algorithms; i->name; i++)
         if (i->kind == kind && select_is(i->name, name, length)) return i;
     return NULL;
 }
 
-static const struct coll_algorithm *select_by_rows(const struct coll_args *args, int64_t bytes)
+const struct coll_algorithm *coll_nth(tutti_kind kind, int n)
 {
+    for (const struct coll_algorithm *i = coll_algorithms; i->name; i++)
+        if (i->kind == kind && n-- == 0) return i;
+    return NULL;
+}
+
+static bool select_is_spread(const struct coll_hosts *hosts)
+{
+    return hosts != NULL && hosts->n > 1 && hosts->most > 1;
+}
+
+static const struct coll_algorithm *select_by_rows(const struct coll_args *args, struct coll_reason *reason)
+{
+    int64_t bytes = select_whole(select_scaled(select_bytes(args), args->link));
     for (int i = 0; i < SELECT_ROWS; i++) {
         const struct select_row *row = &select_rows[i];
         if (row->kind != args->kind || args->size > row->max_ranks || bytes > row->max_bytes) continue;
-        const struct coll_algorithm *found = select_find(row->kind, row->algorithm, strlen(row->algorithm));
-        if (found && select_fits(found, args)) return found;
+        if (row->where == SPREAD && !select_is_spread(args->hosts)) continue;
+        const struct coll_algorithm *found = coll_find(row->kind, row->algorithm, strlen(row->algorithm));
+        if (!found || !select_fits(found, args)) continue;
+        *reason = (struct coll_reason){COLL_BY_TABLE, bytes, row->max_bytes, row->max_ranks, row->where == SPREAD};
+        return found;
     }
     error_set(TUTTI_ERR_UNSUPPORTED, "no algorithm for operation kind %d", args->kind);
     return NULL;
 }
 
+static const struct coll_algorithm *select_tuned(const struct coll_args *args, const struct coll_wish *wish,
+                                                 struct coll_reason *reason)
+{
+    int64_t bytes = select_whole(select_bytes(args));
+    for (int i = 0; i < wish->n_tuned; i++) {
+        const struct coll_tuned *row = &wish->tuned[i];
+        if (row->kind != args->kind || bytes > row->max_bytes || !select_fits(row->algorithm, args)) continue;
+        *reason = (struct coll_reason){.by = COLL_BY_TUNING, .bytes = bytes, .max_bytes = row->max_bytes};
+        return row->algorithm;
+    }
+    return NULL;
+}
+
 /* ---- override ------------------------------------------------------------------------------------------------- */
 
-static int select_kind(const char *name, size_t length)
+const char *coll_kind_name(tutti_kind kind)
+{
+    return (int)kind >= 0 && (int)kind < SELECT_KINDS ? select_kind_names[kind] : NULL;
+}
+
+int coll_kind(const char *name, size_t length)
 {
     for (int kind = 0; kind < SELECT_KINDS; kind++)
         if (select_is(select_kind_names[kind], name, length)) return kind;
@@ -189,12 +234,12 @@ static int select_unknown(int kind, const char *name, int length)
 static int select_pair(const char *item, size_t kind_length, size_t length, tutti_kind wanted,
                        const struct coll_algorithm **chosen)
 {
-    int kind = select_kind(item, kind_length);
+    int kind = coll_kind(item, kind_length);
     if (kind < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: \"%.*s\" is no collective", (int)kind_length, item);
     const char *name = item + kind_length + 1;
     size_t name_length = length - kind_length - 1;
-    const struct coll_algorithm *found = select_find((tutti_kind)kind, name, name_length);
+    const struct coll_algorithm *found = coll_find((tutti_kind)kind, name, name_length);
     if (!found) return select_unknown(kind, name, (int)name_length);
     if (found->kind == wanted) *chosen = found;
     return 0;
@@ -204,9 +249,9 @@ static int select_pair(const char *item, size_t kind_length, size_t length, tutt
 static int select_name(const char *name, size_t length, tutti_kind wanted, const struct coll_algorithm **chosen)
 {
     bool known = false;
-    for (int kind = 0; kind < SELECT_KINDS; kind++) known |= select_find((tutti_kind)kind, name, length) != NULL;
+    for (int kind = 0; kind < SELECT_KINDS; kind++) known |= coll_find((tutti_kind)kind, name, length) != NULL;
     if (!known) return select_unknown(-1, name, (int)length);
-    const struct coll_algorithm *found = select_find(wanted, name, length);
+    const struct coll_algorithm *found = coll_find(wanted, name, length);
     if (found) *chosen = found;
     return 0;
 }
@@ -228,12 +273,18 @@ static int select_override(const char *text, tutti_kind wanted, const struct col
     return 0;
 }
 
-const struct coll_algorithm *coll_select(const struct coll_args *args, int64_t element_bytes,
-                                         const struct coll_link *link, const char *override)
+const struct coll_algorithm *coll_select(const struct coll_args *args, const struct coll_wish *wish,
+                                         struct coll_reason *reason)
 {
+    struct coll_reason unasked;
     const struct coll_algorithm *chosen = NULL;
-    if (override && select_override(override, args->kind, &chosen)) return NULL;
-    if (!chosen) return select_by_rows(args, select_bytes(args, element_bytes, link));
+    if (reason == NULL) reason = &unasked;
+    if (wish && wish->names && select_override(wish->names, args->kind, &chosen)) return NULL;
+    if (!chosen) {
+        const struct coll_algorithm *tuned = wish ? select_tuned(args, wish, reason) : NULL;
+        return tuned ? tuned : select_by_rows(args, reason);
+    }
+    *reason = (struct coll_reason){.by = COLL_BY_NAME, .bytes = select_whole(select_bytes(args))};
     if (select_fits(chosen, args)) return chosen;
     error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: %s=%s cannot do blocks of differing size",
               select_kind_names[chosen->kind], chosen->name);

@@ -244,6 +244,17 @@ typedef struct tutti_backend {
     /* Between begin and end (false) the native operations that are begun may be started together, at the end at the
      * latest; none is waited for in between.  An error at the end: the group has failed.  Optional. */
     int (*coalesce)(void *group, bool begin);
+
+    /* Which host each rank of the group is on: fills world_size numbers, alike for ranks that share a host and no
+     * others.  Every rank of the group is told the same numbers, since algorithms follow from them.  Called once, after
+     * all ranks have opened, for the family's first group with this backend (others are parts of it); may talk through
+     * info->store, and block as open may.  Optional: then all ranks are taken to be on one host. */
+    int (*hosts)(void *group, int32_t *host);
+
+    /* Tells people, in lines that end with \n, what it found on this machine (group NULL: libraries, devices, what
+     * open would take), or what the group uses.  At most capacity bytes with the final zero; what does not fit is left
+     * out.  May block shortly where group is NULL.  Optional. */
+    int (*describe)(const tutti_host *host, void *group, char *text, size_t capacity);
 } tutti_backend;
 
 enum tutti_backend_traits {

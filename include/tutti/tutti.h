@@ -157,6 +157,10 @@ TUTTI_API const char *tutti_get_backend(const tutti_group *group);
 /* The device for this rank's tensors in the group: CUDA where only CUDA has a backend, else CPU. */
 TUTTI_API tutti_device tutti_get_device(const tutti_group *group);
 
+/* The host that a rank of the group is on: hosts are numbered from 0 in the order of their first ranks.  -1 where the
+ * backend does not know. */
+TUTTI_API int tutti_get_host(const tutti_group *group, int group_rank);
+
 /* ---- tensors ----------------------------------------------------------------------------------------------- */
 
 /* A CPU tensor over n elements at data. */
@@ -350,6 +354,30 @@ TUTTI_API void tutti_work_free(tutti_work *work);
  * ended, and the answer is SYSTEM with a sentence that says which rank and how.  Call it before any thread is
  * started and before tutti_init_process_group. */
 TUTTI_API int tutti_spawn(int (*fn)(int rank, void *argument), void *argument, int nprocs);
+
+/* ---- seeing what it does ----------------------------------------------------------------------------------- */
+
+/* These write text for people into text, at most capacity bytes with the final zero; what does not fit is left out.
+ * Lines end with \n.  The wording may change from version to version. */
+
+/* The names of the plug-ins in the folders that are searched, separated by blanks. */
+TUTTI_API int tutti_list_backends(char *text, size_t capacity);
+
+/* Loads a plug-in and tells where it lies, what it offers and what it found on this machine.  BACKEND, with the paths
+ * tried and the reason in tutti_last_error(), where it is refused or cannot work here.  Needs no group. */
+TUTTI_API int tutti_describe_backend(const char *name, char *text, size_t capacity);
+
+/* What the backends of a group use in it: addresses, providers, which ranks are reached how. */
+TUTTI_API int tutti_describe_group(tutti_group *group, char *text, size_t capacity);
+
+/* How an operation of this kind and size would be done in opts->group, and why: backend, algorithm, the rule that chose
+ * it, segments, and what this rank would send.  Nothing is sent.  bytes are those of the operation's larger tensor, or
+ * list of tensors, on one rank; parts are equal, the root is rank 0 of the group.  Errors: INVALID_ARGUMENT (no such
+ * kind, no member of the group, TUTTI_ALGO), UNSUPPORTED. */
+TUTTI_API int tutti_explain(tutti_kind kind, int64_t bytes, const tutti_opts *opts, char *text, size_t capacity);
+
+/* The i-th algorithm that TUTTI_ALGO can name for a kind of operation; NULL behind the last. */
+TUTTI_API const char *tutti_algorithm_name(tutti_kind kind, int i);
 
 #ifdef __cplusplus
 }

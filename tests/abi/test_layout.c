@@ -160,6 +160,9 @@ static const struct place places[] = {
     AT(tutti_backend, wait_stream, 416),
     AT(tutti_backend, alloc, 424),
     AT(tutti_backend, free, 432),
+    AT(tutti_backend, coalesce, 440),
+    AT(tutti_backend, hosts, 448),
+    AT(tutti_backend, describe, 456),
 };
 
 static void test_places(void **state)

@@ -89,16 +89,17 @@ static void fuzz_algo(const uint8_t *in, size_t bytes)
 {
     struct fuzz_bytes from = {in, in + bytes};
     int64_t counts[16] = {0};
-    struct coll_args args = {.kind = (tutti_kind)(fuzz_take(&from, 1) % (TUTTI_BARRIER + 1))};
+    struct coll_args args = {.kind = (tutti_kind)(fuzz_take(&from, 1) % (TUTTI_BARRIER + 1)), .element = 4};
     args.size = 1 + (int)(fuzz_take(&from, 1) & 15);
     args.count = (int64_t)fuzz_take(&from, 6);
     args.even = (fuzz_take(&from, 1) & 1) != 0;
     args.in = args.out = (struct coll_blocks){.list = true, .count = counts};
     char *text = fuzz_text(from.at, (size_t)(from.end - from.at));
-    const struct coll_algorithm *chosen = coll_select(&args, 4, NULL, text);
+    const struct coll_algorithm *chosen = coll_select(&args, &(struct coll_wish){.names = text}, NULL);
     if (chosen == NULL)
         FUZZ_CHECK(strstr(error_text(), "TUTTI_ALGO") != NULL);
     else
-        FUZZ_CHECK(chosen->kind == args.kind && coll_select(&args, 4, NULL, chosen->name) == chosen);
+        FUZZ_CHECK(chosen->kind == args.kind &&
+                   coll_select(&args, &(struct coll_wish){.names = chosen->name}, NULL) == chosen);
     free(text);
 }

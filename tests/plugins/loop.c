@@ -3,6 +3,7 @@
  * The smallest honest plug-in: send, recv, progress.  Sends are copied at once, receives match in progress.  What a
  * test wants to go wrong is asked for by environment variables when a group is opened:
  *   LOOP_FAIL_OPEN=R   rank R's open fails
+ *   LOOP_HOSTS=0,1,1   the ranks are on these hosts; those beyond the list are on the last one
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -253,6 +254,29 @@ static int loop_notify(void *state, int32_t peer, const void *data, size_t bytes
     return TUTTI_OK;
 }
 
+static int loop_hosts(void *state, int32_t *host)
+{
+    const struct loop *loop = state;
+    const char *text = loop->host->env("LOOP_HOSTS");
+    for (int i = 0; i < loop->info.world_size; i++) {
+        host[i] = text != NULL ? (int32_t)atoi(text) : 0;
+        const char *comma = text != NULL ? strchr(text, ',') : NULL;
+        if (comma != NULL) text = comma + 1;
+    }
+    return TUTTI_OK;
+}
+
+static int loop_describe(const tutti_host *host, void *state, char *text, size_t capacity)
+{
+    const struct loop *loop = state;
+    (void)host;
+    if (loop == NULL)
+        snprintf(text, capacity, "a table in memory\n");
+    else
+        snprintf(text, capacity, "loop: rank %d of %d, a thread\n", loop->info.rank, loop->info.world_size);
+    return TUTTI_OK;
+}
+
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
     TUTTI_BACKEND_HEADER,
     .name = "loop",
@@ -268,4 +292,6 @@ TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
     .cancel = loop_cancel,
     .notify = loop_notify,
     .segment_bytes = 4096,
+    .hosts = loop_hosts,
+    .describe = loop_describe,
 };

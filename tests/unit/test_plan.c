@@ -296,7 +296,7 @@ static void test_cost(void **state)
     for (int i = 0; i < TIMES; i++) build_small();
     print_message("a plan of 10 steps: %.0f ns\n", (double)(clock_now_ns() - start) / TIMES);
     struct coll_args args = {.kind = TUTTI_ALL_REDUCE, .rank = 5, .size = 64, .count = 1 << 28, .segment = 1 << 14};
-    const struct coll_algorithm *ring = coll_select(&args, 4, NULL, "ring");
+    const struct coll_algorithm *ring = coll_select(&args, &(struct coll_wish){.names = "ring"}, NULL);
     assert_non_null(ring);
     for (int recv_reduce = 0; recv_reduce < 2; recv_reduce++) {
         start = clock_now_ns();
@@ -312,12 +312,12 @@ static void test_cost(void **state)
 
 static struct coll_args some_args(tutti_kind kind, int size, int64_t count)
 {
-    return (struct coll_args){.kind = kind, .size = size, .count = count, .segment = 1024, .even = true};
+    return (struct coll_args){.kind = kind, .size = size, .count = count, .segment = 1024, .even = true, .element = 4};
 }
 
 static void assert_choice(const struct coll_args *args, const char *override, const char *name)
 {
-    const struct coll_algorithm *chosen = coll_select(args, 4, NULL, override);
+    const struct coll_algorithm *chosen = coll_select(args, &(struct coll_wish){.names = override}, NULL);
     assert_non_null(chosen);
     assert_int_equal(chosen->kind, args->kind);
     if (name) assert_string_equal(chosen->name, name);
@@ -325,7 +325,7 @@ static void assert_choice(const struct coll_args *args, const char *override, co
 
 static void assert_refused(const struct coll_args *args, const char *override, const char *sentence)
 {
-    assert_null(coll_select(args, 4, NULL, override));
+    assert_null(coll_select(args, &(struct coll_wish){.names = override}, NULL));
     if (!strstr(error_text(), sentence)) print_error("got: %s\n", error_text());
     assert_non_null(strstr(error_text(), sentence));
 }
@@ -351,7 +351,7 @@ static void test_uneven_choice(void **state)
         struct coll_args args = some_args((tutti_kind)kind, 64, 1);
         args.even = false;
         args.in = args.out = (struct coll_blocks){true, counts, NULL};
-        const struct coll_algorithm *chosen = coll_select(&args, 4, NULL, NULL);
+        const struct coll_algorithm *chosen = coll_select(&args, NULL, NULL);
         assert_non_null(chosen);
         assert_true(chosen->uneven);
     }
@@ -362,8 +362,51 @@ static void test_link_moves_the_choice(void **state)
     (void)state;
     struct coll_args args = some_args(TUTTI_ALL_REDUCE, 2, 64 * 1024);
     struct coll_link near = {1000, 8192, 0}, far = {1000000, 8192, 0};
-    assert_string_equal(coll_select(&args, 4, &near, NULL)->name, "ring");
-    assert_string_equal(coll_select(&args, 4, &far, NULL)->name, "recursive_doubling");
+    args.link = &near;
+    assert_choice(&args, NULL, "ring");
+    args.link = &far;
+    assert_choice(&args, NULL, "recursive_doubling");
+}
+
+/* Measured rows go before the table, names before both; bytes are then as they are, whatever the link. */
+static void test_tuned_choice(void **state)
+{
+    (void)state;
+    struct coll_link far = {1000000, 8192, 0};
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 8, 100);
+    args.link = &far;
+    const struct coll_tuned rows[] = {
+        {TUTTI_BROADCAST, INT64_MAX, coll_find(TUTTI_BROADCAST, "chain", 5)},
+        {TUTTI_ALL_REDUCE, 399, coll_find(TUTTI_ALL_REDUCE, "ring", 4)},
+        {TUTTI_ALL_REDUCE, 400, coll_find(TUTTI_ALL_REDUCE, "reduce_broadcast", 16)},
+    };
+    struct coll_wish wish = {.tuned = rows, .n_tuned = 3};
+    struct coll_reason reason;
+    assert_string_equal(coll_select(&args, &wish, &reason)->name, "reduce_broadcast");
+    assert_int_equal(reason.by, COLL_BY_TUNING);
+    assert_int_equal(reason.bytes, 400);
+    args.count++;
+    assert_string_equal(coll_select(&args, &wish, &reason)->name, "recursive_doubling");
+    assert_int_equal(reason.by, COLL_BY_TABLE);
+    args.count = 1;
+    wish.names = "all_reduce=rabenseifner";
+    assert_string_equal(coll_select(&args, &wish, &reason)->name, "rabenseifner");
+    assert_int_equal(reason.by, COLL_BY_NAME);
+}
+
+static void test_hosts(void **state)
+{
+    (void)state;
+    const int32_t number[] = {7, 3, 7, 9, 3, 7};
+    struct coll_hosts *hosts = coll_hosts_new(number, 6);
+    assert_non_null(hosts);
+    assert_int_equal(hosts->n, 3);
+    assert_int_equal(hosts->least, 1);
+    assert_int_equal(hosts->most, 3);
+    assert_memory_equal(hosts->of, ((int[]){0, 1, 0, 2, 1, 0}), 6 * sizeof(int));
+    assert_memory_equal(hosts->begin, ((int[]){0, 3, 5, 6}), 4 * sizeof(int));
+    assert_memory_equal(hosts->rank, ((int[]){0, 2, 5, 1, 4, 3}), 6 * sizeof(int));
+    free(hosts);
 }
 
 static void test_override(void **state)
@@ -413,6 +456,8 @@ int main(void)
         cmocka_unit_test(test_every_kind_has_a_choice),
         cmocka_unit_test(test_uneven_choice),
         cmocka_unit_test(test_link_moves_the_choice),
+        cmocka_unit_test(test_tuned_choice),
+        cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_override),
         cmocka_unit_test(test_override_errors),
     };

@@ -1,0 +1,56 @@
+/* tutti-info tells of the machine, and under tutti-run of the world; it refuses what it does not know. */
+#include "tools/launch.h"
+
+#define INFO TUTTI_BUILD_DIR "/bin/tutti-info"
+
+static void has(const struct launch *launch, const char *part)
+{
+    if (strstr(launch->out.data, part) == NULL) fail_msg("\"%s\" is not in: %s", part, launch->out.data);
+}
+
+static void machine(void **state)
+{
+    (void)state;
+    struct launch launch = RUN("-n", "1", "/usr/bin/env", "-u", "RANK", INFO);
+    assert_int_equal(launch.status, 0);
+    has(&launch, "cores in the affinity mask");
+    has(&launch, "backend tcp: found\n");
+    has(&launch, "/libtutti_tcp.so, version ");
+    has(&launch, "; taken: tcp\n");
+    has(&launch, "interfaces: ");
+    has(&launch, "address for ranks on other hosts: ");
+    has(&launch, "backend nccl: ");
+    assert_null(strstr(launch.out.data, "world of"));
+    launch_free(&launch);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    struct launch launch =
+        RUN("-n", "1", "/usr/bin/env", "-u", "RANK", "TUTTI_FABRIC_PROVIDER=tcp", "PATH=/bin", INFO, "--backend");
+    assert_int_not_equal(launch.status, 0);
+    assert_non_null(strstr(launch.err.data, "\"--backend\" is no option, or lacks its value"));
+    launch_free(&launch);
+}
+
+static void world(void **state)
+{
+    (void)state;
+    struct launch launch = RUN("-n", "3", INFO);
+    assert_int_equal(launch.status, 0);
+    has(&launch, "world of 3 ranks on cpu:tcp\n");
+    has(&launch, "rank 0: host 0 (");
+    has(&launch, "rank 2: host 0 (");
+    has(&launch, "tcp: rank 2 listens on 127.0.0.1:");
+    has(&launch, "all_reduce from 4 bytes: algorithm ");
+    has(&launch, "barrier from 4 bytes: algorithm ");
+    assert_int_equal(count_of(launch.out.data, "world of"), 1); /* one rank speaks */
+    launch_free(&launch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(machine), cmocka_unit_test(refused), cmocka_unit_test(world)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,172 @@
+/* tutti-info: what Tutti finds here, and what it would do.
+ *
+ *     tutti-info                                  this machine: version, cores, backends and what each found
+ *     tutti-run -n 4 tutti-info [--backend B]     and of this world: each rank's host, what its backends use, and the
+ *                                                 algorithms by size
+ *
+ * Exit status: 0; 1 if the world could not be made; 2 if the command line was refused.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <tutti/tutti.h>
+#include <unistd.h>
+
+enum { TEXT_MAX = 16 * 1024 };
+
+/* Text with something before each of its lines. */
+static void print_lines(const char *lead, const char *text)
+{
+    while (*text != '\0') {
+        int length = (int)strcspn(text, "\n");
+        printf("%s%.*s\n", lead, length, text);
+        text += length + (text[length] == '\n');
+    }
+}
+
+/* ---- this machine ------------------------------------------------------------------------------------------- */
+
+static int cores_allowed(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : -1;
+}
+
+static void print_machine(void)
+{
+    char name[256] = "?";
+    gethostname(name, sizeof name - 1);
+    printf("tutti %s\n", tutti_version());
+    printf("host %s: %d cores in the affinity mask, %ld online\n", name, cores_allowed(),
+           sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+static int print_backend(const char *name)
+{
+    char text[TEXT_MAX] = "";
+    int status = tutti_describe_backend(name, text, sizeof text);
+    printf("backend %s: %s\n", name, status == TUTTI_OK ? "found" : "refused");
+    print_lines("    ", status == TUTTI_OK ? text : tutti_last_error());
+    fflush(stdout);
+    return 0;
+}
+
+/* Each in a process of its own: two of them may carry libraries that do not go together. */
+static void print_backend_apart(const char *name)
+{
+    int status = 0;
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) _exit(print_backend(name));
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+    if (pid < 0 || status != 0) printf("backend %s: refused\n    it could not be looked at: status %d\n", name, status);
+}
+
+static void print_backends(void)
+{
+    static const char *const usual[] = {"tcp", "mpi", "nccl"};
+    char names[TEXT_MAX] = "", *rest = NULL;
+    TUTTI_CHECK(tutti_list_backends(names, sizeof names));
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) print_backend_apart(usual[i]);
+    for (char *name = strtok_r(names, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest)) {
+        bool known = false;
+        for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) known |= strcmp(name, usual[i]) == 0;
+        if (!known) print_backend_apart(name);
+    }
+}
+
+/* ---- this world --------------------------------------------------------------------------------------------- */
+
+/* Every rank's lines, on rank 0. */
+static void print_ranks(void)
+{
+    char text[TEXT_MAX], host[256] = "?";
+    int rank = tutti_get_rank(NULL), world = tutti_get_world_size(NULL);
+    gethostname(host, sizeof host - 1);
+    int used = snprintf(text, sizeof text, "rank %d: host %d (%s), process %d, %d cores\n", rank,
+                        tutti_get_host(NULL, rank), host, (int)getpid(), cores_allowed());
+    TUTTI_CHECK(tutti_describe_group(NULL, text + used, sizeof text - (size_t)used));
+    tutti_bytes *all = calloc((size_t)world, sizeof *all);
+    if (all == NULL) abort();
+    TUTTI_CHECK(tutti_all_gather_bytes(all, world, text, strlen(text), NULL));
+    for (int i = 0; rank == 0 && i < world; i++) {
+        const char *lines = all[i].data;
+        printf("%.*s\n", (int)strcspn(lines, "\n"), lines);
+        snprintf(text, sizeof text, "%.*s", (int)all[i].bytes, lines);
+        print_lines("    ", text + strcspn(text, "\n") + 1);
+    }
+    tutti_bytes_free(all, world);
+    free(all);
+}
+
+/* The line that begins with word. */
+static const char *line_of(char *text, const char *word)
+{
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
+        if (strncmp(line, word, strlen(word)) == 0) return line;
+    return "";
+}
+
+/* A line wherever, with growing size, something else would be done. */
+static void print_choices(const char *name, tutti_kind kind)
+{
+    char text[TEXT_MAX], last[TEXT_MAX] = "";
+    for (int64_t bytes = 4; bytes <= INT64_C(1) << 30; bytes *= 2) {
+        if (tutti_explain(kind, bytes, NULL, text, sizeof text) != TUTTI_OK) {
+            printf("%s: %s\n", name, tutti_last_error());
+            return;
+        }
+        char *second = strchr(text, '\n') + 1, copy[TEXT_MAX];
+        snprintf(copy, sizeof copy, "%s", second);
+        const char *line = line_of(copy, "algorithm ");
+        if (*line == '\0') line = strtok(second, "\n");
+        if (strcmp(line, last) != 0) printf("%s from %lld bytes: %s\n", name, (long long)bytes, line);
+        snprintf(last, sizeof last, "%s", line);
+        if (kind == TUTTI_BARRIER) return;
+    }
+}
+
+static void print_world(void)
+{
+    static const struct {
+        const char *name;
+        tutti_kind kind;
+    } kinds[] = {
+        {"barrier", TUTTI_BARRIER}, {"broadcast", TUTTI_BROADCAST},           {"all_reduce", TUTTI_ALL_REDUCE},
+        {"reduce", TUTTI_REDUCE},   {"all_gather", TUTTI_ALL_GATHER},         {"gather", TUTTI_GATHER},
+        {"scatter", TUTTI_SCATTER}, {"reduce_scatter", TUTTI_REDUCE_SCATTER}, {"all_to_all", TUTTI_ALL_TO_ALL}};
+    bool speaks = tutti_get_rank(NULL) == 0;
+    if (speaks) printf("world of %d ranks on %s\n", tutti_get_world_size(NULL), tutti_get_backend(NULL));
+    TUTTI_CHECK(tutti_barrier(NULL)); /* connections are made when they are needed */
+    print_ranks();
+    for (size_t i = 0; speaks && i < sizeof kinds / sizeof *kinds; i++) print_choices(kinds[i].name, kinds[i].kind);
+}
+
+/* ---- the command line --------------------------------------------------------------------------------------- */
+
+static const char help[] =
+    "usage: tutti-info, or tutti-run -n RANKS tutti-info [--backend B]\n"
+    "Tells what Tutti finds on this machine, and under a launcher what it does in that world.\n\n"
+    "  --backend B  tcp, mpi, nccl, or a map as tutti_init_process_group has it (tcp)\n";
+
+int main(int argc, char **argv)
+{
+    const char *backend = "tcp", *rank = getenv("RANK");
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) return fputs(help, stdout) < 0;
+    if (argc == 3 && strcmp(argv[1], "--backend") == 0) {
+        backend = argv[2];
+    } else if (argc > 1) {
+        fprintf(stderr, "tutti-info: \"%s\" is no option, or lacks its value; see --help\n", argv[1]);
+        return 2;
+    }
+    if (rank == NULL || strcmp(rank, "0") == 0) {
+        print_machine();
+        print_backends();
+    }
+    if (rank == NULL) return 0;
+    TUTTI_CHECK(tutti_init_process_group(backend, NULL));
+    print_world();
+    return tutti_destroy_process_group(NULL) == TUTTI_OK ? 0 : 1;
+}
