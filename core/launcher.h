@@ -1,11 +1,11 @@
-/* Ranks that a launcher of MPI or Slurm has started, and that were told no MASTER_ADDR: rank 0 starts the store on a
- * free port and tells the others where it is, through the launcher's own board. */
+/* Ranks that a launcher of MPI or Slurm has started, and that were told no MASTER_ADDR, or torchrun, whose own store is
+ * there: rank 0 starts Tutti's on a free port and tells the others where it is, over a board. */
 #ifndef LAUNCHER_H
 #define LAUNCHER_H
 
 #include "rendezvous_place.h"
 
-/* Two boards: PMIx (Open MPI's mpirun, srun --mpi=pmix), and PMI-1 (MPICH's mpiexec).  Rank 0 hands text in, the others
+/* The boards: PMIx (Open MPI's mpirun, srun --mpi=pmix), PMI-1 (MPICH's mpiexec), and one for torchrun.  Rank 0 hands text in, the others
  * get it; capacity includes the final zero.  All ranks call with the same key, which is used once.  BACKEND: the
  * launcher does not do its part. */
 struct launcher_board {
@@ -14,7 +14,7 @@ struct launcher_board {
     int (*share)(int rank, const char *key, char *text, size_t capacity, int64_t timeout_ms);
 };
 
-extern const struct launcher_board launcher_pmix, launcher_pmi1;
+extern const struct launcher_board launcher_pmix, launcher_pmi1, launcher_torchrun;
 
 /* Whether the launcher has a board. */
 bool launcher_present(void);

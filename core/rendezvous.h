@@ -28,8 +28,7 @@ struct rendezvous {
  *   INVALID_ARGUMENT  a variable, URL or argument is missing or malformed, or they contradict each other
  *   MISMATCH          ranks differ in world size, or one rank came twice
  *   TIMEOUT           "joined 2 of 3, missing 1"
- *   STORE, AUTH       of the store
- *   UNSUPPORTED       started by torchrun, whose store speaks another protocol */
+ *   STORE, AUTH       of the store */
 int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out);
 
 /* Gives the store back; with it ends the server that rank 0 may run.  *rendezvous may be zero. */

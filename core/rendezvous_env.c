@@ -1,5 +1,5 @@
 /* env://: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE; where RANK is not set, what mpirun, srun and PMI launchers
- * set. */
+ * set; where torchrun set them, without its own store. */
 #include <string.h>
 
 #include "base/env.h"
@@ -68,6 +68,16 @@ static const struct launcher *env_launcher(void)
     return NULL;
 }
 
+/* torchrun on several hosts: rank 0 is at MASTER_ADDR, but the port may be that of the agent's own store. */
+static int env_avoid_agent(struct place *place)
+{
+    if (place->hosted || !env_bool("TORCHELASTIC_USE_AGENT_STORE", false)) return TUTTI_OK;
+    int64_t port = place->port < 65535 ? place->port + 1 : place->port - 1;
+    int status = env_int("TUTTI_MASTER_PORT", port, 1, 65535, &port);
+    place->port = (uint16_t)port;
+    return status;
+}
+
 static int env_read_master(const char *because, struct place *place)
 {
     int64_t port;
@@ -82,17 +92,12 @@ static int env_read_master(const char *because, struct place *place)
     strcpy(place->host, host);
     place->port = (uint16_t)port;
     place->hosted = env_bool("TUTTI_STORE_HOSTED", false);
-    return TUTTI_OK;
+    return env_avoid_agent(place);
 }
 
 int place_from_env(struct place *place)
 {
     static const char *const any[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"};
-    if (env_bool("TORCHELASTIC_USE_AGENT_STORE", false) && !env_bool("TUTTI_STORE_HOSTED", false))
-        return error_set(
-            TUTTI_ERR_UNSUPPORTED,
-            "TORCHELASTIC_USE_AGENT_STORE is set: torchrun's agent runs a store of torch's own protocol at "
-            "MASTER_ADDR:MASTER_PORT, which Tutti does not speak; start the program with tutti-run");
     const struct launcher *from = env_launcher();
     if (from == NULL) {
         const char *set = env_first(any, 3);
@@ -105,7 +110,7 @@ int place_from_env(struct place *place)
     if (status != TUTTI_OK) return status;
     bool told = env_string("MASTER_ADDR", NULL) != NULL;
     if (from != &own && place->world_size == 1 && !told) return TUTTI_OK;
-    if (from != &own && !told && launcher_present()) {
+    if ((from != &own && !told && launcher_present()) || (from == &own && launcher_torchrun.present())) {
         place->kind = PLACE_TCP;
         place->by_launcher = true;
         return TUTTI_OK;

@@ -209,8 +209,6 @@ static void test_env_names_what_is_wrong(void **state)
         expect(0, TUTTI_ERR_INVALID_ARGUMENT, rows[i].part);
         assert_true(results[0].ms < 1000);
     }
-    one_rank("MASTER_ADDR=x MASTER_PORT=1 RANK=0 WORLD_SIZE=1 TORCHELASTIC_USE_AGENT_STORE=True");
-    expect(0, TUTTI_ERR_UNSUPPORTED, "torchrun");
 }
 
 static void test_nobody_launched_us(void **state)

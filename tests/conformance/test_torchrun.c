@@ -1,0 +1,141 @@
+/* Ranks that torchrun starts meet without a word to the store of its agent: with torchrun's variables, set by the test,
+ * whose own socket stands for that store; and under torchrun itself, skipped where torch is not installed. */
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char said[65536];
+
+/* What a shell command prints, on both streams. */
+static void run(const char *command)
+{
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    said[fread(said, 1, sizeof said - 1, pipe)] = '\0';
+    pclose(pipe);
+}
+
+static int times(const char *what)
+{
+    int n = 0;
+    for (const char *at = said; (at = strstr(at, what)) != NULL; at++) n++;
+    return n;
+}
+
+static int listener(uint16_t *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(listen(fd, 16), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
+/* n ranks as torchrun starts them, `here` of them on each host; more is set before. */
+static void ranks(int n, int here, uint16_t port, const char *more)
+{
+    char command[6000];
+    snprintf(
+        command, sizeof command,
+        "for r in 0 1 2; do [ $r -lt %d ] && RANK=$r LOCAL_RANK=$((r %% %d)) WORLD_SIZE=%d LOCAL_WORLD_SIZE=%d "
+        "MASTER_ADDR=127.0.0.1 MASTER_PORT=%u TORCHELASTIC_RUN_ID=none TORCHELASTIC_RESTART_COUNT=0 "
+        "TORCHELASTIC_USE_AGENT_STORE=True TUTTI_BACKEND_PATH=%s %s timeout 60 %s/all_reduce tcp 2>&1 & done; wait",
+        n, here, n, here, port, TUTTI_BACKENDS_DIR, more, TUTTI_EXAMPLES_DIR);
+    run(command);
+}
+
+static void one_host(void **state)
+{
+    (void)state;
+    uint16_t port;
+    int agent = listener(&port);
+    ranks(3, 3, port, "");
+    if (times("has the sum of the ranks [3]") != 3) fail_msg("%s", said);
+    assert_int_equal(accept(agent, NULL, NULL), -1); /* nobody spoke to it */
+    ranks(1, 1, port, "");
+    if (times("has the sum of the ranks [0]") != 1) fail_msg("%s", said);
+    close(agent);
+}
+
+/* Ranks of other hosts know rank 0's by MASTER_ADDR; the port is another one. */
+static void several_hosts(void **state)
+{
+    (void)state;
+    uint16_t port, other;
+    char more[40];
+    int agent = listener(&port), probe = listener(&other);
+    close(probe);
+    snprintf(more, sizeof more, "TUTTI_MASTER_PORT=%u", other);
+    ranks(2, 1, port, more);
+    if (times("has the sum of the ranks [1]") != 2) fail_msg("%s", said);
+    assert_int_equal(accept(agent, NULL, NULL), -1);
+    ranks(2, 1, port, "TUTTI_MASTER_PORT=x");
+    if (times("TUTTI_MASTER_PORT is \"x\"") != 2) fail_msg("%s", said);
+    close(agent);
+}
+
+/* Whoever has taken the name before keeps rank 0 out, which says so; it does not go on alone. */
+static void a_taken_place(void **state)
+{
+    (void)state;
+    uint16_t port;
+    int agent = listener(&port), fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int n = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "tutti/%u/%u/0/tutti-store-0/none",
+                     (unsigned)geteuid(), port);
+    assert_int_equal(
+        bind(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)n),
+        0);
+    ranks(1, 1, port, "");
+    if (times("meeting point cannot be opened: Address already in use") != 1) fail_msg("%s", said);
+    close(fd);
+    close(agent);
+}
+
+/* -r and -t: torch 1.13 with Python 3.11 fails at its own default for them. */
+static void torchrun(void **state)
+{
+    (void)state;
+    if (system("/usr/bin/python3 -c 'import torch.distributed.run' 2>/dev/null") != 0) {
+        fprintf(stderr, "skipped: torch is not installed (Debian: python3-torch)\n");
+        skip();
+    }
+    static const char *const more[] = {"--master_addr 127.0.0.1 --master_port",
+                                       "--rdzv_backend c10d --rdzv_endpoint 127.0.0.1:"};
+    for (size_t i = 0; i < 2; i++) {
+        char command[6000];
+        uint16_t port;
+        close(listener(&port));
+        snprintf(command, sizeof command,
+                 "TUTTI_BACKEND_PATH=%s timeout 90 /usr/bin/python3 -m torch.distributed.run %s%s%u --no_python -r 0:1 "
+                 "-t 0:1 --nproc_per_node 3 %s/all_reduce tcp 2>&1",
+                 TUTTI_BACKENDS_DIR, more[i], i == 0 ? " " : "", port, TUTTI_EXAMPLES_DIR);
+        run(command);
+        if (times("has the sum of the ranks [3]") != 3) fail_msg("%s", said);
+    }
+}
+
+int main(void)
+{
+    if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", F_OK) != 0) {
+        fprintf(stderr, "skipped: the tcp backend was not built\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_host), cmocka_unit_test(several_hosts),
+                                       cmocka_unit_test(a_taken_place), cmocka_unit_test(torchrun)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
