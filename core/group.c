@@ -566,7 +566,7 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
         group->failed_text = strdup(text);
         log_write(LOG_INFO, "group %s failed: %s: %s", group->name, error_name(status), text);
         group->failed_sequence = failed_sequence(group);
-        group->failed_met = group->failed_sequence <= group->sequence;
+        group->failed_met = status != TUTTI_ERR_MISMATCH || has_before(group, UINT64_MAX);
         if (tell && !group->shut) health_tell(group);
     }
     char copy[ERROR_TEXT_MAX]; /* text may be a work's own */

@@ -58,7 +58,7 @@ struct tutti_group {
     int failed; /* status of the first failure, or 0 */
     char *failed_text;
     uint64_t failed_sequence; /* the first collective that did not end well */
-    bool failed_met;          /* a collective of this rank has ended with that failure */
+    bool failed_met;          /* it was no mismatch, or a collective of this rank has ended with it */
     int told;                 /* status of a peer's failure that is held back for works that are earlier than it */
     char *told_text;
     uint64_t told_sequence;
@@ -114,8 +114,8 @@ void group_failed(void *core, int status, const char *why);
 /* Why the group takes no operation, as an error; TUTTI_OK if it does.  doing: "all_reduce", for the sentence. */
 int group_check_usable(struct tutti_group *group, const char *doing);
 
-/* The same for a collective.  The very one that the peers saw fail before this rank came to it fails with the cause's
- * own status, as it did there, however late this rank is; those after it are ABORTED. */
+/* The same for a collective.  Where the peers found that the calls differ before this rank came to its own, it is that
+ * call which differs: it fails with MISMATCH like theirs, those after it are ABORTED. */
 int group_check_collective(struct tutti_group *group, const char *doing);
 
 /* The default group where group is NULL; NULL, with the error text set, if there is none. */
