@@ -5,7 +5,9 @@
  * Exit status: 0; 1 if a result was wrong or an operation failed; 2 if the command line was refused.
  */
 #include "bench/memory.h"
+#include "bench/plot.h"
 #include "bench/report.h"
+#include "bench/tune.h"
 
 static struct bench_case make_case(const struct options *options, const struct bench_op *op, int64_t bytes)
 {
@@ -22,7 +24,7 @@ static struct bench_case make_case(const struct options *options, const struct b
 }
 
 /* Measures and prints one case; whether its results were right. */
-static bool run_case(const struct options *options, const struct bench_op *op, int64_t bytes)
+static bool run_case(const struct options *options, int backend, const struct bench_op *op, int64_t bytes)
 {
     struct bench_case c = make_case(options, op, bytes);
     struct result result;
@@ -31,9 +33,50 @@ static bool run_case(const struct options *options, const struct bench_op *op, i
     data_fill(&c.data, c.rank, c.in);
     int status = measure(&c, options->milliseconds, &result);
     if (c.rank == 0) report_case(options, &c, status < 0 ? NULL : &result, tutti_last_error());
+    if (c.rank == 0 && status == TUTTI_OK && options->plot) plot_add(backend, &c, &result);
     memory_free(c.in, options->from_tutti);
     memory_free(c.out, options->from_tutti);
     return status < 0 || result.wrong == 0;
+}
+
+static bool run_cases(const struct options *options, int backend)
+{
+    bool right = true;
+    if (tutti_get_rank(NULL) == 0) report_begin(options, tutti_get_world_size(NULL));
+    for (int i = 0; bench_ops[i].name; i++) {
+        if (!options->op[i]) continue;
+        for (int k = 0; k < (bench_ops[i].sized ? options->sizes : 1); k++)
+            right &= run_case(options, backend, &bench_ops[i], bench_ops[i].sized ? options->size[k] : 0);
+    }
+    return right;
+}
+
+static bool explain(const struct options *options)
+{
+    char text[16384];
+    if (tutti_get_rank(NULL) != 0) return true;
+    TUTTI_CHECK(tutti_explain((tutti_kind)options->explain->kind, options->explain_bytes, NULL, text, sizeof text));
+    fputs(text, stdout);
+    TUTTI_CHECK(tutti_describe_group(NULL, text, sizeof text));
+    fputs(text, stdout);
+    return true;
+}
+
+/* All that is wanted of one backend; whether it went well. */
+static bool run_backend(const struct options *options, int backend)
+{
+    TUTTI_CHECK(tutti_init_process_group(options->backend[backend], NULL));
+    int ranks = tutti_get_world_size(NULL);
+    if (options->ranks && options->ranks != ranks)
+        options_refuse("--ranks says %d, but this world has %d", options->ranks, ranks);
+    bool right = options->explain ? explain(options)
+                 : options->tune  ? tune(options, make_case)
+                                  : run_cases(options, backend);
+    bool speaks = tutti_get_rank(NULL) == 0;
+    TUTTI_CHECK(tutti_destroy_process_group(NULL));
+    bool last = backend == options->backends - 1;
+    if (speaks && last && options->plot && !options->explain && !options->tune) right &= plot_draw(options);
+    return right;
 }
 
 int main(int argc, char **argv)
@@ -41,16 +84,7 @@ int main(int argc, char **argv)
     struct options options;
     bool right = true;
     options_parse(argc, argv, &options);
-    TUTTI_CHECK(tutti_init_process_group(options.backend, NULL));
-    int ranks = tutti_get_world_size(NULL);
-    if (options.ranks && options.ranks != ranks)
-        options_refuse("--ranks says %d, but this world has %d", options.ranks, ranks);
-    if (tutti_get_rank(NULL) == 0) report_begin(&options, ranks);
-    for (int i = 0; bench_ops[i].name; i++) {
-        if (!options.op[i]) continue;
-        for (int k = 0; k < (bench_ops[i].sized ? options.sizes : 1); k++)
-            right &= run_case(&options, &bench_ops[i], bench_ops[i].sized ? options.size[k] : 0);
-    }
-    TUTTI_CHECK(tutti_destroy_process_group(NULL));
+    plot_check(&options);
+    for (int i = 0; i < options.backends; i++) right &= run_backend(&options, i);
     return right ? 0 : 1;
 }

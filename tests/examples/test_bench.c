@@ -111,10 +111,116 @@ static void refuses(void **state)
                    "--ranks says 3, but this world has 2");
 }
 
+static void has(const struct launch *launch, const char *part)
+{
+    if (strstr(launch->out.data, part) == NULL)
+        fail_msg("\"%s\" is not in: %s%s", part, launch->out.data, launch->err.data);
+}
+
+static void explains(void **state)
+{
+    (void)state;
+    struct launch launch = RUN("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--explain", "broadcast", "64K");
+    assert_int_equal(launch.status, 0);
+    has(&launch, "broadcast of 65536 bytes in group world: 2 ranks");
+    if (strcmp(backend(), "tcp") == 0) has(&launch, "algorithm binomial: the table has it for broadcast");
+    assert_null(strstr(launch.out.data, "algbw")); /* nothing is measured */
+    launch_free(&launch);
+    assert_refused(ARGS(TUTTI_BENCH_PATH, "--explain", "broadcast"), 2, "\"--explain\"");
+    assert_refused(ARGS(TUTTI_BENCH_PATH, "--explain", "local_reduce", "4"), 2, "no operation \"local_reduce\"");
+    assert_refused(ARGS(TUTTI_BENCH_PATH, "--explain", "broadcast", "4x"), 2, "\"4x\" is not a size");
+}
+
+static char *read_text(const char *path)
+{
+    char *text = calloc(1, 65536);
+    FILE *file = fopen(path, "r");
+    assert_true(text != NULL && file != NULL);
+    assert_true(fread(text, 1, 65535, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static struct launch tune(const char *ranks, const char *which, const char *path)
+{
+    return RUN("-n", ranks, TUTTI_BENCH_PATH, "--ops", which, "--sizes", "64K,4", "--ms", "1", "--tune", path);
+}
+
+/* What --tune writes is what TUTTI_TUNING reads; rows for others stay; what is no such file stays as it is. */
+static void tunes(void **state)
+{
+    char folder[] = "/tmp/tutti-bench-XXXXXX", path[64];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/tuning", folder);
+    struct launch launch = tune("3", "all_reduce,barrier,pingpong", path);
+    assert_int_equal(launch.status, 0);
+    launch_free(&launch);
+    launch = tune("2", "barrier", path);
+    assert_int_equal(launch.status, 0);
+    launch_free(&launch);
+    char *text = read_text(path);
+    assert_int_equal(count_of(text, "tutti tuning 1\n"), 1);
+    assert_int_equal(count_of(text, "tcp 3 1 all_reduce any "), 1);
+    assert_int_equal(count_of(text, "tcp 3 1 barrier any "), 1);
+    assert_int_equal(count_of(text, "tcp 2 1 barrier any "), 1);
+    assert_int_equal(count_of(text, "pingpong"), 0);
+    free(text);
+
+    char wish[80];
+    snprintf(wish, sizeof wish, "TUTTI_TUNING=%s", path);
+    launch = RUN("-n", "3", "/usr/bin/env", wish, TUTTI_BENCH_PATH, "--explain", "all_reduce", "1M");
+    assert_int_equal(launch.status, 0);
+    has(&launch, "TUTTI_TUNING has it for all_reduce of any size");
+    launch_free(&launch);
+
+    FILE *other = fopen(path, "w");
+    assert_non_null(other);
+    fputs("somebody's text\n", other);
+    fclose(other);
+    launch = tune("2", "barrier", path);
+    assert_int_equal(launch.status, 1);
+    assert_non_null(strstr(launch.err.data, "it is there, and does not begin with \"tutti tuning 1\""));
+    launch_free(&launch);
+    text = read_text(path);
+    assert_string_equal(text, "somebody's text\n");
+    free(text);
+    unlink(path);
+    assert_int_equal(rmdir(folder), 0); /* nothing else is left there */
+}
+
+static void plots(void **state)
+{
+    char path[] = "/tmp/tutti-bench-XXXXXX";
+    (void)state;
+    assert_refused(ARGS("/usr/bin/env", "PATH=/nowhere", TUTTI_BENCH_PATH, "--plot", "x.svg"), 2,
+                   "--plot needs gnuplot, which is in no folder of PATH");
+    if (access("/usr/bin/gnuplot", X_OK) != 0) skip();
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    struct launch launch = RUN("-n", "2", TUTTI_BENCH_PATH, "--backend", "tcp,tcp", "--ops", "barrier,all_reduce",
+                               "--sizes", "4,64K", "--ms", "1", "--plot", path);
+    if (launch.status != 0) fail_msg("%d: %s%s", launch.status, launch.out.data, launch.err.data);
+    char *text = read_text(path);
+    assert_non_null(strstr(text, "<svg"));
+    assert_non_null(strstr(text, "all_reduce"));
+    assert_int_equal(count_of(text, ">tcp<"), 2); /* a line each */
+    assert_null(strstr(text, "barrier"));
+    free(text);
+    close(fd);
+    unlink(path);
+    launch_free(&launch);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_rank_all_right), cmocka_unit_test(two_ranks_all_right),
-                                       cmocka_unit_test(three_ranks_all_right), cmocka_unit_test(table_of_dtypes),
-                                       cmocka_unit_test(refuses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_rank_all_right),
+                                       cmocka_unit_test(two_ranks_all_right),
+                                       cmocka_unit_test(three_ranks_all_right),
+                                       cmocka_unit_test(table_of_dtypes),
+                                       cmocka_unit_test(refuses),
+                                       cmocka_unit_test(explains),
+                                       cmocka_unit_test(tunes),
+                                       cmocka_unit_test(plots)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

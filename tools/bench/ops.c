@@ -183,17 +183,18 @@ static double bus_twice(double ranks)
 }
 
 const struct bench_op bench_ops[] = {
-    {"barrier", false, false, 1, start_barrier, wrong_never, bus_whole, false},
-    {"broadcast", true, false, 1, start_broadcast, wrong_broadcast, bus_whole, false},
-    {"all_reduce", true, true, 1, start_all_reduce, wrong_all_reduce, bus_twice, false},
-    {"reduce", true, true, 1, start_reduce, wrong_reduce, bus_whole, false},
-    {"all_gather", true, false, 1, start_all_gather, wrong_all_gather, bus_others, false},
-    {"reduce_scatter", true, true, 1, start_reduce_scatter, wrong_reduce_scatter, bus_others, false},
-    {"all_to_all", true, false, 1, start_all_to_all, wrong_all_to_all, bus_others, false},
-    {"gather", true, false, 1, start_gather, wrong_gather, bus_others, false},
-    {"scatter", true, false, 1, start_scatter, wrong_scatter, bus_others, false},
-    {"pingpong", true, false, 2, start_pingpong, wrong_pingpong, bus_whole, false},
-    {"local_reduce", true, true, 1, start_local_reduce, wrong_never, bus_whole, true},
+    {"barrier", false, false, 1, start_barrier, wrong_never, bus_whole, TUTTI_BARRIER, false},
+    {"broadcast", true, false, 1, start_broadcast, wrong_broadcast, bus_whole, TUTTI_BROADCAST, false},
+    {"all_reduce", true, true, 1, start_all_reduce, wrong_all_reduce, bus_twice, TUTTI_ALL_REDUCE, false},
+    {"reduce", true, true, 1, start_reduce, wrong_reduce, bus_whole, TUTTI_REDUCE, false},
+    {"all_gather", true, false, 1, start_all_gather, wrong_all_gather, bus_others, TUTTI_ALL_GATHER, false},
+    {"reduce_scatter", true, true, 1, start_reduce_scatter, wrong_reduce_scatter, bus_others, TUTTI_REDUCE_SCATTER,
+     false},
+    {"all_to_all", true, false, 1, start_all_to_all, wrong_all_to_all, bus_others, TUTTI_ALL_TO_ALL, false},
+    {"gather", true, false, 1, start_gather, wrong_gather, bus_others, TUTTI_GATHER, false},
+    {"scatter", true, false, 1, start_scatter, wrong_scatter, bus_others, TUTTI_SCATTER, false},
+    {"pingpong", true, false, 2, start_pingpong, wrong_pingpong, bus_whole, TUTTI_SEND, false},
+    {"local_reduce", true, true, 1, start_local_reduce, wrong_never, bus_whole, -1, true},
     {0},
 };
 
@@ -206,7 +207,7 @@ int64_t bench_numel(const struct bench_case *c)
 int bench_run(const struct bench_case *c)
 {
     tutti_work *work = NULL;
-    tutti_opts opts = {.async_op = c->async ? &work : NULL, .factor = DATA_FACTOR};
+    tutti_opts opts = {.group = c->group, .async_op = c->async ? &work : NULL, .factor = DATA_FACTOR};
     int status = c->op->start(c, &opts);
     return status < 0 || !work ? status : tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
 }

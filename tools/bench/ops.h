@@ -22,6 +22,7 @@ struct bench_case {
     int64_t bytes;        /* the size asked for */
     int64_t count, chunk; /* elements */
     bool async;           /* start with async_op, then wait */
+    tutti_group *group;   /* NULL: the default group */
     struct data data;
     tutti_tensor in, out; /* both of max(count, ranks * chunk) elements */
 };
@@ -33,6 +34,7 @@ struct bench_op {
     int (*start)(const struct bench_case *c, const tutti_opts *opts);
     int64_t (*wrong)(const struct bench_case *c); /* how many elements of out */
     double (*bus)(double ranks);                  /* bus bandwidth over algorithm bandwidth, as nccl-tests has it */
+    int kind;                                     /* a tutti_kind; -1: no operation of a group */
     bool by_name; /* not one of "all"; its result is not checked, since it is not the same after the second time */
 };
 

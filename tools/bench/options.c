@@ -8,7 +8,8 @@
 static const char help[] =
     "usage: tutti-run -n RANKS tutti-bench [options]\n"
     "Measures operations and checks their results.\n\n"
-    "  --backend B      tcp, mpi, nccl, or a map as tutti_init_process_group has it (tcp)\n"
+    "  --backend B      tcp, mpi, nccl, a map as tutti_init_process_group has it, or names with commas between,\n"
+    "                   which are measured one after the other (tcp)\n"
     "  --ops A,B|all    barrier broadcast all_reduce reduce all_gather reduce_scatter all_to_all\n"
     "                   gather scatter pingpong (all); by name alone: local_reduce, out = out op in\n"
     "  --sizes X,Y      bytes, as 4, 64K, 1M or 2G (4,64,1K,8K,64K,512K,4M,32M)\n"
@@ -19,7 +20,10 @@ static const char help[] =
     "  --tutti-alloc    take the buffers from tutti_alloc, not from the system\n"
     "  --csv            print peer,op,ranks,bytes,us,us_mean,us_min,us_p95,iters,check\n"
     "  --name N         the first column (tutti)\n"
-    "  --ranks N        refuse another number of ranks\n";
+    "  --ranks N        refuse another number of ranks\n"
+    "  --explain OP X   measure nothing: say how OP of X bytes would be done here, and why\n"
+    "  --tune FILE      measure each operation's algorithms, and write the thresholds to FILE for TUTTI_TUNING\n"
+    "  --plot FILE.svg  draw the times with gnuplot, a line a backend\n";
 
 static const char *const reduce_ops[TUTTI_REDUCE_OP_COUNT] = {
     [TUTTI_SUM] = "SUM",   [TUTTI_PRODUCT] = "PRODUCT", [TUTTI_MIN] = "MIN",
@@ -56,7 +60,7 @@ static void add_op(struct options *options, const char *part)
     if (!known) options_refuse("--ops: there is no operation \"%s\"; see --help", part);
 }
 
-static void add_size(struct options *options, const char *part)
+static int64_t read_size(const char *option, const char *part)
 {
     static const char units[] = "KMG";
     char *end;
@@ -66,9 +70,42 @@ static void add_size(struct options *options, const char *part)
     int shift = unit ? 10 * (int)(unit - units + 1) : 0;
     bool number = end != part && *part != '-' && end[unit != NULL] == '\0';
     if (!number || errno || size > (1LL << 50) >> shift)
-        options_refuse("--sizes: \"%s\" is not a size; write bytes, as 4, 64K, 1M or 2G", part);
+        options_refuse("%s: \"%s\" is not a size; write bytes, as 4, 64K, 1M or 2G", option, part);
+    return (int64_t)size << shift;
+}
+
+static void add_size(struct options *options, const char *part)
+{
     if (options->sizes == SIZES_MAX) options_refuse("--sizes: more than %d sizes", SIZES_MAX);
-    options->size[options->sizes++] = (int64_t)size << shift;
+    options->size[options->sizes++] = read_size("--sizes", part);
+}
+
+static void add_backend(struct options *options, const char *part)
+{
+    if (options->backends == BACKENDS_MAX) options_refuse("--backend: more than %d", BACKENDS_MAX);
+    options->backend[options->backends++] = part;
+}
+
+/* Names with commas between; a map, which has colons, is one. */
+static void set_backends(struct options *options, const char *text)
+{
+    options->backends = 0;
+    if (strchr(text, ':') != NULL) {
+        add_backend(options, text);
+        return;
+    }
+    char *copy = strdup(text), *rest = NULL; /* kept */
+    if (!copy) options_refuse("no memory");
+    for (char *part = strtok_r(copy, ",", &rest); part; part = strtok_r(NULL, ",", &rest)) add_backend(options, part);
+    if (options->backends == 0) options_refuse("--backend: there is no name in \"%s\"", text);
+}
+
+static void set_explain(struct options *options, const char *op, const char *size)
+{
+    for (int i = 0; bench_ops[i].name && !options->explain; i++)
+        if (!strcmp(bench_ops[i].name, op) && bench_ops[i].kind >= 0) options->explain = &bench_ops[i];
+    if (!options->explain) options_refuse("--explain: there is no operation \"%s\"; see --help", op);
+    options->explain_bytes = read_size("--explain", size);
 }
 
 static double number(const char *name, const char *text, double low, double high)
@@ -110,7 +147,7 @@ static bool set_flag(struct options *options, const char *name)
 static bool set_value(struct options *options, const char *name, const char *value)
 {
     if (!strcmp(name, "--backend"))
-        options->backend = value;
+        set_backends(options, value);
     else if (!strcmp(name, "--name"))
         options->name = value;
     else if (!strcmp(name, "--ops"))
@@ -119,6 +156,10 @@ static bool set_value(struct options *options, const char *name, const char *val
         split(value, add_size, options);
     else if (!strcmp(name, "--ms"))
         options->milliseconds = number(name, value, 0, 1e6);
+    else if (!strcmp(name, "--tune"))
+        options->tune = value;
+    else if (!strcmp(name, "--plot"))
+        options->plot = value;
     else if (!strcmp(name, "--ranks"))
         options->ranks = (int)number(name, value, 1, 1e6);
     else if (!strcmp(name, "--dtype"))
@@ -130,9 +171,16 @@ static bool set_value(struct options *options, const char *name, const char *val
     return true;
 }
 
+static int compare_sizes(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
 void options_parse(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){.backend = "tcp", .name = "tutti", .milliseconds = 40, .reduce_op_name = "SUM"};
+    *options = (struct options){
+        .backend = {"tcp"}, .backends = 1, .name = "tutti", .milliseconds = 40, .reduce_op_name = "SUM"};
     options->dtype = dtype_find("float32");
     bool ops = false;
     for (int i = 1; i < argc; i++) {
@@ -142,10 +190,17 @@ void options_parse(int argc, char **argv, struct options *options)
         }
         ops |= !strcmp(argv[i], "--ops");
         if (set_flag(options, argv[i])) continue;
+        if (!strcmp(argv[i], "--explain") && i + 2 < argc) {
+            set_explain(options, argv[i + 1], argv[i + 2]);
+            i += 2;
+            continue;
+        }
         if (i + 1 == argc) options_refuse("\"%s\" is no option, or lacks its value; see --help", argv[i]);
         if (!set_value(options, argv[i], argv[i + 1])) options_refuse("there is no option \"%s\"; see --help", argv[i]);
         i++;
     }
     if (!ops) add_op(options, "all");
     if (!options->sizes) split("4,64,1K,8K,64K,512K,4M,32M", add_size, options);
+    if (options->tune || options->plot) /* thresholds, and curves, go from small to large */
+        qsort(options->size, (size_t)options->sizes, sizeof *options->size, compare_sizes);
 }
