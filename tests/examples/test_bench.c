@@ -204,7 +204,7 @@ static void plots(void **state)
     char *text = read_text(path);
     assert_non_null(strstr(text, "<svg"));
     assert_non_null(strstr(text, "all_reduce"));
-    assert_int_equal(count_of(text, ">tcp<"), 2); /* a line each */
+    assert_int_equal(count_of(text, "<title>tcp</title>"), 2); /* a line each */
     assert_null(strstr(text, "barrier"));
     free(text);
     close(fd);
