@@ -36,22 +36,39 @@ static const struct rule {
     [TUTTI_RECV] = {true, false, false, false, SHAPE_NONE},
 };
 
-static int check_tensor(const struct tutti_group *group, const char *what, const tutti_tensor *tensor)
+/* "all_reduce: the out tensor", "gather: out[3]".  Only for refusals: it takes longer than all checks together. */
+static const char *tensor_name(const tutti_op *op, const char *side, int at, char text[80])
 {
-    if (!dtype_valid(tensor->dtype)) return REFUSE("%s: dtype 0x%x does not exist", what, (unsigned)tensor->dtype);
-    if (tensor->numel < 0) return REFUSE("%s: numel is %" PRId64 ", it may not be negative", what, tensor->numel);
-    if (tensor->numel > INT64_MAX / tutti_dtype_bytes(tensor->dtype))
-        return REFUSE("%s: %" PRId64 " elements of %s are more than 2^63 bytes", what, tensor->numel,
-                      dtype_name(tensor->dtype));
+    if (at >= 0)
+        snprintf(text, 80, "%s: %s[%d]", fingerprint_kind_name(op->kind), side, at);
+    else
+        snprintf(text, 80, "%s: the %s tensor", fingerprint_kind_name(op->kind), side);
+    return text;
+}
+
+/* at: its place in a list; -1 where there is none. */
+static int check_tensor(const struct tutti_group *group, const tutti_op *op, const char *side, int at,
+                        const tutti_tensor *tensor)
+{
+    char text[80];
+    int64_t bytes;
+    if (!dtype_valid(tensor->dtype))
+        return REFUSE("%s: dtype 0x%x does not exist", tensor_name(op, side, at, text), (unsigned)tensor->dtype);
+    if (tensor->numel < 0)
+        return REFUSE("%s: numel is %" PRId64 ", it may not be negative", tensor_name(op, side, at, text),
+                      tensor->numel);
+    if (__builtin_mul_overflow(tensor->numel, (int64_t)tutti_dtype_bytes(tensor->dtype), &bytes))
+        return REFUSE("%s: %" PRId64 " elements of %s are more than 2^63 bytes", tensor_name(op, side, at, text),
+                      tensor->numel, dtype_name(tensor->dtype));
     if (tensor->data == NULL && tensor->numel > 0)
-        return REFUSE("%s: data is NULL but numel is %" PRId64, what, tensor->numel);
+        return REFUSE("%s: data is NULL but numel is %" PRId64, tensor_name(op, side, at, text), tensor->numel);
     int device = group_device_index(tensor->device);
     if (device < 0)
-        return REFUSE("%s: device type %d does not exist; TUTTI_CPU (1) and TUTTI_CUDA (2) do", what,
-                      tensor->device.type);
+        return REFUSE("%s: device type %d does not exist; TUTTI_CPU (1) and TUTTI_CUDA (2) do",
+                      tensor_name(op, side, at, text), tensor->device.type);
     if (group->n_doors[device] == 0)
-        return REFUSE("%s is a %s tensor, but group %s (%s) has no backend for that device", what,
-                      device == 0 ? "CPU" : "CUDA", group->name, group->backend_text);
+        return REFUSE("%s is a %s tensor, but group %s (%s) has no backend for that device",
+                      tensor_name(op, side, at, text), device == 0 ? "CPU" : "CUDA", group->name, group->backend_text);
     return TUTTI_OK;
 }
 
@@ -64,12 +81,7 @@ static int check_side(const struct tutti_group *group, const tutti_op *op, const
         return REFUSE("%s: the %s list has %d tensors, group %s has %d ranks", kind, side, n, group->name, group->size);
     if (tensors == NULL) return REFUSE("%s: the %s list is NULL", kind, side);
     for (int i = 0; i < n; i++) {
-        char what[80];
-        if (list)
-            snprintf(what, sizeof what, "%s: %s[%d]", kind, side, i);
-        else
-            snprintf(what, sizeof what, "%s: the %s tensor", kind, side);
-        int status = check_tensor(group, what, &tensors[i]);
+        int status = check_tensor(group, op, side, list ? i : -1, &tensors[i]);
         if (status != TUTTI_OK) return status;
     }
     return TUTTI_OK;

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -44,12 +45,31 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, in_child);
 }
 
-/* Spinning pays where each rank on the host has a core; elsewhere it takes the core from the one waited for. */
-static bool has_own_core(int local_world_size)
+static int cores_of(pid_t pid)
 {
     cpu_set_t mask;
-    int cores = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
-    return local_world_size > 0 && local_world_size <= cores;
+    return sched_getaffinity(pid, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+    char path[40];
+    int parent = -1;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (file != NULL && fscanf(file, "%*d %*[^)]) %*c %d", &parent) != 1) parent = -1;
+    if (file != NULL) fclose(file);
+    return parent;
+}
+
+/* Spinning pays where each rank on the host has a core; elsewhere it takes the core from the one waited for.  A rank
+ * whose mask is narrower than that of who started it (tutti-run --mpi may stand between) has been given its own. */
+static bool has_own_core(int local_world_size)
+{
+    int cores = cores_of(0);
+    pid_t parent = getppid();
+    if (local_world_size < 1 || local_world_size <= cores) return local_world_size > 0;
+    return cores < cores_of(parent) || cores < cores_of(parent_of(parent));
 }
 
 static void close_wake_fds(struct engine *engine)
@@ -147,6 +167,7 @@ void engine_drop(struct engine *engine)
 
 void engine_lock(struct engine *engine)
 {
+    if (pthread_mutex_trylock(&engine->lock) == 0) return;
     /* relaxed: only a hint to the holder; the mutex orders everything else */
     atomic_fetch_add_explicit(&engine->contenders, 1, memory_order_relaxed);
     pthread_mutex_lock(&engine->lock);

@@ -220,9 +220,9 @@ static int new_work(struct tutti_group *group, const tutti_op *op, const tutti_o
     work->op.timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : group->timeout_ms;
     work->op.sequence = work->point_to_point ? 0 : group->sequence + 1;
     work->fingerprint = fingerprint_with_past(fingerprint_of(&work->op, group->size), group->past);
-    work->start_ns = work->asked_ns = clock_now_ns();
-    work->deadline_ns =
-        work->op.timeout_ms >= INT64_MAX / 2000000 ? CLOCK_NEVER : work->start_ns + work->op.timeout_ms * 1000000;
+    work->deadline_ns = CLOCK_NEVER;
+    if (async)
+        work_start_clock(work, clock_now_ns()); /* a caller who waits starts it once he finds that it takes long */
     *out = work;
     return TUTTI_OK;
 }

@@ -113,7 +113,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
         parent->failing = status;
         parent->text = work->text != NULL ? strdup(work->text) : NULL;
     }
-    work->end_ns = clock_now_ns();
+    if (work->start_ns > 0) work->end_ns = clock_now_ns();
     if (work->source_out != NULL && status == TUTTI_OK) *work->source_out = work->source;
     release_exec(work);
     if (work->queued) TAILQ_REMOVE(&engine->runnable, work, run_link);
@@ -301,6 +301,13 @@ void work_complete(tutti_request *request, int status)
 
 /* ---- time -------------------------------------------------------------------------------------------------- */
 
+void work_start_clock(struct tutti_work *work, int64_t now)
+{
+    bool never = work->op.timeout_ms >= INT64_MAX / 2000000;
+    work->start_ns = work->asked_ns = now;
+    work->deadline_ns = never ? CLOCK_NEVER : now + work->op.timeout_ms * 1000000;
+}
+
 static void time_out(struct tutti_work *work, int64_t now)
 {
     char what[160], missing[600], text[ERROR_TEXT_MAX];
@@ -325,6 +332,7 @@ static void warn_late(struct tutti_work *work, int64_t now)
 
 static void check_one(struct tutti_work *work, int64_t now)
 {
+    if (work->start_ns == 0 && !work->draining) work_start_clock(work, now);
     if (now >= work->deadline_ns) {
         if (work->draining)
             abandon(work);

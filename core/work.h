@@ -97,6 +97,9 @@ void work_complete(tutti_request *request, int status);
 /* Makes of the error that a request was refused with one that names the operation and both sides; gives status. */
 int work_explain(const struct tutti_work *work, const tutti_request *request, int status);
 
+/* From now on the work's time runs, its deadline too. */
+void work_start_clock(struct tutti_work *work, int64_t now);
+
 /* Looks at deadlines and at what has not moved for a while; gives the moment of the next deadline. */
 int64_t work_check_time(struct engine *engine, int64_t now);
 

@@ -84,6 +84,15 @@ void mpib_slot_give(struct mpib_family *family, struct mpib_slot *slot)
     family->spare = slot;
 }
 
+/* The receive for the next header, which MPI then puts there by itself.  It is posted again while a header of ours is
+ * on its way, or with the next look: not while somebody waits for what the last one brought. */
+static int post(struct mpib_family *family)
+{
+    if (family->inbox != MPI_REQUEST_NULL) return MPI_SUCCESS;
+    return MPI_Irecv(family->buffer, sizeof(struct envelope), MPI_BYTE, MPI_ANY_SOURCE, TAG_HEADER, family->comm,
+                     &family->inbox);
+}
+
 static int send_header(struct mpib_family *family, int32_t to, const struct header *header, const void *data)
 {
     size_t bytes = header->long_tag == 0 ? header->bytes : 0;
@@ -99,6 +108,7 @@ static int send_header(struct mpib_family *family, int32_t to, const struct head
         if (error != MPI_SUCCESS) status = mpib_error(family->host, "MPI_Isend", error);
     }
     if (status == TUTTI_OK) MPI_Test(&request, &done, MPI_STATUS_IGNORE); /* it mostly is: there is nothing to keep */
+    post(family);                                                         /* where it fails, the next look tells */
     if (status == TUTTI_OK && !done) {
         struct mpib_flight flight = {.is_message = true, .sends = true, .slot = slot};
         mpib_flights_add(family, request, &flight);
@@ -293,12 +303,6 @@ static bool is_sound(const struct envelope *envelope, int bytes)
 
 enum came { NOTHING, KEPT, WANTED };
 
-static int post(struct mpib_family *family)
-{
-    return MPI_Irecv(family->buffer, sizeof(struct envelope), MPI_BYTE, MPI_ANY_SOURCE, TAG_HEADER, family->comm,
-                     &family->inbox);
-}
-
 int mpib_messages_listen(struct mpib_family *family)
 {
     int error = post(family);
@@ -312,13 +316,17 @@ void mpib_messages_deafen(struct mpib_family *family)
     MPI_Wait(&family->inbox, MPI_STATUS_IGNORE);
 }
 
-/* Takes one header in, if one is there.  The receive for it is always posted: MPI then puts it there by itself. */
+/* Takes one header in, if one is there. */
 static enum came poll_one(struct mpib_family *family)
 {
     struct envelope *envelope = family->buffer;
     MPI_Status status;
-    int there = 0, bytes = 0;
-    int error = MPI_Test(&family->inbox, &there, &status);
+    int there = 0, bytes = 0, error = post(family);
+    if (error != MPI_SUCCESS) {
+        family->host->failed(family->core, TUTTI_ERR_BACKEND, "MPI takes no receive");
+        return NOTHING;
+    }
+    error = MPI_Test(&family->inbox, &there, &status);
     if (!there && error == MPI_SUCCESS) return NOTHING;
     enum came came = KEPT;
     MPI_Get_count(&status, MPI_BYTE, &bytes);
@@ -326,7 +334,6 @@ static enum came poll_one(struct mpib_family *family)
         came = arrive(family, status.MPI_SOURCE, envelope) ? WANTED : KEPT;
     else
         family->host->log(0, "a message of %d bytes from rank %d makes no sense", bytes, status.MPI_SOURCE);
-    if (post(family) != MPI_SUCCESS) family->host->failed(family->core, TUTTI_ERR_BACKEND, "MPI takes no receive");
     return came;
 }
 
