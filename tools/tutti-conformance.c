@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "conformance/board.h"
+#include "conformance/join.h"
 #include "conformance/launch.h"
 #include "conformance/report.h"
 
@@ -15,9 +16,9 @@ static int run(const struct options *options, const struct cases *cases)
             perror("tutti-conformance: no memory for the results");
             return 2;
         }
-        bool whole = launch_run(board, options, cases);
+        int end = launch_run(board, options, cases);
         report_add(report, board);
-        if (!whole) report_broken(report, ranks, board->end);
+        if (end < cases->n) report_broken(report, board, end);
         board_free(board);
     }
     int status = report_end(report);
@@ -38,7 +39,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "tutti-conformance: no case is called \"%s\"; see --list\n", options.filter);
         status = 2;
     } else {
-        status = run(&options, &cases);
+        status = options.join ? join_run(&options, &cases) : run(&options, &cases);
     }
     cases_free(&cases);
     return status;

@@ -13,20 +13,33 @@
 #include <cmocka.h>
 
 #define SUITE TUTTI_BUILD_DIR "/bin/tutti-conformance"
+#define JOB(n) TUTTI_RUN_PATH " -n " #n " --no-prefix"
 
-/* Runs the suite with arguments; its exit status, its stdout in output. */
-static int run(const char *arguments, char *output, size_t room)
+/* The suite with arguments, behind words for a shell (variables, a launcher); its output is to be read. */
+static FILE *start(const char *before, const char *arguments)
 {
-    char command[1024];
-    snprintf(command, sizeof command, "TUTTI_BACKEND_PATH=%s/tests/plugins:%s exec %s %s 2>/dev/null", TUTTI_BUILD_DIR,
-             TUTTI_BACKENDS_DIR, SUITE, arguments);
+    char command[2048];
+    snprintf(command, sizeof command,
+             "TUTTI_BACKEND_PATH=%s/tests/plugins:%s TUTTI_SPOIL_PATH=%s/libtutti_tcp.so exec env %s %s %s 2>/dev/null",
+             TUTTI_BUILD_DIR, TUTTI_BACKENDS_DIR, TUTTI_BACKENDS_DIR, before, SUITE, arguments);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
+    return pipe;
+}
+
+/* Its exit status, its stdout in output. */
+static int finish(FILE *pipe, char *output, size_t room)
+{
     size_t used = fread(output, 1, room - 1, pipe);
     output[used] = '\0';
     while (fgetc(pipe) != EOF) continue;
     int status = pclose(pipe);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int run(const char *arguments, char *output, size_t room)
+{
+    return finish(start("", arguments), output, room);
 }
 
 static char output[1 << 20];
@@ -56,6 +69,74 @@ static void test_tcp_three(void **state)
     passes("--backend tcp --quick --ranks 3");
 }
 
+/* The ranks of a job that somebody else started: the same cases, but for those about tutti_spawn itself. */
+static void test_job(void **state)
+{
+    (void)state;
+    int status = finish(start(JOB(4), "--join --backend tcp --quick"), output, sizeof output);
+    if (status != 0) fprintf(stderr, "%s\n", output);
+    assert_int_equal(status, 0);
+    assert_non_null(strstr(output, "\nfailures                         15        0        0 "));
+    assert_non_null(strstr(output, "line T_SPAWN                  not run"));
+}
+
+/* ---- what is wrong is seen ----------------------------------------------------------------------------------------
+ */
+
+/* The tcp backend, whose rank 1 does wrong once a run, with its 61st message. */
+static struct spoilt {
+    const char *how, *before, *arguments, *expected[3];
+    FILE *pipe; /* started ahead: mostly they wait */
+} spoilt[] = {
+    {"hang", "", "--ranks 3", {"rank 1: hung: no end after", "again: tutti-conformance "}, NULL},
+    {"hang", JOB(3), "--join", {"BROKEN with 3 ranks: ", "hung: no end after", "still in it: rank 1\n"}, NULL},
+    {"die", "", "--ranks 3", {"rank 1 died of SIGKILL"}, NULL},
+    {"die", JOB(3), "--join", {"BROKEN with 3 ranks: ", "the launcher ended the job"}, NULL},
+    {"lose", "", "--ranks 3", {"TUTTI_ERR_TIMEOUT"}, NULL},
+    {"lose", JOB(3), "--join", {"TUTTI_ERR_TIMEOUT"}, NULL},
+    {"flip", "", "--ranks 3", {"out block 1 of 3: element"}, NULL},
+    {"flip", JOB(3), "--join", {"out block 1 of 3: element"}, NULL},
+};
+
+enum { SPOILT = sizeof spoilt / sizeof *spoilt };
+
+/* One case fails, for the right reason; where the run could not go on behind it, it says so. */
+static void check_spoilt(const struct spoilt *row)
+{
+    int passed = 0, failed = 0;
+    const char *all = strstr(output, "\nall  ");
+    for (int i = 0; i < 3 && row->expected[i] != NULL; i++)
+        if (strstr(output, row->expected[i]) == NULL)
+            fail_msg("%s %s: nothing of \"%s\" in\n%s", row->how, row->arguments, row->expected[i], output);
+    if (all == NULL || sscanf(all, " all %d %*d %d", &passed, &failed) != 2 || failed != 1)
+        fail_msg("%s %s: not one case failed\n%s", row->how, row->arguments, output);
+    assert_true(passed > 200 || strstr(output, "BROKEN") != NULL); /* all others, or as many as could be */
+}
+
+static int start_spoilt(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SPOILT; i++) {
+        char before[256], arguments[256];
+        snprintf(before, sizeof before, "TUTTI_SPOIL=%s@1:60 %s", spoilt[i].how, spoilt[i].before);
+        snprintf(arguments, sizeof arguments, "--quick --backend spoil --timeout 2000 --filter all_gather/int %s",
+                 spoilt[i].arguments);
+        spoilt[i].pipe = start(before, arguments);
+    }
+    return 0;
+}
+
+static void test_spoilt(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SPOILT; i++) {
+        assert_int_not_equal(finish(spoilt[i].pipe, output, sizeof output), 0);
+        check_spoilt(&spoilt[i]);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
 /* The list names a case for each line that can have one. */
 static void test_every_line(void **state)
 {
@@ -67,9 +148,17 @@ static void test_every_line(void **state)
 
 static void test_arguments(void **state)
 {
-    static const char *const wrong[] = {"--ranks 0",  "--ranks 3..2", "--ranks x",
-                                        "--ranks 99", "--seed x",     "--no-such",
-                                        "surplus",    "--ranks",      "--filter =no/such/case"};
+    static const char *const wrong[] = {"--ranks 0",
+                                        "--ranks 3..2",
+                                        "--ranks x",
+                                        "--ranks 99",
+                                        "--seed x",
+                                        "--no-such",
+                                        "--join --ranks 2",
+                                        "--join --threads",
+                                        "surplus",
+                                        "--ranks",
+                                        "--filter =no/such/case"};
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_int_equal(run(wrong[i], output, sizeof output), 2);
     assert_int_equal(run("--backend none_of_this_name --ranks 2 --quick", output, sizeof output), 1);
@@ -95,8 +184,9 @@ static void test_junit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_tcp_two),   cmocka_unit_test(test_tcp_three),
-        cmocka_unit_test(test_every_line),   cmocka_unit_test(test_arguments), cmocka_unit_test(test_junit),
+        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_tcp_two),    cmocka_unit_test(test_tcp_three),
+        cmocka_unit_test(test_job),          cmocka_unit_test(test_every_line), cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_junit),        cmocka_unit_test(test_spoilt),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, start_spoilt, NULL);
 }

@@ -1,5 +1,5 @@
-/* What the ranks of a launch and their parent see together: memory shared by fork.  Nothing here goes through the
- * library under test. */
+/* What the ranks of a launch and their parent see together: memory shared by fork; a rank that a launcher started has a
+ * board of its own, on which meeting.c keeps what the others say.  Nothing here goes through the backend under test. */
 #ifndef CONFORMANCE_BOARD_H
 #define CONFORMANCE_BOARD_H
 
@@ -12,7 +12,7 @@
 struct seat {              /* of a rank */
     atomic_int at;         /* the case it is in; n_cases when it is through */
     atomic_llong since_ns; /* when it began that case */
-    atomic_llong step;     /* within the case: its place << 16 and how often the rank has met others in it */
+    atomic_llong step;     /* within the case: see meeting.h */
     atomic_int pid;
 };
 
@@ -20,7 +20,6 @@ struct result {                   /* of a case on a rank */
     _Atomic enum verdict verdict; /* other ranks look at it */
     float seconds;
     uint64_t bits;
-    int64_t entered_ns, left_ns;
     char text[TEXT_MOST];
 };
 

@@ -48,7 +48,7 @@ void cases_rows(struct cases *cases, const struct options *options, const char *
         if (check == NULL) continue;
         check->min_ranks = row->min_ranks;
         check->processes = row->where == 'p';
-        check->meets = row->where == 'm';
+        check->spawned = row->where == 's';
         check->same_bits = row->where == 'b';
         for (int k = 0; k < 6 && row->lines[k] != L_NONE; k++) cases_line(check, row->lines[k]);
     }

@@ -25,7 +25,8 @@ struct case_row {
     check_fn run;
     int min_ranks;
     enum line lines[6];
-    char where; /* 'p': processes alone, 'f': full form alone, 'h': with --huge alone, 'm': meets, 'b': same bits */
+    char where; /* 'p': processes alone, 's': those the suite spawned, 'f': full form alone, 'h': with --huge alone,
+                   'b': same bits */
 };
 
 void cases_rows(struct cases *cases, const struct options *options, const char *kind, const struct case_row *rows,

@@ -39,7 +39,10 @@ static int write_suite(FILE *file, const struct options *options, const struct o
     fprintf(file, "  <testsuite name=\"");
     escape(file, options->backend);
     fprintf(file, ", %d %s\" tests=\"%d\" failures=\"%d\" skipped=\"%d\" time=\"%.3f\">\n", outcomes[0].ranks,
-            options->threads ? "threads" : "processes", length, count[FAILED], count[SKIPPED], seconds);
+            options->threads ? "threads"
+            : options->join  ? "processes of a job"
+                             : "processes",
+            length, count[FAILED], count[SKIPPED], seconds);
     for (int i = 0; i < length; i++) write_case(file, &outcomes[i]);
     fputs("  </testsuite>\n", file);
     return length;

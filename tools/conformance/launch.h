@@ -5,8 +5,8 @@
 #include "conformance/board.h"
 #include "conformance/cases.h"
 
-/* Runs all cases on board->ranks ranks.  Every case's results are on the board afterwards; false where no further case
- * could be run, with the reason in board->end. */
-bool launch_run(struct board *board, const struct options *options, const struct cases *cases);
+/* Runs all cases on board->ranks ranks; their results are on the board afterwards.  The number of cases, or the first
+ * from which on none could be run, with the reason in board->end. */
+int launch_run(struct board *board, const struct options *options, const struct cases *cases);
 
 #endif

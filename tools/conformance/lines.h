@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* X(id, section, ranks needed, where it runs, text).  Where: 'b' threads and processes, 'p' processes alone, 'c' needs
- * CUDA, 'h' with --huge alone, 'f' in the full form alone. */
+/* X(id, section, ranks needed, where it runs, text).  Where: 'b' threads and processes, 'p' processes alone, 's' those
+ * that the suite spawned, 'c' needs CUDA, 'h' with --huge alone, 'f' in the full form alone. */
 #define LINES(X)                                                                                                       \
     X(T_HELLO, "tutorial", 1, 'b', "hello: each rank knows its rank and the number of processes")                      \
     X(T_SEND_RECV, "tutorial", 2, 'b', "send_recv: rank 1 has 0 before and 42 after")                                  \
@@ -20,7 +20,7 @@
     X(T_TIMED, "tutorial", 1, 'b', "timed: reduce, then all_reduce, between two barriers")                             \
     X(T_ALL_TO_ALL, "tutorial", 1, 'b', "all_to_all_single: rank r has [r, r+n, r+2n, ..]")                            \
     X(T_ASYNC, "tutorial", 1, 'b', "async_all_reduce: computes meanwhile, then waits")                                 \
-    X(T_SPAWN, "tutorial", 1, 'p', "spawn: one program starts ranks of itself")                                        \
+    X(T_SPAWN, "tutorial", 1, 's', "spawn: one program starts ranks of itself")                                        \
     X(T_TRAIN, "tutorial", 1, 'b', "train: averaged gradients give the loss of one rank with the whole batch")         \
     X(I_METHOD, "init", 1, 'p', "no init_method and no store means env://; both, or a second call, is an error")       \
     X(I_ENV, "init", 1, 'p', "env:// names the variable that is missing, empty or unparsable, and what it held")       \

@@ -16,6 +16,7 @@ static const char help[] =
     "  --quick         fewer sizes and combinations\n"
     "  --huge          also more than 2 GiB\n"
     "  --threads       ranks are threads of one process; --processes (the default): processes\n"
+    "  --join          be one rank of a job that tutti-run, mpirun, mpiexec or srun started; rank 0 reports\n"
     "  --junit FILE    write a JUnit report\n"
     "  --list          show the cases, and which lines they show\n"
     "  --seed S        of the inputs (1)\n"
@@ -50,20 +51,13 @@ static uint64_t parse_number(const char *what, const char *text)
 
 void options_parse(struct options *options, int argc, char **argv)
 {
-    enum { BACKEND = 1, RANKS, FILTER, QUICK, HUGE_, THREADS, PROCESSES, JUNIT, LIST, SEED, TIMEOUT, HELP };
-    static const struct option names[] = {{"backend", 1, NULL, BACKEND},
-                                          {"ranks", 1, NULL, RANKS},
-                                          {"filter", 1, NULL, FILTER},
-                                          {"quick", 0, NULL, QUICK},
-                                          {"huge", 0, NULL, HUGE_},
-                                          {"threads", 0, NULL, THREADS},
-                                          {"junit", 1, NULL, JUNIT},
-                                          {"list", 0, NULL, LIST},
-                                          {"seed", 1, NULL, SEED},
-                                          {"help", 0, NULL, HELP},
-                                          {"timeout", 1, NULL, TIMEOUT},
-                                          {"processes", 0, NULL, PROCESSES},
-                                          {NULL, 0, NULL, 0}};
+    enum { BACKEND = 1, RANKS, FILTER, QUICK, HUGE_, THREADS, PROCESSES, JUNIT, LIST, SEED, TIMEOUT, HELP, JOIN };
+    static const struct option names[] = {
+        {"backend", 1, NULL, BACKEND},     {"ranks", 1, NULL, RANKS}, {"filter", 1, NULL, FILTER},
+        {"quick", 0, NULL, QUICK},         {"huge", 0, NULL, HUGE_},  {"threads", 0, NULL, THREADS},
+        {"junit", 1, NULL, JUNIT},         {"list", 0, NULL, LIST},   {"join", 0, NULL, JOIN},
+        {"seed", 1, NULL, SEED},           {"help", 0, NULL, HELP},   {"timeout", 1, NULL, TIMEOUT},
+        {"processes", 0, NULL, PROCESSES}, {NULL, 0, NULL, 0}};
     *options = (struct options){.backend = "tcp", .seed = 1, .timeout_ms = 20000};
     for (int option; (option = getopt_long(argc, argv, "h", names, NULL)) != -1;) {
         switch (option) {
@@ -92,6 +86,9 @@ void options_parse(struct options *options, int argc, char **argv)
         case LIST:
             options->list = true;
             break;
+        case JOIN:
+            options->join = true;
+            break;
         case SEED:
             options->seed = parse_number("--seed takes a number, not", optarg);
             break;
@@ -107,5 +104,8 @@ void options_parse(struct options *options, int argc, char **argv)
         }
     }
     if (optind < argc) refuse("there is no argument", argv[optind]);
+    if (options->join && (options->threads || options->from_ranks != 0))
+        refuse("--join takes the launcher's ranks, which are processes: not with",
+               options->threads ? "--threads" : "--ranks");
     if (options->from_ranks == 0) options->from_ranks = 1, options->to_ranks = options->quick ? 4 : 8;
 }

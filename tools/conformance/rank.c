@@ -2,12 +2,24 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "conformance/input.h"
+#include "conformance/meeting.h"
 
 const char *const where_names[GROUPS] = {"world", "members_only", "split", "reversed"};
+
+int rank_store(tutti_store **store)
+{
+    tutti_store *whole = NULL;
+    const char *port = getenv("MASTER_PORT");
+    int status = tutti_store_tcp(getenv("MASTER_ADDR"), (uint16_t)atoi(port != NULL ? port : "0"), NULL, &whole);
+    if (status == TUTTI_OK) status = tutti_store_prefix(whole, "conformance", store);
+    tutti_store_free(whole); /* its part holds it */
+    return status;
+}
 
 /* ---- the groups ------------------------------------------------------------------------------------------------- */
 
@@ -104,35 +116,21 @@ void rank_bits(struct rank *rank, const void *data, size_t bytes)
 
 void rank_entered(struct rank *rank)
 {
-    result_of(rank)->entered_ns = board_now_ns();
+    meeting_come(rank);
 }
 
-void rank_left(struct rank *rank)
+enum verdict rank_left(struct rank *rank)
 {
-    result_of(rank)->left_ns = board_now_ns();
-}
-
-/* Whether the rank has come as far, or is through with the case: then it will not come. */
-static bool has_come(struct rank *rank, int other, long long step)
-{
-    return atomic_load(&rank->board->seats[other].step) >= step ||
-           board_result(rank->board, rank->at, other)->verdict != NOT_RUN;
+    for (int i = 0; i < rank->size; i++)
+        if (!meeting_has_come(rank, i)) return rank_fail(rank, "it left before rank %d had entered", i);
+    return PASSED;
 }
 
 void rank_meet(struct rank *rank)
 {
-    struct seat *seat = &rank->board->seats[rank->rank];
-    long long step = (long long)rank->at << 16, before = atomic_load(&seat->step);
-    step = before >= step ? before + 1 : step + 1;
-    atomic_store(&seat->step, step);
+    meeting_come(rank);
     for (int i = 0; i < rank->size; i++)
-        for (int turns = 0; !has_come(rank, i, step); turns++) usleep(turns < 100 ? 0 : 200);
-}
-
-/* After each case, and not within: none may leave it out. */
-static void meet_after(struct rank *rank)
-{
-    pthread_barrier_wait(&rank->board->meeting);
+        for (int turns = 0; !meeting_has_come(rank, i); turns++) usleep(turns < 100 ? 0 : 200);
 }
 
 /* ---- the way through the cases ---------------------------------------------------------------------------------- */
@@ -146,7 +144,8 @@ static uint64_t hash_name(const char *name)
 
 static bool applies(const struct rank *rank, const struct check *check)
 {
-    return rank->size >= check->min_ranks && !(check->processes && rank->options->threads);
+    return rank->size >= check->min_ranks && !(check->processes && rank->options->threads) &&
+           !(check->spawned && (rank->options->threads || rank->options->join));
 }
 
 static void run_case(struct rank *rank, const struct check *check)
@@ -154,6 +153,7 @@ static void run_case(struct rank *rank, const struct check *check)
     struct result *result = result_of(rank);
     int64_t start = board_now_ns();
     rank->check = check;
+    rank->met = 0;
     rank->seed = input_mix(rank->options->seed, hash_name(check->name)); /* not where it stands: a filter moves it */
     enum verdict verdict = check->run(rank);
     result->seconds = (float)((double)(board_now_ns() - start) / 1e9);
@@ -194,9 +194,9 @@ int rank_run(struct board *board, const struct options *options, const struct ca
         atomic_store(&seat->since_ns, board_now_ns());
         atomic_store(&seat->at, rank.at);
         run_case(&rank, check);
-        meet_after(&rank);
+        if (!meeting_after(&rank)) return 1;
         if (all_well(&rank, check)) continue;
-        meet_after(&rank);
+        if (!meeting_again(&rank)) return 1;
         close_groups(&rank);
         if (open_groups(&rank) != TUTTI_OK) return no_groups(&rank);
     }

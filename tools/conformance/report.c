@@ -53,8 +53,12 @@ static void keep(struct report *report, struct outcome outcome)
 static void print_command(const struct report *report, const struct outcome *outcome, FILE *file)
 {
     const struct options *options = report->options;
-    fprintf(file, "tutti-conformance --backend '%s' --%s --ranks %d --seed %llu%s%s --filter '=%s'", options->backend,
-            options->threads ? "threads" : "processes", outcome->ranks, (unsigned long long)options->seed,
+    fprintf(file, "tutti-conformance --backend '%s'", options->backend);
+    if (options->join)
+        fprintf(file, " --join");
+    else
+        fprintf(file, " --%s --ranks %d", options->threads ? "threads" : "processes", outcome->ranks);
+    fprintf(file, " --seed %llu%s%s --filter '=%s'", (unsigned long long)options->seed,
             options->quick ? " --quick" : "", options->huge ? " --huge" : "", outcome->check->name);
 }
 
@@ -81,10 +85,12 @@ void report_add(struct report *report, struct board *board)
     }
 }
 
-void report_broken(struct report *report, int ranks, const char *text)
+void report_broken(struct report *report, const struct board *board, int at)
 {
-    printf("BROKEN with %d ranks, no case could be run: %s\n", ranks, text);
+    int rest = report->cases->n - at;
     report->broken++;
+    printf("BROKEN with %d ranks: %d case%s, from %s on, could not be run: %s\n", board->ranks, rest,
+           rest == 1 ? "" : "s", report->cases->check[at].name, board->end);
 }
 
 static void print_table(const struct report *report, int total[FAILED + 1])

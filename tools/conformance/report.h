@@ -9,7 +9,8 @@ struct report;
 
 struct report *report_new(const struct options *options, const struct cases *cases);
 void report_add(struct report *report, struct board *board); /* after a launch */
-void report_broken(struct report *report, int ranks, const char *text);
+/* The cases from `at` on were not run, because of board->end. */
+void report_broken(struct report *report, const struct board *board, int at);
 
 /* Prints all of it and writes the file; the program's exit status. */
 int report_end(struct report *report);

@@ -20,6 +20,7 @@ static const char *excuse(const struct options *options, int line)
     if (text->where == 'h' && !options->huge) return "with --huge";
     if (text->where == 'f' && options->quick) return "in the full form";
     if (text->where == 'p' && options->threads) return "where ranks are processes";
+    if (text->where == 's' && (options->threads || options->join)) return "where the suite spawns the ranks";
     if (options->to_ranks < text->ranks) return "needs more ranks";
     return options->filter != NULL ? "left out by --filter" : NULL;
 }

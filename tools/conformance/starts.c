@@ -11,19 +11,39 @@
 #include "conformance/cases.h"
 #include "conformance/options.h"
 
-static const char *const variables[] = {"RANK",        "WORLD_SIZE",  "LOCAL_RANK",        "LOCAL_WORLD_SIZE",
-                                        "MASTER_ADDR", "MASTER_PORT", "TUTTI_STORE_HOSTED"};
-enum { VARIABLES = sizeof variables / sizeof *variables };
+/* The library's own first, then those of other launchers, one of which may have started this job. */
+static const char *const variables[] = {"RANK",
+                                        "WORLD_SIZE",
+                                        "LOCAL_RANK",
+                                        "LOCAL_WORLD_SIZE",
+                                        "MASTER_ADDR",
+                                        "MASTER_PORT",
+                                        "TUTTI_STORE_HOSTED",
+                                        "OMPI_COMM_WORLD_RANK",
+                                        "OMPI_COMM_WORLD_SIZE",
+                                        "OMPI_COMM_WORLD_LOCAL_RANK",
+                                        "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                        "PMI_RANK",
+                                        "PMI_SIZE",
+                                        "PMIX_RANK",
+                                        "SLURM_PROCID",
+                                        "SLURM_NTASKS",
+                                        "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_LOCALID"};
+enum { MASTER_ADDR = 4, OWN_VARIABLES = 7, VARIABLES = sizeof variables / sizeof *variables };
 
 struct environment {
     char *value[VARIABLES];
 };
 
-static struct environment save(void)
+/* Keeps them all, and takes those from `from` on away. */
+static struct environment take_away(int from)
 {
     struct environment saved;
-    for (int i = 0; i < VARIABLES; i++)
+    for (int i = 0; i < VARIABLES; i++) {
         saved.value[i] = getenv(variables[i]) != NULL ? strdup(getenv(variables[i])) : NULL;
+        if (i >= from) unsetenv(variables[i]);
+    }
     return saved;
 }
 
@@ -81,7 +101,7 @@ static enum verdict given_store(struct rank *rank)
 
 static enum verdict bad_variable(struct rank *rank, const char *name, const char *value)
 {
-    struct environment saved = save();
+    struct environment saved = take_away(OWN_VARIABLES);
     if (value != NULL)
         setenv(name, value, 1);
     else
@@ -113,8 +133,7 @@ static enum verdict bad_env(struct rank *rank)
 
 static enum verdict nobody_launched(struct rank *rank)
 {
-    struct environment saved = save();
-    for (int i = 0; i < VARIABLES; i++) unsetenv(variables[i]);
+    struct environment saved = take_away(0);
     int status = tutti_init_process_group(rank->options->backend, NULL);
     enum verdict verdict =
         status == TUTTI_OK ? use_and_end(rank, 0, 1) : rank_status(rank, __FILE__, __LINE__, "a world of one", status);
@@ -144,18 +163,14 @@ static enum verdict launched_by(struct rank *rank, const char *const names[4])
     int32_t port = rank->rank == 0 ? free_port(AF_INET) : 0;
     TRY(tutti_broadcast(tutti_view(&port, 1), 0, tutti_with(.group = rank->groups[WORLD])));
     snprintf(text, sizeof text, "%d", port);
-    struct environment saved = save();
-    for (int i = 0; i < 4; i++) {
-        unsetenv(variables[i]);
-        if (names[i] != NULL) setenv(names[i], saved.value[i], 1);
-    }
-    unsetenv("TUTTI_STORE_HOSTED");
+    struct environment saved = take_away(0);
+    for (int i = 0; i < 4; i++)
+        if (names[i] != NULL && saved.value[i] != NULL) setenv(names[i], saved.value[i], 1);
+    setenv("MASTER_ADDR", saved.value[MASTER_ADDR], 1);
     setenv("MASTER_PORT", text, 1);
     int status = tutti_init_process_group(rank->options->backend, NULL);
     enum verdict verdict = status == TUTTI_OK ? use_and_end(rank, rank->rank, rank->size)
                                               : rank_status(rank, __FILE__, __LINE__, names[0], status);
-    for (int i = 0; i < 4; i++)
-        if (names[i] != NULL) unsetenv(names[i]);
     restore(&saved);
     return verdict;
 }
@@ -291,6 +306,6 @@ const struct case_row start_rows[] = {
     {"urls", urls, 1, {L_I_URLS}, 'p'},
     {"backend_text", backend_text, 1, {L_I_BACKEND}, 0},
     {"again", again, 1, {L_I_METHOD}, 'p'},
-    {"spawned", spawned, 1, {L_T_SPAWN}, 'p'},
+    {"spawned", spawned, 1, {L_T_SPAWN}, 's'},
 };
 const int n_start_rows = sizeof start_rows / sizeof *start_rows;

@@ -25,7 +25,8 @@ struct rank {
     tutti_store *store;          /* all ranks': groups of their own are made from prefixes of it */
     tutti_group *groups[GROUPS]; /* the world's first; a handle with rank -1 where this rank is none of it */
     int rank, size;
-    int at; /* the case's place on the board */
+    int at;  /* the case's place on the board */
+    int met; /* how often it has met the others within the case */
     uint64_t seed;
     const struct check *check;
 };
@@ -49,8 +50,8 @@ struct check {
     enum line lines[LINES_EACH]; /* ends with 0 */
     int min_ranks;
     bool processes; /* only where ranks are processes */
+    bool spawned;   /* only where the suite started them itself */
     bool same_bits; /* every rank's result has the same bits */
-    bool meets;     /* none leaves before the last has entered */
     struct spec spec;
 };
 
@@ -59,16 +60,18 @@ enum verdict rank_fail(struct rank *rank, const char *format, ...) __attribute__
 enum verdict rank_skip(struct rank *rank);
 enum verdict rank_status(struct rank *rank, const char *file, int line, const char *what, int status);
 
-/* For the fold: the bits of this rank's result, and when it entered and left. */
+/* For the fold: the bits of this rank's result. */
 void rank_bits(struct rank *rank, const void *data, size_t bytes);
+
+/* Around a call from which none may come back before all have entered it: the second fails where one has not. */
 void rank_entered(struct rank *rank);
-void rank_left(struct rank *rank);
+enum verdict rank_left(struct rank *rank);
 
 /* A group with all ranks for a case that fails it; a child of the world. */
 int rank_own_group(struct rank *rank, int64_t timeout_ms, tutti_group **group);
 
-/* Within a case: holds until all ranks that are still in it are here, by the suite's own memory and not by the
- * library. */
+/* Within a case: holds until all ranks that are still in it are here, by the suite's own means and not by the
+ * backend's. */
 void rank_meet(struct rank *rank);
 
 #define FAIL_UNLESS(condition)                                                                                         \

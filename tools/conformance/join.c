@@ -1,0 +1,157 @@
+#include "conformance/join.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "conformance/meeting.h"
+#include "conformance/place.h"
+#include "conformance/rank.h"
+#include "conformance/report.h"
+#include "conformance/watch.h"
+
+/* Rank 0 reports before the others end: many launchers end a whole job with its first rank that fails. */
+enum { LATER_NS = 1000000000, LATER = 10, GOODBYE_MS = 60000 };
+
+struct join {
+    const struct options *options;
+    const struct cases *cases;
+    struct board *board;
+    struct report *report;
+    struct rank watched; /* what it takes to look for the others' results */
+    atomic_bool through;
+    int told;
+};
+
+static bool reports(const struct join *join)
+{
+    return join->watched.rank == 0;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+/* Prints what there is; the cases from `at` on were not run. */
+static int conclude(const struct join *join, int at)
+{
+    if (!reports(join)) {
+        if (at < join->cases->n) fprintf(stderr, "tutti-conformance: %s\n", join->board->end);
+        return at < join->cases->n;
+    }
+    report_add(join->report, join->board);
+    if (at < join->cases->n) report_broken(join->report, join->board, at);
+    return report_end(join->report);
+}
+
+/* The way ends at the case that this rank is in: ranks that a launcher started cannot be started again. */
+static int cut(struct join *join)
+{
+    struct board *board = join->board;
+    int at = atomic_load(&board->seats[join->watched.rank].at);
+    if (at >= join->cases->n) at = join->cases->n - 1;
+    if (strstr(board->end, "no groups") != NULL)
+        return conclude(join, at + (board_result(board, at, join->watched.rank)->verdict != NOT_RUN));
+    watch_blame(board, at);
+    return conclude(join, at + 1);
+}
+
+/* ---- the watch ----------------------------------------------------------------------------------------------------
+ */
+
+static void look_for_others(struct join *join)
+{
+    join->watched.at = atomic_load(&join->board->seats[join->watched.rank].at);
+    meeting_fetch(&join->watched);
+}
+
+static sigset_t mask_ends(int how)
+{
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    pthread_sigmask(how, &ends, NULL);
+    return ends;
+}
+
+/* Ends the process where its way through the cases does not. */
+static void *watch(void *argument)
+{
+    struct join *join = argument;
+    int64_t limit_ns = watch_limit_ns(join->options) + (reports(join) ? 0 : LATER * (int64_t)LATER_NS);
+    sigset_t ends = mask_ends(SIG_BLOCK);
+    while (!atomic_load(&join->through)) {
+        bool told = sigtimedwait(&ends, NULL, &(struct timespec){.tv_nsec = 20000000}) == SIGTERM;
+        int at = atomic_load(&join->board->seats[join->watched.rank].at);
+        if (reports(join)) watch_tell(join->board, join->cases, &join->told, at);
+        bool hung = watch_quiet_ns(join->board) > limit_ns;
+        if (!told && !hung) continue;
+        if (told && !reports(join)) _exit(128 + SIGTERM);
+        look_for_others(join);
+        watch_say_hung(join->board, join->watched.at);
+        if (told)
+            snprintf(join->board->end, sizeof join->board->end,
+                     "the launcher ended the job (SIGTERM); it says which rank failed, and how");
+        int status = cut(join);
+        fflush(NULL);
+        _exit(status != 0 ? status : 1);
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+/* Rank 0 may serve the store: it goes last. */
+static void say_goodbye(const struct rank *rank)
+{
+    char key[32];
+    for (int i = 1; i < rank->size; i++) {
+        const char *name = key;
+        snprintf(key, sizeof key, "gone/%d", i);
+        if (rank->rank == i) tutti_store_set(rank->store, key, "", 0);
+        if (rank->rank == 0) tutti_store_wait(rank->store, &name, 1, GOODBYE_MS);
+    }
+}
+
+static int run(struct join *join, tutti_store *store)
+{
+    pthread_t watcher;
+    struct rank *watched = &join->watched;
+    watched->store = store;
+    watched->board = join->board;
+    watched->options = join->options;
+    board_begin(join->board, 0);
+    if (pthread_create(&watcher, NULL, watch, join) != 0) {
+        fprintf(stderr, "tutti-conformance: no thread can be started\n");
+        return 2;
+    }
+    int broken = rank_run(join->board, join->options, join->cases, store, watched->rank);
+    atomic_store(&join->through, true);
+    pthread_join(watcher, NULL);
+    mask_ends(SIG_UNBLOCK);
+    if (broken) return cut(join);
+    say_goodbye(watched);
+    return conclude(join, join->cases->n);
+}
+
+int join_run(struct options *options, const struct cases *cases)
+{
+    struct join join = {.options = options, .cases = cases, .report = report_new(options, cases)};
+    struct place place;
+    mask_ends(SIG_BLOCK); /* before the library has threads: the watch takes it */
+    setenv("TUTTI_LOG", "error", 0);
+    if (!place_find(&place, options->backend)) return 2;
+    options->from_ranks = options->to_ranks = place.size;
+    join.watched = (struct rank){.rank = place.rank, .size = place.size};
+    join.board = board_new(cases->n, place.size);
+    if (join.board == NULL) perror("tutti-conformance: no memory for the results");
+    int status = join.board != NULL ? run(&join, place.store) : 2;
+    if (join.board != NULL) board_free(join.board);
+    place_free(&place);
+    report_free(join.report);
+    fflush(NULL);
+    if (status != 0) _exit(status); /* what a backend registered for the end may wait for ranks that are lost */
+    return status;
+}

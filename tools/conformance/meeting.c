@@ -1,0 +1,158 @@
+#include "conformance/meeting.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conformance/options.h"
+
+enum { KEY_MOST = 48, RECORD_MOST = TEXT_MOST + 64 };
+
+static struct seat *seat_of(struct rank *rank)
+{
+    return &rank->board->seats[rank->rank];
+}
+
+static bool cannot(struct rank *rank, const char *what)
+{
+    snprintf(rank->board->end, sizeof rank->board->end, "rank %d cannot %s: %s", rank->rank, what, tutti_last_error());
+    return false;
+}
+
+/* ---- through memory --------------------------------------------------------------------------------------------- */
+
+static long long step_of(const struct rank *rank)
+{
+    return (long long)rank->at << 16 | rank->met;
+}
+
+static bool memory_has_come(struct rank *rank, int other)
+{
+    return atomic_load(&rank->board->seats[other].step) >= step_of(rank) ||
+           board_result(rank->board, rank->at, other)->verdict != NOT_RUN;
+}
+
+static bool memory_meet(struct rank *rank)
+{
+    pthread_barrier_wait(&rank->board->meeting);
+    return true;
+}
+
+/* ---- through the store: come/CASE.STEP/RANK, result/CASE/RANK ---------------------------------------------------- */
+
+static void key_of_step(const struct rank *rank, int other, char *key)
+{
+    snprintf(key, KEY_MOST, "come/%d.%d/%d", rank->at, rank->met, other);
+}
+
+static void key_of_result(const struct rank *rank, int other, char *key)
+{
+    snprintf(key, KEY_MOST, "result/%d/%d", rank->at, other);
+}
+
+static bool is_there(struct rank *rank, const char *key)
+{
+    bool present = false;
+    return tutti_store_check(rank->store, &key, 1, &present) == TUTTI_OK && present;
+}
+
+/* A result as text, the same on every machine. */
+static int write_record(const struct result *result, char *record)
+{
+    int used = snprintf(record, RECORD_MOST, "%d %.9g %llx ", (int)result->verdict, (double)result->seconds,
+                        (unsigned long long)result->bits);
+    return used + snprintf(record + used, (size_t)(RECORD_MOST - used), "%s", result->text);
+}
+
+static bool read_record(const tutti_bytes *bytes, struct result *result)
+{
+    char record[RECORD_MOST];
+    int verdict = 0, used = 0;
+    float seconds = 0;
+    unsigned long long bits = 0;
+    if (bytes->bytes >= sizeof record) return false;
+    memcpy(record, bytes->data, bytes->bytes);
+    record[bytes->bytes] = '\0';
+    if (sscanf(record, "%d %f %llx%n", &verdict, &seconds, &bits, &used) < 3 || record[used] != ' ') return false;
+    if (verdict < PASSED || verdict > FAILED) return false;
+    snprintf(result->text, sizeof result->text, "%s", record + used + 1);
+    result->seconds = seconds;
+    result->bits = bits;
+    result->verdict = (enum verdict)verdict;
+    return true;
+}
+
+/* Waits for the results of n ranks from first on, and keeps those of the others. */
+static bool fetch(struct rank *rank, int first, int n, int64_t timeout_ms)
+{
+    char keys[RANKS_MOST][KEY_MOST];
+    const char *names[RANKS_MOST];
+    tutti_bytes records[RANKS_MOST];
+    bool right = true;
+    for (int i = 0; i < n; i++) {
+        key_of_result(rank, first + i, keys[i]);
+        names[i] = keys[i];
+    }
+    if (tutti_store_multi_get(rank->store, names, n, records, timeout_ms) != TUTTI_OK)
+        return cannot(rank, "learn the others' results");
+    for (int i = 0; i < n; i++)
+        right &= first + i == rank->rank || read_record(&records[i], board_result(rank->board, rank->at, first + i));
+    tutti_bytes_free(records, n);
+    return right || cannot(rank, "read the others' results");
+}
+
+/* Without a limit of its own: whoever watches the rank has one. */
+static bool store_after(struct rank *rank)
+{
+    char record[RECORD_MOST], key[KEY_MOST];
+    int bytes = write_record(board_result(rank->board, rank->at, rank->rank), record);
+    key_of_result(rank, rank->rank, key);
+    if (tutti_store_set(rank->store, key, record, (size_t)bytes) != TUTTI_OK) return cannot(rank, "tell its result");
+    return fetch(rank, 0, rank->size, TUTTI_INFINITE);
+}
+
+static bool store_again(struct rank *rank)
+{
+    char name[KEY_MOST];
+    snprintf(name, sizeof name, "again/%d", rank->at);
+    return tutti_store_barrier(rank->store, name, rank->size, TUTTI_INFINITE) == TUTTI_OK ||
+           cannot(rank, "meet the others");
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+void meeting_come(struct rank *rank)
+{
+    char key[KEY_MOST];
+    rank->met++;
+    atomic_store(&seat_of(rank)->step, step_of(rank));
+    key_of_step(rank, rank->rank, key);
+    if (rank->options->join) tutti_store_set(rank->store, key, "", 0); /* if not: the others' wait has its limit */
+}
+
+bool meeting_has_come(struct rank *rank, int other)
+{
+    char key[KEY_MOST];
+    if (other == rank->rank || memory_has_come(rank, other)) return true;
+    if (!rank->options->join) return false;
+    key_of_step(rank, other, key);
+    if (is_there(rank, key)) return true;
+    key_of_result(rank, other, key);
+    return is_there(rank, key);
+}
+
+bool meeting_after(struct rank *rank)
+{
+    return rank->options->join ? store_after(rank) : memory_meet(rank);
+}
+
+bool meeting_again(struct rank *rank)
+{
+    return rank->options->join ? store_again(rank) : memory_meet(rank);
+}
+
+void meeting_fetch(struct rank *rank)
+{
+    for (int i = 0; i < rank->size; i++)
+        if (i != rank->rank) fetch(rank, i, 1, 0);
+}

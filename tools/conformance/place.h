@@ -1,0 +1,18 @@
+/* Where a rank that a launcher started is, and the store in which its job's suite meets.  Under every launcher the
+ * environment is afterwards what tutti-run and tutti_spawn make of it. */
+#ifndef CONFORMANCE_PLACE_H
+#define CONFORMANCE_PLACE_H
+
+#include <stdbool.h>
+#include <tutti/tutti.h>
+
+struct place {
+    int rank, size;
+    tutti_store *server, *store; /* server: NULL where the launcher or another rank runs it */
+};
+
+/* Starts the default group over the backend for a moment.  False where that fails; says why on stderr. */
+bool place_find(struct place *place, const char *backend);
+void place_free(struct place *place);
+
+#endif
