@@ -5,7 +5,7 @@
 set -uo pipefail
 
 all="two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_example every_operation one_address iface by_name
-    own_name_is_loopback store_late refusals another_token"
+    own_name_is_loopback store_late refusals another_token suite_two_and_two_v4 suite_three_and_one_v6"
 
 two_and_two_v4() { examples_on 10.77.0.1 "0 1" 2 '10\.77\.0\.'; }
 three_and_one_v4() { examples_on 10.77.0.1 "0 1 0 0" 1 '10\.77\.0\.'; }
@@ -75,6 +75,26 @@ every_operation() {
     all_well tutti-bench
     grep -vE '^(\[0\] )?x,[a-z_]+,3,[0-9]+,.*,ok$' "$work"/*.out && fail "a result is wrong"
     [[ $(cat "$work"/*.out | wc -l) == 46 ]] || fail "not 9 operations in 5 sizes and a barrier"
+}
+
+# The conformance suite's quick form, all of it; the full form is for tests/soak/conformance.sh.
+suite_two_and_two_v4() { suite_on 10.77.0.1 "0 1" 2 --quick; }
+suite_two_and_two_v6() { suite_on fd77::1 "0 1" 2 --quick; }
+suite_three_and_one_v4() { suite_on 10.77.0.1 "0 1 0 0" 1 --quick; }
+suite_three_and_one_v6() { suite_on fd77::2 "1 0 1 1" 1 --quick; }
+suite_full_two_and_two_v6() { bound=3600 suite_on fd77::1 "0 1" 2; }
+suite_full_three_and_one_v4() { bound=3600 suite_on 10.77.0.1 "0 1 0 0" 1; }
+
+# suite_on ADDRESS "HOST.." RANKS OPTION..: four ranks
+suite_on() {
+    local address=$1 on=$2 ranks=$3
+    shift 3
+    hosts_up 2
+    bound=${bound:-100} nodes "$address" "$on" "$ranks" "$build/bin/tutti-conformance" --join "$@" --junit "$work/suite.xml"
+    all_well "the suite with $*"
+    said 0.out '^\[0\] all +[0-9]{4,} +0 +0 ' "not thousands of cases passed, none skipped and none failed"
+    said suite.xml 'testsuite name="tcp, 4 processes of a job"'
+    grep -E '^(\[0\] )?all ' "$work/0.out"
 }
 
 # Who listens while a job runs: the store and each rank, on that one address.

@@ -26,13 +26,21 @@ static struct script {
     FILE *output;
     pid_t pid;
 } scripts[] = {
-    {.file = "cases.sh", .name = "two_and_two_v4"},       {.file = "cases.sh", .name = "store_late"},
-    {.file = "cases.sh", .name = "three_and_one_v6"},     {.file = "faults.sh", .name = "vanished"},
-    {.file = "cases.sh", .name = "every_operation"},      {.file = "faults.sh", .name = "link_returns"},
-    {.file = "cases.sh", .name = "one_address"},          {.file = "cases.sh", .name = "iface"},
-    {.file = "cases.sh", .name = "another_token"},        {.file = "cases.sh", .name = "by_name"},
-    {.file = "cases.sh", .name = "own_name_is_loopback"}, {.file = "cases.sh", .name = "refusals"},
+    {.file = "cases.sh", .name = "two_and_two_v4"},
+    {.file = "cases.sh", .name = "store_late"},
+    {.file = "cases.sh", .name = "three_and_one_v6"},
+    {.file = "faults.sh", .name = "vanished"},
+    {.file = "cases.sh", .name = "every_operation"},
+    {.file = "faults.sh", .name = "link_returns"},
+    {.file = "cases.sh", .name = "one_address"},
+    {.file = "cases.sh", .name = "iface"},
+    {.file = "cases.sh", .name = "another_token"},
+    {.file = "cases.sh", .name = "by_name"},
+    {.file = "cases.sh", .name = "own_name_is_loopback"},
+    {.file = "cases.sh", .name = "refusals"},
     {.file = "faults.sh", .name = "destroyed"},
+    {.file = "cases.sh", .name = "suite_two_and_two_v4"},
+    {.file = "cases.sh", .name = "suite_three_and_one_v6"},
 };
 
 enum { SCRIPTS = sizeof scripts / sizeof *scripts };

@@ -59,6 +59,7 @@ void cases_make(struct cases *cases, const struct options *options)
     *cases = (struct cases){0};
     cases_rows(cases, options, "tutorial", tutorial_rows, n_tutorial_rows);
     cases_rows(cases, options, "start", start_rows, n_start_rows);
+    cases_rows(cases, options, "start", elsewhere_rows, n_elsewhere_rows);
     collective_cases(cases, options);
     cases_rows(cases, options, "order", order_rows, n_order_rows);
     cases_rows(cases, options, "barrier", barrier_rows, n_barrier_rows);

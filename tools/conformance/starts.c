@@ -1,43 +1,33 @@
 /* Starting and ending the default group, by every method; ranks that are processes alone can do it. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include "conformance/starts.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "conformance/board.h"
 #include "conformance/cases.h"
 #include "conformance/options.h"
 
-/* The library's own first, then those of other launchers, one of which may have started this job. */
-static const char *const variables[] = {"RANK",
-                                        "WORLD_SIZE",
-                                        "LOCAL_RANK",
-                                        "LOCAL_WORLD_SIZE",
-                                        "MASTER_ADDR",
-                                        "MASTER_PORT",
-                                        "TUTTI_STORE_HOSTED",
-                                        "OMPI_COMM_WORLD_RANK",
-                                        "OMPI_COMM_WORLD_SIZE",
-                                        "OMPI_COMM_WORLD_LOCAL_RANK",
-                                        "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                        "PMI_RANK",
-                                        "PMI_SIZE",
-                                        "PMIX_RANK",
-                                        "SLURM_PROCID",
-                                        "SLURM_NTASKS",
-                                        "SLURM_STEP_NUM_TASKS",
-                                        "SLURM_LOCALID"};
-enum { MASTER_ADDR = 4, OWN_VARIABLES = 7, VARIABLES = sizeof variables / sizeof *variables };
+static const char *const variables[VARIABLES] = {"RANK",
+                                                 "WORLD_SIZE",
+                                                 "LOCAL_RANK",
+                                                 "LOCAL_WORLD_SIZE",
+                                                 "MASTER_ADDR",
+                                                 "MASTER_PORT",
+                                                 "TUTTI_STORE_HOSTED",
+                                                 "OMPI_COMM_WORLD_RANK",
+                                                 "OMPI_COMM_WORLD_SIZE",
+                                                 "OMPI_COMM_WORLD_LOCAL_RANK",
+                                                 "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                                 "PMI_RANK",
+                                                 "PMI_SIZE",
+                                                 "PMIX_RANK",
+                                                 "SLURM_PROCID",
+                                                 "SLURM_NTASKS",
+                                                 "SLURM_STEP_NUM_TASKS",
+                                                 "SLURM_LOCALID"};
 
-struct environment {
-    char *value[VARIABLES];
-};
-
-/* Keeps them all, and takes those from `from` on away. */
-static struct environment take_away(int from)
+struct environment starts_take_away(int from)
 {
     struct environment saved;
     for (int i = 0; i < VARIABLES; i++) {
@@ -47,7 +37,7 @@ static struct environment take_away(int from)
     return saved;
 }
 
-static void restore(struct environment *saved)
+void starts_restore(struct environment *saved)
 {
     for (int i = 0; i < VARIABLES; i++) {
         if (saved->value[i] != NULL)
@@ -58,8 +48,7 @@ static void restore(struct environment *saved)
     }
 }
 
-/* The default group is there and is the whole world; then it is ended. */
-static enum verdict use_and_end(struct rank *rank, int number, int size)
+enum verdict starts_use_and_end(struct rank *rank, int number, int size)
 {
     int32_t x = number + 1;
     FAIL_UNLESS(tutti_is_initialized());
@@ -83,7 +72,7 @@ static enum verdict env(struct rank *rank)
     REFUSED(tutti_barrier(NULL), TUTTI_ERR_INVALID_ARGUMENT); /* there is no default group */
     TRY(tutti_init_process_group(backend, NULL));
     REFUSED(tutti_init_process_group(backend, NULL), TUTTI_ERR_INVALID_ARGUMENT);
-    return use_and_end(rank, rank->rank, rank->size);
+    return starts_use_and_end(rank, rank->rank, rank->size);
 }
 
 /* A store of one's own, with rank and world size. */
@@ -94,14 +83,14 @@ static enum verdict given_store(struct rank *rank)
     tutti_init_opts opts = {
         .store = store, .has_rank = true, .rank = rank->rank, .world_size = rank->size, .timeout_ms = 20000};
     TRY(tutti_init_process_group(rank->options->backend, &opts));
-    enum verdict verdict = use_and_end(rank, rank->rank, rank->size);
+    enum verdict verdict = starts_use_and_end(rank, rank->rank, rank->size);
     tutti_store_free(store);
     return verdict;
 }
 
 static enum verdict bad_variable(struct rank *rank, const char *name, const char *value)
 {
-    struct environment saved = take_away(OWN_VARIABLES);
+    struct environment saved = starts_take_away(STARTS_OWN);
     if (value != NULL)
         setenv(name, value, 1);
     else
@@ -109,7 +98,7 @@ static enum verdict bad_variable(struct rank *rank, const char *name, const char
     int status = tutti_init_process_group(rank->options->backend, NULL);
     bool named = strstr(tutti_last_error(), name) != NULL;
     bool quoted = value == NULL || value[0] == '\0' || strstr(tutti_last_error(), value) != NULL;
-    restore(&saved);
+    starts_restore(&saved);
     if (status == TUTTI_OK) tutti_destroy_process_group(NULL);
     if (status == TUTTI_ERR_INVALID_ARGUMENT && named && quoted) return PASSED;
     return rank_fail(rank, "with %s %s%s: %s: %s", name, value != NULL ? "= " : "not set", value != NULL ? value : "",
@@ -133,108 +122,11 @@ static enum verdict bad_env(struct rank *rank)
 
 static enum verdict nobody_launched(struct rank *rank)
 {
-    struct environment saved = take_away(0);
+    struct environment saved = starts_take_away(0);
     int status = tutti_init_process_group(rank->options->backend, NULL);
-    enum verdict verdict =
-        status == TUTTI_OK ? use_and_end(rank, 0, 1) : rank_status(rank, __FILE__, __LINE__, "a world of one", status);
-    restore(&saved);
-    return verdict;
-}
-
-/* A port that is free on rank 0's loopback just now; 0 where there is no such address. */
-static int32_t free_port(int family)
-{
-    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-    struct sockaddr_in four = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    struct sockaddr *address = family == AF_INET6 ? (struct sockaddr *)&six : (struct sockaddr *)&four;
-    socklen_t length = family == AF_INET6 ? sizeof six : sizeof four;
-    int fd = socket(family, SOCK_STREAM, 0);
-    int32_t port = 0;
-    if (fd >= 0 && bind(fd, address, length) == 0 && getsockname(fd, address, &length) == 0)
-        port = ntohs(family == AF_INET6 ? six.sin6_port : four.sin_port);
-    if (fd >= 0) close(fd);
-    return port;
-}
-
-/* Another launcher's names for rank and size; rank 0 hosts the store. */
-static enum verdict launched_by(struct rank *rank, const char *const names[4])
-{
-    char text[16];
-    int32_t port = rank->rank == 0 ? free_port(AF_INET) : 0;
-    TRY(tutti_broadcast(tutti_view(&port, 1), 0, tutti_with(.group = rank->groups[WORLD])));
-    snprintf(text, sizeof text, "%d", port);
-    struct environment saved = take_away(0);
-    for (int i = 0; i < 4; i++)
-        if (names[i] != NULL && saved.value[i] != NULL) setenv(names[i], saved.value[i], 1);
-    setenv("MASTER_ADDR", saved.value[MASTER_ADDR], 1);
-    setenv("MASTER_PORT", text, 1);
-    int status = tutti_init_process_group(rank->options->backend, NULL);
-    enum verdict verdict = status == TUTTI_OK ? use_and_end(rank, rank->rank, rank->size)
-                                              : rank_status(rank, __FILE__, __LINE__, names[0], status);
-    restore(&saved);
-    return verdict;
-}
-
-static enum verdict launchers(struct rank *rank)
-{
-    static const char *const names[][4] = {
-        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-        {"PMI_RANK", "PMI_SIZE", NULL, NULL},
-        {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        enum verdict verdict = launched_by(rank, names[i]);
-        if (verdict != PASSED) return verdict;
-    }
-    return PASSED;
-}
-
-/* ---- URLs ----------------------------------------------------------------------------------------------------------
- */
-
-static enum verdict start_by(struct rank *rank, const char *url)
-{
-    TRY(tutti_init_process_group(rank->options->backend, &(tutti_init_opts){.init_method = url, .timeout_ms = 20000}));
-    return use_and_end(rank, rank->rank, rank->size);
-}
-
-static enum verdict tcp_url(struct rank *rank, const char *host, int family)
-{
-    char url[128];
-    int32_t port = rank->rank == 0 ? free_port(family) : 0;
-    TRY(tutti_broadcast(tutti_view(&port, 1), 0, tutti_with(.group = rank->groups[WORLD])));
-    if (port == 0) return PASSED;
-    snprintf(url, sizeof url, "tcp://%s:%d?rank=%d&world_size=%d", host, port, rank->rank, rank->size);
-    return start_by(rank, url);
-}
-
-static enum verdict file_url(struct rank *rank)
-{
-    char folder[] = "/tmp/tutti-conformance-XXXXXX", path[64], url[160];
-    if (rank->rank == 0 && mkdtemp(folder) == NULL) return rank_fail(rank, "no folder in /tmp");
-    TRY(tutti_broadcast(tutti_tensor_of(folder, sizeof folder, TUTTI_INT8), 0,
-                        tutti_with(.group = rank->groups[WORLD])));
-    snprintf(path, sizeof path, "%s/store", folder);
-    snprintf(url, sizeof url, "file://%s?rank=%d&world_size=%d", path, rank->rank, rank->size);
-    enum verdict verdict = start_by(rank, url);
-    rank_meet(rank);
-    if (rank->rank == 0) {
-        unlink(path);
-        rmdir(folder);
-    }
-    return verdict;
-}
-
-static enum verdict urls(struct rank *rank)
-{
-    static const char *const bad[] = {"tcp://127.0.0.1?rank=0&world_size=1", "tcp://:1234?rank=0&world_size=1",
-                                      "tcp://127.0.0.1:1234?rank=3&world_size=2", "file://relative?rank=0&world_size=1",
-                                      "tcp://[::1:1234?rank=0&world_size=1"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        REFUSED(tutti_init_process_group(rank->options->backend, &(tutti_init_opts){.init_method = bad[i]}),
-                TUTTI_ERR_INVALID_ARGUMENT);
-    enum verdict verdict = tcp_url(rank, "127.0.0.1", AF_INET);
-    if (verdict == PASSED) verdict = tcp_url(rank, "[::1]", AF_INET6);
-    if (verdict == PASSED) verdict = file_url(rank);
+    enum verdict verdict = status == TUTTI_OK ? starts_use_and_end(rank, 0, 1)
+                                              : rank_status(rank, __FILE__, __LINE__, "a world of one", status);
+    starts_restore(&saved);
     return verdict;
 }
 
@@ -284,7 +176,7 @@ static enum verdict again(struct rank *rank)
 {
     for (int round = 0; round < 2; round++) {
         TRY(tutti_init_process_group(rank->options->backend, NULL));
-        enum verdict verdict = use_and_end(rank, rank->rank, rank->size);
+        enum verdict verdict = starts_use_and_end(rank, rank->rank, rank->size);
         if (verdict != PASSED) return verdict;
     }
     return PASSED;
@@ -302,8 +194,6 @@ const struct case_row start_rows[] = {
     {"given_store", given_store, 1, {L_I_METHOD}, 'p'},
     {"bad_env", bad_env, 1, {L_I_ENV}, 'p'},
     {"nobody_launched", nobody_launched, 1, {L_I_LAUNCHERS}, 'p'},
-    {"launchers", launchers, 1, {L_I_LAUNCHERS}, 'p'},
-    {"urls", urls, 1, {L_I_URLS}, 'p'},
     {"backend_text", backend_text, 1, {L_I_BACKEND}, 0},
     {"again", again, 1, {L_I_METHOD}, 'p'},
     {"spawned", spawned, 1, {L_T_SPAWN}, 's'},
