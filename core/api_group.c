@@ -320,7 +320,8 @@ static const struct group_door *allocating_door(const struct tutti_group *group)
     int device = group_device_index(group->device);
     for (int i = 0; device > 0 && i < group->n_doors[device]; i++)
         if (TUTTI_HAS(group->doors[device][i].backend, alloc)) return &group->doors[device][i];
-    return NULL;
+    const struct group_door *stager = &group->stager;
+    return device > 0 && stager->backend != NULL && TUTTI_HAS(stager->backend, alloc) ? stager : NULL;
 }
 
 int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)

@@ -15,7 +15,8 @@ const char *fingerprint_kind_name(tutti_kind kind)
 {
     static const char *const names[TUTTI_KIND_COUNT] = {
         "broadcast", "all_reduce",        "reduce", "all_gather", "gather",   "scatter", "reduce_scatter", "all_to_all",
-        "barrier",   "monitored_barrier", "send",   "recv",       "coalesced"};
+        "barrier",   "monitored_barrier", "send",   "recv",       "coalesced",
+        "copy"};
     return (unsigned)kind < TUTTI_KIND_COUNT ? names[kind] : "unknown operation";
 }
 

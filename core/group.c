@@ -24,16 +24,11 @@ enum { CLOSE_WAIT_MS = 2000, AGREE_MS = 60000 };
 
 /* ---- doors ------------------------------------------------------------------------------------------------- */
 
-static bool takes_device(const tutti_backend *backend, int device)
-{
-    return backend->devices >> (device == 0 ? TUTTI_CPU : TUTTI_CUDA) & 1;
-}
-
-static void close_door(struct tutti_group *group, struct group_door *door, bool is_source)
+static void close_door(struct tutti_group *group, struct group_door *door)
 {
     if (door->state == NULL) return;
     engine_lock(group->engine);
-    if (is_source) engine_remove_source(group->engine, door->state);
+    engine_remove_source(group->engine, door->state);
     door->backend->close(door->state);
     engine_handle_events(group->engine); /* what it told in its last breath */
     engine_unlock(group->engine);
@@ -74,7 +69,7 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
     if (status != TUTTI_OK) {
         char text[ERROR_TEXT_MAX]; /* close may overwrite it */
         snprintf(text, sizeof text, "%s", error_text());
-        close_door(group, door, true);
+        close_door(group, door);
         return error_set(status, "%s", text);
     }
     return TUTTI_OK;
@@ -130,9 +125,8 @@ static int add_backend(struct tutti_group *group, const struct group_args *args,
     const tutti_backend *backend = NULL;
     struct group_door door = {0};
     int status = registry_load(name, &backend);
-    if (status == TUTTI_OK && only_device && !takes_device(backend, device))
-        status =
-            error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend %s takes no %s tensors", name, device == 0 ? "CPU" : "CUDA");
+    if (status == TUTTI_OK && only_device && device == 0 && !group_takes_device(backend, device))
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend %s takes no CPU tensors", name);
     const struct group_door *shared = status == TUTTI_OK ? door_of(group, backend) : NULL;
     if (shared != NULL) { /* "cpu:x,cuda:x": one state serves both */
         add_door(group, device, shared);
@@ -145,7 +139,7 @@ static int add_backend(struct tutti_group *group, const struct group_args *args,
         if (agreed != TUTTI_OK && status == TUTTI_OK) {
             char text[ERROR_TEXT_MAX];
             snprintf(text, sizeof text, "%s", error_text());
-            close_door(group, &door, true);
+            close_door(group, &door);
             error_set(agreed, "%s", text);
         }
         status = agreed;
@@ -155,9 +149,30 @@ static int add_backend(struct tutti_group *group, const struct group_args *args,
         add_door(group, device, &door);
     } else {
         for (int d = 0; d < 2; d++)
-            if (takes_device(backend, d)) add_door(group, d, &door);
+            if (group_takes_device(backend, d)) add_door(group, d, &door);
     }
     return TUTTI_OK;
+}
+
+/* For CUDA tensors on backends that take CPU tensors: the plug-in with the device's name copies them. */
+static int open_stager(struct tutti_group *group, const struct group_args *args)
+{
+    static const char name[] = "cuda";
+    const tutti_backend *backend = NULL;
+    bool needed = false;
+    for (int i = 0; i < group->n_doors[1]; i++) needed |= !group_takes_device(group->doors[1][i].backend, 1);
+    if (!needed) return TUTTI_OK;
+    int status = registry_load(name, &backend);
+    if (status == TUTTI_OK && !(TUTTI_HAS(backend, stage_open) && TUTTI_HAS(backend, native[TUTTI_COPY])))
+        status = error_set(TUTTI_ERR_BACKEND, "plug-in %s does not stage tensors", name);
+    void *parent = args->parent != NULL ? group->root->stager.state : NULL;
+    if (status == TUTTI_OK) status = open_door(group, args, backend, parent, &group->stager);
+    if (parent == NULL) {
+        int agreed = agree(group, name, status);
+        if (agreed != TUTTI_OK && status == TUTTI_OK) status = agreed; /* what has opened is closed with the group */
+    }
+    if (status == TUTTI_OK) return TUTTI_OK;
+    return error_prefix(status, "CUDA tensors on a backend of CPU tensors need the plug-in %s", name);
 }
 
 static int open_doors(struct tutti_group *group, const struct group_args *args)
@@ -175,7 +190,7 @@ static int open_doors(struct tutti_group *group, const struct group_args *args)
         }
         if (names->n[device] > 0 && opened == 0) return status;
     }
-    return TUTTI_OK;
+    return open_stager(group, args);
 }
 
 /* ---- what the choice of algorithms needs ----------------------------------------------------------------------- */
@@ -271,18 +286,23 @@ static void shut(struct tutti_group *group)
 {
     if (group->shut) return;
     group->shut = true;
+    engine_lock(group->engine);
+    engine_handle_events(group->engine); /* what is told to a backend, before it is closed */
+    engine_unlock(group->engine);
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < group->n_doors[device]; i++) {
             struct group_door *door = &group->doors[device][i];
             void *state = door->state;
-            close_door(group, door, group == group->root);
+            close_door(group, door);
             for (int d = device; d < 2; d++) /* a state that served both devices is closed once */
                 for (int k = 0; k < group->n_doors[d]; k++)
                     if (group->doors[d][k].state == state) group->doors[d][k].state = NULL;
         }
+    close_door(group, &group->stager);
     engine_lock(group->engine);
     struct tutti_work *work;
     while ((work = TAILQ_LAST(&group->works, work_queue)) != NULL) work_closed(work); /* parts before their parent */
+    engine_handle_events(group->engine);
     engine_unlock(group->engine);
 }
 
@@ -576,7 +596,7 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
     struct tutti_work *work, *next;
     for (work = TAILQ_FIRST(&group->works); work != NULL; work = next) {
         next = TAILQ_NEXT(work, group_link);
-        if (work->draining || work->op.kind == TUTTI_COALESCED) continue; /* that ends with the last of its parts */
+        if (work->draining || work->parts > 0) continue; /* what has parts ends with the last of them */
         if (!work->started) group->engine->n_blocked--;
         free(work->text);
         work->text = NULL;

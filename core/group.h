@@ -44,6 +44,7 @@ struct tutti_group {
 
     struct group_door doors[2][GROUP_DOORS]; /* by device: CPU, CUDA */
     int n_doors[2];
+    struct group_door stager; /* copies CUDA tensors where one of their doors takes CPU tensors alone; else not open */
     const char *algorithm; /* TUTTI_ALGO, or NULL */
     char *tuning;          /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
 
@@ -124,6 +125,12 @@ struct tutti_group *group_or_default(const struct tutti_group *group);
 static inline int group_device_index(tutti_device device)
 {
     return device.type == TUTTI_CPU ? 0 : device.type == TUTTI_CUDA ? 1 : -1;
+}
+
+/* Whether the backend takes tensors of the device: 0 for CPU, 1 for CUDA. */
+static inline bool group_takes_device(const tutti_backend *backend, int device)
+{
+    return backend->devices >> (device == 0 ? TUTTI_CPU : TUTTI_CUDA) & 1;
 }
 
 #endif

@@ -243,6 +243,10 @@ void health_missing(const struct tutti_work *work, int64_t now, char *text, size
         used += (size_t)snprintf(text + used, size - used, "%srank %d%s", used > 0 ? ", " : "",
                                  group->global_ranks[peer], where);
     }
-    if (used == 0) snprintf(text, size, "%s", work->started ? "no peer in particular" : "an earlier operation");
+    if (used == 0)
+        snprintf(text, size, "%s",
+                 !work->started                ? "an earlier operation"
+                 : work->op.kind == TUTTI_COPY ? "the device, to copy its tensors"
+                                               : "no peer in particular");
     free(marked);
 }

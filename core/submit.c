@@ -15,7 +15,24 @@
 #include "group.h"
 #include "health.h"
 #include "op.h"
+#include "stage.h"
 #include "work.h"
+
+/* 0 for CPU, 1 for CUDA: the group's where the operation has no tensors. */
+static int device_of(const struct tutti_group *group, const tutti_op *op)
+{
+    return group_device_index(op->n_in > 0 ? op->in[0].device : op->n_out > 0 ? op->out[0].device : group->device);
+}
+
+static bool is_message(const struct tutti_work *work)
+{
+    return work->op.kind == TUTTI_SEND || work->op.kind == TUTTI_RECV;
+}
+
+static bool is_copy(const struct tutti_work *work)
+{
+    return work->op.kind == TUTTI_COPY;
+}
 
 /* ---- order by memory --------------------------------------------------------------------------------------- */
 
@@ -49,9 +66,8 @@ bool submit_conflicts(const tutti_op *a, const tutti_op *b)
  * one that was held back would put the ranks out of step. */
 static bool is_ordered(const struct tutti_work *work)
 {
-    const tutti_op *op = &work->op;
-    tutti_device device = op->n_in > 0 ? op->in[0].device : op->n_out > 0 ? op->out[0].device : work->group->device;
-    const tutti_backend *backend = work->group->doors[group_device_index(device)][0].backend;
+    if (work->door != NULL) return false;
+    const tutti_backend *backend = work->group->doors[device_of(work->group, &work->op)][0].backend;
     return backend != NULL && TUTTI_HAS(backend, traits) && (backend->traits & TUTTI_BACKEND_ORDERED) != 0;
 }
 
@@ -65,18 +81,34 @@ static bool may_be_native(const struct tutti_work *work)
     return false;
 }
 
+/* Messages that may meet the same receive keep their order. */
+static bool same_way(const tutti_op *a, const tutti_op *b)
+{
+    bool any = a->root == TUTTI_ANY_SOURCE || b->root == TUTTI_ANY_SOURCE;
+    return a->kind == b->kind && a->tag == b->tag && (any || a->root == b->root);
+}
+
+static bool must_follow(const struct tutti_work *earlier, const struct tutti_work *work)
+{
+    bool messages = is_message(earlier) || is_message(work);
+    if (earlier->parts > 0) return false; /* its parts stand for it */
+    if (is_copy(earlier) || is_copy(work)) return submit_conflicts(&earlier->op, &work->op);
+    if (is_message(earlier) && is_message(work)) return !earlier->started && same_way(&earlier->op, &work->op);
+    if (messages) return false;
+    if (submit_conflicts(&earlier->op, &work->op)) return true;
+    return !earlier->started && may_be_native(earlier) && may_be_native(work);
+}
+
 /* Collectives of a group complete as if run in the order of issue: one that writes what an earlier one still uses waits
- * for it. */
+ * for it.  Messages wait for their copies alone, where there are such. */
 static bool must_wait(const struct tutti_work *work)
 {
-    if (work->point_to_point || is_ordered(work)) return false;
+    if (is_message(work) ? work->group->stager.backend == NULL : is_ordered(work)) return false;
     const struct tutti_work *earlier;
     TAILQ_FOREACH(earlier, &work->group->works, group_link)
     {
         if (earlier == work) return false;
-        if (earlier->point_to_point) continue;
-        if (submit_conflicts(&earlier->op, &work->op)) return true;
-        if (!earlier->started && may_be_native(earlier) && may_be_native(work)) return true;
+        if (must_follow(earlier, work)) return true;
     }
     return false;
 }
@@ -141,11 +173,6 @@ static int begin_plan(struct tutti_work *work, const struct group_door *door)
     return TUTTI_REQUEST_PENDING;
 }
 
-static bool is_message(const struct tutti_work *work)
-{
-    return work->op.kind == TUTTI_SEND || work->op.kind == TUTTI_RECV;
-}
-
 static int through_door(struct tutti_work *work, const struct group_door *door)
 {
     int status = TUTTI_ERR_UNSUPPORTED;
@@ -154,21 +181,34 @@ static int through_door(struct tutti_work *work, const struct group_door *door)
     return is_message(work) ? begin_message(work, door) : begin_plan(work, door);
 }
 
-/* Through the first door that takes it.  PENDING also where it has ended meanwhile. */
+/* PENDING also where it has ended meanwhile. */
+static int enter(struct tutti_work *work, const struct group_door *door)
+{
+    if (is_copy(work) && work->parent->failing != TUTTI_OK) { /* of what would be copied there is nothing */
+        work_end(work, work->parent->failing, work->parent->text);
+        return TUTTI_REQUEST_PENDING;
+    }
+    if (work->door == NULL && stage_is_needed(door, &work->op)) return stage_begin(work, door);
+    int status = through_door(work, door);
+    if (status != TUTTI_REQUEST_DONE) return status;
+    work_complete(&work->request, TUTTI_OK); /* with it the rank that a receive came from */
+    return TUTTI_REQUEST_PENDING;
+}
+
+/* Through the first door that takes it, or its own. */
 static int begin(struct tutti_work *work)
 {
     struct tutti_group *group = work->group;
-    int device = group_device_index(work->op.n_in + work->op.n_out > 0 ? work->op.in[0].device : group->device);
-    if (work->op.n_in + work->op.n_out > 0 && work->op.n_in == 0) device = group_device_index(work->op.out[0].device);
+    int device = device_of(group, &work->op);
+    char why[ERROR_TEXT_MAX / 2] = ""; /* what the backends say themselves */
     work->started = true;
+    if (work->door != NULL) return enter(work, work->door);
     for (int i = 0; i < group->n_doors[device]; i++) {
         struct group_door *door = &group->doors[device][i];
-        int status = through_door(work, door);
-        if (status == TUTTI_REQUEST_DONE) {
-            work_complete(&work->request, TUTTI_OK); /* with it the rank that a receive came from */
-            return TUTTI_REQUEST_PENDING;
-        }
+        unsigned errors = error_count();
+        int status = enter(work, door);
         if (status != TUTTI_ERR_UNSUPPORTED) return status;
+        if (error_count() != errors && why[0] == '\0') snprintf(why, sizeof why, ": %s", error_text());
         if (i + 1 < group->n_doors[device] && !door->told) {
             door->told = true;
             log_write(LOG_INFO, "group %s: %s on %s is not for %s; it goes to %s", group->name,
@@ -176,9 +216,9 @@ static int begin(struct tutti_work *work)
                       group->doors[device][i + 1].backend->name);
         }
     }
-    return error_set(TUTTI_ERR_UNSUPPORTED, "%s on %s%s%s is not supported by backend %s of group %s",
-                     fingerprint_kind_name(work->op.kind), device == 0 ? "CPU " : "CUDA ", dtype_name(work->op.dtype),
-                     "", group->backend_text, group->name);
+    return error_set(TUTTI_ERR_UNSUPPORTED, "%s on %s %s is not supported by backend %s of group %s%s",
+                     fingerprint_kind_name(work->op.kind), device == 0 ? "CPU" : "CUDA", dtype_name(work->op.dtype),
+                     group->backend_text, group->name, why);
 }
 
 void submit_unblocked(struct tutti_group *first)
@@ -212,7 +252,7 @@ static int new_work(struct tutti_group *group, const tutti_op *op, const tutti_o
         return status;
     }
     work->group = group;
-    work->point_to_point = is_message(work);
+    work->point_to_point = is_message(work) || is_copy(work);
     work->async = async;
     work->source_out = work->op.kind == TUTTI_RECV ? opts->source : NULL;
     work->group_rank = opts->group_rank;
@@ -227,6 +267,32 @@ static int new_work(struct tutti_group *group, const tutti_op *op, const tutti_o
     return TUTTI_OK;
 }
 
+/* What is staged takes its places among the collectives when it begins: at once, as its parts wait. */
+static bool has_to_begin(const struct tutti_work *work)
+{
+    bool tensors = work->op.n_in + work->op.n_out > 0;
+    return tensors && work->group->stager.backend != NULL && work->door == NULL &&
+           device_of(work->group, &work->op) == 1;
+}
+
+/* A backend that keeps the order by itself does not know of operations that are staged beside it: on the way to it the
+ * host waits for those. */
+static void let_staged_end(struct tutti_group *group, const tutti_op *op)
+{
+    struct tutti_work *work = TAILQ_FIRST(&group->works);
+    if (device_of(group, op) == 0 || !group_takes_device(group->doors[1][0].backend, 1)) return;
+    while (work != NULL) {
+        if (work->stage == NULL) {
+            work = TAILQ_NEXT(work, group_link);
+            continue;
+        }
+        work->references++;
+        engine_wait(group->engine, work, CLOCK_NEVER); /* its own deadline ends it */
+        work_release_locked(work);
+        work = TAILQ_FIRST(&group->works);
+    }
+}
+
 /* Puts the work in its place and begins it; after an error it is as if it had never been. */
 static int issue(struct tutti_work *work)
 {
@@ -236,7 +302,7 @@ static int issue(struct tutti_work *work)
     TAILQ_INSERT_TAIL(&group->works, work, group_link);
     if (work->async) engine->n_async++;
     work->references++; /* the caller's */
-    if (must_wait(work)) {
+    if (!has_to_begin(work) && must_wait(work)) {
         engine->n_blocked++;
     } else {
         int status = begin(work);
@@ -265,10 +331,18 @@ static int check_usable(struct tutti_group *group, const tutti_op *op)
     return message ? group_check_usable(group, doing) : group_check_collective(group, doing);
 }
 
+static int make_way(struct tutti_group *group, const tutti_op *op)
+{
+    int status = check_usable(group, op);
+    if (status != TUTTI_OK || group->stager.backend == NULL) return status;
+    let_staged_end(group, op);
+    return check_usable(group, op);
+}
+
 static int submit_locked(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts, bool async,
                          struct tutti_work **work)
 {
-    int status = check_usable(group, op);
+    int status = make_way(group, op);
     if (status == TUTTI_OK) status = new_work(group, op, opts, async, work);
     return status == TUTTI_OK ? issue(*work) : status;
 }
@@ -277,7 +351,7 @@ int submit_part(struct tutti_group *group, const tutti_op *op, const tutti_opts 
                 struct coalesce_packing *packing)
 {
     struct tutti_work *work = NULL;
-    int status = check_usable(group, op);
+    int status = make_way(group, op);
     if (status == TUTTI_OK) status = new_work(group, op, opts, true, &work);
     if (status != TUTTI_OK) {
         coalesce_drop(packing);
@@ -291,6 +365,25 @@ int submit_part(struct tutti_group *group, const tutti_op *op, const tutti_opts 
         work_release_locked(work); /* the parent's handle stands for it */
     else
         parent->parts--;
+    return status;
+}
+
+int submit_staged(struct tutti_work *whole, const tutti_op *op, const struct group_door *door)
+{
+    struct tutti_group *group = whole->group;
+    tutti_opts opts = {.timeout_ms = whole->op.timeout_ms, .group_rank = whole->group_rank};
+    struct tutti_work *work = NULL;
+    int status = new_work(group, op, &opts, true, &work);
+    if (status != TUTTI_OK) return status;
+    if (!is_copy(work)) work->fingerprint = fingerprint_with_past(fingerprint_of(&whole->op, group->size), group->past);
+    work->door = door;
+    work->parent = whole;
+    whole->parts++;
+    status = issue(work);
+    if (status == TUTTI_OK)
+        work_release_locked(work);
+    else
+        whole->parts--;
     return status;
 }
 

@@ -5,6 +5,7 @@
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
+struct group_door;
 struct tutti_group;
 struct tutti_work;
 struct coalesce_packing;
@@ -20,6 +21,9 @@ int submit_async(tutti_op *op, const tutti_opts *opts, tutti_work **work);
  * on, also where this fails. */
 int submit_part(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts, struct tutti_work *parent,
                 struct coalesce_packing *packing);
+
+/* A part of a staged one, through a door of its own. */
+int submit_staged(struct tutti_work *whole, const tutti_op *op, const struct group_door *door);
 
 /* Whether two operations may not be under way at once because of the memory they use. */
 bool submit_conflicts(const tutti_op *a, const tutti_op *b);

@@ -15,6 +15,7 @@
 #include "fingerprint.h"
 #include "group.h"
 #include "health.h"
+#include "stage.h"
 #include "submit.h"
 
 enum { SPARE_MOST = 64, ASK_NS = 200 * 1000 * 1000, DRAIN_NS = 1000 * 1000 * 1000 };
@@ -76,9 +77,12 @@ void work_give_up(struct tutti_work *work)
 
 void work_describe(const struct tutti_work *work, char *text, size_t size)
 {
+    if (work->op.kind == TUTTI_COPY) work = work->parent;
     const char *kind = fingerprint_kind_name(work->op.kind), *group = work->group->name;
-    if (!work->point_to_point)
+    if (work->op.sequence > 0)
         snprintf(text, size, "%s #%" PRIu64 " of group %s", kind, work->op.sequence, group);
+    else if (!work_is_message(work))
+        snprintf(text, size, "%s of group %s", kind, group);
     else if (work->op.root < 0)
         snprintf(text, size, "%s from any rank, tag %d, of group %s", kind, work->op.tag, group);
     else
@@ -114,6 +118,8 @@ void work_end(struct tutti_work *work, int status, const char *text)
         parent->text = work->text != NULL ? strdup(work->text) : NULL;
     }
     if (work->start_ns > 0) work->end_ns = clock_now_ns();
+    if (work->door != NULL && work->source >= 0) parent->source = work->source;
+    if (work->stage != NULL) stage_ended(work->stage);
     if (work->source_out != NULL && status == TUTTI_OK) *work->source_out = work->source;
     release_exec(work);
     if (work->queued) TAILQ_REMOVE(&engine->runnable, work, run_link);
@@ -218,7 +224,7 @@ int work_explain(const struct tutti_work *work, const tutti_request *request, in
 /* A work has failed.  A message that did not fit leaves the group as it was; all else fails the group. */
 static void fail(struct tutti_work *work, int status)
 {
-    if (work->point_to_point && status != TUTTI_ERR_PEER_LOST) {
+    if (work_is_message(work) && status != TUTTI_ERR_PEER_LOST) {
         work_withdraw(work, status, NULL);
         return;
     }
@@ -315,7 +321,7 @@ static void time_out(struct tutti_work *work, int64_t now)
     health_missing(work, now, missing, sizeof missing);
     snprintf(text, sizeof text, "%s: rank %d waited %.3f s for %s", what, work->group->global_ranks[work->group->rank],
              (double)(now - work->start_ns) / 1e9, missing);
-    if (work->point_to_point)
+    if (work_is_message(work))
         work_withdraw(work, TUTTI_ERR_TIMEOUT, text);
     else
         group_fail(work->group, TUTTI_ERR_TIMEOUT, text, true);

@@ -31,9 +31,11 @@ struct tutti_work {
     bool queued;  /* in runnable */
     bool async;   /* counted in engine->n_async */
     bool point_to_point;
-    struct tutti_work *parent;        /* of a part of a coalesced operation: ends when its last part has */
+    struct tutti_work *parent;        /* of a part of a coalesced or staged operation: ends when its last part has */
     int parts;                        /* a parent's that have not ended */
     struct coalesce_packing *packing; /* several small operations in one: where their results go */
+    struct stage *stage;              /* a parent's, whose parts work on copies in host memory */
+    const struct group_door *door;    /* a staged part's: it goes here and nowhere else */
     bool group_rank;
     atomic_bool ended;
     int status;
@@ -107,6 +109,13 @@ static inline bool work_ended(const struct tutti_work *work)
 {
     /* acquire pairs with work_end's release: who sees it ended also sees the data, the status and the text */
     return atomic_load_explicit(&work->ended, memory_order_acquire);
+}
+
+/* A send or a receive, itself or as a copy for one: its failure leaves the group usable. */
+static inline bool work_is_message(const struct tutti_work *work)
+{
+    tutti_kind kind = work->op.kind == TUTTI_COPY ? work->parent->op.kind : work->op.kind;
+    return kind == TUTTI_SEND || kind == TUTTI_RECV;
 }
 
 /* The result of a work that has ended, with its text as the calling thread's. */

@@ -19,10 +19,28 @@ static int nccl_probe(const tutti_host *host)
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
+/* Before Hopper NCCL moves 8-bit floats but does not add them. */
+static bool reduces_fp8(const struct ncclb_group *group)
+{
+    int major = 0;
+    driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, group->device.handle);
+    return major >= 9 && ncclb_lib.version >= 22400;
+}
+
+static int open_device(struct ncclb_group *group)
+{
+    int status = device_choose(&group->device, &group->info, group->host, "nccl");
+    group->device.what = ncclb_versions();
+    if (status == TUTTI_OK) status = ncclb_check_alone(group);
+    if (status == TUTTI_OK) status = device_open(&group->device);
+    group->fp8_reduces = status == TUTTI_OK && reduces_fp8(group);
+    return status;
+}
+
 static int open_group(struct ncclb_group *group)
 {
     int status = ncclb_load(group->host);
-    if (status == TUTTI_OK) status = ncclb_device_open(group);
+    if (status == TUTTI_OK) status = open_device(group);
     if (status != TUTTI_OK) return status;
     if (group->first == group) {
         group->clock = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -77,19 +95,19 @@ static void nccl_close(void *state)
     struct ncclb_channel *channel;
     struct ncclb_mark *mark;
     if (group->host == NULL) return;
-    if (group->context != NULL) {
-        bool entered = ncclb_enter(group);
+    if (group->device.context != NULL) {
+        bool entered = device_enter(&group->device);
         ncclb_memory_close(group);
         end_communicators(group, !group->aborted);
         while ((channel = TAILQ_FIRST(&group->open)) != NULL) ncclb_channel_close(channel);
         while ((mark = TAILQ_FIRST(&group->spare)) != NULL) {
             TAILQ_REMOVE(&group->spare, mark, link);
-            ncclb_lib.cuEventDestroy(mark->event);
+            driver.cuEventDestroy(mark->event);
             free(mark);
         }
-        if (group->word != NULL) ncclb_lib.cuMemFree((CUdeviceptr)group->word);
-        ncclb_leave(entered);
-        ncclb_device_close(group);
+        if (group->word != NULL) driver.cuMemFree((CUdeviceptr)group->word);
+        device_leave(entered);
+        device_close(&group->device);
     }
     TAILQ_REMOVE(&group->first->family, group, family_link);
     if (group->clock >= 0) close(group->clock);
@@ -160,7 +178,7 @@ static int nccl_progress(void *state)
     struct ncclb_group *first = state, *group;
     struct ncclb_channel *channel;
     int moved = 0;
-    if (first->context == NULL) return 0;
+    if (first->device.context == NULL) return 0;
     int64_t now = first->host->now_ns();
     TAILQ_FOREACH(group, &first->family, family_link)
     {
@@ -235,10 +253,12 @@ static int nccl_wait_stream(void *state, tutti_request *request, void *stream)
 {
     const struct ncclb_mark *mark = request->priv[0];
     if (mark == NULL) return TUTTI_ERR_UNSUPPORTED; /* it waits for its communicator */
-    bool entered = ncclb_enter(state);
-    CUresult result = ncclb_lib.cuStreamWaitEvent(stream, mark->event, 0);
-    ncclb_leave(entered);
-    return result == CUDA_SUCCESS ? TUTTI_OK : ncclb_driver_failed(state, "waiting for an operation", result);
+    bool entered = device_enter(&((struct ncclb_group *)state)->device);
+    CUresult result = driver.cuStreamWaitEvent(stream, mark->event, 0);
+    device_leave(entered);
+    return result == CUDA_SUCCESS
+               ? TUTTI_OK
+               : device_failed(&((struct ncclb_group *)state)->device, "waiting for an operation", result);
 }
 
 static int nccl_describe(const tutti_host *host, void *state, char *text, size_t capacity)

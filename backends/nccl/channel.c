@@ -55,11 +55,11 @@ void ncclb_channel_watch(struct ncclb_channel *channel, int64_t now)
 static int make_stream(struct ncclb_channel *channel)
 {
     int least = 0, greatest = 0;
-    ncclb_lib.cuCtxGetStreamPriorityRange(&least, &greatest);
-    CUresult result = ncclb_lib.cuStreamCreateWithPriority(&channel->stream, CU_STREAM_NON_BLOCKING,
-                                                           channel->group->info.high_priority ? greatest : least);
-    if (result == CUDA_SUCCESS) result = ncclb_lib.cuEventCreate(&channel->entry, CU_EVENT_DISABLE_TIMING);
-    return result == CUDA_SUCCESS ? TUTTI_OK : ncclb_driver_failed(channel->group, "making a stream", result);
+    driver.cuCtxGetStreamPriorityRange(&least, &greatest);
+    CUresult result = driver.cuStreamCreateWithPriority(&channel->stream, CU_STREAM_NON_BLOCKING,
+                                                        channel->group->info.high_priority ? greatest : least);
+    if (result == CUDA_SUCCESS) result = driver.cuEventCreate(&channel->entry, CU_EVENT_DISABLE_TIMING);
+    return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&channel->group->device, "making a stream", result);
 }
 
 /* What a barrier adds up. */
@@ -67,9 +67,9 @@ static int make_word(struct ncclb_group *group)
 {
     CUdeviceptr word = 0;
     if (group->word != NULL) return TUTTI_OK;
-    CUresult result = ncclb_lib.cuMemAlloc(&word, sizeof(int64_t));
+    CUresult result = driver.cuMemAlloc(&word, sizeof(int64_t));
     group->word = (void *)word;
-    return result == CUDA_SUCCESS ? TUTTI_OK : ncclb_driver_failed(group, "allocating", result);
+    return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&group->device, "allocating", result);
 }
 
 static void start(struct ncclb_channel *channel, const ncclUniqueId *id)
@@ -132,8 +132,8 @@ void ncclb_channel_open(struct ncclb_channel *channel)
 {
     struct ncclb_group *group = channel->group;
     if (channel->state >= NCCLB_READY) return;
-    bool entered = ncclb_enter(group);
-    CUstreamCaptureMode mode = ncclb_relax();
+    bool entered = device_enter(&group->device);
+    CUstreamCaptureMode mode = device_relax();
     if (channel->state == NCCLB_CLOSED) {
         TAILQ_INSERT_TAIL(&group->open, channel, link);
         channel->state = NCCLB_WANTS_ID;
@@ -146,8 +146,8 @@ void ncclb_channel_open(struct ncclb_channel *channel)
         ask_for_id(channel);
     else if (channel->state == NCCLB_STARTING)
         look_at_start(channel);
-    ncclb_unrelax(mode);
-    ncclb_leave(entered);
+    device_unrelax(mode);
+    device_leave(entered);
 }
 
 /* ---- ending ------------------------------------------------------------------------------------------------ */
@@ -164,8 +164,8 @@ void ncclb_channel_close(struct ncclb_channel *channel)
     ncclb_queue_clear(channel);
     ncclb_mark_clear(channel);
     if (channel->state != NCCLB_CLOSED) TAILQ_REMOVE(&channel->group->open, channel, link);
-    if (channel->entry != NULL) ncclb_lib.cuEventDestroy(channel->entry);
-    if (channel->stream != NULL) ncclb_lib.cuStreamDestroy(channel->stream);
+    if (channel->entry != NULL) driver.cuEventDestroy(channel->entry);
+    if (channel->stream != NULL) driver.cuStreamDestroy(channel->stream);
     channel->entry = NULL;
     channel->stream = NULL;
     channel->state = NCCLB_CLOSED;

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "cuda/driver.h"
+
 struct ncclb_libs ncclb_lib;
 
 static struct {
@@ -23,14 +25,6 @@ static void __attribute__((format(printf, 1, 2))) refuse(const char *format, ...
     load.status = TUTTI_ERR_BACKEND;
 }
 
-const char *ncclb_driver_error(CUresult result)
-{
-    const char *name = NULL;
-    if (ncclb_lib.cuGetErrorName == NULL || ncclb_lib.cuGetErrorName(result, &name) != CUDA_SUCCESS)
-        return "unknown error";
-    return name;
-}
-
 const char *ncclb_versions(void)
 {
     return load.versions;
@@ -42,29 +36,7 @@ const char *ncclb_versions(void)
     if ((*(void **)&ncclb_lib.name = dlsym(library, TEXT_OF(name))) == NULL && missing == NULL) missing = TEXT_OF(name);
 #define LOOK_UP(name) *(void **)&ncclb_lib.name = dlsym(library, TEXT_OF(name));
 
-static void load_driver(void)
-{
-    const char *missing = NULL;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        refuse("NVIDIA's driver is not installed here: %s", dlerror());
-        return;
-    }
-    NCCLB_DRIVER_CALLS(RESOLVE)
-    if (missing != NULL) {
-        refuse("NVIDIA's driver is too old: libcuda.so.1 has no %s; CUDA 12 or newer is needed", missing);
-        return;
-    }
-    CUresult result = ncclb_lib.cuInit(0);
-    if (result != CUDA_SUCCESS) {
-        refuse("NVIDIA's driver does not start (%s)%s", ncclb_driver_error(result),
-               result == CUDA_ERROR_NO_DEVICE ? ": there is no GPU, or CUDA_VISIBLE_DEVICES hides all" : "");
-        return;
-    }
-    ncclb_lib.cuDriverGetVersion(&ncclb_lib.driver_version);
-}
-
-static void load_nccl(void)
+static void load_once(void)
 {
     const char *missing = NULL;
     void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
@@ -85,20 +57,17 @@ static void load_nccl(void)
     ncclb_lib.ncclGetVersion(&version);
     if (version / 10000 != 2)
         refuse("NCCL says that it is version code %d; this plug-in knows versions 2.19 to 2.x", version);
-    ncclb_lib.nccl_version = version;
-}
-
-static void load_all(void)
-{
-    load_driver();
-    if (load.status == TUTTI_OK) load_nccl();
-    int v = ncclb_lib.nccl_version, d = ncclb_lib.driver_version;
+    ncclb_lib.version = version;
+    int d = driver.version;
     snprintf(load.versions, sizeof load.versions, "NCCL %d.%d.%d, driver for CUDA %d.%d, built for CUDA %d.%d",
-             v / 10000, v / 100 % 100, v % 100, d / 1000, d % 1000 / 10, CUDA_VERSION / 1000, CUDA_VERSION % 1000 / 10);
+             version / 10000, version / 100 % 100, version % 100, d / 1000, d % 1000 / 10, CUDA_VERSION / 1000,
+             CUDA_VERSION % 1000 / 10);
 }
 
 int ncclb_load(const tutti_host *host)
 {
-    pthread_once(&load.once, load_all);
+    int status = driver_load(host, "nccl");
+    if (status != TUTTI_OK) return status;
+    pthread_once(&load.once, load_once);
     return load.status == TUTTI_OK ? TUTTI_OK : host->error(load.status, "nccl: %s", load.text);
 }

@@ -1,45 +1,11 @@
-/* The two libraries under this backend, loaded when they are first needed: NVIDIA's driver (libcuda.so.1) and NCCL
- * (libnccl.so.2).  So the plug-in loads on any machine and says in a sentence what is missing.  The CUDA runtime is
- * not used: its streams and events are the driver's.
- */
+/* NCCL (libnccl.so.2), loaded when it is first needed, as the driver is: see cuda/driver.h. */
 #ifndef NCCLB_LIBS_H
 #define NCCLB_LIBS_H
 
-#include <cuda.h>
 #include <nccl.h>
 #include <tutti/backend.h>
 
-/* Names go through the headers' own macros, so that a call and its version suffix stay together. */
-#define NCCLB_DRIVER_CALLS(X)                                                                                          \
-    X(cuInit)                                                                                                          \
-    X(cuDriverGetVersion)                                                                                              \
-    X(cuGetErrorName)                                                                                                  \
-    X(cuDeviceGetCount)                                                                                                \
-    X(cuDeviceGet)                                                                                                     \
-    X(cuDeviceGetUuid)                                                                                                 \
-    X(cuDeviceGetPCIBusId)                                                                                             \
-    X(cuDeviceGetAttribute)                                                                                            \
-    X(cuDevicePrimaryCtxRetain)                                                                                        \
-    X(cuDevicePrimaryCtxRelease)                                                                                       \
-    X(cuCtxGetCurrent)                                                                                                 \
-    X(cuCtxPushCurrent)                                                                                                \
-    X(cuCtxPopCurrent)                                                                                                 \
-    X(cuCtxSynchronize)                                                                                                \
-    X(cuCtxGetStreamPriorityRange)                                                                                     \
-    X(cuStreamCreateWithPriority)                                                                                      \
-    X(cuStreamDestroy)                                                                                                 \
-    X(cuStreamGetCtx)                                                                                                  \
-    X(cuStreamWaitEvent)                                                                                               \
-    X(cuThreadExchangeStreamCaptureMode)                                                                               \
-    X(cuStreamIsCapturing)                                                                                             \
-    X(cuEventCreate)                                                                                                   \
-    X(cuEventDestroy)                                                                                                  \
-    X(cuEventRecord)                                                                                                   \
-    X(cuEventQuery)                                                                                                    \
-    X(cuPointerGetAttributes)                                                                                          \
-    X(cuMemAlloc)                                                                                                      \
-    X(cuMemFree)
-
+/* Names go through the header's own macros, so that a call and its version suffix stay together. */
 #define NCCLB_NCCL_CALLS(X)                                                                                            \
     X(ncclGetVersion)                                                                                                  \
     X(ncclGetUniqueId)                                                                                                 \
@@ -75,14 +41,12 @@ typedef ncclResult_t (*ncclb_rooted_fn)(const void *, void *, size_t, ncclDataTy
 
 struct ncclb_libs {
 #define NCCLB_MEMBER(name) __typeof__(name) *name;
-    NCCLB_DRIVER_CALLS(NCCLB_MEMBER)
     NCCLB_NCCL_CALLS(NCCLB_MEMBER)
     NCCLB_NEWER_CALLS(NCCLB_MEMBER)
 #undef NCCLB_MEMBER
     ncclb_all_to_all_fn all_to_all;
     ncclb_rooted_fn gather, scatter;
-    int nccl_version;   /* 22809 is 2.28.9 */
-    int driver_version; /* the newest CUDA it knows: 13000 is 13.0 */
+    int version; /* 22809 is 2.28.9 */
 };
 
 extern struct ncclb_libs ncclb_lib;
@@ -92,8 +56,5 @@ int ncclb_load(const tutti_host *host);
 
 /* "NCCL 2.28.9, driver for CUDA 13.0, built for CUDA 13.0" */
 const char *ncclb_versions(void);
-
-/* The name of a driver's error: "CUDA_ERROR_OUT_OF_MEMORY". */
-const char *ncclb_driver_error(CUresult result);
 
 #endif

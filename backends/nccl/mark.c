@@ -18,7 +18,7 @@ static struct ncclb_mark *take(struct ncclb_group *group)
         return mark;
     }
     mark = calloc(1, sizeof *mark);
-    if (mark != NULL && ncclb_lib.cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) return mark;
+    if (mark != NULL && driver.cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) return mark;
     free(mark);
     return NULL;
 }
@@ -49,10 +49,10 @@ int ncclb_mark(struct ncclb_channel *channel, CUstream stream, const tutti_op *o
         request->priv[0] = mark;
         group->moved_ns = now;
     }
-    CUresult result = ncclb_lib.cuEventRecord(mark->event, stream);
+    CUresult result = driver.cuEventRecord(mark->event, stream);
     if (result != CUDA_SUCCESS) {
         give(channel, mark);
-        return ncclb_driver_failed(group, "an event", result);
+        return device_failed(&group->device, "an event", result);
     }
     /* Nobody drives a program of blocking calls that never rests. */
     if (request == NULL && ++group->calls % MANY == 0) {
@@ -66,8 +66,8 @@ int ncclb_mark_follow(struct ncclb_channel *channel, CUstream stream)
 {
     const struct ncclb_mark *last = TAILQ_LAST(&channel->marks, ncclb_marks);
     if (last == NULL || last->stream == stream) return TUTTI_OK;
-    CUresult result = ncclb_lib.cuStreamWaitEvent(stream, last->event, 0);
-    return result == CUDA_SUCCESS ? TUTTI_OK : ncclb_driver_failed(channel->group, "waiting for a stream", result);
+    CUresult result = driver.cuStreamWaitEvent(stream, last->event, 0);
+    return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&channel->group->device, "waiting for a stream", result);
 }
 
 static void tell(struct ncclb_group *group, int status, const char *text)
@@ -79,15 +79,16 @@ static void tell(struct ncclb_group *group, int status, const char *text)
 static void look_at_time(struct ncclb_channel *channel, const struct ncclb_mark *mark, int64_t now)
 {
     static const char *const names[TUTTI_KIND_COUNT] = {
-        "broadcast", "all_reduce",        "reduce", "all_gather", "gather",   "scatter", "reduce_scatter", "all_to_all",
-        "barrier",   "monitored_barrier", "send",   "recv",       "coalesced"};
+        "broadcast", "all_reduce",     "reduce",     "all_gather", "gather",
+        "scatter",   "reduce_scatter", "all_to_all", "barrier",    "monitored_barrier",
+        "send",      "recv",           "coalesced",  "copy"};
     char text[300];
     if (mark->request != NULL || now < mark->deadline_ns) return;
     snprintf(text, sizeof text,
              "nccl: %s, enqueued on a stream of cuda:%d, has not ended in its time; a peer did not come, or called "
              "something "
              "else (%s)",
-             names[mark->kind], channel->group->device, ncclb_versions());
+             names[mark->kind], channel->group->device.index, ncclb_versions());
     tell(channel->group, TUTTI_ERR_TIMEOUT, text);
 }
 
@@ -97,9 +98,9 @@ int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
     struct ncclb_mark *mark;
     int moved = 0;
     if (TAILQ_EMPTY(&channel->marks)) return 0;
-    CUstreamCaptureMode mode = ncclb_relax();
+    CUstreamCaptureMode mode = device_relax();
     while ((mark = TAILQ_FIRST(&channel->marks)) != NULL) {
-        CUresult result = ncclb_lib.cuEventQuery(mark->event);
+        CUresult result = driver.cuEventQuery(mark->event);
         if (result == CUDA_ERROR_NOT_READY) {
             look_at_time(channel, mark, now);
             break;
@@ -108,13 +109,13 @@ int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
         give(channel, mark);
         moved++;
         int status =
-            result == CUDA_SUCCESS ? TUTTI_OK : ncclb_driver_failed(group, "the device, in an operation", result);
+            result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&group->device, "the device, in an operation", result);
         if (request != NULL)
             group->host->complete(request, status);
         else if (status != TUTTI_OK)
             tell(group, status, "nccl: the device met an error in an operation that was enqueued before");
     }
-    ncclb_unrelax(mode);
+    device_unrelax(mode);
     if (moved > 0) group->moved_ns = now;
     return moved;
 }

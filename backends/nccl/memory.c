@@ -24,10 +24,10 @@ static int allocate(struct ncclb_group *group, struct ncclb_block *block)
         ncclb_lib.ncclMemAlloc(&block->memory, block->bytes) == ncclSuccess)
         return TUTTI_OK;
     CUdeviceptr memory = 0;
-    CUresult result = ncclb_lib.cuMemAlloc(&memory, block->bytes);
+    CUresult result = driver.cuMemAlloc(&memory, block->bytes);
     block->memory = (void *)memory;
     block->driver = true;
-    return result == CUDA_SUCCESS ? TUTTI_OK : ncclb_driver_failed(group, "allocating", result);
+    return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&group->device, "allocating", result);
 }
 
 int ncclb_alloc(void *state, size_t bytes, void **memory)
@@ -36,7 +36,7 @@ int ncclb_alloc(void *state, size_t bytes, void **memory)
     struct ncclb_block *block = calloc(1, sizeof *block);
     if (block == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory to allocate with");
     block->bytes = bytes > 0 ? bytes : 1;
-    bool entered = ncclb_enter(group);
+    bool entered = device_enter(&group->device);
     int status = allocate(group, block);
     if (status == TUTTI_OK) {
         LIST_INSERT_HEAD(&group->blocks, block, link);
@@ -45,7 +45,7 @@ int ncclb_alloc(void *state, size_t bytes, void **memory)
     } else {
         free(block);
     }
-    ncclb_leave(entered);
+    device_leave(entered);
     return status;
 }
 
@@ -55,7 +55,7 @@ static void give_back(struct ncclb_group *group, struct ncclb_block *block)
     if (block->handle != NULL && group->main.comm != NULL)
         ncclb_lib.ncclCommDeregister(group->main.comm, block->handle);
     if (block->driver)
-        ncclb_lib.cuMemFree((CUdeviceptr)block->memory);
+        driver.cuMemFree((CUdeviceptr)block->memory);
     else
         ncclb_lib.ncclMemFree(block->memory);
     free(block);
@@ -84,7 +84,7 @@ static int let_end(struct ncclb_group *group)
     }
     if (group->told && !group->aborted) ncclb_abort(group); /* or its operations would never end */
     if (busy) return group->host->error(TUTTI_ERR_TIMEOUT, "nccl: free: operations that may use the memory do not end");
-    ncclb_lib.cuCtxSynchronize();
+    driver.cuCtxSynchronize();
     return TUTTI_OK;
 }
 
@@ -95,10 +95,10 @@ int ncclb_free(void *state, void *memory)
     LIST_FOREACH(block, &group->blocks, link)
     {
         if (block->memory != memory) continue;
-        bool entered = ncclb_enter(group);
+        bool entered = device_enter(&group->device);
         int status = let_end(group);
         if (status == TUTTI_OK) give_back(group, block);
-        ncclb_leave(entered);
+        device_leave(entered);
         return status;
     }
     return group->host->error(TUTTI_ERR_INVALID_ARGUMENT, "nccl: %p was not allocated by tutti_alloc for group %s",

@@ -5,18 +5,19 @@
  * waiting, and a stream.  Operations are put into a channel in order; while it opens, or while NCCL still connects
  * it to new peers, they wait in its queue as copies.
  *
- *   libs.c      the driver and NCCL, loaded by name        device.c    the device, its context; two ranks on one
+ *   libs.c      NCCL, loaded by name                       alone.c     two ranks on one GPU
  *   channel.c   opening communicators, failing, closing    reap.c      the thread on which they are ended
  *   queue.c     from a descriptor to a stream              mark.c      how it is seen that a stream has come so far
  *   collect.c   the operations that move                   reduce.c    those that reduce
  *   memory.c    tutti_alloc                                notes.c     failures, told through the store
- *   backend.c   the table
+ *   backend.c   the table                                  ../cuda     the driver, and the rank's device
  */
 #ifndef NCCLB_H
 #define NCCLB_H
 
 #include <sys/queue.h>
 
+#include "cuda/device.h"
 #include "libs.h"
 
 struct ncclb_group;
@@ -81,9 +82,7 @@ struct ncclb_group {
     struct ncclb_group *first;
     TAILQ_ENTRY(ncclb_group) family_link;
     TAILQ_HEAD(, ncclb_group) family; /* the first one's */
-    int device;
-    CUdevice cu_device;
-    CUcontext context;
+    struct device device;
     struct ncclb_channel main;
     struct ncclb_channel *pairs; /* to each rank, then from each rank; NULL before the first message */
     TAILQ_HEAD(, ncclb_channel) open;
@@ -98,25 +97,10 @@ struct ncclb_group {
     bool coalescing; /* an NCCL group is open */
 };
 
-/* ---- device.c ---- */
+/* ---- alone.c ---- */
 
-int ncclb_device_open(struct ncclb_group *group);
-void ncclb_device_close(struct ncclb_group *group);
-
-/* Makes the group's context the thread's; what it answers goes to leave, which makes it as it was. */
-bool ncclb_enter(const struct ncclb_group *group);
-void ncclb_leave(bool entered);
-
-/* Between the two the thread may ask events and allocate although a graph is being captured somewhere: without them
- * that would end the capture. */
-CUstreamCaptureMode ncclb_relax(void);
-void ncclb_unrelax(CUstreamCaptureMode mode);
-
-/* Whether op's memory and stream are on the group's device; the sentence says which is not. */
-int ncclb_device_check(const struct ncclb_group *group, const tutti_op *op);
-
-/* A driver's error as ours. */
-int ncclb_driver_failed(const struct ncclb_group *group, const char *what, CUresult result);
+/* Whether no other rank has the same GPU; the sentence names both and says how to go on. */
+int ncclb_check_alone(struct ncclb_group *group);
 
 /* ---- channel.c ---- */
 

@@ -13,13 +13,6 @@ static bool on_own_stream(const tutti_op *op)
     return op->async || op->kind == TUTTI_BARRIER;
 }
 
-static bool is_capturing(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    /* an error: some other stream is being captured and this is the legacy one, which then takes no events */
-    return ncclb_lib.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 static int refuse_capture(const struct ncclb_channel *channel, const char *what)
 {
     return channel->group->host->error(TUTTI_ERR_INVALID_ARGUMENT,
@@ -29,7 +22,7 @@ static int refuse_capture(const struct ncclb_channel *channel, const char *what)
 static CUresult record(struct ncclb_channel *channel, CUevent event, CUstream stream)
 {
     (void)channel;
-    return ncclb_lib.cuEventRecord(event, stream);
+    return driver.cuEventRecord(event, stream);
 }
 
 /* ---- what waits -------------------------------------------------------------------------------------------- */
@@ -62,7 +55,7 @@ static struct ncclb_waiting *copy(const tutti_op *op, int size)
 static void drop(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
 {
     TAILQ_REMOVE(&channel->waiting, waiting, link);
-    if (waiting->after != NULL) ncclb_lib.cuEventDestroy(waiting->after);
+    if (waiting->after != NULL) driver.cuEventDestroy(waiting->after);
     free(waiting);
 }
 
@@ -73,11 +66,11 @@ static int defer(struct ncclb_channel *channel, const tutti_op *op, tutti_reques
     waiting->request = request;
     waiting->issued = issued;
     if (on_own_stream(op) && !issued) {
-        CUresult result = ncclb_lib.cuEventCreate(&waiting->after, CU_EVENT_DISABLE_TIMING);
+        CUresult result = driver.cuEventCreate(&waiting->after, CU_EVENT_DISABLE_TIMING);
         if (result == CUDA_SUCCESS) result = record(channel, waiting->after, op->stream);
         if (result != CUDA_SUCCESS) {
             free(waiting);
-            return ncclb_driver_failed(channel->group, "an event", result);
+            return device_failed(&channel->group->device, "an event", result);
         }
     }
     TAILQ_INSERT_TAIL(&channel->waiting, waiting, link);
@@ -95,7 +88,7 @@ static CUresult follow_caller(struct ncclb_channel *channel, const tutti_op *op,
         result = record(channel, channel->entry, op->stream);
         after = channel->entry;
     }
-    return result == CUDA_SUCCESS ? ncclb_lib.cuStreamWaitEvent(channel->stream, after, 0) : result;
+    return result == CUDA_SUCCESS ? driver.cuStreamWaitEvent(channel->stream, after, 0) : result;
 }
 
 static ncclResult_t hand_over(struct ncclb_channel *channel, const tutti_op *op, CUstream stream)
@@ -109,7 +102,7 @@ static int issue(struct ncclb_channel *channel, const tutti_op *op, CUevent afte
 {
     CUstream stream = on_own_stream(op) ? channel->stream : op->stream;
     CUresult ready = on_own_stream(op) ? follow_caller(channel, op, after) : CUDA_SUCCESS;
-    if (ready != CUDA_SUCCESS) return ncclb_driver_failed(channel->group, "an event of the given stream", ready);
+    if (ready != CUDA_SUCCESS) return device_failed(&channel->group->device, "an event of the given stream", ready);
     if (!capturing) {
         int status = ncclb_mark_follow(channel, stream);
         if (status != TUTTI_OK) return status;
@@ -144,9 +137,9 @@ int ncclb_queue(struct ncclb_channel *channel, const tutti_op *op, tutti_request
     if (group->aborted || channel->state == NCCLB_DEAD)
         return group->host->error(TUTTI_ERR_ABORTED, "nccl: the communicator of group %s was aborted",
                                   group->info.name);
-    int status = ncclb_device_check(group, op);
+    int status = device_check(&group->device, op, op->stream, group->info.name);
     if (status != TUTTI_OK) return status;
-    bool entered = ncclb_enter(group), capturing = is_capturing(op->stream);
+    bool entered = device_enter(&group->device), capturing = device_is_capturing(op->stream);
     bool now = channel->state == NCCLB_READY && (TAILQ_EMPTY(&channel->waiting) || group->coalescing);
     if (capturing && on_own_stream(op))
         status = refuse_capture(channel, "only blocking calls, and no barrier, can go into it");
@@ -154,7 +147,7 @@ int ncclb_queue(struct ncclb_channel *channel, const tutti_op *op, tutti_request
         status = refuse_capture(channel, "make one such call before the capture, which opens the communicator");
     else
         status = now ? run(channel, op, request, capturing) : defer(channel, op, request, false);
-    ncclb_leave(entered);
+    device_leave(entered);
     if (!now && !group->coalescing) ncclb_channel_open(channel);
     return status;
 }
@@ -186,7 +179,7 @@ int ncclb_coalesce(void *state, bool begin)
         return TUTTI_OK;
     }
     if (!group->coalescing) return TUTTI_OK;
-    bool entered = ncclb_enter(group);
+    bool entered = device_enter(&group->device);
     int64_t now = group->host->now_ns();
     ncclResult_t result = ncclb_lib.ncclGroupEnd();
     group->coalescing = false;
@@ -200,7 +193,7 @@ int ncclb_coalesce(void *state, bool begin)
     }
     if (status == TUTTI_OK) open_pairs(group);
     TAILQ_FOREACH(channel, &group->open, link) ncclb_queue_move(channel, now);
-    ncclb_leave(entered);
+    device_leave(entered);
     return status;
 }
 
@@ -210,7 +203,8 @@ int ncclb_coalesce(void *state, bool begin)
 static void settle(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
 {
     tutti_request *request = waiting->request;
-    int status = request != NULL ? finish(channel, &waiting->op, request, is_capturing(waiting->op.stream)) : TUTTI_OK;
+    int status =
+        request != NULL ? finish(channel, &waiting->op, request, device_is_capturing(waiting->op.stream)) : TUTTI_OK;
     drop(channel, waiting);
     if (request == NULL || status == TUTTI_REQUEST_PENDING) return;
     channel->group->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);
@@ -237,7 +231,7 @@ int ncclb_queue_move(struct ncclb_channel *channel, int64_t now)
     int moved = 0;
     if (channel->state != NCCLB_CLOSED) ncclb_channel_open(channel);
     if (channel->state < NCCLB_READY || TAILQ_EMPTY(&channel->waiting)) return 0;
-    bool entered = ncclb_enter(channel->group);
+    bool entered = device_enter(&channel->group->device);
     while ((waiting = TAILQ_FIRST(&channel->waiting)) != NULL && channel->state != NCCLB_DEAD && !still_busy(channel)) {
         moved++;
         if (!waiting->issued && issue(channel, &waiting->op, waiting->after, false) != TUTTI_OK) {
@@ -249,7 +243,7 @@ int ncclb_queue_move(struct ncclb_channel *channel, int64_t now)
         waiting->issued = true;
         if (channel->state == NCCLB_READY) settle(channel, waiting);
     }
-    ncclb_leave(entered);
+    device_leave(entered);
     if (moved > 0) channel->group->moved_ns = now;
     return moved;
 }

@@ -45,15 +45,15 @@ static bool finish(const struct reaping *reaping, ncclComm_t comm)
 static void *reap(void *argument)
 {
     struct reaping *reaping = argument;
-    ncclb_lib.cuCtxPushCurrent(reaping->context);
+    driver.cuCtxPushCurrent(reaping->context);
     for (int i = 0; i < reaping->n; i++)
         if (reaping->gently && finish(reaping, reaping->comms[i]))
             ncclb_lib.ncclCommDestroy(reaping->comms[i]);
         else
             ncclb_lib.ncclCommAbort(reaping->comms[i]);
     CUcontext ours;
-    ncclb_lib.cuCtxPopCurrent(&ours);
-    ncclb_lib.cuDevicePrimaryCtxRelease(reaping->device);
+    driver.cuCtxPopCurrent(&ours);
+    driver.cuDevicePrimaryCtxRelease(reaping->device);
     pthread_mutex_lock(&reaping->lock);
     reaping->done = true;
     bool left = reaping->left;
@@ -97,7 +97,7 @@ void ncclb_reap(struct ncclb_group *group, ncclComm_t *comms, int n, bool gently
     if (n == 0) return;
     struct reaping *reaping = calloc(1, sizeof *reaping + (size_t)n * sizeof *comms);
     CUcontext kept; /* the thread's own hold on the device */
-    if (reaping == NULL || ncclb_lib.cuDevicePrimaryCtxRetain(&kept, group->cu_device) != CUDA_SUCCESS) {
+    if (reaping == NULL || driver.cuDevicePrimaryCtxRetain(&kept, group->device.handle) != CUDA_SUCCESS) {
         free(reaping);
         group->host->log(1, "nccl: %d communicators of group %s are left to the end of the program", n,
                          group->info.name);
@@ -109,8 +109,8 @@ void ncclb_reap(struct ncclb_group *group, ncclComm_t *comms, int n, bool gently
     pthread_cond_init(&reaping->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     pthread_mutex_init(&reaping->lock, NULL);
-    reaping->context = group->context;
-    reaping->device = group->cu_device;
+    reaping->context = group->device.context;
+    reaping->device = group->device.handle;
     reaping->now_ns = group->host->now_ns;
     reaping->gently = gently;
     reaping->n = n;

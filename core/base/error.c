@@ -5,12 +5,14 @@
 #include <string.h>
 
 static _Thread_local char error_buffer[ERROR_TEXT_MAX];
+static _Thread_local unsigned error_n;
 
 int error_vset(int status, const char *format, va_list args)
 {
     char text[ERROR_TEXT_MAX]; /* arguments may point into error_buffer */
     vsnprintf(text, sizeof text, format, args);
     memcpy(error_buffer, text, sizeof text);
+    error_n++;
     return status;
 }
 
@@ -49,6 +51,11 @@ int error_prefix(int status, const char *format, ...)
 const char *error_text(void)
 {
     return error_buffer;
+}
+
+unsigned error_count(void)
+{
+    return error_n;
 }
 
 const char *error_name(int status)

@@ -20,6 +20,9 @@ int error_prefix(int status, const char *format, ...) __attribute__((format(prin
 /* The calling thread's text; "" if nothing failed.  Valid until the thread's next failing call. */
 const char *error_text(void);
 
+/* How often the calling thread has set one: whether somebody did since. */
+unsigned error_count(void);
+
 /* "TUTTI_ERR_TIMEOUT" and so on. */
 const char *error_name(int status);
 

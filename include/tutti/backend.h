@@ -255,6 +255,16 @@ typedef struct tutti_backend {
      * open would take), or what the group uses.  At most capacity bytes with the final zero; what does not fit is left
      * out.  May block shortly where group is NULL.  Optional. */
     int (*describe)(const tutti_host *host, void *group, char *text, size_t capacity);
+
+    /* Operations on tensors of this backend's device that another one does on copies in host memory.  It is asked of the
+     * plug-in that has the device's name ("cuda").  stage_open checks op's tensors and stream (INVALID_ARGUMENT says
+     * which is wrong) and gives `bytes` of host memory, aligned to 64, that the device copies from and to at full
+     * rate.  native[TUTTI_COPY] copies op->in[i] to op->out[i], of which one is in that memory; op->stream is the
+     * stage.  Copies come after what op's stream held when the stage was opened, not after what it is given later, and
+     * are complete when the data are there.  stage_close: no copy of it is begun any more; one that was cancelled may
+     * still be under way.  Neither may block.  Both and native[TUTTI_COPY], or none. */
+    int (*stage_open)(void *group, const tutti_op *op, size_t bytes, void **stage, void **memory);
+    void (*stage_close)(void *group, void *stage);
 } tutti_backend;
 
 enum tutti_backend_traits {

@@ -119,6 +119,7 @@ typedef enum tutti_kind {
     TUTTI_SEND,
     TUTTI_RECV,
     TUTTI_COALESCED, /* several operations begun and completed as one */
+    TUTTI_COPY,      /* between a device's memory and the host's: asked of plug-ins alone (tutti_backend.stage_open) */
     TUTTI_KIND_COUNT
 } tutti_kind;
 

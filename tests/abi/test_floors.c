@@ -24,6 +24,7 @@ static const struct floor {
     {"examples/*", PUBLIC, true},
     {"tools/*", PUBLIC " bench/* run/* conformance/*", true},
     /* transports: the plug-in door alone */
+    {"backends/nccl/*", "<tutti/backend.h> <tutti/types.h> <tutti/store.h> cuda/*", true},
     {"backends/*/*", "<tutti/backend.h> <tutti/types.h> <tutti/store.h>", true},
     /* algorithms are pure */
     {"core/coll/select.c", "<tutti/types.h> plan.h base/error.h", true},

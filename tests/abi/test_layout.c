@@ -163,6 +163,8 @@ static const struct place places[] = {
     AT(tutti_backend, coalesce, 440),
     AT(tutti_backend, hosts, 448),
     AT(tutti_backend, describe, 456),
+    AT(tutti_backend, stage_open, 464),
+    AT(tutti_backend, stage_close, 472),
 };
 
 static void test_places(void **state)
@@ -191,6 +193,7 @@ static void test_numbers(void **state)
         {"TUTTI_ALL_TO_ALL", TUTTI_ALL_TO_ALL, 7},
         {"TUTTI_SEND", TUTTI_SEND, 10},
         {"TUTTI_COALESCED", TUTTI_COALESCED, 12},
+        {"TUTTI_COPY", TUTTI_COPY, 13},
         {"TUTTI_FLOAT32", TUTTI_FLOAT32, 0x0220},
         {"TUTTI_BFLOAT16", TUTTI_BFLOAT16, 0x0410},
         {"TUTTI_BOOL", TUTTI_BOOL, 0x0608},

@@ -4,49 +4,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <sys/stat.h>
 
 #include <cmocka.h>
 
-#include "../gpu/nccl_cases.h"
-
-struct start {
-    pthread_t thread;
-    tutti_store *store;
-    case_fn fn;
-    tutti_group_opts opts;
-    int rank, size, result;
-};
-
-static void *rank_main(void *argument)
-{
-    struct start *start = argument;
-    tutti_group *group = NULL;
-    start->result = -1;
-    if (!cu_use(start->opts.device.index)) return NULL;
-    if (tutti_create_group("nccl", start->store, start->rank, start->size, &start->opts, &group) != TUTTI_OK) {
-        fprintf(stderr, "rank %d: %s\n", start->rank, tutti_last_error());
-        return NULL;
-    }
-    start->result = start->fn(group, start->rank, start->size);
-    if (tutti_destroy_process_group(group) != TUTTI_OK) start->result = -2;
-    return NULL;
-}
-
-static void run_ranks(int size, case_fn fn, int64_t timeout_ms)
-{
-    struct start start[CASES_RANKS];
-    tutti_store *store = NULL;
-    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
-    for (int i = 0; i < size; i++) {
-        start[i] = (struct start){.store = store, .fn = fn, .rank = i, .size = size};
-        start[i].opts = (tutti_group_opts){.timeout_ms = timeout_ms, .device = {TUTTI_CUDA, i}};
-        assert_int_equal(pthread_create(&start[i].thread, NULL, rank_main, &start[i]), 0);
-    }
-    for (int i = 0; i < size; i++) pthread_join(start[i].thread, NULL);
-    tutti_store_free(store);
-    for (int i = 0; i < size; i++) assert_int_equal(start[i].result, 0);
-}
+#include "fake_ranks.h"
 
 static void test_cases(void **state)
 {
@@ -54,18 +15,11 @@ static void test_cases(void **state)
     for (int size = 1; size <= 4; size++)
         for (int i = 0; i < NCCL_CASES; i++) {
             print_message("%s, %d ranks\n", nccl_cases[i].name, size);
-            run_ranks(size, nccl_cases[i].fn, 30000);
+            run_ranks("nccl", size, nccl_cases[i].fn, 30000);
         }
 }
 
 /* ---- faults ------------------------------------------------------------------------------------------------ */
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 /* One in order, then one that rank 1 meets an error in, and of which the others learn through the store. */
 static int asynchronous_error(tutti_group *group, int rank, int size)
@@ -120,6 +74,7 @@ static int hang_of_blocking(tutti_group *group, int rank, int size)
     double begin = seconds();
     wait_stream(NULL); /* the abort ends it */
     EXPECT(seconds() - begin > 0.5 && seconds() - begin < 4);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_TIMEOUT); /* nobody has heard of it yet */
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
     EXPECT(strstr(tutti_last_error(), "has not ended in its time") != NULL);
     drop(group, x);
@@ -193,7 +148,7 @@ static int message_times_out(tutti_group *group, int rank, int size)
 static void with_fault(const char *fault, int size, case_fn fn, int64_t timeout_ms)
 {
     setenv("FAKE_NCCL_FAULT", fault, 1);
-    run_ranks(size, fn, timeout_ms);
+    run_ranks("nccl", size, fn, timeout_ms);
     unsetenv("FAKE_NCCL_FAULT");
 }
 
@@ -226,19 +181,19 @@ static void test_slow(void **state)
 static void test_abort(void **state)
 {
     (void)state;
-    run_ranks(3, abort_of_waiting, 20000);
+    run_ranks("nccl", 3, abort_of_waiting, 20000);
 }
 
 static void test_mismatch(void **state)
 {
     (void)state;
-    run_ranks(2, mismatch, 1500);
+    run_ranks("nccl", 2, mismatch, 1500);
 }
 
 static void test_message_times_out(void **state)
 {
     (void)state;
-    run_ranks(2, message_times_out, 10000);
+    run_ranks("nccl", 2, message_times_out, 10000);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
@@ -285,14 +240,7 @@ static void test_no_such_gpu(void **state)
 
 int main(void)
 {
-    struct stat info;
-    capture_mode = CU_CAPTURE_THREAD_LOCAL;
-    setenv("TUTTI_BACKEND_PATH", TUTTI_BACKENDS_DIR, 1);
-    setenv("TUTTI_FAKES", TUTTI_BUILD_DIR "/tests/fakes", 1);
-    if (stat(TUTTI_BUILD_DIR "/tests/fakes/libcuda.so.1", &info) != 0 || !cu_load()) {
-        printf("skipped: the nccl backend is not built here\n");
-        return 77;
-    }
+    if (!fakes_are_here()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_asynchronous_error),

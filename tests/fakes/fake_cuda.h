@@ -1,7 +1,8 @@
 /* FAKE: a stand-in for NVIDIA's driver, for tests on machines without a GPU.  Device memory is host memory, a stream
  * is a thread that works through a queue, an event is a count.  What CUDA forbids during a capture is refused here too.
  *
- *   FAKE_CUDA_DEVICES=N   how many GPUs there are (8)
+ *   FAKE_CUDA_DEVICES=N       how many GPUs there are (8)
+ *   FAKE_CUDA_PINNED_MOST=N   bytes: pinned host memory beyond is refused
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
@@ -62,6 +63,8 @@ struct CUevent_st {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t recorded, done;
+    int64_t done_ns;
+    bool timed;
     int references;
 };
 

@@ -149,14 +149,16 @@ struct range {
     char *begin;
     size_t bytes;
     int device;
+    bool host; /* pinned */
 };
 
 static LIST_HEAD(, range) ranges = LIST_HEAD_INITIALIZER(ranges);
 
-CUresult cuMemAlloc(CUdeviceptr *memory, size_t bytes)
+static CUresult allocate(void **memory, size_t bytes, bool host)
 {
     if (!fake_may()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (fake_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+    if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
     struct range *range = calloc(1, sizeof *range);
     if (range == NULL || posix_memalign((void **)&range->begin, 512, bytes) != 0) {
         free(range);
@@ -164,11 +166,25 @@ CUresult cuMemAlloc(CUdeviceptr *memory, size_t bytes)
     }
     range->bytes = bytes;
     range->device = fake_current()->device;
+    range->host = host;
     pthread_mutex_lock(&device_lock);
     LIST_INSERT_HEAD(&ranges, range, link);
     pthread_mutex_unlock(&device_lock);
-    *memory = (CUdeviceptr)range->begin;
+    *memory = range->begin;
     return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc(CUdeviceptr *memory, size_t bytes)
+{
+    return allocate((void **)memory, bytes, false);
+}
+
+CUresult cuMemHostAlloc(void **memory, size_t bytes, unsigned int flags)
+{
+    const char *most = getenv("FAKE_CUDA_PINNED_MOST");
+    (void)flags;
+    if (most != NULL && bytes > strtoull(most, NULL, 10)) return CUDA_ERROR_OUT_OF_MEMORY;
+    return allocate(memory, bytes, true);
 }
 
 static struct range *find(const char *at)
@@ -179,10 +195,11 @@ static struct range *find(const char *at)
     return NULL;
 }
 
-CUresult cuMemFree(CUdeviceptr memory)
+static CUresult give_back(char *memory, bool host)
 {
     pthread_mutex_lock(&device_lock);
-    struct range *range = find((char *)memory);
+    struct range *range = find(memory);
+    if (range != NULL && (range->host != host || range->begin != memory)) range = NULL;
     if (range != NULL) LIST_REMOVE(range, link);
     pthread_mutex_unlock(&device_lock);
     if (range == NULL) return CUDA_ERROR_INVALID_VALUE;
@@ -191,16 +208,35 @@ CUresult cuMemFree(CUdeviceptr memory)
     return CUDA_SUCCESS;
 }
 
+CUresult cuMemFree(CUdeviceptr memory)
+{
+    return give_back((char *)memory, false);
+}
+
+CUresult cuMemFreeHost(void *memory)
+{
+    return give_back(memory, true);
+}
+
 CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *what, void **into, CUdeviceptr pointer)
 {
     pthread_mutex_lock(&device_lock);
     const struct range *range = find((char *)pointer);
     int device = range != NULL ? range->device : -1;
+    int type = range == NULL ? 0 : range->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     pthread_mutex_unlock(&device_lock);
-    for (unsigned int i = 0; i < n; i++)
-        *(int *)into[i] =
-            what[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? (device >= 0 ? CU_MEMORYTYPE_DEVICE : 0) : device;
+    for (unsigned int i = 0; i < n; i++) *(int *)into[i] = what[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? type : device;
     return CUDA_SUCCESS;
+}
+
+/* Whether all of it is memory of this kind: a copy to or from anything else is a crash on a GPU. */
+static bool is_within(const void *at, size_t bytes, bool host)
+{
+    pthread_mutex_lock(&device_lock);
+    const struct range *range = find(at);
+    bool within = range != NULL && range->host == host && (const char *)at + bytes <= range->begin + range->bytes;
+    pthread_mutex_unlock(&device_lock);
+    return within;
 }
 
 struct copy {
@@ -240,14 +276,23 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
     return enqueue_copy((struct copy){(void *)to, (void *)from, bytes, 0}, stream);
 }
 
+/* As CUDA does it: host memory that is not pinned is copied before the call returns. */
+static CUresult copy_host(struct copy copy, const void *device, const void *host, CUstream stream)
+{
+    if (!is_within(device, copy.bytes, false)) return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = enqueue_copy(copy, stream);
+    bool pinned = is_within(host, copy.bytes, true);
+    return result != CUDA_SUCCESS || pinned ? result : cuStreamSynchronize(stream);
+}
+
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
 {
-    return enqueue_copy((struct copy){(void *)to, from, bytes, 0}, stream);
+    return copy_host((struct copy){(void *)to, from, bytes, 0}, (void *)to, from, stream);
 }
 
 CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
-    return enqueue_copy((struct copy){to, (void *)from, bytes, 0}, stream);
+    return copy_host((struct copy){to, (void *)from, bytes, 0}, (void *)from, to, stream);
 }
 
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned int value, size_t n, CUstream stream)

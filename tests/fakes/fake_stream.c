@@ -224,7 +224,10 @@ static void moment_reached(void *argument, uint64_t number)
     (void)number;
     struct moment *moment = argument;
     pthread_mutex_lock(&moment->event->lock);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
     if (moment->count > moment->event->done) moment->event->done = moment->count;
+    moment->event->done_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     pthread_cond_broadcast(&moment->event->changed);
     pthread_mutex_unlock(&moment->event->lock);
 }
@@ -253,8 +256,8 @@ static struct moment *moment_new(CUevent event, bool next)
 
 CUresult cuEventCreate(CUevent *out, unsigned int flags)
 {
-    (void)flags;
     CUevent event = calloc(1, sizeof *event);
+    event->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
     pthread_mutex_init(&event->lock, NULL);
     pthread_cond_init(&event->changed, NULL);
     event->references = 1;
@@ -289,6 +292,16 @@ CUresult cuEventQuery(CUevent event)
     bool done = event->done >= event->recorded;
     pthread_mutex_unlock(&event->lock);
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+#undef cuEventElapsedTime
+CUresult cuEventElapsedTime(float *ms, CUevent begin, CUevent end);
+CUresult cuEventElapsedTime(float *ms, CUevent begin, CUevent end)
+{
+    if (!begin->timed || !end->timed || begin->recorded == 0 || end->recorded == 0) return CUDA_ERROR_INVALID_HANDLE;
+    if (cuEventQuery(begin) != CUDA_SUCCESS || cuEventQuery(end) != CUDA_SUCCESS) return CUDA_ERROR_NOT_READY;
+    *ms = (float)((double)(end->done_ns - begin->done_ns) / 1e6);
+    return CUDA_SUCCESS;
 }
 
 /* ---- graphs ------------------------------------------------------------------------------------------------ */

@@ -153,6 +153,7 @@ static void test_kind_names(void **state)
     assert_string_equal(fingerprint_kind_name(TUTTI_BROADCAST), "broadcast");
     assert_string_equal(fingerprint_kind_name(TUTTI_REDUCE_SCATTER), "reduce_scatter");
     assert_string_equal(fingerprint_kind_name(TUTTI_COALESCED), "coalesced");
+    assert_string_equal(fingerprint_kind_name(TUTTI_COPY), "copy");
     assert_string_equal(fingerprint_kind_name(TUTTI_KIND_COUNT), "unknown operation");
     assert_string_equal(fingerprint_kind_name((tutti_kind)-1), "unknown operation");
 }

@@ -1,0 +1,161 @@
+/* The table of the cuda plug-in. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "stager.h"
+
+static int cuda_probe(const tutti_host *host)
+{
+    return driver_load(host, "cuda");
+}
+
+static int open_first(struct stager *first)
+{
+    LIST_INIT(&first->idle);
+    TAILQ_INIT(&first->under_way);
+    TAILQ_INIT(&first->spare);
+    int status = device_choose(&first->device, &first->info, first->host, "cuda");
+    if (status == TUTTI_OK) status = device_open(&first->device);
+    if (status != TUTTI_OK) return status;
+    first->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return first->bell >= 0 ? TUTTI_OK : first->host->error(TUTTI_ERR_SYSTEM, "cuda: no eventfd");
+}
+
+static int cuda_open(void *state, const tutti_group_info *info, const tutti_host *host)
+{
+    struct stager *stager = state;
+    stager->host = host;
+    stager->info = *info;
+    stager->bell = -1;
+    stager->first = info->parent != NULL ? info->parent : stager;
+    int status = driver_load(host, "cuda");
+    return status == TUTTI_OK && stager->first == stager ? open_first(stager) : status;
+}
+
+static void cuda_close(void *state)
+{
+    struct stager *stager = state;
+    if (stager->first == stager && stager->device.context != NULL) {
+        bool entered = device_enter(&stager->device);
+        lane_end(stager);
+        device_leave(entered);
+        if (stager->lanes > 0) { /* their copies ring the bell when they end */
+            stager->host->log(1, "cuda: copies of group %s do not end; their memory is left to them",
+                              stager->info.name);
+        } else {
+            if (stager->bell >= 0) close(stager->bell);
+            device_close(&stager->device);
+        }
+    }
+    memset(stager, 0, sizeof *stager);
+}
+
+/* ---- staging ----------------------------------------------------------------------------------------------- */
+
+static int cuda_stage_open(void *state, const tutti_op *op, size_t bytes, void **stage, void **memory)
+{
+    struct stager *stager = state, *first = stager->first;
+    struct lane *lane = NULL;
+    int status = device_check(&first->device, op, op->stream, stager->info.name);
+    if (status != TUTTI_OK) return status;
+    bool entered = device_enter(&first->device);
+    if (device_is_capturing(op->stream))
+        status = stager->host->error(TUTTI_ERR_INVALID_ARGUMENT,
+                                     "cuda: the stream is being captured into a graph, and what goes through host "
+                                     "memory cannot be a part of one");
+    else
+        status = lane_open(first, op->stream, bytes, &lane);
+    device_leave(entered);
+    if (status != TUTTI_OK) return status;
+    *stage = lane;
+    *memory = lane->memory;
+    return TUTTI_OK;
+}
+
+static void cuda_stage_close(void *state, void *stage)
+{
+    struct stager *stager = state;
+    bool entered = device_enter(&stager->first->device);
+    lane_close(stager->first, stage);
+    device_leave(entered);
+}
+
+static int cuda_copy(void *state, const tutti_op *op, tutti_request *request)
+{
+    struct stager *first = ((struct stager *)state)->first;
+    bool entered = device_enter(&first->device);
+    int status = lane_copy(first, op->stream, op, request);
+    device_leave(entered);
+    return status;
+}
+
+static int cuda_progress(void *state)
+{
+    struct stager *first = state;
+    if (first->device.context == NULL || TAILQ_EMPTY(&first->under_way)) return 0;
+    bool entered = device_enter(&first->device);
+    int moved = lane_move(first);
+    device_leave(entered);
+    return moved;
+}
+
+static int cuda_arm(void *state, int *descriptors)
+{
+    descriptors[0] = ((struct stager *)state)->bell;
+    return 1;
+}
+
+static int cuda_cancel(void *state, tutti_request *request)
+{
+    return lane_cancel(((struct stager *)state)->first, request);
+}
+
+/* ---- tutti_alloc ------------------------------------------------------------------------------------------- */
+
+static int cuda_alloc(void *state, size_t bytes, void **memory)
+{
+    const struct stager *first = ((struct stager *)state)->first;
+    CUdeviceptr at = 0;
+    bool entered = device_enter(&first->device);
+    CUresult result = driver.cuMemAlloc(&at, bytes > 0 ? bytes : 1);
+    device_leave(entered);
+    if (result != CUDA_SUCCESS) return device_failed(&first->device, "allocating", result);
+    *memory = (void *)at;
+    return TUTTI_OK;
+}
+
+/* Waits, as cudaFree does, for what may use the memory. */
+static int cuda_free(void *state, void *memory)
+{
+    const struct stager *first = ((struct stager *)state)->first;
+    bool entered = device_enter(&first->device);
+    CUresult result = driver.cuMemFree((CUdeviceptr)memory);
+    device_leave(entered);
+    if (result == CUDA_SUCCESS) return TUTTI_OK;
+    return first->host->error(TUTTI_ERR_INVALID_ARGUMENT, "cuda: %p is not memory of tutti_alloc: %s", memory,
+                              driver_error(result));
+}
+
+#define TEXT(x) #x
+#define NUMBER(x) TEXT(x)
+
+TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
+    TUTTI_BACKEND_HEADER,
+    .name = "cuda",
+    .version = "built against CUDA " NUMBER(CUDA_VERSION),
+    .group_bytes = sizeof(struct stager),
+    .devices = 1u << TUTTI_CUDA,
+    .probe = cuda_probe,
+    .open = cuda_open,
+    .close = cuda_close,
+    .native = {[TUTTI_COPY] = cuda_copy},
+    .progress = cuda_progress,
+    .arm = cuda_arm,
+    .cancel = cuda_cancel,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .stage_open = cuda_stage_open,
+    .stage_close = cuda_stage_close,
+};

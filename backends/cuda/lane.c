@@ -1,0 +1,237 @@
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "stager.h"
+
+enum { IDLE_MOST = 256 << 20, LEAST = 64 << 10, END_MS = 1000 };
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+static void lane_free(struct stager *first, struct lane *lane)
+{
+    if (lane->out != NULL) driver.cuStreamDestroy(lane->out);
+    if (lane->back != NULL) driver.cuStreamDestroy(lane->back);
+    if (lane->entry != NULL) driver.cuEventDestroy(lane->entry);
+    if (lane->memory != NULL) driver.cuMemFreeHost(lane->memory);
+    free(lane);
+    first->lanes--;
+}
+
+/* Sizes are rounded up, for the next operation to find one that fits. */
+static size_t rounded(size_t bytes)
+{
+    size_t size = LEAST;
+    while (size < bytes && size < SIZE_MAX / 2) size += size < (64 << 20) ? size : size / 4 / 4096 * 4096;
+    return size;
+}
+
+static CUresult lane_fill(struct lane *lane, bool high)
+{
+    int least = 0, greatest = 0;
+    driver.cuCtxGetStreamPriorityRange(&least, &greatest);
+    int priority = high ? greatest : least;
+    CUresult result = driver.cuStreamCreateWithPriority(&lane->out, CU_STREAM_NON_BLOCKING, priority);
+    if (result == CUDA_SUCCESS)
+        result = driver.cuStreamCreateWithPriority(&lane->back, CU_STREAM_NON_BLOCKING, priority);
+    if (result == CUDA_SUCCESS) result = driver.cuEventCreate(&lane->entry, CU_EVENT_DISABLE_TIMING);
+    if (result == CUDA_SUCCESS) result = driver.cuMemHostAlloc(&lane->memory, lane->bytes, CU_MEMHOSTALLOC_PORTABLE);
+    return result;
+}
+
+static int lane_new(struct stager *first, size_t bytes, struct lane **out)
+{
+    struct lane *lane = calloc(1, sizeof *lane);
+    if (lane == NULL) return first->host->error(TUTTI_ERR_NO_MEMORY, "cuda: no memory to stage an operation");
+    lane->bytes = rounded(bytes);
+    first->lanes++;
+    CUresult result = lane_fill(lane, first->info.high_priority);
+    if (result != CUDA_SUCCESS) {
+        lane_free(first, lane);
+        if (result != CUDA_ERROR_OUT_OF_MEMORY) return device_failed(&first->device, "making a stream", result);
+        return first->host->error(TUTTI_ERR_NO_MEMORY, "cuda: no %zu bytes of pinned host memory for cuda:%d", bytes,
+                                  first->device.index);
+    }
+    *out = lane;
+    return TUTTI_OK;
+}
+
+/* The smallest that fits. */
+static struct lane *lane_find(struct stager *first, size_t bytes)
+{
+    struct lane *lane, *best = NULL;
+    LIST_FOREACH(lane, &first->idle, link)
+    {
+        if (lane->bytes >= bytes && (best == NULL || lane->bytes < best->bytes)) best = lane;
+    }
+    if (best == NULL) return NULL;
+    LIST_REMOVE(best, link);
+    first->idle_bytes -= best->bytes;
+    return best;
+}
+
+static void lane_rest(struct stager *first, struct lane *lane)
+{
+    if (first->idle_bytes + lane->bytes > IDLE_MOST) {
+        lane_free(first, lane);
+        return;
+    }
+    LIST_INSERT_HEAD(&first->idle, lane, link);
+    first->idle_bytes += lane->bytes;
+}
+
+int lane_open(struct stager *first, CUstream stream, size_t bytes, struct lane **out)
+{
+    struct lane *lane = lane_find(first, bytes);
+    int status = lane == NULL ? lane_new(first, bytes, &lane) : TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    lane->closed = false;
+    CUresult result = driver.cuEventRecord(lane->entry, stream);
+    if (result == CUDA_SUCCESS) result = driver.cuStreamWaitEvent(lane->out, lane->entry, 0);
+    if (result == CUDA_SUCCESS) result = driver.cuStreamWaitEvent(lane->back, lane->entry, 0);
+    if (result != CUDA_SUCCESS) {
+        lane_rest(first, lane);
+        return device_failed(&first->device, "an event of the given stream", result);
+    }
+    *out = lane;
+    return TUTTI_OK;
+}
+
+void lane_close(struct stager *first, struct lane *lane)
+{
+    lane->closed = true;
+    if (lane->copies == 0) lane_rest(first, lane);
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------ */
+
+static struct copy *copy_take(struct stager *first)
+{
+    struct copy *copy = TAILQ_FIRST(&first->spare);
+    if (copy != NULL) {
+        TAILQ_REMOVE(&first->spare, copy, link);
+        return copy;
+    }
+    copy = calloc(1, sizeof *copy);
+    if (copy != NULL && driver.cuEventCreate(&copy->ended, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) return copy;
+    free(copy);
+    return NULL;
+}
+
+/* On a thread of the driver's, which may not call it: the core's poll is woken. */
+static void CUDA_CB ring(void *argument)
+{
+    uint64_t one = 1;
+    ssize_t written = write((int)(intptr_t)argument, &one, sizeof one);
+    (void)written; /* EAGAIN: it is readable already */
+}
+
+static CUresult enqueue(const struct stager *first, const struct copy *copy, const tutti_op *op)
+{
+    CUstream stream = copy->out ? copy->lane->out : copy->lane->back;
+    CUresult result = CUDA_SUCCESS;
+    for (int i = 0; i < op->n_in && result == CUDA_SUCCESS; i++) {
+        void *from = op->in[i].data, *to = op->out[i].data;
+        size_t bytes = (size_t)(op->in[i].numel * tutti_dtype_bytes(op->dtype));
+        result = copy->out ? driver.cuMemcpyDtoHAsync(to, (CUdeviceptr)from, bytes, stream)
+                           : driver.cuMemcpyHtoDAsync((CUdeviceptr)to, from, bytes, stream);
+    }
+    if (result == CUDA_SUCCESS) result = driver.cuEventRecord(copy->ended, stream);
+    if (result == CUDA_SUCCESS) result = driver.cuLaunchHostFunc(stream, ring, (void *)(intptr_t)first->bell);
+    return result;
+}
+
+int lane_copy(struct stager *first, struct lane *lane, const tutti_op *op, tutti_request *request)
+{
+    struct copy *copy = copy_take(first);
+    if (copy == NULL) return first->host->error(TUTTI_ERR_NO_MEMORY, "cuda: no event for a copy");
+    copy->lane = lane;
+    copy->request = request;
+    copy->out = op->in->device.type != TUTTI_CPU;
+    CUresult result = enqueue(first, copy, op);
+    if (result != CUDA_SUCCESS) {
+        TAILQ_INSERT_HEAD(&first->spare, copy, link);
+        return device_failed(&first->device, "copying a tensor", result);
+    }
+    lane->copies++;
+    TAILQ_INSERT_TAIL(&first->under_way, copy, link);
+    return TUTTI_REQUEST_PENDING;
+}
+
+/* Of no interest any more; its lane may be the next one's. */
+static void copy_end(struct stager *first, struct copy *copy)
+{
+    struct lane *lane = copy->lane;
+    TAILQ_REMOVE(&first->under_way, copy, link);
+    TAILQ_INSERT_HEAD(&first->spare, copy, link);
+    if (--lane->copies == 0 && lane->closed) lane_rest(first, lane);
+}
+
+int lane_move(struct stager *first)
+{
+    struct copy *copy, *next;
+    uint64_t count;
+    int moved = 0;
+    if (TAILQ_EMPTY(&first->under_way)) return 0;
+    ssize_t got = read(first->bell, &count, sizeof count); /* before the events are asked: a later one rings again */
+    (void)got;
+    CUstreamCaptureMode mode = device_relax();
+    for (copy = TAILQ_FIRST(&first->under_way); copy != NULL; copy = next) {
+        next = TAILQ_NEXT(copy, link);
+        CUresult result = driver.cuEventQuery(copy->ended);
+        if (result == CUDA_ERROR_NOT_READY) continue;
+        tutti_request *request = copy->request;
+        copy_end(first, copy);
+        moved++;
+        if (request == NULL) continue;
+        first->host->complete(
+            request, result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&first->device, "copying a tensor", result));
+    }
+    device_unrelax(mode);
+    return moved;
+}
+
+int lane_cancel(struct stager *first, const tutti_request *request)
+{
+    struct copy *copy;
+    TAILQ_FOREACH(copy, &first->under_way, link)
+    {
+        if (copy->request != request) continue;
+        if (!copy->out) return TUTTI_ERR_ABORTED; /* it ends by itself, and writes until then */
+        copy->request = NULL;
+        return TUTTI_OK;
+    }
+    return TUTTI_ERR_NOT_FOUND;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------- */
+
+/* Behind a copy's event comes the ringing of the bell. */
+static bool lane_is_busy(const struct lane *lane)
+{
+    return driver.cuStreamQuery(lane->out) == CUDA_ERROR_NOT_READY ||
+           driver.cuStreamQuery(lane->back) == CUDA_ERROR_NOT_READY;
+}
+
+void lane_end(struct stager *first)
+{
+    static const struct timespec nap = {0, 100000};
+    int64_t deadline = first->host->now_ns() + INT64_C(1000000) * END_MS;
+    struct copy *copy;
+    struct lane *lane;
+    TAILQ_FOREACH(copy, &first->under_way, link) copy->request = NULL;
+    while (!TAILQ_EMPTY(&first->under_way) && first->host->now_ns() < deadline) {
+        if (lane_move(first) == 0) nanosleep(&nap, NULL);
+    }
+    while ((lane = LIST_FIRST(&first->idle)) != NULL) {
+        LIST_REMOVE(lane, link);
+        while (lane_is_busy(lane) && first->host->now_ns() < deadline) nanosleep(&nap, NULL);
+        if (!lane_is_busy(lane)) lane_free(first, lane);
+    }
+    while ((copy = TAILQ_FIRST(&first->spare)) != NULL) {
+        TAILQ_REMOVE(&first->spare, copy, link);
+        driver.cuEventDestroy(copy->ended);
+        free(copy);
+    }
+}
