@@ -1,7 +1,8 @@
-/* CUDA tensors on the tcp backend: staged through pinned host memory by the cuda plug-in, on the stand-ins of
- * tests/fakes. */
+/* CUDA tensors on CPU backends: staged through pinned host memory by the cuda plug-in, on the stand-ins of tests/fakes.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include <cmocka.h>
@@ -10,21 +11,205 @@
 
 #include "../gpu/stage_cases.h"
 
+static void run_all(const char *backend, const case_fn *cases, size_t n)
+{
+    for (int size = 1; size <= 4; size++)
+        for (size_t i = 0; i < n; i++) run_ranks(backend, size, cases[i], 30000);
+}
+
 /* What holds on nccl holds here, but for what depends on a blocking call that only enqueues. */
 static void test_as_on_nccl(void **state)
 {
     static const case_fn cases[] = {case_moves,    case_reductions, case_bool,  case_uneven,
                                     case_messages, case_coalesced,  case_groups};
     (void)state;
-    for (int size = 1; size <= 4; size++)
-        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_ranks("cuda:tcp", size, cases[i], 30000);
+    run_all("cuda:tcp", cases, sizeof cases / sizeof *cases);
+}
+
+static void test_staged(void **state)
+{
+    static const case_fn cases[] = {case_bitwise,  case_beyond_nccl,    case_large,
+                                    case_in_order, case_staged_streams, case_staged_refused};
+    (void)state;
+    run_all("cuda:tcp", cases, sizeof cases / sizeof *cases);
+}
+
+static void test_fallback_of_nccl(void **state)
+{
+    static const case_fn cases[] = {case_bitwise,   case_beyond_nccl, case_mixed,   case_staged_refused, case_streams,
+                                    case_coalesced, case_messages,    case_capture, case_groups};
+    (void)state;
+    run_all("cuda:nccl|tcp", cases, sizeof cases / sizeof *cases);
+}
+
+/* ---- what goes wrong --------------------------------------------------------------------------------------- */
+
+/* More chunks on one rank than on the other; the call of all is named, not that of a chunk. */
+static int counts_differ(tutti_group *group, int rank, int size)
+{
+    int64_t n = 3 << 20;
+    tutti_tensor x = on_device(group, n + 10, TUTTI_INT32);
+    tutti_opts opts = {.group = group};
+    (void)size;
+    EXPECT(tutti_all_reduce(part(x, 0, rank == 1 ? n + 10 : n), TUTTI_SUM, &opts) == TUTTI_ERR_MISMATCH);
+    EXPECT(strstr(tutti_last_error(), "3145728 elements") != NULL &&
+           strstr(tutti_last_error(), "3145738 elements") != NULL);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
+    drop(group, x);
+    return 0;
+}
+
+/* Nothing is written, the group goes on, also with a later message of the same pair. */
+static int message_differs(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32);
+    tutti_opts opts = {.group = group};
+    (void)size;
+    fill(x, of_rank, (int[]){rank, 0});
+    if (rank == 0) {
+        EXPECT(tutti_send(part(x, 0, 10), 1, &opts) <= TUTTI_OK);
+        EXPECT(tutti_send(part(x, 0, 20), 1, &opts) == TUTTI_OK);
+    } else {
+        EXPECT(tutti_recv(part(x, 0, 11), 0, &opts) == TUTTI_ERR_MISMATCH);
+        EXPECT(holds(x, of_rank, (int[]){1, 0}));
+        EXPECT(tutti_recv(part(x, 0, 20), 0, &opts) == TUTTI_OK);
+        wait_stream(NULL);
+        EXPECT(holds(part(x, 0, 20), of_rank, (int[]){0, 0}));
+    }
+    EXPECT(tutti_barrier(&opts) == TUTTI_OK);
+    drop(group, x);
+    return 0;
+}
+
+/* Rank 0 never comes. */
+static atomic_int gone;
+
+static int one_is_missing(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 3 << 20, TUTTI_INT32);
+    double begin = seconds();
+    if (rank > 0) {
+        EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group}) == TUTTI_ERR_TIMEOUT);
+        EXPECT(strstr(tutti_last_error(), "all_reduce #1 of group own") != NULL &&
+               strstr(tutti_last_error(), "rank 0") != NULL);
+        EXPECT(seconds() - begin < 5);
+        atomic_fetch_add(&gone, 1);
+    } else {
+        while (atomic_load(&gone) < size - 1 && seconds() - begin < 20) sleep_here(&(int){1});
+    }
+    drop(group, x);
+    return 0;
+}
+
+static struct gate gates[CASES_RANKS];
+
+/* The stream that the operation is to follow stands still: the copy never begins. */
+static int stream_stands_still(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 1000, TUTTI_INT32);
+    cu_stream stream = new_stream();
+    tutti_opts opts = {.group = group, .stream = stream};
+    double begin = seconds();
+    (void)size;
+    fill(x, of_rank, (int[]){rank, 0});
+    if (rank == 1) cu.call_host(stream, wait_at, &gates[rank]);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_TIMEOUT);
+    EXPECT(seconds() - begin < 5);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
+    __atomic_store_n(&gates[rank].open, true, __ATOMIC_RELEASE);
+    wait_stream(stream);
+    EXPECT(holds(x, of_rank, (int[]){rank, 0})); /* nothing came of it */
+    drop(group, x);
+    cu.stream_free(stream);
+    return 0;
+}
+
+static int aborted(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 3 << 20, TUTTI_INT32);
+    tutti_work *work = NULL;
+    double begin = seconds();
+    if (rank > 0) {
+        EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .async_op = &work}) == TUTTI_OK);
+        EXPECT(tutti_wait(&work, 50) == TUTTI_ERR_TIMEOUT && work != NULL);
+        begin = seconds();
+    }
+    if (rank == 1) EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
+    if (rank > 0) {
+        EXPECT(tutti_wait(&work, 20000) == TUTTI_ERR_ABORTED);
+        EXPECT(strstr(tutti_last_error(), "the test says so") != NULL && seconds() - begin < 3);
+        atomic_fetch_add(&gone, 1);
+    } else {
+        while (atomic_load(&gone) < size - 1 && seconds() - begin < 20) sleep_here(&(int){1});
+    }
+    drop(group, x);
+    return 0;
+}
+
+/* Refused before anything is sent, on every rank alike: the group goes on. */
+static int no_pinned_memory(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 3 << 20, TUTTI_INT32);
+    tutti_opts opts = {.group = group};
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_NO_MEMORY);
+    EXPECT(strstr(tutti_last_error(), "bytes of pinned host memory") != NULL);
+    fill(part(x, 0, 10), of_rank, (int[]){rank, 0});
+    EXPECT(tutti_all_reduce(part(x, 0, 10), TUTTI_SUM, &opts) == TUTTI_OK);
+    EXPECT(holds(part(x, 0, 10), reduced, (int[]){0, 0, TUTTI_SUM, size}));
+    drop(group, x);
+    return 0;
+}
+
+/* Ended while operations are under way, and the handles after that. */
+static int destroyed_early(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 3 << 20, TUTTI_INT32);
+    tutti_work *work = NULL;
+    (void)size;
+    (void)rank;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .async_op = &work}) == TUTTI_OK);
+    tutti_work_free(work);
+    return 0; /* with it the group; the memory is the process's */
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    run_ranks("cuda:tcp", 3, counts_differ, 10000);
+    run_ranks("cuda:tcp", 2, message_differs, 10000);
+    run_ranks("cuda:tcp", 3, one_is_missing, 800);
+    run_ranks("cuda:tcp", 2, stream_stands_still, 800);
+    gone = 0;
+    run_ranks("cuda:tcp", 3, aborted, 20000);
+    run_ranks("cuda:tcp", 3, destroyed_early, 20000);
+    setenv("FAKE_CUDA_PINNED_MOST", "1000000", 1);
+    run_ranks("cuda:tcp", 2, no_pinned_memory, 10000);
+    unsetenv("FAKE_CUDA_PINNED_MOST");
+}
+
+/* What is not there is said: also with the backend's own reason. */
+static int refused_with_reason(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 8, TUTTI_INT32);
+    EXPECT(tutti_send(x, (rank + 1) % size, &(tutti_opts){.group = group, .tag = 5}) == TUTTI_ERR_UNSUPPORTED);
+    EXPECT(strstr(tutti_last_error(), "not supported by backend cuda:nccl") != NULL);
+    EXPECT(strstr(tutti_last_error(), "NCCL has no tags") != NULL);
+    drop(group, x);
+    return 0;
+}
+
+static void test_reason(void **state)
+{
+    (void)state;
+    run_ranks("nccl", 2, refused_with_reason, 10000);
 }
 
 int main(void)
 {
     if (!fakes_are_here()) return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_on_nccl),
+        cmocka_unit_test(test_as_on_nccl), cmocka_unit_test(test_staged), cmocka_unit_test(test_fallback_of_nccl),
+        cmocka_unit_test(test_failures),   cmocka_unit_test(test_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
