@@ -266,12 +266,12 @@ static int nccl_describe(const tutti_host *host, void *state, char *text, size_t
     const struct ncclb_group *group = state;
     int devices = 0, status = ncclb_load(host);
     if (status != TUTTI_OK) return status;
-    if (ncclb_lib.cuDeviceGetCount(&devices) != CUDA_SUCCESS) devices = 0;
+    if (driver.cuDeviceGetCount(&devices) != CUDA_SUCCESS) devices = 0;
     if (group == NULL)
         snprintf(text, capacity, "%s, %d CUDA devices\n", ncclb_versions(), devices);
     else
         snprintf(text, capacity, "nccl: rank %d on CUDA device %d of %d, %s\n", group->info.rank,
-                 group->info.device.index, devices, ncclb_versions());
+                 group->device.index, devices, ncclb_versions());
     return TUTTI_OK;
 }
 
