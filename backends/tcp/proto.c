@@ -60,6 +60,7 @@ void proto_op_free(struct proto *proto, struct proto_op *op)
 {
     match_take(op->state == PROTO_SEND_WAITING ? &proto->waiting : &proto->posted, &op->item);
     fabric_conceal(&op->memory);
+    bulk_forget(proto, op);
     if (op->is_due) TAILQ_REMOVE(op->cancelled ? &proto->revoked : &proto->patient, op, due);
     op->request->priv[0] = NULL;
     op->is_due = false;
@@ -106,12 +107,18 @@ static void forget_arrivals(struct match_table *table, uint64_t group)
     }
 }
 
+/* A peer may be using its memory. */
+static bool is_exposed(const struct proto_op *op)
+{
+    return op->state == PROTO_RECV_OPEN || op->state == PROTO_SEND_WRITING || op->offered;
+}
+
 static bool is_open(const struct proto *proto, const struct proto_group *group)
 {
     for (size_t i = 0; i < proto->n_slots; i++) {
         const struct proto_op *op = proto->slot[i];
         if (op->request == NULL || op->group != group) continue;
-        if (op->state == PROTO_RECV_OPEN || op->state == PROTO_SEND_WRITING) return true;
+        if (is_exposed(op)) return true;
     }
     return false;
 }
@@ -128,8 +135,7 @@ static void reclaim(struct proto *proto, struct proto_group *group)
     for (size_t i = 0; i < proto->n_slots; i++) {
         struct proto_op *op = proto->slot[i];
         if (op->request == NULL || op->group != group) continue;
-        if (op->state == PROTO_RECV_OPEN || op->state == PROTO_SEND_WRITING)
-            fabric_drop(proto->fabric, op->peer, "it did not give memory back", true);
+        if (is_exposed(op)) link_drop(proto, op->peer, "it did not give memory back", true);
     }
 }
 
@@ -154,12 +160,34 @@ int proto_notify(struct proto_group *group, int32_t peer, const void *message, s
     int32_t global = group->global_ranks[peer];
     if (bytes > WIRE_NOTE)
         return proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a note of %zu bytes; at most %d", bytes, WIRE_NOTE);
-    if (!fabric_is_up(proto->fabric, global)) return TUTTI_OK;
+    if (!link_is_up(proto, global)) return TUTTI_OK;
     struct wire_header header = {.kind = WIRE_NOTE_DATA, .group = group->id, .bytes = bytes};
     return proto_say(proto, global, &header, message, bytes);
 }
 
 /* ---- family ------------------------------------------------------------------------------------------------ */
+
+static int open_local(struct proto *proto, const struct fabric_config *config)
+{
+    struct shm_config local = {.rank = config->rank,
+                               .world_size = config->world_size,
+                               .local_world_size = config->local_world_size,
+                               .family = config->family,
+                               .timeout_ms = config->timeout_ms,
+                               .host = config->host,
+                               .store = config->store,
+                               .events = &proto_local_events,
+                               .user = proto};
+    return shm_open_host(&local, &proto->shm);
+}
+
+/* Then libfabric is not even loaded. */
+static bool all_local(const struct proto *proto)
+{
+    for (int32_t rank = 0; rank < proto->world_size; rank++)
+        if (!link_is_local(proto, rank)) return false;
+    return true;
+}
 
 int proto_open(struct proto *proto, const struct fabric_config *config, void *core)
 {
@@ -167,11 +195,15 @@ int proto_open(struct proto *proto, const struct fabric_config *config, void *co
     *proto = (struct proto){.host = host, .rank = config->rank, .world_size = config->world_size, .core = core};
     TAILQ_INIT(&proto->patient);
     TAILQ_INIT(&proto->revoked);
+    TAILQ_INIT(&proto->pulls);
+    TAILQ_INIT(&proto->pushes);
     LIST_INIT(&proto->groups);
     proto->peer = calloc((size_t)config->world_size, sizeof *proto->peer);
     if (proto->peer == NULL || !match_init(&proto->posted) || !match_init(&proto->arrived) ||
         !match_init(&proto->waiting) || !match_init(&proto->opened))
         return host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", config->world_size);
+    int status = open_local(proto, config);
+    if (status != TUTTI_OK || all_local(proto)) return status;
     struct fabric_config mine = *config;
     mine.events = &proto_events;
     mine.user = proto;
@@ -181,13 +213,14 @@ int proto_open(struct proto *proto, const struct fabric_config *config, void *co
 /* Everything to and from this peer has come to its end. */
 static bool has_parted(struct proto *proto, int32_t peer)
 {
-    if (!fabric_is_up(proto->fabric, peer)) return fabric_is_flushed(proto->fabric, peer);
+    if (!link_is_up(proto, peer)) return link_is_flushed(proto, peer);
     if (!proto->peer[peer].told) {
         struct wire_header header = {.kind = WIRE_BYE};
         proto_say(proto, peer, &header, NULL, 0);
         proto->peer[peer].told = true;
     }
-    return proto->peer[peer].left && fabric_is_flushed(proto->fabric, peer);
+    /* What lies in a ring is read after the writer's end, too. */
+    return (proto->peer[peer].left || link_is_local(proto, peer)) && link_is_flushed(proto, peer);
 }
 
 /* Says goodbye, gives what was sent some time to leave, and the others to say goodbye too: what a peer sends to a
@@ -232,13 +265,15 @@ static void free_arrivals(struct match_table *table)
 void proto_close(struct proto *proto)
 {
     proto->closing = true;
-    if (proto->fabric != NULL) {
+    if (proto->fabric != NULL || proto->shm != NULL) {
         say_goodbye(proto);
-        for (int32_t peer = 0; peer < proto->world_size; peer++) fabric_drop(proto->fabric, peer, "closed", false);
+        for (int32_t peer = 0; peer < proto->world_size; peer++) link_drop(proto, peer, "closed", false);
     }
     for (size_t i = 0; i < proto->n_slots; i++)
         if (proto->slot[i]->request != NULL) proto_op_free(proto, proto->slot[i]);
     fabric_close(proto->fabric);
+    shm_close(proto->shm);
+    free(proto->scratch);
     free_arrivals(&proto->arrived);
     free_arrivals(&proto->opened);
     match_free(&proto->posted);
@@ -261,7 +296,7 @@ static void tell_of_sends(struct proto *proto)
         proto_ask(proto, op);
     }
     while ((op = TAILQ_FIRST(&proto->revoked)) != NULL && now - op->since_ns > (int64_t)PROTO_REVOKE_MS * 1000000) {
-        fabric_drop(proto->fabric, op->peer, "it did not give memory back that an operation had opened to it", true);
+        link_drop(proto, op->peer, "it did not give memory back that an operation had opened to it", true);
         if (TAILQ_FIRST(&proto->revoked) == op) /* the link was lost before, or is being closed: nothing ended it */
             proto_finish(proto, op, proto_lost(proto, op->peer));
     }
@@ -270,7 +305,7 @@ static void tell_of_sends(struct proto *proto)
 int proto_progress(struct proto *proto)
 {
     proto->moved = 0;
-    int moved = fabric_progress(proto->fabric);
+    int moved = link_progress(proto);
     if (!TAILQ_EMPTY(&proto->patient) || !TAILQ_EMPTY(&proto->revoked)) tell_of_sends(proto);
     return moved + proto->moved;
 }

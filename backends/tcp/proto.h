@@ -7,6 +7,10 @@
  *   expected    the core marks messages whose receive is certain: then a large receive opens its memory and says so
  *               (CTS) at once, and the sender, as a rule, finds that there when it begins.
  *
+ * Ranks that share memory meet in the same way, over rings instead of links (link.c).  What is large is there offered
+ * (OFFER): the receiver reads it out of the sender's memory and says when it has done (FIN).  Where that is not
+ * allowed it is asked for, and comes in parts through the ring (bulk.c).
+ *
  * Sizes and fingerprints of both sides must be equal.  Otherwise nothing is written, the receive fails and the sender
  * is told (NACK), or the other way round.
  */
@@ -15,6 +19,7 @@
 
 #include "fabric.h"
 #include "match.h"
+#include "shm.h"
 #include "wire.h"
 
 enum {
@@ -39,7 +44,8 @@ enum proto_state {
     PROTO_SEND_WAITING, /* for a receiver's memory */
     PROTO_SEND_WRITING,
     PROTO_RECV_POSTED,
-    PROTO_RECV_OPEN /* memory open to the peer; still among the posted if it was opened unasked */
+    PROTO_RECV_OPEN,   /* memory open to the peer; still among the posted if it was opened unasked */
+    PROTO_RECV_PULLING /* reads what a local peer has offered */
 };
 
 /* A request under way.  The slot it lies in and a count make its name on the wire. */
@@ -54,10 +60,16 @@ struct proto_op {
     int32_t peer; /* global; MATCH_ANY */
     uint32_t generation;
     uint8_t state;
-    bool cancelled;            /* the core wants it back */
-    bool cut;                  /* a write that ends before all is written */
-    bool is_due;               /* on one of the lists below */
-    TAILQ_ENTRY(proto_op) due; /* of proto.patient or, once cancelled, of proto.revoked */
+    bool cancelled; /* the core wants it back */
+    bool cut;       /* a write that ends before all is written */
+    bool is_due;    /* on one of the lists below */
+    bool offered;   /* a send: the peer may be reading its memory */
+    bool is_bulk;   /* on the list of its kind */
+    uint64_t offer; /* RECV_PULLING: the peer's name for it, and where it is there */
+    uint64_t from;
+    size_t at;                  /* bytes that were pulled, or have gone or come in parts */
+    TAILQ_ENTRY(proto_op) bulk; /* of proto.pulls or proto.pushes */
+    TAILQ_ENTRY(proto_op) due;  /* of proto.patient or, once cancelled, of proto.revoked */
     struct proto_op *next_free;
 };
 TAILQ_HEAD(proto_due, proto_op);
@@ -77,7 +89,10 @@ struct proto_peer {
 
 struct proto {
     const tutti_host *host;
-    struct fabric *fabric;
+    struct fabric *fabric; /* NULL where all ranks share memory */
+    struct shm *shm;       /* NULL where none does */
+    struct proto_due pulls, pushes;
+    void *scratch; /* BULK_BLOCK bytes */
     int32_t rank, world_size;
     struct match_table posted;  /* receives */
     struct match_table arrived; /* messages and questions without a receive */
@@ -108,8 +123,40 @@ int proto_send(struct proto_group *group, tutti_request *request);
 int proto_recv(struct proto_group *group, tutti_request *request);
 int proto_cancel(struct proto_group *group, tutti_request *request);
 
-/* proto_arrive.c: what the fabric tells */
+/* proto_arrive.c: what the fabric and the rings tell */
 extern const struct fabric_events proto_events;
+extern const struct shm_events proto_local_events;
+
+/* link.c: a peer's link, whether it is the fabric's or a ring.  As the functions of fabric.h. */
+bool link_is_local(const struct proto *proto, int32_t rank);
+int link_connect(struct proto *proto, int32_t rank);
+bool link_is_up(const struct proto *proto, int32_t rank);
+const char *link_lost(const struct proto *proto, int32_t rank);
+int link_send(struct proto *proto, int32_t rank, const void *header, const void *payload, size_t bytes);
+bool link_unsend(struct proto *proto, int32_t rank, bool (*is)(const void *message, size_t bytes, uint64_t argument),
+                 uint64_t argument);
+void link_write(struct proto *proto, struct proto_op *op);
+bool link_unwrite(struct proto *proto, struct proto_op *op);
+bool link_cut(struct proto *proto, struct proto_op *op);
+int link_expose(struct proto *proto, struct proto_op *op);
+void link_drop(struct proto *proto, int32_t rank, const char *why, bool notify);
+bool link_is_flushed(const struct proto *proto, int32_t rank);
+int link_progress(struct proto *proto);
+int link_describe(const struct proto *proto, char *text, size_t capacity);
+int link_hosts(struct proto *proto, int32_t *host);
+int link_arm(struct proto *proto, int *descriptors);
+/* The largest message to rank that is sent unasked. */
+size_t link_eager(const struct proto *proto, int32_t rank);
+
+/* bulk.c: large messages between ranks that share memory */
+int bulk_offer(struct proto *proto, struct proto_op *op);
+void bulk_pull(struct proto *proto, struct proto_op *op, const struct wire_header *offer);
+void bulk_unoffer(struct proto *proto, const struct wire_header *header);
+void bulk_fin(struct proto *proto, const struct wire_header *header);
+void bulk_push(struct proto *proto, struct proto_op *op);
+void bulk_forget(struct proto *proto, struct proto_op *op);
+void bulk_part(struct proto *proto, const struct wire_header *header, const void *payload);
+int bulk_progress(struct proto *proto);
 
 /* Shared by these files. */
 struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request, int32_t peer, enum proto_state state);
@@ -126,6 +173,7 @@ bool proto_agrees(const tutti_request *request, uint64_t bytes, uint64_t fingerp
 int proto_mismatch(struct proto *proto, tutti_request *request, int32_t peer, uint64_t bytes, uint64_t fingerprint);
 void proto_consumed(struct proto *proto, int32_t peer, uint64_t bytes);
 int proto_lost(struct proto *proto, int32_t peer);
+void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status);
 int32_t proto_group_rank(const struct proto_group *group, int32_t global);
 
 #endif

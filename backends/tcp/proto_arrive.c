@@ -15,7 +15,7 @@ static void keep(struct proto *proto, struct match_table *table, const struct wi
     size_t bytes = header->kind == WIRE_EAGER_DATA ? header->bytes : 0;
     struct proto_arrival *arrival = malloc(sizeof *arrival + bytes);
     if (arrival == NULL) { /* a lost message would be a hang */
-        fabric_drop(proto->fabric, (int32_t)header->source, "no memory for its messages", true);
+        link_drop(proto, (int32_t)header->source, "no memory for its messages", true);
         return;
     }
     arrival->item = (struct match_item){.group = header->group, .source = (int32_t)header->source, .tag = header->tag};
@@ -24,7 +24,7 @@ static void keep(struct proto *proto, struct match_table *table, const struct wi
     match_put(table, &arrival->item);
 }
 
-static void finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status)
+void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status)
 {
     op->request->source = proto_group_rank(op->group, peer);
     proto_finish(proto, op, status);
@@ -46,9 +46,10 @@ static void arrive_eager(struct proto *proto, const struct wire_header *header, 
         status = proto_mismatch(proto, request, peer, header->bytes, header->fingerprint);
     else if (header->bytes > 0)
         memcpy(request->data, payload, header->bytes);
-    finish_recv(proto, op, peer, status);
+    proto_finish_recv(proto, op, peer, status);
 }
 
+/* Who has a message for us asks where to put it, or offers it to be read. */
 static void arrive_rts(struct proto *proto, const struct wire_header *header)
 {
     int32_t peer = (int32_t)header->source;
@@ -60,14 +61,19 @@ static void arrive_rts(struct proto *proto, const struct wire_header *header)
     struct proto_op *op = op_of(item);
     if (!proto_agrees(op->request, header->bytes, header->fingerprint)) {
         proto_refuse(proto, peer, WIRE_NACK_SEND, header->id, op->request, false);
-        finish_recv(proto, op, peer, proto_mismatch(proto, op->request, peer, header->bytes, header->fingerprint));
+        proto_finish_recv(proto, op, peer,
+                          proto_mismatch(proto, op->request, peer, header->bytes, header->fingerprint));
         return;
     }
     if (op->state == PROTO_RECV_OPEN) return; /* opened unasked: the question crossed the answer */
     match_take(&proto->posted, &op->item);
     op->peer = peer;
+    if (header->kind == WIRE_OFFER) {
+        bulk_pull(proto, op, header);
+        return;
+    }
     int status = proto_open_memory(proto, op, header->id);
-    if (status != TUTTI_OK) finish_recv(proto, op, peer, status);
+    if (status != TUTTI_OK) proto_finish_recv(proto, op, peer, status);
 }
 
 static void arrive_cts(struct proto *proto, const struct wire_header *header)
@@ -112,7 +118,7 @@ static void arrive_nack_recv(struct proto *proto, const struct wire_header *head
     int status = header->flags & WIRE_TAKEN_BACK
                      ? proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its message back", peer)
                      : proto_mismatch(proto, op->request, peer, header->bytes, header->fingerprint);
-    finish_recv(proto, op, peer, status);
+    proto_finish_recv(proto, op, peer, status);
 }
 
 static void arrive_note(struct proto *proto, const struct wire_header *header, const void *payload)
@@ -158,9 +164,9 @@ static void arrive_revoke(struct proto *proto, const struct wire_header *header)
         if (op->request == NULL || op->state != PROTO_SEND_WRITING || op->peer != wanted.peer ||
             op->write.key != wanted.key)
             continue;
-        if (fabric_unwrite(proto->fabric, op->peer, &op->write))
+        if (link_unwrite(proto, op))
             proto_finish(proto, op, taken_back(proto, wanted.peer));
-        else if (fabric_cut(proto->fabric, op->peer, &op->write))
+        else if (link_cut(proto, op))
             op->cut = true;
         else
             return;
@@ -184,18 +190,12 @@ static void arrive_bye(struct proto *proto, const struct wire_header *header)
     if (proto->closing) return; /* it waits for ours, which is out */
     struct wire_header answer = {.kind = WIRE_BYE};
     proto_say(proto, peer, &answer, NULL, 0);
-    fabric_drop(proto->fabric, peer, "it left the group", true);
+    link_drop(proto, peer, "it left the group", true);
 }
 
-static void on_message(void *user, const void *message, size_t bytes)
+static void handle(struct proto *proto, const struct wire_header *from, const void *payload)
 {
-    struct proto *proto = user;
-    struct wire_header header;
-    const uint8_t *payload = (const uint8_t *)message + WIRE_HEADER;
-    if (!wire_parse(message, bytes, (uint32_t)proto->world_size, &header) || (int32_t)header.source == proto->rank) {
-        proto->host->log(1, "tcp: ignored a malformed message of %zu bytes", bytes);
-        return;
-    }
+    struct wire_header header = *from;
     uint64_t gone = header.credit - proto->peer[header.source].sent_gone;
     if (gone <= proto->peer[header.source].sent - proto->peer[header.source].sent_gone)
         proto->peer[header.source].sent_gone = header.credit;
@@ -204,6 +204,7 @@ static void on_message(void *user, const void *message, size_t bytes)
         arrive_eager(proto, &header, payload);
         break;
     case WIRE_RTS:
+    case WIRE_OFFER:
         arrive_rts(proto, &header);
         break;
     case WIRE_CTS:
@@ -227,14 +228,47 @@ static void on_message(void *user, const void *message, size_t bytes)
     case WIRE_BYE:
         arrive_bye(proto, &header);
         break;
+    case WIRE_UNOFFER:
+        bulk_unoffer(proto, &header);
+        break;
+    case WIRE_FIN:
+        bulk_fin(proto, &header);
+        break;
+    case WIRE_PART:
+        bulk_part(proto, &header, payload);
+        break;
     }
+}
+
+static void on_message(void *user, const void *message, size_t bytes)
+{
+    struct proto *proto = user;
+    struct wire_header header;
+    if (!wire_parse(message, bytes, (uint32_t)proto->world_size, &header) || header.kind >= WIRE_OFFER ||
+        (int32_t)header.source == proto->rank) {
+        proto->host->log(1, "tcp: ignored a malformed message of %zu bytes", bytes);
+        return;
+    }
+    handle(proto, &header, (const uint8_t *)message + WIRE_HEADER);
+}
+
+static void on_local_message(void *user, int32_t from, const void *message, const void *payload, size_t bytes)
+{
+    struct proto *proto = user;
+    struct wire_header header;
+    if (!wire_parse(message, WIRE_HEADER + bytes, (uint32_t)proto->world_size, &header) ||
+        (int32_t)header.source != from) {
+        proto->host->log(1, "tcp: ignored a malformed message of %zu bytes from rank %d", bytes, from);
+        return;
+    }
+    handle(proto, &header, payload);
 }
 
 static void on_written(void *user, uint64_t key)
 {
     struct proto *proto = user;
     struct proto_op *op = proto_op_find(proto, key);
-    if (op != NULL && op->state == PROTO_RECV_OPEN) finish_recv(proto, op, op->peer, TUTTI_OK);
+    if (op != NULL && op->state == PROTO_RECV_OPEN) proto_finish_recv(proto, op, op->peer, TUTTI_OK);
 }
 
 static void on_write_done(void *user, struct fabric_write *write)
@@ -278,3 +312,5 @@ static void on_lost(void *user, int32_t peer, const char *why)
 
 const struct fabric_events proto_events = {
     .message = on_message, .written = on_written, .write_done = on_write_done, .lost = on_lost};
+
+const struct shm_events proto_local_events = {.message = on_local_message, .lost = on_lost};

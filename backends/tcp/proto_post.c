@@ -14,7 +14,7 @@ int proto_say(struct proto *proto, int32_t peer, struct wire_header *header, con
     header->credit = state->done;
     state->done_told = state->done;
     wire_encode(out, header);
-    return fabric_send(proto->fabric, peer, out, sizeof out, payload, bytes);
+    return link_send(proto, peer, out, payload, bytes);
 }
 
 /* The message of a request, as a question or with its data. */
@@ -66,7 +66,7 @@ int proto_mismatch(struct proto *proto, tutti_request *request, int32_t peer, ui
 
 int proto_lost(struct proto *proto, int32_t peer)
 {
-    const char *why = fabric_lost(proto->fabric, peer);
+    const char *why = link_lost(proto, peer);
     return proto->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer, why != NULL ? why : "closed");
 }
 
@@ -79,7 +79,7 @@ void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key)
     op->is_due = false;
     op->state = PROTO_SEND_WRITING;
     op->write = (struct fabric_write){.data = op->request->data, .bytes = op->request->bytes, .key = key, .owner = op};
-    fabric_write(proto->fabric, op->peer, &op->write);
+    link_write(proto, op);
 }
 
 static bool has_room(const struct proto_peer *peer, size_t bytes)
@@ -119,16 +119,17 @@ int proto_send(struct proto_group *group, tutti_request *request)
 {
     struct proto *proto = group->proto;
     int32_t peer = group->global_ranks[request->peer];
-    int status = fabric_connect(proto->fabric, peer);
+    int status = link_connect(proto, peer);
     if (status != TUTTI_OK) return status;
-    if (request->bytes <= WIRE_EAGER && has_room(&proto->peer[peer], request->bytes))
+    if (request->bytes <= link_eager(proto, peer) && has_room(&proto->peer[peer], request->bytes))
         return send_eager(group, request, peer);
     struct match_item *cts = match_exact(&proto->opened, group->id, peer, request->tag);
     if (cts != NULL) return send_to_opened(group, request, (struct proto_arrival *)(void *)cts);
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
+    if (link_is_local(proto, peer) && proto->shm->can_pull && request->bytes > 0) return bulk_offer(proto, op);
     match_put(&proto->waiting, &op->item);
-    if ((request->flags & TUTTI_REQUEST_EXPECTED) && request->bytes > WIRE_EAGER) {
+    if ((request->flags & TUTTI_REQUEST_EXPECTED) && request->bytes > WIRE_EAGER && !link_is_local(proto, peer)) {
         op->since_ns = proto->host->now_ns();
         op->is_due = true;
         TAILQ_INSERT_TAIL(&proto->patient, op, due);
@@ -143,7 +144,7 @@ int proto_send(struct proto_group *group, tutti_request *request)
 int proto_open_memory(struct proto *proto, struct proto_op *op, uint64_t ref)
 {
     tutti_request *request = op->request;
-    int status = fabric_expose(proto->fabric, request->data, request->bytes, op->id, &op->memory);
+    int status = link_expose(proto, op);
     if (status != TUTTI_OK) return status;
     op->state = PROTO_RECV_OPEN;
     struct wire_header header = describe(op->group, request, WIRE_CTS, op->id);
@@ -175,12 +176,16 @@ static int recv_arrived(struct proto_group *group, tutti_request *request, struc
     }
     free(arrival);
     if (!agrees) {
-        if (header.kind == WIRE_RTS) proto_refuse(proto, peer, WIRE_NACK_SEND, header.id, request, false);
+        if (header.kind != WIRE_EAGER_DATA) proto_refuse(proto, peer, WIRE_NACK_SEND, header.id, request, false);
         return proto_mismatch(proto, request, peer, header.bytes, header.fingerprint);
     }
     if (header.kind == WIRE_EAGER_DATA) return TUTTI_REQUEST_DONE;
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_POSTED);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
+    if (header.kind == WIRE_OFFER) {
+        bulk_pull(proto, op, &header);
+        return TUTTI_REQUEST_PENDING;
+    }
     int status = proto_open_memory(proto, op, header.id);
     if (status == TUTTI_OK) return TUTTI_REQUEST_PENDING;
     proto_op_free(proto, op);
@@ -195,12 +200,13 @@ int proto_recv(struct proto_group *group, tutti_request *request)
     struct match_item *arrived = any ? match_loose(&proto->arrived, group->id, request->tag)
                                      : match_exact(&proto->arrived, group->id, peer, request->tag);
     if (arrived != NULL) return recv_arrived(group, request, (struct proto_arrival *)(void *)arrived);
-    int status = any ? TUTTI_OK : fabric_connect(proto->fabric, peer); /* so that its end is noticed, too */
+    int status = any ? TUTTI_OK : link_connect(proto, peer); /* so that its end is noticed, too */
     if (status != TUTTI_OK) return status;
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_POSTED);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
     match_put(&proto->posted, &op->item);
-    if (any || !(request->flags & TUTTI_REQUEST_EXPECTED) || request->bytes <= WIRE_EAGER) return TUTTI_REQUEST_PENDING;
+    if (any || !(request->flags & TUTTI_REQUEST_EXPECTED) || request->bytes <= WIRE_EAGER || link_is_local(proto, peer))
+        return TUTTI_REQUEST_PENDING;
     status = proto_open_memory(proto, op, 0);
     if (status == TUTTI_OK) return TUTTI_REQUEST_PENDING;
     proto_op_free(proto, op);
@@ -215,13 +221,30 @@ static bool is_cts_of(const void *message, size_t bytes, uint64_t id)
     return wire_parse(message, bytes, UINT32_MAX, &header) && header.kind == WIRE_CTS && header.id == id;
 }
 
+static bool is_offer_of(const void *message, size_t bytes, uint64_t id)
+{
+    struct wire_header header;
+    return wire_parse(message, bytes, UINT32_MAX, &header) && header.kind == WIRE_OFFER && header.id == id;
+}
+
+/* What is received from a local peer is written by this rank alone, so it can stop at once. */
+static bool give_up_local(struct proto *proto, struct proto_op *op)
+{
+    struct wire_header header = {.kind = WIRE_REVOKE, .ref = op->id};
+    if (op->state != PROTO_RECV_PULLING && op->state != PROTO_RECV_OPEN) return false;
+    if (op->state == PROTO_RECV_PULLING)
+        header = (struct wire_header){.kind = WIRE_FIN, .ref = op->offer, .flags = WIRE_TAKEN_BACK};
+    proto_say(proto, op->peer, &header, NULL, 0);
+    proto_op_free(proto, op);
+    return true;
+}
+
 /* The peer may be writing: it is asked to say when it is not, and the link is ended if it does not in time. */
 static int revoke(struct proto *proto, struct proto_op *op)
 {
-    if (op->state == PROTO_RECV_OPEN) {
-        struct wire_header header = {.kind = WIRE_REVOKE, .ref = op->id};
-        proto_say(proto, op->peer, &header, NULL, 0);
-    }
+    struct wire_header header = {.kind = WIRE_REVOKE, .ref = op->id};
+    if (op->offered) header.kind = WIRE_UNOFFER;
+    if (op->offered || op->state == PROTO_RECV_OPEN) proto_say(proto, op->peer, &header, NULL, 0);
     op->cancelled = true;
     op->is_due = true;
     op->since_ns = proto->host->now_ns();
@@ -236,11 +259,12 @@ int proto_cancel(struct proto_group *group, tutti_request *request)
     if (op == NULL || op->request != request)
         return proto->host->error(TUTTI_ERR_NOT_FOUND, "this message is not pending");
     if (op->cancelled) return proto->host->error(TUTTI_ERR_ABORTED, "rank %d is being asked already", op->peer);
-    if (op->state == PROTO_RECV_OPEN && !fabric_unsend(proto->fabric, op->peer, is_cts_of, op->id))
-        return revoke(proto, op);
+    if (op->offered && !link_unsend(proto, op->peer, is_offer_of, op->id)) return revoke(proto, op);
+    if (link_is_local(proto, op->peer) && give_up_local(proto, op)) return TUTTI_OK;
+    if (op->state == PROTO_RECV_OPEN && !link_unsend(proto, op->peer, is_cts_of, op->id)) return revoke(proto, op);
     if (op->state == PROTO_SEND_WRITING) {
-        bool begun = !fabric_unwrite(proto->fabric, op->peer, &op->write);
-        if (begun) op->cut = fabric_cut(proto->fabric, op->peer, &op->write);
+        bool begun = !link_unwrite(proto, op);
+        if (begun) op->cut = link_cut(proto, op);
         if (!begun || op->cut) proto_refuse(proto, op->peer, WIRE_NACK_RECV, op->write.key, NULL, true);
         if (begun) return revoke(proto, op);
     }

@@ -10,11 +10,6 @@ struct tcp_group {
     bool opened;
 };
 
-static int tcp_probe(const tutti_host *host)
-{
-    return fabric_load(host);
-}
-
 static int tcp_open(void *state, const tutti_group_info *info, const tutti_host *host)
 {
     struct tcp_group *self = state;
@@ -70,7 +65,7 @@ static int tcp_progress(void *state)
 static int tcp_arm(void *state, int *descriptors)
 {
     struct tcp_group *self = state;
-    return self->opened ? fabric_arm(self->proto.fabric, descriptors) : 0;
+    return self->opened ? link_arm(&self->proto, descriptors) : 0;
 }
 
 static int tcp_cancel(void *state, tutti_request *request)
@@ -87,7 +82,7 @@ static int tcp_notify(void *state, int32_t peer, const void *message, size_t byt
 static int tcp_hosts(void *state, int32_t *host)
 {
     struct tcp_group *self = state;
-    return self->opened ? fabric_hosts(self->proto.fabric, host) : TUTTI_OK;
+    return self->opened ? link_hosts(&self->proto, host) : TUTTI_OK;
 }
 
 static int tcp_describe(const tutti_host *host, void *state, char *text, size_t capacity)
@@ -95,7 +90,7 @@ static int tcp_describe(const tutti_host *host, void *state, char *text, size_t 
     const struct tcp_group *self = state;
     if (self == NULL) return fabric_describe_machine(host, text, capacity);
     const struct proto *proto = self->group.proto;
-    return proto != NULL ? fabric_describe(proto->fabric, text, capacity) : TUTTI_OK;
+    return proto != NULL ? link_describe(proto, text, capacity) : TUTTI_OK;
 }
 
 TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
@@ -103,10 +98,9 @@ TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
 const tutti_backend tutti_backend_v1 = {
     TUTTI_BACKEND_HEADER,
     .name = "tcp",
-    .version = "1, on libfabric",
+    .version = "1, shared memory and libfabric",
     .group_bytes = sizeof(struct tcp_group),
     .devices = 1u << TUTTI_CPU,
-    .probe = tcp_probe,
     .open = tcp_open,
     .close = tcp_close,
     .send = tcp_send,

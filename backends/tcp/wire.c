@@ -59,6 +59,10 @@ static const uint16_t uses[WIRE_KINDS] = {
     [WIRE_BYE] = 0,
     [WIRE_REVOKE] = REF,
     [WIRE_REVOKED] = REF,
+    [WIRE_OFFER] = GROUP | TAG | BYTES | PRINT | ID | REF,
+    [WIRE_UNOFFER] = REF,
+    [WIRE_FIN] = REF | FLAGS,
+    [WIRE_PART] = BYTES | REF | PAYLOAD,
 };
 
 void wire_encode(uint8_t out[WIRE_HEADER], const struct wire_header *header)

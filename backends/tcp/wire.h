@@ -33,6 +33,11 @@ enum wire_kind {
     WIRE_BYE,            /* the last message of this connection */
     WIRE_REVOKE,         /* a receiver wants its memory ref back */
     WIRE_REVOKED,        /* nothing will be written to ref any more, and what was is before this in the stream */
+    /* Between ranks that share memory: */
+    WIRE_OFFER,   /* an RTS whose message may be read from the sender's memory: ref is its address there */
+    WIRE_UNOFFER, /* the sender wants the offer ref back */
+    WIRE_FIN,     /* nothing of the offer ref will be read any more */
+    WIRE_PART,    /* the next bytes for the memory that a receiver opened under ref: the payload follows */
     WIRE_KINDS
 };
 

@@ -24,12 +24,23 @@ static const struct wire_header good[] = {
     {.kind = WIRE_BYE, .source = 2},
     {.kind = WIRE_REVOKE, .source = 2, .ref = 1},
     {.kind = WIRE_REVOKED, .source = 2, .ref = 1},
+    {.kind = WIRE_OFFER,
+     .source = 1,
+     .group = 1,
+     .tag = 2,
+     .bytes = 3,
+     .fingerprint = 4,
+     .id = 5,
+     .ref = 0x7f0000000000},
+    {.kind = WIRE_UNOFFER, .source = 1, .ref = 5},
+    {.kind = WIRE_FIN, .source = 1, .ref = 5, .flags = WIRE_TAKEN_BACK},
+    {.kind = WIRE_PART, .source = 1, .bytes = 100, .ref = 5},
 };
 enum { GOOD = sizeof good / sizeof *good };
 
 static size_t whole(const struct wire_header *header)
 {
-    bool payload = header->kind == WIRE_EAGER_DATA || header->kind == WIRE_NOTE_DATA;
+    bool payload = header->kind == WIRE_EAGER_DATA || header->kind == WIRE_NOTE_DATA || header->kind == WIRE_PART;
     return WIRE_HEADER + (payload ? header->bytes : 0);
 }
 

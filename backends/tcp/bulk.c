@@ -1,0 +1,175 @@
+/* Large messages between ranks that share memory.
+ *
+ * Where process_vm_readv is allowed, the sender offers its memory and the receiver reads it, one copy, a piece at a
+ * time so that other messages are not kept waiting.  The data are the message only if the sender is still alive and
+ * has not ended the link once all of it was read (shm_is_open).  Elsewhere the sender writes parts into the ring as
+ * the receiver makes room: two copies, which overlap.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto.h"
+
+enum {
+    PULL_MOST = 1 << 20, /* read in one turn */
+    PART_MOST = 16 << 10 /* a multiple of any element's size, at most a quarter of the ring */
+};
+
+static void put_on(struct proto_due *list, struct proto_op *op)
+{
+    op->is_bulk = true;
+    op->at = 0;
+    TAILQ_INSERT_TAIL(list, op, bulk);
+}
+
+void bulk_forget(struct proto *proto, struct proto_op *op)
+{
+    if (op->is_bulk) TAILQ_REMOVE(op->state == PROTO_RECV_PULLING ? &proto->pulls : &proto->pushes, op, bulk);
+    op->is_bulk = false;
+}
+
+/* ---- reading the sender's memory --------------------------------------------------------------------------- */
+
+int bulk_offer(struct proto *proto, struct proto_op *op)
+{
+    const tutti_request *request = op->request;
+    op->offered = true;
+    struct wire_header header = {.kind = WIRE_OFFER,
+                                 .group = op->group->id,
+                                 .tag = request->tag,
+                                 .bytes = request->bytes,
+                                 .fingerprint = request->fingerprint,
+                                 .id = op->id,
+                                 .ref = (uint64_t)(uintptr_t)request->data};
+    proto_say(proto, op->peer, &header, NULL, 0);
+    return TUTTI_REQUEST_PENDING;
+}
+
+void bulk_pull(struct proto *proto, struct proto_op *op, const struct wire_header *offer)
+{
+    op->state = PROTO_RECV_PULLING;
+    op->offer = offer->id;
+    op->from = offer->ref;
+    put_on(&proto->pulls, op);
+}
+
+static void pull(struct proto *proto, struct proto_op *op)
+{
+    tutti_request *request = op->request;
+    int32_t peer = op->peer;
+    int seat = shm_seat_of(proto->shm, peer);
+    size_t left = request->bytes - op->at, bytes = left < PULL_MOST ? left : PULL_MOST;
+    if (!shm_pull(proto->shm, seat, (char *)request->data + op->at, op->from + op->at, bytes)) {
+        shm_drop(proto->shm, seat, shm_is_open(proto->shm, seat) ? "its memory cannot be read" : "connection closed",
+                 true);
+        return;
+    }
+    op->at += bytes;
+    if (op->at < request->bytes) return;
+    if (!shm_is_open(proto->shm, seat)) {
+        shm_drop(proto->shm, seat, "connection closed", true);
+        return;
+    }
+    struct wire_header fin = {.kind = WIRE_FIN, .ref = op->offer};
+    proto_say(proto, peer, &fin, NULL, 0);
+    proto_finish_recv(proto, op, peer, TUTTI_OK);
+}
+
+struct offered_as {
+    int32_t peer;
+    uint64_t id;
+};
+
+static bool is_offered_as(const struct match_item *item, const void *argument)
+{
+    const struct offered_as *wanted = argument;
+    const struct wire_header *header = &((const struct proto_arrival *)(const void *)item)->header;
+    return item->source == wanted->peer && header->kind == WIRE_OFFER && header->id == wanted->id;
+}
+
+/* What was read to its end is not found here any more: the sender has our word on its way. */
+void bulk_unoffer(struct proto *proto, const struct wire_header *header)
+{
+    struct offered_as wanted = {(int32_t)header->source, header->ref};
+    struct match_item *item = match_search(&proto->arrived, is_offered_as, &wanted);
+    struct proto_op *op = TAILQ_FIRST(&proto->pulls);
+    while (op != NULL && (op->peer != wanted.peer || op->offer != wanted.id)) op = TAILQ_NEXT(op, bulk);
+    if (item == NULL && op == NULL) return;
+    if (item != NULL) {
+        match_take(&proto->arrived, item);
+        free(item);
+    } else {
+        int status = proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its message back", wanted.peer);
+        proto_finish_recv(proto, op, wanted.peer, status);
+    }
+    struct wire_header answer = {.kind = WIRE_FIN, .ref = wanted.id, .flags = WIRE_TAKEN_BACK};
+    proto_say(proto, wanted.peer, &answer, NULL, 0);
+}
+
+void bulk_fin(struct proto *proto, const struct wire_header *header)
+{
+    struct proto_op *op = proto_op_find(proto, header->ref);
+    if (op == NULL || !op->offered || op->peer != (int32_t)header->source) return;
+    int status = TUTTI_OK;
+    if (header->flags & WIRE_TAKEN_BACK)
+        status = proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its receive back", op->peer);
+    proto_finish(proto, op, status);
+}
+
+/* ---- parts through the ring -------------------------------------------------------------------------------- */
+
+void bulk_push(struct proto *proto, struct proto_op *op)
+{
+    put_on(&proto->pushes, op);
+}
+
+/* As much as there is room for; whether anything moved. */
+static bool push(struct proto *proto, struct proto_op *op)
+{
+    const tutti_request *request = op->request;
+    int seat = shm_seat_of(proto->shm, op->peer);
+    size_t most = proto->shm->ring_bytes / 4 < PART_MOST ? proto->shm->ring_bytes / 4 : PART_MOST;
+    bool moved = false;
+    do { /* an empty message is one empty part */
+        size_t left = request->bytes - op->at, bytes = left < most ? left : most;
+        if (!shm_has_room(proto->shm, seat, bytes)) return moved;
+        struct wire_header header = {.kind = WIRE_PART, .ref = op->write.key, .bytes = bytes};
+        proto_say(proto, op->peer, &header, (const char *)request->data + op->at, bytes);
+        op->at += bytes;
+        moved = true;
+    } while (op->at < request->bytes);
+    proto_finish(proto, op, TUTTI_OK);
+    return true;
+}
+
+void bulk_part(struct proto *proto, const struct wire_header *header, const void *payload)
+{
+    int32_t peer = (int32_t)header->source;
+    struct proto_op *op = proto_op_find(proto, header->ref);
+    if (op == NULL || op->state != PROTO_RECV_OPEN || op->peer != peer) return; /* taken back meanwhile */
+    tutti_request *request = op->request;
+    if (header->bytes > request->bytes - op->at) {
+        link_drop(proto, peer, "it sends more than it said", true);
+        return;
+    }
+    memcpy((char *)request->data + op->at, payload, header->bytes);
+    op->at += header->bytes;
+    if (op->at == request->bytes) proto_finish_recv(proto, op, peer, TUTTI_OK);
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------- */
+
+int bulk_progress(struct proto *proto)
+{
+    int moved = 0;
+    struct proto_op *op = TAILQ_FIRST(&proto->pulls), *next;
+    if (op != NULL) {
+        pull(proto, op); /* the oldest alone, to its end: so it is whole in the cache when it is used */
+        moved++;
+    }
+    for (op = TAILQ_FIRST(&proto->pushes); op != NULL; op = next) {
+        next = TAILQ_NEXT(op, bulk);
+        moved += push(proto, op);
+    }
+    return moved;
+}

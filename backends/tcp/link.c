@@ -1,0 +1,136 @@
+/* The link to a peer: a ring in shared memory, or the fabric's. */
+#include <stdio.h>
+
+#include "proto.h"
+
+/* Up to here a copy into the ring and one out of it cost less than having the receiver read the sender's memory. */
+enum { LOCAL_EAGER = 16 << 10 };
+
+static int seat_of(const struct proto *proto, int32_t rank)
+{
+    return rank >= 0 ? shm_seat_of(proto->shm, rank) : -1;
+}
+
+bool link_is_local(const struct proto *proto, int32_t rank)
+{
+    return seat_of(proto, rank) >= 0;
+}
+
+size_t link_eager(const struct proto *proto, int32_t rank)
+{
+    if (!link_is_local(proto, rank)) return WIRE_EAGER;
+    return proto->shm->ring_bytes / 2 < LOCAL_EAGER ? proto->shm->ring_bytes / 2 : LOCAL_EAGER;
+}
+
+int link_connect(struct proto *proto, int32_t rank)
+{
+    int seat = seat_of(proto, rank);
+    if (seat < 0) return fabric_connect(proto->fabric, rank);
+    return proto->shm->peer[seat].lost ? proto_lost(proto, rank) : TUTTI_OK;
+}
+
+bool link_is_up(const struct proto *proto, int32_t rank)
+{
+    int seat = seat_of(proto, rank);
+    return seat < 0 ? fabric_is_up(proto->fabric, rank) : !proto->shm->peer[seat].lost;
+}
+
+const char *link_lost(const struct proto *proto, int32_t rank)
+{
+    int seat = seat_of(proto, rank);
+    if (seat < 0) return fabric_lost(proto->fabric, rank);
+    return proto->shm->peer[seat].lost ? proto->shm->peer[seat].why : NULL;
+}
+
+int link_send(struct proto *proto, int32_t rank, const void *header, const void *payload, size_t bytes)
+{
+    int seat = seat_of(proto, rank);
+    if (seat < 0) return fabric_send(proto->fabric, rank, header, WIRE_HEADER, payload, bytes);
+    return shm_send(proto->shm, seat, header, payload, bytes);
+}
+
+bool link_unsend(struct proto *proto, int32_t rank, bool (*is)(const void *message, size_t bytes, uint64_t argument),
+                 uint64_t argument)
+{
+    int seat = seat_of(proto, rank);
+    if (seat < 0) return fabric_unsend(proto->fabric, rank, is, argument);
+    return shm_unsend(proto->shm, seat, is, argument);
+}
+
+void link_write(struct proto *proto, struct proto_op *op)
+{
+    if (link_is_local(proto, op->peer))
+        bulk_push(proto, op);
+    else
+        fabric_write(proto->fabric, op->peer, &op->write);
+}
+
+bool link_unwrite(struct proto *proto, struct proto_op *op)
+{
+    if (!link_is_local(proto, op->peer)) return fabric_unwrite(proto->fabric, op->peer, &op->write);
+    bulk_forget(proto, op); /* parts that are in the ring are copies */
+    return true;
+}
+
+bool link_cut(struct proto *proto, struct proto_op *op)
+{
+    return !link_is_local(proto, op->peer) && fabric_cut(proto->fabric, op->peer, &op->write);
+}
+
+int link_expose(struct proto *proto, struct proto_op *op)
+{
+    if (link_is_local(proto, op->peer)) return TUTTI_OK; /* this rank itself will write it */
+    return fabric_expose(proto->fabric, op->request->data, op->request->bytes, op->id, &op->memory);
+}
+
+void link_drop(struct proto *proto, int32_t rank, const char *why, bool notify)
+{
+    int seat = seat_of(proto, rank);
+    if (seat >= 0)
+        shm_drop(proto->shm, seat, why, notify);
+    else if (proto->fabric != NULL)
+        fabric_drop(proto->fabric, rank, why, notify);
+}
+
+bool link_is_flushed(const struct proto *proto, int32_t rank)
+{
+    int seat = seat_of(proto, rank);
+    return seat < 0 ? fabric_is_flushed(proto->fabric, rank) : STAILQ_EMPTY(&proto->shm->peer[seat].waiting);
+}
+
+int link_progress(struct proto *proto)
+{
+    int moved = 0;
+    if (proto->shm != NULL) moved += shm_progress(proto->shm) + bulk_progress(proto);
+    if (proto->fabric != NULL) moved += fabric_progress(proto->fabric);
+    return moved;
+}
+
+int link_arm(struct proto *proto, int *descriptors)
+{
+    int local = 0, remote = 0;
+    if (!TAILQ_EMPTY(&proto->pulls)) return 0;
+    if (proto->shm != NULL && (local = shm_arm(proto->shm, descriptors)) == 0) return 0;
+    if (proto->fabric != NULL && (remote = fabric_arm(proto->fabric, descriptors + local)) <= 0) return remote;
+    return local + remote;
+}
+
+int link_hosts(struct proto *proto, int32_t *host)
+{
+    if (proto->fabric != NULL) return fabric_hosts(proto->fabric, host);
+    for (int32_t rank = 0; rank < proto->world_size; rank++) host[rank] = 0; /* all share memory */
+    return TUTTI_OK;
+}
+
+int link_describe(const struct proto *proto, char *text, size_t capacity)
+{
+    const struct shm *shm = proto->shm;
+    int n = 0, here = 0;
+    for (int seat = 0; shm != NULL && seat < shm->n; seat++) here += shm->peer[seat].rank != proto->rank;
+    if (shm != NULL)
+        n = snprintf(text, capacity, "tcp: rank %d shares memory with %d of %d ranks, large messages are %s\n",
+                     proto->rank, here, proto->world_size - 1,
+                     shm->can_pull ? "read from the sender's memory" : "copied through it");
+    if (proto->fabric == NULL || n < 0 || (size_t)n >= capacity) return TUTTI_OK;
+    return fabric_describe(proto->fabric, text + n, capacity - (size_t)n);
+}

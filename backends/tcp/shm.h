@@ -1,0 +1,161 @@
+/* Shared memory between the ranks of one host: who they are, the memory they share, messages through it.
+ *
+ * The ranks of a family that can attach each other share one segment: a sealed memfd without a name, made by the
+ * lowest of them and handed out over a unix socket (shm_attach.c).  In it every rank has a seat, every ordered pair of
+ * ranks a ring (shm_ring.c), and groups have boards (board.c).  Ranks here are the family's global ranks; seats are
+ * places in the segment.  All calls come under the family's lock.
+ *
+ * A seat's pages are reserved before anybody uses them, so a lack of memory is an error at the start and never SIGBUS.
+ * What is read from the segment is checked like what comes from a network: a rank that has gone wrong may have
+ * written anything.
+ */
+#ifndef SHM_H
+#define SHM_H
+
+#include <stdatomic.h>
+#include <sys/queue.h>
+#include <sys/types.h>
+#include <tutti/backend.h>
+
+#include "wire.h"
+
+enum {
+    SHM_SEATS = 64, /* ranks of one host that share a segment; further ones go over the network */
+    SHM_LINE = 128, /* bytes that no two writers share: two lines, as processors fetch them in pairs */
+    SHM_INLINE = 112,
+    SHM_BOARDS = 16 /* groups of one family that have a board at the same time */
+};
+
+/* A message in a ring.  turn is its number from 1, counted over the ring's whole life, so nothing that was in the cell
+ * before can be mistaken for it. */
+struct shm_cell {
+    _Atomic uint64_t turn;
+    uint32_t bytes; /* of the payload: here up to SHM_INLINE, else in the ring's bytes */
+    uint32_t unused;
+    uint8_t header[WIRE_HEADER];
+    uint8_t payload[SHM_INLINE];
+};
+
+/* From one rank to another.  The first line is the reader's, the cells and the bytes are the writer's. */
+struct shm_ring {
+    _Alignas(SHM_LINE) _Atomic uint64_t cells_read; /* what the writer may use again */
+    _Atomic uint64_t bytes_read;
+    _Alignas(SHM_LINE) _Atomic uint32_t wants_room; /* the writer has more to send and no room */
+    _Atomic uint32_t closed;                        /* the writer has ended the link, and opens no memory any more */
+    _Alignas(SHM_LINE) struct shm_cell cell[];
+};
+
+/* One rank's place: its first line is written by others only to wake it. */
+struct shm_seat {
+    _Alignas(SHM_LINE) _Atomic uint32_t asleep;
+    _Alignas(
+        SHM_LINE) _Atomic uint32_t frees; /* counts its tutti_free: mappings of its memory that others keep are stale */
+    int32_t pid;                          /* as it calls itself */
+    uint64_t probe_at;                    /* address of 16 bytes of it, and what they hold */
+    uint8_t probe[WIRE_NONCE];
+};
+
+/* What a rank knows of another one's seat. */
+struct shm_peer {
+    int32_t rank;
+    int seat;
+    bool lost;
+    char why[96];
+    int bell;  /* eventfd: wakes it */
+    int pidfd; /* readable once it has died */
+    pid_t pid;
+    struct shm_ring *out, *in;
+    uint64_t cells_put, bytes_put, cells_got, bytes_got; /* the own end's count of each ring */
+    uint64_t cells_free, bytes_free;                     /* what was known of cells_read, bytes_read of `out` */
+    STAILQ_HEAD(, shm_waiting) waiting;                  /* messages for which there was no room */
+};
+
+struct shm_waiting {
+    STAILQ_ENTRY(shm_waiting) link;
+    size_t bytes;
+    uint8_t message[]; /* header and payload */
+};
+
+struct shm_events {
+    void (*message)(void *user, int32_t from, const void *header, const void *payload, size_t bytes);
+    void (*lost)(void *user, int32_t rank, const char *why);
+};
+
+struct shm_config {
+    int32_t rank, world_size;
+    int32_t local_world_size; /* -1: unknown */
+    uint64_t family;
+    int64_t timeout_ms;
+    const tutti_host *host;
+    tutti_store *store;
+    const struct shm_events *events;
+    void *user;
+};
+
+struct shm {
+    struct shm_config config;
+    int n, seat;            /* seats, the own one */
+    struct shm_peer *peer;  /* by seat */
+    int16_t *seat_of;       /* by rank; -1 */
+    bool can_pull;          /* every rank here may read every other one's memory */
+    int memfd, bell, watch; /* watch: an epoll of the peers' pidfds */
+    size_t cells, ring_bytes, ring_span, board_span;
+    size_t bytes;
+    char *base;
+    bool armed;
+    unsigned rounds; /* of progress, for what is looked at now and then */
+    uint8_t probe[WIRE_NONCE];
+    struct shm_mapping *mappings; /* of others' tutti_alloc memory */
+    struct shm_block *blocks;     /* own tutti_alloc memory */
+};
+
+/* ---- shm_attach.c ------------------------------------------------------------------------------------------ */
+
+/* Finds the ranks that share memory with this one; all of them come to the same answer.  *shm is NULL where there are
+ * none.  An error where one of them may think otherwise. */
+int shm_open_host(const struct shm_config *config, struct shm **shm);
+void shm_close(struct shm *shm);
+
+/* ---- shm_segment.c ----------------------------------------------------------------------------------------- */
+
+/* How a segment for n ranks is laid out; fills cells .. bytes. */
+void shm_measure(struct shm *shm, int n);
+/* Makes a segment; a descriptor, or -1 with errno. */
+int shm_segment_make(size_t bytes);
+/* Whether fd is a segment that nobody can shrink, of this size. */
+bool shm_segment_is_sound(int fd, size_t bytes);
+bool shm_map(struct shm *shm);
+struct shm_seat *shm_seat_at(const struct shm *shm, int seat);
+void *shm_board_at(const struct shm *shm, int board);
+/* Which boards are taken: one word for the family, behind the seats. */
+_Atomic uint32_t *shm_boards_taken(const struct shm *shm);
+/* Whether the memory of all of these peers can be read. */
+bool shm_probe(struct shm *shm, const bool *present);
+/* Reads a peer's memory.  false: it is gone, or has not got that memory.  The bytes are the peer's only if
+ * shm_is_open says yes afterwards: a pid may have passed to another process, a link may have been ended. */
+bool shm_pull(struct shm *shm, int seat, void *to, uint64_t from, size_t bytes);
+
+/* ---- shm_ring.c -------------------------------------------------------------------------------------------- */
+
+static inline int shm_seat_of(const struct shm *shm, int32_t rank)
+{
+    return shm != NULL ? shm->seat_of[rank] : -1;
+}
+
+/* As fabric_send; nothing happens on a lost link. */
+int shm_send(struct shm *shm, int seat, const void *header, const void *payload, size_t bytes);
+bool shm_has_room(struct shm *shm, int seat, size_t bytes);
+bool shm_unsend(struct shm *shm, int seat, bool (*is)(const void *message, size_t bytes, uint64_t argument),
+                uint64_t argument);
+void shm_drop(struct shm *shm, int seat, const char *why, bool notify);
+int shm_progress(struct shm *shm);
+/* Reads what one peer has sent. */
+int shm_read(struct shm *shm, int seat);
+/* Whether the peer lives and has not ended the link. */
+bool shm_is_open(struct shm *shm, int seat);
+/* Announces that this rank is going to sleep; false: something came meanwhile. */
+int shm_arm(struct shm *shm, int *descriptors);
+/* Wakes a peer if it sleeps.  What it is to see was stored with memory_order_seq_cst before. */
+void shm_wake(struct shm *shm, int seat);
+
+#endif

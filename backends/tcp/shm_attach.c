@@ -1,0 +1,331 @@
+/* Who shares memory with whom: found by doing it, not by comparing names.
+ *
+ * Every rank publishes where it listens (an abstract unix socket of random name, gone with its process) and what its
+ * host looks like from inside (boot id, network namespace).  The lowest rank of those that look alike is their host: it
+ * makes the segment, the others connect to it, both sides prove the job's token, and then all go through the same three
+ * rounds:
+ *
+ *   seats    the host hands out the segment and every rank's bell and pidfd; the others map it and say so
+ *   probe    each tries to read every other one's memory, and says whether it could
+ *   go       the host says who is in and whether memory is read directly; from here on there is no way back
+ *
+ * Whoever does not get through a round is left out by the host, which all others hear from it, and is reached over the
+ * network.  A rank that has said in the last round that it is there, and is not told, cannot know what the others
+ * think: that alone is an error.  Every wait is bounded.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shm_attach.h"
+
+enum {
+    ENTRY = 72,
+    WAIT_MS = 60000, /* for others' entries in the store, and a member for its host */
+    STALE_MS = 2000  /* a member whose host does not listen: the entry may be an earlier family's */
+};
+#define ENTRY_MAGIC "tuttish1"
+
+/* ---- entries ----------------------------------------------------------------------------------------------- */
+
+static void look_around(uint8_t like[32])
+{
+    struct stat net;
+    memset(like, 0, 32);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t got = read(fd, like, 24);
+        (void)got; /* less makes more hosts look alike; attaching then tells them apart */
+        close(fd);
+    }
+    if (stat("/proc/self/ns/net", &net) == 0)
+        memcpy(like + 24, &net.st_ino, 8 < sizeof net.st_ino ? 8 : sizeof net.st_ino);
+    like[23] = 1; /* not all zero, whatever was found */
+}
+
+static int publish(const struct attach *self)
+{
+    char key[32];
+    uint8_t bytes[ENTRY];
+    snprintf(key, sizeof key, "shm/%d", self->config->rank);
+    memcpy(bytes, ENTRY_MAGIC, 8);
+    memcpy(bytes + 8, self->mine.like, 32);
+    memcpy(bytes + 40, self->mine.name, WIRE_NONCE);
+    memcpy(bytes + 56, self->mine.nonce, WIRE_NONCE);
+    return self->host->store_set(self->config->store, key, bytes, sizeof bytes);
+}
+
+static bool read_entry(const struct attach *self, int32_t rank, int64_t end_ns, struct entry *entry)
+{
+    char key[32];
+    uint8_t bytes[ENTRY];
+    size_t n = 0;
+    int64_t left = (end_ns - self->host->now_ns()) / 1000000;
+    snprintf(key, sizeof key, "shm/%d", rank);
+    if (left <= 0) return false;
+    if (self->host->store_get(self->config->store, key, bytes, sizeof bytes, &n, left) != TUTTI_OK) return false;
+    if (n != ENTRY || memcmp(bytes, ENTRY_MAGIC, 8) != 0) return false;
+    memcpy(entry->like, bytes + 8, 32);
+    memcpy(entry->name, bytes + 40, WIRE_NONCE);
+    memcpy(entry->nonce, bytes + 56, WIRE_NONCE);
+    return true;
+}
+
+static bool listen_here(struct attach *self)
+{
+    struct sockaddr_un address;
+    self->host->random(self->mine.name, WIRE_NONCE);
+    self->host->random(self->mine.nonce, WIRE_NONCE);
+    socklen_t bytes = shm_address(self->mine.name, &address);
+    self->listener = shm_socket();
+    self->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    return self->listener >= 0 && self->bell >= 0 && self->pidfd >= 0 &&
+           bind(self->listener, (struct sockaddr *)&address, bytes) == 0 && listen(self->listener, SHM_CROWD) == 0;
+}
+
+/* ---- proof ------------------------------------------------------------------------------------------------- */
+
+void shm_sign(const struct attach *self, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING])
+{
+    wire_greeting_encode(out, greeting);
+    self->host->token_mac(greeting->mac, out, WIRE_GREETING_SIGNED);
+    wire_greeting_encode(out, greeting);
+}
+
+bool shm_verify(const struct attach *self, const uint8_t bytes[WIRE_GREETING], const struct wire_greeting *greeting)
+{
+    uint8_t mac[WIRE_MAC];
+    self->host->token_mac(mac, bytes, WIRE_GREETING_SIGNED);
+    return self->host->token_equal(mac, greeting->mac);
+}
+
+/* ---- common ------------------------------------------------------------------------------------------------ */
+
+bool shm_make_seats(struct attach *self, int n, int seat)
+{
+    struct shm *shm = calloc(1, sizeof *shm);
+    self->shm = shm;
+    if (shm == NULL) return false;
+    shm->config = *self->config;
+    shm->memfd = shm->watch = -1;
+    shm->bell = self->bell;
+    self->bell = -1;
+    shm_measure(shm, n);
+    shm->seat = seat;
+    shm->peer = calloc((size_t)n, sizeof *shm->peer);
+    shm->seat_of = malloc((size_t)self->config->world_size * sizeof *shm->seat_of);
+    if (shm->peer == NULL || shm->seat_of == NULL) return false;
+    for (int i = 0; i < n; i++) {
+        shm->peer[i] = (struct shm_peer){.seat = i, .bell = -1, .pidfd = -1};
+        STAILQ_INIT(&shm->peer[i].waiting);
+    }
+    return true;
+}
+
+/* The last step, the same for all: who is in. */
+bool shm_settle(struct attach *self, const bool *in, bool can_pull)
+{
+    struct shm *shm = self->shm;
+    shm->can_pull = can_pull;
+    shm->watch = epoll_create1(EPOLL_CLOEXEC);
+    if (shm->watch < 0) return false;
+    for (int32_t rank = 0; rank < self->config->world_size; rank++) shm->seat_of[rank] = -1;
+    for (int i = 0; i < shm->n; i++) {
+        struct shm_peer *peer = &shm->peer[i];
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
+        peer->lost = !in[i] || i == shm->seat;
+        if (!in[i]) continue;
+        shm->seat_of[peer->rank] = (int16_t)i;
+        if (!peer->lost && epoll_ctl(shm->watch, EPOLL_CTL_ADD, peer->pidfd, &event) != 0) return false;
+    }
+    return true;
+}
+
+/* ---- a member ---------------------------------------------------------------------------------------------- */
+
+static bool reach(struct attach *self, int fd, int32_t to, struct entry *host)
+{
+    int64_t end = self->host->now_ns() + (int64_t)STALE_MS * 1000000;
+    struct sockaddr_un address;
+    for (;;) {
+        socklen_t bytes = shm_address(host->name, &address);
+        if (connect(fd, (struct sockaddr *)&address, bytes) == 0) return shm_is_same_user(fd);
+        if (self->host->now_ns() > end || !read_entry(self, to, end, host)) return false;
+        usleep(1000);
+    }
+}
+
+static bool call(struct attach *self, int fd, int32_t to, struct entry *host, int64_t end)
+{
+    if (!reach(self, fd, to, host)) return false;
+    struct wire_greeting hello = {.kind = WIRE_CONNECT,
+                                  .from = (uint32_t)self->config->rank,
+                                  .to = (uint32_t)to,
+                                  .world_size = (uint32_t)self->config->world_size,
+                                  .family = self->config->family};
+    struct wire_greeting answer;
+    uint8_t out[WIRE_GREETING], in[WIRE_GREETING + 2];
+    memcpy(hello.client_nonce, self->mine.nonce, WIRE_NONCE);
+    memcpy(hello.server_nonce, host->nonce, WIRE_NONCE);
+    shm_sign(self, &hello, out);
+    int fds[2] = {self->bell, self->pidfd};
+    if (!shm_give(fd, out, sizeof out, fds, 2)) return false;
+    int memfd = -1;
+    if (!shm_wait(fd, end, self->host) || !shm_take(fd, in, sizeof in, &memfd, 1)) return false;
+    int n = in[WIRE_GREETING], seat = in[WIRE_GREETING + 1];
+    bool sound = wire_greeting_parse(in, WIRE_GREETING, &answer) && answer.kind == WIRE_ACCEPT &&
+                 answer.from == (uint32_t)to && answer.to == hello.from && answer.family == hello.family &&
+                 memcmp(answer.client_nonce, hello.client_nonce, WIRE_NONCE) == 0 &&
+                 memcmp(answer.server_nonce, hello.server_nonce, WIRE_NONCE) == 0 && shm_verify(self, in, &answer);
+    if (!sound || n < 2 || n > SHM_SEATS || seat < 1 || seat >= n || !shm_make_seats(self, n, seat)) {
+        close(memfd);
+        return false;
+    }
+    self->shm->memfd = memfd;
+    return true;
+}
+
+static bool take_seats(struct attach *self, int fd, int64_t end)
+{
+    struct shm *shm = self->shm;
+    for (int i = 0; i < shm->n; i++) {
+        int32_t rank;
+        int fds[2];
+        if (!shm_wait(fd, end, self->host) || !shm_take(fd, &rank, sizeof rank, fds, 2)) return false;
+        shm->peer[i].rank = rank;
+        shm->peer[i].bell = fds[0];
+        shm->peer[i].pidfd = fds[1];
+        if (rank < 0 || rank >= self->config->world_size) return false;
+    }
+    return shm->peer[shm->seat].rank == self->config->rank && shm_segment_is_sound(shm->memfd, shm->bytes) &&
+           shm_map(shm);
+}
+
+static bool take_round(struct attach *self, int fd, int64_t end, uint8_t *word)
+{
+    uint8_t round[1 + SHM_SEATS];
+    if (!shm_wait(fd, end, self->host) || !shm_take(fd, round, sizeof round, NULL, 0)) return false;
+    *word = round[0];
+    for (int i = 0; i < self->shm->n; i++) self->in[i] = round[1 + i] != 0;
+    return true;
+}
+
+/* 0: it is in; 1: it is not, and all know that; an error: nobody knows. */
+static int join(struct attach *self, int32_t to, struct entry *host)
+{
+    int64_t end = self->host->now_ns() + (int64_t)WAIT_MS * 1000000;
+    uint8_t word = 1;
+    int fd = shm_socket(), result = 1;
+    snprintf(self->why, sizeof self->why, "rank %d did not share its memory", to);
+    if (fd >= 0 && call(self, fd, to, host, end) && take_seats(self, fd, end) && shm_give(fd, &word, 1, NULL, 0) &&
+        take_round(self, fd, end, &word)) {
+        word = shm_probe(self->shm, self->in);
+        if (!shm_give(fd, &word, 1, NULL, 0) || !take_round(self, fd, end, &word))
+            result =
+                self->host->error(TUTTI_ERR_PEER_LOST, "rank %d ended while rank %d was about to share memory with it",
+                                  to, self->config->rank);
+        else if (self->in[self->shm->seat])
+            result = shm_settle(self, self->in, word != 0)
+                         ? 0
+                         : self->host->error(TUTTI_ERR_SYSTEM, "shared memory: epoll: %s", strerror(errno));
+    }
+    if (fd >= 0) close(fd);
+    return result;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------- */
+
+static int attach(struct attach *self)
+{
+    const struct shm_config *config = self->config;
+    int64_t end = self->host->now_ns() + (int64_t)WAIT_MS * 1000000;
+    int32_t rank[SHM_SEATS] = {config->rank};
+    struct entry entry;
+    int n = 1;
+    for (int32_t other = 0; other < config->rank; other++) {
+        if (!read_entry(self, other, end, &entry)) continue;
+        if (memcmp(entry.like, self->mine.like, sizeof entry.like) == 0) return join(self, other, &entry);
+    }
+    for (int32_t other = config->rank + 1; other < config->world_size && n < SHM_SEATS; other++)
+        if (read_entry(self, other, end, &entry) && memcmp(entry.like, self->mine.like, sizeof entry.like) == 0)
+            rank[n++] = other;
+    if (n > 1) return shm_serve(self, rank, n);
+    snprintf(self->why, sizeof self->why, "no other rank looks to be on this host");
+    return 1;
+}
+
+static void tell(const struct attach *self, int result)
+{
+    const tutti_host *host = self->host;
+    int here = 1;
+    for (int i = 0; result == 0 && i < self->shm->n; i++) here += i != self->shm->seat && self->in[i];
+    if (result == 0 && self->shm->seat == 0)
+        host->log(
+            2, "tcp: %d ranks of this host share memory (%zu KiB), large messages are %s", here, self->shm->bytes >> 10,
+            self->shm->can_pull ? "read from the sender's memory" : "copied through it: process_vm_readv is refused");
+    if (result == 0 && here >= self->config->local_world_size) return;
+    if (result != 0 && self->config->local_world_size > 1)
+        host->log(2, "tcp: rank %d shares no memory with others, libfabric carries all: %s", self->config->rank,
+                  self->why);
+    else if (result == 0 && self->shm->seat == 0)
+        host->log(2, "tcp: %d of the %d ranks that the launcher put on this host do not share memory with rank %d",
+                  self->config->local_world_size - here, self->config->local_world_size, self->config->rank);
+}
+
+int shm_open_host(const struct shm_config *config, struct shm **out)
+{
+    struct attach self = {.config = config, .host = config->host, .listener = -1, .bell = -1, .pidfd = -1};
+    const char *wanted = config->host->env("TUTTI_SHM");
+    bool off = wanted != NULL && strcmp(wanted, "0") == 0;
+    int result = 1;
+    *out = NULL;
+    for (int i = 0; i < SHM_SEATS; i++) self.link[i] = -1;
+    if (off)
+        snprintf(self.why, sizeof self.why, "TUTTI_SHM=0");
+    else if (config->local_world_size == 1)
+        snprintf(self.why, sizeof self.why, "it is alone on this host");
+    else if (!listen_here(&self))
+        snprintf(self.why, sizeof self.why, "no unix socket, eventfd or pidfd: %s", strerror(errno));
+    else
+        look_around(self.mine.like);
+    bool takes_part = self.mine.like[23] != 0;
+    int status = publish(&self);
+    if (status == TUTTI_OK && takes_part) result = attach(&self);
+    if (status == TUTTI_OK) tell(&self, result);
+    for (int i = 0; i < SHM_SEATS; i++)
+        if (self.link[i] >= 0) close(self.link[i]);
+    if (self.listener >= 0) close(self.listener);
+    if (self.bell >= 0) close(self.bell);
+    if (self.pidfd >= 0) close(self.pidfd);
+    if (result == 0)
+        *out = self.shm;
+    else
+        shm_close(self.shm);
+    return status != TUTTI_OK ? status : result < 0 ? result : TUTTI_OK;
+}
+
+void shm_close(struct shm *shm)
+{
+    if (shm == NULL) return;
+    for (int i = 0; shm->peer != NULL && i < shm->n; i++) {
+        if (!shm->peer[i].lost && shm->watch >= 0) shm_drop(shm, i, "closed", false);
+        if (shm->peer[i].bell >= 0) close(shm->peer[i].bell);
+        if (shm->peer[i].pidfd >= 0) close(shm->peer[i].pidfd);
+    }
+    if (shm->base != NULL) munmap(shm->base, shm->bytes);
+    if (shm->memfd >= 0) close(shm->memfd);
+    if (shm->bell >= 0) close(shm->bell);
+    if (shm->watch >= 0) close(shm->watch);
+    free(shm->peer);
+    free(shm->seat_of);
+    free(shm);
+}

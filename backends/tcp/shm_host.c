@@ -1,0 +1,181 @@
+/* The host's part in attaching: see shm_attach.c. */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shm_attach.h"
+
+static int expected_seat(const int32_t *rank, int n, uint32_t from)
+{
+    for (int i = 1; i < n; i++)
+        if ((uint32_t)rank[i] == from) return i;
+    return -1;
+}
+
+/* Somebody called: a member that proves itself gets its link; anybody else is dropped. */
+static void let_in(struct attach *self, int fd, const int32_t *rank, int n, int (*fds)[2],
+                   struct wire_greeting *greeting, int *missing)
+{
+    uint8_t bytes[WIRE_GREETING];
+    struct wire_greeting hello;
+    int came[2];
+    if (!shm_is_same_user(fd) || !shm_take(fd, bytes, sizeof bytes, came, 2)) {
+        close(fd);
+        return;
+    }
+    int seat = -1;
+    if (wire_greeting_parse(bytes, sizeof bytes, &hello) && hello.kind == WIRE_CONNECT &&
+        hello.to == (uint32_t)self->config->rank && hello.family == self->config->family &&
+        hello.world_size == (uint32_t)self->config->world_size &&
+        memcmp(hello.server_nonce, self->mine.nonce, WIRE_NONCE) == 0)
+        seat = expected_seat(rank, n, hello.from);
+    if (seat >= 0 && self->link[seat] == -1) {
+        --*missing;
+        if (shm_verify(self, bytes, &hello)) {
+            self->link[seat] = fd;
+            memcpy(fds[seat], came, sizeof came);
+            greeting[seat] = hello;
+            return;
+        }
+        self->link[seat] = -2; /* of this user, who knows our nonce, but not the token: it will not come again */
+    }
+    close(came[0]);
+    close(came[1]);
+    close(fd);
+}
+
+/* Waits for the members, and for those who only say that they are. */
+static void gather(struct attach *self, const int32_t *rank, int n, int (*fds)[2], struct wire_greeting *greeting)
+{
+    struct pollfd crowd[1 + SHM_CROWD];
+    int64_t end = self->host->now_ns() + (int64_t)SHM_ROUND_MS * 1000000;
+    int missing = n - 1, here = 0;
+    crowd[0] = (struct pollfd){self->listener, POLLIN, 0};
+    while (missing > 0) {
+        int64_t left = (end - self->host->now_ns()) / 1000000;
+        if (left <= 0) break;
+        if (poll(crowd, 1 + (nfds_t)here, (int)left) <= 0) continue;
+        for (int i = here; i >= 1; i--) {
+            if (crowd[i].revents == 0) continue;
+            let_in(self, crowd[i].fd, rank, n, fds, greeting, &missing);
+            crowd[i] = crowd[here--];
+        }
+        int fd = crowd[0].revents != 0 ? accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
+        if (fd < 0) continue;
+        if (here == SHM_CROWD) { /* the oldest has had its time */
+            close(crowd[1].fd);
+            crowd[1] = crowd[here--];
+        }
+        crowd[++here] = (struct pollfd){fd, POLLIN, 0};
+    }
+    for (int i = 1; i <= here; i++) close(crowd[i].fd);
+}
+
+static void leave_out(struct attach *self, int seat)
+{
+    if (self->link[seat] >= 0) close(self->link[seat]);
+    self->link[seat] = -1;
+    self->in[seat] = false;
+}
+
+/* Tells all members who is in, with a word. */
+static void tell_round(struct attach *self, uint8_t word)
+{
+    uint8_t round[1 + SHM_SEATS] = {word};
+    for (int i = 0; i < self->shm->n; i++) round[1 + i] = self->in[i];
+    for (int i = 1; i < self->shm->n; i++)
+        if (self->link[i] >= 0 && !shm_give(self->link[i], round, sizeof round, NULL, 0)) leave_out(self, i);
+}
+
+/* Hears a byte from each; those who say nothing in time are left out.  Whether all that are in said yes. */
+static bool hear_round(struct attach *self)
+{
+    int64_t end = self->host->now_ns() + (int64_t)SHM_ROUND_MS * 1000000;
+    bool all = true;
+    for (int i = 1; i < self->shm->n; i++) {
+        uint8_t word = 0;
+        if (self->link[i] < 0) continue;
+        if (shm_wait(self->link[i], end, self->host) && shm_take(self->link[i], &word, 1, NULL, 0))
+            all &= word != 0;
+        else
+            leave_out(self, i);
+    }
+    return all;
+}
+
+static void welcome(struct attach *self, int seat, struct wire_greeting *hello)
+{
+    struct shm *shm = self->shm;
+    uint8_t out[WIRE_GREETING + 2];
+    struct wire_greeting answer = *hello;
+    answer.kind = WIRE_ACCEPT;
+    answer.from = hello->to;
+    answer.to = hello->from;
+    shm_sign(self, &answer, out);
+    out[WIRE_GREETING] = (uint8_t)shm->n;
+    out[WIRE_GREETING + 1] = (uint8_t)seat;
+    bool sent = shm_give(self->link[seat], out, sizeof out, &shm->memfd, 1);
+    for (int i = 0; i < shm->n && sent; i++) {
+        int fds[2] = {shm->peer[i].bell, shm->peer[i].pidfd};
+        sent = shm_give(self->link[seat], &shm->peer[i].rank, sizeof shm->peer[i].rank, fds, 2);
+    }
+    if (!sent) leave_out(self, seat);
+}
+
+static int fail_host(struct attach *self, const char *what)
+{
+    snprintf(self->why, sizeof self->why, "%s: %s", what, strerror(errno));
+    return 1;
+}
+
+/* Those that came, in order of rank, get the seats. */
+int shm_serve(struct attach *self, const int32_t *rank, int n)
+{
+    int fds[SHM_SEATS][2], at = 1;
+    struct wire_greeting greeting[SHM_SEATS];
+    int32_t seated[SHM_SEATS] = {self->config->rank};
+    gather(self, rank, n, fds, greeting);
+    for (int i = 1; i < n; i++) {
+        if (self->link[i] < 0) continue;
+        seated[at] = rank[i];
+        self->link[at] = self->link[i];
+        memcpy(fds[at], fds[i], sizeof fds[i]);
+        greeting[at] = greeting[i];
+        at++;
+    }
+    for (int i = at; i < n; i++) self->link[i] = -1;
+    if (at == 1) {
+        snprintf(self->why, sizeof self->why, "no other rank of this host came");
+        return 1;
+    }
+    fds[0][0] = dup(self->bell);
+    fds[0][1] = dup(self->pidfd);
+    bool made = shm_make_seats(self, at, 0);
+    for (int i = 0; i < at; i++) {
+        if (!made) {
+            close(fds[i][0]);
+            close(fds[i][1]);
+            continue;
+        }
+        self->in[i] = true;
+        self->shm->peer[i].rank = seated[i];
+        self->shm->peer[i].bell = fds[i][0];
+        self->shm->peer[i].pidfd = fds[i][1];
+    }
+    if (!made) return fail_host(self, "no memory");
+    self->shm->memfd = shm_segment_make(self->shm->bytes);
+    if (self->shm->memfd < 0 || !shm_map(self->shm)) {
+        snprintf(self->why, sizeof self->why, "%zu bytes of shared memory: %s", self->shm->bytes, strerror(errno));
+        return 1;
+    }
+    for (int i = 1; i < at; i++) welcome(self, i, &greeting[i]);
+    hear_round(self);
+    tell_round(self, 1);
+    bool pull = shm_probe(self->shm, self->in);
+    pull &= hear_round(self);
+    if (!shm_settle(self, self->in, pull)) return fail_host(self, "epoll");
+    tell_round(self, pull);
+    return 0;
+}

@@ -1,0 +1,302 @@
+/* Messages through rings, waking, and the end of a peer.
+ *
+ * A ring has one writer and one reader.  The writer fills a cell and then stores its turn; the reader sees the turn and
+ * then reads the cell: store and load are release and acquire, which is what makes the cell's contents visible.  The
+ * reader gives cells back by storing how many it has read (release); the writer loads that (acquire) before it uses
+ * them again, so nothing is overwritten that is still being read.
+ *
+ * Waking.  A rank that is about to sleep stores `asleep` and then looks at all its rings once more; a writer stores the
+ * turn and then looks at `asleep`.  One of the two must see the other's store, or a wake-up would be lost.  Release and
+ * acquire do not promise that: all four accesses are memory_order_seq_cst, which have one order that all threads agree
+ * on.  The same holds for room: `wants_room` and the counts of what was read.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "shm.h"
+
+enum { LOOK_EVERY = 1024 /* rounds of progress until the peers' lives are looked at without sleeping */ };
+
+/* ---- writing ----------------------------------------------------------------------------------------------- */
+
+void shm_wake(struct shm *shm, int seat)
+{
+    struct shm_seat *their = shm_seat_at(shm, seat);
+    /* seq_cst: see the head of this file */
+    if (atomic_load_explicit(&their->asleep, memory_order_seq_cst) == 0) return;
+    if (atomic_exchange_explicit(&their->asleep, 0, memory_order_seq_cst) == 0) return; /* another one wakes it */
+    uint64_t one = 1;
+    ssize_t written = write(shm->peer[seat].bell, &one, sizeof one);
+    (void)written; /* EAGAIN: it is readable already */
+}
+
+/* Payload that does not fit a cell lies in one piece: what is left before the ring's end is skipped.  Writer and reader
+ * count alike, so no position is passed through the memory. */
+static uint64_t piece_at(const struct shm *shm, uint64_t count, size_t bytes)
+{
+    size_t left = shm->ring_bytes - count % shm->ring_bytes;
+    return left >= bytes ? count : count + left;
+}
+
+static char *ring_bytes(const struct shm *shm, struct shm_ring *ring, uint64_t count)
+{
+    return (char *)&ring->cell[shm->cells] + count % shm->ring_bytes;
+}
+
+static bool fits(const struct shm *shm, const struct shm_peer *peer, size_t bytes)
+{
+    if (peer->cells_put - peer->cells_free >= shm->cells) return false;
+    if (bytes <= SHM_INLINE) return true;
+    return piece_at(shm, peer->bytes_put, bytes) + bytes - peer->bytes_free <= shm->ring_bytes;
+}
+
+static void learn_room(struct shm_peer *peer)
+{
+    /* seq_cst: acquire, so that the reader has done with the cells; and after wants_room, see above */
+    uint64_t cells = atomic_load_explicit(&peer->out->cells_read, memory_order_seq_cst);
+    uint64_t bytes = atomic_load_explicit(&peer->out->bytes_read, memory_order_seq_cst);
+    if (peer->cells_put - cells <= peer->cells_put - peer->cells_free) peer->cells_free = cells;
+    if (peer->bytes_put - bytes <= peer->bytes_put - peer->bytes_free) peer->bytes_free = bytes;
+}
+
+/* Whether the message went into the ring. */
+static bool put(struct shm *shm, int seat, const void *header, const void *payload, size_t bytes)
+{
+    struct shm_peer *peer = &shm->peer[seat];
+    if (!fits(shm, peer, bytes)) {
+        learn_room(peer);
+        if (!fits(shm, peer, bytes)) return false;
+    }
+    struct shm_cell *cell = &peer->out->cell[peer->cells_put % shm->cells];
+    memcpy(cell->header, header, WIRE_HEADER);
+    cell->bytes = (uint32_t)bytes;
+    if (bytes <= SHM_INLINE) {
+        if (bytes > 0) memcpy(cell->payload, payload, bytes);
+    } else {
+        uint64_t at = piece_at(shm, peer->bytes_put, bytes);
+        memcpy(ring_bytes(shm, peer->out, at), payload, bytes);
+        peer->bytes_put = at + bytes;
+    }
+    peer->cells_put++;
+    /* seq_cst: release for the cell's contents, and before the look at `asleep` */
+    atomic_store_explicit(&cell->turn, peer->cells_put, memory_order_seq_cst);
+    shm_wake(shm, seat);
+    return true;
+}
+
+bool shm_has_room(struct shm *shm, int seat, size_t bytes)
+{
+    struct shm_peer *peer = &shm->peer[seat];
+    if (!STAILQ_EMPTY(&peer->waiting)) return false;
+    if (fits(shm, peer, bytes)) return true;
+    learn_room(peer);
+    if (fits(shm, peer, bytes)) return true;
+    atomic_store_explicit(&peer->out->wants_room, 1, memory_order_seq_cst);
+    learn_room(peer);
+    return fits(shm, peer, bytes);
+}
+
+int shm_send(struct shm *shm, int seat, const void *header, const void *payload, size_t bytes)
+{
+    struct shm_peer *peer = &shm->peer[seat];
+    if (peer->lost) return TUTTI_OK;
+    if (STAILQ_EMPTY(&peer->waiting) && put(shm, seat, header, payload, bytes)) return TUTTI_OK;
+    struct shm_waiting *waiting = malloc(sizeof *waiting + WIRE_HEADER + bytes);
+    if (waiting == NULL) { /* a lost message would be a hang */
+        shm_drop(shm, seat, "no memory for messages to it", true);
+        return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message to rank %d", peer->rank);
+    }
+    waiting->bytes = bytes;
+    memcpy(waiting->message, header, WIRE_HEADER);
+    if (bytes > 0) memcpy(waiting->message + WIRE_HEADER, payload, bytes);
+    STAILQ_INSERT_TAIL(&peer->waiting, waiting, link);
+    atomic_store_explicit(&peer->out->wants_room, 1, memory_order_seq_cst);
+    return TUTTI_OK;
+}
+
+static int send_waiting(struct shm *shm, int seat)
+{
+    struct shm_peer *peer = &shm->peer[seat];
+    struct shm_waiting *waiting;
+    int sent = 0;
+    while ((waiting = STAILQ_FIRST(&peer->waiting)) != NULL) {
+        if (!put(shm, seat, waiting->message, waiting->message + WIRE_HEADER, waiting->bytes)) {
+            atomic_store_explicit(&peer->out->wants_room, 1, memory_order_seq_cst);
+            if (!put(shm, seat, waiting->message, waiting->message + WIRE_HEADER, waiting->bytes)) break;
+        }
+        STAILQ_REMOVE_HEAD(&peer->waiting, link);
+        free(waiting);
+        sent++;
+    }
+    return sent;
+}
+
+bool shm_unsend(struct shm *shm, int seat, bool (*is)(const void *message, size_t bytes, uint64_t argument),
+                uint64_t argument)
+{
+    struct shm_waiting *waiting;
+    STAILQ_FOREACH(waiting, &shm->peer[seat].waiting, link)
+    {
+        if (!is(waiting->message, WIRE_HEADER + waiting->bytes, argument)) continue;
+        STAILQ_REMOVE(&shm->peer[seat].waiting, waiting, shm_waiting, link);
+        free(waiting);
+        return true;
+    }
+    return false;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------- */
+
+/* The next message, or NULL.  order: acquire, or seq_cst before sleeping. */
+static struct shm_cell *next_cell(const struct shm *shm, const struct shm_peer *peer, memory_order order)
+{
+    struct shm_cell *cell = &peer->in->cell[peer->cells_got % shm->cells];
+    return atomic_load_explicit(&cell->turn, order) == peer->cells_got + 1 ? cell : NULL;
+}
+
+/* One message is handed on straight out of its cell: its header is copied first, for it is checked and then believed;
+ * the payload is only ever copied or reduced. */
+static void hand_on(struct shm *shm, int seat, const struct shm_cell *cell)
+{
+    struct shm_peer *peer = &shm->peer[seat];
+    uint8_t header[WIRE_HEADER];
+    uint32_t bytes = cell->bytes;
+    memcpy(header, cell->header, sizeof header);
+    const void *payload = cell->payload;
+    if (bytes > shm->ring_bytes) {
+        shm_drop(shm, seat, "it wrote nonsense into shared memory", true);
+        return;
+    }
+    uint64_t end = peer->bytes_got;
+    if (bytes > SHM_INLINE) {
+        uint64_t at = piece_at(shm, peer->bytes_got, bytes);
+        payload = ring_bytes(shm, peer->in, at);
+        end = at + bytes;
+    }
+    shm->config.events->message(shm->config.user, peer->rank, header, payload, bytes);
+    peer->cells_got++;
+    peer->bytes_got = end;
+}
+
+int shm_read(struct shm *shm, int seat)
+{
+    struct shm_peer *peer = &shm->peer[seat];
+    struct shm_cell *cell;
+    int read = 0;
+    while (!peer->lost && (cell = next_cell(shm, peer, memory_order_acquire)) != NULL) {
+        hand_on(shm, seat, cell);
+        if ((size_t)++read >= shm->cells) break; /* others have their turn */
+    }
+    if (read == 0) return 0;
+    /* seq_cst: release for the reads of the cells, and before the look at wants_room */
+    atomic_store_explicit(&peer->in->bytes_read, peer->bytes_got, memory_order_seq_cst);
+    atomic_store_explicit(&peer->in->cells_read, peer->cells_got, memory_order_seq_cst);
+    if (atomic_load_explicit(&peer->in->wants_room, memory_order_seq_cst) != 0) {
+        atomic_store_explicit(&peer->in->wants_room, 0, memory_order_relaxed);
+        shm_wake(shm, seat);
+    }
+    return read;
+}
+
+/* ---- the end of a peer ------------------------------------------------------------------------------------- */
+
+void shm_drop(struct shm *shm, int seat, const char *why, bool notify)
+{
+    struct shm_peer *peer = &shm->peer[seat];
+    struct shm_waiting *waiting;
+    if (peer->lost) return;
+    peer->lost = true;
+    snprintf(peer->why, sizeof peer->why, "%s", why);
+    while ((waiting = STAILQ_FIRST(&peer->waiting)) != NULL) {
+        STAILQ_REMOVE_HEAD(&peer->waiting, link);
+        free(waiting);
+    }
+    atomic_store_explicit(&peer->out->closed, 1, memory_order_seq_cst); /* release: see shm_is_open */
+    shm_wake(shm, seat);
+    if (peer->pidfd >= 0) epoll_ctl(shm->watch, EPOLL_CTL_DEL, peer->pidfd, NULL);
+    if (notify) shm->config.events->lost(shm->config.user, peer->rank, peer->why);
+}
+
+bool shm_is_open(struct shm *shm, int seat)
+{
+    struct shm_peer *peer = &shm->peer[seat];
+    struct pollfd life = {peer->pidfd, POLLIN, 0};
+    /* acquire: the peer stores it before it lets its memory be used for anything else, so what was read before this
+     * load is the peer's message if it is still 0 */
+    if (peer->lost || atomic_load_explicit(&peer->in->closed, memory_order_acquire) != 0) return false;
+    return poll(&life, 1, 0) == 0;
+}
+
+/* The link has come to its end: first what had been written. */
+static void lose(struct shm *shm, int seat)
+{
+    while (shm_read(shm, seat) > 0) {}
+    shm_drop(shm, seat, "connection closed", true);
+}
+
+static int look_at_lives(struct shm *shm)
+{
+    struct epoll_event event[8];
+    int n = epoll_wait(shm->watch, event, 8, 0), lost = 0;
+    for (int i = 0; i < n; i++, lost++) lose(shm, (int)event[i].data.u32);
+    for (int seat = 0; seat < shm->n; seat++) {
+        struct shm_peer *peer = &shm->peer[seat];
+        /* acquire: what was written before is read first */
+        if (peer->lost || atomic_load_explicit(&peer->in->closed, memory_order_acquire) == 0) continue;
+        lose(shm, seat);
+        lost++;
+    }
+    return lost;
+}
+
+/* ---- turns and sleep --------------------------------------------------------------------------------------- */
+
+static void awake(struct shm *shm)
+{
+    struct shm_seat *mine = shm_seat_at(shm, shm->seat);
+    uint64_t count;
+    shm->armed = false;
+    /* Whoever took the flag down has rung, or is about to: then a later sleep ends a little early. */
+    if (atomic_exchange_explicit(&mine->asleep, 0, memory_order_seq_cst) != 0) return;
+    ssize_t got = read(shm->bell, &count, sizeof count);
+    (void)got;
+}
+
+int shm_progress(struct shm *shm)
+{
+    int moved = 0;
+    bool look = shm->armed || ++shm->rounds % LOOK_EVERY == 0;
+    if (shm->armed) awake(shm);
+    for (int seat = 0; seat < shm->n; seat++) {
+        struct shm_peer *peer = &shm->peer[seat];
+        if (peer->lost) continue;
+        moved += shm_read(shm, seat);
+        if (!STAILQ_EMPTY(&peer->waiting)) moved += send_waiting(shm, seat);
+    }
+    if (look) moved += look_at_lives(shm);
+    return moved;
+}
+
+int shm_arm(struct shm *shm, int *descriptors)
+{
+    struct shm_seat *mine = shm_seat_at(shm, shm->seat);
+    shm->armed = true;
+    /* seq_cst: see the head of this file */
+    atomic_store_explicit(&mine->asleep, 1, memory_order_seq_cst);
+    for (int seat = 0; seat < shm->n; seat++) {
+        struct shm_peer *peer = &shm->peer[seat];
+        if (peer->lost) continue;
+        if (next_cell(shm, peer, memory_order_seq_cst) != NULL) return 0;
+        if (STAILQ_EMPTY(&peer->waiting)) continue;
+        atomic_store_explicit(&peer->out->wants_room, 1, memory_order_seq_cst);
+        if (send_waiting(shm, seat) > 0) return 0;
+    }
+    descriptors[0] = shm->bell;
+    descriptors[1] = shm->watch;
+    return 2;
+}

@@ -1,0 +1,130 @@
+/* The segment: how large, how made, where things lie in it; and reading another rank's memory. */
+#include "shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "board.h"
+
+enum {
+    FEW = 8, /* ranks up to which rings are of full size; more have smaller ones, for their number grows with the square
+              */
+    CELLS = 64,
+    CELLS_LEAST = 16,
+    RING_BYTES = 64 << 10,
+    RING_BYTES_LEAST = 4 << 10
+};
+
+void shm_measure(struct shm *shm, int n)
+{
+    shm->n = n;
+    shm->cells = CELLS;
+    shm->ring_bytes = RING_BYTES;
+    for (int many = FEW; many < n; many *= 2) {
+        if (shm->cells > CELLS_LEAST) shm->cells /= 2;
+        if (shm->ring_bytes > RING_BYTES_LEAST) shm->ring_bytes /= 4;
+    }
+    shm->ring_span = sizeof(struct shm_ring) + shm->cells * sizeof(struct shm_cell) + shm->ring_bytes;
+    shm->ring_span = (shm->ring_span + SHM_LINE - 1) / SHM_LINE * SHM_LINE;
+    shm->board_span = board_bytes(n);
+    shm->bytes = (size_t)n * sizeof(struct shm_seat) + SHM_LINE + (size_t)n * (size_t)n * shm->ring_span +
+                 SHM_BOARDS * shm->board_span;
+}
+
+int shm_segment_make(size_t bytes)
+{
+    int fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return -1;
+    /* fallocate takes the pages now: where there are none it says so, and no access meets a lack of them later. */
+    if (ftruncate(fd, (off_t)bytes) == 0 && fallocate(fd, 0, 0, (off_t)bytes) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+bool shm_segment_is_sound(int fd, size_t bytes)
+{
+    struct stat status;
+    int seals = fcntl(fd, F_GET_SEALS);
+    if (seals < 0 || (seals & (F_SEAL_SHRINK | F_SEAL_GROW)) != (F_SEAL_SHRINK | F_SEAL_GROW)) return false;
+    return fstat(fd, &status) == 0 && (uint64_t)status.st_size == bytes;
+}
+
+struct shm_seat *shm_seat_at(const struct shm *shm, int seat)
+{
+    return (struct shm_seat *)(void *)shm->base + seat;
+}
+
+_Atomic uint32_t *shm_boards_taken(const struct shm *shm)
+{
+    return (_Atomic uint32_t *)(void *)shm_seat_at(shm, shm->n);
+}
+
+static struct shm_ring *ring_at(const struct shm *shm, int from, int to)
+{
+    char *rings = shm->base + (size_t)shm->n * sizeof(struct shm_seat) + SHM_LINE;
+    return (struct shm_ring *)(void *)(rings + (size_t)(from * shm->n + to) * shm->ring_span);
+}
+
+void *shm_board_at(const struct shm *shm, int board)
+{
+    return shm->base + (size_t)shm->n * sizeof(struct shm_seat) + SHM_LINE +
+           (size_t)shm->n * (size_t)shm->n * shm->ring_span + (size_t)board * shm->board_span;
+}
+
+bool shm_map(struct shm *shm)
+{
+    void *base = mmap(NULL, shm->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm->memfd, 0);
+    if (base == MAP_FAILED) return false;
+    shm->base = base;
+    struct shm_seat *seat = shm_seat_at(shm, shm->seat);
+    seat->pid = getpid();
+    seat->probe_at = (uint64_t)(uintptr_t)shm->probe;
+    shm->config.host->random(shm->probe, sizeof shm->probe);
+    memcpy(seat->probe, shm->probe, sizeof shm->probe);
+    for (int i = 0; i < shm->n; i++) {
+        shm->peer[i].out = ring_at(shm, shm->seat, i);
+        shm->peer[i].in = ring_at(shm, i, shm->seat);
+    }
+    return true;
+}
+
+/* ---- reading memory of a peer ------------------------------------------------------------------------------ */
+
+bool shm_pull(struct shm *shm, int seat, void *to, uint64_t from, size_t bytes)
+{
+    char *at = to;
+    while (bytes > 0) {
+        struct iovec mine = {at, bytes}, theirs = {(void *)(uintptr_t)from, bytes};
+        ssize_t got = process_vm_readv(shm->peer[seat].pid, &mine, 1, &theirs, 1, 0);
+        if (got <= 0) return false;
+        at += got;
+        from += (uint64_t)got;
+        bytes -= (size_t)got;
+    }
+    return true;
+}
+
+bool shm_probe(struct shm *shm, const bool *present)
+{
+    const char *allowed = shm->config.host->env("TUTTI_SHM_CMA");
+    if (allowed != NULL && strcmp(allowed, "0") == 0) return false;
+    for (int i = 0; i < shm->n; i++) {
+        struct shm_seat *seat = shm_seat_at(shm, i);
+        uint8_t found[WIRE_NONCE];
+        if (i == shm->seat || !present[i]) continue;
+        shm->peer[i].pid = seat->pid;
+        if (!shm_pull(shm, i, found, seat->probe_at, sizeof found)) return false;
+        if (memcmp(found, seat->probe, sizeof found) != 0) return false;
+    }
+    return true;
+}
