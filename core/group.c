@@ -586,7 +586,8 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
         group->failed_text = strdup(text);
         log_write(LOG_INFO, "group %s failed: %s: %s", group->name, error_name(status), text);
         group->failed_sequence = failed_sequence(group);
-        group->failed_met = status != TUTTI_ERR_MISMATCH || has_before(group, UINT64_MAX);
+        bool every_ranks = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST;
+        group->failed_met = !every_ranks || has_before(group, UINT64_MAX);
         if (tell && !group->shut) health_tell(group);
     }
     char copy[ERROR_TEXT_MAX]; /* text may be a work's own */
@@ -618,6 +619,7 @@ int group_check_usable(struct tutti_group *group, const char *doing)
         snprintf(text, sizeof text, "%s after #%" PRIu64 " of group %s: %s", doing, group->sequence, group->name,
                  group->gone_text);
         group_fail(group, TUTTI_ERR_PEER_LOST, text, true);
+        group->failed_met = true; /* by this call */
         return error_set(TUTTI_ERR_PEER_LOST, "%s", text);
     }
     return TUTTI_OK;

@@ -59,7 +59,7 @@ struct tutti_group {
     int failed; /* status of the first failure, or 0 */
     char *failed_text;
     uint64_t failed_sequence; /* the first collective that did not end well */
-    bool failed_met;          /* it was no mismatch, or a collective of this rank has ended with it */
+    bool failed_met;          /* a collective of this rank has ended with it, or none needs to */
     int told;                 /* status of a peer's failure that is held back for works that are earlier than it */
     char *told_text;
     uint64_t told_sequence;
@@ -115,8 +115,8 @@ void group_failed(void *core, int status, const char *why);
 /* Why the group takes no operation, as an error; TUTTI_OK if it does.  doing: "all_reduce", for the sentence. */
 int group_check_usable(struct tutti_group *group, const char *doing);
 
-/* The same for a collective.  Where the peers found that the calls differ before this rank came to its own, it is that
- * call which differs: it fails with MISMATCH like theirs, those after it are ABORTED. */
+/* The same for a collective.  What is true for every rank, that calls differ or a member is gone, is what the first
+ * call after it fails with, also where the peers told before this rank came to it; those after that are ABORTED. */
 int group_check_collective(struct tutti_group *group, const char *doing);
 
 /* The default group where group is NULL; NULL, with the error text set, if there is none. */

@@ -5,9 +5,9 @@
 
 #include "rendezvous_place.h"
 
-/* The boards: PMIx (Open MPI's mpirun, srun --mpi=pmix), PMI-1 (MPICH's mpiexec), and one for torchrun.  Rank 0 hands text in, the others
- * get it; capacity includes the final zero.  All ranks call with the same key, which is used once.  BACKEND: the
- * launcher does not do its part. */
+/* The boards: PMIx (Open MPI's mpirun, srun --mpi=pmix), PMI-1 (MPICH's mpiexec), and one for torchrun.  Rank 0 hands
+ * text in, the others get it; capacity includes the final zero.  All ranks call with the same key, which is used once.
+ * BACKEND: the launcher does not do its part. */
 struct launcher_board {
     const char *name;
     bool (*present)(void); /* by the environment; opens nothing */

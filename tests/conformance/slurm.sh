@@ -1,6 +1,6 @@
 #!/bin/bash
 # slurm.sh FOLDER COMMAND...: a Slurm of one node, started as root in FOLDER for as long as the commands take; each is
-# the rest of an srun line.  Prints what they print, and "status N" after each.
+# the rest of an srun line.  Prints what they print, and "status N" after each; or why there is no Slurm.
 folder=$1
 shift
 host=$(hostname -s)
@@ -33,11 +33,17 @@ slurmctld -f "$SLURM_CONF" -D >"$folder/slurmctld.out" 2>&1 &
 controller=$!
 slurmd -f "$SLURM_CONF" -D >"$folder/slurmd.out" 2>&1 &
 daemon=$!
-trap 'kill $daemon $controller; wait $daemon $controller' EXIT
-for _ in $(seq 100); do
-  timeout 5 sinfo -h -o %t 2>/dev/null | grep -q idle && break
+trap 'kill $daemon $controller 2>/dev/null; wait $daemon $controller' EXIT
+idle() { timeout 5 sinfo -h -o %t 2>/dev/null | grep -q idle; }
+for _ in $(seq 300); do
+  idle && break
+  kill -0 $daemon $controller 2>/dev/null || break
   sleep 0.2
 done
+if ! idle; then
+  echo "Slurm does not start here: $(grep -h error "$folder"/slurm*.out | tail -n 3)"
+  exit
+fi
 for command; do
   # shellcheck disable=SC2086 # a line of words
   timeout 60 srun --overcommit $command 2>&1

@@ -34,6 +34,10 @@ static void run(const char *const *commands, int n)
     pclose(pipe);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     assert_int_equal(system(command), 0);
+    if (times("Slurm does not start here") > 0 && times("cgroup") > 0) { /* a container without cgroups */
+        fprintf(stderr, "skipped: %s\n", said);
+        skip();
+    }
 }
 
 static void srun(void **state)

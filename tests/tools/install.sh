@@ -31,7 +31,7 @@ find_package(Tutti 0.1 REQUIRED)
 add_executable(program program.c)
 target_link_libraries(program Tutti::tutti)
 LISTS
-    cmake -S . -B . -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log"
+    cmake -S . -B . -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log"
     cmake --build . >"$work/log"
 }
 
