@@ -113,9 +113,12 @@ static const struct group_door *door_of(const struct tutti_group *group, const t
     return NULL;
 }
 
+/* Peers that have opened it already may send notes, which whoever drives the family answers through the doors. */
 static void add_door(struct tutti_group *group, int device, const struct group_door *door)
 {
+    engine_lock(group->engine);
     group->doors[device][group->n_doors[device]++] = *door;
+    engine_unlock(group->engine);
 }
 
 /* Loads and opens one backend by name, for the devices it is to serve. */

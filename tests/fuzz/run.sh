@@ -24,9 +24,10 @@ done
 CC=$compiler cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS="-Wno-unknown-warning-option" -DCMAKE_C_FLAGS_DEBUG="-g -O1" -DTUTTI_TESTS=OFF \
     -DTUTTI_SANITIZE=fuzzer-no-link,address,undefined >/dev/null
 cmake --build "$build" --target tutti_static >/dev/null
+read -ra libraries < <(pkg-config --libs libuv libsodium)
 "$compiler" -g -O1 -D_GNU_SOURCE -std=gnu11 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Iinclude -Icore \
     tests/fuzz/libfuzzer.c backends/tcp/wire.c "$build/core/libtutti_static.a" \
-    $(pkg-config --libs libuv libsodium) -lpthread -ldl -lm -o "$build/fuzz"
+    "${libraries[@]}" -lpthread -ldl -lm -o "$build/fuzz"
 ((${#targets[@]})) || mapfile -t targets < <(ls tests/fuzz/corpus)
 
 found=0

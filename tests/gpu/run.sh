@@ -8,7 +8,6 @@
 # One line a check; at the end how many failed.  The stand-ins of tests/fakes are never used here, but for a
 # dry run of this script: TUTTI_GPU_DRY_RUN=1 and their folder in LD_LIBRARY_PATH.
 set -u
-here=$(cd "$(dirname "$0")" && pwd)
 
 pack() {
     local dir=$1 build=${2:-build} name ranks
@@ -21,7 +20,7 @@ pack() {
         isend_irecv async_all_reduce; do
         cp "$build/examples/$name" "$dir/examples"
         for ranks in 1 2; do
-            [ "$name" = send_recv -o "$name" = isend_irecv ] && [ $ranks = 1 ] && continue
+            [[ $name == send_recv || $name == isend_irecv ]] && [[ $ranks == 1 ]] && continue
             "$build/bin/tutti-run" -n $ranks "$build/examples/$name" tcp 2>/dev/null | grep -v overlap | sort >"$dir/expected/$name.$ranks"
         done
     done

@@ -4,8 +4,8 @@
 #   TUTTI_BUILD_DIR=build tests/hosts/cases.sh [CASE..]      all, unless some are named; status 77: not possible here
 set -uo pipefail
 
-all="two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_example every_operation one_address iface by_name
-    own_name_is_loopback store_late refusals another_token suite_two_and_two_v4 suite_three_and_one_v6"
+all=(two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_example every_operation one_address iface by_name
+    own_name_is_loopback store_late refusals another_token suite_two_and_two_v4 suite_three_and_one_v6)
 
 two_and_two_v4() { examples_on 10.77.0.1 "0 1" 2 '10\.77\.0\.'; }
 three_and_one_v4() { examples_on 10.77.0.1 "0 1 0 0" 1 '10\.77\.0\.'; }
@@ -100,7 +100,7 @@ suite_on() {
 # Who listens while a job runs: the store and each rank, on that one address.
 one_address() {
     hosts_up 2
-    nodes 10.77.0.1 "0 1" 2 $loop 2 20000 4096
+    nodes 10.77.0.1 "0 1" 2 "${loop[@]}" 2 20000 4096
     until_true 20 prints 0.out running || fail "the job does not start"
     local host
     for host in 0 1; do
@@ -207,13 +207,13 @@ refusals() {
     said 0.err '10\.77\.0\.1:29500 is no address of this machine'
     jobs_clear
 
-    job 0 "${common[@]}" --node-rank 0 --token-file "$work/token" -n 1 $loop 1 20000 4096
+    job 0 "${common[@]}" --node-rank 0 --token-file "$work/token" -n 1 "${loop[@]}" 1 20000 4096
     until_true 10 in_use || fail "the first job does not listen"
     job 0 "${common[@]}" --node-rank 0 --token-file "$work/token" -n 1 "$examples/hello" # the port is taken
     await_job 1
     [[ $status != 0 ]] || fail "two stores on one port"
     said 1.err '10\.77\.0\.1:29500 is in use'
-    job 1 "${common[@]}" --node-rank 1 --token-file "$work/token" -n 1 $loop 1 20000 4096
+    job 1 "${common[@]}" --node-rank 1 --token-file "$work/token" -n 1 "${loop[@]}" 1 20000 4096
     for n in 0 2; do
         await_job $n
         [[ $status == 0 ]] || fail "the first job was disturbed"
@@ -227,8 +227,8 @@ another_token() {
     hosts_up 2
     (umask 077 && head -c 32 /dev/urandom >"$work/another")
     local common=(--nnodes 2 --master-addr 10.77.0.1 --master-port 29500 -n 1)
-    job 0 "${common[@]}" --node-rank 0 --token-file "$work/token" $loop 1 2000 4096 3000
-    job 1 "${common[@]}" --node-rank 1 --token-file "$work/another" $loop 1 2000 4096 3000
+    job 0 "${common[@]}" --node-rank 0 --token-file "$work/token" "${loop[@]}" 1 2000 4096 3000
+    job 1 "${common[@]}" --node-rank 1 --token-file "$work/another" "${loop[@]}" 1 2000 4096 3000
     await_job 1
     [[ $status != 0 ]] || fail "a node with another token joins"
     said 1.out 'TUTTI_ERR_AUTH: .*the server refused our job token' "node 1 is not told that it is the token"
@@ -238,7 +238,7 @@ another_token() {
 }
 
 . "$(dirname "$0")/hosts.sh"
-[[ $# -gt 0 ]] || set -- $all
+[[ $# -gt 0 ]] || set -- "${all[@]}"
 for case in "$@"; do
     ("$case")
     code=$?

@@ -4,13 +4,13 @@
 #   TUTTI_BUILD_DIR=build tests/hosts/faults.sh [CASE..]      all, unless some are named; status 77: not possible here
 set -uo pipefail
 
-all="link_returns loss slow reset destroyed vanished partition partition_one_way partition_short
-    partition_resting partition_before partition_large loss_heavy"
+all=(link_returns loss slow reset destroyed vanished partition partition_one_way partition_short
+    partition_resting partition_before partition_large loss_heavy)
 
 # looping TIMEOUT_MS BYTES SECONDS [PAUSE_S]: a job of 2 + 2 ranks that reduces, once it runs
 looping() {
     hosts_up 2
-    bound=80 nodes 10.77.0.1 "0 1" 2 $loop "$3" "$1" "$2" 20000 "${4:-0}"
+    bound=80 nodes 10.77.0.1 "0 1" 2 "${loop[@]}" "$3" "$1" "$2" 20000 "${4:-0}"
     until_true 20 all_running || fail "the job does not start"
 }
 
@@ -23,8 +23,9 @@ got_through() {
     [[ $(cat "$work"/*.out | grep -c ' right after') == 4 ]] || fail "$1: not all ranks end well"
 }
 
-# ended HIGH STATUSES FILE RANKS: that many ranks in FILE ended with one of these within HIGH seconds of their last
+# ended HIGH STATUSES FILES RANKS: that many ranks in FILES ended with one of these within HIGH seconds of their last
 # good round, and were gone within 3 s then
+# shellcheck disable=SC2086 # FILES is a pattern
 ended() {
     local line high=$1 n=0
     while read -r line; do
@@ -67,7 +68,7 @@ losing() { # PERCENT SECONDS
     hosts_up 2
     needs_nft
     for host in 0 1; do nft_in "$host" numgen random mod 100 "<" "$1" drop; done
-    bound=80 nodes 10.77.0.1 "0 1" 2 $loop "$2" 30000 65536
+    bound=80 nodes 10.77.0.1 "0 1" 2 "${loop[@]}" "$2" 30000 65536
     got_through "$1 % of the packets lost"
 }
 loss() { losing 5 2; }
@@ -80,21 +81,21 @@ slow() {
         in_host "$host" tc qdisc add dev eth0 root tbf rate 10mbit burst 16kb latency 50ms 2>"$work/tc" ||
             skip "no tbf: $(cat "$work/tc")"
     done
-    nodes 10.77.0.1 "0 1" 2 $loop 2 30000 262144
+    nodes 10.77.0.1 "0 1" 2 "${loop[@]}" 2 30000 262144
     got_through "10 Mbit/s"
 }
 
 # The ranks of a host stand still for longer than a host may be silent, with all buffers full; its kernel answers.
 stopped() {
     looping 40000 33554432 12
-    local pid ranks
-    ranks=$(ip netns pids "$name-1" | while read -r pid; do
-        grep -qz '^loop$' "/proc/$pid/cmdline" && ! grep -qz '^--nnodes$' "/proc/$pid/cmdline" && echo "$pid"
-    done)
-    [[ $(wc -w <<<"$ranks") == 2 ]] || fail "not two ranks: $ranks"
-    kill -STOP $ranks
+    local pid stopped=()
+    for pid in $(ip netns pids "$name-1"); do
+        grep -qz '^loop$' "/proc/$pid/cmdline" && ! grep -qz '^--nnodes$' "/proc/$pid/cmdline" && stopped+=("$pid")
+    done
+    [[ ${#stopped[@]} == 2 ]] || fail "not two ranks: ${stopped[*]}"
+    kill -STOP "${stopped[@]}"
     sleep 8
-    kill -CONT $ranks
+    kill -CONT "${stopped[@]}"
     got_through "ranks that were stopped"
 }
 
@@ -183,7 +184,7 @@ partition_resting() {
 # as it may be a busy rank that owes it; ranks away from the store hear of the store first.
 partition_before() {
     hosts_up 2
-    bound=80 nodes 10.77.0.1 "0 1" 2 $loop 40 60000 65536 20000 2
+    bound=80 nodes 10.77.0.1 "0 1" 2 "${loop[@]}" 40 60000 65536 20000 2
     until_true 20 all_say joined || fail "the ranks do not join"
     needs_nft
     cut
@@ -203,7 +204,7 @@ needs_nft_on() { # TIMEOUT_MS BYTES
 }
 
 . "$(dirname "$0")/hosts.sh"
-[[ $# -gt 0 ]] || set -- $all
+[[ $# -gt 0 ]] || set -- "${all[@]}"
 for case in "$@"; do
     ("$case")
     code=$?

@@ -9,8 +9,10 @@
 
 build=${TUTTI_BUILD_DIR:?the folder of the build}
 run=$build/bin/tutti-run
+# shellcheck disable=SC2034 # for the cases
 examples=$build/examples
-loop="$build/tests/test_hosts loop" # is split where it is used
+# shellcheck disable=SC2034
+loop=("$build/tests/test_hosts" loop) # a rank of the tests
 hosts=() # the numbers of those that are up
 jobs=()  # process ids
 
@@ -130,7 +132,8 @@ jobs_clear() {
 
 # nodes ADDRESS "HOST.." RANKS PROGRAM..: a node on each host named, in order; a host may have several.
 nodes() {
-    local address=$1 on=($2) ranks=$3 rank
+    local address=$1 on ranks=$3 rank
+    read -ra on <<<"$2"
     shift 3
     for ((rank = 0; rank < ${#on[@]}; rank++)); do
         job "${on[rank]}" --nnodes "${#on[@]}" --node-rank "$rank" --master-addr "$address" --master-port 29500 \
@@ -157,7 +160,8 @@ printed() {
     }
 }
 
-said() { # FILES-PATTERN WORDS: one of the files has them
+# shellcheck disable=SC2086 # the first is a pattern
+said() { # FILES WORDS: one of the files has them
     grep -qE -- "$2" "$work"/$1 || fail "${3:-nobody says \"$2\"}"
 }
 

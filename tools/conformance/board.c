@@ -1,5 +1,6 @@
 #include "conformance/board.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,6 +33,7 @@ void board_begin(struct board *board, int first)
     memset(&board->meeting, 0, sizeof board->meeting); /* ranks of an earlier launch may have died in it */
     pthread_barrier_init(&board->meeting, &attributes, (unsigned)board->ranks);
     board->first = first;
+    atomic_store(&board->ended, false);
     board->end[0] = '\0';
     for (int i = 0; i < board->ranks; i++) {
         atomic_store(&board->seats[i].at, first);
@@ -39,6 +41,15 @@ void board_begin(struct board *board, int first)
         atomic_store(&board->seats[i].pid, 0);
         atomic_store(&board->seats[i].step, 0);
     }
+}
+
+void board_end(struct board *board, const char *format, ...)
+{
+    va_list arguments;
+    if (atomic_exchange(&board->ended, true)) return;
+    va_start(arguments, format);
+    vsnprintf(board->end, sizeof board->end, format, arguments);
+    va_end(arguments);
 }
 
 int64_t board_now_ns(void)

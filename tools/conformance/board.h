@@ -26,7 +26,8 @@ struct result {                   /* of a case on a rank */
 struct board {
     pthread_barrier_t meeting;
     int n_cases, ranks, first; /* the launch begins with case `first` */
-    char end[TEXT_MOST];       /* how the launch ended, where not well */
+    atomic_bool ended;
+    char end[TEXT_MOST]; /* how the launch ended, where not well: what was said first */
     struct seat seats[RANKS_MOST];
     struct result results[]; /* [case * RANKS_MOST + rank] */
 };
@@ -34,6 +35,8 @@ struct board {
 struct board *board_new(int n_cases, int ranks);
 void board_free(struct board *board);
 void board_begin(struct board *board, int first); /* before each launch */
+
+void board_end(struct board *board, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static inline struct result *board_result(struct board *board, int at, int rank)
 {

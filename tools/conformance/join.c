@@ -90,10 +90,10 @@ static void *watch(void *argument)
         if (!told && !hung) continue;
         if (told && !reports(join)) _exit(128 + SIGTERM);
         look_for_others(join);
-        watch_say_hung(join->board, join->watched.at);
         if (told)
-            snprintf(join->board->end, sizeof join->board->end,
-                     "the launcher ended the job (SIGTERM); it says which rank failed, and how");
+            board_end(join->board, "the launcher ended the job (SIGTERM); it says which rank failed, and how");
+        else
+            watch_say_hung(join->board, join->watched.at);
         int status = cut(join);
         fflush(NULL);
         _exit(status != 0 ? status : 1);

@@ -28,7 +28,7 @@ static int spawned_rank(int number, void *argument)
     const struct start *start = argument;
     tutti_store *store = NULL;
     if (rank_store(&store) != TUTTI_OK) {
-        snprintf(start->board->end, sizeof start->board->end, "rank %d has no store: %s", number, tutti_last_error());
+        board_end(start->board, "rank %d has no store: %s", number, tutti_last_error());
         return 1;
     }
     int result = rank_run(start->board, start->options, start->cases, store, number);
@@ -65,7 +65,7 @@ static int run_threads(struct start start)
 static int run_processes(struct start start)
 {
     if (tutti_spawn(spawned_rank, &start, start.board->ranks) == TUTTI_OK) return 0;
-    if (start.board->end[0] == '\0') snprintf(start.board->end, sizeof start.board->end, "%s", tutti_last_error());
+    board_end(start.board, "%s", tutti_last_error());
     return 1;
 }
 
@@ -111,8 +111,7 @@ static bool watch(struct board *board, const struct options *options, const stru
         watch_tell(board, cases, told, cases->n);
         return true;
     }
-    if (board->end[0] == '\0' && WIFSIGNALED(status))
-        snprintf(board->end, sizeof board->end, "the ranks' process died of signal %d", WTERMSIG(status));
+    if (WIFSIGNALED(status)) board_end(board, "the ranks' process died of signal %d", WTERMSIG(status));
     return false;
 }
 
@@ -125,7 +124,7 @@ int launch_run(struct board *board, const struct options *options, const struct 
         fflush(NULL);
         pid_t parent = getpid(), pid = fork();
         if (pid < 0) {
-            snprintf(board->end, sizeof board->end, "fork: %s", strerror(errno));
+            board_end(board, "fork: %s", strerror(errno));
             return first;
         }
         if (pid == 0) {

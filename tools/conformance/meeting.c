@@ -15,7 +15,7 @@ static struct seat *seat_of(struct rank *rank)
 
 static bool cannot(struct rank *rank, const char *what)
 {
-    snprintf(rank->board->end, sizeof rank->board->end, "rank %d cannot %s: %s", rank->rank, what, tutti_last_error());
+    board_end(rank->board, "rank %d cannot %s: %s", rank->rank, what, tutti_last_error());
     return false;
 }
 

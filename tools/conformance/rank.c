@@ -175,8 +175,7 @@ static bool all_well(struct rank *rank, const struct check *check)
 
 static int no_groups(struct rank *rank)
 {
-    snprintf(rank->board->end, sizeof rank->board->end, "rank %d of %d has no groups: %s", rank->rank, rank->size,
-             tutti_last_error());
+    board_end(rank->board, "rank %d of %d has no groups: %s", rank->rank, rank->size, tutti_last_error());
     return 1;
 }
 

@@ -29,12 +29,14 @@ void watch_tell(const struct board *board, const struct cases *cases, int *told,
 
 void watch_say_hung(struct board *board, int at)
 {
-    size_t room = sizeof board->end;
-    size_t used = (size_t)snprintf(board->end, room, "hung: no end after %lld s; still in it: rank",
+    char text[TEXT_MOST];
+    size_t room = sizeof text;
+    size_t used = (size_t)snprintf(text, room, "hung: no end after %lld s; still in it: rank",
                                    (long long)(watch_quiet_ns(board) / 1000000000));
     for (int i = 0; i < board->ranks && used < room; i++)
         if (board_result(board, at, i)->verdict == NOT_RUN)
-            used += (size_t)snprintf(board->end + used, room - used, " %d", i);
+            used += (size_t)snprintf(text + used, room - used, " %d", i);
+    board_end(board, "%s", text);
 }
 
 void watch_blame(struct board *board, int at)

@@ -84,7 +84,7 @@ static enum verdict then(struct rank *rank)
     TRY(tutti_work_then(work, count_call, &called));
     REFUSED(tutti_work_then(work, count_call, &other), TUTTI_ERR_INVALID_ARGUMENT); /* one a work */
     TRY(tutti_work_wait(work, WAIT));
-    for (int i = 0; i < 2000 && atomic_load(&called) == 0; i++) usleep(1000);
+    for (int i = 0; i < WAIT && atomic_load(&called) == 0; i++) usleep(1000);
     FAIL_UNLESS(atomic_load(&called) == 1 && atomic_load(&other) == 0);
     TRY(tutti_wait(&work, WAIT));
     TRY(start(rank, x, 8, &done));
@@ -140,19 +140,27 @@ static enum verdict descriptor(struct rank *rank)
     return PASSED;
 }
 
+/* Each memory is used twice, as if one after the other, so the second's callback tells that both are done. */
 static enum verdict free_early(struct rank *rank)
 {
     enum { WORKS = 20 };
+    static _Thread_local atomic_int called;
     int32_t *x = malloc(sizeof *x * 1000 * WORKS);
+    tutti_opts opts = {.group = rank->groups[WORLD]};
+    atomic_store(&called, 0);
     for (int i = 0; i < WORKS; i++) {
-        tutti_work *work = NULL;
-        TRY(start(rank, x + i * 1000, 1000, &work));
-        tutti_work_free(work);
+        tutti_work *first = NULL, *second = NULL;
+        TRY(start(rank, x + i * 1000, 1000, &first));
+        tutti_work_free(first);
+        opts.async_op = &second;
+        TRY(tutti_all_reduce(tutti_view(x + i * 1000, 1000), TUTTI_MAX, &opts));
+        TRY(tutti_work_then(second, count_call, &called));
+        tutti_work_free(second);
     }
     tutti_work_free(NULL);
     TRY(tutti_barrier(tutti_with(.group = rank->groups[WORLD])));
-    for (int i = 0; i < 5000 && !summed(rank, x, 1000 * WORKS); i++) usleep(1000); /* nobody drives it */
-    FAIL_UNLESS(summed(rank, x, 1000 * WORKS));
+    for (int i = 0; i < WAIT && atomic_load(&called) < WORKS; i++) usleep(1000); /* nobody drives it */
+    FAIL_UNLESS(atomic_load(&called) == WORKS && summed(rank, x, 1000 * WORKS));
     free(x);
     return PASSED;
 }
