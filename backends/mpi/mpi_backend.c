@@ -63,17 +63,23 @@ static int mpib_open(void *state, const tutti_group_info *info, const tutti_host
     return status;
 }
 
-/* What has been sent is let go; what peers have begun is not waited for longer than a second. */
-static bool drain(struct mpib_family *family)
+/* What has been sent is let go; what peers have begun is not waited for longer than a second.  Where a group has failed
+ * peers may still be sending what nobody wants: it is taken in until all have said that nothing more comes. */
+static bool drain(struct mpib_family *family, int peers)
 {
     int64_t until = family->host->now_ns() + CLOSE_MS * INT64_C(1000000);
-    while (family->n_flights > 0 && family->host->now_ns() < until) mpib_flights_test(family);
+    mpib_messages_last(family, peers);
+    while ((family->n_flights > 0 || (family->n_dead > 0 && family->goodbyes < peers)) &&
+           family->host->now_ns() < until) {
+        mpib_flights_test(family);
+        mpib_messages_poll(family);
+    }
     return family->n_flights == 0;
 }
 
-static void close_family(struct mpib_family *family)
+static void close_family(struct mpib_family *family, int peers)
 {
-    bool clean = drain(family);
+    bool clean = drain(family, peers);
     mpib_messages_deafen(family);
     if (clean)
         MPI_Comm_free(&family->comm);
@@ -98,7 +104,7 @@ static void mpib_close(void *state)
         for (int i = 0; i < group->family->n_flights; i++) ended |= group->family->flights[i].group == group;
     }
     if (may_call && group->comm != MPI_COMM_NULL && !ended) MPI_Comm_free(&group->comm);
-    if (may_call && group->family == &group->own) close_family(&group->own);
+    if (may_call && group->family == &group->own) close_family(&group->own, group->world_size - 1);
     if (may_call) mpib_leave();
     mpib_messages_close(&group->own);
     mpib_wait_close(&group->own);
@@ -142,6 +148,7 @@ const tutti_backend tutti_backend_v1 = {
     .arm = mpib_arm,
     .cancel = mpib_cancel,
     .notify = mpib_notify,
+    .abort = mpib_abort,
     .latency_ns = 1500,
     .bytes_per_us = 4000,
     .segment_bytes = 256 << 10,

@@ -22,8 +22,10 @@ enum {
 struct header {
     uint64_t group, tag, fingerprint, bytes;
     int32_t long_tag; /* 0: the bytes are here */
-    int32_t note;
+    int32_t note;     /* 0: a message; enum note */
 };
+
+enum note { NOTE_OF_CORE = 1, NOTE_GOODBYE };
 
 struct envelope {
     struct header header;
@@ -67,6 +69,7 @@ void mpib_messages_close(struct mpib_family *family)
         free(slot);
     }
     free(family->buffer);
+    free(family->dead);
 }
 
 /* ---- sending --------------------------------------------------------------------------------------------------- */
@@ -239,8 +242,32 @@ static int recv_locked(struct mpib_group *group, tutti_request *request)
     return status;
 }
 
+static bool is_dead(const struct mpib_family *family, uint64_t group)
+{
+    for (int i = 0; i < family->n_dead; i++)
+        if (family->dead[i] == group) return true;
+    return family->closing;
+}
+
+/* What has come for groups that are dead. */
+static void sink_arrived(struct mpib_family *family)
+{
+    struct mpib_arrived *arrived, *next;
+    for (arrived = TAILQ_FIRST(&family->arrived); arrived != NULL; arrived = next) {
+        next = TAILQ_NEXT(arrived, link);
+        if (!is_dead(family, arrived->header.group)) continue;
+        TAILQ_REMOVE(&family->arrived, arrived, link);
+        sink(family, arrived->source, &arrived->header);
+        free(arrived);
+    }
+}
+
 static void keep(struct mpib_family *family, int32_t source, const struct envelope *envelope)
 {
+    if (is_dead(family, envelope->header.group)) {
+        sink(family, source, &envelope->header);
+        return;
+    }
     size_t bytes = envelope->header.long_tag == 0 ? envelope->header.bytes : 0;
     struct mpib_arrived *arrived = malloc(sizeof *arrived + bytes);
     if (arrived == NULL) {
@@ -263,15 +290,15 @@ static void pass_note(struct mpib_family *family, int32_t source, const struct e
     }
 }
 
-/* Whether a receive was waiting for it. */
+/* Whether a receive was waiting for it, and gets it.  One that is refused is no reason to stop: what fails it may have
+ * a cause in a note that comes right behind, and the cause must win. */
 static bool arrive(struct mpib_family *family, int32_t source, const struct envelope *envelope)
 {
     const struct header *header = &envelope->header;
     struct mpib_posted *posted;
-    if (header->note) {
-        pass_note(family, source, envelope);
-        return false;
-    }
+    family->goodbyes += header->note == NOTE_GOODBYE;
+    if (header->note == NOTE_OF_CORE) pass_note(family, source, envelope);
+    if (header->note != 0) return false;
     TAILQ_FOREACH(posted, &family->posted, link)
     {
         if (is_for(posted->group, posted->request, source, header)) break;
@@ -286,7 +313,7 @@ static bool arrive(struct mpib_family *family, int32_t source, const struct enve
     posted->waits = false;
     if (!fits(request, header)) {
         refuse(group, request, source, header);
-        return true;
+        return false;
     }
     int status = take_in(group, request, source, header, envelope->data);
     if (status != TUTTI_REQUEST_PENDING)
@@ -415,6 +442,31 @@ void mpib_messages_drop(struct mpib_group *group)
     }
 }
 
+/* ---- the end --------------------------------------------------------------------------------------------------- */
+
+void mpib_abort(void *state)
+{
+    struct mpib_group *group = state;
+    struct mpib_family *family = group->family;
+    if (family == NULL || is_dead(family, group->id)) return;
+    uint64_t *dead = realloc(family->dead, (size_t)(family->n_dead + 1) * sizeof *dead);
+    if (dead == NULL) return; /* a peer may then have to give up what it sends */
+    dead[family->n_dead++] = group->id;
+    family->dead = dead;
+    if (!mpib_enter()) return;
+    sink_arrived(family);
+    mpib_leave();
+}
+
+void mpib_messages_last(struct mpib_family *family, int peers)
+{
+    struct header header = {.note = NOTE_GOODBYE};
+    family->closing = true;
+    sink_arrived(family);
+    for (int32_t rank = 0; family->n_dead > 0 && rank <= peers; rank++)
+        if (rank != family->rank) send_header(family, rank, &header, NULL);
+}
+
 /* ---- the table's entries --------------------------------------------------------------------------------------- */
 
 /* The core's thread has come to a message that MPI lets the main thread alone begin: it does so when it next waits. */
@@ -466,7 +518,7 @@ int mpib_notify(void *state, int32_t peer, const void *message, size_t bytes)
 {
     struct mpib_group *group = state;
     if (group->family == NULL || peer == group->rank || bytes > SHORT || !mpib_enter()) return TUTTI_OK;
-    struct header header = {.group = group->id, .bytes = bytes, .note = 1};
+    struct header header = {.group = group->id, .bytes = bytes, .note = NOTE_OF_CORE};
     int status = send_header(group->family, group->global_ranks[peer], &header, message);
     mpib_leave();
     return status;

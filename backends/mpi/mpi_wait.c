@@ -2,8 +2,8 @@
  *
  * MPI has nothing to sleep on.  The program's own thread, waiting, asks again and again for a while, and offers its
  * core to others after the first 10 us; then, and on the core's thread at once, a timer's descriptor wakes whoever
- * asks: soon at first, later less often.  With nothing under way the timer stands still, and an idle group costs
- * nothing.
+ * asks: soon at first, later less often.  With nothing under way that is four times a second: a peer may ask where this
+ * rank is, or tell that the group has failed.
  */
 #include <errno.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 
 #include "mpib.h"
 
-enum { KEEP_NS = 10000, SPIN_NS = 2000000, NAP_NS = 50000, NAP_MOST_NS = 1000000 };
+enum { KEEP_NS = 10000, SPIN_NS = 2000000, NAP_NS = 50000, NAP_MOST_NS = 1000000, IDLE_MOST_NS = 250000000 };
 
 int mpib_wait_open(struct mpib_family *family)
 {
@@ -38,9 +38,9 @@ static bool is_idle(const struct mpib_family *family)
 /* A tenth of the time it has been quiet already, within bounds. */
 static void set_timer(struct mpib_family *family, int64_t quiet_ns)
 {
-    int64_t nap = quiet_ns / 10;
-    nap = nap < NAP_NS ? NAP_NS : nap > NAP_MOST_NS ? NAP_MOST_NS : nap;
-    struct itimerspec at = {.it_value = {.tv_nsec = is_idle(family) ? 0 : nap}};
+    int64_t nap = quiet_ns / 10, most = is_idle(family) ? IDLE_MOST_NS : NAP_MOST_NS;
+    nap = nap < NAP_NS ? NAP_NS : nap > most ? most : nap;
+    struct itimerspec at = {.it_value = {.tv_nsec = nap}};
     timerfd_settime(family->timer, 0, &at, NULL); /* also takes back that it had run out */
 }
 

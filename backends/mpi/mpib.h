@@ -86,7 +86,11 @@ struct mpib_family {
     void *buffer;            /* one header with what it carries */
     pthread_t waiter;        /* the program's thread that opened it */
     int timer;
-    bool moved; /* something has ended or begun since */
+    uint64_t *dead; /* groups that have failed: nobody takes what still comes for them */
+    int n_dead;
+    bool closing; /* nobody takes anything any more */
+    int goodbyes; /* peers whose last word this was */
+    bool moved;   /* something has ended or begun since */
     int64_t moved_ns;
 };
 
@@ -174,6 +178,12 @@ int mpib_send(void *group, tutti_request *request);
 int mpib_recv(void *group, tutti_request *request);
 int mpib_cancel(void *group, tutti_request *request);
 int mpib_notify(void *group, int32_t peer, const void *message, size_t bytes);
+
+/* The group has failed: what peers have begun to send for it is taken in and dropped, or they could never end. */
+void mpib_abort(void *group);
+
+/* The same for all of the family, at its end; tells the peers that nothing more will come from here. */
+void mpib_messages_last(struct mpib_family *family, int peers);
 
 int mpib_progress(void *group);
 

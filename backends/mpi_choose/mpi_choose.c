@@ -138,6 +138,11 @@ static int choice_describe(const tutti_host *host, void *group, char *text, size
     return status == TUTTI_OK ? chosen->describe(host, group, text, capacity) : status;
 }
 
+static void choice_abort(void *group)
+{
+    chosen->abort(((struct choice *)group)->state);
+}
+
 TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
 
 /* As in mpi_backend.c. */
@@ -164,6 +169,7 @@ const tutti_backend tutti_backend_v1 = {
     .arm = choice_arm,
     .cancel = choice_cancel,
     .notify = choice_notify,
+    .abort = choice_abort,
     .latency_ns = 1500,
     .bytes_per_us = 4000,
     .segment_bytes = 256 << 10,
