@@ -8,31 +8,46 @@
 #include "base/clock.h"
 #include "fingerprint.h"
 #include "group.h"
+#include "missing.h"
 #include "note.h"
 #include "work.h"
 
-enum { HISTORY = 64 };
+enum { HISTORY = 64, ASKER_NS = 1000 * 1000 * 1000, PASS_ON_NS = 50 * 1000 * 1000 };
 
-struct peer_state {
-    uint64_t latest, fingerprint;
-    int64_t heard_ns; /* 0: never */
-    char waits_for[200];
+struct asker {
+    int64_t asked_ns; /* 0: never */
+    uint64_t sequence;
 };
 
 struct health {
     uint64_t sequence[HISTORY], fingerprint[HISTORY];
     uint64_t latest, latest_fingerprint;
-    struct peer_state peer[];
+    struct missing *missing;
+    uint64_t said; /* a digest of what those who asked know */
+    int64_t passed_on_ns;
+    struct asker asker[];
 };
 
 struct health *health_new(int size)
 {
-    return calloc(1, sizeof(struct health) + (size_t)size * sizeof(struct peer_state));
+    struct health *health = calloc(1, sizeof *health + (size_t)size * sizeof *health->asker);
+    if (health == NULL) return NULL;
+    health->missing = missing_new(size);
+    if (health->missing != NULL) return health;
+    free(health);
+    return NULL;
 }
 
 void health_free(struct health *health)
 {
+    if (health == NULL) return;
+    missing_free(health->missing);
     free(health);
+}
+
+struct missing *health_missing(const struct health *health)
+{
+    return health->missing;
 }
 
 void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprint)
@@ -65,35 +80,24 @@ void health_tell(struct tutti_group *group)
         if (peer != group->rank) note_send(group, peer, &note);
 }
 
+static void tell_askers(struct tutti_group *group, int64_t now);
+
 /* ---- asking ------------------------------------------------------------------------------------------------ */
 
-static void mark_peer(const tutti_request *request, void *argument)
+void health_ask(const struct tutti_work *work)
 {
-    bool *marked = argument;
-    if (request->peer >= 0) marked[request->peer] = true;
-}
-
-/* Which peers the work waits for; NULL when out of memory.  The caller frees it. */
-static bool *awaited(const struct tutti_work *work)
-{
-    bool *marked = calloc((size_t)work->group->size + 1, sizeof *marked);
-    if (marked == NULL) return NULL;
-    if (work->exec != NULL)
-        exec_each_pending(work->exec, mark_peer, marked);
-    else
-        mark_peer(&work->request, marked);
-    marked[work->group->rank] = false;
-    return marked;
-}
-
-void health_ask(struct tutti_work *work)
-{
-    bool *marked = awaited(work);
+    struct tutti_group *group = work->group;
+    int64_t now = clock_now_ns();
+    bool *marked = missing_awaited(work);
     if (marked == NULL) return;
     struct note note = {.type = NOTE_ASK, .sequence = work->op.sequence, .fingerprint = work->fingerprint};
-    for (int peer = 0; peer < work->group->size; peer++)
-        if (marked[peer]) note_send(work->group, peer, &note);
+    for (int peer = 0; peer < group->size; peer++) {
+        if (!marked[peer]) continue;
+        bool anew = missing_asked(group->health->missing, peer, now);
+        if (anew || !work->point_to_point) note_send(group, peer, &note);
+    }
     free(marked);
+    tell_askers(group, now);
 }
 
 /* The fingerprint of the collective before this one; 0 where it is not known any more. */
@@ -128,33 +132,49 @@ void health_describe_mismatch(const struct tutti_group *group, int peer, uint64_
              group->global_ranks[group->rank], b);
 }
 
-/* "rank 1, rank 3 (is at #40 broadcast(..))": the end of a chain of ranks that wait for each other is told. */
-static void list_awaited(const struct tutti_work *work, char *text, size_t size)
+/* ---- answering --------------------------------------------------------------------------------------------- */
+
+static void tell_place(struct tutti_group *group, int peer, int64_t now)
 {
-    bool *marked = work->started ? awaited(work) : NULL;
-    size_t used = 0;
-    text[0] = '\0';
-    for (int peer = 0; marked != NULL && peer < work->group->size && used < size; peer++) {
-        const struct peer_state *state = &work->group->health->peer[peer];
-        char call[160] = "", where[200] = "";
-        if (!marked[peer]) continue;
-        if (state->heard_ns < work->start_ns) {
-            snprintf(where, sizeof where, " (no answer)");
-        } else if (state->latest > 0 && state->latest < work->op.sequence) {
-            fingerprint_describe(state->fingerprint, call, sizeof call);
-            snprintf(where, sizeof where, " (is at #%" PRIu64 " %s)", state->latest, call);
-        }
-        used += (size_t)snprintf(text + used, size - used, "%srank %d%s", used > 0 ? ", " : "",
-                                 work->group->global_ranks[peer], where);
+    const struct health *health = group->health;
+    const struct tutti_work *waiting = missing_waiting(group, health->asker[peer].sequence);
+    struct note here = {.type = NOTE_HERE, .latest = health->latest, .latest_fingerprint = health->latest_fingerprint};
+    if (waiting != NULL) {
+        here.sequence = waiting->op.sequence;
+        here.n_places = missing_find(waiting, now, here.place);
     }
-    free(marked);
+    note_send(group, peer, &here);
+}
+
+/* What this rank's answers say of others, in short. */
+static uint64_t digest(const struct tutti_group *group, int64_t now)
+{
+    const struct tutti_work *waiting = missing_waiting(group, 0);
+    struct note_place place[NOTE_PLACES];
+    int n = waiting != NULL ? missing_find(waiting, now, place) : 0;
+    uint64_t sum = waiting != NULL ? waiting->op.sequence : 0;
+    for (int i = 0; i < n; i++)
+        sum += (place[i].rank + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ place[i].latest << 1 ^ (place[i].silent_ms > 0);
+    return sum;
+}
+
+/* Those who asked lately hear at once of what has changed: it may be the end of a long chain that they wait for. */
+static void tell_askers(struct tutti_group *group, int64_t now)
+{
+    struct health *health = group->health;
+    uint64_t said = digest(group, now);
+    if (said == health->said) return;
+    health->said = said;
+    for (int peer = 0; peer < group->size; peer++)
+        if (health->asker[peer].asked_ns != 0 && now - health->asker[peer].asked_ns < ASKER_NS)
+            tell_place(group, peer, now);
 }
 
 static void answer(struct tutti_group *group, int peer, const struct note *ask)
 {
     struct health *health = group->health;
     unsigned at = ask->sequence % HISTORY;
-    if (health->sequence[at] == ask->sequence && health->fingerprint[at] != ask->fingerprint) {
+    if (ask->sequence > 0 && health->sequence[at] == ask->sequence && health->fingerprint[at] != ask->fingerprint) {
         char calls[400], text[512];
         health_describe_mismatch(group, peer, ask->fingerprint, health->fingerprint[at], calls, sizeof calls);
         snprintf(text, sizeof text, "the ranks' calls differ at #%" PRIu64 " of group %s: %s", ask->sequence,
@@ -162,14 +182,13 @@ static void answer(struct tutti_group *group, int peer, const struct note *ask)
         group_fail(group, TUTTI_ERR_MISMATCH, text, true);
         return;
     }
-    struct note here = {.type = NOTE_HERE,
-                        .sequence = ask->sequence,
-                        .latest = health->latest,
-                        .latest_fingerprint = health->latest_fingerprint};
-    const struct tutti_work *work;
-    TAILQ_FOREACH(work, &group->works, group_link)
-    if (work->op.sequence == ask->sequence) list_awaited(work, here.text, sizeof((struct peer_state *)0)->waits_for);
-    note_send(group, peer, &here);
+    int64_t now = clock_now_ns();
+    health->asker[peer] = (struct asker){now, ask->sequence};
+    tell_place(group, peer, now);
+    const struct tutti_work *waiting = missing_waiting(group, ask->sequence);
+    if (waiting == NULL || now - health->passed_on_ns < PASS_ON_NS) return;
+    health->passed_on_ns = now; /* the question goes on along the chain */
+    health_ask(waiting);
 }
 
 struct note_event {
@@ -184,15 +203,15 @@ static void handle_note(struct engine_event *event)
     struct note_event *came = (struct note_event *)event;
     struct tutti_group *group = came->group;
     const struct note *note = &came->note;
-    if (note->type == NOTE_ASK && note->sequence > 0) {
+    if (note->type == NOTE_ASK) {
         if (group->failed)
             health_tell(group); /* it missed the first telling */
         else
             answer(group, came->peer, note);
     } else if (note->type == NOTE_HERE) {
-        struct peer_state *state = &group->health->peer[came->peer];
-        *state = (struct peer_state){note->latest, note->latest_fingerprint, clock_now_ns(), ""};
-        snprintf(state->waits_for, sizeof state->waits_for, "%s", note->text);
+        int64_t now = clock_now_ns();
+        missing_heard(group->health->missing, came->peer, note, now);
+        tell_askers(group, now);
     } else if (note->type == NOTE_FAILED && !group->failed && note->status < 0) {
         group_told(group, note->status, note->text, note->sequence); /* and told on: not all know the first one */
     }
@@ -213,40 +232,4 @@ void health_notified(void *core, int32_t peer, const void *message, size_t bytes
     came->group = group;
     came->peer = peer;
     engine_post(group->engine, &came->event);
-}
-
-void health_missing(const struct tutti_work *work, int64_t now, char *text, size_t size)
-{
-    const struct tutti_group *group = work->group;
-    bool *marked = awaited(work);
-    size_t used = 0;
-    text[0] = '\0';
-    for (int peer = 0; marked != NULL && peer < group->size && used < size; peer++) {
-        if (!marked[peer]) continue;
-        const struct peer_state *state = &group->health->peer[peer];
-        char where[260];
-        if (work->point_to_point) {
-            where[0] = '\0';
-        } else if (state->heard_ns < work->start_ns) {
-            snprintf(where, sizeof where, " (no answer)");
-        } else if (state->latest >= work->op.sequence) {
-            snprintf(where, sizeof where, " (is in it too%s%s)",
-                     state->waits_for[0] != '\0' ? ", itself waiting for " : "", state->waits_for);
-        } else if (state->latest == 0) {
-            snprintf(where, sizeof where, " (has called nothing yet)");
-        } else {
-            char call[160];
-            fingerprint_describe(state->fingerprint, call, sizeof call);
-            snprintf(where, sizeof where, " (is at #%" PRIu64 " %s; answered %.1f s ago)", state->latest, call,
-                     (double)(now - state->heard_ns) / 1e9);
-        }
-        used += (size_t)snprintf(text + used, size - used, "%srank %d%s", used > 0 ? ", " : "",
-                                 group->global_ranks[peer], where);
-    }
-    if (used == 0)
-        snprintf(text, size, "%s",
-                 !work->started                ? "an earlier operation"
-                 : work->op.kind == TUTTI_COPY ? "the device, to copy its tensors"
-                                               : "no peer in particular");
-    free(marked);
 }

@@ -2,7 +2,7 @@
  *
  * A rank that has waited for a while asks the peers it waits for.  The question carries the fingerprint of its own
  * operation, so two ranks that wait for each other in different operations find out even though no data flows; the
- * answers give a timeout its text.  Notes are best effort; nothing waits for one.
+ * answers give a timeout its text (missing.h).  Notes are best effort; nothing waits for one.
  */
 #ifndef HEALTH_H
 #define HEALTH_H
@@ -10,6 +10,7 @@
 #include <tutti/backend.h>
 
 struct health;
+struct missing;
 struct tutti_group;
 struct tutti_work;
 
@@ -19,8 +20,8 @@ void health_free(struct health *health);
 /* A collective was issued: its fingerprint is kept for a while, to be compared with what peers ask. */
 void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprint);
 
-/* Asks the peers that a collective waits for. */
-void health_ask(struct tutti_work *work);
+/* Asks the peers that an operation waits for where they are; collectives are compared with theirs. */
+void health_ask(const struct tutti_work *work);
 
 /* Tells all peers that the group failed, how, and from which collective on. */
 void health_tell(struct tutti_group *group);
@@ -28,8 +29,8 @@ void health_tell(struct tutti_group *group);
 /* A note came in: the host service behind tutti_host.notified. */
 void health_notified(void *core, int32_t peer, const void *message, size_t bytes);
 
-/* "rank 2 (at #40 broadcast(..)), rank 3 (no answer)": whom the work waits for. */
-void health_missing(const struct tutti_work *work, int64_t now, char *text, size_t size);
+/* What the peers' answers tell. */
+struct missing *health_missing(const struct health *health);
 
 /* "rank 1 called X, rank 0 called Y" */
 void health_describe_mismatch(const struct tutti_group *group, int peer, uint64_t theirs, uint64_t mine, char *text,

@@ -1,21 +1,39 @@
 /* A note between ranks as bytes.  Pure functions: a parser believes nothing, for the bytes come from another machine.
  *
  * On the wire: type, status, sequence, fingerprint, and the sender's latest sequence and fingerprint as little-endian
- * 32- and 64-bit numbers, then text without a terminator. */
+ * 32- and 64-bit numbers; then, for NOTE_FAILED, text without a terminator, and for NOTE_HERE the places of other
+ * ranks: rank, age, silence, latest sequence and fingerprint of each. */
 #ifndef NOTE_H
 #define NOTE_H
 
 #include <tutti/types.h>
 
-enum { NOTE_TEXT = 400, NOTE_HEAD = 40, NOTE_BYTES = NOTE_HEAD + NOTE_TEXT };
+enum {
+    NOTE_TEXT = 400,
+    NOTE_HEAD = 40,
+    NOTE_BYTES = NOTE_HEAD + NOTE_TEXT,
+    NOTE_PLACE = 28,
+    NOTE_PLACES = NOTE_TEXT / NOTE_PLACE
+};
 
 enum note_type { NOTE_FAILED = 1, NOTE_ASK, NOTE_HERE };
+
+/* Where a rank stands that others wait for. */
+struct note_place {
+    uint32_t rank;                /* of the group */
+    uint32_t age_ms;              /* of this knowledge */
+    uint32_t silent_ms;           /* since when it owes an answer; 0: it owes none */
+    uint64_t latest, fingerprint; /* its latest collective, as far as it is known; 0: it has called none */
+};
 
 struct note {
     uint32_t type;
     int32_t status;
-    uint64_t sequence, fingerprint, latest, latest_fingerprint;
-    char text[NOTE_TEXT + 1];
+    uint64_t sequence; /* HERE: of the collective that the sender waits in; 0: it waits in none */
+    uint64_t fingerprint, latest, latest_fingerprint;
+    char text[NOTE_TEXT + 1];             /* FAILED: why */
+    int n_places;                         /* HERE: whom the sender waits for in the end */
+    struct note_place place[NOTE_PLACES]; /* ranks are not checked against the group's size */
 };
 
 /* The number of bytes written. */

@@ -15,10 +15,11 @@
 #include "fingerprint.h"
 #include "group.h"
 #include "health.h"
+#include "missing.h"
 #include "stage.h"
 #include "submit.h"
 
-enum { SPARE_MOST = 64, ASK_NS = 200 * 1000 * 1000, DRAIN_NS = 1000 * 1000 * 1000 };
+enum { SPARE_MOST = 64, ASK_NS = 200 * 1000 * 1000, ASK_LEAST_NS = 20 * 1000 * 1000, DRAIN_NS = 2000 * 1000 * 1000 };
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
@@ -318,7 +319,7 @@ static void time_out(struct tutti_work *work, int64_t now)
 {
     char what[160], missing[600], text[ERROR_TEXT_MAX];
     work_describe(work, what, sizeof what);
-    health_missing(work, now, missing, sizeof missing);
+    missing_describe(work, now, missing, sizeof missing);
     snprintf(text, sizeof text, "%s: rank %d waited %.3f s for %s", what, work->group->global_ranks[work->group->rank],
              (double)(now - work->start_ns) / 1e9, missing);
     if (work_is_message(work))
@@ -331,9 +332,17 @@ static void warn_late(struct tutti_work *work, int64_t now)
 {
     char what[160], missing[600];
     work_describe(work, what, sizeof what);
-    health_missing(work, now, missing, sizeof missing);
+    missing_describe(work, now, missing, sizeof missing);
     log_write(LOG_WARN, "%s takes long (%.1f s); waiting for %s", what, (double)(now - work->start_ns) / 1e9, missing);
     work->warned = true;
+}
+
+/* When the peers are to be asked next where they are: soon enough that their answers can be in a timeout's text. */
+static int64_t ask_at(const struct tutti_work *work)
+{
+    int64_t quarter = work->deadline_ns == CLOCK_NEVER ? ASK_NS : (work->deadline_ns - work->start_ns) / 4;
+    int64_t every = quarter < ASK_LEAST_NS ? ASK_LEAST_NS : quarter;
+    return work->asked_ns + (every < ASK_NS ? every : ASK_NS);
 }
 
 static void check_one(struct tutti_work *work, int64_t now)
@@ -352,13 +361,19 @@ static void check_one(struct tutti_work *work, int64_t now)
         work->asked_ns = now;
         return;
     }
-    if (now - work->asked_ns >= ASK_NS && work->started && !work->point_to_point) {
+    if (work->started && now >= ask_at(work)) {
         work->asked_ns = now;
         health_ask(work);
     }
     if (!work->warned && work->deadline_ns != CLOCK_NEVER &&
         now - work->start_ns > (work->deadline_ns - work->start_ns) / 2)
         warn_late(work, now);
+}
+
+static int64_t next_look(const struct tutti_work *work)
+{
+    int64_t asks = work->started && !work->draining ? ask_at(work) : CLOCK_NEVER;
+    return asks < work->deadline_ns ? asks : work->deadline_ns;
 }
 
 int64_t work_check_time(struct engine *engine, int64_t now)
@@ -370,7 +385,7 @@ int64_t work_check_time(struct engine *engine, int64_t now)
         struct tutti_work *next = TAILQ_NEXT(work, link);
         bool due = now >= work->deadline_ns;
         check_one(work, now);
-        if (!due && work->deadline_ns < deadline) deadline = work->deadline_ns;
+        if (!due && next_look(work) < deadline) deadline = next_look(work);
         work = due ? TAILQ_FIRST(&engine->active) : next;
     }
     return deadline;

@@ -102,7 +102,7 @@ int work_explain(const struct tutti_work *work, const tutti_request *request, in
 /* From now on the work's time runs, its deadline too. */
 void work_start_clock(struct tutti_work *work, int64_t now);
 
-/* Looks at deadlines and at what has not moved for a while; gives the moment of the next deadline. */
+/* Looks at deadlines and at what has not moved for a while; gives the moment when that is due again. */
 int64_t work_check_time(struct engine *engine, int64_t now);
 
 static inline bool work_ended(const struct tutti_work *work)

@@ -154,6 +154,11 @@ void proto_remove_group(struct proto_group *group)
     group->proto = NULL;
 }
 
+void proto_expects(struct proto *proto, int32_t peer)
+{
+    if (proto->peer[peer].owes_ns == 0) proto->peer[peer].owes_ns = proto->host->now_ns();
+}
+
 int proto_notify(struct proto_group *group, int32_t peer, const void *message, size_t bytes)
 {
     struct proto *proto = group->proto;
@@ -162,6 +167,7 @@ int proto_notify(struct proto_group *group, int32_t peer, const void *message, s
         return proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a note of %zu bytes; at most %d", bytes, WIRE_NOTE);
     if (!link_is_up(proto, global)) return TUTTI_OK;
     struct wire_header header = {.kind = WIRE_NOTE_DATA, .group = group->id, .bytes = bytes};
+    proto_expects(proto, global);
     return proto_say(proto, global, &header, message, bytes);
 }
 
@@ -285,6 +291,13 @@ void proto_close(struct proto *proto)
     *proto = (struct proto){0};
 }
 
+static bool is_overdue(const struct proto *proto, const struct proto_op *op, int64_t now)
+{
+    int64_t owes_ns = proto->peer[op->peer].owes_ns, ms = (now - op->since_ns) / 1000000;
+    if (ms < PROTO_REVOKE_MS) return false;
+    return ms >= PROTO_PATIENT_MS || (owes_ns != 0 && (now - owes_ns) / 1000000 >= PROTO_SILENT_MS);
+}
+
 /* Nobody asked for these yet: perhaps the receive is another one, which the RTS brings to light. */
 static void tell_of_sends(struct proto *proto)
 {
@@ -295,7 +308,7 @@ static void tell_of_sends(struct proto *proto)
         op->is_due = false;
         proto_ask(proto, op);
     }
-    while ((op = TAILQ_FIRST(&proto->revoked)) != NULL && now - op->since_ns > (int64_t)PROTO_REVOKE_MS * 1000000) {
+    while ((op = TAILQ_FIRST(&proto->revoked)) != NULL && is_overdue(proto, op, now)) {
         link_drop(proto, op->peer, "it did not give memory back that an operation had opened to it", true);
         if (TAILQ_FIRST(&proto->revoked) == op) /* the link was lost before, or is being closed: nothing ended it */
             proto_finish(proto, op, proto_lost(proto, op->peer));

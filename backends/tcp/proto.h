@@ -26,7 +26,11 @@ enum {
     PROTO_WINDOW = 2 << 20, /* cost of eager messages that a peer holds for us without a receive */
     PROTO_EAGER_COST = 256, /* of an eager message, besides its bytes */
     PROTO_PATIENCE_MS = 20, /* then an expected send that was not asked for tells of itself */
-    PROTO_REVOKE_MS = 300   /* then memory is taken back by ending the link */
+    /* Memory is taken back by ending the link, so long after it was asked for, if the peer has said nothing at all for
+     * PROTO_SILENT_MS; or after PROTO_PATIENT_MS. */
+    PROTO_REVOKE_MS = 300,
+    PROTO_SILENT_MS = 600,
+    PROTO_PATIENT_MS = 1500
 };
 
 /* A group's share. */
@@ -84,6 +88,7 @@ struct proto_arrival {
 struct proto_peer {
     uint64_t sent, sent_gone; /* cost of eager messages to it, and of those that found their receive there */
     uint64_t done, done_told; /* cost of its eager messages that found theirs here, and what it knows of that */
+    int64_t owes_ns;          /* since when it has said nothing to notes and questions; 0: it has */
     bool left, told;          /* it said goodbye; we did */
 };
 
@@ -164,6 +169,8 @@ struct proto_op *proto_op_find(const struct proto *proto, uint64_t id);
 void proto_op_free(struct proto *proto, struct proto_op *op);
 void proto_finish(struct proto *proto, struct proto_op *op, int status);
 int proto_say(struct proto *proto, int32_t peer, struct wire_header *header, const void *payload, size_t bytes);
+/* The peer is alive if it says anything from now on. */
+void proto_expects(struct proto *proto, int32_t peer);
 void proto_ask(struct proto *proto, struct proto_op *op);
 int proto_open_memory(struct proto *proto, struct proto_op *op, uint64_t ref);
 void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key);

@@ -196,6 +196,7 @@ static void arrive_bye(struct proto *proto, const struct wire_header *header)
 static void handle(struct proto *proto, const struct wire_header *from, const void *payload)
 {
     struct wire_header header = *from;
+    proto->peer[header.source].owes_ns = 0;
     uint64_t gone = header.credit - proto->peer[header.source].sent_gone;
     if (gone <= proto->peer[header.source].sent - proto->peer[header.source].sent_gone)
         proto->peer[header.source].sent_gone = header.credit;

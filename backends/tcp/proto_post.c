@@ -244,7 +244,10 @@ static int revoke(struct proto *proto, struct proto_op *op)
 {
     struct wire_header header = {.kind = WIRE_REVOKE, .ref = op->id};
     if (op->offered) header.kind = WIRE_UNOFFER;
-    if (op->offered || op->state == PROTO_RECV_OPEN) proto_say(proto, op->peer, &header, NULL, 0);
+    if (op->offered || op->state == PROTO_RECV_OPEN) {
+        proto_expects(proto, op->peer);
+        proto_say(proto, op->peer, &header, NULL, 0);
+    }
     op->cancelled = true;
     op->is_due = true;
     op->since_ns = proto->host->now_ns();

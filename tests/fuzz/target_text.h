@@ -12,6 +12,10 @@ static void fuzz_note(const uint8_t *in, size_t bytes)
     struct note note;
     uint8_t out[NOTE_BYTES];
     if (!note_parse(in, bytes, &note)) return;
+    if (note.type == NOTE_HERE) {
+        FUZZ_CHECK(note_encode(&note, out) == bytes && memcmp(in, out, bytes) == 0);
+        return;
+    }
     size_t length = strlen(note.text);
     for (size_t i = 0; i < length; i++) FUZZ_CHECK((uint8_t)note.text[i] >= 0x20 && note.text[i] != 0x7f);
     FUZZ_CHECK(note_encode(&note, out) == bytes && length == bytes - NOTE_HEAD);

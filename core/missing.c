@@ -1,0 +1,248 @@
+#include "missing.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fingerprint.h"
+#include "group.h"
+#include "health.h"
+#include "work.h"
+
+enum {
+    AGAIN_MS = 15,    /* so soon again, a peer need not be asked */
+    PATIENT_MS = 400, /* it may take so long to answer, and not be called silent */
+    OLD_MS = 2000
+};
+
+struct peer {
+    uint64_t waits_in, latest, fingerprint; /* as it told */
+    int64_t heard_ns;                       /* 0: never */
+    int64_t owes_ns;                        /* the first question that it has not answered; 0: none */
+    int64_t asked_ns;                       /* the last one */
+    int n_places;
+    struct note_place *place; /* whom it waits for in the end; room for NOTE_PLACES */
+};
+
+struct missing {
+    int size;
+    struct peer peer[];
+};
+
+struct missing *missing_new(int size)
+{
+    struct missing *missing = calloc(1, sizeof *missing + (size_t)size * sizeof *missing->peer);
+    if (missing != NULL) missing->size = size;
+    return missing;
+}
+
+void missing_free(struct missing *missing)
+{
+    for (int i = 0; missing != NULL && i < missing->size; i++) free(missing->peer[i].place);
+    free(missing);
+}
+
+static int64_t ms_since(int64_t ns, int64_t now)
+{
+    return (now - ns) / 1000000;
+}
+
+bool missing_asked(struct missing *missing, int peer, int64_t now)
+{
+    struct peer *state = &missing->peer[peer];
+    if (state->asked_ns != 0 && ms_since(state->asked_ns, now) < AGAIN_MS) return false;
+    bool anew = state->asked_ns == 0 || ms_since(state->asked_ns, now) > OLD_MS; /* that question may have been lost */
+    if (state->owes_ns == 0 || anew) state->owes_ns = now;
+    state->asked_ns = now;
+    return true;
+}
+
+void missing_heard(struct missing *missing, int peer, const struct note *here, int64_t now)
+{
+    struct peer *state = &missing->peer[peer];
+    state->waits_in = here->sequence;
+    state->latest = here->latest;
+    state->fingerprint = here->latest_fingerprint;
+    state->heard_ns = now;
+    state->owes_ns = 0;
+    state->n_places = 0;
+    if (here->n_places == 0) return;
+    if (state->place == NULL) state->place = calloc(NOTE_PLACES, sizeof *state->place);
+    if (state->place == NULL) return; /* the text says less */
+    for (int i = 0; i < here->n_places; i++)
+        if (here->place[i].rank < (uint32_t)missing->size) state->place[state->n_places++] = here->place[i];
+}
+
+/* ---- what is waited for ------------------------------------------------------------------------------------ */
+
+static void mark_peer(const tutti_request *request, void *argument)
+{
+    bool *marked = argument;
+    if (request->owner != NULL && request->peer >= 0) marked[request->peer] = true;
+}
+
+bool *missing_awaited(const struct tutti_work *work)
+{
+    bool *marked = calloc((size_t)work->group->size + 1, sizeof *marked);
+    if (marked == NULL || !work->started) return marked;
+    if (work->exec != NULL)
+        exec_each_pending(work->exec, mark_peer, marked);
+    else
+        mark_peer(&work->request, marked);
+    marked[work->group->rank] = false;
+    return marked;
+}
+
+const struct tutti_work *missing_waiting(const struct tutti_group *group, uint64_t sequence)
+{
+    const struct tutti_work *work, *first = NULL;
+    TAILQ_FOREACH(work, &group->works, group_link)
+    {
+        if (work->point_to_point || !work->started || work->parts > 0) continue;
+        if (work->op.sequence == sequence) return work;
+        if (first == NULL) first = work;
+    }
+    return first;
+}
+
+/* ---- the ends of the chains -------------------------------------------------------------------------------- */
+
+struct ends {
+    const struct tutti_work *work;
+    int64_t now;
+    int n;
+    struct note_place *place;
+};
+
+static void add(struct ends *ends, struct note_place place)
+{
+    const struct tutti_group *group = ends->work->group;
+    if ((int)place.rank == group->rank || place.age_ms > OLD_MS) return;
+    for (int i = 0; i < ends->n; i++) {
+        if (ends->place[i].rank != place.rank) continue;
+        if (place.age_ms < ends->place[i].age_ms) ends->place[i] = place;
+        return;
+    }
+    if (ends->n < NOTE_PLACES) ends->place[ends->n++] = place;
+}
+
+/* What the peer told of others, unless they have told something else since. */
+static void add_told(struct ends *ends, const struct missing *missing, const struct peer *state)
+{
+    int64_t since_ms = ms_since(state->heard_ns, ends->now);
+    for (int i = 0; i < state->n_places; i++) {
+        struct note_place place = state->place[i];
+        int64_t age_ms = (int64_t)place.age_ms + since_ms;
+        const struct peer *own = &missing->peer[place.rank];
+        if (own->heard_ns != 0 && own->latest > place.latest && ms_since(own->heard_ns, ends->now) < age_ms) continue;
+        place.age_ms = age_ms > OLD_MS ? OLD_MS + 1 : (uint32_t)age_ms;
+        add(ends, place);
+    }
+}
+
+static bool is_silent(const struct peer *state, const struct tutti_work *work, int64_t now)
+{
+    return state->owes_ns != 0 && state->asked_ns >= work->start_ns && ms_since(state->owes_ns, now) >= PATIENT_MS;
+}
+
+/* Whether it has told where it is since the work began. */
+static bool is_known(const struct peer *state, const struct tutti_work *work)
+{
+    return state->heard_ns != 0 && state->heard_ns >= work->start_ns;
+}
+
+static void add_awaited(struct ends *ends, const struct missing *missing, int peer)
+{
+    const struct tutti_work *work = ends->work;
+    const struct peer *state = &missing->peer[peer];
+    struct note_place place = {.rank = (uint32_t)peer, .latest = state->latest, .fingerprint = state->fingerprint};
+    if (is_silent(state, work, ends->now)) {
+        int64_t ms = ms_since(state->owes_ns, ends->now);
+        place.silent_ms = ms < INT32_MAX ? (uint32_t)ms : INT32_MAX;
+        add(ends, place);
+    } else if (is_known(state, work) && state->waits_in != 0 && state->n_places > 0 && !work->point_to_point) {
+        add_told(ends, missing, state);
+    } else if (is_known(state, work) && (state->latest < work->op.sequence || work->point_to_point)) {
+        place.age_ms = (uint32_t)ms_since(state->heard_ns, ends->now);
+        if (place.age_ms > OLD_MS) place.age_ms = OLD_MS; /* it owes no answer: nobody has asked since */
+        add(ends, place);
+    }
+}
+
+int missing_find(const struct tutti_work *work, int64_t now, struct note_place places[NOTE_PLACES])
+{
+    struct ends ends = {.work = work, .now = now, .place = places};
+    bool *marked = missing_awaited(work);
+    for (int peer = 0; marked != NULL && peer < work->group->size; peer++)
+        if (marked[peer]) add_awaited(&ends, health_missing(work->group->health), peer);
+    free(marked);
+    return ends.n;
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------- */
+
+struct sentence {
+    char *text;
+    size_t size, used;
+};
+
+static void say(struct sentence *sentence, int global, const char *where)
+{
+    if (sentence->used >= sentence->size) return;
+    int n = snprintf(sentence->text + sentence->used, sentence->size - sentence->used, "%srank %d%s",
+                     sentence->used > 0 ? ", " : "", global, where);
+    if (n > 0) sentence->used += (size_t)n;
+}
+
+static void say_place(struct sentence *sentence, const struct tutti_group *group, const struct note_place *place)
+{
+    char where[300], call[160] = "";
+    if (place->latest > 0) fingerprint_describe(place->fingerprint, call, sizeof call);
+    if (place->silent_ms > 0 && place->latest > 0)
+        snprintf(where, sizeof where, " (no heartbeat for %.1f s; was at #%" PRIu64 " %s)", place->silent_ms / 1e3,
+                 place->latest, call);
+    else if (place->silent_ms > 0)
+        snprintf(where, sizeof where, " (no heartbeat for %.1f s)", place->silent_ms / 1e3);
+    else if (place->latest > 0)
+        snprintf(where, sizeof where, " (is at #%" PRIu64 " %s)", place->latest, call);
+    else
+        snprintf(where, sizeof where, " (has called nothing yet)");
+    say(sentence, group->global_ranks[place->rank], where);
+}
+
+/* Those that are waited for directly and of which no end is known: they have not answered yet, or are in it too. */
+static void say_unknown(struct sentence *sentence, const struct tutti_work *work, int64_t now, bool all)
+{
+    const struct tutti_group *group = work->group;
+    bool *marked = missing_awaited(work);
+    for (int peer = 0; marked != NULL && peer < group->size; peer++) {
+        const struct peer *state = &health_missing(group->health)->peer[peer];
+        if (!marked[peer] || is_silent(state, work, now)) continue;
+        if (!is_known(state, work))
+            say(sentence, group->global_ranks[peer], state->owes_ns != 0 ? " (no answer yet)" : "");
+        else if (all)
+            say(sentence, group->global_ranks[peer], state->waits_in != 0 ? " (is in it too)" : " (has done its part)");
+    }
+    free(marked);
+}
+
+void missing_describe(const struct tutti_work *work, int64_t now, char *text, size_t size)
+{
+    struct note_place places[NOTE_PLACES];
+    struct sentence sentence = {text, size, 0};
+    if (!work->started || work->parts > 0) {
+        const struct tutti_work *before = missing_waiting(work->group, 0);
+        if (before != NULL) work = before; /* the group waits in that one */
+    }
+    text[0] = '\0';
+    int n = missing_find(work, now, places);
+    for (int i = 0; i < n; i++) say_place(&sentence, work->group, &places[i]);
+    say_unknown(&sentence, work, now, n == 0);
+    if (sentence.used > 0) return;
+    bool copies = work->op.kind == TUTTI_COPY;
+    snprintf(text, size, "%s",
+             !work->started ? "an earlier operation"
+             : copies       ? "the device, to copy its tensors"
+                            : "no peer in particular");
+}

@@ -1,0 +1,199 @@
+/* One rank never calls.  Whatever the collective, the number of ranks and the algorithm, the others' timeouts name that
+ * rank and what it did last, although most of them do not wait for it themselves. */
+#include "procs.h"
+
+enum { SOON_S = 5, TIMEOUT_MS = 1000, MOST = 8, SMALL = 3, LARGE = 40000, PARTS = LARGE * MOST };
+
+struct call {
+    tutti_group *group;
+    tutti_opts opts;
+    tutti_work *work, *behind;
+    int root;
+    int64_t n; /* elements a rank */
+    int32_t *in, *out;
+    tutti_tensor in_list[MOST], out_list[MOST];
+    bool is_root;
+    int size;
+};
+
+static int start_broadcast(struct call *c)
+{
+    return tutti_broadcast(tutti_view(c->in, c->n), c->root, &c->opts);
+}
+
+static int start_all_reduce(struct call *c)
+{
+    return tutti_all_reduce(tutti_view(c->in, c->n), TUTTI_SUM, &c->opts);
+}
+
+static int start_reduce(struct call *c)
+{
+    return tutti_reduce(tutti_view(c->in, c->n), c->root, TUTTI_SUM, &c->opts);
+}
+
+static int start_all_gather(struct call *c)
+{
+    return tutti_all_gather(c->out_list, c->size, tutti_view(c->in, c->n), &c->opts);
+}
+
+static int start_all_gather_into(struct call *c)
+{
+    return tutti_all_gather_into_tensor(tutti_view(c->out, c->n * c->size), tutti_view(c->in, c->n), &c->opts);
+}
+
+static int start_gather(struct call *c)
+{
+    return tutti_gather(tutti_view(c->in, c->n), c->is_root ? c->out_list : NULL, c->is_root ? c->size : 0, c->root,
+                        &c->opts);
+}
+
+static int start_gather_into(struct call *c)
+{
+    return tutti_gather_into_tensor(tutti_view(c->out, c->n * c->size), tutti_view(c->in, c->n), c->root, &c->opts);
+}
+
+static int start_scatter(struct call *c)
+{
+    return tutti_scatter(tutti_view(c->out, c->n), c->is_root ? c->in_list : NULL, c->is_root ? c->size : 0, c->root,
+                         &c->opts);
+}
+
+static int start_scatter_tensor(struct call *c)
+{
+    return tutti_scatter_tensor(tutti_view(c->out, c->n), tutti_view(c->in, c->n * c->size), c->root, &c->opts);
+}
+
+static int start_reduce_scatter(struct call *c)
+{
+    return tutti_reduce_scatter(tutti_view(c->out, c->n), c->in_list, c->size, TUTTI_SUM, &c->opts);
+}
+
+static int start_reduce_scatter_tensor(struct call *c)
+{
+    return tutti_reduce_scatter_tensor(tutti_view(c->out, c->n), tutti_view(c->in, c->n * c->size), TUTTI_SUM,
+                                       &c->opts);
+}
+
+static int start_all_to_all(struct call *c)
+{
+    return tutti_all_to_all(c->out_list, c->in_list, c->size, &c->opts);
+}
+
+static int start_all_to_all_single(struct call *c)
+{
+    return tutti_all_to_all_single(tutti_view(c->out, c->n * c->size), tutti_view(c->in, c->n * c->size), NULL, NULL,
+                                   &c->opts);
+}
+
+static int start_barrier(struct call *c)
+{
+    return tutti_barrier(&c->opts);
+}
+
+static const struct {
+    const char *name;
+    int (*start)(struct call *call);
+} calls[] = {
+    {"broadcast", start_broadcast},
+    {"all_reduce", start_all_reduce},
+    {"reduce", start_reduce},
+    {"all_gather", start_all_gather},
+    {"all_gather_into_tensor", start_all_gather_into},
+    {"gather", start_gather},
+    {"gather_into_tensor", start_gather_into},
+    {"scatter", start_scatter},
+    {"scatter_tensor", start_scatter_tensor},
+    {"reduce_scatter", start_reduce_scatter},
+    {"reduce_scatter_tensor", start_reduce_scatter_tensor},
+    {"all_to_all", start_all_to_all},
+    {"all_to_all_single", start_all_to_all_single},
+    {"barrier", start_barrier},
+};
+
+enum { CALLS = sizeof calls / sizeof *calls, VARIANTS = 4, GROUPS = CALLS * VARIANTS };
+
+/* Small and large, and with the missing rank as the root and another. */
+static void prepare(struct call *c, int variant, int rank, int size, int missing)
+{
+    c->n = variant % 2 == 0 ? SMALL : LARGE;
+    c->root = variant < 2 ? (missing + 1) % size : missing;
+    c->is_root = c->root == rank;
+    c->size = size;
+    c->in = calloc(PARTS, sizeof *c->in);
+    c->out = calloc(PARTS, sizeof *c->out);
+    for (int i = 0; i < size; i++) {
+        c->in_list[i] = tutti_view(c->in + i * c->n, c->n);
+        c->out_list[i] = tutti_view(c->out + i * c->n, c->n);
+    }
+}
+
+static int start(struct call *c, int (*start_it)(struct call *call))
+{
+    c->opts = (tutti_opts){.group = c->group, .async_op = &c->work};
+    EXPECT(start_it(c) == TUTTI_OK);
+    EXPECT(tutti_barrier(tutti_with(.group = c->group, .async_op = &c->behind)) == TUTTI_OK);
+    return 0;
+}
+
+/* A rank that was not kept by the operation itself is by the barrier behind it. */
+static int expect_named(struct call *c, const char *name, const char *guilty, int64_t begin)
+{
+    int status = tutti_wait(&c->work, TUTTI_DEFAULT_TIMEOUT);
+    if (status == TUTTI_OK) status = tutti_wait(&c->behind, TUTTI_DEFAULT_TIMEOUT);
+    tutti_work_free(c->behind);
+    if (strstr(tutti_last_error(), guilty) == NULL)
+        fprintf(stderr, "%s of %lld elements a rank, root %d, %d ranks:\n", name, (long long)c->n, c->root, c->size);
+    EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, guilty, "at #1 broadcast(int32, ", " waited ", "of group");
+    EXPECT_WITHIN(begin, TIMEOUT_MS / 2e3, TIMEOUT_MS / 1e3 + SOON_S); /* another may have begun earlier */
+    return 0;
+}
+
+static int rank_of_missing(int rank, int size, void *argument)
+{
+    int missing = *(const int *)argument, ranks[MOST], x = 0;
+    struct call *call = calloc(GROUPS, sizeof *call);
+    char guilty[64];
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    for (int i = 0; i < size; i++) ranks[i] = i;
+    for (int i = 0; i < GROUPS; i++) {
+        tutti_group_opts opts = {.timeout_ms = TIMEOUT_MS, .name = calls[i % CALLS].name};
+        EXPECT(tutti_new_group(ranks, size, &opts, &call[i].group) == TUTTI_OK);
+        prepare(&call[i], i / CALLS, rank, size, missing);
+        tutti_opts patient = {.group = call[i].group, .timeout_ms = 20000};
+        EXPECT(tutti_broadcast(tutti_view(&x, 1), 0, &patient) == TUTTI_OK);
+    }
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    snprintf(guilty, sizeof guilty, " for rank %d (", missing);
+    int64_t begin = procs_now_ns();
+    for (int i = 0; i < GROUPS && rank != missing; i++) EXPECT(start(&call[i], calls[i % CALLS].start) == 0);
+    for (int i = 0; i < GROUPS && rank != missing; i++)
+        EXPECT(expect_named(&call[i], calls[i % CALLS].name, guilty, begin) == 0);
+    proc_meet(size, 1);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_the_last_rank_is_missing(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= MOST; size++) run_procs(size, rank_of_missing, &(int){size - 1});
+}
+
+static void test_another_rank_is_missing(void **state)
+{
+    (void)state;
+    for (int size = 5; size <= MOST; size += 3) {
+        run_procs(size, rank_of_missing, &(int){0});
+        run_procs(size, rank_of_missing, &(int){size / 2});
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_last_rank_is_missing),
+        cmocka_unit_test(test_another_rank_is_missing),
+    };
+    cmocka_set_test_filter(getenv("FAULTS_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
