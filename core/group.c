@@ -630,8 +630,8 @@ int group_check_usable(struct tutti_group *group, const char *doing)
 
 int group_check_collective(struct tutti_group *group, const char *doing)
 {
-    bool met = group->failed != TUTTI_ERR_MISMATCH || group->failed_met;
-    if (met || group->shut || engine_is_forked(group->engine)) return group_check_usable(group, doing);
+    if (!group->failed || group->failed_met || group->shut || engine_is_forked(group->engine))
+        return group_check_usable(group, doing);
     group->failed_met = true;
     return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : "");
 }
