@@ -31,6 +31,8 @@ struct plan_builder {
     struct plan_edge *edge;
     struct plan_alias *alias;
     struct plan_stage stage[PLAN_STAGES];
+    const int *members; /* see plan_enter; NULL: the whole group */
+    struct plan_ref in, out;
     struct ranges ranges;
     uint32_t slots[]; /* sends by peer, then receives by peer */
 };
@@ -104,8 +106,24 @@ void plan_alias(struct plan *plan, int32_t alias, int32_t target, int64_t shift)
 static struct plan_ref plan_resolve(const struct plan *plan, struct plan_ref ref)
 {
     const struct plan_builder *builder = plan->builder;
+    if (builder->members && ref.buffer == PLAN_IN(0)) return plan_shift(builder->in, ref.at);
+    if (builder->members && ref.buffer == PLAN_OUT(0)) return plan_shift(builder->out, ref.at);
     if (ref.buffer >= builder->n_aliases || !builder->alias[ref.buffer].set) return ref;
     return plan_at(builder->alias[ref.buffer].target, ref.at + builder->alias[ref.buffer].shift);
+}
+
+void plan_enter(struct plan *plan, const int *members, struct plan_ref in, struct plan_ref out)
+{
+    struct plan_builder *builder = plan->builder;
+    assert(!builder->members);
+    builder->in = plan_resolve(plan, in);
+    builder->out = plan_resolve(plan, out);
+    builder->members = members;
+}
+
+void plan_leave(struct plan *plan)
+{
+    plan->builder->members = NULL;
 }
 
 struct plan_ref plan_scratch(struct plan *plan, int64_t numel)
@@ -205,6 +223,7 @@ static uint32_t plan_add_message(struct plan *plan, enum plan_step_kind kind, in
                                  struct plan_ref a, int64_t numel)
 {
     if (plan->error) return UINT32_MAX;
+    if (plan->builder->members) peer = plan->builder->members[peer];
     uint32_t *slot = &plan->builder->slots[kind == PLAN_SEND ? peer : plan->size + peer];
     return plan_add(
         plan,

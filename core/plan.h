@@ -71,6 +71,11 @@ void plan_free(struct plan *plan);
  * place, or in its own slice.  A step that would copy something onto itself is dropped. */
 void plan_alias(struct plan *plan, int32_t alias, int32_t target, int64_t shift);
 
+/* A part of the group at work on parts of the buffers: until plan_leave, peers are places in members, and PLAN_IN(0)
+ * and PLAN_OUT(0) are in and out.  members is read until then.  Not nested. */
+void plan_enter(struct plan *plan, const int *members, struct plan_ref in, struct plan_ref out);
+void plan_leave(struct plan *plan);
+
 /* Each appends a step (none where numel is 0, except send and recv, which then carry an empty message) and returns its
  * id, or UINT32_MAX if none was appended. */
 uint32_t plan_send(struct plan *plan, int peer, struct plan_ref src, int64_t numel);

@@ -97,6 +97,18 @@ static void build_alone(struct plan *plan, const struct coll_args *args)
         plan_copy(plan, out, in, numel);
 }
 
+void coll_part(struct plan *plan, const struct coll_args *part, const int *members, struct plan_ref in,
+               struct plan_ref out)
+{
+    const struct coll_algorithm *algorithm = coll_select(part, NULL, NULL);
+    plan_enter(plan, members, in, out);
+    if (part->size == 1)
+        build_alone(plan, part);
+    else
+        algorithm->build(plan, part);
+    plan_leave(plan);
+}
+
 /* Empty messages show no hazards, but an operation on nothing still has to synchronise: an empty message follows the
  * empty ones received before it, as it would if it held an element that depends on theirs. */
 static void build_order_empty(struct plan *plan)

@@ -127,6 +127,12 @@ void coll_cube_all_gather(struct plan *plan, const struct coll_args *args, const
 void coll_cube_gather(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
                       struct plan_ref data, int64_t numel);
 
+/* An operation of some of the group's ranks as a part of another: chosen by the table, and built, as if they were a
+ * group of their own, with IN(0) and OUT(0) at in and out.  members are their ranks, part->rank is this rank's place
+ * there. Blocks are flat. */
+void coll_part(struct plan *plan, const struct coll_args *part, const int *members, struct plan_ref in,
+               struct plan_ref out);
+
 /* ---- the builders --------------------------------------------------------------------------------------------- */
 
 void all_reduce_recursive_doubling(struct plan *plan, const struct coll_args *args);
@@ -155,5 +161,16 @@ void all_to_all_pairwise(struct plan *plan, const struct coll_args *args);
 void all_to_all_bruck(struct plan *plan, const struct coll_args *args);
 void barrier_dissemination(struct plan *plan, const struct coll_args *args);
 void barrier_tree(struct plan *plan, const struct coll_args *args);
+void all_reduce_hierarchical(struct plan *plan, const struct coll_args *args);
+void all_reduce_leaders(struct plan *plan, const struct coll_args *args);
+void broadcast_hierarchical(struct plan *plan, const struct coll_args *args);
+void broadcast_leaders(struct plan *plan, const struct coll_args *args);
+void reduce_hierarchical(struct plan *plan, const struct coll_args *args);
+void reduce_leaders(struct plan *plan, const struct coll_args *args);
+void all_gather_hierarchical(struct plan *plan, const struct coll_args *args);
+void all_gather_leaders(struct plan *plan, const struct coll_args *args);
+void reduce_scatter_hierarchical(struct plan *plan, const struct coll_args *args);
+void reduce_scatter_leaders(struct plan *plan, const struct coll_args *args);
+void barrier_leaders(struct plan *plan, const struct coll_args *args);
 
 #endif

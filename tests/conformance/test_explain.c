@@ -25,6 +25,9 @@ static int hosts_rank(tutti_group *group, int rank, int size, void *argument)
     for (int i = 0; i < size; i++) EXPECT(tutti_get_host(group, i) == wanted[i]);
     EXPECT(tutti_get_host(group, -1) == -1 && tutti_get_host(group, size) == -1);
     EXPECT(explains(group, TUTTI_BARRIER, 0, "5 ranks on 3 hosts"));
+    EXPECT(explains(group, TUTTI_BARRIER, 0,
+                    "algorithm leaders: the table has it for barrier on any number of ranks "
+                    "of several hosts"));
     EXPECT(tutti_new_group((int[]){4, 1, 3}, 3, &(tutti_group_opts){.parent = group}, &part) == TUTTI_OK);
     if (tutti_get_rank(part) >= 0) {
         for (int i = 0; i < 3; i++) EXPECT(tutti_get_host(part, i) == (i == 1)); /* numbered anew */

@@ -4,7 +4,8 @@
 #   TUTTI_BUILD_DIR=build tests/hosts/cases.sh [CASE..]      all, unless some are named; status 77: not possible here
 set -uo pipefail
 
-all=(two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_example every_operation one_address iface by_name
+all=(two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_example every_operation hierarchy_two_and_two
+    hierarchy_three_and_one hierarchy_mixed hierarchy_bytes one_address iface by_name
     own_name_is_loopback store_late refusals another_token suite_two_and_two_v4 suite_three_and_one_v6)
 
 two_and_two_v4() { examples_on 10.77.0.1 "0 1" 2 '10\.77\.0\.'; }
@@ -70,11 +71,55 @@ without_times() {
 # All operations, with their data checked; the ranks of both hosts take part in each.
 every_operation() {
     hosts_up 2
-    local sizes=0,4,1000,64K,1M
-    nodes 10.77.0.1 "0 1 0" 1 "$build/bin/tutti-bench" --sizes $sizes --ms 1 --csv --name x --ranks 3
+    operations_on "0 1 0" 1
+}
+
+# operations_on "HOST.." RANKS
+operations_on() {
+    local ranks=$(($(wc -w <<<"$1") * $2))
+    nodes 10.77.0.1 "$1" "$2" "$build/bin/tutti-bench" --sizes 0,4,1000,64K,1M --ms 1 --csv --name x --ranks $ranks
     all_well tutti-bench
-    grep -vE '^(\[0\] )?x,[a-z_]+,3,[0-9]+,.*,ok$' "$work"/*.out && fail "a result is wrong"
+    grep -vE "^(\[0\] )?x,[a-z_]+,$ranks,[0-9]+,.*,ok\$" "$work"/*.out && fail "a result is wrong"
     [[ $(cat "$work"/*.out | wc -l) == 46 ]] || fail "not 9 operations in 5 sizes and a barrier"
+}
+
+# The same by algorithms that reduce within each host first, by name, so that small and large messages have them both.
+hierarchy_two_and_two() { hierarchy_on "0 1" 2; }
+hierarchy_three_and_one() { hierarchy_on "0 0 0 1" 1; }
+hierarchy_mixed() { hierarchy_on "0 1 1 0 1" 1; }
+hierarchy_on() {
+    local algorithm
+    hosts_up 2
+    for algorithm in hierarchical leaders; do
+        TUTTI_ALGO=$algorithm operations_on "$@"
+        jobs_clear
+    done
+}
+
+# What an all_reduce of 4 MiB sends from host 0 to host 1, counted on the wire: with two hosts each needs to send the
+# data once.  A ring over four ranks sends it one and a half times, and twice as often where the hosts take turns in it.
+hierarchy_bytes() {
+    hosts_up 2
+    local bytes
+    for on in "0 0 1 1" "0 0 0 1" "0 1 0 1"; do
+        count_bytes "$on" ring
+        bytes=$count
+        ((bytes > 5500000)) || fail "a ring over hosts $on sends $bytes bytes, less than it must"
+        count_bytes "$on" ''
+        echo "hosts $on: $count bytes an all_reduce of 4194304; a ring sends $bytes"
+        ((count > 4000000 && count < 4900000)) || fail "over hosts $on $count bytes are sent, not 4 MiB"
+    done
+}
+
+# count_bytes "HOST.." ALGORITHM: sets $count to the bytes that leave host 0 in a round
+count_bytes() {
+    local before rounds
+    jobs_clear
+    before=$(in_host 0 cat /sys/class/net/eth0/statistics/tx_bytes)
+    TUTTI_ALGO=$2 nodes 10.77.0.1 "$1" 1 $loop 1 30000 4194304
+    all_well "all_reduce with ${2:-the default}"
+    rounds=$(sed -nE 's/.*right after ([0-9]+) rounds/\1/p' "$work/0.out")
+    count=$((($(in_host 0 cat /sys/class/net/eth0/statistics/tx_bytes) - before) / rounds))
 }
 
 # The conformance suite's quick form, all of it; the full form is for tests/soak/conformance.sh.

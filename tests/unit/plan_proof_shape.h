@@ -17,6 +17,8 @@ struct proof_case {
     int size, root;
     int64_t count, segment;
     bool in_place, list, average, premul, recv_reduce, uneven;
+    int placement; /* which ranks share a host: see proof_host */
+    int distance;  /* of the ranks: 0 .. 2, which makes parts choose what is for small, medium and large messages */
 };
 
 /* An element: which ranks' contributions are in it, of which logical element, and the shape of the sum. */
@@ -40,6 +42,7 @@ struct proof_rank {
 
 struct proof {
     struct proof_case what;
+    struct coll_hosts *hosts;
     struct coll_args args[PROOF_RANKS];
     struct proof_rank rank[PROOF_RANKS];
     uint32_t n_steps;
@@ -244,6 +247,60 @@ static inline void proof_give_inputs(struct proof *proof, int rank)
     }
 }
 
+/* Placements of ranks on hosts. */
+enum {
+    PROOF_NOWHERE,
+    PROOF_PAIRS,
+    PROOF_TURNS,
+    PROOF_GROWING,
+    PROOF_ONE_AND_REST,
+    PROOF_MIXED,
+    PROOF_APART,
+    PROOF_PLACEMENTS
+};
+
+static inline int32_t proof_host(int placement, int rank, int size)
+{
+    int host = 0;
+    switch (placement) {
+    case PROOF_PAIRS: /* two and two; the last may be alone */
+        return rank / 2;
+    case PROOF_TURNS: /* round robin over three */
+        return rank % 3;
+    case PROOF_GROWING: /* one, two, three, .. */
+        for (int end = 1; rank >= end; end += host + 1) host++;
+        return host;
+    case PROOF_ONE_AND_REST: /* many and one, which stands in the middle */
+        return rank == size / 2;
+    case PROOF_MIXED: /* many on few, uneven, in no order */
+        return (int32_t)(proof_mix((uint64_t)rank + 99) % 5 / 2);
+    case PROOF_APART:
+        return rank;
+    default:
+        return 0;
+    }
+}
+
+static inline struct coll_hosts *proof_hosts(const struct proof_case *what)
+{
+    int32_t host[PROOF_RANKS];
+    for (int rank = 0; rank < what->size; rank++) host[rank] = proof_host(what->placement, rank, what->size);
+    return what->placement == PROOF_NOWHERE ? NULL : coll_hosts_new(host, what->size);
+}
+
+/* Whether an algorithm asks which ranks share a host. */
+static inline bool proof_asks_hosts(const struct coll_algorithm *algorithm)
+{
+    return strcmp(algorithm->name, "hierarchical") == 0 || strcmp(algorithm->name, "leaders") == 0;
+}
+
+/* By how much the table's thresholds are lowered. */
+static inline const struct coll_link *proof_link(const struct proof_case *what)
+{
+    static const struct coll_link medium = {1, 125000, 0}, large = {1, 1, 0};
+    return what->distance == 0 ? NULL : what->distance == 1 ? &medium : &large;
+}
+
 static inline void proof_arguments(struct proof *proof, int rank)
 {
     const struct proof_case *what = &proof->what;
@@ -257,6 +314,9 @@ static inline void proof_arguments(struct proof *proof, int rank)
     args->in_place = what->in_place;
     args->average = what->average;
     args->premul = what->premul;
+    args->element = 4;
+    args->link = proof_link(what);
+    args->hosts = proof->hosts;
     proof_side(what, rank, true, at);
     proof_side(what, rank, false, at);
     if (proof_in_side(what, rank) == PROOF_ALL)
@@ -274,6 +334,7 @@ static inline void proof_free(struct proof *proof)
         free(proof->rank[rank].cell);
     }
     free(proof->partner);
+    free(proof->hosts);
     free(proof);
 }
 
@@ -282,6 +343,7 @@ static inline struct proof *proof_new(const struct proof_case *what, uint64_t se
     struct proof *proof = calloc(1, sizeof *proof);
     proof->what = *what;
     proof->random = seed;
+    proof->hosts = proof_hosts(what);
     for (int rank = 0; rank < what->size; rank++) {
         proof_arguments(proof, rank);
         struct proof_rank *at = &proof->rank[rank];

@@ -409,6 +409,85 @@ static void test_hosts(void **state)
     free(hosts);
 }
 
+/* ---- hosts ----------------------------------------------------------------------------------------------------- */
+
+/* Elements that all ranks together send to other hosts. */
+static int64_t sent_abroad(tutti_kind kind, const char *name, const struct coll_hosts *hosts, int size, int64_t count)
+{
+    int64_t abroad = 0;
+    int64_t counts[16], at[16];
+    for (int rank = 0; rank < size; rank++) {
+        struct coll_args args = some_args(kind, size, count);
+        for (int i = 0; i < size; i++) counts[i] = count, at[i] = i * count;
+        args.rank = rank;
+        args.hosts = hosts;
+        args.in = args.out = (struct coll_blocks){false, counts, at};
+        args.link = &(struct coll_link){1, 1, 0}; /* everything is large */
+        struct plan *plan = coll_build(coll_find(kind, name, strlen(name)), &args, true);
+        assert_non_null(plan);
+        for (uint32_t i = 0; i < plan->n_steps; i++)
+            if (plan->steps[i].kind == PLAN_SEND && hosts->of[plan->steps[i].peer] != hosts->of[rank])
+                abroad += plan->steps[i].numel;
+        plan_free(plan);
+    }
+    return abroad;
+}
+
+/* What crosses the network is what the hosts would send if each were one rank, however many ranks they have. */
+static void test_hosts_send_little(void **state)
+{
+    static const struct {
+        int size;
+        int32_t host[16];
+    } where[] = {
+        {4, {0, 0, 1, 1}},
+        {4, {0, 0, 0, 1}},
+        {4, {0, 1, 0, 1}},
+        {9, {0, 1, 2, 0, 1, 2, 0, 1, 2}},
+        {8, {2, 2, 1, 1, 1, 2, 0, 0}},
+    };
+    static const char *const names[] = {"hierarchical", "leaders"};
+    (void)state;
+    for (size_t i = 0; i < sizeof where / sizeof *where; i++) {
+        struct coll_hosts *hosts = coll_hosts_new(where[i].host, where[i].size);
+        int size = where[i].size, n = 1680; /* which all numbers of ranks, hosts and slices divide */
+        assert_non_null(hosts);
+        for (int k = 0; k < 2; k++) {
+            const char *name = names[k];
+            int64_t others = hosts->n - 1;
+            assert_int_equal(sent_abroad(TUTTI_ALL_REDUCE, name, hosts, size, n), 2 * others * n);
+            assert_int_equal(sent_abroad(TUTTI_BROADCAST, name, hosts, size, n), others * n);
+            assert_int_equal(sent_abroad(TUTTI_REDUCE, name, hosts, size, n), others * n);
+            assert_int_equal(sent_abroad(TUTTI_ALL_GATHER, name, hosts, size, n), others * size * n);
+            assert_int_equal(sent_abroad(TUTTI_REDUCE_SCATTER, name, hosts, size, n), others * size * n);
+        }
+        assert_true(2 * (hosts->n - 1) * n < sent_abroad(TUTTI_ALL_REDUCE, "ring", hosts, size, n));
+        free(hosts);
+    }
+}
+
+static void test_hosts_choice(void **state)
+{
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 4, 100);
+    static const int32_t spread[] = {0, 0, 1, 1}, apart[] = {0, 1, 2, 3}, together[] = {0, 0, 0, 0};
+    struct coll_reason reason;
+    struct coll_hosts *hosts = coll_hosts_new(spread, 4);
+    (void)state;
+    args.hosts = hosts;
+    assert_choice(&args, NULL, "leaders");
+    assert_choice(&args, "ring", "ring");
+    args.count = 1 << 20;
+    assert_string_equal(coll_select(&args, NULL, &reason)->name, "hierarchical");
+    assert_true(reason.spread);
+    free(hosts);
+    args.hosts = hosts = coll_hosts_new(apart, 4);
+    assert_choice(&args, NULL, "ring");
+    free(hosts);
+    args.hosts = hosts = coll_hosts_new(together, 4);
+    assert_choice(&args, NULL, "ring");
+    free(hosts);
+}
+
 static void test_override(void **state)
 {
     (void)state;
@@ -428,7 +507,7 @@ static void test_override_errors(void **state)
     assert_refused(&args, "rings", "TUTTI_ALGO: no algorithm \"rings\"; there are: recursive_doubling, ring,");
     assert_refused(&args, "all_reduce=bruck",
                    "TUTTI_ALGO: all_reduce has no algorithm \"bruck\"; there are: recursive_doubling, ring, "
-                   "rabenseifner, reduce_broadcast");
+                   "rabenseifner, reduce_broadcast, hierarchical, leaders");
     assert_refused(&args, "all_reduce=ring,broadcast=", "broadcast has no algorithm \"\"");
     assert_refused(&args, "allreduce=ring", "TUTTI_ALGO: \"allreduce\" is no collective");
     args = some_args(TUTTI_GATHER, 8, 10);
@@ -458,6 +537,8 @@ int main(void)
         cmocka_unit_test(test_link_moves_the_choice),
         cmocka_unit_test(test_tuned_choice),
         cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_hosts_send_little),
+        cmocka_unit_test(test_hosts_choice),
         cmocka_unit_test(test_override),
         cmocka_unit_test(test_override_errors),
     };

@@ -94,12 +94,13 @@ static void mutate_edge(struct proof *proof, int rank, uint32_t before, uint32_t
     if (edge_found_by_orders(proof, plan, before, edge)) counts->found_by_orders++;
 }
 
-/* Two algorithms have an element in two places, or send what its receiver knows: there a moved reference may name the
- * same element, or one that nobody looks at, and the plan is still right.  All others have no such slack. */
+/* Two algorithms, and those whose parts hand over in scratch, have an element in two places, or send what its receiver
+ * knows: there a moved reference may name the same element, or one that nobody looks at, and the plan is still right.
+ * All others have no such slack. */
 static bool mutation_may_be_harmless(const struct coll_algorithm *algorithm)
 {
     return (algorithm->kind == TUTTI_ALL_TO_ALL && strcmp(algorithm->name, "bruck") == 0) ||
-           strcmp(algorithm->name, "gather_broadcast") == 0;
+           strcmp(algorithm->name, "gather_broadcast") == 0 || proof_asks_hosts(algorithm);
 }
 
 static void mutate_reference(struct proof *proof, int64_t *at, int by, struct mutation_counts *counts)
@@ -134,16 +135,37 @@ static struct proof *mutation_new(const struct proof_case *what)
     return proof;
 }
 
-static void mutate(void (*how)(struct proof *, int, struct mutation_counts *), struct mutation_counts *counts)
+typedef void (*mutation)(struct proof *, int, struct mutation_counts *);
+
+static void mutate_case(const struct proof_case *what, mutation how, struct mutation_counts *counts)
+{
+    struct proof *proof = mutation_new(what);
+    for (int rank = 0; rank < what->size; rank++) how(proof, rank, counts);
+    proof_free(proof);
+}
+
+/* Where the hosts matter, in a few placements, with parts for small, medium and large messages. */
+static void mutate_placements(struct proof_case what, int variant, mutation how, struct mutation_counts *counts)
+{
+    static const int placements[] = {PROOF_PAIRS, PROOF_TURNS, PROOF_ONE_AND_REST};
+    for (int i = 0; i < 3; i++) {
+        what.placement = placements[i];
+        what.distance = (variant + i) % 3;
+        mutate_case(&what, how, counts);
+    }
+}
+
+static void mutate(mutation how, struct mutation_counts *counts)
 {
     for (const struct coll_algorithm *i = coll_algorithms; i->name; i++) {
         for (size_t s = 0; s < sizeof mutation_sizes / sizeof mutation_sizes[0]; s++) {
             for (int variant = 0; variant < MUTATION_VARIANTS; variant++) {
                 struct proof_case what;
                 if (!mutation_case(i, mutation_sizes[s], variant, &what)) continue;
-                struct proof *proof = mutation_new(&what);
-                for (int rank = 0; rank < what.size; rank++) how(proof, rank, counts);
-                proof_free(proof);
+                if (proof_asks_hosts(i))
+                    mutate_placements(what, variant, how, counts);
+                else
+                    mutate_case(&what, how, counts);
             }
         }
     }

@@ -43,11 +43,13 @@ static bool test_variant(const struct coll_algorithm *algorithm, int size, int r
 static void test_print(const struct proof *proof)
 {
     const struct proof_case *what = &proof->what;
-    fprintf(stderr, "%s (kind %d) on %d ranks, root %d, count %" PRId64 ", segment %" PRId64 "%s%s%s%s%s%s: %s\n",
-            what->algorithm->name, what->algorithm->kind, what->size, what->root, what->count, what->segment,
-            what->in_place ? ", in place" : "", what->list ? ", list" : "", what->average ? ", average" : "",
-            what->premul ? ", premul" : "", what->recv_reduce ? ", recv_reduce" : "", what->uneven ? ", uneven" : "",
-            proof->error);
+    fprintf(stderr,
+            "%s (kind %d) on %d ranks, placement %d, distance %d, root %d, count %" PRId64 ", segment %" PRId64
+            "%s%s%s%s%s%s: %s\n",
+            what->algorithm->name, what->algorithm->kind, what->size, what->placement, what->distance, what->root,
+            what->count, what->segment, what->in_place ? ", in place" : "", what->list ? ", list" : "",
+            what->average ? ", average" : "", what->premul ? ", premul" : "", what->recv_reduce ? ", recv_reduce" : "",
+            what->uneven ? ", uneven" : "", proof->error);
 }
 
 /* The case's steps, all ranks' together. */
@@ -75,23 +77,46 @@ static int test_stride(tutti_kind kind, int size)
     return proof_rooted(kind) ? 53 : 11;
 }
 
-static void test_kind(tutti_kind kind)
+struct test_tally {
+    long cases, steps;
+};
+
+/* One algorithm on so many ranks in one placement; one variant of every `stride` is taken, others for each root. */
+static void test_size(const struct coll_algorithm *algorithm, int size, int stride, struct proof_case *where,
+                      struct test_tally *tally)
 {
-    long cases = 0, steps = 0;
-    for (const struct coll_algorithm *i = coll_algorithms; i->name; i++) {
-        if (i->kind != kind) continue;
-        for (int s = 0; s < SIZES; s++) {
-            int size = test_sizes[s], stride = test_stride(kind, size);
-            for (int root = 0; root < (proof_rooted(kind) ? size : 1); root++) {
-                struct proof_case what;
-                for (int n = 0, valid = 0; n < VARIANTS; n++) {
-                    if (!test_variant(i, size, root, n, &what) || (valid++ + 7 * root) % stride != 0) continue;
-                    steps += test_prove(&what, (uint64_t)++cases, size <= 5 ? 3 : 1);
-                }
-            }
+    for (int root = 0; root < (proof_rooted(algorithm->kind) ? size : 1); root++) {
+        struct proof_case what;
+        for (int n = 0, valid = 0; n < VARIANTS; n++) {
+            if (!test_variant(algorithm, size, root, n, &what)) continue;
+            if ((valid++ + 7 * root + 3 * where->placement + where->distance) % stride != 0) continue;
+            what.placement = where->placement;
+            what.distance = where->distance;
+            tally->steps += test_prove(&what, (uint64_t)++tally->cases, size <= 5 ? 3 : 1);
         }
     }
-    print_message("%ld cases, %ld steps proved\n", cases, steps);
+}
+
+/* In every placement, and with parts for messages of every size. */
+static void test_placements(const struct coll_algorithm *algorithm, int size, struct test_tally *tally)
+{
+    struct proof_case where = {0};
+    int stride = test_stride(algorithm->kind, size);
+    if (!proof_asks_hosts(algorithm)) {
+        test_size(algorithm, size, stride, &where, tally);
+        return;
+    }
+    for (where.placement = 0; where.placement < PROOF_PLACEMENTS; where.placement++)
+        for (where.distance = 0; where.distance < 3; where.distance++)
+            test_size(algorithm, size, size <= 4 ? 5 : 11 * stride + 2, &where, tally);
+}
+
+static void test_kind(tutti_kind kind)
+{
+    struct test_tally tally = {0};
+    for (const struct coll_algorithm *i = coll_algorithms; i->name; i++)
+        for (int s = 0; s < SIZES && i->kind == kind; s++) test_placements(i, test_sizes[s], &tally);
+    print_message("%ld cases, %ld steps proved\n", tally.cases, tally.steps);
 }
 
 #define TEST_KIND(name, kind)                                                                                          \
