@@ -260,7 +260,8 @@ static int build(const struct tutti_group *group, const struct group_door *door,
         .premul = key->premul,
         .element = key->element,
         .link = &link,
-        .hosts = door->hosts,
+        /* every rank of a monitored barrier hears of many others at once, to name who is missing */
+        .hosts = key->kind != TUTTI_MONITORED_BARRIER ? door->hosts : NULL,
     };
     struct coll_wish wish = {group->algorithm, door->tuned.rows, door->tuned.n};
     *algorithm = coll_select(&args, &wish, reason);
