@@ -116,7 +116,7 @@ count_bytes() {
     local before rounds
     jobs_clear
     before=$(in_host 0 cat /sys/class/net/eth0/statistics/tx_bytes)
-    TUTTI_ALGO=$2 nodes 10.77.0.1 "$1" 1 $loop 1 30000 4194304
+    TUTTI_ALGO=$2 nodes 10.77.0.1 "$1" 1 "${loop[@]}" 1 30000 4194304
     all_well "all_reduce with ${2:-the default}"
     rounds=$(sed -nE 's/.*right after ([0-9]+) rounds/\1/p' "$work/0.out")
     count=$((($(in_host 0 cat /sys/class/net/eth0/statistics/tx_bytes) - before) / rounds))
