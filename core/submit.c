@@ -96,7 +96,7 @@ static bool must_follow(const struct tutti_work *earlier, const struct tutti_wor
     if (is_message(earlier) && is_message(work)) return !earlier->started && same_way(&earlier->op, &work->op);
     if (messages) return false;
     if (submit_conflicts(&earlier->op, &work->op)) return true;
-    return !earlier->started && may_be_native(earlier) && may_be_native(work);
+    return (!earlier->started || earlier->comparing != NULL) && may_be_native(earlier) && may_be_native(work);
 }
 
 /* Collectives of a group complete as if run in the order of issue: one that writes what an earlier one still uses waits
@@ -115,10 +115,11 @@ static bool must_wait(const struct tutti_work *work)
 
 /* ---- the doors --------------------------------------------------------------------------------------------- */
 
-static int begin_native(struct tutti_work *work, const struct group_door *door)
+static int begin_native(struct tutti_work *work, const struct group_door *door, uint32_t flags)
 {
     memset(&work->request, 0, sizeof work->request);
     work->request.owner = work;
+    work->request.flags = flags;
     work->request.peer = work->point_to_point ? work->op.root : -1; /* whom it waits for, if that is one rank */
     work->backend = door->backend;
     work->state = door->state;
@@ -143,22 +144,23 @@ static int begin_message(struct tutti_work *work, const struct group_door *door)
     return status < 0 && status != TUTTI_ERR_UNSUPPORTED ? work_explain(work, request, status) : status;
 }
 
-static int begin_plan(struct tutti_work *work, const struct group_door *door)
+/* Runs the plan for op, which is the work's own or a barrier before it. */
+static int begin_plan(struct tutti_work *work, const struct group_door *door, const tutti_op *op)
 {
     struct tutti_group *group = work->group;
     struct exec *exec = NULL;
-    int status = cache_take(group->cache, group, door, &work->op, &work->cached, &exec);
+    int status = cache_take(group->cache, group, door, op, &work->cached, &exec);
     if (status != TUTTI_OK) return status;
     struct exec_run run = {
         .backend = door->backend,
         .state = door->state,
-        .in = work->op.in,
-        .out = work->op.out,
-        .n_in = work->op.n_in,
-        .n_out = work->op.n_out,
-        .dtype = work->op.dtype,
-        .op = work->op.reduce_op,
-        .factor = work->op.factor,
+        .in = op->in,
+        .out = op->out,
+        .n_in = op->n_in,
+        .n_out = op->n_out,
+        .dtype = op->dtype,
+        .op = op->reduce_op,
+        .factor = op->factor,
         .tag = (work->op.sequence & UINT32_MAX) << 28, /* 28 bits of slots, 32 of sequence, 3 free, 1 for messages */
         .fingerprint = work->fingerprint,
         .owner = work,
@@ -173,12 +175,37 @@ static int begin_plan(struct tutti_work *work, const struct group_door *door)
     return TUTTI_REQUEST_PENDING;
 }
 
+/* In a barrier whose messages carry the operation's fingerprint nobody is done before all have found that theirs fit:
+ * a backend that cannot tell begins only then. */
+static int compare_first(struct tutti_work *work, const struct group_door *door)
+{
+    static const tutti_op barrier = {.size = sizeof barrier, .kind = TUTTI_BARRIER, .dtype = TUTTI_UINT8, .root = -1};
+    work->request.owner = NULL;
+    work->comparing = door;
+    int status = begin_plan(work, door, &barrier);
+    if (status < 0) work->comparing = NULL;
+    return status;
+}
+
+int submit_compared(struct tutti_work *work)
+{
+    const struct group_door *door = work->comparing;
+    work->comparing = NULL;
+    work_release_exec(work);
+    work->engine->recheck = true; /* one that was held back for this may begin */
+    int status = begin_native(work, door, TUTTI_REQUEST_COMPARED);
+    if (status < 0) work->request.owner = NULL;
+    if (status == TUTTI_REQUEST_DONE) work_complete(&work->request, TUTTI_OK);
+    return status;
+}
+
 static int through_door(struct tutti_work *work, const struct group_door *door)
 {
     int status = TUTTI_ERR_UNSUPPORTED;
-    if (TUTTI_HAS(door->backend, native[work->op.kind])) status = begin_native(work, door);
+    if (TUTTI_HAS(door->backend, native[work->op.kind])) status = begin_native(work, door, 0);
+    if (status == TUTTI_REQUEST_COMPARE) return compare_first(work, door);
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(door->backend, send)) return status;
-    return is_message(work) ? begin_message(work, door) : begin_plan(work, door);
+    return is_message(work) ? begin_message(work, door) : begin_plan(work, door, &work->op);
 }
 
 /* PENDING also where it has ended meanwhile. */

@@ -25,6 +25,9 @@ int submit_part(struct tutti_group *group, const tutti_op *op, const tutti_opts 
 /* A part of a staged one, through a door of its own. */
 int submit_staged(struct tutti_work *whole, const tutti_op *op, const struct group_door *door);
 
+/* All ranks have called what work is: its backend begins it.  An error: it could not. */
+int submit_compared(struct tutti_work *work);
+
 /* Whether two operations may not be under way at once because of the memory they use. */
 bool submit_conflicts(const tutti_op *a, const tutti_op *b);
 

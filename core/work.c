@@ -93,7 +93,7 @@ void work_describe(const struct tutti_work *work, char *text, size_t size)
 
 /* ---- ending ------------------------------------------------------------------------------------------------ */
 
-static void release_exec(struct tutti_work *work)
+void work_release_exec(struct tutti_work *work)
 {
     struct exec *exec = work->exec;
     if (exec == NULL) return;
@@ -122,7 +122,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     if (work->door != NULL && work->source >= 0) parent->source = work->source;
     if (work->stage != NULL) stage_ended(work->stage);
     if (work->source_out != NULL && status == TUTTI_OK) *work->source_out = work->source;
-    release_exec(work);
+    work_release_exec(work);
     if (work->queued) TAILQ_REMOVE(&engine->runnable, work, run_link);
     work->queued = false;
     TAILQ_REMOVE(&engine->active, work, link);
@@ -268,6 +268,10 @@ void work_run(struct tutti_work *work)
         bool more = exec_advance(work->exec);
         if (work->exec->status != TUTTI_OK) {
             note_failure(work, work->exec->failed, work->exec->status);
+        } else if (work->exec->left == 0 && work->comparing != NULL) {
+            int status = submit_compared(work);
+            if (status >= 0) return;
+            note_failure(work, NULL, status);
         } else if (work->exec->left == 0) {
             work_end(work, TUTTI_OK, NULL);
             return;

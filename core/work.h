@@ -48,7 +48,8 @@ struct tutti_work {
     void *lists; /* tensors and splits that do not fit, one allocation */
     uint64_t fingerprint;
 
-    struct exec *exec; /* a plan that runs, from: */
+    const struct group_door *comparing; /* exec lets the ranks compare their calls, before this door begins the work */
+    struct exec *exec;                  /* a plan that runs, from: */
     struct cache_entry *cached;
     const tutti_backend *backend; /* else one request with this backend */
     void *state;
@@ -95,6 +96,9 @@ void work_closed(struct tutti_work *work);
 
 /* The backend ended a request: the host service behind tutti_host.complete. */
 void work_complete(tutti_request *request, int status);
+
+/* The plan has done its part; what it had under way is not waited for. */
+void work_release_exec(struct tutti_work *work);
 
 /* Makes of the error that a request was refused with one that names the operation and both sides; gives status. */
 int work_explain(const struct tutti_work *work, const tutti_request *request, int status);

@@ -3,6 +3,9 @@
  * What MPI does not have, or what it would take copies for, is refused before it has begun, and the core builds it from
  * messages: lists (a tensor a rank, each somewhere else), splits, AVG, PREMUL_SUM, more than a GiB.  A refusal must
  * follow from what all ranks have alike.
+ *
+ * MPI does not look whether the ranks' calls are the same; where they are not it waits for ever, writes other data than
+ * were asked for, or crashes.  So the core has the ranks compare first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -62,11 +65,6 @@ static int start_all_to_all(const struct call *c, MPI_Request *request)
     return MPI_Ialltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm, request);
 }
 
-static int start_barrier(const struct call *c, MPI_Request *request)
-{
-    return MPI_Ibarrier(c->comm, request);
-}
-
 /* From how many bytes (of the whole) on MPI's own is taken.  Measured with Open MPI 4.1.4 and 2 ranks on one host, in
  * us, MPI's nonblocking collective / our plan over MPI's messages, the best of each:
  *
@@ -79,9 +77,10 @@ static int start_barrier(const struct call *c, MPI_Request *request)
  *   reduce      1.5  / 0.29  3.9 / 3.8  23.9 / 8.3  398 / 128     4 MiB: 65000 / 1700
  *   red_scatter 1.8  / 0.51  6.2 / 3.2  11.9 / 5.4  161 / 57
  *
- * (MPI builds a schedule for each call, and reduces in the simplest ways.)  TUTTI_MPI_NATIVE=1 takes MPI's wherever
- * there is one, for an MPI whose network does collectives; 0 never. */
-#define FROM_MEDIUM 4097
+ * (MPI builds a schedule for each call, and reduces in the simplest ways.)  To compare takes as long as a barrier, so
+ * that MPI's pays where it is much faster and the data are large.  TUTTI_MPI_NATIVE=1 takes MPI's wherever there is
+ * one, for an MPI whose network does collectives; 0 never. */
+#define FROM_LARGE (512 << 10)
 #define FROM_NEVER INT64_MAX
 
 /* `parts`: which side has a part for each rank.  `place`: where in and out may be the same memory, as a whole or as far
@@ -92,15 +91,14 @@ static const struct kind {
     bool reduces, in_parts, out_parts;
     enum { PLACE_NEVER, PLACE_WHOLE, PLACE_SLICE_OUT, PLACE_SLICE_IN } place;
 } kinds[TUTTI_KIND_COUNT] = {
-    [TUTTI_BROADCAST] = {start_broadcast, FROM_MEDIUM, false, false, false, PLACE_NEVER},
+    [TUTTI_BROADCAST] = {start_broadcast, FROM_LARGE, false, false, false, PLACE_NEVER},
     [TUTTI_ALL_REDUCE] = {start_all_reduce, FROM_NEVER, true, false, false, PLACE_WHOLE},
     [TUTTI_REDUCE] = {start_reduce, FROM_NEVER, true, false, false, PLACE_WHOLE},
-    [TUTTI_ALL_GATHER] = {start_all_gather, FROM_MEDIUM, false, false, true, PLACE_SLICE_OUT},
-    [TUTTI_GATHER] = {start_gather, FROM_MEDIUM, false, false, true, PLACE_SLICE_OUT},
-    [TUTTI_SCATTER] = {start_scatter, FROM_MEDIUM, false, true, false, PLACE_SLICE_IN},
+    [TUTTI_ALL_GATHER] = {start_all_gather, FROM_NEVER, false, false, true, PLACE_SLICE_OUT},
+    [TUTTI_GATHER] = {start_gather, FROM_NEVER, false, false, true, PLACE_SLICE_OUT},
+    [TUTTI_SCATTER] = {start_scatter, FROM_NEVER, false, true, false, PLACE_SLICE_IN},
     [TUTTI_REDUCE_SCATTER] = {start_reduce_scatter, FROM_NEVER, true, true, false, PLACE_NEVER},
-    [TUTTI_ALL_TO_ALL] = {start_all_to_all, FROM_MEDIUM, false, true, true, PLACE_NEVER},
-    [TUTTI_BARRIER] = {start_barrier, FROM_NEVER, false, false, false, PLACE_NEVER},
+    [TUTTI_ALL_TO_ALL] = {start_all_to_all, FROM_LARGE, false, true, true, PLACE_NEVER},
 };
 
 /* Elements of the whole, the same on all ranks. */
@@ -120,7 +118,6 @@ static bool is_for_mpi(const struct mpib_group *group, const tutti_op *op)
     if (group->family == NULL || kind->start == NULL || group->native == MPIB_NATIVE_NEVER) return false;
     bool always = group->native == MPIB_NATIVE_ALWAYS;
     if (!always && kind->from == FROM_NEVER) return false;
-    if (op->kind == TUTTI_BARRIER) return true;
     if (op->list || op->in_splits != NULL || mpib_type(op->dtype) == MPI_DATATYPE_NULL) return false;
     if (kind->reduces && (group->deterministic || mpib_reduce(op->reduce_op) == MPI_OP_NULL)) return false;
     int64_t whole = whole_of(group, op), element = tutti_dtype_bytes(op->dtype);
@@ -164,7 +161,6 @@ static int place(const struct mpib_group *group, const tutti_op *op, struct call
 static struct call call_of(const struct mpib_group *group, const tutti_op *op)
 {
     struct call call = {.comm = group->comm, .root = op->root};
-    if (op->kind == TUTTI_BARRIER) return call;
     int64_t whole = whole_of(group, op);
     bool parts = kinds[op->kind].in_parts || kinds[op->kind].out_parts;
     call.in = op->n_in > 0 ? op->in->data : NULL;
@@ -179,6 +175,7 @@ int mpib_native(void *state, const tutti_op *op, tutti_request *request)
 {
     struct mpib_group *group = state;
     if (!is_for_mpi(group, op)) return TUTTI_ERR_UNSUPPORTED;
+    if ((request->flags & TUTTI_REQUEST_COMPARED) == 0) return TUTTI_REQUEST_COMPARE;
     struct mpib_family *family = group->family;
     struct mpib_flight flight = {.request = request, .group = group};
     struct call call = call_of(group, op);

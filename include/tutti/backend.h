@@ -20,8 +20,11 @@
  *   TUTTI_REQUEST_PENDING  host->complete(request, status) will be called exactly once, from within any later entry of
  *                          the family (not from a thread of the backend's own)
  *   TUTTI_REQUEST_DONE     it is complete already, complete() is not called
- *   a negative status      it was not begun, complete() is not called; host->error() has set the sentence
- * Until completion the request and the memory it names belong to the backend; it may not move.
+ *   TUTTI_REQUEST_COMPARE  native[] alone: it was not begun, and cannot tell by itself when the ranks' calls differ.
+ * The core lets them compare over the point-to-point door, then calls again with TUTTI_REQUEST_COMPARED among the
+ * request's flags; that call must take the operation a negative status      it was not begun, complete() is not called;
+ * host->error() has set the sentence Until completion the request and the memory it names belong to the backend; it may
+ * not move.
  *
  * VERSIONS.  Within a major version structs only grow at the end.  `size` is how much of the struct its maker knew:
  * test an entry of the other side's struct with TUTTI_HAS before using one that was added later.
@@ -45,12 +48,14 @@ extern "C" {
 #define TUTTI_HAS(table, entry)                                                                                        \
     ((table)->size >= offsetof(__typeof__(*(table)), entry) + sizeof((table)->entry) && (table)->entry)
 
-enum { TUTTI_REQUEST_PENDING = 0, TUTTI_REQUEST_DONE = 1 };
+enum { TUTTI_REQUEST_PENDING = 0, TUTTI_REQUEST_DONE = 1, TUTTI_REQUEST_COMPARE = 2 };
 
 enum tutti_request_flags {
     /* The peer is certain to post the matching half, and no other message of this group has this tag: a receiver
      * may announce a large buffer before it is asked. */
-    TUTTI_REQUEST_EXPECTED = 1
+    TUTTI_REQUEST_EXPECTED = 1,
+    /* A native operation: all ranks have come, and have called the same. */
+    TUTTI_REQUEST_COMPARED = 2
 };
 
 /* One message, or one native operation, under way.  Allocated by the core. */
@@ -190,7 +195,7 @@ typedef struct tutti_backend {
      * complete() after it, and their memory is not touched any more.  May block up to 1 s.  Mandatory. */
     void (*close)(void *group);
 
-    /* The native door.  request carries nothing but priv and owner.  Each entry is optional. */
+    /* The native door.  request carries nothing but flags, priv and owner.  Each entry is optional. */
     int (*native[TUTTI_KINDS_MOST])(void *group, const tutti_op *op, tutti_request *request);
 
     /* The point-to-point door: both, or neither.  send may answer DONE once data may be reused.  Messages of one pair,
@@ -256,9 +261,9 @@ typedef struct tutti_backend {
      * out.  May block shortly where group is NULL.  Optional. */
     int (*describe)(const tutti_host *host, void *group, char *text, size_t capacity);
 
-    /* Operations on tensors of this backend's device that another one does on copies in host memory.  It is asked of the
-     * plug-in that has the device's name ("cuda").  stage_open checks op's tensors and stream (INVALID_ARGUMENT says
-     * which is wrong) and gives `bytes` of host memory, aligned to 64, that the device copies from and to at full
+    /* Operations on tensors of this backend's device that another one does on copies in host memory.  It is asked of
+     * the plug-in that has the device's name ("cuda").  stage_open checks op's tensors and stream (INVALID_ARGUMENT
+     * says which is wrong) and gives `bytes` of host memory, aligned to 64, that the device copies from and to at full
      * rate.  native[TUTTI_COPY] copies op->in[i] to op->out[i], of which one is in that memory; op->stream is the
      * stage.  Copies come after what op's stream held when the stage was opened, not after what it is given later, and
      * are complete when the data are there.  stage_close: no copy of it is begun any more; one that was cancelled may

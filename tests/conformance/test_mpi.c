@@ -95,6 +95,26 @@ static void mpich_native(void **state)
     expect_ranks("mpich", "TUTTI_MPI_NATIVE=1", 2);
 }
 
+/* All that the operations mean, by plans and by MPI's own collectives. */
+static void conformance(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *mpi, *environment;
+        int ranks;
+    } runs[] = {{"openmpi", "", 4}, {"openmpi", "TUTTI_MPI_NATIVE=1", 3}, {"mpich", "", 2}};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        struct launch launch;
+        if (!has(runs[i].mpi)) continue;
+        under(runs[i].mpi, runs[i].environment, runs[i].ranks, TUTTI_BUILD_DIR "/bin/tutti-conformance",
+              "--join --quick --backend mpi", &launch);
+        if (launch.status != 0)
+            fail_msg("%s %s: status %d\n%s\n%s", runs[i].mpi, runs[i].environment, launch.status, launch.out.data,
+                     launch.err.data);
+        end(&launch);
+    }
+}
+
 /* The lines of a program, sorted. */
 static char *sorted_lines(const char *text)
 {
@@ -186,9 +206,9 @@ int main(int argc, char **argv)
                 "skipped: no mpi backend was built, or neither mpirun.openmpi nor mpiexec.mpich is installed\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(openmpi_2),      cmocka_unit_test(openmpi_3),
-                                       cmocka_unit_test(openmpi_native), cmocka_unit_test(mpich_2),
-                                       cmocka_unit_test(mpich_native),   cmocka_unit_test(examples),
-                                       cmocka_unit_test(no_launcher),    cmocka_unit_test(other_launcher)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(openmpi_2), cmocka_unit_test(openmpi_3),    cmocka_unit_test(openmpi_native),
+        cmocka_unit_test(mpich_2),   cmocka_unit_test(mpich_native), cmocka_unit_test(conformance),
+        cmocka_unit_test(examples),  cmocka_unit_test(no_launcher),  cmocka_unit_test(other_launcher)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
