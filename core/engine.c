@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "exits.h"
 #include "group.h"
 #include "submit.h"
 #include "work.h"
@@ -125,6 +126,7 @@ void engine_hold(struct engine *engine)
 static void engine_free(struct engine *engine)
 {
     struct tutti_work *work;
+    exits_remove(engine);
     while ((work = TAILQ_FIRST(&engine->spare)) != NULL) {
         TAILQ_REMOVE(&engine->spare, work, link);
         work_destroy(work);

@@ -70,6 +70,8 @@ struct engine {
     int64_t alert_ns;      /* until then the thread leaves peers' notes unread for no longer than it must */
     atomic_int references; /* groups, works that were given out, threads in a blocking call */
     int fork_generation;
+    LIST_ENTRY(engine) exits_link;
+    bool watches_exit; /* it is on exits.c's list */
 };
 
 /* local_world_size: ranks on this host, which decides how to wait. */

@@ -14,9 +14,9 @@ enum { KIND_AT = 59, DTYPE_AT = 54, OP_AT = 50, ROOT_AT = 35, UNEVEN_AT = 34 };
 const char *fingerprint_kind_name(tutti_kind kind)
 {
     static const char *const names[TUTTI_KIND_COUNT] = {
-        "broadcast", "all_reduce",        "reduce", "all_gather", "gather",   "scatter", "reduce_scatter", "all_to_all",
-        "barrier",   "monitored_barrier", "send",   "recv",       "coalesced",
-        "copy"};
+        "broadcast", "all_reduce",     "reduce",     "all_gather", "gather",
+        "scatter",   "reduce_scatter", "all_to_all", "barrier",    "monitored_barrier",
+        "send",      "recv",           "coalesced",  "copy"};
     return (unsigned)kind < TUTTI_KIND_COUNT ? names[kind] : "unknown operation";
 }
 

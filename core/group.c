@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cache.h"
+#include "exits.h"
 #include "health.h"
 #include "host.h"
 #include "registry.h"
@@ -440,6 +441,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
     if (group->root == group && group->size > 1) {
         engine_lock(group->engine);
         engine_start_thread(group->engine);
+        exits_add(group->engine);
         engine_unlock(group->engine);
     }
     log_write(LOG_INFO, "group %s: rank %d of %d, %s", group->name, group->rank, group->size, group->backend_text);
@@ -582,6 +584,12 @@ void group_take_told(struct tutti_group *first)
     }
 }
 
+/* Time ran out for the others, who waited for this rank: what happens to its own operations is something else. */
+static bool was_given_up(const struct tutti_group *group)
+{
+    return group->rank < 64 && (group->failed_missing >> group->rank & 1) != 0;
+}
+
 void group_fail(struct tutti_group *group, int status, const char *text, bool tell)
 {
     if (group->failed == TUTTI_OK) {
@@ -595,6 +603,7 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
     }
     char copy[ERROR_TEXT_MAX]; /* text may be a work's own */
     snprintf(copy, sizeof copy, "%s", text);
+    if (status == TUTTI_ERR_TIMEOUT && was_given_up(group)) status = TUTTI_ERR_ABORTED;
     abort_doors(group);
     engine_alert(group->engine);
     struct tutti_work *work, *next;

@@ -45,8 +45,8 @@ struct tutti_group {
     struct group_door doors[2][GROUP_DOORS]; /* by device: CPU, CUDA */
     int n_doors[2];
     struct group_door stager; /* copies CUDA tensors where one of their doors takes CPU tensors alone; else not open */
-    const char *algorithm; /* TUTTI_ALGO, or NULL */
-    char *tuning;          /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
+    const char *algorithm;    /* TUTTI_ALGO, or NULL */
+    char *tuning;             /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
 
     uint64_t sequence;       /* of the last collective issued */
     uint64_t past;           /* a trace of all of them: see fingerprint_with_past */
@@ -60,6 +60,7 @@ struct tutti_group {
     char *failed_text;
     uint64_t failed_sequence; /* the first collective that did not end well */
     bool failed_met;          /* a collective of this rank has ended with it, or none needs to */
+    uint64_t failed_missing;  /* TIMEOUT: which ranks were given up, a bit each of the first 64 */
     int told;                 /* status of a peer's failure that is held back for works that are earlier than it */
     char *told_text;
     uint64_t told_sequence;

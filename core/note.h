@@ -30,7 +30,9 @@ struct note {
     uint32_t type;
     int32_t status;
     uint64_t sequence; /* HERE: of the collective that the sender waits in; 0: it waits in none */
-    uint64_t fingerprint, latest, latest_fingerprint;
+    uint64_t fingerprint;
+    uint64_t latest; /* FAILED: the ranks that were given up, a bit for each of the first 64 */
+    uint64_t latest_fingerprint;
     char text[NOTE_TEXT + 1];             /* FAILED: why */
     int n_places;                         /* HERE: whom the sender waits for in the end */
     struct note_place place[NOTE_PLACES]; /* ranks are not checked against the group's size */

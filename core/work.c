@@ -326,10 +326,12 @@ static void time_out(struct tutti_work *work, int64_t now)
     missing_describe(work, now, missing, sizeof missing);
     snprintf(text, sizeof text, "%s: rank %d waited %.3f s for %s", what, work->group->global_ranks[work->group->rank],
              (double)(now - work->start_ns) / 1e9, missing);
-    if (work_is_message(work))
+    if (work_is_message(work)) {
         work_withdraw(work, TUTTI_ERR_TIMEOUT, text);
-    else
-        group_fail(work->group, TUTTI_ERR_TIMEOUT, text, true);
+        return;
+    }
+    if (!work->group->failed) work->group->failed_missing = missing_set(work, now);
+    group_fail(work->group, TUTTI_ERR_TIMEOUT, text, true);
 }
 
 static void warn_late(struct tutti_work *work, int64_t now)

@@ -231,10 +231,10 @@ static bool has_parted(struct proto *proto, int32_t peer)
 
 /* Says goodbye, gives what was sent some time to leave, and the others to say goodbye too: what a peer sends to a
  * closed socket resets the connection, and that would take with it what the peer has not read yet. */
-static void say_goodbye(struct proto *proto)
+static void say_goodbye(struct proto *proto, int64_t limit_ms)
 {
-    enum { GOODBYE_MS = 900, NAP_US = 50, NAPS_MOST = 10 };
-    int64_t end = proto->host->now_ns() + (int64_t)GOODBYE_MS * 1000000;
+    enum { NAP_US = 50, NAPS_MOST = 10 };
+    int64_t end = proto->host->now_ns() + limit_ms * 1000000;
     int naps = 1;
     for (int32_t peer = 0; peer < proto->world_size;) {
         if (peer == proto->rank || has_parted(proto, peer)) {
@@ -249,6 +249,13 @@ static void say_goodbye(struct proto *proto)
             naps = 1;
         }
     }
+}
+
+void proto_leave(struct proto *proto)
+{
+    if (proto->closing || (proto->fabric == NULL && proto->shm == NULL)) return;
+    proto->closing = true;
+    say_goodbye(proto, 300);
 }
 
 static bool any_item(const struct match_item *item, const void *nothing)
@@ -272,7 +279,7 @@ void proto_close(struct proto *proto)
 {
     proto->closing = true;
     if (proto->fabric != NULL || proto->shm != NULL) {
-        say_goodbye(proto);
+        say_goodbye(proto, 900);
         for (int32_t peer = 0; peer < proto->world_size; peer++) link_drop(proto, peer, "closed", false);
     }
     for (size_t i = 0; i < proto->n_slots; i++)

@@ -118,6 +118,8 @@ struct proto {
 /* proto.c */
 int proto_open(struct proto *proto, const struct fabric_config *config, void *core);
 void proto_close(struct proto *proto);
+/* Says goodbye as proto_close does, and gives nothing back. */
+void proto_leave(struct proto *proto);
 void proto_add_group(struct proto *proto, struct proto_group *group);
 void proto_remove_group(struct proto_group *group);
 int proto_progress(struct proto *proto);

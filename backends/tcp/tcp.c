@@ -85,6 +85,12 @@ static int tcp_hosts(void *state, int32_t *host)
     return self->opened ? link_hosts(&self->proto, host) : TUTTI_OK;
 }
 
+static void tcp_leave(void *state)
+{
+    struct tcp_group *self = state;
+    if (self->opened) proto_leave(&self->proto);
+}
+
 static int tcp_describe(const tutti_host *host, void *state, char *text, size_t capacity)
 {
     const struct tcp_group *self = state;
@@ -114,4 +120,5 @@ const tutti_backend tutti_backend_v1 = {
     .segment_bytes = 256 << 10,
     .hosts = tcp_hosts,
     .describe = tcp_describe,
+    .leave = tcp_leave,
 };

@@ -270,6 +270,11 @@ typedef struct tutti_backend {
      * still be under way.  Neither may block.  Both and native[TUTTI_COPY], or none. */
     int (*stage_open)(void *group, const tutti_op *op, size_t bytes, void **stage, void **memory);
     void (*stage_close)(void *group, void *stage);
+
+    /* The process ends, and its program has not closed the group: says goodbye to the peers as close would.  Called for
+     * the family's first group; other threads may still be in calls, so nothing is given back.  May block up
+     * to 0.3 s.  Optional. */
+    void (*leave)(void *group);
 } tutti_backend;
 
 enum tutti_backend_traits {

@@ -165,6 +165,7 @@ static const struct place places[] = {
     AT(tutti_backend, describe, 456),
     AT(tutti_backend, stage_open, 464),
     AT(tutti_backend, stage_close, 472),
+    AT(tutti_backend, leave, 480),
 };
 
 static void test_places(void **state)
