@@ -24,6 +24,7 @@ struct fabric_write {
 
 struct fabric_memory {
     void *handle; /* NULL: not open */
+    struct fabric *fabric;
 };
 
 struct fabric_events {

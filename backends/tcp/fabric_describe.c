@@ -51,18 +51,15 @@ static void put_address(struct lines *lines, const tutti_host *host)
         put(lines, "no address: TUTTI_IFACE=%s fits no interface\n", host->env("TUTTI_IFACE"));
 }
 
-/* Each provider's name once, of those with connected endpoints. */
-static void put_providers(struct lines *lines, const tutti_host *host)
+/* Each provider's name once, of those with this kind of endpoint. */
+static void put_kind(struct lines *lines, enum fi_ep_type type)
 {
     struct fi_info *all = NULL, *hints = fabric_library.dupinfo(NULL);
     char seen[512] = " ";
-    const char *wanted = host->env("TUTTI_FABRIC_PROVIDER");
     if (hints == NULL) return;
-    hints->ep_attr->type = FI_EP_MSG;
+    hints->ep_attr->type = type;
     int status = fabric_library.getinfo(FI_VERSION(1, 11), NULL, NULL, 0, hints, &all);
     fabric_library.freeinfo(hints);
-    put(lines, "libfabric %u.%u, providers with connected endpoints:", FI_MAJOR(fabric_library.version()),
-        FI_MINOR(fabric_library.version()));
     for (const struct fi_info *info = status == 0 ? all : NULL; info != NULL; info = info->next) {
         char name[64];
         snprintf(name, sizeof name, " %s ", info->fabric_attr->prov_name);
@@ -70,9 +67,19 @@ static void put_providers(struct lines *lines, const tutti_host *host)
         strcat(seen, name + 1);
         put(lines, " %s", info->fabric_attr->prov_name);
     }
-    put(lines, "%s; taken: %s%s\n", seen[1] == '\0' ? " none" : "", wanted != NULL ? wanted : "tcp",
-        wanted != NULL ? " (TUTTI_FABRIC_PROVIDER)" : "");
+    if (seen[1] == '\0') put(lines, " none");
     if (all != NULL) fabric_library.freeinfo(all);
+}
+
+static void put_providers(struct lines *lines, const tutti_host *host)
+{
+    const char *wanted = host->env("TUTTI_FABRIC_PROVIDER");
+    put(lines, "libfabric %u.%u, providers with connected endpoints:", FI_MAJOR(fabric_library.version()),
+        FI_MINOR(fabric_library.version()));
+    put_kind(lines, FI_EP_MSG);
+    put(lines, "; with reliable datagrams:");
+    put_kind(lines, FI_EP_RDM);
+    put(lines, "; taken: %s%s\n", wanted != NULL ? wanted : "tcp", wanted != NULL ? " (TUTTI_FABRIC_PROVIDER)" : "");
 }
 
 int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity)
@@ -90,11 +97,9 @@ int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity)
 int fabric_describe(const struct fabric *fabric, char *text, size_t capacity)
 {
     struct lines lines = {text, capacity};
-    char where[64];
     int up = 0;
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) up += fabric->link[rank].state == FABRIC_UP;
-    fabric_print_address(&fabric->address, where, sizeof where);
     put(&lines, "tcp: rank %d listens on %s, libfabric's provider %s, connected to %d of %d ranks\n",
-        fabric->config.rank, where, fabric->info->fabric_attr->prov_name, up, fabric->config.world_size - 1);
+        fabric->config.rank, fabric->where, fabric->info->fabric_attr->prov_name, up, fabric->config.world_size - 1);
     return TUTTI_OK;
 }

@@ -14,7 +14,6 @@
 enum {
     STRANGER_MS = 100,      /* a connection request that stops in its middle holds the process for this long at most */
     NEAR_BYTES = 200 << 10, /* within a host, what is under way should stay in the cache */
-    SILENT_MS = 5000,       /* a host that does not answer for this long is gone */
     ASK_MS = 1000           /* how often it is asked, at most: by what is sent again, or by probes of a link at rest */
 };
 
@@ -84,28 +83,10 @@ static void tune(const struct fabric *fabric, int fd)
     set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, fabric->silent_ms / ASK_MS);
 }
 
-int fabric_read_limits(struct fabric *fabric)
+void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own)
 {
-    const char *text = fabric->config.host->env("TUTTI_SILENT_MS");
-    char *end = NULL;
-    long ms = text != NULL ? strtol(text, &end, 10) : SILENT_MS;
-    if (text != NULL && (end == text || *end != '\0' || ms < ASK_MS || ms > 100 * ASK_MS))
-        return fabric->config.host->error(TUTTI_ERR_INVALID_ARGUMENT,
-                                          "TUTTI_SILENT_MS is \"%.40s\"; it must be a number from %d to %d", text,
-                                          ASK_MS, 100 * ASK_MS);
-    fabric->silent_ms = (int)ms;
-    return TUTTI_OK;
-}
-
-void fabric_tune_listener(const struct fabric *fabric)
-{
-    struct sockaddr_storage own;
-    size_t bytes = sizeof own;
-    memset(&own, 0, sizeof own);
-    fcntl(fabric->cq_fd, F_SETFD, FD_CLOEXEC);
-    fcntl(fabric->eq_fd, F_SETFD, FD_CLOEXEC);
-    if (fi_getname(&fabric->pep->fid, &own, &bytes) != 0) return;
-    int fd = find_socket(&own, NULL);
+    if (fabric->cq_fd >= 0) fcntl(fabric->cq_fd, F_SETFD, FD_CLOEXEC);
+    int fd = find_socket(own, NULL);
     if (fd < 0) return;
     tune(fabric, fd);
     /* Accepted sockets inherit this.  The provider reads a request with blocking calls. */
@@ -119,12 +100,12 @@ void fabric_tune_link(struct fabric_link *link)
     size_t own_bytes = sizeof own, peer_bytes = sizeof peer;
     memset(&own, 0, sizeof own);
     memset(&peer, 0, sizeof peer);
-    link->fd = -1;
-    if (fi_getname(&link->ep->fid, &own, &own_bytes) != 0) return;
-    if (fi_getpeer(link->ep, &peer, &peer_bytes) != 0) return;
-    link->fd = find_socket(&own, &peer);
-    tune(link->fabric, link->fd);
-    if (same_host(&own, &peer)) set_option(link->fd, SOL_SOCKET, SO_SNDBUF, NEAR_BYTES);
+    link->msg.fd = -1;
+    if (fi_getname(&link->msg.ep->fid, &own, &own_bytes) != 0) return;
+    if (fi_getpeer(link->msg.ep, &peer, &peer_bytes) != 0) return;
+    link->msg.fd = find_socket(&own, &peer);
+    tune(link->fabric, link->msg.fd);
+    if (same_host(&own, &peer)) set_option(link->msg.fd, SOL_SOCKET, SO_SNDBUF, NEAR_BYTES);
 }
 
 /* ---- silence ----------------------------------------------------------------------------------------------- */
@@ -134,7 +115,7 @@ static bool is_silent(const struct fabric_link *link)
 {
     struct tcp_info info;
     socklen_t bytes = sizeof info;
-    if (link->fd < 0 || getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+    if (link->msg.fd < 0 || getsockopt(link->msg.fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
     bool asked = info.tcpi_retransmits > 1 || info.tcpi_probes > 1;
     return asked && info.tcpi_last_ack_recv > (uint32_t)link->fabric->silent_ms;
 }
@@ -143,8 +124,8 @@ void fabric_end_silent(struct fabric *fabric)
 {
     enum { LOOK_MS = 500 };
     int64_t now = fabric->config.host->now_ns();
-    if (now - fabric->listened_ns < (int64_t)LOOK_MS * 1000000) return;
-    fabric->listened_ns = now;
+    if (now - fabric->msg.listened_ns < (int64_t)LOOK_MS * 1000000) return;
+    fabric->msg.listened_ns = now;
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
         struct fabric_link *link = &fabric->link[rank];
         if (link->state != FABRIC_UP || !is_silent(link)) continue;
@@ -166,7 +147,7 @@ static bool is_accepting(const struct fabric *fabric)
 static bool is_of_link(const struct fabric *fabric, int fd)
 {
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++)
-        if (fabric->link[rank].state == FABRIC_UP && fabric->link[rank].fd == fd) return true;
+        if (fabric->link[rank].state == FABRIC_UP && fabric->link[rank].msg.fd == fd) return true;
     return false;
 }
 
@@ -197,9 +178,9 @@ void fabric_end_strangers(struct fabric *fabric, bool all)
     struct fabric_strangers now = {.looked_ns = fabric->config.host->now_ns()};
     struct sockaddr_storage own;
     size_t own_bytes = sizeof own;
-    if (!all && now.looked_ns - fabric->strangers.looked_ns < (int64_t)LOOK_MS * 1000000) return;
+    if (!all && now.looked_ns - fabric->msg.strangers.looked_ns < (int64_t)LOOK_MS * 1000000) return;
     memset(&own, 0, sizeof own);
-    if (fabric->pep == NULL || fi_getname(&fabric->pep->fid, &own, &own_bytes) != 0) return;
+    if (fabric->msg.pep == NULL || fi_getname(&fabric->msg.pep->fid, &own, &own_bytes) != 0) return;
     DIR *folder = is_accepting(fabric) ? NULL : opendir("/proc/self/fd");
     if (folder == NULL) return;
     struct dirent *entry;
@@ -207,7 +188,7 @@ void fabric_end_strangers(struct fabric *fabric, bool all)
         int fd = atoi(entry->d_name);
         uint16_t port = stranger_port(fabric, &own, fd);
         if (port == 0) continue;
-        if (all || was_seen(&fabric->strangers, fd, port)) {
+        if (all || was_seen(&fabric->msg.strangers, fd, port)) {
             shutdown(fd, SHUT_RDWR);
         } else if (now.n < FABRIC_STRANGERS) {
             now.seen[now.n].fd = fd;
@@ -215,5 +196,5 @@ void fabric_end_strangers(struct fabric *fabric, bool all)
         }
     }
     closedir(folder);
-    fabric->strangers = now;
+    fabric->msg.strangers = now;
 }

@@ -4,10 +4,13 @@
 
 enum {
     MAGIC = 0x7554,                                 /* "Tu" */
+    ENVELOPE_MAGIC = 0x6554,                        /* "Te" */
+    NAME_AT = WIRE_ADDRESS,                         /* in an entry */
     PROTOCOL = WIRE_VERSION << 24 | WIRE_EAGER / 64 /* must be the same on both sides */
 };
 
 static const char GREETING_MAGIC[8] = {'T', 'U', 'T', 'T', 'I', 't', 'c', 'p'};
+static const char NAME_MAGIC[8] = {'T', 'U', 'T', 'T', 'I', 'r', 'd', 'm'};
 static const char ADDRESS_MAGIC[8] = {'T', 'U', 'T', 'T', 'I', 'a', 'd', 'r'};
 
 static void put16(uint8_t *p, uint16_t v)
@@ -173,4 +176,64 @@ bool wire_address_parse(const void *data, size_t n, struct wire_address *address
     memcpy(address->nonce, p + 40, WIRE_NONCE);
     if (address->family == 4) return memcmp(address->ip + 4, none, sizeof none) == 0;
     return address->family == 6;
+}
+
+/* ---- datagrams --------------------------------------------------------------------------------------------- */
+
+size_t wire_name_encode(uint8_t out[WIRE_ENTRY_MOST], const struct wire_name *name)
+{
+    memset(out, 0, NAME_AT);
+    memcpy(out, NAME_MAGIC, 8);
+    put32(out + 8, WIRE_VERSION);
+    put32(out + 12, name->host.family);
+    put32(out + 16, (uint32_t)name->bytes);
+    memcpy(out + 24, name->host.ip, sizeof name->host.ip);
+    memcpy(out + 40, name->host.nonce, WIRE_NONCE);
+    memcpy(out + NAME_AT, name->name, name->bytes);
+    return NAME_AT + name->bytes;
+}
+
+bool wire_name_parse(const void *data, size_t n, struct wire_name *name)
+{
+    const uint8_t *p = data;
+    if (n <= NAME_AT || n > WIRE_ENTRY_MOST || memcmp(p, NAME_MAGIC, 8) != 0) return false;
+    if (get32(p + 8) != WIRE_VERSION || get32(p + 16) != n - NAME_AT || get32(p + 20) != 0) return false;
+    name->host.family = get32(p + 12);
+    name->host.port = 0;
+    memcpy(name->host.ip, p + 24, sizeof name->host.ip);
+    memcpy(name->host.nonce, p + 40, WIRE_NONCE);
+    name->bytes = n - NAME_AT;
+    memcpy(name->name, p + NAME_AT, name->bytes);
+    return name->host.family == 4 || name->host.family == 6;
+}
+
+void wire_envelope_encode(uint8_t out[WIRE_ENVELOPE], const struct wire_envelope *envelope)
+{
+    put16(out, ENVELOPE_MAGIC);
+    out[2] = WIRE_VERSION;
+    out[3] = envelope->kind;
+    put32(out + 4, envelope->from);
+    put64(out + 8, envelope->session);
+    put64(out + 16, envelope->sequence);
+    put64(out + 24, envelope->key);
+    put64(out + 32, envelope->offset);
+}
+
+bool wire_envelope_parse(const void *data, size_t n, uint32_t world_size, struct wire_envelope *envelope)
+{
+    const uint8_t *p = data;
+    if (n < WIRE_ENVELOPE || get16(p) != ENVELOPE_MAGIC || p[2] != WIRE_VERSION) return false;
+    envelope->kind = p[3];
+    envelope->from = get32(p + 4);
+    envelope->session = get64(p + 8);
+    envelope->sequence = get64(p + 16);
+    envelope->key = get64(p + 24);
+    envelope->offset = get64(p + 32);
+    if (envelope->kind == 0 || envelope->kind >= WIRE_ENVELOPES || envelope->from >= world_size) return false;
+    bool greets = envelope->kind == WIRE_HELLO || envelope->kind == WIRE_WELCOME;
+    if (greets != (envelope->sequence == 0) || (greets && envelope->session != 0)) return false;
+    if ((envelope->kind == WIRE_PIECE) != (envelope->key != 0)) return false;
+    if (envelope->kind != WIRE_PIECE && envelope->offset != 0) return false;
+    bool bare = envelope->kind == WIRE_BEAT || envelope->kind == WIRE_END;
+    return !bare || n == WIRE_ENVELOPE;
 }

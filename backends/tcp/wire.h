@@ -18,6 +18,9 @@ enum {
     WIRE_GREETING = 104, /* fits a connection request's private data: 256 bytes */
     WIRE_GREETING_SIGNED = 72,
     WIRE_ADDRESS = 56,
+    WIRE_NAME_MOST = 128,  /* of an endpoint's name */
+    WIRE_ENTRY_MOST = 184, /* of the address book's entries */
+    WIRE_ENVELOPE = 40,
     WIRE_NONCE = 16,
     WIRE_MAC = 32
 };
@@ -88,5 +91,39 @@ struct wire_address {
 
 void wire_address_encode(uint8_t out[WIRE_ADDRESS], const struct wire_address *address);
 bool wire_address_parse(const void *data, size_t n, struct wire_address *address);
+
+/* The same where there are no connections: the name of an endpoint, which only libfabric understands. */
+struct wire_name {
+    struct wire_address host; /* without a port: the host's, to tell hosts apart */
+    size_t bytes;
+    uint8_t name[WIRE_NAME_MOST];
+};
+
+/* Answers how many bytes it is. */
+size_t wire_name_encode(uint8_t out[WIRE_ENTRY_MOST], const struct wire_name *name);
+bool wire_name_parse(const void *data, size_t n, struct wire_name *name);
+
+enum wire_envelope_kind {
+    WIRE_HELLO = 1, /* a greeting, the sender's entry of the address book and a code over both follow */
+    WIRE_WELCOME,   /* its answer, a greeting */
+    WIRE_MESSAGE,   /* a message follows */
+    WIRE_PIECE,     /* a piece of a write follows */
+    WIRE_BEAT,      /* nothing: I am here */
+    WIRE_END,       /* nothing: the link has ended */
+    WIRE_ENVELOPES
+};
+
+/* Before all that goes between datagram endpoints. */
+struct wire_envelope {
+    uint8_t kind;
+    uint32_t from;     /* global rank */
+    uint64_t session;  /* known to the two alone; 0 until they are */
+    uint64_t sequence; /* 1 and up within a session */
+    uint64_t key;      /* of the memory that a piece is for */
+    uint64_t offset;   /* of the piece */
+};
+
+void wire_envelope_encode(uint8_t out[WIRE_ENVELOPE], const struct wire_envelope *envelope);
+bool wire_envelope_parse(const void *data, size_t n, uint32_t world_size, struct wire_envelope *envelope);
 
 #endif

@@ -290,18 +290,28 @@ static void turns(struct rank *self, int ms)
     for (int64_t end = now_ns() + (int64_t)ms * 1000000; now_ns() < end;) turn(self);
 }
 
-/* All ranks have come here; meanwhile what was sent goes on. */
-static void meet_moving(struct rank *self, const char *name)
+/* Rank has come to where it says name; meanwhile what was sent goes on. */
+static void await_moving(struct rank *self, const char *name, int rank)
 {
     char key[64];
     uint8_t byte;
     size_t bytes;
+    snprintf(key, sizeof key, "meet/%s/%d", name, rank);
+    while (store_get((tutti_store *)self->shared, key, &byte, 1, &bytes, 0) != TUTTI_OK) turn(self);
+}
+
+static void say(struct rank *self, const char *name)
+{
+    char key[64];
     snprintf(key, sizeof key, "meet/%s/%d", name, self->rank);
     store_set((tutti_store *)self->shared, key, "x", 1);
-    for (int i = 0; i < self->world; i++) {
-        snprintf(key, sizeof key, "meet/%s/%d", name, i);
-        while (store_get((tutti_store *)self->shared, key, &byte, 1, &bytes, 0) != TUTTI_OK) turn(self);
-    }
+}
+
+/* All ranks have come here; meanwhile what was sent goes on. */
+static void meet_moving(struct rank *self, const char *name)
+{
+    say(self, name);
+    for (int i = 0; i < self->world; i++) await_moving(self, name, i);
 }
 
 /* A message under way. */

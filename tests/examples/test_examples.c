@@ -187,6 +187,20 @@ static void uneven_shares_weigh_right(void **state)
     assert_same_curve(&three, &one, "3");
 }
 
+/* The same over a provider's datagram endpoints. */
+static void training_over_datagrams(void **state)
+{
+    (void)state;
+    if (strcmp(backend(), "tcp") != 0) skip();
+    setenv("TUTTI_SHM", "0", 1);
+    struct curve one = train("1", "64", "32");
+    setenv("TUTTI_FABRIC_PROVIDER", "tcp;ofi_rxm", 1);
+    struct curve four = train("4", "64", "32");
+    unsetenv("TUTTI_FABRIC_PROVIDER");
+    unsetenv("TUTTI_SHM");
+    assert_same_curve(&four, &one, "4");
+}
+
 static void train_refuses_what_it_does_not_know(void **state)
 {
     char path[4096];
@@ -199,7 +213,7 @@ static void train_refuses_what_it_does_not_know(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[EXAMPLES + 3];
+    struct CMUnitTest tests[EXAMPLES + 4];
     for (int i = 0; i < EXAMPLES; i++)
         tests[i] = (struct CMUnitTest)cmocka_unit_test_prestate(prints_what_the_tutorial_says,
                                                                 (void *)(uintptr_t)&examples[i]);
@@ -207,5 +221,6 @@ int main(void)
     tests[EXAMPLES] = (struct CMUnitTest)cmocka_unit_test(training_is_that_of_one_rank);
     tests[EXAMPLES + 1] = (struct CMUnitTest)cmocka_unit_test(uneven_shares_weigh_right);
     tests[EXAMPLES + 2] = (struct CMUnitTest)cmocka_unit_test(train_refuses_what_it_does_not_know);
+    tests[EXAMPLES + 3] = (struct CMUnitTest)cmocka_unit_test(training_over_datagrams);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,25 @@ static void fuzz_tcp_greeting(const uint8_t *in, size_t bytes)
     FUZZ_CHECK(bytes == sizeof out && memcmp(in, out, bytes) == 0);
 }
 
+static void fuzz_tcp_name(const uint8_t *in, size_t bytes)
+{
+    struct wire_name name = {0};
+    uint8_t out[WIRE_ENTRY_MOST];
+    if (!wire_name_parse(in, bytes, &name)) return;
+    FUZZ_CHECK(name.bytes > 0 && name.bytes <= sizeof name.name);
+    FUZZ_CHECK(wire_name_encode(out, &name) == bytes && memcmp(in, out, bytes) == 0);
+}
+
+static void fuzz_tcp_envelope(const uint8_t *in, size_t bytes)
+{
+    struct wire_envelope envelope = {0};
+    uint8_t out[WIRE_ENVELOPE];
+    if (!wire_envelope_parse(in, bytes, UINT32_MAX, &envelope)) return;
+    FUZZ_CHECK(!wire_envelope_parse(in, bytes, envelope.from, &envelope));
+    wire_envelope_encode(out, &envelope);
+    FUZZ_CHECK(bytes >= sizeof out && memcmp(in, out, sizeof out) == 0);
+}
+
 static void fuzz_tcp_address(const uint8_t *in, size_t bytes)
 {
     struct wire_address address = {0};

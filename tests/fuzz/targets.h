@@ -15,6 +15,8 @@ static const struct fuzz_target {
     {"tcp_header", fuzz_tcp_header},
     {"tcp_greeting", fuzz_tcp_greeting},
     {"tcp_address", fuzz_tcp_address},
+    {"tcp_name", fuzz_tcp_name},
+    {"tcp_envelope", fuzz_tcp_envelope},
     {"store_request", fuzz_store_request},
     {"store_reply", fuzz_store_reply},
     {"store_sent", fuzz_store_sent},
