@@ -1,5 +1,4 @@
-/* The life of a fabric of connected endpoints: provider, queues, listener; and the order in which they are given back.
- */
+/* The life of a fabric of connected endpoints: provider, queues, listener; and the order of giving back. */
 #include <stdlib.h>
 #include <string.h>
 

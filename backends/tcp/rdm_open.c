@@ -1,5 +1,4 @@
-/* The life of a fabric of datagram endpoints: provider, endpoint, buffers; and the order in which they are given back.
- */
+/* The life of a fabric of datagram endpoints: provider, endpoint, buffers; and the order of giving back. */
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
