@@ -28,7 +28,7 @@ static void test_as_on_nccl(void **state)
 
 static void test_staged(void **state)
 {
-    static const case_fn cases[] = {case_bitwise,  case_beyond_nccl,    case_large,
+    static const case_fn cases[] = {case_bitwise,  case_beyond_nccl,    case_large,         case_message_order,
                                     case_in_order, case_staged_streams, case_staged_refused};
     (void)state;
     run_all("cuda:tcp", cases, sizeof cases / sizeof *cases);

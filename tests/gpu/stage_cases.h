@@ -228,6 +228,39 @@ static inline int case_staged_streams(tutti_group *group, int rank, int size)
     return 0;
 }
 
+/* Messages of one pair and tag keep their order, also where the first one's stream is late. */
+static inline int case_message_order(tutti_group *group, int rank, int size)
+{
+    cu_stream late = new_stream(), early = new_stream();
+    tutti_tensor x = on_device(group, 10, TUTTI_INT32), y = on_device(group, 10, TUTTI_INT32);
+    struct gate gate = {false};
+    tutti_work *works[2] = {NULL, NULL};
+    if (size > 1 && rank == 0) {
+        fill(y, of_rank, (int[]){0, 2});
+        cu.call_host(late, wait_at, &gate);
+        cu.fill((cu_memory)(uintptr_t)x.data, 77, 10, late);
+        tutti_opts first = {.group = group, .stream = late}, second = {.group = group, .stream = early};
+        EXPECT(tutti_isend(x, 1, &first, &works[0]) == TUTTI_OK);
+        EXPECT(tutti_isend(y, 1, &second, &works[1]) == TUTTI_OK);
+        EXPECT(tutti_wait(&works[1], 50) == TUTTI_ERR_TIMEOUT && works[1] != NULL);
+        __atomic_store_n(&gate.open, true, __ATOMIC_RELEASE);
+        EXPECT(tutti_wait_all(works, 2, 60000) == TUTTI_OK);
+    } else if (size > 1 && rank == 1) {
+        EXPECT(tutti_recv(x, 0, &(tutti_opts){.group = group}) == TUTTI_OK);
+        EXPECT(tutti_recv(y, 0, &(tutti_opts){.group = group}) == TUTTI_OK);
+        int32_t *host = to_host(x);
+        bool right = host[0] == 77 && host[9] == 77;
+        free(host);
+        EXPECT(right && holds(y, of_rank, (int[]){0, 2}));
+    }
+    EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK);
+    drop(group, x);
+    drop(group, y);
+    cu.stream_free(late);
+    cu.stream_free(early);
+    return 0;
+}
+
 /* On "cuda:nccl|tcp": staged ones between those of NCCL, all asynchronous, on the same memory. */
 static inline int case_mixed(tutti_group *group, int rank, int size)
 {
