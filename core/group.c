@@ -158,14 +158,18 @@ static int add_backend(struct tutti_group *group, const struct group_args *args,
     return TUTTI_OK;
 }
 
+static bool needs_stager(const struct tutti_group *group)
+{
+    for (int i = 0; i < group->n_doors[1]; i++)
+        if (!group_takes_device(group->doors[1][i].backend, 1)) return true;
+    return false;
+}
+
 /* For CUDA tensors on backends that take CPU tensors: the plug-in with the device's name copies them. */
 static int open_stager(struct tutti_group *group, const struct group_args *args)
 {
     static const char name[] = "cuda";
     const tutti_backend *backend = NULL;
-    bool needed = false;
-    for (int i = 0; i < group->n_doors[1]; i++) needed |= !group_takes_device(group->doors[1][i].backend, 1);
-    if (!needed) return TUTTI_OK;
     int status = registry_load(name, &backend);
     if (status == TUTTI_OK && !(TUTTI_HAS(backend, stage_open) && TUTTI_HAS(backend, native[TUTTI_COPY])))
         status = error_set(TUTTI_ERR_BACKEND, "plug-in %s does not stage tensors", name);
@@ -177,6 +181,26 @@ static int open_stager(struct tutti_group *group, const struct group_args *args)
     }
     if (status == TUTTI_OK) return TUTTI_OK;
     return error_prefix(status, "CUDA tensors on a backend of CPU tensors need the plug-in %s", name);
+}
+
+/* What the backends of CUDA tensors do not have goes to those of CPU tensors, named for it or not. */
+static int add_staging(struct tutti_group *group, const struct group_args *args)
+{
+    int named = group->n_doors[1];
+    bool wanted = needs_stager(group), possible = args->parent == NULL || group->root->stager.state != NULL;
+    for (int i = 0; named > 0 && (wanted || possible) && i < group->n_doors[0]; i++) {
+        bool there = false;
+        for (int k = 0; k < named; k++) there |= group->doors[1][k].backend == group->doors[0][i].backend;
+        if (!there && group->n_doors[1] < GROUP_DOORS) add_door(group, 1, &group->doors[0][i]);
+    }
+    if (!needs_stager(group)) return TUTTI_OK;
+    int status = open_stager(group, args);
+    if (status == TUTTI_OK || wanted) return status;
+    log_write(LOG_INFO, "group %s: CUDA tensors do not go to CPU backends: %s", group->name, error_text());
+    close_door(group, &group->stager);
+    group->stager = (struct group_door){0};
+    group->n_doors[1] = named;
+    return TUTTI_OK;
 }
 
 static int open_doors(struct tutti_group *group, const struct group_args *args)
@@ -194,7 +218,7 @@ static int open_doors(struct tutti_group *group, const struct group_args *args)
         }
         if (names->n[device] > 0 && opened == 0) return status;
     }
-    return open_stager(group, args);
+    return add_staging(group, args);
 }
 
 /* ---- what the choice of algorithms needs ----------------------------------------------------------------------- */

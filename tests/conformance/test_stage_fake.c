@@ -40,6 +40,8 @@ static void test_fallback_of_nccl(void **state)
                                     case_coalesced, case_messages,    case_capture, case_groups};
     (void)state;
     run_all("cuda:nccl|tcp", cases, sizeof cases / sizeof *cases);
+    run_ranks("cpu:tcp,cuda:nccl", 3, case_bitwise, 30000); /* a backend of CPU tensors need not be named twice */
+    run_ranks("cpu:tcp,cuda:nccl", 2, case_beyond_nccl, 30000);
 }
 
 /* ---- what goes wrong --------------------------------------------------------------------------------------- */
