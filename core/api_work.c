@@ -185,7 +185,8 @@ uint64_t tutti_work_sequence(const tutti_work *work)
 
 int64_t tutti_work_duration_ns(const tutti_work *work)
 {
-    return work != NULL && work_ended(work) ? work->end_ns - work->start_ns : -1;
+    if (work == NULL || !work_ended(work)) return -1;
+    return work->took_ns > 0 ? work->took_ns : work->end_ns - work->start_ns;
 }
 
 int tutti_work_source(const tutti_work *work)

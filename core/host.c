@@ -68,4 +68,5 @@ const tutti_host host_services = {
     .notified = health_notified,
     .peer_lost = group_peer_lost,
     .failed = group_failed,
+    .took = work_took,
 };

@@ -310,6 +310,12 @@ void work_complete(tutti_request *request, int status)
         note_failure(work, request, status);
 }
 
+void work_took(tutti_request *request, int64_t ns)
+{
+    struct tutti_work *work = request->owner;
+    if (work != NULL && work->exec == NULL) work->took_ns = ns > 0 ? ns : 1;
+}
+
 /* ---- time -------------------------------------------------------------------------------------------------- */
 
 void work_start_clock(struct tutti_work *work, int64_t now)

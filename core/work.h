@@ -56,6 +56,7 @@ struct tutti_work {
     tutti_request request;
 
     int64_t start_ns, end_ns, deadline_ns;
+    int64_t took_ns;  /* by the backend's own clock; 0: not told */
     int64_t asked_ns; /* when peers were last asked where they are */
     bool moved;       /* something completed since */
     bool warned;
@@ -99,6 +100,9 @@ void work_complete(tutti_request *request, int status);
 
 /* The plan has done its part; what it had under way is not waited for. */
 void work_release_exec(struct tutti_work *work);
+
+/* The host service behind tutti_host.took. */
+void work_took(tutti_request *request, int64_t ns);
 
 /* Makes of the error that a request was refused with one that names the operation and both sides; gives status. */
 int work_explain(const struct tutti_work *work, const tutti_request *request, int status);

@@ -60,7 +60,8 @@ static int nccl_open(void *state, const tutti_group_info *info, const tutti_host
     group->first = info->parent != NULL ? info->parent : group;
     TAILQ_INIT(&group->family);
     TAILQ_INIT(&group->open);
-    TAILQ_INIT(&group->spare);
+    TAILQ_INIT(&group->spare[0]);
+    TAILQ_INIT(&group->spare[1]);
     LIST_INIT(&group->blocks);
     TAILQ_INSERT_TAIL(&group->first->family, group, family_link);
     ncclb_channel_init(&group->main, group, info->rank, info->world_size, "nccl/id");
@@ -100,11 +101,11 @@ static void nccl_close(void *state)
         ncclb_memory_close(group);
         end_communicators(group, !group->aborted);
         while ((channel = TAILQ_FIRST(&group->open)) != NULL) ncclb_channel_close(channel);
-        while ((mark = TAILQ_FIRST(&group->spare)) != NULL) {
-            TAILQ_REMOVE(&group->spare, mark, link);
-            driver.cuEventDestroy(mark->event);
-            free(mark);
-        }
+        for (int timed = 0; timed < 2; timed++)
+            while ((mark = TAILQ_FIRST(&group->spare[timed])) != NULL) {
+                TAILQ_REMOVE(&group->spare[timed], mark, link);
+                ncclb_mark_free(mark);
+            }
         if (group->word != NULL) driver.cuMemFree((CUdeviceptr)group->word);
         device_leave(entered);
         device_close(&group->device);
@@ -270,8 +271,8 @@ static int nccl_describe(const tutti_host *host, void *state, char *text, size_t
     if (group == NULL)
         snprintf(text, capacity, "%s, %d CUDA devices\n", ncclb_versions(), devices);
     else
-        snprintf(text, capacity, "nccl: rank %d on CUDA device %d of %d, %s\n", group->info.rank,
-                 group->device.index, devices, ncclb_versions());
+        snprintf(text, capacity, "nccl: rank %d on CUDA device %d of %d, %s\n", group->info.rank, group->device.index,
+                 devices, ncclb_versions());
     return TUTTI_OK;
 }
 

@@ -165,8 +165,9 @@ void ncclb_channel_close(struct ncclb_channel *channel)
     ncclb_mark_clear(channel);
     if (channel->state != NCCLB_CLOSED) TAILQ_REMOVE(&channel->group->open, channel, link);
     if (channel->entry != NULL) driver.cuEventDestroy(channel->entry);
+    if (channel->begin != NULL) driver.cuEventDestroy(channel->begin);
     if (channel->stream != NULL) driver.cuStreamDestroy(channel->stream);
-    channel->entry = NULL;
+    channel->entry = channel->begin = NULL;
     channel->stream = NULL;
     channel->state = NCCLB_CLOSED;
 }

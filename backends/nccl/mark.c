@@ -10,15 +10,18 @@
 
 enum { MANY = 64 };
 
-static struct ncclb_mark *take(struct ncclb_group *group)
+static struct ncclb_mark *take(struct ncclb_group *group, bool timed)
 {
-    struct ncclb_mark *mark = TAILQ_FIRST(&group->spare);
+    struct ncclb_mark *mark = TAILQ_FIRST(&group->spare[timed]);
     if (mark != NULL) {
-        TAILQ_REMOVE(&group->spare, mark, link);
+        TAILQ_REMOVE(&group->spare[timed], mark, link);
         return mark;
     }
     mark = calloc(1, sizeof *mark);
-    if (mark != NULL && driver.cuEventCreate(&mark->event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) return mark;
+    if (mark == NULL) return NULL;
+    mark->timed = timed;
+    if (driver.cuEventCreate(&mark->event, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS)
+        return mark;
     free(mark);
     return NULL;
 }
@@ -26,7 +29,34 @@ static struct ncclb_mark *take(struct ncclb_group *group)
 static void give(struct ncclb_channel *channel, struct ncclb_mark *mark)
 {
     TAILQ_REMOVE(&channel->marks, mark, link);
-    TAILQ_INSERT_HEAD(&channel->group->spare, mark, link);
+    TAILQ_INSERT_HEAD(&channel->group->spare[mark->timed], mark, link);
+}
+
+CUresult ncclb_mark_begin(struct ncclb_channel *channel)
+{
+    CUresult result = channel->begin != NULL ? CUDA_SUCCESS : driver.cuEventCreate(&channel->begin, CU_EVENT_DEFAULT);
+    if (result == CUDA_SUCCESS) result = driver.cuEventRecord(channel->begin, channel->stream);
+    channel->begun = result == CUDA_SUCCESS;
+    return result;
+}
+
+/* The beginning that was recorded last is this operation's; of those in one NCCL group, the last one's. */
+static void take_begin(struct ncclb_channel *channel, struct ncclb_mark *mark)
+{
+    CUevent spare = mark->begin;
+    mark->begun = mark->timed && channel->begun;
+    if (!mark->begun) return;
+    mark->begin = channel->begin;
+    channel->begin = spare;
+    channel->begun = false;
+}
+
+static void tell_time(struct ncclb_group *group, const struct ncclb_mark *mark)
+{
+    float ms = 0;
+    if (!mark->begun || !TUTTI_HAS(group->host, took)) return;
+    if (driver.elapsed(&ms, mark->begin, mark->event) == CUDA_SUCCESS)
+        group->host->took(mark->request, (int64_t)((double)ms * 1e6));
 }
 
 int ncclb_mark(struct ncclb_channel *channel, CUstream stream, const tutti_op *op, tutti_request *request)
@@ -35,7 +65,7 @@ int ncclb_mark(struct ncclb_channel *channel, CUstream stream, const tutti_op *o
     struct ncclb_mark *mark = TAILQ_LAST(&channel->marks, ncclb_marks);
     bool moves_on = request == NULL && mark != NULL && mark->request == NULL && mark->stream == stream;
     if (!moves_on) {
-        mark = take(group);
+        mark = take(group, request != NULL);
         if (mark == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no event for an operation");
         TAILQ_INSERT_TAIL(&channel->marks, mark, link);
     }
@@ -44,6 +74,7 @@ int ncclb_mark(struct ncclb_channel *channel, CUstream stream, const tutti_op *o
     mark->stream = stream;
     mark->request = request;
     mark->kind = op->kind;
+    take_begin(channel, mark);
     mark->deadline_ns = op->timeout_ms < INT64_MAX / 2000000 ? now + op->timeout_ms * 1000000 : INT64_MAX;
     if (request != NULL) {
         request->priv[0] = mark;
@@ -106,6 +137,7 @@ int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
             break;
         }
         tutti_request *request = mark->request;
+        if (request != NULL && result == CUDA_SUCCESS) tell_time(group, mark);
         give(channel, mark);
         moved++;
         int status =
@@ -124,4 +156,11 @@ void ncclb_mark_clear(struct ncclb_channel *channel)
 {
     struct ncclb_mark *mark;
     while ((mark = TAILQ_FIRST(&channel->marks)) != NULL) give(channel, mark);
+}
+
+void ncclb_mark_free(struct ncclb_mark *mark)
+{
+    driver.cuEventDestroy(mark->event);
+    if (mark->begin != NULL) driver.cuEventDestroy(mark->begin);
+    free(mark);
 }

@@ -28,7 +28,9 @@ struct ncclb_mark {
     TAILQ_ENTRY(ncclb_mark) link;
     struct ncclb_channel *channel;
     CUevent event;
+    CUevent begin; /* timed: before the operation; NULL where nobody will ask how long it took */
     CUstream stream;
+    bool timed, begun;      /* its event takes the time; begin was recorded for it */
     tutti_request *request; /* NULL: an operation that was answered when it had been enqueued */
     int64_t deadline_ns;    /* of such a one; the core watches the others */
     tutti_kind kind;
@@ -55,7 +57,9 @@ struct ncclb_channel {
     char key[48]; /* of its unique id in the group's store */
     ncclComm_t comm;
     CUstream stream;
-    CUevent entry;   /* what the caller's stream held */
+    CUevent entry; /* what the caller's stream held */
+    CUevent begin; /* before the next operation in the own stream */
+    bool begun;
     int64_t look_ns; /* the store, or NCCL's error, is not asked again before this */
     TAILQ_HEAD(, ncclb_waiting) waiting;
     TAILQ_HEAD(ncclb_marks, ncclb_mark) marks; /* in the order of the operations */
@@ -86,7 +90,7 @@ struct ncclb_group {
     struct ncclb_channel main;
     struct ncclb_channel *pairs; /* to each rank, then from each rank; NULL before the first message */
     TAILQ_HEAD(, ncclb_channel) open;
-    struct ncclb_marks spare;
+    struct ncclb_marks spare[2]; /* without and with time */
     LIST_HEAD(, ncclb_block) blocks;
     void *word; /* what a barrier reduces */
     int clock;  /* the first one's: a timerfd that wakes the core's poll */
@@ -144,12 +148,16 @@ void ncclb_queue_clear(struct ncclb_channel *channel);
 /* Marks the end of what was put into stream.  request may be NULL. */
 int ncclb_mark(struct ncclb_channel *channel, CUstream stream, const tutti_op *op, tutti_request *request);
 
+/* The channel's next operation begins in its own stream: for how long it takes. */
+CUresult ncclb_mark_begin(struct ncclb_channel *channel);
+
 /* Lets stream wait for the channel's latest mark if that is in another stream. */
 int ncclb_mark_follow(struct ncclb_channel *channel, CUstream stream);
 
 /* Completes what has ended; whether anything did. */
 int ncclb_mark_move(struct ncclb_channel *channel, int64_t now);
 void ncclb_mark_clear(struct ncclb_channel *channel);
+void ncclb_mark_free(struct ncclb_mark *mark);
 
 /* ---- collect.c, reduce.c ---- */
 

@@ -107,6 +107,8 @@ static int issue(struct ncclb_channel *channel, const tutti_op *op, CUevent afte
         int status = ncclb_mark_follow(channel, stream);
         if (status != TUTTI_OK) return status;
     }
+    if (on_own_stream(op)) ready = ncclb_mark_begin(channel);
+    if (ready != CUDA_SUCCESS) return device_failed(&channel->group->device, "an event", ready);
     ncclResult_t result = hand_over(channel, op, stream);
     if (result == ncclInProgress && !channel->group->coalescing) channel->state = NCCLB_BUSY;
     if (result == ncclSuccess || result == ncclInProgress) return TUTTI_OK;

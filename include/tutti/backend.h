@@ -146,6 +146,10 @@ typedef struct tutti_host {
      * in an operation that was answered DONE.  core is that group's tutti_group_info.core; the core fails the group
      * with status and why, once the entry has returned. */
     void (*failed)(void *core, int status, const char *why);
+
+    /* How long a pending request's operation took where it ran, told before it is completed: a device knows better than
+     * the host's clock, which counts from the call. */
+    void (*took)(tutti_request *request, int64_t ns);
 } tutti_host;
 
 typedef struct tutti_group_info {

@@ -23,7 +23,7 @@
  *   made by tutti_create_group the two are the same.
  * - group, and opts, may be NULL: the default group, all defaults.
  * - A blocking call on CPU tensors returns when the data is there.  On CUDA tensors it enqueues on opts->stream and
- *   returns: the result may be used by later work on that stream.
+ *   returns: the result may be used by later work on that stream.  Through a CPU backend it returns when it is done.
  * - Errors common to all operations: INVALID_ARGUMENT (a NULL that may not be, a rank outside the group, a negative
  *   or overflowing count, a dtype, device or list length that does not fit; refused before anything is sent, the group
  *   stays usable), UNSUPPORTED (no backend of the group does this operation, dtype or device), TIMEOUT, PEER_LOST,
@@ -92,7 +92,8 @@ typedef struct tutti_init_opts {
 
 /* Makes the default group of all ranks.  backend, in any case of letters: a name ("tcp", "mpi", "nccl"), a map from
  * devices to names ("cpu:tcp,cuda:nccl"), each optionally with its fallbacks ("cpu:tcp|mpi"), or NULL or "auto" for the
- * best that is there.  Returns when all ranks have joined.
+ * best that is there.  CUDA tensors may be given to backends of CPU tensors ("cuda:tcp"): they go through host memory,
+ * as does what the CUDA backends of a map lack and its CPU ones have.  Returns when all ranks have joined.
  * Errors: INVALID_ARGUMENT (a default group exists; a variable is missing or malformed, by name; a bad map), BACKEND
  * (a plug-in is not there or refused, with the paths tried), STORE, AUTH, TIMEOUT ("joined 2 of 3, missing 1"). */
 TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opts *opts);
@@ -334,7 +335,8 @@ TUTTI_API const char *tutti_work_error(tutti_work *work);
 TUTTI_API int tutti_work_then(tutti_work *work, void (*callback)(tutti_work *work, void *argument), void *argument);
 
 /* What it is; its place among the group's collectives (0 for point to point), counted from 1; the nanoseconds from
- * its start until its end, -1 before that; the rank that a receive came from (as opts->source), -1 before that. */
+ * its start until its end, -1 before that (CUDA work in a stream: as long as it ran there; else from the call); the
+ * rank that a receive came from (as opts->source), -1 before that. */
 TUTTI_API tutti_kind tutti_work_op(const tutti_work *work);
 TUTTI_API uint64_t tutti_work_sequence(const tutti_work *work);
 TUTTI_API int64_t tutti_work_duration_ns(const tutti_work *work);

@@ -121,6 +121,7 @@ static const struct place places[] = {
     AT(tutti_host, notified, 96),
     AT(tutti_host, peer_lost, 104),
     AT(tutti_host, failed, 112),
+    AT(tutti_host, took, 120),
     AT(tutti_group_info, size, 0),
     AT(tutti_group_info, rank, 4),
     AT(tutti_group_info, world_size, 8),

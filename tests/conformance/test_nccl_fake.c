@@ -226,6 +226,29 @@ static void test_one_gpu_for_two(void **state)
     assert_true(start[0].result == 1 && start[1].result == 1);
 }
 
+/* The device's highest is -5 here. */
+static int priority(tutti_group *group, int rank, int size)
+{
+    int ranks[CASES_RANKS], (*streams)(int) = NULL;
+    tutti_group *high = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    for (int i = 0; i < size; i++) ranks[i] = i;
+    *(void **)&streams = dlsym(driver, "fake_streams_of_priority");
+    EXPECT(streams != NULL);
+    EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK && streams(-5) == 0);
+    EXPECT(tutti_new_group(ranks, size, &(tutti_group_opts){.parent = group, .high_priority = true}, &high) ==
+           TUTTI_OK);
+    EXPECT(tutti_barrier(&(tutti_opts){.group = high}) == TUTTI_OK && streams(-5) == 1);
+    (void)rank;
+    return tutti_destroy_process_group(high);
+}
+
+static void test_priority(void **state)
+{
+    (void)state;
+    run_ranks("nccl", 1, priority, 10000);
+}
+
 static void test_no_such_gpu(void **state)
 {
     tutti_store *store = NULL;
@@ -252,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_message_times_out),
         cmocka_unit_test(test_one_gpu_for_two),
+        cmocka_unit_test(test_priority),
         cmocka_unit_test(test_no_such_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

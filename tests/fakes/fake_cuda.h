@@ -54,6 +54,7 @@ struct CUstream_st {
     pthread_cond_t changed;
     struct fake_tasks queue;
     bool busy, closing;
+    int priority;
     CUgraph graph; /* being captured */
     CUstreamCaptureMode mode;
     bool spoiled; /* something forbidden was done meanwhile */
@@ -80,5 +81,8 @@ CUstream fake_stream(CUstream stream);
 bool fake_may(void);
 
 CUcontext fake_current(void);
+
+/* For tests: how many streams there are. */
+int fake_streams_of_priority(int priority);
 
 #endif

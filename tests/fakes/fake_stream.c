@@ -75,11 +75,11 @@ static void *stream_main(void *argument)
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
     (void)flags;
-    (void)priority;
     pthread_t thread;
     if (fake_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     CUstream stream = calloc(1, sizeof *stream);
     stream->context = fake_current();
+    stream->priority = priority;
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->changed, NULL);
     STAILQ_INIT(&stream->queue);
@@ -92,6 +92,19 @@ CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int prior
     pthread_detach(thread);
     *out = stream;
     return CUDA_SUCCESS;
+}
+
+int fake_streams_of_priority(int priority)
+{
+    CUstream stream;
+    int n = 0;
+    pthread_mutex_lock(&streams_lock);
+    LIST_FOREACH(stream, &streams, link)
+    {
+        n += stream->priority == priority;
+    }
+    pthread_mutex_unlock(&streams_lock);
+    return n;
 }
 
 CUresult cuStreamCreate(CUstream *out, unsigned int flags)

@@ -433,6 +433,16 @@ static inline void sleep_here(void *ms)
     nanosleep(&(struct timespec){n / 1000, n % 1000 * 1000000}, NULL);
 }
 
+struct gate {
+    bool open;
+};
+
+static inline void wait_at(void *argument)
+{
+    struct gate *gate = argument;
+    while (!__atomic_load_n(&gate->open, __ATOMIC_ACQUIRE)) nanosleep(&(struct timespec){0, 100000}, NULL);
+}
+
 /* The caller's stream sleeps, then writes: what follows must see it. */
 static inline int case_streams(tutti_group *group, int rank, int size)
 {
@@ -492,6 +502,36 @@ static inline int case_streams(tutti_group *group, int rank, int size)
     free(host);
     cu.stream_free(stream);
     cu.stream_free(second);
+    return 0;
+}
+
+/* As long as it ran on the device: what the stream held before does not count. */
+static inline int case_duration(tutti_group *group, int rank, int size)
+{
+    enum { HELD_MS = 100 };
+    cu_stream stream = new_stream();
+    tutti_tensor x = on_device(group, 1000, TUTTI_INT32);
+    struct gate gate = {false};
+    struct timespec opened, ended;
+    tutti_work *work = NULL;
+    (void)rank;
+    (void)size;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .stream = stream}) == TUTTI_OK);
+    EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK);
+    cu.call_host(stream, wait_at, &gate);
+    tutti_opts opts = {.group = group, .stream = stream, .async_op = &work};
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK && tutti_work_duration_ns(work) == -1);
+    sleep_here(&(int){HELD_MS});
+    clock_gettime(CLOCK_MONOTONIC, &opened);
+    __atomic_store_n(&gate.open, true, __ATOMIC_RELEASE);
+    EXPECT(tutti_work_wait(work, 60000) == TUTTI_OK);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    double ms = (double)(ended.tv_sec - opened.tv_sec) * 1e3 + (double)(ended.tv_nsec - opened.tv_nsec) / 1e6;
+    double took = (double)tutti_work_duration_ns(work) / 1e6;
+    EXPECT(took > 0 && took < ms + 1);
+    tutti_work_free(work);
+    drop(group, x);
+    cu.stream_free(stream);
     return 0;
 }
 
@@ -596,6 +636,21 @@ static inline int case_groups(tutti_group *group, int rank, int size)
     return 0;
 }
 
+/* A stream of a device that no rank has, where there is one. */
+static inline int foreign_stream(tutti_group *group, tutti_tensor x, int size)
+{
+    int devices = 0;
+    cu.count(&devices);
+    if (devices <= size) return 0;
+    EXPECT(cu_use(devices - 1));
+    cu_stream far = new_stream();
+    EXPECT(cu_use(tutti_get_device(group).index));
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .stream = far}) == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "belongs to another device") != NULL);
+    cu.stream_free(far);
+    return 0;
+}
+
 static inline int case_refused(tutti_group *group, int rank, int size)
 {
     tutti_opts opts = {.group = group};
@@ -614,6 +669,7 @@ static inline int case_refused(tutti_group *group, int rank, int size)
     mine.device.index += 1;
     EXPECT(tutti_all_reduce(mine, TUTTI_SUM, &opts) == TUTTI_ERR_INVALID_ARGUMENT);
     EXPECT(strstr(tutti_last_error(), "this rank's device") != NULL);
+    EXPECT(foreign_stream(group, x, size) == 0);
     if (size > 1) {
         int peer = (rank + 1) % size;
         tutti_opts tagged = {.group = group, .tag = 5};
@@ -631,7 +687,7 @@ static const struct {
 } nccl_cases[] = {{"moves", case_moves},         {"reductions", case_reductions}, {"bool", case_bool},
                   {"uneven", case_uneven},       {"messages", case_messages},     {"streams", case_streams},
                   {"coalesced", case_coalesced}, {"capture", case_capture},       {"groups", case_groups},
-                  {"refused", case_refused}};
+                  {"duration", case_duration},   {"refused", case_refused}};
 
 enum { NCCL_CASES = sizeof nccl_cases / sizeof *nccl_cases };
 
