@@ -134,9 +134,10 @@ static uint64_t next_id(struct tutti_group *parent, const int *ranks, int n, boo
     return id;
 }
 
-/* Opens the group of ranks, in which this rank is if it is in the list. */
-static int open_child(struct tutti_group *parent, const int *ranks, int n, uint64_t id, const tutti_group_opts *opts,
-                      tutti_group **group)
+/* Opens the group of ranks, in which this rank is if it is in the list.  color: the same for those of the group; others
+ * have another one, or none and a negative number. */
+static int open_child(struct tutti_group *parent, const int *ranks, int n, uint64_t id, int color,
+                      const tutti_group_opts *opts, tutti_group **group)
 {
     int own = parent->global_ranks[parent->rank], rank = -1;
     char name[GROUP_NAME_MAX];
@@ -146,15 +147,19 @@ static int open_child(struct tutti_group *parent, const int *ranks, int n, uint6
         snprintf(name, sizeof name, "%s", opts->name);
     else
         snprintf(name, sizeof name, "%.40s/%04x", parent->name, (unsigned)(id & 0xffff));
-    if (rank < 0) return group_open_outsider(parent, name, group);
+    bool all_call = !opts->members_only && opts->backend == NULL;
+    int status = rank < 0 && all_call ? group_abstain(parent) : TUTTI_OK;
+    if (rank < 0 || status != TUTTI_OK) return status == TUTTI_OK ? group_open_outsider(parent, name, group) : status;
     struct names names = parent->names;
     if (opts->backend != NULL) {
-        int status = names_parse(opts->backend, &names);
+        status = names_parse(opts->backend, &names);
         if (status != TUTTI_OK) return status;
     }
     struct group_args args = {
         .names = &names,
         .parent = parent,
+        .whole = all_call ? parent : NULL,
+        .color = color,
         .id = id,
         .name = name,
         .rank = rank,
@@ -178,7 +183,7 @@ int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti
     int status = find_parent("new_group", opts, &parent);
     if (status == TUTTI_OK) status = check_members(parent, ranks, n);
     if (status != TUTTI_OK) return status;
-    return open_child(parent, ranks, n, next_id(parent, ranks, n, opts->members_only), opts, group);
+    return open_child(parent, ranks, n, next_id(parent, ranks, n, opts->members_only), 0, opts, group);
 }
 
 /* ---- split ------------------------------------------------------------------------------------------------- */
@@ -258,7 +263,7 @@ int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_gr
         qsort(all, (size_t)parent->size, sizeof *all, by_key);
         for (int i = 0; i < parent->size; i++)
             if (color >= 0 && all[i].color == color) ranks[n++] = all[i].rank;
-        status = open_child(parent, ranks, n, mix(id, (uint64_t)own.color + 3), opts, group);
+        status = open_child(parent, ranks, n, mix(id, (uint64_t)own.color + 3), own.color, opts, group);
     }
     free(ranks);
     free(all);

@@ -37,9 +37,20 @@ static void close_door(struct tutti_group *group, struct group_door *door)
     door->state = NULL;
 }
 
+/* The door of a group that has this backend. */
+static const struct group_door *door_of(const struct tutti_group *group, const tutti_backend *backend)
+{
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_doors[device]; i++)
+            if (group->doors[device][i].backend == backend) return &group->doors[device][i];
+    return NULL;
+}
+
+/* Peers that have opened it already may send notes, which whoever drives the family answers through the doors. */
 static int open_door(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
                      void *parent, struct group_door *door)
 {
+    const struct group_door *from = args->whole != NULL ? door_of(args->whole, backend) : NULL;
     *door = (struct group_door){.backend = backend};
     int status = TUTTI_HAS(backend, probe) && parent == NULL ? backend->probe(&host_services) : TUTTI_OK;
     if (status != TUTTI_OK) return status;
@@ -62,6 +73,8 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
         .local_world_size = group->local_world_size,
         .high_priority = args->high_priority,
         .name = group->name,
+        .made_from = from != NULL ? from->state : NULL,
+        .color = args->color,
     };
     engine_lock(group->engine);
     status = backend->open(door->state, &info, &host_services);
@@ -105,16 +118,6 @@ static int agree(struct tutti_group *group, const char *name, int status)
     return error_set(theirs, "backend %s did not start on all ranks: %s", name, text + used);
 }
 
-/* The door of the parent that has this backend. */
-static const struct group_door *door_of(const struct tutti_group *group, const tutti_backend *backend)
-{
-    for (int device = 0; device < 2; device++)
-        for (int i = 0; i < group->n_doors[device]; i++)
-            if (group->doors[device][i].backend == backend) return &group->doors[device][i];
-    return NULL;
-}
-
-/* Peers that have opened it already may send notes, which whoever drives the family answers through the doors. */
 static void add_door(struct tutti_group *group, int device, const struct group_door *door)
 {
     engine_lock(group->engine);
@@ -471,6 +474,20 @@ int group_open(const struct group_args *args, struct tutti_group **out)
     log_write(LOG_INFO, "group %s: rank %d of %d, %s", group->name, group->rank, group->size, group->backend_text);
     *out = group;
     return TUTTI_OK;
+}
+
+int group_abstain(struct tutti_group *group)
+{
+    int status = TUTTI_OK;
+    engine_lock(group->engine);
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_doors[device] && status == TUTTI_OK; i++) {
+            const struct group_door *door = &group->doors[device][i];
+            if (door_of(group, door->backend) == door && TUTTI_HAS(door->backend, abstain))
+                status = door->backend->abstain(door->state); /* once where it serves both devices */
+        }
+    engine_unlock(group->engine);
+    return status;
 }
 
 int group_open_outsider(struct tutti_group *parent, const char *name, struct tutti_group **out)

@@ -74,7 +74,9 @@ struct tutti_group {
 struct group_args {
     const struct names *names;
     struct tutti_group *parent; /* NULL: a family of its own */
-    tutti_store *store;         /* family of its own: borrowed; the group makes a prefix of it */
+    struct tutti_group *whole; /* the group whose ranks all make groups of it now, by color; NULL: members alone call */
+    int color;
+    tutti_store *store; /* family of its own: borrowed; the group makes a prefix of it */
     uint64_t id;
     const char *name;
     int rank, size;
@@ -86,6 +88,9 @@ struct group_args {
 };
 
 int group_open(const struct group_args *args, struct tutti_group **group);
+
+/* All of the group's ranks make groups of it, and this one is in none. */
+int group_abstain(struct tutti_group *group);
 
 /* A handle for somebody who is not in the group. */
 int group_open_outsider(struct tutti_group *parent, const char *name, struct tutti_group **group);

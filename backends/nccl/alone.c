@@ -22,6 +22,13 @@ static void describe(const struct ncclb_group *group, char *card)
     snprintf(card + used, CARD_MAX - (size_t)used, " %s %.64s", bus, given != NULL ? given : host);
 }
 
+/* From 2.30 on NCCL can when it is told to. */
+static bool may_share(const tutti_host *host)
+{
+    const char *told = host->env("NCCL_MULTI_RANK_GPU_ENABLE");
+    return told != NULL && strcmp(told, "0") != 0 && ncclb_lib.version >= 23000;
+}
+
 /* NCCL wants a GPU of its own for each rank of what it takes for one host.  Found here, before it is asked. */
 int ncclb_check_alone(struct ncclb_group *group)
 {
@@ -32,7 +39,7 @@ int ncclb_check_alone(struct ncclb_group *group)
     describe(group, mine);
     snprintf(key, sizeof key, "nccl/gpu/%d", info->rank);
     int status = host->store_set(info->store, key, mine, strlen(mine));
-    if (host->env("NCCL_MULTI_RANK_GPU_ENABLE") != NULL) return status; /* newer NCCLs can, when told */
+    if (may_share(host)) return status;
     for (int peer = 0; status == TUTTI_OK && peer < info->world_size; peer++) {
         size_t bytes = 0;
         if (peer == info->rank) continue;

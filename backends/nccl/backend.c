@@ -37,6 +37,24 @@ static int open_device(struct ncclb_group *group)
     return status;
 }
 
+bool ncclb_is_eager(const struct ncclb_group *group)
+{
+    const char *asked = group->host->env("TUTTI_NCCL_EAGER");
+    return asked != NULL && strcmp(asked, "0") != 0;
+}
+
+static int open_eagerly(struct ncclb_group *group)
+{
+    ncclComm_t comm = NULL;
+    if (group->made_from == NULL) {
+        ncclb_channel_open(&group->main);
+        return TUTTI_OK;
+    }
+    int status = ncclb_split(group->made_from, group->color, group->info.rank, &comm);
+    if (status == TUTTI_OK) ncclb_channel_adopt(&group->main, comm);
+    return status;
+}
+
 static int open_group(struct ncclb_group *group)
 {
     int status = ncclb_load(group->host);
@@ -47,8 +65,7 @@ static int open_group(struct ncclb_group *group)
         if (group->clock < 0) return group->host->error(TUTTI_ERR_SYSTEM, "nccl: no timerfd");
         group->host->log(2, "nccl: %s", ncclb_versions());
     }
-    if (group->host->env("TUTTI_NCCL_EAGER") != NULL) ncclb_channel_open(&group->main);
-    return TUTTI_OK;
+    return ncclb_is_eager(group) ? open_eagerly(group) : TUTTI_OK;
 }
 
 static int nccl_open(void *state, const tutti_group_info *info, const tutti_host *host)
@@ -58,6 +75,10 @@ static int nccl_open(void *state, const tutti_group_info *info, const tutti_host
     group->info = *info;
     group->clock = -1;
     group->first = info->parent != NULL ? info->parent : group;
+    if (TUTTI_HAS(info, made_from)) {
+        group->made_from = info->made_from;
+        group->color = info->color;
+    }
     TAILQ_INIT(&group->family);
     TAILQ_INIT(&group->open);
     TAILQ_INIT(&group->spare[0]);
@@ -310,4 +331,5 @@ TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
     .free = ncclb_free,
     .coalesce = ncclb_coalesce,
     .describe = nccl_describe,
+    .abstain = ncclb_abstain,
 };

@@ -128,6 +128,27 @@ static void look_at_start(struct ncclb_channel *channel)
     if (channel == &channel->group->main) ncclb_memory_register(channel->group);
 }
 
+/* What is needed besides a communicator. */
+static bool prepare(struct ncclb_channel *channel)
+{
+    TAILQ_INSERT_TAIL(&channel->group->open, channel, link);
+    return make_stream(channel) == TUTTI_OK && make_word(channel->group) == TUTTI_OK;
+}
+
+static void fail_to_prepare(struct ncclb_channel *channel)
+{
+    fail(channel, TUTTI_ERR_NO_MEMORY, "nccl: no stream or no memory for a communicator on the device");
+}
+
+void ncclb_channel_adopt(struct ncclb_channel *channel, ncclComm_t comm)
+{
+    bool entered = device_enter(&channel->group->device);
+    channel->comm = comm;
+    channel->state = NCCLB_READY;
+    if (!prepare(channel)) fail_to_prepare(channel);
+    device_leave(entered);
+}
+
 void ncclb_channel_open(struct ncclb_channel *channel)
 {
     struct ncclb_group *group = channel->group;
@@ -135,10 +156,9 @@ void ncclb_channel_open(struct ncclb_channel *channel)
     bool entered = device_enter(&group->device);
     CUstreamCaptureMode mode = device_relax();
     if (channel->state == NCCLB_CLOSED) {
-        TAILQ_INSERT_TAIL(&group->open, channel, link);
         channel->state = NCCLB_WANTS_ID;
-        if (make_stream(channel) != TUTTI_OK || make_word(group) != TUTTI_OK)
-            fail(channel, TUTTI_ERR_NO_MEMORY, "nccl: no stream or no memory for a communicator on the device");
+        if (!prepare(channel))
+            fail_to_prepare(channel);
         else if (channel->rank == 0)
             make_id(channel);
     }

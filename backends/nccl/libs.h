@@ -9,6 +9,7 @@
 #define NCCLB_NCCL_CALLS(X)                                                                                            \
     X(ncclGetVersion)                                                                                                  \
     X(ncclGetUniqueId)                                                                                                 \
+    X(ncclCommSplit)                                                                                                   \
     X(ncclCommInitRankConfig)                                                                                          \
     X(ncclCommFinalize)                                                                                                \
     X(ncclCommDestroy)                                                                                                 \

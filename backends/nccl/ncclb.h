@@ -9,6 +9,7 @@
  *   channel.c   opening communicators, failing, closing    reap.c      the thread on which they are ended
  *   queue.c     from a descriptor to a stream              mark.c      how it is seen that a stream has come so far
  *   collect.c   the operations that move                   reduce.c    those that reduce
+ *   split.c     subgroups' communicators from their parent's
  *   memory.c    tutti_alloc                                notes.c     failures, told through the store
  *   backend.c   the table                                  ../cuda     the driver, and the rank's device
  */
@@ -84,6 +85,8 @@ struct ncclb_group {
     const tutti_host *host;
     tutti_group_info info;
     struct ncclb_group *first;
+    struct ncclb_group *made_from; /* the group that is split for this one; valid while it is opened */
+    int color;
     TAILQ_ENTRY(ncclb_group) family_link;
     TAILQ_HEAD(, ncclb_group) family; /* the first one's */
     struct device device;
@@ -122,6 +125,20 @@ int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclRe
 /* Ends its communicator at once; requests that wait in it are not completed. */
 void ncclb_channel_abort(struct ncclb_channel *channel);
 void ncclb_channel_close(struct ncclb_channel *channel);
+
+/* Its communicator is there already. */
+void ncclb_channel_adopt(struct ncclb_channel *channel, ncclComm_t comm);
+
+/* ---- split.c ---- */
+
+/* Takes part in the split of a group's communicator; *comm is the rank's part, if it has a color. */
+int ncclb_split(struct ncclb_group *from, int color, int key, ncclComm_t *comm);
+
+/* The same without a part. */
+int ncclb_abstain(void *group);
+
+/* Whether communicators are made with their groups. */
+bool ncclb_is_eager(const struct ncclb_group *group);
 
 /* ---- reap.c ---- */
 

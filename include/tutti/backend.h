@@ -168,6 +168,11 @@ typedef struct tutti_group_info {
     int32_t local_world_size;    /* ranks on this host, as the launcher says; -1 where unknown */
     bool high_priority;
     const char *name; /* for messages */
+
+    /* Set where all ranks of another group with this backend make groups of it at once (this one, others, or none: see
+     * abstain): that one's state, valid during open, and a number alike for those that will be together. */
+    void *made_from;
+    int32_t color;
 } tutti_group_info;
 
 /* At most this many bytes in one notify message. */
@@ -279,6 +284,10 @@ typedef struct tutti_backend {
      * the family's first group; other threads may still be in calls, so nothing is given back.  May block up
      * to 0.3 s.  Optional. */
     void (*leave)(void *group);
+
+    /* All ranks of the group make groups of it (tutti_group_info.made_from), and this rank will be in none of them.
+     * May block, bounded by the group's time.  Optional. */
+    int (*abstain)(void *group);
 } tutti_backend;
 
 enum tutti_backend_traits {

@@ -136,6 +136,8 @@ static const struct place places[] = {
     AT(tutti_group_info, local_world_size, 76),
     AT(tutti_group_info, high_priority, 80),
     AT(tutti_group_info, name, 88),
+    AT(tutti_group_info, made_from, 96),
+    AT(tutti_group_info, color, 104),
     AT(tutti_backend, abi, 0),
     AT(tutti_backend, size, 4),
     AT(tutti_backend, name, 8),
@@ -167,6 +169,7 @@ static const struct place places[] = {
     AT(tutti_backend, stage_open, 464),
     AT(tutti_backend, stage_close, 472),
     AT(tutti_backend, leave, 480),
+    AT(tutti_backend, abstain, 488),
 };
 
 static void test_places(void **state)

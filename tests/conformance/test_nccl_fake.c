@@ -88,7 +88,7 @@ static int out_of_memory(tutti_group *group, int rank, int size)
     int status = tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group});
     (void)rank;
     (void)size;
-    EXPECT(status == TUTTI_ERR_BACKEND); /* the other one is told */
+    EXPECT(status == TUTTI_ERR_BACKEND);                                           /* the other one is told */
     EXPECT(strstr(tutti_last_error(), "making a communicator on rank 0") != NULL); /* and not later, as a surprise */
     EXPECT(strstr(tutti_last_error(), "out of memory") != NULL);
     drop(group, x);
@@ -227,6 +227,58 @@ static void test_one_gpu_for_two(void **state)
     assert_true(start[0].result == 1 && start[1].result == 1);
 }
 
+/* Communicators are made with their groups: those of subgroups are parts of their parent's, but where members alone
+ * make a group. */
+static int eager_groups(tutti_group *group, int rank, int size)
+{
+    int pair[2] = {0, 1}, (*splits)(void) = NULL;
+    void *nccl = dlopen("libnccl.so.2", RTLD_NOW);
+    tutti_group *alone = NULL;
+    *(void **)&splits = dlsym(nccl, "fake_nccl_splits");
+    EXPECT(splits != NULL);
+    int before = splits();
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32);
+    tutti_work *work = NULL;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .async_op = &work}) == TUTTI_OK);
+    int line = case_groups(group, rank, size); /* while it is under way */
+    EXPECT(tutti_wait(&work, 10000) == TUTTI_OK && line == 0);
+    EXPECT(splits() >= before + 2); /* this rank's two, and some of the others' */
+    if (rank < 2) {
+        tutti_group_opts members = {.parent = group, .members_only = true};
+        EXPECT(tutti_new_group(pair, 2, &members, &alone) == TUTTI_OK);
+        EXPECT(tutti_barrier(&(tutti_opts){.group = alone}) == TUTTI_OK);
+        EXPECT(tutti_destroy_process_group(alone) == TUTTI_OK);
+    }
+    EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK);
+    drop(group, x);
+    return 0;
+}
+
+/* A rank that does not come: an error in time, and no hang. */
+static int split_alone(tutti_group *group, int rank, int size)
+{
+    int ranks[2] = {0, 1};
+    tutti_group *sub = NULL;
+    (void)size;
+    double begin = seconds();
+    EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK);
+    if (rank == 0) {
+        EXPECT(tutti_new_group(ranks, 2, &(tutti_group_opts){.parent = group}, &sub) == TUTTI_ERR_TIMEOUT);
+        EXPECT(strstr(tutti_last_error(), "was not split in time: a rank of it did not come") != NULL);
+        EXPECT(seconds() - begin < 5);
+    }
+    return 0;
+}
+
+static void test_eager(void **state)
+{
+    (void)state;
+    setenv("TUTTI_NCCL_EAGER", "1", 1);
+    for (int size = 2; size <= 4; size++) run_ranks("nccl", size, eager_groups, 20000);
+    run_ranks("nccl", 2, split_alone, 800);
+    unsetenv("TUTTI_NCCL_EAGER");
+}
+
 /* The device's highest is -5 here. */
 static int priority(tutti_group *group, int rank, int size)
 {
@@ -277,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_message_times_out),
         cmocka_unit_test(test_one_gpu_for_two),
         cmocka_unit_test(test_priority),
+        cmocka_unit_test(test_eager),
         cmocka_unit_test(test_no_such_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,11 +70,28 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return getrandom(id->internal, 16, 0) == 16 ? ncclSuccess : ncclSystemError;
 }
 
-static ncclResult_t attach(ncclComm_t comm, const ncclUniqueId *id)
+static ncclComm_t new_communicator(int rank, int n)
+{
+    ncclComm_t comm = calloc(1, sizeof *comm);
+    comm->rank = rank;
+    comm->n = n;
+    comm->references = 1;
+    comm->polls = POLLS_TO_CONNECT;
+    pthread_mutex_init(&comm->lock, NULL);
+    pthread_cond_init(&comm->changed, NULL);
+    return comm;
+}
+
+static void name_by_id(ncclComm_t comm, const ncclUniqueId *id)
 {
     int used = snprintf(comm->name, sizeof comm->name, "/tutti-fake-nccl-");
     for (int i = 0; i < 16; i++)
         used += snprintf(comm->name + used, sizeof comm->name - (size_t)used, "%02x", (unsigned char)id->internal[i]);
+}
+
+/* The ranks of one name meet. */
+static ncclResult_t attach(ncclComm_t comm)
+{
     comm->region_bytes = sizeof(struct fake_region) + (size_t)(comm->n * comm->n) * sizeof(struct fake_box);
     int file = shm_open(comm->name, O_CREAT | O_RDWR, 0600);
     if (file < 0 || ftruncate(file, (off_t)comm->region_bytes) != 0) return ncclSystemError;
@@ -90,22 +107,86 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int
 {
     static atomic_bool told;
     if (!atomic_exchange(&told, true)) fprintf(stderr, "FAKE NCCL: no GPU, no NCCL; shared memory\n");
-    if (fake_current() == NULL || n < 1 || rank < 0 || rank >= n || config->blocking != 0) return ncclInvalidArgument;
-    ncclComm_t comm = calloc(1, sizeof *comm);
-    comm->rank = rank;
-    comm->n = n;
-    comm->references = 1;
-    comm->polls = POLLS_TO_CONNECT;
-    pthread_mutex_init(&comm->lock, NULL);
-    pthread_cond_init(&comm->changed, NULL);
+    if (fake_current() == NULL || n < 1 || rank < 0 || rank >= n || n > FAKE_RANKS || config->blocking != 0)
+        return ncclInvalidArgument;
+    ncclComm_t comm = new_communicator(rank, n);
     *out = comm;
     if (fake_fault("oom", rank) >= 0) {
         snprintf(comm->text, sizeof comm->text, "FAKE NCCL: Cuda failure 2 'out of memory', as FAKE_NCCL_FAULT asked");
         atomic_store(&comm->error, ncclUnhandledCudaError);
         return ncclInProgress;
     }
-    ncclResult_t result = attach(comm, &id);
+    name_by_id(comm, &id);
+    ncclResult_t result = attach(comm);
     return result == ncclSuccess ? ncclInProgress : result;
+}
+
+static bool is_ready(ncclComm_t comm)
+{
+    if (comm->ready) return true;
+    comm->ready = atomic_load(&comm->region->joined) == comm->n;
+    if (comm->ready && comm->rank == 0) shm_unlink(comm->name);
+    return comm->ready;
+}
+
+static atomic_int splits;
+
+int fake_nccl_splits(void)
+{
+    return atomic_load(&splits);
+}
+
+/* ---- splitting --------------------------------------------------------------------------------------------- */
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
+{
+    if (!comm->ready || comm->part != NULL || (config != NULL && config->blocking != 0)) return ncclInvalidUsage;
+    pthread_mutex_lock(&comm->lock);
+    bool under_way = comm->serving != comm->tickets || comm->n_held > 0;
+    pthread_mutex_unlock(&comm->lock);
+    if (under_way) {
+        snprintf(comm->text, sizeof comm->text, "FAKE NCCL: a split while operations are under way");
+        return ncclInvalidUsage;
+    }
+    *out = NULL;
+    comm->part = out;
+    atomic_fetch_add(&splits, 1);
+    struct fake_choice *mine = &comm->region->split[++comm->splits % 2][comm->rank];
+    mine->color = color;
+    mine->key = key;
+    atomic_store(&mine->turn, comm->splits);
+    return ncclInProgress;
+}
+
+/* The child, when all have chosen: by key, then by rank. */
+static ncclResult_t make_child(ncclComm_t comm)
+{
+    const struct fake_choice *split = comm->region->split[comm->splits % 2], *mine = &split[comm->rank];
+    int n = 0, rank = 0;
+    for (int r = 0; r < comm->n; r++) {
+        if (split[r].color != mine->color) continue;
+        n++;
+        rank += split[r].key < mine->key || (split[r].key == mine->key && r < comm->rank);
+    }
+    comm->child = new_communicator(rank, n);
+    snprintf(comm->child->name, sizeof comm->child->name, "%.90s-%d-%d", comm->name, comm->splits, mine->color);
+    return attach(comm->child);
+}
+
+static ncclResult_t look_at_split(ncclComm_t comm)
+{
+    const struct fake_choice *split = comm->region->split[comm->splits % 2];
+    for (int r = 0; r < comm->n; r++)
+        if (atomic_load(&split[r].turn) != comm->splits) return ncclInProgress;
+    if (split[comm->rank].color != NCCL_SPLIT_NOCOLOR) {
+        ncclResult_t result = comm->child == NULL ? make_child(comm) : ncclSuccess;
+        if (result != ncclSuccess) return result;
+        if (!is_ready(comm->child)) return ncclInProgress;
+    }
+    *comm->part = comm->child;
+    comm->part = NULL;
+    comm->child = NULL;
+    return ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
@@ -113,9 +194,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     *error = (ncclResult_t)atomic_load(&comm->error);
     if (*error != ncclSuccess) return ncclSuccess;
     if (!comm->ready) {
-        comm->ready = atomic_load(&comm->region->joined) == comm->n;
-        if (comm->ready && comm->rank == 0) shm_unlink(comm->name);
-        if (!comm->ready) *error = ncclInProgress;
+        if (!is_ready(comm)) *error = ncclInProgress;
+    } else if (comm->part != NULL) {
+        *error = look_at_split(comm);
     } else if (comm->n_held > 0) {
         comm->connected = --comm->polls <= 0;
         if (!comm->connected) *error = ncclInProgress;
@@ -249,7 +330,8 @@ static ncclResult_t call(ncclComm_t comm, struct fake_call what, const void *sen
                          CUstream stream)
 {
     if (comm == NULL || what.dtype < 0 || what.dtype > ncclBfloat16) return ncclInvalidArgument;
-    if (!comm->ready || (comm->n_held > 0 && depth == 0)) return ncclInvalidUsage; /* it was not polled */
+    if (!comm->ready || comm->part != NULL || (comm->n_held > 0 && depth == 0))
+        return ncclInvalidUsage; /* it was not polled */
     if (what.root >= comm->n || peer >= comm->n || n_group == GROUP_MAX) return ncclInvalidArgument;
     if (what.count == 0) return ncclSuccess;
     struct fake_op *op = calloc(1, sizeof *op);

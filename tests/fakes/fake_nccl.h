@@ -1,6 +1,7 @@
 /* FAKE: a stand-in for NCCL on the FAKE driver's streams, for ranks in one process or in several on one host.  Data
  * goes through shared memory; every call of a collective is compared with the peers'.  What NCCL demands is demanded: a
- * communicator is polled until it is ready, and again after its first operation, whose connections are made then.
+ * communicator is polled until it is ready, and again after its first operation, whose connections are made then, and
+ * during a split, for which nothing may be under way.
  *
  *   FAKE_NCCL_FAULT=KIND@RANK:N   on that rank of a communicator:
  *       error@R:N   its Nth operation meets an asynchronous error      hang@R:N   its Nth operation never ends
@@ -14,7 +15,7 @@
 
 #include "fake_cuda.h"
 
-enum { FAKE_CHUNK = 32 << 10, FAKE_SCALARS = 64 };
+enum { FAKE_CHUNK = 32 << 10, FAKE_SCALARS = 64, FAKE_RANKS = 16 };
 
 enum fake_kind {
     FAKE_SEND,
@@ -40,15 +41,22 @@ struct fake_box {
     char data[FAKE_CHUNK];
 };
 
+/* What a rank wants of a split; in turns, for one may be ahead by one. */
+struct fake_choice {
+    atomic_int turn;
+    int color, key;
+};
+
 struct fake_region {
     atomic_int joined;
+    struct fake_choice split[2][FAKE_RANKS];
     struct fake_box box[]; /* from * n + to */
 };
 
 struct ncclComm {
     struct fake_region *region;
     size_t region_bytes;
-    char name[64];
+    char name[128];
     int rank, n;
     bool ready, connected;
     int polls; /* still to go until it is connected */
@@ -57,6 +65,9 @@ struct ncclComm {
         CUstream stream;
     } held[64];
     int n_held;
+    int splits;
+    ncclComm_t *part; /* of the split under way: where it goes */
+    ncclComm_t child; /* that will be it, once its ranks have joined */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t tickets, serving; /* operations run in the order in which they were enqueued */
@@ -100,6 +111,9 @@ void fake_scale(ncclDataType_t type, void *x, uint64_t n, double factor, int div
 double fake_scalar(ncclDataType_t type, const void *scalar);
 
 void fake_release(ncclComm_t comm);
+
+/* For tests: how many splits were asked for in this process. */
+int fake_nccl_splits(void);
 
 /* A fault asked for by FAKE_NCCL_FAULT for this rank: its number, or -1. */
 long fake_fault(const char *kind, int rank);
