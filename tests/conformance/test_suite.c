@@ -57,6 +57,16 @@ static void test_loop_threads(void **state)
     passes("--backend loop --threads --quick --ranks 1..3");
 }
 
+/* A plug-in that no folder is searched for. */
+static void test_by_path(void **state)
+{
+    (void)state;
+    passes("--backend " TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so --threads --quick --ranks 2");
+    assert_non_null(strstr(output, "\nall  "));
+    assert_int_equal(run("--backend /no/such/libtutti_x.so --quick --ranks 1", output, sizeof output), 1);
+    assert_non_null(strstr(output, "/no/such/libtutti_x.so"));
+}
+
 static void test_tcp_two(void **state)
 {
     (void)state;
@@ -184,9 +194,9 @@ static void test_junit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_tcp_two),    cmocka_unit_test(test_tcp_three),
-        cmocka_unit_test(test_job),          cmocka_unit_test(test_every_line), cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_junit),        cmocka_unit_test(test_spoilt),
+        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_by_path), cmocka_unit_test(test_tcp_two),
+        cmocka_unit_test(test_tcp_three),    cmocka_unit_test(test_job),     cmocka_unit_test(test_every_line),
+        cmocka_unit_test(test_arguments),    cmocka_unit_test(test_junit),   cmocka_unit_test(test_spoilt),
     };
     return cmocka_run_group_tests(tests, start_spoilt, NULL);
 }

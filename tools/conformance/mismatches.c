@@ -22,7 +22,7 @@ static enum verdict failed_group(struct rank *rank, tutti_group *group, const ch
     int status = tutti_barrier(tutti_with(.group = group));
     if (status != TUTTI_ERR_ABORTED)
         return rank_fail(rank, "a call on the failed group answers %s", tutti_status_string(status));
-    FAIL_UNLESS(board_now_ns() - start < 2000000000);
+    FAIL_UNLESS(board_now_ns() - start < OWN_MS / 2 * 1000000LL); /* not by its time running out */
     FAIL_UNLESS(part == NULL || strstr(tutti_last_error(), part) != NULL);
     rank_meet(rank);
     FAIL_UNLESS(tutti_destroy_process_group(group) == TUTTI_OK);
@@ -108,34 +108,53 @@ static enum verdict splits(struct rank *rank)
 
 enum late { COLLECTIVE, MONITORED, PER_CALL };
 
-static enum verdict missing(struct rank *rank, enum late what)
+/* The last rank does not come to a call that may take ms; *unnamed: the others' time ran out, as it has to, but a
+ * sentence names another. */
+static enum verdict missing_for(struct rank *rank, enum late what, int64_t ms, bool *unnamed)
 {
     tutti_group *group = NULL;
     float x = 1;
     char name[16];
-    TRY(rank_own_group(rank, what == PER_CALL ? OWN_MS : SHORT_MS, &group));
-    tutti_opts opts = {.group = group, .timeout_ms = what == PER_CALL ? SHORT_MS : 0};
+    TRY(rank_own_group(rank, what == PER_CALL ? OWN_MS : ms, &group));
+    tutti_opts opts = {.group = group, .timeout_ms = what == PER_CALL ? ms : 0};
     snprintf(name, sizeof name, "rank %d", rank->size - 1);
     enum verdict verdict = PASSED;
     int64_t start = board_now_ns();
     if (!is_last(rank)) {
         int status =
             what == MONITORED ? tutti_monitored_barrier(&opts) : tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, &opts);
-        int64_t ms = (board_now_ns() - start) / 1000000;
+        int64_t took = (board_now_ns() - start) / 1000000;
+        *unnamed = strstr(tutti_last_error(), name) == NULL;
         if (status == TUTTI_ERR_UNSUPPORTED)
             verdict = rank_skip(rank);
         else if (status != TUTTI_ERR_TIMEOUT)
             verdict =
                 rank_fail(rank, "the answer is %s, not TIMEOUT: %s", tutti_status_string(status), tutti_last_error());
-        else if (strstr(tutti_last_error(), name) == NULL)
-            verdict = rank_fail(rank, "the sentence does not name %s: %s", name, tutti_last_error());
-        else if (ms < SHORT_MS / 2 || ms > SHORT_MS * 10)
-            verdict = rank_fail(rank, "it took %lld ms, its time was %d", (long long)ms, SHORT_MS);
+        else if (*unnamed)
+            rank_fail(rank, "the sentence does not name %s: %s", name, tutti_last_error());
+        else if (took < ms / 2 || took > ms + OWN_MS)
+            verdict = rank_fail(rank, "it took %lld ms, its time was %d", (long long)took, (int)ms);
     }
     rank_meet(rank);
     if (verdict != PASSED) return verdict;
     if (is_last(rank)) usleep(100000); /* it is told, and does not have to wait itself */
-    return failed_group(rank, group, is_last(rank) ? NULL : name);
+    return failed_group(rank, group, is_last(rank) || *unnamed ? NULL : name);
+}
+
+/* Whom a rank waits for it asks its peers, and they theirs: on a busy machine that may take longer than a short time.
+ */
+static enum verdict missing(struct rank *rank, enum late what)
+{
+    static const int64_t times_ms[] = {SHORT_MS, 10 * SHORT_MS};
+    bool unnamed = false;
+    for (int i = 0; i < 2; i++) {
+        enum verdict verdict = missing_for(rank, what, times_ms[i], &unnamed);
+        if (verdict != PASSED) return verdict;
+        int32_t any = unnamed;
+        TRY(tutti_all_reduce(tutti_view(&any, 1), TUTTI_MAX, tutti_with(.group = rank->groups[WORLD])));
+        if (any == 0) return PASSED;
+    }
+    return unnamed ? FAILED : PASSED;
 }
 
 static enum verdict timeout_collective(struct rank *rank)
@@ -183,7 +202,7 @@ static enum verdict aborted(struct rank *rank)
         int64_t start = board_now_ns();
         int status = tutti_barrier(tutti_with(.group = group));
         FAIL_UNLESS(status == TUTTI_ERR_ABORTED && strstr(tutti_last_error(), "enough of it") != NULL);
-        FAIL_UNLESS(board_now_ns() - start < 1500000000);
+        FAIL_UNLESS(board_now_ns() - start < OWN_MS / 2 * 1000000LL);
     }
     return failed_group(rank, group, "enough of it");
 }

@@ -149,17 +149,22 @@ static int make_one(struct rank *rank, const char *text)
 static enum verdict backend_text(struct rank *rank)
 {
     const char *name = rank->options->backend;
-    static const char *const bad[] = {"", "cpu:", "cpu:tcp,cpu:tcp", "abacus:tcp", "cpu:tcp|", "tcp,", ":tcp"};
+    static const char *const bad[] = {"cpu:", "cpu:tcp,cpu:tcp", "abacus:tcp", "cpu:tcp|tcp", "cpu:tcp|", "tcp,",
+                                      ":tcp"};
     char text[512];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         int status = make_one(rank, bad[i]);
-        if (status == TUTTI_OK || tutti_last_error()[0] == '\0')
-            return rank_fail(rank, "\"%s\" is taken for a backend", bad[i]);
+        if (status != TUTTI_ERR_INVALID_ARGUMENT || strstr(tutti_last_error(), bad[i]) == NULL)
+            return rank_fail(rank, "\"%s\" is taken for a backend, or not named: %s", bad[i], tutti_last_error());
     }
     FAIL_UNLESS(make_one(rank, "none_of_this_name") == TUTTI_ERR_BACKEND);
     FAIL_UNLESS(strstr(tutti_last_error(), "none_of_this_name") != NULL);
     FAIL_UNLESS(!tutti_is_backend_available("none_of_this_name"));
     TRY(make_one(rank, name));
+    if (tutti_is_backend_available("tcp")) { /* then there is a best one */
+        TRY(make_one(rank, NULL));
+        TRY(make_one(rank, "Auto"));
+    }
     if (strpbrk(name, ":|,/") != NULL) return PASSED;
     FAIL_UNLESS(tutti_is_backend_available(name));
     snprintf(text, sizeof text, "CPU:%s|%s", name, name);

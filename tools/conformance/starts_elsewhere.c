@@ -64,6 +64,7 @@ static enum verdict launchers(struct rank *rank)
     static const char *const names[][4] = {
         {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
         {"PMI_RANK", "PMI_SIZE", NULL, NULL},
+        {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL},
         {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         enum verdict verdict = launched_by(rank, names[i]);
@@ -105,6 +106,24 @@ static int all_see(struct rank *rank, const char *folder, bool *all)
     return status;
 }
 
+/* A file in which a job has met is not for another one.  Here each rank is a job, whose file another name keeps. */
+static enum verdict left_over(struct rank *rank, const char *folder)
+{
+    char path[64], kept[64], url[160];
+    snprintf(path, sizeof path, "%s/one-%d", folder, rank->rank);
+    snprintf(kept, sizeof kept, "%s/kept-%d", folder, rank->rank);
+    snprintf(url, sizeof url, "file://%s?rank=0&world_size=1", path);
+    tutti_init_opts opts = {.init_method = url};
+    TRY(tutti_init_process_group(rank->options->backend, &opts));
+    bool linked = link(path, kept) == 0;
+    TRY(tutti_destroy_process_group(NULL));
+    snprintf(url, sizeof url, "file://%s?rank=0&world_size=1", kept);
+    int status = linked ? tutti_init_process_group(rank->options->backend, &opts) : TUTTI_ERR_SYSTEM;
+    unlink(kept);
+    if (status == TUTTI_ERR_STORE && strstr(tutti_last_error(), "earlier run") != NULL) return PASSED;
+    return rank_fail(rank, "the file of an earlier run: %s: %s", tutti_status_string(status), tutti_last_error());
+}
+
 static enum verdict file_url(struct rank *rank)
 {
     char folder[] = "/tmp/tutti-conformance-XXXXXX", path[64], url[160];
@@ -116,6 +135,7 @@ static enum verdict file_url(struct rank *rank)
     snprintf(url, sizeof url, "file://%s?rank=%d&world_size=%d", path, rank->rank, rank->size);
     TRY(all_see(rank, folder, &shared));
     enum verdict verdict = shared ? start_by(rank, url) : PASSED;
+    if (shared && verdict == PASSED) verdict = left_over(rank, folder);
     rank_meet(rank);
     if (rank->rank == 0) {
         unlink(path);
@@ -136,6 +156,7 @@ static enum verdict tcp_urls(struct rank *rank)
     FAIL_UNLESS(address != NULL);
     if (is_loopback(address)) {
         enum verdict verdict = tcp_url(rank, "127.0.0.1");
+        if (verdict == PASSED) verdict = tcp_url(rank, "localhost");
         return verdict == PASSED ? tcp_url(rank, "::1") : verdict;
     }
     return tcp_url(rank, address);
