@@ -1,4 +1,5 @@
-/* Text that people write, and notes that ranks write: init methods, backend names, TUTTI_ALGO, notes, fingerprints. */
+/* Text that people write, and notes that ranks write: init methods, backend names, TUTTI_ALGO, TUTTI_TUNING,
+ * notes, fingerprints. */
 #include "base/error.h"
 #include "coll/coll.h"
 #include "fingerprint.h"
@@ -6,6 +7,7 @@
 #include "names.h"
 #include "note.h"
 #include "rendezvous_place.h"
+#include "tuning.h"
 
 static void fuzz_note(const uint8_t *in, size_t bytes)
 {
@@ -105,5 +107,21 @@ static void fuzz_algo(const uint8_t *in, size_t bytes)
     else
         FUZZ_CHECK(chosen->kind == args.kind &&
                    coll_select(&args, &(struct coll_wish){.names = chosen->name}, NULL) == chosen);
+    free(text);
+}
+
+/* The rows of a file that is taken are of its operations, and it is taken for every group or for none. */
+static void fuzz_tuning(const uint8_t *in, size_t bytes)
+{
+    struct tuning tuning, other;
+    char *text = fuzz_text(in, bytes);
+    int status = tuning_parse(text, "tcp", 4, 1, &tuning);
+    FUZZ_CHECK(status == TUTTI_OK || (status == TUTTI_ERR_INVALID_ARGUMENT && strstr(error_text(), "line ") != NULL));
+    FUZZ_CHECK(status == TUTTI_OK || (tuning.rows == NULL && tuning.n == 0));
+    for (int i = 0; i < tuning.n; i++)
+        FUZZ_CHECK(tuning.rows[i].algorithm->kind == tuning.rows[i].kind && tuning.rows[i].max_bytes >= 0);
+    FUZZ_CHECK(tuning_parse(text, "other", 9, 9, &other) == status);
+    tuning_free(&tuning);
+    tuning_free(&other);
     free(text);
 }

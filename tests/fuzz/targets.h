@@ -27,6 +27,7 @@ static const struct fuzz_target {
     {"init_method", fuzz_init_method},
     {"backend_names", fuzz_backend_names},
     {"algo", fuzz_algo},
+    {"tuning", fuzz_tuning},
     {"dlpack", fuzz_dlpack},
 };
 enum { FUZZ_TARGETS = sizeof fuzz_targets / sizeof *fuzz_targets };
