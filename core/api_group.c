@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "child.h"
 #include "group.h"
 
 const char *tutti_last_error(void)
@@ -72,12 +73,6 @@ tutti_device tutti_get_device(const tutti_group *group)
 
 /* ---- making ------------------------------------------------------------------------------------------------ */
 
-static uint64_t mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ hash >> 29;
-}
-
 /* The parent, if a group can be made from it. */
 static int find_parent(const char *what, const tutti_group_opts *opts, struct tutti_group **parent)
 {
@@ -122,56 +117,16 @@ static int check_members(const struct tutti_group *parent, const int *ranks, int
 static uint64_t next_id(struct tutti_group *parent, const int *ranks, int n, bool members_only)
 {
     engine_lock(parent->engine);
-    uint64_t id = mix(parent->id, 1);
+    uint64_t id = child_mix(parent->id, 1);
     if (members_only) {
-        id = mix(id, 2);
-        for (int i = 0; i < n; i++) id = mix(id, (uint64_t)ranks[i] + 1);
-        id = mix(id, group_count_use(parent, id));
+        id = child_mix(id, 2);
+        for (int i = 0; i < n; i++) id = child_mix(id, (uint64_t)ranks[i] + 1);
+        id = child_mix(id, group_count_use(parent, id));
     } else {
-        id = mix(id, ++parent->children + 2);
+        id = child_mix(id, ++parent->children + 2);
     }
     engine_unlock(parent->engine);
     return id;
-}
-
-/* Opens the group of ranks, in which this rank is if it is in the list.  color: the same for those of the group; others
- * have another one, or none and a negative number. */
-static int open_child(struct tutti_group *parent, const int *ranks, int n, uint64_t id, int color,
-                      const tutti_group_opts *opts, tutti_group **group)
-{
-    int own = parent->global_ranks[parent->rank], rank = -1;
-    char name[GROUP_NAME_MAX];
-    for (int i = 0; i < n; i++)
-        if (ranks[i] == own) rank = i;
-    if (opts->name != NULL)
-        snprintf(name, sizeof name, "%s", opts->name);
-    else
-        snprintf(name, sizeof name, "%.40s/%04x", parent->name, (unsigned)(id & 0xffff));
-    bool all_call = !opts->members_only && opts->backend == NULL;
-    int status = rank < 0 && all_call ? group_abstain(parent) : TUTTI_OK;
-    if (rank < 0 || status != TUTTI_OK) return status == TUTTI_OK ? group_open_outsider(parent, name, group) : status;
-    struct names names = parent->names;
-    if (opts->backend != NULL) {
-        status = names_parse(opts->backend, &names);
-        if (status != TUTTI_OK) return status;
-    }
-    struct group_args args = {
-        .names = &names,
-        .parent = parent,
-        .whole = all_call ? parent : NULL,
-        .color = color,
-        .id = id,
-        .name = name,
-        .rank = rank,
-        .size = n,
-        .global_ranks = ranks,
-        .local_rank = parent->local_rank,
-        .local_world_size = parent->local_world_size,
-        .timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : parent->timeout_ms,
-        .device = parent->device,
-        .high_priority = opts->high_priority,
-    };
-    return group_open(&args, group);
 }
 
 int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti_group **group)
@@ -183,7 +138,7 @@ int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti
     int status = find_parent("new_group", opts, &parent);
     if (status == TUTTI_OK) status = check_members(parent, ranks, n);
     if (status != TUTTI_OK) return status;
-    return open_child(parent, ranks, n, next_id(parent, ranks, n, opts->members_only), 0, opts, group);
+    return child_open(parent, ranks, n, next_id(parent, ranks, n, opts->members_only), 0, opts, group);
 }
 
 /* ---- split ------------------------------------------------------------------------------------------------- */
@@ -263,7 +218,7 @@ int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_gr
         qsort(all, (size_t)parent->size, sizeof *all, by_key);
         for (int i = 0; i < parent->size; i++)
             if (color >= 0 && all[i].color == color) ranks[n++] = all[i].rank;
-        status = open_child(parent, ranks, n, mix(id, (uint64_t)own.color + 3), own.color, opts, group);
+        status = child_open(parent, ranks, n, child_mix(id, (uint64_t)own.color + 3), own.color, opts, group);
     }
     free(ranks);
     free(all);

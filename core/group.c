@@ -364,6 +364,7 @@ static void free_group(struct tutti_group *group)
     tutti_store_free(group->store);
     free(group->global_ranks);
     free(group->local_of);
+    free(group->lost);
     free(group->failed_text);
     free(group->gone_text);
     free(group->told_text);
@@ -391,7 +392,9 @@ static int fill_ranks(struct tutti_group *group, const struct group_args *args)
     group->world = args->parent != NULL ? args->parent->world : args->size;
     group->global_ranks = calloc((size_t)args->size, sizeof(int));
     group->local_of = malloc((size_t)group->world * sizeof(int));
-    if (group->global_ranks == NULL || group->local_of == NULL)
+    if (args->parent == NULL) group->lost = calloc((size_t)group->world, sizeof *group->lost);
+    bool short_of = group->global_ranks == NULL || group->local_of == NULL;
+    if (short_of || (args->parent == NULL && group->lost == NULL))
         return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", args->size);
     for (int i = 0; i < group->world; i++) group->local_of[i] = -1;
     for (int i = 0; i < args->size; i++) {
@@ -658,12 +661,19 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
     }
 }
 
-int group_check_usable(struct tutti_group *group, const char *doing)
+int group_check_open(const struct tutti_group *group)
 {
     if (engine_is_forked(group->engine))
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
                          "group %s was made before fork(): a child cannot use its parent's groups", group->name);
     if (group->shut) return error_set(TUTTI_ERR_ABORTED, "group %s has been destroyed with its world", group->name);
+    return TUTTI_OK;
+}
+
+int group_check_usable(struct tutti_group *group, const char *doing)
+{
+    int status = group_check_open(group);
+    if (status != TUTTI_OK) return status;
     if (group->failed)
         return error_set(TUTTI_ERR_ABORTED, "group %s failed before: %s: %s", group->name, error_name(group->failed),
                          group->failed_text != NULL ? group->failed_text : "");
@@ -698,6 +708,7 @@ static void handle_lost(struct engine_event *event)
 {
     struct lost_event *lost = (struct lost_event *)event;
     char text[300];
+    lost->root->lost[lost->peer] = true;
     snprintf(text, sizeof text, "rank %d is lost: %s", lost->peer, lost->why);
     struct tutti_group *group;
     TAILQ_FOREACH(group, &lost->root->family, family_link)

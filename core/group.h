@@ -35,6 +35,7 @@ struct tutti_group {
     uint64_t id;
     int rank, size; /* -1, -1: not a member */
     int *global_ranks;
+    bool *lost;    /* of the root: global ranks to which the connection has ended, whoever ended it */
     int *local_of; /* global rank -> rank in this group, -1; world-size entries */
     int world;     /* of the root */
     int local_rank, local_world_size;
@@ -51,6 +52,7 @@ struct tutti_group {
     uint64_t sequence;       /* of the last collective issued */
     uint64_t past;           /* a trace of all of them: see fingerprint_with_past */
     uint64_t children;       /* made from this one, for their ids */
+    uint64_t shrinks;        /* how often it was */
     uint64_t last_split;     /* the latest whose choices are in the store; 0: none */
     struct group_use *uses;  /* lists of members that groups were made of by the members alone */
     struct work_queue works; /* not ended, in order of issue (group_link) */
@@ -117,6 +119,9 @@ void group_peer_lost(void *core, int32_t peer, bool left, const char *why);
 
 /* The host service behind tutti_host.failed. */
 void group_failed(void *core, int status, const char *why);
+
+/* Whether this process may use the group, failed or not; else why not, as an error. */
+int group_check_open(const struct tutti_group *group);
 
 /* Why the group takes no operation, as an error; TUTTI_OK if it does.  doing: "all_reduce", for the sentence. */
 int group_check_usable(struct tutti_group *group, const char *doing);

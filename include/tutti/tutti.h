@@ -140,7 +140,13 @@ TUTTI_API int tutti_split_group(int color, int key, const tutti_group_opts *opts
 TUTTI_API int tutti_create_group(const char *backend, tutti_store *store, int rank, int world_size,
                                  const tutti_group_opts *opts, tutti_group **group);
 
-/* After a failure: the survivors' group, smaller, ranks in the old order.  Called by every survivor. */
+/* After a failure: a group of the ranks that are left, in the old order, over the connections that are left; group may
+ * have failed, and may be destroyed afterwards.  Every survivor calls it, and gets the same members: a rank is left out
+ * if its connection to any of the others has ended, or if the others gave it up in a timeout and it has not called by
+ * then.  Any other rank is waited for, up to group's timeout.  Nobody lost: a new group of the same ranks.
+ * Global ranks stay what they were.
+ * Errors: STORE (the ranks agree through the store of the rendezvous, which must live), ABORTED (the others go on
+ * without this rank), TIMEOUT (a rank neither called nor is known to be lost; it is named). */
 TUTTI_API int tutti_shrink_group(tutti_group *group, tutti_group **smaller);
 
 /* This rank in the group, the number of its ranks; -1 in a group that one is not a member of, and before init. */

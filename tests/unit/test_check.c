@@ -302,6 +302,7 @@ static int groups(void)
     INVALID(tutti_new_group(below, 2, &opts, &made), "new_group|ranks[0] is -1");
     INVALID(tutti_new_group(ranks, 2, &opts, NULL), "new_group|group is NULL");
     INVALID(tutti_split_group(0, 0, &opts, NULL), "split_group|group is NULL");
+    INVALID(tutti_shrink_group(own, NULL), "shrink_group|smaller is NULL");
     opts.timeout_ms = -1;
     INVALID(tutti_new_group(ranks, 2, &opts, &made), "new_group|timeout_ms is -1");
     INVALID(tutti_split_group(0, 0, &opts, &made), "split_group|timeout_ms is -1");
@@ -318,6 +319,7 @@ static int without_default(void)
     INVALID(tutti_barrier(NULL), "no default group");
     INVALID(tutti_new_group((int[]){0}, 1, NULL, &made), "no default group");
     INVALID(tutti_split_group(0, 0, NULL, &made), "no default group");
+    INVALID(tutti_shrink_group(NULL, &made), "no default group");
     INVALID(tutti_broadcast_bytes(&(tutti_bytes){f, 1}, 0, NULL), "no default group");
     INVALID(tutti_batch_isend_irecv(NULL, 0, NULL, NULL), "no default group");
     INVALID(tutti_abort(NULL, "why"), "no default group");
@@ -327,18 +329,10 @@ static int without_default(void)
     return 0;
 }
 
-/* What is declared, but not written yet, says so by name. */
-static int not_yet(void)
-{
-    tutti_group *made = NULL;
-    REFUSED(tutti_shrink_group(own, &made), UNSUPPORTED, "tutti_shrink_group");
-    return 0;
-}
-
 /* ---- the ranks --------------------------------------------------------------------------------------------- */
 
-static int (*const parts[])(void) = {tensors, reduce_ops, roots, options, lists,           all_to_all,
-                                     batches, bytes,      works, groups,  without_default, not_yet};
+static int (*const parts[])(void) = {tensors, reduce_ops, roots, options, lists,          all_to_all,
+                                     batches, bytes,      works, groups,  without_default};
 
 /* argument: which part's mistakes are made. */
 static int mistakes(tutti_group *group, int rank, int size, void *argument)
@@ -382,6 +376,7 @@ static int outsider(tutti_group *group, int rank, int size, void *argument)
         INVALID(tutti_all_gather_bytes(&(tutti_bytes){0}, 1, "", 0, OPTS(.tag = 0)), "not in group");
         INVALID(tutti_new_group((int[]){0}, 1, &(tutti_group_opts){.parent = pair}, &none), "not in the parent group");
         INVALID(tutti_abort(pair, "why"), "not in group");
+        INVALID(tutti_shrink_group(pair, &(tutti_group *){NULL}), "shrink_group|not in group");
         EXPECT(none == NULL);
     } else {
         /* ranks are global: 2 is the pair's first */
