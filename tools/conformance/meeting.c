@@ -93,12 +93,11 @@ static bool fetch(struct rank *rank, int first, int n, int64_t timeout_ms)
         key_of_result(rank, first + i, keys[i]);
         names[i] = keys[i];
     }
-    if (tutti_store_multi_get(rank->store, names, n, records, timeout_ms) != TUTTI_OK)
-        return cannot(rank, "learn the others' results");
+    if (tutti_store_multi_get(rank->store, names, n, records, timeout_ms) != TUTTI_OK) return false;
     for (int i = 0; i < n; i++)
         right &= first + i == rank->rank || read_record(&records[i], board_result(rank->board, rank->at, first + i));
     tutti_bytes_free(records, n);
-    return right || cannot(rank, "read the others' results");
+    return right;
 }
 
 /* Without a limit of its own: whoever watches the rank has one. */
@@ -108,7 +107,7 @@ static bool store_after(struct rank *rank)
     int bytes = write_record(board_result(rank->board, rank->at, rank->rank), record);
     key_of_result(rank, rank->rank, key);
     if (tutti_store_set(rank->store, key, record, (size_t)bytes) != TUTTI_OK) return cannot(rank, "tell its result");
-    return fetch(rank, 0, rank->size, TUTTI_INFINITE);
+    return fetch(rank, 0, rank->size, TUTTI_INFINITE) || cannot(rank, "learn the others' results");
 }
 
 static bool store_again(struct rank *rank)
