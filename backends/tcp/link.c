@@ -128,8 +128,9 @@ int link_describe(const struct proto *proto, char *text, size_t capacity)
     int n = 0, here = 0;
     for (int seat = 0; shm != NULL && seat < shm->n; seat++) here += shm->peer[seat].rank != proto->rank;
     if (shm != NULL)
-        n = snprintf(text, capacity, "tcp: rank %d shares memory with %d of %d ranks, large messages are %s\n",
-                     proto->rank, here, proto->world_size - 1,
+        n = snprintf(text, capacity,
+                     "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s\n", proto->rank,
+                     here, proto->world_size - 1, link_eager(proto, proto->rank),
                      shm->can_pull ? "read from the sender's memory" : "copied through it");
     if (proto->fabric == NULL || n < 0 || (size_t)n >= capacity) return TUTTI_OK;
     return fabric_describe(proto->fabric, text + n, capacity - (size_t)n);

@@ -5,7 +5,7 @@
 set -uo pipefail
 
 all=(two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_example every_operation hierarchy_two_and_two
-    hierarchy_three_and_one hierarchy_mixed hierarchy_bytes one_address iface by_name
+    hierarchy_three_and_one hierarchy_mixed hierarchy_bytes tuning one_address iface by_name
     own_name_is_loopback store_late refusals another_token suite_two_and_two_v4 suite_three_and_one_v6)
 
 two_and_two_v4() { examples_on 10.77.0.1 "0 1" 2 '10\.77\.0\.'; }
@@ -140,6 +140,21 @@ suite_on() {
     said 0.out '^\[0\] all +[0-9]{4,} +0 +0 ' "not thousands of cases passed, none skipped and none failed"
     said suite.xml 'testsuite name="tcp, 4 processes of a job"'
     grep -E '^(\[0\] )?all ' "$work/0.out"
+}
+
+# Node 0 has measured thresholds, node 1 has none: both go by node 0's, or they would wait for each other.
+tuning() {
+    hosts_up 2
+    nodes 10.77.0.1 "0 1" 2 "$build/bin/tutti-bench" --ops all_reduce --sizes 4,1M --ms 1 --tune "$work/measured"
+    all_well "tuning"
+    grep -qE '^tcp 4 2 all_reduce any ' "$work/measured" || fail "no row for 4 ranks on 2 hosts: $(cat "$work/measured")"
+    jobs_clear
+    printf 'tutti tuning 1\ntcp 4 2 all_reduce any ring\ntcp 4 2 broadcast any chain\n' >"$work/tuning"
+    TUTTI_TUNING=$work/tuning job 0 --nnodes 2 --node-rank 0 --master-addr 10.77.0.1 --master-port 29500 \
+        --token-file "$work/token" -n 2 "$build/bin/tutti-bench" --ops all_reduce,broadcast --sizes 4,1M --ms 1
+    job 1 --nnodes 2 --node-rank 1 --master-addr 10.77.0.1 --master-port 29500 \
+        --token-file "$work/token" -n 2 "$build/bin/tutti-bench" --ops all_reduce,broadcast --sizes 4,1M --ms 1
+    all_well "a file on node 0 alone"
 }
 
 # Who listens while a job runs: the store and each rank, on that one address.

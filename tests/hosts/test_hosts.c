@@ -41,6 +41,7 @@ static struct script {
     {.file = "cases.sh", .name = "hierarchy_two_and_two"},
     {.file = "cases.sh", .name = "hierarchy_three_and_one"},
     {.file = "cases.sh", .name = "hierarchy_bytes"},
+    {.file = "cases.sh", .name = "tuning"},
     {.file = "faults.sh", .name = "destroyed"},
     {.file = "cases.sh", .name = "suite_two_and_two_v4"},
     {.file = "cases.sh", .name = "suite_three_and_one_v6"},
