@@ -21,10 +21,11 @@
  *                          the family (not from a thread of the backend's own)
  *   TUTTI_REQUEST_DONE     it is complete already, complete() is not called
  *   TUTTI_REQUEST_COMPARE  native[] alone: it was not begun, and cannot tell by itself when the ranks' calls differ.
- * The core lets them compare over the point-to-point door, then calls again with TUTTI_REQUEST_COMPARED among the
- * request's flags; that call must take the operation a negative status      it was not begun, complete() is not called;
- * host->error() has set the sentence Until completion the request and the memory it names belong to the backend; it may
- * not move.
+ *                          The core lets them compare over the point-to-point door, then calls again with
+ *                          TUTTI_REQUEST_COMPARED among the request's flags; that call must take the operation
+ *   a negative status      it was not begun, complete() is not called; host->error() has set the sentence
+ *
+ * Until completion the request and the memory it names belong to the backend; it may not move.
  *
  * VERSIONS.  Within a major version structs only grow at the end.  `size` is how much of the struct its maker knew:
  * test an entry of the other side's struct with TUTTI_HAS before using one that was added later.

@@ -19,6 +19,7 @@ static struct {
     int (*init)(unsigned);
     int (*count)(int *);
     int (*retain)(void **, int);
+    int (*release)(int);
     int (*state)(int, unsigned *, int *);
     int (*set_current)(void *);
     int (*get_current)(void **);
@@ -51,6 +52,7 @@ static inline bool cu_load(void)
         {"cuInit", &cu.init},
         {"cuDeviceGetCount", &cu.count},
         {"cuDevicePrimaryCtxRetain", &cu.retain},
+        {"cuDevicePrimaryCtxRelease_v2", &cu.release},
         {"cuDevicePrimaryCtxGetState", &cu.state},
         {"cuCtxSetCurrent", &cu.set_current},
         {"cuCtxGetCurrent", &cu.get_current},

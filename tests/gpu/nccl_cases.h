@@ -648,6 +648,7 @@ static inline int foreign_stream(tutti_group *group, tutti_tensor x, int size)
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .stream = far}) == TUTTI_ERR_INVALID_ARGUMENT);
     EXPECT(strstr(tutti_last_error(), "belongs to another device") != NULL);
     cu.stream_free(far);
+    cu.release(devices - 1);
     return 0;
 }
 

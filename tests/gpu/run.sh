@@ -3,11 +3,15 @@
 #
 #     tests/gpu/run.sh --pack DIR [BUILD]   on the machine that builds: puts the programs, and the libraries that the
 #                                           other one may lack, into DIR; BUILD is a build folder (build)
-#     tests/gpu/run.sh DIR [PART..]         on the machine with the GPU; PARTs: cases two refuse examples bench overhead
+#     tests/gpu/run.sh DIR [PART..]         on the machine with the GPU; PARTs: cases two staged eager shared refuse
+#                                           examples bench overhead
 #
 # One line a check; at the end how many failed.  The stand-ins of tests/fakes are never used here, but for a
 # dry run of this script: TUTTI_GPU_DRY_RUN=1 and their folder in LD_LIBRARY_PATH.
 set -u
+
+# What an example prints that differs from run to run.
+varies='overlap|seconds|took| s$'
 
 pack() {
     local dir=$1 build=${2:-build} name ranks
@@ -17,13 +21,14 @@ pack() {
     cp -P "$build"/lib/libtutti.so* "$dir/lib"
     cp "$build"/lib/tutti/*.so "$dir/lib/tutti"
     for name in hello broadcast gather all_gather scatter reduce_scatter reduce all_reduce all_to_all_single send_recv \
-        isend_irecv async_all_reduce; do
+        isend_irecv async_all_reduce timed train; do
         cp "$build/examples/$name" "$dir/examples"
         for ranks in 1 2; do
             [[ $name == send_recv || $name == isend_irecv ]] && [[ $ranks == 1 ]] && continue
-            "$build/bin/tutti-run" -n $ranks "$build/examples/$name" tcp 2>/dev/null | grep -v overlap | sort >"$dir/expected/$name.$ranks"
+            "$build/bin/tutti-run" -n $ranks "$build/examples/$name" tcp 2>/dev/null | grep -Ev "$varies" | sort >"$dir/expected/$name.$ranks"
         done
     done
+    cp "$(dirname "$0")/../../examples/data/digits.csv" "$dir/examples/data"
     ldd "$dir"/bin/* "$dir"/lib/*.so "$dir"/lib/tutti/*.so | awk '/libuv|libsodium|libfabric/ {print $3}' | sort -u |
         xargs -r -I{} cp -L {} "$dir/lib"
     strip --strip-debug "$dir"/bin/* "$dir"/examples/* "$dir"/lib/*.so* "$dir"/lib/tutti/*.so 2>/dev/null
@@ -38,7 +43,7 @@ fi
 
 dir=$(cd "${1:?a folder made by --pack}" && pwd)
 shift
-parts=" ${*:-cases two refuse examples bench overhead} "
+parts=" ${*:-cases two staged eager shared refuse examples bench overhead} "
 unset TUTTI_FAKES
 # NCCL and the driver where the loader does not look by itself: a Python package's, a mounted folder's.
 find_library() {
@@ -75,7 +80,7 @@ same() { # EXPECTED COMMAND..: the sorted output is what the example prints on t
     local expected=$1 out
     shift
     out=$(timeout 150 "$@") || return
-    diff <(grep -v overlap <<<"$out" | sort) "$expected"
+    diff <(grep -Ev "$varies" <<<"$out" | sort) "$expected"
 }
 
 want() { [[ $parts == *" $1 "* ]]; }
@@ -95,24 +100,53 @@ if want refuse; then # before anything is set up: NCCL is not reached
     fi
 fi
 if want cases; then
-    for name in moves reductions bool uneven streams coalesced capture groups refused; do
+    for name in moves reductions bool uneven streams coalesced capture groups duration refused; do
         check "case $name, 1 rank" timeout 150 "$run" -n 1 "$dir/bin/nccl_cases" $name
     done
 fi
 if want two; then
-    for name in bool moves reductions uneven messages streams coalesced capture groups refused; do
+    for name in bool moves reductions uneven messages streams coalesced capture groups duration refused; do
         check "case $name, 2 ranks" timeout 150 "$run" -n 2 bash -c "$two '$dir/bin/nccl_cases' $name"
     done
+fi
+if want staged; then # through host memory: all of it, and what NCCL does not have
+    for name in moves reductions bool uneven messages coalesced groups bitwise beyond_nccl large in_order message_order \
+        staged_streams staged_refused; do
+        for n in 1 2; do
+            check "cuda:tcp $name, $n" timeout 150 "$run" -n $n bash -c "$two '$dir/bin/nccl_cases' $name cuda:tcp"
+        done
+    done
+    for name in bitwise beyond_nccl mixed staged_refused streams capture; do
+        for n in 1 2; do
+            check "cuda:nccl|tcp $name, $n" timeout 150 "$run" -n $n bash -c "$two '$dir/bin/nccl_cases' $name 'cuda:nccl|tcp'"
+        done
+    done
+fi
+if want eager; then # communicators with their groups, subgroups by ncclCommSplit
+    for name in groups coalesced; do
+        check "eager $name, 2 ranks" timeout 150 "$run" -n 2 bash -c "export TUTTI_NCCL_EAGER=1; $two '$dir/bin/nccl_cases' $name"
+    done
+fi
+if want shared; then # NCCL 2.30 and newer let ranks share a GPU by themselves
+    if "$dir/bin/tutti-run" -n 1 bash -c "TUTTI_LOG=info exec '$dir/bin/nccl_cases' bool" 2>&1 | grep -qE 'NCCL 2\.(3[0-9]|[4-9][0-9])'; then
+        for name in moves reductions messages streams groups; do
+            check "one GPU shared: $name" timeout 150 "$run" -n 2 bash -c \
+                "exec env LOCAL_RANK=0 NCCL_MULTI_RANK_GPU_ENABLE=1 '$dir/bin/nccl_cases' $name"
+        done
+    else
+        echo '-    one GPU shared by NCCL itself: it is older than 2.30'
+    fi
 fi
 if want examples; then
     for expected in "$dir"/expected/*; do
         name=$(basename "$expected") ranks=${expected##*.}
         program=$dir/examples/${name%.*}
-        if [ "$ranks" = 1 ]; then
-            check "example ${name%.*}, 1 rank" same "$expected" "$run" -n 1 "$program" nccl
-        else
-            check "example ${name%.*}, 2 ranks" same "$expected" "$run" -n 2 bash -c "$two '$program' nccl"
-        fi
+        arguments=
+        [ "${name%.*}" = train ] && arguments="--data '$dir/examples/data/digits.csv'"
+        for backend in nccl cuda:tcp; do
+            check "example ${name%.*} $backend, $ranks" same "$expected" "$run" -n "$ranks" bash -c \
+                "$two '$program' $backend $arguments"
+        done
     done
 fi
 if want overhead; then
