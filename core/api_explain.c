@@ -242,8 +242,10 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
     make_example(&example, group, kind, bytes);
     for (int i = 0; i < group->n_doors[device]; i++) {
         const struct group_door *door = &group->doors[device][i];
-        if (TUTTI_HAS(door->backend, native[kind])) {
-            put(text, "%s: does it itself, where it can do the dtype\n", door->backend->name);
+        const char *how = TUTTI_HAS(door->backend, native[kind]) ? "where it can do the dtype" : NULL;
+        if (how != NULL && TUTTI_HAS(door->backend, explain)) how = door->backend->explain(door->state, &example.op);
+        if (how != NULL) {
+            put(text, "%s: does it itself, %s\n", door->backend->name, how);
             return TUTTI_OK;
         }
         if (!TUTTI_HAS(door->backend, send)) continue;

@@ -42,6 +42,17 @@ static void host_reduce(tutti_dtype dtype, tutti_reduce_op op, void *data, const
     if (reduce != NULL) reduce(data, a, b, n);
 }
 
+static void host_reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
+                             int64_t n)
+{
+    if (reduce_find(dtype, op) != NULL && n_src > 0) reduce_many(dtype, op, data, src, n_src, n);
+}
+
+static void host_average(tutti_dtype dtype, void *data, int64_t n, int64_t divisor)
+{
+    if (reduce_find(dtype, TUTTI_AVG) != NULL && divisor > 0) reduce_average(dtype, data, data, n, divisor);
+}
+
 /* Without a token the key is zero: see SECURITY.md. */
 static void host_token_mac(uint8_t mac[32], const void *message, size_t bytes)
 {
@@ -69,4 +80,6 @@ const tutti_host host_services = {
     .peer_lost = group_peer_lost,
     .failed = group_failed,
     .took = work_took,
+    .reduce_many = host_reduce_many,
+    .average = host_average,
 };

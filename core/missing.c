@@ -90,6 +90,8 @@ bool *missing_awaited(const struct tutti_work *work)
         exec_each_pending(work->exec, mark_peer, marked);
     else
         mark_peer(&work->request, marked);
+    if (work->exec == NULL && work->request.owner != NULL && TUTTI_HAS(work->backend, awaits))
+        work->backend->awaits(work->state, &work->request, marked);
     marked[work->group->rank] = false;
     return marked;
 }

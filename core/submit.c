@@ -121,6 +121,7 @@ static int begin_native(struct tutti_work *work, const struct group_door *door, 
     work->request.owner = work;
     work->request.flags = flags;
     work->request.peer = work->point_to_point ? work->op.root : -1; /* whom it waits for, if that is one rank */
+    work->request.fingerprint = work->fingerprint;
     work->backend = door->backend;
     work->state = door->state;
     return door->backend->native[work->op.kind](door->state, &work->op, &work->request);

@@ -1,8 +1,115 @@
+/* Collectives within one host, through a board: for each rank of a group a few cells that it alone writes and all read.
+ *
+ * Every operation of a group takes one to three steps, which all its ranks count alike.  A rank enters a step by
+ * filling its cell for it (the operation's fingerprint, small data, or where its tensors are) and storing the step's
+ * number; it meets the others by reading that number from theirs.  So no message is sent and nothing is matched: one
+ * cache line a rank says that it has come, what it does and, if that is little, with which data.
+ *
+ *   small   up to the cell's room: written once into the cell, read out of it by whom it concerns
+ *   large   the cells say where the tensors are; each rank reads what it needs out of the others' memory (shm_pull),
+ *           a block at a time, and reduces the blocks while they are in the cache.  Nobody writes to another one's
+ * memory, so a rank that has given up an operation may use its memory again at once
+ *
+ * Reductions are done in order of rank, so all ranks and all runs get the same bits.
+ *
+ * Cells are used again after BOARD_DEPTH steps.  Having entered a step means that one has done with all earlier ones,
+ * so a rank may fill its cell for step k once all have entered step k - BOARD_DEPTH + 1.
+ */
 #ifndef BOARD_H
 #define BOARD_H
-#include <stddef.h>
-static inline size_t board_bytes(int n)
-{
-    return (size_t)n * 128;
-}
+
+#include "shm.h"
+
+enum { BOARD_DEPTH = 4, BOARD_INLINE = 48, BOARD_STEPS = 3 };
+
+struct board_cell {
+    _Alignas(SHM_LINE) _Atomic uint64_t step;
+    uint64_t fingerprint;
+    char small[BOARD_INLINE]; /* data that fit into the first line */
+    uint64_t in, out;         /* addresses of the rank's tensors */
+    char unused[SHM_LINE / 2 - 16];
+    char data[];
+};
+
+enum board_state { BOARD_NONE, BOARD_READY };
+
+/* An operation under way. */
+struct board_op {
+    TAILQ_ENTRY(board_op) link;
+    tutti_request *request;
+    tutti_kind kind;
+    tutti_reduce_op reduce;
+    tutti_dtype dtype;
+    int root;
+    bool large, sliced; /* sliced: each rank reduces a part, in two steps */
+    const char *in;
+    char *out;
+    void **list;           /* the blocks of the side that is a list, or NULL */
+    int64_t numel;         /* elements of a block, or of the whole where there are no blocks */
+    size_t element, bytes; /* bytes of those */
+    int steps;
+    /* where it stands */
+    uint64_t first; /* its first step */
+    int at;         /* 0 .. steps - 1 */
+    bool entered;
+    bool met;
+    int peer;    /* the next one to be met, or to be read from */
+    size_t done; /* bytes of the block, or of the peer's part, that are done */
+};
+
+struct board {
+    struct shm *shm;
+    const tutti_host *host;
+    enum board_state state;
+    int n, rank;
+    int *seat; /* of each rank of the group */
+    int index; /* -1: none */
+    char *base;
+    size_t span, room; /* of a cell; of its data */
+    uint64_t next;     /* step that the next operation begins with */
+    uint64_t all_in;   /* all ranks have entered this one */
+    bool plain;        /* reductions may be done in the board's own order */
+    char *scratch;     /* blocks of others */
+    char *result;      /* what others read that has no place in the caller's memory */
+    size_t result_bytes;
+    TAILQ_HEAD(, board_op) ops; /* begun; the first one runs */
+    struct board_op *spare;
+    LIST_ENTRY(board) link; /* of those with operations */
+    bool linked;
+};
+LIST_HEAD(board_list, board);
+
+size_t board_bytes(int n);
+
+/* Finds a board for a group whose ranks share memory; without one its operations are plans.  All ranks get the same
+ * answer. */
+void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank, int32_t n,
+                const int32_t *global_ranks);
+void board_close(struct board *board);
+
+/* As an entry of tutti_backend.native. */
+int board_begin(struct board *board, const tutti_op *op, tutti_request *request, struct board_list *running);
+bool board_cancel(struct board *board, tutti_request *request);
+int board_progress(struct board_list *running);
+/* Before sleeping: whether some operation could go on. */
+bool board_is_ready(const struct board_list *running);
+/* Marks the ranks of the group that a pending request waits for. */
+void board_awaits(const struct board *board, const tutti_request *request, bool *ranks);
+
+/* As tutti_backend.explain. */
+const char *board_explain(const struct board *board, const tutti_op *op);
+
+/* board_ops.c: what the kinds do. */
+bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made);
+/* Memory for it. */
+int board_prepare(struct board *board, const struct board_op *op);
+/* Fills the own cell for the step that is being entered. */
+void board_put(struct board *board, struct board_op *op);
+/* What the step does once the others are met; true when it has done.  One block at most of large ones. */
+bool board_work(struct board *board, struct board_op *op);
+/* Whether the step waits for this rank. */
+bool board_meets(const struct board *board, const struct board_op *op, int rank);
+
+struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t step);
+
 #endif

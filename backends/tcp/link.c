@@ -101,7 +101,7 @@ bool link_is_flushed(const struct proto *proto, int32_t rank)
 int link_progress(struct proto *proto)
 {
     int moved = 0;
-    if (proto->shm != NULL) moved += shm_progress(proto->shm) + bulk_progress(proto);
+    if (proto->shm != NULL) moved += board_progress(&proto->boards) + shm_progress(proto->shm) + bulk_progress(proto);
     if (proto->fabric != NULL) moved += fabric_progress(proto->fabric);
     return moved;
 }
@@ -111,6 +111,7 @@ int link_arm(struct proto *proto, int *descriptors)
     int local = 0, remote = 0;
     if (!TAILQ_EMPTY(&proto->pulls)) return 0;
     if (proto->shm != NULL && (local = shm_arm(proto->shm, descriptors)) == 0) return 0;
+    if (board_is_ready(&proto->boards)) return 0;
     if (proto->fabric != NULL && (remote = fabric_arm(proto->fabric, descriptors + local)) <= 0) return remote;
     return local + remote;
 }

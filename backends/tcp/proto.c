@@ -90,6 +90,7 @@ int32_t proto_group_rank(const struct proto_group *group, int32_t global)
 void proto_add_group(struct proto *proto, struct proto_group *group)
 {
     group->proto = proto;
+    board_open(&group->board, proto->shm, group->id, group->rank, group->world_size, group->global_ranks);
     LIST_INSERT_HEAD(&proto->groups, group, link);
 }
 
@@ -144,6 +145,7 @@ void proto_remove_group(struct proto_group *group)
     struct proto *proto = group->proto;
     if (proto == NULL) return;
     LIST_REMOVE(group, link);
+    board_close(&group->board);
     group->closing = true;
     if (proto->closing) return; /* the family's end: what is pending is dropped once the links are gone */
     reclaim(proto, group);

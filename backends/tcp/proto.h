@@ -17,6 +17,7 @@
 #ifndef PROTO_H
 #define PROTO_H
 
+#include "board.h"
 #include "fabric.h"
 #include "match.h"
 #include "shm.h"
@@ -40,6 +41,7 @@ struct proto_group {
     int32_t rank, world_size;
     const int32_t *global_ranks;
     void *core;
+    struct board board;
     bool closing; /* its requests are not completed any more */
     LIST_ENTRY(proto_group) link;
 };
@@ -97,7 +99,8 @@ struct proto {
     struct fabric *fabric; /* NULL where all ranks share memory */
     struct shm *shm;       /* NULL where none does */
     struct proto_due pulls, pushes;
-    void *scratch; /* BULK_BLOCK bytes */
+    struct board_list boards; /* with operations under way */
+    void *scratch;            /* BULK_BLOCK bytes */
     int32_t rank, world_size;
     struct match_table posted;  /* receives */
     struct match_table arrived; /* messages and questions without a receive */

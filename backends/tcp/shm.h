@@ -23,7 +23,7 @@ enum {
     SHM_SEATS = 64, /* ranks of one host that share a segment; further ones go over the network */
     SHM_LINE = 128, /* bytes that no two writers share: two lines, as processors fetch them in pairs */
     SHM_INLINE = 112,
-    SHM_BOARDS = 16 /* groups of one family that have a board at the same time */
+    SHM_BOARDS = 64 /* groups of one family that have a board at the same time */
 };
 
 /* A message in a ring.  turn is its number from 1, counted over the ring's whole life, so nothing that was in the cell
@@ -53,6 +53,19 @@ struct shm_seat {
     int32_t pid;                          /* as it calls itself */
     uint64_t probe_at;                    /* address of 16 bytes of it, and what they hold */
     uint8_t probe[WIRE_NONCE];
+};
+
+/* Which groups have boards: see board.c.  Under its lock. */
+struct shm_entry {
+    uint64_t id;  /* of the group */
+    int32_t left; /* ranks of the group that have closed it */
+    bool taken, has_pages;
+};
+
+struct shm_directory {
+    _Alignas(SHM_LINE) _Atomic uint32_t lock;
+    bool full;
+    struct shm_entry entry[SHM_BOARDS];
 };
 
 /* What a rank knows of another one's seat. */
@@ -99,7 +112,7 @@ struct shm {
     int16_t *seat_of;       /* by rank; -1 */
     bool can_pull;          /* every rank here may read every other one's memory */
     int memfd, bell, watch; /* watch: an epoll of the peers' pidfds */
-    size_t cells, ring_bytes, ring_span, board_span;
+    size_t cells, ring_bytes, ring_span, board_span, rings_at, boards_at;
     size_t bytes;
     char *base;
     bool armed;
@@ -120,15 +133,25 @@ void shm_close(struct shm *shm);
 
 /* How a segment for n ranks is laid out; fills cells .. bytes. */
 void shm_measure(struct shm *shm, int n);
-/* Makes a segment; a descriptor, or -1 with errno. */
-int shm_segment_make(size_t bytes);
+/* Makes a segment and takes the pages of its first part; a descriptor, or -1 with errno. */
+int shm_segment_make(size_t bytes, size_t reserved);
 /* Whether fd is a segment that nobody can shrink, of this size. */
 bool shm_segment_is_sound(int fd, size_t bytes);
 bool shm_map(struct shm *shm);
 struct shm_seat *shm_seat_at(const struct shm *shm, int seat);
 void *shm_board_at(const struct shm *shm, int board);
-/* Which boards are taken: one word for the family, behind the seats. */
-_Atomic uint32_t *shm_boards_taken(const struct shm *shm);
+struct shm_directory *shm_directory(const struct shm *shm);
+/* Takes a board's pages, or gives them back, after which they are zero.  false: it cannot. */
+bool shm_reserve_board(struct shm *shm, int board);
+bool shm_release_board(struct shm *shm, int board);
+bool shm_map(struct shm *shm);
+struct shm_seat *shm_seat_at(const struct shm *shm, int seat);
+void *shm_board_at(const struct shm *shm, int board);
+struct shm_directory *shm_directory(const struct shm *shm);
+/* Takes a board's pages; false: there are none. */
+bool shm_reserve_board(struct shm *shm, int board);
+/* One of n ranks has done with it; the last one gives pages and entry back. */
+void shm_leave_board(struct shm *shm, int board, int n);
 /* Whether the memory of all of these peers can be read. */
 bool shm_probe(struct shm *shm, const bool *present);
 /* Reads a peer's memory.  false: it is gone, or has not got that memory.  The bytes are the peer's only if

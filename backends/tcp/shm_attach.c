@@ -269,9 +269,10 @@ static void tell(const struct attach *self, int result)
     int here = 1;
     for (int i = 0; result == 0 && i < self->shm->n; i++) here += i != self->shm->seat && self->in[i];
     if (result == 0 && self->shm->seat == 0)
-        host->log(
-            2, "tcp: %d ranks of this host share memory (%zu KiB), large messages are %s", here, self->shm->bytes >> 10,
-            self->shm->can_pull ? "read from the sender's memory" : "copied through it: process_vm_readv is refused");
+        host->log(2, "tcp: %d ranks of this host share memory (%zu KiB), large messages are %s", here,
+                  self->shm->boards_at >> 10,
+                  self->shm->can_pull ? "read from the sender's memory"
+                                      : "copied through it: process_vm_readv is refused");
     if (result == 0 && here >= self->config->local_world_size) return;
     if (result != 0 && self->config->local_world_size > 1)
         host->log(2, "tcp: rank %d shares no memory with others, libfabric carries all: %s", self->config->rank,

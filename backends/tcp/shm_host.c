@@ -165,9 +165,9 @@ int shm_serve(struct attach *self, const int32_t *rank, int n)
         self->shm->peer[i].pidfd = fds[i][1];
     }
     if (!made) return fail_host(self, "no memory");
-    self->shm->memfd = shm_segment_make(self->shm->bytes);
+    self->shm->memfd = shm_segment_make(self->shm->bytes, self->shm->boards_at);
     if (self->shm->memfd < 0 || !shm_map(self->shm)) {
-        snprintf(self->why, sizeof self->why, "%zu bytes of shared memory: %s", self->shm->bytes, strerror(errno));
+        snprintf(self->why, sizeof self->why, "%zu bytes of shared memory: %s", self->shm->boards_at, strerror(errno));
         return 1;
     }
     for (int i = 1; i < at; i++) welcome(self, i, &greeting[i]);

@@ -18,7 +18,8 @@ enum {
     CELLS = 64,
     CELLS_LEAST = 16,
     RING_BYTES = 64 << 10,
-    RING_BYTES_LEAST = 4 << 10
+    RING_BYTES_LEAST = 4 << 10,
+    PAGE = 4096 /* boards are given back by pages; larger pages only cost more */
 };
 
 void shm_measure(struct shm *shm, int n)
@@ -32,17 +33,19 @@ void shm_measure(struct shm *shm, int n)
     }
     shm->ring_span = sizeof(struct shm_ring) + shm->cells * sizeof(struct shm_cell) + shm->ring_bytes;
     shm->ring_span = (shm->ring_span + SHM_LINE - 1) / SHM_LINE * SHM_LINE;
-    shm->board_span = board_bytes(n);
-    shm->bytes = (size_t)n * sizeof(struct shm_seat) + SHM_LINE + (size_t)n * (size_t)n * shm->ring_span +
-                 SHM_BOARDS * shm->board_span;
+    shm->rings_at = (size_t)n * sizeof(struct shm_seat) + sizeof(struct shm_directory);
+    shm->boards_at = shm->rings_at + (size_t)n * (size_t)n * shm->ring_span;
+    shm->boards_at = (shm->boards_at + PAGE - 1) / PAGE * PAGE;
+    shm->board_span = (board_bytes(n) + PAGE - 1) / PAGE * PAGE;
+    shm->bytes = shm->boards_at + SHM_BOARDS * shm->board_span;
 }
 
-int shm_segment_make(size_t bytes)
+int shm_segment_make(size_t bytes, size_t reserved)
 {
     int fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return -1;
     /* fallocate takes the pages now: where there are none it says so, and no access meets a lack of them later. */
-    if (ftruncate(fd, (off_t)bytes) == 0 && fallocate(fd, 0, 0, (off_t)bytes) == 0 &&
+    if (ftruncate(fd, (off_t)bytes) == 0 && fallocate(fd, 0, 0, (off_t)reserved) == 0 &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return fd;
     int error = errno;
@@ -64,21 +67,38 @@ struct shm_seat *shm_seat_at(const struct shm *shm, int seat)
     return (struct shm_seat *)(void *)shm->base + seat;
 }
 
-_Atomic uint32_t *shm_boards_taken(const struct shm *shm)
+struct shm_directory *shm_directory(const struct shm *shm)
 {
-    return (_Atomic uint32_t *)(void *)shm_seat_at(shm, shm->n);
+    return (struct shm_directory *)(void *)shm_seat_at(shm, shm->n);
 }
 
 static struct shm_ring *ring_at(const struct shm *shm, int from, int to)
 {
-    char *rings = shm->base + (size_t)shm->n * sizeof(struct shm_seat) + SHM_LINE;
+    char *rings = shm->base + shm->rings_at;
     return (struct shm_ring *)(void *)(rings + (size_t)(from * shm->n + to) * shm->ring_span);
 }
 
+/* ---- boards ------------------------------------------------------------------------------------------------ */
+
 void *shm_board_at(const struct shm *shm, int board)
 {
-    return shm->base + (size_t)shm->n * sizeof(struct shm_seat) + SHM_LINE +
-           (size_t)shm->n * (size_t)shm->n * shm->ring_span + (size_t)board * shm->board_span;
+    return shm->base + shm->boards_at + (size_t)board * shm->board_span;
+}
+
+static bool change_board(const struct shm *shm, int board, int how)
+{
+    off_t at = (off_t)(shm->boards_at + (size_t)board * shm->board_span);
+    return fallocate(shm->memfd, how, at, (off_t)shm->board_span) == 0;
+}
+
+bool shm_reserve_board(struct shm *shm, int board)
+{
+    return change_board(shm, board, 0);
+}
+
+bool shm_release_board(struct shm *shm, int board)
+{
+    return change_board(shm, board, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
 }
 
 bool shm_map(struct shm *shm)

@@ -68,8 +68,32 @@ static int tcp_arm(void *state, int *descriptors)
     return self->opened ? link_arm(&self->proto, descriptors) : 0;
 }
 
+static int tcp_native(void *state, const tutti_op *op, tutti_request *request)
+{
+    struct proto_group *group = &((struct tcp_group *)state)->group;
+    if (group->board.state != BOARD_READY) return TUTTI_ERR_UNSUPPORTED;
+    return board_begin(&group->board, op, request, &group->proto->boards);
+}
+
+static const char *tcp_explain(void *state, const tutti_op *op)
+{
+    return board_explain(&((struct tcp_group *)state)->group.board, op);
+}
+
+static void tcp_awaits(void *state, const tutti_request *request, bool *ranks)
+{
+    board_awaits(&((struct tcp_group *)state)->group.board, request, ranks);
+}
+
+static bool tcp_is_near(void *state)
+{
+    struct tcp_group *self = state;
+    return self->opened && self->proto.shm != NULL;
+}
+
 static int tcp_cancel(void *state, tutti_request *request)
 {
+    if (board_cancel(&((struct tcp_group *)state)->group.board, request)) return TUTTI_OK;
     return proto_cancel(&((struct tcp_group *)state)->group, request);
 }
 
@@ -109,6 +133,16 @@ const tutti_backend tutti_backend_v1 = {
     .devices = 1u << TUTTI_CPU,
     .open = tcp_open,
     .close = tcp_close,
+    .native = {[TUTTI_BROADCAST] = tcp_native,
+               [TUTTI_ALL_REDUCE] = tcp_native,
+               [TUTTI_REDUCE] = tcp_native,
+               [TUTTI_ALL_GATHER] = tcp_native,
+               [TUTTI_GATHER] = tcp_native,
+               [TUTTI_SCATTER] = tcp_native,
+               [TUTTI_REDUCE_SCATTER] = tcp_native,
+               [TUTTI_ALL_TO_ALL] = tcp_native,
+               [TUTTI_BARRIER] = tcp_native,
+               [TUTTI_MONITORED_BARRIER] = tcp_native},
     .send = tcp_send,
     .recv = tcp_recv,
     .progress = tcp_progress,
@@ -119,6 +153,9 @@ const tutti_backend tutti_backend_v1 = {
     .bytes_per_us = 2500,
     .segment_bytes = 256 << 10,
     .hosts = tcp_hosts,
+    .awaits = tcp_awaits,
+    .is_near = tcp_is_near,
+    .explain = tcp_explain,
     .describe = tcp_describe,
     .leave = tcp_leave,
 };

@@ -151,6 +151,12 @@ typedef struct tutti_host {
     /* How long a pending request's operation took where it ran, told before it is completed: a device knows better than
      * the host's clock, which counts from the call. */
     void (*took)(tutti_request *request, int64_t ns);
+
+    /* As reduce, of n_src sources (from 1) in their order: 16- and 8-bit floats are rounded once; data may be any
+     * source.  average divides by the divisor what SUM has made of AVG. */
+    void (*reduce_many)(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
+                        int64_t n);
+    void (*average)(tutti_dtype dtype, void *data, int64_t n, int64_t divisor);
 } tutti_host;
 
 typedef struct tutti_group_info {
@@ -205,7 +211,9 @@ typedef struct tutti_backend {
      * complete() after it, and their memory is not touched any more.  May block up to 1 s.  Mandatory. */
     void (*close)(void *group);
 
-    /* The native door.  request carries nothing but flags, priv and owner.  Each entry is optional. */
+    /* The native door.  request carries nothing but flags, priv, owner and the operation's fingerprint, by which the
+     * backend may find that ranks disagree: then it completes the request with MISMATCH, source and found_fingerprint
+     * set.  Each entry is optional. */
     int (*native[TUTTI_KINDS_MOST])(void *group, const tutti_op *op, tutti_request *request);
 
     /* The point-to-point door: both, or neither.  send may answer DONE once data may be reused.  Messages of one pair,
@@ -289,6 +297,18 @@ typedef struct tutti_backend {
     /* All ranks of the group make groups of it (tutti_group_info.made_from), and this rank will be in none of them.
      * May block, bounded by the group's time.  Optional. */
     int (*abstain)(void *group);
+
+    /* Which ranks of the group a pending request of native[] waits for: sets their entries in ranks, world_size of
+     * them, all false before.  So that a wait can be explained and ranks that disagree be found.  Optional. */
+    void (*awaits)(void *group, const tutti_request *request, bool *ranks);
+
+    /* Whether peers answer without the kernel's help, as soon as they run: then a rank that shares its core with them
+     * gives it to them a few times before it sleeps.  Asked once, for the family's first group.  Optional. */
+    bool (*is_near)(void *group);
+
+    /* How native[op->kind] would do op ("through cells in shared memory"), whose tensors are not looked at, or NULL
+     * where it would answer UNSUPPORTED.  Optional: then it does all that it has an entry for. */
+    const char *(*explain)(void *group, const tutti_op *op);
 } tutti_backend;
 
 enum tutti_backend_traits {

@@ -122,6 +122,8 @@ static const struct place places[] = {
     AT(tutti_host, peer_lost, 104),
     AT(tutti_host, failed, 112),
     AT(tutti_host, took, 120),
+    AT(tutti_host, reduce_many, 128),
+    AT(tutti_host, average, 136),
     AT(tutti_group_info, size, 0),
     AT(tutti_group_info, rank, 4),
     AT(tutti_group_info, world_size, 8),
@@ -170,6 +172,9 @@ static const struct place places[] = {
     AT(tutti_backend, stage_close, 472),
     AT(tutti_backend, leave, 480),
     AT(tutti_backend, abstain, 488),
+    AT(tutti_backend, awaits, 496),
+    AT(tutti_backend, is_near, 504),
+    AT(tutti_backend, explain, 512),
 };
 
 static void test_places(void **state)

@@ -54,6 +54,7 @@ __attribute__((constructor)) static void make_table(void)
     if (text != NULL) sscanf(text, "%7[a-z]@%d:%d", what, &rank, &n);
     if (tcp != NULL) tutti_backend_v1 = *tcp;
     tutti_backend_v1.name = "spoil";
+    memset(tutti_backend_v1.native, 0, sizeof tutti_backend_v1.native); /* all goes by messages */
     tutti_backend_v1.open = spoil_open;
     tutti_backend_v1.close = spoil_close;
     tutti_backend_v1.send = spoil_send;

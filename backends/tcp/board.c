@@ -1,0 +1,336 @@
+/* Boards: finding one, steps, the operations' queue. */
+#include "board.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, FEW = 8, LOCK_MS = 2000 };
+
+/* ---- layout ------------------------------------------------------------------------------------------------ */
+
+static size_t room_for(int n)
+{
+    size_t room = ROOM_MOST;
+    for (int many = FEW; many < n && room > ROOM_LEAST; many *= 2) room /= 2;
+    return room;
+}
+
+size_t board_bytes(int n)
+{
+    return (size_t)n * BOARD_DEPTH * (sizeof(struct board_cell) + room_for(n));
+}
+
+struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t step)
+{
+    return (struct board_cell *)(void *)(board->base + ((size_t)rank * BOARD_DEPTH + step % BOARD_DEPTH) * board->span);
+}
+
+/* ---- finding one ------------------------------------------------------------------------------------------- */
+
+/* The directory says which groups have boards.  The first rank of a group to come takes an entry, with pages for the
+ * board or without; the others find it.  Where all entries are taken it is marked full for good: a group without an
+ * entry then has no board, whoever asks.  It is looked at under a lock, held for microseconds; a rank that dies with it
+ * leaves the others without further boards. */
+static bool lock(const struct shm *shm)
+{
+    struct shm_directory *directory = shm_directory(shm);
+    int64_t end = shm->config.host->now_ns() + (int64_t)LOCK_MS * 1000000;
+    /* acquire: all that was written under the lock before */
+    while (atomic_exchange_explicit(&directory->lock, 1, memory_order_acquire) != 0) {
+        if (shm->config.host->now_ns() > end) return false;
+        sched_yield();
+    }
+    return true;
+}
+
+static void unlock(const struct shm *shm)
+{
+    atomic_store_explicit(&shm_directory(shm)->lock, 0, memory_order_release); /* see lock */
+}
+
+/* With the lock held. */
+static struct shm_entry *find_entry(struct shm *shm, uint64_t id)
+{
+    struct shm_directory *directory = shm_directory(shm);
+    struct shm_entry *spare = NULL;
+    for (int i = 0; i < SHM_BOARDS; i++) {
+        struct shm_entry *entry = &directory->entry[i];
+        if (entry->taken && entry->id == id) return entry;
+        if (!entry->taken && spare == NULL) spare = entry;
+    }
+    if (directory->full || spare == NULL) {
+        directory->full = true;
+        return NULL;
+    }
+    bool pages = shm_reserve_board(shm, (int)(spare - directory->entry));
+    *spare = (struct shm_entry){.id = id, .taken = true, .has_pages = pages};
+    return spare;
+}
+
+/* The number of the group's board, or -1. */
+static int find_board(struct shm *shm, uint64_t id)
+{
+    if (!lock(shm)) return -1;
+    const struct shm_entry *entry = find_entry(shm, id);
+    int index = entry != NULL && entry->has_pages ? (int)(entry - shm_directory(shm)->entry) : -1;
+    unlock(shm);
+    return index;
+}
+
+/* The last of n ranks gives pages and entry back. */
+static void leave_board(struct shm *shm, int index, int n)
+{
+    if (!lock(shm)) return;
+    struct shm_entry *entry = &shm_directory(shm)->entry[index];
+    if (++entry->left == n && shm_release_board(shm, index)) entry->taken = false;
+    unlock(shm);
+}
+
+void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank, int32_t n, const int32_t *global_ranks)
+{
+    TAILQ_INIT(&board->ops);
+    board->state = BOARD_NONE;
+    if (shm == NULL || n < 2 || n > shm->n) return;
+    for (int i = 0; i < n; i++)
+        if (shm->seat_of[global_ranks[i]] < 0) return;
+    *board = (struct board){.shm = shm, .host = shm->config.host, .n = n, .rank = rank, .index = -1};
+    TAILQ_INIT(&board->ops);
+    board->index = find_board(shm, id);
+    if (board->index < 0) return;
+    board->seat = malloc((size_t)n * sizeof *board->seat);
+    board->spare = malloc(sizeof *board->spare);
+    if (board->seat == NULL || board->spare == NULL) return; /* its operations fail where the others wait for it */
+    for (int i = 0; i < n; i++) board->seat[i] = shm->seat_of[global_ranks[i]];
+    board->base = shm_board_at(shm, board->index);
+    board->room = room_for(shm->n);
+    board->span = sizeof(struct board_cell) + board->room;
+    board->next = 1;
+    board->plain = board->host->env("TUTTI_DETERMINISTIC") == NULL && board->host->env("TUTTI_ALGO") == NULL;
+    board->state = BOARD_READY;
+}
+
+void board_close(struct board *board)
+{
+    struct board_op *op;
+    if (board->shm == NULL) return;
+    while ((op = TAILQ_FIRST(&board->ops)) != NULL) board_cancel(board, op->request);
+    if (board->index >= 0) leave_board(board->shm, board->index, board->n);
+    free(board->seat);
+    free(board->spare);
+    free(board->scratch);
+    free(board->result);
+    *board = (struct board){0};
+    TAILQ_INIT(&board->ops);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------- */
+
+/* Whether rank has entered step, or a later one. */
+static bool has_entered(const struct board *board, int rank, uint64_t step, memory_order order)
+{
+    uint64_t found = atomic_load_explicit(&board_cell_of(board, rank, step)->step, order);
+    return found >= step;
+}
+
+/* Whether the own cell for this step may be filled: see board.h. */
+static bool has_cell(struct board *board, uint64_t step, memory_order order)
+{
+    if (step < board->all_in + BOARD_DEPTH) return true;
+    uint64_t before = step - BOARD_DEPTH + 1;
+    for (int i = 0; i < board->n; i++) /* acquire: the rank's reads of the cell come before ours writes to it */
+        if (i != board->rank && !has_entered(board, i, before, order)) return false;
+    board->all_in = before;
+    return true;
+}
+
+static uint64_t step_of(const struct board_op *op)
+{
+    return op->first + (uint64_t)op->at;
+}
+
+static void enter(struct board *board, struct board_op *op)
+{
+    struct board_cell *cell = board_cell_of(board, board->rank, step_of(op));
+    board_put(board, op);
+    cell->fingerprint = op->request->fingerprint;
+    /* seq_cst: release for the cell's contents, and before the look at `asleep` in shm_wake */
+    atomic_store_explicit(&cell->step, step_of(op), memory_order_seq_cst);
+    for (int i = 0; i < board->n; i++)
+        if (i != board->rank) shm_wake(board->shm, board->seat[i]);
+    op->entered = true;
+    op->peer = 0;
+}
+
+static void finish(struct board *board, struct board_op *op)
+{
+    TAILQ_REMOVE(&board->ops, op, link);
+    free(op->list);
+    if (board->spare == NULL)
+        board->spare = op;
+    else
+        free(op);
+    if (!TAILQ_EMPTY(&board->ops) || !board->linked) return;
+    LIST_REMOVE(board, link);
+    board->linked = false;
+}
+
+/* A rank that is in something else, or gone.  TUTTI_OK: it has come, and agrees; 1: it has not come yet. */
+static int meet_one(struct board *board, const struct board_op *op, int rank)
+{
+    const struct board_cell *cell = board_cell_of(board, rank, step_of(op));
+    /* acquire: the cell's contents come with its step */
+    if (atomic_load_explicit(&cell->step, memory_order_acquire) < step_of(op)) {
+        const struct shm_peer *peer = &board->shm->peer[board->seat[rank]];
+        if (!peer->lost) return 1;
+        return board->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer->rank, peer->why);
+    }
+    if (cell->fingerprint == op->request->fingerprint) return TUTTI_OK;
+    op->request->source = rank;
+    op->request->found_fingerprint = cell->fingerprint;
+    return board->host->error(TUTTI_ERR_MISMATCH, "rank %d is in another operation, or with other arguments",
+                              board->shm->peer[board->seat[rank]].rank);
+}
+
+static int meet(struct board *board, struct board_op *op)
+{
+    for (; op->peer < board->n; op->peer++) {
+        if (op->peer == board->rank || !board_meets(board, op, op->peer)) continue;
+        int status = meet_one(board, op, op->peer);
+        if (status != TUTTI_OK) return status;
+    }
+    op->met = true;
+    op->peer = 0;
+    op->done = 0;
+    return TUTTI_OK;
+}
+
+/* TUTTI_OK: the operation is complete; 1: it is not; an error: it has failed.  *moved: something was done. */
+static int advance(struct board *board, struct board_op *op, bool *moved)
+{
+    for (;;) {
+        if (!op->entered) {
+            if (!has_cell(board, step_of(op), memory_order_acquire)) return 1;
+            enter(board, op);
+            *moved = true;
+        }
+        if (!op->met) {
+            int status = meet(board, op);
+            if (status != TUTTI_OK) return status;
+            *moved = true;
+        }
+        if (!board_work(board, op)) return 1;
+        *moved = true;
+        if (++op->at == op->steps) return TUTTI_OK;
+        op->entered = op->met = false;
+    }
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------- */
+
+int board_begin(struct board *board, const tutti_op *op, tutti_request *request, struct board_list *running)
+{
+    struct board_op *made = board->spare, wanted = {0};
+    bool moved = false;
+    if (board->state != BOARD_READY || !board_takes(board, op, &wanted)) return TUTTI_ERR_UNSUPPORTED;
+    int status = board_prepare(board, &wanted);
+    if (status != TUTTI_OK) {
+        free(wanted.list);
+        return status;
+    }
+    board->spare = NULL;
+    if (made == NULL) made = malloc(sizeof *made);
+    if (made == NULL) return board->host->error(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
+    *made = wanted;
+    made->request = request;
+    made->first = board->next;
+    board->next += (uint64_t)made->steps;
+    TAILQ_INSERT_TAIL(&board->ops, made, link);
+    status = 1;
+    if (TAILQ_FIRST(&board->ops) == made) status = advance(board, made, &moved);
+    if (status == TUTTI_OK) {
+        finish(board, made);
+        return TUTTI_REQUEST_DONE;
+    }
+    /* A failure is the operation's, not the call's: the next turn finds it again. */
+    if (!board->linked) LIST_INSERT_HEAD(running, board, link);
+    board->linked = true;
+    return TUTTI_REQUEST_PENDING;
+}
+
+const char *board_explain(const struct board *board, const tutti_op *op)
+{
+    struct board_op made = {0};
+    if (board->state != BOARD_READY || !board_takes(board, op, &made)) return NULL;
+    free(made.list);
+    if (made.large) return "each rank reads what it needs out of the others' memory";
+    return made.sliced ? "through shared memory, each rank reducing a slice" : "through shared memory, in one step";
+}
+
+bool board_cancel(struct board *board, tutti_request *request)
+{
+    struct board_op *op;
+    TAILQ_FOREACH(op, &board->ops, link)
+    if (op->request == request) break;
+    if (op == NULL) return false;
+    finish(board, op);
+    board->state = BOARD_NONE; /* its steps are out of order now; the group has failed */
+    return true;
+}
+
+static int run(struct board *board)
+{
+    int moves = 0;
+    struct board_op *op;
+    while ((op = TAILQ_FIRST(&board->ops)) != NULL) {
+        bool moved = false;
+        int status = advance(board, op, &moved);
+        moves += moved;
+        if (status == 1) break;
+        tutti_request *request = op->request;
+        bool linked = board->linked;
+        finish(board, op);
+        board->host->complete(request, status);
+        moves++;
+        if (status != TUTTI_OK || !linked) break;
+    }
+    return moves;
+}
+
+int board_progress(struct board_list *running)
+{
+    int moves = 0;
+    struct board *board, *next;
+    for (board = LIST_FIRST(running); board != NULL; board = next) {
+        next = LIST_NEXT(board, link);
+        moves += run(board);
+    }
+    return moves;
+}
+
+static bool is_ready(struct board *board, const struct board_op *op)
+{
+    if (!op->entered) return has_cell(board, step_of(op), memory_order_seq_cst);
+    if (op->met) return true; /* in the middle of its blocks */
+    return has_entered(board, op->peer, step_of(op), memory_order_seq_cst);
+}
+
+bool board_is_ready(const struct board_list *running)
+{
+    struct board *board;
+    LIST_FOREACH(board, running, link)
+    if (is_ready(board, TAILQ_FIRST(&board->ops))) return true;
+    return false;
+}
+
+void board_awaits(const struct board *board, const tutti_request *request, bool *ranks)
+{
+    const struct board_op *op = TAILQ_FIRST(&board->ops);
+    if (op == NULL || op->request != request) return; /* it waits for an earlier one */
+    for (int i = 0; i < board->n; i++) {
+        if (i == board->rank) continue;
+        uint64_t step = op->entered ? step_of(op) : step_of(op) - BOARD_DEPTH + 1;
+        if (op->entered && !board_meets(board, op, i)) continue;
+        if (!has_entered(board, i, step, memory_order_relaxed)) ranks[i] = true; /* for a person to read */
+    }
+}
