@@ -1,9 +1,48 @@
 /* The mpi backend under the launchers of the MPIs that it was built for, and the rendezvous through them; what it says
  * where there is no launcher.  Skipped where no launcher is installed. */
+#include <dlfcn.h>
+
 #include "conformance/mpi_ranks.h"
 #include "tools/launch.h"
 
 static char self[4096];
+
+/* ---- ranks of a program that starts and ends MPI itself -------------------------------------------------------- */
+
+/* Of MPI's interface what both have alike; levels are 0 to 3, MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE. */
+static struct {
+    int (*init_thread)(int *argc, char ***argv, int wanted, int *got);
+    int (*finalized)(int *flag);
+    int (*finalize)(void);
+} own_mpi;
+
+/* Runs after all that tutti may have left to be done at the exit: MPI must still be there. */
+static void end_program(void)
+{
+    int over = 1;
+    if (own_mpi.finalized(&over) != 0 || over || own_mpi.finalize() != 0) {
+        printf("MPI was finalized by another\n");
+        fflush(stdout);
+        _exit(1);
+    }
+}
+
+static int program_main(const char *mpi, int level)
+{
+    int got = -1;
+    void *library = dlopen(strcmp(mpi, "openmpi") == 0 ? "libmpi.so.40" : "libmpich.so.12", RTLD_NOW | RTLD_GLOBAL);
+    if (library == NULL) return wrong("libmpi", dlerror());
+    *(void **)&own_mpi.init_thread = dlsym(library, "MPI_Init_thread");
+    *(void **)&own_mpi.finalized = dlsym(library, "MPI_Finalized");
+    *(void **)&own_mpi.finalize = dlsym(library, "MPI_Finalize");
+    if (own_mpi.init_thread(NULL, NULL, level, &got) != 0) return wrong("MPI_Init_thread", "it fails");
+    if (got != level) return wrong("the level of threads", "MPI gives another");
+    bool at_exit = strcmp(mpi, "openmpi") == 0; /* MPICH wants it before its launcher hears the last of us */
+    if (at_exit) atexit(end_program);
+    int failed = rank_main();
+    if (!at_exit) end_program();
+    return failed;
+}
 
 /* "openmpi" or "mpich": whether the backend was built for it and its launcher is here. */
 static bool has(const char *mpi)
@@ -62,6 +101,25 @@ static void expect_ranks(const char *mpi, const char *environment, int ranks)
     if (launch.status != 0 || count_of(out, "all right") != ranks)
         fail_msg("status %d\n%s\n%s", launch.status, out, err);
     end(&launch);
+}
+
+/* MPI_Init of the program's own: each level of threads, and with the least of them only the main thread calls MPI. */
+static void programs_own(void **state)
+{
+    (void)state;
+    static const char *const mpis[] = {"openmpi", "mpich"};
+    for (int i = 0; i < 2; i++) {
+        for (int level = 0; level < 4 && has(mpis[i]); level++) {
+            char arguments[64];
+            struct launch launch;
+            if (strcmp(mpis[i], "openmpi") == 0 && level == 0) continue; /* it gives FUNNELED for SINGLE */
+            snprintf(arguments, sizeof arguments, "program %s %d", mpis[i], level);
+            under(mpis[i], "", 2, self, arguments, &launch);
+            if (launch.status != 0 || count_of(launch.out.data, "all right") != 2)
+                fail_msg("%s: status %d\n%s\n%s", arguments, launch.status, launch.out.data, launch.err.data);
+            end(&launch);
+        }
+    }
 }
 
 static void openmpi_2(void **state)
@@ -200,15 +258,17 @@ static void other_launcher(void **state)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "rank") == 0) return rank_main();
+    if (argc > 3 && strcmp(argv[1], "program") == 0) return program_main(argv[2], atoi(argv[3]));
     if (realpath("/proc/self/exe", self) == NULL) return 1;
     if (!has("openmpi") && !has("mpich")) {
         fprintf(stderr,
                 "skipped: no mpi backend was built, or neither mpirun.openmpi nor mpiexec.mpich is installed\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(openmpi_2), cmocka_unit_test(openmpi_3),    cmocka_unit_test(openmpi_native),
-        cmocka_unit_test(mpich_2),   cmocka_unit_test(mpich_native), cmocka_unit_test(conformance),
-        cmocka_unit_test(examples),  cmocka_unit_test(no_launcher),  cmocka_unit_test(other_launcher)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(openmpi_2),      cmocka_unit_test(openmpi_3),
+                                       cmocka_unit_test(openmpi_native), cmocka_unit_test(mpich_2),
+                                       cmocka_unit_test(mpich_native),   cmocka_unit_test(conformance),
+                                       cmocka_unit_test(programs_own),   cmocka_unit_test(examples),
+                                       cmocka_unit_test(no_launcher),    cmocka_unit_test(other_launcher)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
