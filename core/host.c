@@ -13,6 +13,7 @@
 #include "base/token.h"
 #include "group.h"
 #include "health.h"
+#include "rendezvous.h"
 #include "work.h"
 
 static void host_log(int level, const char *format, ...)
@@ -31,9 +32,17 @@ static int64_t host_now_ns(void)
     return clock_now_ns();
 }
 
+static char store_address[RENDEZVOUS_HOST_MAX];
+
+void host_set_store_address(const char *address)
+{
+    snprintf(store_address, sizeof store_address, "%s", address);
+}
+
 static const char *host_env(const char *name)
 {
-    return env_string(name, NULL);
+    bool store = strcmp(name, "TUTTI_STORE_ADDR") == 0 && store_address[0] != '\0';
+    return env_string(name, store ? store_address : NULL);
 }
 
 static void host_reduce(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *a, const void *b, int64_t n)

@@ -6,4 +6,8 @@
 
 extern const tutti_host host_services;
 
+/* Where the default group's ranks met: what backends find as TUTTI_STORE_ADDR unless the environment says otherwise, to
+ * choose an address on the same network.  Before a group is opened; "": on one host, or not by address. */
+void host_set_store_address(const char *address);
+
 #endif

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "group.h"
+#include "host.h"
 #include "registry.h"
 #include "rendezvous.h"
 
@@ -74,6 +75,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
     };
     status = rendezvous_join(&meeting, &world.rendezvous);
     if (status != TUTTI_OK) return status;
+    host_set_store_address(world.rendezvous.address);
     struct group_args args = {
         .names = &names,
         .store = world.rendezvous.store,

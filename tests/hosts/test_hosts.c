@@ -43,6 +43,8 @@ static struct script {
     {.file = "cases.sh", .name = "hierarchy_bytes"},
     {.file = "cases.sh", .name = "tuning"},
     {.file = "faults.sh", .name = "destroyed"},
+    {.file = "launchers.sh", .name = "mpirun_two_hosts"},
+    {.file = "launchers.sh", .name = "mpiexec_two_hosts"},
     {.file = "cases.sh", .name = "suite_two_and_two_v4"},
     {.file = "cases.sh", .name = "suite_three_and_one_v6"},
 };

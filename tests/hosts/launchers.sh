@@ -1,0 +1,82 @@
+#!/bin/bash
+# Jobs over several hosts that another launcher starts.
+#
+#   TUTTI_BUILD_DIR=build tests/hosts/launchers.sh [CASE..]      status 77: not possible here
+set -uo pipefail
+
+all=(mpirun_two_hosts mpiexec_two_hosts)
+
+# As on a cluster, each host has a name that all resolve; mpirun reaches the second one by what stands for ssh.
+named_hosts() {
+    local host
+    hosts_up 2
+    for host in 0 1; do
+        mkdir -p "/etc/netns/$name-$host"
+        printf '%s\n' "127.0.0.1 localhost" "10.77.0.1 first" "10.77.0.2 second" >"/etc/netns/$name-$host/hosts"
+    done
+    cat >"$work/rsh" <<AGENT
+#!/bin/bash
+[[ \$1 == -x ]] && shift # Hydra's: no X11
+[[ \$1 == second ]] || exit 1
+shift
+exec ip netns exec $name-1 unshare --uts bash -c "hostname second && \$*"
+AGENT
+    chmod +x "$work/rsh"
+}
+
+# on_first COMMAND..: a launcher on the first host
+on_first() {
+    in_host 0 unshare --uts bash -c 'hostname first && exec timeout -k 5 60 "$@"' first "$@" \
+        >"$work/0.out" 2>"$work/0.err" </dev/null || fail "$* on two hosts"
+}
+
+all_reduced() {
+    local rank
+    printed all_reduce <<<"$(for rank in 0 1 2 3; do
+        echo "Rank $rank has the sum of the ranks [6]"
+        echo "Rank $rank has the sum, counted from 1 [10]"
+        echo "Rank $rank has the average, counted from 1 [2.5]"
+    done)"
+}
+
+# The store and all ranks are where the other host reaches them, though another interface comes first.
+on_the_wire() {
+    said 0.err 'tcp store: serving 10\.77\.0\.1 port' "the store is not on the wire"
+    [[ $(grep -cE "tcp: rank [0-3] listens on 10\.77\.0\." "$work/0.err") == 4 ]] || fail "not all ranks are on the wire"
+}
+
+mpirun_two_hosts() {
+    command -v mpirun.openmpi >/dev/null || skip "mpirun.openmpi is not there"
+    named_hosts
+    local start=(mpirun.openmpi --allow-run-as-root --oversubscribe --mca plm_rsh_agent "$work/rsh"
+        --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 --mca mpi_yield_when_idle 1
+        -x TUTTI_LOG -H "first:2,second:2" -n 4)
+    TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" tcp
+    all_reduced
+    on_the_wire
+    [[ -e $build/lib/tutti/libtutti_mpi_openmpi.so ]] || return 0
+    TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" mpi
+    all_reduced
+}
+
+mpiexec_two_hosts() {
+    command -v mpiexec.mpich >/dev/null || skip "mpiexec.mpich is not there"
+    named_hosts
+    # mpiexec mixes pieces of lines; tutti-run keeps them whole, and learns of the hosts as mpiexec does
+    printf '%s\n' first:2 second:2 >"$work/hosts"
+    local start=(env HYDRA_HOST_FILE="$work/hosts" HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC="$work/rsh" "$run" --mpi=mpich -n 4)
+    TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" tcp
+    all_reduced
+    on_the_wire
+    [[ -e $build/lib/tutti/libtutti_mpi_mpich.so ]] || return 0
+    TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" mpi
+    all_reduced
+}
+
+. "$(dirname "$0")/hosts.sh"
+[[ $# -gt 0 ]] || set -- "${all[@]}"
+for case in "$@"; do
+    ("$case")
+    code=$?
+    [[ $code == 0 ]] || exit "$code"
+done
