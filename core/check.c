@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "fingerprint.h"
 #include "group.h"
+#include "op.h"
 
 #define REFUSE(...) error_set(TUTTI_ERR_INVALID_ARGUMENT, __VA_ARGS__)
 
@@ -190,6 +191,82 @@ static int check_shape(const struct tutti_group *group, const tutti_op *op)
     }
 }
 
+/* ---- overlap ----------------------------------------------------------------------------------------------- */
+
+static bool same_splits(const struct tutti_group *group, const tutti_op *op)
+{
+    for (int i = 0; op->in_splits != NULL && i < group->size; i++)
+        if (op->in_splits[i] != op->out_splits[i]) return false;
+    return true;
+}
+
+/* All or none: a part that is overwritten by what comes may have to be sent yet. */
+static bool lists_coincide(const tutti_op *op)
+{
+    for (int i = 0; i < op->n_in; i++)
+        if (op->in[i].numel != op->out[i].numel || (op->in[i].numel > 0 && op->in[i].data != op->out[i].data))
+            return false;
+    return true;
+}
+
+/* Whether in[i] and out[k], which overlap, are the one memory that the operation may be done in. */
+static bool is_in_place(const struct tutti_group *group, const tutti_op *op, int i, int k)
+{
+    const char *in = op->in[i].data, *out = op->out[k].data;
+    int64_t bytes = tutti_dtype_bytes(op->dtype);
+    switch (rules[op->kind].shape) {
+    case SHAPE_SAME:
+        return in == out;
+    case SHAPE_GATHER:
+        return op->list ? k == group->rank && in == out : in == out + group->rank * op->in[i].numel * bytes;
+    case SHAPE_SCATTER:
+        return op->list ? i == group->rank && in == out : out == in + group->rank * op->out[k].numel * bytes;
+    case SHAPE_ALL:
+        if (op->list) return i == k && lists_coincide(op);
+        return in == out && same_splits(group, op);
+    default:
+        return true;
+    }
+}
+
+static struct op_span span_of_all(const tutti_tensor *tensors, int n)
+{
+    struct op_span all = {UINTPTR_MAX, 0};
+    for (int i = 0; i < n; i++) {
+        struct op_span one = op_span_of(&tensors[i]);
+        if (one.begin == one.end) continue;
+        if (one.begin < all.begin) all.begin = one.begin;
+        if (one.end > all.end) all.end = one.end;
+    }
+    return all;
+}
+
+static int refuse_overlap(const tutti_op *op, int i, int k)
+{
+    static const char *const allowed[] = {
+        [SHAPE_SAME] = "they may be apart or the same",
+        [SHAPE_GATHER] = "in may be apart from out, or this rank's own part of it",
+        [SHAPE_SCATTER] = "out may be apart from in, or this rank's own part of it",
+        [SHAPE_ALL] = "all may be apart, or the same with the same sizes of the parts on both sides",
+    };
+    char in[24] = "in", out[24] = "out";
+    if (op->list && op->n_in > 1) snprintf(in, sizeof in, "in[%d]", i);
+    if (op->list && op->n_out > 1) snprintf(out, sizeof out, "out[%d]", k);
+    return REFUSE("%s: %s and %s overlap; %s", fingerprint_kind_name(op->kind), in, out,
+                  allowed[rules[op->kind].shape]);
+}
+
+static int check_overlap(const struct tutti_group *group, const tutti_op *op)
+{
+    if (rules[op->kind].shape == SHAPE_NONE) return TUTTI_OK;
+    if (!op_overlap(span_of_all(op->in, op->n_in), span_of_all(op->out, op->n_out))) return TUTTI_OK;
+    for (int i = 0; i < op->n_in; i++)
+        for (int k = 0; k < op->n_out; k++)
+            if (op_overlap(op_span_of(&op->in[i]), op_span_of(&op->out[k])) && !is_in_place(group, op, i, k))
+                return refuse_overlap(op, i, k);
+    return TUTTI_OK;
+}
+
 static int check_root(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
 {
     const char *kind = fingerprint_kind_name(op->kind);
@@ -256,5 +333,6 @@ int check_op(const struct tutti_group *group, tutti_op *op, const tutti_opts *op
     if (status == TUTTI_OK) status = check_alike(op);
     if (status == TUTTI_OK && rule->reduces) status = check_reduce(op);
     if (status == TUTTI_OK) status = check_shape(group, op);
+    if (status == TUTTI_OK) status = check_overlap(group, op);
     return status;
 }

@@ -4,6 +4,24 @@
 
 #include <tutti/backend.h>
 
+#include "base/dtype.h"
+
+struct op_span {
+    uintptr_t begin, end; /* addresses */
+};
+
+static inline struct op_span op_span_of(const tutti_tensor *tensor)
+{
+    uintptr_t begin = (uintptr_t)tensor->data;
+    return (struct op_span){begin, begin + (uintptr_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype))};
+}
+
+/* An empty one overlaps nothing. */
+static inline bool op_overlap(struct op_span a, struct op_span b)
+{
+    return a.begin < a.end && b.begin < b.end && a.begin < b.end && b.begin < a.end;
+}
+
 /* Copies op, with its tensors and its splits (size entries a side, where there are any).  Up to `room` tensors without
  * splits go to tensors; else *memory receives an allocation to be freed (it is NULL otherwise).  NO_MEMORY. */
 int op_copy(tutti_op *copy, const tutti_op *op, int size, tutti_tensor *tensors, size_t room, void **memory);

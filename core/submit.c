@@ -36,23 +36,11 @@ static bool is_copy(const struct tutti_work *work)
 
 /* ---- order by memory --------------------------------------------------------------------------------------- */
 
-struct span {
-    uintptr_t begin, end;
-};
-
-static struct span span_of(const tutti_tensor *tensor)
-{
-    uintptr_t begin = (uintptr_t)tensor->data;
-    return (struct span){begin, begin + (uintptr_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype))};
-}
-
 static bool touches(const tutti_tensor *a, int na, const tutti_tensor *b, int nb)
 {
     for (int i = 0; i < na; i++)
-        for (int k = 0; k < nb; k++) {
-            struct span x = span_of(&a[i]), y = span_of(&b[k]);
-            if (x.begin < y.end && y.begin < x.end) return true;
-        }
+        for (int k = 0; k < nb; k++)
+            if (op_overlap(op_span_of(&a[i]), op_span_of(&b[k]))) return true;
     return false;
 }
 

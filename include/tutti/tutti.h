@@ -19,6 +19,9 @@
  * - Tensors are borrowed: they must stay valid, and inputs unchanged, until the operation has completed.  Structs that
  *   are passed by pointer (options, lists, splits) are copied before the call returns.
  * - A tensor list has one entry a rank of the group, in rank order.  Entries may differ in numel, not in dtype.
+ * - The memory of outputs and inputs is apart, or the operation is done in place: the reduction's output is its input;
+ *   the one tensor of a gathering or scattering operation is the rank's own part of the whole; all_to_all's out is its
+ *   in, with the same sizes of all parts.  Any other overlap: INVALID_ARGUMENT.
  * - src, dst and root are global ranks (ranks of the default group's world), unless opts->group_rank is set; in a group
  *   made by tutti_create_group the two are the same.
  * - group, and opts, may be NULL: the default group, all defaults.
@@ -255,7 +258,7 @@ TUTTI_API int tutti_reduce_scatter_tensor(tutti_tensor out, tutti_tensor in, tut
 TUTTI_API int tutti_all_to_all(const tutti_tensor *out, const tutti_tensor *in, int n, const tutti_opts *opts);
 
 /* The same in consecutive parts of one tensor each.  Splits are elements a rank, zeros allowed, and add up to
- * the tensor's numel; NULL: equal parts. */
+ * the tensor's numel; NULL: equal parts.  in may be out if the splits are the same on both sides. */
 TUTTI_API int tutti_all_to_all_single(tutti_tensor out, tutti_tensor in, const int64_t *out_splits,
                                       const int64_t *in_splits, const tutti_opts *opts);
 

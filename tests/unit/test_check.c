@@ -226,6 +226,35 @@ static int all_to_all(void)
     return 0;
 }
 
+#define AT(from, count) tutti_view(f + (from), count)
+
+static int overlaps(void)
+{
+    const tutti_opts *opts = OPTS(.tag = 0);
+    INVALID(tutti_all_reduce_into(AT(0, 4), AT(1, 4), TUTTI_SUM, opts), "all_reduce|in and out overlap|the same");
+    INVALID(tutti_all_reduce_into(AT(3, 4), AT(0, 4), TUTTI_SUM, opts), "all_reduce|in and out overlap");
+    INVALID(tutti_reduce_into(AT(0, 4), AT(1, 4), WRONG, TUTTI_SUM, opts), "reduce|in and out overlap");
+    INVALID(tutti_all_gather_into_tensor(AT(0, 6), AT(0, 2), opts), "all_gather|in and out overlap|own part");
+    INVALID(tutti_all_gather_into_tensor(AT(0, 6), AT(3, 2), opts), "all_gather|in and out overlap");
+    INVALID(tutti_all_gather_into_tensor(AT(0, 6), AT(5, 2), opts), "all_gather|in and out overlap");
+    INVALID(tutti_all_gather(list(1, 2, 1), SIZE, AT(5, 2), opts), "all_gather|in and out[1] overlap");
+    INVALID(tutti_all_gather(list(2, 2, 2), SIZE, AT(8, 2), opts), "all_gather|in and out[2] overlap|own part");
+    INVALID(tutti_gather_into_tensor(AT(0, 6), AT(1, 2), WRONG, opts), "gather|in and out overlap");
+    INVALID(tutti_gather(AT(0, 2), list(1, 2, 1), SIZE, WRONG, opts), "gather|in and out[0] overlap");
+    INVALID(tutti_scatter_tensor(AT(0, 2), AT(0, 6), WRONG, opts), "scatter|in and out overlap|own part");
+    INVALID(tutti_scatter(AT(5, 2), list(1, 2, 1), SIZE, WRONG, opts), "scatter|in[1] and out overlap");
+    INVALID(tutti_reduce_scatter_tensor(AT(1, 2), AT(0, 6), TUTTI_SUM, opts), "reduce_scatter|in and out overlap");
+    INVALID(tutti_reduce_scatter(AT(8, 2), list(2, 2, 2), SIZE, TUTTI_SUM, opts), "reduce_scatter|in[2] and out");
+    INVALID(tutti_all_to_all_single(AT(0, 6), AT(1, 6), NULL, NULL, opts), "all_to_all|in and out overlap|the same");
+    INVALID(tutti_all_to_all_single(AT(0, 6), AT(0, 6), splits(1, 2, 3), splits(3, 2, 1), opts),
+            "all_to_all|in and out overlap|sizes of the parts");
+    INVALID(tutti_all_to_all_single(AT(0, 5), AT(0, 6), splits(2, 2, 1), splits(2, 2, 2), opts), "overlap");
+    INVALID(tutti_all_to_all(list(1, 1, 2), list(1, 1, 1), SIZE, opts), "all_to_all|in[0] and out[0] overlap");
+    INVALID(tutti_all_to_all(list(1, 1, 1), changed(list(1, 1, 1), 2, AT(12, 1)), SIZE, opts), "in[0] and out[0]");
+    INVALID(tutti_all_to_all(list(1, 1, 1), changed(list(1, 1, 1), 0, AT(8, 1)), SIZE, opts), "in[0] and out[2]");
+    return 0;
+}
+
 static int batches(void)
 {
     const tutti_opts *opts = OPTS(.tag = 0);
@@ -331,8 +360,8 @@ static int without_default(void)
 
 /* ---- the ranks --------------------------------------------------------------------------------------------- */
 
-static int (*const parts[])(void) = {tensors, reduce_ops, roots, options, lists,          all_to_all,
-                                     batches, bytes,      works, groups,  without_default};
+static int (*const parts[])(void) = {tensors, reduce_ops, roots, options, lists,           all_to_all,
+                                     batches, bytes,      works, groups,  without_default, overlaps};
 
 /* argument: which part's mistakes are made. */
 static int mistakes(tutti_group *group, int rank, int size, void *argument)
@@ -433,6 +462,14 @@ static int right(tutti_group *group, int rank, int size, void *argument)
     EXPECT(tutti_all_gather_into_tensor(nothing, nothing, opts) == TUTTI_OK);
     EXPECT(tutti_all_to_all_single(tutti_view(y, 3), tutti_view(x, 3), NULL, NULL, opts) == TUTTI_OK);
     EXPECT(y[0] == (float)(rank + 1) && y[2] == (float)(rank + 1));
+    int64_t piece[SIZE], whole = 0; /* uneven, in place: a part comes where one of its size went */
+    for (int i = 0; i < SIZE; i++) whole += piece[i] = 1 + (rank + i) % 3;
+    float z[16];
+    for (int i = 0, k = 0; i < SIZE; i++)
+        for (int64_t left = piece[i]; left > 0; left--) z[k++] = (float)(10 * rank + i);
+    EXPECT(tutti_all_to_all_single(tutti_view(z, whole), tutti_view(z, whole), piece, piece, opts) == TUTTI_OK);
+    for (int i = 0, k = 0; i < SIZE; i++)
+        for (int64_t left = piece[i]; left > 0; left--) EXPECT(z[k++] == (float)(10 * i + rank));
     EXPECT(tutti_gather(tutti_view(x, 1), NULL, 0, 0, opts) == TUTTI_OK || rank == 0);
     EXPECT(rank != 0 || tutti_gather(tutti_view(x, 1),
                                      (tutti_tensor[]){tutti_view(y, 1), tutti_view(y + 1, 1), tutti_view(y + 2, 1)}, 3,
