@@ -157,10 +157,19 @@ static int nccl_reduce(void *state, const tutti_op *op, tutti_request *request)
     return status == TUTTI_OK ? nccl_move(state, op, request) : status;
 }
 
+/* Whether what goes to a peer lies where what comes from it is put; a rank's own part may stay where it is. */
+static bool is_in_place(const struct ncclb_group *group, const tutti_op *op)
+{
+    if (!op->list) return op->in->numel > 0 && op->in->data == op->out->data && group->info.world_size > 1;
+    for (int r = 0; r < group->info.world_size; r++)
+        if (r != group->info.rank && op->in[r].numel > 0 && op->in[r].data == op->out[r].data) return true;
+    return false;
+}
+
 static int nccl_all_to_all(void *state, const tutti_op *op, tutti_request *request)
 {
     struct ncclb_group *group = state;
-    if (!op->list && op->in->numel > 0 && op->in->data == op->out->data && group->info.world_size > 1)
+    if (is_in_place(group, op))
         return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL has no all_to_all in place");
     return nccl_move(state, op, request);
 }

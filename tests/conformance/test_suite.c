@@ -57,11 +57,20 @@ static void test_loop_threads(void **state)
     passes("--backend loop --threads --quick --ranks 1..3");
 }
 
-/* A plug-in that no folder is searched for. */
+/* A plug-in that was built elsewhere, with the public headers and a compiler, and that no folder is searched for. */
 static void test_by_path(void **state)
 {
+    char folder[] = "/tmp/tutti-suite-XXXXXX", command[1024], arguments[256];
     (void)state;
-    passes("--backend " TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so --threads --quick --ranks 2");
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command,
+             "cc -shared -fPIC -D_GNU_SOURCE -I%s/include %s/tests/plugins/loop.c -o %s/libtutti_loop.so",
+             TUTTI_SOURCE_DIR, TUTTI_SOURCE_DIR, folder);
+    assert_int_equal(system(command), 0);
+    snprintf(arguments, sizeof arguments, "--backend %s/libtutti_loop.so --threads --quick --ranks 2", folder);
+    passes(arguments);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
     assert_non_null(strstr(output, "\nall  "));
     assert_int_equal(run("--backend /no/such/libtutti_x.so --quick --ranks 1", output, sizeof output), 1);
     assert_non_null(strstr(output, "/no/such/libtutti_x.so"));
@@ -77,6 +86,31 @@ static void test_tcp_three(void **state)
 {
     (void)state;
     passes("--backend tcp --quick --ranks 3");
+}
+
+/* Collectives in the memory of devices that are stand-ins; these know no 8-bit floats, as GPUs before 9.0. */
+static void test_cuda_fakes(void **state)
+{
+    const char *before = "FAKE_CUDA_CAPABILITY=8 LD_LIBRARY_PATH=" TUTTI_BUILD_DIR "/tests/fakes";
+    int passed = 0, skipped = 0;
+    (void)state;
+    if (access(TUTTI_BUILD_DIR "/tests/fakes/libnccl.so.2", F_OK) != 0) skip();
+    int status =
+        finish(start(before, "--backend nccl --device cuda --threads --quick --ranks 3"), output, sizeof output);
+    if (status != 0) fprintf(stderr, "%s\n", output);
+    assert_int_equal(status, 0);
+    const char *all = strstr(output, "\nall  ");
+    assert_true(all != NULL && sscanf(all, " all %d %d", &passed, &skipped) == 2);
+    assert_true(passed > 2500 && skipped < 500);
+    assert_non_null(strstr(output, "NCCL does not have this reduction of this dtype"));
+
+    /* through host memory, by the CPU backend's rules: nothing is skipped */
+    status =
+        finish(start(before, "--backend cuda:tcp --device cuda --threads --quick --ranks 2"), output, sizeof output);
+    if (status != 0) fprintf(stderr, "%s\n", output);
+    assert_int_equal(status, 0);
+    all = strstr(output, "\nall  ");
+    assert_true(all != NULL && sscanf(all, " all %d %d", &passed, &skipped) == 2 && passed > 3000 && skipped == 0);
 }
 
 /* The ranks of a job that somebody else started: the same cases, but for those about tutti_spawn itself. */
@@ -194,9 +228,10 @@ static void test_junit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_by_path), cmocka_unit_test(test_tcp_two),
-        cmocka_unit_test(test_tcp_three),    cmocka_unit_test(test_job),     cmocka_unit_test(test_every_line),
-        cmocka_unit_test(test_arguments),    cmocka_unit_test(test_junit),   cmocka_unit_test(test_spoilt),
+        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_by_path),   cmocka_unit_test(test_tcp_two),
+        cmocka_unit_test(test_tcp_three),    cmocka_unit_test(test_job),       cmocka_unit_test(test_cuda_fakes),
+        cmocka_unit_test(test_every_line),   cmocka_unit_test(test_arguments), cmocka_unit_test(test_junit),
+        cmocka_unit_test(test_spoilt),
     };
     return cmocka_run_group_tests(tests, start_spoilt, NULL);
 }

@@ -72,7 +72,8 @@ CUresult cuDeviceGetPCIBusId(char *text, int size, CUdevice device)
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
 {
     (void)device;
-    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
+    const char *major = getenv("FAKE_CUDA_CAPABILITY");
+    *value = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? (major != NULL ? atoi(major) : 9) : 0;
     return CUDA_SUCCESS;
 }
 

@@ -92,6 +92,18 @@ static enum verdict compare_ranks(struct board *board, int at, const struct chec
     return PASSED;
 }
 
+/* Whether ranks of one group differ on whether this is supported.  The halves of a split are two groups. */
+static bool disagrees(struct board *board, int at, const struct check *check)
+{
+    int halves = check->spec.where == SPLIT ? 2 : 1;
+    for (int i = 0; i < board->ranks; i++)
+        for (int k = i % halves; k < i; k += halves) {
+            enum verdict a = board_result(board, at, i)->verdict, b = board_result(board, at, k)->verdict;
+            if ((a == SKIPPED && b == PASSED) || (a == PASSED && b == SKIPPED)) return true;
+        }
+    return false;
+}
+
 enum verdict board_fold(struct board *board, int at, const struct check *check, char *text, size_t room)
 {
     int count[FAILED + 1] = {0}, worst = -1;
@@ -111,7 +123,7 @@ enum verdict board_fold(struct board *board, int at, const struct check *check, 
         snprintf(text, room, "%srank %d: %s", alone, worst, board_result(board, at, worst)->text);
         return FAILED;
     }
-    if (count[SKIPPED] > 0 && count[PASSED] > 0) {
+    if (disagrees(board, at, check)) {
         snprintf(text, room, "%s%s", alone, board_result(board, at, worst)->text);
         return FAILED;
     }

@@ -5,11 +5,16 @@
 
 enum { JUNK = 0x5a, CANARY = 0xc3 };
 
-bool buffer_new(struct buffer *buffer, size_t bytes, size_t offset)
+bool buffer_new(struct buffer *buffer, size_t bytes, size_t offset, tutti_group *group)
 {
     size_t lead = CANARY_BYTES + offset, whole = (lead + bytes + CANARY_BYTES + 63) / 64 * 64;
-    *buffer = (struct buffer){.memory = aligned_alloc(64, whole), .bytes = bytes, .lead = lead};
-    if (buffer->memory == NULL) return false;
+    void *memory = NULL;
+    if (group == NULL)
+        memory = aligned_alloc(64, whole);
+    else if (tutti_alloc(group, (int64_t)whole, &memory) != TUTTI_OK)
+        memory = NULL;
+    *buffer = (struct buffer){.memory = memory, .bytes = bytes, .lead = lead, .group = group};
+    if (memory == NULL) return false;
     buffer->data = buffer->memory + lead;
     memset(buffer->memory, CANARY, lead);
     memset(buffer->data, JUNK, bytes);
@@ -37,6 +42,9 @@ bool buffer_is_junk(const void *data, size_t bytes)
 
 void buffer_free(struct buffer *buffer)
 {
-    free(buffer->memory);
+    if (buffer->group == NULL)
+        free(buffer->memory);
+    else if (buffer->memory != NULL)
+        tutti_free(buffer->group, buffer->memory);
     *buffer = (struct buffer){0};
 }

@@ -5,16 +5,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <tutti/tutti.h>
 
 enum { CANARY_BYTES = 64 };
 
 struct buffer {
     uint8_t *memory, *data; /* data is NULL where bytes is 0 and the caller asked for that */
     size_t bytes, lead;
+    tutti_group *group; /* on whose device it is; NULL: the host's */
 };
 
 /* bytes at an address that is offset behind a multiple of 64, filled with junk; false when out of memory. */
-bool buffer_new(struct buffer *buffer, size_t bytes, size_t offset);
+bool buffer_new(struct buffer *buffer, size_t bytes, size_t offset, tutti_group *group);
 bool buffer_intact(const struct buffer *buffer); /* the canaries */
 bool buffer_is_junk(const void *data, size_t bytes);
 void buffer_free(struct buffer *buffer);

@@ -57,6 +57,10 @@ void cases_rows(struct cases *cases, const struct options *options, const char *
 void cases_make(struct cases *cases, const struct options *options)
 {
     *cases = (struct cases){0};
+    if (options->cuda) {
+        collective_cases(cases, options);
+        return;
+    }
     cases_rows(cases, options, "tutorial", tutorial_rows, n_tutorial_rows);
     cases_rows(cases, options, "start", start_rows, n_start_rows);
     cases_rows(cases, options, "start", elsewhere_rows, n_elsewhere_rows);

@@ -76,13 +76,14 @@ static enum verdict refused(struct rank *rank, const struct spec *spec, int stat
 static enum verdict call_and_verify(struct rank *rank, const struct spec *spec, tutti_group *group, struct operands *x)
 {
     tutti_work *work = NULL;
-    tutti_opts opts = {.group = group, .async_op = spec->async ? &work : NULL};
+    bool async = spec->async || rank->options->cuda; /* a blocking call on a device only enqueues */
+    tutti_opts opts = {.group = group, .async_op = async ? &work : NULL};
     int status = collective_call(rank, spec, x, opts);
     if (spec->refused) {
         if (status == TUTTI_OK && work != NULL) tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
         return refused(rank, spec, status);
     }
-    if (status == TUTTI_OK && spec->async) status = finish(rank, &work);
+    if (status == TUTTI_OK && async) status = finish(rank, &work);
     if (status != TUTTI_OK) {
         tutti_work_free(work);
         return rank_status(rank, __FILE__, __LINE__, forms[spec->form].name, status);

@@ -4,6 +4,7 @@
 
 #include "conformance/collective.h"
 #include "conformance/input.h"
+#include "conformance/options.h"
 
 const struct form forms[FORMS] = {
     [F_BROADCAST] = {"broadcast", BROADCAST, L_C_BROADCAST, false, true, true, false},
@@ -79,14 +80,14 @@ int64_t blocks_out(const struct spec *spec, int n, int root, int rank, int64_t *
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static bool allocate(struct side *side, const struct spec *spec, bool list, size_t offset)
+static bool allocate(struct side *side, const struct spec *spec, bool list, size_t offset, tutti_group *group)
 {
     int64_t bytes = tutti_dtype_bytes(spec->dtype);
     side->total = sum_of(side->count, side->n);
     side->n_buffers = list ? side->n : 1;
     for (int i = 0; i < side->n_buffers; i++) {
         int64_t count = list ? side->count[i] : side->total;
-        if (!buffer_new(&side->buffer[i], (size_t)(count * bytes), offset)) return false;
+        if (!buffer_new(&side->buffer[i], (size_t)(count * bytes), offset, group)) return false;
     }
     return true;
 }
@@ -102,11 +103,12 @@ static void place(struct side *side, const struct spec *spec, bool list)
 }
 
 /* NULL where there are no elements: that is legal, and so is a pointer. */
-static void make_tensors(struct side *side, const struct spec *spec, bool list)
+static void make_tensors(struct side *side, const struct spec *spec, bool list, tutti_device device)
 {
     for (int k = 0; k < (list ? side->n : 1); k++) {
         int64_t count = list ? side->count[k] : side->total;
-        side->tensor[k] = tutti_tensor_of(count > 0 || k % 2 ? side->block[k] : NULL, count, spec->dtype);
+        side->tensor[k] =
+            tutti_on(tutti_tensor_of(count > 0 || k % 2 ? side->block[k] : NULL, count, spec->dtype), device);
     }
 }
 
@@ -140,6 +142,7 @@ bool operands_new(struct rank *rank, const struct spec *spec, tutti_group *group
 {
     const struct form *form = &forms[spec->form];
     bool aside = spec->placement == UNALIGNED;
+    tutti_group *on = rank->options->cuda ? group : NULL;
     memset(x, 0, sizeof *x);
     x->n = tutti_get_world_size(group);
     x->me = tutti_get_rank(group);
@@ -150,8 +153,8 @@ bool operands_new(struct rank *rank, const struct spec *spec, tutti_group *group
         form->list && (form->pattern == SCATTER || form->pattern == REDUCE_SCATTER || form->pattern == ALL_TO_ALL);
     bool out_list =
         form->list && (form->pattern == ALL_GATHER || form->pattern == GATHER || form->pattern == ALL_TO_ALL);
-    if (x->in.n > 0 && !allocate(&x->in, spec, in_list, aside ? 1 : 0)) return false;
-    if (x->out.n > 0 && !allocate(&x->out, spec, out_list, aside ? 3 : 0)) return false;
+    if (x->in.n > 0 && !allocate(&x->in, spec, in_list, aside ? 1 : 0, on)) return false;
+    if (x->out.n > 0 && !allocate(&x->out, spec, out_list, aside ? 3 : 0, on)) return false;
     place(&x->in, spec, in_list);
     place(&x->out, spec, out_list);
     if (spec->placement == IN_PLACE || form->one) alias(x, form->list);
@@ -159,8 +162,9 @@ bool operands_new(struct rank *rank, const struct spec *spec, tutti_group *group
         if (x->in.count[k] > 0)
             input_fill(rank->seed, (enum input)spec->input, spec->dtype, spec->op, x->me, k, x->in.count[k],
                        x->in.block[k]);
-    make_tensors(&x->in, spec, in_list);
-    make_tensors(&x->out, spec, out_list);
+    tutti_device device = on != NULL ? (tutti_device){TUTTI_CUDA, rank->rank} : (tutti_device){TUTTI_CPU, 0};
+    make_tensors(&x->in, spec, in_list, device);
+    make_tensors(&x->out, spec, out_list, device);
     return remember(x, spec);
 }
 

@@ -17,6 +17,7 @@ static const char help[] =
     "  --huge          also more than 2 GiB\n"
     "  --threads       ranks are threads of one process; --processes (the default): processes\n"
     "  --join          be one rank of a job that tutti-run, mpirun, mpiexec or srun started; rank 0 reports\n"
+    "  --device D      cpu; cuda: collectives alone, in device memory that the host can read (stand-ins for CUDA)\n"
     "  --junit FILE    write a JUnit report\n"
     "  --list          show the cases, and which lines they show\n"
     "  --seed S        of the inputs (1)\n"
@@ -51,13 +52,28 @@ static uint64_t parse_number(const char *what, const char *text)
 
 void options_parse(struct options *options, int argc, char **argv)
 {
-    enum { BACKEND = 1, RANKS, FILTER, QUICK, HUGE_, THREADS, PROCESSES, JUNIT, LIST, SEED, TIMEOUT, HELP, JOIN };
+    enum {
+        BACKEND = 1,
+        RANKS,
+        FILTER,
+        QUICK,
+        HUGE_,
+        THREADS,
+        PROCESSES,
+        JUNIT,
+        LIST,
+        SEED,
+        TIMEOUT,
+        HELP,
+        JOIN,
+        DEVICE
+    };
     static const struct option names[] = {
-        {"backend", 1, NULL, BACKEND},     {"ranks", 1, NULL, RANKS}, {"filter", 1, NULL, FILTER},
-        {"quick", 0, NULL, QUICK},         {"huge", 0, NULL, HUGE_},  {"threads", 0, NULL, THREADS},
-        {"junit", 1, NULL, JUNIT},         {"list", 0, NULL, LIST},   {"join", 0, NULL, JOIN},
-        {"seed", 1, NULL, SEED},           {"help", 0, NULL, HELP},   {"timeout", 1, NULL, TIMEOUT},
-        {"processes", 0, NULL, PROCESSES}, {NULL, 0, NULL, 0}};
+        {"backend", 1, NULL, BACKEND}, {"ranks", 1, NULL, RANKS},         {"filter", 1, NULL, FILTER},
+        {"quick", 0, NULL, QUICK},     {"huge", 0, NULL, HUGE_},          {"threads", 0, NULL, THREADS},
+        {"junit", 1, NULL, JUNIT},     {"list", 0, NULL, LIST},           {"join", 0, NULL, JOIN},
+        {"device", 1, NULL, DEVICE},   {"seed", 1, NULL, SEED},           {"help", 0, NULL, HELP},
+        {"timeout", 1, NULL, TIMEOUT}, {"processes", 0, NULL, PROCESSES}, {NULL, 0, NULL, 0}};
     *options = (struct options){.backend = "tcp", .seed = 1, .timeout_ms = 20000};
     for (int option; (option = getopt_long(argc, argv, "h", names, NULL)) != -1;) {
         switch (option) {
@@ -88,6 +104,10 @@ void options_parse(struct options *options, int argc, char **argv)
             break;
         case JOIN:
             options->join = true;
+            break;
+        case DEVICE:
+            options->cuda = strcmp(optarg, "cuda") == 0;
+            if (!options->cuda && strcmp(optarg, "cpu") != 0) refuse("--device is cpu or cuda, not", optarg);
             break;
         case SEED:
             options->seed = parse_number("--seed takes a number, not", optarg);

@@ -10,6 +10,7 @@ struct options {
     const char *junit;
     int from_ranks, to_ranks;
     bool quick, huge, threads, list;
+    bool cuda; /* tensors on devices whose memory the host can read: the stand-ins' */
     bool join; /* this process is one rank of a job that a launcher started */
     uint64_t seed;
     int64_t timeout_ms; /* of every group, hence of every operation */

@@ -52,11 +52,12 @@ static int open_groups(struct rank *rank)
     tutti_store *store = NULL;
     snprintf(prefix, sizeof prefix, "from%d", rank->at);
     for (int i = 0; i < rank->size; i++) reversed[i] = rank->size - 1 - i;
+    tutti_group_opts world = {.timeout_ms = rank->options->timeout_ms, .name = "world"};
+    if (rank->options->cuda) world.device = (tutti_device){TUTTI_CUDA, rank->rank};
     int status = tutti_store_prefix(rank->store, prefix, &store);
     if (status == TUTTI_OK)
-        status = tutti_create_group(rank->options->backend, store, rank->rank, rank->size,
-                                    &(tutti_group_opts){.timeout_ms = rank->options->timeout_ms, .name = "world"},
-                                    &rank->groups[WORLD]);
+        status =
+            tutti_create_group(rank->options->backend, store, rank->rank, rank->size, &world, &rank->groups[WORLD]);
     tutti_store_free(store);
     if (status != TUTTI_OK) return status;
     tutti_group_opts opts = {.parent = rank->groups[WORLD]};

@@ -58,6 +58,7 @@ static void print_command(const struct report *report, const struct outcome *out
         fprintf(file, " --join");
     else
         fprintf(file, " --%s --ranks %d", options->threads ? "threads" : "processes", outcome->ranks);
+    if (options->cuda) fprintf(file, " --device cuda");
     fprintf(file, " --seed %llu%s%s --filter '=%s'", (unsigned long long)options->seed,
             options->quick ? " --quick" : "", options->huge ? " --huge" : "", outcome->check->name);
 }

@@ -21,6 +21,7 @@ static const char *excuse(const struct options *options, int line)
     if (text->where == 'f' && options->quick) return "in the full form";
     if (text->where == 'p' && options->threads) return "where ranks are processes";
     if (text->where == 's' && (options->threads || options->join)) return "where the suite spawns the ranks";
+    if (options->cuda) return "shown with tensors on the CPU";
     if (options->to_ranks < text->ranks) return "needs more ranks";
     return options->filter != NULL ? "left out by --filter" : NULL;
 }
