@@ -53,6 +53,8 @@ static void load_once(void)
     *(void **)&ncclb_lib.all_to_all = dlsym(library, "ncclAlltoAll");
     *(void **)&ncclb_lib.gather = dlsym(library, "ncclGather");
     *(void **)&ncclb_lib.scatter = dlsym(library, "ncclScatter");
+    *(void **)&ncclb_lib.window_register = dlsym(library, "ncclCommWindowRegister");
+    *(void **)&ncclb_lib.window_deregister = dlsym(library, "ncclCommWindowDeregister");
     int version = 0;
     ncclb_lib.ncclGetVersion(&version);
     if (version / 10000 != 2)

@@ -39,6 +39,9 @@
 /* Declared here for headers older than 2.28. */
 typedef ncclResult_t (*ncclb_all_to_all_fn)(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
 typedef ncclResult_t (*ncclb_rooted_fn)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+/* For headers older than 2.27; a window is a pointer to what is NCCL's. */
+typedef ncclResult_t (*ncclb_window_register_fn)(ncclComm_t, void *, size_t, void **, int);
+typedef ncclResult_t (*ncclb_window_deregister_fn)(ncclComm_t, void *);
 
 struct ncclb_libs {
 #define NCCLB_MEMBER(name) __typeof__(name) *name;
@@ -47,6 +50,8 @@ struct ncclb_libs {
 #undef NCCLB_MEMBER
     ncclb_all_to_all_fn all_to_all;
     ncclb_rooted_fn gather, scatter;
+    ncclb_window_register_fn window_register;
+    ncclb_window_deregister_fn window_deregister;
     int version; /* 22809 is 2.28.9 */
 };
 

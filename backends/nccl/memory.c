@@ -8,6 +8,7 @@
 static void make_known(struct ncclb_group *group, struct ncclb_block *block)
 {
     if (ncclb_lib.ncclCommRegister == NULL || block->driver || group->main.state != NCCLB_READY) return;
+    if (ncclb_has_windows(group)) return; /* registered as one, or not at all */
     ncclResult_t result = ncclb_lib.ncclCommRegister(group->main.comm, block->memory, block->bytes, &block->handle);
     if (result != ncclSuccess) block->handle = NULL;
 }
@@ -38,22 +39,32 @@ int ncclb_alloc(void *state, size_t bytes, void **memory)
     block->bytes = bytes > 0 ? bytes : 1;
     bool entered = device_enter(&group->device);
     int status = allocate(group, block);
-    if (status == TUTTI_OK) {
-        LIST_INSERT_HEAD(&group->blocks, block, link);
-        make_known(group, block);
-        *memory = block->memory;
-    } else {
+    if (status != TUTTI_OK) {
         free(block);
+    } else {
+        LIST_INSERT_HEAD(&group->blocks, block, link); /* to the group's end where a window fails: NCCL may have it */
+        if (ncclb_has_windows(group) && !block->driver)
+            status = ncclb_make_window(group, block);
+        else
+            make_known(group, block);
+        *memory = status == TUTTI_OK ? block->memory : NULL;
     }
     device_leave(entered);
     return status;
 }
 
+/* The memory is not the communicator's any more. */
+static void forget(struct ncclb_group *group, struct ncclb_block *block)
+{
+    if (group->main.comm == NULL) return;
+    if (block->handle != NULL) ncclb_lib.ncclCommDeregister(group->main.comm, block->handle);
+    if (block->window != NULL) ncclb_lib.window_deregister(group->main.comm, block->window);
+}
+
 static void give_back(struct ncclb_group *group, struct ncclb_block *block)
 {
     LIST_REMOVE(block, link);
-    if (block->handle != NULL && group->main.comm != NULL)
-        ncclb_lib.ncclCommDeregister(group->main.comm, block->handle);
+    forget(group, block);
     if (block->driver)
         driver.cuMemFree((CUdeviceptr)block->memory);
     else
@@ -111,8 +122,7 @@ void ncclb_memory_close(struct ncclb_group *group)
     struct ncclb_block *block;
     while ((block = LIST_FIRST(&group->blocks)) != NULL) {
         LIST_REMOVE(block, link);
-        if (block->handle != NULL && group->main.comm != NULL)
-            ncclb_lib.ncclCommDeregister(group->main.comm, block->handle);
+        forget(group, block);
         free(block);
     }
 }

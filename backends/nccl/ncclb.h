@@ -9,7 +9,7 @@
  *   channel.c   opening communicators, failing, closing    reap.c      the thread on which they are ended
  *   queue.c     from a descriptor to a stream              mark.c      how it is seen that a stream has come so far
  *   collect.c   the operations that move                   reduce.c    those that reduce
- *   split.c     subgroups' communicators from their parent's
+ *   together.c  what all ranks wait for: splits, windows
  *   memory.c    tutti_alloc                                notes.c     failures, told through the store
  *   backend.c   the table                                  ../cuda     the driver, and the rank's device
  */
@@ -77,6 +77,7 @@ struct ncclb_block {
     LIST_ENTRY(ncclb_block) link;
     void *memory;
     void *handle; /* its registration with the communicator */
+    void *window; /* or that as a window */
     size_t bytes;
     bool driver; /* cuMemAlloc's, else ncclMemAlloc's */
 };
@@ -129,7 +130,11 @@ void ncclb_channel_close(struct ncclb_channel *channel);
 /* Its communicator is there already. */
 void ncclb_channel_adopt(struct ncclb_channel *channel, ncclComm_t comm);
 
-/* ---- split.c ---- */
+/* ---- together.c ---- */
+
+/* Whether tutti_alloc is called by all ranks together, to register windows. */
+bool ncclb_has_windows(const struct ncclb_group *group);
+int ncclb_make_window(struct ncclb_group *group, struct ncclb_block *block);
 
 /* Takes part in the split of a group's communicator; *comm is the rank's part, if it has a color. */
 int ncclb_split(struct ncclb_group *from, int color, int key, ncclComm_t *comm);

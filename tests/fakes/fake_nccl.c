@@ -129,7 +129,12 @@ static bool is_ready(ncclComm_t comm)
     return comm->ready;
 }
 
-static atomic_int splits;
+static atomic_int splits, windows;
+
+int fake_nccl_windows(void)
+{
+    return atomic_load(&windows);
+}
 
 int fake_nccl_splits(void)
 {
@@ -137,6 +142,14 @@ int fake_nccl_splits(void)
 }
 
 /* ---- splitting --------------------------------------------------------------------------------------------- */
+
+static void choose(ncclComm_t comm, int color, int key)
+{
+    struct fake_choice *mine = &comm->region->split[++comm->splits % 2][comm->rank];
+    mine->color = color;
+    mine->key = key;
+    atomic_store(&mine->turn, comm->splits);
+}
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
 {
@@ -151,11 +164,30 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
     *out = NULL;
     comm->part = out;
     atomic_fetch_add(&splits, 1);
-    struct fake_choice *mine = &comm->region->split[++comm->splits % 2][comm->rank];
-    mine->color = color;
-    mine->key = key;
-    atomic_store(&mine->turn, comm->splits);
+    choose(comm, color, key);
     return ncclInProgress;
+}
+
+enum { WINDOW = -77 }; /* as a color */
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags)
+{
+    if (!comm->ready || comm->part != NULL || comm->window != NULL || memory == NULL || bytes == 0 ||
+        flags != NCCL_WIN_COLL_SYMMETRIC)
+        return ncclInvalidUsage;
+    *window = NULL;
+    comm->window = (void **)window;
+    comm->memory = memory;
+    choose(comm, WINDOW, 0);
+    return ncclInProgress;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
+{
+    if (window == NULL || comm->windows == 0) return ncclInvalidUsage;
+    comm->windows--;
+    atomic_fetch_sub(&windows, 1);
+    return ncclSuccess;
 }
 
 /* The child, when all have chosen: by key, then by rank. */
@@ -178,6 +210,15 @@ static ncclResult_t look_at_split(ncclComm_t comm)
     const struct fake_choice *split = comm->region->split[comm->splits % 2];
     for (int r = 0; r < comm->n; r++)
         if (atomic_load(&split[r].turn) != comm->splits) return ncclInProgress;
+    for (int r = 0; r < comm->n; r++)
+        if ((split[r].color == WINDOW) != (comm->window != NULL)) return ncclInvalidUsage;
+    if (comm->window != NULL) {
+        *comm->window = comm->memory;
+        comm->window = NULL;
+        comm->windows++;
+        atomic_fetch_add(&windows, 1);
+        return ncclSuccess;
+    }
     if (split[comm->rank].color != NCCL_SPLIT_NOCOLOR) {
         ncclResult_t result = comm->child == NULL ? make_child(comm) : ncclSuccess;
         if (result != ncclSuccess) return result;
@@ -195,7 +236,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     if (*error != ncclSuccess) return ncclSuccess;
     if (!comm->ready) {
         if (!is_ready(comm)) *error = ncclInProgress;
-    } else if (comm->part != NULL) {
+    } else if (comm->part != NULL || comm->window != NULL) {
         *error = look_at_split(comm);
     } else if (comm->n_held > 0) {
         comm->connected = --comm->polls <= 0;
@@ -330,7 +371,7 @@ static ncclResult_t call(ncclComm_t comm, struct fake_call what, const void *sen
                          CUstream stream)
 {
     if (comm == NULL || what.dtype < 0 || what.dtype > ncclBfloat16) return ncclInvalidArgument;
-    if (!comm->ready || comm->part != NULL || (comm->n_held > 0 && depth == 0))
+    if (!comm->ready || comm->part != NULL || comm->window != NULL || (comm->n_held > 0 && depth == 0))
         return ncclInvalidUsage; /* it was not polled */
     if (what.root >= comm->n || peer >= comm->n || n_group == GROUP_MAX) return ncclInvalidArgument;
     if (what.count == 0) return ncclSuccess;

@@ -1,7 +1,7 @@
 /* FAKE: a stand-in for NCCL on the FAKE driver's streams, for ranks in one process or in several on one host.  Data
  * goes through shared memory; every call of a collective is compared with the peers'.  What NCCL demands is demanded: a
  * communicator is polled until it is ready, and again after its first operation, whose connections are made then, and
- * during a split, for which nothing may be under way.
+ * during a split or the registration of a window, for which all ranks come; under a split nothing may be under way.
  *
  *   FAKE_NCCL_FAULT=KIND@RANK:N   on that rank of a communicator:
  *       error@R:N   its Nth operation meets an asynchronous error      hang@R:N   its Nth operation never ends
@@ -67,6 +67,9 @@ struct ncclComm {
     int n_held;
     int splits;
     ncclComm_t *part; /* of the split under way: where it goes */
+    void **window;    /* of the registration under way, likewise */
+    void *memory;
+    int windows;
     ncclComm_t child; /* that will be it, once its ranks have joined */
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -114,6 +117,9 @@ void fake_release(ncclComm_t comm);
 
 /* For tests: how many splits were asked for in this process. */
 int fake_nccl_splits(void);
+
+/* And how many windows there are now. */
+int fake_nccl_windows(void);
 
 /* A fault asked for by FAKE_NCCL_FAULT for this rank: its number, or -1. */
 long fake_fault(const char *kind, int rank);

@@ -1,0 +1,111 @@
+/* What all ranks of a communicator do together, and wait for.
+ *
+ * Subgroups from their parent's communicator, by ncclCommSplit: where all of the parent's ranks make them, and
+ * communicators are made with their groups (TUTTI_NCCL_EAGER).  Else each is made from a unique id of its own at its
+ * first operation, for which the members alone have to come.
+ *
+ * Windows, by ncclCommWindowRegister, for the memory of tutti_alloc, where all ranks allocate together
+ * (TUTTI_NCCL_WINDOWS): NCCL's kernels then reach the peers' memory itself. */
+#include <string.h>
+#include <time.h>
+
+#include "ncclb.h"
+
+static void rest(void)
+{
+    static const struct timespec nap = {0, 100000};
+    nanosleep(&nap, NULL);
+}
+
+static bool is_busy(struct ncclb_channel *channel, int64_t now)
+{
+    if (channel->state < NCCLB_READY) ncclb_channel_open(channel);
+    ncclb_queue_move(channel, now);
+    ncclb_mark_move(channel, now);
+    return channel->state != NCCLB_READY || !TAILQ_EMPTY(&channel->waiting) || !TAILQ_EMPTY(&channel->marks);
+}
+
+static int too_late(struct ncclb_group *group, const char *doing)
+{
+    return group->host->error(TUTTI_ERR_TIMEOUT, "nccl: %s of group %s took too long: %s", doing, group->info.name,
+                              group->main.state == NCCLB_READY ? "a rank did not come"
+                                                               : "its communicator is not ready");
+}
+
+/* NCCL wants no operation under way on what is split. */
+static int let_settle(struct ncclb_group *group, const char *doing, int64_t deadline)
+{
+    for (;;) {
+        int64_t now = group->host->now_ns();
+        bool busy = is_busy(&group->main, now);
+        if (group->told || group->aborted || group->main.state == NCCLB_DEAD)
+            return group->host->error(TUTTI_ERR_ABORTED, "nccl: %s of group %s, which has failed", doing,
+                                      group->info.name);
+        if (!busy) return TUTTI_OK;
+        if (now > deadline) return too_late(group, doing);
+        rest();
+    }
+}
+
+/* The communicator says when it is through with what gave result at first. */
+static int let_end(struct ncclb_group *group, ncclResult_t result, const char *doing, int64_t deadline)
+{
+    while (result == ncclInProgress) {
+        ncclResult_t asked = ncclb_lib.ncclCommGetAsyncError(group->main.comm, &result);
+        if (asked != ncclSuccess) result = asked;
+        if (result != ncclInProgress) break;
+        if (group->host->now_ns() > deadline) return too_late(group, doing);
+        rest();
+    }
+    if (result == ncclSuccess) return TUTTI_OK;
+    return ncclb_channel_failed(&group->main, doing, result);
+}
+
+static int64_t deadline_of(const struct ncclb_group *group)
+{
+    int64_t ms = group->info.timeout_ms, now = group->host->now_ns();
+    return ms < INT64_MAX / 2000000 ? now + ms * 1000000 : INT64_MAX;
+}
+
+/* *comm stays NULL until it is complete. */
+int ncclb_split(struct ncclb_group *from, int color, int key, ncclComm_t *comm)
+{
+    static const char doing[] = "splitting the communicator";
+    int64_t deadline = deadline_of(from);
+    bool entered = device_enter(&from->device);
+    int status = let_settle(from, doing, deadline);
+    if (status == TUTTI_OK) {
+        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+        config.blocking = 0;
+        ncclResult_t result = ncclb_lib.ncclCommSplit(from->main.comm, color, key, comm, &config);
+        status = let_end(from, result, doing, deadline);
+    }
+    device_leave(entered);
+    return status;
+}
+
+int ncclb_abstain(void *state)
+{
+    struct ncclb_group *from = state;
+    ncclComm_t none = NULL;
+    return ncclb_is_eager(from) ? ncclb_split(from, NCCL_SPLIT_NOCOLOR, 0, &none) : TUTTI_OK;
+}
+
+bool ncclb_has_windows(const struct ncclb_group *group)
+{
+    const char *asked = group->host->env("TUTTI_NCCL_WINDOWS");
+    return asked != NULL && strcmp(asked, "0") != 0 && ncclb_lib.window_register != NULL &&
+           ncclb_lib.window_deregister != NULL;
+}
+
+int ncclb_make_window(struct ncclb_group *group, struct ncclb_block *block)
+{
+    enum { COLL_SYMMETRIC = 1 };
+    static const char doing[] = "registering a window";
+    int64_t deadline = deadline_of(group);
+    int status = let_settle(group, doing, deadline);
+    if (status != TUTTI_OK) return status;
+    ncclResult_t result =
+        ncclb_lib.window_register(group->main.comm, block->memory, block->bytes, &block->window, COLL_SYMMETRIC);
+    return let_end(group, result, doing, deadline);
+}
