@@ -3,6 +3,7 @@
 #define TARGETS_H
 
 #include "target_dlpack.h"
+#include "target_file.h"
 #include "target_store.h"
 #include "target_tcp.h"
 #include "target_text.h"
@@ -22,6 +23,7 @@ static const struct fuzz_target {
     {"store_sent", fuzz_store_sent},
     {"store_handshake", fuzz_store_handshake},
     {"store_seal", fuzz_store_seal},
+    {"store_file", fuzz_store_file},
     {"note", fuzz_note},
     {"fingerprint", fuzz_fingerprint},
     {"init_method", fuzz_init_method},

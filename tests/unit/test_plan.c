@@ -401,6 +401,7 @@ static void test_hosts(void **state)
     struct coll_hosts *hosts = coll_hosts_new(number, 6);
     assert_non_null(hosts);
     assert_int_equal(hosts->n, 3);
+    assert_int_equal(hosts->least, 1);
     assert_int_equal(hosts->most, 3);
     assert_memory_equal(hosts->of, ((int[]){0, 1, 0, 2, 1, 0}), 6 * sizeof(int));
     assert_memory_equal(hosts->begin, ((int[]){0, 3, 5, 6}), 4 * sizeof(int));
