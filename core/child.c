@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "doors.h"
 #include "group.h"
 
 uint64_t child_mix(uint64_t hash, uint64_t value)
@@ -22,7 +23,7 @@ int child_open(struct tutti_group *parent, const int *ranks, int n, uint64_t id,
     else
         snprintf(name, sizeof name, "%.40s/%04x", parent->name, (unsigned)(id & 0xffff));
     bool all_call = !opts->members_only && opts->backend == NULL;
-    int status = rank < 0 && all_call ? group_abstain(parent) : TUTTI_OK;
+    int status = rank < 0 && all_call ? doors_abstain(parent) : TUTTI_OK;
     if (rank < 0 || status != TUTTI_OK) return status == TUTTI_OK ? group_open_outsider(parent, name, group) : status;
     struct names names = parent->names;
     if (opts->backend != NULL) {

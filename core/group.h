@@ -91,9 +91,6 @@ struct group_args {
 
 int group_open(const struct group_args *args, struct tutti_group **group);
 
-/* All of the group's ranks make groups of it, and this one is in none. */
-int group_abstain(struct tutti_group *group);
-
 /* A handle for somebody who is not in the group. */
 int group_open_outsider(struct tutti_group *parent, const char *name, struct tutti_group **group);
 

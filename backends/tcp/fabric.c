@@ -14,6 +14,29 @@ int fabric_failed(struct fabric *fabric, const char *what, int error)
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
+/* Connected endpoints where the provider has them: the tcp provider's are faster than what is layered on it, tell of a
+ * peer's end, and carry a handshake; measured in docs/tcp-backend.md.  Reliable datagrams are chosen by name. */
+static int find_provider(struct fabric *fabric)
+{
+    const struct fabric_where *where = &fabric->chosen;
+    const char *wanted = fabric->config.host->env("TUTTI_FABRIC_PROVIDER");
+    fabric->kind = &msg_kind;
+    int status = msg_kind.find(fabric, wanted != NULL ? wanted : "tcp", where);
+    if (status != 0 && wanted != NULL) {
+        fabric->kind = &rdm_kind;
+        status = rdm_kind.find(fabric, wanted, where);
+    }
+    if (status == 0) return TUTTI_OK;
+    fabric->kind = NULL;
+    if (wanted != NULL)
+        return fabric->config.host->error(TUTTI_ERR_BACKEND,
+                                          "TUTTI_FABRIC_PROVIDER=%.64s: libfabric has no such provider with connected "
+                                          "or reliable datagram endpoints on %s (%s); `fi_info` lists what there is",
+                                          wanted, where->text, fabric_library.strerror(-status));
+    return fabric->config.host->error(TUTTI_ERR_BACKEND, "libfabric's tcp provider cannot use the address %s: %s",
+                                      where->text, fabric_library.strerror(-status));
+}
+
 static int read_limits(struct fabric *fabric)
 {
     enum { SILENT_MS = 5000, LEAST_MS = 1000, MOST_MS = 100000 };
@@ -49,47 +72,12 @@ static void init(struct fabric *fabric)
     }
 }
 
-static void close_kind(struct fabric *fabric)
+static int open_kind(struct fabric *fabric)
 {
-    if (fabric->kind == NULL) return;
-    fabric->kind->close(fabric);
-    FABRIC_CLOSE(fabric->fabric);
-    fabric_library.freeinfo(fabric->info);
-    fabric->info = NULL;
-    fabric->kind = NULL;
-}
-
-/* A libfabric error where the provider does not offer this kind; else opened is what came of opening it. */
-static int open_kind(struct fabric *fabric, const struct fabric_kind *kind, const char *provider, int *opened)
-{
-    int status = kind->find(fabric, provider, &fabric->chosen);
-    if (status != 0) return status;
-    fabric->kind = kind;
-    status = fabric_library.fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
-    *opened = status != 0 ? fabric_failed(fabric, "fi_fabric", status) : kind->open(fabric);
-    if (*opened != TUTTI_OK) close_kind(fabric);
-    return 0;
-}
-
-/* Connected endpoints where the provider has them and they serve: the tcp provider's are faster than what is layered on
- * it, tell of a peer's end, and carry a handshake; measured in docs/tcp-backend.md.  Reliable datagrams are only taken
- * from a provider that was named. */
-static int open_provider(struct fabric *fabric)
-{
-    const tutti_host *host = fabric->config.host;
-    const char *wanted = host->env("TUTTI_FABRIC_PROVIDER");
-    int opened = TUTTI_ERR_BACKEND;
-    int missing = open_kind(fabric, &msg_kind, wanted != NULL ? wanted : "tcp", &opened);
-    if (missing == 0 && (opened == TUTTI_OK || wanted == NULL)) return opened;
-    if (wanted == NULL)
-        return host->error(TUTTI_ERR_BACKEND, "libfabric's tcp provider cannot use the address %s: %s",
-                           fabric->chosen.text, fabric_library.strerror(-missing));
-    if (open_kind(fabric, &rdm_kind, wanted, &opened) == 0 || missing == 0) return opened;
-    return host->error(
-        TUTTI_ERR_BACKEND,
-        "TUTTI_FABRIC_PROVIDER=%.64s: libfabric has no such provider with connected or reliable datagram "
-        "endpoints on %s (%s); `fi_info` lists what there is",
-        wanted, fabric->chosen.text, fabric_library.strerror(-missing));
+    int status = fabric_library.fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
+    if (status != 0) return fabric_failed(fabric, "fi_fabric", status);
+    fabric->config.host->random(fabric->address.nonce, WIRE_NONCE);
+    return fabric->kind->open(fabric);
 }
 
 int fabric_open(const struct fabric_config *config, struct fabric **out)
@@ -102,8 +90,8 @@ int fabric_open(const struct fabric_config *config, struct fabric **out)
     int status = fabric_load(config->host);
     if (status == TUTTI_OK) status = read_limits(fabric);
     if (status == TUTTI_OK) status = fabric_choose_address(config, &fabric->chosen);
-    config->host->random(fabric->address.nonce, WIRE_NONCE);
-    if (status == TUTTI_OK) status = open_provider(fabric);
+    if (status == TUTTI_OK) status = find_provider(fabric);
+    if (status == TUTTI_OK) status = open_kind(fabric);
     if (status == TUTTI_OK) status = fabric_publish(fabric);
     if (status != TUTTI_OK) {
         fabric_close(fabric);
@@ -126,7 +114,9 @@ void fabric_close(struct fabric *fabric)
     fabric->closing = true;
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++)
         if (fabric->link[rank].state != FABRIC_IDLE) fabric_drop(fabric, rank, "closed", false);
-    close_kind(fabric);
+    if (fabric->kind != NULL) fabric->kind->close(fabric);
+    FABRIC_CLOSE(fabric->fabric);
+    if (fabric->info != NULL) fabric_library.freeinfo(fabric->info);
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) fabric_free_buffers(&fabric->link[rank].waiting);
     fabric_free_buffers(&fabric->spare[0]);
     fabric_free_buffers(&fabric->spare[1]);

@@ -213,11 +213,7 @@ void fabric_set_state(struct fabric_link *link, enum fabric_state state);
 bool fabric_is_on_its_way(const struct fabric_link *link);
 void fabric_lose_connecting(struct fabric_link *link, const char *what);
 void fabric_close_fid(struct fid *fid);
-#define FABRIC_CLOSE(object)                                                                                           \
-    do {                                                                                                               \
-        fabric_close_fid((object) != NULL ? &(object)->fid : NULL);                                                    \
-        (object) = NULL;                                                                                               \
-    } while (0)
+#define FABRIC_CLOSE(object) fabric_close_fid((object) != NULL ? &(object)->fid : NULL)
 
 /* fabric_address.c */
 int fabric_choose_address(const struct fabric_config *config, struct fabric_where *where);

@@ -55,5 +55,4 @@ void msg_close(struct fabric *fabric)
     FABRIC_CLOSE(fabric->msg.eq); /* must not be read once the listener is closed */
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) fabric_free_buffers(&fabric->link[rank].msg.sent);
     free(fabric->msg.receives);
-    fabric->msg.receives = NULL;
 }

@@ -69,9 +69,7 @@ static int open_queue(struct fabric *fabric)
 {
     struct fi_cq_attr cq = {.size = 4096, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
     int status = fi_cq_open(fabric->domain, &cq, &fabric->cq, NULL);
-    if (status == 0 && fi_control(&fabric->cq->fid, FI_GETWAIT, &fabric->cq_fd) == 0) return 0;
-    FABRIC_CLOSE(fabric->cq);
-    fabric->cq_fd = -1;
+    if (status == 0) return fi_control(&fabric->cq->fid, FI_GETWAIT, &fabric->cq_fd);
     cq.wait_obj = FI_WAIT_NONE;
     return fi_cq_open(fabric->domain, &cq, &fabric->cq, NULL);
 }
@@ -145,5 +143,4 @@ void rdm_close(struct fabric *fabric)
     free_slots(&fabric->rdm.unposted);
     FABRIC_CLOSE(fabric->domain);
     if (fabric->rdm.timer_fd >= 0) close(fabric->rdm.timer_fd);
-    fabric->rdm.timer_fd = -1;
 }

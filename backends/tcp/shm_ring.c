@@ -229,10 +229,7 @@ bool shm_is_open(struct shm *shm, int seat)
     /* acquire: the peer stores it before it lets its memory be used for anything else, so what was read before this
      * load is the peer's message if it is still 0 */
     if (peer->lost || atomic_load_explicit(&peer->in->closed, memory_order_acquire) != 0) return false;
-    int ended;
-    do ended = poll(&life, 1, 0);
-    while (ended < 0 && errno == EINTR); /* it tells of a signal though it does not wait */
-    return ended == 0;
+    return poll(&life, 1, 0) == 0;
 }
 
 /* The link has come to its end: first what had been written. */

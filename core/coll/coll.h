@@ -19,7 +19,7 @@ struct coll_blocks {
 /* Which ranks share a host: what is cheap between them is not between others. */
 struct coll_hosts {
     int n;            /* hosts, in the order of their first ranks */
-    int most;         /* ranks on the host that has the most */
+    int least, most;  /* ranks on the host that has the fewest, the most */
     const int *of;    /* of each rank: its host */
     const int *begin; /* host h's ranks are rank[begin[h]] .. rank[begin[h + 1] - 1], ascending */
     const int *rank;

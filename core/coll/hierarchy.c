@@ -24,33 +24,24 @@ int hierarchy_rank(const struct hierarchy *hierarchy, int host, int place)
     return ranks[ring_rank(place, shift, hierarchy_ranks(hierarchy, host))];
 }
 
-int hierarchy_carrier(const struct hierarchy *hierarchy, int host, int slice)
+int hierarchy_carrier(const struct hierarchy *hierarchy, int host, int flock)
 {
-    return (int)((int64_t)slice * hierarchy_ranks(hierarchy, host) / hierarchy->slices);
-}
-
-/* The least slice of which hierarchy_carrier says this place or a later one. */
-int hierarchy_first(const struct hierarchy *hierarchy, int place)
-{
-    return (int)(((int64_t)place * hierarchy->slices + hierarchy->n_local - 1) / hierarchy->n_local);
-}
-
-void hierarchy_across(struct hierarchy *hierarchy, int slice)
-{
-    for (int host = 0; host < hierarchy->hosts->n; host++)
-        hierarchy->across[host] = hierarchy_rank(hierarchy, host, hierarchy_carrier(hierarchy, host, slice));
+    return (int)((int64_t)flock * hierarchy_ranks(hierarchy, host) / hierarchy->slices);
 }
 
 static void hierarchy_find(struct hierarchy *hierarchy)
 {
-    hierarchy->host = hierarchy->hosts->of[hierarchy->args->rank];
+    const struct coll_hosts *hosts = hierarchy->hosts;
+    hierarchy->host = hosts->of[hierarchy->args->rank];
     hierarchy->n_local = hierarchy_ranks(hierarchy, hierarchy->host);
     for (int place = 0; place < hierarchy->n_local; place++) {
         hierarchy->local[place] = hierarchy_rank(hierarchy, hierarchy->host, place);
         if (hierarchy->local[place] == hierarchy->args->rank) hierarchy->place = place;
     }
-    hierarchy->first = hierarchy_first(hierarchy, hierarchy->place);
-    hierarchy->next = hierarchy_first(hierarchy, hierarchy->place + 1);
+    while (hierarchy_carrier(hierarchy, hierarchy->host, hierarchy->flock + 1) <= hierarchy->place) hierarchy->flock++;
+    hierarchy->carries = hierarchy_carrier(hierarchy, hierarchy->host, hierarchy->flock) == hierarchy->place;
+    for (int host = 0; host < hosts->n; host++)
+        hierarchy->across[host] = hierarchy_rank(hierarchy, host, hierarchy_carrier(hierarchy, host, hierarchy->flock));
 }
 
 /* All on one host, where nobody knows better. */
@@ -77,7 +68,7 @@ bool hierarchy_open(struct plan *plan, const struct coll_args *args, bool one, s
     hierarchy->block = hierarchy->at + size;
     hierarchy->local = (int *)(hierarchy->block + size);
     hierarchy->across = hierarchy->local + size;
-    hierarchy->slices = one ? 1 : hierarchy->hosts->most;
+    hierarchy->slices = one ? 1 : hierarchy->hosts->least;
     hierarchy_find(hierarchy);
     return true;
 }
@@ -120,29 +111,30 @@ struct coll_args hierarchy_between(const struct hierarchy *hierarchy, tutti_kind
     return part;
 }
 
-/* Fills count and at with what each place of this host carries of numel elements. */
-static void hierarchy_slices(struct hierarchy *hierarchy, int64_t numel)
+void hierarchy_slices(struct hierarchy *hierarchy, int64_t numel)
 {
-    for (int place = 0; place < hierarchy->n_local; place++) {
-        int first = hierarchy_first(hierarchy, place), next = hierarchy_first(hierarchy, place + 1);
-        hierarchy->at[place] = ring_chunk_at(numel, hierarchy->slices, first);
-        hierarchy->count[place] = ring_chunk_at(numel, hierarchy->slices, next) - hierarchy->at[place];
+    int64_t at = 0;
+    for (int place = 0, i = 0; place < hierarchy->n_local; place++) {
+        bool carries = i < hierarchy->slices && hierarchy_carrier(hierarchy, hierarchy->host, i) == place;
+        hierarchy->at[place] = at;
+        hierarchy->count[place] = carries ? ring_chunk_numel(numel, hierarchy->slices, i++) : 0;
+        at += hierarchy->count[place];
     }
 }
 
-/* What this rank carries of them. */
-static int64_t hierarchy_own(const struct hierarchy *hierarchy, int64_t numel, int64_t *at)
+/* This rank's slice of numel elements: empty where it carries none. */
+static int64_t hierarchy_slice(const struct hierarchy *hierarchy, int64_t numel, int64_t *at)
 {
-    *at = ring_chunk_at(numel, hierarchy->slices, hierarchy->first);
-    return ring_chunk_at(numel, hierarchy->slices, hierarchy->next) - *at;
+    *at = ring_chunk_at(numel, hierarchy->slices, hierarchy->flock + !hierarchy->carries);
+    return hierarchy->carries ? ring_chunk_numel(numel, hierarchy->slices, hierarchy->flock) : 0;
 }
 
-/* Reduces `in` of the host's ranks; what each carries goes to its `to`.  Where it is then: a rank that is alone on its
- * host has it already. */
+/* Reduces `in` of the host's ranks; each carrier's slice goes to its `to`.  Where the result is: a rank that is alone
+ * on its host has it already. */
 static struct plan_ref hierarchy_fold(struct plan *plan, struct hierarchy *hierarchy, struct plan_ref in,
                                       struct plan_ref to, int64_t numel, bool in_place)
 {
-    int64_t at, n = hierarchy_own(hierarchy, numel, &at);
+    int64_t at, n = hierarchy_slice(hierarchy, numel, &at);
     if (hierarchy->n_local == 1) return in;
     bool one = hierarchy->slices == 1;
     struct coll_args part = hierarchy_within(hierarchy, one ? TUTTI_REDUCE : TUTTI_REDUCE_SCATTER, one ? numel : n);
@@ -152,24 +144,10 @@ static struct plan_ref hierarchy_fold(struct plan *plan, struct hierarchy *hiera
     return to;
 }
 
-/* One part for each slice that this rank carries; in and out are where the first one lies. */
-static void hierarchy_cross(struct plan *plan, struct hierarchy *hierarchy, struct coll_args part, struct plan_ref in,
-                            struct plan_ref out, int64_t numel)
-{
-    int64_t own;
-    hierarchy_own(hierarchy, numel, &own);
-    for (int slice = hierarchy->first; slice < hierarchy->next; slice++) {
-        int64_t at = ring_chunk_at(numel, hierarchy->slices, slice) - own;
-        part.count = ring_chunk_numel(numel, hierarchy->slices, slice);
-        hierarchy_across(hierarchy, slice);
-        coll_part(plan, &part, hierarchy->across, plan_shift(in, at), plan_shift(out, at));
-    }
-}
-
-/* From what each rank carries to everything on all of the host's ranks. */
+/* From a slice a carrier to all slices on all of the host's ranks. */
 static void hierarchy_spread(struct plan *plan, struct hierarchy *hierarchy, struct plan_ref data, int64_t numel)
 {
-    int64_t at, n = hierarchy_own(hierarchy, numel, &at);
+    int64_t at, n = hierarchy_slice(hierarchy, numel, &at);
     bool one = hierarchy->slices == 1;
     struct coll_args part = hierarchy_within(hierarchy, one ? TUTTI_BROADCAST : TUTTI_ALL_GATHER, one ? numel : n);
     hierarchy_slices(hierarchy, numel);
@@ -183,13 +161,14 @@ static void hierarchy_all_reduce(struct plan *plan, const struct coll_args *args
     struct hierarchy hierarchy;
     struct plan_ref in = plan_at(PLAN_IN(0), 0), out = plan_at(PLAN_OUT(0), 0);
     if (!hierarchy_open(plan, args, one, &hierarchy)) return;
-    int64_t at;
-    hierarchy_own(&hierarchy, args->count, &at);
-    struct plan_ref own = plan_shift(out, at);
-    struct plan_ref have = hierarchy_fold(plan, &hierarchy, in, own, args->count, args->in_place);
-    struct coll_args part = hierarchy_between(&hierarchy, TUTTI_ALL_REDUCE, 0);
-    part.in_place = args->in_place || hierarchy.n_local > 1;
-    hierarchy_cross(plan, &hierarchy, part, have, own, args->count);
+    int64_t at, n = hierarchy_slice(&hierarchy, args->count, &at);
+    struct plan_ref slice = plan_shift(out, at);
+    struct plan_ref have = hierarchy_fold(plan, &hierarchy, in, slice, args->count, args->in_place);
+    if (hierarchy.carries) {
+        struct coll_args part = hierarchy_between(&hierarchy, TUTTI_ALL_REDUCE, n);
+        part.in_place = args->in_place || hierarchy.n_local > 1;
+        coll_part(plan, &part, hierarchy.across, have, slice);
+    }
     hierarchy_spread(plan, &hierarchy, out, args->count);
     hierarchy_close(&hierarchy);
 }
@@ -206,22 +185,23 @@ void all_reduce_leaders(struct plan *plan, const struct coll_args *args)
 
 /* ---- broadcast -------------------------------------------------------------------------------------------------- */
 
-/* Root's host gets it from root, so that each of its ranks has what it carries to the other hosts. */
+/* Root's host gets it from root, so that its carriers have their slices; the carriers hand them to the other hosts. */
 static void hierarchy_broadcast(struct plan *plan, const struct coll_args *args, bool one)
 {
     struct hierarchy hierarchy;
     struct plan_ref data = plan_at(PLAN_OUT(0), 0);
     if (!hierarchy_open(plan, args, one, &hierarchy)) return;
-    int64_t at;
+    int64_t at, n = hierarchy_slice(&hierarchy, args->count, &at);
     int from = hierarchy.hosts->of[args->root];
     if (hierarchy.host == from) {
         struct coll_args part = hierarchy_within(&hierarchy, TUTTI_BROADCAST, args->count);
         coll_part(plan, &part, hierarchy.local, data, data);
     }
-    hierarchy_own(&hierarchy, args->count, &at);
-    struct coll_args part = hierarchy_between(&hierarchy, TUTTI_BROADCAST, 0);
-    part.root = from;
-    hierarchy_cross(plan, &hierarchy, part, plan_shift(data, at), plan_shift(data, at), args->count);
+    if (hierarchy.carries) {
+        struct coll_args part = hierarchy_between(&hierarchy, TUTTI_BROADCAST, n);
+        part.root = from;
+        coll_part(plan, &part, hierarchy.across, plan_shift(data, at), plan_shift(data, at));
+    }
     if (hierarchy.host != from) hierarchy_spread(plan, &hierarchy, data, args->count);
     hierarchy_close(&hierarchy);
 }
@@ -238,24 +218,26 @@ void broadcast_leaders(struct plan *plan, const struct coll_args *args)
 
 /* ---- reduce ----------------------------------------------------------------------------------------------------- */
 
-/* Root's host gathers what its ranks carry at root; all but root sum in scratch, which has room for what they carry. */
+/* Root's carriers gather their slices at root; all but root sum in scratch, a slice of it. */
 static void hierarchy_reduce(struct plan *plan, const struct coll_args *args, bool one)
 {
     struct hierarchy hierarchy;
     struct plan_ref in = plan_at(PLAN_IN(0), 0), out = plan_at(PLAN_OUT(0), 0);
     if (!hierarchy_open(plan, args, one, &hierarchy)) return;
     bool root = args->rank == args->root, near = hierarchy.hosts->of[args->root] == hierarchy.host;
-    int64_t at, n = hierarchy_own(&hierarchy, args->count, &at);
-    struct plan_ref own = root ? plan_shift(out, at) : plan_scratch(plan, n);
-    struct plan_ref have = hierarchy_fold(plan, &hierarchy, in, own, args->count, root && args->in_place);
-    struct coll_args part = hierarchy_between(&hierarchy, TUTTI_REDUCE, 0);
-    part.root = hierarchy.hosts->of[args->root];
-    part.in_place = near && (hierarchy.n_local > 1 || args->in_place);
-    hierarchy_cross(plan, &hierarchy, part, have, own, args->count);
+    int64_t at, n = hierarchy_slice(&hierarchy, args->count, &at);
+    struct plan_ref slice = root ? plan_shift(out, at) : plan_scratch(plan, n);
+    struct plan_ref have = hierarchy_fold(plan, &hierarchy, in, slice, args->count, root && args->in_place);
+    if (hierarchy.carries) {
+        struct coll_args part = hierarchy_between(&hierarchy, TUTTI_REDUCE, n);
+        part.root = hierarchy.hosts->of[args->root];
+        part.in_place = near && (hierarchy.n_local > 1 || args->in_place);
+        coll_part(plan, &part, hierarchy.across, have, slice);
+    }
     if (near && hierarchy.slices > 1) {
-        part = hierarchy_within(&hierarchy, TUTTI_GATHER, n);
+        struct coll_args part = hierarchy_within(&hierarchy, TUTTI_GATHER, n);
         hierarchy_slices(&hierarchy, args->count);
-        coll_part(plan, &part, hierarchy.local, own, out);
+        coll_part(plan, &part, hierarchy.local, slice, out);
     }
     hierarchy_close(&hierarchy);
 }
@@ -279,7 +261,10 @@ void barrier_leaders(struct plan *plan, const struct coll_args *args)
     struct plan_ref nothing = plan_at(PLAN_SCRATCH, 0);
     if (!hierarchy_open(plan, args, true, &hierarchy)) return;
     hierarchy_fold(plan, &hierarchy, nothing, nothing, 0, false);
-    hierarchy_cross(plan, &hierarchy, hierarchy_between(&hierarchy, TUTTI_BARRIER, 0), nothing, nothing, 0);
+    if (hierarchy.carries) {
+        struct coll_args part = hierarchy_between(&hierarchy, TUTTI_BARRIER, 0);
+        coll_part(plan, &part, hierarchy.across, nothing, nothing);
+    }
     hierarchy_spread(plan, &hierarchy, nothing, 0);
     hierarchy_close(&hierarchy);
 }

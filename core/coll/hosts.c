@@ -17,12 +17,13 @@ struct coll_hosts *coll_hosts_new(const int32_t *host, int size)
     if (!hosts) return NULL;
     int *of = (int *)(hosts + 1), *rank = of + size, *begin = rank + size, n = 0, at = 0;
     for (int i = 0; i < size; i++) of[i] = hosts_number(host, i, of, &n);
-    *hosts = (struct coll_hosts){.n = n, .of = of, .begin = begin, .rank = rank};
+    *hosts = (struct coll_hosts){.n = n, .least = size, .of = of, .begin = begin, .rank = rank};
     for (int h = 0; h < n; h++) {
         begin[h] = at;
         for (int i = 0; i < size; i++)
             if (of[i] == h) rank[at++] = i;
         int ranks = at - begin[h];
+        hosts->least = ranks < hosts->least ? ranks : hosts->least;
         hosts->most = ranks > hosts->most ? ranks : hosts->most;
     }
     begin[n] = at;

@@ -63,20 +63,10 @@ static int64_t halving_at(const struct coll_args *args, const struct coll_cube *
     return reduce_scatter_at(args, tree_corner_rank(cube->fold, corner));
 }
 
-/* Whether the input's blocks lie one behind the other; those of a part of an operation need not. */
-static bool halving_is_whole(const struct coll_args *args)
-{
-    if (args->in.list) return false;
-    int64_t at = args->in.at[0];
-    for (int i = 0; i < args->size; at += args->in.count[i++])
-        if (args->in.at[i] != at) return false;
-    return true;
-}
-
 /* The input, one block behind the other. */
 static struct plan_ref halving_input(struct plan *plan, const struct coll_args *args, int64_t total)
 {
-    if (halving_is_whole(args)) return coll_in(args, 0);
+    if (!args->in.list) return coll_in(args, 0);
     struct plan_ref input = plan_scratch(plan, total), to = input;
     for (int i = 0; i < args->size; i++) {
         plan_copy(plan, to, coll_in(args, i), args->in.count[i]);

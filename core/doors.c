@@ -1,0 +1,261 @@
+#include "doors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "group.h"
+#include "host.h"
+#include "registry.h"
+
+static void close_door(struct tutti_group *group, struct group_door *door)
+{
+    if (door->state == NULL) return;
+    engine_lock(group->engine);
+    engine_remove_source(group->engine, door->state);
+    door->backend->close(door->state);
+    engine_handle_events(group->engine); /* what it told in its last breath */
+    engine_unlock(group->engine);
+    free(door->state);
+    door->state = NULL;
+}
+
+const struct group_door *doors_find(const struct tutti_group *group, const tutti_backend *backend)
+{
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_doors[device]; i++)
+            if (group->doors[device][i].backend == backend) return &group->doors[device][i];
+    return NULL;
+}
+
+/* Peers that have opened it already may send notes, which whoever drives the family answers through the doors. */
+static int open_door(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
+                     void *parent, struct group_door *door)
+{
+    const struct group_door *from = args->whole != NULL ? doors_find(args->whole, backend) : NULL;
+    *door = (struct group_door){.backend = backend};
+    int status = TUTTI_HAS(backend, probe) && parent == NULL ? backend->probe(&host_services) : TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    size_t bytes = (backend->group_bytes + 63) / 64 * 64;
+    door->state = aligned_alloc(64, bytes > 0 ? bytes : 64);
+    if (door->state == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %s", backend->name);
+    memset(door->state, 0, bytes);
+    tutti_group_info info = {
+        .size = sizeof info,
+        .rank = group->rank,
+        .world_size = group->size,
+        .global_ranks = group->global_ranks,
+        .id = group->id,
+        .parent = parent,
+        .core = group,
+        .store = group->store,
+        .device = group->device,
+        .timeout_ms = group->timeout_ms,
+        .local_rank = group->local_rank,
+        .local_world_size = group->local_world_size,
+        .high_priority = args->high_priority,
+        .name = group->name,
+        .made_from = from != NULL ? from->state : NULL,
+        .color = args->color,
+    };
+    engine_lock(group->engine);
+    status = backend->open(door->state, &info, &host_services);
+    if (status == TUTTI_OK && parent == NULL) status = engine_add_source(group->engine, backend, door->state);
+    engine_unlock(group->engine);
+    if (status != TUTTI_OK) {
+        char text[ERROR_TEXT_MAX]; /* close may overwrite it */
+        snprintf(text, sizeof text, "%s", error_text());
+        close_door(group, door);
+        return error_set(status, "%s", text);
+    }
+    return TUTTI_OK;
+}
+
+/* All ranks open a backend, or none does: an error anywhere is an error everywhere, with the first one's text. */
+static int agree(struct tutti_group *group, const char *name, int status)
+{
+    char key[400], mine[ERROR_TEXT_MAX], text[ERROR_TEXT_MAX];
+    size_t bytes = 0;
+    snprintf(mine, sizeof mine, "%s", status == TUTTI_OK ? "" : error_text());
+    if (group->size == 1) return status;
+    snprintf(key, sizeof key, "failed/%s", name);
+    if (status != TUTTI_OK) {
+        snprintf(text, sizeof text, "%d rank %d: %.900s", status, group->rank, mine);
+        tutti_store_compare_set(group->store, key, "", 0, text, strlen(text), NULL, 0, &bytes);
+    }
+    char barrier[400];
+    snprintf(barrier, sizeof barrier, "opened/%s", name);
+    int met = tutti_store_barrier(group->store, barrier, group->size, DOORS_AGREE_MS);
+    if (status != TUTTI_OK) return error_set(status, "%s", mine);
+    if (met != TUTTI_OK) return error_prefix(met, "opening backend %s together", name);
+    bool present = false;
+    const char *keys[1] = {key};
+    int checked = tutti_store_check(group->store, keys, 1, &present);
+    if (checked != TUTTI_OK || !present) return checked;
+    checked = tutti_store_get(group->store, key, text, sizeof text - 1, &bytes, 0);
+    if (checked != TUTTI_OK) return checked;
+    text[bytes] = '\0';
+    int theirs = TUTTI_ERR_BACKEND, used = 0;
+    if (sscanf(text, "%d %n", &theirs, &used) < 1 || theirs >= 0) theirs = TUTTI_ERR_BACKEND;
+    return error_set(theirs, "backend %s did not start on all ranks: %s", name, text + used);
+}
+
+static void add_door(struct tutti_group *group, int device, const struct group_door *door)
+{
+    engine_lock(group->engine);
+    group->doors[device][group->n_doors[device]++] = *door;
+    engine_unlock(group->engine);
+}
+
+/* Loads and opens one backend by name, for the devices it is to serve. */
+static int add_backend(struct tutti_group *group, const struct group_args *args, const char *name, int device,
+                       bool only_device)
+{
+    const tutti_backend *backend = NULL;
+    struct group_door door = {0};
+    int status = registry_load(name, &backend);
+    if (status == TUTTI_OK && only_device && device == 0 && !group_takes_device(backend, device))
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend %s takes no CPU tensors", name);
+    const struct group_door *shared = status == TUTTI_OK ? doors_find(group, backend) : NULL;
+    if (shared != NULL) { /* "cpu:x,cuda:x": one state serves both */
+        add_door(group, device, shared);
+        return TUTTI_OK;
+    }
+    const struct group_door *parent =
+        status == TUTTI_OK && args->parent != NULL ? doors_find(group->root, backend) : NULL;
+    if (status == TUTTI_OK) status = open_door(group, args, backend, parent != NULL ? parent->state : NULL, &door);
+    if (args->parent == NULL || parent == NULL) {
+        int agreed = agree(group, name, status);
+        if (agreed != TUTTI_OK && status == TUTTI_OK) {
+            char text[ERROR_TEXT_MAX];
+            snprintf(text, sizeof text, "%s", error_text());
+            close_door(group, &door);
+            error_set(agreed, "%s", text);
+        }
+        status = agreed;
+    }
+    if (status != TUTTI_OK) return status;
+    if (only_device) {
+        add_door(group, device, &door);
+    } else {
+        for (int d = 0; d < 2; d++)
+            if (group_takes_device(backend, d)) add_door(group, d, &door);
+    }
+    return TUTTI_OK;
+}
+
+static bool needs_stager(const struct tutti_group *group)
+{
+    for (int i = 0; i < group->n_doors[1]; i++)
+        if (!group_takes_device(group->doors[1][i].backend, 1)) return true;
+    return false;
+}
+
+/* For CUDA tensors on backends that take CPU tensors: the plug-in with the device's name copies them. */
+static int open_stager(struct tutti_group *group, const struct group_args *args)
+{
+    static const char name[] = "cuda";
+    const tutti_backend *backend = NULL;
+    int status = registry_load(name, &backend);
+    if (status == TUTTI_OK && !(TUTTI_HAS(backend, stage_open) && TUTTI_HAS(backend, native[TUTTI_COPY])))
+        status = error_set(TUTTI_ERR_BACKEND, "plug-in %s does not stage tensors", name);
+    void *parent = args->parent != NULL ? group->root->stager.state : NULL;
+    if (status == TUTTI_OK) status = open_door(group, args, backend, parent, &group->stager);
+    if (parent == NULL) {
+        int agreed = agree(group, name, status);
+        if (agreed != TUTTI_OK && status == TUTTI_OK) status = agreed; /* what has opened is closed with the group */
+    }
+    if (status == TUTTI_OK) return TUTTI_OK;
+    return error_prefix(status, "CUDA tensors on a backend of CPU tensors need the plug-in %s", name);
+}
+
+/* What the backends of CUDA tensors do not have goes to those of CPU tensors, named for it or not. */
+static int add_staging(struct tutti_group *group, const struct group_args *args)
+{
+    int named = group->n_doors[1];
+    bool wanted = needs_stager(group), possible = args->parent == NULL || group->root->stager.state != NULL;
+    for (int i = 0; named > 0 && (wanted || possible) && i < group->n_doors[0]; i++) {
+        bool there = false;
+        for (int k = 0; k < named; k++) there |= group->doors[1][k].backend == group->doors[0][i].backend;
+        if (!there && group->n_doors[1] < GROUP_DOORS) add_door(group, 1, &group->doors[0][i]);
+    }
+    if (!needs_stager(group)) return TUTTI_OK;
+    int status = open_stager(group, args);
+    if (status == TUTTI_OK || wanted) return status;
+    log_write(LOG_INFO, "group %s: CUDA tensors do not go to CPU backends: %s", group->name, error_text());
+    close_door(group, &group->stager);
+    group->stager = (struct group_door){0};
+    group->n_doors[1] = named;
+    return TUTTI_OK;
+}
+
+int doors_open(struct tutti_group *group, const struct group_args *args)
+{
+    const struct names *names = args->names;
+    for (int device = 0; device < 2; device++) {
+        int opened = 0, status = TUTTI_OK;
+        for (int i = 0; i < names->n[device]; i++) {
+            const char *name = names->name[device][i];
+            status = add_backend(group, args, name, device, names->by_device);
+            if (status == TUTTI_OK) opened++;
+            if (status == TUTTI_OK && names->automatic) break;
+            if (status != TUTTI_OK && i + 1 < names->n[device])
+                log_write(LOG_INFO, "group %s goes on without backend %s: %s", group->name, name, error_text());
+        }
+        if (names->n[device] > 0 && opened == 0) return status;
+    }
+    return add_staging(group, args);
+}
+
+void doors_describe(struct tutti_group *group)
+{
+    size_t used = 0;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_doors[device]; i++) {
+            const char *lead = i > 0 ? "|" : used == 0 ? (device == 0 ? "cpu:" : "cuda:") : ",cuda:";
+            used += (size_t)snprintf(group->backend_text + used, sizeof group->backend_text - used, "%s%s", lead,
+                                     group->doors[device][i].backend->name);
+            if (used >= sizeof group->backend_text) return;
+        }
+}
+
+void doors_close(struct tutti_group *group)
+{
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_doors[device]; i++) {
+            struct group_door *door = &group->doors[device][i];
+            void *state = door->state;
+            close_door(group, door);
+            for (int d = device; d < 2; d++) /* a state that served both devices is closed once */
+                for (int k = 0; k < group->n_doors[d]; k++)
+                    if (group->doors[d][k].state == state) group->doors[d][k].state = NULL;
+        }
+    close_door(group, &group->stager);
+}
+
+void doors_abort(struct tutti_group *group)
+{
+    if (group->aborted || group->shut) return;
+    group->aborted = true;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_doors[device]; i++) {
+            const struct group_door *door = &group->doors[device][i];
+            if (door->state != NULL && TUTTI_HAS(door->backend, abort)) door->backend->abort(door->state);
+        }
+}
+
+int doors_abstain(struct tutti_group *group)
+{
+    int status = TUTTI_OK;
+    engine_lock(group->engine);
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_doors[device] && status == TUTTI_OK; i++) {
+            const struct group_door *door = &group->doors[device][i];
+            if (doors_find(group, door->backend) == door && TUTTI_HAS(door->backend, abstain))
+                status = door->backend->abstain(door->state); /* once where it serves both devices */
+        }
+    engine_unlock(group->engine);
+    return status;
+}

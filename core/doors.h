@@ -1,0 +1,31 @@
+/* The backends of a group: they are loaded, opened by all ranks or by none, and closed. */
+#ifndef DOORS_H
+#define DOORS_H
+
+#include <tutti/backend.h>
+
+struct group_args;
+struct group_door;
+struct tutti_group;
+
+enum { DOORS_AGREE_MS = 60000 };
+
+/* Opens what args->names say, with their fallbacks, and what stages tensors between them. */
+int doors_open(struct tutti_group *group, const struct group_args *args);
+
+/* Closes them all; also after a failed doors_open. */
+void doors_close(struct tutti_group *group);
+
+/* The door of a group that has this backend; NULL. */
+const struct group_door *doors_find(const struct tutti_group *group, const tutti_backend *backend);
+
+/* group->backend_text. */
+void doors_describe(struct tutti_group *group);
+
+/* So that what the backends have under way lets go of its memory.  Under the lock. */
+void doors_abort(struct tutti_group *group);
+
+/* All of the group's ranks make groups of it, and this one is in none. */
+int doors_abstain(struct tutti_group *group);
+
+#endif

@@ -1,0 +1,202 @@
+/* How a group fails, and what it answers from then on. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "doors.h"
+#include "group.h"
+#include "health.h"
+#include "work.h"
+
+enum { TOLD_NS = 200 * 1000 * 1000 };
+
+/* The first collective that has not ended well. */
+static uint64_t failed_sequence(const struct tutti_group *group)
+{
+    const struct tutti_work *work;
+    TAILQ_FOREACH(work, &group->works, group_link)
+    {
+        if (!work->point_to_point) return work->op.sequence;
+    }
+    return group->sequence + 1;
+}
+
+static bool has_before(const struct tutti_group *group, uint64_t sequence)
+{
+    const struct tutti_work *work;
+    TAILQ_FOREACH(work, &group->works, group_link)
+    {
+        if (!work->point_to_point && work->op.sequence < sequence) return true;
+    }
+    return false;
+}
+
+static void take_told(struct tutti_group *group)
+{
+    if (!group->failed && has_before(group, group->told_sequence) && clock_now_ns() - group->told_ns < TOLD_NS) return;
+    int status = group->told;
+    group->told = TUTTI_OK;
+    group->engine->n_told--;
+    if (group->told_sequence == UINT64_MAX && TAILQ_EMPTY(&group->works))
+        return; /* all ended well: the next will fail */
+    if (!group->failed) group_fail(group, status, group->told_text != NULL ? group->told_text : "", true);
+}
+
+void group_told(struct tutti_group *group, int status, const char *text, uint64_t sequence)
+{
+    if (group->told != TUTTI_OK) return;
+    group->told = status;
+    free(group->told_text);
+    group->told_text = strdup(text);
+    group->told_sequence = sequence;
+    group->told_ns = clock_now_ns();
+    group->engine->n_told++;
+    take_told(group);
+}
+
+void group_take_told(struct tutti_group *first)
+{
+    struct tutti_group *group;
+    TAILQ_FOREACH(group, &first->family, family_link)
+    {
+        if (group->told != TUTTI_OK) take_told(group);
+    }
+}
+
+/* Time ran out for the others, who waited for this rank: what happens to its own operations is something else. */
+static bool was_given_up(const struct tutti_group *group)
+{
+    return group->rank < 64 && (group->failed_missing >> group->rank & 1) != 0;
+}
+
+void group_fail(struct tutti_group *group, int status, const char *text, bool tell)
+{
+    if (group->failed == TUTTI_OK) {
+        group->failed = status;
+        group->failed_text = strdup(text);
+        log_write(LOG_INFO, "group %s failed: %s: %s", group->name, error_name(status), text);
+        group->failed_sequence = failed_sequence(group);
+        bool every_ranks = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST;
+        group->failed_met = !every_ranks || has_before(group, UINT64_MAX);
+        if (tell && !group->shut) health_tell(group);
+    }
+    char copy[ERROR_TEXT_MAX]; /* text may be a work's own */
+    snprintf(copy, sizeof copy, "%s", text);
+    if (status == TUTTI_ERR_TIMEOUT && was_given_up(group)) status = TUTTI_ERR_ABORTED;
+    doors_abort(group);
+    engine_alert(group->engine);
+    struct tutti_work *work, *next;
+    for (work = TAILQ_FIRST(&group->works); work != NULL; work = next) {
+        next = TAILQ_NEXT(work, group_link);
+        if (work->draining || work->parts > 0) continue; /* what has parts ends with the last of them */
+        if (!work->started) group->engine->n_blocked--;
+        free(work->text);
+        work->text = NULL;
+        work_withdraw(work, status, copy);
+    }
+}
+
+int group_check_open(const struct tutti_group *group)
+{
+    if (engine_is_forked(group->engine))
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "group %s was made before fork(): a child cannot use its parent's groups", group->name);
+    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "group %s has been destroyed with its world", group->name);
+    return TUTTI_OK;
+}
+
+int group_check_usable(struct tutti_group *group, const char *doing)
+{
+    int status = group_check_open(group);
+    if (status != TUTTI_OK) return status;
+    if (group->failed)
+        return error_set(TUTTI_ERR_ABORTED, "group %s failed before: %s: %s", group->name, error_name(group->failed),
+                         group->failed_text != NULL ? group->failed_text : "");
+    if (group->gone_text != NULL) {
+        char text[ERROR_TEXT_MAX];
+        snprintf(text, sizeof text, "%s after #%" PRIu64 " of group %s: %s", doing, group->sequence, group->name,
+                 group->gone_text);
+        group_fail(group, TUTTI_ERR_PEER_LOST, text, true);
+        group->failed_met = true; /* by this call */
+        return error_set(TUTTI_ERR_PEER_LOST, "%s", text);
+    }
+    return TUTTI_OK;
+}
+
+int group_check_collective(struct tutti_group *group, const char *doing)
+{
+    if (!group->failed || group->failed_met || group->shut || engine_is_forked(group->engine))
+        return group_check_usable(group, doing);
+    group->failed_met = true;
+    return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : "");
+}
+
+struct lost_event {
+    struct engine_event event; /* first */
+    struct tutti_group *root;
+    int peer;
+    bool left;
+    char why[200];
+};
+
+static void handle_lost(struct engine_event *event)
+{
+    struct lost_event *lost = (struct lost_event *)event;
+    char text[300];
+    lost->root->lost[lost->peer] = true;
+    snprintf(text, sizeof text, "rank %d is lost: %s", lost->peer, lost->why);
+    struct tutti_group *group;
+    TAILQ_FOREACH(group, &lost->root->family, family_link)
+    {
+        if (group->rank < 0 || group->local_of[lost->peer] < 0 || group->failed || group->shut) continue;
+        if (lost->left) continue; /* what waits for it fails through its requests; what it had sent may still come in */
+        if (group->gone_text == NULL) group->gone_text = strdup(text);
+        if (TAILQ_EMPTY(&group->works)) continue;
+        char what[160], whole[500];
+        work_describe(TAILQ_FIRST(&group->works), what, sizeof what);
+        snprintf(whole, sizeof whole, "%s: %s", what, text);
+        group_told(group, TUTTI_ERR_PEER_LOST, whole, UINT64_MAX);
+    }
+    free(lost);
+}
+
+void group_peer_lost(void *core, int32_t peer, bool left, const char *why)
+{
+    struct tutti_group *root = core;
+    if (peer < 0 || peer >= root->world) return;
+    struct lost_event *lost = malloc(sizeof *lost);
+    if (lost == NULL) return; /* what waits for the peer fails through its requests */
+    *lost = (struct lost_event){.event.handle = handle_lost, .root = root, .peer = peer, .left = left};
+    snprintf(lost->why, sizeof lost->why, "%s", why);
+    engine_post(root->engine, &lost->event);
+}
+
+struct failed_event {
+    struct engine_event event; /* first */
+    struct tutti_group *group;
+    int status;
+    char why[ERROR_TEXT_MAX];
+};
+
+static void handle_failed(struct engine_event *event)
+{
+    struct failed_event *failed = (struct failed_event *)event;
+    char text[ERROR_TEXT_MAX + 100];
+    snprintf(text, sizeof text, "group %s: %s", failed->group->name, failed->why);
+    if (!failed->group->failed && !failed->group->shut) group_fail(failed->group, failed->status, text, true);
+    free(failed);
+}
+
+void group_failed(void *core, int status, const char *why)
+{
+    struct tutti_group *group = core;
+    struct failed_event *failed = malloc(sizeof *failed);
+    if (failed == NULL) return; /* the backend tells again, or what is pending fails by itself */
+    *failed = (struct failed_event){.event.handle = handle_failed, .group = group, .status = status};
+    snprintf(failed->why, sizeof failed->why, "%s", why);
+    engine_post(group->engine, &failed->event);
+}

@@ -1,0 +1,84 @@
+#include "learn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "doors.h"
+#include "group.h"
+
+/* Rank 0's tuning file counts for all.  It hands it out before the ranks agree that a backend has opened, the others
+ * take it afterwards: nobody waits. */
+int learn_give(struct tutti_group *group)
+{
+    if (group != group->root || group->rank != 0) return TUTTI_OK;
+    group->tuning = tuning_read(env_string("TUTTI_TUNING", NULL));
+    if (group->size == 1) return TUTTI_OK;
+    const char *text = group->tuning != NULL ? group->tuning : "";
+    return tutti_store_set(group->store, "tuning", text, strlen(text));
+}
+
+static int take_tuning(struct tutti_group *group)
+{
+    size_t bytes = 0;
+    if (group != group->root || group->rank == 0) return TUTTI_OK;
+    char *text = malloc(TUNING_TEXT_MAX + 1);
+    if (text == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for the tuning");
+    int status = tutti_store_get(group->store, "tuning", text, TUNING_TEXT_MAX, &bytes, DOORS_AGREE_MS);
+    if (status == TUTTI_OK && bytes > 0 && bytes <= TUNING_TEXT_MAX) {
+        text[bytes] = '\0';
+        group->tuning = text;
+        return TUTTI_OK;
+    }
+    free(text);
+    return status;
+}
+
+/* As the backend says; for a part of a family, as it said of the whole. */
+static int find_hosts(struct tutti_group *group, struct group_door *door)
+{
+    const struct group_door *whole = group != group->root ? doors_find(group->root, door->backend) : NULL;
+    if (!TUTTI_HAS(door->backend, hosts) || group->size == 1 || (whole != NULL && whole->hosts == NULL))
+        return TUTTI_OK;
+    int32_t *host = calloc((size_t)group->size, sizeof *host);
+    int status = host != NULL ? TUTTI_OK : TUTTI_ERR_NO_MEMORY;
+    if (status == TUTTI_OK && whole == NULL) {
+        engine_lock(group->engine);
+        status = door->backend->hosts(door->state, host);
+        engine_unlock(group->engine);
+    }
+    for (int i = 0; status == TUTTI_OK && whole != NULL && i < group->size; i++)
+        host[i] = whole->hosts->of[group->global_ranks[i]];
+    if (status == TUTTI_OK) {
+        door->hosts = coll_hosts_new(host, group->size);
+        status = door->hosts != NULL ? TUTTI_OK : TUTTI_ERR_NO_MEMORY;
+    }
+    free(host);
+    return status == TUTTI_ERR_NO_MEMORY ? error_set(status, "no memory for a group of %d ranks", group->size) : status;
+}
+
+int learn_take(struct tutti_group *group)
+{
+    int status = take_tuning(group);
+    const char *text = group->root->tuning;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; status == TUTTI_OK && i < group->n_doors[device]; i++) {
+            struct group_door *door = &group->doors[device][i];
+            status = find_hosts(group, door);
+            if (status == TUTTI_OK && text != NULL)
+                status = tuning_parse(text, door->backend->name, group->size, door->hosts ? door->hosts->n : 1,
+                                      &door->tuned);
+        }
+    return status;
+}
+
+void learn_forget(struct tutti_group *group)
+{
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_doors[device]; i++) {
+            free(group->doors[device][i].hosts);
+            tuning_free(&group->doors[device][i].tuned);
+        }
+    free(group->tuning);
+}
