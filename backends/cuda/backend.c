@@ -109,7 +109,11 @@ static int cuda_arm(void *state, int *descriptors)
 
 static int cuda_cancel(void *state, tutti_request *request)
 {
-    return lane_cancel(((struct stager *)state)->first, request);
+    struct stager *first = ((struct stager *)state)->first;
+    bool entered = device_enter(&first->device);
+    int status = lane_cancel(first, request);
+    device_leave(entered);
+    return status;
 }
 
 /* ---- tutti_alloc ------------------------------------------------------------------------------------------- */

@@ -48,7 +48,7 @@ struct driver {
     DRIVER_CALLS(DRIVER_MEMBER)
 #undef DRIVER_MEMBER
     CUresult (*elapsed)(float *ms, CUevent begin, CUevent end); /* cuEventElapsedTime's first version, which all have */
-    int version; /* the newest CUDA it knows: 13000 is 13.0 */
+    int version;                                                /* the newest CUDA it knows: 13000 is 13.0 */
 };
 
 extern struct driver driver;

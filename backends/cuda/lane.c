@@ -198,7 +198,9 @@ int lane_cancel(struct stager *first, const tutti_request *request)
     TAILQ_FOREACH(copy, &first->under_way, link)
     {
         if (copy->request != request) continue;
-        if (!copy->out) return TUTTI_ERR_ABORTED; /* it ends by itself, and writes until then */
+        /* It uses the caller's memory until it ends, which is soon, unless what the caller's stream holds does not:
+         * then it has not begun, and reads at most what nobody will look at. */
+        if (!copy->out || driver.cuEventQuery(copy->lane->entry) != CUDA_ERROR_NOT_READY) return TUTTI_ERR_ABORTED;
         copy->request = NULL;
         return TUTTI_OK;
     }

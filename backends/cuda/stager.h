@@ -51,7 +51,7 @@ int lane_copy(struct stager *first, struct lane *lane, const tutti_op *op, tutti
 /* Completes what has ended; how many. */
 int lane_move(struct stager *first);
 
-/* Takes a copy's request back, if the copy does not write what is the caller's. */
+/* Takes a copy's request back, if the copy has not begun and will not write what is the caller's. */
 int lane_cancel(struct stager *first, const tutti_request *request);
 
 /* Gives everything back, after a bounded wait for what is under way. */

@@ -82,6 +82,9 @@ bool fake_may(void);
 
 CUcontext fake_current(void);
 
+/* Until none of the context's streams has anything to do. */
+void fake_wait_for(CUcontext context);
+
 /* For tests: how many streams there are. */
 int fake_streams_of_priority(int priority);
 

@@ -209,8 +209,14 @@ static CUresult give_back(char *memory, bool host)
     return CUDA_SUCCESS;
 }
 
+/* As CUDA does it, what may use the memory ends first. */
 CUresult cuMemFree(CUdeviceptr memory)
 {
+    pthread_mutex_lock(&device_lock);
+    const struct range *range = find((char *)memory);
+    int device = range != NULL ? range->device : -1;
+    pthread_mutex_unlock(&device_lock);
+    if (device >= 0) fake_wait_for(&fake_contexts[device]);
     return give_back((char *)memory, false);
 }
 

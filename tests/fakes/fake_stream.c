@@ -199,11 +199,16 @@ static bool any_busy(CUcontext context)
     return busy;
 }
 
-CUresult cuCtxSynchronize(void)
+void fake_wait_for(CUcontext context)
 {
     static const struct timespec nap = {0, 20000};
+    while (any_busy(context)) nanosleep(&nap, NULL);
+}
+
+CUresult cuCtxSynchronize(void)
+{
     if (!fake_may()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    while (any_busy(fake_current())) nanosleep(&nap, NULL);
+    fake_wait_for(fake_current());
     return CUDA_SUCCESS;
 }
 
