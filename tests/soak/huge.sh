@@ -9,4 +9,6 @@ program=$(mktemp -d)
 trap 'rm -rf "$program"' EXIT
 ${CC:-cc} -std=gnu11 -O2 -Wall -Wextra -Iinclude tests/soak/huge.c -L"$build/lib" -Wl,-rpath,"$build/lib" -ltutti \
     -o "$program/huge"
-time "$build/bin/tutti-run" -n 2 "$program/huge" "${2:-tcp}"
+start=("$build/bin/tutti-run" -n 2)
+[[ ${2:-tcp} == mpi* ]] && start+=(--mpi)
+time "${start[@]}" "$program/huge" "${2:-tcp}"
