@@ -24,10 +24,11 @@ enum {
     ATTEND_ROUNDS = 50, /* of these without work, then the thread sleeps deeply */
     WATCH_MS = 50,      /* quiet this long: the thread watches for notes */
     ALERT_FOR_MS = 2000,
-    ALERT_MS = 5,         /* instead of WATCH_MS, after a failure */
-    SPINS_MOST = 200,     /* rounds before sleeping, where each rank has a core; each asks every backend once */
-    SPINS_SHARED = 0,     /* where ranks share cores: to spin, or to yield, keeps the core from whom one waits for */
-    SPINS_YIELDING = 100, /* unless it is given to peers that answer as soon as they have it: those in shared memory */
+    ALERT_MS = 5,      /* instead of WATCH_MS, after a failure */
+    SPINS_MOST = 200,  /* rounds before sleeping, where each rank has a core; each asks every backend once */
+    SPINS_SHARED = 0,  /* where ranks share cores: to spin, or to yield, keeps the core from whom one waits for */
+    SPINS_NEAR = 50,   /* where peers answer as soon as they run: then they are given the core, often, before that */
+    YIELDS_NEAR = 100, /* of being woken, which takes longer than all of this when it is their turn */
     SPINS_LEAST = 2,
     TRY_EVERY = 32
 };
@@ -199,8 +200,8 @@ int engine_add_source(struct engine *engine, const tutti_backend *backend, void 
     engine->source[engine->n_sources].state = state;
     engine->n_sources++;
     if (!TUTTI_HAS(backend, is_near) || !backend->is_near(state)) return TUTTI_OK;
-    engine->yields = !engine->own_core;
-    if (engine->yields) engine->spins = SPINS_YIELDING;
+    engine->spins = engine->own_core ? SPINS_NEAR : SPINS_SHARED;
+    engine->yields = YIELDS_NEAR;
     return TUTTI_OK;
 }
 
@@ -347,13 +348,12 @@ static void let_others_in(struct engine *engine)
  * then all of them are tried, or it would never find out that times have changed. */
 static void learn_spinning(struct engine *engine, int spun, bool paid)
 {
-    int most = engine->own_core ? SPINS_MOST : engine->yields ? SPINS_YIELDING : SPINS_SHARED;
-    if (most == 0) return;
+    if (!engine->own_core || engine->yields > 0) return;
     if (paid)
         engine->spins = spun * 2 > engine->spins ? spun * 2 : engine->spins;
     else
-        engine->spins = ++engine->sleeps % TRY_EVERY == 0 ? most : engine->spins / 2;
-    if (engine->spins > most) engine->spins = most;
+        engine->spins = ++engine->sleeps % TRY_EVERY == 0 ? SPINS_MOST : engine->spins / 2;
+    if (engine->spins > SPINS_MOST) engine->spins = SPINS_MOST;
     if (engine->spins < SPINS_LEAST) engine->spins = SPINS_LEAST;
 }
 
@@ -370,8 +370,9 @@ int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int 
             spun = 0;
             continue;
         }
-        if (spun++ < engine->spins) {
-            if (engine->yields) sched_yield();
+        if (spun++ < engine->spins) continue;
+        if (spun <= engine->spins + engine->yields) {
+            sched_yield();
             continue;
         }
         learn_spinning(engine, spun, false);

@@ -60,8 +60,8 @@ struct engine {
     bool polling[2]; /* by engine_poller: a caller, the thread is in poll without the lock */
     int wake_fd[2];  /* eventfds that get either out of poll */
     bool own_core;   /* each rank of the host has one */
-    bool yields;     /* they share cores, and give them to each other while they wait */
     int spins;       /* empty rounds before sleeping */
+    int yields;      /* and rounds after these in which the core is given away */
     unsigned sleeps;
     uint64_t calls;
 

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, FEW = 8, LOCK_MS = 2000 };
+enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, ROOM_RANKS = 8, LOCK_MS = 2000 };
 
 /* ---- layout ------------------------------------------------------------------------------------------------ */
 
 static size_t room_for(int n)
 {
     size_t room = ROOM_MOST;
-    for (int many = FEW; many < n && room > ROOM_LEAST; many *= 2) room /= 2;
+    for (int many = ROOM_RANKS; many < n && room > ROOM_LEAST; many *= 2) room /= 2;
     return room;
 }
 

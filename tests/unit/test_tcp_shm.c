@@ -1,0 +1,327 @@
+/* Memory order in backends/tcp/shm_ring.c and board.c: two ranks as threads over one mapping of the segment, so that a
+ * thread sanitizer sees every access of both.  Without it, the processor's own reordering of a store and a later load
+ * shows: a sleeper that is not woken. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../../backends/tcp/board.c"
+#include "../../backends/tcp/board_ops.c"
+#include "../../backends/tcp/shm_ring.c"
+#include "../../backends/tcp/shm_segment.c"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
+enum { SILENCE_MS = 10000, SIZE_MOST = 9000 };
+
+/* ---- a host ------------------------------------------------------------------------------------------------ */
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static const char *no_env(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+static int error(int status, const char *format, ...)
+{
+    (void)format;
+    return status;
+}
+
+static void zero(void *buffer, size_t bytes)
+{
+    memset(buffer, 0, bytes);
+}
+
+static void completed(tutti_request *request, int status)
+{
+    *(int *)request->owner = status == TUTTI_OK ? 1 : status;
+}
+
+static void add_many(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
+                     int64_t n)
+{
+    (void)dtype;
+    (void)op;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t sum = 0;
+        for (int32_t k = 0; k < n_src; k++) sum += ((const int64_t *)src[k])[i];
+        ((int64_t *)data)[i] = sum;
+    }
+}
+
+static const tutti_host host = {.abi = TUTTI_BACKEND_ABI,
+                                .size = sizeof host,
+                                .now_ns = now_ns,
+                                .env = no_env,
+                                .error = error,
+                                .random = zero,
+                                .complete = completed,
+                                .reduce_many = add_many};
+
+/* ---- two ranks --------------------------------------------------------------------------------------------- */
+
+struct end {
+    struct shm shm;
+    struct shm_peer peers[2];
+    int16_t seats[2];
+    uint64_t got;    /* messages */
+    int wrong, lost; /* contents; wake-ups */
+    int rounds;
+    uint64_t least_sleep;
+};
+
+static uint8_t byte_of(uint64_t message, size_t i)
+{
+    return (uint8_t)(message * 31 + i * 7);
+}
+
+static size_t size_of(uint64_t message)
+{
+    return message % 5 == 0 ? message * 97 % SIZE_MOST : message % (SHM_INLINE + 9);
+}
+
+static void on_message(void *user, int32_t from, const void *header, const void *payload, size_t bytes)
+{
+    struct end *end = user;
+    uint64_t said;
+    (void)from;
+    memcpy(&said, header, sizeof said);
+    end->wrong += said != end->got || bytes != size_of(said);
+    for (size_t i = 0; i < bytes; i++) end->wrong += ((const uint8_t *)payload)[i] != byte_of(said, i);
+    end->got++;
+}
+
+static void on_lost(void *user, int32_t rank, const char *why)
+{
+    (void)rank;
+    (void)why;
+    ((struct end *)user)->wrong++;
+}
+
+static const struct shm_events events = {on_message, on_lost};
+
+static void pair_open(struct end end[2])
+{
+    int bell[2] = {eventfd(0, EFD_NONBLOCK), eventfd(0, EFD_NONBLOCK)};
+    memset(end, 0, 2 * sizeof *end);
+    shm_measure(&end[0].shm, 2);
+    int memfd = shm_segment_make(end[0].shm.bytes, end[0].shm.boards_at);
+    char *base = mmap(NULL, end[0].shm.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    assert_true(memfd >= 0 && base != MAP_FAILED);
+    for (int i = 0; i < 2; i++) {
+        struct shm *shm = &end[i].shm;
+        shm_measure(shm, 2);
+        shm->config =
+            (struct shm_config){.rank = i, .world_size = 2, .host = &host, .events = &events, .user = &end[i]};
+        shm->seat = i;
+        shm->peer = end[i].peers;
+        shm->seat_of = end[i].seats;
+        shm->memfd = memfd;
+        shm->base = base;
+        shm->bell = bell[i];
+        shm->watch = epoll_create1(0);
+        end[i].seats[1] = 1;
+        for (int k = 0; k < 2; k++) {
+            shm->peer[k] = (struct shm_peer){.rank = k,
+                                             .seat = k,
+                                             .lost = k == i,
+                                             .bell = bell[k],
+                                             .pidfd = -1,
+                                             .out = ring_at(shm, i, k),
+                                             .in = ring_at(shm, k, i)};
+            STAILQ_INIT(&shm->peer[k].waiting);
+        }
+    }
+}
+
+static void pair_close(struct end end[2])
+{
+    munmap(end[0].shm.base, end[0].shm.bytes);
+    close(end[0].shm.memfd);
+    for (int i = 0; i < 2; i++) {
+        close(end[i].shm.bell);
+        close(end[i].shm.watch);
+    }
+}
+
+/* Sleeps until woken.  Who sleeps long and then finds something was not woken for it. */
+static bool sleep_on(struct shm *shm, bool ready)
+{
+    int descriptors[2];
+    int n = shm_arm(shm, descriptors);
+    struct pollfd polled[2] = {{descriptors[0], POLLIN, 0}, {descriptors[1], POLLIN, 0}};
+    if (n == 0 || ready) return true;
+    return poll(polled, 2, SILENCE_MS) > 0;
+}
+
+static void send_one(struct end *end, uint64_t message)
+{
+    uint8_t header[WIRE_HEADER] = {0}, payload[SIZE_MOST + SHM_INLINE];
+    memcpy(header, &message, sizeof message);
+    for (size_t i = 0; i < size_of(message); i++) payload[i] = byte_of(message, i);
+    shm_send(&end->shm, 1 - end->shm.seat, header, payload, size_of(message));
+}
+
+static void run_two(struct end end[2], void *(*body)(void *))
+{
+    pthread_t thread[2];
+    pair_open(end);
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, body, &end[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(end[i].wrong, 0);
+        assert_int_equal(end[i].lost, 0);
+    }
+    pair_close(end);
+}
+
+/* ---- rings ------------------------------------------------------------------------------------------------- */
+
+enum { STREAM = 20000, TURNS = 5000, STEPS = 20000, MOMENTS = 100000 };
+
+/* Both send all at once; the ring is full most of the time. */
+static void *stream(void *argument)
+{
+    struct end *end = argument;
+    struct shm *shm = &end->shm;
+    uint64_t sent = 0;
+    while (end->lost == 0 && (sent < STREAM || end->got < STREAM || !STAILQ_EMPTY(&shm->peer[1 - shm->seat].waiting))) {
+        for (int i = 0; i < 50 && sent < STREAM; i++) send_one(end, sent++);
+        if (shm_progress(shm) == 0 && sent == STREAM && !sleep_on(shm, false)) end->lost++;
+    }
+    return NULL;
+}
+
+static void test_streams(void **state)
+{
+    struct end end[2];
+    (void)state;
+    run_two(end, stream);
+}
+
+/* In turns, and asleep in between: each message has to wake its reader. */
+static void *turns(void *argument)
+{
+    struct end *end = argument;
+    for (uint64_t i = 0; i < TURNS && end->lost == 0; i++) {
+        if (end->shm.seat == 0) send_one(end, i);
+        while (end->got <= i && end->lost == 0)
+            if (shm_progress(&end->shm) == 0 && !sleep_on(&end->shm, false)) end->lost++;
+        if (end->shm.seat == 1) send_one(end, i);
+    }
+    return NULL;
+}
+
+static void test_turns(void **state)
+{
+    struct end end[2];
+    (void)state;
+    run_two(end, turns);
+}
+
+/* One sends at the very moment at which the other one is about to sleep: that one sees the message, or is woken. */
+static atomic_int gate[2];
+
+static void pass_gate(int i, int round)
+{
+    atomic_store_explicit(&gate[i], round, memory_order_seq_cst);
+    for (int spins = 0; atomic_load_explicit(&gate[1 - i], memory_order_seq_cst) < round; spins++)
+        if (spins > 1000) sched_yield();
+}
+
+static void *moments(void *argument)
+{
+    struct end *end = argument;
+    for (int i = 0; i < MOMENTS; i++) {
+        int descriptors[2], armed = 0;
+        pass_gate(end->shm.seat, 2 * i + 1);
+        for (volatile int late = end->shm.seat == 0 ? i % 300 : 200; late > 0; late--) continue; /* at many distances */
+        if (end->shm.seat == 0)
+            send_one(end, 5 * (uint64_t)i + 1); /* small ones */
+        else
+            armed = shm_arm(&end->shm, descriptors);
+        pass_gate(end->shm.seat, 2 * i + 2);
+        if (end->shm.seat == 0) continue;
+        struct pollfd bell = {end->shm.bell, POLLIN, 0};
+        if (armed > 0 && poll(&bell, 1, 0) == 0) end->lost++;
+        end->got = 5 * (uint64_t)i + 1;
+        shm_progress(&end->shm);
+    }
+    return NULL;
+}
+
+static void test_moments(void **state)
+{
+    struct end end[2];
+    (void)state;
+    gate[0] = gate[1] = 0;
+    run_two(end, moments);
+}
+
+/* ---- boards ------------------------------------------------------------------------------------------------ */
+
+/* Broadcasts from either rank, in which the root does not wait, and all_reduces between them. */
+static void *steps(void *argument)
+{
+    struct end *end = argument;
+    struct board board;
+    struct board_list running = LIST_HEAD_INITIALIZER(running);
+    int rank = end->shm.seat;
+    board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
+    if (board.state != BOARD_READY) end->wrong++;
+    for (int64_t i = 0; i < STEPS && end->lost == 0 && end->wrong == 0; i++) {
+        int64_t in[40], out[40], numel = i % 40 + 1;
+        bool reduce = i % 12 == 0;
+        int root = (int)(i / 12 % 2), ended = 0;
+        for (int64_t k = 0; k < numel; k++)
+            in[k] = out[k] = reduce || rank == root ? i * 100 + k + (reduce ? rank : 0) : -1;
+        tutti_tensor a = {in, numel, TUTTI_INT64, {TUTTI_CPU, 0}}, b = {out, numel, TUTTI_INT64, {TUTTI_CPU, 0}};
+        tutti_op op = {.kind = reduce ? TUTTI_ALL_REDUCE : TUTTI_BROADCAST,
+                       .dtype = TUTTI_INT64,
+                       .root = root,
+                       .n_in = reduce,
+                       .n_out = 1,
+                       .in = &a,
+                       .out = &b};
+        tutti_request request = {.fingerprint = (uint64_t)i + 1, .owner = &ended};
+        int status = board_begin(&board, &op, &request, &running);
+        if (status == TUTTI_REQUEST_DONE) ended = 1;
+        while (ended == 0 && end->lost == 0)
+            if (board_progress(&running) + shm_progress(&end->shm) == 0 && shm_arm(&end->shm, (int[2]){0}) > 0 &&
+                !board_is_ready(&running)) {
+                struct pollfd bell = {end->shm.bell, POLLIN, 0};
+                end->lost += poll(&bell, 1, SILENCE_MS) == 0;
+            }
+        for (int64_t k = 0; k < numel; k++) end->wrong += out[k] != (reduce ? 2 * (i * 100 + k) + 1 : i * 100 + k);
+        end->wrong += ended != 1;
+    }
+    board_close(&board);
+    return NULL;
+}
+
+static void test_steps(void **state)
+{
+    struct end end[2];
+    (void)state;
+    run_two(end, steps);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_streams), cmocka_unit_test(test_turns),
+                                       cmocka_unit_test(test_moments), cmocka_unit_test(test_steps)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
