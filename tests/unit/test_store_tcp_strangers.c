@@ -1,0 +1,261 @@
+/* The tcp store and those who have no business with it: silence, noise, replays, impostors, broken frames. */
+#include "store_tcp.h"
+
+/* ---- strangers -------------------------------------------------------------------------------------------------- */
+
+static void test_strangers_are_dropped(void **state)
+{
+    (void)state;
+    tutti_store *server = serve(token_a);
+    uint16_t port = tutti_store_port(server);
+    struct handshake shake = {0};
+    uint8_t hello[HANDSHAKE_HELLO_BYTES], noise[4096];
+    size_t bytes;
+    token_random(noise, sizeof noise);
+    noise[0] = 'x';
+    handshake_start(&shake, HANDSHAKE_CLIENT, hello);
+    struct {
+        const void *data;
+        size_t bytes;
+        bool at_once;
+        size_t answer;
+    } rows[] = {
+        {"", 0, false, 0},                                  /* silence */
+        {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, true, 0}, /* the wrong door */
+        {noise, sizeof noise, true, 0},
+        {hello, 3, false, 0},                       /* a part of a hello */
+        {hello, sizeof hello, false, sizeof hello}, /* a hello, and no proof */
+        {noise, 256, true, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int fd = knock(port);
+        assert_true(send(fd, rows[i].data, rows[i].bytes, MSG_NOSIGNAL) == (ssize_t)rows[i].bytes);
+        int ms = until_closed(fd, &bytes);
+        if (rows[i].at_once ? ms > 1500 : ms < 1500 || ms > 4000) fail_msg("row %zu: dropped after %d ms", i, ms);
+        assert_int_equal(bytes, rows[i].answer);
+    }
+    /* more than a stranger may say: a hello and what should have waited for the answer */
+    uint8_t both[HANDSHAKE_HELLO_BYTES + HANDSHAKE_PROOF_BYTES] = {0};
+    memcpy(both, hello, sizeof hello);
+    int fd = knock(port);
+    assert_true(send(fd, both, sizeof both, MSG_NOSIGNAL) == (ssize_t)sizeof both);
+    assert_true(until_closed(fd, &bytes) < 1500);
+    OK(tutti_store_add(server, "alive", 1, NULL));
+    tutti_store_free(server);
+}
+
+static void test_idle_strangers_hurt_nobody(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    int *fds = calloc(N, sizeof *fds), n = 0;
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    int most = limit.rlim_cur >= 4096 ? N : 300;
+    tutti_store *server = serve(token_a), *client = join(server, token_a);
+    for (; n < most; n++) fds[n] = knock(tutti_store_port(server));
+    int64_t begun = clock_now_ns();
+    for (int i = 0; i < 200; i++) OK(tutti_store_add(client, "n", 1, NULL));
+    assert_true(clock_now_ns() - begun < 2000000000);
+    tutti_store *late = join(server, token_a);
+    OK(tutti_store_add(late, "n", 1, NULL));
+    assert_true(clock_now_ns() - begun < 2000000000);
+    sleep_ms(2500); /* all of them are gone by then */
+    for (int i = 0; i < n; i++) {
+        char byte;
+        assert_int_equal(recv(fds[i], &byte, 1, MSG_DONTWAIT), 0);
+        close(fds[i]);
+    }
+    tutti_store_free(late);
+    tutti_store_free(client);
+    tutti_store_free(server);
+    free(fds);
+    limit.rlim_cur = before;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* No descriptor is left for the server: it drops the newcomer, does not spin, and recovers. */
+static void test_out_of_descriptors(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        tutti_store *server = NULL;
+        int fds[256], n = 0;
+        tutti_store_opts opts = {.server = true, .token = token_a};
+        setrlimit(RLIMIT_NOFILE, &(struct rlimit){200, 200});
+        if (tutti_store_tcp("127.0.0.1", 0, &opts, &server) != 0) _exit(1);
+        int probe = knock(tutti_store_port(server));
+        sleep_ms(50);
+        while (n < 256 && (fds[n] = dup(0)) >= 0) n++;
+        close(fds[--n]);
+        int stranger = knock(tutti_store_port(server)); /* takes our last one */
+        struct timespec cpu, later;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+        sleep_ms(500);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &later);
+        double used = (double)(later.tv_sec - cpu.tv_sec) + (double)(later.tv_nsec - cpu.tv_nsec) * 1e-9;
+        if (used > 0.2) _exit(2);
+        if (tutti_store_add(server, "alive", 1, NULL) != 0) _exit(3);
+        while (n > 0) close(fds[--n]);
+        close(stranger);
+        close(probe);
+        tutti_store *client = NULL;
+        opts.server = false;
+        if (tutti_store_tcp("127.0.0.1", tutti_store_port(server), &opts, &client) != 0) _exit(4);
+        tutti_store_free(client);
+        tutti_store_free(server);
+        _exit(0);
+    }
+    int result = -1;
+    waitpid(child, &result, 0);
+    assert_int_equal(result, 0);
+}
+
+/* ---- the handshake, recorded and replayed ------------------------------------------------------------------------ */
+
+static void test_replayed_handshake(void **state)
+{
+    (void)state;
+    tutti_store *server = serve(token_a);
+    struct recording recording;
+    uint8_t theirs[HANDSHAKE_HELLO_BYTES], verdict[HANDSHAKE_VERDICT_BYTES];
+    size_t bytes;
+    close(shake_hands(tutti_store_port(server), &recording));
+    int fd = knock(tutti_store_port(server));
+    transmit(fd, recording.hello, sizeof recording.hello);
+    receive(fd, theirs, sizeof theirs);
+    transmit(fd, recording.proof, sizeof recording.proof);
+    receive(fd, verdict, sizeof verdict);
+    for (size_t i = 0; i < sizeof verdict; i++)
+        assert_int_equal(verdict[i], 0); /* no code of the server for a stranger */
+    until_closed(fd, &bytes);
+    assert_int_equal(bytes, 0);
+    OK(tutti_store_add(server, "alive", 1, NULL));
+    tutti_store_free(server);
+}
+
+/* Says yes to everybody, without holding the token; or talks of something else altogether. */
+static void *impostor_run(void *argument)
+{
+    int listener = *(int *)argument;
+    for (int i = 0; i < 2; i++) {
+        struct handshake shake = {0};
+        uint8_t hello[HANDSHAKE_HELLO_BYTES], verdict[HANDSHAKE_VERDICT_BYTES] = {1};
+        int fd = accept(listener, NULL, NULL);
+        ssize_t got = recv(fd, hello, sizeof hello, MSG_WAITALL);
+        if (i == 1) {
+            got += send(fd, "HTTP/1.1 400 Bad Request\r\n\r\n", 28, MSG_NOSIGNAL);
+        } else {
+            handshake_start(&shake, HANDSHAKE_SERVER, hello);
+            got += send(fd, hello, sizeof hello, MSG_NOSIGNAL);
+            got += recv(fd, hello, HANDSHAKE_PROOF_BYTES, MSG_WAITALL);
+            got += send(fd, verdict, sizeof verdict, MSG_NOSIGNAL);
+        }
+        got += recv(fd, hello, 1, 0);
+        (void)got;
+        close(fd);
+    }
+    return NULL;
+}
+
+static void test_impostor(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(listener, 4), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &bytes), 0);
+    pthread_t thread;
+    tutti_store *store;
+    tutti_store_opts opts = {.token = token_a, .timeout_ms = 5000};
+    pthread_create(&thread, NULL, impostor_run, &listener);
+    FAILS(tutti_store_tcp("127.0.0.1", ntohs(address.sin_port), &opts, &store), TUTTI_ERR_AUTH);
+    assert_says("does not hold our job token");
+    FAILS(tutti_store_tcp("127.0.0.1", ntohs(address.sin_port), &opts, &store), TUTTI_ERR_AUTH);
+    assert_says("something else than a Tutti store");
+    pthread_join(thread, NULL);
+    close(listener);
+}
+
+static void test_other_version(void **state)
+{
+    (void)state;
+    tutti_store *server = serve(token_a);
+    struct handshake shake = {0};
+    uint8_t hello[HANDSHAKE_HELLO_BYTES], theirs[HANDSHAKE_HELLO_BYTES];
+    size_t bytes;
+    int fd = knock(tutti_store_port(server));
+    handshake_start(&shake, HANDSHAKE_CLIENT, hello);
+    hello[7] = HANDSHAKE_VERSION + 1;
+    transmit(fd, hello, sizeof hello);
+    receive(fd, theirs, sizeof theirs);
+    assert_int_equal(theirs[7], HANDSHAKE_VERSION);
+    assert_true(until_closed(fd, &bytes) < 1500);
+    tutti_store_free(server);
+}
+
+static size_t make_frame(struct seal *seal, uint8_t *frame, int64_t delta)
+{
+    struct store_slice key = {"counter", 7};
+    struct store_request request = {.op = STORE_ADD, .n_keys = 1, .keys = &key, .number = delta};
+    size_t bytes = wire_request_bytes(&request);
+    wire_put_u32(frame, (uint32_t)(bytes + SEAL_TAG_BYTES));
+    wire_put_request(frame + 4, &request, 0);
+    seal_close(seal, frame + 4, bytes, frame, 4);
+    return 4 + bytes + SEAL_TAG_BYTES;
+}
+
+/* A frame that is repeated, altered, of a wrong size or not sealed ends the connection, and does nothing. */
+static void test_bad_frames(void **state)
+{
+    (void)state;
+    tutti_store *server = serve(token_a);
+    int64_t value;
+    for (int form = 0; form < 6; form++) {
+        struct recording recording;
+        uint8_t frame[256], answer[256];
+        size_t bytes;
+        int fd = shake_hands(tutti_store_port(server), &recording);
+        size_t total = make_frame(&recording.out, frame, form == 0);
+        if (form == 0) {
+            transmit(fd, frame, total);
+            receive(fd, answer, 4 + 24 + SEAL_TAG_BYTES);
+        } else if (form == 1) {
+            frame[20] ^= 1;
+        } else if (form == 2) {
+            wire_put_u32(frame, UINT32_MAX);
+        } else if (form == 3) {
+            wire_put_u32(frame, SEAL_TAG_BYTES);
+        } else if (form == 4) {
+            memset(frame + 4, 0, total - 4);
+        } else {
+            total += make_frame(&recording.out, frame + total, 1); /* two at once */
+        }
+        transmit(fd, frame, total); /* form 0: once more */
+        assert_true(until_closed(fd, &bytes) < 1500);
+        assert_int_equal(bytes, 0);
+    }
+    OK(tutti_store_add(server, "counter", 0, &value));
+    assert_int_equal(value, 1);
+    tutti_store_free(server);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strangers_are_dropped),
+        cmocka_unit_test(test_idle_strangers_hurt_nobody),
+        cmocka_unit_test(test_out_of_descriptors),
+        cmocka_unit_test(test_replayed_handshake),
+        cmocka_unit_test(test_impostor),
+        cmocka_unit_test(test_other_version),
+        cmocka_unit_test(test_bad_frames),
+    };
+    return token_init() == TUTTI_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+}
