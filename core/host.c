@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/dtype.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -54,7 +55,7 @@ static void host_reduce(tutti_dtype dtype, tutti_reduce_op op, void *data, const
 static void host_reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
                              int64_t n)
 {
-    if (reduce_find(dtype, op) != NULL && n_src > 0) reduce_many(dtype, op, data, src, n_src, n);
+    if (dtype_reduces(dtype, op) && n_src > 0) reduce_many(dtype, op, data, src, n_src, n);
 }
 
 static void host_average(tutti_dtype dtype, void *data, int64_t n, int64_t divisor)

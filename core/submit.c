@@ -216,7 +216,8 @@ static int begin(struct tutti_work *work)
 {
     struct tutti_group *group = work->group;
     int device = device_of(group, &work->op);
-    char why[ERROR_TEXT_MAX / 2] = ""; /* what the backends say themselves */
+    char why[ERROR_TEXT_MAX / 2]; /* what the backends say themselves */
+    why[0] = '\0';                /* all of it would cost more than the rest of this */
     work->started = true;
     if (work->door != NULL) return enter(work, work->door);
     for (int i = 0; i < group->n_doors[device]; i++) {

@@ -3,28 +3,33 @@
 /* What a dtype is made of decides which ops it has. */
 enum family { INTEGER, FLOAT, COMPLEX, BOOLEAN };
 
+#define DTYPES(X)                                                                                                      \
+    X(INT8, INTEGER, "int8")                                                                                           \
+    X(INT16, INTEGER, "int16")                                                                                         \
+    X(INT32, INTEGER, "int32")                                                                                         \
+    X(INT64, INTEGER, "int64")                                                                                         \
+    X(UINT8, INTEGER, "uint8")                                                                                         \
+    X(UINT16, INTEGER, "uint16")                                                                                       \
+    X(UINT32, INTEGER, "uint32")                                                                                       \
+    X(UINT64, INTEGER, "uint64")                                                                                       \
+    X(FLOAT16, FLOAT, "float16")                                                                                       \
+    X(FLOAT32, FLOAT, "float32")                                                                                       \
+    X(FLOAT64, FLOAT, "float64")                                                                                       \
+    X(BFLOAT16, FLOAT, "bfloat16")                                                                                     \
+    X(COMPLEX64, COMPLEX, "complex64")                                                                                 \
+    X(COMPLEX128, COMPLEX, "complex128")                                                                               \
+    X(BOOL, BOOLEAN, "bool")                                                                                           \
+    X(FLOAT8_E4M3FN, FLOAT, "float8_e4m3fn")                                                                           \
+    X(FLOAT8_E5M2, FLOAT, "float8_e5m2")
+
 static const struct {
     tutti_dtype dtype;
     enum family family;
     const char *name;
 } dtypes[DTYPE_COUNT] = {
-    [DTYPE_INT8] = {TUTTI_INT8, INTEGER, "int8"},
-    [DTYPE_INT16] = {TUTTI_INT16, INTEGER, "int16"},
-    [DTYPE_INT32] = {TUTTI_INT32, INTEGER, "int32"},
-    [DTYPE_INT64] = {TUTTI_INT64, INTEGER, "int64"},
-    [DTYPE_UINT8] = {TUTTI_UINT8, INTEGER, "uint8"},
-    [DTYPE_UINT16] = {TUTTI_UINT16, INTEGER, "uint16"},
-    [DTYPE_UINT32] = {TUTTI_UINT32, INTEGER, "uint32"},
-    [DTYPE_UINT64] = {TUTTI_UINT64, INTEGER, "uint64"},
-    [DTYPE_FLOAT16] = {TUTTI_FLOAT16, FLOAT, "float16"},
-    [DTYPE_FLOAT32] = {TUTTI_FLOAT32, FLOAT, "float32"},
-    [DTYPE_FLOAT64] = {TUTTI_FLOAT64, FLOAT, "float64"},
-    [DTYPE_BFLOAT16] = {TUTTI_BFLOAT16, FLOAT, "bfloat16"},
-    [DTYPE_COMPLEX64] = {TUTTI_COMPLEX64, COMPLEX, "complex64"},
-    [DTYPE_COMPLEX128] = {TUTTI_COMPLEX128, COMPLEX, "complex128"},
-    [DTYPE_BOOL] = {TUTTI_BOOL, BOOLEAN, "bool"},
-    [DTYPE_FLOAT8_E4M3FN] = {TUTTI_FLOAT8_E4M3FN, FLOAT, "float8_e4m3fn"},
-    [DTYPE_FLOAT8_E5M2] = {TUTTI_FLOAT8_E5M2, FLOAT, "float8_e5m2"},
+#define ROW(dtype, family, name) [DTYPE_##dtype] = {TUTTI_##dtype, family, name},
+    DTYPES(ROW)
+#undef ROW
 };
 
 #define HAS(family) (1u << (family))
@@ -44,10 +49,16 @@ static const struct {
     [TUTTI_BXOR] = {"BXOR", HAS(INTEGER) | HAS(BOOLEAN)},
 };
 
+/* A jump, no search: each operation asks several times. */
 int dtype_index(tutti_dtype dtype)
 {
-    for (int i = 0; i < DTYPE_COUNT; i++)
-        if (dtypes[i].dtype == dtype) return i;
+    switch (dtype) {
+#define CASE(dtype, family, name)                                                                                      \
+    case TUTTI_##dtype:                                                                                                \
+        return DTYPE_##dtype;
+        DTYPES(CASE)
+#undef CASE
+    }
     return -1;
 }
 
