@@ -5,7 +5,7 @@
 #include "board.h"
 
 enum {
-    FLAT_MOST = 32 << 10, /* bytes of all ranks' data that one rank reduces alone; more are reduced in slices */
+    FLAT_MOST = 64 << 10, /* bytes of all ranks' data that one rank reduces alone; more are reduced in slices */
     SCRATCH = 1 << 20,    /* for blocks read from others: stays in the cache */
     BLOCK_MOST = 128 << 10,
     READ_MOST = 1 << 20, /* read in one turn where nothing is reduced */
