@@ -24,11 +24,12 @@ enum {
     ATTEND_ROUNDS = 50, /* of these without work, then the thread sleeps deeply */
     WATCH_MS = 50,      /* quiet this long: the thread watches for notes */
     ALERT_FOR_MS = 2000,
-    ALERT_MS = 5,      /* instead of WATCH_MS, after a failure */
-    SPINS_MOST = 200,  /* rounds before sleeping, where each rank has a core; each asks every backend once */
-    SPINS_SHARED = 0,  /* where ranks share cores: to spin, or to yield, keeps the core from whom one waits for */
-    SPINS_NEAR = 50,   /* where peers answer as soon as they run: then they are given the core, often, before that */
-    YIELDS_NEAR = 100, /* of being woken, which takes longer than all of this when it is their turn */
+    ALERT_MS = 5,        /* instead of WATCH_MS, after a failure */
+    SPINS_MOST = 200,    /* rounds before sleeping, where each rank has a core; each asks every backend once */
+    SPINS_SHARED = 0,    /* where ranks share cores: to spin, or to yield, keeps the core from whom one waits for */
+    SPINS_NEAR = 50,     /* where peers answer as soon as they run: then they are given the core, often, before that */
+    YIELDS_NEAR = 1000,  /* of being woken, which takes longer than this when it is their turn; fewer times */
+    YIELDS_SHARED = 100, /* where others have use for the core */
     SPINS_LEAST = 2,
     TRY_EVERY = 32
 };
@@ -201,7 +202,7 @@ int engine_add_source(struct engine *engine, const tutti_backend *backend, void 
     engine->n_sources++;
     if (!TUTTI_HAS(backend, is_near) || !backend->is_near(state)) return TUTTI_OK;
     engine->spins = engine->own_core ? SPINS_NEAR : SPINS_SHARED;
-    engine->yields = YIELDS_NEAR;
+    engine->yields = engine->own_core ? YIELDS_NEAR : YIELDS_SHARED;
     return TUTTI_OK;
 }
 
