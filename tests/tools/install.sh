@@ -1,7 +1,7 @@
 #!/bin/bash
-# Installs a build into a folder of its own, and builds the README's program against it from elsewhere.
+# Installs a build into a folder of its own, and builds against it, from elsewhere, the README's program or the plug-in.
 #
-#   tests/tools/install.sh SOURCE BUILD pkg-config|find_package
+#   tests/tools/install.sh SOURCE BUILD pkg-config|find_package|my_backend
 set -euo pipefail
 source=$1 build=$2 how=$3
 work=$(mktemp -d)
@@ -33,6 +33,16 @@ target_link_libraries(program Tutti::tutti)
 LISTS
     cmake -S . -B . -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log"
     cmake --build . >"$work/log"
+}
+
+with_my_backend() {
+    cp -r "$source/examples/my_backend" plugin
+    cmake -S plugin -B plugin -G Ninja -DCMAKE_PREFIX_PATH="$work/moved" >"$work/log"
+    cmake --build plugin >"$work/log"
+    "$work/moved/bin/tutti-conformance" --quick --ranks 3 --backend "$PWD/plugin/libtutti_sockets.so" \
+        --filter all_gather >"$work/log"
+    grep -q '^all  *[1-9][0-9]*  *0  *0 ' "$work/log"
+    exit
 }
 
 "with_$how" || { cat "$work/log" && exit 1; }

@@ -30,11 +30,18 @@ static void with_find_package(void **state)
     build_and_run("find_package");
 }
 
+static void with_a_plug_in(void **state)
+{
+    (void)state;
+    build_and_run("my_backend");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(with_pkg_config),
         cmocka_unit_test(with_find_package),
+        cmocka_unit_test(with_a_plug_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

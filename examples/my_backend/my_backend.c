@@ -1,0 +1,345 @@
+/* A backend of one's own, outside Tutti's tree: tagged messages over plain TCP sockets on this host.
+ *
+ * It offers send, recv and progress, and little beside them; Tutti makes every collective of these.  It is built with
+ * nothing but the public headers (CMakeLists.txt), and used by its path:
+ *
+ *     tutti-run -n 4 build/examples/all_reduce $PWD/libtutti_sockets.so
+ *
+ * Each pair of ranks has one connection, made when the world is opened; groups made later share it.  A message is a
+ * frame: a header and the data.  One that comes before its receive is kept.
+ */
+#include "my_backend.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void end_request(struct group *group, tutti_request *request, int status)
+{
+    request->priv[0] = NULL;
+    group->host->complete(request, status);
+}
+
+static int rank_in(const struct group *group, int peer)
+{
+    for (int i = 0; i < group->info.world_size; i++)
+        if (group->info.global_ranks[i] == peer) return i;
+    return -1;
+}
+
+static struct group *find_group(struct group *first, uint64_t id)
+{
+    struct group *group;
+    LIST_FOREACH(group, &first->family, link)
+    {
+        if (group->info.id == id) return group;
+    }
+    return NULL;
+}
+
+/* ---- matching ---------------------------------------------------------------------------------------------- */
+
+static bool takes(const struct group *group, const tutti_request *request, const struct frame *frame, int peer)
+{
+    if (frame->group != group->info.id || frame->tag != request->tag) return false;
+    return request->peer == TUTTI_ANY_SOURCE || group->info.global_ranks[request->peer] == peer;
+}
+
+/* The sizes and what the core calls a fingerprint must be the same on both sides. */
+static int agree(const struct group *group, tutti_request *request, const struct frame *frame, int peer)
+{
+    bool same = request->fingerprint == 0 || frame->fingerprint == 0 || request->fingerprint == frame->fingerprint;
+    request->source = rank_in(group, peer);
+    if (same && frame->bytes == request->bytes) return TUTTI_OK;
+    request->found_bytes = frame->bytes;
+    request->found_fingerprint = frame->fingerprint;
+    return group->host->error(TUTTI_ERR_MISMATCH, "rank %d sent %llu bytes where this rank expects %zu", peer,
+                              (unsigned long long)frame->bytes, request->bytes);
+}
+
+static int take(struct group *group, tutti_request *request, const struct kept *kept)
+{
+    int status = agree(group, request, &kept->frame, kept->peer);
+    if (status == TUTTI_OK && kept->frame.bytes > 0) memcpy(request->data, kept->data, kept->frame.bytes);
+    return status;
+}
+
+/* A whole message has come in. */
+static void arrived(struct group *first, struct kept *kept)
+{
+    struct group *group = find_group(first, kept->frame.group);
+    if (kept->frame.kind == FRAME_NOTE) {
+        int from = group != NULL ? rank_in(group, kept->peer) : -1;
+        if (from >= 0) first->host->notified(group->info.core, from, kept->data, kept->frame.bytes);
+        free(kept);
+        return;
+    }
+    for (int i = 0; group != NULL && i < group->n_posted; i++) {
+        tutti_request *request = group->posted[i];
+        if (!takes(group, request, &kept->frame, kept->peer)) continue;
+        memmove(group->posted + i, group->posted + i + 1, (size_t)(--group->n_posted - i) * sizeof *group->posted);
+        end_request(group, request, take(group, request, kept));
+        free(kept);
+        return;
+    }
+    TAILQ_INSERT_TAIL(&first->kept, kept, link); /* also for a group that this rank has yet to open */
+}
+
+/* ---- the sockets ------------------------------------------------------------------------------------------- */
+
+static void want(struct group *first, int peer, bool to_write)
+{
+    struct epoll_event event = {.events = EPOLLIN | (to_write ? EPOLLOUT : 0u), .data.u32 = (uint32_t)peer};
+    epoll_ctl(first->poll, EPOLL_CTL_MOD, first->peers[peer].fd, &event);
+}
+
+static void out_done(struct group *first, struct peer *peer, struct out *out, int status, int rank)
+{
+    TAILQ_REMOVE(&peer->out, out, link);
+    if (status != TUTTI_OK) first->host->error(status, "rank %d is lost", rank);
+    if (out->request != NULL) end_request(out->group, out->request, status);
+    free(out);
+}
+
+static void lose(struct group *first, int peer)
+{
+    struct peer *lost = &first->peers[peer];
+    struct group *group;
+    struct out *out;
+    if (lost->fd < 0) return;
+    close(lost->fd);
+    lost->fd = -1;
+    free(lost->in);
+    lost->in = NULL;
+    while ((out = TAILQ_FIRST(&lost->out)) != NULL) out_done(first, lost, out, TUTTI_ERR_PEER_LOST, peer);
+    LIST_FOREACH(group, &first->family, link)
+    {
+        for (int i = group->n_posted; i-- > 0;) {
+            tutti_request *request = group->posted[i];
+            if (request->peer == TUTTI_ANY_SOURCE || group->info.global_ranks[request->peer] != peer) continue;
+            memmove(group->posted + i, group->posted + i + 1, (size_t)(--group->n_posted - i) * sizeof *group->posted);
+            end_request(group, request, first->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost", peer));
+        }
+    }
+    first->host->peer_lost(first->info.core, peer, false, "connection closed");
+}
+
+static int write_some(struct group *first, int rank)
+{
+    struct peer *peer = &first->peers[rank];
+    struct out *out;
+    int moved = 0;
+    while (peer->fd >= 0 && (out = TAILQ_FIRST(&peer->out)) != NULL) {
+        size_t head = sizeof out->frame, bytes = head + out->frame.bytes;
+        const char *at = out->at < head ? (const char *)&out->frame + out->at : out->data + (out->at - head);
+        ssize_t sent = send(peer->fd, at, (out->at < head ? head : bytes) - out->at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent < 0 && errno == EAGAIN) break;
+        if (sent < 0) break; /* reading tells why */
+        out->at += (size_t)sent;
+        moved++;
+        if (out->at == bytes) out_done(first, peer, out, TUTTI_OK, rank);
+    }
+    if (peer->fd >= 0) want(first, rank, !TAILQ_EMPTY(&peer->out));
+    return moved;
+}
+
+/* The header first, then, in memory of the right size, header and data together. */
+static int read_some(struct group *first, int rank)
+{
+    struct peer *peer = &first->peers[rank];
+    for (int moved = 0;; moved++) {
+        size_t head = sizeof peer->frame, bytes = peer->got < head ? head : head + peer->frame.bytes;
+        char *at = peer->got < head ? (char *)&peer->frame + peer->got : peer->in->data + (peer->got - head);
+        ssize_t got = peer->got == bytes ? 0 : recv(peer->fd, at, bytes - peer->got, MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EAGAIN) return moved;
+        if (got < 0 || (got == 0 && peer->got < bytes)) {
+            lose(first, rank);
+            return 1;
+        }
+        peer->got += (size_t)got;
+        if (peer->got < head) continue;
+        if (peer->in == NULL) { /* the size is checked before memory is taken for it */
+            peer->in = peer->frame.bytes <= FRAME_MOST ? malloc(sizeof *peer->in + peer->frame.bytes) : NULL;
+            if (peer->in == NULL) {
+                lose(first, rank);
+                return 1;
+            }
+            peer->in->frame = peer->frame;
+            peer->in->peer = rank;
+        }
+        if (peer->got < head + peer->frame.bytes) continue;
+        struct kept *kept = peer->in;
+        peer->in = NULL;
+        peer->got = 0;
+        arrived(first, kept);
+    }
+}
+
+/* ---- the table's entries ----------------------------------------------------------------------------------- */
+
+static int enqueue(struct group *group, uint32_t kind, int peer, tutti_request *request, const void *data, size_t bytes)
+{
+    struct group *first = group->first;
+    bool copied = request == NULL;
+    if (first->peers[peer].fd < 0) return group->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost", peer);
+    struct out *out = malloc(sizeof *out + (copied ? bytes : 0));
+    if (out == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message to rank %d", peer);
+    *out = (struct out){.group = group, .request = request, .data = copied ? out->copy : data};
+    out->frame = (struct frame){.kind = kind, .group = group->info.id, .bytes = bytes};
+    if (copied) memcpy(out->copy, data, bytes);
+    if (request != NULL) {
+        out->frame.tag = request->tag;
+        out->frame.fingerprint = request->fingerprint;
+        request->priv[0] = out;
+    }
+    TAILQ_INSERT_TAIL(&first->peers[peer].out, out, link);
+    return TUTTI_REQUEST_PENDING; /* completed by progress, which writes it */
+}
+
+static int my_send(void *state, tutti_request *request)
+{
+    struct group *group = state;
+    int peer = group->info.global_ranks[request->peer];
+    int status = enqueue(group, FRAME_DATA, peer, request, request->data, request->bytes);
+    if (status == TUTTI_REQUEST_PENDING) group->first->unwritten = true;
+    return status;
+}
+
+static int my_recv(void *state, tutti_request *request)
+{
+    struct group *group = state;
+    struct kept *kept;
+    TAILQ_FOREACH(kept, &group->first->kept, link)
+    {
+        if (!takes(group, request, &kept->frame, kept->peer)) continue;
+        TAILQ_REMOVE(&group->first->kept, kept, link);
+        int status = take(group, request, kept);
+        free(kept);
+        return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
+    }
+    if (request->peer != TUTTI_ANY_SOURCE && group->first->peers[group->info.global_ranks[request->peer]].fd < 0)
+        return group->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost", group->info.global_ranks[request->peer]);
+    if (group->n_posted == group->room) {
+        int room = group->room > 0 ? 2 * group->room : 64;
+        tutti_request **posted = realloc(group->posted, (size_t)room * sizeof *posted);
+        if (posted == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a receive");
+        group->posted = posted;
+        group->room = room;
+    }
+    group->posted[group->n_posted++] = request;
+    return TUTTI_REQUEST_PENDING;
+}
+
+/* A message of which a part has been written cannot be taken back. */
+static int my_cancel(void *state, tutti_request *request)
+{
+    struct group *group = state;
+    struct out *out = request->priv[0];
+    for (int i = 0; i < group->n_posted; i++) {
+        if (group->posted[i] != request) continue;
+        memmove(group->posted + i, group->posted + i + 1, (size_t)(--group->n_posted - i) * sizeof *group->posted);
+        return TUTTI_OK;
+    }
+    if (out == NULL || out->at > 0) return group->host->error(TUTTI_ERR_ABORTED, "the message is on its way");
+    TAILQ_REMOVE(&group->first->peers[group->info.global_ranks[request->peer]].out, out, link);
+    free(out);
+    request->priv[0] = NULL;
+    return TUTTI_OK;
+}
+
+static int my_notify(void *state, int32_t peer, const void *message, size_t bytes)
+{
+    struct group *group = state;
+    int status = enqueue(group, FRAME_NOTE, group->info.global_ranks[peer], NULL, message, bytes);
+    group->first->unwritten = true;
+    return status < 0 ? status : TUTTI_OK;
+}
+
+static int my_progress(void *state)
+{
+    struct group *first = state;
+    struct epoll_event events[16];
+    int moved = 0;
+    for (int peer = 0; first->unwritten && peer < first->info.world_size; peer++)
+        if (!TAILQ_EMPTY(&first->peers[peer].out)) moved += write_some(first, peer);
+    first->unwritten = false;
+    int n = epoll_wait(first->poll, events, 16, 0);
+    for (int i = 0; i < n; i++) {
+        int peer = (int)events[i].data.u32;
+        if (events[i].events & EPOLLOUT) moved += write_some(first, peer);
+        if (first->peers[peer].fd >= 0 && (events[i].events & ~(uint32_t)EPOLLOUT)) moved += read_some(first, peer);
+    }
+    return moved;
+}
+
+static int my_arm(void *state, int *descriptors)
+{
+    struct group *first = state;
+    if (first->unwritten) return 0;
+    descriptors[0] = first->poll;
+    return 1;
+}
+
+static int my_open(void *state, const tutti_group_info *info, const tutti_host *host)
+{
+    struct group *group = state;
+    *group = (struct group){.host = host, .info = *info, .first = info->parent != NULL ? info->parent : group};
+    LIST_INSERT_HEAD(&group->first->family, group, link);
+    return info->parent != NULL ? TUTTI_OK : mesh_open(group);
+}
+
+/* What the group has not begun to send is dropped; half a message cannot be followed by another. */
+static void drop_outs(struct group *group, int peer)
+{
+    struct out *out, *next;
+    for (out = TAILQ_FIRST(&group->first->peers[peer].out); out != NULL; out = next) {
+        next = TAILQ_NEXT(out, link);
+        if (out->group != group) continue;
+        out->request = NULL; /* the core has dropped it */
+        if (out->at > 0 && out->data != out->copy) {
+            lose(group->first, peer);
+            return;
+        }
+        TAILQ_REMOVE(&group->first->peers[peer].out, out, link);
+        free(out);
+    }
+}
+
+static void my_close(void *state)
+{
+    struct group *group = state;
+    if (group->host == NULL) return; /* it was never opened */
+    LIST_REMOVE(group, link);
+    if (group->first == group) {
+        for (int peer = 0; group->peers != NULL && peer < group->info.world_size; peer++) write_some(group, peer);
+        mesh_close(group);
+    } else {
+        for (int peer = 0; peer < group->first->info.world_size; peer++) drop_outs(group, peer);
+    }
+    free(group->posted);
+    group->posted = NULL;
+    group->n_posted = 0;
+}
+
+TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
+
+const tutti_backend tutti_backend_v1 = {
+    TUTTI_BACKEND_HEADER,
+    .name = "sockets",
+    .version = "an example",
+    .group_bytes = sizeof(struct group),
+    .devices = 1u << TUTTI_CPU,
+    .open = my_open,
+    .close = my_close,
+    .send = my_send,
+    .recv = my_recv,
+    .progress = my_progress,
+    .arm = my_arm,
+    .cancel = my_cancel,
+    .notify = my_notify,
+};

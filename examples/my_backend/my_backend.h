@@ -1,0 +1,66 @@
+/* What the two files of this backend share. */
+#ifndef MY_BACKEND_H
+#define MY_BACKEND_H
+
+#include <stdbool.h>
+#include <sys/queue.h>
+#include <tutti/backend.h>
+
+enum { FRAME_DATA = 1, FRAME_NOTE };
+
+#define FRAME_MOST ((uint64_t)1 << 36) /* bytes; more is nonsense */
+
+/* On the wire before each message's data.  All ranks are on one host, so the byte order is the same. */
+struct frame {
+    uint32_t kind, unused;
+    uint64_t group, tag, fingerprint, bytes;
+};
+
+/* A message that has come in. */
+struct kept {
+    TAILQ_ENTRY(kept) link;
+    struct frame frame;
+    int peer;
+    char data[];
+};
+
+/* A message on its way out. */
+struct out {
+    TAILQ_ENTRY(out) link;
+    struct group *group;
+    tutti_request *request; /* NULL: a note, which is a copy */
+    struct frame frame;
+    const char *data;
+    size_t at; /* written, the frame counted in */
+    char copy[];
+};
+
+struct peer {
+    int fd; /* -1: oneself, or lost */
+    TAILQ_HEAD(, out) out;
+    struct frame frame; /* of the message that is coming in, .. */
+    struct kept *in;    /* .. itself, once its frame is complete */
+    size_t got;
+};
+
+/* One group.  The family's first one has the connections. */
+struct group {
+    const tutti_host *host;
+    tutti_group_info info;
+    struct group *first;
+    LIST_ENTRY(group) link;
+    tutti_request **posted; /* receives, in order */
+    int n_posted, room;
+
+    LIST_HEAD(, group) family;
+    TAILQ_HEAD(, kept) kept; /* messages without a receive, in order */
+    struct peer *peers;      /* by global rank */
+    int poll;                /* an epoll of all connections */
+    bool unwritten;          /* something was put into an out list that progress has not seen */
+};
+
+/* mesh.c: a connection to every other rank; both sides prove that they hold the job's token. */
+int mesh_open(struct group *first);
+void mesh_close(struct group *first);
+
+#endif
