@@ -80,16 +80,8 @@ bool rdm_take_entry(struct fabric_link *link, const uint8_t *entry, size_t bytes
     return wire_name_parse(entry, bytes, &name) && take_name(link, &name);
 }
 
-/* A provider may be stuck in a connection that both sides began at the same time (ofi_rxm with tcp is, at times): it
- * forgets it with the address. */
-static void renew_address(struct fabric_link *link)
-{
-    link->rdm.is_known = fi_av_remove(link->fabric->rdm.av, &link->rdm.address, 1, 0) != 0;
-    if (!link->rdm.is_known && insert_address(link) != TUTTI_OK)
-        fabric_lose_connecting(link, "the provider does not take its address");
-}
-
-/* The higher rank gives the other one time to call first: calls that cross cost more than this. */
+/* The higher rank gives the other one time to call first: calls that cross cost more than this.  They are no more than
+ * costly: ofi_rxm ends one of its two connections, and takes what is sent again until the other one stands. */
 int rdm_ask(struct fabric_link *link)
 {
     enum { COURTESY_MS = 20 };
@@ -273,7 +265,6 @@ static void tick_link(struct fabric_link *link)
     rdm->mute = 0;
     rdm->beat_due = link->state == FABRIC_UP;
     rdm->hello_due = link->state == FABRIC_CONNECTING;
-    if (rdm->hello_due) renew_address(link);
     rdm_flush(link);
 }
 
