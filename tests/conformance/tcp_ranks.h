@@ -150,8 +150,13 @@ static int host_error(int status, const char *format, ...)
     return status;
 }
 
+/* A datagram link's messages that had another secret than its own; and whether this rank spoils its own secrets. */
+static int dropped;
+static bool spoils_secrets;
+
 static void host_log(int level, const char *format, ...)
 {
+    if (strstr(format, "dropped a message of no link") != NULL) dropped++;
     if (level > 2 && getenv("TCP_RANKS_LOG") == NULL) return;
     va_list args;
     va_start(args, format);
@@ -176,6 +181,7 @@ static void host_reduce(tutti_dtype dtype, tutti_reduce_op op, void *data, const
 static void host_mac(uint8_t mac[32], const void *message, size_t bytes)
 {
     token_mac(mac, token, message, bytes);
+    if (spoils_secrets && bytes > 7 && memcmp(message, "session", 7) == 0) mac[0] ^= 2;
 }
 
 static void host_notified(void *core, int32_t peer, const void *message, size_t bytes)
@@ -297,7 +303,11 @@ static void await_moving(struct rank *self, const char *name, int rank)
     uint8_t byte;
     size_t bytes;
     snprintf(key, sizeof key, "meet/%s/%d", name, rank);
-    while (store_get((tutti_store *)self->shared, key, &byte, 1, &bytes, 0) != TUTTI_OK) turn(self);
+    int64_t end = now_ns() + 2 * (int64_t)WAIT_MS * 1000000;
+    while (store_get((tutti_store *)self->shared, key, &byte, 1, &bytes, 0) != TUTTI_OK) {
+        if (now_ns() > end) exit(9); /* it failed */
+        turn(self);
+    }
 }
 
 static void say(struct rank *self, const char *name)

@@ -566,6 +566,31 @@ static void test_wrong_token(void **state)
     run_until_silent(wrong_token, 2, NULL);
 }
 
+/* A rank whose greetings are right, but not what marks its messages: none of them counts. */
+static int wrong_secret(struct rank *self)
+{
+    spoils_secrets = self->rank == 1;
+    CHECK(rank_open(self) == TUTTI_OK);
+    uint8_t data[4] = {0};
+    struct message m;
+    start(self, &m, self->rank == 1, self->rank == 1 ? 0 : TUTTI_ANY_SOURCE, 1, data, 4, 0);
+    if (self->rank == 0) {
+        for (int64_t end = now_ns() + (int64_t)WAIT_MS * 1000000; dropped < 2 && now_ns() < end;) turn(self);
+        CHECK(dropped >= 2); /* a heartbeat and the message */
+        CHECK(!m.done.is);
+    }
+    meet_moving(self, "end");
+    rank_close(self);
+    return 0;
+}
+
+static void test_wrong_secret(void **state)
+{
+    (void)state;
+    if (!is_rdm()) skip(); /* a connected endpoint's messages need no secret */
+    run(wrong_secret, 2);
+}
+
 /* The entry of the address book has an address of our own format, or the name of an endpoint: here a sockaddr. */
 static int knock(const uint8_t *address, const void *data, size_t bytes)
 {
@@ -864,6 +889,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_closing_after_failures),
         cmocka_unit_test(test_strangers_at_the_listener),
         cmocka_unit_test(test_a_crowd_at_the_listener),
+        cmocka_unit_test(test_wrong_secret),
     };
     setenv("TUTTI_SHM", "0", 1);
     int failed = cmocka_run_group_tests_name("over libfabric", tests, NULL, NULL);
