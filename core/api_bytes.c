@@ -16,7 +16,7 @@ static tutti_opts blocking(const tutti_opts *opts)
 
 static int check_bytes(const char *what, const tutti_opts *opts, const void *data, size_t bytes, int *size, int *rank)
 {
-    struct tutti_group *group = group_or_default(opts->group);
+    struct tutti_group *group = group_for_call(opts->group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (group->rank < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: this rank is not in group %s", what, group->name);

@@ -94,7 +94,7 @@ int tutti_describe_backend(const char *name, char *out, size_t capacity)
 
 static int find_group(const char *what, const tutti_group *given, struct tutti_group **group)
 {
-    *group = group_or_default(given);
+    *group = group_for_call(given);
     if (*group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if ((*group)->rank < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: this rank is not in group %s", what, (*group)->name);
@@ -139,7 +139,7 @@ static const struct coll_hosts *hosts_of(const struct tutti_group *group)
 int tutti_get_host(const tutti_group *group, int group_rank)
 {
     if (group == NULL && !tutti_is_initialized()) return -1;
-    group = group_or_default(group);
+    group = group_for_call(group);
     if (group->rank < 0 || group_rank < 0 || group_rank >= group->size || hosts_of(group) == NULL) return -1;
     return hosts_of(group)->of[group_rank];
 }

@@ -76,7 +76,7 @@ tutti_device tutti_get_device(const tutti_group *group)
 /* The parent, if a group can be made from it. */
 static int find_parent(const char *what, const tutti_group_opts *opts, struct tutti_group **parent)
 {
-    *parent = group_or_default(opts->parent);
+    *parent = group_for_call(opts->parent);
     if (*parent == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if ((*parent)->rank < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: this rank is not in the parent group %s", what,
@@ -258,7 +258,7 @@ int tutti_create_group(const char *backend, tutti_store *store, int rank, int wo
 
 int tutti_abort(tutti_group *group, const char *reason)
 {
-    group = group_or_default(group);
+    group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (group->rank < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "abort: this rank is not in group %s", group->name);
@@ -286,7 +286,7 @@ static const struct group_door *allocating_door(const struct tutti_group *group)
 
 int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)
 {
-    group = group_or_default(group);
+    group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (bytes < 0 || memory == NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: bytes is %" PRId64 ", memory is %s", bytes,
@@ -313,7 +313,8 @@ int tutti_free(tutti_group *group, void *memory)
         free(memory);
         return TUTTI_OK;
     }
-    group = group_or_default(group);
+    group = group_for_call(group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     const struct group_door *door = allocating_door(group);
     if (door != NULL && group->shut)
         return error_set(TUTTI_ERR_ABORTED, "free: group %s has been destroyed", group->name);

@@ -14,6 +14,12 @@ static int check_timeout(int64_t timeout_ms)
                      (long long)timeout_ms);
 }
 
+static int check_forked(const struct engine *engine)
+{
+    if (!engine_is_forked(engine)) return TUTTI_OK;
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: the operation was begun before fork(): it is the parent's");
+}
+
 /* An operation's own deadline ends it, so its own timeout is no limit here. */
 static int64_t moment(int64_t timeout_ms)
 {
@@ -23,6 +29,8 @@ static int64_t moment(int64_t timeout_ms)
 static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t timeout_ms)
 {
     struct engine *engine = work->engine;
+    int status = check_forked(engine);
+    if (status != TUTTI_OK) return status;
     engine_lock(engine);
     engine->calls++;
     bool ended = work_ended(work);
@@ -30,7 +38,7 @@ static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t time
         engine_step(engine);
         ended = work_ended(work) || engine_wait(engine, work, deadline_ns);
     }
-    int status = ended ? work_result(work) : TUTTI_ERR_TIMEOUT;
+    status = ended ? work_result(work) : TUTTI_ERR_TIMEOUT;
     if (!ended) {
         char what[160];
         work_describe(work, what, sizeof what);
@@ -100,6 +108,8 @@ int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index)
         engine = works[i]->engine;
     }
     if (engine == NULL) return TUTTI_OK;
+    status = check_forked(engine);
+    if (status != TUTTI_OK) return status;
     engine_lock(engine);
     engine->calls++;
     int found = engine_wait_any(engine, works, n, moment(timeout_ms));
@@ -125,6 +135,8 @@ static bool stream_waits(struct tutti_work *work, void *stream)
 int tutti_wait_stream(tutti_work *work, void *stream)
 {
     if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait_stream: work is NULL");
+    int status = check_forked(work->engine);
+    if (status != TUTTI_OK) return status;
     engine_lock(work->engine);
     work->engine->calls++;
     bool waits = !work_ended(work) && stream_waits(work, stream);
@@ -136,6 +148,7 @@ int tutti_wait_stream(tutti_work *work, void *stream)
 bool tutti_work_is_completed(tutti_work *work)
 {
     if (work == NULL || work_ended(work)) return true;
+    if (engine_is_forked(work->engine)) return false;
     struct engine *engine = work->engine;
     engine_lock(engine);
     engine->calls++;

@@ -65,7 +65,7 @@ int coalesce_add(struct tutti_group *group, const tutti_op *op, const tutti_opts
 
 int tutti_coalesce_begin(tutti_group *group)
 {
-    group = group_or_default(group);
+    group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (open_now.group != NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this thread coalesces on group %s already",
@@ -221,7 +221,7 @@ static int begin_run(struct tutti_group *group, const struct kept *run, int n, s
 
 int tutti_coalesce_end(tutti_group *group, tutti_work **work)
 {
-    group = group_or_default(group);
+    group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (open_now.group != group)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_end: this thread has not begun to coalesce on group %s",

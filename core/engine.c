@@ -172,6 +172,7 @@ void engine_drop(struct engine *engine)
 
 void engine_lock(struct engine *engine)
 {
+    if (engine_is_forked(engine)) return; /* who held it may be a thread of the parent's; nothing is driven here */
     if (pthread_mutex_trylock(&engine->lock) == 0) return;
     /* relaxed: only a hint to the holder; the mutex orders everything else */
     atomic_fetch_add_explicit(&engine->contenders, 1, memory_order_relaxed);
@@ -182,6 +183,7 @@ void engine_lock(struct engine *engine)
 void engine_unlock(struct engine *engine)
 {
     struct work_queue due;
+    if (engine_is_forked(engine)) return;
     TAILQ_INIT(&due);
     TAILQ_CONCAT(&due, &engine->callbacks, link);
     pthread_mutex_unlock(&engine->lock);

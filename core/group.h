@@ -130,6 +130,10 @@ int group_check_collective(struct tutti_group *group, const char *doing);
 /* The default group where group is NULL; NULL, with the error text set, if there is none. */
 struct tutti_group *group_or_default(const struct tutti_group *group);
 
+/* The same for a call that is to do something: NULL, with the error text set, also in a forked child.  There the
+ * group's lock may be held by a thread that is not there, and its memory is shared with the parent's peers. */
+struct tutti_group *group_for_call(const struct tutti_group *group);
+
 static inline int group_device_index(tutti_device device)
 {
     return device.type == TUTTI_CPU ? 0 : device.type == TUTTI_CUDA ? 1 : -1;

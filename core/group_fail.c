@@ -100,11 +100,23 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
     }
 }
 
+static int check_forked(const struct tutti_group *group)
+{
+    if (!engine_is_forked(group->engine)) return TUTTI_OK;
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                     "group %s was made before fork(): a child cannot use its parent's groups", group->name);
+}
+
+struct tutti_group *group_for_call(const struct tutti_group *group)
+{
+    struct tutti_group *found = group_or_default(group);
+    return found != NULL && check_forked(found) == TUTTI_OK ? found : NULL;
+}
+
 int group_check_open(const struct tutti_group *group)
 {
-    if (engine_is_forked(group->engine))
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "group %s was made before fork(): a child cannot use its parent's groups", group->name);
+    int status = check_forked(group);
+    if (status != TUTTI_OK) return status;
     if (group->shut) return error_set(TUTTI_ERR_ABORTED, "group %s has been destroyed with its world", group->name);
     return TUTTI_OK;
 }

@@ -195,7 +195,7 @@ static int check(struct tutti_group *group)
 
 int tutti_shrink_group(tutti_group *group, tutti_group **smaller)
 {
-    group = group_or_default(group);
+    group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (smaller == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "shrink_group: smaller is NULL");
     engine_lock(group->engine);

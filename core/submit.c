@@ -408,7 +408,7 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
 {
     static const tutti_opts defaults;
     if (opts == NULL) opts = &defaults;
-    struct tutti_group *group = group_or_default(opts->group);
+    struct tutti_group *group = group_for_call(opts->group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     op->size = sizeof *op;
     op->tag = opts->tag;
@@ -466,7 +466,7 @@ static tutti_op message_op(const tutti_p2p_op *message)
 int submit_batch(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works)
 {
     tutti_opts each = opts != NULL ? *opts : (tutti_opts){0};
-    struct tutti_group *group = group_or_default(each.group);
+    struct tutti_group *group = group_for_call(each.group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     int status = TUTTI_OK;
     for (int i = 0; i < n && status == TUTTI_OK; i++) {

@@ -346,11 +346,14 @@ static void test_all_killed_leave_no_files(void **state)
 /* ---- fork ---------------------------------------------------------------------------------------------------------
  */
 
-static int child_of_rank(void)
+static int child_of_rank(tutti_work *work)
 {
     float x = 1;
     EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT, "fork", "world");
     EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_INVALID_ARGUMENT, "fork");
+    EXPECT(tutti_abort(NULL, "a child") == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT_ERROR(tutti_work_wait(work, 100), TUTTI_ERR_INVALID_ARGUMENT, "fork");
+    tutti_work_free(work);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK); /* its own copy of the handle alone */
     EXPECT(!tutti_is_initialized());
     return 0;
@@ -358,16 +361,22 @@ static int child_of_rank(void)
 
 static int rank_that_forks(int rank, int size, void *argument)
 {
+    enum { CHILDREN = 20 };
     int status = -1;
+    float x = 0, one = 1;
+    tutti_work *work = NULL; /* keeps the library's thread at work, which may hold the lock at the fork */
     (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
-    if (rank == 1) {
+    if (rank == 1) EXPECT(tutti_irecv(tutti_view(&x, 1), 0, NULL, &work) == TUTTI_OK);
+    for (int i = 0; i < CHILDREN && rank == 1; i++) {
         pid_t pid = fork();
-        if (pid == 0) _exit(child_of_rank() != 0);
+        if (pid == 0) _exit(child_of_rank(work) != 0);
         EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
     EXPECT(sum_once(NULL, size, BIG) == TUTTI_OK);
+    if (rank == 0) EXPECT(tutti_send(tutti_view(&one, 1), 1, NULL) == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK && x == 1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
