@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "coll/coll.h"
 #include "group.h"
+#include "op.h"
 
 enum { CACHE_MOST = 128, CACHE_BUCKETS = 64, CACHE_SCRATCH_KEPT = 8 << 20 };
 
@@ -113,24 +114,6 @@ static bool is_in_place(const tutti_op *op, int rank, int64_t element)
     }
 }
 
-/* Elements of this rank's own block, or of the whole where there are no blocks. */
-static int64_t own_count(const tutti_op *op, int size)
-{
-    switch (op->kind) {
-    case TUTTI_BARRIER:
-    case TUTTI_MONITORED_BARRIER:
-        return 0;
-    case TUTTI_BROADCAST:
-    case TUTTI_SCATTER:
-    case TUTTI_REDUCE_SCATTER:
-        return op->out[0].numel;
-    case TUTTI_ALL_TO_ALL:
-        return op->list || op->in_splits != NULL ? 0 : op->in[0].numel / size;
-    default:
-        return op->in[0].numel;
-    }
-}
-
 static bool all_even(const tutti_op *op, int size)
 {
     const tutti_tensor *list = op->kind == TUTTI_ALL_GATHER ? op->out : op->in;
@@ -149,7 +132,7 @@ static void make_key(const struct tutti_group *group, const tutti_backend *backe
     key->kind = op->kind;
     key->root = op->root;
     key->element = (int32_t)tutti_dtype_bytes(op->dtype);
-    key->count = own_count(op, group->size);
+    key->count = op_own_count(op, group->size);
     key->in_place = is_in_place(op, group->rank, key->element);
     bool reduces = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE || op->kind == TUTTI_REDUCE_SCATTER;
     key->average = reduces && op->reduce_op == TUTTI_AVG;

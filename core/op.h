@@ -26,4 +26,8 @@ static inline bool op_overlap(struct op_span a, struct op_span b)
  * splits go to tensors; else *memory receives an allocation to be freed (it is NULL otherwise).  NO_MEMORY. */
 int op_copy(tutti_op *copy, const tutti_op *op, int size, tutti_tensor *tensors, size_t room, void **memory);
 
+/* Elements of a rank's own block, or of the whole where there are no blocks; 0 where blocks differ and the ranks do not
+ * know each other's. */
+int64_t op_own_count(const tutti_op *op, int size);
+
 #endif

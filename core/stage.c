@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "group.h"
+#include "op.h"
 #include "submit.h"
 #include "work.h"
 
@@ -45,20 +46,6 @@ static const tutti_tensor *tensor_of(const struct cut *cut, int i)
     return i < cut->op->n_in ? &cut->op->in[i] : &cut->op->out[i - cut->op->n_in];
 }
 
-static int64_t rows_of(const tutti_op *op, int size)
-{
-    switch (op->kind) {
-    case TUTTI_BROADCAST:
-    case TUTTI_SCATTER:
-    case TUTTI_REDUCE_SCATTER:
-        return op->out[0].numel;
-    case TUTTI_ALL_TO_ALL:
-        return op->in[0].numel / size;
-    default:
-        return op->in[0].numel;
-    }
-}
-
 /* Flat forms that have a block a rank on some rank: a chunk is measured alike on all. */
 static bool has_blocks(tutti_kind kind)
 {
@@ -90,7 +77,7 @@ static int cut_up(const tutti_op *op, int size, struct cut *cut)
     cut->whole = op->list || op->in_splits != NULL || message;
     if (!cut->whole) {
         int64_t row = element * (has_blocks(op->kind) ? size : 1);
-        cut->rows = rows_of(op, size);
+        cut->rows = op_own_count(op, size);
         int64_t least = CHUNK_LEAST / row, share = cut->rows / CHUNKS_MOST + 1;
         cut->most = least > share ? least : share;
         if (cut->most > 0 && cut->rows > cut->most) cut->chunks = (int)((cut->rows + cut->most - 1) / cut->most);

@@ -298,9 +298,4 @@ another_token() {
 }
 
 . "$(dirname "$0")/hosts.sh"
-[[ $# -gt 0 ]] || set -- "${all[@]}"
-for case in "$@"; do
-    ("$case")
-    code=$?
-    [[ $code == 0 ]] || exit "$code"
-done
+run_cases "$@"

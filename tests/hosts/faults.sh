@@ -204,9 +204,4 @@ needs_nft_on() { # TIMEOUT_MS BYTES
 }
 
 . "$(dirname "$0")/hosts.sh"
-[[ $# -gt 0 ]] || set -- "${all[@]}"
-for case in "$@"; do
-    ("$case")
-    code=$?
-    [[ $code == 0 ]] || exit "$code"
-done
+run_cases "$@"

@@ -200,3 +200,17 @@ needs_nft() {
     nft_in 0 counter 2>"$work/nft" || skip "nft rules are not permitted: $(cat "$work/nft")"
     nft_clear 0
 }
+
+# ---- cases ---------------------------------------------------------------------------------------------------------
+
+# run_cases [CASE..]: those named, else those of $all, each in a shell of its own, which ends its hosts
+run_cases() {
+    local case code
+    # shellcheck disable=SC2154 # all: of who sources this
+    [[ $# -gt 0 ]] || set -- "${all[@]}"
+    for case in "$@"; do
+        ("$case")
+        code=$?
+        [[ $code == 0 ]] || exit "$code"
+    done
+}

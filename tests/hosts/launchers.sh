@@ -74,9 +74,4 @@ mpiexec_two_hosts() {
 }
 
 . "$(dirname "$0")/hosts.sh"
-[[ $# -gt 0 ]] || set -- "${all[@]}"
-for case in "$@"; do
-    ("$case")
-    code=$?
-    [[ $code == 0 ]] || exit "$code"
-done
+run_cases "$@"
