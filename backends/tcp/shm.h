@@ -48,10 +48,8 @@ struct shm_ring {
 /* One rank's place: its first line is written by others only to wake it. */
 struct shm_seat {
     _Alignas(SHM_LINE) _Atomic uint32_t asleep;
-    _Alignas(
-        SHM_LINE) _Atomic uint32_t frees; /* counts its tutti_free: mappings of its memory that others keep are stale */
-    int32_t pid;                          /* as it calls itself */
-    uint64_t probe_at;                    /* address of 16 bytes of it, and what they hold */
+    _Alignas(SHM_LINE) int32_t pid; /* as it calls itself */
+    uint64_t probe_at;              /* address of 16 bytes of it, and what they hold */
     uint8_t probe[WIRE_NONCE];
 };
 
@@ -118,8 +116,6 @@ struct shm {
     bool armed;
     unsigned rounds; /* of progress, for what is looked at now and then */
     uint8_t probe[WIRE_NONCE];
-    struct shm_mapping *mappings; /* of others' tutti_alloc memory */
-    struct shm_block *blocks;     /* own tutti_alloc memory */
 };
 
 /* ---- shm_attach.c ------------------------------------------------------------------------------------------ */
@@ -137,6 +133,7 @@ void shm_measure(struct shm *shm, int n);
 int shm_segment_make(size_t bytes, size_t reserved);
 /* Whether fd is a segment that nobody can shrink, of this size. */
 bool shm_segment_is_sound(int fd, size_t bytes);
+/* Maps the segment and fills the own seat. */
 bool shm_map(struct shm *shm);
 struct shm_seat *shm_seat_at(const struct shm *shm, int seat);
 void *shm_board_at(const struct shm *shm, int board);
@@ -144,14 +141,6 @@ struct shm_directory *shm_directory(const struct shm *shm);
 /* Takes a board's pages, or gives them back, after which they are zero.  false: it cannot. */
 bool shm_reserve_board(struct shm *shm, int board);
 bool shm_release_board(struct shm *shm, int board);
-bool shm_map(struct shm *shm);
-struct shm_seat *shm_seat_at(const struct shm *shm, int seat);
-void *shm_board_at(const struct shm *shm, int board);
-struct shm_directory *shm_directory(const struct shm *shm);
-/* Takes a board's pages; false: there are none. */
-bool shm_reserve_board(struct shm *shm, int board);
-/* One of n ranks has done with it; the last one gives pages and entry back. */
-void shm_leave_board(struct shm *shm, int board, int n);
 /* Whether the memory of all of these peers can be read. */
 bool shm_probe(struct shm *shm, const bool *present);
 /* Reads a peer's memory.  false: it is gone, or has not got that memory.  The bytes are the peer's only if
@@ -172,8 +161,6 @@ bool shm_unsend(struct shm *shm, int seat, bool (*is)(const void *message, size_
                 uint64_t argument);
 void shm_drop(struct shm *shm, int seat, const char *why, bool notify);
 int shm_progress(struct shm *shm);
-/* Reads what one peer has sent. */
-int shm_read(struct shm *shm, int seat);
 /* Whether the peer lives and has not ended the link. */
 bool shm_is_open(struct shm *shm, int seat);
 /* Announces that this rank is going to sleep; false: something came meanwhile. */

@@ -183,7 +183,8 @@ static void hand_on(struct shm *shm, int seat, const struct shm_cell *cell)
     peer->bytes_got = end;
 }
 
-int shm_read(struct shm *shm, int seat)
+/* Reads what one peer has sent. */
+static int read_peer(struct shm *shm, int seat)
 {
     struct shm_peer *peer = &shm->peer[seat];
     struct shm_cell *cell;
@@ -235,7 +236,7 @@ bool shm_is_open(struct shm *shm, int seat)
 /* The link has come to its end: first what had been written. */
 static void lose(struct shm *shm, int seat)
 {
-    while (shm_read(shm, seat) > 0) {}
+    while (read_peer(shm, seat) > 0) {}
     shm_drop(shm, seat, "connection closed", true);
 }
 
@@ -275,7 +276,7 @@ int shm_progress(struct shm *shm)
     for (int seat = 0; seat < shm->n; seat++) {
         struct shm_peer *peer = &shm->peer[seat];
         if (peer->lost) continue;
-        moved += shm_read(shm, seat);
+        moved += read_peer(shm, seat);
         if (!STAILQ_EMPTY(&peer->waiting)) moved += send_waiting(shm, seat);
     }
     if (look) moved += look_at_lives(shm);
