@@ -128,8 +128,7 @@ void board_close(struct board *board)
 
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
-/* Whether rank has entered step, or a later one. */
-static bool has_entered(const struct board *board, int rank, uint64_t step, memory_order order)
+bool board_has_entered(const struct board *board, int rank, uint64_t step, memory_order order)
 {
     uint64_t found = atomic_load_explicit(&board_cell_of(board, rank, step)->step, order);
     return found >= step;
@@ -141,7 +140,7 @@ static bool has_cell(struct board *board, uint64_t step, memory_order order)
     if (step < board->all_in + BOARD_DEPTH) return true;
     uint64_t before = step - BOARD_DEPTH + 1;
     for (int i = 0; i < board->n; i++) /* acquire: the rank's reads of the cell come before ours writes to it */
-        if (i != board->rank && !has_entered(board, i, before, order)) return false;
+        if (i != board->rank && !board_has_entered(board, i, before, order)) return false;
     board->all_in = before;
     return true;
 }
@@ -177,15 +176,21 @@ static void finish(struct board *board, struct board_op *op)
     board->linked = false;
 }
 
+int board_lost(const struct board *board, int rank)
+{
+    const struct shm_peer *peer = &board->shm->peer[board->seat[rank]];
+    if (!peer->lost) return TUTTI_OK;
+    return board->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer->rank, peer->why);
+}
+
 /* A rank that is in something else, or gone.  TUTTI_OK: it has come, and agrees; 1: it has not come yet. */
 static int meet_one(struct board *board, const struct board_op *op, int rank)
 {
     const struct board_cell *cell = board_cell_of(board, rank, step_of(op));
-    /* acquire: the cell's contents come with its step */
-    if (atomic_load_explicit(&cell->step, memory_order_acquire) < step_of(op)) {
-        const struct shm_peer *peer = &board->shm->peer[board->seat[rank]];
-        if (!peer->lost) return 1;
-        return board->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer->rank, peer->why);
+    /* seq_cst: acquire, as the cell's contents come with its step; and after the own step's store, see take_back */
+    if (!board_has_entered(board, rank, step_of(op), memory_order_seq_cst)) {
+        int status = board_lost(board, rank);
+        return status == TUTTI_OK ? 1 : status;
     }
     if (cell->fingerprint == op->request->fingerprint) return TUTTI_OK;
     op->request->source = rank;
@@ -207,22 +212,45 @@ static int meet(struct board *board, struct board_op *op)
     return TUTTI_OK;
 }
 
+/* What was read out of memory is the others' if they all still live: only then has their end not come before, and a pid
+ * not passed to somebody else.  Nobody can have completed the operation yet, so none has a right to be gone. */
+static int all_live(struct board *board)
+{
+    shm_look_at_lives(board->shm);
+    for (int i = 0; i < board->n; i++) {
+        int status = i == board->rank ? TUTTI_OK : board_lost(board, i);
+        if (status != TUTTI_OK) return status;
+    }
+    return TUTTI_OK;
+}
+
+/* The ranks that are in the operation's last step have read what they need. */
+static bool is_last(const struct board_op *op)
+{
+    return op->large && op->at == op->steps - 1;
+}
+
 /* TUTTI_OK: the operation is complete; 1: it is not; an error: it has failed.  *moved: something was done. */
 static int advance(struct board *board, struct board_op *op, bool *moved)
 {
     for (;;) {
+        int status = TUTTI_OK;
         if (!op->entered) {
             if (!has_cell(board, step_of(op), memory_order_acquire)) return 1;
+            if (is_last(op)) status = all_live(board);
+            if (status != TUTTI_OK) return status;
             enter(board, op);
             *moved = true;
         }
         if (!op->met) {
-            int status = meet(board, op);
+            status = meet(board, op);
             if (status != TUTTI_OK) return status;
             *moved = true;
         }
-        if (!board_work(board, op)) return 1;
+        if (!is_last(op)) status = board_work(board, op);
+        if (status < 0) return status;
         *moved = true;
+        if (status == 1) return 1;
         if (++op->at == op->steps) return TUTTI_OK;
         op->entered = op->met = false;
     }
@@ -272,12 +300,26 @@ const char *board_explain(const struct board *board, const tutti_op *op)
     return made.sliced ? "through shared memory, each rank reducing a slice" : "through shared memory, in one step";
 }
 
+/* What others read after this is no longer the operation's.  They load these steps after they have stored their own
+ * last one, which comes after their reading; all of these are seq_cst, so either they see that the step is gone, or
+ * they had read before.  The load keeps what the caller will write from going ahead of the stores. */
+static void take_back(struct board *board, const struct board_op *op)
+{
+    for (int i = 0; i < op->steps; i++) {
+        struct board_cell *cell = board_cell_of(board, board->rank, op->first + (uint64_t)i);
+        if (atomic_load_explicit(&cell->step, memory_order_relaxed) < op->first) continue; /* not entered */
+        atomic_store_explicit(&cell->step, 0, memory_order_seq_cst);
+        (void)atomic_load_explicit(&cell->step, memory_order_seq_cst);
+    }
+}
+
 bool board_cancel(struct board *board, tutti_request *request)
 {
     struct board_op *op;
     TAILQ_FOREACH(op, &board->ops, link)
     if (op->request == request) break;
     if (op == NULL) return false;
+    take_back(board, op);
     finish(board, op);
     board->state = BOARD_NONE; /* its steps are out of order now; the group has failed */
     return true;
@@ -294,6 +336,8 @@ static int run(struct board *board)
         if (status == 1) break;
         tutti_request *request = op->request;
         bool linked = board->linked;
+        /* The others are to find for themselves what differs; none of them reads memory before it has. */
+        if (status != TUTTI_OK && status != TUTTI_ERR_MISMATCH) take_back(board, op);
         finish(board, op);
         board->host->complete(request, status);
         moves++;
@@ -317,7 +361,7 @@ static bool is_ready(struct board *board, const struct board_op *op)
 {
     if (!op->entered) return has_cell(board, step_of(op), memory_order_seq_cst);
     if (op->met) return true; /* in the middle of its blocks */
-    return has_entered(board, op->peer, step_of(op), memory_order_seq_cst);
+    return board_has_entered(board, op->peer, step_of(op), memory_order_seq_cst);
 }
 
 bool board_is_ready(const struct board_list *running)
@@ -336,6 +380,6 @@ void board_awaits(const struct board *board, const tutti_request *request, bool 
         if (i == board->rank) continue;
         uint64_t step = op->entered ? step_of(op) : step_of(op) - BOARD_DEPTH + 1;
         if (op->entered && !board_meets(board, op, i)) continue;
-        if (!has_entered(board, i, step, memory_order_relaxed)) ranks[i] = true; /* for a person to read */
+        if (!board_has_entered(board, i, step, memory_order_relaxed)) ranks[i] = true; /* for a person to read */
     }
 }

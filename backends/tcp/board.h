@@ -8,7 +8,11 @@
  *   small   up to the cell's room: written once into the cell, read out of it by whom it concerns
  *   large   the cells say where the tensors are; each rank reads what it needs out of the others' memory (shm_pull),
  *           a block at a time, and reduces the blocks while they are in the cache.  Nobody writes to another one's
- * memory, so a rank that has given up an operation may use its memory again at once
+ *           memory, so a rank that has given up an operation may use its memory again at once.  The last step says
+ *           that one has read all it needs, and is entered only where everybody still lives
+ *
+ * A rank that gives an operation up takes its steps back: to those who have not met it there it has never come.  So
+ * nobody believes what was read out of its memory meanwhile, and nobody completes what it was told had failed.
  *
  * Reductions are done in order of rank, so all ranks and all runs get the same bits.
  *
@@ -106,11 +110,17 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
 int board_prepare(struct board *board, const struct board_op *op);
 /* Fills the own cell for the step that is being entered. */
 void board_put(struct board *board, struct board_op *op);
-/* What the step does once the others are met; true when it has done.  One block at most of large ones. */
-bool board_work(struct board *board, struct board_op *op);
+/* What the step does once the others are met, one block at most of large ones.  TUTTI_OK: it has done; 1: there is more
+ * to do, or to wait for; an error: a rank's memory cannot be read. */
+int board_work(struct board *board, struct board_op *op);
 /* Whether the step waits for this rank. */
 bool board_meets(const struct board *board, const struct board_op *op, int rank);
 
 struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t step);
+
+/* A rank that has not come, and never will.  TUTTI_OK: it is there; an error: it is lost. */
+int board_lost(const struct board *board, int rank);
+/* Whether rank has entered the step, or a later one. */
+bool board_has_entered(const struct board *board, int rank, uint64_t step, memory_order order);
 
 #endif

@@ -266,15 +266,23 @@ static void work_small(struct board *board, struct board_op *op)
 
 /* ---- large ------------------------------------------------------------------------------------------------- */
 
-/* Bytes from another rank's memory.  A failure is a rank that has died or given up: then it never enters the last
- * step, and this operation fails with that. */
-static void pull(struct board *board, int rank, void *to, uint64_t from, size_t bytes)
+/* Bytes from another rank's memory.  1: it has taken its step back, and says why; an error: it is lost. */
+static int pull(struct board *board, struct board_op *op, int rank, void *to, uint64_t from, size_t bytes)
 {
-    shm_pull(board->shm, board->seat[rank], to, from, bytes);
+    int seat = board->seat[rank];
+    if (shm_pull(board->shm, seat, to, from, bytes)) return TUTTI_OK;
+    bool open = shm_is_open(board->shm, seat);
+    if (open && !board_has_entered(board, rank, op->first + (uint64_t)op->at, memory_order_acquire)) {
+        op->met = false; /* it is waited for again */
+        op->peer = rank;
+        return 1;
+    }
+    shm_drop(board->shm, seat, open ? "its memory cannot be read" : "connection closed", true);
+    return board_lost(board, rank);
 }
 
-/* One block of what every rank has at `at`, reduced to `to`; the bytes that were done. */
-static size_t reduce_block(struct board *board, struct board_op *op, size_t at, size_t bytes, char *to)
+/* One block of what every rank has at `at`, reduced to `to`, which is then done. */
+static int reduce_block(struct board *board, struct board_op *op, size_t at, size_t bytes, char *to)
 {
     size_t most = SCRATCH / (size_t)board->n / ALIGN * ALIGN;
     const void *from[SHM_SEATS];
@@ -287,24 +295,26 @@ static size_t reduce_block(struct board *board, struct board_op *op, size_t at, 
         from[i] = i != board->rank ? into : (scatter ? in_block(op, i) : op->in) + at;
         if (i == board->rank) continue;
         uint64_t theirs = scatter ? ((const uint64_t *)(const void *)cell->data)[board->rank] : cell->in;
-        pull(board, i, into, theirs + at, bytes);
+        int status = pull(board, op, i, into, theirs + at, bytes);
+        if (status != TUTTI_OK) return status;
     }
     reduce_to(board, op, to, from, bytes);
-    return bytes;
+    op->done += bytes;
+    return TUTTI_OK;
 }
 
-/* The own slice, or block; true once all of it is done. */
-static bool reduce_own(struct board *board, struct board_op *op)
+/* The own slice, or block. */
+static int reduce_own(struct board *board, struct board_op *op)
 {
     struct slice own = {0, op->bytes};
     char *to = op->out;
+    int status = TUTTI_OK;
     if (op->kind != TUTTI_REDUCE_SCATTER) {
         own = slice_of(board, op, board->rank);
         to = op->kind == TUTTI_REDUCE && op->root != board->rank ? board->result : op->out + own.at;
     }
-    if (op->done < own.bytes)
-        op->done += reduce_block(board, op, own.at + op->done, own.bytes - op->done, to + op->done);
-    return op->done >= own.bytes;
+    if (op->done < own.bytes) status = reduce_block(board, op, own.at + op->done, own.bytes - op->done, to + op->done);
+    return status == TUTTI_OK && op->done < own.bytes ? 1 : status;
 }
 
 /* What this rank reads from another one in a step that only copies: where it is there, where it goes. */
@@ -348,31 +358,28 @@ static void copy_own(const struct board *board, const struct board_op *op)
     if (op->kind == TUTTI_SCATTER && root) copy(op->out, from, op->bytes);
 }
 
-/* The others' parts, each rank beginning with its neighbour's; true once there are no more. */
-static bool read_parts(struct board *board, struct board_op *op)
+/* The others' parts, each rank beginning with its neighbour's. */
+static int read_parts(struct board *board, struct board_op *op)
 {
     for (; op->peer < board->n - 1; op->peer++, op->done = 0) {
         int rank = (board->rank + 1 + op->peer) % board->n;
         struct part part = part_of(board, op, rank);
         size_t left = part.bytes - op->done, bytes = left < READ_MOST ? left : READ_MOST;
         if (bytes == 0) continue;
-        pull(board, rank, part.to + op->done, part.from + op->done, bytes);
+        int status = pull(board, op, rank, part.to + op->done, part.from + op->done, bytes);
+        if (status != TUTTI_OK) return status;
         op->done += bytes;
-        if (op->done < part.bytes) return false;
+        if (op->done < part.bytes) return 1;
     }
     if (op->at == 0) copy_own(board, op);
-    return true;
+    return TUTTI_OK;
 }
 
-bool board_work(struct board *board, struct board_op *op)
+int board_work(struct board *board, struct board_op *op)
 {
-    if (!op->large) {
-        work_small(board, op);
-        return true;
-    }
-    if (op->at == 0 && reduces(op->kind)) return reduce_own(board, op);
-    if (op->at == op->steps - 1) return true; /* all have read what they need */
-    return read_parts(board, op);
+    if (op->large) return op->at == 0 && reduces(op->kind) ? reduce_own(board, op) : read_parts(board, op);
+    work_small(board, op);
+    return TUTTI_OK;
 }
 
 int board_prepare(struct board *board, const struct board_op *op)

@@ -161,6 +161,8 @@ bool shm_unsend(struct shm *shm, int seat, bool (*is)(const void *message, size_
                 uint64_t argument);
 void shm_drop(struct shm *shm, int seat, const char *why, bool notify);
 int shm_progress(struct shm *shm);
+/* Drops the peers that have ended; how many. */
+int shm_look_at_lives(struct shm *shm);
 /* Whether the peer lives and has not ended the link. */
 bool shm_is_open(struct shm *shm, int seat);
 /* Announces that this rank is going to sleep; false: something came meanwhile. */

@@ -240,7 +240,7 @@ static void lose(struct shm *shm, int seat)
     shm_drop(shm, seat, "connection closed", true);
 }
 
-static int look_at_lives(struct shm *shm)
+int shm_look_at_lives(struct shm *shm)
 {
     struct epoll_event event[8];
     int n = epoll_wait(shm->watch, event, 8, 0), lost = 0;
@@ -279,7 +279,7 @@ int shm_progress(struct shm *shm)
         moved += read_peer(shm, seat);
         if (!STAILQ_EMPTY(&peer->waiting)) moved += send_waiting(shm, seat);
     }
-    if (look) moved += look_at_lives(shm);
+    if (look) moved += shm_look_at_lives(shm);
     return moved;
 }
 

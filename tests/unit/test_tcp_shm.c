@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/wait.h>
 #include <time.h>
 
 enum { SILENCE_MS = 10000, SIZE_MOST = 9000 };
@@ -319,9 +320,149 @@ static void test_steps(void **state)
     run_two(end, steps);
 }
 
+/* ---- a rank that gives up, or dies ------------------------------------------------------------------------- */
+
+enum { LARGE = 8192 };
+
+struct large {
+    struct board board;
+    struct board_list running;
+    int64_t data[LARGE];
+    tutti_request request;
+    int ended;
+};
+
+static void begin_large(struct end *end, struct large *large)
+{
+    int rank = end->shm.seat;
+    *large = (struct large){.request = {.fingerprint = 7}};
+    LIST_INIT(&large->running);
+    end->shm.can_pull = true;
+    end->shm.peer[1 - rank].pid = getpid();
+    board_open(&large->board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
+    assert_int_equal(large->board.state, BOARD_READY);
+    for (int i = 0; i < LARGE; i++) large->data[i] = rank + 1;
+    tutti_tensor tensor = {large->data, LARGE, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_op op = {
+        .kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &tensor, .out = &tensor};
+    large->request.owner = &large->ended;
+    assert_int_equal(board_begin(&large->board, &op, &large->request, &large->running), TUTTI_REQUEST_PENDING);
+}
+
+/* The first rank is in the last step, the second one has yet to read what the first one has reduced. */
+static void begin_both(struct end end[2], struct large large[2])
+{
+    pair_open(end);
+    begin_large(&end[0], &large[0]);
+    begin_large(&end[1], &large[1]);
+    board_progress(&large[0].running);
+    assert_int_equal(TAILQ_FIRST(&large[0].board.ops)->at, 2);
+    assert_int_equal(TAILQ_FIRST(&large[1].board.ops)->at, 1);
+}
+
+static void close_both(struct end end[2], struct large large[2])
+{
+    for (int i = 0; i < 2; i++) board_close(&large[i].board);
+    pair_close(end);
+}
+
+static void test_goes_on(void **state)
+{
+    struct end end[2];
+    static struct large large[2];
+    (void)state;
+    begin_both(end, large);
+    board_progress(&large[1].running);
+    board_progress(&large[0].running);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(large[i].ended, 1);
+        for (int k = 0; k < LARGE; k++) assert_int_equal(large[i].data[k], 3);
+    }
+    close_both(end, large);
+}
+
+/* Its memory is the program's again, which writes other things there: who reads them does not believe them. */
+static void test_gives_up_in_the_last_step(void **state)
+{
+    struct end end[2];
+    static struct large large[2];
+    (void)state;
+    begin_both(end, large);
+    assert_true(board_cancel(&large[0].board, &large[0].request));
+    memset(large[0].data, 0x55, sizeof large[0].data);
+    for (int i = 0; i < 3; i++) board_progress(&large[1].running);
+    assert_int_equal(large[1].ended, 0);
+    assert_false(board_is_ready(&large[1].running));
+    bool ranks[2] = {false, false};
+    board_awaits(&large[1].board, &large[1].request, ranks);
+    assert_true(ranks[0] && !ranks[1]);
+    close_both(end, large);
+}
+
+/* Who comes late finds nobody, though all data are there. */
+static void test_comes_after_one_gave_up(void **state)
+{
+    struct end end[2];
+    static struct large large[2];
+    (void)state;
+    pair_open(end);
+    begin_large(&end[0], &large[0]);
+    assert_true(board_cancel(&large[0].board, &large[0].request));
+    begin_large(&end[1], &large[1]);
+    for (int i = 0; i < 3; i++) board_progress(&large[1].running);
+    assert_int_equal(large[1].ended, 0);
+    assert_int_equal(TAILQ_FIRST(&large[1].board.ops)->at, 0);
+    close_both(end, large);
+}
+
+static pid_t pid_of_nobody(void)
+{
+    pid_t pid = fork();
+    if (pid == 0) _exit(0);
+    assert_true(pid > 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    return pid;
+}
+
+static void test_dies_in_the_last_step(void **state)
+{
+    struct end end[2];
+    static struct large large[2];
+    (void)state;
+    begin_both(end, large);
+    end[1].shm.peer[0].pid = pid_of_nobody();
+    board_progress(&large[1].running);
+    assert_int_equal(large[1].ended, TUTTI_ERR_PEER_LOST);
+    close_both(end, large);
+}
+
+/* As if its pid had passed to another process, whose memory can be read. */
+static void test_dies_and_its_pid_lives(void **state)
+{
+    struct end end[2];
+    static struct large large[2];
+    (void)state;
+    begin_both(end, large);
+    struct shm *shm = &end[1].shm;
+    shm->peer[0].pidfd = eventfd(1, EFD_CLOEXEC); /* readable, as one of a process that has ended */
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = 0};
+    assert_int_equal(epoll_ctl(shm->watch, EPOLL_CTL_ADD, shm->peer[0].pidfd, &event), 0);
+    board_progress(&large[1].running);
+    assert_int_equal(large[1].ended, TUTTI_ERR_PEER_LOST);
+    close(shm->peer[0].pidfd);
+    close_both(end, large);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_streams), cmocka_unit_test(test_turns),
-                                       cmocka_unit_test(test_moments), cmocka_unit_test(test_steps)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_streams),
+                                       cmocka_unit_test(test_turns),
+                                       cmocka_unit_test(test_moments),
+                                       cmocka_unit_test(test_steps),
+                                       cmocka_unit_test(test_goes_on),
+                                       cmocka_unit_test(test_gives_up_in_the_last_step),
+                                       cmocka_unit_test(test_comes_after_one_gave_up),
+                                       cmocka_unit_test(test_dies_in_the_last_step),
+                                       cmocka_unit_test(test_dies_and_its_pid_lives)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
