@@ -271,13 +271,13 @@ static int pull(struct board *board, struct board_op *op, int rank, void *to, ui
 {
     int seat = board->seat[rank];
     if (shm_pull(board->shm, seat, to, from, bytes)) return TUTTI_OK;
-    bool open = shm_is_open(board->shm, seat);
-    if (open && !board_has_entered(board, rank, op->first + (uint64_t)op->at, memory_order_acquire)) {
+    if (shm_is_open(board->shm, seat) &&
+        !board_has_entered(board, rank, op->first + (uint64_t)op->at, memory_order_acquire)) {
         op->met = false; /* it is waited for again */
         op->peer = rank;
         return 1;
     }
-    shm_drop(board->shm, seat, open ? "its memory cannot be read" : "connection closed", true);
+    shm_unreadable(board->shm, seat);
     return board_lost(board, rank);
 }
 

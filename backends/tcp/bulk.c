@@ -60,14 +60,13 @@ static void pull(struct proto *proto, struct proto_op *op)
     int seat = shm_seat_of(proto->shm, peer);
     size_t left = request->bytes - op->at, bytes = left < PULL_MOST ? left : PULL_MOST;
     if (!shm_pull(proto->shm, seat, (char *)request->data + op->at, op->from + op->at, bytes)) {
-        shm_drop(proto->shm, seat, shm_is_open(proto->shm, seat) ? "its memory cannot be read" : "connection closed",
-                 true);
+        shm_unreadable(proto->shm, seat);
         return;
     }
     op->at += bytes;
     if (op->at < request->bytes) return;
     if (!shm_is_open(proto->shm, seat)) {
-        shm_drop(proto->shm, seat, "connection closed", true);
+        shm_unreadable(proto->shm, seat);
         return;
     }
     struct wire_header fin = {.kind = WIRE_FIN, .ref = op->offer};

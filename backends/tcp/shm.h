@@ -161,6 +161,9 @@ bool shm_unsend(struct shm *shm, int seat, bool (*is)(const void *message, size_
                 uint64_t argument);
 void shm_drop(struct shm *shm, int seat, const char *why, bool notify);
 int shm_progress(struct shm *shm);
+/* Drops a peer of which shm_pull got nothing, or that is not open any more; what it had written is read first, for it
+ * may say why. */
+void shm_unreadable(struct shm *shm, int seat);
 /* Drops the peers that have ended; how many. */
 int shm_look_at_lives(struct shm *shm);
 /* Whether the peer lives and has not ended the link. */

@@ -233,11 +233,18 @@ bool shm_is_open(struct shm *shm, int seat)
     return poll(&life, 1, 0) == 0;
 }
 
-/* The link has come to its end: first what had been written. */
 static void lose(struct shm *shm, int seat)
 {
     while (read_peer(shm, seat) > 0) {}
     shm_drop(shm, seat, "connection closed", true);
+}
+
+void shm_unreadable(struct shm *shm, int seat)
+{
+    if (shm_is_open(shm, seat))
+        shm_drop(shm, seat, "its memory cannot be read", true);
+    else
+        lose(shm, seat);
 }
 
 int shm_look_at_lives(struct shm *shm)
