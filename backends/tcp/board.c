@@ -153,7 +153,10 @@ static uint64_t step_of(const struct board_op *op)
 static void enter(struct board *board, struct board_op *op)
 {
     struct board_cell *cell = board_cell_of(board, board->rank, step_of(op));
-    board_put(board, op);
+    if (op->large)
+        board_put_large(board, op);
+    else
+        board_put_small(board, op);
     cell->fingerprint = op->request->fingerprint;
     /* seq_cst: release for the cell's contents, and before the look at `asleep` in shm_wake */
     atomic_store_explicit(&cell->step, step_of(op), memory_order_seq_cst);
@@ -230,6 +233,13 @@ static bool is_last(const struct board_op *op)
     return op->large && op->at == op->steps - 1;
 }
 
+static int work(struct board *board, struct board_op *op)
+{
+    if (op->large) return is_last(op) ? TUTTI_OK : board_work_large(board, op);
+    board_work_small(board, op);
+    return TUTTI_OK;
+}
+
 /* TUTTI_OK: the operation is complete; 1: it is not; an error: it has failed.  *moved: something was done. */
 static int advance(struct board *board, struct board_op *op, bool *moved)
 {
@@ -247,7 +257,7 @@ static int advance(struct board *board, struct board_op *op, bool *moved)
             if (status != TUTTI_OK) return status;
             *moved = true;
         }
-        if (!is_last(op)) status = board_work(board, op);
+        status = work(board, op);
         if (status < 0) return status;
         *moved = true;
         if (status == 1) return 1;
@@ -263,7 +273,7 @@ int board_begin(struct board *board, const tutti_op *op, tutti_request *request,
     struct board_op *made = board->spare, wanted = {0};
     bool moved = false;
     if (board->state != BOARD_READY || !board_takes(board, op, &wanted)) return TUTTI_ERR_UNSUPPORTED;
-    int status = board_prepare(board, &wanted);
+    int status = wanted.large ? board_prepare_large(board, &wanted) : TUTTI_OK;
     if (status != TUTTI_OK) {
         free(wanted.list);
         return status;

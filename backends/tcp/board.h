@@ -104,17 +104,21 @@ void board_awaits(const struct board *board, const tutti_request *request, bool 
 /* As tutti_backend.explain. */
 const char *board_explain(const struct board *board, const tutti_op *op);
 
-/* board_ops.c: what the kinds do. */
+/* board_take.c.  Fills what the operation is, not where it stands. */
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made);
-/* Memory for it. */
-int board_prepare(struct board *board, const struct board_op *op);
-/* Fills the own cell for the step that is being entered. */
-void board_put(struct board *board, struct board_op *op);
-/* What the step does once the others are met, one block at most of large ones.  TUTTI_OK: it has done; 1: there is more
- * to do, or to wait for; an error: a rank's memory cannot be read. */
-int board_work(struct board *board, struct board_op *op);
 /* Whether the step waits for this rank. */
 bool board_meets(const struct board *board, const struct board_op *op, int rank);
+
+/* board_small.c, board_large.c: put fills the own cell for the step that is being entered, work does what the step does
+ * once the others are met. */
+void board_put_small(struct board *board, struct board_op *op);
+void board_work_small(struct board *board, struct board_op *op);
+void board_put_large(struct board *board, struct board_op *op);
+/* One block at most.  TUTTI_OK: the step has done; 1: there is more to do, or to wait for; an error: a rank's memory
+ * cannot be read. */
+int board_work_large(struct board *board, struct board_op *op);
+/* Memory for it. */
+int board_prepare_large(struct board *board, const struct board_op *op);
 
 struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t step);
 

@@ -9,7 +9,9 @@
 #include <cmocka.h>
 
 #include "../../backends/tcp/board.c"
-#include "../../backends/tcp/board_ops.c"
+#include "../../backends/tcp/board_large.c"
+#include "../../backends/tcp/board_small.c"
+#include "../../backends/tcp/board_take.c"
 #include "../../backends/tcp/shm_ring.c"
 #include "../../backends/tcp/shm_segment.c"
 

@@ -1,0 +1,163 @@
+/* Large operations: the ranks read each other's memory. */
+#include <stdlib.h>
+
+#include "board_parts.h"
+
+enum {
+    SCRATCH = 1 << 20, /* for blocks read from others: stays in the cache */
+    BLOCK_MOST = 128 << 10,
+    READ_MOST = 1 << 20 /* read in one turn where nothing is reduced */
+};
+
+/* Where the others find what they read. */
+void board_put_large(struct board *board, struct board_op *op)
+{
+    struct board_cell *cell = board_cell_of(board, board->rank, op->first + (uint64_t)op->at);
+    const char *in = op->in, *out = op->out;
+    if (op->kind == TUTTI_REDUCE && op->root != board->rank) out = board->result;
+    if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) { /* what the others still have to read is written over */
+        in = board->result;
+        if (op->at == 0) memcpy(board->result, op->in, board_put_bytes(board, op));
+    }
+    cell->in = (uint64_t)(uintptr_t)in;
+    cell->out = (uint64_t)(uintptr_t)out;
+    uint64_t *block = (uint64_t *)(void *)cell->data; /* a list's parts lie anywhere */
+    for (int i = 0; op->kind == TUTTI_REDUCE_SCATTER && i < board->n; i++)
+        block[i] = (uint64_t)(uintptr_t)board_in_block(op, i);
+}
+
+/* Bytes from another rank's memory.  1: it has taken its step back, and says why; an error: it is lost. */
+static int pull(struct board *board, struct board_op *op, int rank, void *to, uint64_t from, size_t bytes)
+{
+    int seat = board->seat[rank];
+    if (shm_pull(board->shm, seat, to, from, bytes)) return TUTTI_OK;
+    if (shm_is_open(board->shm, seat) &&
+        !board_has_entered(board, rank, op->first + (uint64_t)op->at, memory_order_acquire)) {
+        op->met = false; /* it is waited for again */
+        op->peer = rank;
+        return 1;
+    }
+    shm_unreadable(board->shm, seat);
+    return board_lost(board, rank);
+}
+
+/* One block of what every rank has at `at`, reduced to `to`, which is then done. */
+static int reduce_block(struct board *board, struct board_op *op, size_t at, size_t bytes, char *to)
+{
+    size_t most = SCRATCH / (size_t)board->n / BOARD_ALIGN * BOARD_ALIGN;
+    const void *from[SHM_SEATS];
+    if (most > BLOCK_MOST) most = BLOCK_MOST;
+    if (bytes > most) bytes = most;
+    for (int i = 0; i < board->n; i++) {
+        const struct board_cell *cell = board_cell_of(board, i, op->first);
+        char *into = board->scratch + (size_t)i * most;
+        bool scatter = op->kind == TUTTI_REDUCE_SCATTER;
+        from[i] = i != board->rank ? into : (scatter ? board_in_block(op, i) : op->in) + at;
+        if (i == board->rank) continue;
+        uint64_t theirs = scatter ? ((const uint64_t *)(const void *)cell->data)[board->rank] : cell->in;
+        int status = pull(board, op, i, into, theirs + at, bytes);
+        if (status != TUTTI_OK) return status;
+    }
+    board_reduce_to(board, op, to, from, bytes);
+    op->done += bytes;
+    return TUTTI_OK;
+}
+
+/* The own slice, or block. */
+static int reduce_own(struct board *board, struct board_op *op)
+{
+    struct slice own = {0, op->bytes};
+    char *to = op->out;
+    int status = TUTTI_OK;
+    if (op->kind != TUTTI_REDUCE_SCATTER) {
+        own = board_slice_of(board, op, board->rank);
+        to = op->kind == TUTTI_REDUCE && op->root != board->rank ? board->result : op->out + own.at;
+    }
+    if (op->done < own.bytes) status = reduce_block(board, op, own.at + op->done, own.bytes - op->done, to + op->done);
+    return status == TUTTI_OK && op->done < own.bytes ? 1 : status;
+}
+
+/* What this rank reads from another one in a step that only copies: where it is there, where it goes. */
+struct part {
+    uint64_t from;
+    char *to;
+    size_t bytes;
+};
+
+static struct part part_of(const struct board *board, const struct board_op *op, int rank)
+{
+    const struct board_cell *cell = board_cell_of(board, rank, op->first + (uint64_t)op->at);
+    struct slice slice = board_slice_of(board, op, rank);
+    size_t own = (size_t)board->rank * op->bytes;
+    bool root = op->root == board->rank, of_root = op->root == rank;
+    switch (op->kind) {
+    case TUTTI_REDUCE:
+        return (struct part){cell->out, root ? op->out + slice.at : NULL, root ? slice.bytes : 0};
+    case TUTTI_ALL_REDUCE:
+        return (struct part){cell->out + slice.at, op->out + slice.at, slice.bytes};
+    case TUTTI_ALL_GATHER:
+        return (struct part){cell->in, board_out_block(op, rank), op->bytes};
+    case TUTTI_GATHER:
+        return (struct part){cell->in, root ? board_out_block(op, rank) : NULL, root ? op->bytes : 0};
+    case TUTTI_ALL_TO_ALL:
+        return (struct part){cell->in + own, board_out_block(op, rank), op->bytes};
+    case TUTTI_SCATTER:
+        return (struct part){cell->in + own, op->out, of_root ? op->bytes : 0};
+    default:
+        return (struct part){cell->in, op->out, of_root ? op->bytes : 0}; /* broadcast */
+    }
+}
+
+/* The own part of a gather and the like, which no other rank has. */
+static void copy_own(const struct board *board, const struct board_op *op)
+{
+    bool root = op->root == board->rank;
+    const char *from =
+        op->kind == TUTTI_ALL_TO_ALL || op->kind == TUTTI_SCATTER ? board_in_block(op, board->rank) : op->in;
+    if (op->kind == TUTTI_ALL_GATHER || op->kind == TUTTI_ALL_TO_ALL || (op->kind == TUTTI_GATHER && root))
+        board_copy(board_out_block(op, board->rank), from, op->bytes);
+    if (op->kind == TUTTI_SCATTER && root) board_copy(op->out, from, op->bytes);
+}
+
+/* The others' parts, each rank beginning with its neighbour's. */
+static int read_parts(struct board *board, struct board_op *op)
+{
+    for (; op->peer < board->n - 1; op->peer++, op->done = 0) {
+        int rank = (board->rank + 1 + op->peer) % board->n;
+        struct part part = part_of(board, op, rank);
+        size_t left = part.bytes - op->done, bytes = left < READ_MOST ? left : READ_MOST;
+        if (bytes == 0) continue;
+        int status = pull(board, op, rank, part.to + op->done, part.from + op->done, bytes);
+        if (status != TUTTI_OK) return status;
+        op->done += bytes;
+        if (op->done < part.bytes) return 1;
+    }
+    if (op->at == 0) copy_own(board, op);
+    return TUTTI_OK;
+}
+
+int board_work_large(struct board *board, struct board_op *op)
+{
+    return op->at == 0 && board_reduces(op->kind) ? reduce_own(board, op) : read_parts(board, op);
+}
+
+int board_prepare_large(struct board *board, const struct board_op *op)
+{
+    size_t need = 0;
+    void *memory = NULL;
+    if (op->kind == TUTTI_REDUCE && op->root != board->rank) need = board_slice_of(board, op, board->rank).bytes;
+    if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) need = board_put_bytes(board, op);
+    if (board->scratch == NULL && board_reduces(op->kind) && posix_memalign(&memory, SHM_LINE, SCRATCH) == 0)
+        board->scratch = memory;
+    if (need > board->result_bytes) {
+        free(board->result);
+        board->result = NULL;
+        board->result_bytes = 0;
+        if (posix_memalign(&memory, SHM_LINE, need) == 0) {
+            board->result = memory;
+            board->result_bytes = need;
+        }
+    }
+    if ((board->scratch != NULL || !board_reduces(op->kind)) && board->result_bytes >= need) return TUTTI_OK;
+    return board->host->error(TUTTI_ERR_NO_MEMORY, "no memory for an operation on %zu bytes", op->bytes);
+}

@@ -1,0 +1,67 @@
+/* Where the parts of an operation lie. */
+#ifndef BOARD_PARTS_H
+#define BOARD_PARTS_H
+
+#include <string.h>
+
+#include "board.h"
+
+enum { BOARD_ALIGN = 64 };
+
+static inline bool board_reduces(tutti_kind kind)
+{
+    return kind == TUTTI_ALL_REDUCE || kind == TUTTI_REDUCE || kind == TUTTI_REDUCE_SCATTER;
+}
+
+/* Blocks of one rank's tensor for each of the others: it puts, or shows, all of them. */
+static inline bool board_puts_all(tutti_kind kind)
+{
+    return kind == TUTTI_REDUCE_SCATTER || kind == TUTTI_ALL_TO_ALL || kind == TUTTI_SCATTER;
+}
+
+/* What a rank puts into its cell, or shows. */
+static inline size_t board_put_bytes(const struct board *board, const struct board_op *op)
+{
+    return board_puts_all(op->kind) ? op->bytes * (size_t)board->n : op->bytes;
+}
+
+static inline char *board_out_block(const struct board_op *op, int i)
+{
+    if (op->list != NULL && op->kind == TUTTI_ALL_GATHER) return op->list[i];
+    return op->out + (size_t)i * op->bytes;
+}
+
+static inline const char *board_in_block(const struct board_op *op, int i)
+{
+    if (op->list != NULL && op->kind == TUTTI_REDUCE_SCATTER) return op->list[i];
+    return op->in + (size_t)i * op->bytes;
+}
+
+static inline void board_copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0 && to != from) memmove(to, from, bytes);
+}
+
+/* The part of an all_reduce that rank reduces for all: whole lines, so that no two ranks write to one. */
+struct slice {
+    size_t at, bytes;
+};
+
+static inline struct slice board_slice_of(const struct board *board, const struct board_op *op, int rank)
+{
+    size_t n = (size_t)board->n, line = op->element > BOARD_ALIGN ? op->element : BOARD_ALIGN;
+    size_t each = ((op->bytes + n - 1) / n + line - 1) / line * line, at = each * (size_t)rank;
+    if (at >= op->bytes) return (struct slice){op->bytes, 0};
+    return (struct slice){at, op->bytes - at < each ? op->bytes - at : each};
+}
+
+static inline void board_reduce_to(const struct board *board, const struct board_op *op, void *to,
+                                   const void *const *from, size_t bytes)
+{
+    int64_t n = (int64_t)(bytes / op->element);
+    if (n == 0) return;
+    board->host->reduce_many(op->dtype, op->reduce, to, from, board->n, n);
+    if (op->reduce == TUTTI_AVG) board->host->average(op->dtype, to, n, board->n);
+}
+
+#endif

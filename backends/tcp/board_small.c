@@ -1,0 +1,92 @@
+/* Small operations: the data go through the cells. */
+#include "board_parts.h"
+
+static const void *data_of(const struct board *board, int rank, uint64_t step, size_t bytes)
+{
+    const struct board_cell *cell = board_cell_of(board, rank, step);
+    return bytes <= BOARD_INLINE ? cell->small : cell->data;
+}
+
+static char *room_of(const struct board *board, uint64_t step, size_t bytes)
+{
+    struct board_cell *cell = board_cell_of(board, board->rank, step);
+    return bytes <= BOARD_INLINE ? cell->small : cell->data;
+}
+
+static bool puts_something(const struct board *board, const struct board_op *op)
+{
+    return (op->kind != TUTTI_BROADCAST && op->kind != TUTTI_SCATTER) || op->root == board->rank;
+}
+
+void board_put_small(struct board *board, struct board_op *op)
+{
+    uint64_t step = op->first + (uint64_t)op->at;
+    if (op->at > 0 || !puts_something(board, op)) return; /* a slice's result was put when it was made */
+    char *to = room_of(board, step, board_put_bytes(board, op));
+    if (op->kind != TUTTI_REDUCE_SCATTER || op->list == NULL) {
+        board_copy(to, op->in, board_put_bytes(board, op));
+        return;
+    }
+    for (int i = 0; i < board->n; i++) board_copy(to + (size_t)i * op->bytes, op->list[i], op->bytes);
+}
+
+static void reduce_cells(struct board *board, struct board_op *op, size_t at, void *to, size_t bytes)
+{
+    const void *from[SHM_SEATS];
+    for (int i = 0; i < board->n; i++)
+        from[i] = (const char *)data_of(board, i, op->first, board_put_bytes(board, op)) + at;
+    board_reduce_to(board, op, to, from, bytes);
+}
+
+static void work_sliced(struct board *board, struct board_op *op)
+{
+    struct slice mine = board_slice_of(board, op, board->rank);
+    if (op->at == 0) {
+        /* all have entered the step before, so this cell is free */
+        char *to = board_cell_of(board, board->rank, op->first + 1)->data;
+        reduce_cells(board, op, mine.at, to, mine.bytes);
+        board_copy(op->out + mine.at, to, mine.bytes);
+        return;
+    }
+    for (int i = 0; i < board->n; i++) {
+        struct slice other = board_slice_of(board, op, i);
+        if (i != board->rank) board_copy(op->out + other.at, board_cell_of(board, i, op->first + 1)->data, other.bytes);
+    }
+}
+
+void board_work_small(struct board *board, struct board_op *op)
+{
+    bool root = op->root == board->rank;
+    size_t put = board_put_bytes(board, op), own = (size_t)board->rank * op->bytes;
+    switch (op->kind) {
+    case TUTTI_ALL_REDUCE:
+        if (op->sliced)
+            work_sliced(board, op);
+        else
+            reduce_cells(board, op, 0, op->out, op->bytes);
+        break;
+    case TUTTI_REDUCE:
+        if (root) reduce_cells(board, op, 0, op->out, op->bytes);
+        break;
+    case TUTTI_REDUCE_SCATTER:
+        reduce_cells(board, op, own, op->out, op->bytes);
+        break;
+    case TUTTI_BROADCAST:
+        if (!root) board_copy(op->out, data_of(board, op->root, op->first, put), put);
+        break;
+    case TUTTI_SCATTER:
+        board_copy(op->out, (const char *)data_of(board, op->root, op->first, put) + own, op->bytes);
+        break;
+    case TUTTI_ALL_GATHER:
+    case TUTTI_GATHER:
+        for (int i = 0; i < board->n && (root || op->kind == TUTTI_ALL_GATHER); i++)
+            board_copy(board_out_block(op, i), data_of(board, i, op->first, put), op->bytes);
+        break;
+    case TUTTI_ALL_TO_ALL:
+        for (int i = 0; i < board->n; i++)
+            board_copy(board_out_block(op, i), (const char *)data_of(board, i, op->first, put) + own, op->bytes);
+        break;
+    default:
+        break;
+    }
+}
