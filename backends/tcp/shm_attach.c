@@ -152,21 +152,23 @@ bool shm_settle(struct attach *self, const bool *in, bool can_pull)
 
 /* ---- a member ---------------------------------------------------------------------------------------------- */
 
-static bool reach(struct attach *self, int fd, int32_t to, struct entry *host)
+static bool reach(struct attach *self, int fd, int32_t to, struct entry *host, int64_t end)
 {
-    int64_t end = self->host->now_ns() + (int64_t)STALE_MS * 1000000;
     struct sockaddr_un address;
-    for (;;) {
+    int64_t now = self->host->now_ns(), stale = now + (int64_t)STALE_MS * 1000000;
+    for (; now < end && now < stale; now = self->host->now_ns()) {
         socklen_t bytes = shm_address(host->name, &address);
         if (connect(fd, (struct sockaddr *)&address, bytes) == 0) return shm_is_same_user(fd);
-        if (self->host->now_ns() > end || !read_entry(self, to, end, host)) return false;
+        if (errno == EAGAIN) stale = now + (int64_t)STALE_MS * 1000000; /* it listens; others are waiting there */
+        if (!read_entry(self, to, stale, host)) return false;
         usleep(1000);
     }
+    return false;
 }
 
 static bool call(struct attach *self, int fd, int32_t to, struct entry *host, int64_t end)
 {
-    if (!reach(self, fd, to, host)) return false;
+    if (!reach(self, fd, to, host, end)) return false;
     struct wire_greeting hello = {.kind = WIRE_CONNECT,
                                   .from = (uint32_t)self->config->rank,
                                   .to = (uint32_t)to,

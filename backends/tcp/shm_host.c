@@ -7,6 +7,11 @@
 
 #include "shm_attach.h"
 
+enum {
+    CALLER_MS = 1000, /* a member says at once who it is; a busy machine may hold it up for so long */
+    FULL_MS = 50      /* a full crowd is looked through so often */
+};
+
 static int expected_seat(const int32_t *rank, int n, uint32_t from)
 {
     for (int i = 1; i < n; i++)
@@ -21,7 +26,7 @@ static void let_in(struct attach *self, int fd, const int32_t *rank, int n, int 
     uint8_t bytes[WIRE_GREETING];
     struct wire_greeting hello;
     int came[2];
-    if (!shm_is_same_user(fd) || !shm_take(fd, bytes, sizeof bytes, came, 2)) {
+    if (!shm_take(fd, bytes, sizeof bytes, came, 2)) {
         close(fd);
         return;
     }
@@ -46,31 +51,68 @@ static void let_in(struct attach *self, int fd, const int32_t *rank, int n, int 
     close(fd);
 }
 
+/* Who has come and has not said yet who it is; the listener first. */
+struct crowd {
+    int n, most;
+    struct pollfd polled[1 + SHM_CROWD];
+    int64_t since_ns[1 + SHM_CROWD];
+};
+
+static void forget(struct crowd *crowd, int i)
+{
+    crowd->polled[i] = crowd->polled[crowd->n];
+    crowd->since_ns[i] = crowd->since_ns[crowd->n--];
+}
+
+/* Those of other users are no members; that they are dropped here keeps the crowd small. */
+static void meet_caller(const struct attach *self, struct crowd *crowd, int64_t now)
+{
+    int fd = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) crowd->most = crowd->n; /* no descriptors */
+        return;
+    }
+    if (!shm_is_same_user(fd)) {
+        close(fd);
+        return;
+    }
+    crowd->polled[++crowd->n] = (struct pollfd){fd, POLLIN, 0};
+    crowd->since_ns[crowd->n] = now;
+}
+
+/* A full crowd takes nobody in until its oldest has had its time. */
+static void make_room(struct crowd *crowd, int64_t now)
+{
+    int oldest = 1;
+    for (int i = 2; i <= crowd->n; i++)
+        if (crowd->since_ns[i] < crowd->since_ns[oldest]) oldest = i;
+    if (now - crowd->since_ns[oldest] < (int64_t)CALLER_MS * 1000000) return;
+    close(crowd->polled[oldest].fd);
+    forget(crowd, oldest);
+}
+
 /* Waits for the members, and for those who only say that they are. */
 static void gather(struct attach *self, const int32_t *rank, int n, int (*fds)[2], struct wire_greeting *greeting)
 {
-    struct pollfd crowd[1 + SHM_CROWD];
-    int64_t end = self->host->now_ns() + (int64_t)SHM_ROUND_MS * 1000000;
-    int missing = n - 1, here = 0;
-    crowd[0] = (struct pollfd){self->listener, POLLIN, 0};
-    while (missing > 0) {
-        int64_t left = (end - self->host->now_ns()) / 1000000;
-        if (left <= 0) break;
-        if (poll(crowd, 1 + (nfds_t)here, (int)left) <= 0) continue;
-        for (int i = here; i >= 1; i--) {
-            if (crowd[i].revents == 0) continue;
-            let_in(self, crowd[i].fd, rank, n, fds, greeting, &missing);
-            crowd[i] = crowd[here--];
+    struct crowd crowd = {.most = SHM_CROWD};
+    int64_t now = self->host->now_ns(), end = now + (int64_t)SHM_ROUND_MS * 1000000;
+    int missing = n - 1;
+    while (missing > 0 && now < end && crowd.most > 0) {
+        if (crowd.n == crowd.most) make_room(&crowd, now);
+        bool full = crowd.n == crowd.most;
+        int64_t left = (end - now) / 1000000 + 1;
+        crowd.polled[0] = (struct pollfd){full ? -1 : self->listener, POLLIN, 0};
+        int ready = poll(crowd.polled, 1 + (nfds_t)crowd.n, full && left > FULL_MS ? FULL_MS : (int)left);
+        now = self->host->now_ns();
+        if (ready <= 0) continue;
+        for (int i = crowd.n; i >= 1; i--) {
+            if (crowd.polled[i].revents == 0) continue;
+            let_in(self, crowd.polled[i].fd, rank, n, fds, greeting, &missing);
+            forget(&crowd, i);
         }
-        int fd = crowd[0].revents != 0 ? accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
-        if (fd < 0) continue;
-        if (here == SHM_CROWD) { /* the oldest has had its time */
-            close(crowd[1].fd);
-            crowd[1] = crowd[here--];
-        }
-        crowd[++here] = (struct pollfd){fd, POLLIN, 0};
+        if (crowd.polled[0].revents != 0) meet_caller(self, &crowd, now);
     }
-    for (int i = 1; i <= here; i++) close(crowd[i].fd);
+    for (int i = 1; i <= crowd.n; i++) close(crowd.polled[i].fd);
 }
 
 static void leave_out(struct attach *self, int seat)

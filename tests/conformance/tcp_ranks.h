@@ -96,7 +96,7 @@ static int store_get(tutti_store *store, const char *key, void *buffer, size_t c
 }
 
 /* All ranks have come here. */
-static void meet(struct shared *shared, const char *name, int rank, int world)
+static inline void meet(struct shared *shared, const char *name, int rank, int world)
 {
     char key[64];
     uint8_t byte;
@@ -154,15 +154,23 @@ static int host_error(int status, const char *format, ...)
 static int dropped;
 static bool spoils_secrets;
 
+/* What was said at INFO or above: how many lines, and the last one. */
+static int logged;
+static char last_logged[256];
+
 static void host_log(int level, const char *format, ...)
 {
-    if (strstr(format, "dropped a message of no link") != NULL) dropped++;
-    if (level > 2 && getenv("TCP_RANKS_LOG") == NULL) return;
+    char line[256];
     va_list args;
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    fputc('\n', stderr);
+    if (strstr(format, "dropped a message of no link") != NULL) dropped++;
+    if (level <= 2) {
+        logged++;
+        memcpy(last_logged, line, sizeof line);
+    }
+    if (level < 2 || getenv("TCP_RANKS_LOG") != NULL) fprintf(stderr, "%s\n", line);
 }
 
 static const char *host_env(const char *name)
@@ -291,7 +299,7 @@ static void turn(struct rank *self)
     if (n > 0) poll(polled, (nfds_t)n, 20);
 }
 
-static void turns(struct rank *self, int ms)
+static inline void turns(struct rank *self, int ms)
 {
     for (int64_t end = now_ns() + (int64_t)ms * 1000000; now_ns() < end;) turn(self);
 }
@@ -380,7 +388,7 @@ static bool is_filled(const void *data, size_t bytes, unsigned seed)
     return true;
 }
 
-static double cpu_ms(const struct rusage *from, const struct rusage *to)
+static inline double cpu_ms(const struct rusage *from, const struct rusage *to)
 {
     double s = (double)(to->ru_utime.tv_sec - from->ru_utime.tv_sec + to->ru_stime.tv_sec - from->ru_stime.tv_sec);
     double us = (double)(to->ru_utime.tv_usec - from->ru_utime.tv_usec + to->ru_stime.tv_usec - from->ru_stime.tv_usec);

@@ -1,0 +1,188 @@
+/* Attaching to shared memory where it is disturbed: strangers at the host's socket, and a lack of memory.  The ranks
+ * come together nevertheless, over what is left, and nothing is leaked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../../backends/tcp/shm_packet.c"
+#include "../../backends/tcp/wire.c"
+
+#include "tcp_ranks.h"
+
+enum { ENTRY_LIKE = 8, ENTRY_NAME = 40, ENTRY_NONCE = 56, ENTRY = 72 }; /* what a rank publishes */
+
+/* All ranks send to all, and nothing is lost or changed. */
+static int talk(struct rank *self)
+{
+    enum { LARGE = 100000 };
+    static uint8_t in[RANKS_MOST][LARGE], out[LARGE];
+    static struct message send[RANKS_MOST], recv[RANKS_MOST];
+    fill(out, LARGE, (unsigned)self->rank);
+    for (int32_t peer = 0; peer < self->world; peer++) {
+        if (peer == self->rank) continue;
+        start(self, &recv[peer], false, peer, 1, in[peer], LARGE, 0);
+        start(self, &send[peer], true, peer, 1, out, LARGE, 0);
+    }
+    for (int32_t peer = 0; peer < self->world; peer++) {
+        if (peer == self->rank) continue;
+        CHECK(wait_for(self, &recv[peer]) == TUTTI_OK && wait_for(self, &send[peer]) == TUTTI_OK);
+        CHECK(is_filled(in[peer], LARGE, (unsigned)peer));
+    }
+    meet_moving(self, "talked");
+    return 0;
+}
+
+/* ---- strangers --------------------------------------------------------------------------------------------- */
+
+enum {
+    SILENT,
+    HALF,       /* of a greeting */
+    GARBAGE,    /* as long as a greeting, with two descriptors as it should be */
+    GUESSED,    /* a greeting of rank 2 that does not know the host's nonce */
+    ODD_RANK,   /* all is right, but no such rank is expected */
+    BARE,       /* a right greeting without descriptors */
+    LADEN,      /* the same with more than were asked for */
+    LONG,       /* a right greeting, and more */
+    KINDS,      /* of strangers that any process can be */
+    OTHER_USER, /* all is right but the user */
+    CROWD = 200 /* strangers, and as many silent ones */
+};
+
+/* A right greeting of rank 2, as if the stranger had the job's token. */
+static void greet(uint8_t out[WIRE_GREETING], const uint8_t *host_entry, uint32_t from)
+{
+    struct wire_greeting hello = {.kind = WIRE_CONNECT, .from = from, .world_size = 3, .family = 77};
+    memcpy(hello.server_nonce, host_entry + ENTRY_NONCE, WIRE_NONCE);
+    wire_greeting_encode(out, &hello);
+    token_mac(hello.mac, token, out, WIRE_GREETING_SIGNED);
+    wire_greeting_encode(out, &hello);
+}
+
+static bool send_with(int fd, const void *data, size_t bytes, int n_fds)
+{
+    char control[CMSG_SPACE(8 * sizeof(int))] = {0};
+    struct iovec part = {(void *)(uintptr_t)data, bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (n_fds > 0) {
+        message.msg_control = control;
+        message.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
+        for (int i = 0; i < n_fds; i++) memcpy(CMSG_DATA(header) + (size_t)i * sizeof(int), &fd, sizeof fd);
+    }
+    return sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)bytes;
+}
+
+/* Connects, waiting for its turn, and says its piece; the socket or -1. */
+static int knock(const uint8_t *host_entry, int kind)
+{
+    struct sockaddr_un address;
+    uint8_t hello[WIRE_GREETING + 4] = {0};
+    socklen_t bytes = shm_address(host_entry + ENTRY_NAME, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&address, bytes) != 0) {
+        perror("knock");
+        if (fd >= 0) close(fd);
+        return -1;
+    }
+    greet(hello, host_entry, kind == ODD_RANK ? 7 : 2);
+    if (kind == GARBAGE) fill(hello, WIRE_GREETING, 5);
+    if (kind == GUESSED) hello[60] ^= 1; /* in the nonce */
+    bool said = kind == SILENT || send_with(fd, hello,
+                                            kind == HALF   ? WIRE_GREETING / 2
+                                            : kind == LONG ? WIRE_GREETING + 4
+                                                           : WIRE_GREETING,
+                                            kind == BARE    ? 0
+                                            : kind == LADEN ? 8
+                                                            : 2);
+    /* one of another user may have been dropped before it could say anything */
+    if (!said && kind != OTHER_USER) perror("knock: send");
+    return fd;
+}
+
+/* Until the host has ended the connection; false: it has not in time. */
+static bool is_shown_out(int fd)
+{
+    struct pollfd one = {fd, POLLIN, 0};
+    char byte;
+    return poll(&one, 1, WAIT_MS) == 1 && recv(fd, &byte, 1, 0) <= 0;
+}
+
+/* A process of the user nobody, which knows all that a member knows. */
+static bool is_refused_as_other_user(const uint8_t *host_entry)
+{
+    enum { NOBODY = 65534 };
+    int status = 0;
+    if (geteuid() != 0) return true; /* it cannot be made */
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (setresuid(NOBODY, NOBODY, NOBODY) != 0) _exit(1);
+        int fd = knock(host_entry, OTHER_USER);
+        _exit(fd < 0 || !is_shown_out(fd));
+    }
+    return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+/* Rank 2 lets strangers come first.  It publishes that it will come, so that the host is waiting for it meanwhile. */
+static int bring_strangers(struct rank *self, int *silent, int *n_silent)
+{
+    uint8_t entry[ENTRY], mine[ENTRY];
+    size_t bytes;
+    tutti_store *store = (tutti_store *)self->shared;
+    CHECK(store_get(store, "shm/0", entry, sizeof entry, &bytes, WAIT_MS) == TUTTI_OK && bytes == ENTRY);
+    memcpy(mine, entry, ENTRY);
+    token_random(mine + ENTRY_NAME, 2 * WIRE_NONCE);
+    CHECK(store_set(store, "shm/2", mine, sizeof mine) == TUTTI_OK);
+    CHECK(is_refused_as_other_user(entry));
+    for (int i = 0; i < CROWD; i++) {
+        int fd = knock(entry, i % KINDS);
+        CHECK(fd >= 0);
+        if (i % KINDS == SILENT) {
+            silent[(*n_silent)++] = fd;
+            continue;
+        }
+        CHECK(is_shown_out(fd));
+        close(fd);
+    }
+    for (int i = 0; i < CROWD; i++) CHECK((silent[(*n_silent)++] = knock(entry, SILENT)) >= 0);
+    return 0;
+}
+
+static int strangers(struct rank *self)
+{
+    int silent[2 * CROWD], n_silent = 0, before = count_fds();
+    if (self->rank == 2) CHECK(bring_strangers(self, silent, &n_silent) == 0);
+    CHECK(rank_open(self) == TUTTI_OK);
+    CHECK(self->backend->is_near(self->state)); /* a host that had waited in vain would have gone on without rank 2 */
+    CHECK(talk(self) == 0);
+    CHECK(logged == (self->rank == 0)); /* who shares memory; nothing of strangers */
+    rank_close(self);
+    for (int i = 0; i < n_silent; i++) {
+        CHECK(is_shown_out(silent[i]));
+        close(silent[i]);
+    }
+    CHECK(count_fds() == before);
+    return 0;
+}
+
+static void test_strangers_at_the_socket(void **state)
+{
+    (void)state;
+    run(strangers, 3);
+}
+
+int main(void)
+{
+    if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) return 77; /* built without libfabric */
+    token_init();
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strangers_at_the_socket),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
