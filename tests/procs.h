@@ -195,6 +195,34 @@ static PROCS_UNUSED int proc_group(tutti_store *store, const char *name, int siz
     return status;
 }
 
+/* What the rank says on stderr from now on goes to a file without a name. */
+static PROCS_UNUSED int proc_capture_stderr(int *saved)
+{
+    int fd = memfd_create("stderr", MFD_CLOEXEC);
+    fflush(stderr);
+    *saved = dup(STDERR_FILENO);
+    dup2(fd, STDERR_FILENO);
+    return fd;
+}
+
+static PROCS_UNUSED void proc_end_capture(int fd, int saved, char *text, size_t size)
+{
+    fflush(stderr);
+    dup2(saved, STDERR_FILENO);
+    ssize_t n = pread(fd, text, size - 1, 0);
+    text[n > 0 ? n : 0] = '\0';
+    close(saved);
+    close(fd);
+}
+
+/* How often a word is in a text. */
+static PROCS_UNUSED int proc_count(const char *text, const char *word)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, word)) != NULL; n++) at += strlen(word);
+    return n;
+}
+
 static inline void proc_set_int(const char *name, int value)
 {
     char text[16];

@@ -2,6 +2,7 @@
 #include "proto.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
@@ -87,10 +88,20 @@ int32_t proto_group_rank(const struct proto_group *group, int32_t global)
     return -1;
 }
 
+/* One rank of a group asks for its board's memory; the others find out that there is none. */
+static void tell_of_board(struct shm *shm)
+{
+    if (shm == NULL || shm->board_refused == 0) return;
+    shm->config.host->log(2, "tcp: no %zu bytes of shared memory for a group's collectives (%s): they are messages",
+                          shm->board_span, strerror(shm->board_refused));
+    shm->board_refused = 0;
+}
+
 void proto_add_group(struct proto *proto, struct proto_group *group)
 {
     group->proto = proto;
     board_open(&group->board, proto->shm, group->id, group->rank, group->world_size, group->global_ranks);
+    tell_of_board(proto->shm);
     LIST_INSERT_HEAD(&proto->groups, group, link);
 }
 

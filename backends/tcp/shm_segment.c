@@ -93,7 +93,9 @@ static bool change_board(const struct shm *shm, int board, int how)
 
 bool shm_reserve_board(struct shm *shm, int board)
 {
-    return change_board(shm, board, 0);
+    if (change_board(shm, board, 0)) return true;
+    shm->board_refused = errno;
+    return false;
 }
 
 bool shm_release_board(struct shm *shm, int board)

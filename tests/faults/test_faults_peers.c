@@ -214,33 +214,6 @@ static void test_stopped(void **state)
     run_procs_acting(3, rank_of_stop, stop_rank_1, NULL);
 }
 
-/* What the rank says on stderr from now on goes to a file without a name. */
-static int capture_stderr(int *saved)
-{
-    int fd = memfd_create("stderr", MFD_CLOEXEC);
-    fflush(stderr);
-    *saved = dup(STDERR_FILENO);
-    dup2(fd, STDERR_FILENO);
-    return fd;
-}
-
-static void end_capture(int fd, int saved, char *text, size_t size)
-{
-    fflush(stderr);
-    dup2(saved, STDERR_FILENO);
-    ssize_t n = pread(fd, text, size - 1, 0);
-    text[n > 0 ? n : 0] = '\0';
-    close(saved);
-    close(fd);
-}
-
-static int count_lines(const char *text, const char *with)
-{
-    int n = 0;
-    for (const char *line = text; (line = strstr(line, with)) != NULL; n++) line += strlen(with);
-    return n;
-}
-
 static int rank_of_slowness(int rank, int size, void *argument)
 {
     (void)argument;
@@ -250,12 +223,12 @@ static int rank_of_slowness(int rank, int size, void *argument)
     EXPECT(proc_init(5000) == TUTTI_OK);
     EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
     proc_meet(size, 1);
-    int fd = capture_stderr(&saved);
+    int fd = proc_capture_stderr(&saved);
     if (rank == 1) procs_nap_ms(slept_ms);
     int status = sum_once(rank, size, &x, 1);
-    end_capture(fd, saved, said, sizeof said);
+    proc_end_capture(fd, saved, said, sizeof said);
     EXPECT(status == TUTTI_OK);
-    if (rank != 1 && (count_lines(said, "\n") != 1 || strstr(said, "rank 1") == NULL ||
+    if (rank != 1 && (proc_count(said, "\n") != 1 || strstr(said, "rank 1") == NULL ||
                       strstr(said, "all_reduce #2 of group world") == NULL)) {
         fprintf(stderr, "rank %d: not one warning that names rank 1 and the operation: \"%s\"\n", rank, said);
         return 1;

@@ -1,0 +1,161 @@
+/* No memory to share: the segment or a group's board is refused as by a full machine.  The ranks then talk over
+ * libfabric, or in messages, say so once, and nobody touches memory that was not given (which would be SIGBUS). */
+#include "procs.h"
+
+#include <sys/syscall.h>
+
+/* ---- a machine without memory -------------------------------------------------------------------------------- */
+
+enum { PLENTY = 1000 };
+
+/* The tcp plug-in's calls come here: the first `given` of a kind succeed, further ones fail. */
+static int given_segments, given_ranges;
+static int segment = -1; /* the last one */
+static off_t refused_at;
+static off_t refused_bytes;
+
+__attribute__((visibility("default"))) int memfd_create(const char *name, unsigned flags)
+{
+    if (strcmp(name, "tutti") != 0) return (int)syscall(SYS_memfd_create, name, flags);
+    if (given_segments-- <= 0) {
+        errno = ENOMEM;
+        return -1;
+    }
+    segment = (int)syscall(SYS_memfd_create, name, flags);
+    return segment;
+}
+
+__attribute__((visibility("default"))) int fallocate(int fd, int mode, off_t at, off_t bytes)
+{
+    if (mode != 0 || given_ranges-- > 0) return (int)syscall(SYS_fallocate, fd, mode, at, bytes);
+    refused_at = at;
+    refused_bytes = bytes;
+    segment = fd;
+    errno = ENOSPC;
+    return -1;
+}
+
+/* Whether anything was written where memory was refused. */
+static bool was_touched(void)
+{
+    if (refused_bytes == 0) return false;
+    off_t found = lseek(segment, refused_at, SEEK_DATA);
+    return found >= 0 && found < refused_at + refused_bytes;
+}
+
+/* ---- ranks --------------------------------------------------------------------------------------------------- */
+
+struct lack {
+    int segments, ranges; /* that are given */
+    bool later;           /* they are enough for the world; a further group's board is refused */
+    const char *said;     /* by one rank, in one line */
+    bool by_network;      /* they do not even share messages' memory, and each says so */
+};
+
+static int sums(tutti_group *group, int size, int64_t n)
+{
+    int64_t *data = malloc((size_t)n * sizeof *data), *all = malloc((size_t)(n * size) * sizeof *all);
+    int rank = tutti_get_rank(group), wrong = 0;
+    for (int64_t i = 0; i < n; i++) data[i] = i + rank;
+    EXPECT(tutti_all_reduce(tutti_view(data, n), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK);
+    for (int64_t i = 0; i < n; i++) wrong += data[i] != i * size + size * (size - 1) / 2;
+    for (int64_t i = 0; i < n; i++) data[i] = rank * n + i;
+    EXPECT(tutti_all_gather_into_tensor(tutti_view(all, n * size), tutti_view(data, n), tutti_with(.group = group)) ==
+           TUTTI_OK);
+    for (int64_t i = 0; i < n * size; i++) wrong += all[i] != i;
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
+    free(data);
+    free(all);
+    return wrong;
+}
+
+static int every_size(tutti_group *group, int size)
+{
+    static const int64_t sizes[] = {1, 100, 3000, 40000, 500000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) EXPECT(sums(group, size, sizes[i]) == 0);
+    return 0;
+}
+
+/* Whether the group's collectives go through memory that it shares. */
+static bool has_board(tutti_group *group)
+{
+    char text[4096] = "";
+    tutti_explain(TUTTI_BARRIER, 0, tutti_with(.group = group), text, sizeof text);
+    return strstr(text, "through shared memory") != NULL;
+}
+
+static int rank_in_want(int rank, int size, void *argument)
+{
+    const struct lack *lack = argument;
+    tutti_group *further = NULL;
+    char said[8192];
+    int saved;
+    given_segments = lack->segments;
+    given_ranges = rank == 0 || lack->later ? lack->ranges : 0; /* rank 0 makes the segment, any may ask for a board */
+    int fd = proc_capture_stderr(&saved);
+    int status = proc_init(20000);
+    if (status == TUTTI_OK && lack->later) {
+        given_ranges = 0;
+        status = tutti_new_group((int[]){0, 1, 2}, size, NULL, &further);
+    }
+    proc_end_capture(fd, saved, said, sizeof said);
+    EXPECT(status == TUTTI_OK);
+    EXPECT(every_size(NULL, size) == 0);
+    if (further != NULL) EXPECT(every_size(further, size) == 0);
+    EXPECT(!was_touched());
+    EXPECT(has_board(NULL) == lack->later);
+    if (further != NULL) EXPECT(!has_board(further));
+    int lines = proc_count(said, lack->said);
+    atomic_store(&proc_board->value[rank], lines);
+    proc_meet(size, 1);
+    int all = 0;
+    for (int i = 0; i < size; i++) all += (int)atomic_load(&proc_board->value[i]);
+    if (all != 1)
+        fprintf(stderr, "rank %d: %d lines, and %d in all, say \"%s\": %s\n", rank, lines, all, lack->said, said);
+    EXPECT(all == 1);
+    EXPECT(proc_count(said, "libfabric carries all") == lack->by_network);
+    if (further != NULL) EXPECT(tutti_destroy_process_group(further) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_no_segment(void **state)
+{
+    (void)state;
+    run_procs(3, rank_in_want,
+              &(struct lack){.segments = 0, .by_network = true, .said = "shared memory: Cannot allocate memory"});
+}
+
+static void test_no_pages_for_a_segment(void **state)
+{
+    (void)state;
+    struct lack lack = {.segments = 1, .by_network = true, .said = "shared memory: No space left on device"};
+    run_procs(3, rank_in_want, &lack);
+}
+
+#define NO_BOARD "collectives (No space left on device): they are messages"
+
+static void test_no_pages_for_the_first_board(void **state)
+{
+    (void)state;
+    run_procs(3, rank_in_want, &(struct lack){.segments = 1, .ranges = 1, .said = NO_BOARD});
+}
+
+static void test_no_pages_for_a_board_later(void **state)
+{
+    (void)state;
+    run_procs(3, rank_in_want, &(struct lack){.segments = 1, .ranges = PLENTY, .later = true, .said = NO_BOARD});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_segment),
+        cmocka_unit_test(test_no_pages_for_a_segment),
+        cmocka_unit_test(test_no_pages_for_the_first_board),
+        cmocka_unit_test(test_no_pages_for_a_board_later),
+    };
+    setenv("TUTTI_LOG", "info", 1);
+    cmocka_set_test_filter(getenv("FAULTS_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
