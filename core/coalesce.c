@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "group.h"
 #include "op.h"
+#include "order.h"
 #include "submit.h"
 #include "work.h"
 
@@ -105,7 +106,7 @@ static bool alike(const struct kept *a, const struct kept *b)
 static bool meets(const struct kept *run, int n, const tutti_op *op)
 {
     for (int i = 0; i < n; i++)
-        if (submit_conflicts(&run[i].op, op)) return true;
+        if (order_conflicts(&run[i].op, op)) return true;
     return false;
 }
 

@@ -139,6 +139,12 @@ static inline int group_device_index(tutti_device device)
     return device.type == TUTTI_CPU ? 0 : device.type == TUTTI_CUDA ? 1 : -1;
 }
 
+/* 0 for CPU, 1 for CUDA: the group's where the operation has no tensors. */
+static inline int group_device_of(const struct tutti_group *group, const tutti_op *op)
+{
+    return group_device_index(op->n_in > 0 ? op->in[0].device : op->n_out > 0 ? op->out[0].device : group->device);
+}
+
 /* Whether the backend takes tensors of the device: 0 for CPU, 1 for CUDA. */
 static inline bool group_takes_device(const tutti_backend *backend, int device)
 {

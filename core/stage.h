@@ -2,7 +2,7 @@
  *
  * Such an operation is a Work with nothing of its own to do, whose parts are copies from the device, operations on the
  * host's memory and copies back.  A large one is cut into chunks, alike on all ranks.  What may overlap is not said
- * anywhere: it follows from the memory that the parts use, as for any operations of a group (must_wait in submit.c).
+ * anywhere: it follows from the memory that the parts use, as for any operations of a group (order.c).
  */
 #ifndef STAGE_H
 #define STAGE_H

@@ -1,4 +1,4 @@
-/* The way of an operation from its descriptor to a backend: order within the group, then the doors. */
+/* The way of an operation from its descriptor to a backend: it is checked, put in its place, begun and waited for. */
 #ifndef SUBMIT_H
 #define SUBMIT_H
 
@@ -24,12 +24,6 @@ int submit_part(struct tutti_group *group, const tutti_op *op, const tutti_opts 
 
 /* A part of a staged one, through a door of its own. */
 int submit_staged(struct tutti_work *whole, const tutti_op *op, const struct group_door *door);
-
-/* All ranks have called what work is: its backend begins it.  An error: it could not. */
-int submit_compared(struct tutti_work *work);
-
-/* Whether two operations may not be under way at once because of the memory they use. */
-bool submit_conflicts(const tutti_op *a, const tutti_op *b);
 
 /* n messages: all are checked before the first begins. */
 int submit_batch(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works);

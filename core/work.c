@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "begin.h"
 #include "cache.h"
 #include "coalesce.h"
 #include "fingerprint.h"
@@ -17,7 +18,6 @@
 #include "health.h"
 #include "missing.h"
 #include "stage.h"
-#include "submit.h"
 
 enum { SPARE_MOST = 64, ASK_NS = 200 * 1000 * 1000, ASK_LEAST_NS = 20 * 1000 * 1000, DRAIN_NS = 2000 * 1000 * 1000 };
 
@@ -269,7 +269,7 @@ void work_run(struct tutti_work *work)
         if (work->exec->status != TUTTI_OK) {
             note_failure(work, work->exec->failed, work->exec->status);
         } else if (work->exec->left == 0 && work->comparing != NULL) {
-            int status = submit_compared(work);
+            int status = begin_compared(work);
             if (status >= 0) return;
             note_failure(work, NULL, status);
         } else if (work->exec->left == 0) {

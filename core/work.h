@@ -119,6 +119,12 @@ static inline bool work_ended(const struct tutti_work *work)
     return atomic_load_explicit(&work->ended, memory_order_acquire);
 }
 
+/* A send or a receive. */
+static inline bool work_has_message(const struct tutti_work *work)
+{
+    return work->op.kind == TUTTI_SEND || work->op.kind == TUTTI_RECV;
+}
+
 /* A send or a receive, itself or as a copy for one: its failure leaves the group usable. */
 static inline bool work_is_message(const struct tutti_work *work)
 {

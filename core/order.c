@@ -1,0 +1,74 @@
+#include "order.h"
+
+#include "group.h"
+#include "op.h"
+#include "work.h"
+
+static bool is_copy(const struct tutti_work *work)
+{
+    return work->op.kind == TUTTI_COPY;
+}
+
+static bool touches(const tutti_tensor *a, int na, const tutti_tensor *b, int nb)
+{
+    for (int i = 0; i < na; i++)
+        for (int k = 0; k < nb; k++)
+            if (op_overlap(op_span_of(&a[i]), op_span_of(&b[k]))) return true;
+    return false;
+}
+
+bool order_conflicts(const tutti_op *a, const tutti_op *b)
+{
+    return touches(a->out, a->n_out, b->out, b->n_out) || touches(a->out, a->n_out, b->in, b->n_in) ||
+           touches(a->in, a->n_in, b->out, b->n_out);
+}
+
+/* Whether the work goes to a backend that keeps the order by itself; on such a one, beginning later operations before
+ * one that was held back would put the ranks out of step. */
+static bool is_ordered(const struct tutti_work *work)
+{
+    if (work->door != NULL) return false;
+    const tutti_backend *backend = work->group->doors[group_device_of(work->group, &work->op)][0].backend;
+    return backend != NULL && TUTTI_HAS(backend, traits) && (backend->traits & TUTTI_BACKEND_ORDERED) != 0;
+}
+
+/* Whether a backend of the group may do the work itself.  Libraries that do (MPI) match collectives by the order in
+ * which each rank begins them: a later one may not overtake an earlier one that is held back. */
+static bool may_be_native(const struct tutti_work *work)
+{
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < work->group->n_doors[device]; i++)
+            if (TUTTI_HAS(work->group->doors[device][i].backend, native[work->op.kind])) return true;
+    return false;
+}
+
+/* Messages that may meet the same receive keep their order. */
+static bool same_way(const tutti_op *a, const tutti_op *b)
+{
+    bool any = a->root == TUTTI_ANY_SOURCE || b->root == TUTTI_ANY_SOURCE;
+    return a->kind == b->kind && a->tag == b->tag && (any || a->root == b->root);
+}
+
+static bool must_follow(const struct tutti_work *earlier, const struct tutti_work *work)
+{
+    bool messages = work_has_message(earlier) || work_has_message(work);
+    if (earlier->parts > 0) return false; /* its parts stand for it */
+    if (is_copy(earlier) || is_copy(work)) return order_conflicts(&earlier->op, &work->op);
+    if (work_has_message(earlier) && work_has_message(work)) return !earlier->started && same_way(&earlier->op, &work->op);
+    if (messages) return false;
+    if (order_conflicts(&earlier->op, &work->op)) return true;
+    return (!earlier->started || earlier->comparing != NULL) && may_be_native(earlier) && may_be_native(work);
+}
+
+bool order_must_wait(const struct tutti_work *work)
+{
+    if (work_has_message(work) ? work->group->stager.backend == NULL : is_ordered(work)) return false;
+    const struct tutti_work *earlier;
+    TAILQ_FOREACH(earlier, &work->group->works, group_link)
+    {
+        if (earlier == work) return false;
+        if (must_follow(earlier, work)) return true;
+    }
+    return false;
+}
+
