@@ -12,34 +12,47 @@
 #include "stage.h"
 #include "work.h"
 
-static int begin_native(struct tutti_work *work, const struct group_door *door, uint32_t flags)
+static tutti_request *new_request(struct tutti_work *work, const tutti_op *op, const struct group_door *door)
 {
+    bool message = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
     memset(&work->request, 0, sizeof work->request);
     work->request.owner = work;
-    work->request.flags = flags;
-    work->request.peer = work->point_to_point ? work->op.root : -1; /* whom it waits for, if that is one rank */
+    work->request.peer = message ? op->root : -1; /* whom it waits for, if that is one rank */
     work->request.fingerprint = work->fingerprint;
     work->backend = door->backend;
     work->state = door->state;
-    return door->backend->native[work->op.kind](door->state, &work->op, &work->request);
+    return &work->request;
 }
 
-static int begin_message(struct tutti_work *work, const struct group_door *door)
+static int begin_native(struct tutti_work *work, const tutti_op *op, const struct group_door *door, uint32_t flags)
 {
-    tutti_request *request = &work->request;
-    const tutti_tensor *tensor = work->op.kind == TUTTI_SEND ? work->op.in : work->op.out;
-    memset(request, 0, sizeof *request);
-    request->owner = work;
-    request->peer = work->op.root;
-    request->tag = UINT64_C(1) << 63 | (uint64_t)work->op.tag; /* collectives have the other half of the tags */
-    request->fingerprint = work->fingerprint;
+    tutti_request *request = new_request(work, op, door);
+    request->flags = flags;
+    return door->backend->native[op->kind](door->state, op, request);
+}
+
+static int begin_message(struct tutti_work *work, const tutti_op *op, const struct group_door *door)
+{
+    tutti_request *request = new_request(work, op, door);
+    const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
+    request->tag = UINT64_C(1) << 63 | (uint64_t)op->tag; /* collectives have the other half of the tags */
     request->data = tensor->data;
     request->bytes = (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype));
-    work->backend = door->backend;
-    work->state = door->state;
-    int status = work->op.kind == TUTTI_SEND ? door->backend->send(door->state, request)
-                                             : door->backend->recv(door->state, request);
-    return status < 0 && status != TUTTI_ERR_UNSUPPORTED ? work_explain(work, request, status) : status;
+    return op->kind == TUTTI_SEND ? door->backend->send(door->state, request)
+                                  : door->backend->recv(door->state, request);
+}
+
+int begin_at_once(struct tutti_work *work, const struct tutti_group *group, const tutti_op *op, uint64_t fingerprint)
+{
+    int device = group_device_of(group, op);
+    bool message = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
+    if (group->n_doors[device] == 0 || group->stager.backend != NULL) return TUTTI_ERR_UNSUPPORTED;
+    if (!message && !TAILQ_EMPTY(&group->works)) return TUTTI_ERR_UNSUPPORTED;
+    const struct group_door *door = &group->doors[device][0];
+    work->fingerprint = fingerprint;
+    work->group = NULL; /* it is no work yet, which work_complete has to know */
+    if (TUTTI_HAS(door->backend, native[op->kind])) return begin_native(work, op, door, 0);
+    return message && TUTTI_HAS(door->backend, send) ? begin_message(work, op, door) : TUTTI_ERR_UNSUPPORTED;
 }
 
 /* Runs the plan for op, which is the work's own or a barrier before it. */
@@ -91,7 +104,7 @@ int begin_compared(struct tutti_work *work)
     work->comparing = NULL;
     work_release_exec(work);
     work->engine->recheck = true; /* one that was held back for this may begin */
-    int status = begin_native(work, door, TUTTI_REQUEST_COMPARED);
+    int status = begin_native(work, &work->op, door, TUTTI_REQUEST_COMPARED);
     if (status < 0) work->request.owner = NULL;
     if (status == TUTTI_REQUEST_DONE) work_complete(&work->request, TUTTI_OK);
     return status;
@@ -100,16 +113,19 @@ int begin_compared(struct tutti_work *work)
 static int through_door(struct tutti_work *work, const struct group_door *door)
 {
     int status = TUTTI_ERR_UNSUPPORTED;
-    if (TUTTI_HAS(door->backend, native[work->op.kind])) status = begin_native(work, door, 0);
+    if (TUTTI_HAS(door->backend, native[work->op.kind])) status = begin_native(work, &work->op, door, 0);
     if (status == TUTTI_REQUEST_COMPARE) return compare_first(work, door);
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(door->backend, send)) return status;
-    return work_has_message(work) ? begin_message(work, door) : begin_plan(work, door, &work->op);
+    if (!work_has_message(work)) return begin_plan(work, door, &work->op);
+    status = begin_message(work, &work->op, door);
+    return status < 0 && status != TUTTI_ERR_UNSUPPORTED ? work_explain(work, &work->request, status) : status;
 }
 
 /* PENDING also where it has ended meanwhile. */
 static int enter(struct tutti_work *work, const struct group_door *door)
 {
-    if (work->op.kind == TUTTI_COPY && work->parent->failing != TUTTI_OK) { /* of what would be copied there is nothing */
+    if (work->op.kind == TUTTI_COPY &&
+        work->parent->failing != TUTTI_OK) { /* of what would be copied there is nothing */
         work_end(work, work->parent->failing, work->parent->text);
         return TUTTI_REQUEST_PENDING;
     }
@@ -145,4 +161,3 @@ int begin_work(struct tutti_work *work)
                      fingerprint_kind_name(work->op.kind), device == 0 ? "CPU" : "CUDA", dtype_name(work->op.dtype),
                      group->backend_text, group->name, why);
 }
-

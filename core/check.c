@@ -77,10 +77,10 @@ static int check_side(const struct tutti_group *group, const tutti_op *op, const
                       const tutti_tensor *tensors, int n, bool list)
 {
     if (n == 0) return TUTTI_OK;
-    const char *kind = fingerprint_kind_name(op->kind);
     if (list && n != group->size)
-        return REFUSE("%s: the %s list has %d tensors, group %s has %d ranks", kind, side, n, group->name, group->size);
-    if (tensors == NULL) return REFUSE("%s: the %s list is NULL", kind, side);
+        return REFUSE("%s: the %s list has %d tensors, group %s has %d ranks", fingerprint_kind_name(op->kind), side, n,
+                      group->name, group->size);
+    if (tensors == NULL) return REFUSE("%s: the %s list is NULL", fingerprint_kind_name(op->kind), side);
     for (int i = 0; i < n; i++) {
         int status = check_tensor(group, op, side, list ? i : -1, &tensors[i]);
         if (status != TUTTI_OK) return status;
@@ -91,9 +91,8 @@ static int check_side(const struct tutti_group *group, const tutti_op *op, const
 /* One dtype and one device throughout. */
 static int check_alike(tutti_op *op)
 {
-    const tutti_tensor *first = op->n_in > 0 ? op->in : op->n_out > 0 ? op->out : NULL;
-    op->dtype = first != NULL ? first->dtype : TUTTI_UINT8; /* a barrier moves nothing, but has a unit */
-    if (first == NULL) return TUTTI_OK;
+    const tutti_tensor *first = op->n_in > 0 ? op->in : op->out;
+    op->dtype = first->dtype;
     for (int side = 0; side < 2; side++) {
         const tutti_tensor *tensors = side == 0 ? op->in : op->out;
         int n = side == 0 ? op->n_in : op->n_out;
@@ -314,25 +313,50 @@ static int check_presence(const struct tutti_group *group, tutti_op *op, const s
     return TUTTI_OK;
 }
 
-int check_op(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
+static int check_own(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
 {
-    const struct rule *rule = &rules[op->kind];
     const char *kind = fingerprint_kind_name(op->kind);
     if (group->rank < 0) return REFUSE("%s: this rank is not in group %s", kind, group->name);
     if (opts->timeout_ms < 0)
         return REFUSE("%s: timeout_ms is %" PRId64 ", it may not be negative", kind, opts->timeout_ms);
-    int status = TUTTI_OK;
-    if (rule->has_root)
-        status = check_root(group, op, opts);
-    else
+    if (rules[op->kind].has_root) {
+        int status = check_root(group, op, opts);
+        if (status != TUTTI_OK) return status;
+    } else {
         op->root = -1;
-    if (status == TUTTI_OK && opts->tag < 0) status = REFUSE("%s: tag is %d, it may not be negative", kind, opts->tag);
-    if (status == TUTTI_OK) status = check_presence(group, op, rule);
+    }
+    if (opts->tag < 0) return REFUSE("%s: tag is %d, it may not be negative", kind, opts->tag);
+    return TUTTI_OK;
+}
+
+static int check_tensors(const struct tutti_group *group, tutti_op *op)
+{
+    const struct rule *rule = &rules[op->kind];
+    int status = check_presence(group, op, rule);
     if (status == TUTTI_OK) status = check_side(group, op, "in", op->in, op->n_in, op->list && rule->in_list);
     if (status == TUTTI_OK) status = check_side(group, op, "out", op->out, op->n_out, op->list && rule->out_list);
     if (status == TUTTI_OK) status = check_alike(op);
-    if (status == TUTTI_OK && rule->reduces) status = check_reduce(op);
     if (status == TUTTI_OK) status = check_shape(group, op);
-    if (status == TUTTI_OK) status = check_overlap(group, op);
-    return status;
+    return status == TUTTI_OK ? check_overlap(group, op) : status;
+}
+
+/* One tensor that is both sides, or the only one: it agrees with itself. */
+static bool has_one_tensor(const tutti_op *op)
+{
+    bool both = op->in == op->out && op->n_in == 1 && op->n_out == 1 && op->kind == TUTTI_ALL_REDUCE;
+    return both || rules[op->kind].shape == SHAPE_NONE;
+}
+
+int check_op(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
+{
+    int status = check_own(group, op, opts);
+    if (status != TUTTI_OK) return status;
+    if (has_one_tensor(op)) {
+        const tutti_tensor *one = op->n_in > 0 ? op->in : op->n_out > 0 ? op->out : NULL;
+        op->dtype = one != NULL ? one->dtype : TUTTI_UINT8; /* a barrier moves nothing, but has a unit */
+        if (one != NULL) status = check_tensor(group, op, one == op->in ? "in" : "out", -1, one);
+    } else {
+        status = check_tensors(group, op);
+    }
+    return status == TUTTI_OK && rules[op->kind].reduces ? check_reduce(op) : status;
 }

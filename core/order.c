@@ -54,7 +54,8 @@ static bool must_follow(const struct tutti_work *earlier, const struct tutti_wor
     bool messages = work_has_message(earlier) || work_has_message(work);
     if (earlier->parts > 0) return false; /* its parts stand for it */
     if (is_copy(earlier) || is_copy(work)) return order_conflicts(&earlier->op, &work->op);
-    if (work_has_message(earlier) && work_has_message(work)) return !earlier->started && same_way(&earlier->op, &work->op);
+    if (work_has_message(earlier) && work_has_message(work))
+        return !earlier->started && same_way(&earlier->op, &work->op);
     if (messages) return false;
     if (order_conflicts(&earlier->op, &work->op)) return true;
     return (!earlier->started || earlier->comparing != NULL) && may_be_native(earlier) && may_be_native(work);
@@ -71,4 +72,3 @@ bool order_must_wait(const struct tutti_work *work)
     }
     return false;
 }
-

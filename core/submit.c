@@ -38,26 +38,50 @@ void submit_unblocked(struct tutti_group *first)
 
 /* ---- submitting -------------------------------------------------------------------------------------------- */
 
-static int new_work(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts, bool async,
+/* The operation's place in its group; its fingerprint there. */
+static uint64_t place(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts, bool async)
+{
+    bool alone = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV || op->kind == TUTTI_COPY;
+    op->async = async;
+    op->timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : group->timeout_ms;
+    op->sequence = alone ? 0 : group->sequence + 1;
+    return fingerprint_with_past(fingerprint_of(op, group->size), group->past);
+}
+
+/* Goes on to the next place. */
+static void placed(struct tutti_group *group, const tutti_op *op, uint64_t fingerprint)
+{
+    if (op->sequence == 0) return;
+    group->sequence++;
+    group->past = fingerprint_past_after(group->past, fingerprint);
+    health_issued(group->health, group->sequence, fingerprint);
+}
+
+/* What a caller who waits has given stays where it is. */
+static void fill(struct tutti_work *work, struct tutti_group *group, const tutti_op *op, const tutti_opts *opts)
+{
+    work->op = *op;
+    work->group = group;
+    work->point_to_point = op->sequence == 0;
+    work->async = op->async;
+    work->source_out = op->kind == TUTTI_RECV ? opts->source : NULL;
+    work->group_rank = opts->group_rank;
+    work->deadline_ns = CLOCK_NEVER;
+}
+
+static int new_work(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, bool async,
                     struct tutti_work **out)
 {
     struct tutti_work *work = work_take(group->engine);
     if (work == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
-    int status = op_copy(&work->op, op, group->size, work->tensors, WORK_INLINE_TENSORS, &work->lists);
+    work->fingerprint = place(group, op, opts, async);
+    fill(work, group, op, opts);
+    int status = TUTTI_OK;
+    if (async) status = op_copy(&work->op, op, group->size, work->tensors, WORK_INLINE_TENSORS, &work->lists);
     if (status != TUTTI_OK) {
         work_release_locked(work);
         return status;
     }
-    work->group = group;
-    work->point_to_point = work_has_message(work) || work->op.kind == TUTTI_COPY;
-    work->async = async;
-    work->source_out = work->op.kind == TUTTI_RECV ? opts->source : NULL;
-    work->group_rank = opts->group_rank;
-    work->op.async = async;
-    work->op.timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : group->timeout_ms;
-    work->op.sequence = work->point_to_point ? 0 : group->sequence + 1;
-    work->fingerprint = fingerprint_with_past(fingerprint_of(&work->op, group->size), group->past);
-    work->deadline_ns = CLOCK_NEVER;
     if (async)
         work_start_clock(work, clock_now_ns()); /* a caller who waits starts it once he finds that it takes long */
     *out = work;
@@ -90,15 +114,20 @@ static void let_staged_end(struct tutti_group *group, const tutti_op *op)
     }
 }
 
+static void enlist(struct tutti_work *work)
+{
+    TAILQ_INSERT_TAIL(&work->engine->active, work, link);
+    TAILQ_INSERT_TAIL(&work->group->works, work, group_link);
+    if (work->async) work->engine->n_async++;
+    work->references++; /* the caller's */
+}
+
 /* Puts the work in its place and begins it; after an error it is as if it had never been. */
 static int issue(struct tutti_work *work)
 {
     struct tutti_group *group = work->group;
     struct engine *engine = group->engine;
-    TAILQ_INSERT_TAIL(&engine->active, work, link);
-    TAILQ_INSERT_TAIL(&group->works, work, group_link);
-    if (work->async) engine->n_async++;
-    work->references++; /* the caller's */
+    enlist(work);
     if (!has_to_begin(work) && order_must_wait(work)) {
         engine->n_blocked++;
     } else {
@@ -113,11 +142,7 @@ static int issue(struct tutti_work *work)
             return status;
         }
     }
-    if (!work->point_to_point) {
-        group->sequence++;
-        group->past = fingerprint_past_after(group->past, work->fingerprint);
-        health_issued(group->health, group->sequence, work->fingerprint);
-    }
+    placed(group, &work->op, work->fingerprint);
     return TUTTI_OK;
 }
 
@@ -136,7 +161,7 @@ static int make_way(struct tutti_group *group, const tutti_op *op)
     return check_usable(group, op);
 }
 
-static int submit_locked(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts, bool async,
+static int submit_locked(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, bool async,
                          struct tutti_work **work)
 {
     int status = make_way(group, op);
@@ -144,7 +169,55 @@ static int submit_locked(struct tutti_group *group, const tutti_op *op, const tu
     return status == TUTTI_OK ? issue(*work) : status;
 }
 
-int submit_part(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts, struct tutti_work *parent,
+/* What a work that only lent its request becomes. */
+static void become(struct tutti_work *work, struct tutti_group *group, const tutti_op *op, const tutti_opts *opts,
+                   uint64_t fingerprint)
+{
+    const tutti_backend *backend = work->backend;
+    void *state = work->state;
+    work_clear(work, group->engine);
+    fill(work, group, op, opts);
+    work->fingerprint = fingerprint;
+    work->backend = backend;
+    work->state = state;
+    work->started = true;
+}
+
+/* Most operations that are waited for are over when the backend has begun them: no work is made of these.
+ * TUTTI_REQUEST_DONE; TUTTI_REQUEST_PENDING, with *out; UNSUPPORTED: nothing was begun, and the long way may take it;
+ * another error: the operation's. */
+static int submit_at_once(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, struct tutti_work **out)
+{
+    struct engine *engine = group->engine;
+    struct tutti_work *work = work_spare(engine);
+    if (work == NULL) return TUTTI_ERR_UNSUPPORTED;
+    uint64_t fingerprint = place(group, op, opts, false);
+    int status = begin_at_once(work, group, op, fingerprint);
+    if (status == TUTTI_REQUEST_PENDING) {
+        int ended = work->status;
+        become(work, group, op, opts, fingerprint);
+        enlist(work);
+        *out = work;
+        placed(group, op, fingerprint);
+        if (work->request.owner == NULL) { /* it has ended within the call */
+            work->request.owner = work;
+            work_complete(&work->request, ended);
+        }
+        return status;
+    }
+    if (status == TUTTI_REQUEST_DONE) {
+        placed(group, op, fingerprint);
+        if (op->kind == TUTTI_RECV && opts->source != NULL)
+            *opts->source = work_rank_to_report(group, opts->group_rank, work->request.source);
+    } else if (status < 0 && status != TUTTI_ERR_UNSUPPORTED && op->sequence == 0) {
+        become(work, group, op, opts, fingerprint);
+        work_explain(work, &work->request, status);
+    }
+    work_give_back(engine, work);
+    return status == TUTTI_REQUEST_COMPARE ? TUTTI_ERR_UNSUPPORTED : status;
+}
+
+int submit_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, struct tutti_work *parent,
                 struct coalesce_packing *packing)
 {
     struct tutti_work *work = NULL;
@@ -165,14 +238,15 @@ int submit_part(struct tutti_group *group, const tutti_op *op, const tutti_opts 
     return status;
 }
 
-int submit_staged(struct tutti_work *whole, const tutti_op *op, const struct group_door *door)
+int submit_staged(struct tutti_work *whole, tutti_op *op, const struct group_door *door)
 {
     struct tutti_group *group = whole->group;
     tutti_opts opts = {.timeout_ms = whole->op.timeout_ms, .group_rank = whole->group_rank};
     struct tutti_work *work = NULL;
     int status = new_work(group, op, &opts, true, &work);
     if (status != TUTTI_OK) return status;
-    if (work->op.kind != TUTTI_COPY) work->fingerprint = fingerprint_with_past(fingerprint_of(&whole->op, group->size), group->past);
+    if (work->op.kind != TUTTI_COPY)
+        work->fingerprint = fingerprint_with_past(fingerprint_of(&whole->op, group->size), group->past);
     work->door = door;
     work->parent = whole;
     whole->parts++;
@@ -201,11 +275,17 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
         return coalesce_add(group, op, opts);
     }
     struct engine *engine = group->engine;
-    engine_hold(engine); /* another thread may destroy the group while this one waits */
+    struct tutti_work *work = NULL;
     engine_lock(engine);
     engine->calls++;
-    struct tutti_work *work = NULL;
-    status = submit_locked(group, op, opts, async, &work);
+    status = check_usable(group, op);
+    int once = status != TUTTI_OK || async ? status : submit_at_once(group, op, opts, &work);
+    if (once == TUTTI_REQUEST_DONE || (once < 0 && once != TUTTI_ERR_UNSUPPORTED)) {
+        engine_unlock(engine);
+        return once == TUTTI_REQUEST_DONE ? TUTTI_OK : once;
+    }
+    engine_hold(engine); /* another thread may destroy the group while this one waits */
+    if (work == NULL) status = submit_locked(group, op, opts, async, &work);
     if (status == TUTTI_OK && async) {
         if (!work_ended(work)) engine_attend(engine);
         engine_hold(engine); /* a handle may outlive its group */

@@ -19,11 +19,11 @@ int submit_async(tutti_op *op, const tutti_opts *opts, tutti_work **work);
 
 /* A part of a coalesced operation: parent ends when all its parts have.  packing (may be NULL) is the part's from here
  * on, also where this fails. */
-int submit_part(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts, struct tutti_work *parent,
+int submit_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, struct tutti_work *parent,
                 struct coalesce_packing *packing);
 
 /* A part of a staged one, through a door of its own. */
-int submit_staged(struct tutti_work *whole, const tutti_op *op, const struct group_door *door);
+int submit_staged(struct tutti_work *whole, tutti_op *op, const struct group_door *door);
 
 /* n messages: all are checked before the first begins. */
 int submit_batch(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works);

@@ -23,21 +23,40 @@ enum { SPARE_MOST = 64, ASK_NS = 200 * 1000 * 1000, ASK_LEAST_NS = 20 * 1000 * 1
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-struct tutti_work *work_take(struct engine *engine)
+struct tutti_work *work_spare(struct engine *engine)
 {
     struct tutti_work *work = TAILQ_FIRST(&engine->spare);
-    if (work != NULL) {
-        TAILQ_REMOVE(&engine->spare, work, link);
-        engine->n_spare--;
-    } else {
-        work = malloc(sizeof *work);
-        if (work == NULL) return NULL;
+    if (work == NULL) return malloc(sizeof *work);
+    TAILQ_REMOVE(&engine->spare, work, link);
+    engine->n_spare--;
+    return work;
+}
+
+void work_give_back(struct engine *engine, struct tutti_work *work)
+{
+    if (engine->n_spare == SPARE_MOST) {
+        work_destroy(work);
+        return;
     }
-    memset(work, 0, sizeof *work);
+    TAILQ_INSERT_HEAD(&engine->spare, work, link);
+    engine->n_spare++;
+}
+
+void work_clear(struct tutti_work *work, struct engine *engine)
+{
+    memset(work, 0, offsetof(struct tutti_work, request));
     work->engine = engine;
     work->references = 1;
     work->event_fd = -1;
     work->source = -1;
+}
+
+struct tutti_work *work_take(struct engine *engine)
+{
+    struct tutti_work *work = work_spare(engine);
+    if (work == NULL) return NULL;
+    work_clear(work, engine);
+    memset(&work->request, 0, sizeof work->request);
     return work;
 }
 
@@ -53,12 +72,7 @@ void work_release_locked(struct tutti_work *work)
     free(work->text);
     free(work->lists);
     if (work->event_fd >= 0) close(work->event_fd);
-    if (engine->n_spare < SPARE_MOST) {
-        TAILQ_INSERT_HEAD(&engine->spare, work, link);
-        engine->n_spare++;
-    } else {
-        work_destroy(work);
-    }
+    work_give_back(engine, work);
 }
 
 void work_release(struct tutti_work *work)
@@ -283,16 +297,21 @@ void work_run(struct tutti_work *work)
     if (work->failing != TUTTI_OK) fail(work, work->failing);
 }
 
-static int rank_to_report(const struct tutti_work *work, int source)
+int work_rank_to_report(const struct tutti_group *group, bool group_rank, int source)
 {
-    if (source < 0 || source >= work->group->size) return -1;
-    return work->group_rank ? source : work->group->global_ranks[source];
+    if (source < 0 || source >= group->size) return -1;
+    return group_rank ? source : group->global_ranks[source];
 }
 
 void work_complete(tutti_request *request, int status)
 {
     struct tutti_work *work = request->owner;
-    if (work == NULL) return; /* of an operation that was given up */
+    if (work == NULL) return;  /* of an operation that was given up */
+    if (work->group == NULL) { /* it lends its request alone as yet: see begin_at_once */
+        request->owner = NULL;
+        work->status = status;
+        return;
+    }
     work->moved = true;
     if (work->exec != NULL) {
         exec_complete(work->exec, request, status);
@@ -301,7 +320,8 @@ void work_complete(tutti_request *request, int status)
         return;
     }
     request->owner = NULL;
-    work->source = rank_to_report(work, work->op.kind == TUTTI_RECV ? request->source : -1);
+    int source = work->op.kind == TUTTI_RECV ? request->source : -1;
+    work->source = work_rank_to_report(work->group, work->group_rank, source);
     if (work->draining)
         work_end(work, work->failing, NULL);
     else if (status == TUTTI_OK)

@@ -53,7 +53,6 @@ struct tutti_work {
     struct cache_entry *cached;
     const tutti_backend *backend; /* else one request with this backend */
     void *state;
-    tutti_request request;
 
     int64_t start_ns, end_ns, deadline_ns;
     int64_t took_ns;  /* by the backend's own clock; 0: not told */
@@ -65,9 +64,19 @@ struct tutti_work {
     int event_fd;
     void (*callback)(struct tutti_work *work, void *argument);
     void *argument;
+
+    tutti_request request; /* last: cleared by whoever begins it */
 };
 
-/* From the spare ones or new; NULL when out of memory.  One reference: the engine's. */
+/* From the spare ones or new, with nothing in it; NULL when out of memory.  It is cleared before it is used, and given
+ * back if it was not. */
+struct tutti_work *work_spare(struct engine *engine);
+void work_give_back(struct engine *engine, struct tutti_work *work);
+
+/* All but its request, of which nothing is under way.  One reference: the engine's. */
+void work_clear(struct tutti_work *work, struct engine *engine);
+
+/* Both. */
 struct tutti_work *work_take(struct engine *engine);
 
 /* Gives one reference back (takes the lock itself), or with the lock held. */
@@ -131,6 +140,9 @@ static inline bool work_is_message(const struct tutti_work *work)
     tutti_kind kind = work->op.kind == TUTTI_COPY ? work->parent->op.kind : work->op.kind;
     return kind == TUTTI_SEND || kind == TUTTI_RECV;
 }
+
+/* The rank that a receive came from, as its caller counts; -1 if that is none. */
+int work_rank_to_report(const struct tutti_group *group, bool group_rank, int source);
 
 /* The result of a work that has ended, with its text as the calling thread's. */
 int work_result(const struct tutti_work *work);
