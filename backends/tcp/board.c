@@ -166,14 +166,19 @@ static void enter(struct board *board, struct board_op *op)
     op->peer = 0;
 }
 
-static void finish(struct board *board, struct board_op *op)
+static void give_back(struct board *board, struct board_op *op)
 {
-    TAILQ_REMOVE(&board->ops, op, link);
     free(op->list);
     if (board->spare == NULL)
         board->spare = op;
     else
         free(op);
+}
+
+static void finish(struct board *board, struct board_op *op)
+{
+    TAILQ_REMOVE(&board->ops, op, link);
+    give_back(board, op);
     if (!TAILQ_EMPTY(&board->ops) || !board->linked) return;
     LIST_REMOVE(board, link);
     board->linked = false;
@@ -204,11 +209,13 @@ static int meet_one(struct board *board, const struct board_op *op, int rank)
 
 static int meet(struct board *board, struct board_op *op)
 {
+    bool all = board_meets_all(op);
     for (; op->peer < board->n; op->peer++) {
-        if (op->peer == board->rank || !board_meets(board, op, op->peer)) continue;
+        if (op->peer == board->rank || !(all || board_meets(board, op, op->peer))) continue;
         int status = meet_one(board, op, op->peer);
         if (status != TUTTI_OK) return status;
     }
+    if (all) board->all_in = step_of(op);
     op->met = true;
     op->peer = 0;
     op->done = 0;
@@ -268,33 +275,40 @@ static int advance(struct board *board, struct board_op *op, bool *moved)
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
-int board_begin(struct board *board, const tutti_op *op, tutti_request *request, struct board_list *running)
+/* Fills op with what is asked for.  UNSUPPORTED: this is none for a board. */
+static int prepare(struct board *board, const tutti_op *wanted, tutti_request *request, struct board_op *op)
 {
-    struct board_op *made = board->spare, wanted = {0};
-    bool moved = false;
-    if (board->state != BOARD_READY || !board_takes(board, op, &wanted)) return TUTTI_ERR_UNSUPPORTED;
-    int status = wanted.large ? board_prepare_large(board, &wanted) : TUTTI_OK;
+    *op = (struct board_op){.request = request};
+    if (!board_takes(board, wanted, op)) return TUTTI_ERR_UNSUPPORTED;
+    int status = op->large ? board_prepare_large(board, op) : TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    op->first = board->next;
+    board->next += (uint64_t)op->steps;
+    return TUTTI_OK;
+}
+
+int board_begin(struct board *board, const tutti_op *wanted, tutti_request *request, struct board_list *running)
+{
+    if (board->state != BOARD_READY) return TUTTI_ERR_UNSUPPORTED;
+    struct board_op *op = board->spare != NULL ? board->spare : malloc(sizeof *op);
+    if (op == NULL) return board->host->error(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
+    board->spare = NULL;
+    int status = prepare(board, wanted, request, op);
     if (status != TUTTI_OK) {
-        free(wanted.list);
+        give_back(board, op);
         return status;
     }
-    board->spare = NULL;
-    if (made == NULL) made = malloc(sizeof *made);
-    if (made == NULL) return board->host->error(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
-    *made = wanted;
-    made->request = request;
-    made->first = board->next;
-    board->next += (uint64_t)made->steps;
-    TAILQ_INSERT_TAIL(&board->ops, made, link);
+    bool moved = false;
     status = 1;
-    if (TAILQ_FIRST(&board->ops) == made) status = advance(board, made, &moved);
+    if (TAILQ_EMPTY(&board->ops)) status = advance(board, op, &moved);
     /* The others are often as good as here: then neither a turn of the engine nor a completion is needed. */
-    for (int i = 0; i < board->spins && status == 1 && !op->async && !made->large; i++)
-        status = advance(board, made, &moved);
+    for (int i = 0; i < board->spins && status == 1 && !wanted->async && !op->large; i++)
+        status = advance(board, op, &moved);
     if (status == TUTTI_OK) {
-        finish(board, made);
+        give_back(board, op);
         return TUTTI_REQUEST_DONE;
     }
+    TAILQ_INSERT_TAIL(&board->ops, op, link);
     /* A failure is the operation's, not the call's: the next turn finds it again. */
     if (!board->linked) LIST_INSERT_HEAD(running, board, link);
     board->linked = true;

@@ -106,7 +106,8 @@ const char *board_explain(const struct board *board, const tutti_op *op);
 
 /* board_take.c.  Fills what the operation is, not where it stands. */
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made);
-/* Whether the step waits for this rank. */
+/* Whether the step waits for all ranks; for this one. */
+bool board_meets_all(const struct board_op *op);
 bool board_meets(const struct board *board, const struct board_op *op, int rank);
 
 /* board_small.c, board_large.c: put fills the own cell for the step that is being entered, work does what the step does

@@ -77,9 +77,14 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
 }
 
 /* The first step of a rooted operation concerns root and others differently; later steps all. */
+bool board_meets_all(const struct board_op *op)
+{
+    return op->at > 0 || !has_root(op->kind) || (op->large && op->kind == TUTTI_REDUCE);
+}
+
 bool board_meets(const struct board *board, const struct board_op *op, int rank)
 {
-    if (op->at > 0 || !has_root(op->kind) || (op->large && op->kind == TUTTI_REDUCE)) return true;
+    if (board_meets_all(op)) return true;
     bool from_root = op->kind == TUTTI_BROADCAST || op->kind == TUTTI_SCATTER;
     return from_root ? rank == op->root : op->root == board->rank;
 }

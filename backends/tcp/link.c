@@ -4,7 +4,7 @@
 #include "proto.h"
 
 /* Up to here a copy into the ring and one out of it cost less than having the receiver read the sender's memory. */
-enum { LOCAL_EAGER = 16 << 10 };
+enum { LOCAL_EAGER = 16 << 10, BOARD_TURNS = 16 };
 
 static int seat_of(const struct proto *proto, int32_t rank)
 {
@@ -101,7 +101,12 @@ bool link_is_flushed(const struct proto *proto, int32_t rank)
 int link_progress(struct proto *proto)
 {
     int moved = 0;
-    if (proto->shm != NULL) moved += board_progress(&proto->boards) + shm_progress(proto->shm) + bulk_progress(proto);
+    if (proto->shm != NULL) {
+        moved = board_progress(&proto->boards);
+        /* Somebody has most likely what he waits for: messages have their turn when nothing moves there, or soon. */
+        if (moved > 0 && ++proto->turns % BOARD_TURNS != 0) return moved;
+        moved += shm_progress(proto->shm) + bulk_progress(proto);
+    }
     if (proto->fabric != NULL) moved += fabric_progress(proto->fabric);
     return moved;
 }

@@ -99,6 +99,7 @@ struct proto {
     struct fabric *fabric; /* NULL where all ranks share memory */
     struct shm *shm;       /* NULL where none does */
     struct proto_due pulls, pushes;
+    unsigned turns;           /* in which boards moved */
     struct board_list boards; /* with operations under way */
     void *scratch;            /* BULK_BLOCK bytes */
     int32_t rank, world_size;

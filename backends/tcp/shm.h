@@ -136,7 +136,10 @@ int shm_segment_make(size_t bytes, size_t reserved);
 bool shm_segment_is_sound(int fd, size_t bytes);
 /* Maps the segment and fills the own seat. */
 bool shm_map(struct shm *shm);
-struct shm_seat *shm_seat_at(const struct shm *shm, int seat);
+static inline struct shm_seat *shm_seat_at(const struct shm *shm, int seat)
+{
+    return (struct shm_seat *)(void *)shm->base + seat;
+}
 void *shm_board_at(const struct shm *shm, int board);
 struct shm_directory *shm_directory(const struct shm *shm);
 /* Takes a board's pages, or gives them back, after which they are zero.  false: it cannot. */
@@ -171,7 +174,14 @@ int shm_look_at_lives(struct shm *shm);
 bool shm_is_open(struct shm *shm, int seat);
 /* Announces that this rank is going to sleep; false: something came meanwhile. */
 int shm_arm(struct shm *shm, int *descriptors);
+/* Wakes a peer that was seen asleep. */
+void shm_ring_bell(struct shm *shm, int seat);
+
 /* Wakes a peer if it sleeps.  What it is to see was stored with memory_order_seq_cst before. */
-void shm_wake(struct shm *shm, int seat);
+static inline void shm_wake(struct shm *shm, int seat)
+{
+    /* seq_cst: see the head of shm_ring.c */
+    if (atomic_load_explicit(&shm_seat_at(shm, seat)->asleep, memory_order_seq_cst) != 0) shm_ring_bell(shm, seat);
+}
 
 #endif

@@ -24,13 +24,11 @@ enum { LOOK_EVERY = 1024 /* rounds of progress until the peers' lives are looked
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */
 
-void shm_wake(struct shm *shm, int seat)
+void shm_ring_bell(struct shm *shm, int seat)
 {
-    struct shm_seat *their = shm_seat_at(shm, seat);
     /* seq_cst: see the head of this file */
-    if (atomic_load_explicit(&their->asleep, memory_order_seq_cst) == 0) return;
-    if (atomic_exchange_explicit(&their->asleep, 0, memory_order_seq_cst) == 0) return; /* another one wakes it */
-    uint64_t one = 1;
+    if (atomic_exchange_explicit(&shm_seat_at(shm, seat)->asleep, 0, memory_order_seq_cst) == 0) return;
+    uint64_t one = 1; /* nobody else wakes it */
     ssize_t written = write(shm->peer[seat].bell, &one, sizeof one);
     (void)written; /* EAGAIN: it is readable already */
 }

@@ -62,11 +62,6 @@ bool shm_segment_is_sound(int fd, size_t bytes)
     return fstat(fd, &status) == 0 && (uint64_t)status.st_size == bytes;
 }
 
-struct shm_seat *shm_seat_at(const struct shm *shm, int seat)
-{
-    return (struct shm_seat *)(void *)shm->base + seat;
-}
-
 struct shm_directory *shm_directory(const struct shm *shm)
 {
     return (struct shm_directory *)(void *)shm_seat_at(shm, shm->n);
