@@ -51,7 +51,7 @@ static int mpib_open(void *state, const tutti_group_info *info, const tutti_host
     group->world_size = info->world_size;
     group->core = info->core;
     group->deterministic = deterministic != NULL && strcmp(deterministic, "0") != 0;
-    int status = info->parent == NULL ? mpib_wait_open(&group->own) : TUTTI_OK;
+    int status = info->parent == NULL ? mpib_wait_open(&group->own, info) : TUTTI_OK;
     if (status != TUTTI_OK || (info->parent == NULL && info->world_size == 1)) return status; /* nobody to talk to */
     status = info->parent == NULL ? open_first(group, info) : open_further(group, info);
     if (mpib_main_only())

@@ -150,7 +150,9 @@ static int make(struct mpib_group *group, MPI_Comm from, const int32_t *ranks, i
     MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
     int error = MPI_Comm_group(from, &all);
     if (error == MPI_SUCCESS) error = MPI_Group_incl(all, n, ranks, &some);
+    mpib_block_begin();
     if (error == MPI_SUCCESS) error = MPI_Comm_create_group(from, some, (int)(id % TAG_MOST), comm);
+    mpib_block_end();
     if (error == MPI_SUCCESS) error = MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
     if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
     if (some != MPI_GROUP_NULL) MPI_Group_free(&some);
@@ -167,7 +169,9 @@ int mpib_meet_world(struct mpib_group *group, const tutti_group_info *info)
         status = group->own.host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread alone");
     if (status == TUTTI_OK) {
         status = make(group, MPI_COMM_WORLD, verdict->ranks, info->world_size, info->id, &group->own.comm);
+        mpib_block_begin();
         if (status == TUTTI_OK) MPI_Comm_dup(group->own.comm, &group->comm);
+        mpib_block_end();
         mpib_leave();
     }
     free(verdict);

@@ -354,7 +354,8 @@ static enum came poll_one(struct mpib_family *family)
         family->host->failed(family->core, TUTTI_ERR_BACKEND, "MPI takes no receive");
         return NOTHING;
     }
-    int looks = family->n_flights == 0 && !TAILQ_EMPTY(&family->posted) ? LOOKS : 1;
+    bool looks_again = !family->shares_cores && family->n_flights == 0 && !TAILQ_EMPTY(&family->posted);
+    int looks = looks_again ? LOOKS : 1;
     for (int i = 0; i < looks && !there && error == MPI_SUCCESS; i++) error = MPI_Test(&family->inbox, &there, &status);
     if (!there && error == MPI_SUCCESS) return NOTHING;
     enum came came = KEPT;

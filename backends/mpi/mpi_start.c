@@ -16,6 +16,7 @@ static struct {
     pthread_mutex_t lock; /* starting */
     pthread_mutex_t one;  /* MPI's own limit: one thread at a time */
     bool started, ours;
+    bool yields; /* as the launcher has told MPI */
     int level;
     atomic_int open; /* families */
     atomic_bool unclean;
@@ -106,6 +107,26 @@ static int check_launcher(const tutti_host *host, int world_size)
 
 /* ---- start and end --------------------------------------------------------------------------------------------- */
 
+/* Where ranks share cores Open MPI gives its own away in each look that finds nothing, and whoever has more than one
+ * thing to look for loses it between any two of them.  We do it once a round (mpi_wait.c), so while nobody is within a
+ * call of MPI that blocks, it need not.  The switch is its library's own; where it has none it stays as it is. */
+static bool (*set_yields)(bool);
+
+static void find_yields(void)
+{
+    *(void **)&set_yields = dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle");
+}
+
+void mpib_block_begin(void)
+{
+    if (set_yields != NULL && mpib.yields) set_yields(true);
+}
+
+void mpib_block_end(void)
+{
+    if (set_yields != NULL && mpib.yields) set_yields(false);
+}
+
 /* libmpi came in with this plug-in, hidden from others; its own components need to see it. */
 static void show_library(void)
 {
@@ -121,6 +142,7 @@ static void finalize(void)
     int done = 0;
     MPI_Finalized(&done);
     if (done || atomic_load(&mpib.open) > 0 || atomic_load(&mpib.unclean)) return;
+    mpib_block_begin();
     MPI_Finalize();
 }
 
@@ -153,6 +175,8 @@ static int start_now(const tutti_host *host, int world_size)
         error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &mpib.level);
         if (error != MPI_SUCCESS) return host->error(TUTTI_ERR_BACKEND, "MPI_Init_thread failed (%d)", error);
         mpib.ours = true;
+        find_yields();
+        mpib.yields = set_yields != NULL && set_yields(false);
         atexit(finalize);
     } else {
         MPI_Query_thread(&mpib.level);

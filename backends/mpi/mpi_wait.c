@@ -15,9 +15,23 @@
 
 enum { KEEP_NS = 10000, SPIN_NS = 2000000, NAP_NS = 50000, NAP_MOST_NS = 1000000, IDLE_MOST_NS = 250000000 };
 
-int mpib_wait_open(struct mpib_family *family)
+static int cores_of(pid_t pid)
+{
+    cpu_set_t mask;
+    return sched_getaffinity(pid, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 0;
+}
+
+/* A launcher that has given each rank a core of its own has more of them itself. */
+static bool shares_cores(int local_world_size)
+{
+    int cores = cores_of(0), launchers = cores_of(getppid());
+    return local_world_size > (cores > launchers ? cores : launchers);
+}
+
+int mpib_wait_open(struct mpib_family *family, const tutti_group_info *info)
 {
     family->waiter = pthread_self();
+    family->shares_cores = shares_cores(info->local_world_size > 0 ? info->local_world_size : info->world_size);
     family->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (family->timer >= 0) return TUTTI_OK;
     return family->host->error(TUTTI_ERR_SYSTEM, "no timer for a group: %s", strerror(errno));
@@ -53,7 +67,7 @@ int mpib_arm(void *state, int *descriptors)
         family->moved_ns = now;
     }
     if (!is_idle(family) && now - family->moved_ns < SPIN_NS && pthread_equal(family->waiter, pthread_self())) {
-        if (now - family->moved_ns > KEEP_NS) sched_yield();
+        if (family->shares_cores || now - family->moved_ns > KEEP_NS) sched_yield();
         return 0;
     }
     set_timer(family, now - family->moved_ns);

@@ -86,6 +86,7 @@ struct mpib_family {
     void *buffer;            /* one header with what it carries */
     pthread_t waiter;        /* the program's thread that opened it */
     int timer;
+    bool shares_cores; /* this host has more ranks than cores for them */
     uint64_t *dead; /* groups that have failed: nobody takes what still comes for them */
     int n_dead;
     bool closing; /* nobody takes anything any more */
@@ -117,6 +118,10 @@ int mpib_start(const tutti_host *host, int world_size);
 bool mpib_enter(void);
 bool mpib_main_only(void);
 void mpib_leave(void);
+
+/* Around calls of MPI that wait for other ranks. */
+void mpib_block_begin(void);
+void mpib_block_end(void);
 
 /* Whether families are open, or left operations behind: MPI cannot be finalized then. */
 void mpib_family_opened(void);
@@ -189,7 +194,7 @@ int mpib_progress(void *group);
 
 /* ---- mpi_wait.c ------------------------------------------------------------------------------------------------ */
 
-int mpib_wait_open(struct mpib_family *family);
+int mpib_wait_open(struct mpib_family *family, const tutti_group_info *info);
 void mpib_wait_close(struct mpib_family *family);
 int mpib_arm(void *group, int *descriptors);
 
