@@ -20,6 +20,7 @@ static int open_first(struct mpib_group *group, const tutti_group_info *info)
     }
     if (status != TUTTI_OK) return status;
     group->family = family;
+    mpib_bells_try(family, info->world_size);
     mpib_family_opened();
     return TUTTI_OK;
 }
@@ -44,6 +45,7 @@ static int mpib_open(void *state, const tutti_group_info *info, const tutti_host
                                                : MPIB_NATIVE_ALWAYS;
     group->own.host = host;
     group->own.comm = group->comm = MPI_COMM_NULL;
+    group->own.timer = group->own.bell = -1;
     group->own.inbox = MPI_REQUEST_NULL;
     group->id = info->id;
     group->global_ranks = info->global_ranks;

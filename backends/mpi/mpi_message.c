@@ -520,8 +520,10 @@ int mpib_notify(void *state, int32_t peer, const void *message, size_t bytes)
     struct mpib_group *group = state;
     if (group->family == NULL || peer == group->rank || bytes > SHORT || !mpib_enter()) return TUTTI_OK;
     struct header header = {.group = group->id, .bytes = bytes, .note = NOTE_OF_CORE};
-    int status = send_header(group->family, group->global_ranks[peer], &header, message);
+    int32_t to = group->global_ranks[peer];
+    int status = send_header(group->family, to, &header, message);
     mpib_leave();
+    mpib_bell_ring(group->family->bell, &group->family->bells[to]); /* it may have nothing to do but to sleep */
     return status;
 }
 

@@ -2,18 +2,23 @@
  *
  * MPI has nothing to sleep on.  The program's own thread, waiting, asks again and again for a while, and offers its
  * core to others after the first 10 us; then, and on the core's thread at once, a timer's descriptor wakes whoever
- * asks: soon at first, later less often.  With nothing under way that is four times a second: a peer may ask where this
- * rank is, or tell that the group has failed.
+ * asks: soon at first, later less often.  With nothing under way what a peer may ask or tell is a note, and with it the
+ * bell is rung (mpi_bell.c); the looks that go on, at twice the distance each time, are for rings that are lost.
  */
 #include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "mpib.h"
 
-enum { KEEP_NS = 10000, SPIN_NS = 2000000, NAP_NS = 50000, NAP_MOST_NS = 1000000, IDLE_MOST_NS = 250000000 };
+enum { NS_A_SECOND = 1000000000, KEEP_NS = 10000, SPIN_NS = 2000000, NAP_NS = 50000, NAP_MOST_NS = 1000000 };
+
+/* With nothing under way: where rings are heard, and where they may not be. */
+#define IDLE_MOST_NS INT64_C(10000000000)
+#define DEAF_MOST_NS INT64_C(250000000)
 
 static int cores_of(pid_t pid)
 {
@@ -39,8 +44,9 @@ int mpib_wait_open(struct mpib_family *family, const tutti_group_info *info)
 
 void mpib_wait_close(struct mpib_family *family)
 {
-    if (family->timer > 0) close(family->timer);
-    family->timer = -1;
+    if (family->timer >= 0) close(family->timer);
+    if (family->bell >= 0) close(family->bell);
+    free(family->bells);
 }
 
 static bool is_idle(const struct mpib_family *family)
@@ -49,12 +55,13 @@ static bool is_idle(const struct mpib_family *family)
            TAILQ_EMPTY(&family->later);
 }
 
-/* A tenth of the time it has been quiet already, within bounds. */
+/* A tenth of the time it has been quiet already; while idle as long again; within bounds. */
 static void set_timer(struct mpib_family *family, int64_t quiet_ns)
 {
-    int64_t nap = quiet_ns / 10, most = is_idle(family) ? IDLE_MOST_NS : NAP_MOST_NS;
+    bool idle = is_idle(family), hears = family->bell >= 0 && family->rings >= family->rings_due;
+    int64_t nap = idle ? quiet_ns : quiet_ns / 10, most = !idle ? NAP_MOST_NS : hears ? IDLE_MOST_NS : DEAF_MOST_NS;
     nap = nap < NAP_NS ? NAP_NS : nap > most ? most : nap;
-    struct itimerspec at = {.it_value = {.tv_nsec = nap}};
+    struct itimerspec at = {.it_value = {.tv_sec = nap / NS_A_SECOND, .tv_nsec = nap % NS_A_SECOND}};
     timerfd_settime(family->timer, 0, &at, NULL); /* also takes back that it had run out */
 }
 
@@ -62,7 +69,9 @@ int mpib_arm(void *state, int *descriptors)
 {
     struct mpib_family *family = &((struct mpib_group *)state)->own; /* always asked of the first group */
     int64_t now = family->host->now_ns();
-    if (family->moved) {
+    int rings = mpib_bell_rings(family->bell, family->bells != NULL ? family->bells[family->rank].number : 0);
+    family->rings += rings;
+    if (family->moved || rings > 0) {
         family->moved = false;
         family->moved_ns = now;
     }
@@ -72,5 +81,6 @@ int mpib_arm(void *state, int *descriptors)
     }
     set_timer(family, now - family->moved_ns);
     descriptors[0] = family->timer;
-    return 1;
+    if (family->bell >= 0) descriptors[1] = family->bell;
+    return family->bell >= 0 ? 2 : 1;
 }

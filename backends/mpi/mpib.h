@@ -7,6 +7,7 @@
  *   mpi_flight.c   MPI requests under way
  *   mpi_native.c   collectives by MPI's nonblocking ones
  *   mpi_wait.c     sleeping
+ *   mpi_bell.c     waking a rank that sleeps
  *   mpi_message.c  messages with 64-bit tags and fingerprints, over MPI's with small ones
  *
  * All entries of a family come one at a time, so its state needs no lock.  MPI itself may need one: see mpib_enter.
@@ -30,6 +31,20 @@
 #endif
 
 struct mpib_group;
+
+/* ---- bells ------------------------------------------------------------------------------------------------------ */
+
+enum { MPIB_BELL_ADDRESSES = 8 };
+
+/* Where a rank can be rung; it goes through the store. */
+struct mpib_bell {
+    uint64_t number; /* what a ring has to say */
+    uint32_t n;
+    struct {
+        uint32_t length;
+        char bytes[28]; /* a sockaddr */
+    } address[MPIB_BELL_ADDRESSES];
+};
 
 /* ---- requests of MPI under way --------------------------------------------------------------------------------- */
 
@@ -86,8 +101,11 @@ struct mpib_family {
     void *buffer;            /* one header with what it carries */
     pthread_t waiter;        /* the program's thread that opened it */
     int timer;
-    bool shares_cores; /* this host has more ranks than cores for them */
-    uint64_t *dead; /* groups that have failed: nobody takes what still comes for them */
+    bool shares_cores;       /* this host has more ranks than cores for them */
+    int bell;                /* its descriptor; -1: none */
+    struct mpib_bell *bells; /* of all ranks */
+    int rings, rings_due;    /* heard, and to be heard before it is relied on */
+    uint64_t *dead;          /* groups that have failed: nobody takes what still comes for them */
     int n_dead;
     bool closing; /* nobody takes anything any more */
     int goodbyes; /* peers whose last word this was */
@@ -191,6 +209,19 @@ void mpib_abort(void *group);
 void mpib_messages_last(struct mpib_family *family, int peers);
 
 int mpib_progress(void *group);
+
+/* ---- mpi_bell.c ------------------------------------------------------------------------------------------------ */
+
+/* A descriptor that polls readable when it is rung, and where; -1 where there can be none. */
+int mpib_bell_open(const tutti_host *host, bool one_host, struct mpib_bell *bell);
+
+void mpib_bell_ring(int fd, const struct mpib_bell *bell);
+
+/* How many rings have come in. */
+int mpib_bell_rings(int fd, uint64_t number);
+
+/* Each rank rings some others, so that all find out whether rings reach them. */
+void mpib_bells_try(struct mpib_family *family, int world_size);
 
 /* ---- mpi_wait.c ------------------------------------------------------------------------------------------------ */
 
