@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mpib.h"
 
@@ -16,6 +17,8 @@ static struct {
     pthread_mutex_t lock; /* starting */
     pthread_mutex_t one;  /* MPI's own limit: one thread at a time */
     bool started, ours;
+    pid_t pid; /* whose MPI it is */
+    const tutti_host *host;
     bool yields; /* as the launcher has told MPI */
     int level;
     atomic_int open; /* families */
@@ -135,15 +138,19 @@ static void show_library(void)
         dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_GLOBAL | RTLD_NOW);
 }
 
-/* A process that leaves with groups open leaves because something went wrong: MPI_Finalize would wait for peers that
- * wait for it.  Without it the launcher notices and ends the job. */
 static void finalize(void)
 {
     int done = 0;
     MPI_Finalized(&done);
-    if (done || atomic_load(&mpib.open) > 0 || atomic_load(&mpib.unclean)) return;
-    mpib_block_begin();
-    MPI_Finalize();
+    if (done || getpid() != mpib.pid) return; /* a child of fork has no part in it */
+    if (atomic_load(&mpib.open) > 0) {
+        mpib_end_alone(mpib.host, "the process exits with groups open");
+    } else if (atomic_load(&mpib.unclean)) {
+        mpib_end_alone(mpib.host, "operations that were given up are still under way in MPI");
+    } else if (mpib_end_together(mpib.host)) {
+        mpib_block_begin();
+        MPI_Finalize();
+    }
 }
 
 /* MPI_Finalize, whoever calls it, first gives up what is attached to MPI_COMM_SELF. */
@@ -175,6 +182,8 @@ static int start_now(const tutti_host *host, int world_size)
         error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &mpib.level);
         if (error != MPI_SUCCESS) return host->error(TUTTI_ERR_BACKEND, "MPI_Init_thread failed (%d)", error);
         mpib.ours = true;
+        mpib.pid = getpid();
+        mpib.host = host;
         find_yields();
         mpib.yields = set_yields != NULL && set_yields(false);
         atexit(finalize);

@@ -1,7 +1,8 @@
 /* The mpi backend: what its files share.
  *
  *   mpi_backend.c  the table
- *   mpi_start.c    starting and ending MPI, which threads may call it
+ *   mpi_start.c    starting MPI, which threads may call it
+ *   mpi_end.c      leaving it
  *   mpi_meet.c     which rank of MPI_COMM_WORLD each of ours is; communicators
  *   mpi_types.c    datatypes and reduce operations
  *   mpi_flight.c   MPI requests under way
@@ -150,6 +151,14 @@ int mpib_error(const tutti_host *host, const char *what, int error);
 
 /* "Open MPI 4.1.4" */
 const char *mpib_library(void);
+
+/* ---- mpi_end.c ------------------------------------------------------------------------------------------------- */
+
+/* This rank exits without MPI_Finalize, and says so to all. */
+void mpib_end_alone(const tutti_host *host, const char *why);
+
+/* Whether all ranks are about to call MPI_Finalize; waits until that is known. */
+bool mpib_end_together(const tutti_host *host);
 
 /* ---- mpi_meet.c ------------------------------------------------------------------------------------------------ */
 
