@@ -2,20 +2,14 @@
  * processes, so the job token may go over it; the store is open to no one else then, even on an address of the net. */
 #include "launcher.h"
 
-#include <ifaddrs.h>
 #include <inttypes.h>
-#include <net/if.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/token.h"
-#include "store/address.h"
 
 enum { TEXT_MAX = RENDEZVOUS_HOST_MAX + 2 * TOKEN_BYTES + 32 };
 
@@ -31,47 +25,10 @@ bool launcher_present(void)
     return find_board() != NULL;
 }
 
-/* ---- this host's address --------------------------------------------------------------------------------------- */
-
-static bool take_address(const struct sockaddr *address, socklen_t length, char host[RENDEZVOUS_HOST_MAX])
-{
-    if (address == NULL || address_is_loopback(address)) return false;
-    return getnameinfo(address, length, host, RENDEZVOUS_HOST_MAX, NULL, 0, NI_NUMERICHOST) == 0;
-}
-
-/* What the host's own name stands for, as other hosts of a cluster will know it. */
-static bool by_name(char host[RENDEZVOUS_HOST_MAX])
-{
-    char name[RENDEZVOUS_HOST_MAX];
-    struct addrinfo *list = NULL;
-    bool found = false;
-    if (gethostname(name, sizeof name) != 0 || address_resolve(name, 0, &list) != 0) return false;
-    for (struct addrinfo *one = list; one != NULL && !found; one = one->ai_next)
-        found = take_address(one->ai_addr, one->ai_addrlen, host);
-    freeaddrinfo(list);
-    return found;
-}
-
-/* The first interface that is up, by IPv4 if there is one. */
-static bool by_interface(char host[RENDEZVOUS_HOST_MAX])
-{
-    struct ifaddrs *list = NULL;
-    bool found = false;
-    if (getifaddrs(&list) != 0) return false;
-    for (int family = AF_INET; family != 0 && !found; family = family == AF_INET ? AF_INET6 : 0)
-        for (struct ifaddrs *one = list; one != NULL && !found; one = one->ifa_next) {
-            if (one->ifa_addr == NULL || one->ifa_addr->sa_family != family || !(one->ifa_flags & IFF_UP)) continue;
-            socklen_t length = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-            found = take_address(one->ifa_addr, length, host);
-        }
-    freeifaddrs(list);
-    return found;
-}
-
 static void own_address(const struct place *place, char host[RENDEZVOUS_HOST_MAX])
 {
     bool one_host = place->local_world_size == place->world_size;
-    if (one_host || (!by_name(host) && !by_interface(host))) strcpy(host, "127.0.0.1");
+    if (one_host || tutti_store_own_address(host, RENDEZVOUS_HOST_MAX) != TUTTI_OK) strcpy(host, "127.0.0.1");
 }
 
 /* ---- both sides ------------------------------------------------------------------------------------------------ */

@@ -61,6 +61,10 @@ TUTTI_API void tutti_store_free(tutti_store *store);
 /* The port of a tcp store, 0 for the others. */
 TUTTI_API uint16_t tutti_store_port(const tutti_store *store);
 
+/* The address under which other hosts reach a tcp store of this host: what its own name stands for, else that of the
+ * first interface that is up; never loopback's.  NOT_FOUND: it has none, or not in capacity bytes. */
+TUTTI_API int tutti_store_own_address(char *host, size_t capacity);
+
 /* On the handle that runs a tcp server: waits, at most timeout_ms, until all clients but this handle have left. Whoever
  * frees the server before that may take it from under others that are still in the midst of a call.  TIMEOUT: some are
  * left.  Nothing on other handles. */

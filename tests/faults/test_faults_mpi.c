@@ -49,9 +49,12 @@ static int nap(int ms)
 static int rank_of_idleness(void)
 {
     enum { SETTLE_MS = 1500, IDLE_MS = 3000, SLEEPS_MOST = 8 };
-    int x = 1, rank;
+    char place[60];
+    int x = 1, rank, last;
     EXPECT(tutti_init_process_group("mpi", NULL) == TUTTI_OK);
     rank = tutti_get_rank(NULL);
+    last = tutti_get_world_size(NULL) - 1;
+    snprintf(place, sizeof place, "rank %d (is at #1 all_reduce", last);
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK);
     nap(SETTLE_MS);
     long before = sleeps();
@@ -62,9 +65,9 @@ static int rank_of_idleness(void)
 
     /* Long asleep, and yet it says at once where it is: by itself it would look in some seconds. */
     if (rank == 0) {
-        int status = tutti_broadcast(tutti_view(&x, 1), 1, tutti_with(.timeout_ms = 1000));
+        int status = tutti_broadcast(tutti_view(&x, 1), last, tutti_with(.timeout_ms = 1000));
         EXPECT(status == TUTTI_ERR_TIMEOUT);
-        EXPECT(strstr(tutti_last_error(), "rank 1 (is at #1 all_reduce") != NULL);
+        EXPECT(strstr(tutti_last_error(), place) != NULL);
         EXPECT(tell("asked") == TUTTI_OK);
     } else {
         EXPECT(await("asked") == TUTTI_OK);
@@ -107,33 +110,87 @@ static int rank_of_absence(void)
     return 0;
 }
 
+/* ---- the exit ---------------------------------------------------------------------------------------------------- */
+
+/* A rank that exits with its groups open, before the others or after, keeps nobody waiting in MPI_Finalize. */
+static int rank_of_leaving(int first)
+{
+    EXPECT(tutti_init_process_group("mpi", NULL) == TUTTI_OK);
+    bool leaves = tutti_get_rank(NULL) == 1;
+    if (leaves != (first == 1)) EXPECT(await("first") == TUTTI_OK);
+    if (leaves == (first == 1)) EXPECT(tell("first") == TUTTI_OK);
+    if (!leaves) EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+/* What cannot be taken back when its time is over is left to MPI. */
+static int rank_of_giving_up(void)
+{
+    static char many[1 << 20];
+    EXPECT(tutti_init_process_group("mpi", NULL) == TUTTI_OK);
+    if (tutti_get_rank(NULL) == 0) {
+        EXPECT(await("gone") == TUTTI_OK);
+        int status = tutti_send(tutti_tensor_of(many, sizeof many, TUTTI_INT8), 1, tutti_with(.timeout_ms = 300));
+        EXPECT(status == TUTTI_ERR_TIMEOUT);
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    if (tutti_get_rank(NULL) != 0) EXPECT(tell("gone") == TUTTI_OK);
+    return 0;
+}
+
 /* ---- under the launchers ---------------------------------------------------------------------------------------- */
 
 static int rank_main(const char *part, const char *path)
 {
+    setenv("TUTTI_BACKEND_PATH", TUTTI_BACKENDS_DIR, 1);
     if (tutti_store_file(path, NULL, &beside) != TUTTI_OK) return 1;
-    int failed = strcmp(part, "idle") == 0 ? rank_of_idleness() : rank_of_absence();
+    int failed = 1;
+    if (strcmp(part, "idle") == 0) failed = rank_of_idleness();
+    if (strcmp(part, "absent") == 0) failed = rank_of_absence();
+    if (strcmp(part, "leaves_first") == 0) failed = rank_of_leaving(1);
+    if (strcmp(part, "leaves_last") == 0) failed = rank_of_leaving(0);
+    if (strcmp(part, "gives_up") == 0) failed = rank_of_giving_up();
     tutti_store_free(beside);
     if (failed == 0) printf("all right\n");
     return failed;
 }
 
+static const char *const mpis[] = {"openmpi", "mpich"};
+
+static void start(const char *mpi, const char *part, int ranks, struct launch *launch)
+{
+    char path[] = "/tmp/tutti-test-mpi-XXXXXX", arguments[64];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    snprintf(arguments, sizeof arguments, "%s %s", part, path);
+    under(mpi, "", ranks, self, arguments, launch);
+    unlink(path);
+}
+
 static void expect_ranks(const char *part, int ranks)
 {
-    static const char *const mpis[] = {"openmpi", "mpich"};
     for (int i = 0; i < 2; i++) {
-        char path[] = "/tmp/tutti-test-mpi-XXXXXX", arguments[64];
         struct launch launch;
         if (!has(mpis[i])) continue;
-        int fd = mkstemp(path);
-        assert_true(fd >= 0);
-        close(fd);
-        unlink(path);
-        snprintf(arguments, sizeof arguments, "%s %s", part, path);
-        under(mpis[i], "", ranks, self, arguments, &launch);
-        unlink(path);
+        start(mpis[i], part, ranks, &launch);
         if (launch.status != 0 || launch.out.data == NULL || count_of(launch.out.data, "all right") != ranks)
             fail_msg("%s: status %d\n%s", mpis[i], launch.status, launch.err.data);
+        end(&launch);
+    }
+}
+
+/* The job ends by itself, and says who left MPI out; Open MPI's launcher may then end the others before they do. */
+static void expect_end(const char *part, const char *sentence, const char *others)
+{
+    for (int i = 0; i < 2; i++) {
+        struct launch launch;
+        if (!has(mpis[i])) continue;
+        start(mpis[i], part, 2, &launch);
+        const char *err = launch.err.data != NULL ? launch.err.data : "";
+        bool told = strstr(err, sentence) != NULL && (i == 0 || strstr(err, others) != NULL);
+        if (launch.status == 124 || !told) fail_msg("%s %s: status %d\n%s", mpis[i], part, launch.status, err);
         end(&launch);
     }
 }
@@ -150,6 +207,17 @@ static void absent(void **state)
     expect_ranks("absent", 3);
 }
 
+static void exits(void **state)
+{
+    (void)state;
+    expect_end("leaves_first", "left out on rank 1 of MPI_COMM_WORLD: the process exits with groups open",
+               "left out on rank 0 of MPI_COMM_WORLD: rank 1 has left without it");
+    expect_end("leaves_last", "left out on rank 1 of MPI_COMM_WORLD: the process exits with groups open",
+               "left out on rank 0 of MPI_COMM_WORLD: rank 1 has left without it");
+    expect_end("gives_up", "left out on rank 0 of MPI_COMM_WORLD: operations that were given up are still under way",
+               "left out on rank 1 of MPI_COMM_WORLD: rank 0 has left without it");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 2) return rank_main(argv[1], argv[2]);
@@ -158,6 +226,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "skipped: no mpi backend was built, or no launcher of its MPI is installed\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(idle), cmocka_unit_test(absent)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(idle), cmocka_unit_test(absent), cmocka_unit_test(exits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,6 +45,14 @@ on_the_wire() {
     [[ $(grep -cE "tcp: rank [0-3] listens on 10\.77\.0\." "$work/0.err") == 4 ]] || fail "not all ranks are on the wire"
 }
 
+# suite BACKEND LAUNCHER..: the suite finds rank 0's host as the programs do
+suite() {
+    local backend=$1
+    shift
+    TUTTI_LOG=error on_first "$@" "$build/bin/tutti-conformance" --join --quick --backend "$backend" --filter all_reduce
+    said 0.out '^all +[1-9][0-9]* +[0-9]+ +0 ' "the suite over $backend did not pass"
+}
+
 mpirun_two_hosts() {
     command -v mpirun.openmpi >/dev/null || skip "mpirun.openmpi is not there"
     named_hosts
@@ -54,9 +62,12 @@ mpirun_two_hosts() {
     TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" tcp
     all_reduced
     on_the_wire
+    suite tcp "${start[@]}"
     [[ -e $build/lib/tutti/libtutti_mpi_openmpi.so ]] || return 0
     TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" mpi
     all_reduced
+    suite mpi "${start[@]}"
+    on_first "${start[@]}" "$build/tests/test_faults_mpi" idle "$work/beside" # asleep, they hear those on other hosts
 }
 
 mpiexec_two_hosts() {

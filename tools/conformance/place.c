@@ -33,7 +33,7 @@ static void publish(const struct served *served)
     if (served->token[0] != '\0') setenv("TUTTI_TOKEN", served->token, 1);
 }
 
-/* Whether all ranks are on one host; INVALID_ARGUMENT where they are not and no address is given. */
+/* Where rank 0 serves: the address it is given, else loopback's where all are on one host, else its host's own. */
 static int find_host(const struct place *place, char *host, size_t room)
 {
     char name[65] = "";
@@ -46,18 +46,13 @@ static int find_host(const struct place *place, char *host, size_t room)
     for (int i = 1; i < place->size; i++)
         one &= names[i].bytes == names[0].bytes && memcmp(names[i].data, names[0].data, names[0].bytes) == 0;
     tutti_bytes_free(names, place->size);
-    snprintf(host, room, "%s", given != NULL ? given : one ? "127.0.0.1" : "");
-    return TUTTI_OK;
+    snprintf(host, room, "%s", given != NULL ? given : "127.0.0.1");
+    return given == NULL && !one && place->rank == 0 ? tutti_store_own_address(host, room) : TUTTI_OK;
 }
 
 /* The suite's own store, on rank 0. */
 static int serve(struct place *place, struct served *served)
 {
-    if (served->host[0] == '\0') {
-        fprintf(stderr,
-                "tutti-conformance: the ranks are on several hosts: set MASTER_ADDR to an address of rank 0's\n");
-        return TUTTI_ERR_INVALID_ARGUMENT;
-    }
     if (!has_token() && !make_token(served)) return TUTTI_ERR_SYSTEM;
     publish(served);
     int status = tutti_store_tcp(served->host, 0, &(tutti_store_opts){.server = true}, &place->server);
