@@ -134,17 +134,6 @@ bool board_has_entered(const struct board *board, int rank, uint64_t step, memor
     return found >= step;
 }
 
-/* Whether the own cell for this step may be filled: see board.h. */
-static bool has_cell(struct board *board, uint64_t step, memory_order order)
-{
-    if (step < board->all_in + BOARD_DEPTH) return true;
-    uint64_t before = step - BOARD_DEPTH + 1;
-    for (int i = 0; i < board->n; i++) /* acquire: the rank's reads of the cell come before ours writes to it */
-        if (i != board->rank && !board_has_entered(board, i, before, order)) return false;
-    board->all_in = before;
-    return true;
-}
-
 static uint64_t step_of(const struct board_op *op)
 {
     return op->first + (uint64_t)op->at;
@@ -191,15 +180,42 @@ int board_lost(const struct board *board, int rank)
     return board->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer->rank, peer->why);
 }
 
+/* Whether the operation waits for the rank: to come to its step or, as long as its own cell is in use, to have done
+ * with what is in it. */
+static bool awaits(const struct board *board, const struct board_op *op, int rank, memory_order order)
+{
+    uint64_t step = op->entered ? step_of(op) : step_of(op) - BOARD_DEPTH + 1;
+    if (rank == board->rank || (op->entered && !board_meets(board, op, rank))) return false;
+    return !board_has_entered(board, rank, step, order);
+}
+
+/* 1: those that the operation waits for may still come; an error: one of them is lost, whoever else is late. */
+static int wait_on(const struct board *board, const struct board_op *op)
+{
+    for (int i = 0; board->shm->has_lost && i < board->n; i++) {
+        int status = awaits(board, op, i, memory_order_acquire) ? board_lost(board, i) : TUTTI_OK;
+        if (status != TUTTI_OK) return status;
+    }
+    return 1;
+}
+
+/* Whether the own cell for the operation's step may be filled: see board.h.  TUTTI_OK: it may; 1: not yet; an error:
+ * never. */
+static int find_cell(struct board *board, const struct board_op *op, memory_order order)
+{
+    if (step_of(op) < board->all_in + BOARD_DEPTH) return TUTTI_OK;
+    for (int i = 0; i < board->n; i++) /* acquire: the rank's reads of the cell come before ours writes to it */
+        if (awaits(board, op, i, order)) return wait_on(board, op);
+    board->all_in = step_of(op) - BOARD_DEPTH + 1;
+    return TUTTI_OK;
+}
+
 /* A rank that is in something else, or gone.  TUTTI_OK: it has come, and agrees; 1: it has not come yet. */
 static int meet_one(struct board *board, const struct board_op *op, int rank)
 {
     const struct board_cell *cell = board_cell_of(board, rank, step_of(op));
     /* seq_cst: acquire, as the cell's contents come with its step; and after the own step's store, see take_back */
-    if (!board_has_entered(board, rank, step_of(op), memory_order_seq_cst)) {
-        int status = board_lost(board, rank);
-        return status == TUTTI_OK ? 1 : status;
-    }
+    if (!board_has_entered(board, rank, step_of(op), memory_order_seq_cst)) return wait_on(board, op);
     if (cell->fingerprint == op->request->fingerprint) return TUTTI_OK;
     op->request->source = rank;
     op->request->found_fingerprint = cell->fingerprint;
@@ -253,8 +269,8 @@ static int advance(struct board *board, struct board_op *op, bool *moved)
     for (;;) {
         int status = TUTTI_OK;
         if (!op->entered) {
-            if (!has_cell(board, step_of(op), memory_order_acquire)) return 1;
-            if (is_last(op)) status = all_live(board);
+            status = find_cell(board, op, memory_order_acquire);
+            if (status == TUTTI_OK && is_last(op)) status = all_live(board);
             if (status != TUTTI_OK) return status;
             enter(board, op);
             *moved = true;
@@ -383,7 +399,7 @@ int board_progress(struct board_list *running)
 
 static bool is_ready(struct board *board, const struct board_op *op)
 {
-    if (!op->entered) return has_cell(board, step_of(op), memory_order_seq_cst);
+    if (!op->entered) return find_cell(board, op, memory_order_seq_cst) != 1;
     if (op->met) return true; /* in the middle of its blocks */
     return board_has_entered(board, op->peer, step_of(op), memory_order_seq_cst);
 }
@@ -400,10 +416,6 @@ void board_awaits(const struct board *board, const tutti_request *request, bool 
 {
     const struct board_op *op = TAILQ_FIRST(&board->ops);
     if (op == NULL || op->request != request) return; /* it waits for an earlier one */
-    for (int i = 0; i < board->n; i++) {
-        if (i == board->rank) continue;
-        uint64_t step = op->entered ? step_of(op) : step_of(op) - BOARD_DEPTH + 1;
-        if (op->entered && !board_meets(board, op, i)) continue;
-        if (!board_has_entered(board, i, step, memory_order_relaxed)) ranks[i] = true; /* for a person to read */
-    }
+    for (int i = 0; i < board->n; i++)
+        if (awaits(board, op, i, memory_order_relaxed)) ranks[i] = true; /* for a person to read */
 }

@@ -114,6 +114,7 @@ struct shm {
     size_t bytes;
     char *base;
     bool armed;
+    bool has_lost;     /* some peer's link has ended */
     unsigned rounds;   /* of progress, for what is looked at now and then */
     int board_refused; /* errno, where there was no memory for a board; until that has been said */
     uint8_t probe[WIRE_NONCE];

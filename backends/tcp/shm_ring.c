@@ -209,7 +209,7 @@ void shm_drop(struct shm *shm, int seat, const char *why, bool notify)
     struct shm_peer *peer = &shm->peer[seat];
     struct shm_waiting *waiting;
     if (peer->lost) return;
-    peer->lost = true;
+    peer->lost = shm->has_lost = true;
     snprintf(peer->why, sizeof peer->why, "%s", why);
     while ((waiting = STAILQ_FIRST(&peer->waiting)) != NULL) {
         STAILQ_REMOVE_HEAD(&peer->waiting, link);

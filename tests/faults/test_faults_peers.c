@@ -94,6 +94,27 @@ static void test_exit_without_destroy(void **state)
                      &(struct death){.connected = true, .leaves = true, .waiting = true});
 }
 
+/* Nobody waits for others in a broadcast, until so many are under way that the one that left is missed. */
+static int rank_ahead_of_one_that_leaves(int rank, int size, void *argument)
+{
+    int64_t x = 7;
+    int status = proc_init(30000);
+    (void)size;
+    (void)argument;
+    EXPECT(status == TUTTI_OK && tutti_barrier(NULL) == TUTTI_OK);
+    if (rank == 2) exit(0);
+    while (status == TUTTI_OK) status = tutti_broadcast(tutti_view(&x, 1), 0, NULL);
+    EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "broadcast #", "rank 2", "left the group");
+    proc_meet(2, 1);
+    return expect_failed_group("rank 2");
+}
+
+static void test_exit_behind_a_root(void **state)
+{
+    (void)state;
+    run_procs(3, rank_ahead_of_one_that_leaves, NULL);
+}
+
 /* ---- a peer dies inside an operation ------------------------------------------------------------------------ */
 
 enum { BIG = 1 << 21, VICTIMS = 4 };
@@ -276,6 +297,7 @@ int main(void)
         cmocka_unit_test(test_killed_between_operations),
         cmocka_unit_test(test_killed_while_others_wait),
         cmocka_unit_test(test_exit_without_destroy),
+        cmocka_unit_test(test_exit_behind_a_root),
         cmocka_unit_test(test_killed_inside_a_large_all_reduce),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_slow),

@@ -74,12 +74,14 @@ static const tutti_host host = {.abi = TUTTI_BACKEND_ABI,
                                 .complete = completed,
                                 .reduce_many = add_many};
 
-/* ---- two ranks --------------------------------------------------------------------------------------------- */
+/* ---- two ranks, or three ----------------------------------------------------------------------------------- */
+
+enum { ENDS = 3 };
 
 struct end {
     struct shm shm;
-    struct shm_peer peers[2];
-    int16_t seats[2];
+    struct shm_peer peers[ENDS];
+    int16_t seats[ENDS];
     uint64_t got;    /* messages */
     int wrong, lost; /* contents; wake-ups */
     int rounds;
@@ -116,19 +118,20 @@ static void on_lost(void *user, int32_t rank, const char *why)
 
 static const struct shm_events events = {on_message, on_lost};
 
-static void pair_open(struct end end[2])
+static void ends_open(struct end *end, int n)
 {
-    int bell[2] = {eventfd(0, EFD_NONBLOCK), eventfd(0, EFD_NONBLOCK)};
-    memset(end, 0, 2 * sizeof *end);
-    shm_measure(&end[0].shm, 2);
+    int bell[ENDS];
+    for (int i = 0; i < n; i++) bell[i] = eventfd(0, EFD_NONBLOCK);
+    memset(end, 0, (size_t)n * sizeof *end);
+    shm_measure(&end[0].shm, n);
     int memfd = shm_segment_make(end[0].shm.bytes, end[0].shm.boards_at);
     char *base = mmap(NULL, end[0].shm.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
     assert_true(memfd >= 0 && base != MAP_FAILED);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < n; i++) {
         struct shm *shm = &end[i].shm;
-        shm_measure(shm, 2);
+        shm_measure(shm, n);
         shm->config =
-            (struct shm_config){.rank = i, .world_size = 2, .host = &host, .events = &events, .user = &end[i]};
+            (struct shm_config){.rank = i, .world_size = n, .host = &host, .events = &events, .user = &end[i]};
         shm->seat = i;
         shm->peer = end[i].peers;
         shm->seat_of = end[i].seats;
@@ -136,8 +139,8 @@ static void pair_open(struct end end[2])
         shm->base = base;
         shm->bell = bell[i];
         shm->watch = epoll_create1(0);
-        end[i].seats[1] = 1;
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < n; k++) {
+            end[i].seats[k] = (int16_t)k;
             shm->peer[k] = (struct shm_peer){.rank = k,
                                              .seat = k,
                                              .lost = k == i,
@@ -150,14 +153,24 @@ static void pair_open(struct end end[2])
     }
 }
 
-static void pair_close(struct end end[2])
+static void pair_open(struct end end[2])
+{
+    ends_open(end, 2);
+}
+
+static void ends_close(struct end *end, int n)
 {
     munmap(end[0].shm.base, end[0].shm.bytes);
     close(end[0].shm.memfd);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < n; i++) {
         close(end[i].shm.bell);
         close(end[i].shm.watch);
     }
+}
+
+static void pair_close(struct end end[2])
+{
+    ends_close(end, 2);
 }
 
 /* Sleeps until woken.  Who sleeps long and then finds something was not woken for it. */
@@ -455,6 +468,98 @@ static void test_dies_and_its_pid_lives(void **state)
     close_both(end, large);
 }
 
+/* ---- a rank that leaves ------------------------------------------------------------------------------------ */
+
+struct small {
+    struct board board;
+    struct board_list running;
+    int64_t x;
+    tutti_request request;
+    int ended;
+};
+
+static void begin_small(struct small *small, tutti_kind kind)
+{
+    tutti_tensor tensor = {&small->x, 1, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_op op = {.kind = kind,
+                   .dtype = TUTTI_INT64,
+                   .n_in = kind == TUTTI_ALL_REDUCE,
+                   .n_out = 1,
+                   .in = &tensor,
+                   .out = &tensor};
+    small->ended = 0;
+    small->request = (tutti_request){.fingerprint = 7, .owner = &small->ended};
+    int status = board_begin(&small->board, &op, &small->request, &small->running);
+    if (status != TUTTI_REQUEST_PENDING) small->ended = status == TUTTI_REQUEST_DONE ? 1 : status;
+}
+
+static void open_small(struct end *end, struct small *small, int n)
+{
+    *small = (struct small){0};
+    LIST_INIT(&small->running);
+    board_open(&small->board, &end->shm, 5, end->shm.seat, n, (int32_t[]){0, 1, 2});
+    assert_int_equal(small->board.state, BOARD_READY);
+}
+
+/* A root runs ahead of those who take its data, until its cells are used up. */
+static void test_leaves_behind_a_root(void **state)
+{
+    struct end end[2];
+    struct small small;
+    (void)state;
+    pair_open(end);
+    open_small(&end[0], &small, 2);
+    for (int i = 1; i < BOARD_DEPTH; i++) {
+        begin_small(&small, TUTTI_BROADCAST);
+        assert_int_equal(small.ended, 1);
+    }
+    begin_small(&small, TUTTI_BROADCAST);
+    assert_int_equal(board_progress(&small.running), 0);
+    assert_false(board_is_ready(&small.running));
+    shm_drop(&end[0].shm, 1, "it left the group", false);
+    assert_true(board_is_ready(&small.running));
+    assert_int_equal(board_progress(&small.running), 1);
+    assert_int_equal(small.ended, TUTTI_ERR_PEER_LOST);
+    board_close(&small.board);
+    pair_close(end);
+}
+
+/* Another one, before it in rank, has not come yet. */
+static void test_leaves_while_another_is_late(void **state)
+{
+    struct end end[ENDS];
+    struct small small;
+    (void)state;
+    ends_open(end, ENDS);
+    open_small(&end[0], &small, ENDS);
+    begin_small(&small, TUTTI_ALL_REDUCE);
+    assert_int_equal(board_progress(&small.running), 0);
+    shm_drop(&end[0].shm, 2, "it left the group", false);
+    assert_int_equal(board_progress(&small.running), 1);
+    assert_int_equal(small.ended, TUTTI_ERR_PEER_LOST);
+    board_close(&small.board);
+    ends_close(end, ENDS);
+}
+
+/* It had come before. */
+static void test_leaves_after_it_has_come(void **state)
+{
+    struct end end[ENDS];
+    struct small small[ENDS];
+    (void)state;
+    ends_open(end, ENDS);
+    for (int i = 0; i < ENDS; i++) open_small(&end[i], &small[i], ENDS);
+    begin_small(&small[0], TUTTI_ALL_REDUCE);
+    begin_small(&small[2], TUTTI_ALL_REDUCE);
+    shm_drop(&end[0].shm, 2, "it left the group", false);
+    assert_int_equal(board_progress(&small[0].running), 0);
+    begin_small(&small[1], TUTTI_ALL_REDUCE);
+    assert_int_equal(board_progress(&small[0].running), 2);
+    assert_int_equal(small[0].ended, 1);
+    for (int i = 0; i < ENDS; i++) board_close(&small[i].board);
+    ends_close(end, ENDS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_streams),
@@ -465,6 +570,9 @@ int main(void)
                                        cmocka_unit_test(test_gives_up_in_the_last_step),
                                        cmocka_unit_test(test_comes_after_one_gave_up),
                                        cmocka_unit_test(test_dies_in_the_last_step),
-                                       cmocka_unit_test(test_dies_and_its_pid_lives)};
+                                       cmocka_unit_test(test_dies_and_its_pid_lives),
+                                       cmocka_unit_test(test_leaves_behind_a_root),
+                                       cmocka_unit_test(test_leaves_while_another_is_late),
+                                       cmocka_unit_test(test_leaves_after_it_has_come)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
