@@ -345,6 +345,7 @@ const char *board_explain(const struct board *board, const tutti_op *op)
  * they had read before.  The load keeps what the caller will write from going ahead of the stores. */
 static void take_back(struct board *board, const struct board_op *op)
 {
+    if (op->large) board->shm->arena.is_read = true;
     for (int i = 0; i < op->steps; i++) {
         struct board_cell *cell = board_cell_of(board, board->rank, op->first + (uint64_t)i);
         if (atomic_load_explicit(&cell->step, memory_order_relaxed) < op->first) continue; /* not entered */

@@ -52,9 +52,11 @@ static int reduce_block(struct board *board, struct board_op *op, size_t at, siz
         const struct board_cell *cell = board_cell_of(board, i, op->first);
         char *into = board->scratch + (size_t)i * most;
         bool scatter = op->kind == TUTTI_REDUCE_SCATTER;
-        from[i] = i != board->rank ? into : (scatter ? board_in_block(op, i) : op->in) + at;
-        if (i == board->rank) continue;
         uint64_t theirs = scatter ? ((const uint64_t *)(const void *)cell->data)[board->rank] : cell->in;
+        from[i] = i == board->rank ? (scatter ? board_in_block(op, i) : op->in) + at
+                                   : shm_reach(board->shm, board->seat[i], theirs + at, bytes);
+        if (from[i] != NULL) continue;
+        from[i] = into;
         int status = pull(board, op, i, into, theirs + at, bytes);
         if (status != TUTTI_OK) return status;
     }

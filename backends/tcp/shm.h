@@ -51,6 +51,7 @@ struct shm_seat {
     _Alignas(SHM_LINE) int32_t pid; /* as it calls itself */
     uint64_t probe_at;              /* address of 16 bytes of it, and what they hold */
     uint8_t probe[WIRE_NONCE];
+    _Atomic uint64_t arena_at; /* where it has its arena; 0: it has not used it */
 };
 
 /* Which groups have boards: see board.c.  Under its lock. */
@@ -72,8 +73,11 @@ struct shm_peer {
     int seat;
     bool lost;
     char why[96];
-    int bell;  /* eventfd: wakes it */
-    int pidfd; /* readable once it has died */
+    int bell;   /* eventfd: wakes it */
+    int pidfd;  /* readable once it has died */
+    int arena;  /* the memory it shares: see shm_arena.c */
+    char *seen; /* the part of that which is mapped here */
+    size_t seen_bytes;
     pid_t pid;
     struct shm_ring *out, *in;
     uint64_t cells_put, bytes_put, cells_got, bytes_got; /* the own end's count of each ring */
@@ -103,12 +107,23 @@ struct shm_config {
     void *user;
 };
 
+/* The memory that this rank shares. */
+struct shm_arena {
+    char *base; /* of its addresses, or NULL: it has not been used */
+    size_t bytes;
+    TAILQ_HEAD(, shm_block) blocks; /* given out, by address */
+    bool is_read;                   /* a peer may be reading what is given back: an operation was given up */
+};
+
 struct shm {
     struct shm_config config;
-    int n, seat;            /* seats, the own one */
-    struct shm_peer *peer;  /* by seat */
-    int16_t *seat_of;       /* by rank; -1 */
-    bool can_pull;          /* every rank here may read every other one's memory */
+    int n, seat;           /* seats, the own one */
+    struct shm_peer *peer; /* by seat */
+    int16_t *seat_of;      /* by rank; -1 */
+    bool can_pull;         /* every rank here may read every other one's memory */
+    bool can_share;        /* every rank here may map every other one's arena */
+    struct shm_arena arena;
+    size_t arena_bytes;     /* of every rank's */
     int memfd, bell, watch; /* watch: an epoll of the peers' pidfds */
     size_t cells, ring_bytes, ring_span, board_span, rings_at, boards_at;
     size_t bytes;
@@ -148,9 +163,25 @@ bool shm_reserve_board(struct shm *shm, int board);
 bool shm_release_board(struct shm *shm, int board);
 /* Whether the memory of all of these peers can be read. */
 bool shm_probe(struct shm *shm, const bool *present);
-/* Reads a peer's memory.  false: it is gone, or has not got that memory.  The bytes are the peer's only if
- * shm_is_open says yes afterwards: a pid may have passed to another process, a link may have been ended. */
+/* Reads a peer's memory, mapped or not.  false: it is gone, or has not got that memory.  The bytes are the peer's only
+ * if shm_is_open says yes afterwards: a pid may have passed to another process, a link may have been ended. */
 bool shm_pull(struct shm *shm, int seat, void *to, uint64_t from, size_t bytes);
+
+/* ---- shm_arena.c ------------------------------------------------------------------------------------------- */
+
+/* A descriptor of an arena for this rank, or -1; and whether one is what it should be. */
+int shm_arena_make(void);
+bool shm_arena_is_sound(int fd);
+size_t shm_arena_bytes(void);
+/* As tutti_backend.alloc and free. */
+int shm_alloc(struct shm *shm, size_t bytes, void **memory);
+int shm_free(struct shm *shm, void *memory);
+/* Whether these bytes are this rank's arena's. */
+bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes);
+/* Where a peer's bytes are mapped here, or NULL: they are not in its arena.  Valid until the peer is asked again.
+ * They count as little as shm_pull's until it is known that the peer has not taken them back. */
+const void *shm_reach(struct shm *shm, int seat, uint64_t from, size_t bytes);
+void shm_arena_close(struct shm *shm);
 
 /* ---- shm_ring.c -------------------------------------------------------------------------------------------- */
 

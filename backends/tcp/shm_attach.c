@@ -5,9 +5,10 @@
  * makes the segment, the others connect to it, both sides prove the job's token, and then all go through the same three
  * rounds:
  *
- *   seats    the host hands out the segment and every rank's bell and pidfd; the others map it and say so
- *   probe    each tries to read every other one's memory, and says whether it could
- *   go       the host says who is in and whether memory is read directly; from here on there is no way back
+ *   seats    the host hands out the segment and every rank's bell, pidfd and arena; the others map it and say so
+ *   probe    each tries to read every other one's memory, looks at its arena, and says whether it could
+ *   go       the host says who is in, whether memory is read directly and arenas are mapped; from here on there is no
+ * way back
  *
  * Whoever does not get through a round is left out by the host, which all others hear from it, and is reached over the
  * network.  A rank that has said in the last round that it is there, and is not told, cannot know what the others
@@ -88,7 +89,8 @@ static bool listen_here(struct attach *self)
     self->listener = shm_socket();
     self->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     self->pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    return self->listener >= 0 && self->bell >= 0 && self->pidfd >= 0 &&
+    self->arena = shm_arena_make();
+    return self->listener >= 0 && self->bell >= 0 && self->pidfd >= 0 && self->arena >= 0 &&
            bind(self->listener, (struct sockaddr *)&address, bytes) == 0 && listen(self->listener, SHM_CROWD) == 0;
 }
 
@@ -119,23 +121,34 @@ bool shm_make_seats(struct attach *self, int n, int seat)
     shm->memfd = shm->watch = -1;
     shm->bell = self->bell;
     self->bell = -1;
+    TAILQ_INIT(&shm->arena.blocks);
+    shm->arena_bytes = shm_arena_bytes();
     shm_measure(shm, n);
     shm->seat = seat;
     shm->peer = calloc((size_t)n, sizeof *shm->peer);
     shm->seat_of = malloc((size_t)self->config->world_size * sizeof *shm->seat_of);
     if (shm->peer == NULL || shm->seat_of == NULL) return false;
     for (int i = 0; i < n; i++) {
-        shm->peer[i] = (struct shm_peer){.seat = i, .bell = -1, .pidfd = -1};
+        shm->peer[i] = (struct shm_peer){.seat = i, .bell = -1, .pidfd = -1, .arena = -1};
         STAILQ_INIT(&shm->peer[i].waiting);
     }
     return true;
 }
 
+uint8_t shm_try_all(struct attach *self)
+{
+    const struct shm *shm = self->shm;
+    bool sound = true;
+    for (int i = 0; i < shm->n; i++) sound &= !self->in[i] || shm_arena_is_sound(shm->peer[i].arena);
+    return (uint8_t)((shm_probe(self->shm, self->in) ? SHM_CAN_PULL : 0) | (sound ? SHM_CAN_SHARE : 0));
+}
+
 /* The last step, the same for all: who is in. */
-bool shm_settle(struct attach *self, const bool *in, bool can_pull)
+bool shm_settle(struct attach *self, const bool *in, uint8_t word)
 {
     struct shm *shm = self->shm;
-    shm->can_pull = can_pull;
+    shm->can_pull = word & SHM_CAN_PULL;
+    shm->can_share = word & SHM_CAN_SHARE;
     shm->watch = epoll_create1(EPOLL_CLOEXEC);
     if (shm->watch < 0) return false;
     for (int32_t rank = 0; rank < self->config->world_size; rank++) shm->seat_of[rank] = -1;
@@ -179,8 +192,8 @@ static bool call(struct attach *self, int fd, int32_t to, struct entry *host, in
     memcpy(hello.client_nonce, self->mine.nonce, WIRE_NONCE);
     memcpy(hello.server_nonce, host->nonce, WIRE_NONCE);
     shm_sign(self, &hello, out);
-    int fds[2] = {self->bell, self->pidfd};
-    if (!shm_give(fd, out, sizeof out, fds, 2)) return false;
+    int fds[SHM_FDS] = {self->bell, self->pidfd, self->arena};
+    if (!shm_give(fd, out, sizeof out, fds, SHM_FDS)) return false;
     int memfd = -1;
     if (!shm_wait(fd, end, self->host) || !shm_take(fd, in, sizeof in, &memfd, 1)) return false;
     int n = in[WIRE_GREETING], seat = in[WIRE_GREETING + 1];
@@ -201,11 +214,12 @@ static bool take_seats(struct attach *self, int fd, int64_t end)
     struct shm *shm = self->shm;
     for (int i = 0; i < shm->n; i++) {
         int32_t rank;
-        int fds[2];
-        if (!shm_wait(fd, end, self->host) || !shm_take(fd, &rank, sizeof rank, fds, 2)) return false;
+        int fds[SHM_FDS];
+        if (!shm_wait(fd, end, self->host) || !shm_take(fd, &rank, sizeof rank, fds, SHM_FDS)) return false;
         shm->peer[i].rank = rank;
         shm->peer[i].bell = fds[0];
         shm->peer[i].pidfd = fds[1];
+        shm->peer[i].arena = fds[2];
         if (rank < 0 || rank >= self->config->world_size) return false;
     }
     return shm->peer[shm->seat].rank == self->config->rank && shm_segment_is_sound(shm->memfd, shm->bytes) &&
@@ -230,13 +244,13 @@ static int join(struct attach *self, int32_t to, struct entry *host)
     snprintf(self->why, sizeof self->why, "rank %d did not share its memory", to);
     if (fd >= 0 && call(self, fd, to, host, end) && take_seats(self, fd, end) && shm_give(fd, &word, 1, NULL, 0) &&
         take_round(self, fd, end, &word)) {
-        word = shm_probe(self->shm, self->in);
+        word = shm_try_all(self);
         if (!shm_give(fd, &word, 1, NULL, 0) || !take_round(self, fd, end, &word))
             result =
                 self->host->error(TUTTI_ERR_PEER_LOST, "rank %d ended while rank %d was about to share memory with it",
                                   to, self->config->rank);
         else if (self->in[self->shm->seat])
-            result = shm_settle(self, self->in, word != 0)
+            result = shm_settle(self, self->in, word)
                          ? 0
                          : self->host->error(TUTTI_ERR_SYSTEM, "shared memory: epoll: %s", strerror(errno));
     }
@@ -286,7 +300,7 @@ static void tell(const struct attach *self, int result)
 
 int shm_open_host(const struct shm_config *config, struct shm **out)
 {
-    struct attach self = {.config = config, .host = config->host, .listener = -1, .bell = -1, .pidfd = -1};
+    struct attach self = {.config = config, .host = config->host, .listener = -1, .bell = -1, .pidfd = -1, .arena = -1};
     const char *wanted = config->host->env("TUTTI_SHM");
     bool off = wanted != NULL && strcmp(wanted, "0") == 0;
     int result = 1;
@@ -297,7 +311,7 @@ int shm_open_host(const struct shm_config *config, struct shm **out)
     else if (config->local_world_size == 1)
         snprintf(self.why, sizeof self.why, "it is alone on this host");
     else if (!listen_here(&self))
-        snprintf(self.why, sizeof self.why, "no unix socket, eventfd or pidfd: %s", strerror(errno));
+        snprintf(self.why, sizeof self.why, "no unix socket, eventfd, pidfd or memfd: %s", strerror(errno));
     else
         look_around(self.mine.like);
     bool takes_part = self.mine.like[23] != 0;
@@ -309,6 +323,7 @@ int shm_open_host(const struct shm_config *config, struct shm **out)
     if (self.listener >= 0) close(self.listener);
     if (self.bell >= 0) close(self.bell);
     if (self.pidfd >= 0) close(self.pidfd);
+    if (self.arena >= 0) close(self.arena);
     if (result == 0)
         *out = self.shm;
     else
@@ -324,6 +339,7 @@ void shm_close(struct shm *shm)
         if (shm->peer[i].bell >= 0) close(shm->peer[i].bell);
         if (shm->peer[i].pidfd >= 0) close(shm->peer[i].pidfd);
     }
+    shm_arena_close(shm);
     if (shm->base != NULL) munmap(shm->base, shm->bytes);
     if (shm->memfd >= 0) close(shm->memfd);
     if (shm->bell >= 0) close(shm->bell);

@@ -8,7 +8,10 @@
 
 #include "shm.h"
 
+enum shm_word { SHM_CAN_PULL = 1, SHM_CAN_SHARE = 2 };
+
 enum {
+    SHM_FDS = 3,          /* of a rank: its bell, its pidfd, its arena */
     SHM_ROUND_MS = 10000, /* a host waits so long for its members */
     SHM_CROWD = 2 * SHM_SEATS
 };
@@ -26,7 +29,7 @@ struct attach {
     const tutti_host *host;
     struct shm *shm;
     struct entry mine;
-    int listener, bell, pidfd;
+    int listener, bell, pidfd, arena;
     int link[SHM_SEATS]; /* the host's: to each member, -1 */
     bool in[SHM_SEATS];
     char why[160]; /* it shares no memory */
@@ -38,7 +41,9 @@ void shm_sign(const struct attach *self, struct wire_greeting *greeting, uint8_t
 bool shm_verify(const struct attach *self, const uint8_t bytes[WIRE_GREETING], const struct wire_greeting *greeting);
 bool shm_make_seats(struct attach *self, int n, int seat);
 /* The last step, the same for all: who is in. */
-bool shm_settle(struct attach *self, const bool *in, bool can_pull);
+bool shm_settle(struct attach *self, const bool *in, uint8_t word);
+/* What this rank can do with all that are in: the round's word. */
+uint8_t shm_try_all(struct attach *self);
 
 /* ---- shm_host.c -------------------------------------------------------------------------------------------- */
 
@@ -52,7 +57,7 @@ socklen_t shm_address(const uint8_t name[WIRE_NONCE], struct sockaddr_un *addres
 int shm_socket(void);
 bool shm_is_same_user(int fd);
 bool shm_wait(int fd, int64_t end_ns, const tutti_host *host);
-/* One packet with n_fds descriptors, at most two. */
+/* One packet with n_fds descriptors, at most SHM_FDS. */
 bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds);
 /* One packet of exactly these sizes; descriptors that came are the caller's, or closed where something is wrong. */
 bool shm_take(int fd, void *data, size_t bytes, int *fds, int n_fds);

@@ -20,13 +20,13 @@ static int expected_seat(const int32_t *rank, int n, uint32_t from)
 }
 
 /* Somebody called: a member that proves itself gets its link; anybody else is dropped. */
-static void let_in(struct attach *self, int fd, const int32_t *rank, int n, int (*fds)[2],
+static void let_in(struct attach *self, int fd, const int32_t *rank, int n, int (*fds)[SHM_FDS],
                    struct wire_greeting *greeting, int *missing)
 {
     uint8_t bytes[WIRE_GREETING];
     struct wire_greeting hello;
-    int came[2];
-    if (!shm_take(fd, bytes, sizeof bytes, came, 2)) {
+    int came[SHM_FDS];
+    if (!shm_take(fd, bytes, sizeof bytes, came, SHM_FDS)) {
         close(fd);
         return;
     }
@@ -46,8 +46,7 @@ static void let_in(struct attach *self, int fd, const int32_t *rank, int n, int 
         }
         self->link[seat] = -2; /* of this user, who knows our nonce, but not the token: it will not come again */
     }
-    close(came[0]);
-    close(came[1]);
+    for (int i = 0; i < SHM_FDS; i++) close(came[i]);
     close(fd);
 }
 
@@ -92,7 +91,7 @@ static void make_room(struct crowd *crowd, int64_t now)
 }
 
 /* Waits for the members, and for those who only say that they are. */
-static void gather(struct attach *self, const int32_t *rank, int n, int (*fds)[2], struct wire_greeting *greeting)
+static void gather(struct attach *self, const int32_t *rank, int n, int (*fds)[SHM_FDS], struct wire_greeting *greeting)
 {
     struct crowd crowd = {.most = SHM_CROWD};
     int64_t now = self->host->now_ns(), end = now + (int64_t)SHM_ROUND_MS * 1000000;
@@ -131,16 +130,16 @@ static void tell_round(struct attach *self, uint8_t word)
         if (self->link[i] >= 0 && !shm_give(self->link[i], round, sizeof round, NULL, 0)) leave_out(self, i);
 }
 
-/* Hears a byte from each; those who say nothing in time are left out.  Whether all that are in said yes. */
-static bool hear_round(struct attach *self)
+/* Hears a byte from each; those who say nothing in time are left out.  What all that are in said. */
+static uint8_t hear_round(struct attach *self)
 {
     int64_t end = self->host->now_ns() + (int64_t)SHM_ROUND_MS * 1000000;
-    bool all = true;
+    uint8_t all = UINT8_MAX;
     for (int i = 1; i < self->shm->n; i++) {
         uint8_t word = 0;
         if (self->link[i] < 0) continue;
         if (shm_wait(self->link[i], end, self->host) && shm_take(self->link[i], &word, 1, NULL, 0))
-            all &= word != 0;
+            all &= word;
         else
             leave_out(self, i);
     }
@@ -160,8 +159,8 @@ static void welcome(struct attach *self, int seat, struct wire_greeting *hello)
     out[WIRE_GREETING + 1] = (uint8_t)seat;
     bool sent = shm_give(self->link[seat], out, sizeof out, &shm->memfd, 1);
     for (int i = 0; i < shm->n && sent; i++) {
-        int fds[2] = {shm->peer[i].bell, shm->peer[i].pidfd};
-        sent = shm_give(self->link[seat], &shm->peer[i].rank, sizeof shm->peer[i].rank, fds, 2);
+        int fds[SHM_FDS] = {shm->peer[i].bell, shm->peer[i].pidfd, shm->peer[i].arena};
+        sent = shm_give(self->link[seat], &shm->peer[i].rank, sizeof shm->peer[i].rank, fds, SHM_FDS);
     }
     if (!sent) leave_out(self, seat);
 }
@@ -175,7 +174,7 @@ static int fail_host(struct attach *self, const char *what)
 /* Those that came, in order of rank, get the seats. */
 int shm_serve(struct attach *self, const int32_t *rank, int n)
 {
-    int fds[SHM_SEATS][2], at = 1;
+    int fds[SHM_SEATS][SHM_FDS], at = 1;
     struct wire_greeting greeting[SHM_SEATS];
     int32_t seated[SHM_SEATS] = {self->config->rank};
     gather(self, rank, n, fds, greeting);
@@ -194,17 +193,18 @@ int shm_serve(struct attach *self, const int32_t *rank, int n)
     }
     fds[0][0] = dup(self->bell);
     fds[0][1] = dup(self->pidfd);
+    fds[0][2] = dup(self->arena);
     bool made = shm_make_seats(self, at, 0);
     for (int i = 0; i < at; i++) {
         if (!made) {
-            close(fds[i][0]);
-            close(fds[i][1]);
+            for (int k = 0; k < SHM_FDS; k++) close(fds[i][k]);
             continue;
         }
         self->in[i] = true;
         self->shm->peer[i].rank = seated[i];
         self->shm->peer[i].bell = fds[i][0];
         self->shm->peer[i].pidfd = fds[i][1];
+        self->shm->peer[i].arena = fds[i][2];
     }
     if (!made) return fail_host(self, "no memory");
     self->shm->memfd = shm_segment_make(self->shm->bytes, self->shm->boards_at);
@@ -215,9 +215,9 @@ int shm_serve(struct attach *self, const int32_t *rank, int n)
     for (int i = 1; i < at; i++) welcome(self, i, &greeting[i]);
     hear_round(self);
     tell_round(self, 1);
-    bool pull = shm_probe(self->shm, self->in);
-    pull &= hear_round(self);
-    if (!shm_settle(self, self->in, pull)) return fail_host(self, "epoll");
-    tell_round(self, pull);
+    uint8_t word = shm_try_all(self);
+    word &= hear_round(self);
+    if (!shm_settle(self, self->in, word)) return fail_host(self, "epoll");
+    tell_round(self, word);
     return 0;
 }

@@ -46,7 +46,7 @@ bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
 {
     union {
         struct cmsghdr header;
-        char room[CMSG_SPACE(2 * sizeof(int))];
+        char room[CMSG_SPACE(SHM_FDS * sizeof(int))];
     } control = {0};
     struct iovec part = {(void *)(uintptr_t)data, bytes};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
@@ -74,14 +74,14 @@ bool shm_take(int fd, void *data, size_t bytes, int *fds, int n_fds)
 {
     union {
         struct cmsghdr header;
-        char room[CMSG_SPACE(2 * sizeof(int))];
+        char room[CMSG_SPACE(SHM_FDS * sizeof(int))];
     } control = {0};
     char rest[1];
     struct iovec part[2] = {{data, bytes}, {rest, 1}};
     struct msghdr message = {
         .msg_iov = part, .msg_iovlen = 2, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-    int found[2] = {-1, -1}, n = 0;
+    int found[SHM_FDS], n = 0;
     struct cmsghdr *header = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (header != NULL && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
         n = (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));

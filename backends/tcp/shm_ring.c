@@ -225,8 +225,9 @@ bool shm_is_open(struct shm *shm, int seat)
 {
     struct shm_peer *peer = &shm->peer[seat];
     struct pollfd life = {peer->pidfd, POLLIN, 0};
-    /* acquire: the peer stores it before it lets its memory be used for anything else, so what was read before this
-     * load is the peer's message if it is still 0 */
+    /* The peer stores it before it lets its memory be used for anything else, so what was read before is the peer's
+     * message if it is still 0; the fence keeps reads of mapped memory from coming after the load. */
+    atomic_thread_fence(memory_order_acquire);
     if (peer->lost || atomic_load_explicit(&peer->in->closed, memory_order_acquire) != 0) return false;
     return poll(&life, 1, 0) == 0;
 }
@@ -250,6 +251,7 @@ int shm_look_at_lives(struct shm *shm)
     struct epoll_event event[8];
     int n = epoll_wait(shm->watch, event, 8, 0), lost = 0;
     for (int i = 0; i < n; i++, lost++) lose(shm, (int)event[i].data.u32);
+    atomic_thread_fence(memory_order_acquire); /* see shm_is_open */
     for (int seat = 0; seat < shm->n; seat++) {
         struct shm_peer *peer = &shm->peer[seat];
         /* acquire: what was written before is read first */

@@ -91,6 +91,21 @@ static bool tcp_is_near(void *state)
     return self->opened && self->proto.shm != NULL;
 }
 
+static int tcp_alloc(void *state, size_t bytes, void **memory)
+{
+    const struct proto *proto = ((struct tcp_group *)state)->group.proto;
+    if (proto == NULL || proto->shm == NULL) return TUTTI_ERR_UNSUPPORTED; /* nobody to share it with */
+    return shm_alloc(proto->shm, bytes, memory);
+}
+
+static int tcp_free(void *state, void *memory)
+{
+    struct tcp_group *self = state;
+    const struct proto *proto = self->group.proto;
+    if (proto != NULL && proto->shm != NULL) return shm_free(proto->shm, memory);
+    return TUTTI_ERR_UNSUPPORTED;
+}
+
 static int tcp_cancel(void *state, tutti_request *request)
 {
     if (board_cancel(&((struct tcp_group *)state)->group.board, request)) return TUTTI_OK;
@@ -152,6 +167,8 @@ const tutti_backend tutti_backend_v1 = {
     .latency_ns = 7000,
     .bytes_per_us = 2500,
     .segment_bytes = 256 << 10,
+    .alloc = tcp_alloc,
+    .free = tcp_free,
     .hosts = tcp_hosts,
     .awaits = tcp_awaits,
     .is_near = tcp_is_near,

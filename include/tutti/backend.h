@@ -260,7 +260,9 @@ typedef struct tutti_backend {
     int (*wait_stream)(void *group, tutti_request *request, void *stream);
 
     /* Memory on the group's device, aligned to 64 at least, that the backend can use best.  Freed with the
-     * other one, before the group is closed.  Both may block (a device may have to catch up).  Both, or neither. */
+     * other one, before the group is closed; on CPU with any group of the family, and what was not freed by the end of
+     * the family stays the program's.  On CPU alloc may answer UNSUPPORTED: the system's memory is as good.  Both may
+     * block (a device may have to catch up).  Both, or neither. */
     int (*alloc)(void *group, size_t bytes, void **memory);
     int (*free)(void *group, void *memory);
 

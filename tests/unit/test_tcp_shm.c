@@ -12,6 +12,7 @@
 #include "../../backends/tcp/board_large.c"
 #include "../../backends/tcp/board_small.c"
 #include "../../backends/tcp/board_take.c"
+#include "../../backends/tcp/shm_arena.c"
 #include "../../backends/tcp/shm_ring.c"
 #include "../../backends/tcp/shm_segment.c"
 

@@ -1,0 +1,246 @@
+/* Memory for tensors that all ranks of the host map: what tutti_alloc gives.
+ *
+ * Every rank has an arena, a memfd of its own that it handed out when the ranks attached each other.  Its size is fixed
+ * and sealed, large, and costs nothing: pages are taken for a block when the block is (fallocate), so a lack of memory
+ * is an error there and no access ever meets it, and given back with it (a hole is punched).  The owner reserves
+ * addresses for the whole arena once and says in its seat where; so an address that a peer is told (a cell's, an
+ * offer's) is a place in the arena or it is not, whichever blocks come and go, and there is no table to be kept alike.
+ * A peer maps as much of the arena as it has met, read-only: what is freed and allocated again at one address is the
+ * same pages of the same file to all.
+ *
+ * An address comes out of shared memory, so it is only believed as far as the arena's sealed size: whatever it is, the
+ * page exists, or reads as zeros.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "shm.h"
+
+#define ARENA_MOST ((size_t)1 << 40)
+#define SEE_LEAST ((size_t)64 << 20) /* a peer's arena is mapped by pieces of at least so much */
+
+struct shm_block {
+    TAILQ_ENTRY(shm_block) link;
+    size_t at, bytes;
+};
+
+/* ---- making one -------------------------------------------------------------------------------------------- */
+
+static size_t round_up(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+/* More than there is memory cannot be allocated, so this is alike on all ranks of a host, and enough. */
+size_t shm_arena_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES);
+    size_t bytes = pages > 0 ? (size_t)pages * (size_t)sysconf(_SC_PAGESIZE) : 0;
+    return bytes < ARENA_MOST ? bytes : ARENA_MOST;
+}
+
+/* Whether the process may have a file, or addresses, of that size. */
+static size_t allowed(int resource)
+{
+    struct rlimit limit;
+    return getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
+}
+
+int shm_arena_make(void)
+{
+    size_t bytes = shm_arena_bytes();
+    return shm_segment_make(allowed(RLIMIT_FSIZE) >= bytes ? bytes : 0, 0);
+}
+
+bool shm_arena_is_sound(int fd)
+{
+    size_t bytes = shm_arena_bytes();
+    return bytes > 0 && shm_segment_is_sound(fd, bytes);
+}
+
+/* ---- the own one ------------------------------------------------------------------------------------------- */
+
+static int fd_of(const struct shm *shm)
+{
+    return shm->peer[shm->seat].arena;
+}
+
+/* Addresses for all of it, which hold nothing yet. */
+static bool reserve(struct shm *shm)
+{
+    struct shm_arena *arena = &shm->arena;
+    size_t bytes = shm_arena_bytes(), quarter = round_up(allowed(RLIMIT_AS) / 4); /* the program wants some, too */
+    if (arena->base != NULL) return true;
+    if (!shm_arena_is_sound(fd_of(shm))) return false;
+    if (bytes > quarter) bytes = quarter;
+    void *base = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd_of(shm), 0);
+    if (base == MAP_FAILED) return false;
+    madvise(base, bytes, MADV_DONTDUMP); /* a dump would fill all its holes */
+    arena->base = base;
+    arena->bytes = bytes;
+    /* release: nothing but that nobody is told an address in it before */
+    atomic_store_explicit(&shm_seat_at(shm, shm->seat)->arena_at, (uint64_t)(uintptr_t)base, memory_order_release);
+    return true;
+}
+
+/* The first gap that is large enough: *before is the block after it, or NULL at the end. */
+static bool find_gap(const struct shm_arena *arena, size_t bytes, size_t *at, struct shm_block **before)
+{
+    *at = 0;
+    TAILQ_FOREACH(*before, &arena->blocks, link)
+    {
+        if ((*before)->at - *at >= bytes) return true;
+        *at = (*before)->at + (*before)->bytes;
+    }
+    return arena->bytes - *at >= bytes;
+}
+
+/* What the machine could still give, by its own estimate; SIZE_MAX where it does not say.  Taking pages beyond that
+ * would have the kernel look for a process to kill, long before it says no. */
+static size_t available(void)
+{
+    char line[128];
+    unsigned long long kilobytes;
+    size_t found = SIZE_MAX;
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file != NULL && found == SIZE_MAX && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1) found = (size_t)kilobytes << 10;
+    if (file != NULL) fclose(file);
+    return found;
+}
+
+static void give_pages_back(struct shm *shm, const struct shm_block *block)
+{
+    mprotect(shm->arena.base + block->at, block->bytes, PROT_NONE);
+    /* Where somebody may still be reading, the pages stay for the next block here: a hole would be filled with new
+     * ones, of which nobody has made sure. */
+    if (!shm->arena.is_read)
+        fallocate(fd_of(shm), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)block->at, (off_t)block->bytes);
+}
+
+static bool take_pages(struct shm *shm, const struct shm_block *block)
+{
+    char *at = shm->arena.base + block->at;
+    int result;
+    do result = fallocate(fd_of(shm), 0, (off_t)block->at, (off_t)block->bytes);
+    while (result != 0 && errno == EINTR);
+    if (result == 0 && mprotect(at, block->bytes, PROT_READ | PROT_WRITE) == 0) {
+        madvise(at, block->bytes, MADV_DODUMP);
+        return true;
+    }
+    int error = errno;
+    give_pages_back(shm, block);
+    errno = error;
+    return false;
+}
+
+int shm_alloc(struct shm *shm, size_t bytes, void **memory)
+{
+    const tutti_host *host = shm->config.host;
+    struct shm_block *before, *block;
+    size_t at, left;
+    if (!reserve(shm)) return TUTTI_ERR_UNSUPPORTED;
+    if (bytes > shm->arena.bytes)
+        return host->error(TUTTI_ERR_NO_MEMORY, "alloc: %zu bytes are more than the %zu that a rank here can share",
+                           bytes, shm->arena.bytes);
+    bytes = round_up(bytes > 0 ? bytes : 1);
+    if (!find_gap(&shm->arena, bytes, &at, &before))
+        return host->error(TUTTI_ERR_NO_MEMORY, "alloc: no gap of %zu bytes is left of the %zu that a rank can share",
+                           bytes, shm->arena.bytes);
+    if ((left = available()) < bytes)
+        return host->error(TUTTI_ERR_NO_MEMORY, "alloc: %zu bytes of shared memory, of which %zu are available", bytes,
+                           left);
+    block = malloc(sizeof *block);
+    if (block == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "alloc: no memory to allocate with");
+    block->at = at;
+    block->bytes = bytes;
+    if (!take_pages(shm, block)) {
+        free(block);
+        return host->error(TUTTI_ERR_NO_MEMORY, "alloc: %zu bytes of shared memory: %s", bytes, strerror(errno));
+    }
+    if (before != NULL)
+        TAILQ_INSERT_BEFORE(before, block, link);
+    else
+        TAILQ_INSERT_TAIL(&shm->arena.blocks, block, link);
+    *memory = shm->arena.base + at;
+    return TUTTI_OK;
+}
+
+int shm_free(struct shm *shm, void *memory)
+{
+    struct shm_block *block;
+    size_t at = (size_t)((uintptr_t)memory - (uintptr_t)shm->arena.base);
+    TAILQ_FOREACH(block, &shm->arena.blocks, link)
+    {
+        if (block->at != at) continue;
+        TAILQ_REMOVE(&shm->arena.blocks, block, link);
+        give_pages_back(shm, block);
+        free(block);
+        return TUTTI_OK;
+    }
+    return shm->config.host->error(TUTTI_ERR_INVALID_ARGUMENT, "free: %p is not memory that this group allocated",
+                                   memory);
+}
+
+bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes)
+{
+    size_t at = (size_t)((uintptr_t)memory - (uintptr_t)shm->arena.base);
+    return shm->arena.base != NULL && at < shm->arena.bytes && bytes <= shm->arena.bytes - at;
+}
+
+/* ---- a peer's ---------------------------------------------------------------------------------------------- */
+
+/* Maps at least the arena's first bytes. */
+static bool see(struct shm_peer *peer, size_t bytes, size_t whole)
+{
+    size_t more = peer->seen_bytes * 2 > SEE_LEAST ? peer->seen_bytes * 2 : SEE_LEAST;
+    if (more < bytes) more = (bytes + SEE_LEAST - 1) / SEE_LEAST * SEE_LEAST;
+    if (more > whole) more = whole;
+    void *seen = peer->seen != NULL ? mremap(peer->seen, peer->seen_bytes, more, MREMAP_MAYMOVE)
+                                    : mmap(NULL, more, PROT_READ, MAP_SHARED | MAP_NORESERVE, peer->arena, 0);
+    if (seen == MAP_FAILED) return false;
+    madvise(seen, more, MADV_DONTDUMP);
+    peer->seen = seen;
+    peer->seen_bytes = more;
+    return true;
+}
+
+const void *shm_reach(struct shm *shm, int seat, uint64_t from, size_t bytes)
+{
+    struct shm_peer *peer = &shm->peer[seat];
+    /* acquire: see reserve; it is told once and does not change */
+    uint64_t base = atomic_load_explicit(&shm_seat_at(shm, seat)->arena_at, memory_order_acquire);
+    uint64_t at = from - base, whole = shm->arena_bytes;
+    if (!shm->can_share || base == 0 || at >= whole || bytes > whole - at) return NULL;
+    if (at + bytes > peer->seen_bytes && !see(peer, at + bytes, whole)) return NULL;
+    return peer->seen + at;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------- */
+
+/* What the program has not given back stays its own: the addresses between are given up. */
+void shm_arena_close(struct shm *shm)
+{
+    struct shm_arena *arena = &shm->arena;
+    struct shm_block *block;
+    size_t at = 0;
+    while (arena->base != NULL && (block = TAILQ_FIRST(&arena->blocks)) != NULL) {
+        if (block->at > at) munmap(arena->base + at, block->at - at);
+        at = block->at + block->bytes;
+        TAILQ_REMOVE(&arena->blocks, block, link);
+        free(block);
+    }
+    if (arena->base != NULL && arena->bytes > at) munmap(arena->base + at, arena->bytes - at);
+    for (int i = 0; shm->peer != NULL && i < shm->n; i++) {
+        if (shm->peer[i].seen != NULL) munmap(shm->peer[i].seen, shm->peer[i].seen_bytes);
+        if (shm->peer[i].arena >= 0) close(shm->peer[i].arena);
+    }
+    *arena = (struct shm_arena){0};
+}

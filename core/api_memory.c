@@ -1,0 +1,121 @@
+/* tutti_alloc and tutti_free.
+ *
+ * On CPU memory is a backend's, where one has some that it can use better, or the system's.  Which of the two is kept
+ * here by address and not by group: memory may be given back with another group of the family, and what a group leaves
+ * behind at its end must not be taken for the system's.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <search.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "group.h"
+
+/* ---- what backends have lent on CPU ------------------------------------------------------------------------ */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static void *lent; /* a tree of addresses */
+
+static int by_address(const void *a, const void *b)
+{
+    return (a > b) - (a < b);
+}
+
+static bool note(void *memory)
+{
+    pthread_mutex_lock(&mutex);
+    bool noted = tsearch(memory, &lent, by_address) != NULL;
+    pthread_mutex_unlock(&mutex);
+    return noted;
+}
+
+static bool is_lent(const void *memory)
+{
+    pthread_mutex_lock(&mutex);
+    bool found = tfind(memory, &lent, by_address) != NULL;
+    pthread_mutex_unlock(&mutex);
+    return found;
+}
+
+static void forget(const void *memory)
+{
+    pthread_mutex_lock(&mutex);
+    tdelete(memory, &lent, by_address);
+    pthread_mutex_unlock(&mutex);
+}
+
+/* ---- the two calls ----------------------------------------------------------------------------------------- */
+
+/* The first of the group's backends for its device that allocates; NULL where none does. */
+static const struct group_door *allocating_door(const struct tutti_group *group)
+{
+    int device = group_device_index(group->device);
+    for (int i = 0; i < group->n_doors[device]; i++)
+        if (TUTTI_HAS(group->doors[device][i].backend, alloc)) return &group->doors[device][i];
+    const struct group_door *stager = &group->stager;
+    return device > 0 && stager->backend != NULL && TUTTI_HAS(stager->backend, alloc) ? stager : NULL;
+}
+
+static int borrow(const struct tutti_group *group, const struct group_door *door, size_t bytes, void **memory)
+{
+    void *made = NULL;
+    engine_lock(group->engine);
+    int status = door->backend->alloc(door->state, bytes, &made);
+    if (status == TUTTI_OK && group->device.type == TUTTI_CPU && !note(made)) {
+        door->backend->free(door->state, made);
+        status = error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory to remember %p with", made);
+    }
+    engine_unlock(group->engine);
+    if (status == TUTTI_OK) *memory = made;
+    return status;
+}
+
+int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)
+{
+    group = group_for_call(group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if (bytes < 0 || memory == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: bytes is %" PRId64 ", memory is %s", bytes,
+                         memory == NULL ? "NULL" : "given");
+    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "alloc: group %s has been destroyed", group->name);
+    const struct group_door *door = allocating_door(group);
+    int status = door != NULL ? borrow(group, door, (size_t)bytes, memory) : TUTTI_ERR_UNSUPPORTED;
+    if (group->device.type == TUTTI_CPU && status == TUTTI_ERR_UNSUPPORTED) {
+        if (posix_memalign(memory, 4096, bytes > 0 ? (size_t)bytes : 1) == 0) return TUTTI_OK;
+        return error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory for %" PRId64 " bytes", bytes);
+    }
+    if (door == NULL)
+        return error_set(TUTTI_ERR_UNSUPPORTED, "alloc: no backend of group %s allocates on its device", group->name);
+    return status;
+}
+
+int tutti_free(tutti_group *group, void *memory)
+{
+    if (memory == NULL) return TUTTI_OK;
+    bool is_left = group == NULL && !tutti_is_initialized(), on_cpu = is_left;
+    if (!is_left) {
+        group = group_for_call(group);
+        if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+        is_left = group->shut;
+        on_cpu = group->device.type == TUTTI_CPU;
+    }
+    if (on_cpu && !is_lent(memory)) {
+        free(memory);
+        return TUTTI_OK;
+    }
+    if (is_left)
+        return error_set(TUTTI_ERR_ABORTED,
+                         "free: %p is memory of a group that has been destroyed; it stays until the "
+                         "process ends",
+                         memory);
+    const struct group_door *door = allocating_door(group);
+    int status = TUTTI_ERR_UNSUPPORTED;
+    engine_lock(group->engine);
+    if (door != NULL) status = door->backend->free(door->state, memory);
+    engine_unlock(group->engine);
+    if (status == TUTTI_ERR_UNSUPPORTED)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "free: %p is not memory of group %s", memory, group->name);
+    if (status == TUTTI_OK && on_cpu) forget(memory);
+    return status;
+}
