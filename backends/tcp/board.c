@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, ROOM_RANKS = 8, LOCK_MS = 2000, SPINS = 64 };
+enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, ROOM_RANKS = 8, LOCK_MS = 2000, SPINS = 64 };
 
 /* ---- layout ------------------------------------------------------------------------------------------------ */
 
@@ -16,9 +16,29 @@ static size_t room_for(int n)
     return room;
 }
 
+static size_t cells_for(int n)
+{
+    return ((size_t)n * BOARD_DEPTH * (sizeof(struct board_cell) + room_for(n)) + BOARD_PAGE - 1) / BOARD_PAGE *
+           BOARD_PAGE;
+}
+
+/* Two of them, for a core's second-level cache; less each where there are many. */
+static size_t tray_for(int n)
+{
+    size_t tray = TRAY_MOST;
+    for (int many = ROOM_RANKS; many < n; many *= 2) tray /= 2;
+    return tray;
+}
+
 size_t board_bytes(int n)
 {
-    return (size_t)n * BOARD_DEPTH * (sizeof(struct board_cell) + room_for(n));
+    return cells_for(n) + (size_t)n * BOARD_TRAYS * (tray_for(n) + tray_for(n) / 2);
+}
+
+char *board_tray_of(const struct board *board, int rank, uint64_t step)
+{
+    size_t span = board->tray + board->tray / 2;
+    return board->trays + ((size_t)rank * BOARD_TRAYS + step % BOARD_TRAYS) * span;
 }
 
 struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t step)
@@ -105,6 +125,8 @@ void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank,
     board->base = shm_board_at(shm, board->index);
     board->room = room_for(shm->n);
     board->span = sizeof(struct board_cell) + board->room;
+    board->trays = board->base + cells_for(shm->n);
+    board->tray = tray_for(shm->n);
     board->next = 1;
     board->plain = board->host->env("TUTTI_DETERMINISTIC") == NULL && board->host->env("TUTTI_ALGO") == NULL;
     cpu_set_t mask;
@@ -139,11 +161,20 @@ static uint64_t step_of(const struct board_op *op)
     return op->first + (uint64_t)op->at;
 }
 
+/* The step that all must have entered before this one can be: see board.h. */
+static uint64_t step_before(const struct board_op *op)
+{
+    uint64_t depth = op->piped ? BOARD_TRAYS : BOARD_DEPTH;
+    return step_of(op) < depth ? 0 : step_of(op) - depth + 1;
+}
+
 static void enter(struct board *board, struct board_op *op)
 {
     struct board_cell *cell = board_cell_of(board, board->rank, step_of(op));
     if (op->large)
         board_put_large(board, op);
+    else if (op->piped)
+        board_put_pipe(board, op);
     else
         board_put_small(board, op);
     cell->fingerprint = op->request->fingerprint;
@@ -184,7 +215,7 @@ int board_lost(const struct board *board, int rank)
  * with what is in it. */
 static bool awaits(const struct board *board, const struct board_op *op, int rank, memory_order order)
 {
-    uint64_t step = op->entered ? step_of(op) : step_of(op) - BOARD_DEPTH + 1;
+    uint64_t step = op->entered ? step_of(op) : step_before(op);
     if (rank == board->rank || (op->entered && !board_meets(board, op, rank))) return false;
     return !board_has_entered(board, rank, step, order);
 }
@@ -199,14 +230,14 @@ static int wait_on(const struct board *board, const struct board_op *op)
     return 1;
 }
 
-/* Whether the own cell for the operation's step may be filled: see board.h.  TUTTI_OK: it may; 1: not yet; an error:
- * never. */
+/* Whether the own cell, and tray, for the operation's step may be filled: see board.h.  TUTTI_OK: it may; 1: not yet;
+ * an error: never. */
 static int find_cell(struct board *board, const struct board_op *op, memory_order order)
 {
-    if (step_of(op) < board->all_in + BOARD_DEPTH) return TUTTI_OK;
+    if (step_before(op) <= board->all_in) return TUTTI_OK;
     for (int i = 0; i < board->n; i++) /* acquire: the rank's reads of the cell come before ours writes to it */
         if (awaits(board, op, i, order)) return wait_on(board, op);
-    board->all_in = step_of(op) - BOARD_DEPTH + 1;
+    board->all_in = step_before(op);
     return TUTTI_OK;
 }
 
@@ -259,14 +290,17 @@ static bool is_last(const struct board_op *op)
 static int work(struct board *board, struct board_op *op)
 {
     if (op->large) return is_last(op) ? TUTTI_OK : board_work_large(board, op);
-    board_work_small(board, op);
+    if (op->piped)
+        board_work_pipe(board, op);
+    else
+        board_work_small(board, op);
     return TUTTI_OK;
 }
 
 /* TUTTI_OK: the operation is complete; 1: it is not; an error: it has failed.  *moved: something was done. */
 static int advance(struct board *board, struct board_op *op, bool *moved)
 {
-    for (;;) {
+    for (bool worked = false;; worked = op->piped) {
         int status = TUTTI_OK;
         if (!op->entered) {
             status = find_cell(board, op, memory_order_acquire);
@@ -280,6 +314,7 @@ static int advance(struct board *board, struct board_op *op, bool *moved)
             if (status != TUTTI_OK) return status;
             *moved = true;
         }
+        if (worked) return 1; /* a chunk a turn */
         status = work(board, op);
         if (status < 0) return status;
         *moved = true;
@@ -337,7 +372,7 @@ const char *board_explain(const struct board *board, const tutti_op *op)
     if (board->state != BOARD_READY || !board_takes(board, op, &made)) return NULL;
     free(made.list);
     if (made.large) return "each rank reads what it needs out of the others' memory";
-    return made.sliced ? "through shared memory, each rank reducing a slice" : "through shared memory, in one step";
+    return made.piped ? "through shared memory, in chunks" : "through shared memory, in one step";
 }
 
 /* What others read after this is no longer the operation's.  They load these steps after they have stored their own

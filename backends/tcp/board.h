@@ -1,11 +1,12 @@
 /* Collectives within one host, through a board: for each rank of a group a few cells that it alone writes and all read.
  *
- * Every operation of a group takes one to three steps, which all its ranks count alike.  A rank enters a step by
+ * Every operation of a group takes one or more steps, which all its ranks count alike.  A rank enters a step by
  * filling its cell for it (the operation's fingerprint, small data, or where its tensors are) and storing the step's
  * number; it meets the others by reading that number from theirs.  So no message is sent and nothing is matched: one
  * cache line a rank says that it has come, what it does and, if that is little, with which data.
  *
  *   small   up to the cell's room: written once into the cell, read out of it by whom it concerns
+ *   piped   chunks, one a step, through two trays that each rank has beside its cells (board_pipe.c)
  *   large   the cells say where the tensors are; each rank reads what it needs out of the others' memory (shm_pull),
  *           a block at a time, and reduces the blocks while they are in the cache.  Nobody writes to another one's
  *           memory, so a rank that has given up an operation may use its memory again at once.  The last step says
@@ -17,14 +18,15 @@
  * Reductions are done in order of rank, so all ranks and all runs get the same bits.
  *
  * Cells are used again after BOARD_DEPTH steps.  Having entered a step means that one has done with all earlier ones,
- * so a rank may fill its cell for step k once all have entered step k - BOARD_DEPTH + 1.
+ * so a rank may fill its cell for step k once all have entered step k - BOARD_DEPTH + 1; the same holds for trays and
+ * BOARD_TRAYS.
  */
 #ifndef BOARD_H
 #define BOARD_H
 
 #include "shm.h"
 
-enum { BOARD_DEPTH = 4, BOARD_INLINE = 48, BOARD_STEPS = 3 };
+enum { BOARD_DEPTH = 4, BOARD_TRAYS = 2, BOARD_PAGE = 4096, BOARD_INLINE = 48 };
 
 struct board_cell {
     _Alignas(SHM_LINE) _Atomic uint64_t step;
@@ -45,16 +47,18 @@ struct board_op {
     tutti_reduce_op reduce;
     tutti_dtype dtype;
     int root;
-    bool large, sliced; /* sliced: each rank reduces a part, in two steps */
+    bool large, piped;
+    bool streams; /* piped: what is written would not stay in the cache anyway */
     const char *in;
     char *out;
     void **list;           /* the blocks of the side that is a list, or NULL */
     int64_t numel;         /* elements of a block, or of the whole where there are no blocks */
     size_t element, bytes; /* bytes of those */
-    int steps;
+    size_t chunk;          /* piped: bytes of each block, or of the whole, that a step carries at most */
+    int64_t steps;
     /* where it stands */
     uint64_t first; /* its first step */
-    int at;         /* 0 .. steps - 1 */
+    int64_t at;     /* 0 .. steps - 1 */
     bool entered;
     bool met;
     int peer;    /* the next one to be met, or to be read from */
@@ -68,8 +72,9 @@ struct board {
     int n, rank;
     int *seat; /* of each rank of the group */
     int index; /* -1: none */
-    char *base;
+    char *base, *trays;
     size_t span, room; /* of a cell; of its data */
+    size_t tray;       /* what a rank can put into one; half as much lies behind it */
     uint64_t next;     /* step that the next operation begins with */
     uint64_t all_in;   /* all ranks have entered this one */
     bool plain;        /* reductions may be done in the board's own order */
@@ -110,10 +115,14 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
 bool board_meets_all(const struct board_op *op);
 bool board_meets(const struct board *board, const struct board_op *op, int rank);
 
-/* board_small.c, board_large.c: put fills the own cell for the step that is being entered, work does what the step does
- * once the others are met. */
+/* board_small.c, board_pipe.c, board_large.c: put fills the own cell for the step that is being entered, work does what
+ * the step does once the others are met. */
 void board_put_small(struct board *board, struct board_op *op);
 void board_work_small(struct board *board, struct board_op *op);
+void board_put_pipe(struct board *board, struct board_op *op);
+void board_work_pipe(struct board *board, struct board_op *op);
+/* Into how many chunks and steps. */
+void board_cut_pipe(const struct board *board, struct board_op *op);
 void board_put_large(struct board *board, struct board_op *op);
 /* One block at most.  TUTTI_OK: the step has done; 1: there is more to do, or to wait for; an error: a rank's memory
  * cannot be read. */
@@ -122,6 +131,10 @@ int board_work_large(struct board *board, struct board_op *op);
 int board_prepare_large(struct board *board, const struct board_op *op);
 
 struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t step);
+char *board_tray_of(const struct board *board, int rank, uint64_t step);
+
+/* board_stream.c.  As memcpy, for more than stays in the cache. */
+void board_stream(void *to, const void *from, size_t bytes);
 
 /* A rank that has not come, and never will.  TUTTI_OK: it is there; an error: it is lost. */
 int board_lost(const struct board *board, int rank);

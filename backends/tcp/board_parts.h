@@ -47,12 +47,17 @@ struct slice {
     size_t at, bytes;
 };
 
-static inline struct slice board_slice_of(const struct board *board, const struct board_op *op, int rank)
+static inline struct slice board_part_of(const struct board *board, const struct board_op *op, size_t bytes, int rank)
 {
     size_t n = (size_t)board->n, line = op->element > BOARD_ALIGN ? op->element : BOARD_ALIGN;
-    size_t each = ((op->bytes + n - 1) / n + line - 1) / line * line, at = each * (size_t)rank;
-    if (at >= op->bytes) return (struct slice){op->bytes, 0};
-    return (struct slice){at, op->bytes - at < each ? op->bytes - at : each};
+    size_t each = ((bytes + n - 1) / n + line - 1) / line * line, at = each * (size_t)rank;
+    if (at >= bytes) return (struct slice){bytes, 0};
+    return (struct slice){at, bytes - at < each ? bytes - at : each};
+}
+
+static inline struct slice board_slice_of(const struct board *board, const struct board_op *op, int rank)
+{
+    return board_part_of(board, op, op->bytes, rank);
 }
 
 static inline void board_reduce_to(const struct board *board, const struct board_op *op, void *to,

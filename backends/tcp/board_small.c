@@ -20,9 +20,8 @@ static bool puts_something(const struct board *board, const struct board_op *op)
 
 void board_put_small(struct board *board, struct board_op *op)
 {
-    uint64_t step = op->first + (uint64_t)op->at;
-    if (op->at > 0 || !puts_something(board, op)) return; /* a slice's result was put when it was made */
-    char *to = room_of(board, step, board_put_bytes(board, op));
+    if (!puts_something(board, op)) return;
+    char *to = room_of(board, op->first, board_put_bytes(board, op));
     if (op->kind != TUTTI_REDUCE_SCATTER || op->list == NULL) {
         board_copy(to, op->in, board_put_bytes(board, op));
         return;
@@ -38,32 +37,13 @@ static void reduce_cells(struct board *board, struct board_op *op, size_t at, vo
     board_reduce_to(board, op, to, from, bytes);
 }
 
-static void work_sliced(struct board *board, struct board_op *op)
-{
-    struct slice mine = board_slice_of(board, op, board->rank);
-    if (op->at == 0) {
-        /* all have entered the step before, so this cell is free */
-        char *to = board_cell_of(board, board->rank, op->first + 1)->data;
-        reduce_cells(board, op, mine.at, to, mine.bytes);
-        board_copy(op->out + mine.at, to, mine.bytes);
-        return;
-    }
-    for (int i = 0; i < board->n; i++) {
-        struct slice other = board_slice_of(board, op, i);
-        if (i != board->rank) board_copy(op->out + other.at, board_cell_of(board, i, op->first + 1)->data, other.bytes);
-    }
-}
-
 void board_work_small(struct board *board, struct board_op *op)
 {
     bool root = op->root == board->rank;
     size_t put = board_put_bytes(board, op), own = (size_t)board->rank * op->bytes;
     switch (op->kind) {
     case TUTTI_ALL_REDUCE:
-        if (op->sliced)
-            work_sliced(board, op);
-        else
-            reduce_cells(board, op, 0, op->out, op->bytes);
+        reduce_cells(board, op, 0, op->out, op->bytes);
         break;
     case TUTTI_REDUCE:
         if (root) reduce_cells(board, op, 0, op->out, op->bytes);

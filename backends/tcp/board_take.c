@@ -3,7 +3,23 @@
 
 #include "board_parts.h"
 
-enum { FLAT_MOST = 64 << 10 /* bytes of all ranks' data that one rank reduces alone; more are reduced in slices */ };
+enum {
+    FLAT_MOST = 64 << 10,   /* bytes of all ranks' data that one rank reduces alone; more are reduced in slices */
+    STREAM_LEAST = 2 << 20, /* bytes that a rank writes; they would not stay in its second-level cache */
+    PULL_LEAST = 16 << 10   /* bytes read from one rank; less is not worth a call of the kernel's */
+};
+
+/* Reading the others' memory takes one copy instead of two, but the kernel looks at each page, many readers of one
+ * memory hinder each other, and nothing is written past the cache.  Up to how many bytes of the larger tensor it is the
+ * faster way, for two ranks and for more: measured. */
+static const struct {
+    size_t pair, more;
+} pull_most[TUTTI_SEND] = {
+    [TUTTI_BROADCAST] = {2 << 20, 0},        [TUTTI_ALL_REDUCE] = {2 << 20, 0},
+    [TUTTI_REDUCE] = {2 << 20, 0},           [TUTTI_REDUCE_SCATTER] = {8 << 20, 0},
+    [TUTTI_ALL_GATHER] = {8 << 20, 8 << 20}, [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20},
+    [TUTTI_GATHER] = {2 << 20, 2 << 20},     [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX},
+};
 
 static bool has_root(tutti_kind kind)
 {
@@ -49,10 +65,31 @@ static int64_t block_of(const struct board *board, const tutti_op *op)
     }
 }
 
-static int steps_of(const struct board_op *op)
+/* Whether op->bytes are those of a block for, or from, each rank. */
+static bool has_blocks(tutti_kind kind)
 {
-    if (!op->large) return op->sliced ? 2 : 1;
-    return op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE ? 3 : 2;
+    return kind == TUTTI_ALL_GATHER || kind == TUTTI_GATHER || board_puts_all(kind);
+}
+
+static bool is_pulled(const struct board *board, const struct board_op *op)
+{
+    size_t all = has_blocks(op->kind) ? op->bytes * (size_t)board->n : op->bytes;
+    size_t most = board->n == 2 ? pull_most[op->kind].pair : pull_most[op->kind].more;
+    return board->shm->can_pull && op->bytes >= PULL_LEAST && all <= most;
+}
+
+/* Bytes that a rank, or the root, writes. */
+static size_t written(const struct board *board, const struct board_op *op)
+{
+    bool all = op->kind == TUTTI_ALL_GATHER || op->kind == TUTTI_ALL_TO_ALL || op->kind == TUTTI_GATHER;
+    return all ? op->bytes * (size_t)board->n : op->bytes;
+}
+
+static void set_steps(const struct board *board, struct board_op *op)
+{
+    op->steps = 1;
+    if (op->large) op->steps = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE ? 3 : 2;
+    if (op->piped) board_cut_pipe(board, op);
 }
 
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made)
@@ -64,22 +101,25 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
     made->bytes = (size_t)made->numel * made->element;
     size_t put = board_puts_all(op->kind) ? made->bytes * (size_t)board->n : made->bytes;
-    made->large = put > board->room;
-    if (made->large && !board->shm->can_pull) return false;
+    bool many = op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)board->n > FLAT_MOST;
+    made->large = put > board->room && is_pulled(board, made);
+    made->piped = (put > board->room || many) && !made->large;
+    made->streams = written(board, made) >= STREAM_LEAST;
     made->reduce = op->reduce_op;
     made->dtype = op->dtype;
     made->root = op->root;
-    made->sliced = !made->large && op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)board->n > FLAT_MOST;
-    made->steps = steps_of(made);
+    set_steps(board, made);
     made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL; /* broadcast has only an out */
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
     return take_list(board, op, made);
 }
 
-/* The first step of a rooted operation concerns root and others differently; later steps all. */
+/* Rooted operations concern root and others differently, but where all reduce, or may not go on before others have read
+ * their memory. */
 bool board_meets_all(const struct board_op *op)
 {
-    return op->at > 0 || !has_root(op->kind) || (op->large && op->kind == TUTTI_REDUCE);
+    bool reduces = op->kind == TUTTI_REDUCE && op->at < op->steps - 1;
+    return !has_root(op->kind) || (op->large && op->at > 0) || ((op->large || op->piped) && reduces);
 }
 
 bool board_meets(const struct board *board, const struct board_op *op, int rank)

@@ -1,0 +1,169 @@
+/* Middling and large operations: through the ranks' trays, a chunk a step.
+ *
+ * In step s each rank puts its chunk s into its tray.  Once it has met the others there, it takes what concerns it out
+ * of theirs.  Where all have use for what is reduced (all_reduce, reduce) it reduces a slice of the chunk into its tray
+ * instead, and takes the others' slices of chunk s - 1, which were done when they came: so these take a step more than
+ * there are chunks.
+ *
+ * A rank has two trays and is in step s only when all have done with step s - 2.  Both stay in the cache, so that a
+ * byte goes through the memory when it is read from a tensor and when it is written to one, and at no other time.
+ */
+#include "board_parts.h"
+
+/* Where the part of each block that chunk `step` carries begins, and how long it is. */
+static struct slice chunk_of(const struct board_op *op, int64_t step)
+{
+    size_t at = (size_t)step * op->chunk;
+    if (at >= op->bytes) return (struct slice){op->bytes, 0};
+    return (struct slice){at, op->bytes - at < op->chunk ? op->bytes - at : op->chunk};
+}
+
+static char *tray_of(const struct board *board, const struct board_op *op, int rank, int64_t step)
+{
+    return board_tray_of(board, rank, op->first + (uint64_t)step);
+}
+
+/* What the rank has reduced for all: behind what it has put. */
+static char *result_of(const struct board *board, const struct board_op *op, int rank, int64_t step)
+{
+    return tray_of(board, op, rank, step) + board->tray;
+}
+
+/* ---- putting ----------------------------------------------------------------------------------------------- */
+
+/* All but the own slice, which this rank alone reduces. */
+static void put_slices(const struct board *board, const struct board_op *op, struct slice chunk, char *tray)
+{
+    struct slice own = board_part_of(board, op, chunk.bytes, board->rank);
+    const char *in = op->in + chunk.at;
+    size_t end = own.at + own.bytes;
+    board_copy(tray, in, own.at);
+    board_copy(tray + end, in + end, chunk.bytes - end);
+}
+
+void board_put_pipe(struct board *board, struct board_op *op)
+{
+    struct slice chunk = chunk_of(op, op->at);
+    char *tray = tray_of(board, op, board->rank, op->at);
+    bool root = op->root == board->rank;
+    switch (op->kind) {
+    case TUTTI_ALL_REDUCE:
+    case TUTTI_REDUCE:
+        put_slices(board, op, chunk, tray);
+        break;
+    case TUTTI_BROADCAST:
+        if (root) board_copy(tray, op->in + chunk.at, chunk.bytes);
+        break;
+    case TUTTI_GATHER:
+        if (!root) board_copy(tray, op->in + chunk.at, chunk.bytes);
+        break;
+    case TUTTI_ALL_GATHER:
+        board_copy(tray, op->in + chunk.at, chunk.bytes);
+        break;
+    default: /* a block for each rank */
+        for (int i = 0; i < board->n; i++)
+            if (i != board->rank && (op->kind != TUTTI_SCATTER || root))
+                board_copy(tray + (size_t)i * op->chunk, board_in_block(op, i) + chunk.at, chunk.bytes);
+    }
+}
+
+/* ---- taking ------------------------------------------------------------------------------------------------ */
+
+static void take(const struct board_op *op, char *to, const char *from, size_t bytes)
+{
+    if (op->streams)
+        board_stream(to, from, bytes);
+    else
+        board_copy(to, from, bytes);
+}
+
+/* The own slice of the chunk that all are in. */
+static void reduce_slice(const struct board *board, const struct board_op *op)
+{
+    struct slice chunk = chunk_of(op, op->at), own = board_part_of(board, op, chunk.bytes, board->rank);
+    const void *from[SHM_SEATS];
+    for (int i = 0; i < board->n; i++)
+        from[i] = i == board->rank ? op->in + chunk.at + own.at : tray_of(board, op, i, op->at) + own.at;
+    board_reduce_to(board, op, result_of(board, op, board->rank, op->at), from, own.bytes);
+}
+
+/* All slices of the chunk before. */
+static void take_slices(const struct board *board, const struct board_op *op)
+{
+    struct slice chunk = chunk_of(op, op->at - 1);
+    for (int k = 0; k < board->n; k++) {
+        int rank = (board->rank + k) % board->n; /* each begins elsewhere */
+        struct slice slice = board_part_of(board, op, chunk.bytes, rank);
+        take(op, op->out + chunk.at + slice.at, result_of(board, op, rank, op->at - 1), slice.bytes);
+    }
+}
+
+static void reduce_own_block(const struct board *board, const struct board_op *op)
+{
+    struct slice chunk = chunk_of(op, op->at);
+    size_t own = (size_t)board->rank * op->chunk;
+    const void *from[SHM_SEATS];
+    for (int i = 0; i < board->n; i++)
+        from[i] = i == board->rank ? board_in_block(op, i) + chunk.at : tray_of(board, op, i, op->at) + own;
+    board_reduce_to(board, op, op->out + chunk.at, from, chunk.bytes);
+}
+
+/* A chunk from each rank, or of each rank's block for this one. */
+static void take_blocks(const struct board *board, const struct board_op *op)
+{
+    struct slice chunk = chunk_of(op, op->at);
+    bool own_block = op->kind == TUTTI_ALL_TO_ALL;
+    for (int k = 0; k < board->n; k++) {
+        int rank = (board->rank + k) % board->n;
+        const char *from = tray_of(board, op, rank, op->at) + (own_block ? (size_t)board->rank * op->chunk : 0);
+        if (k == 0) from = (own_block ? board_in_block(op, rank) : op->in) + chunk.at;
+        char *to = board_out_block(op, rank) + chunk.at;
+        if (from != to) take(op, to, from, chunk.bytes);
+    }
+}
+
+static void take_from_root(const struct board *board, const struct board_op *op)
+{
+    struct slice chunk = chunk_of(op, op->at);
+    bool root = op->root == board->rank, scatter = op->kind == TUTTI_SCATTER;
+    const char *from = tray_of(board, op, op->root, op->at) + (scatter ? (size_t)board->rank * op->chunk : 0);
+    if (root) from = (scatter ? board_in_block(op, board->rank) : op->in) + chunk.at;
+    if (from != op->out + chunk.at) take(op, op->out + chunk.at, from, chunk.bytes);
+}
+
+void board_work_pipe(struct board *board, struct board_op *op)
+{
+    bool root = op->root == board->rank, last = op->at == op->steps - 1;
+    switch (op->kind) {
+    case TUTTI_ALL_REDUCE:
+    case TUTTI_REDUCE:
+        if (!last) reduce_slice(board, op);
+        if (op->at > 0 && (root || op->kind == TUTTI_ALL_REDUCE)) take_slices(board, op);
+        break;
+    case TUTTI_REDUCE_SCATTER:
+        reduce_own_block(board, op);
+        break;
+    case TUTTI_GATHER:
+        if (root) take_blocks(board, op);
+        break;
+    case TUTTI_ALL_GATHER:
+    case TUTTI_ALL_TO_ALL:
+        take_blocks(board, op);
+        break;
+    default:
+        take_from_root(board, op);
+    }
+}
+
+/* ---- how many steps ---------------------------------------------------------------------------------------- */
+
+/* Chunks of like size, of whole lines. */
+void board_cut_pipe(const struct board *board, struct board_op *op)
+{
+    size_t line = BOARD_ALIGN, most = board->tray;
+    if (board_puts_all(op->kind)) most = most / (size_t)board->n / line * line;
+    size_t chunks = (op->bytes + most - 1) / most;
+    op->chunk = ((op->bytes + chunks - 1) / chunks + line - 1) / line * line;
+    op->steps = (int64_t)((op->bytes + op->chunk - 1) / op->chunk);
+    if (op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE) op->steps++;
+}

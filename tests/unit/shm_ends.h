@@ -1,0 +1,193 @@
+/* Ranks as threads over one mapping of the segment: what the tests of shared memory stand on.  The sources are
+ * included, so that a test may look into them. */
+#ifndef SHM_ENDS_H
+#define SHM_ENDS_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../../backends/tcp/board.c"
+#include "../../backends/tcp/board_large.c"
+#include "../../backends/tcp/board_pipe.c"
+#include "../../backends/tcp/board_small.c"
+#include "../../backends/tcp/board_stream.c"
+#include "../../backends/tcp/board_take.c"
+#include "../../backends/tcp/shm_arena.c"
+#include "../../backends/tcp/shm_ring.c"
+#include "../../backends/tcp/shm_segment.c"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { SILENCE_MS = 10000, SIZE_MOST = 9000 };
+
+/* ---- a host ------------------------------------------------------------------------------------------------ */
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static const char *no_env(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+static int error(int status, const char *format, ...)
+{
+    (void)format;
+    return status;
+}
+
+static void zero(void *buffer, size_t bytes)
+{
+    memset(buffer, 0, bytes);
+}
+
+static void completed(tutti_request *request, int status)
+{
+    *(int *)request->owner = status == TUTTI_OK ? 1 : status;
+}
+
+static void add_many(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
+                     int64_t n)
+{
+    (void)dtype;
+    (void)op;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t sum = 0;
+        for (int32_t k = 0; k < n_src; k++) sum += ((const int64_t *)src[k])[i];
+        ((int64_t *)data)[i] = sum;
+    }
+}
+
+static const tutti_host host = {.abi = TUTTI_BACKEND_ABI,
+                                .size = sizeof host,
+                                .now_ns = now_ns,
+                                .env = no_env,
+                                .error = error,
+                                .random = zero,
+                                .complete = completed,
+                                .reduce_many = add_many};
+
+/* ---- two ranks, or three ----------------------------------------------------------------------------------- */
+
+enum { ENDS = 3 };
+
+struct end {
+    struct shm shm;
+    struct shm_peer peers[ENDS];
+    int16_t seats[ENDS];
+    uint64_t got;    /* messages */
+    int wrong, lost; /* contents; wake-ups */
+    int rounds;
+    uint64_t least_sleep;
+};
+
+static uint8_t byte_of(uint64_t message, size_t i)
+{
+    return (uint8_t)(message * 31 + i * 7);
+}
+
+static size_t size_of(uint64_t message)
+{
+    return message % 5 == 0 ? message * 97 % SIZE_MOST : message % (SHM_INLINE + 9);
+}
+
+static void on_message(void *user, int32_t from, const void *header, const void *payload, size_t bytes)
+{
+    struct end *end = user;
+    uint64_t said;
+    (void)from;
+    memcpy(&said, header, sizeof said);
+    end->wrong += said != end->got || bytes != size_of(said);
+    for (size_t i = 0; i < bytes; i++) end->wrong += ((const uint8_t *)payload)[i] != byte_of(said, i);
+    end->got++;
+}
+
+static void on_lost(void *user, int32_t rank, const char *why)
+{
+    (void)rank;
+    (void)why;
+    ((struct end *)user)->wrong++;
+}
+
+static const struct shm_events events = {on_message, on_lost};
+
+static void ends_open(struct end *end, int n)
+{
+    int bell[ENDS];
+    for (int i = 0; i < n; i++) bell[i] = eventfd(0, EFD_NONBLOCK);
+    memset(end, 0, (size_t)n * sizeof *end);
+    shm_measure(&end[0].shm, n);
+    int memfd = shm_segment_make(end[0].shm.bytes, end[0].shm.boards_at);
+    char *base = mmap(NULL, end[0].shm.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    assert_true(memfd >= 0 && base != MAP_FAILED);
+    for (int i = 0; i < n; i++) {
+        struct shm *shm = &end[i].shm;
+        shm_measure(shm, n);
+        shm->config =
+            (struct shm_config){.rank = i, .world_size = n, .host = &host, .events = &events, .user = &end[i]};
+        shm->seat = i;
+        shm->peer = end[i].peers;
+        shm->seat_of = end[i].seats;
+        shm->memfd = memfd;
+        shm->base = base;
+        shm->bell = bell[i];
+        shm->watch = epoll_create1(0);
+        for (int k = 0; k < n; k++) {
+            end[i].seats[k] = (int16_t)k;
+            shm->peer[k] = (struct shm_peer){.rank = k,
+                                             .seat = k,
+                                             .lost = k == i,
+                                             .bell = bell[k],
+                                             .pidfd = -1,
+                                             .out = ring_at(shm, i, k),
+                                             .in = ring_at(shm, k, i)};
+            STAILQ_INIT(&shm->peer[k].waiting);
+        }
+    }
+}
+
+static void pair_open(struct end end[2])
+{
+    ends_open(end, 2);
+}
+
+static void ends_close(struct end *end, int n)
+{
+    munmap(end[0].shm.base, end[0].shm.bytes);
+    close(end[0].shm.memfd);
+    for (int i = 0; i < n; i++) {
+        close(end[i].shm.bell);
+        close(end[i].shm.watch);
+    }
+}
+
+static void pair_close(struct end end[2])
+{
+    ends_close(end, 2);
+}
+
+static void run_two(struct end end[2], void *(*body)(void *))
+{
+    pthread_t thread[2];
+    pair_open(end);
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, body, &end[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(end[i].wrong, 0);
+        assert_int_equal(end[i].lost, 0);
+    }
+    pair_close(end);
+}
+
+#endif

@@ -1,0 +1,384 @@
+/* Boards: two ranks as threads over one mapping of the segment, so that a thread sanitizer sees every access of both;
+ * what a rank finds of one that has given up, or died. */
+#include "shm_ends.h"
+
+/* ---- steps ------------------------------------------------------------------------------------------------- */
+
+enum { STEPS = 20000 };
+
+static int run_op(struct end *end, struct board *board, struct board_list *running, const tutti_op *op, uint64_t number)
+{
+    int ended = 0;
+    tutti_request request = {.fingerprint = number, .owner = &ended};
+    if (board_begin(board, op, &request, running) == TUTTI_REQUEST_DONE) return 1;
+    while (ended == 0 && end->lost == 0) {
+        if (board_progress(running) + shm_progress(&end->shm) > 0 || shm_arm(&end->shm, (int[2]){0}) == 0 ||
+            board_is_ready(running))
+            continue;
+        struct pollfd bell = {end->shm.bell, POLLIN, 0};
+        end->lost += poll(&bell, 1, SILENCE_MS) == 0;
+    }
+    return ended;
+}
+
+/* Broadcasts from either rank, in which the root does not wait, and all_reduces between them. */
+static void *steps(void *argument)
+{
+    struct end *end = argument;
+    struct board board;
+    struct board_list running = LIST_HEAD_INITIALIZER(running);
+    int rank = end->shm.seat;
+    board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
+    if (board.state != BOARD_READY) end->wrong++;
+    for (int64_t i = 0; i < STEPS && end->lost == 0 && end->wrong == 0; i++) {
+        int64_t in[40], out[40], numel = i % 40 + 1;
+        bool reduce = i % 12 == 0;
+        int root = (int)(i / 12 % 2);
+        for (int64_t k = 0; k < numel; k++)
+            in[k] = out[k] = reduce || rank == root ? i * 100 + k + (reduce ? rank : 0) : -1;
+        tutti_tensor a = {in, numel, TUTTI_INT64, {TUTTI_CPU, 0}}, b = {out, numel, TUTTI_INT64, {TUTTI_CPU, 0}};
+        tutti_op op = {.kind = reduce ? TUTTI_ALL_REDUCE : TUTTI_BROADCAST,
+                       .dtype = TUTTI_INT64,
+                       .root = root,
+                       .n_in = reduce,
+                       .n_out = 1,
+                       .in = &a,
+                       .out = &b};
+        end->wrong += run_op(end, &board, &running, &op, (uint64_t)i + 1) != 1;
+        for (int64_t k = 0; k < numel; k++) end->wrong += out[k] != (reduce ? 2 * (i * 100 + k) + 1 : i * 100 + k);
+    }
+    board_close(&board);
+    return NULL;
+}
+
+static void test_steps(void **state)
+{
+    struct end end[2];
+    (void)state;
+    run_two(end, steps);
+}
+
+/* ---- chunks ------------------------------------------------------------------------------------------------ */
+
+enum { PIPES = 64, NUMEL_MOST = 90000 };
+
+/* What rank has at k before operation i. */
+static int64_t given(int64_t i, int rank, int64_t k)
+{
+    return i * 1000003 + rank * 777 + k;
+}
+
+/* What it must have after it. */
+static int64_t expected(const tutti_op *op, int64_t i, int rank, int64_t numel, int64_t k)
+{
+    int64_t own = rank * numel + k;
+    switch (op->kind) {
+    case TUTTI_ALL_REDUCE:
+    case TUTTI_REDUCE:
+        return given(i, 0, k) + given(i, 1, k);
+    case TUTTI_REDUCE_SCATTER:
+        return given(i, 0, own) + given(i, 1, own);
+    case TUTTI_ALL_GATHER:
+    case TUTTI_GATHER:
+        return given(i, (int)(k / numel), k % numel);
+    case TUTTI_ALL_TO_ALL:
+        return given(i, (int)(k / numel), rank * numel + k % numel);
+    case TUTTI_SCATTER:
+        return given(i, op->root, own);
+    default:
+        return given(i, op->root, k);
+    }
+}
+
+/* Operations of one to three chunks, of every kind, in place and not, back to back. */
+static void *chunks(void *argument)
+{
+    static const struct {
+        tutti_kind kind;
+        int in, out; /* blocks */
+        bool in_of_root, out_of_root;
+    } kinds[] = {
+        {TUTTI_ALL_REDUCE, 1, 1, false, false}, {TUTTI_ALL_GATHER, 1, 2, false, false},
+        {TUTTI_BROADCAST, 0, 1, false, false},  {TUTTI_REDUCE, 1, 1, false, true},
+        {TUTTI_ALL_TO_ALL, 2, 2, false, false}, {TUTTI_REDUCE_SCATTER, 2, 1, false, false},
+        {TUTTI_GATHER, 1, 2, false, true},      {TUTTI_SCATTER, 2, 1, true, false},
+    };
+    struct end *end = argument;
+    struct board board;
+    struct board_list running = LIST_HEAD_INITIALIZER(running);
+    int rank = end->shm.seat;
+    int64_t *in = malloc(2 * NUMEL_MOST * sizeof *in), *out = malloc(2 * NUMEL_MOST * sizeof *out);
+    board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
+    for (int64_t i = 0; i < PIPES && end->lost == 0 && end->wrong == 0; i++) {
+        int64_t numel = 9000 + i * 7919 % (NUMEL_MOST - 9000);
+        int which = (int)(i % 8), root = (int)(i / 8 % 2);
+        bool in_place = kinds[which].in == kinds[which].out && i / 16 % 2 == 1;
+        tutti_tensor a = {in, numel * kinds[which].in, TUTTI_INT64, {TUTTI_CPU, 0}};
+        tutti_tensor b = {in_place ? in : out, numel * kinds[which].out, TUTTI_INT64, {TUTTI_CPU, 0}};
+        tutti_op op = {.kind = kinds[which].kind, .dtype = TUTTI_INT64, .root = root, .in = &a, .out = &b};
+        op.n_in = kinds[which].in > 0 && (!kinds[which].in_of_root || rank == root);
+        op.n_out = !kinds[which].out_of_root || rank == root;
+        for (int64_t k = 0; k < 2 * numel; k++) {
+            in[k] = given(i, rank, k);
+            out[k] = op.kind == TUTTI_BROADCAST && rank == root ? in[k] : -1;
+        }
+        const char *how = board_explain(&board, &op);
+        end->wrong += how == NULL || strstr(how, "in chunks") == NULL;
+        end->wrong += run_op(end, &board, &running, &op, (uint64_t)i + 1) != 1;
+        const int64_t *got = b.data;
+        for (int64_t k = 0; op.n_out > 0 && k < b.numel; k++) end->wrong += got[k] != expected(&op, i, rank, numel, k);
+    }
+    board_close(&board);
+    free(in);
+    free(out);
+    return NULL;
+}
+
+static void test_chunks(void **state)
+{
+    struct end end[2];
+    (void)state;
+    run_two(end, chunks);
+}
+
+/* ---- a rank that gives up, or dies ------------------------------------------------------------------------- */
+
+enum { LARGE = 8192 };
+
+struct large {
+    struct board board;
+    struct board_list running;
+    int64_t data[LARGE];
+    tutti_request request;
+    int ended;
+};
+
+static void begin_large(struct end *end, struct large *large)
+{
+    int rank = end->shm.seat;
+    *large = (struct large){.request = {.fingerprint = 7}};
+    LIST_INIT(&large->running);
+    end->shm.can_pull = true;
+    end->shm.peer[1 - rank].pid = getpid();
+    board_open(&large->board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
+    assert_int_equal(large->board.state, BOARD_READY);
+    for (int i = 0; i < LARGE; i++) large->data[i] = rank + 1;
+    tutti_tensor tensor = {large->data, LARGE, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_op op = {
+        .kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &tensor, .out = &tensor};
+    large->request.owner = &large->ended;
+    assert_int_equal(board_begin(&large->board, &op, &large->request, &large->running), TUTTI_REQUEST_PENDING);
+}
+
+/* The first rank is in the last step, the second one has yet to read what the first one has reduced. */
+static void begin_both(struct end end[2], struct large large[2])
+{
+    pair_open(end);
+    begin_large(&end[0], &large[0]);
+    begin_large(&end[1], &large[1]);
+    board_progress(&large[0].running);
+    assert_int_equal(TAILQ_FIRST(&large[0].board.ops)->at, 2);
+    assert_int_equal(TAILQ_FIRST(&large[1].board.ops)->at, 1);
+}
+
+static void close_both(struct end end[2], struct large large[2])
+{
+    for (int i = 0; i < 2; i++) board_close(&large[i].board);
+    pair_close(end);
+}
+
+static void test_goes_on(void **state)
+{
+    struct end end[2];
+    static struct large large[2];
+    (void)state;
+    begin_both(end, large);
+    board_progress(&large[1].running);
+    board_progress(&large[0].running);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(large[i].ended, 1);
+        for (int k = 0; k < LARGE; k++) assert_int_equal(large[i].data[k], 3);
+    }
+    close_both(end, large);
+}
+
+/* Its memory is the program's again, which writes other things there: who reads them does not believe them. */
+static void test_gives_up_in_the_last_step(void **state)
+{
+    struct end end[2];
+    static struct large large[2];
+    (void)state;
+    begin_both(end, large);
+    assert_true(board_cancel(&large[0].board, &large[0].request));
+    memset(large[0].data, 0x55, sizeof large[0].data);
+    for (int i = 0; i < 3; i++) board_progress(&large[1].running);
+    assert_int_equal(large[1].ended, 0);
+    assert_false(board_is_ready(&large[1].running));
+    bool ranks[2] = {false, false};
+    board_awaits(&large[1].board, &large[1].request, ranks);
+    assert_true(ranks[0] && !ranks[1]);
+    close_both(end, large);
+}
+
+/* Who comes late finds nobody, though all data are there. */
+static void test_comes_after_one_gave_up(void **state)
+{
+    struct end end[2];
+    static struct large large[2];
+    (void)state;
+    pair_open(end);
+    begin_large(&end[0], &large[0]);
+    assert_true(board_cancel(&large[0].board, &large[0].request));
+    begin_large(&end[1], &large[1]);
+    for (int i = 0; i < 3; i++) board_progress(&large[1].running);
+    assert_int_equal(large[1].ended, 0);
+    assert_int_equal(TAILQ_FIRST(&large[1].board.ops)->at, 0);
+    close_both(end, large);
+}
+
+static pid_t pid_of_nobody(void)
+{
+    pid_t pid = fork();
+    if (pid == 0) _exit(0);
+    assert_true(pid > 0);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    return pid;
+}
+
+static void test_dies_in_the_last_step(void **state)
+{
+    struct end end[2];
+    static struct large large[2];
+    (void)state;
+    begin_both(end, large);
+    end[1].shm.peer[0].pid = pid_of_nobody();
+    board_progress(&large[1].running);
+    assert_int_equal(large[1].ended, TUTTI_ERR_PEER_LOST);
+    close_both(end, large);
+}
+
+/* As if its pid had passed to another process, whose memory can be read. */
+static void test_dies_and_its_pid_lives(void **state)
+{
+    struct end end[2];
+    static struct large large[2];
+    (void)state;
+    begin_both(end, large);
+    struct shm *shm = &end[1].shm;
+    shm->peer[0].pidfd = eventfd(1, EFD_CLOEXEC); /* readable, as one of a process that has ended */
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = 0};
+    assert_int_equal(epoll_ctl(shm->watch, EPOLL_CTL_ADD, shm->peer[0].pidfd, &event), 0);
+    board_progress(&large[1].running);
+    assert_int_equal(large[1].ended, TUTTI_ERR_PEER_LOST);
+    close(shm->peer[0].pidfd);
+    close_both(end, large);
+}
+
+/* ---- a rank that leaves ------------------------------------------------------------------------------------ */
+
+struct small {
+    struct board board;
+    struct board_list running;
+    int64_t x;
+    tutti_request request;
+    int ended;
+};
+
+static void begin_small(struct small *small, tutti_kind kind)
+{
+    tutti_tensor tensor = {&small->x, 1, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_op op = {.kind = kind,
+                   .dtype = TUTTI_INT64,
+                   .n_in = kind == TUTTI_ALL_REDUCE,
+                   .n_out = 1,
+                   .in = &tensor,
+                   .out = &tensor};
+    small->ended = 0;
+    small->request = (tutti_request){.fingerprint = 7, .owner = &small->ended};
+    int status = board_begin(&small->board, &op, &small->request, &small->running);
+    if (status != TUTTI_REQUEST_PENDING) small->ended = status == TUTTI_REQUEST_DONE ? 1 : status;
+}
+
+static void open_small(struct end *end, struct small *small, int n)
+{
+    *small = (struct small){0};
+    LIST_INIT(&small->running);
+    board_open(&small->board, &end->shm, 5, end->shm.seat, n, (int32_t[]){0, 1, 2});
+    assert_int_equal(small->board.state, BOARD_READY);
+}
+
+/* A root runs ahead of those who take its data, until its cells are used up. */
+static void test_leaves_behind_a_root(void **state)
+{
+    struct end end[2];
+    struct small small;
+    (void)state;
+    pair_open(end);
+    open_small(&end[0], &small, 2);
+    for (int i = 1; i < BOARD_DEPTH; i++) {
+        begin_small(&small, TUTTI_BROADCAST);
+        assert_int_equal(small.ended, 1);
+    }
+    begin_small(&small, TUTTI_BROADCAST);
+    assert_int_equal(board_progress(&small.running), 0);
+    assert_false(board_is_ready(&small.running));
+    shm_drop(&end[0].shm, 1, "it left the group", false);
+    assert_true(board_is_ready(&small.running));
+    assert_int_equal(board_progress(&small.running), 1);
+    assert_int_equal(small.ended, TUTTI_ERR_PEER_LOST);
+    board_close(&small.board);
+    pair_close(end);
+}
+
+/* Another one, before it in rank, has not come yet. */
+static void test_leaves_while_another_is_late(void **state)
+{
+    struct end end[ENDS];
+    struct small small;
+    (void)state;
+    ends_open(end, ENDS);
+    open_small(&end[0], &small, ENDS);
+    begin_small(&small, TUTTI_ALL_REDUCE);
+    assert_int_equal(board_progress(&small.running), 0);
+    shm_drop(&end[0].shm, 2, "it left the group", false);
+    assert_int_equal(board_progress(&small.running), 1);
+    assert_int_equal(small.ended, TUTTI_ERR_PEER_LOST);
+    board_close(&small.board);
+    ends_close(end, ENDS);
+}
+
+/* It had come before. */
+static void test_leaves_after_it_has_come(void **state)
+{
+    struct end end[ENDS];
+    struct small small[ENDS];
+    (void)state;
+    ends_open(end, ENDS);
+    for (int i = 0; i < ENDS; i++) open_small(&end[i], &small[i], ENDS);
+    begin_small(&small[0], TUTTI_ALL_REDUCE);
+    begin_small(&small[2], TUTTI_ALL_REDUCE);
+    shm_drop(&end[0].shm, 2, "it left the group", false);
+    assert_int_equal(board_progress(&small[0].running), 0);
+    begin_small(&small[1], TUTTI_ALL_REDUCE);
+    assert_int_equal(board_progress(&small[0].running), 2);
+    assert_int_equal(small[0].ended, 1);
+    for (int i = 0; i < ENDS; i++) board_close(&small[i].board);
+    ends_close(end, ENDS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_gives_up_in_the_last_step),
+        cmocka_unit_test(test_comes_after_one_gave_up),
+        cmocka_unit_test(test_dies_in_the_last_step),
+        cmocka_unit_test(test_dies_and_its_pid_lives),
+        cmocka_unit_test(test_leaves_behind_a_root),
+        cmocka_unit_test(test_leaves_while_another_is_late),
+        cmocka_unit_test(test_leaves_after_it_has_come),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
