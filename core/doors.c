@@ -1,9 +1,12 @@
 #include "doors.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "alive.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "group.h"
@@ -61,7 +64,9 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
         .color = args->color,
     };
     engine_lock(group->engine);
+    host_set_opening(group);
     status = backend->open(door->state, &info, &host_services);
+    host_set_opening(NULL);
     if (status == TUTTI_OK && parent == NULL) status = engine_add_source(group->engine, backend, door->state);
     engine_unlock(group->engine);
     if (status != TUTTI_OK) {
@@ -73,23 +78,55 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
     return TUTTI_OK;
 }
 
+/* Until all ranks have come here, as a store's barrier; but one that has died will never come. */
+static int await_all(struct tutti_group *group, const char *name)
+{
+    char count[400], all[440];
+    const char *keys[1] = {all};
+    int64_t came = 0, deadline_ns = clock_deadline_ns(DOORS_AGREE_MS);
+    snprintf(count, sizeof count, "opened/%s", name);
+    int status = tutti_store_add(group->store, count, 1, &came);
+    if (status != TUTTI_OK) return status;
+    int64_t before = (came - 1) / group->size * group->size; /* an earlier group's, in the same store */
+    snprintf(all, sizeof all, "opened/%s/%" PRIi64, name, before);
+    if (came == before + group->size) return tutti_store_set(group->store, all, "1", 1);
+    do {
+        status = tutti_store_wait(group->store, keys, 1, ALIVE_LOOK_MS);
+        if (status != TUTTI_ERR_TIMEOUT) return status;
+        status = alive_check(group);
+    } while (status == TUTTI_OK && clock_now_ns() < deadline_ns);
+    if (status == TUTTI_OK) status = tutti_store_add(group->store, count, 0, &came);
+    if (status != TUTTI_OK) return status;
+    return error_set(TUTTI_ERR_TIMEOUT, "%d of %d ranks came within %d s", (int)(came - before), group->size,
+                     DOORS_AGREE_MS / 1000);
+}
+
+/* The first to find out what is wrong writes it down for all. */
+static void write_down(struct tutti_group *group, const char *key, int status, const char *why)
+{
+    char text[ERROR_TEXT_MAX];
+    size_t bytes = 0;
+    snprintf(text, sizeof text, "%d rank %d: %.900s", status, group->rank, why);
+    tutti_store_compare_set(group->store, key, "", 0, text, strlen(text), NULL, 0, &bytes);
+}
+
 /* All ranks open a backend, or none does: an error anywhere is an error everywhere, with the first one's text. */
 static int agree(struct tutti_group *group, const char *name, int status)
 {
     char key[400], mine[ERROR_TEXT_MAX], text[ERROR_TEXT_MAX];
     size_t bytes = 0;
-    snprintf(mine, sizeof mine, "%s", status == TUTTI_OK ? "" : error_text());
     if (group->size == 1) return status;
+    snprintf(mine, sizeof mine, "%s", status == TUTTI_OK ? "" : error_text());
     snprintf(key, sizeof key, "failed/%s", name);
-    if (status != TUTTI_OK) {
-        snprintf(text, sizeof text, "%d rank %d: %.900s", status, group->rank, mine);
-        tutti_store_compare_set(group->store, key, "", 0, text, strlen(text), NULL, 0, &bytes);
-    }
-    char barrier[400];
-    snprintf(barrier, sizeof barrier, "opened/%s", name);
-    int met = tutti_store_barrier(group->store, barrier, group->size, DOORS_AGREE_MS);
+    if (status != TUTTI_OK) write_down(group, key, status, mine);
+    int met = await_all(group, name);
     if (status != TUTTI_OK) return error_set(status, "%s", mine);
-    if (met != TUTTI_OK) return error_prefix(met, "opening backend %s together", name);
+    if (met == TUTTI_ERR_PEER_LOST) { /* or it was one that had left for this reason */
+        snprintf(mine, sizeof mine, "%s", error_text());
+        write_down(group, key, met, mine);
+    } else if (met != TUTTI_OK) {
+        return error_prefix(met, "opening backend %s together", name);
+    }
     bool present = false;
     const char *keys[1] = {key};
     int checked = tutti_store_check(group->store, keys, 1, &present);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alive.h"
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
@@ -157,6 +158,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
     struct tutti_group *group = calloc(1, sizeof *group);
     if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
     int status = fill(group, args);
+    if (status == TUTTI_OK && group->size > 1 && group->root == group) status = alive_publish(group);
     if (status == TUTTI_OK) status = learn_give(group);
     if (status == TUTTI_OK) status = doors_open(group, args);
     if (status == TUTTI_OK) status = learn_take(group);

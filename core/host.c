@@ -1,10 +1,12 @@
 #include "host.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "alive.h"
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/env.h"
@@ -63,6 +65,30 @@ static void host_average(tutti_dtype dtype, void *data, int64_t n, int64_t divis
     if (reduce_find(dtype, TUTTI_AVG) != NULL && divisor > 0) reduce_average(dtype, data, data, n, divisor);
 }
 
+/* The group whose backend this thread is opening: its ranks wait for each other's entries in the store. */
+static _Thread_local struct tutti_group *opening;
+
+void host_set_opening(struct tutti_group *group)
+{
+    opening = group;
+}
+
+static int host_store_get(tutti_store *store, const char *key, void *buffer, size_t capacity, size_t *bytes,
+                          int64_t timeout_ms)
+{
+    if (opening == NULL || timeout_ms <= ALIVE_LOOK_MS)
+        return tutti_store_get(store, key, buffer, capacity, bytes, timeout_ms);
+    int64_t deadline_ns = clock_deadline_ns(timeout_ms);
+    for (;;) {
+        int status = tutti_store_get(store, key, buffer, capacity, bytes, ALIVE_LOOK_MS);
+        if (status != TUTTI_ERR_TIMEOUT) return status;
+        status = alive_check(opening);
+        if (status != TUTTI_OK) return status;
+        if (clock_now_ns() > deadline_ns)
+            return error_set(TUTTI_ERR_TIMEOUT, "store: \"%s\" was not there within %" PRIi64 " ms", key, timeout_ms);
+    }
+}
+
 /* Without a token the key is zero: see SECURITY.md. */
 static void host_token_mac(uint8_t mac[32], const void *message, size_t bytes)
 {
@@ -82,7 +108,7 @@ const tutti_host host_services = {
     .env = host_env,
     .reduce = host_reduce,
     .store_set = tutti_store_set,
-    .store_get = tutti_store_get,
+    .store_get = host_store_get,
     .token_mac = host_token_mac,
     .token_equal = token_equal,
     .random = token_random,

@@ -60,6 +60,7 @@ struct procs {
     bool killed[PROCS_MOST];
     int64_t deadline_ns;
     struct procs_board *board;
+    tutti_store *store; /* the ranks', for act to look into */
 };
 
 static struct procs_board *proc_board; /* in a rank */
@@ -385,6 +386,7 @@ static inline void procs_collect(struct procs *procs, const int gate[2])
     uint16_t port = tutti_store_port(store);
     for (int i = 0; i < procs->size; i++)
         if (write(gate[1], &port, sizeof port) != sizeof port) kill(procs->pid[i], SIGKILL);
+    procs->store = store;
     if (procs->act != NULL) procs->act(procs, procs->argument);
     procs_wait(procs);
     tutti_store_free(store);

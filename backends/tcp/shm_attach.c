@@ -30,8 +30,7 @@
 
 enum {
     ENTRY = 72,
-    WAIT_MS = 60000, /* for others' entries in the store, and a member for its host */
-    STALE_MS = 2000  /* a member whose host does not listen: the entry may be an earlier family's */
+    WAIT_MS = 60000 /* for others' entries in the store, and a member for its host */
 };
 #define ENTRY_MAGIC "tuttish1"
 
@@ -168,11 +167,11 @@ bool shm_settle(struct attach *self, const bool *in, uint8_t word)
 static bool reach(struct attach *self, int fd, int32_t to, struct entry *host, int64_t end)
 {
     struct sockaddr_un address;
-    int64_t now = self->host->now_ns(), stale = now + (int64_t)STALE_MS * 1000000;
+    int64_t now = self->host->now_ns(), stale = now + (int64_t)SHM_STALE_MS * 1000000;
     for (; now < end && now < stale; now = self->host->now_ns()) {
         socklen_t bytes = shm_address(host->name, &address);
         if (connect(fd, (struct sockaddr *)&address, bytes) == 0) return shm_is_same_user(fd);
-        if (errno == EAGAIN) stale = now + (int64_t)STALE_MS * 1000000; /* it listens; others are waiting there */
+        if (errno == EAGAIN) stale = now + (int64_t)SHM_STALE_MS * 1000000; /* it listens; others are waiting there */
         if (!read_entry(self, to, stale, host)) return false;
         usleep(1000);
     }
@@ -272,8 +271,10 @@ static int attach(struct attach *self)
         if (memcmp(entry.like, self->mine.like, sizeof entry.like) == 0) return join(self, other, &entry);
     }
     for (int32_t other = config->rank + 1; other < config->world_size && n < SHM_SEATS; other++)
-        if (read_entry(self, other, end, &entry) && memcmp(entry.like, self->mine.like, sizeof entry.like) == 0)
+        if (read_entry(self, other, end, &entry) && memcmp(entry.like, self->mine.like, sizeof entry.like) == 0) {
+            memcpy(self->name[n], entry.name, WIRE_NONCE);
             rank[n++] = other;
+        }
     if (n > 1) return shm_serve(self, rank, n);
     snprintf(self->why, sizeof self->why, "no other rank looks to be on this host");
     return 1;

@@ -9,7 +9,7 @@
 
 enum {
     CALLER_MS = 1000, /* a member says at once who it is; a busy machine may hold it up for so long */
-    FULL_MS = 50      /* a full crowd is looked through so often */
+    LOOK_MS = 50      /* where nothing happens, so often is looked who lives, and who makes room */
 };
 
 static int expected_seat(const int32_t *rank, int n, uint32_t from)
@@ -90,19 +90,40 @@ static void make_room(struct crowd *crowd, int64_t now)
     forget(crowd, oldest);
 }
 
+/* A member that has ended does not listen any more. */
+static bool is_gone(const uint8_t name[WIRE_NONCE])
+{
+    struct sockaddr_un address;
+    socklen_t bytes = shm_address(name, &address);
+    int fd = shm_socket();
+    bool gone = fd >= 0 && connect(fd, (struct sockaddr *)&address, bytes) != 0 && errno == ECONNREFUSED;
+    if (fd >= 0) close(fd);
+    return gone;
+}
+
+static void look_for_missing(struct attach *self, int n, int *missing)
+{
+    for (int i = 1; i < n; i++) {
+        if (self->link[i] != -1 || !is_gone(self->name[i])) continue;
+        self->link[i] = -2;
+        --*missing;
+    }
+}
+
 /* Waits for the members, and for those who only say that they are. */
 static void gather(struct attach *self, const int32_t *rank, int n, int (*fds)[SHM_FDS], struct wire_greeting *greeting)
 {
     struct crowd crowd = {.most = SHM_CROWD};
     int64_t now = self->host->now_ns(), end = now + (int64_t)SHM_ROUND_MS * 1000000;
+    int64_t stale = now + (int64_t)SHM_STALE_MS * 1000000;
     int missing = n - 1;
     while (missing > 0 && now < end && crowd.most > 0) {
         if (crowd.n == crowd.most) make_room(&crowd, now);
         bool full = crowd.n == crowd.most;
-        int64_t left = (end - now) / 1000000 + 1;
         crowd.polled[0] = (struct pollfd){full ? -1 : self->listener, POLLIN, 0};
-        int ready = poll(crowd.polled, 1 + (nfds_t)crowd.n, full && left > FULL_MS ? FULL_MS : (int)left);
+        int ready = poll(crowd.polled, 1 + (nfds_t)crowd.n, LOOK_MS);
         now = self->host->now_ns();
+        if (ready == 0 && now > stale) look_for_missing(self, n, &missing);
         if (ready <= 0) continue;
         for (int i = crowd.n; i >= 1; i--) {
             if (crowd.polled[i].revents == 0) continue;

@@ -1,8 +1,8 @@
 /* What a process may do around its operations: interrupt them, fork, abort, destroy, begin again, end.  Nothing is left
  * behind. */
+#include "leftovers.h"
 #include "procs.h"
 
-#include <dirent.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -10,25 +10,6 @@
 #include <sys/time.h>
 
 enum { SOON_S = 5, BIG = 1 << 20 };
-
-static int count_entries(const char *path)
-{
-    DIR *directory = opendir(path);
-    int n = 0;
-    while (directory != NULL && readdir(directory) != NULL) n++;
-    if (directory != NULL) closedir(directory);
-    return n;
-}
-
-static int count_fds(void)
-{
-    return count_entries("/proc/self/fd");
-}
-
-static int count_threads(void)
-{
-    return count_entries("/proc/self/task");
-}
 
 static int sum_once(tutti_group *group, int size, int64_t n)
 {
@@ -237,69 +218,8 @@ static void test_failed_groups_leave_nothing(void **state)
     run_procs(3, rank_of_failing_groups, NULL);
 }
 
-/* ---- killed: nothing stays in the file system ------------------------------------------------------------------- */
-
-enum { PATHS = 64 };
-
-struct paths {
-    int n;
-    char path[PATHS][256];
-};
-
-static void note_path(struct paths *paths, const char *path)
-{
-    if (strncmp(path, "/dev/shm/", 9) != 0 && strncmp(path, "/tmp/", 5) != 0) return;
-    if (strncmp(path, TUTTI_BUILD_DIR, strlen(TUTTI_BUILD_DIR)) == 0 || strstr(path, "(deleted)") != NULL) return;
-    if (paths->n < PATHS) snprintf(paths->path[paths->n++], 256, "%s", path);
-}
-
-static bool has_path(const struct paths *paths, const char *path)
-{
-    for (int i = 0; i < paths->n; i++)
-        if (strcmp(paths->path[i], path) == 0) return true;
-    return false;
-}
-
-/* What a process has open or mapped there, under a name. */
-static void note_files(struct paths *paths, pid_t pid)
-{
-    char path[300], target[256], line[512];
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    DIR *directory = opendir(path);
-    struct dirent *entry;
-    while (directory != NULL && (entry = readdir(directory)) != NULL) {
-        snprintf(path, sizeof path, "/proc/%d/fd/%.40s", (int)pid, entry->d_name);
-        ssize_t n = readlink(path, target, sizeof target - 1);
-        target[n > 0 ? n : 0] = '\0';
-        note_path(paths, target);
-    }
-    if (directory != NULL) closedir(directory);
-    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
-    FILE *maps = fopen(path, "re");
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        if (strchr(line, '/') != NULL) note_path(paths, strchr(line, '/'));
-    }
-    if (maps != NULL) fclose(maps);
-}
-
-/* Names with a process' number in them. */
-static bool names_with(const char *where, pid_t pid)
-{
-    char number[16];
-    bool found = false;
-    snprintf(number, sizeof number, "%d", (int)pid);
-    DIR *directory = opendir(where);
-    struct dirent *entry;
-    while (directory != NULL && (entry = readdir(directory)) != NULL) {
-        const char *at = strstr(entry->d_name, number);
-        if (at == NULL || strstr(entry->d_name, "tutti") == NULL) continue;
-        fprintf(stderr, "%s/%s is left\n", where, entry->d_name);
-        found = true;
-    }
-    if (directory != NULL) closedir(directory);
-    return found;
-}
+/* ---- killed: nothing stays ----------------------------------------------------------------------------------------
+ */
 
 static int rank_of_kills(int rank, int size, void *argument)
 {
@@ -315,28 +235,21 @@ static int rank_of_kills(int rank, int size, void *argument)
 
 static void kill_all(struct procs *procs, void *argument)
 {
-    struct paths paths = {0}, own = {0};
+    struct things things = {0};
     pid_t pids[PROCS_MOST];
     (void)argument;
     if (!procs_await(procs, 1)) return;
     procs_nap_ms(10);
     for (int i = 0; i < procs->size; i++) {
         pids[i] = procs->pid[i];
-        note_files(&paths, pids[i]);
+        note_things(&things, pids[i]);
     }
     for (int i = 0; i < procs->size; i++) procs_signal(procs, i, SIGKILL);
     procs_wait(procs);
-    note_files(&own, getpid()); /* such as what the test's output goes to */
-    for (int i = 0; i < paths.n; i++)
-        if (access(paths.path[i], F_OK) == 0 && !has_path(&own, paths.path[i])) {
-            fprintf(stderr, "%s is left\n", paths.path[i]);
-            procs->failed = true;
-        }
-    for (int i = 0; i < procs->size; i++)
-        procs->failed |= names_with("/dev/shm", pids[i]) || names_with("/tmp", pids[i]);
+    procs->failed |= leave_things(&things, pids, procs->size);
 }
 
-static void test_all_killed_leave_no_files(void **state)
+static void test_all_killed_leave_nothing(void **state)
 {
     (void)state;
     int times = getenv("FAULTS_TIMES") != NULL ? atoi(getenv("FAULTS_TIMES")) : 20;
@@ -442,9 +355,9 @@ static void test_ranks_that_do_not_add_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interrupted_all_the_time),  cmocka_unit_test(test_same_port_fifty_times),
-        cmocka_unit_test(test_a_hundred_groups),          cmocka_unit_test(test_failed_groups_leave_nothing),
-        cmocka_unit_test(test_all_killed_leave_no_files), cmocka_unit_test(test_fork_after_init),
+        cmocka_unit_test(test_interrupted_all_the_time), cmocka_unit_test(test_same_port_fifty_times),
+        cmocka_unit_test(test_a_hundred_groups),         cmocka_unit_test(test_failed_groups_leave_nothing),
+        cmocka_unit_test(test_all_killed_leave_nothing), cmocka_unit_test(test_fork_after_init),
         cmocka_unit_test(test_ranks_that_do_not_add_up),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));

@@ -1,0 +1,124 @@
+/* One rank is killed at a random moment: while the ranks attach to their host's memory, in small operations, in large
+ * ones.  Every other one learns of it, and of none of them anything is left.
+ *
+ * FAULTS_KILLS is how often (tests/soak/kills.sh: 100), FAULTS_SEED makes other moments. */
+#include "leftovers.h"
+#include "procs.h"
+
+enum { RANKS = 4, SMALL = 16, LARGE = 1 << 18, KILLS = 30, SOON_S = 10 };
+
+enum phase { ATTACHING, SMALL_ONES, LARGE_ONES, PHASES };
+
+struct kill {
+    uint64_t seed;
+    enum phase phase;
+    int victim, delay_us;
+};
+
+static int sum_once(int rank, int size, int64_t *data, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) data[i] = i + rank;
+    int status = tutti_all_reduce(tutti_view(data, n), TUTTI_SUM, NULL);
+    for (int64_t i = 0; i < n && status == TUTTI_OK; i++)
+        if (data[i] != i * size + size * (size - 1) / 2) {
+            fprintf(stderr, "rank %d: ok, but element %" PRIi64 " is %" PRIi64 "\n", rank, i, data[i]);
+            return 1;
+        }
+    return status;
+}
+
+static int rank_in_danger(int rank, int size, void *argument)
+{
+    const struct kill *kill = argument;
+    char guilty[16];
+    int64_t *data = malloc(LARGE * sizeof *data), n = kill->phase == LARGE_ONES ? LARGE : SMALL;
+    int before = count_fds();
+    snprintf(guilty, sizeof guilty, "rank %d", kill->victim);
+    proc_say(1);
+    int status = proc_init(20000);
+    if (status == TUTTI_OK) status = sum_once(rank, size, data, 1);
+    proc_say(2);
+    while (status == TUTTI_OK) status = sum_once(rank, size, data, n);
+    int64_t begin = procs_now_ns();
+    proc_say(3);
+    if (status != TUTTI_ERR_ABORTED) EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, guilty);
+    EXPECT_ERROR(status, status, guilty);
+    if (tutti_is_initialized()) EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    EXPECT_WITHIN(begin, 0, SOON_S);
+    EXPECT(count_fds() == before);
+    free(data);
+    return 0;
+}
+
+/* All ranks have met, and begin to attach: one that had not come would merely be missing. */
+static void await_attaching(struct procs *procs)
+{
+    char key[RANKS][32];
+    const char *keys[RANKS];
+    for (int i = 0; i < RANKS; i++) {
+        snprintf(key[i], sizeof key[i], "tutti/process/%d", i);
+        keys[i] = key[i];
+    }
+    tutti_store_wait(procs->store, keys, RANKS, 20000);
+}
+
+static void kill_one(struct procs *procs, void *argument)
+{
+    const struct kill *kill = argument;
+    struct things things = {0};
+    pid_t pids[RANKS];
+    if (!procs_await(procs, kill->phase == ATTACHING ? 1 : 2)) return;
+    for (int i = 0; i < RANKS; i++) pids[i] = procs->pid[i];
+    if (kill->phase != ATTACHING) /* which takes less time than to look at what they have */
+        for (int i = 0; i < RANKS; i++) note_things(&things, pids[i]);
+    if (kill->phase == ATTACHING) await_attaching(procs);
+    usleep((useconds_t)kill->delay_us);
+    procs_signal(procs, kill->victim, SIGKILL);
+    int64_t killed_ns = procs_now_ns();
+    procs_wait(procs);
+    for (int i = 0; i < RANKS; i++) {
+        double took = (double)(atomic_load(&procs->board->at_ns[i]) - killed_ns) / 1e9;
+        if (i == kill->victim || took < SOON_S) continue;
+        fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
+        procs->failed = true;
+    }
+    procs->failed |= leave_things(&things, pids, RANKS);
+}
+
+static uint64_t draw(uint64_t *state, uint64_t below)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (*state >> 33) % below;
+}
+
+static void test_killed_at_random(void **state)
+{
+    (void)state;
+    int times = getenv("FAULTS_KILLS") != NULL ? atoi(getenv("FAULTS_KILLS")) : KILLS;
+    uint64_t seed = getenv("FAULTS_SEED") != NULL ? strtoull(getenv("FAULTS_SEED"), NULL, 10) : 1, chance = seed;
+    int before = 0;
+    for (int i = 0; i < times; i++) {
+        struct kill kill = {.phase = (enum phase)(i % PHASES)};
+        kill.victim = (int)draw(&chance, RANKS);
+        kill.delay_us = (int)draw(&chance, kill.phase == ATTACHING ? 1500 : 20000);
+        struct procs procs = {.size = RANKS, .fn = rank_in_danger, .argument = &kill, .act = kill_one};
+        procs.may_fail = true;
+        procs_run(&procs);
+        for (int k = 0; k < RANKS; k++) {
+            int expected = k == kill.victim ? -SIGKILL : 0;
+            if (procs.code[k] != expected)
+                fprintf(stderr, "seed %" PRIu64 ", time %d: rank %d was killed after %d us in phase %d, rank %d: %d\n",
+                        seed, i, kill.victim, kill.delay_us, kill.phase, k, procs.code[k]);
+            assert_int_equal(procs.code[k], expected);
+        }
+        if (i == 0) before = count_fds(); /* what the first store loads stays */
+        assert_int_equal(count_fds(), before);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed_at_random)};
+    cmocka_set_test_filter(getenv("FAULTS_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,12 @@
+#!/bin/bash
+# One rank of four is killed 100 times, at a random moment: attaching, in small operations, in large ones.  The seed is
+# printed; FAULTS_SEED=n repeats it.
+#
+#   tests/soak/kills.sh [BUILD_DIR] [TIMES]     default: build 100
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+FAULTS_SEED=${FAULTS_SEED:-$(date +%s)}
+FAULTS_KILLS=${2:-100}
+export FAULTS_SEED FAULTS_KILLS
+echo "FAULTS_SEED=$FAULTS_SEED"
+"$(realpath "${1:-build}")/tests/test_faults_kills"
