@@ -40,7 +40,7 @@ static int talk(struct rank *self)
 enum {
     SILENT,
     HALF,       /* of a greeting */
-    GARBAGE,    /* as long as a greeting, with two descriptors as it should be */
+    GARBAGE,    /* as long as a greeting, with its descriptors */
     GUESSED,    /* a greeting of rank 2 that does not know the host's nonce */
     ODD_RANK,   /* all is right, but no such rank is expected */
     BARE,       /* a right greeting without descriptors */
@@ -98,8 +98,8 @@ static int knock(const uint8_t *host_entry, int kind)
                                             : kind == LONG ? WIRE_GREETING + 4
                                                            : WIRE_GREETING,
                                             kind == BARE    ? 0
-                                            : kind == LADEN ? 8
-                                                            : 2);
+                                            : kind == LADEN ? SHM_FDS + 1
+                                                            : SHM_FDS);
     /* one of another user may have been dropped before it could say anything */
     if (!said && kind != OTHER_USER) perror("knock: send");
     return fd;

@@ -9,7 +9,7 @@
 enum { PLENTY = 1000 };
 
 /* The tcp plug-in's calls come here: the first `given` of a kind succeed, further ones fail. */
-static int given_segments, given_ranges;
+static int given_memfds, given_ranges;
 static int segment = -1; /* the last one */
 static off_t refused_at;
 static off_t refused_bytes;
@@ -17,7 +17,7 @@ static off_t refused_bytes;
 __attribute__((visibility("default"))) int memfd_create(const char *name, unsigned flags)
 {
     if (strcmp(name, "tutti") != 0) return (int)syscall(SYS_memfd_create, name, flags);
-    if (given_segments-- <= 0) {
+    if (given_memfds-- <= 0) {
         errno = ENOMEM;
         return -1;
     }
@@ -46,10 +46,10 @@ static bool was_touched(void)
 /* ---- ranks --------------------------------------------------------------------------------------------------- */
 
 struct lack {
-    int segments, ranges; /* that are given */
-    bool later;           /* they are enough for the world; a further group's board is refused */
-    const char *said;     /* by one rank, in one line */
-    bool by_network;      /* they do not even share messages' memory, and each says so */
+    int memfds, ranges; /* that are given; each rank has a memfd of its own, rank 0 then makes the segment */
+    bool later;         /* they are enough for the world; a further group's board is refused */
+    const char *said;   /* by one rank, in one line */
+    bool by_network;    /* they do not even share messages' memory, and each says so */
 };
 
 static int sums(tutti_group *group, int size, int64_t n)
@@ -90,8 +90,8 @@ static int rank_in_want(int rank, int size, void *argument)
     tutti_group *further = NULL;
     char said[8192];
     int saved;
-    given_segments = lack->segments;
-    given_ranges = rank == 0 || lack->later ? lack->ranges : 0; /* rank 0 makes the segment, any may ask for a board */
+    given_memfds = lack->memfds;
+    given_ranges = rank == 0 || lack->later ? lack->ranges : 0; /* any rank may ask for a board */
     int fd = proc_capture_stderr(&saved);
     int status = proc_init(20000);
     if (status == TUTTI_OK && lack->later) {
@@ -123,13 +123,13 @@ static void test_no_segment(void **state)
 {
     (void)state;
     run_procs(3, rank_in_want,
-              &(struct lack){.segments = 0, .by_network = true, .said = "shared memory: Cannot allocate memory"});
+              &(struct lack){.memfds = 1, .by_network = true, .said = "shared memory: Cannot allocate memory"});
 }
 
 static void test_no_pages_for_a_segment(void **state)
 {
     (void)state;
-    struct lack lack = {.segments = 1, .by_network = true, .said = "shared memory: No space left on device"};
+    struct lack lack = {.memfds = PLENTY, .by_network = true, .said = "shared memory: No space left on device"};
     run_procs(3, rank_in_want, &lack);
 }
 
@@ -138,13 +138,13 @@ static void test_no_pages_for_a_segment(void **state)
 static void test_no_pages_for_the_first_board(void **state)
 {
     (void)state;
-    run_procs(3, rank_in_want, &(struct lack){.segments = 1, .ranges = 1, .said = NO_BOARD});
+    run_procs(3, rank_in_want, &(struct lack){.memfds = PLENTY, .ranges = 1, .said = NO_BOARD});
 }
 
 static void test_no_pages_for_a_board_later(void **state)
 {
     (void)state;
-    run_procs(3, rank_in_want, &(struct lack){.segments = 1, .ranges = PLENTY, .later = true, .said = NO_BOARD});
+    run_procs(3, rank_in_want, &(struct lack){.memfds = PLENTY, .ranges = PLENTY, .later = true, .said = NO_BOARD});
 }
 
 int main(void)
