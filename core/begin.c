@@ -31,10 +31,11 @@ static int begin_native(struct tutti_work *work, const tutti_op *op, const struc
     return door->backend->native[op->kind](door->state, op, request);
 }
 
-static int begin_message(struct tutti_work *work, const tutti_op *op, const struct group_door *door)
+static int begin_message(struct tutti_work *work, const tutti_op *op, const struct group_door *door, uint32_t flags)
 {
     tutti_request *request = new_request(work, op, door);
     const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
+    request->flags = flags;
     request->tag = UINT64_C(1) << 63 | (uint64_t)op->tag; /* collectives have the other half of the tags */
     request->data = tensor->data;
     request->bytes = (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype));
@@ -52,7 +53,8 @@ int begin_at_once(struct tutti_work *work, const struct tutti_group *group, cons
     work->fingerprint = fingerprint;
     work->group = NULL; /* it is no work yet, which work_complete has to know */
     if (TUTTI_HAS(door->backend, native[op->kind])) return begin_native(work, op, door, 0);
-    return message && TUTTI_HAS(door->backend, send) ? begin_message(work, op, door) : TUTTI_ERR_UNSUPPORTED;
+    return message && TUTTI_HAS(door->backend, send) ? begin_message(work, op, door, TUTTI_REQUEST_AWAITED)
+                                                     : TUTTI_ERR_UNSUPPORTED;
 }
 
 /* Runs the plan for op, which is the work's own or a barrier before it. */
@@ -117,7 +119,7 @@ static int through_door(struct tutti_work *work, const struct group_door *door)
     if (status == TUTTI_REQUEST_COMPARE) return compare_first(work, door);
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(door->backend, send)) return status;
     if (!work_has_message(work)) return begin_plan(work, door, &work->op);
-    status = begin_message(work, &work->op, door);
+    status = begin_message(work, &work->op, door, 0);
     return status < 0 && status != TUTTI_ERR_UNSUPPORTED ? work_explain(work, &work->request, status) : status;
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, ROOM_RANKS = 8, LOCK_MS = 2000, SPINS = 64 };
+enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, ROOM_RANKS = 8, LOCK_MS = 2000 };
 
 /* ---- layout ------------------------------------------------------------------------------------------------ */
 
@@ -129,8 +129,6 @@ void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank,
     board->tray = tray_for(shm->n);
     board->next = 1;
     board->plain = board->host->env("TUTTI_DETERMINISTIC") == NULL && board->host->env("TUTTI_ALGO") == NULL;
-    cpu_set_t mask;
-    if (sched_getaffinity(0, sizeof mask, &mask) == 0 && CPU_COUNT(&mask) >= shm->n) board->spins = SPINS;
     board->state = BOARD_READY;
 }
 
@@ -353,7 +351,7 @@ int board_begin(struct board *board, const tutti_op *wanted, tutti_request *requ
     status = 1;
     if (TAILQ_EMPTY(&board->ops)) status = advance(board, op, &moved);
     /* The others are often as good as here: then neither a turn of the engine nor a completion is needed. */
-    for (int i = 0; i < board->spins && status == 1 && !wanted->async && !op->large; i++)
+    for (int i = 0; i < board->shm->spins && status == 1 && !wanted->async && !op->large; i++)
         status = advance(board, op, &moved);
     if (status == TUTTI_OK) {
         give_back(board, op);

@@ -78,7 +78,6 @@ struct board {
     uint64_t next;     /* step that the next operation begins with */
     uint64_t all_in;   /* all ranks have entered this one */
     bool plain;        /* reductions may be done in the board's own order */
-    int spins;         /* looks at the others before an operation that is waited for is left pending */
     char *scratch;     /* blocks of others */
     char *result;      /* what others read that has no place in the caller's memory */
     size_t result_bytes;

@@ -299,7 +299,6 @@ void proto_close(struct proto *proto)
         if (proto->slot[i]->request != NULL) proto_op_free(proto, proto->slot[i]);
     fabric_close(proto->fabric);
     shm_close(proto->shm);
-    free(proto->scratch);
     free_arrivals(&proto->arrived);
     free_arrivals(&proto->opened);
     match_free(&proto->posted);

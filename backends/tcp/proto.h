@@ -94,6 +94,14 @@ struct proto_peer {
     bool left, told;          /* it said goodbye; we did */
 };
 
+/* A receive whose caller looks for its message right now: it is neither posted nor has it an operation. */
+struct proto_awaited {
+    tutti_request *request; /* NULL: there is none, or its message has come */
+    const struct proto_group *group;
+    int32_t peer;
+    int status; /* what its message made of it */
+};
+
 struct proto {
     const tutti_host *host;
     struct fabric *fabric; /* NULL where all ranks share memory */
@@ -101,8 +109,8 @@ struct proto {
     struct proto_due pulls, pushes;
     unsigned turns;           /* in which boards moved */
     struct board_list boards; /* with operations under way */
-    void *scratch;            /* BULK_BLOCK bytes */
     int32_t rank, world_size;
+    struct proto_awaited awaited;
     struct match_table posted;  /* receives */
     struct match_table arrived; /* messages and questions without a receive */
     struct match_table waiting; /* sends without the receiver's memory */

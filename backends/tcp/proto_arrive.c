@@ -30,23 +30,40 @@ void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, i
     proto_finish(proto, op, status);
 }
 
+static bool is_awaited(const struct proto *proto, const struct wire_header *header)
+{
+    const struct proto_awaited *awaited = &proto->awaited;
+    return awaited->request != NULL && awaited->request->tag == header->tag &&
+           awaited->peer == (int32_t)header->source && awaited->group->id == header->group;
+}
+
+/* The message itself, or what is wrong with it. */
+static int take_eager(struct proto *proto, tutti_request *request, const struct wire_header *header,
+                      const void *payload)
+{
+    int32_t peer = (int32_t)header->source;
+    proto_consumed(proto, peer, header->bytes);
+    if (!proto_agrees(request, header->bytes, header->fingerprint))
+        return proto_mismatch(proto, request, peer, header->bytes, header->fingerprint);
+    if (header->bytes > 0) memcpy(request->data, payload, header->bytes);
+    return TUTTI_OK;
+}
+
 static void arrive_eager(struct proto *proto, const struct wire_header *header, const void *payload)
 {
     int32_t peer = (int32_t)header->source;
+    if (is_awaited(proto, header)) {
+        proto->awaited.status = take_eager(proto, proto->awaited.request, header, payload);
+        proto->awaited.request = NULL;
+        return;
+    }
     struct match_item *item = match_posted(&proto->posted, header->group, peer, header->tag);
     if (item == NULL) {
         keep(proto, &proto->arrived, header, payload);
         return;
     }
     struct proto_op *op = op_of(item);
-    tutti_request *request = op->request;
-    proto_consumed(proto, peer, header->bytes);
-    int status = TUTTI_OK;
-    if (!proto_agrees(request, header->bytes, header->fingerprint))
-        status = proto_mismatch(proto, request, peer, header->bytes, header->fingerprint);
-    else if (header->bytes > 0)
-        memcpy(request->data, payload, header->bytes);
-    proto_finish_recv(proto, op, peer, status);
+    proto_finish_recv(proto, op, peer, take_eager(proto, op->request, header, payload));
 }
 
 /* Who has a message for us asks where to put it, or offers it to be read. */

@@ -4,6 +4,8 @@
 
 #include "proto.h"
 
+enum { LOOKS = 6 /* at a ring, each time at all the ranks of a board would be looked at */ };
+
 /* ---- words ------------------------------------------------------------------------------------------------- */
 
 int proto_say(struct proto *proto, int32_t peer, struct wire_header *header, const void *payload, size_t bytes)
@@ -192,20 +194,47 @@ static int recv_arrived(struct proto_group *group, tutti_request *request, struc
     return status;
 }
 
+/* Looks whether the message is about to come.  PENDING: it is not, and nothing was done. */
+static int await(struct proto_group *group, tutti_request *request, int32_t peer)
+{
+    struct proto *proto = group->proto;
+    int seat = shm_seat_of(proto->shm, peer), read = 0;
+    proto->awaited = (struct proto_awaited){.request = request, .group = group, .peer = peer};
+    for (int i = 0; i <= LOOKS * proto->shm->spins && read == 0; i++) read = shm_read(proto->shm, seat);
+    bool came = proto->awaited.request == NULL;
+    proto->awaited.request = NULL;
+    if (!came) return TUTTI_REQUEST_PENDING;
+    request->source = request->peer;
+    return proto->awaited.status == TUTTI_OK ? TUTTI_REQUEST_DONE : proto->awaited.status;
+}
+
+static struct match_item *find_arrived(const struct proto_group *group, const tutti_request *request, int32_t peer)
+{
+    const struct match_table *arrived = &group->proto->arrived;
+    return peer == MATCH_ANY ? match_loose(arrived, group->id, request->tag)
+                             : match_exact(arrived, group->id, peer, request->tag);
+}
+
 int proto_recv(struct proto_group *group, tutti_request *request)
 {
     struct proto *proto = group->proto;
     bool any = request->peer == TUTTI_ANY_SOURCE;
     int32_t peer = any ? MATCH_ANY : group->global_ranks[request->peer];
-    struct match_item *arrived = any ? match_loose(&proto->arrived, group->id, request->tag)
-                                     : match_exact(&proto->arrived, group->id, peer, request->tag);
+    bool local = !any && link_is_local(proto, peer);
+    struct match_item *arrived = find_arrived(group, request, peer);
+    /* A receive that was posted before may be meant for the same message. */
+    if (arrived == NULL && local && (request->flags & TUTTI_REQUEST_AWAITED) && proto->posted.count == 0) {
+        int status = await(group, request, peer);
+        if (status != TUTTI_REQUEST_PENDING) return status;
+        arrived = find_arrived(group, request, peer);
+    }
     if (arrived != NULL) return recv_arrived(group, request, (struct proto_arrival *)(void *)arrived);
     int status = any ? TUTTI_OK : link_connect(proto, peer); /* so that its end is noticed, too */
     if (status != TUTTI_OK) return status;
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_POSTED);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
     match_put(&proto->posted, &op->item);
-    if (any || !(request->flags & TUTTI_REQUEST_EXPECTED) || request->bytes <= WIRE_EAGER || link_is_local(proto, peer))
+    if (any || local || !(request->flags & TUTTI_REQUEST_EXPECTED) || request->bytes <= WIRE_EAGER)
         return TUTTI_REQUEST_PENDING;
     status = proto_open_memory(proto, op, 0);
     if (status == TUTTI_OK) return TUTTI_REQUEST_PENDING;

@@ -124,6 +124,7 @@ struct shm {
     bool can_share;        /* every rank here may map every other one's arena */
     struct shm_arena arena;
     size_t arena_bytes;     /* of every rank's */
+    int spins;              /* looks at the others before something that is waited for is left pending */
     int memfd, bell, watch; /* watch: an epoll of the peers' pidfds */
     size_t cells, ring_bytes, ring_span, board_span, rings_at, boards_at;
     size_t bytes;
@@ -197,6 +198,8 @@ bool shm_unsend(struct shm *shm, int seat, bool (*is)(const void *message, size_
                 uint64_t argument);
 void shm_drop(struct shm *shm, int seat, const char *why, bool notify);
 int shm_progress(struct shm *shm);
+/* Reads what one peer has sent: how many messages. */
+int shm_read(struct shm *shm, int seat);
 /* Drops a peer of which shm_pull got nothing, or that is not open any more; what it had written is read first, for it
  * may say why. */
 void shm_unreadable(struct shm *shm, int seat);

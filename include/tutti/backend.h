@@ -56,7 +56,10 @@ enum tutti_request_flags {
      * may announce a large buffer before it is asked. */
     TUTTI_REQUEST_EXPECTED = 1,
     /* A native operation: all ranks have come, and have called the same. */
-    TUTTI_REQUEST_COMPARED = 2
+    TUTTI_REQUEST_COMPARED = 2,
+    /* A message whose caller does nothing else meanwhile: the entry may look for some hundred nanoseconds whether it
+     * can answer DONE. */
+    TUTTI_REQUEST_AWAITED = 4
 };
 
 /* One message, or one native operation, under way.  Allocated by the core. */
