@@ -200,7 +200,11 @@ static int await(struct proto_group *group, tutti_request *request, int32_t peer
     struct proto *proto = group->proto;
     int seat = shm_seat_of(proto->shm, peer), read = 0;
     proto->awaited = (struct proto_awaited){.request = request, .group = group, .peer = peer};
-    for (int i = 0; i <= LOOKS * proto->shm->spins && read == 0; i++) read = shm_read(proto->shm, seat);
+    int looks = proto->shm->shares_cores ? proto->shm->looks : LOOKS * proto->shm->looks;
+    for (int i = 0; i <= looks && read == 0; i++) {
+        if (i > 0) shm_pause(proto->shm);
+        read = shm_read(proto->shm, seat);
+    }
     bool came = proto->awaited.request == NULL;
     proto->awaited.request = NULL;
     if (!came) return TUTTI_REQUEST_PENDING;

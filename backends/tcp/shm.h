@@ -12,6 +12,7 @@
 #ifndef SHM_H
 #define SHM_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/queue.h>
 #include <sys/types.h>
@@ -124,7 +125,8 @@ struct shm {
     bool can_share;        /* every rank here may map every other one's arena */
     struct shm_arena arena;
     size_t arena_bytes;     /* of every rank's */
-    int spins;              /* looks at the others before something that is waited for is left pending */
+    int looks;              /* at the others, before something that is waited for is left pending */
+    bool shares_cores;      /* with other ranks: they are given the core between two looks */
     int memfd, bell, watch; /* watch: an epoll of the peers' pidfds */
     size_t cells, ring_bytes, ring_span, board_span, rings_at, boards_at;
     size_t bytes;
@@ -209,6 +211,12 @@ int shm_look_at_lives(struct shm *shm);
 bool shm_is_open(struct shm *shm, int seat);
 /* Announces that this rank is going to sleep; false: something came meanwhile. */
 int shm_arm(struct shm *shm, int *descriptors);
+/* Between two looks at the others. */
+static inline void shm_pause(const struct shm *shm)
+{
+    if (shm->shares_cores) sched_yield();
+}
+
 /* Wakes a peer that was seen asleep. */
 void shm_ring_bell(struct shm *shm, int seat);
 

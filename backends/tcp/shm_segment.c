@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -20,7 +19,8 @@ enum {
     CELLS_LEAST = 16,
     RING_BYTES = 64 << 10,
     RING_BYTES_LEAST = 4 << 10,
-    SPINS = 64,
+    LOOKS = 64,
+    LOOKS_SHARED = 8,
     PAGE = 4096 /* boards are given back by pages; larger pages only cost more */
 };
 
@@ -100,11 +100,12 @@ bool shm_release_board(struct shm *shm, int board)
     return change_board(shm, board, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
 }
 
-/* Looking pays where each rank here has a core. */
-static int spins_for(int n)
+/* Where each rank has a core, looking costs nobody anything; elsewhere whoever is looked for has to be given the core.
+ */
+static bool has_cores(int n)
 {
     cpu_set_t mask;
-    return sched_getaffinity(0, sizeof mask, &mask) == 0 && CPU_COUNT(&mask) >= n ? SPINS : 0;
+    return sched_getaffinity(0, sizeof mask, &mask) == 0 && CPU_COUNT(&mask) >= n;
 }
 
 bool shm_map(struct shm *shm)
@@ -112,7 +113,8 @@ bool shm_map(struct shm *shm)
     void *base = mmap(NULL, shm->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm->memfd, 0);
     if (base == MAP_FAILED) return false;
     shm->base = base;
-    shm->spins = spins_for(shm->n);
+    shm->shares_cores = !has_cores(shm->n);
+    shm->looks = shm->shares_cores ? LOOKS_SHARED : LOOKS;
     struct shm_seat *seat = shm_seat_at(shm, shm->seat);
     seat->pid = getpid();
     seat->probe_at = (uint64_t)(uintptr_t)shm->probe;

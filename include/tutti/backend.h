@@ -57,8 +57,8 @@ enum tutti_request_flags {
     TUTTI_REQUEST_EXPECTED = 1,
     /* A native operation: all ranks have come, and have called the same. */
     TUTTI_REQUEST_COMPARED = 2,
-    /* A message whose caller does nothing else meanwhile: the entry may look for some hundred nanoseconds whether it
-     * can answer DONE. */
+    /* A message whose caller does nothing else meanwhile (as of a native operation without async): the entry may look
+     * for some hundred nanoseconds, or give its core away a few times, to be able to answer DONE. */
     TUTTI_REQUEST_AWAITED = 4
 };
 
