@@ -155,6 +155,7 @@ const char *tutti_algorithm_name(tutti_kind kind, int i)
 static void put_reason(struct text *text, const struct tutti_group *group, const char *kind,
                        const struct coll_algorithm *algorithm, const struct coll_reason *reason)
 {
+    static const char *const where[] = {"", " of several hosts", " of one host"};
     char ranks[32], bytes[64];
     snprintf(ranks, sizeof ranks, reason->max_ranks == INT_MAX ? "any number of" : "up to %d", reason->max_ranks);
     snprintf(bytes, sizeof bytes, reason->max_bytes == INT64_MAX ? "any size" : "up to %" PRId64 " bytes",
@@ -168,7 +169,7 @@ static void put_reason(struct text *text, const struct tutti_group *group, const
         put(text,
             "the table has it for %s on %s ranks%s, %s\nthe size counts as %" PRId64
             " bytes there, by the backend's link\n",
-            kind, ranks, reason->spread ? " of several hosts" : "", bytes, reason->bytes);
+            kind, ranks, where[reason->where], bytes, reason->bytes);
 }
 
 /* What the plan makes this rank send, and how much of it to other hosts. */

@@ -227,7 +227,6 @@ static int build(const struct tutti_group *group, const struct group_door *door,
     const struct key *key = &shape->key;
     int size = group->size;
     struct coll_link link = link_of(door->backend);
-    int64_t segment = link.segment_bytes > 0 ? link.segment_bytes / key->element : INT64_MAX;
     struct coll_args args = {
         .kind = key->kind == TUTTI_MONITORED_BARRIER ? TUTTI_BARRIER : (tutti_kind)key->kind,
         .rank = group->rank,
@@ -237,7 +236,6 @@ static int build(const struct tutti_group *group, const struct group_door *door,
         .in = side(shape->in_blocks, shape->in_list, shape->counts, shape->counts + 2 * size),
         .out = side(shape->out_blocks, shape->out_list, shape->counts + size, shape->counts + 3 * size),
         .even = key->even,
-        .segment = segment > 0 ? segment : 1,
         .in_place = key->in_place,
         .average = key->average,
         .premul = key->premul,
@@ -246,6 +244,7 @@ static int build(const struct tutti_group *group, const struct group_door *door,
         /* every rank of a monitored barrier hears of many others at once, to name who is missing */
         .hosts = key->kind != TUTTI_MONITORED_BARRIER ? door->hosts : NULL,
     };
+    args.segment = coll_segment(&args);
     struct coll_wish wish = {group->algorithm, door->tuned.rows, door->tuned.n};
     *algorithm = coll_select(&args, &wish, reason);
     if (*algorithm == NULL) return TUTTI_ERR_INVALID_ARGUMENT;

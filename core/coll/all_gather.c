@@ -15,7 +15,7 @@ void all_gather_ring(struct plan *plan, const struct coll_args *args)
     int size = args->size, rank = args->rank, left = ring_rank(rank, -1, size), right = ring_rank(rank, 1, size);
     int64_t largest = coll_largest(args->out.count, size), n;
     struct plan_ref ref;
-    plan_copy(plan, coll_out(args, rank), plan_at(PLAN_IN(0), 0), args->count);
+    coll_copy(plan, args, coll_out(args, rank), plan_at(PLAN_IN(0), 0), args->count);
     for (int64_t j = 0; j < ring_segments(largest, args->segment); j++) {
         for (int round = 0; round < size - 1; round++) {
             if (all_gather_segment(args, ring_rank(rank, -round, size), j, &ref, &n))

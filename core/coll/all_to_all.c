@@ -25,12 +25,12 @@ void all_to_all_pairwise(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size, rank = args->rank;
     struct plan_ref aside = args->in_place ? all_to_all_aside(plan, args) : plan_scratch(plan, 0);
-    plan_copy(plan, coll_out(args, rank), all_to_all_in(args, aside, rank), args->in.count[rank]);
     for (int i = 1; i < size; i++) {
         int to = ring_rank(rank, i, size), from = ring_rank(rank, -i, size);
-        coll_send(plan, args, to, all_to_all_in(args, aside, to), args->in.count[to]);
-        coll_recv(plan, args, from, coll_out(args, from), args->out.count[from]);
+        coll_send_block(plan, args, to, all_to_all_in(args, aside, to), args->in.count[to]);
+        coll_recv_block(plan, args, from, coll_out(args, from), args->out.count[from]);
     }
+    coll_copy(plan, args, coll_out(args, rank), all_to_all_in(args, aside, rank), args->in.count[rank]);
 }
 
 /* Bruck: a block that has to go i ranks further travels in the rounds whose bit is set in i.  Each round has a box for

@@ -29,6 +29,19 @@ void broadcast_chain(struct plan *plan, const struct coll_args *args)
     }
 }
 
+/* Root to each, segment by segment: nobody waits for anybody else, but root sends it all. */
+void broadcast_linear(struct plan *plan, const struct coll_args *args)
+{
+    int size = args->size;
+    for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++) {
+        struct plan_ref data = plan_at(PLAN_OUT(0), j * args->segment);
+        int64_t n = ring_segment_numel(args->count, args->segment, j);
+        if (args->rank != args->root) plan_recv(plan, args->root, data, n);
+        for (int i = 1; i < size && args->rank == args->root; i++)
+            plan_send(plan, ring_rank(args->root, i, size), data, n);
+    }
+}
+
 /* A run of consecutive chunks; there are as many as ranks. */
 static struct plan_ref scatter_window(const struct coll_args *args, struct plan_ref data, int64_t numel, int first,
                                       int chunks, int64_t *window)

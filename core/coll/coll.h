@@ -44,6 +44,7 @@ struct coll_args {
     struct coll_blocks in, out;
     bool even;       /* every rank knows that all blocks have the same size (count) */
     int64_t segment; /* elements of one pipelined message, at least 1 */
+    bool is_part;    /* of another operation: what comes before and after it goes on segment by segment */
     bool in_place;   /* this rank's input is its output (or its own slice of it): coll_build makes them one buffer */
     bool average;    /* the last step divides by size */
     bool premul;     /* each input is scaled first */
@@ -78,13 +79,20 @@ struct coll_wish {
     int n_tuned;
 };
 
+/* What groups a row of the table is for. */
+enum coll_where {
+    COLL_ANYWHERE,
+    COLL_SPREAD,  /* over several hosts of which one has several ranks */
+    COLL_TOGETHER /* on one host, as the backend says */
+};
+
 /* Why an algorithm was taken. */
 struct coll_reason {
     enum { COLL_BY_TABLE, COLL_BY_TUNING, COLL_BY_NAME } by;
-    int64_t bytes;     /* of the whole operation; by table: scaled by the link */
-    int64_t max_bytes; /* the row's */
-    int max_ranks;     /* the row's, in the table */
-    bool spread;       /* a row for several hosts of which one has several ranks */
+    int64_t bytes;         /* of the whole operation; by table: scaled by the link */
+    int64_t max_bytes;     /* the row's */
+    int max_ranks;         /* the row's, in the table */
+    enum coll_where where; /* the row's, in the table */
 };
 
 /* The algorithm for this operation, a function of kind, sizes, hosts, link and wish alone, hence the same on all ranks.
@@ -92,6 +100,9 @@ struct coll_reason {
  * wish and reason may be NULL. */
 const struct coll_algorithm *coll_select(const struct coll_args *args, const struct coll_wish *wish,
                                          struct coll_reason *reason);
+
+/* How many elements a pipelined message of this operation should have, by what the link says; the same on all ranks. */
+int64_t coll_segment(const struct coll_args *args);
 
 /* The algorithm of this name; the i-th algorithm of a kind; NULL where there is none.  The name of a kind, as
  * TUTTI_ALGO spells it; the kind of a name, -1. */

@@ -4,14 +4,14 @@
 void gather_linear(struct plan *plan, const struct coll_args *args)
 {
     if (args->rank != args->root) {
-        coll_send(plan, args, args->root, plan_at(PLAN_IN(0), 0), args->count);
+        coll_send_block(plan, args, args->root, plan_at(PLAN_IN(0), 0), args->count);
         return;
     }
-    plan_copy(plan, coll_out(args, args->root), plan_at(PLAN_IN(0), 0), args->count);
     for (int i = 1; i < args->size; i++) {
         int peer = ring_rank(args->root, i, args->size);
-        coll_recv(plan, args, peer, coll_out(args, peer), args->out.count[peer]);
+        coll_recv_block(plan, args, peer, coll_out(args, peer), args->out.count[peer]);
     }
+    coll_copy(plan, args, coll_out(args, args->root), plan_at(PLAN_IN(0), 0), args->count);
 }
 
 /* The blocks of a subtree come in one message, in the order of virtual ranks, and pass root through scratch unless

@@ -87,6 +87,7 @@ static struct coll_args hierarchy_part(const struct hierarchy *hierarchy, tutti_
     return (struct coll_args){.kind = kind,
                               .count = count,
                               .segment = args->segment,
+                              .is_part = true,
                               .in_place = true,
                               .element = args->element,
                               .link = args->link,

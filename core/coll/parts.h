@@ -51,6 +51,36 @@ static inline void coll_recv_reduce(struct plan *plan, const struct coll_args *a
     }
 }
 
+/* A block that goes straight from where it lies to where it belongs.  Nobody does anything with a part of it, so it is
+ * not cut, but where segments of a larger operation flow through. */
+static inline void coll_send_block(struct plan *plan, const struct coll_args *args, int peer, struct plan_ref src,
+                                   int64_t numel)
+{
+    if (args->is_part)
+        coll_send(plan, args, peer, src, numel);
+    else
+        plan_send(plan, peer, src, numel);
+}
+
+static inline void coll_recv_block(struct plan *plan, const struct coll_args *args, int peer, struct plan_ref dst,
+                                   int64_t numel)
+{
+    if (args->is_part)
+        coll_recv(plan, args, peer, dst, numel);
+    else
+        plan_recv(plan, peer, dst, numel);
+}
+
+/* A rank's own block, cut: the backend gets its turn after each copy, and peers need not wait for all of them. */
+static inline void coll_copy(struct plan *plan, const struct coll_args *args, struct plan_ref dst, struct plan_ref src,
+                             int64_t numel)
+{
+    for (int64_t j = 0; j < ring_segments(numel, args->segment); j++) {
+        int64_t at = j * args->segment;
+        plan_copy(plan, plan_shift(dst, at), plan_shift(src, at), ring_segment_numel(numel, args->segment, j));
+    }
+}
+
 /* The largest of a rank-indexed list of counts. */
 static inline int64_t coll_largest(const int64_t *count, int size)
 {
@@ -141,6 +171,7 @@ void all_reduce_rabenseifner(struct plan *plan, const struct coll_args *args);
 void all_reduce_reduce_broadcast(struct plan *plan, const struct coll_args *args);
 void broadcast_binomial(struct plan *plan, const struct coll_args *args);
 void broadcast_scatter_allgather(struct plan *plan, const struct coll_args *args);
+void broadcast_linear(struct plan *plan, const struct coll_args *args);
 void broadcast_chain(struct plan *plan, const struct coll_args *args);
 void reduce_binomial(struct plan *plan, const struct coll_args *args);
 void reduce_chain(struct plan *plan, const struct coll_args *args);

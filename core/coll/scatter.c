@@ -4,14 +4,14 @@
 void scatter_linear(struct plan *plan, const struct coll_args *args)
 {
     if (args->rank != args->root) {
-        coll_recv(plan, args, args->root, plan_at(PLAN_OUT(0), 0), args->count);
+        coll_recv_block(plan, args, args->root, plan_at(PLAN_OUT(0), 0), args->count);
         return;
     }
     for (int i = 1; i < args->size; i++) {
         int peer = ring_rank(args->root, i, args->size);
-        coll_send(plan, args, peer, coll_in(args, peer), args->in.count[peer]);
+        coll_send_block(plan, args, peer, coll_in(args, peer), args->in.count[peer]);
     }
-    plan_copy(plan, plan_at(PLAN_OUT(0), 0), coll_in(args, args->root), args->count);
+    coll_copy(plan, args, plan_at(PLAN_OUT(0), 0), coll_in(args, args->root), args->count);
 }
 
 /* The mirror of gather_binomial_root, largest subtree first. */

@@ -14,6 +14,7 @@ const struct coll_algorithm coll_algorithms[] = {
     {TUTTI_BROADCAST, "binomial", broadcast_binomial, true},
     {TUTTI_BROADCAST, "scatter_allgather", broadcast_scatter_allgather, true},
     {TUTTI_BROADCAST, "chain", broadcast_chain, true},
+    {TUTTI_BROADCAST, "linear", broadcast_linear, true},
     {TUTTI_BROADCAST, "hierarchical", broadcast_hierarchical, true},
     {TUTTI_BROADCAST, "leaders", broadcast_leaders, true},
     {TUTTI_REDUCE, "binomial", reduce_binomial, true},
@@ -48,17 +49,19 @@ const struct coll_algorithm coll_algorithms[] = {
 /* The choice: the first row of the kind that has room for the ranks and the bytes, and whose algorithm can do the
  * shapes.  Bytes are those of the whole operation as select_bytes() counts them, on a link on which SELECT_BYTES pass
  * in the time of one latency; on other links they are scaled, because that is where fewer messages and fewer bytes
- * weigh the same.  Rows for SPREAD groups are for several hosts of which one has several ranks.  Each kind ends with a
- * row for everything. */
+ * weigh the same.  Each kind ends with a row for everything. */
 enum { ANY_RANKS = INT32_MAX, KIB = 1024, MIB = 1024 * 1024, SELECT_BYTES = 8 * KIB };
 #define ANY_BYTES INT64_MAX
+#define ANYWHERE COLL_ANYWHERE
+#define SPREAD COLL_SPREAD
+#define TOGETHER COLL_TOGETHER
 
 static const struct select_row {
     tutti_kind kind;
     int max_ranks;
     int64_t max_bytes;
     const char *algorithm;
-    enum { ANYWHERE, SPREAD } where;
+    enum coll_where where;
 } select_rows[] = {
     {TUTTI_ALL_REDUCE, ANY_RANKS, 64 * KIB, "leaders", SPREAD},
     {TUTTI_ALL_REDUCE, ANY_RANKS, ANY_BYTES, "hierarchical", SPREAD},
@@ -72,6 +75,8 @@ static const struct select_row {
     {TUTTI_BROADCAST, ANY_RANKS, 64 * KIB, "leaders", SPREAD},
     {TUTTI_BROADCAST, ANY_RANKS, ANY_BYTES, "hierarchical", SPREAD},
     {TUTTI_BROADCAST, 2, ANY_BYTES, "binomial", ANYWHERE},
+    {TUTTI_BROADCAST, 4, 32 * KIB, "binomial", TOGETHER},
+    {TUTTI_BROADCAST, 4, 256 * KIB, "linear", TOGETHER},
     {TUTTI_BROADCAST, 16, 512 * KIB, "binomial", ANYWHERE},
     {TUTTI_BROADCAST, 16, ANY_BYTES, "chain", ANYWHERE},
     {TUTTI_BROADCAST, ANY_RANKS, 128 * KIB, "binomial", ANYWHERE},
@@ -182,9 +187,11 @@ const struct coll_algorithm *coll_nth(tutti_kind kind, int n)
     return NULL;
 }
 
-static bool select_is_spread(const struct coll_hosts *hosts)
+static bool select_is_there(const struct coll_hosts *hosts, enum coll_where where)
 {
-    return hosts != NULL && hosts->n > 1 && hosts->most > 1;
+    if (where == COLL_ANYWHERE) return true;
+    if (hosts == NULL) return false;
+    return where == COLL_TOGETHER ? hosts->n == 1 : hosts->n > 1 && hosts->most > 1;
 }
 
 static const struct coll_algorithm *select_by_rows(const struct coll_args *args, struct coll_reason *reason)
@@ -193,10 +200,10 @@ static const struct coll_algorithm *select_by_rows(const struct coll_args *args,
     for (int i = 0; i < SELECT_ROWS; i++) {
         const struct select_row *row = &select_rows[i];
         if (row->kind != args->kind || args->size > row->max_ranks || bytes > row->max_bytes) continue;
-        if (row->where == SPREAD && !select_is_spread(args->hosts)) continue;
+        if (!select_is_there(args->hosts, row->where)) continue;
         const struct coll_algorithm *found = coll_find(row->kind, row->algorithm, strlen(row->algorithm));
         if (!found || !select_fits(found, args)) continue;
-        *reason = (struct coll_reason){COLL_BY_TABLE, bytes, row->max_bytes, row->max_ranks, row->where == SPREAD};
+        *reason = (struct coll_reason){COLL_BY_TABLE, bytes, row->max_bytes, row->max_ranks, row->where};
         return found;
     }
     error_set(TUTTI_ERR_UNSUPPORTED, "no algorithm for operation kind %d", args->kind);
@@ -214,6 +221,18 @@ static const struct coll_algorithm *select_tuned(const struct coll_args *args, c
         return row->algorithm;
     }
     return NULL;
+}
+
+/* ---- segments ------------------------------------------------------------------------------------------------- */
+
+int64_t coll_segment(const struct coll_args *args)
+{
+    enum { PLENTY = 16 }; /* of segments for each rank */
+    if (args->link == NULL || args->link->segment_bytes <= 0) return INT64_MAX;
+    int64_t segment = args->link->segment_bytes / args->element;
+    if (segment < 1) segment = 1;
+    /* Where the ranks are kept busy by half as many, too, half as many messages cost less. */
+    return select_numel(args) / args->size / PLENTY >= segment ? 2 * segment : segment;
 }
 
 /* ---- override ------------------------------------------------------------------------------------------------- */

@@ -478,7 +478,7 @@ static void test_hosts_choice(void **state)
     assert_choice(&args, "ring", "ring");
     args.count = 1 << 20;
     assert_string_equal(coll_select(&args, NULL, &reason)->name, "hierarchical");
-    assert_true(reason.spread);
+    assert_int_equal(reason.where, COLL_SPREAD);
     free(hosts);
     args.hosts = hosts = coll_hosts_new(apart, 4);
     assert_choice(&args, NULL, "ring");
@@ -486,6 +486,77 @@ static void test_hosts_choice(void **state)
     args.hosts = hosts = coll_hosts_new(together, 4);
     assert_choice(&args, NULL, "ring");
     free(hosts);
+}
+
+/* Where nobody says that the ranks are on one host, root alone does not send it all. */
+static void test_together_choice(void **state)
+{
+    static const int32_t together[] = {5, 5, 5, 5}, apart[] = {0, 1, 2, 3};
+    struct coll_args args = some_args(TUTTI_BROADCAST, 4, 64 * 1024);
+    struct coll_reason reason;
+    struct coll_hosts *hosts = coll_hosts_new(together, 4);
+    (void)state;
+    assert_choice(&args, NULL, "binomial");
+    args.hosts = hosts;
+    assert_string_equal(coll_select(&args, NULL, &reason)->name, "linear");
+    assert_int_equal(reason.where, COLL_TOGETHER);
+    free(hosts);
+    args.hosts = hosts = coll_hosts_new(apart, 4);
+    assert_choice(&args, NULL, "binomial");
+    free(hosts);
+}
+
+static void test_segment(void **state)
+{
+    struct coll_link link = {1000, 8192, 1024};
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 4, 1 << 20);
+    (void)state;
+    assert_int_equal(coll_segment(&args), INT64_MAX); /* no link says that messages should be cut */
+    args.link = &link;
+    assert_int_equal(coll_segment(&args), 512);
+    args.count = 16 * 4 * 256;
+    assert_int_equal(coll_segment(&args), 512);
+    args.count--;
+    assert_int_equal(coll_segment(&args), 256);
+    args.element = 4096;
+    args.count = 1;
+    assert_int_equal(coll_segment(&args), 1);
+}
+
+/* The steps of one kind, and the longest of them, in rank's plan of a linear gather to rank 0. */
+static int gather_steps(int rank, bool is_part, enum plan_step_kind kind, int64_t *longest)
+{
+    int64_t counts[3] = {5000, 5000, 5000}, at[3] = {0, 5000, 10000};
+    struct coll_args args = some_args(TUTTI_GATHER, 3, 5000);
+    int steps = 0;
+    args.rank = rank;
+    args.is_part = is_part;
+    if (rank == 0) args.out = (struct coll_blocks){false, counts, at};
+    struct plan *plan = coll_build(coll_find(TUTTI_GATHER, "linear", 6), &args, false);
+    assert_non_null(plan);
+    *longest = 0;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].kind != kind) continue;
+        steps++;
+        if (plan->steps[i].numel > *longest) *longest = plan->steps[i].numel;
+    }
+    plan_free(plan);
+    return steps;
+}
+
+/* Segments are of 1024 elements here. */
+static void test_blocks_go_whole(void **state)
+{
+    int64_t longest;
+    (void)state;
+    assert_int_equal(gather_steps(1, false, PLAN_SEND, &longest), 1);
+    assert_int_equal(longest, 5000);
+    assert_int_equal(gather_steps(0, false, PLAN_RECV, &longest), 2);
+    assert_int_equal(longest, 5000);
+    assert_int_equal(gather_steps(0, false, PLAN_COPY, &longest), 5);
+    assert_int_equal(longest, 1024);
+    assert_int_equal(gather_steps(1, true, PLAN_SEND, &longest), 5);
+    assert_int_equal(gather_steps(0, true, PLAN_RECV, &longest), 10);
 }
 
 static void test_override(void **state)
@@ -539,6 +610,9 @@ int main(void)
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_hosts_send_little),
         cmocka_unit_test(test_hosts_choice),
+        cmocka_unit_test(test_together_choice),
+        cmocka_unit_test(test_segment),
+        cmocka_unit_test(test_blocks_go_whole),
         cmocka_unit_test(test_override),
         cmocka_unit_test(test_override_errors),
     };
