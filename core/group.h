@@ -8,6 +8,7 @@
 
 #include "engine.h"
 #include "names.h"
+#include "note.h"
 #include "tuning.h"
 
 struct cache;
@@ -60,10 +61,10 @@ struct tutti_group {
     struct health *health;
     int failed; /* status of the first failure, or 0 */
     char *failed_text;
-    uint64_t failed_sequence; /* the first collective that did not end well */
-    bool failed_met;          /* a collective of this rank has ended with it, or none needs to */
-    uint64_t failed_missing;  /* TIMEOUT: which ranks were given up, a bit each of the first 64 */
-    int told;                 /* status of a peer's failure that is held back for works that are earlier than it */
+    uint64_t failed_sequence;         /* the first collective that did not end well */
+    bool failed_met;                  /* a collective of this rank has ended with it, or none needs to */
+    struct note_ranks failed_missing; /* TIMEOUT: which ranks were given up */
+    int told; /* status of a peer's failure that is held back for works that are earlier than it */
     char *told_text;
     uint64_t told_sequence;
     int64_t told_ns;

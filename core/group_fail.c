@@ -70,7 +70,7 @@ void group_take_told(struct tutti_group *first)
 /* Time ran out for the others, who waited for this rank: what happens to its own operations is something else. */
 static bool was_given_up(const struct tutti_group *group)
 {
-    return group->rank < 64 && (group->failed_missing >> group->rank & 1) != 0;
+    return note_ranks_have(&group->failed_missing, group->rank);
 }
 
 void group_fail(struct tutti_group *group, int status, const char *text, bool tell)

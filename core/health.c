@@ -77,7 +77,7 @@ void health_tell(struct tutti_group *group)
     struct note note = {.type = NOTE_FAILED,
                         .status = group->failed,
                         .sequence = group->failed_sequence,
-                        .latest = group->failed_missing};
+                        .given_up = group->failed_missing};
     snprintf(note.text, sizeof note.text, "%s", group->failed_text != NULL ? group->failed_text : "");
     for (int peer = 0; peer < group->size; peer++)
         if (peer != group->rank) note_send(group, peer, &note);
@@ -216,7 +216,7 @@ static void handle_note(struct engine_event *event)
         missing_heard(group->health->missing, came->peer, note, now);
         tell_askers(group, now);
     } else if (note->type == NOTE_FAILED && !group->failed && note->status < 0) {
-        group->failed_missing = note->latest;
+        group->failed_missing = note->given_up;
         group_told(group, note->status, note->text, note->sequence); /* and told on: not all know the first one */
     }
     free(came);

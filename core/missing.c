@@ -182,13 +182,11 @@ int missing_find(const struct tutti_work *work, int64_t now, struct note_place p
     return ends.n;
 }
 
-uint64_t missing_set(const struct tutti_work *work, int64_t now)
+struct note_ranks missing_set(const struct tutti_work *work, int64_t now)
 {
     struct note_place places[NOTE_PLACES];
-    uint64_t set = 0;
-    int n = missing_find(work, now, places);
-    for (int i = 0; i < n; i++)
-        if (places[i].rank < 64) set |= UINT64_C(1) << places[i].rank;
+    struct note_ranks set = {.n = missing_find(work, now, places)};
+    for (int i = 0; i < set.n; i++) set.rank[i] = places[i].rank;
     return set;
 }
 

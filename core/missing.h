@@ -35,8 +35,8 @@ const struct tutti_work *missing_waiting(const struct tutti_group *group, uint64
 /* The ranks that work waits for in the end and that have not called it or do not answer; how many. */
 int missing_find(const struct tutti_work *work, int64_t now, struct note_place places[NOTE_PLACES]);
 
-/* The same as a set: a bit for each of the group's first 64 ranks. */
-uint64_t missing_set(const struct tutti_work *work, int64_t now);
+/* The same without where they are. */
+struct note_ranks missing_set(const struct tutti_work *work, int64_t now);
 
 /* The same as text, for a timeout: "rank 2 (is at #40 broadcast(..)), rank 3 (no heartbeat for 2.0 s)". */
 void missing_describe(const struct tutti_work *work, int64_t now, char *text, size_t size);

@@ -15,17 +15,27 @@ static size_t encode_places(const struct note *note, uint8_t *wire)
     return (size_t)note->n_places * NOTE_PLACE;
 }
 
+static size_t encode_failure(const struct note *note, uint8_t *wire)
+{
+    size_t ranks = (size_t)note->given_up.n * sizeof(uint32_t), length = strnlen(note->text, NOTE_TEXT - ranks);
+    for (int i = 0; i < note->given_up.n; i++) {
+        uint32_t rank = htole32(note->given_up.rank[i]);
+        memcpy(wire + (size_t)i * sizeof rank, &rank, sizeof rank);
+    }
+    memcpy(wire + ranks, note->text, length);
+    return ranks + length;
+}
+
 size_t note_encode(const struct note *note, uint8_t wire[NOTE_BYTES])
 {
     uint32_t words[2] = {htole32(note->type), htole32((uint32_t)note->status)};
-    uint64_t longs[4] = {htole64(note->sequence), htole64(note->fingerprint), htole64(note->latest),
+    uint64_t latest = note->type == NOTE_FAILED ? (uint64_t)note->given_up.n : note->latest;
+    uint64_t longs[4] = {htole64(note->sequence), htole64(note->fingerprint), htole64(latest),
                          htole64(note->latest_fingerprint)};
     memcpy(wire, words, sizeof words);
     memcpy(wire + sizeof words, longs, sizeof longs);
     if (note->type == NOTE_HERE) return NOTE_HEAD + encode_places(note, wire + NOTE_HEAD);
-    size_t length = strnlen(note->text, NOTE_TEXT);
-    memcpy(wire + NOTE_HEAD, note->text, length);
-    return NOTE_HEAD + length;
+    return note->type == NOTE_FAILED ? NOTE_HEAD + encode_failure(note, wire + NOTE_HEAD) : NOTE_HEAD;
 }
 
 static bool parse_places(const uint8_t *wire, size_t bytes, struct note *note)
@@ -49,6 +59,21 @@ static void parse_text(const uint8_t *wire, size_t length, struct note *note)
     note->text[length] = '\0';
 }
 
+static bool parse_failure(const uint8_t *wire, size_t bytes, struct note *note)
+{
+    uint64_t n = note->latest;
+    note->latest = 0;
+    if (n > NOTE_PLACES || n * sizeof(uint32_t) > bytes) return false;
+    note->given_up.n = (int)n;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t rank;
+        memcpy(&rank, wire + i * sizeof rank, sizeof rank);
+        note->given_up.rank[i] = le32toh(rank);
+    }
+    parse_text(wire + n * sizeof(uint32_t), bytes - n * sizeof(uint32_t), note);
+    return true;
+}
+
 bool note_parse(const void *message, size_t bytes, struct note *note)
 {
     const uint8_t *wire = message;
@@ -64,10 +89,10 @@ bool note_parse(const void *message, size_t bytes, struct note *note)
     note->latest = le64toh(longs[2]);
     note->latest_fingerprint = le64toh(longs[3]);
     note->text[0] = '\0';
-    note->n_places = 0;
+    note->n_places = note->given_up.n = 0;
     if (note->type < NOTE_FAILED || note->type > NOTE_HERE) return false;
     if (note->status > 0 || note->status < TUTTI_ERR_NOT_FOUND) return false;
     if (note->type == NOTE_HERE) return parse_places(wire + NOTE_HEAD, bytes - NOTE_HEAD, note);
-    parse_text(wire + NOTE_HEAD, bytes - NOTE_HEAD, note);
-    return true;
+    if (note->type == NOTE_FAILED) return parse_failure(wire + NOTE_HEAD, bytes - NOTE_HEAD, note);
+    return bytes == NOTE_HEAD;
 }

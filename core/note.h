@@ -1,8 +1,9 @@
 /* A note between ranks as bytes.  Pure functions: a parser believes nothing, for the bytes come from another machine.
  *
  * On the wire: type, status, sequence, fingerprint, and the sender's latest sequence and fingerprint as little-endian
- * 32- and 64-bit numbers; then, for NOTE_FAILED, text without a terminator, and for NOTE_HERE the places of other
- * ranks: rank, age, silence, latest sequence and fingerprint of each. */
+ * 32- and 64-bit numbers; then, for NOTE_FAILED (whose latest says how many), the ranks that were given up, and text
+ * without a terminator; for NOTE_HERE the places of other ranks: rank, age, silence, latest sequence and fingerprint of
+ * each. */
 #ifndef NOTE_H
 #define NOTE_H
 
@@ -26,14 +27,28 @@ struct note_place {
     uint64_t latest, fingerprint; /* its latest collective, as far as it is known; 0: it has called none */
 };
 
+/* Ranks of the group, no more than anybody tells of. */
+struct note_ranks {
+    int n;
+    uint32_t rank[NOTE_PLACES];
+};
+
+static inline bool note_ranks_have(const struct note_ranks *ranks, int rank)
+{
+    for (int i = 0; i < ranks->n; i++)
+        if (ranks->rank[i] == (uint32_t)rank) return true;
+    return false;
+}
+
 struct note {
     uint32_t type;
     int32_t status;
     uint64_t sequence; /* HERE: of the collective that the sender waits in; 0: it waits in none */
     uint64_t fingerprint;
-    uint64_t latest; /* FAILED: the ranks that were given up, a bit for each of the first 64 */
+    uint64_t latest;
     uint64_t latest_fingerprint;
-    char text[NOTE_TEXT + 1];             /* FAILED: why */
+    struct note_ranks given_up;           /* FAILED, with TIMEOUT: for whom nobody waits any more; not checked either */
+    char text[NOTE_TEXT + 1];             /* FAILED: why; as much as the ranks leave room for */
     int n_places;                         /* HERE: whom the sender waits for in the end */
     struct note_place place[NOTE_PLACES]; /* ranks are not checked against the group's size */
 };

@@ -46,7 +46,7 @@ static int is_there(const struct shrink *shrink, const char *what, int rank, boo
 static bool knows_gone(const struct tutti_group *group, int rank, bool *lost)
 {
     *lost = group->root->lost[group->global_ranks[rank]];
-    return *lost || (rank < 64 && (group->failed_missing >> rank & 1) != 0);
+    return *lost || note_ranks_have(&group->failed_missing, rank);
 }
 
 /* Enters who is gone, as far as it was not entered before. */

@@ -1,0 +1,65 @@
+/* core/note.c: what a rank tells of a failure arrives whole, and nothing malformed is believed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "note.h"
+
+static void test_any_rank_may_be_given_up(void **state)
+{
+    struct note note = {.type = NOTE_FAILED, .status = TUTTI_ERR_TIMEOUT, .sequence = 41}, read;
+    uint8_t wire[NOTE_BYTES];
+    (void)state;
+    strcpy(note.text, "rank 64 did not come");
+    for (int i = 0; i < NOTE_PLACES; i++) note.given_up.rank[note.given_up.n++] = (uint32_t)i * 64; /* 0, 64, 128 .. */
+    size_t bytes = note_encode(&note, wire);
+    assert_true(bytes <= NOTE_BYTES && note_parse(wire, bytes, &read));
+    assert_string_equal(read.text, note.text);
+    assert_true(read.sequence == 41 && read.status == TUTTI_ERR_TIMEOUT);
+    for (int rank = 0; rank < NOTE_PLACES * 64 + 100; rank++)
+        assert_true(note_ranks_have(&read.given_up, rank) == (rank % 64 == 0 && rank < NOTE_PLACES * 64));
+}
+
+static void test_the_text_makes_room(void **state)
+{
+    struct note note = {.type = NOTE_FAILED, .status = TUTTI_ERR_TIMEOUT, .given_up = {2, {7, 70}}}, read;
+    uint8_t wire[NOTE_BYTES];
+    (void)state;
+    memset(note.text, 'x', NOTE_TEXT);
+    assert_int_equal(note_encode(&note, wire), NOTE_BYTES);
+    assert_true(note_parse(wire, NOTE_BYTES, &read));
+    assert_int_equal(strlen(read.text), NOTE_TEXT - 2 * sizeof(uint32_t));
+    assert_true(note_ranks_have(&read.given_up, 70));
+}
+
+static void test_malformed(void **state)
+{
+    struct note note = {.type = NOTE_FAILED, .status = TUTTI_ERR_TIMEOUT, .given_up = {3, {1, 2, 3}}}, read;
+    uint8_t wire[NOTE_BYTES] = {0};
+    (void)state;
+    size_t bytes = note_encode(&note, wire);
+    assert_false(note_parse(wire, bytes - 1, &read)); /* two and a half ranks, of three */
+    wire[24] = NOTE_PLACES + 1;                       /* more than there can be */
+    assert_false(note_parse(wire, NOTE_BYTES, &read));
+    wire[24] = 0;
+    wire[31] = 0x80; /* so many that their bytes overflow */
+    assert_false(note_parse(wire, NOTE_BYTES, &read));
+    note = (struct note){.type = NOTE_ASK};
+    assert_int_equal(note_encode(&note, wire), NOTE_HEAD);
+    assert_true(note_parse(wire, NOTE_HEAD, &read));
+    assert_false(note_parse(wire, NOTE_HEAD + 4, &read));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_rank_may_be_given_up),
+        cmocka_unit_test(test_the_text_makes_room),
+        cmocka_unit_test(test_malformed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
