@@ -93,8 +93,9 @@ static int rendezvous_open(const struct rendezvous_args *args, struct place *pla
     return tutti_store_memory(&opts, store);
 }
 
+/* *in_use: it failed because an earlier job has the file. */
 static int rendezvous_meet(const struct rendezvous_args *args, const struct place *place, int64_t timeout_ms,
-                           struct rendezvous *out)
+                           struct rendezvous *out, bool *in_use)
 {
     struct meet meet = {.rank = place->rank,
                         .world_size = place->world_size,
@@ -103,6 +104,7 @@ static int rendezvous_meet(const struct rendezvous_args *args, const struct plac
     int status = tutti_store_prefix(out->store, args->prefix == NULL ? "tutti/world" : args->prefix, &meet.store);
     if (status == TUTTI_OK) status = meet_all(&meet);
     tutti_store_free(meet.store);
+    *in_use = meet.in_use;
     return status;
 }
 
@@ -146,15 +148,17 @@ static int rendezvous_try(const struct rendezvous_args *args, struct place *plac
                           struct rendezvous *out, bool *again)
 {
     int64_t begun = clock_now_ns();
+    bool in_use = false;
     int status = rendezvous_open(args, place, open_ms, &out->store);
     *again = false;
     if (status != TUTTI_OK) return status;
     int64_t left = timeout_ms == TUTTI_INFINITE ? timeout_ms : timeout_ms - (clock_now_ns() - begun) / 1000000;
-    status = rendezvous_meet(args, place, left < 1 ? 1 : left, out);
+    status = rendezvous_meet(args, place, left < 1 ? 1 : left, out, &in_use);
     if (status == TUTTI_OK && place->hosted) atomic_fetch_add(&rendezvous_worlds, 1);
     if (status == TUTTI_OK) status = rendezvous_keep(place, out);
     if (status == TUTTI_OK) return status;
-    *again = rendezvous_was_ending(args, place, out->store, status);
+    /* A file is removed by its world's rank 0, which may come back after others. */
+    *again = (in_use && place->rank != 0) || rendezvous_was_ending(args, place, out->store, status);
     char text[ERROR_TEXT_MAX];
     snprintf(text, sizeof text, "%s", error_text());
     tutti_store_linger(out->store, RENDEZVOUS_LINGER_MS); /* the others must hear why, too */

@@ -92,7 +92,7 @@ static int meet_left_over(const struct meet *meet, const char *why)
 }
 
 /* Before this rank has registered nobody can have found the world complete. */
-static int meet_check_verdict(const struct meet *meet)
+static int meet_check_verdict(struct meet *meet)
 {
     char verdict[ERROR_TEXT_MAX];
     size_t bytes = 0;
@@ -100,25 +100,29 @@ static int meet_check_verdict(const struct meet *meet)
     if (status == TUTTI_ERR_TIMEOUT) return TUTTI_OK;
     if (status != TUTTI_OK) return status;
     verdict[bytes] = '\0';
-    if (strtol(verdict, NULL, 10) == 0) return meet_left_over(meet, "its ranks have met");
+    meet->in_use = strtol(verdict, NULL, 10) == 0;
+    if (meet->in_use) return meet_left_over(meet, "its ranks have met");
     meet_read_verdict(verdict);
     return error_prefix((int)strtol(verdict, NULL, 10), "%.300s holds a failure (if of an earlier run, remove it)",
                         meet->file);
 }
 
-/* All that have registered must be alive. */
-static int meet_check_file(const struct meet *meet)
+/* All that have registered must be alive; where they have met already, their rank 0, which then removes the file. */
+static int meet_check_file(struct meet *meet)
 {
     char key[32], name[MEET_NAME_MAX], why[MEET_NAME_MAX + 40];
     size_t bytes;
     int status = meet_check_verdict(meet);
-    for (int i = 0; i < meet->world_size && status == TUTTI_OK; i++) {
+    int n = meet->in_use ? 1 : meet->world_size;
+    for (int i = 0; i < n && (status == TUTTI_OK || meet->in_use); i++) {
         snprintf(key, sizeof key, "rank/%d", i);
         if (tutti_store_get(meet->store, key, name, sizeof name - 1, &bytes, 0) != TUTTI_OK) continue;
         name[bytes] = '\0';
         name[strcspn(name, " ")] = '\0';
         snprintf(why, sizeof why, "rank %d was %s, which is gone", i, name);
-        if (meet_is_dead(name)) status = meet_left_over(meet, why);
+        if (!meet_is_dead(name)) continue;
+        meet->in_use = false;
+        return meet_left_over(meet, why);
     }
     return status;
 }
@@ -175,7 +179,7 @@ static int meet_await(const struct meet *meet, int64_t deadline_ns)
     return meet_read_verdict(verdict);
 }
 
-int meet_all(const struct meet *meet)
+int meet_all(struct meet *meet)
 {
     int64_t joined = 0, deadline_ns = clock_deadline_ns(meet->timeout_ms);
     char now[ERROR_TEXT_MAX];

@@ -9,9 +9,10 @@ struct meet {
     int rank, world_size;
     int64_t timeout_ms;
     const char *file; /* the file behind the store, which may be left from an earlier run; or NULL */
+    bool in_use;      /* out: the ranks of an earlier run have met there, and its rank 0 is not known to have ended */
 };
 
 /* Returns once all ranks have come, or with the reason why they cannot meet, which all of them get. */
-int meet_all(const struct meet *meet);
+int meet_all(struct meet *meet);
 
 #endif

@@ -110,6 +110,33 @@ static void test_same_port_fifty_times(void **state)
     run_procs(3, rank_of_again, &port);
 }
 
+/* Through one file, too: who comes first may find it before the earlier world's rank 0 has removed it. */
+static int rank_of_one_file(int rank, int size, void *argument)
+{
+    char method[200];
+    snprintf(method, sizeof method, "file://%s?rank=%d&world_size=%d", (const char *)argument, rank, size);
+    for (int i = 0; i < 50; i++) {
+        tutti_init_opts opts = {.init_method = method, .timeout_ms = 20000, .store_timeout_ms = 20000};
+        EXPECT(tutti_init_process_group("tcp", &opts) == TUTTI_OK);
+        EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
+        if (rank == 0) procs_nap_ms(i % 5); /* the others are back before it is gone */
+        EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    }
+    return 0;
+}
+
+static void test_same_file_fifty_times(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/tutti-again-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    run_procs(3, rank_of_one_file, path);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 static int rank_of_many_groups(int rank, int size, void *argument)
 {
     (void)rank;
@@ -355,9 +382,13 @@ static void test_ranks_that_do_not_add_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interrupted_all_the_time), cmocka_unit_test(test_same_port_fifty_times),
-        cmocka_unit_test(test_a_hundred_groups),         cmocka_unit_test(test_failed_groups_leave_nothing),
-        cmocka_unit_test(test_all_killed_leave_nothing), cmocka_unit_test(test_fork_after_init),
+        cmocka_unit_test(test_interrupted_all_the_time),
+        cmocka_unit_test(test_same_port_fifty_times),
+        cmocka_unit_test(test_same_file_fifty_times),
+        cmocka_unit_test(test_a_hundred_groups),
+        cmocka_unit_test(test_failed_groups_leave_nothing),
+        cmocka_unit_test(test_all_killed_leave_nothing),
+        cmocka_unit_test(test_fork_after_init),
         cmocka_unit_test(test_ranks_that_do_not_add_up),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
