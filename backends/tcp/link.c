@@ -132,7 +132,8 @@ int link_describe(const struct proto *proto, char *text, size_t capacity)
 {
     const struct shm *shm = proto->shm;
     int n = 0, here = 0;
-    for (int seat = 0; shm != NULL && seat < shm->n; seat++) here += shm->peer[seat].rank != proto->rank;
+    for (int seat = 0; shm != NULL && seat < shm->n; seat++)
+        here += seat != shm->seat && link_is_local(proto, shm->peer[seat].rank); /* some may have been left out */
     if (shm != NULL)
         n = snprintf(text, capacity,
                      "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s\n", proto->rank,
