@@ -332,6 +332,8 @@ static void meet_moving(struct rank *self, const char *name)
     for (int i = 0; i < self->world; i++) await_moving(self, name, i);
 }
 
+enum { E = TUTTI_REQUEST_EXPECTED };
+
 /* A message under way. */
 struct message {
     tutti_request request;
@@ -400,6 +402,13 @@ static int count_fds(void)
     int n = 0;
     for (int fd = 0; fd < 1024; fd++) n += fcntl(fd, F_GETFD) >= 0;
     return n;
+}
+
+/* The ranks talk over a provider's datagram endpoints, not over connected ones. */
+static inline bool is_rdm(void)
+{
+    const char *provider = getenv("TUTTI_FABRIC_PROVIDER");
+    return provider != NULL && strchr(provider, ';') != NULL;
 }
 
 /* ---- the parent -------------------------------------------------------------------------------------------- */

@@ -1,10 +1,10 @@
 /* Groups: many of them, overlapping, nested, split, made by their members alone, and ended in any order.  Ranks are
  * threads over the tests' own backend, and once more processes over tcp. */
-#include <dirent.h>
 #include <limits.h>
 #include <malloc.h>
 #include <unistd.h>
 
+#include "leftovers.h"
 #include "ranks.h"
 
 /* ---- small things ------------------------------------------------------------------------------------------- */
@@ -15,19 +15,9 @@ struct holds {
     size_t memory; /* 0 where a sanitizer's allocator does not tell */
 };
 
-static int count_entries(const char *path)
-{
-    DIR *folder = opendir(path);
-    int n = 0;
-    if (folder == NULL) return -1;
-    while (readdir(folder) != NULL) n++;
-    closedir(folder);
-    return n;
-}
-
 static struct holds holds_now(void)
 {
-    return (struct holds){count_entries("/proc/self/fd"), count_entries("/proc/self/task"), mallinfo2().uordblks};
+    return (struct holds){count_fds(), count_threads(), mallinfo2().uordblks};
 }
 
 static unsigned next_random(unsigned *state)
@@ -441,127 +431,6 @@ static int nested(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* ---- worlds ------------------------------------------------------------------------------------------------- */
-
-/* The world goes first: its groups answer, and can be ended. */
-static int orphans(tutti_store *store, int rank, int size)
-{
-    tutti_group *group = NULL, *child = NULL, *outside = NULL, *more = NULL;
-    int ranks[1] = {0}, x = 1;
-    EXPECT(tutti_create_group("loop", store, rank, size, &(tutti_group_opts){.timeout_ms = 20000}, &group) == TUTTI_OK);
-    EXPECT(tutti_split_group(0, rank, &(tutti_group_opts){.parent = group}, &child) == TUTTI_OK);
-    EXPECT(tutti_new_group(ranks, 1, &(tutti_group_opts){.parent = group}, &outside) == TUTTI_OK);
-    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = child)) == TUTTI_OK && x == size);
-    EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
-    group = child;
-    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = child)) == TUTTI_ERR_ABORTED);
-    EXPECT(strstr(tutti_last_error(), "destroyed") != NULL);
-    EXPECT(tutti_send(tutti_view(&x, 1), (rank + 1) % size, tutti_with(.group = child)) == TUTTI_ERR_ABORTED);
-    EXPECT(tutti_new_group(ranks, 1, &(tutti_group_opts){.parent = child}, &more) == TUTTI_ERR_ABORTED);
-    EXPECT(tutti_split_group(0, 0, &(tutti_group_opts){.parent = child}, &more) == TUTTI_ERR_ABORTED);
-    EXPECT(tutti_coalesce_begin(child) == TUTTI_ERR_ABORTED);
-    EXPECT(tutti_get_rank(child) == rank && tutti_get_world_size(child) == size);
-    EXPECT(tutti_get_global_rank(child, rank) == rank && tutti_get_name(child)[0] != '\0');
-    EXPECT(tutti_destroy_process_group(child) == TUTTI_OK);
-    group = outside;
-    EXPECT(tutti_get_rank(outside) == (rank == 0 ? 0 : -1));
-    EXPECT(tutti_destroy_process_group(outside) == TUTTI_OK);
-    return 0;
-}
-
-/* Two worlds at once, of different sizes, with the ranks the other way round in the second. */
-static int two_worlds(tutti_store *store, int rank, int size)
-{
-    tutti_store *parts[2] = {NULL};
-    tutti_group *group = NULL, *worlds[2] = {NULL}, *half = NULL;
-    int ranks[2] = {rank, size - 2 - rank}, x[2];
-    tutti_work *work[2] = {NULL};
-    for (int i = 0; i < 2; i++) {
-        if (ranks[i] < 0) continue; /* the last rank is in the first world alone */
-        EXPECT(tutti_store_prefix(store, i == 0 ? "one" : "two", &parts[i]) == TUTTI_OK);
-        EXPECT(tutti_create_group("loop", parts[i], ranks[i], size - i, &(tutti_group_opts){.timeout_ms = 20000},
-                                  &worlds[i]) == TUTTI_OK);
-    }
-    group = worlds[0];
-    EXPECT(tutti_split_group(rank % 2, 0, &(tutti_group_opts){.parent = worlds[0]}, &half) == TUTTI_OK);
-    for (int round = 0; round < 100; round++) {
-        for (int k = 0; k < 2; k++) {
-            int i = (k + round + rank) % 2; /* one first here, the other first there */
-            x[i] = ranks[i] + i * 100;
-            if (worlds[i] == NULL) continue;
-            EXPECT(tutti_all_reduce(tutti_view(&x[i], 1), TUTTI_SUM,
-                                    tutti_with(.group = worlds[i], .async_op = &work[i])) == TUTTI_OK);
-        }
-        EXPECT(tutti_wait_all(work, 2, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
-        EXPECT(x[0] == size * (size - 1) / 2);
-        if (worlds[1] != NULL) EXPECT(x[1] == (size - 1) * 100 + (size - 1) * (size - 2) / 2);
-    }
-    EXPECT(tutti_barrier(tutti_with(.group = half)) == TUTTI_OK);
-    int first = rank % 2;
-    if (worlds[first] != NULL) EXPECT(tutti_destroy_process_group(worlds[first]) == TUTTI_OK);
-    group = NULL;
-    if (worlds[1 - first] != NULL) EXPECT(tutti_destroy_process_group(worlds[1 - first]) == TUTTI_OK);
-    EXPECT(tutti_destroy_process_group(half) == TUTTI_OK);
-    tutti_store_free(parts[0]);
-    tutti_store_free(parts[1]);
-    return 0;
-}
-
-struct lone {
-    pthread_t thread;
-    tutti_store *store;
-    int (*fn)(tutti_store *store, int rank, int size);
-    int rank, size, result;
-};
-
-static void *lone_main(void *argument)
-{
-    struct lone *lone = argument;
-    lone->result = lone->fn(lone->store, lone->rank, lone->size);
-    return NULL;
-}
-
-/* Ranks that make their worlds themselves. */
-static void run_lone(int size, int (*fn)(tutti_store *store, int rank, int size))
-{
-    struct lone lone[RANKS_MOST];
-    tutti_store *store = NULL;
-    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
-    for (int i = 0; i < size; i++) {
-        lone[i] = (struct lone){.store = store, .fn = fn, .rank = i, .size = size};
-        assert_int_equal(pthread_create(&lone[i].thread, NULL, lone_main, &lone[i]), 0);
-    }
-    for (int i = 0; i < size; i++) pthread_join(lone[i].thread, NULL);
-    tutti_store_free(store);
-    for (int i = 0; i < size; i++) assert_int_equal(lone[i].result, 0);
-}
-
-static void test_no_default_group(void **state)
-{
-    (void)state;
-    tutti_group *child = NULL;
-    tutti_store *store = NULL, *parts[2];
-    int x = 1, rank = 0;
-    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
-    assert_int_equal(tutti_store_prefix(store, "first", &parts[0]), TUTTI_OK);
-    assert_int_equal(tutti_store_prefix(store, "second", &parts[1]), TUTTI_OK);
-    for (int i = 0; i < 2; i++) { /* and once more: the default group can be made again */
-        assert_int_equal(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT);
-        assert_non_null(strstr(tutti_last_error(), "no default group"));
-        assert_int_equal(tutti_destroy_process_group(NULL), TUTTI_ERR_INVALID_ARGUMENT);
-        const tutti_init_opts opts = {.store = parts[i], .has_rank = true, .world_size = 1};
-        assert_int_equal(tutti_init_process_group("loop", &opts), TUTTI_OK);
-        assert_int_equal(tutti_new_group(&rank, 1, NULL, &child), TUTTI_OK);
-        assert_int_equal(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = child)), TUTTI_OK);
-        assert_int_equal(tutti_destroy_process_group(NULL), TUTTI_OK);
-        assert_int_equal(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = child)), TUTTI_ERR_ABORTED);
-        assert_int_equal(tutti_destroy_process_group(child), TUTTI_OK);
-        assert_int_equal(tutti_get_rank(NULL), -1);
-        tutti_store_free(parts[i]);
-    }
-    tutti_store_free(store);
-}
-
 /* ---- stamped ------------------------------------------------------------------------------------------------ */
 
 static const struct {
@@ -580,18 +449,6 @@ static void test_case(void **state)
 {
     int i = (int)(intptr_t)*state;
     for (int size = cases[i].least; size <= cases[i].most; size++) run_ranks(size, cases[i].fn, NULL);
-}
-
-static void test_orphans(void **state)
-{
-    (void)state;
-    for (int size = 2; size <= 4; size++) run_lone(size, orphans);
-}
-
-static void test_two_worlds(void **state)
-{
-    (void)state;
-    for (int size = 3; size <= 5; size++) run_lone(size, two_worlds);
 }
 
 /* The same over tcp, where each rank is a process: its descriptors are its own. */
@@ -617,12 +474,9 @@ static void test_tcp(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[CASES + 4] = {cmocka_unit_test(test_tcp)}; /* first: no threads yet */
+    struct CMUnitTest tests[CASES + 1] = {cmocka_unit_test(test_tcp)}; /* first: no threads yet */
     for (int i = 0; i < CASES; i++)
         tests[i + 1] = (struct CMUnitTest){cases[i].name, test_case, NULL, NULL, (void *)(intptr_t)i};
-    tests[CASES + 1] = (struct CMUnitTest)cmocka_unit_test(test_orphans);
-    tests[CASES + 2] = (struct CMUnitTest)cmocka_unit_test(test_two_worlds);
-    tests[CASES + 3] = (struct CMUnitTest)cmocka_unit_test(test_no_default_group);
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 then knows of all memory */
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);

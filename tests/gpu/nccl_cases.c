@@ -5,34 +5,36 @@
  */
 #include "stage_cases.h"
 
-static int run(const char *name, case_fn fn, int rank, int size)
+static int run(const struct device_case *one, int rank, int size)
 {
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    int line = fn(NULL, rank, size);
+    int line = one->fn(NULL, rank, size);
     clock_gettime(CLOCK_MONOTONIC, &end);
     double s = (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9;
     if (rank == 0 || line != 0)
-        printf("case %-14s rank %d of %d: %s (%.2f s)\n", name, rank, size, line == 0 ? "ok" : "FAILED", s);
+        printf("case %-14s rank %d of %d: %s (%.2f s)\n", one->name, rank, size, line == 0 ? "ok" : "FAILED", s);
     return line;
 }
 
-/* The ranks are out of step after one that failed: it is the last. */
-static int run_named(const char *name, int rank, int size)
+/* Those with this name, or all; how many, or -1.  The ranks are out of step after one that failed: it is the last. */
+static int run_named(const struct device_case *cases, int n, const char *name, int rank, int size)
 {
-    int found = 0, line = 0;
-    for (int i = 0; i < NCCL_CASES && line == 0; i++) {
-        if (name != NULL && strcmp(name, nccl_cases[i].name) != 0) continue;
+    int found = 0;
+    for (int i = 0; i < n; i++) {
+        if (name != NULL && strcmp(name, cases[i].name) != 0) continue;
         found++;
-        line = run(nccl_cases[i].name, nccl_cases[i].fn, rank, size);
+        if (run(&cases[i], rank, size) != 0) return -1;
     }
-    for (int i = 0; i < STAGE_CASES && line == 0 && name != NULL; i++) {
-        if (strcmp(name, stage_cases[i].name) != 0) continue;
-        found++;
-        line = run(name, stage_cases[i].fn, rank, size);
-    }
+    return found;
+}
+
+static int run_cases(const char *name, int rank, int size)
+{
+    int found = run_named(nccl_cases, NCCL_CASES, name, rank, size);
+    if (found == 0) found = run_named(stage_cases, STAGE_CASES, name, rank, size);
     if (found == 0) fprintf(stderr, "there is no case \"%s\"\n", name);
-    return line != 0 || found == 0;
+    return found <= 0;
 }
 
 int main(int argc, char **argv)
@@ -41,7 +43,7 @@ int main(int argc, char **argv)
     TUTTI_CHECK(tutti_init_process_group(argc > 2 ? argv[2] : "nccl", NULL));
     int rank = tutti_get_rank(NULL), size = tutti_get_world_size(NULL), device = tutti_get_device(NULL).index;
     if (!cu_use(device)) return 1;
-    int failed = run_named(argc > 1 ? argv[1] : NULL, rank, size), devices = 0;
+    int failed = run_cases(argc > 1 ? argv[1] : NULL, rank, size), devices = 0;
     cu.count(&devices);
     for (int i = 0; i < devices; i++) {
         unsigned flags = 0;

@@ -310,10 +310,7 @@ static inline int case_staged_refused(tutti_group *group, int rank, int size)
     return 0;
 }
 
-static const struct {
-    const char *name;
-    case_fn fn;
-} stage_cases[] = {
+static const struct device_case stage_cases[] = {
     {"bitwise", case_bitwise},   {"beyond_nccl", case_beyond_nccl},      {"large", case_large},
     {"in_order", case_in_order}, {"message_order", case_message_order},  {"staged_streams", case_staged_streams},
     {"mixed", case_mixed},       {"staged_refused", case_staged_refused}};

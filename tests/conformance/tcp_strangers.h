@@ -1,0 +1,176 @@
+/* Strangers at the tcp plug-in's listener, and a rank that has not the job's secrets. */
+#ifndef TCP_STRANGERS_H
+#define TCP_STRANGERS_H
+
+#include "tcp_ends.h"
+#include "tcp_ranks.h"
+
+/* ---- strangers --------------------------------------------------------------------------------------------- */
+
+static int wrong_token(struct rank *self)
+{
+    if (self->rank == 1) token[0] = 99;
+    CHECK(rank_open(self) == TUTTI_OK);
+    uint8_t data[4] = {0};
+    struct message m;
+    if (self->rank == 1) start(self, &m, true, 0, 1, data, 4, 0);
+    meet_moving(self, "called");
+    if (self->rank == 0) start(self, &m, false, 1, 1, data, 4, 0);
+    CHECK(wait_for(self, &m) == (self->rank == 1 && m.done.status == TUTTI_OK ? TUTTI_OK : TUTTI_ERR_PEER_LOST));
+    for (int64_t end = now_ns() + (int64_t)WAIT_MS * 1000000; self->told.lost == 0 && now_ns() < end;) turn(self);
+    CHECK(self->told.lost == 1);
+    CHECK(strstr(self->told.why, "token") != NULL);
+    meet_moving(self, "end"); /* one that left early is lost for another reason */
+    rank_close(self);
+    return 0;
+}
+
+static void test_wrong_token(void **state)
+{
+    (void)state;
+    run_until_silent(wrong_token, 2, NULL);
+}
+
+/* A rank whose greetings are right, but not what marks its messages: none of them counts. */
+static int wrong_secret(struct rank *self)
+{
+    spoils_secrets = self->rank == 1;
+    CHECK(rank_open(self) == TUTTI_OK);
+    uint8_t data[4] = {0};
+    struct message m;
+    start(self, &m, self->rank == 1, self->rank == 1 ? 0 : TUTTI_ANY_SOURCE, 1, data, 4, 0);
+    if (self->rank == 0) {
+        for (int64_t end = now_ns() + (int64_t)WAIT_MS * 1000000; dropped < 2 && now_ns() < end;) turn(self);
+        CHECK(dropped >= 2); /* a heartbeat and the message */
+        CHECK(!m.done.is);
+    }
+    meet_moving(self, "end");
+    rank_close(self);
+    return 0;
+}
+
+static void test_wrong_secret(void **state)
+{
+    (void)state;
+    if (!is_rdm()) skip(); /* a connected endpoint's messages need no secret */
+    run(wrong_secret, 2);
+}
+
+/* The entry of the address book has an address of our own format, or the name of an endpoint: here a sockaddr. */
+static int knock(const uint8_t *address, const void *data, size_t bytes)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(address[16] | address[17] << 8))};
+    memcpy(&to.sin_addr, address + 24, 4);
+    if (is_rdm()) memcpy(&to, address + 56, sizeof to);
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0) perror("knock");
+    if (bytes > 0 && send(fd, data, bytes, MSG_NOSIGNAL) < 0) perror("knock: send");
+    return fd;
+}
+
+static int strangers(struct rank *self)
+{
+    CHECK(rank_open(self) == TUTTI_OK);
+    uint8_t address[256], data[1000] = {0};
+    size_t bytes;
+    struct message m;
+    if (self->rank == 0) {
+        store_get((tutti_store *)self->shared, "tcp/1", address, sizeof address, &bytes, 5000);
+        uint8_t half[32] = {3, 0, 0, 10}, request[32 + 104] = {3, 0, 0, 104};
+        int fd[64], n = 0;
+        for (int i = 0; i < 40; i++) fd[n++] = knock(address, NULL, 0);
+        fd[n++] = knock(address, "GET / HTTP/1.0\r\n\r\nand some more bytes", 38);
+        fd[n++] = knock(address, half, sizeof half);
+        fd[n++] = knock(address, request, sizeof request);
+        request[40] ^= 1;
+        memcpy(request + 32, "TUTTItcp", 8);
+        fd[n++] = knock(address, request, sizeof request);
+        close(fd[0]);
+        meet(self->shared, "knocked", 0, 2);
+        start(self, &m, true, 1, 1, data, sizeof data, 0);
+        CHECK(wait_for(self, &m) == TUTTI_OK);
+        start(self, &m, false, 1, 2, data, sizeof data, 0);
+        CHECK(wait_for(self, &m) == TUTTI_OK);
+        for (int i = 1; i < n; i++) close(fd[i]);
+    } else {
+        meet(self->shared, "knocked", 1, 2);
+        int64_t before = now_ns();
+        start(self, &m, false, 0, 1, data, sizeof data, 0);
+        CHECK(wait_for(self, &m) == TUTTI_OK);
+        CHECK(now_ns() - before < 10000000000); /* a call that nobody answers ends after 15 s */
+        start(self, &m, true, 0, 2, data, sizeof data, 0);
+        CHECK(wait_for(self, &m) == TUTTI_OK);
+    }
+    rank_close(self);
+    return 0;
+}
+
+static void test_strangers_at_the_listener(void **state)
+{
+    (void)state;
+    run(strangers, 2);
+}
+
+/* Until so many descriptors are open; false: not in time. */
+static bool await_fds(struct rank *self, int n)
+{
+    for (int64_t end = now_ns() + (int64_t)WAIT_MS * 1000000; count_fds() != n && now_ns() < end;) turn(self);
+    return count_fds() == n;
+}
+
+/* Silent connections are ended after a while; one that finds no descriptor left does not make us spin. */
+static int crowd(struct rank *self)
+{
+    CHECK(rank_open(self) == TUTTI_OK);
+    uint8_t address[256];
+    size_t bytes;
+    struct message m;
+    start(self, &m, self->rank == 0, 1 - self->rank, 1, address, 4, 0);
+    CHECK(wait_for(self, &m) == TUTTI_OK);
+    meet_moving(self, "linked");
+    if (self->rank == 0) {
+        int fd[50];
+        CHECK(store_get((tutti_store *)self->shared, "tcp/1", address, sizeof address, &bytes, 5000) == TUTTI_OK);
+        for (int i = 0; i < 50; i++) fd[i] = knock(address, NULL, 0);
+        meet(self->shared, "came", 0, 2);
+        meet(self->shared, "ended", 0, 2);
+        for (int i = 0; i < 50; i++) close(fd[i]);
+        fd[0] = knock(address, NULL, 0);
+        meet(self->shared, "full", 0, 2);
+        meet(self->shared, "end", 0, 2);
+        close(fd[0]);
+    } else {
+        int before = count_fds();
+        meet(self->shared, "came", 1, 2);
+        CHECK(await_fds(self, before + 50)); /* all are let in .. */
+        CHECK(await_fds(self, before));      /* .. and each is shown out */
+        struct rlimit limit = {(rlim_t)before, (rlim_t)before};
+        while (fcntl((int)limit.rlim_cur - 1, F_GETFD) < 0) limit.rlim_cur--;
+        int filler = dup(0); /* the lowest that is free */
+        while (filler >= 0 && filler < (int)limit.rlim_cur) filler = dup(0);
+        if (filler >= 0) close(filler);
+        setrlimit(RLIMIT_NOFILE, &limit);
+        meet(self->shared, "ended", 1, 2);
+        meet(self->shared, "full", 1, 2);
+        struct rusage start_usage, end_usage;
+        getrusage(RUSAGE_SELF, &start_usage);
+        turns(self, 1000);
+        getrusage(RUSAGE_SELF, &end_usage);
+        CHECK(cpu_ms(&start_usage, &end_usage) < 200);
+        meet(self->shared, "end", 1, 2);
+    }
+    rank_close(self);
+    return 0;
+}
+
+static void test_a_crowd_at_the_listener(void **state)
+{
+    (void)state;
+    if (is_rdm()) { /* it would have to tell its peers' sockets from strangers', which the provider does not show */
+        print_message("skipped: the provider keeps its own connections\n");
+        skip();
+    }
+    run(crowd, 2);
+}
+
+#endif

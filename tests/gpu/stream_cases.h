@@ -1,0 +1,186 @@
+/* Streams: what the nccl backend's operations wait for, and what waits for them.  Cases as in nccl_cases.h. */
+#ifndef STREAM_CASES_H
+#define STREAM_CASES_H
+
+#include <time.h>
+
+#include "device_tensors.h"
+
+static inline void sleep_here(void *ms)
+{
+    int64_t n = *(const int *)ms;
+    nanosleep(&(struct timespec){n / 1000, n % 1000 * 1000000}, NULL);
+}
+
+struct gate {
+    bool open;
+};
+
+static inline void wait_at(void *argument)
+{
+    struct gate *gate = argument;
+    while (!__atomic_load_n(&gate->open, __ATOMIC_ACQUIRE)) nanosleep(&(struct timespec){0, 100000}, NULL);
+}
+
+/* The caller's stream sleeps, then writes: what follows must see it. */
+static inline int case_streams(tutti_group *group, int rank, int size)
+{
+    static int delay_ms = 60;
+    enum { N = 1000 };
+    cu_stream stream = new_stream(), second = new_stream();
+    tutti_opts opts = {.group = group, .stream = stream};
+    tutti_tensor x = on_device(group, N, TUTTI_INT32);
+    int32_t *host = malloc(sizeof *host * N);
+    tutti_work *work = NULL;
+    cu.fill((cu_memory)(uintptr_t)x.data, 1000, N, stream);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK); /* connects */
+    wait_stream(stream);
+    for (int round = 0; round < 4; round++) {
+        struct timespec begin, end;
+        bool async = round % 2 != 0;
+        cu.fill((cu_memory)(uintptr_t)x.data, 1000, N, stream);
+        wait_stream(stream);
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        cu.call_host(stream, sleep_here, &delay_ms);
+        cu.fill((cu_memory)(uintptr_t)x.data, (unsigned)rank + 1, N, stream);
+        opts.async_op = async ? &work : NULL;
+        EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+        EXPECT(!async || !tutti_work_is_completed(work));
+        if (async) EXPECT(tutti_wait_stream(work, second) == TUTTI_OK);
+        clock_gettime(CLOCK_MONOTONIC, &end); /* neither has waited */
+        double ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
+        EXPECT(ms < delay_ms);
+        cu.copy_out(host, (cu_memory)(uintptr_t)x.data, N * sizeof *host, async ? second : stream);
+        wait_stream(async ? second : stream);
+        for (int i = 0; i < N; i++) EXPECT(host[i] == size * (size + 1) / 2);
+        if (async) EXPECT(tutti_wait(&work, 60000) == TUTTI_OK);
+    }
+    /* asynchronous ones, then a blocking one, all on the same memory: as if one after the other */
+    tutti_work *works[3];
+    cu.call_host(stream, sleep_here, &delay_ms);
+    cu.fill((cu_memory)(uintptr_t)x.data, 1, N, stream);
+    for (int i = 0; i < 3; i++) {
+        opts.async_op = &works[i];
+        EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    }
+    opts.async_op = NULL;
+    opts.stream = second;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    cu.copy_out(host, (cu_memory)(uintptr_t)x.data, N * sizeof *host, second);
+    wait_stream(second);
+    for (int i = 0; i < N; i++) EXPECT(host[i] == size * size * size * size);
+    EXPECT(tutti_wait_all(works, 3, 60000) == TUTTI_OK);
+    /* a wait with a time limit, after which it goes on */
+    opts.stream = stream;
+    opts.async_op = &work;
+    cu.call_host(stream, sleep_here, &delay_ms);
+    EXPECT(tutti_all_reduce(x, TUTTI_MAX, &opts) == TUTTI_OK);
+    EXPECT(tutti_wait(&work, 1) == TUTTI_ERR_TIMEOUT && work != NULL);
+    EXPECT(tutti_wait(&work, 60000) == TUTTI_OK);
+    drop(group, x);
+    free(host);
+    cu.stream_free(stream);
+    cu.stream_free(second);
+    return 0;
+}
+
+/* As long as it ran on the device: what the stream held before does not count. */
+static inline int case_duration(tutti_group *group, int rank, int size)
+{
+    enum { HELD_MS = 100 };
+    cu_stream stream = new_stream();
+    tutti_tensor x = on_device(group, 1000, TUTTI_INT32);
+    struct gate gate = {false};
+    struct timespec opened, ended;
+    tutti_work *work = NULL;
+    (void)rank;
+    (void)size;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .stream = stream}) == TUTTI_OK);
+    EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK);
+    cu.call_host(stream, wait_at, &gate);
+    tutti_opts opts = {.group = group, .stream = stream, .async_op = &work};
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK && tutti_work_duration_ns(work) == -1);
+    sleep_here(&(int){HELD_MS});
+    clock_gettime(CLOCK_MONOTONIC, &opened);
+    __atomic_store_n(&gate.open, true, __ATOMIC_RELEASE);
+    EXPECT(tutti_work_wait(work, 60000) == TUTTI_OK);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    double ms = (double)(ended.tv_sec - opened.tv_sec) * 1e3 + (double)(ended.tv_nsec - opened.tv_nsec) / 1e6;
+    double took = (double)tutti_work_duration_ns(work) / 1e6;
+    EXPECT(took > 0 && took < ms + 1);
+    tutti_work_free(work);
+    drop(group, x);
+    cu.stream_free(stream);
+    return 0;
+}
+
+/* The strictest; where ranks are threads another one's waiting would end it. */
+static int capture_mode = CU_CAPTURE_GLOBAL;
+
+static inline int case_capture(tutti_group *group, int rank, int size)
+{
+    enum { N = 100 };
+    cu_stream stream = new_stream();
+    tutti_opts opts = {.group = group, .stream = stream};
+    tutti_tensor x = on_device(group, N, TUTTI_INT32), y = on_device(group, N, TUTTI_INT32);
+    tutti_work *work = NULL;
+    void *graph = NULL, *exec = NULL;
+    EXPECT(tutti_all_reduce_into(y, x, TUTTI_SUM, &opts) == TUTTI_OK); /* opens and connects */
+    wait_stream(stream);
+    EXPECT(cu.capture(stream, capture_mode) == 0);
+    EXPECT(tutti_all_reduce_into(y, x, TUTTI_SUM, &opts) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(y, TUTTI_SUM, &opts) == TUTTI_OK);
+    opts.async_op = &work;
+    EXPECT(tutti_all_reduce(y, TUTTI_SUM, &opts) == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "captured") != NULL);
+    EXPECT(cu.capture_end(stream, &graph) == 0);
+    EXPECT(cu.instantiate(&exec, graph, 0) == 0);
+    for (int round = 1; round < 4; round++) {
+        cu.fill((cu_memory)(uintptr_t)x.data, (unsigned)(round * (rank + 1)), N, stream);
+        EXPECT(cu.launch(exec, stream) == 0);
+        wait_stream(stream);
+        int32_t *host = to_host(y);
+        bool right = host[0] == round * size * size * (size + 1) / 2 && host[N - 1] == host[0];
+        free(host);
+        EXPECT(right);
+    }
+    cu.exec_free(exec);
+    cu.graph_free(graph);
+    drop(group, x);
+    drop(group, y);
+    cu.stream_free(stream);
+    return 0;
+}
+
+/* Twice: once while communicators are still to be opened and connected, once after. */
+static inline int case_coalesced(tutti_group *group, int rank, int size)
+{
+    enum { N = 3000 };
+    cu_stream stream = new_stream();
+    tutti_opts opts = {.group = group, .stream = stream};
+    tutti_tensor x = on_device(group, N, TUTTI_INT32), y = on_device(group, N * size, TUTTI_INT32),
+                 z = on_device(group, N, TUTTI_INT32);
+    int to = (rank + 1) % size, from = (rank + size - 1) % size;
+    for (int round = 0; round < 3; round++) {
+        tutti_work *work = NULL;
+        fill(x, of_rank, (int[]){rank, round});
+        EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
+        EXPECT(tutti_all_gather_into_tensor(y, x, &opts) == TUTTI_OK);
+        if (size > 1) EXPECT(tutti_send(x, to, &opts) == TUTTI_OK);
+        if (size > 1) EXPECT(tutti_recv(z, from, &opts) == TUTTI_OK);
+        EXPECT(tutti_coalesce_end(group, round == 1 ? &work : NULL) == TUTTI_OK);
+        if (work != NULL) EXPECT(tutti_wait(&work, 60000) == TUTTI_OK);
+        for (int r = 0; r < size; r++) EXPECT(holds(part(y, r * N, N), of_rank, (int[]){r, round}));
+        if (size > 1) EXPECT(holds(z, of_rank, (int[]){from, round}));
+        EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+        wait_stream(stream);
+        EXPECT(holds(x, reduced, (int[]){0, round, TUTTI_SUM, size}));
+    }
+    drop(group, x);
+    drop(group, y);
+    drop(group, z);
+    cu.stream_free(stream);
+    return 0;
+}
+
+#endif
