@@ -47,12 +47,14 @@ static void forget(const void *memory)
 
 /* ---- the two calls ----------------------------------------------------------------------------------------- */
 
-/* The first of the group's backends for its device that allocates; NULL where none does. */
+/* The first of the group's backends that takes its device's tensors itself and allocates; NULL where none does. */
 static const struct group_door *allocating_door(const struct tutti_group *group)
 {
     int device = group_device_index(group->device);
-    for (int i = 0; i < group->n_doors[device]; i++)
-        if (TUTTI_HAS(group->doors[device][i].backend, alloc)) return &group->doors[device][i];
+    for (int i = 0; i < group->n_doors[device]; i++) {
+        const tutti_backend *backend = group->doors[device][i].backend;
+        if (group_takes_device(backend, device) && TUTTI_HAS(backend, alloc)) return &group->doors[device][i];
+    }
     const struct group_door *stager = &group->stager;
     return device > 0 && stager->backend != NULL && TUTTI_HAS(stager->backend, alloc) ? stager : NULL;
 }
