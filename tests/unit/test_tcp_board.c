@@ -153,12 +153,12 @@ struct large {
     int ended;
 };
 
-static void begin_large(struct end *end, struct large *large)
+static void begin_with(struct end *end, struct large *large, bool can_pull)
 {
     int rank = end->shm.seat;
     *large = (struct large){.request = {.fingerprint = 7}};
     LIST_INIT(&large->running);
-    end->shm.can_pull = true;
+    end->shm.can_pull = can_pull;
     end->shm.peer[1 - rank].pid = getpid();
     board_open(&large->board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
     assert_int_equal(large->board.state, BOARD_READY);
@@ -168,6 +168,11 @@ static void begin_large(struct end *end, struct large *large)
         .kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &tensor, .out = &tensor};
     large->request.owner = &large->ended;
     assert_int_equal(board_begin(&large->board, &op, &large->request, &large->running), TUTTI_REQUEST_PENDING);
+}
+
+static void begin_large(struct end *end, struct large *large)
+{
+    begin_with(end, large, true);
 }
 
 /* The first rank is in the last step, the second one has yet to read what the first one has reduced. */
@@ -234,6 +239,26 @@ static void test_comes_after_one_gave_up(void **state)
     assert_int_equal(large[1].ended, 0);
     assert_int_equal(TAILQ_FIRST(&large[1].board.ops)->at, 0);
     close_both(end, large);
+}
+
+/* The same with chunks: who has not met it before it gave up finds nobody, who has met it waits for the next step. */
+static void test_gives_up_between_chunks(void **state)
+{
+    struct end end[2];
+    static struct large large[2];
+    (void)state;
+    for (int who = 0; who < 2; who++) {
+        pair_open(end);
+        for (int i = 0; i < 2; i++) begin_with(&end[i], &large[i], false);
+        assert_int_equal(TAILQ_FIRST(&large[0].board.ops)->at, 0);
+        assert_int_equal(TAILQ_FIRST(&large[1].board.ops)->at, 1);
+        assert_true(board_cancel(&large[who].board, &large[who].request));
+        struct large *other = &large[1 - who];
+        for (int i = 0; i < 3; i++) board_progress(&other->running);
+        assert_int_equal(other->ended, 0);
+        assert_int_equal(TAILQ_FIRST(&other->board.ops)->at, 1 - who);
+        close_both(end, large);
+    }
 }
 
 static pid_t pid_of_nobody(void)
@@ -374,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_gives_up_in_the_last_step),
         cmocka_unit_test(test_comes_after_one_gave_up),
+        cmocka_unit_test(test_gives_up_between_chunks),
         cmocka_unit_test(test_dies_in_the_last_step),
         cmocka_unit_test(test_dies_and_its_pid_lives),
         cmocka_unit_test(test_leaves_behind_a_root),
