@@ -1,9 +1,9 @@
 /* Middling and large operations: through the ranks' trays, a chunk a step.
  *
  * In step s each rank puts its chunk s into its tray.  Once it has met the others there, it takes what concerns it out
- * of theirs.  Where all have use for what is reduced (all_reduce, reduce) it reduces a slice of the chunk into its tray
- * instead, and takes the others' slices of chunk s - 1, which were done when they came: so these take a step more than
- * there are chunks.
+ * of theirs.  An all_reduce, and a reduce that would keep its root busy for long, are sliced: each rank reduces a slice
+ * of the chunk into its tray, and who has use for it takes the slices of chunk s - 1, which were done when the others
+ * came: so these take a step more than there are chunks.
  *
  * A rank has two trays and is in step s only when all have done with step s - 2.  Both stay in the cache, so that a
  * byte goes through the memory when it is read from a tensor and when it is written to one, and at no other time.
@@ -46,15 +46,16 @@ void board_put_pipe(struct board *board, struct board_op *op)
     struct slice chunk = chunk_of(op, op->at);
     char *tray = tray_of(board, op, board->rank, op->at);
     bool root = op->root == board->rank;
-    switch (op->kind) {
-    case TUTTI_ALL_REDUCE:
-    case TUTTI_REDUCE:
+    if (op->sliced) {
         put_slices(board, op, chunk, tray);
-        break;
+        return;
+    }
+    switch (op->kind) {
     case TUTTI_BROADCAST:
         if (root) board_copy(tray, op->in + chunk.at, chunk.bytes);
         break;
     case TUTTI_GATHER:
+    case TUTTI_REDUCE:
         if (!root) board_copy(tray, op->in + chunk.at, chunk.bytes);
         break;
     case TUTTI_ALL_GATHER:
@@ -98,6 +99,15 @@ static void take_slices(const struct board *board, const struct board_op *op)
     }
 }
 
+/* The root's work where the others only put. */
+static void reduce_chunk(const struct board *board, const struct board_op *op)
+{
+    struct slice chunk = chunk_of(op, op->at);
+    const void *from[SHM_SEATS];
+    for (int i = 0; i < board->n; i++) from[i] = i == board->rank ? op->in + chunk.at : tray_of(board, op, i, op->at);
+    board_reduce_to(board, op, op->out + chunk.at, from, chunk.bytes);
+}
+
 static void reduce_own_block(const struct board *board, const struct board_op *op)
 {
     struct slice chunk = chunk_of(op, op->at);
@@ -133,12 +143,15 @@ static void take_from_root(const struct board *board, const struct board_op *op)
 
 void board_work_pipe(struct board *board, struct board_op *op)
 {
-    bool root = op->root == board->rank, last = op->at == op->steps - 1;
-    switch (op->kind) {
-    case TUTTI_ALL_REDUCE:
-    case TUTTI_REDUCE:
-        if (!last) reduce_slice(board, op);
+    bool root = op->root == board->rank;
+    if (op->sliced) {
+        if (op->at < op->steps - 1) reduce_slice(board, op);
         if (op->at > 0 && (root || op->kind == TUTTI_ALL_REDUCE)) take_slices(board, op);
+        return;
+    }
+    switch (op->kind) {
+    case TUTTI_REDUCE:
+        if (root) reduce_chunk(board, op);
         break;
     case TUTTI_REDUCE_SCATTER:
         reduce_own_block(board, op);
@@ -165,5 +178,5 @@ void board_cut_pipe(const struct board *board, struct board_op *op)
     size_t chunks = (op->bytes + most - 1) / most;
     op->chunk = ((op->bytes + chunks - 1) / chunks + line - 1) / line * line;
     op->steps = (int64_t)((op->bytes + op->chunk - 1) / op->chunk);
-    if (op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE) op->steps++;
+    if (op->sliced) op->steps++;
 }

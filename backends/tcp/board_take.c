@@ -5,6 +5,7 @@
 
 enum {
     FLAT_MOST = 64 << 10,   /* bytes of all ranks' data that one rank reduces alone; more are reduced in slices */
+    SLICE_LEAST = 1 << 19,  /* bytes of a reduce from which on it is sliced: the root alone would be slower */
     STREAM_LEAST = 2 << 20, /* bytes that a rank writes; they would not stay in its second-level cache */
     PULL_LEAST = 16 << 10   /* bytes read from one rank; less is not worth a call of the kernel's */
 };
@@ -15,10 +16,10 @@ enum {
 static const struct {
     size_t pair, more;
 } pull_most[TUTTI_SEND] = {
-    [TUTTI_BROADCAST] = {2 << 20, 0},        [TUTTI_ALL_REDUCE] = {2 << 20, 0},
-    [TUTTI_REDUCE] = {2 << 20, 0},           [TUTTI_REDUCE_SCATTER] = {8 << 20, 0},
-    [TUTTI_ALL_GATHER] = {8 << 20, 8 << 20}, [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20},
-    [TUTTI_GATHER] = {2 << 20, 2 << 20},     [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX},
+    [TUTTI_BROADCAST] = {2 << 20, 0},          [TUTTI_ALL_REDUCE] = {2 << 20, 0},
+    [TUTTI_REDUCE_SCATTER] = {8 << 20, 0},     [TUTTI_ALL_GATHER] = {8 << 20, 8 << 20},
+    [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20}, [TUTTI_GATHER] = {2 << 20, 2 << 20},
+    [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX},
 };
 
 static bool has_root(tutti_kind kind)
@@ -104,6 +105,7 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
     bool many = op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)board->n > FLAT_MOST;
     made->large = put > board->room && is_pulled(board, made);
     made->piped = (put > board->room || many) && !made->large;
+    made->sliced = op->kind == TUTTI_ALL_REDUCE || (op->kind == TUTTI_REDUCE && made->bytes > SLICE_LEAST);
     made->streams = written(board, made) >= STREAM_LEAST;
     made->reduce = op->reduce_op;
     made->dtype = op->dtype;
@@ -119,7 +121,7 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
 bool board_meets_all(const struct board_op *op)
 {
     bool reduces = op->kind == TUTTI_REDUCE && op->at < op->steps - 1;
-    return !has_root(op->kind) || (op->large && op->at > 0) || ((op->large || op->piped) && reduces);
+    return !has_root(op->kind) || (op->large && (op->at > 0 || reduces)) || (op->piped && op->sliced && reduces);
 }
 
 bool board_meets(const struct board *board, const struct board_op *op, int rank)
