@@ -21,21 +21,55 @@ static struct {
     const tutti_host *host;
     bool yields; /* as the launcher has told MPI */
     int level;
-    atomic_int open; /* families */
+    atomic_int open;  /* families */
+    atomic_bool over; /* the program has finalized its MPI, with groups of ours open or without */
     atomic_bool unclean;
     char library[64];
 } mpib = {.lock = PTHREAD_MUTEX_INITIALIZER, .one = PTHREAD_MUTEX_INITIALIZER};
 
+/* ---- yielding -------------------------------------------------------------------------------------------------- */
+
+/* Where ranks share cores Open MPI gives its own away in each look that finds nothing, and whoever has more than one
+ * thing to look for loses it between any two of them; on a busy machine for milliseconds each.  We do it once a round
+ * (mpi_wait.c), so MPI need not, but in calls that block, and in the program's own.  The switch is its library's own;
+ * where it has none it stays as it is. */
+static bool (*set_yields)(bool);
+
+static void find_yields(void)
+{
+    *(void **)&set_yields = dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle");
+    mpib.yields = set_yields != NULL && set_yields(false);
+    if (mpib.yields && !mpib.ours) set_yields(true);
+}
+
+void mpib_block_begin(void)
+{
+    if (mpib.yields) set_yields(true);
+}
+
+void mpib_block_end(void)
+{
+    if (mpib.yields) set_yields(false);
+}
+
 /* ---- threads --------------------------------------------------------------------------------------------------- */
 
-bool mpib_enter(void)
+static bool may_enter(void)
 {
+    if (atomic_load_explicit(&mpib.over, memory_order_relaxed)) return false; /* relaxed: it orders nothing else */
     if (mpib.level == MPI_THREAD_MULTIPLE) return true;
     int is_main = 1;
     pthread_mutex_lock(&mpib.one);
     if (mpib.level < MPI_THREAD_SERIALIZED) MPI_Is_thread_main(&is_main);
     if (!is_main) pthread_mutex_unlock(&mpib.one);
     return is_main;
+}
+
+bool mpib_enter(void)
+{
+    if (!may_enter()) return false;
+    if (!mpib.ours) mpib_block_end();
+    return true;
 }
 
 bool mpib_main_only(void)
@@ -45,6 +79,7 @@ bool mpib_main_only(void)
 
 void mpib_leave(void)
 {
+    if (!mpib.ours) mpib_block_begin(); /* the program may block in MPI next */
     if (mpib.level != MPI_THREAD_MULTIPLE) pthread_mutex_unlock(&mpib.one);
 }
 
@@ -110,26 +145,6 @@ static int check_launcher(const tutti_host *host, int world_size)
 
 /* ---- start and end --------------------------------------------------------------------------------------------- */
 
-/* Where ranks share cores Open MPI gives its own away in each look that finds nothing, and whoever has more than one
- * thing to look for loses it between any two of them.  We do it once a round (mpi_wait.c), so while nobody is within a
- * call of MPI that blocks, it need not.  The switch is its library's own; where it has none it stays as it is. */
-static bool (*set_yields)(bool);
-
-static void find_yields(void)
-{
-    *(void **)&set_yields = dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle");
-}
-
-void mpib_block_begin(void)
-{
-    if (set_yields != NULL && mpib.yields) set_yields(true);
-}
-
-void mpib_block_end(void)
-{
-    if (set_yields != NULL && mpib.yields) set_yields(false);
-}
-
 /* libmpi came in with this plug-in, hidden from others; its own components need to see it. */
 static void show_library(void)
 {
@@ -158,6 +173,7 @@ static int at_finalize(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void)comm, (void)key, (void)value, (void)extra;
     mpib_types_free();
+    if (!mpib.ours) atomic_store(&mpib.over, true);
     return MPI_SUCCESS;
 }
 
@@ -184,8 +200,6 @@ static int start_now(const tutti_host *host, int world_size)
         mpib.ours = true;
         mpib.pid = getpid();
         mpib.host = host;
-        find_yields();
-        mpib.yields = set_yields != NULL && set_yields(false);
         atexit(finalize);
     } else {
         MPI_Query_thread(&mpib.level);
@@ -197,6 +211,7 @@ static int start_now(const tutti_host *host, int world_size)
             return host->error(TUTTI_ERR_BACKEND,
                                "the program started MPI for its main thread alone, and this is another");
     }
+    find_yields();
     name_library();
     error = mpib_types_make(host);
     watch_finalize();

@@ -27,7 +27,24 @@ static void end_program(void)
     }
 }
 
-static int program_main(const char *mpi, int level)
+/* MPI ends before the group: what is left of the group is not MPI's, and is given back as ever. */
+static int finalized_early(void)
+{
+    int x = 1;
+    if (open_groups() != 0) return 1;
+    OK(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = my.mpi)));
+    OK(tutti_barrier(NULL));
+    if (own_mpi.finalize() != 0) return wrong("MPI_Finalize", "it fails");
+    SHOULD(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = my.mpi, .timeout_ms = 200)),
+           TUTTI_ERR_TIMEOUT);
+    tutti_destroy_process_group(my.mpi);
+    tutti_store_free(my.store);
+    OK(tutti_destroy_process_group(NULL));
+    printf("rank %d of %d: all right\n", my.rank, my.size);
+    return 0;
+}
+
+static int program_main(const char *mpi, int level, bool early)
 {
     int got = -1;
     void *library = dlopen(strcmp(mpi, "openmpi") == 0 ? "libmpi.so.40" : "libmpich.so.12", RTLD_NOW | RTLD_GLOBAL);
@@ -37,6 +54,7 @@ static int program_main(const char *mpi, int level)
     *(void **)&own_mpi.finalize = dlsym(library, "MPI_Finalize");
     if (own_mpi.init_thread(NULL, NULL, level, &got) != 0) return wrong("MPI_Init_thread", "it fails");
     if (got != level) return wrong("the level of threads", "MPI gives another");
+    if (early) return finalized_early();
     bool at_exit = strcmp(mpi, "openmpi") == 0; /* MPICH wants it before its launcher hears the last of us */
     if (at_exit) atexit(end_program);
     int failed = rank_main();
@@ -72,6 +90,22 @@ static void programs_own(void **state)
                 fail_msg("%s: status %d\n%s\n%s", arguments, launch.status, launch.out.data, launch.err.data);
             end(&launch);
         }
+    }
+}
+
+static void programs_own_ends_early(void **state)
+{
+    (void)state;
+    static const char *const mpis[] = {"openmpi", "mpich"};
+    for (int i = 0; i < 2; i++) {
+        char arguments[64];
+        struct launch launch;
+        if (!has(mpis[i])) continue;
+        snprintf(arguments, sizeof arguments, "program %s 3 early", mpis[i]);
+        under(mpis[i], "", 2, self, arguments, &launch);
+        if (launch.status != 0 || launch.out.data == NULL || count_of(launch.out.data, "all right") != 2)
+            fail_msg("%s: status %d\n%s", arguments, launch.status, launch.err.data);
+        end(&launch);
     }
 }
 
@@ -211,7 +245,7 @@ static void other_launcher(void **state)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "rank") == 0) return rank_main();
-    if (argc > 3 && strcmp(argv[1], "program") == 0) return program_main(argv[2], atoi(argv[3]));
+    if (argc > 3 && strcmp(argv[1], "program") == 0) return program_main(argv[2], atoi(argv[3]), argc > 4);
     if (realpath("/proc/self/exe", self) == NULL) return 1;
     if (!has("openmpi") && !has("mpich")) {
         fprintf(stderr,
@@ -221,7 +255,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(openmpi_2),      cmocka_unit_test(openmpi_3),
                                        cmocka_unit_test(openmpi_native), cmocka_unit_test(mpich_2),
                                        cmocka_unit_test(mpich_native),   cmocka_unit_test(conformance),
-                                       cmocka_unit_test(programs_own),   cmocka_unit_test(examples),
-                                       cmocka_unit_test(no_launcher),    cmocka_unit_test(other_launcher)};
+                                       cmocka_unit_test(programs_own),   cmocka_unit_test(programs_own_ends_early),
+                                       cmocka_unit_test(examples),       cmocka_unit_test(no_launcher),
+                                       cmocka_unit_test(other_launcher)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
