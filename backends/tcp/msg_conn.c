@@ -22,7 +22,10 @@ struct event {
 static void close_endpoint(struct fabric_link *link)
 {
     if (link->msg.ep == NULL) return;
-    if (link->state == FABRIC_UP) fi_shutdown(link->msg.ep, 0);
+    if (link->state == FABRIC_UP) {
+        fi_shutdown(link->msg.ep, 0);
+        fabric_fork_forget(link->msg.fd);
+    }
     fi_close(&link->msg.ep->fid);
     link->msg.ep = NULL;
 }

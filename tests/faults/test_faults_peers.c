@@ -1,6 +1,9 @@
 /* Peers that die, leave, stop, are slow or never come: every other rank learns who it was, in time. */
 #include "procs.h"
 
+#include <pthread.h>
+#include <sys/stat.h>
+
 enum { SOON_S = 5 }; /* FAULTS' second, on a machine that does other things as well */
 
 static int sum_once(int rank, int size, float *data, int n)
@@ -84,6 +87,34 @@ static void test_killed_while_others_wait(void **state)
 {
     (void)state;
     run_procs_acting(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true, .waiting = true});
+}
+
+/* A child of the killed rank lives on, with copies of all that it had open. */
+static int rank_of_orphan(int rank, int size, void *argument)
+{
+    float x;
+    (void)argument;
+    setenv("TUTTI_SHM", "0", 1); /* connections, whose end the child might hide */
+    EXPECT(proc_init(30000) == TUTTI_OK);
+    EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
+    if (rank == 2) {
+        pid_t pid = fork();
+        EXPECT(pid >= 0);
+        if (pid > 0) proc_say_and_wait(1);
+        if (pid > 0) pause();
+        while (atomic_load(&proc_board->step[0]) < 2 || atomic_load(&proc_board->step[1]) < 2) proc_nap();
+        _exit(0);
+    }
+    proc_say(1);
+    EXPECT_ERROR(sum_once(rank, size, &x, 1), TUTTI_ERR_PEER_LOST, "rank 2", "all_reduce #2");
+    proc_meet(2, 2);
+    return expect_failed_group("rank 2");
+}
+
+static void test_killed_while_its_child_lives(void **state)
+{
+    (void)state;
+    run_procs_acting(3, rank_of_orphan, let_rank_2_die, &(struct death){.connected = true});
 }
 
 static void test_exit_without_destroy(void **state)
@@ -235,18 +266,30 @@ static void test_stopped(void **state)
     run_procs_acting(3, rank_of_stop, stop_rank_1, NULL);
 }
 
+static void *tell_of_a_warning(void *argument)
+{
+    struct stat said = {0};
+    while (fstat(*(const int *)argument, &said) == 0 && said.st_size == 0) proc_nap();
+    proc_say(2);
+    return NULL;
+}
+
 static int rank_of_slowness(int rank, int size, void *argument)
 {
     (void)argument;
     float x;
     char said[4096];
-    int saved, slept_ms = 3000;
-    EXPECT(proc_init(5000) == TUTTI_OK);
+    int saved;
+    pthread_t thread;
+    EXPECT(proc_init(8000) == TUTTI_OK);
     EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
     proc_meet(size, 1);
     int fd = proc_capture_stderr(&saved);
-    if (rank == 1) procs_nap_ms(slept_ms);
+    if (rank != 1) EXPECT(pthread_create(&thread, NULL, tell_of_a_warning, &fd) == 0);
+    for (int i = 0; i < size && rank == 1; i++) /* it calls when the others have complained */
+        while (i != rank && atomic_load(&proc_board->step[i]) < 2) proc_nap();
     int status = sum_once(rank, size, &x, 1);
+    if (rank != 1 && status == TUTTI_OK) pthread_join(thread, NULL);
     proc_end_capture(fd, saved, said, sizeof said);
     EXPECT(status == TUTTI_OK);
     if (rank != 1 && (proc_count(said, "\n") != 1 || strstr(said, "rank 1") == NULL ||
@@ -296,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_killed_before_anything_is_connected),
         cmocka_unit_test(test_killed_between_operations),
         cmocka_unit_test(test_killed_while_others_wait),
+        cmocka_unit_test(test_killed_while_its_child_lives),
         cmocka_unit_test(test_exit_without_destroy),
         cmocka_unit_test(test_exit_behind_a_root),
         cmocka_unit_test(test_killed_inside_a_large_all_reduce),
