@@ -33,18 +33,23 @@ slurmctld -f "$SLURM_CONF" -D >"$folder/slurmctld.out" 2>&1 &
 controller=$!
 slurmd -f "$SLURM_CONF" -D >"$folder/slurmd.out" 2>&1 &
 daemon=$!
-trap 'kill $daemon $controller 2>/dev/null; wait $daemon $controller' EXIT
+# One after the other: a step's own process tells the controller of the step's end, and slurmd waits for that process.
+trap 'kill $daemon 2>/dev/null; wait $daemon; kill $controller 2>/dev/null; wait $controller' EXIT
 idle() { timeout 5 sinfo -h -o %t 2>/dev/null | grep -q idle; }
-for _ in $(seq 300); do
-  idle && break
-  kill -0 $daemon $controller 2>/dev/null || break
-  sleep 0.2
-done
+await_idle() {
+  for _ in $(seq 300); do
+    idle && return
+    kill -0 $daemon $controller 2>/dev/null || return
+    sleep 0.2
+  done
+}
+await_idle
 if ! idle; then
   echo "Slurm does not start here: $(grep -h error "$folder"/slurm*.out | tail -n 3)"
   exit
 fi
 for command; do
+  await_idle # a job that queues behind one that is just ending may be refused
   # shellcheck disable=SC2086 # a line of words
   timeout 60 srun --overcommit $command 2>&1
   echo "status $?"
