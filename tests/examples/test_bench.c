@@ -14,10 +14,11 @@ static const char *backend(void)
 }
 
 static struct launch bench(const char *ranks, const char *sizes, const char *dtype, const char *reduce_op,
-                           const char *output)
+                           const char *output, const char *alloc)
 {
-    struct launch launch = RUN("-n", ranks, TUTTI_BENCH_PATH, "--backend", backend(), "--sizes", sizes, "--ms", "1",
-                               "--dtype", dtype, "--reduce-op", reduce_op, "--ranks", ranks, output, "--name", "x");
+    struct launch launch =
+        RUN("-n", ranks, TUTTI_BENCH_PATH, "--backend", backend(), "--sizes", sizes, "--ms", "1", "--dtype", dtype,
+            "--reduce-op", reduce_op, "--ranks", ranks, output, "--alloc", alloc, "--name", "x");
     if (launch.status != 0)
         fail_msg("%s ranks, %s, %s: %d: %s%s", ranks, dtype, reduce_op, launch.status, launch.out.data,
                  launch.err.data);
@@ -45,7 +46,7 @@ static const char *csv_line(const char *text, const char *op, int ranks, long lo
 static void all_right(const char *ranks)
 {
     static const long long sizes[] = {0, 4, 100, 65536, 1 << 20};
-    struct launch launch = bench(ranks, "0,4,100,64K,1M", "float32", "SUM", "--csv");
+    struct launch launch = bench(ranks, "0,4,100,64K,1M", "float32", "SUM", "--csv", "system");
     const char *at = csv_line(launch.out.data, ops[0], atoi(ranks), 0);
     for (int i = 1; i < OPS; i++)
         for (int k = 0; k < 5; k++) at = csv_line(at, ops[i], atoi(ranks), sizes[k]);
@@ -72,9 +73,9 @@ static void one_rank_all_right(void **state)
 }
 
 /* The table has a row a case, and its last column, the wrong elements, is 0. */
-static void assert_table(const char *ranks, const char *dtype, const char *reduce_op, const char *option)
+static void assert_table(const char *ranks, const char *dtype, const char *reduce_op, const char *alloc)
 {
-    struct launch launch = bench(ranks, "4096", dtype, reduce_op, option);
+    struct launch launch = bench(ranks, "4096", dtype, reduce_op, "--async", alloc);
     char line[512];
     for (int i = 0; i < OPS; i++) {
         snprintf(line, sizeof line, "  %-14s ", ops[i]);
@@ -90,11 +91,11 @@ static void assert_table(const char *ranks, const char *dtype, const char *reduc
 static void table_of_dtypes(void **state)
 {
     (void)state;
-    assert_table("3", "int8", "AVG", "--async");
-    assert_table("2", "bfloat16", "AVG", "--tutti-alloc");
-    assert_table("3", "float8_e5m2", "SUM", "--async");
-    assert_table("2", "complex64", "PRODUCT", "--async");
-    assert_table("3", "bool", "BXOR", "--tutti-alloc");
+    assert_table("3", "int8", "AVG", "system");
+    assert_table("2", "bfloat16", "AVG", "tutti");
+    assert_table("3", "float8_e5m2", "SUM", "system");
+    assert_table("2", "complex64", "PRODUCT", "system");
+    assert_table("3", "bool", "BXOR", "tutti");
 }
 
 static void refuses(void **state)
@@ -105,6 +106,7 @@ static void refuses(void **state)
     assert_refused(ARGS(TUTTI_BENCH_PATH, "--sizes", "-4"), 2, "\"-4\" is not a size");
     assert_refused(ARGS(TUTTI_BENCH_PATH, "--dtype", "real"), 2, "there is no \"real\"; there are bool int8");
     assert_refused(ARGS(TUTTI_BENCH_PATH, "--reduce-op", "XOR"), 2, "there is no \"XOR\"");
+    assert_refused(ARGS(TUTTI_BENCH_PATH, "--alloc", "heap"), 2, "\"heap\" is neither system nor tutti");
     assert_refused(ARGS(TUTTI_BENCH_PATH, "--fast", "1"), 2, "there is no option \"--fast\"");
     assert_refused(ARGS(TUTTI_BENCH_PATH, "--ms"), 2, "\"--ms\" is no option, or lacks its value");
     assert_refused(ARGS("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--ranks", "3"), 2,

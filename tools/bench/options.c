@@ -17,7 +17,7 @@ static const char help[] =
     "  --dtype D        float32 and the others by their names (float32)\n"
     "  --reduce-op R    SUM PRODUCT MIN MAX AVG PREMUL_SUM BAND BOR BXOR (SUM)\n"
     "  --async          start each operation with async_op, then wait for it\n"
-    "  --tutti-alloc    take the buffers from tutti_alloc, not from the system\n"
+    "  --alloc A        where the buffers come from: system, or tutti for tutti_alloc (system)\n"
     "  --csv            print peer,op,ranks,bytes,us,us_mean,us_min,us_p95,iters,check\n"
     "  --name N         the first column (tutti)\n"
     "  --ranks N        refuse another number of ranks\n"
@@ -139,8 +139,14 @@ static bool set_flag(struct options *options, const char *name)
 {
     if (!strcmp(name, "--async")) return options->async = true;
     if (!strcmp(name, "--csv")) return options->csv = true;
-    if (!strcmp(name, "--tutti-alloc")) return options->from_tutti = true;
     return false;
+}
+
+static void set_alloc(struct options *options, const char *text)
+{
+    options->from_tutti = !strcmp(text, "tutti");
+    if (!options->from_tutti && strcmp(text, "system") != 0)
+        options_refuse("--alloc: \"%s\" is neither system nor tutti", text);
 }
 
 /* An option with a value; false if name is none. */
@@ -164,6 +170,8 @@ static bool set_value(struct options *options, const char *name, const char *val
         options->ranks = (int)number(name, value, 1, 1e6);
     else if (!strcmp(name, "--dtype"))
         set_dtype(options, value);
+    else if (!strcmp(name, "--alloc"))
+        set_alloc(options, value);
     else if (!strcmp(name, "--reduce-op"))
         set_reduce_op(options, value);
     else

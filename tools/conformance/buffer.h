@@ -12,7 +12,7 @@ enum { CANARY_BYTES = 64 };
 struct buffer {
     uint8_t *memory, *data; /* data is NULL where bytes is 0 and the caller asked for that */
     size_t bytes, lead;
-    tutti_group *group; /* on whose device it is; NULL: the host's */
+    tutti_group *group; /* whose tutti_alloc gave it; NULL: it is the program's own */
 };
 
 /* bytes at an address that is offset behind a multiple of 64, filled with junk; false when out of memory. */

@@ -70,6 +70,7 @@ void cases_make(struct cases *cases, const struct options *options)
     cases_rows(cases, options, "messages", message_rows, n_message_rows);
     cases_rows(cases, options, "work", work_rows, n_work_rows);
     cases_rows(cases, options, "bytes", bytes_rows, n_bytes_rows);
+    cases_rows(cases, options, "memory", memory_rows, n_memory_rows);
     cases_rows(cases, options, "groups", group_rows, n_group_rows);
     cases_rows(cases, options, "arguments", error_rows, n_error_rows);
     cases_rows(cases, options, "failures", mismatch_rows, n_mismatch_rows);

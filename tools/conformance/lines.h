@@ -94,6 +94,9 @@
     X(W_FREE, "work", 1, 'b', "free before completion is legal")                                                       \
     X(W_ORDER, "work", 1, 'b', "operations of one group complete as if run in the order of issue")                     \
     X(W_MESSAGES, "work", 2, 'b', "point-to-point does not block collectives")                                         \
+    X(M_ANY, "memory", 1, 'b', "tutti_alloc: on all ranks or some, of any sizes, beside any other memory")             \
+    X(M_AGAIN, "memory", 1, 'b', "memory may be freed and allocated again, at the same address too")                   \
+    X(M_REFUSED, "memory", 1, 'b', "more memory than there is: an error that says how much was asked for")             \
     X(E_MISMATCH, "errors", 2, 'b', "differing calls are MISMATCH: operation, count, dtype, reduce op, root")          \
     X(E_TIMEOUT, "errors", 2, 'b', "a timeout names the missing rank")                                                 \
     X(E_ARGUMENTS, "errors", 1, 'b', "bad arguments are refused and leave the group usable")                           \

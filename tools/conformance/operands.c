@@ -138,11 +138,20 @@ static bool remember(struct operands *x, const struct spec *spec)
     return true;
 }
 
+/* The group that gives memory for a side, or NULL: the program's own.  Device memory is always a group's; on CPU it
+ * turns with the case: on no rank, on all, or on some ranks and sides. */
+static tutti_group *giver(const struct rank *rank, tutti_group *group, int side)
+{
+    enum { OWN, OWN_TOO, GIVEN, MIXED };
+    unsigned turn = rank->seed >> 12 & 3;
+    bool given = turn == GIVEN || (turn == MIXED && input_mix(rank->seed, (uint64_t)(2 * rank->rank + side)) & 1);
+    return rank->options->cuda || given ? group : NULL;
+}
+
 bool operands_new(struct rank *rank, const struct spec *spec, tutti_group *group, struct operands *x)
 {
     const struct form *form = &forms[spec->form];
     bool aside = spec->placement == UNALIGNED;
-    tutti_group *on = rank->options->cuda ? group : NULL;
     memset(x, 0, sizeof *x);
     x->n = tutti_get_world_size(group);
     x->me = tutti_get_rank(group);
@@ -153,8 +162,8 @@ bool operands_new(struct rank *rank, const struct spec *spec, tutti_group *group
         form->list && (form->pattern == SCATTER || form->pattern == REDUCE_SCATTER || form->pattern == ALL_TO_ALL);
     bool out_list =
         form->list && (form->pattern == ALL_GATHER || form->pattern == GATHER || form->pattern == ALL_TO_ALL);
-    if (x->in.n > 0 && !allocate(&x->in, spec, in_list, aside ? 1 : 0, on)) return false;
-    if (x->out.n > 0 && !allocate(&x->out, spec, out_list, aside ? 3 : 0, on)) return false;
+    if (x->in.n > 0 && !allocate(&x->in, spec, in_list, aside ? 1 : 0, giver(rank, group, 0))) return false;
+    if (x->out.n > 0 && !allocate(&x->out, spec, out_list, aside ? 3 : 0, giver(rank, group, 1))) return false;
     place(&x->in, spec, in_list);
     place(&x->out, spec, out_list);
     if (spec->placement == IN_PLACE || form->one) alias(x, form->list);
@@ -162,7 +171,7 @@ bool operands_new(struct rank *rank, const struct spec *spec, tutti_group *group
         if (x->in.count[k] > 0)
             input_fill(rank->seed, (enum input)spec->input, spec->dtype, spec->op, x->me, k, x->in.count[k],
                        x->in.block[k]);
-    tutti_device device = on != NULL ? (tutti_device){TUTTI_CUDA, rank->rank} : (tutti_device){TUTTI_CPU, 0};
+    tutti_device device = rank->options->cuda ? (tutti_device){TUTTI_CUDA, rank->rank} : (tutti_device){TUTTI_CPU, 0};
     make_tensors(&x->in, spec, in_list, device);
     make_tensors(&x->out, spec, out_list, device);
     return remember(x, spec);
