@@ -141,7 +141,7 @@ void board_close(struct board *board)
     free(board->seat);
     free(board->spare);
     free(board->scratch);
-    free(board->result);
+    board_free_result(board);
     *board = (struct board){0};
     TAILQ_INIT(&board->ops);
 }
@@ -175,6 +175,7 @@ static void enter(struct board *board, struct board_op *op)
         board_put_pipe(board, op);
     else
         board_put_small(board, op);
+    if (op->piped && op->at == 0) board_show(board, op);
     cell->fingerprint = op->request->fingerprint;
     /* seq_cst: release for the cell's contents, and before the look at `asleep` in shm_wake */
     atomic_store_explicit(&cell->step, step_of(op), memory_order_seq_cst);
@@ -295,9 +296,32 @@ static int work(struct board *board, struct board_op *op)
     return TUTTI_OK;
 }
 
-/* TUTTI_OK: the operation is complete; 1: it is not; an error: it has failed.  *moved: something was done. */
-static int advance(struct board *board, struct board_op *op, bool *moved)
+/* Operations take their steps when they come to run: not before the one before them has ended is it known how many
+ * that one took. */
+static int start(struct board *board, struct board_op *op)
 {
+    int status = op->large ? board_prepare_large(board, op) : TUTTI_OK;
+    if (status == TUTTI_OK) op->first = board->next;
+    return status;
+}
+
+/* All have come, and what is to be read can be read where it is. */
+static int go_on_as_large(struct board *board, struct board_op *op)
+{
+    int status = board_prepare_large(board, op);
+    if (status != TUTTI_OK) return status;
+    op->piped = false;
+    op->large = true;
+    board_set_steps(board, op);
+    return TUTTI_OK;
+}
+
+static int run_steps(struct board *board, struct board_op *op, bool *moved)
+{
+    if (op->first == 0) {
+        int status = start(board, op);
+        if (status != TUTTI_OK) return status;
+    }
     for (bool worked = false;; worked = op->piped) {
         int status = TUTTI_OK;
         if (!op->entered) {
@@ -311,6 +335,9 @@ static int advance(struct board *board, struct board_op *op, bool *moved)
             status = meet(board, op);
             if (status != TUTTI_OK) return status;
             *moved = true;
+            if (op->piped && op->at == 0 && board_is_shared(board, op)) status = go_on_as_large(board, op);
+            op->met = status == TUTTI_OK; /* a failure is found again: see board_begin */
+            if (status != TUTTI_OK) return status;
         }
         if (worked) return 1; /* a chunk a turn */
         status = work(board, op);
@@ -322,18 +349,21 @@ static int advance(struct board *board, struct board_op *op, bool *moved)
     }
 }
 
+/* TUTTI_OK: the operation is complete; 1: it is not; an error: it has failed.  *moved: something was done. */
+static int advance(struct board *board, struct board_op *op, bool *moved)
+{
+    int status = run_steps(board, op, moved);
+    if (status != 1 && op->first != 0) board->next = op->first + (uint64_t)op->steps;
+    return status;
+}
+
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
 /* Fills op with what is asked for.  UNSUPPORTED: this is none for a board. */
 static int prepare(struct board *board, const tutti_op *wanted, tutti_request *request, struct board_op *op)
 {
     *op = (struct board_op){.request = request};
-    if (!board_takes(board, wanted, op)) return TUTTI_ERR_UNSUPPORTED;
-    int status = op->large ? board_prepare_large(board, op) : TUTTI_OK;
-    if (status != TUTTI_OK) return status;
-    op->first = board->next;
-    board->next += (uint64_t)op->steps;
-    return TUTTI_OK;
+    return board_takes(board, wanted, op) ? TUTTI_OK : TUTTI_ERR_UNSUPPORTED;
 }
 
 int board_begin(struct board *board, const tutti_op *wanted, tutti_request *request, struct board_list *running)
@@ -372,7 +402,8 @@ const char *board_explain(const struct board *board, const tutti_op *op)
     if (board->state != BOARD_READY || !board_takes(board, op, &made)) return NULL;
     free(made.list);
     if (made.large) return "each rank reads what it needs out of the others' memory";
-    return made.piped ? "through shared memory, in chunks" : "through shared memory, in one step";
+    return made.piped ? "through shared memory, in chunks, or in place where it is tutti_alloc's"
+                      : "through shared memory, in one step";
 }
 
 /* What others read after this is no longer the operation's.  They load these steps after they have stored their own
@@ -380,7 +411,8 @@ const char *board_explain(const struct board *board, const tutti_op *op)
  * they had read before.  The load keeps what the caller will write from going ahead of the stores. */
 static void take_back(struct board *board, const struct board_op *op)
 {
-    if (op->large) board->shm->arena.is_read = true;
+    if (op->first == 0) return; /* it has not begun */
+    if (op->large || op->piped) board->shm->arena.is_read = true;
     for (int i = 0; i < op->steps; i++) {
         struct board_cell *cell = board_cell_of(board, board->rank, op->first + (uint64_t)i);
         if (atomic_load_explicit(&cell->step, memory_order_relaxed) < op->first) continue; /* not entered */

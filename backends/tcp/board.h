@@ -6,7 +6,8 @@
  * cache line a rank says that it has come, what it does and, if that is little, with which data.
  *
  *   small   up to the cell's room: written once into the cell, read out of it by whom it concerns
- *   piped   chunks, one a step, through two trays that each rank has beside its cells (board_pipe.c)
+ *   piped   chunks, one a step, through two trays that each rank has beside its cells (board_pipe.c); where the first
+ *           step finds that all that is to be read is memory of tutti_alloc, it goes on as a large one (board_share.c)
  *   large   the cells say where the tensors are; each rank reads what it needs out of the others' memory (shm_pull),
  *           a block at a time, and reduces the blocks while they are in the cache.  Nobody writes to another one's
  *           memory, so a rank that has given up an operation may use its memory again at once.  The last step says
@@ -33,7 +34,8 @@ struct board_cell {
     uint64_t fingerprint;
     char small[BOARD_INLINE]; /* data that fit into the first line */
     uint64_t in, out;         /* addresses of the rank's tensors */
-    char unused[SHM_LINE / 2 - 16];
+    uint64_t shared;          /* the others can read them in place */
+    char unused[SHM_LINE / 2 - 24];
     char data[];
 };
 
@@ -49,7 +51,7 @@ struct board_op {
     int root;
     bool large, piped;
     bool sliced;  /* piped: each rank reduces a part for those who take the result */
-    bool streams; /* piped: what is written would not stay in the cache anyway */
+    bool streams; /* what is written would not stay in the cache anyway */
     const char *in;
     char *out;
     void **list;           /* the blocks of the side that is a list, or NULL */
@@ -58,7 +60,7 @@ struct board_op {
     size_t chunk;          /* piped: bytes of each block, or of the whole, that a step carries at most */
     int64_t steps;
     /* where it stands */
-    uint64_t first; /* its first step */
+    uint64_t first; /* its first step; 0: it has not begun */
     int64_t at;     /* 0 .. steps - 1 */
     bool entered;
     bool met;
@@ -76,13 +78,14 @@ struct board {
     char *base, *trays;
     size_t span, room; /* of a cell; of its data */
     size_t tray;       /* what a rank can put into one; half as much lies behind it */
-    uint64_t next;     /* step that the next operation begins with */
+    uint64_t next;     /* step that the next operation to run begins with */
     uint64_t all_in;   /* all ranks have entered this one */
     bool plain;        /* reductions may be done in the board's own order */
     char *scratch;     /* blocks of others */
     char *result;      /* what others read that has no place in the caller's memory */
     size_t result_bytes;
-    TAILQ_HEAD(, board_op) ops; /* begun; the first one runs */
+    bool result_is_shared;
+    TAILQ_HEAD(board_ops, board_op) ops; /* begun; the first one runs */
     struct board_op *spare;
     LIST_ENTRY(board) link; /* of those with operations */
     bool linked;
@@ -111,6 +114,7 @@ const char *board_explain(const struct board *board, const tutti_op *op);
 
 /* board_take.c.  Fills what the operation is, not where it stands. */
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made);
+void board_set_steps(const struct board *board, struct board_op *op);
 /* Whether the step waits for all ranks; for this one. */
 bool board_meets_all(const struct board_op *op);
 bool board_meets(const struct board *board, const struct board_op *op, int rank);
@@ -129,6 +133,12 @@ void board_put_large(struct board *board, struct board_op *op);
 int board_work_large(struct board *board, struct board_op *op);
 /* Memory for it. */
 int board_prepare_large(struct board *board, const struct board_op *op);
+void board_free_result(struct board *board);
+
+/* board_share.c.  Says in the first cell of an operation that is piped whether this rank's memory can be read in place;
+ * whether all ranks' can, once they are met. */
+void board_show(struct board *board, struct board_op *op);
+bool board_is_shared(const struct board *board, const struct board_op *op);
 
 struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t step);
 char *board_tray_of(const struct board *board, int rank, uint64_t step);

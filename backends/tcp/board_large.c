@@ -30,6 +30,11 @@ void board_put_large(struct board *board, struct board_op *op)
 static int pull(struct board *board, struct board_op *op, int rank, void *to, uint64_t from, size_t bytes)
 {
     int seat = board->seat[rank];
+    const void *mapped = shm_reach(board->shm, seat, from, bytes);
+    if (mapped != NULL) {
+        board_take(op, to, mapped, bytes);
+        return TUTTI_OK;
+    }
     if (shm_pull(board->shm, seat, to, from, bytes)) return TUTTI_OK;
     if (shm_is_open(board->shm, seat) &&
         !board_has_entered(board, rank, op->first + (uint64_t)op->at, memory_order_acquire)) {
@@ -143,6 +148,28 @@ int board_work_large(struct board *board, struct board_op *op)
     return op->at == 0 && board_reduces(op->kind) ? reduce_own(board, op) : read_parts(board, op);
 }
 
+void board_free_result(struct board *board)
+{
+    if (board->result_is_shared)
+        shm_free(board->shm, board->result);
+    else
+        free(board->result);
+    board->result = NULL;
+    board->result_bytes = 0;
+    board->result_is_shared = false;
+}
+
+/* Shared, where all can: then it is read in place, too.  Other memory will do where it can be read. */
+static void make_result(struct board *board, size_t bytes)
+{
+    void *memory = NULL;
+    board_free_result(board);
+    board->result_is_shared = board->shm->can_share && shm_alloc(board->shm, bytes, &memory) == TUTTI_OK;
+    if (!board->result_is_shared && (!board->shm->can_pull || posix_memalign(&memory, SHM_LINE, bytes) != 0)) return;
+    board->result = memory;
+    board->result_bytes = bytes;
+}
+
 int board_prepare_large(struct board *board, const struct board_op *op)
 {
     size_t need = 0;
@@ -151,15 +178,7 @@ int board_prepare_large(struct board *board, const struct board_op *op)
     if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) need = board_put_bytes(board, op);
     if (board->scratch == NULL && board_reduces(op->kind) && posix_memalign(&memory, SHM_LINE, SCRATCH) == 0)
         board->scratch = memory;
-    if (need > board->result_bytes) {
-        free(board->result);
-        board->result = NULL;
-        board->result_bytes = 0;
-        if (posix_memalign(&memory, SHM_LINE, need) == 0) {
-            board->result = memory;
-            board->result_bytes = need;
-        }
-    }
+    if (need > board->result_bytes) make_result(board, need);
     if ((board->scratch != NULL || !board_reduces(op->kind)) && board->result_bytes >= need) return TUTTI_OK;
     return board->host->error(TUTTI_ERR_NO_MEMORY, "no memory for an operation on %zu bytes", op->bytes);
 }

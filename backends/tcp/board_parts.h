@@ -42,6 +42,15 @@ static inline void board_copy(void *to, const void *from, size_t bytes)
     if (bytes > 0 && to != from) memmove(to, from, bytes);
 }
 
+/* A copy to where the result is to be. */
+static inline void board_take(const struct board_op *op, void *to, const void *from, size_t bytes)
+{
+    if (op->streams)
+        board_stream(to, from, bytes);
+    else
+        board_copy(to, from, bytes);
+}
+
 /* The part of an all_reduce that rank reduces for all: whole lines, so that no two ranks write to one. */
 struct slice {
     size_t at, bytes;

@@ -70,14 +70,6 @@ void board_put_pipe(struct board *board, struct board_op *op)
 
 /* ---- taking ------------------------------------------------------------------------------------------------ */
 
-static void take(const struct board_op *op, char *to, const char *from, size_t bytes)
-{
-    if (op->streams)
-        board_stream(to, from, bytes);
-    else
-        board_copy(to, from, bytes);
-}
-
 /* The own slice of the chunk that all are in. */
 static void reduce_slice(const struct board *board, const struct board_op *op)
 {
@@ -95,7 +87,7 @@ static void take_slices(const struct board *board, const struct board_op *op)
     for (int k = 0; k < board->n; k++) {
         int rank = (board->rank + k) % board->n; /* each begins elsewhere */
         struct slice slice = board_part_of(board, op, chunk.bytes, rank);
-        take(op, op->out + chunk.at + slice.at, result_of(board, op, rank, op->at - 1), slice.bytes);
+        board_take(op, op->out + chunk.at + slice.at, result_of(board, op, rank, op->at - 1), slice.bytes);
     }
 }
 
@@ -128,7 +120,7 @@ static void take_blocks(const struct board *board, const struct board_op *op)
         const char *from = tray_of(board, op, rank, op->at) + (own_block ? (size_t)board->rank * op->chunk : 0);
         if (k == 0) from = (own_block ? board_in_block(op, rank) : op->in) + chunk.at;
         char *to = board_out_block(op, rank) + chunk.at;
-        if (from != to) take(op, to, from, chunk.bytes);
+        if (from != to) board_take(op, to, from, chunk.bytes);
     }
 }
 
@@ -138,7 +130,7 @@ static void take_from_root(const struct board *board, const struct board_op *op)
     bool root = op->root == board->rank, scatter = op->kind == TUTTI_SCATTER;
     const char *from = tray_of(board, op, op->root, op->at) + (scatter ? (size_t)board->rank * op->chunk : 0);
     if (root) from = (scatter ? board_in_block(op, board->rank) : op->in) + chunk.at;
-    if (from != op->out + chunk.at) take(op, op->out + chunk.at, from, chunk.bytes);
+    if (from != op->out + chunk.at) board_take(op, op->out + chunk.at, from, chunk.bytes);
 }
 
 void board_work_pipe(struct board *board, struct board_op *op)

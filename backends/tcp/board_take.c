@@ -86,7 +86,7 @@ static size_t written(const struct board *board, const struct board_op *op)
     return all ? op->bytes * (size_t)board->n : op->bytes;
 }
 
-static void set_steps(const struct board *board, struct board_op *op)
+void board_set_steps(const struct board *board, struct board_op *op)
 {
     op->steps = 1;
     if (op->large) op->steps = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE ? 3 : 2;
@@ -110,7 +110,7 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
     made->reduce = op->reduce_op;
     made->dtype = op->dtype;
     made->root = op->root;
-    set_steps(board, made);
+    board_set_steps(board, made);
     made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL; /* broadcast has only an out */
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
     return take_list(board, op, made);
@@ -121,6 +121,7 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
 bool board_meets_all(const struct board_op *op)
 {
     bool reduces = op->kind == TUTTI_REDUCE && op->at < op->steps - 1;
+    if (op->kind == TUTTI_GATHER && op->piped && op->at == 0) return true; /* all hear whose memory is shared */
     return !has_root(op->kind) || (op->large && (op->at > 0 || reduces)) || (op->piped && op->sliced && reduces);
 }
 

@@ -1,6 +1,7 @@
 /* Large messages between ranks that share memory.
  *
- * Where process_vm_readv is allowed, the sender offers its memory and the receiver reads it, one copy, a piece at a
+ * Where process_vm_readv is allowed, or the memory is tutti_alloc's, which the receiver maps, the sender offers its
+ * memory and the receiver reads it, one copy, a piece at a
  * time so that other messages are not kept waiting.  The data are the message only if the sender is still alive and
  * has not ended the link once all of it was read (shm_is_open).  Elsewhere the sender writes parts into the ring as
  * the receiver makes room: two copies, which overlap.

@@ -78,7 +78,7 @@ static bool reserve(struct shm *shm)
     struct shm_arena *arena = &shm->arena;
     size_t bytes = shm_arena_bytes(), quarter = round_up(allowed(RLIMIT_AS) / 4); /* the program wants some, too */
     if (arena->base != NULL) return true;
-    if (!shm_arena_is_sound(fd_of(shm))) return false;
+    if (!shm->can_share) return false;
     if (bytes > quarter) bytes = quarter;
     void *base = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd_of(shm), 0);
     if (base == MAP_FAILED) return false;
@@ -192,7 +192,7 @@ int shm_free(struct shm *shm, void *memory)
 bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes)
 {
     size_t at = (size_t)((uintptr_t)memory - (uintptr_t)shm->arena.base);
-    return shm->arena.base != NULL && at < shm->arena.bytes && bytes <= shm->arena.bytes - at;
+    return shm->can_share && shm->arena.base != NULL && at < shm->arena.bytes && bytes <= shm->arena.bytes - at;
 }
 
 /* ---- a peer's ---------------------------------------------------------------------------------------------- */

@@ -189,7 +189,13 @@ static inline tutti_tensor tutti_on(tutti_tensor tensor, tutti_device device)
 }
 
 /* Memory for bytes on the group's device (see tutti_get_device), aligned to 64 at least, that the group's transports
- * can use best.  Freed with tutti_free, before the group is destroyed.  Errors: INVALID_ARGUMENT, NO_MEMORY. */
+ * can use best.  Each rank may call it or not, with any size.  On CPU, over shared memory, it is memory that the other
+ * ranks of the host map: collectives and messages read it where it is.  Its pages are taken at once, so a lack of them
+ * is an error here, and a process that forks shares it with its child.
+ *
+ * Freed with tutti_free, on CPU with this or another group that descends from the same one, before those are destroyed.
+ * What has not been freed by then stays readable and writable until the process ends, and can no more be freed
+ * (ABORTED).  No operation may be under way on it.  Errors: INVALID_ARGUMENT, NO_MEMORY (which says how much). */
 TUTTI_API int tutti_alloc(tutti_group *group, int64_t bytes, void **memory);
 TUTTI_API int tutti_free(tutti_group *group, void *memory);
 

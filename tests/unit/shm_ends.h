@@ -12,6 +12,7 @@
 #include "../../backends/tcp/board.c"
 #include "../../backends/tcp/board_large.c"
 #include "../../backends/tcp/board_pipe.c"
+#include "../../backends/tcp/board_share.c"
 #include "../../backends/tcp/board_small.c"
 #include "../../backends/tcp/board_stream.c"
 #include "../../backends/tcp/board_take.c"
@@ -158,7 +159,7 @@ static void ends_open(struct end *end, int n)
     }
 }
 
-static void pair_open(struct end end[2])
+__attribute__((unused)) static void pair_open(struct end end[2])
 {
     ends_open(end, 2);
 }
@@ -173,12 +174,12 @@ static void ends_close(struct end *end, int n)
     }
 }
 
-static void pair_close(struct end end[2])
+__attribute__((unused)) static void pair_close(struct end end[2])
 {
     ends_close(end, 2);
 }
 
-static void run_two(struct end end[2], void *(*body)(void *))
+__attribute__((unused)) static void run_two(struct end end[2], void *(*body)(void *))
 {
     pthread_t thread[2];
     pair_open(end);

@@ -50,7 +50,7 @@ static void one_open(struct shm *shm, struct shm_peer *peers, int seat, const in
                         .seat = seat,
                         .peer = peers,
                         .base = (char *)seats,
-                        .can_share = true,
+                        .can_share = shm_arena_is_sound(fd[seat]),
                         .arena_bytes = shm_arena_bytes()};
     TAILQ_INIT(&shm->arena.blocks);
     for (int i = 0; i < 2; i++) peers[i] = (struct shm_peer){.seat = i, .arena = dup(fd[i])};

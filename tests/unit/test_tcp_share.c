@@ -1,0 +1,321 @@
+/* Collectives on memory that all ranks map (backends/tcp/board_share.c), where no rank may read another one's memory in
+ * any other way: three ranks, driven in turn by one thread. */
+#include "shm_ends.h"
+
+enum { N = 70000, TURNS = 1000 };
+
+/* A rank, with a tensor a side in its arena and one beside it. */
+struct side {
+    int64_t *shared, *own;
+};
+
+struct member {
+    struct end *end;
+    struct board board;
+    struct board_list running;
+    struct side in, out;
+    tutti_request request;
+    int ended;
+};
+
+static struct end end[ENDS];
+static struct member member[ENDS];
+
+static void open_side(struct member *one, struct side *side, size_t bytes)
+{
+    void *memory;
+    assert_int_equal(shm_alloc(&one->end->shm, bytes, &memory), TUTTI_OK);
+    side->shared = memory;
+    side->own = malloc(bytes);
+    assert_non_null(side->own);
+}
+
+static void open_all(void)
+{
+    int fd[ENDS];
+    ends_open(end, ENDS);
+    for (int i = 0; i < ENDS; i++) fd[i] = shm_arena_make();
+    for (int i = 0; i < ENDS; i++) {
+        struct shm *shm = &end[i].shm;
+        shm->can_share = true;
+        shm->arena_bytes = shm_arena_bytes();
+        TAILQ_INIT(&shm->arena.blocks);
+        for (int k = 0; k < ENDS; k++) {
+            shm->peer[k].arena = dup(fd[k]);
+            shm->peer[k].pid = -1; /* nobody's memory can be read by it */
+        }
+        member[i] = (struct member){.end = &end[i]};
+        LIST_INIT(&member[i].running);
+        board_open(&member[i].board, shm, 5, i, ENDS, (int32_t[]){0, 1, 2});
+        assert_int_equal(member[i].board.state, BOARD_READY);
+        open_side(&member[i], &member[i].in, ENDS * N * sizeof(int64_t));
+        open_side(&member[i], &member[i].out, ENDS * N * sizeof(int64_t));
+    }
+    for (int i = 0; i < ENDS; i++) close(fd[i]);
+}
+
+static void close_all(void)
+{
+    for (int i = 0; i < ENDS; i++) {
+        board_close(&member[i].board);
+        assert_int_equal(shm_free(&end[i].shm, member[i].in.shared), TUTTI_OK);
+        assert_int_equal(shm_free(&end[i].shm, member[i].out.shared), TUTTI_OK);
+        assert_true(TAILQ_EMPTY(&end[i].shm.arena.blocks)); /* the board's own are given back, too */
+        shm_arena_close(&end[i].shm);
+        free(member[i].in.own);
+        free(member[i].out.own);
+    }
+    ends_close(end, ENDS);
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------- */
+
+static bool gives_n(tutti_kind kind) /* a block for each rank goes in */
+{
+    return kind == TUTTI_SCATTER || kind == TUTTI_REDUCE_SCATTER || kind == TUTTI_ALL_TO_ALL;
+}
+
+static bool takes_n(tutti_kind kind)
+{
+    return kind == TUTTI_GATHER || kind == TUTTI_ALL_GATHER || kind == TUTTI_ALL_TO_ALL;
+}
+
+static int64_t value(int rank, int64_t i)
+{
+    return rank * 1000000 + i * 3;
+}
+
+static void fill(int64_t *in, int rank)
+{
+    for (int64_t i = 0; i < ENDS * N; i++) in[i] = value(rank, i);
+}
+
+static int64_t sum(int64_t i)
+{
+    return value(0, i) + value(1, i) + value(2, i);
+}
+
+static int64_t expected(tutti_kind kind, int root, int rank, int64_t i)
+{
+    switch (kind) {
+    case TUTTI_BROADCAST:
+        return value(root, i);
+    case TUTTI_SCATTER:
+        return value(root, rank * N + i);
+    case TUTTI_REDUCE_SCATTER:
+        return sum(rank * N + i);
+    case TUTTI_ALL_TO_ALL:
+        return value((int)(i / N), rank * N + i % N);
+    case TUTTI_GATHER:
+    case TUTTI_ALL_GATHER:
+        return value((int)(i / N), i % N);
+    default:
+        return sum(i);
+    }
+}
+
+static void begin(struct member *one, tutti_kind kind, int root, int64_t n, int64_t *in, int64_t *out)
+{
+    int rank = one->end->shm.seat;
+    bool rooted = kind == TUTTI_REDUCE || kind == TUTTI_GATHER;
+    tutti_tensor from = {in, gives_n(kind) ? n * ENDS : n, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_tensor to = {out, takes_n(kind) ? n * ENDS : n, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_op op = {.kind = kind,
+                   .dtype = TUTTI_INT64,
+                   .root = root,
+                   .n_in = kind == TUTTI_BROADCAST ? 0 : kind != TUTTI_SCATTER || rank == root,
+                   .n_out = !rooted || rank == root,
+                   .in = &from,
+                   .out = &to,
+                   .async = true};
+    one->ended = 0;
+    one->request = (tutti_request){.fingerprint = (uint64_t)kind + 1, .owner = &one->ended};
+    int status = board_begin(&one->board, &op, &one->request, &one->running);
+    assert_in_range(status, TUTTI_REQUEST_PENDING, TUTTI_REQUEST_DONE);
+    one->ended = status == TUTTI_REQUEST_DONE;
+}
+
+/* Drives all until they have ended; whether any of them went on as a large operation, and whether all did. */
+static void drive(bool *any, bool *all)
+{
+    for (int turn = 0; turn < TURNS; turn++) board_progress(&member[turn % ENDS].running);
+    *any = false;
+    *all = true;
+    for (int i = 0; i < ENDS; i++) {
+        assert_int_equal(member[i].ended, 1);
+        *any |= member[i].board.spare->large; /* the operation that has ended */
+        *all &= member[i].board.spare->large;
+    }
+}
+
+/* unshared: a bit a rank. */
+static void run_one(tutti_kind kind, int root, int unshared, bool in_place, bool is_large)
+{
+    bool any, all, rooted = kind == TUTTI_REDUCE || kind == TUTTI_GATHER;
+    for (int i = 0; i < ENDS; i++) {
+        bool own = unshared >> i & 1;
+        int64_t *in = own ? member[i].in.own : member[i].in.shared;
+        int64_t *out = own ? member[i].out.own : member[i].out.shared;
+        if (in_place) out = in;
+        memset(out, 0x55, ENDS * N * sizeof *out);
+        if (kind == TUTTI_BROADCAST && i == root)
+            fill(out, i);
+        else if (kind != TUTTI_BROADCAST)
+            fill(in, i);
+        begin(&member[i], kind, root, N, in, out);
+    }
+    drive(&any, &all);
+    assert_true(any == is_large && all == is_large);
+    for (int i = 0; i < ENDS; i++) {
+        const int64_t *out = unshared >> i & 1 ? member[i].out.own : member[i].out.shared;
+        if (in_place) out = unshared >> i & 1 ? member[i].in.own : member[i].in.shared;
+        assert_int_equal(member[i].ended, 1);
+        for (int64_t k = 0; k < (takes_n(kind) ? ENDS * N : N) && (!rooted || i == root); k++)
+            assert_int_equal(out[k], expected(kind, root, i, k));
+    }
+}
+
+static const tutti_kind kinds[] = {TUTTI_ALL_REDUCE, TUTTI_REDUCE, TUTTI_REDUCE_SCATTER, TUTTI_ALL_GATHER,
+                                   TUTTI_ALL_TO_ALL, TUTTI_GATHER, TUTTI_BROADCAST,      TUTTI_SCATTER};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static void test_all_share(void **state)
+{
+    (void)state;
+    open_all();
+    for (int k = 0; k < KINDS; k++)
+        for (int root = 0; root < ENDS; root++) run_one(kinds[k], root, 0, false, true);
+    run_one(TUTTI_ALL_REDUCE, 0, 0, true, true);
+    run_one(TUTTI_REDUCE, 1, 0, true, true);
+    close_all();
+}
+
+/* Whose memory is not read may have any. */
+static void test_some_do_not(void **state)
+{
+    (void)state;
+    open_all();
+    for (int k = 0; k < KINDS; k++)
+        for (int unshared = 1; unshared < 1 << ENDS; unshared++)
+            for (int root = 0; root < ENDS; root++) {
+                bool of_root = kinds[k] == TUTTI_BROADCAST || kinds[k] == TUTTI_SCATTER;
+                bool fits = of_root ? !(unshared >> root & 1) : kinds[k] == TUTTI_GATHER && unshared == 1 << root;
+                run_one(kinds[k], root, unshared, false, fits);
+            }
+    run_one(TUTTI_ALL_TO_ALL, 0, 0, true, false); /* in place: what is to be read would be written over */
+    close_all();
+}
+
+/* A rank may have its input alone in shared memory. */
+static void test_half_a_rank(void **state)
+{
+    bool any, all;
+    (void)state;
+    open_all();
+    for (int i = 0; i < ENDS; i++) {
+        fill(member[i].in.shared, i);
+        begin(&member[i], TUTTI_ALL_REDUCE, 0, N, member[i].in.shared,
+              i == 1 ? member[i].out.own : member[i].out.shared);
+    }
+    drive(&any, &all);
+    assert_false(any);
+    for (int64_t k = 0; k < N; k++) assert_int_equal(member[1].out.own[k], sum(k));
+    close_all();
+}
+
+/* Operations that follow each other without being waited for: each has the board's own memory for itself. */
+static void test_growing_results(void **state)
+{
+    enum { OPS = 2 };
+    static tutti_request request[ENDS][OPS];
+    static int ended[ENDS][OPS];
+    (void)state;
+    open_all();
+    for (int i = 0; i < ENDS; i++) {
+        fill(member[i].in.shared, i);
+        for (int k = 0; k < OPS; k++) {
+            begin(&member[i], TUTTI_REDUCE, 0, N * (k + 1), member[i].in.shared, member[i].out.shared + k * N);
+            struct board_op *op = TAILQ_LAST(&member[i].board.ops, board_ops);
+            request[i][k] = member[i].request;
+            request[i][k].owner = &ended[i][k];
+            ended[i][k] = 0;
+            op->request = &request[i][k];
+        }
+    }
+    for (int turn = 0; turn < TURNS; turn++) board_progress(&member[turn % ENDS].running);
+    for (int i = 0; i < ENDS; i++)
+        for (int k = 0; k < OPS; k++) assert_int_equal(ended[i][k], 1);
+    for (int k = 0; k < OPS; k++)
+        for (int64_t i = 0; i < N * (k + 1); i++) assert_int_equal(member[0].out.shared[k * N + i], sum(i));
+    close_all();
+}
+
+/* ---- a rank that gives up ---------------------------------------------------------------------------------- */
+
+/* It goes on at once with its memory, or gives it back: nobody believes what was read there, and nobody falls. */
+static void give_up(bool frees)
+{
+    open_all();
+    for (int i = 0; i < ENDS; i++) {
+        fill(member[i].in.shared, i);
+        begin(&member[i], TUTTI_ALL_REDUCE, 0, N, member[i].in.shared, member[i].out.shared);
+    }
+    for (int turn = 0; turn < TURNS && TAILQ_FIRST(&member[0].board.ops)->at < 2; turn++)
+        board_progress(&member[turn % ENDS == 1 ? 0 : turn % ENDS].running); /* rank 1 stays in the first step */
+    assert_int_equal(TAILQ_FIRST(&member[0].board.ops)->at, 1);
+    assert_true(TAILQ_FIRST(&member[0].board.ops)->large);
+    assert_true(board_cancel(&member[0].board, &member[0].request));
+    assert_true(end[0].shm.arena.is_read);
+    if (frees) {
+        void *memory;
+        assert_int_equal(shm_free(&end[0].shm, member[0].in.shared), TUTTI_OK);
+        for (int i = 1; i < ENDS; i++)
+            for (int turn = 0; turn < TURNS; turn++) board_progress(&member[i].running);
+        assert_int_equal(shm_alloc(&end[0].shm, ENDS * N * sizeof(int64_t), &memory), TUTTI_OK);
+        assert_ptr_equal(memory, member[0].in.shared);
+    }
+    memset(member[0].in.shared, 0x55, N * sizeof(int64_t));
+    for (int turn = 0; turn < TURNS; turn++) board_progress(&member[1 + turn % 2].running);
+    assert_int_equal(member[1].ended, 0);
+    assert_int_equal(member[2].ended, 0);
+    close_all();
+}
+
+static void test_gives_up(void **state)
+{
+    (void)state;
+    give_up(false);
+    give_up(true);
+}
+
+/* One that waits for another one has no steps yet: taking it back leaves the other one alone. */
+static void test_takes_one_back_that_waits(void **state)
+{
+    tutti_request first;
+    int ended = 0;
+    (void)state;
+    open_all();
+    for (int i = 0; i < ENDS; i++) {
+        fill(member[i].in.shared, i);
+        begin(&member[i], TUTTI_ALL_REDUCE, 0, N, member[i].in.shared, member[i].out.shared);
+    }
+    first = member[0].request;
+    first.owner = &ended;
+    TAILQ_FIRST(&member[0].board.ops)->request = &first;
+    begin(&member[0], TUTTI_ALL_REDUCE, 0, N, member[0].in.shared, member[0].out.shared);
+    assert_true(board_cancel(&member[0].board, &member[0].request));
+    for (int turn = 0; turn < TURNS; turn++) board_progress(&member[turn % ENDS].running);
+    assert_true(ended == 1 && member[1].ended == 1 && member[2].ended == 1);
+    for (int64_t k = 0; k < N; k++) assert_int_equal(member[0].out.shared[k], sum(k));
+    close_all();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_share),   cmocka_unit_test(test_some_do_not),
+        cmocka_unit_test(test_half_a_rank), cmocka_unit_test(test_growing_results),
+        cmocka_unit_test(test_gives_up),    cmocka_unit_test(test_takes_one_back_that_waits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
