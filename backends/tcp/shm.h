@@ -23,18 +23,23 @@
 enum {
     SHM_SEATS = 64, /* ranks of one host that share a segment; further ones go over the network */
     SHM_LINE = 128, /* bytes that no two writers share: two lines, as processors fetch them in pairs */
-    SHM_INLINE = 112,
+    SHM_TINY = 16,
+    SHM_INLINE = 104,
     SHM_BOARDS = 64 /* groups of one family that have a board at the same time */
 };
 
 /* A message in a ring.  turn is its number from 1, counted over the ring's whole life, so nothing that was in the cell
- * before can be mistaken for it. */
+ * before can be mistaken for it.  A short message is one line: the header without what goes without saying
+ * (shm_cell.h), and the payload. */
 struct shm_cell {
     _Atomic uint64_t turn;
-    uint32_t bytes; /* of the payload: here up to SHM_INLINE, else in the ring's bytes */
-    uint32_t unused;
-    uint8_t header[WIRE_HEADER];
-    uint8_t payload[SHM_INLINE];
+    uint32_t bytes; /* of the payload, and SHM_NAMED */
+    uint8_t head[4];
+    uint8_t group_tag[16], fingerprint[8], credit[8];
+    uint8_t tiny[SHM_TINY];
+    /* The second line. */
+    uint8_t size[8], names[16];  /* SHM_NAMED: the header's */
+    uint8_t payload[SHM_INLINE]; /* what is no longer than this and not tiny; more lies in the ring's bytes */
 };
 
 /* From one rank to another.  The first line is the reader's, the cells and the bytes are the writer's. */

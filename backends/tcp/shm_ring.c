@@ -18,7 +18,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "shm.h"
+#include "shm_cell.h"
 
 enum { LOOK_EVERY = 1024 /* rounds of progress until the peers' lives are looked at without sleeping */ };
 
@@ -71,10 +71,9 @@ static bool put(struct shm *shm, int seat, const void *header, const void *paylo
         if (!fits(shm, peer, bytes)) return false;
     }
     struct shm_cell *cell = &peer->out->cell[peer->cells_put % shm->cells];
-    memcpy(cell->header, header, WIRE_HEADER);
-    cell->bytes = (uint32_t)bytes;
+    shm_cell_pack(cell, header, (uint32_t)bytes);
     if (bytes <= SHM_INLINE) {
-        if (bytes > 0) memcpy(cell->payload, payload, bytes);
+        if (bytes > 0) memcpy(bytes <= SHM_TINY ? cell->tiny : cell->payload, payload, bytes);
     } else {
         uint64_t at = piece_at(shm, peer->bytes_put, bytes);
         memcpy(ring_bytes(shm, peer->out, at), payload, bytes);
@@ -163,10 +162,8 @@ static void hand_on(struct shm *shm, int seat, const struct shm_cell *cell)
 {
     struct shm_peer *peer = &shm->peer[seat];
     uint8_t header[WIRE_HEADER];
-    uint32_t bytes = cell->bytes;
-    __builtin_prefetch(cell->payload); /* the next line, while the header is looked at */
-    memcpy(header, cell->header, sizeof header);
-    const void *payload = cell->payload;
+    uint32_t bytes = shm_cell_unpack(cell, (uint32_t)peer->rank, header);
+    const void *payload = bytes <= SHM_TINY ? cell->tiny : cell->payload;
     if (bytes > shm->ring_bytes) {
         shm_drop(shm, seat, "it wrote nonsense into shared memory", true);
         return;

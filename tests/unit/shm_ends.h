@@ -108,7 +108,7 @@ static void on_message(void *user, int32_t from, const void *header, const void 
     struct end *end = user;
     uint64_t said;
     (void)from;
-    memcpy(&said, header, sizeof said);
+    memcpy(&said, (const uint8_t *)header + WIRE_AT_GROUP, sizeof said);
     end->wrong += said != end->got || bytes != size_of(said);
     for (size_t i = 0; i < bytes; i++) end->wrong += ((const uint8_t *)payload)[i] != byte_of(said, i);
     end->got++;

@@ -18,7 +18,7 @@ static bool sleep_on(struct shm *shm, bool ready)
 static void send_one(struct end *end, uint64_t message)
 {
     uint8_t header[WIRE_HEADER] = {0}, payload[SIZE_MOST + SHM_INLINE];
-    memcpy(header, &message, sizeof message);
+    memcpy(header + WIRE_AT_GROUP, &message, sizeof message);
     for (size_t i = 0; i < size_of(message); i++) payload[i] = byte_of(message, i);
     shm_send(&end->shm, 1 - end->shm.seat, header, payload, size_of(message));
 }
@@ -104,12 +104,39 @@ static void test_moments(void **state)
     run_two(end, moments);
 }
 
+/* ---- headers ----------------------------------------------------------------------------------------------- */
+
+/* Whatever is in a header comes out of a cell again: with names or without, with a size that is not the payload's. */
+static void test_headers(void **state)
+{
+    enum { FROM = 5, TIMES = 4096 };
+    uint64_t random = 1;
+    (void)state;
+    for (int i = 0; i < TIMES; i++) {
+        uint8_t header[WIRE_HEADER], found[WIRE_HEADER];
+        uint32_t bytes = (uint32_t)i * 7;
+        struct shm_cell cell;
+        for (int k = 0; k < WIRE_HEADER; k++) header[k] = (uint8_t)((random = random * 6364136223846793005 + 1) >> 40);
+        wire_put32(header + WIRE_AT_SOURCE, FROM);
+        if (i & 1) wire_put64(header + WIRE_AT_BYTES, bytes);
+        if (i & 2) memset(header + WIRE_AT_NAMES, 0, 8);
+        if (i & 4) memset(header + WIRE_AT_NAMES + 8, 0, 8);
+        memset(&cell, 0x5a, sizeof cell);
+        memset(found, 0xa5, sizeof found);
+        shm_cell_pack(&cell, header, bytes);
+        assert_int_equal(shm_cell_unpack(&cell, FROM, found), bytes);
+        assert_memory_equal(found, header, WIRE_HEADER);
+    }
+    assert_int_equal(offsetof(struct shm_cell, size), 64); /* a short message is one line */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_headers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
