@@ -12,7 +12,6 @@
 #include "proto.h"
 
 enum {
-    PULL_MOST = 1 << 20, /* read in one turn */
     PART_MOST = 16 << 10 /* a multiple of any element's size, at most a quarter of the ring */
 };
 
@@ -54,12 +53,24 @@ void bulk_pull(struct proto *proto, struct proto_op *op, const struct wire_heade
     put_on(&proto->pulls, op);
 }
 
+int bulk_pull_now(struct proto *proto, tutti_request *request, int32_t peer, const struct wire_header *offer)
+{
+    int seat = shm_seat_of(proto->shm, peer);
+    if (!shm_pull(proto->shm, seat, request->data, offer->ref, request->bytes) || !shm_is_open(proto->shm, seat)) {
+        shm_unreadable(proto->shm, seat);
+        return proto_lost(proto, peer);
+    }
+    struct wire_header fin = {.kind = WIRE_FIN, .ref = offer->id};
+    proto_say(proto, peer, &fin, NULL, 0);
+    return TUTTI_REQUEST_DONE;
+}
+
 static void pull(struct proto *proto, struct proto_op *op)
 {
     tutti_request *request = op->request;
     int32_t peer = op->peer;
     int seat = shm_seat_of(proto->shm, peer);
-    size_t left = request->bytes - op->at, bytes = left < PULL_MOST ? left : PULL_MOST;
+    size_t left = request->bytes - op->at, bytes = left < BULK_TURN ? left : BULK_TURN;
     if (!shm_pull(proto->shm, seat, (char *)request->data + op->at, op->from + op->at, bytes)) {
         shm_unreadable(proto->shm, seat);
         return;

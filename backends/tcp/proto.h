@@ -168,8 +168,11 @@ int link_arm(struct proto *proto, int *descriptors);
 size_t link_eager(const struct proto *proto, int32_t rank);
 
 /* bulk.c: large messages between ranks that share memory */
+enum { BULK_TURN = 1 << 20 /* bytes read in one turn */ };
 int bulk_offer(struct proto *proto, struct proto_op *op);
 void bulk_pull(struct proto *proto, struct proto_op *op, const struct wire_header *offer);
+/* Reads all of it, which is not more than BULK_TURN.  DONE, or an error. */
+int bulk_pull_now(struct proto *proto, tutti_request *request, int32_t peer, const struct wire_header *offer);
 void bulk_unoffer(struct proto *proto, const struct wire_header *header);
 void bulk_fin(struct proto *proto, const struct wire_header *header);
 void bulk_push(struct proto *proto, struct proto_op *op);

@@ -72,6 +72,14 @@ int proto_lost(struct proto *proto, int32_t peer)
     return proto->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer, why != NULL ? why : "closed");
 }
 
+/* Reads what a local peer sends as soon as it comes, for a moment. */
+static void look(struct proto *proto, int32_t peer)
+{
+    struct shm *shm = proto->shm;
+    int seat = shm_seat_of(shm, peer), looks = shm->shares_cores ? shm->looks : LOOKS * shm->looks;
+    for (int i = 0; i <= looks && shm_read(shm, seat) == 0; i++) shm_pause(shm);
+}
+
 /* ---- sending ----------------------------------------------------------------------------------------------- */
 
 void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key)
@@ -136,7 +144,11 @@ int proto_send(struct proto_group *group, tutti_request *request)
     if (cts != NULL) return send_to_opened(group, request, (struct proto_arrival *)(void *)cts);
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
-    if (link_is_local(proto, peer) && can_be_read(proto, request)) return bulk_offer(proto, op);
+    if (link_is_local(proto, peer) && can_be_read(proto, request)) {
+        bulk_offer(proto, op);
+        if (request->flags & TUTTI_REQUEST_AWAITED) look(proto, peer); /* the receiver may be waiting for it */
+        return TUTTI_REQUEST_PENDING;
+    }
     match_put(&proto->waiting, &op->item);
     if ((request->flags & TUTTI_REQUEST_EXPECTED) && request->bytes > WIRE_EAGER && !link_is_local(proto, peer)) {
         op->since_ns = proto->host->now_ns();
@@ -189,6 +201,8 @@ static int recv_arrived(struct proto_group *group, tutti_request *request, struc
         return proto_mismatch(proto, request, peer, header.bytes, header.fingerprint);
     }
     if (header.kind == WIRE_EAGER_DATA) return TUTTI_REQUEST_DONE;
+    bool now = (request->flags & TUTTI_REQUEST_AWAITED) && header.bytes <= BULK_TURN && TAILQ_EMPTY(&proto->pulls);
+    if (header.kind == WIRE_OFFER && now) return bulk_pull_now(proto, request, peer, &header);
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_POSTED);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
     if (header.kind == WIRE_OFFER) {
@@ -205,13 +219,8 @@ static int recv_arrived(struct proto_group *group, tutti_request *request, struc
 static int await(struct proto_group *group, tutti_request *request, int32_t peer)
 {
     struct proto *proto = group->proto;
-    int seat = shm_seat_of(proto->shm, peer), read = 0;
     proto->awaited = (struct proto_awaited){.request = request, .group = group, .peer = peer};
-    int looks = proto->shm->shares_cores ? proto->shm->looks : LOOKS * proto->shm->looks;
-    for (int i = 0; i <= looks && read == 0; i++) {
-        if (i > 0) shm_pause(proto->shm);
-        read = shm_read(proto->shm, seat);
-    }
+    look(proto, peer);
     bool came = proto->awaited.request == NULL;
     proto->awaited.request = NULL;
     if (!came) return TUTTI_REQUEST_PENDING;
