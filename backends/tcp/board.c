@@ -377,11 +377,10 @@ int board_begin(struct board *board, const tutti_op *wanted, tutti_request *requ
         give_back(board, op);
         return status;
     }
-    bool moved = false;
-    status = 1;
-    if (TAILQ_EMPTY(&board->ops)) status = advance(board, op, &moved);
+    bool moved = false, runs = TAILQ_EMPTY(&board->ops);
+    status = runs ? advance(board, op, &moved) : 1;
     /* The others are often as good as here: then neither a turn of the engine nor a completion is needed. */
-    for (int i = 0; i < board->shm->looks && status == 1 && !wanted->async && !op->large; i++) {
+    for (int i = 0; runs && i < board->shm->looks && status == 1 && !wanted->async && !op->large; i++) {
         shm_pause(board->shm);
         status = advance(board, op, &moved);
     }

@@ -310,12 +310,32 @@ static void test_takes_one_back_that_waits(void **state)
     close_all();
 }
 
+/* One that is waited for comes after those before it all the same. */
+static void test_waits_its_turn(void **state)
+{
+    (void)state;
+    open_all();
+    struct board *board = &member[0].board;
+    board->shm->looks = 10;
+    fill(member[0].in.shared, 0);
+    begin(&member[0], TUTTI_ALL_REDUCE, 0, N, member[0].in.shared, member[0].out.shared);
+    tutti_tensor x = {member[0].out.own, 1, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_op op = {.kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &x, .out = &x};
+    tutti_request request = {.fingerprint = 99, .owner = &member[1].ended};
+    assert_int_equal(board_begin(board, &op, &request, &member[0].running), TUTTI_REQUEST_PENDING);
+    assert_int_equal(TAILQ_LAST(&board->ops, board_ops)->first, 0);
+    assert_int_equal(board_cell_of(board, 0, TAILQ_FIRST(&board->ops)->first)->fingerprint,
+                     member[0].request.fingerprint);
+    close_all();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_share),   cmocka_unit_test(test_some_do_not),
-        cmocka_unit_test(test_half_a_rank), cmocka_unit_test(test_growing_results),
-        cmocka_unit_test(test_gives_up),    cmocka_unit_test(test_takes_one_back_that_waits),
+        cmocka_unit_test(test_all_share),      cmocka_unit_test(test_some_do_not),
+        cmocka_unit_test(test_half_a_rank),    cmocka_unit_test(test_growing_results),
+        cmocka_unit_test(test_gives_up),       cmocka_unit_test(test_takes_one_back_that_waits),
+        cmocka_unit_test(test_waits_its_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
