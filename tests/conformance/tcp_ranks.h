@@ -151,12 +151,12 @@ static int host_error(int status, const char *format, ...)
 }
 
 /* A datagram link's messages that had another secret than its own; and whether this rank spoils its own secrets. */
-static int dropped;
+static _Thread_local int dropped;
 static bool spoils_secrets;
 
-/* What was said at INFO or above: how many lines, and the last one. */
-static int logged;
-static char last_logged[256];
+/* What this rank, which may be a thread, said at INFO or above: how many lines, and the last one. */
+static _Thread_local int logged;
+static _Thread_local char last_logged[256];
 
 static void host_log(int level, const char *format, ...)
 {
