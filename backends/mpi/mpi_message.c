@@ -16,6 +16,7 @@ enum {
     TAG_LONG_END = 32767, /* every MPI has tags up to here */
     SHORT = 3072,         /* with its header less than what any MPI sends at once */
     POLL_MOST = 16,       /* headers a round */
+    ROUNDS = 32,          /* for a message that a caller waits for, before its receive is posted */
     LOOKS = 8 /* for one that a receive waits for, before others have their turn: a round takes twice as long */
 };
 
@@ -242,6 +243,14 @@ static int recv_locked(struct mpib_group *group, tutti_request *request)
     return status;
 }
 
+/* A receive whose caller waits is looked for before it is posted: what comes meanwhile goes straight to it. */
+static bool is_awaited(const struct mpib_family *family, int32_t source, const struct header *header)
+{
+    const struct mpib_awaited *awaited = &family->awaited;
+    return awaited->request != NULL && is_for(awaited->group, awaited->request, source, header) &&
+           fits(awaited->request, header);
+}
+
 static bool is_dead(const struct mpib_family *family, uint64_t group)
 {
     for (int i = 0; i < family->n_dead; i++)
@@ -299,6 +308,12 @@ static bool arrive(struct mpib_family *family, int32_t source, const struct enve
     family->goodbyes += header->note == NOTE_GOODBYE;
     if (header->note == NOTE_OF_CORE) pass_note(family, source, envelope);
     if (header->note != 0) return false;
+    if (is_awaited(family, source, header)) {
+        struct mpib_awaited awaited = family->awaited;
+        family->awaited = (struct mpib_awaited){
+            .status = take_in(awaited.group, awaited.request, source, header, envelope->data), .has_come = true};
+        return true;
+    }
     TAILQ_FOREACH(posted, &family->posted, link)
     {
         if (is_for(posted->group, posted->request, source, header)) break;
@@ -354,7 +369,8 @@ static enum came poll_one(struct mpib_family *family)
         family->host->failed(family->core, TUTTI_ERR_BACKEND, "MPI takes no receive");
         return NOTHING;
     }
-    bool looks_again = !family->shares_cores && family->n_flights == 0 && !TAILQ_EMPTY(&family->posted);
+    bool wanted = family->awaited.request != NULL || !TAILQ_EMPTY(&family->posted);
+    bool looks_again = !family->shares_cores && family->n_flights == 0 && wanted;
     int looks = looks_again ? LOOKS : 1;
     for (int i = 0; i < looks && !there && error == MPI_SUCCESS; i++) error = MPI_Test(&family->inbox, &there, &status);
     if (!there && error == MPI_SUCCESS) return NOTHING;
@@ -505,11 +521,25 @@ int mpib_send(void *state, tutti_request *request)
     return status;
 }
 
+static int await(struct mpib_group *group, tutti_request *request)
+{
+    struct mpib_family *family = group->family;
+    bool may_look = (request->flags & TUTTI_REQUEST_AWAITED) && !family->shares_cores;
+    family->awaited = (struct mpib_awaited){.group = group, .request = request};
+    /* One that was posted before, or has come before, may be for the same message. */
+    for (int i = 0; may_look && i < ROUNDS && family->awaited.request != NULL; i++) {
+        if (!TAILQ_EMPTY(&family->posted) || !TAILQ_EMPTY(&family->arrived)) break;
+        poll_one(family);
+    }
+    family->awaited.request = NULL;
+    return family->awaited.has_come ? family->awaited.status : recv_locked(group, request);
+}
+
 int mpib_recv(void *state, tutti_request *request)
 {
     struct mpib_group *group = state;
     if (!mpib_enter()) return put_off(group, request, false);
-    int status = recv_locked(group, request);
+    int status = await(group, request);
     group->family->moved = true;
     mpib_leave();
     return status;

@@ -81,6 +81,14 @@ TAILQ_HEAD(mpib_posted_list, mpib_posted);
 TAILQ_HEAD(mpib_arrived_list, mpib_arrived);
 LIST_HEAD(mpib_group_list, mpib_group);
 
+/* A receive whose caller looks for its message right now. */
+struct mpib_awaited {
+    struct mpib_group *group;
+    tutti_request *request; /* NULL: there is none */
+    int status;             /* what its message made of it, once that has come */
+    bool has_come;
+};
+
 struct mpib_family {
     const tutti_host *host;
     void *core;
@@ -93,6 +101,7 @@ struct mpib_family {
     int n_flights, room;
     int *done; /* scratch of MPI_Testsome */
     MPI_Status *status;
+    struct mpib_awaited awaited;
     struct mpib_posted_list posted;
     struct mpib_posted_list found;
     struct mpib_posted_list later;    /* sends and receives that only the main thread may begin */

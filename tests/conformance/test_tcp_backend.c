@@ -85,6 +85,23 @@ static void test_groups_and_notes(void **state)
 
 /* ---- manners ----------------------------------------------------------------------------------------------- */
 
+/* A second in which the descriptors stay quiet, and which costs next to nothing. */
+static bool is_idle_for_a_second(struct rank *self)
+{
+    struct rusage before, after;
+    int descriptors[TUTTI_ARM_MAX], wakes = 0;
+    getrusage(RUSAGE_SELF, &before);
+    for (int64_t end = now_ns() + 1000000000; now_ns() < end; wakes++) {
+        while (self->backend->progress(self->state) != 0) continue;
+        int n = self->backend->arm(self->state, descriptors);
+        struct pollfd polled[TUTTI_ARM_MAX];
+        for (int i = 0; i < n; i++) polled[i] = (struct pollfd){descriptors[i], POLLIN, 0};
+        if (n > 0) poll(polled, (nfds_t)n, 250);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    return wakes < 20 && cpu_ms(&before, &after) < 20;
+}
+
 static int manners(struct rank *self)
 {
     struct sigaction was[32], is;
@@ -97,21 +114,9 @@ static int manners(struct rank *self)
     start(self, &m, self->rank == 0, 1 - self->rank, 1, data, 4, 0);
     CHECK(wait_for(self, &m) == TUTTI_OK);
     meet_moving(self, "linked");
-    turns(self, 100); /* what follows a handshake */
-    /* idle: the descriptors stay quiet, and it costs next to nothing */
-    struct rusage before, after;
-    int descriptors[TUTTI_ARM_MAX], wakes = 0;
-    getrusage(RUSAGE_SELF, &before);
-    for (int64_t end = now_ns() + 1000000000; now_ns() < end; wakes++) {
-        while (self->backend->progress(self->state) != 0) continue;
-        int n = self->backend->arm(self->state, descriptors);
-        struct pollfd polled[TUTTI_ARM_MAX];
-        for (int i = 0; i < n; i++) polled[i] = (struct pollfd){descriptors[i], POLLIN, 0};
-        if (n > 0) poll(polled, (nfds_t)n, 250);
-    }
-    getrusage(RUSAGE_SELF, &after);
-    double cpu = cpu_ms(&before, &after);
-    CHECK(wakes < 20 && cpu < 20);
+    bool idle = false; /* once what follows a handshake has ended, which takes its time on a slow machine */
+    for (int i = 0; i < 5 && !idle; i++) idle = is_idle_for_a_second(self);
+    CHECK(idle);
     meet(self->shared, "end", self->rank, self->world);
     rank_close(self);
     return 0;
