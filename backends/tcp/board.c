@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, ROOM_RANKS = 8, LOCK_MS = 2000 };
+enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, ROOM_RANKS = 8 };
 
 /* ---- layout ------------------------------------------------------------------------------------------------ */
 
@@ -46,66 +46,7 @@ struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t s
     return (struct board_cell *)(void *)(board->base + ((size_t)rank * BOARD_DEPTH + step % BOARD_DEPTH) * board->span);
 }
 
-/* ---- finding one ------------------------------------------------------------------------------------------- */
-
-/* The directory says which groups have boards.  The first rank of a group to come takes an entry, with pages for the
- * board or without; the others find it.  Where all entries are taken it is marked full for good: a group without an
- * entry then has no board, whoever asks.  It is looked at under a lock, held for microseconds; a rank that dies with it
- * leaves the others without further boards. */
-static bool lock(const struct shm *shm)
-{
-    struct shm_directory *directory = shm_directory(shm);
-    int64_t end = shm->config.host->now_ns() + (int64_t)LOCK_MS * 1000000;
-    /* acquire: all that was written under the lock before */
-    while (atomic_exchange_explicit(&directory->lock, 1, memory_order_acquire) != 0) {
-        if (shm->config.host->now_ns() > end) return false;
-        sched_yield();
-    }
-    return true;
-}
-
-static void unlock(const struct shm *shm)
-{
-    atomic_store_explicit(&shm_directory(shm)->lock, 0, memory_order_release); /* see lock */
-}
-
-/* With the lock held. */
-static struct shm_entry *find_entry(struct shm *shm, uint64_t id)
-{
-    struct shm_directory *directory = shm_directory(shm);
-    struct shm_entry *spare = NULL;
-    for (int i = 0; i < SHM_BOARDS; i++) {
-        struct shm_entry *entry = &directory->entry[i];
-        if (entry->taken && entry->id == id) return entry;
-        if (!entry->taken && spare == NULL) spare = entry;
-    }
-    if (directory->full || spare == NULL) {
-        directory->full = true;
-        return NULL;
-    }
-    bool pages = shm_reserve_board(shm, (int)(spare - directory->entry));
-    *spare = (struct shm_entry){.id = id, .taken = true, .has_pages = pages};
-    return spare;
-}
-
-/* The number of the group's board, or -1. */
-static int find_board(struct shm *shm, uint64_t id)
-{
-    if (!lock(shm)) return -1;
-    const struct shm_entry *entry = find_entry(shm, id);
-    int index = entry != NULL && entry->has_pages ? (int)(entry - shm_directory(shm)->entry) : -1;
-    unlock(shm);
-    return index;
-}
-
-/* The last of n ranks gives pages and entry back. */
-static void leave_board(struct shm *shm, int index, int n)
-{
-    if (!lock(shm)) return;
-    struct shm_entry *entry = &shm_directory(shm)->entry[index];
-    if (++entry->left == n && shm_release_board(shm, index)) entry->taken = false;
-    unlock(shm);
-}
+/* ---- opening ----------------------------------------------------------------------------------------------- */
 
 void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank, int32_t n, const int32_t *global_ranks)
 {
@@ -116,7 +57,7 @@ void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank,
         if (shm->seat_of[global_ranks[i]] < 0) return;
     *board = (struct board){.shm = shm, .host = shm->config.host, .n = n, .rank = rank, .index = -1};
     TAILQ_INIT(&board->ops);
-    board->index = find_board(shm, id);
+    board->index = board_directory_find(shm, id);
     if (board->index < 0) return;
     board->seat = malloc((size_t)n * sizeof *board->seat);
     board->spare = malloc(sizeof *board->spare);
@@ -137,7 +78,7 @@ void board_close(struct board *board)
     struct board_op *op;
     if (board->shm == NULL) return;
     while ((op = TAILQ_FIRST(&board->ops)) != NULL) board_cancel(board, op->request);
-    if (board->index >= 0) leave_board(board->shm, board->index, board->n);
+    if (board->index >= 0) board_directory_leave(board->shm, board->index, board->n);
     free(board->seat);
     free(board->spare);
     free(board->scratch);

@@ -12,6 +12,7 @@
 #ifndef SHM_H
 #define SHM_H
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/queue.h>
@@ -60,7 +61,7 @@ struct shm_seat {
     _Atomic uint64_t arena_at; /* where it has its arena; 0: it has not used it */
 };
 
-/* Which groups have boards: see board.c.  Under its lock. */
+/* Which groups have boards: see board_directory.c.  Under its lock. */
 struct shm_entry {
     uint64_t id;  /* of the group */
     int32_t left; /* ranks of the group that have closed it */
@@ -68,7 +69,7 @@ struct shm_entry {
 };
 
 struct shm_directory {
-    _Alignas(SHM_LINE) _Atomic uint32_t lock;
+    _Alignas(SHM_LINE) pthread_mutex_t lock; /* robust */
     bool full;
     struct shm_entry entry[SHM_BOARDS];
 };

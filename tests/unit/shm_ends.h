@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "../../backends/tcp/board.c"
+#include "../../backends/tcp/board_directory.c"
 #include "../../backends/tcp/board_large.c"
 #include "../../backends/tcp/board_pipe.c"
 #include "../../backends/tcp/board_share.c"
@@ -157,6 +158,7 @@ static void ends_open(struct end *end, int n)
             STAILQ_INIT(&shm->peer[k].waiting);
         }
     }
+    assert_true(board_directory_make(&end[0].shm));
 }
 
 __attribute__((unused)) static void pair_open(struct end end[2])

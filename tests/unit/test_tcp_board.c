@@ -391,10 +391,29 @@ static void test_leaves_after_it_has_come(void **state)
     ends_close(end, ENDS);
 }
 
+/* A rank that dies while it looks for a group's board leaves no lock behind: the others still find one. */
+static void test_dies_in_the_directory(void **state)
+{
+    struct end end[2];
+    struct board board;
+    (void)state;
+    pair_open(end);
+    pid_t pid = fork();
+    if (pid == 0) _exit(pthread_mutex_lock(&shm_directory(&end[1].shm)->lock));
+    int ended = -1;
+    assert_int_equal(waitpid(pid, &ended, 0), pid);
+    assert_int_equal(ended, 0);
+    board_open(&board, &end[0].shm, 5, 0, 2, (int32_t[]){0, 1});
+    assert_int_equal(board.state, BOARD_READY);
+    board_close(&board);
+    pair_close(end);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_dies_in_the_directory),
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_gives_up_in_the_last_step),
