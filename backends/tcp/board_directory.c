@@ -27,9 +27,9 @@ static bool lock(const struct shm *shm)
 {
     struct shm_directory *directory = shm_directory(shm);
     struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += LOCK_S;
-    int error = pthread_mutex_clocklock(&directory->lock, CLOCK_MONOTONIC, &end);
+    int error = pthread_mutex_timedlock(&directory->lock, &end);
     /* An entry is taken last of all, so what the dead left is a directory without it, or with all of it. */
     if (error == EOWNERDEAD) error = pthread_mutex_consistent(&directory->lock);
     return error == 0;

@@ -72,19 +72,21 @@ bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
 /* One packet of exactly these sizes; descriptors that came are the caller's, or closed where something is wrong. */
 bool shm_take(int fd, void *data, size_t bytes, int *fds, int n_fds)
 {
+    enum { ROOM = CMSG_SPACE(SHM_FDS * sizeof(int)), MOST = (ROOM - CMSG_LEN(0)) / sizeof(int) }; /* it is rounded up */
     union {
         struct cmsghdr header;
-        char room[CMSG_SPACE(SHM_FDS * sizeof(int))];
+        char room[ROOM];
     } control = {0};
     char rest[1];
     struct iovec part[2] = {{data, bytes}, {rest, 1}};
     struct msghdr message = {
         .msg_iov = part, .msg_iovlen = 2, .msg_control = &control, .msg_controllen = sizeof control};
     ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
-    int found[SHM_FDS], n = 0;
+    int found[MOST], n = 0;
     struct cmsghdr *header = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
     if (header != NULL && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
         n = (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        if (n > MOST) n = MOST;
         memcpy(found, CMSG_DATA(header), (size_t)n * sizeof(int));
     }
     if (got == (ssize_t)bytes && n == n_fds && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {

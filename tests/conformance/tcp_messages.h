@@ -8,22 +8,26 @@
 
 static int sizes(struct rank *self)
 {
-    static const size_t size[] = {0,
-                                  1,
-                                  4,
-                                  63,
-                                  64,
-                                  65,
-                                  1000,
-                                  8191,
-                                  8192,
-                                  8193,
-                                  65536,
-                                  65537,
-                                  1 << 20,
-                                  (1 << 20) + 1,
-                                  3 * (1 << 20) + 17,
-                                  (64 << 20) + 13};
+    static const size_t size[] = {
+        0,
+        1,
+        4,
+        63,
+        64,
+        65,
+        1000,
+        8191,
+        8192,
+        8193,
+        65536,
+        65537,
+        1 << 20,
+        (1 << 20) + 1,
+        3 * (1 << 20) + 17,
+#ifndef __SANITIZE_THREAD__ /* which takes minutes for these bytes, and finds in them what it found in fewer */
+        (64 << 20) + 13,
+#endif
+    };
     CHECK(rank_open(self) == TUTTI_OK);
     int32_t other = 1 - self->rank;
     uint64_t tag = 100;

@@ -144,7 +144,8 @@ static tutti_group *giver(const struct rank *rank, tutti_group *group, int side)
 {
     enum { OWN, OWN_TOO, GIVEN, MIXED };
     unsigned turn = rank->seed >> 12 & 3;
-    bool given = turn == GIVEN || (turn == MIXED && input_mix(rank->seed, (uint64_t)(2 * rank->rank + side)) & 1);
+    bool given =
+        turn == GIVEN || (turn == MIXED && input_mix(rank->seed, 2 * (uint64_t)rank->rank + (uint64_t)side) & 1);
     return rank->options->cuda || given ? group : NULL;
 }
 
