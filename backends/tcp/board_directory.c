@@ -6,11 +6,13 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <time.h>
+#include <sched.h>
 
 #include "board.h"
 
-enum { LOCK_S = 10 /* of a rank that is stopped with it: then this group has no board here, and its calls differ */ };
+enum {
+    LOCK_MS = 10000 /* of a rank that is stopped with it: then this group has no board here, and its calls differ */
+};
 
 bool board_directory_make(struct shm *shm)
 {
@@ -26,10 +28,12 @@ bool board_directory_make(struct shm *shm)
 static bool lock(const struct shm *shm)
 {
     struct shm_directory *directory = shm_directory(shm);
-    struct timespec end;
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += LOCK_S;
-    int error = pthread_mutex_timedlock(&directory->lock, &end);
+    int64_t end = shm->config.host->now_ns() + (int64_t)LOCK_MS * 1000000;
+    int error;
+    while ((error = pthread_mutex_trylock(&directory->lock)) == EBUSY) {
+        if (shm->config.host->now_ns() > end) return false;
+        sched_yield();
+    }
     /* An entry is taken last of all, so what the dead left is a directory without it, or with all of it. */
     if (error == EOWNERDEAD) error = pthread_mutex_consistent(&directory->lock);
     return error == 0;

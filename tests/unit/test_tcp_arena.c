@@ -310,7 +310,7 @@ static int small_files(void)
 }
 
 /* Few addresses: a quarter of them. */
-static int few_addresses(void)
+__attribute__((unused)) static int few_addresses(void)
 {
     struct pair pair;
     void *memory;
