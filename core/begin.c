@@ -14,10 +14,9 @@
 
 static tutti_request *new_request(struct tutti_work *work, const tutti_op *op, const struct group_door *door)
 {
-    bool message = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
     memset(&work->request, 0, sizeof work->request);
     work->request.owner = work;
-    work->request.peer = message ? op->root : -1; /* whom it waits for, if that is one rank */
+    work->request.peer = op_is_message(op) ? op->root : -1; /* whom it waits for, if that is one rank */
     work->request.fingerprint = work->fingerprint;
     work->backend = door->backend;
     work->state = door->state;
@@ -46,7 +45,7 @@ static int begin_message(struct tutti_work *work, const tutti_op *op, const stru
 int begin_at_once(struct tutti_work *work, const struct tutti_group *group, const tutti_op *op, uint64_t fingerprint)
 {
     int device = group_device_of(group, op);
-    bool message = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
+    bool message = op_is_message(op);
     if (group->n_doors[device] == 0 || group->stager.backend != NULL) return TUTTI_ERR_UNSUPPORTED;
     if (!message && !TAILQ_EMPTY(&group->works)) return TUTTI_ERR_UNSUPPORTED;
     const struct group_door *door = &group->doors[device][0];
@@ -118,7 +117,7 @@ static int through_door(struct tutti_work *work, const struct group_door *door)
     if (TUTTI_HAS(door->backend, native[work->op.kind])) status = begin_native(work, &work->op, door, 0);
     if (status == TUTTI_REQUEST_COMPARE) return compare_first(work, door);
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(door->backend, send)) return status;
-    if (!work_has_message(work)) return begin_plan(work, door, &work->op);
+    if (!op_is_message(&work->op)) return begin_plan(work, door, &work->op);
     status = begin_message(work, &work->op, door, 0);
     return status < 0 && status != TUTTI_ERR_UNSUPPORTED ? work_explain(work, &work->request, status) : status;
 }

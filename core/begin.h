@@ -11,9 +11,9 @@ struct tutti_work;
  * where it has ended meanwhile; an error if nothing was begun. */
 int begin_work(struct tutti_work *work);
 
-/* Begins op, of a caller who waits, before a work is made of it: work lends its request alone, which nobody has
- * cleared. TUTTI_REQUEST_DONE: it is over; TUTTI_REQUEST_PENDING: work has to become its work; all else: nothing was
- * begun, and begin_work finds out why. */
+/* Begins op, of a caller who waits, before a work is made of it: work lends what follows `fingerprint` in it,
+ * which nobody has cleared.  TUTTI_REQUEST_DONE: it is over; TUTTI_REQUEST_PENDING: work has to become its work; all
+ * else: nothing was begun, and begin_work finds out why. */
 int begin_at_once(struct tutti_work *work, const struct tutti_group *group, const tutti_op *op, uint64_t fingerprint);
 
 /* All ranks have called what work is: its backend begins it.  An error: it could not. */

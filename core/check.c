@@ -269,7 +269,7 @@ static int check_overlap(const struct tutti_group *group, const tutti_op *op)
 static int check_root(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
 {
     const char *kind = fingerprint_kind_name(op->kind);
-    bool message = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
+    bool message = op_is_message(op);
     const char *word = op->kind == TUTTI_SEND ? "dst" : op->kind == TUTTI_RECV ? "src" : "root";
     if (op->kind == TUTTI_RECV && op->root == TUTTI_ANY_SOURCE) return TUTTI_OK;
     int local = opts->group_rank ? (op->root >= 0 && op->root < group->size ? op->root : -1)

@@ -22,6 +22,11 @@ static inline bool op_overlap(struct op_span a, struct op_span b)
     return a.begin < a.end && b.begin < b.end && a.begin < b.end && b.begin < a.end;
 }
 
+static inline bool op_is_message(const tutti_op *op)
+{
+    return op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
+}
+
 /* Copies op, with its tensors and its splits (size entries a side, where there are any).  Up to `room` tensors without
  * splits go to tensors; else *memory receives an allocation to be freed (it is NULL otherwise).  NO_MEMORY. */
 int op_copy(tutti_op *copy, const tutti_op *op, int size, tutti_tensor *tensors, size_t room, void **memory);

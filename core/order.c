@@ -51,10 +51,10 @@ static bool same_way(const tutti_op *a, const tutti_op *b)
 
 static bool must_follow(const struct tutti_work *earlier, const struct tutti_work *work)
 {
-    bool messages = work_has_message(earlier) || work_has_message(work);
+    bool messages = op_is_message(&earlier->op) || op_is_message(&work->op);
     if (earlier->parts > 0) return false; /* its parts stand for it */
     if (is_copy(earlier) || is_copy(work)) return order_conflicts(&earlier->op, &work->op);
-    if (work_has_message(earlier) && work_has_message(work))
+    if (op_is_message(&earlier->op) && op_is_message(&work->op))
         return !earlier->started && same_way(&earlier->op, &work->op);
     if (messages) return false;
     if (order_conflicts(&earlier->op, &work->op)) return true;
@@ -63,7 +63,7 @@ static bool must_follow(const struct tutti_work *earlier, const struct tutti_wor
 
 bool order_must_wait(const struct tutti_work *work)
 {
-    if (work_has_message(work) ? work->group->stager.backend == NULL : is_ordered(work)) return false;
+    if (op_is_message(&work->op) ? work->group->stager.backend == NULL : is_ordered(work)) return false;
     const struct tutti_work *earlier;
     TAILQ_FOREACH(earlier, &work->group->works, group_link)
     {

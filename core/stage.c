@@ -72,7 +72,7 @@ static bool is_in_place(const tutti_op *op)
 static int cut_up(const tutti_op *op, int size, struct cut *cut)
 {
     int64_t element = tutti_dtype_bytes(op->dtype);
-    bool message = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
+    bool message = op_is_message(op);
     *cut = (struct cut){.op = op, .n_tensors = op->n_in + op->n_out, .chunks = 1};
     cut->whole = op->list || op->in_splits != NULL || message;
     if (!cut->whole) {

@@ -41,7 +41,7 @@ void submit_unblocked(struct tutti_group *first)
 /* The operation's place in its group; its fingerprint there. */
 static uint64_t place(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts, bool async)
 {
-    bool alone = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV || op->kind == TUTTI_COPY;
+    bool alone = op_is_message(op) || op->kind == TUTTI_COPY;
     op->async = async;
     op->timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : group->timeout_ms;
     op->sequence = alone ? 0 : group->sequence + 1;
@@ -149,16 +149,15 @@ static int issue(struct tutti_work *work)
 static int check_usable(struct tutti_group *group, const tutti_op *op)
 {
     const char *doing = fingerprint_kind_name(op->kind);
-    bool message = op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
-    return message ? group_check_usable(group, doing) : group_check_collective(group, doing);
+    return op_is_message(op) ? group_check_usable(group, doing) : group_check_collective(group, doing);
 }
 
+/* For an operation on a group that is usable. */
 static int make_way(struct tutti_group *group, const tutti_op *op)
 {
-    int status = check_usable(group, op);
-    if (status != TUTTI_OK || group->stager.backend == NULL) return status;
+    if (group->stager.backend == NULL) return TUTTI_OK;
     let_staged_end(group, op);
-    return check_usable(group, op);
+    return check_usable(group, op); /* time has passed */
 }
 
 static int submit_locked(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, bool async,
@@ -170,16 +169,10 @@ static int submit_locked(struct tutti_group *group, tutti_op *op, const tutti_op
 }
 
 /* What a work that only lent its request becomes. */
-static void become(struct tutti_work *work, struct tutti_group *group, const tutti_op *op, const tutti_opts *opts,
-                   uint64_t fingerprint)
+static void become(struct tutti_work *work, struct tutti_group *group, const tutti_op *op, const tutti_opts *opts)
 {
-    const tutti_backend *backend = work->backend;
-    void *state = work->state;
     work_clear(work, group->engine);
     fill(work, group, op, opts);
-    work->fingerprint = fingerprint;
-    work->backend = backend;
-    work->state = state;
     work->started = true;
 }
 
@@ -195,7 +188,7 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, const tutti_o
     int status = begin_at_once(work, group, op, fingerprint);
     if (status == TUTTI_REQUEST_PENDING) {
         int ended = work->status;
-        become(work, group, op, opts, fingerprint);
+        become(work, group, op, opts);
         enlist(work);
         *out = work;
         placed(group, op, fingerprint);
@@ -210,7 +203,7 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, const tutti_o
         if (op->kind == TUTTI_RECV && opts->source != NULL)
             *opts->source = work_rank_to_report(group, opts->group_rank, work->request.source);
     } else if (status < 0 && status != TUTTI_ERR_UNSUPPORTED && op->sequence == 0) {
-        become(work, group, op, opts, fingerprint);
+        become(work, group, op, opts);
         work_explain(work, &work->request, status);
     }
     work_give_back(engine, work);
@@ -221,7 +214,8 @@ int submit_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts,
                 struct coalesce_packing *packing)
 {
     struct tutti_work *work = NULL;
-    int status = make_way(group, op);
+    int status = check_usable(group, op);
+    if (status == TUTTI_OK) status = make_way(group, op);
     if (status == TUTTI_OK) status = new_work(group, op, opts, true, &work);
     if (status != TUTTI_OK) {
         coalesce_drop(packing);

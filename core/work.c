@@ -44,7 +44,7 @@ void work_give_back(struct engine *engine, struct tutti_work *work)
 
 void work_clear(struct tutti_work *work, struct engine *engine)
 {
-    memset(work, 0, offsetof(struct tutti_work, request));
+    memset(work, 0, offsetof(struct tutti_work, fingerprint));
     work->engine = engine;
     work->references = 1;
     work->event_fd = -1;
@@ -55,8 +55,8 @@ struct tutti_work *work_take(struct engine *engine)
 {
     struct tutti_work *work = work_spare(engine);
     if (work == NULL) return NULL;
+    memset(work, 0, sizeof *work);
     work_clear(work, engine);
-    memset(&work->request, 0, sizeof work->request);
     return work;
 }
 

@@ -13,6 +13,8 @@
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
+#include "op.h"
+
 #include "engine.h"
 #include "exec.h"
 
@@ -46,13 +48,10 @@ struct tutti_work {
     tutti_op op;
     tutti_tensor tensors[WORK_INLINE_TENSORS];
     void *lists; /* tensors and splits that do not fit, one allocation */
-    uint64_t fingerprint;
 
     const struct group_door *comparing; /* exec lets the ranks compare their calls, before this door begins the work */
     struct exec *exec;                  /* a plan that runs, from: */
     struct cache_entry *cached;
-    const tutti_backend *backend; /* else one request with this backend */
-    void *state;
 
     int64_t start_ns, end_ns, deadline_ns;
     int64_t took_ns;  /* by the backend's own clock; 0: not told */
@@ -65,7 +64,11 @@ struct tutti_work {
     void (*callback)(struct tutti_work *work, void *argument);
     void *argument;
 
-    tutti_request request; /* last: cleared by whoever begins it */
+    /* What is lent before it is a work (begin_at_once): the rest of it is cleared after that. */
+    uint64_t fingerprint;
+    const tutti_backend *backend; /* unless exec is set: one request with this backend */
+    void *state;
+    tutti_request request;
 };
 
 /* From the spare ones or new, with nothing in it; NULL when out of memory.  It is cleared before it is used, and given
@@ -73,7 +76,7 @@ struct tutti_work {
 struct tutti_work *work_spare(struct engine *engine);
 void work_give_back(struct engine *engine, struct tutti_work *work);
 
-/* All but its request, of which nothing is under way.  One reference: the engine's. */
+/* All but what was lent.  One reference: the engine's. */
 void work_clear(struct tutti_work *work, struct engine *engine);
 
 /* Both. */
@@ -128,17 +131,10 @@ static inline bool work_ended(const struct tutti_work *work)
     return atomic_load_explicit(&work->ended, memory_order_acquire);
 }
 
-/* A send or a receive. */
-static inline bool work_has_message(const struct tutti_work *work)
-{
-    return work->op.kind == TUTTI_SEND || work->op.kind == TUTTI_RECV;
-}
-
 /* A send or a receive, itself or as a copy for one: its failure leaves the group usable. */
 static inline bool work_is_message(const struct tutti_work *work)
 {
-    tutti_kind kind = work->op.kind == TUTTI_COPY ? work->parent->op.kind : work->op.kind;
-    return kind == TUTTI_SEND || kind == TUTTI_RECV;
+    return op_is_message(work->op.kind == TUTTI_COPY ? &work->parent->op : &work->op);
 }
 
 /* The rank that a receive came from, as its caller counts; -1 if that is none. */

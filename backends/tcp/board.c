@@ -300,26 +300,19 @@ static int advance(struct board *board, struct board_op *op, bool *moved)
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
-/* Fills op with what is asked for.  UNSUPPORTED: this is none for a board. */
-static int prepare(struct board *board, const tutti_op *wanted, tutti_request *request, struct board_op *op)
-{
-    *op = (struct board_op){.request = request};
-    return board_takes(board, wanted, op) ? TUTTI_OK : TUTTI_ERR_UNSUPPORTED;
-}
-
 int board_begin(struct board *board, const tutti_op *wanted, tutti_request *request, struct board_list *running)
 {
     if (board->state != BOARD_READY) return TUTTI_ERR_UNSUPPORTED;
     struct board_op *op = board->spare != NULL ? board->spare : malloc(sizeof *op);
     if (op == NULL) return board->host->error(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
     board->spare = NULL;
-    int status = prepare(board, wanted, request, op);
-    if (status != TUTTI_OK) {
+    *op = (struct board_op){.request = request};
+    if (!board_takes(board, wanted, op)) {
         give_back(board, op);
-        return status;
+        return TUTTI_ERR_UNSUPPORTED;
     }
     bool moved = false, runs = TAILQ_EMPTY(&board->ops);
-    status = runs ? advance(board, op, &moved) : 1;
+    int status = runs ? advance(board, op, &moved) : 1;
     /* The others are often as good as here: then neither a turn of the engine nor a completion is needed. */
     for (int i = 0; runs && i < board->shm->looks && status == 1 && !wanted->async && !op->large; i++) {
         shm_pause(board->shm);

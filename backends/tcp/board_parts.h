@@ -13,6 +13,12 @@ static inline bool board_reduces(tutti_kind kind)
     return kind == TUTTI_ALL_REDUCE || kind == TUTTI_REDUCE || kind == TUTTI_REDUCE_SCATTER;
 }
 
+/* The root alone is read. */
+static inline bool board_is_from_root(tutti_kind kind)
+{
+    return kind == TUTTI_BROADCAST || kind == TUTTI_SCATTER;
+}
+
 /* Blocks of one rank's tensor for each of the others: it puts, or shows, all of them. */
 static inline bool board_puts_all(tutti_kind kind)
 {

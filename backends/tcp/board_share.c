@@ -6,11 +6,6 @@
  */
 #include "board_parts.h"
 
-static bool is_from_root(tutti_kind kind)
-{
-    return kind == TUTTI_BROADCAST || kind == TUTTI_SCATTER;
-}
-
 static bool shares_blocks(const struct board *board, const struct board_op *op)
 {
     if (op->list == NULL) return shm_is_shared(board->shm, op->in, op->bytes * (size_t)board->n);
@@ -52,7 +47,7 @@ void board_show(struct board *board, struct board_op *op)
 
 bool board_is_shared(const struct board *board, const struct board_op *op)
 {
-    if (is_from_root(op->kind)) return board_cell_of(board, op->root, op->first)->shared;
+    if (board_is_from_root(op->kind)) return board_cell_of(board, op->root, op->first)->shared;
     for (int i = 0; i < board->n; i++)
         if (!board_cell_of(board, i, op->first)->shared) return false;
     return true;

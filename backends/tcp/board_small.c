@@ -15,7 +15,7 @@ static char *room_of(const struct board *board, uint64_t step, size_t bytes)
 
 static bool puts_something(const struct board *board, const struct board_op *op)
 {
-    return (op->kind != TUTTI_BROADCAST && op->kind != TUTTI_SCATTER) || op->root == board->rank;
+    return !board_is_from_root(op->kind) || op->root == board->rank;
 }
 
 void board_put_small(struct board *board, struct board_op *op)

@@ -128,6 +128,5 @@ bool board_meets_all(const struct board_op *op)
 bool board_meets(const struct board *board, const struct board_op *op, int rank)
 {
     if (board_meets_all(op)) return true;
-    bool from_root = op->kind == TUTTI_BROADCAST || op->kind == TUTTI_SCATTER;
-    return from_root ? rank == op->root : op->root == board->rank;
+    return board_is_from_root(op->kind) ? rank == op->root : op->root == board->rank;
 }
