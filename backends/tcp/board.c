@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, ROOM_RANKS = 8 };
+enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, ROOM_RANKS = 8, AHEAD = 4 };
 
 /* ---- layout ------------------------------------------------------------------------------------------------ */
 
@@ -18,8 +18,17 @@ static size_t room_for(int n)
 
 static size_t cells_for(int n)
 {
-    return ((size_t)n * BOARD_DEPTH * (sizeof(struct board_cell) + room_for(n)) + BOARD_PAGE - 1) / BOARD_PAGE *
-           BOARD_PAGE;
+    return (size_t)n * BOARD_DEPTH * sizeof(struct board_cell);
+}
+
+static size_t slots_for(int n)
+{
+    return (size_t)n * BOARD_SLOTS * BOARD_SLOT;
+}
+
+static size_t rooms_for(int n)
+{
+    return (size_t)n * BOARD_ROOMS * room_for(n);
 }
 
 /* Two of them, for a core's second-level cache; less each where there are many. */
@@ -32,7 +41,7 @@ static size_t tray_for(int n)
 
 size_t board_bytes(int n)
 {
-    return cells_for(n) + (size_t)n * BOARD_TRAYS * (tray_for(n) + tray_for(n) / 2);
+    return cells_for(n) + slots_for(n) + rooms_for(n) + (size_t)n * BOARD_TRAYS * (tray_for(n) + tray_for(n) / 2);
 }
 
 char *board_tray_of(const struct board *board, int rank, uint64_t step)
@@ -43,7 +52,17 @@ char *board_tray_of(const struct board *board, int rank, uint64_t step)
 
 struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t step)
 {
-    return (struct board_cell *)(void *)(board->base + ((size_t)rank * BOARD_DEPTH + step % BOARD_DEPTH) * board->span);
+    return (struct board_cell *)(void *)board->base + (size_t)rank * BOARD_DEPTH + step % BOARD_DEPTH;
+}
+
+char *board_slot_of(const struct board *board, int rank, uint64_t step)
+{
+    return board->slots + ((size_t)rank * BOARD_SLOTS + step % BOARD_SLOTS) * BOARD_SLOT;
+}
+
+char *board_room_of(const struct board *board, int rank, uint64_t step)
+{
+    return board->rooms + ((size_t)rank * BOARD_ROOMS + step % BOARD_ROOMS) * board->room;
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
@@ -65,8 +84,9 @@ void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank,
     for (int i = 0; i < n; i++) board->seat[i] = shm->seat_of[global_ranks[i]];
     board->base = shm_board_at(shm, board->index);
     board->room = room_for(shm->n);
-    board->span = sizeof(struct board_cell) + board->room;
-    board->trays = board->base + cells_for(shm->n);
+    board->slots = board->base + cells_for(shm->n);
+    board->rooms = board->slots + slots_for(shm->n);
+    board->trays = board->rooms + rooms_for(shm->n);
     board->tray = tray_for(shm->n);
     board->next = 1;
     board->plain = board->host->env("TUTTI_DETERMINISTIC") == NULL && board->host->env("TUTTI_ALGO") == NULL;
@@ -100,11 +120,36 @@ static uint64_t step_of(const struct board_op *op)
     return op->first + (uint64_t)op->at;
 }
 
-/* The step that all must have entered before this one can be: see board.h. */
-static uint64_t step_before(const struct board_op *op)
+/* How many steps the place lasts for what the operation puts there. */
+static uint64_t depth_of(const struct board *board, const struct board_op *op)
 {
-    uint64_t depth = op->piped ? BOARD_TRAYS : BOARD_DEPTH;
+    if (op->piped) return BOARD_TRAYS;
+    return op->large ? BOARD_ROOMS : board_depth_small(board, op);
+}
+
+/* The step that all must have entered before this one can be: see board.h. */
+static uint64_t step_before(const struct board *board, const struct board_op *op)
+{
+    uint64_t depth = depth_of(board, op);
     return step_of(op) < depth ? 0 : step_of(op) - depth + 1;
+}
+
+/* The step to wait for before that: who waits lets the others come closer, so that it need not look again, nor wait
+ * again, at each of the next steps. */
+static uint64_t step_awaited(const struct board *board, const struct board_op *op)
+{
+    uint64_t depth = depth_of(board, op), before = step_before(board, op);
+    return before == 0 || depth < BOARD_SLOTS ? before : before + depth / 2;
+}
+
+/* Brings memory into this core's cache to be written, while something else is done. */
+#if defined __x86_64__
+__attribute__((target("prfchw"))) /* without it there is only an instruction to read: every x86-64 takes this one */
+#endif
+static void
+expect_to_write(void *memory)
+{
+    __builtin_prefetch(memory, 1);
 }
 
 static void enter(struct board *board, struct board_op *op)
@@ -122,6 +167,7 @@ static void enter(struct board *board, struct board_op *op)
     atomic_store_explicit(&cell->step, step_of(op), memory_order_seq_cst);
     for (int i = 0; i < board->n; i++)
         if (i != board->rank) shm_wake(board->shm, board->seat[i]);
+    expect_to_write(board_cell_of(board, board->rank, step_of(op) + AHEAD));
     op->entered = true;
     op->peer = 0;
 }
@@ -155,7 +201,7 @@ int board_lost(const struct board *board, int rank)
  * with what is in it. */
 static bool awaits(const struct board *board, const struct board_op *op, int rank, memory_order order)
 {
-    uint64_t step = op->entered ? step_of(op) : step_before(op);
+    uint64_t step = op->entered ? step_of(op) : step_awaited(board, op);
     if (rank == board->rank || (op->entered && !board_meets(board, op, rank))) return false;
     return !board_has_entered(board, rank, step, order);
 }
@@ -174,10 +220,10 @@ static int wait_on(const struct board *board, const struct board_op *op)
  * an error: never. */
 static int find_cell(struct board *board, const struct board_op *op, memory_order order)
 {
-    if (step_before(op) <= board->all_in) return TUTTI_OK;
+    if (step_before(board, op) <= board->all_in) return TUTTI_OK;
     for (int i = 0; i < board->n; i++) /* acquire: the rank's reads of the cell come before ours writes to it */
         if (awaits(board, op, i, order)) return wait_on(board, op);
-    board->all_in = step_before(op);
+    board->all_in = step_awaited(board, op);
     return TUTTI_OK;
 }
 

@@ -19,24 +19,31 @@
  * Reductions are done in order of rank, so all ranks and all runs get the same bits.
  *
  * Cells are used again after BOARD_DEPTH steps.  Having entered a step means that one has done with all earlier ones,
- * so a rank may fill its cell for step k once all have entered step k - BOARD_DEPTH + 1; the same holds for trays and
- * BOARD_TRAYS.
+ * so a rank may fill its cell for step k once all have entered step k - BOARD_DEPTH + 1; the same holds for slots and
+ * BOARD_SLOTS, for rooms and BOARD_ROOMS, for trays and BOARD_TRAYS.  So ranks that wait for nobody (a root that
+ * broadcasts, the others when they send it theirs) run ahead of the others, and where ranks share a core, each turn of
+ * one is worth many operations.
  */
 #ifndef BOARD_H
 #define BOARD_H
 
 #include "shm.h"
 
-enum { BOARD_DEPTH = 4, BOARD_TRAYS = 2, BOARD_PAGE = 4096, BOARD_INLINE = 48 };
+enum { BOARD_DEPTH = 64, BOARD_SLOTS = 32, BOARD_ROOMS = 4, BOARD_TRAYS = 2 };
+
+/* Bytes of an operation's data that fit into a cell; that fit into a slot. */
+enum { BOARD_INLINE = SHM_LINE - 16, BOARD_SLOT = 1024 };
 
 struct board_cell {
     _Alignas(SHM_LINE) _Atomic uint64_t step;
     uint64_t fingerprint;
-    char small[BOARD_INLINE]; /* data that fit into the first line */
-    uint64_t in, out;         /* addresses of the rank's tensors */
-    uint64_t shared;          /* the others can read them in place */
-    char unused[SHM_LINE / 2 - 24];
-    char data[];
+    union {
+        char small[BOARD_INLINE]; /* data that fit in here; more are in the step's slot or room */
+        struct {
+            uint64_t in, out; /* addresses of the rank's tensors */
+            uint64_t shared;  /* the others can read them in place */
+        };
+    };
 };
 
 enum board_state { BOARD_NONE, BOARD_READY };
@@ -73,16 +80,16 @@ struct board {
     const tutti_host *host;
     enum board_state state;
     int n, rank;
-    int *seat; /* of each rank of the group */
-    int index; /* -1: none */
-    char *base, *trays;
-    size_t span, room; /* of a cell; of its data */
-    size_t tray;       /* what a rank can put into one; half as much lies behind it */
-    uint64_t next;     /* step that the next operation to run begins with */
-    uint64_t all_in;   /* all ranks have entered this one */
-    bool plain;        /* reductions may be done in the board's own order */
-    char *scratch;     /* blocks of others */
-    char *result;      /* what others read that has no place in the caller's memory */
+    int *seat;                          /* of each rank of the group */
+    int index;                          /* -1: none */
+    char *base, *slots, *rooms, *trays; /* base: the cells */
+    size_t room;
+    size_t tray;     /* what a rank can put into one; half as much lies behind it */
+    uint64_t next;   /* step that the next operation to run begins with */
+    uint64_t all_in; /* all ranks have entered this one */
+    bool plain;      /* reductions may be done in the board's own order */
+    char *scratch;   /* blocks of others */
+    char *result;    /* what others read that has no place in the caller's memory */
     size_t result_bytes;
     bool result_is_shared;
     TAILQ_HEAD(board_ops, board_op) ops; /* begun; the first one runs */
@@ -128,6 +135,8 @@ bool board_meets(const struct board *board, const struct board_op *op, int rank)
 /* board_small.c, board_pipe.c, board_large.c: put fills the own cell for the step that is being entered, work does what
  * the step does once the others are met. */
 void board_put_small(struct board *board, struct board_op *op);
+/* For how many steps the place lasts where a small operation's data are. */
+uint64_t board_depth_small(const struct board *board, const struct board_op *op);
 void board_work_small(struct board *board, struct board_op *op);
 void board_put_pipe(struct board *board, struct board_op *op);
 void board_work_pipe(struct board *board, struct board_op *op);
@@ -147,6 +156,8 @@ void board_show(struct board *board, struct board_op *op);
 bool board_is_shared(const struct board *board, const struct board_op *op);
 
 struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t step);
+char *board_slot_of(const struct board *board, int rank, uint64_t step);
+char *board_room_of(const struct board *board, int rank, uint64_t step);
 char *board_tray_of(const struct board *board, int rank, uint64_t step);
 
 /* board_stream.c.  As memcpy, for more than stays in the cache. */

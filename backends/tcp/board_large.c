@@ -21,7 +21,8 @@ void board_put_large(struct board *board, struct board_op *op)
     }
     cell->in = (uint64_t)(uintptr_t)in;
     cell->out = (uint64_t)(uintptr_t)out;
-    uint64_t *block = (uint64_t *)(void *)cell->data; /* a list's parts lie anywhere */
+    /* a list's parts lie anywhere */
+    uint64_t *block = (uint64_t *)(void *)board_room_of(board, board->rank, op->first + (uint64_t)op->at);
     for (int i = 0; op->kind == TUTTI_REDUCE_SCATTER && i < board->n; i++)
         block[i] = (uint64_t)(uintptr_t)board_in_block(op, i);
 }
@@ -57,7 +58,8 @@ static int reduce_block(struct board *board, struct board_op *op, size_t at, siz
         const struct board_cell *cell = board_cell_of(board, i, op->first);
         char *into = board->scratch + (size_t)i * most;
         bool scatter = op->kind == TUTTI_REDUCE_SCATTER;
-        uint64_t theirs = scatter ? ((const uint64_t *)(const void *)cell->data)[board->rank] : cell->in;
+        uint64_t theirs =
+            scatter ? ((const uint64_t *)(const void *)board_room_of(board, i, op->first))[board->rank] : cell->in;
         from[i] = i == board->rank ? (scatter ? board_in_block(op, i) : op->in) + at
                                    : shm_reach(board->shm, board->seat[i], theirs + at, bytes);
         if (from[i] != NULL) continue;

@@ -301,17 +301,19 @@ static void test_dies_and_its_pid_lives(void **state)
 
 /* ---- a rank that leaves ------------------------------------------------------------------------------------ */
 
+enum { SMALL_MOST = 1024 };
+
 struct small {
     struct board board;
     struct board_list running;
-    int64_t x;
+    int64_t x[SMALL_MOST], numel;
     tutti_request request;
     int ended;
 };
 
 static void begin_small(struct small *small, tutti_kind kind)
 {
-    tutti_tensor tensor = {&small->x, 1, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_tensor tensor = {small->x, small->numel, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {.kind = kind,
                    .dtype = TUTTI_INT64,
                    .n_in = kind == TUTTI_ALL_REDUCE,
@@ -326,13 +328,62 @@ static void begin_small(struct small *small, tutti_kind kind)
 
 static void open_small(struct end *end, struct small *small, int n)
 {
-    *small = (struct small){0};
+    *small = (struct small){.numel = 1};
     LIST_INIT(&small->running);
     board_open(&small->board, &end->shm, 5, end->shm.seat, n, (int32_t[]){0, 1, 2});
     assert_int_equal(small->board.state, BOARD_READY);
 }
 
-/* A root runs ahead of those who take its data, until its cells are used up. */
+static void broadcast(struct small *small, int64_t value)
+{
+    for (int64_t i = 0; i < small->numel; i++) small->x[i] = value + i;
+    begin_small(small, TUTTI_BROADCAST);
+}
+
+static void take_next(struct small *small, int64_t value)
+{
+    memset(small->x, 0, sizeof small->x);
+    begin_small(small, TUTTI_BROADCAST);
+    assert_int_equal(small->ended, 1);
+    for (int64_t i = 0; i < small->numel; i++) assert_int_equal(small->x[i], value + i);
+}
+
+/* A root runs ahead of those who take its data, until the places for them are used up; then it waits until the others
+ * have caught up, by half where there are many.  Nothing that is still to be taken is written over. */
+static void runs_ahead(int64_t numel, int depth, int caught_up)
+{
+    struct end end[2];
+    struct small small[2];
+    int64_t put = 0, taken = 0;
+    pair_open(end);
+    for (int i = 0; i < 2; i++) open_small(&end[i], &small[i], 2);
+    small[0].numel = small[1].numel = numel;
+    for (int rounds = 0; rounds < 3; rounds++) {
+        for (broadcast(&small[0], ++put); small[0].ended != 0; broadcast(&small[0], ++put)) assert_true(put < 1000);
+        assert_int_equal(put - 1 - taken, depth - 1);
+        for (int i = 0; i < caught_up; i++) {
+            assert_int_equal(board_progress(&small[0].running), 0);
+            take_next(&small[1], ++taken);
+        }
+        assert_int_equal(board_progress(&small[0].running), 2); /* it goes on, and ends */
+        assert_int_equal(small[0].ended, 1);
+    }
+    while (taken < put) take_next(&small[1], ++taken);
+    for (int i = 0; i < 2; i++) board_close(&small[i].board);
+    pair_close(end);
+}
+
+static void test_runs_ahead(void **state)
+{
+    (void)state;
+    runs_ahead(BOARD_INLINE / 8, BOARD_DEPTH, BOARD_DEPTH / 2 + 1);
+    runs_ahead(BOARD_INLINE / 8 + 1, BOARD_SLOTS, BOARD_SLOTS / 2 + 1);
+    runs_ahead(BOARD_SLOT / 8, BOARD_SLOTS, BOARD_SLOTS / 2 + 1);
+    runs_ahead(BOARD_SLOT / 8 + 1, BOARD_ROOMS, 1);
+    runs_ahead(SMALL_MOST, BOARD_ROOMS, 1);
+}
+
+/* ... and then one of them leaves. */
 static void test_leaves_behind_a_root(void **state)
 {
     struct end end[2];
@@ -421,6 +472,7 @@ int main(void)
         cmocka_unit_test(test_gives_up_between_chunks),
         cmocka_unit_test(test_dies_in_the_last_step),
         cmocka_unit_test(test_dies_and_its_pid_lives),
+        cmocka_unit_test(test_runs_ahead),
         cmocka_unit_test(test_leaves_behind_a_root),
         cmocka_unit_test(test_leaves_while_another_is_late),
         cmocka_unit_test(test_leaves_after_it_has_come),
