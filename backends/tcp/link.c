@@ -3,8 +3,9 @@
 
 #include "proto.h"
 
-/* Up to here a copy into the ring and one out of it cost less than having the receiver read the sender's memory. */
-enum { LOCAL_EAGER = 16 << 10, BOARD_TURNS = 16 };
+/* Up to here a copy into the ring and one out of it cost less than having the receiver read the sender's memory, whose
+ * sender waits until it has: where ranks share cores it is also the others' turns that it waits for. */
+enum { EAGER_OWN_CORE = 4 << 10, EAGER_SHARED = 16 << 10, BOARD_TURNS = 16 };
 
 static int seat_of(const struct proto *proto, int32_t rank)
 {
@@ -19,7 +20,9 @@ bool link_is_local(const struct proto *proto, int32_t rank)
 size_t link_eager(const struct proto *proto, int32_t rank)
 {
     if (!link_is_local(proto, rank)) return WIRE_EAGER;
-    return proto->shm->ring_bytes / 2 < LOCAL_EAGER ? proto->shm->ring_bytes / 2 : LOCAL_EAGER;
+    const struct shm *shm = proto->shm;
+    size_t most = shm->can_pull && !shm->shares_cores ? EAGER_OWN_CORE : EAGER_SHARED;
+    return shm->ring_bytes / 2 < most ? shm->ring_bytes / 2 : most;
 }
 
 int link_connect(struct proto *proto, int32_t rank)
