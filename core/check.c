@@ -293,9 +293,9 @@ static int check_reduce(const tutti_op *op)
 }
 
 /* A list belongs to the root alone. */
-static int check_presence(const struct tutti_group *group, tutti_op *op, const struct rule *rule)
+static int check_presence(const struct tutti_group *group, tutti_op *op)
 {
-    bool root = rule->has_root && op->root == group->rank;
+    bool root = op->root == group->rank;
     const char *kind = fingerprint_kind_name(op->kind);
     if (op->kind == TUTTI_GATHER || op->kind == TUTTI_SCATTER) {
         bool gather = op->kind == TUTTI_GATHER;
@@ -332,8 +332,7 @@ static int check_own(const struct tutti_group *group, tutti_op *op, const tutti_
 static int check_tensors(const struct tutti_group *group, tutti_op *op)
 {
     const struct rule *rule = &rules[op->kind];
-    int status = check_presence(group, op, rule);
-    if (status == TUTTI_OK) status = check_side(group, op, "in", op->in, op->n_in, op->list && rule->in_list);
+    int status = check_side(group, op, "in", op->in, op->n_in, op->list && rule->in_list);
     if (status == TUTTI_OK) status = check_side(group, op, "out", op->out, op->n_out, op->list && rule->out_list);
     if (status == TUTTI_OK) status = check_alike(op);
     if (status == TUTTI_OK) status = check_shape(group, op);
@@ -343,13 +342,14 @@ static int check_tensors(const struct tutti_group *group, tutti_op *op)
 /* One tensor that is both sides, or the only one: it agrees with itself. */
 static bool has_one_tensor(const tutti_op *op)
 {
-    bool both = op->in == op->out && op->n_in == 1 && op->n_out == 1 && op->kind == TUTTI_ALL_REDUCE;
-    return both || rules[op->kind].shape == SHAPE_NONE;
+    bool both = op->in == op->out && op->n_in == 1 && op->n_out == 1 && rules[op->kind].shape == SHAPE_SAME;
+    return both || op->n_in + op->n_out <= 1;
 }
 
 int check_op(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
 {
     int status = check_own(group, op, opts);
+    if (status == TUTTI_OK) status = check_presence(group, op);
     if (status != TUTTI_OK) return status;
     if (has_one_tensor(op)) {
         const tutti_tensor *one = op->n_in > 0 ? op->in : op->n_out > 0 ? op->out : NULL;
