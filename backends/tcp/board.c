@@ -174,7 +174,6 @@ static void enter(struct board *board, struct board_op *op)
 
 static void give_back(struct board *board, struct board_op *op)
 {
-    free(op->list);
     if (board->spare == NULL)
         board->spare = op;
     else
@@ -379,7 +378,6 @@ const char *board_explain(const struct board *board, const tutti_op *op)
 {
     struct board_op made = {0};
     if (board->state != BOARD_READY || !board_takes(board, op, &made)) return NULL;
-    free(made.list);
     if (made.large) return "each rank reads what it needs out of the others' memory";
     return made.piped ? "through shared memory, in chunks, or in place where it is tutti_alloc's"
                       : "through shared memory, in one step";

@@ -61,10 +61,10 @@ struct board_op {
     bool streams; /* what is written would not stay in the cache anyway */
     const char *in;
     char *out;
-    void **list;           /* the blocks of the side that is a list, or NULL */
-    int64_t numel;         /* elements of a block, or of the whole where there are no blocks */
-    size_t element, bytes; /* bytes of those */
-    size_t chunk;          /* piped: bytes of each block, or of the whole, that a step carries at most */
+    const tutti_tensor *list; /* the blocks of the side that is a list, or NULL */
+    int64_t numel;            /* elements of a block, or of the whole where there are no blocks */
+    size_t element, bytes;    /* bytes of those */
+    size_t chunk;             /* piped: bytes of each block, or of the whole, that a step carries at most */
     int64_t steps;
     /* where it stands */
     uint64_t first; /* its first step; 0: it has not begun */

@@ -33,13 +33,13 @@ static inline size_t board_put_bytes(const struct board *board, const struct boa
 
 static inline char *board_out_block(const struct board_op *op, int i)
 {
-    if (op->list != NULL && op->kind == TUTTI_ALL_GATHER) return op->list[i];
+    if (op->list != NULL && op->kind == TUTTI_ALL_GATHER) return op->list[i].data;
     return op->out + (size_t)i * op->bytes;
 }
 
 static inline const char *board_in_block(const struct board_op *op, int i)
 {
-    if (op->list != NULL && op->kind == TUTTI_REDUCE_SCATTER) return op->list[i];
+    if (op->list != NULL && op->kind == TUTTI_REDUCE_SCATTER) return op->list[i].data;
     return op->in + (size_t)i * op->bytes;
 }
 

@@ -10,7 +10,7 @@ static bool shares_blocks(const struct board *board, const struct board_op *op)
 {
     if (op->list == NULL) return shm_is_shared(board->shm, op->in, op->bytes * (size_t)board->n);
     for (int i = 0; i < board->n; i++)
-        if (!shm_is_shared(board->shm, op->list[i], op->bytes)) return false;
+        if (!shm_is_shared(board->shm, op->list[i].data, op->bytes)) return false;
     return true;
 }
 

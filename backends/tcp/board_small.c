@@ -27,7 +27,7 @@ void board_put_small(struct board *board, struct board_op *op)
         board_copy(to, op->in, board_put_bytes(board, op));
         return;
     }
-    for (int i = 0; i < board->n; i++) board_copy(to + (size_t)i * op->bytes, op->list[i], op->bytes);
+    for (int i = 0; i < board->n; i++) board_copy(to + (size_t)i * op->bytes, op->list[i].data, op->bytes);
 }
 
 static void reduce_cells(struct board *board, struct board_op *op, size_t at, void *to, size_t bytes)

@@ -214,7 +214,8 @@ typedef struct tutti_backend {
      * complete() after it, and their memory is not touched any more.  May block up to 1 s.  Mandatory. */
     void (*close)(void *group);
 
-    /* The native door.  request carries nothing but flags, priv, owner and the operation's fingerprint, by which the
+    /* The native door.  op is gone after the call; the tensors and splits that it points at stay as long as the request
+     * is pending.  request carries nothing but flags, priv, owner and the operation's fingerprint, by which the
      * backend may find that ranks disagree: then it completes the request with MISMATCH, source and found_fingerprint
      * set.  Each entry is optional. */
     int (*native[TUTTI_KINDS_MOST])(void *group, const tutti_op *op, tutti_request *request);

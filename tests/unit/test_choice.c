@@ -1,0 +1,309 @@
+/* How an algorithm is chosen: by size, ranks, link, hosts and TUTTI_ALGO. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "coll/coll.h"
+
+static struct coll_args some_args(tutti_kind kind, int size, int64_t count)
+{
+    return (struct coll_args){.kind = kind, .size = size, .count = count, .segment = 1024, .even = true, .element = 4};
+}
+
+static void assert_choice(const struct coll_args *args, const char *override, const char *name)
+{
+    const struct coll_algorithm *chosen = coll_select(args, &(struct coll_wish){.names = override}, NULL);
+    assert_non_null(chosen);
+    assert_int_equal(chosen->kind, args->kind);
+    if (name) assert_string_equal(chosen->name, name);
+}
+
+static void assert_refused(const struct coll_args *args, const char *override, const char *sentence)
+{
+    assert_null(coll_select(args, &(struct coll_wish){.names = override}, NULL));
+    if (!strstr(error_text(), sentence)) print_error("got: %s\n", error_text());
+    assert_non_null(strstr(error_text(), sentence));
+}
+
+static void test_every_kind_has_a_choice(void **state)
+{
+    (void)state;
+    for (int kind = TUTTI_BROADCAST; kind <= TUTTI_BARRIER; kind++) {
+        for (int size = 1; size < 3000; size = size * 3 + 1) {
+            for (int64_t count = 0; count < INT64_MAX / 64; count = count * 64 + 1) {
+                struct coll_args args = some_args((tutti_kind)kind, size, count);
+                assert_choice(&args, NULL, NULL);
+            }
+        }
+    }
+}
+
+static void test_uneven_choice(void **state)
+{
+    (void)state;
+    int64_t counts[64] = {0};
+    for (int kind = TUTTI_ALL_GATHER; kind <= TUTTI_ALL_TO_ALL; kind++) {
+        struct coll_args args = some_args((tutti_kind)kind, 64, 1);
+        args.even = false;
+        args.in = args.out = (struct coll_blocks){true, counts, NULL};
+        const struct coll_algorithm *chosen = coll_select(&args, NULL, NULL);
+        assert_non_null(chosen);
+        assert_true(chosen->uneven);
+    }
+}
+
+static void test_link_moves_the_choice(void **state)
+{
+    (void)state;
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 2, 64 * 1024);
+    struct coll_link near = {1000, 8192, 0}, far = {1000000, 8192, 0};
+    args.link = &near;
+    assert_choice(&args, NULL, "ring");
+    args.link = &far;
+    assert_choice(&args, NULL, "recursive_doubling");
+}
+
+/* Measured rows go before the table, names before both; bytes are then as they are, whatever the link. */
+static void test_tuned_choice(void **state)
+{
+    (void)state;
+    struct coll_link far = {1000000, 8192, 0};
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 8, 100);
+    args.link = &far;
+    const struct coll_tuned rows[] = {
+        {TUTTI_BROADCAST, INT64_MAX, coll_find(TUTTI_BROADCAST, "chain", 5)},
+        {TUTTI_ALL_REDUCE, 399, coll_find(TUTTI_ALL_REDUCE, "ring", 4)},
+        {TUTTI_ALL_REDUCE, 400, coll_find(TUTTI_ALL_REDUCE, "reduce_broadcast", 16)},
+    };
+    struct coll_wish wish = {.tuned = rows, .n_tuned = 3};
+    struct coll_reason reason;
+    assert_string_equal(coll_select(&args, &wish, &reason)->name, "reduce_broadcast");
+    assert_int_equal(reason.by, COLL_BY_TUNING);
+    assert_int_equal(reason.bytes, 400);
+    args.count++;
+    assert_string_equal(coll_select(&args, &wish, &reason)->name, "recursive_doubling");
+    assert_int_equal(reason.by, COLL_BY_TABLE);
+    args.count = 1;
+    wish.names = "all_reduce=rabenseifner";
+    assert_string_equal(coll_select(&args, &wish, &reason)->name, "rabenseifner");
+    assert_int_equal(reason.by, COLL_BY_NAME);
+}
+
+static void test_hosts(void **state)
+{
+    (void)state;
+    const int32_t number[] = {7, 3, 7, 9, 3, 7};
+    struct coll_hosts *hosts = coll_hosts_new(number, 6);
+    assert_non_null(hosts);
+    assert_int_equal(hosts->n, 3);
+    assert_int_equal(hosts->least, 1);
+    assert_int_equal(hosts->most, 3);
+    assert_memory_equal(hosts->of, ((int[]){0, 1, 0, 2, 1, 0}), 6 * sizeof(int));
+    assert_memory_equal(hosts->begin, ((int[]){0, 3, 5, 6}), 4 * sizeof(int));
+    assert_memory_equal(hosts->rank, ((int[]){0, 2, 5, 1, 4, 3}), 6 * sizeof(int));
+    free(hosts);
+}
+
+/* ---- hosts ----------------------------------------------------------------------------------------------------- */
+
+/* Elements that all ranks together send to other hosts. */
+static int64_t sent_abroad(tutti_kind kind, const char *name, const struct coll_hosts *hosts, int size, int64_t count)
+{
+    int64_t abroad = 0;
+    int64_t counts[16], at[16];
+    for (int rank = 0; rank < size; rank++) {
+        struct coll_args args = some_args(kind, size, count);
+        for (int i = 0; i < size; i++) counts[i] = count, at[i] = i * count;
+        args.rank = rank;
+        args.hosts = hosts;
+        args.in = args.out = (struct coll_blocks){false, counts, at};
+        args.link = &(struct coll_link){1, 1, 0}; /* everything is large */
+        struct plan *plan = coll_build(coll_find(kind, name, strlen(name)), &args, true);
+        assert_non_null(plan);
+        for (uint32_t i = 0; i < plan->n_steps; i++)
+            if (plan->steps[i].kind == PLAN_SEND && hosts->of[plan->steps[i].peer] != hosts->of[rank])
+                abroad += plan->steps[i].numel;
+        plan_free(plan);
+    }
+    return abroad;
+}
+
+/* What crosses the network is what the hosts would send if each were one rank, however many ranks they have. */
+static void test_hosts_send_little(void **state)
+{
+    static const struct {
+        int size;
+        int32_t host[16];
+    } where[] = {
+        {4, {0, 0, 1, 1}},
+        {4, {0, 0, 0, 1}},
+        {4, {0, 1, 0, 1}},
+        {9, {0, 1, 2, 0, 1, 2, 0, 1, 2}},
+        {8, {2, 2, 1, 1, 1, 2, 0, 0}},
+    };
+    static const char *const names[] = {"hierarchical", "leaders"};
+    (void)state;
+    for (size_t i = 0; i < sizeof where / sizeof *where; i++) {
+        struct coll_hosts *hosts = coll_hosts_new(where[i].host, where[i].size);
+        int size = where[i].size, n = 1680; /* which all numbers of ranks, hosts and slices divide */
+        assert_non_null(hosts);
+        for (int k = 0; k < 2; k++) {
+            const char *name = names[k];
+            int64_t others = hosts->n - 1;
+            assert_int_equal(sent_abroad(TUTTI_ALL_REDUCE, name, hosts, size, n), 2 * others * n);
+            assert_int_equal(sent_abroad(TUTTI_BROADCAST, name, hosts, size, n), others * n);
+            assert_int_equal(sent_abroad(TUTTI_REDUCE, name, hosts, size, n), others * n);
+            assert_int_equal(sent_abroad(TUTTI_ALL_GATHER, name, hosts, size, n), others * size * n);
+            assert_int_equal(sent_abroad(TUTTI_REDUCE_SCATTER, name, hosts, size, n), others * size * n);
+        }
+        assert_true(2 * (hosts->n - 1) * n < sent_abroad(TUTTI_ALL_REDUCE, "ring", hosts, size, n));
+        free(hosts);
+    }
+}
+
+static void test_hosts_choice(void **state)
+{
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 4, 100);
+    static const int32_t spread[] = {0, 0, 1, 1}, apart[] = {0, 1, 2, 3}, together[] = {0, 0, 0, 0};
+    struct coll_reason reason;
+    struct coll_hosts *hosts = coll_hosts_new(spread, 4);
+    (void)state;
+    args.hosts = hosts;
+    assert_choice(&args, NULL, "leaders");
+    assert_choice(&args, "ring", "ring");
+    args.count = 1 << 20;
+    assert_string_equal(coll_select(&args, NULL, &reason)->name, "hierarchical");
+    assert_int_equal(reason.where, COLL_SPREAD);
+    free(hosts);
+    args.hosts = hosts = coll_hosts_new(apart, 4);
+    assert_choice(&args, NULL, "ring");
+    free(hosts);
+    args.hosts = hosts = coll_hosts_new(together, 4);
+    assert_choice(&args, NULL, "ring");
+    free(hosts);
+}
+
+/* Where nobody says that the ranks are on one host, root alone does not send it all. */
+static void test_together_choice(void **state)
+{
+    static const int32_t together[] = {5, 5, 5, 5}, apart[] = {0, 1, 2, 3};
+    struct coll_args args = some_args(TUTTI_BROADCAST, 4, 64 * 1024);
+    struct coll_reason reason;
+    struct coll_hosts *hosts = coll_hosts_new(together, 4);
+    (void)state;
+    assert_choice(&args, NULL, "binomial");
+    args.hosts = hosts;
+    assert_string_equal(coll_select(&args, NULL, &reason)->name, "linear");
+    assert_int_equal(reason.where, COLL_TOGETHER);
+    free(hosts);
+    args.hosts = hosts = coll_hosts_new(apart, 4);
+    assert_choice(&args, NULL, "binomial");
+    free(hosts);
+}
+
+static void test_segment(void **state)
+{
+    struct coll_link link = {1000, 8192, 1024};
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 4, 1 << 20);
+    (void)state;
+    assert_int_equal(coll_segment(&args), INT64_MAX); /* no link says that messages should be cut */
+    args.link = &link;
+    assert_int_equal(coll_segment(&args), 512);
+    args.count = 16 * 4 * 256;
+    assert_int_equal(coll_segment(&args), 512);
+    args.count--;
+    assert_int_equal(coll_segment(&args), 256);
+    args.element = 4096;
+    args.count = 1;
+    assert_int_equal(coll_segment(&args), 1);
+}
+
+/* The steps of one kind, and the longest of them, in rank's plan of a linear gather to rank 0. */
+static int gather_steps(int rank, bool is_part, enum plan_step_kind kind, int64_t *longest)
+{
+    int64_t counts[3] = {5000, 5000, 5000}, at[3] = {0, 5000, 10000};
+    struct coll_args args = some_args(TUTTI_GATHER, 3, 5000);
+    int steps = 0;
+    args.rank = rank;
+    args.is_part = is_part;
+    if (rank == 0) args.out = (struct coll_blocks){false, counts, at};
+    struct plan *plan = coll_build(coll_find(TUTTI_GATHER, "linear", 6), &args, false);
+    assert_non_null(plan);
+    *longest = 0;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].kind != kind) continue;
+        steps++;
+        if (plan->steps[i].numel > *longest) *longest = plan->steps[i].numel;
+    }
+    plan_free(plan);
+    return steps;
+}
+
+/* Segments are of 1024 elements here. */
+static void test_blocks_go_whole(void **state)
+{
+    int64_t longest;
+    (void)state;
+    assert_int_equal(gather_steps(1, false, PLAN_SEND, &longest), 1);
+    assert_int_equal(longest, 5000);
+    assert_int_equal(gather_steps(0, false, PLAN_RECV, &longest), 2);
+    assert_int_equal(longest, 5000);
+    assert_int_equal(gather_steps(0, false, PLAN_COPY, &longest), 5);
+    assert_int_equal(longest, 1024);
+    assert_int_equal(gather_steps(1, true, PLAN_SEND, &longest), 5);
+    assert_int_equal(gather_steps(0, true, PLAN_RECV, &longest), 10);
+}
+
+static void test_override(void **state)
+{
+    (void)state;
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 8, 10);
+    assert_choice(&args, "ring", "ring");
+    assert_choice(&args, "all_reduce=ring,broadcast=chain", "ring");
+    assert_choice(&args, "broadcast=chain,all_reduce=rabenseifner", "rabenseifner");
+    assert_choice(&args, "broadcast=chain", NULL);
+    assert_choice(&args, "bruck", NULL); /* not for this kind */
+    assert_choice(&args, "", NULL);
+}
+
+static void test_override_errors(void **state)
+{
+    (void)state;
+    struct coll_args args = some_args(TUTTI_ALL_REDUCE, 8, 10);
+    assert_refused(&args, "rings", "TUTTI_ALGO: no algorithm \"rings\"; there are: recursive_doubling, ring,");
+    assert_refused(&args, "all_reduce=bruck",
+                   "TUTTI_ALGO: all_reduce has no algorithm \"bruck\"; there are: recursive_doubling, ring, "
+                   "rabenseifner, reduce_broadcast, hierarchical, leaders");
+    assert_refused(&args, "all_reduce=ring,broadcast=", "broadcast has no algorithm \"\"");
+    assert_refused(&args, "allreduce=ring", "TUTTI_ALGO: \"allreduce\" is no collective");
+    args = some_args(TUTTI_GATHER, 8, 10);
+    assert_choice(&args, "gather=binomial", "binomial");
+    args.even = false;
+    assert_refused(&args, "gather=binomial", "TUTTI_ALGO: gather=binomial cannot do blocks of differing size");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_kind_has_a_choice),
+        cmocka_unit_test(test_uneven_choice),
+        cmocka_unit_test(test_link_moves_the_choice),
+        cmocka_unit_test(test_tuned_choice),
+        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_hosts_send_little),
+        cmocka_unit_test(test_hosts_choice),
+        cmocka_unit_test(test_together_choice),
+        cmocka_unit_test(test_segment),
+        cmocka_unit_test(test_blocks_go_whole),
+        cmocka_unit_test(test_override),
+        cmocka_unit_test(test_override_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
