@@ -42,24 +42,10 @@ static int begin_message(struct tutti_work *work, const tutti_op *op, const stru
                                   : door->backend->recv(door->state, request);
 }
 
-int begin_at_once(struct tutti_work *work, const struct tutti_group *group, const tutti_op *op, uint64_t fingerprint)
+/* An exec of the plan for op, with its first steps queued.  OK, or nothing has begun. */
+static int start_plan(struct tutti_work *work, const struct tutti_group *group, const struct group_door *door,
+                      const tutti_op *op, uint64_t sequence, bool awaited)
 {
-    int device = group_device_of(group, op);
-    bool message = op_is_message(op);
-    if (group->n_doors[device] == 0 || group->stager.backend != NULL) return TUTTI_ERR_UNSUPPORTED;
-    if (!message && !TAILQ_EMPTY(&group->works)) return TUTTI_ERR_UNSUPPORTED;
-    const struct group_door *door = &group->doors[device][0];
-    work->fingerprint = fingerprint;
-    work->group = NULL; /* it is no work yet, which work_complete has to know */
-    if (TUTTI_HAS(door->backend, native[op->kind])) return begin_native(work, op, door, 0);
-    return message && TUTTI_HAS(door->backend, send) ? begin_message(work, op, door, TUTTI_REQUEST_AWAITED)
-                                                     : TUTTI_ERR_UNSUPPORTED;
-}
-
-/* Runs the plan for op, which is the work's own or a barrier before it. */
-static int begin_plan(struct tutti_work *work, const struct group_door *door, const tutti_op *op)
-{
-    struct tutti_group *group = work->group;
     struct exec *exec = NULL;
     int status = cache_take(group->cache, group, door, op, &work->cached, &exec);
     if (status != TUTTI_OK) return status;
@@ -73,18 +59,53 @@ static int begin_plan(struct tutti_work *work, const struct group_door *door, co
         .dtype = op->dtype,
         .op = op->reduce_op,
         .factor = op->factor,
-        .tag = (work->op.sequence & UINT32_MAX) << 28, /* 28 bits of slots, 32 of sequence, 3 free, 1 for messages */
+        .tag = (sequence & UINT32_MAX) << 28, /* 28 bits of slots, 32 of sequence, 3 free, 1 for messages */
         .fingerprint = work->fingerprint,
+        .awaited = awaited,
         .owner = work,
     };
     status = exec_start(exec, &run);
-    if (status != TUTTI_OK) {
+    if (status == TUTTI_OK)
+        work->exec = exec;
+    else
         cache_give(group->cache, work->cached, exec);
-        return status;
-    }
-    work->exec = exec;
+    return status;
+}
+
+/* Runs the plan for op, which is the work's own or a barrier before it. */
+static int begin_plan(struct tutti_work *work, const struct group_door *door, const tutti_op *op)
+{
+    int status = start_plan(work, work->group, door, op, work->op.sequence, false);
+    if (status != TUTTI_OK) return status;
     work_run(work); /* from here on a failure is the operation's, not the call's */
     return TUTTI_REQUEST_PENDING;
+}
+
+static int plan_at_once(struct tutti_work *work, const struct tutti_group *group, const struct group_door *door,
+                        const tutti_op *op)
+{
+    int status = start_plan(work, group, door, op, op->sequence, true);
+    if (status != TUTTI_OK) return status;
+    exec_advance(work->exec);
+    if (work->exec->left > 0) return TUTTI_REQUEST_PENDING;
+    cache_give(group->cache, work->cached, work->exec);
+    work->exec = NULL;
+    return TUTTI_REQUEST_DONE;
+}
+
+int begin_at_once(struct tutti_work *work, const struct tutti_group *group, const tutti_op *op, uint64_t fingerprint)
+{
+    int device = group_device_of(group, op), status = TUTTI_ERR_UNSUPPORTED;
+    bool message = op_is_message(op);
+    if (group->n_doors[device] == 0 || group->stager.backend != NULL) return TUTTI_ERR_UNSUPPORTED;
+    if (!message && !TAILQ_EMPTY(&group->works)) return TUTTI_ERR_UNSUPPORTED;
+    const struct group_door *door = &group->doors[device][0];
+    work->fingerprint = fingerprint;
+    work->group = NULL; /* it is no work yet, which work_complete has to know */
+    work->exec = NULL;
+    if (TUTTI_HAS(door->backend, native[op->kind])) status = begin_native(work, op, door, 0);
+    if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(door->backend, send)) return status;
+    return message ? begin_message(work, op, door, TUTTI_REQUEST_AWAITED) : plan_at_once(work, group, door, op);
 }
 
 /* In a barrier whose messages carry the operation's fingerprint nobody is done before all have found that theirs fit:

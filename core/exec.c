@@ -111,6 +111,8 @@ static void issue(struct exec *exec, uint32_t id)
     /* Field by field: a memset of this size would cost more than all the rest of a step. */
     request->peer = step->peer;
     request->flags = TUTTI_REQUEST_EXPECTED;
+    if (run->awaited && exec->talk_head == exec->talk_tail && exec->compute_head == exec->compute_tail)
+        request->flags |= TUTTI_REQUEST_AWAITED;
     request->tag = run->tag + step->slot;
     request->fingerprint = run->fingerprint;
     request->bytes = (size_t)(step->numel * exec->element);

@@ -23,7 +23,8 @@ struct exec_run {
     double factor;
     uint64_t tag; /* of slot 0 */
     uint64_t fingerprint;
-    void *owner; /* what each pending request's owner is; not NULL */
+    bool awaited; /* its caller waits: a receive may look for its message where nothing else can be done */
+    void *owner;  /* what each pending request's owner is; not NULL */
 };
 
 struct exec {

@@ -192,7 +192,9 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, const tutti_o
         enlist(work);
         *out = work;
         placed(group, op, fingerprint);
-        if (work->request.owner == NULL) { /* it has ended within the call */
+        if (work->exec != NULL) {
+            work_run(work);
+        } else if (work->request.owner == NULL) { /* it has ended within the call */
             work->request.owner = work;
             work_complete(&work->request, ended);
         }

@@ -306,10 +306,14 @@ int work_rank_to_report(const struct tutti_group *group, bool group_rank, int so
 void work_complete(tutti_request *request, int status)
 {
     struct tutti_work *work = request->owner;
-    if (work == NULL) return;  /* of an operation that was given up */
-    if (work->group == NULL) { /* it lends its request alone as yet: see begin_at_once */
+    if (work == NULL) return;                        /* of an operation that was given up */
+    if (work->group == NULL && work->exec == NULL) { /* it is no work yet: see begin_at_once */
         request->owner = NULL;
         work->status = status;
+        return;
+    }
+    if (work->group == NULL) {
+        exec_complete(work->exec, request, status);
         return;
     }
     work->moved = true;

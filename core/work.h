@@ -50,8 +50,6 @@ struct tutti_work {
     void *lists; /* tensors and splits that do not fit, one allocation */
 
     const struct group_door *comparing; /* exec lets the ranks compare their calls, before this door begins the work */
-    struct exec *exec;                  /* a plan that runs, from: */
-    struct cache_entry *cached;
 
     int64_t start_ns, end_ns, deadline_ns;
     int64_t took_ns;  /* by the backend's own clock; 0: not told */
@@ -66,6 +64,8 @@ struct tutti_work {
 
     /* What is lent before it is a work (begin_at_once): the rest of it is cleared after that. */
     uint64_t fingerprint;
+    struct exec *exec; /* a plan that runs, from: */
+    struct cache_entry *cached;
     const tutti_backend *backend; /* unless exec is set: one request with this backend */
     void *state;
     tutti_request request;

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 
@@ -30,7 +31,10 @@ int address_resolve(const char *host, uint16_t port, struct addrinfo **list)
     char service[8];
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     snprintf(service, sizeof service, "%u", port);
-    return getaddrinfo(host, service, &hints, list);
+    int status = getaddrinfo(host, service, &hints, list);
+    /* A name that every machine has (RFC 6761), also one without /etc/hosts. */
+    if (status != 0 && strcasecmp(host, "localhost") == 0) status = getaddrinfo("127.0.0.1", service, &hints, list);
+    return status;
 }
 
 bool address_is_loopback(const struct sockaddr *address)

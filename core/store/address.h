@@ -15,7 +15,7 @@ int address_host(const char *host, char out[ADDRESS_HOST_MAX]);
 /* "127.0.0.1:80", "[::1]:80". */
 void address_text(const char *host, uint16_t port, char out[ADDRESS_TEXT_MAX]);
 
-/* getaddrinfo for TCP.  0 or getaddrinfo's error. */
+/* getaddrinfo for TCP, which knows localhost everywhere.  0 or getaddrinfo's error. */
 int address_resolve(const char *host, uint16_t port, struct addrinfo **list);
 
 bool address_is_loopback(const struct sockaddr *address);
