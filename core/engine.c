@@ -108,7 +108,7 @@ int engine_new(int local_world_size, struct engine **out)
     TAILQ_INIT(&engine->spare);
     TAILQ_INIT(&engine->events);
     engine->own_core = has_own_core(local_world_size);
-    engine->spins = engine->own_core ? SPINS_MOST : SPINS_SHARED;
+    engine->spins = engine->spins_most = engine->own_core ? SPINS_MOST : SPINS_SHARED;
     engine->references = 1;
     engine->fork_generation = atomic_load_explicit(&fork_generation, memory_order_relaxed);
     *out = engine;
@@ -203,7 +203,7 @@ int engine_add_source(struct engine *engine, const tutti_backend *backend, void 
     engine->source[engine->n_sources].state = state;
     engine->n_sources++;
     if (!TUTTI_HAS(backend, is_near) || !backend->is_near(state)) return TUTTI_OK;
-    engine->spins = engine->own_core ? SPINS_NEAR : SPINS_SHARED;
+    engine->spins = engine->spins_most = engine->own_core ? SPINS_NEAR : SPINS_SHARED;
     engine->yields = engine->own_core ? YIELDS_NEAR : YIELDS_SHARED;
     return TUTTI_OK;
 }
@@ -347,16 +347,17 @@ static void let_others_in(struct engine *engine)
     pthread_mutex_lock(&engine->lock);
 }
 
-/* The number of rounds follows what they bring: cores may be busy with others' work, peers may be far away.  Now and
- * then all of them are tried, or it would never find out that times have changed. */
-static void learn_spinning(struct engine *engine, int spun, bool paid)
+/* The number of rounds follows what they bring: cores may be busy with others' work, so that who is waited for comes when
+ * it is given this one; peers may be far away.  Now and then all of them are tried, or it would never find out that times
+ * have changed. */
+static void learn_spinning(struct engine *engine, int spun, bool moved)
 {
-    if (!engine->own_core || engine->yields > 0) return;
-    if (paid)
+    if (!engine->own_core) return;
+    if (moved && spun <= engine->spins)
         engine->spins = spun * 2 > engine->spins ? spun * 2 : engine->spins;
     else
-        engine->spins = ++engine->sleeps % TRY_EVERY == 0 ? SPINS_MOST : engine->spins / 2;
-    if (engine->spins > SPINS_MOST) engine->spins = SPINS_MOST;
+        engine->spins = ++engine->in_vain % TRY_EVERY == 0 ? engine->spins_most : engine->spins / 2;
+    if (engine->spins > engine->spins_most) engine->spins = engine->spins_most;
     if (engine->spins < SPINS_LEAST) engine->spins = SPINS_LEAST;
 }
 

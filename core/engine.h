@@ -55,14 +55,15 @@ struct engine {
     int n_blocked;             /* works that wait for an earlier one's memory */
     bool recheck;              /* one ended since: some of them may begin */
 
-    int callers;     /* threads inside engine_wait */
-    int sleepers;    /* of these, on the condition */
-    bool polling[2]; /* by engine_poller: a caller, the thread is in poll without the lock */
-    int wake_fd[2];  /* eventfds that get either out of poll */
-    bool own_core;   /* each rank of the host has one */
-    int spins;       /* empty rounds before sleeping */
-    int yields;      /* and rounds after these in which the core is given away */
-    unsigned sleeps;
+    int callers;      /* threads inside engine_wait */
+    int sleepers;     /* of these, on the condition */
+    bool polling[2];  /* by engine_poller: a caller, the thread is in poll without the lock */
+    int wake_fd[2];   /* eventfds that get either out of poll */
+    bool own_core;    /* each rank of the host has one */
+    int spins;        /* empty rounds before yielding and sleeping, as many as have been of use, */
+    int spins_most;   /* up to here */
+    int yields;       /* and rounds after these in which the core is given away */
+    unsigned in_vain; /* waits that these did not end */
     uint64_t calls;
 
     pthread_t thread;

@@ -359,10 +359,12 @@ int board_begin(struct board *board, const tutti_op *wanted, tutti_request *requ
     bool moved = false, runs = TAILQ_EMPTY(&board->ops);
     int status = runs ? advance(board, op, &moved) : 1;
     /* The others are often as good as here: then neither a turn of the engine nor a completion is needed. */
-    for (int i = 0; runs && i < board->shm->looks && status == 1 && !wanted->async && !op->large; i++) {
+    bool looks = runs && status == 1 && !wanted->async && !op->large;
+    for (int i = 0; looks && i < board->shm->looks && status == 1; i++) {
         shm_pause(board->shm);
         status = advance(board, op, &moved);
     }
+    if (looks) shm_looked(board->shm, status != 1);
     if (status == TUTTI_OK) {
         give_back(board, op);
         return TUTTI_REQUEST_DONE;

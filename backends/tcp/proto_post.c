@@ -4,8 +4,6 @@
 
 #include "proto.h"
 
-enum { LOOKS = 6 /* at a ring, each time at all the ranks of a board would be looked at */ };
-
 /* ---- words ------------------------------------------------------------------------------------------------- */
 
 int proto_say(struct proto *proto, int32_t peer, struct wire_header *header, const void *payload, size_t bytes)
@@ -76,8 +74,13 @@ int proto_lost(struct proto *proto, int32_t peer)
 static void look(struct proto *proto, int32_t peer)
 {
     struct shm *shm = proto->shm;
-    int seat = shm_seat_of(shm, peer), looks = shm->shares_cores ? shm->looks : LOOKS * shm->looks;
-    for (int i = 0; i <= looks && shm_read(shm, seat) == 0; i++) shm_pause(shm);
+    int seat = shm_seat_of(shm, peer), found = shm_read(shm, seat);
+    if (found != 0) return;
+    for (int i = 0; i < shm->looks && found == 0; i++) {
+        shm_pause(shm);
+        found = shm_read(shm, seat);
+    }
+    shm_looked(shm, found != 0);
 }
 
 /* ---- sending ----------------------------------------------------------------------------------------------- */

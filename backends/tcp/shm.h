@@ -130,8 +130,9 @@ struct shm {
     bool can_pull;         /* every rank here may read every other one's memory */
     bool can_share;        /* every rank here may map every other one's arena */
     struct shm_arena arena;
-    size_t arena_bytes;     /* of every rank's */
-    int looks;              /* at the others, before something that is waited for is left pending */
+    size_t arena_bytes;    /* of every rank's */
+    int looks, looks_most; /* at the others, before something that is waited for is left pending: see shm_looked */
+    unsigned in_vain;
     bool shares_cores;      /* with other ranks: they are given the core between two looks */
     int memfd, bell, watch; /* watch: an epoll of the peers' pidfds */
     size_t cells, ring_bytes, ring_span, board_span, rings_at, boards_at;
@@ -221,6 +222,18 @@ int shm_arm(struct shm *shm, int *descriptors);
 static inline void shm_pause(const struct shm *shm)
 {
     if (shm->shares_cores) sched_yield();
+}
+
+/* Looks pay where the others are as good as here.  Where somebody has one of their cores they take it from whom they
+ * look for, so there are fewer of them until they find something again. */
+static inline void shm_looked(struct shm *shm, bool found)
+{
+    enum { LOOKS_LEAST = 2, TRY_EVERY = 32 };
+    if (shm->shares_cores) return;
+    if (found || ++shm->in_vain % TRY_EVERY == 0)
+        shm->looks = shm->looks_most;
+    else if (shm->looks > LOOKS_LEAST)
+        shm->looks /= 2;
 }
 
 /* Wakes a peer that was seen asleep. */

@@ -19,7 +19,7 @@ enum {
     CELLS_LEAST = 16,
     RING_BYTES = 64 << 10,
     RING_BYTES_LEAST = 4 << 10,
-    LOOKS = 64,
+    LOOKS = 384,
     LOOKS_SHARED = 8,
     PAGE = 4096 /* boards are given back by pages; larger pages only cost more */
 };
@@ -114,7 +114,7 @@ bool shm_map(struct shm *shm)
     if (base == MAP_FAILED) return false;
     shm->base = base;
     shm->shares_cores = !has_cores(shm->n);
-    shm->looks = shm->shares_cores ? LOOKS_SHARED : LOOKS;
+    shm->looks = shm->looks_most = shm->shares_cores ? LOOKS_SHARED : LOOKS;
     struct shm_seat *seat = shm_seat_at(shm, shm->seat);
     seat->pid = getpid();
     seat->probe_at = (uint64_t)(uintptr_t)shm->probe;

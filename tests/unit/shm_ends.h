@@ -143,7 +143,7 @@ static void ends_open(struct end *end, int n)
         shm->seat_of = end[i].seats;
         shm->memfd = memfd;
         shm->base = base;
-        shm->looks = 64;
+        shm->looks = shm->looks_most = 64;
         shm->bell = bell[i];
         shm->watch = epoll_create1(0);
         for (int k = 0; k < n; k++) {
