@@ -347,9 +347,9 @@ static void let_others_in(struct engine *engine)
     pthread_mutex_lock(&engine->lock);
 }
 
-/* The number of rounds follows what they bring: cores may be busy with others' work, so that who is waited for comes when
- * it is given this one; peers may be far away.  Now and then all of them are tried, or it would never find out that times
- * have changed. */
+/* The number of rounds follows what they bring: cores may be busy with others' work, so that who is waited for comes
+ * when it is given this one; peers may be far away.  Now and then all of them are tried, or it would never find out
+ * that times have changed. */
 static void learn_spinning(struct engine *engine, int spun, bool moved)
 {
     if (!engine->own_core) return;
