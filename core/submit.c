@@ -193,7 +193,7 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, const tutti_o
         *out = work;
         placed(group, op, fingerprint);
         if (work->exec != NULL) {
-            work_run(work);
+            work_queue_run(work); /* if it has failed, a note that came with the failure says why: that first */
         } else if (work->request.owner == NULL) { /* it has ended within the call */
             work->request.owner = work;
             work_complete(&work->request, ended);
