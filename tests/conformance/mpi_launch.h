@@ -10,8 +10,10 @@ static inline bool has(const char *mpi)
     char path[4200];
     bool open = strcmp(mpi, "openmpi") == 0;
     snprintf(path, sizeof path, "%s/libtutti_mpi_%s.so", TUTTI_BACKENDS_DIR, mpi);
-    if (access(path, F_OK) != 0) return false;
-    return system(open ? "command -v mpirun.openmpi >/dev/null" : "command -v mpiexec.mpich >/dev/null") == 0;
+    bool there = access(path, F_OK) == 0 &&
+                 system(open ? "command -v mpirun.openmpi >/dev/null" : "command -v mpiexec.mpich >/dev/null") == 0;
+    if (!there) print_message("without %s: its plug-in was not built, or its launcher is not installed\n", mpi);
+    return there;
 }
 
 /* The program and its arguments under a launcher; what it printed is in launch->out and err. */

@@ -52,7 +52,10 @@ static int wrong_secret(struct rank *self)
 static void test_wrong_secret(void **state)
 {
     (void)state;
-    if (!is_rdm()) skip(); /* a connected endpoint's messages need no secret */
+    if (!is_rdm()) {
+        print_message("skipped: a connected endpoint's messages need no secret\n");
+        skip();
+    }
     run(wrong_secret, 2);
 }
 

@@ -468,7 +468,10 @@ static int process(int rank, void *argument)
 static void test_tcp(void **state)
 {
     (void)state;
-    if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) skip();
+    if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) {
+        print_message("skipped: the tcp backend was not built\n");
+        skip();
+    }
     if (tutti_spawn(process, NULL, 3) != TUTTI_OK) fail_msg("%s", tutti_last_error());
 }
 
