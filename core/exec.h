@@ -23,7 +23,7 @@ struct exec_run {
     double factor;
     uint64_t tag; /* of slot 0 */
     uint64_t fingerprint;
-    bool awaited; /* its caller waits: a receive may look for its message where nothing else can be done */
+    bool awaited; /* its caller waits: a message may be looked for where nothing else can be done */
     void *owner;  /* what each pending request's owner is; not NULL */
 };
 

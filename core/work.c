@@ -21,6 +21,9 @@
 
 enum { SPARE_MOST = 64, ASK_NS = 200 * 1000 * 1000, ASK_LEAST_NS = 20 * 1000 * 1000, DRAIN_NS = 2000 * 1000 * 1000 };
 
+/* Where what a work lends before it is one begins: see work.h. */
+#define LENT_AT offsetof(struct tutti_work, fingerprint)
+
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
 struct tutti_work *work_spare(struct engine *engine)
@@ -44,7 +47,7 @@ void work_give_back(struct engine *engine, struct tutti_work *work)
 
 void work_clear(struct tutti_work *work, struct engine *engine)
 {
-    memset(work, 0, offsetof(struct tutti_work, fingerprint));
+    memset(work, 0, LENT_AT);
     work->engine = engine;
     work->references = 1;
     work->event_fd = -1;
@@ -55,8 +58,8 @@ struct tutti_work *work_take(struct engine *engine)
 {
     struct tutti_work *work = work_spare(engine);
     if (work == NULL) return NULL;
-    memset(work, 0, sizeof *work);
     work_clear(work, engine);
+    memset((char *)work + LENT_AT, 0, sizeof *work - LENT_AT);
     return work;
 }
 
@@ -306,14 +309,14 @@ int work_rank_to_report(const struct tutti_group *group, bool group_rank, int so
 void work_complete(tutti_request *request, int status)
 {
     struct tutti_work *work = request->owner;
-    if (work == NULL) return;                        /* of an operation that was given up */
-    if (work->group == NULL && work->exec == NULL) { /* it is no work yet: see begin_at_once */
-        request->owner = NULL;
-        work->status = status;
-        return;
-    }
-    if (work->group == NULL) {
-        exec_complete(work->exec, request, status);
+    if (work == NULL) return;  /* of an operation that was given up */
+    if (work->group == NULL) { /* it is no work yet: see begin_at_once */
+        if (work->exec != NULL) {
+            exec_complete(work->exec, request, status);
+        } else {
+            request->owner = NULL;
+            work->status = status;
+        }
         return;
     }
     work->moved = true;

@@ -130,9 +130,9 @@ struct shm {
     bool can_pull;         /* every rank here may read every other one's memory */
     bool can_share;        /* every rank here may map every other one's arena */
     struct shm_arena arena;
-    size_t arena_bytes;    /* of every rank's */
-    int looks, looks_most; /* at the others, before something that is waited for is left pending: see shm_looked */
-    unsigned in_vain;
+    size_t arena_bytes;     /* of every rank's */
+    int looks, looks_most;  /* at the others, before something that is waited for is left pending: see shm_looked */
+    unsigned in_vain;       /* rounds of looks that found nothing */
     bool shares_cores;      /* with other ranks: they are given the core between two looks */
     int memfd, bell, watch; /* watch: an epoll of the peers' pidfds */
     size_t cells, ring_bytes, ring_span, board_span, rings_at, boards_at;

@@ -168,6 +168,15 @@ static void test_hosts_send_little(void **state)
     }
 }
 
+/* With each of four ranks on the host that `of` says. */
+static void assert_choice_on(const int32_t of[4], struct coll_args *args, const char *name)
+{
+    struct coll_hosts *hosts = coll_hosts_new(of, 4);
+    args->hosts = hosts;
+    assert_choice(args, NULL, name);
+    free(hosts);
+}
+
 static void test_hosts_choice(void **state)
 {
     struct coll_args args = some_args(TUTTI_ALL_REDUCE, 4, 100);
@@ -182,12 +191,8 @@ static void test_hosts_choice(void **state)
     assert_string_equal(coll_select(&args, NULL, &reason)->name, "hierarchical");
     assert_int_equal(reason.where, COLL_SPREAD);
     free(hosts);
-    args.hosts = hosts = coll_hosts_new(apart, 4);
-    assert_choice(&args, NULL, "ring");
-    free(hosts);
-    args.hosts = hosts = coll_hosts_new(together, 4);
-    assert_choice(&args, NULL, "ring");
-    free(hosts);
+    assert_choice_on(apart, &args, "ring");
+    assert_choice_on(together, &args, "ring");
 }
 
 /* Where nobody says that the ranks are on one host, root alone does not send it all. */
@@ -203,9 +208,7 @@ static void test_together_choice(void **state)
     assert_string_equal(coll_select(&args, NULL, &reason)->name, "linear");
     assert_int_equal(reason.where, COLL_TOGETHER);
     free(hosts);
-    args.hosts = hosts = coll_hosts_new(apart, 4);
-    assert_choice(&args, NULL, "binomial");
-    free(hosts);
+    assert_choice_on(apart, &args, "binomial");
 }
 
 static void test_segment(void **state)
