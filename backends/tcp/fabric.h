@@ -49,9 +49,6 @@ struct fabric_config {
 /* Loads the library, once per process.  BACKEND with the sentence where it is missing. */
 int fabric_load(const tutti_host *host);
 
-/* Before the first fabric_load: all providers are set up, to be listed. */
-void fabric_load_all(void);
-
 /* Listens, and publishes where in the store.  On an error nothing is left. */
 int fabric_open(const struct fabric_config *config, struct fabric **fabric);
 

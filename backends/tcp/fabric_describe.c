@@ -85,7 +85,6 @@ static void put_providers(struct lines *lines, const tutti_host *host)
 int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity)
 {
     struct lines lines = {text, capacity};
-    fabric_load_all();
     int status = fabric_load(host);
     if (status != TUTTI_OK) return status;
     put_providers(&lines, host);

@@ -11,7 +11,6 @@ struct fabric_library fabric_library;
 
 static char load_error[256];
 static bool loaded;
-static bool listing;
 
 static bool find_symbols(void *library)
 {
@@ -34,19 +33,6 @@ static bool find_symbols(void *library)
     return true;
 }
 
-/* The first query sets up all providers, which takes 100 ms of processor time a rank: one of them reads all symbols of
- * the kernel.  So, unless somebody chose providers or needs others, or wants to see them, it is told that tcp alone is
- * wanted. */
-static void set_up_providers(bool alone)
-{
-    struct fi_info *info = NULL;
-    bool filter =
-        alone && !listing && secure_getenv("FI_PROVIDER") == NULL && secure_getenv("TUTTI_FABRIC_PROVIDER") == NULL;
-    if (filter) setenv("FI_PROVIDER", "tcp", 1);
-    if (fabric_library.getinfo(FI_VERSION(1, 11), NULL, NULL, 0, NULL, &info) == 0) fabric_library.freeinfo(info);
-    if (filter) unsetenv("FI_PROVIDER");
-}
-
 /* Distributions link libfabric with Intel's PSM libraries, whose constructors put their own handlers under the
  * program's signals (they print a backtrace and end the process).  Variables keep them from it; what they do not
  * prevent is undone.  This must happen before the library is mapped, which is why it is not linked. */
@@ -58,7 +44,6 @@ static void load(void)
     setenv("IPATH_NO_BACKTRACE", "1", 0);
     setenv("HFI_NO_BACKTRACE", "1", 0);
     for (int i = 0; i < N; i++) sigaction(signals[i], NULL, &before[i]);
-    bool alone = dlopen("libfabric.so.1", RTLD_NOLOAD | RTLD_LAZY) == NULL; /* nobody else in the process uses it yet */
     void *library = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         const char *why = dlerror();
@@ -71,13 +56,10 @@ static void load(void)
         else
             loaded = true;
     }
-    if (loaded) set_up_providers(alone);
+    struct fi_info *info = NULL; /* the first query sets up all providers, and they touch signals too */
+    if (loaded && fabric_library.getinfo(FI_VERSION(1, 11), NULL, NULL, 0, NULL, &info) == 0)
+        fabric_library.freeinfo(info);
     for (int i = 0; i < N; i++) sigaction(signals[i], &before[i], NULL);
-}
-
-void fabric_load_all(void)
-{
-    listing = true;
 }
 
 int fabric_load(const tutti_host *host)
