@@ -27,10 +27,9 @@ enum {
     ALERT_MS = 5,        /* instead of WATCH_MS, after a failure */
     SPINS_MOST = 200,    /* rounds before sleeping, where each rank has a core; each asks every backend once */
     SPINS_SHARED = 0,    /* where ranks share cores: to spin keeps the core from whom one waits for, */
-    YIELDS_FAR = 4,      /* and being woken costs more than a few turns of the others */
-    SPINS_NEAR = 50,     /* where peers answer as soon as they run: then they are given the core, often, before that */
-    YIELDS_NEAR = 1000,  /* of being woken, which takes longer than this when it is their turn; fewer times */
-    YIELDS_SHARED = 100, /* where others have use for the core */
+    YIELDS_SHARED = 100, /* and being woken costs more than some turns of the others */
+    SPINS_NEAR = 50,     /* where peers answer as soon as they run, and each has a core, they are given this one, */
+    YIELDS_NEAR = 1000,  /* often: it may be theirs, and being woken takes longer */
     SPINS_LEAST = 2,
     TRY_EVERY = 32
 };
@@ -110,7 +109,7 @@ int engine_new(int local_world_size, struct engine **out)
     TAILQ_INIT(&engine->events);
     engine->own_core = has_own_core(local_world_size);
     engine->spins = engine->spins_most = engine->own_core ? SPINS_MOST : SPINS_SHARED;
-    engine->yields = engine->own_core ? 0 : YIELDS_FAR;
+    engine->yields = engine->own_core ? 0 : YIELDS_SHARED;
     engine->references = 1;
     engine->fork_generation = atomic_load_explicit(&fork_generation, memory_order_relaxed);
     *out = engine;
@@ -205,8 +204,9 @@ int engine_add_source(struct engine *engine, const tutti_backend *backend, void 
     engine->source[engine->n_sources].state = state;
     engine->n_sources++;
     if (!TUTTI_HAS(backend, is_near) || !backend->is_near(state)) return TUTTI_OK;
-    engine->spins = engine->spins_most = engine->own_core ? SPINS_NEAR : SPINS_SHARED;
-    engine->yields = engine->own_core ? YIELDS_NEAR : YIELDS_SHARED;
+    if (!engine->own_core) return TUTTI_OK;
+    engine->spins = engine->spins_most = SPINS_NEAR;
+    engine->yields = YIELDS_NEAR;
     return TUTTI_OK;
 }
 
