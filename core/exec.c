@@ -169,14 +169,40 @@ static void compute(struct exec *exec, uint32_t id)
     step_done(exec, id);
 }
 
+static inline bool is_small(const struct exec *exec, uint32_t id)
+{
+    enum { SMALL = 4096 };
+    return exec->plan->steps[id].numel * exec->element <= SMALL;
+}
+
+/* A caller who waits may have to wait for just this message: then what there is to compute is better done before, as
+ * the backend looks for a message at once only where nothing else is left to do. */
+static inline bool is_better_last(const struct exec *exec, uint32_t id)
+{
+    return exec->run.awaited && exec->talk_head + 1 == exec->talk_tail && exec->plan->steps[id].kind != PLAN_SEND &&
+           exec->compute_head < exec->compute_tail && is_small(exec, id) &&
+           is_small(exec, exec->compute[exec->compute_head]);
+}
+
+static void talk(struct exec *exec)
+{
+    while (exec->talk_head < exec->talk_tail && exec->status == TUTTI_OK) {
+        uint32_t id = exec->talk[exec->talk_head];
+        if (is_better_last(exec, id)) {
+            compute(exec, exec->compute[exec->compute_head++]);
+            continue;
+        }
+        exec->talk_head++;
+        issue(exec, id);
+    }
+}
+
 bool exec_advance(struct exec *exec)
 {
-    while (exec->talk_head < exec->talk_tail && exec->status == TUTTI_OK) issue(exec, exec->talk[exec->talk_head++]);
+    talk(exec);
     if (exec->compute_head < exec->compute_tail && exec->status == TUTTI_OK) {
         compute(exec, exec->compute[exec->compute_head++]);
-        /* what this made possible to send goes out before the next computation */
-        while (exec->talk_head < exec->talk_tail && exec->status == TUTTI_OK)
-            issue(exec, exec->talk[exec->talk_head++]);
+        talk(exec); /* what this made possible to send goes out before the next computation */
     }
     return exec->status == TUTTI_OK && exec->compute_head < exec->compute_tail;
 }

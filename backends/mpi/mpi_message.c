@@ -89,13 +89,14 @@ void mpib_slot_give(struct mpib_family *family, struct mpib_slot *slot)
     family->spare = slot;
 }
 
-/* The receive for the next header, which MPI then puts there by itself.  It is posted again while a header of ours is
+/* The receive for the next header, which MPI then puts there by itself.  It is started again while a header of ours is
  * on its way, or with the next look: not while somebody waits for what the last one brought. */
 static int post(struct mpib_family *family)
 {
-    if (family->inbox != MPI_REQUEST_NULL) return MPI_SUCCESS;
-    return MPI_Irecv(family->buffer, sizeof(struct envelope), MPI_BYTE, MPI_ANY_SOURCE, TAG_HEADER, family->comm,
-                     &family->inbox);
+    if (family->listens) return MPI_SUCCESS;
+    int error = MPI_Start(&family->inbox);
+    family->listens = error == MPI_SUCCESS;
+    return error;
 }
 
 static int send_header(struct mpib_family *family, int32_t to, const struct header *header, const void *data)
@@ -348,15 +349,20 @@ enum came { NOTHING, KEPT, WANTED };
 
 int mpib_messages_listen(struct mpib_family *family)
 {
-    int error = post(family);
-    return error == MPI_SUCCESS ? TUTTI_OK : mpib_error(family->host, "MPI_Irecv", error);
+    int error = MPI_Recv_init(family->buffer, sizeof(struct envelope), MPI_BYTE, MPI_ANY_SOURCE, TAG_HEADER,
+                              family->comm, &family->inbox);
+    if (error == MPI_SUCCESS) error = post(family);
+    return error == MPI_SUCCESS ? TUTTI_OK : mpib_error(family->host, "MPI_Recv_init", error);
 }
 
 void mpib_messages_deafen(struct mpib_family *family)
 {
-    if (family->inbox == MPI_REQUEST_NULL) return;
-    MPI_Cancel(&family->inbox);
-    MPI_Wait(&family->inbox, MPI_STATUS_IGNORE);
+    if (family->listens) {
+        MPI_Cancel(&family->inbox);
+        MPI_Wait(&family->inbox, MPI_STATUS_IGNORE);
+        family->listens = false;
+    }
+    if (family->inbox != MPI_REQUEST_NULL) MPI_Request_free(&family->inbox);
 }
 
 /* Takes one header in, if one is there. */
@@ -374,6 +380,7 @@ static enum came poll_one(struct mpib_family *family)
     int looks = looks_again ? LOOKS : 1;
     for (int i = 0; i < looks && !there && error == MPI_SUCCESS; i++) error = MPI_Test(&family->inbox, &there, &status);
     if (!there && error == MPI_SUCCESS) return NOTHING;
+    family->listens = false;
     enum came came = KEPT;
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     if (error == MPI_SUCCESS && is_sound(envelope, bytes))

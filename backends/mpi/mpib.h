@@ -92,8 +92,9 @@ struct mpib_awaited {
 struct mpib_family {
     const tutti_host *host;
     void *core;
-    MPI_Comm comm; /* messages; its ranks are the global ranks */
-    MPI_Request inbox;
+    MPI_Comm comm;     /* messages; its ranks are the global ranks */
+    MPI_Request inbox; /* the receive for headers; it */
+    bool listens;      /* has been started */
     int32_t rank;
     int32_t next_tag;
     MPI_Request *requests; /* those under way, and beside each what it is */

@@ -21,6 +21,8 @@ struct fake {
     int fail_at;                  /* this one to be issued is refused; -1: none */
     bool keep;                    /* cancel is too late */
     float *remote;                /* what receives get */
+    const float *copied;          /* what was here */
+    float copied_before;          /* when a receive was issued */
 };
 
 static struct fake fake;
@@ -45,6 +47,7 @@ static int fake_recv(void *group, tutti_request *request)
 {
     assert_ptr_equal(group, &fake);
     if (fake.remote != NULL && request->bytes > 0) memcpy(request->data, fake.remote, request->bytes);
+    if (fake.copied != NULL) fake.copied_before = *fake.copied;
     return take(request, fake.answer_recv);
 }
 
@@ -239,6 +242,47 @@ static void test_local(void **state)
     setup_free(s);
 }
 
+/* A receive that a caller waits for comes after what there is to compute, where both are small, and is told to be the
+ * last: a backend may look for its message then.  Otherwise it is on its way while this rank computes. */
+static void test_last(void **state)
+{
+    (void)state;
+    enum { SMALL = 8, LARGE = 2048 };
+    static float in[2 * LARGE], out[2 * LARGE];
+    static const struct {
+        bool awaited, last;
+        int numel;
+    } cases[] = {{true, true, SMALL}, {false, false, SMALL}, {true, false, LARGE}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fresh();
+        struct plan *plan = plan_new(0, 2, true);
+        plan_recv(plan, 1, plan_at(PLAN_OUT(0), LARGE), cases[i].numel);
+        plan_copy(plan, plan_at(PLAN_OUT(0), 0), plan_at(PLAN_IN(0), 0), cases[i].numel);
+        assert_int_equal(plan_finish(plan), 0);
+        struct setup *s = setup_new(plan, TUTTI_SUM, 0);
+        fake.remote = NULL;
+        fake.answer_recv = TUTTI_REQUEST_PENDING;
+        s->in = (tutti_tensor){in, 2 * LARGE, TUTTI_FLOAT32, {TUTTI_CPU, 0}};
+        s->out = (tutti_tensor){out, 2 * LARGE, TUTTI_FLOAT32, {TUTTI_CPU, 0}};
+        struct exec_run run = s->exec->run;
+        run.in = &s->in;
+        run.out = &s->out;
+        run.awaited = cases[i].awaited;
+        assert_int_equal(exec_start(s->exec, &run), TUTTI_OK);
+        in[0] = (float)i + 1;
+        out[0] = 0;
+        fake.copied = &out[0];
+        assert_false(exec_advance(s->exec));
+        assert_int_equal(fake.issued, 1);
+        assert_true((fake.copied_before != 0) == cases[i].last);
+        assert_true(((fake.pending[0]->flags & TUTTI_REQUEST_AWAITED) != 0) == cases[i].last);
+        assert_true(out[0] == (float)i + 1);
+        complete(s->exec, 0, TUTTI_OK);
+        assert_true(exec_ended(s->exec));
+        setup_free(s);
+    }
+}
+
 /* A plan without steps has ended before it begins. */
 static void test_empty(void **state)
 {
@@ -392,9 +436,9 @@ static void test_cancel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_requests), cmocka_unit_test(test_order),     cmocka_unit_test(test_local),
-        cmocka_unit_test(test_empty),    cmocka_unit_test(test_any_order), cmocka_unit_test(test_again),
-        cmocka_unit_test(test_failure),  cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_requests), cmocka_unit_test(test_order),   cmocka_unit_test(test_local),
+        cmocka_unit_test(test_last),     cmocka_unit_test(test_empty),   cmocka_unit_test(test_any_order),
+        cmocka_unit_test(test_again),    cmocka_unit_test(test_failure), cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
