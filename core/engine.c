@@ -24,12 +24,12 @@ enum {
     ATTEND_ROUNDS = 50, /* of these without work, then the thread sleeps deeply */
     WATCH_MS = 50,      /* quiet this long: the thread watches for notes */
     ALERT_FOR_MS = 2000,
-    ALERT_MS = 5,        /* instead of WATCH_MS, after a failure */
-    SPINS_MOST = 200,    /* rounds before sleeping, where each rank has a core; each asks every backend once */
-    SPINS_SHARED = 0,    /* where ranks share cores: to spin keeps the core from whom one waits for, */
-    YIELDS_SHARED = 100, /* and being woken costs more than some turns of the others */
-    SPINS_NEAR = 50,     /* where peers answer as soon as they run, and each has a core, they are given this one, */
-    YIELDS_NEAR = 1000,  /* often: it may be theirs, and being woken takes longer */
+    ALERT_MS = 5,       /* instead of WATCH_MS, after a failure */
+    SPINS_MOST = 200,   /* rounds before sleeping, where each rank has a core; each asks every backend once */
+    SPINS_SHARED = 0,   /* where ranks share cores: to spin keeps the core from whom one waits for */
+    YIELDS = 100,       /* rounds after these: being woken costs more than some turns of the others */
+    SPINS_NEAR = 50,    /* where peers answer as soon as they run, and each has a core, they are given this one, */
+    YIELDS_NEAR = 1000, /* often: it may be theirs, and being woken takes longer */
     SPINS_LEAST = 2,
     TRY_EVERY = 32
 };
@@ -109,7 +109,7 @@ int engine_new(int local_world_size, struct engine **out)
     TAILQ_INIT(&engine->events);
     engine->own_core = has_own_core(local_world_size);
     engine->spins = engine->spins_most = engine->own_core ? SPINS_MOST : SPINS_SHARED;
-    engine->yields = engine->own_core ? 0 : YIELDS_SHARED;
+    engine->yields = YIELDS;
     engine->references = 1;
     engine->fork_generation = atomic_load_explicit(&fork_generation, memory_order_relaxed);
     *out = engine;
