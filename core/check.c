@@ -88,25 +88,26 @@ static int check_side(const struct tutti_group *group, const tutti_op *op, const
     return TUTTI_OK;
 }
 
+static int check_alike(const tutti_op *op, const tutti_tensor *first, const tutti_tensor *other)
+{
+    if (other->dtype != first->dtype)
+        return REFUSE("%s: the tensors differ in dtype: %s and %s", fingerprint_kind_name(op->kind),
+                      dtype_name(first->dtype), dtype_name(other->dtype));
+    if (other->device.type != first->device.type || other->device.index != first->device.index)
+        return REFUSE("%s: the tensors are on different devices (%d:%d and %d:%d)", fingerprint_kind_name(op->kind),
+                      first->device.type, first->device.index, other->device.type, other->device.index);
+    return TUTTI_OK;
+}
+
 /* One dtype and one device throughout. */
-static int check_alike(tutti_op *op)
+static int check_all_alike(tutti_op *op)
 {
     const tutti_tensor *first = op->n_in > 0 ? op->in : op->out;
+    int status = TUTTI_OK;
     op->dtype = first->dtype;
-    for (int side = 0; side < 2; side++) {
-        const tutti_tensor *tensors = side == 0 ? op->in : op->out;
-        int n = side == 0 ? op->n_in : op->n_out;
-        for (int i = 0; i < n; i++) {
-            if (tensors[i].dtype != first->dtype)
-                return REFUSE("%s: the tensors differ in dtype: %s and %s", fingerprint_kind_name(op->kind),
-                              dtype_name(first->dtype), dtype_name(tensors[i].dtype));
-            if (tensors[i].device.type != first->device.type || tensors[i].device.index != first->device.index)
-                return REFUSE("%s: the tensors are on different devices (%d:%d and %d:%d)",
-                              fingerprint_kind_name(op->kind), first->device.type, first->device.index,
-                              tensors[i].device.type, tensors[i].device.index);
-        }
-    }
-    return TUTTI_OK;
+    for (int i = 1; i < op->n_in && status == TUTTI_OK; i++) status = check_alike(op, first, &op->in[i]);
+    for (int i = 0; i < op->n_out && status == TUTTI_OK; i++) status = check_alike(op, first, &op->out[i]);
+    return status;
 }
 
 /* out (in for SHAPE_SCATTER) has to hold `one` elements a rank. */
@@ -231,6 +232,7 @@ static bool is_in_place(const struct tutti_group *group, const tutti_op *op, int
 static struct op_span span_of_all(const tutti_tensor *tensors, int n)
 {
     struct op_span all = {UINTPTR_MAX, 0};
+    if (n == 1) return op_span_of(tensors);
     for (int i = 0; i < n; i++) {
         struct op_span one = op_span_of(&tensors[i]);
         if (one.begin == one.end) continue;
@@ -334,7 +336,7 @@ static int check_tensors(const struct tutti_group *group, tutti_op *op)
     const struct rule *rule = &rules[op->kind];
     int status = check_side(group, op, "in", op->in, op->n_in, op->list && rule->in_list);
     if (status == TUTTI_OK) status = check_side(group, op, "out", op->out, op->n_out, op->list && rule->out_list);
-    if (status == TUTTI_OK) status = check_alike(op);
+    if (status == TUTTI_OK) status = check_all_alike(op);
     if (status == TUTTI_OK) status = check_shape(group, op);
     return status == TUTTI_OK ? check_overlap(group, op) : status;
 }

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "cores.h"
 #include "exits.h"
 #include "group.h"
 #include "submit.h"
@@ -49,33 +49,6 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, in_child);
 }
 
-static int cores_of(pid_t pid)
-{
-    cpu_set_t mask;
-    return sched_getaffinity(pid, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
-}
-
-static pid_t parent_of(pid_t pid)
-{
-    char path[40];
-    int parent = -1;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *file = fopen(path, "re");
-    if (file != NULL && fscanf(file, "%*d %*[^)]) %*c %d", &parent) != 1) parent = -1;
-    if (file != NULL) fclose(file);
-    return parent;
-}
-
-/* Spinning pays where each rank on the host has a core; elsewhere it takes the core from the one waited for.  A rank
- * whose mask is narrower than that of who started it (tutti-run --mpi may stand between) has been given its own. */
-static bool has_own_core(int local_world_size)
-{
-    int cores = cores_of(0);
-    pid_t parent = getppid();
-    if (local_world_size < 1 || local_world_size <= cores) return local_world_size > 0;
-    return cores < cores_of(parent) || cores < cores_of(parent_of(parent));
-}
-
 static void close_wake_fds(struct engine *engine)
 {
     for (int i = 0; i < 2; i++)
@@ -107,7 +80,7 @@ int engine_new(int local_world_size, struct engine **out)
     TAILQ_INIT(&engine->callbacks);
     TAILQ_INIT(&engine->spare);
     TAILQ_INIT(&engine->events);
-    engine->own_core = has_own_core(local_world_size);
+    engine->own_core = cores_are_own(local_world_size);
     engine->spins = engine->spins_most = engine->own_core ? SPINS_MOST : SPINS_SHARED;
     engine->yields = YIELDS;
     engine->references = 1;

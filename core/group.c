@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cache.h"
+#include "cores.h"
 #include "doors.h"
 #include "exits.h"
 #include "health.h"
@@ -175,6 +176,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
         engine_start_thread(group->engine);
         exits_add(group->engine);
         engine_unlock(group->engine);
+        cores_start_apart(group->local_rank, group->local_world_size); /* last: each sleep before may undo it */
     }
     log_write(LOG_INFO, "group %s: rank %d of %d, %s", group->name, group->rank, group->size, group->backend_text);
     *out = group;

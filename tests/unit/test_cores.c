@@ -1,0 +1,116 @@
+/* Which cores the ranks of a host have, and that they start on one each without being bound to it. */
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "cores.h"
+
+static cpu_set_t given;
+
+static int remember(void **state)
+{
+    (void)state;
+    return sched_getaffinity(0, sizeof given, &given);
+}
+
+static int restore(void **state)
+{
+    (void)state;
+    return sched_setaffinity(0, sizeof given, &given);
+}
+
+static int nth_of(const cpu_set_t *mask, int n)
+{
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, mask) && n-- == 0) return cpu;
+    return -1;
+}
+
+static void assert_mask(const cpu_set_t *wanted)
+{
+    cpu_set_t found;
+    assert_int_equal(sched_getaffinity(0, sizeof found, &found), 0);
+    assert_true(CPU_EQUAL(&found, wanted));
+}
+
+static void test_own(void **state)
+{
+    (void)state;
+    int cores = CPU_COUNT(&given);
+    assert_false(cores_are_own(-1));
+    assert_false(cores_are_own(0));
+    assert_true(cores_are_own(1));
+    assert_true(cores_are_own(cores));
+    assert_false(cores_are_own(cores + 1));
+    if (cores < 2) {
+        print_message("one core: none can be given to a rank alone\n");
+        skip();
+    }
+    cpu_set_t one; /* as a launcher that binds its ranks has it */
+    CPU_ZERO(&one);
+    CPU_SET(nth_of(&given, 1), &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_true(cores_are_own(2));
+}
+
+/* The kernel may move the thread at once, so not every try must find it there; but each place must be found. */
+static void test_apart(void **state)
+{
+    (void)state;
+    enum { TRIES = 100 };
+    int cores = CPU_COUNT(&given), found[2] = {0, 0};
+    if (cores < 2) {
+        print_message("one core: there is no other to start on\n");
+        skip();
+    }
+    for (int i = 0; i < TRIES; i++)
+        for (int rank = 0; rank < 2; rank++) {
+            cores_start_apart(cores - 1 - rank, cores);
+            found[rank] += sched_getcpu() == nth_of(&given, cores - 1 - rank);
+            assert_mask(&given);
+        }
+    assert_in_range(found[0], TRIES * 3 / 4, TRIES);
+    assert_in_range(found[1], TRIES * 3 / 4, TRIES);
+}
+
+/* Where the ranks are more or fewer than the cores, or are bound already, they stay where they are. */
+static void test_left_alone(void **state)
+{
+    (void)state;
+    enum { TRIES = 20 };
+    int cores = CPU_COUNT(&given), moved = 0, here = nth_of(&given, 0), last = cores - 1;
+    cpu_set_t one;
+    if (cores < 2) {
+        print_message("one core: there is no other to start on\n");
+        skip();
+    }
+    for (int i = 0; i < TRIES; i++) {
+        CPU_ZERO(&one);
+        CPU_SET(here, &one);
+        assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+        cores_start_apart(last, cores);
+        assert_mask(&one);
+        assert_int_equal(sched_setaffinity(0, sizeof given, &given), 0);
+        cores_start_apart(last, cores + 1);
+        cores_start_apart(last, cores - 1);
+        cores_start_apart(-1, cores);
+        assert_mask(&given);
+        moved += sched_getcpu() != here;
+    }
+    assert_in_range(moved, 0, TRIES / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_own, remember, restore),
+        cmocka_unit_test_setup_teardown(test_apart, remember, restore),
+        cmocka_unit_test_setup_teardown(test_left_alone, remember, restore),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
