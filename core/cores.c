@@ -1,6 +1,7 @@
 #include "cores.h"
 
 #include <sched.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -33,13 +34,14 @@ bool cores_are_own(int local_world_size)
 }
 
 /* With cores to spare the kernel knows better which of them share caches and execution units. */
-void cores_start_apart(int local_rank, int local_world_size)
+void cores_start_even(int local_rank, int local_world_size)
 {
     cpu_set_t mask, one;
     if (local_rank < 0 || local_world_size < 2 || sched_getaffinity(0, sizeof mask, &mask) != 0) return;
-    if (CPU_COUNT(&mask) != local_world_size) return;
+    int cores = CPU_COUNT(&mask), place = (int)((int64_t)local_rank * cores / local_world_size);
+    if (cores < 2 || cores > local_world_size) return;
     for (int cpu = 0, nth = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &mask) || nth++ != local_rank) continue;
+        if (!CPU_ISSET(cpu, &mask) || nth++ != place) continue;
         CPU_ZERO(&one);
         CPU_SET(cpu, &one);
         if (sched_setaffinity(0, sizeof one, &one) == 0) sched_setaffinity(0, sizeof mask, &mask);

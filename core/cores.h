@@ -8,9 +8,9 @@
  * one waited for. */
 bool cores_are_own(int local_world_size);
 
-/* Puts the calling threads of ranks that have just as many cores as they are on one each.  They are bound to nothing:
- * the kernel may move them, but two that have woken on one core stay there for many milliseconds while the other core
- * is idle, if both spin. */
-void cores_start_apart(int local_rank, int local_world_size);
+/* Spreads the calling threads of a host's ranks evenly over the cores, neighbours together, where there are not more
+ * cores than ranks.  They are bound to nothing: the kernel may move them.  But those that have woken on one core stay
+ * there for many milliseconds while they spin, or give it to each other, and another is idle or has fewer. */
+void cores_start_even(int local_rank, int local_world_size);
 
 #endif

@@ -176,7 +176,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
         engine_start_thread(group->engine);
         exits_add(group->engine);
         engine_unlock(group->engine);
-        cores_start_apart(group->local_rank, group->local_world_size); /* last: each sleep before may undo it */
+        cores_start_even(group->local_rank, group->local_world_size); /* last: each sleep before may undo it */
     }
     log_write(LOG_INFO, "group %s: rank %d of %d, %s", group->name, group->rank, group->size, group->backend_text);
     *out = group;

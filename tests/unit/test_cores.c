@@ -1,4 +1,4 @@
-/* Which cores the ranks of a host have, and that they start on one each without being bound to it. */
+/* Which cores the ranks of a host have, and that they start evenly spread without being bound. */
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,27 +58,34 @@ static void test_own(void **state)
     assert_true(cores_are_own(2));
 }
 
+/* The core that a rank is to start on, of those in `given`. */
+static int core_of(int local_rank, int local_world_size)
+{
+    return nth_of(&given, local_rank / (local_world_size / CPU_COUNT(&given)));
+}
+
 /* The kernel may move the thread at once, so not every try must find it there; but each place must be found. */
-static void test_apart(void **state)
+static void test_even(void **state)
 {
     (void)state;
-    enum { TRIES = 100 };
-    int cores = CPU_COUNT(&given), found[2] = {0, 0};
+    enum { TRIES = 40 };
+    int cores = CPU_COUNT(&given), found = 0, looked = 0;
     if (cores < 2) {
         print_message("one core: there is no other to start on\n");
         skip();
     }
     for (int i = 0; i < TRIES; i++)
-        for (int rank = 0; rank < 2; rank++) {
-            cores_start_apart(cores - 1 - rank, cores);
-            found[rank] += sched_getcpu() == nth_of(&given, cores - 1 - rank);
-            assert_mask(&given);
-        }
-    assert_in_range(found[0], TRIES * 3 / 4, TRIES);
-    assert_in_range(found[1], TRIES * 3 / 4, TRIES);
+        for (int each = 1; each <= 4; each++)
+            for (int rank = each * cores - 1; rank >= 0; rank -= cores - 1) { /* seldom on the same core twice */
+                cores_start_even(rank, each * cores);
+                found += sched_getcpu() == core_of(rank, each * cores);
+                looked++;
+                assert_mask(&given);
+            }
+    assert_in_range(found, looked * 9 / 10, looked);
 }
 
-/* Where the ranks are more or fewer than the cores, or are bound already, they stay where they are. */
+/* Where there are more cores than ranks, or the ranks are bound already, they stay where they are. */
 static void test_left_alone(void **state)
 {
     (void)state;
@@ -93,12 +100,11 @@ static void test_left_alone(void **state)
         CPU_ZERO(&one);
         CPU_SET(here, &one);
         assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-        cores_start_apart(last, cores);
+        cores_start_even(last, cores);
         assert_mask(&one);
         assert_int_equal(sched_setaffinity(0, sizeof given, &given), 0);
-        cores_start_apart(last, cores + 1);
-        cores_start_apart(last, cores - 1);
-        cores_start_apart(-1, cores);
+        cores_start_even(last, cores - 1);
+        cores_start_even(-1, cores);
         assert_mask(&given);
         moved += sched_getcpu() != here;
     }
@@ -109,7 +115,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_own, remember, restore),
-        cmocka_unit_test_setup_teardown(test_apart, remember, restore),
+        cmocka_unit_test_setup_teardown(test_even, remember, restore),
         cmocka_unit_test_setup_teardown(test_left_alone, remember, restore),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
