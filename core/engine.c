@@ -29,7 +29,7 @@ enum {
     SPINS_SHARED = 0,   /* where ranks share cores: to spin keeps the core from whom one waits for */
     YIELDS = 100,       /* rounds after these: being woken costs more than some turns of the others */
     SPINS_NEAR = 50,    /* where peers answer as soon as they run, and each has a core, they are given this one, */
-    YIELDS_NEAR = 1000, /* often: it may be theirs, and being woken takes longer */
+    YIELDS_NEAR = 4000, /* often: it may be theirs, and being woken takes longer; they may have some MiB to read */
     SPINS_LEAST = 2,
     TRY_EVERY = 32
 };

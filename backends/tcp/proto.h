@@ -168,7 +168,7 @@ int link_arm(struct proto *proto, int *descriptors);
 size_t link_eager(const struct proto *proto, int32_t rank);
 
 /* bulk.c: large messages between ranks that share memory */
-enum { BULK_TURN = 1 << 20 /* bytes read in one turn */ };
+enum { BULK_TURN = 4 << 20 /* bytes read in one turn: less than half a millisecond */ };
 int bulk_offer(struct proto *proto, struct proto_op *op);
 void bulk_pull(struct proto *proto, struct proto_op *op, const struct wire_header *offer);
 /* Reads all of it, which is not more than BULK_TURN.  DONE, or an error. */
