@@ -352,7 +352,7 @@ int mpib_messages_listen(struct mpib_family *family)
     int error = MPI_Recv_init(family->buffer, sizeof(struct envelope), MPI_BYTE, MPI_ANY_SOURCE, TAG_HEADER,
                               family->comm, &family->inbox);
     if (error == MPI_SUCCESS) error = post(family);
-    return error == MPI_SUCCESS ? TUTTI_OK : mpib_error(family->host, "MPI_Recv_init", error);
+    return error == MPI_SUCCESS ? TUTTI_OK : mpib_error(family->host, "MPI_Recv_init and MPI_Start", error);
 }
 
 void mpib_messages_deafen(struct mpib_family *family)

@@ -56,7 +56,7 @@ static void load(void)
         else
             loaded = true;
     }
-    struct fi_info *info = NULL; /* the first query sets up all providers, and they touch signals too */
+    struct fi_info *info = NULL; /* the first query sets up all providers: they may touch signals, too */
     if (loaded && fabric_library.getinfo(FI_VERSION(1, 11), NULL, NULL, 0, NULL, &info) == 0)
         fabric_library.freeinfo(info);
     for (int i = 0; i < N; i++) sigaction(signals[i], &before[i], NULL);

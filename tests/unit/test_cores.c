@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -38,24 +40,43 @@ static void assert_mask(const cpu_set_t *wanted)
     assert_true(CPU_EQUAL(&found, wanted));
 }
 
+static void skip_on_one_core(void)
+{
+    if (CPU_COUNT(&given) > 1) return;
+    print_message("skipped: there is one core, and no other to be on\n");
+    skip();
+}
+
+/* Free, and as a launcher that binds its ranks has it.  The name of what is wrong is the line. */
+static int own(void)
+{
+    int cores = CPU_COUNT(&given);
+    cpu_set_t one;
+    if (cores_are_own(-1) || cores_are_own(0)) return __LINE__;
+    if (!cores_are_own(1) || !cores_are_own(cores)) return __LINE__;
+    if (cores_are_own(cores + 1)) return __LINE__;
+    CPU_ZERO(&one);
+    CPU_SET(nth_of(&given, cores - 1), &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0) return __LINE__;
+    return cores_are_own(cores + 1) == (cores > 1) ? 0 : __LINE__;
+}
+
+/* The answer depends on the masks of parent and grandparent, too: in a grandchild both are `given`. */
 static void test_own(void **state)
 {
     (void)state;
-    int cores = CPU_COUNT(&given);
-    assert_false(cores_are_own(-1));
-    assert_false(cores_are_own(0));
-    assert_true(cores_are_own(1));
-    assert_true(cores_are_own(cores));
-    assert_false(cores_are_own(cores + 1));
-    if (cores < 2) {
-        print_message("one core: none can be given to a rank alone\n");
-        skip();
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) {
+        pid_t grandchild = fork();
+        if (grandchild == 0) _exit(own());
+        if (grandchild < 0 || waitpid(grandchild, &status, 0) != grandchild) _exit(1);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
     }
-    cpu_set_t one; /* as a launcher that binds its ranks has it */
-    CPU_ZERO(&one);
-    CPU_SET(nth_of(&given, 1), &one);
-    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    assert_true(cores_are_own(2));
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* The core that a rank is to start on, of those in `given`. */
@@ -70,10 +91,7 @@ static void test_even(void **state)
     (void)state;
     enum { TRIES = 40 };
     int cores = CPU_COUNT(&given), found = 0, looked = 0;
-    if (cores < 2) {
-        print_message("one core: there is no other to start on\n");
-        skip();
-    }
+    skip_on_one_core();
     for (int i = 0; i < TRIES; i++)
         for (int each = 1; each <= 4; each++)
             for (int rank = each * cores - 1; rank >= 0; rank -= cores - 1) { /* seldom on the same core twice */
@@ -92,10 +110,7 @@ static void test_left_alone(void **state)
     enum { TRIES = 20 };
     int cores = CPU_COUNT(&given), moved = 0, here = nth_of(&given, 0), last = cores - 1;
     cpu_set_t one;
-    if (cores < 2) {
-        print_message("one core: there is no other to start on\n");
-        skip();
-    }
+    skip_on_one_core();
     for (int i = 0; i < TRIES; i++) {
         CPU_ZERO(&one);
         CPU_SET(here, &one);
