@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without a recv_reduce in the table a receive goes through one of these first; so many may be under way at once. */
+/* Without a recv_reduce in the table what is to be added to in place comes into one of these first; so many may be
+ * under way at once. */
 enum { PLAN_STAGES = 4, PLAN_FIRST_STEPS = 16 };
 
 struct plan_edge {
@@ -262,16 +263,20 @@ static struct plan_ref plan_next_stage(struct plan *plan, int64_t numel)
     return stage->ref;
 }
 
+static bool plan_overlap(struct plan_ref x, struct plan_ref y, int64_t numel)
+{
+    return x.buffer == y.buffer && x.at < y.at + numel && y.at < x.at + numel;
+}
+
+/* What comes is best put where the sum will be: no other memory is touched, and so more stays in the cache. */
 uint32_t plan_recv_reduce(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref a, int64_t numel)
 {
     if (numel == 0) return plan_recv(plan, peer, dst, 0);
-    if (plan->builder->recv_reduce) {
-        dst = plan_resolve(plan, dst);
-        return plan_add_message(plan, PLAN_RECV_REDUCE, peer, dst, plan_resolve(plan, a), numel);
-    }
-    struct plan_ref stage = plan_next_stage(plan, numel);
-    plan_recv(plan, peer, stage, numel);
-    return plan_reduce(plan, dst, a, stage, numel);
+    struct plan_ref sum = plan_resolve(plan, dst), own = plan_resolve(plan, a);
+    if (plan->builder->recv_reduce) return plan_add_message(plan, PLAN_RECV_REDUCE, peer, sum, own, numel);
+    struct plan_ref came = plan_overlap(sum, own, numel) ? plan_next_stage(plan, numel) : dst;
+    plan_recv(plan, peer, came, numel);
+    return plan_reduce(plan, dst, a, came, numel);
 }
 
 uint32_t plan_reduce(struct plan *plan, struct plan_ref dst, struct plan_ref a, struct plan_ref b, int64_t numel)

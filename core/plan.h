@@ -62,8 +62,8 @@ struct plan {
 };
 
 /* A new, empty plan of rank in a group of size ranks; NULL when out of memory.  recv_reduce says whether the
- * point-to-point table has that entry; where it has not, plan_recv_reduce appends a receive into scratch and a reduce.
- */
+ * point-to-point table has that entry; where it has not, plan_recv_reduce appends a receive, into dst or, where that
+ * overlaps a, into scratch, and a reduce. */
 struct plan *plan_new(int rank, int size, bool recv_reduce);
 void plan_free(struct plan *plan);
 

@@ -222,11 +222,29 @@ static void test_empty_steps(void **state)
 }
 
 /* Without the backend's help a receive goes through scratch, and the scratch is used again. */
+static void test_recv_reduce_in_place_of_the_sum(void **state)
+{
+    (void)state;
+    struct plan *plan = plan_new(0, 2, false);
+    plan_recv_reduce(plan, 1, OUT(0), IN(0), 10);
+    plan_recv_reduce(plan, 1, IN(20), IN(10), 10); /* one beside the other */
+    assert_int_equal(plan_finish(plan), 0);
+    assert_int_equal(plan->scratch, 0);
+    for (uint32_t i = 0; i < plan->n_steps; i += 2) {
+        const struct plan_step *recv = &plan->steps[i], *reduce = &plan->steps[i + 1];
+        assert_int_equal(recv->kind, PLAN_RECV);
+        assert_int_equal(reduce->kind, PLAN_REDUCE);
+        assert_memory_equal(&recv->dst, &reduce->dst, sizeof recv->dst);
+        assert_memory_equal(&recv->dst, &reduce->b, sizeof recv->dst);
+    }
+    plan_free(plan);
+}
+
 static void test_recv_reduce_through_scratch(void **state)
 {
     (void)state;
     struct plan *plan = plan_new(0, 2, false);
-    for (int i = 0; i < 100; i++) plan_recv_reduce(plan, 1, OUT(10 * i), IN(10 * i), 10);
+    for (int i = 0; i < 100; i++) plan_recv_reduce(plan, 1, IN(10 * i + i % 10), IN(10 * i), 10);
     assert_int_equal(plan_finish(plan), 0);
     assert_int_equal(plan->n_steps, 200);
     assert_true(plan->scratch <= 80);
@@ -319,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_alias),
         cmocka_unit_test(test_slots),
         cmocka_unit_test(test_empty_steps),
+        cmocka_unit_test(test_recv_reduce_in_place_of_the_sum),
         cmocka_unit_test(test_recv_reduce_through_scratch),
         cmocka_unit_test(test_failure_sticks),
         cmocka_unit_test(test_print),
