@@ -109,10 +109,10 @@ void board_close(struct board *board)
 
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
-bool board_has_entered(const struct board *board, int rank, uint64_t step, memory_order order)
+bool board_has_entered(const struct board *board, int rank, uint64_t step)
 {
-    uint64_t found = atomic_load_explicit(&board_cell_of(board, rank, step)->step, order);
-    return found >= step;
+    /* acquire: the cell's contents come with its step; after the own step's store: see take_back */
+    return shm_load(board->shm, &board_cell_of(board, rank, step)->step) >= step;
 }
 
 static uint64_t step_of(const struct board_op *op)
@@ -163,8 +163,7 @@ static void enter(struct board *board, struct board_op *op)
         board_put_small(board, op);
     if (op->piped && op->at == 0) board_show(board, op);
     cell->fingerprint = op->request->fingerprint;
-    /* seq_cst: release for the cell's contents, and before the look at `asleep` in shm_wake */
-    atomic_store_explicit(&cell->step, step_of(op), memory_order_seq_cst);
+    shm_store(board->shm, &cell->step, step_of(op));
     for (int i = 0; i < board->n; i++)
         if (i != board->rank) shm_wake(board->shm, board->seat[i]);
     expect_to_write(board_cell_of(board, board->rank, step_of(op) + AHEAD));
@@ -198,18 +197,18 @@ int board_lost(const struct board *board, int rank)
 
 /* Whether the operation waits for the rank: to come to its step or, as long as its own cell is in use, to have done
  * with what is in it. */
-static bool awaits(const struct board *board, const struct board_op *op, int rank, memory_order order)
+static bool awaits(const struct board *board, const struct board_op *op, int rank)
 {
     uint64_t step = op->entered ? step_of(op) : step_awaited(board, op);
     if (rank == board->rank || (op->entered && !board_meets(board, op, rank))) return false;
-    return !board_has_entered(board, rank, step, order);
+    return !board_has_entered(board, rank, step);
 }
 
 /* 1: those that the operation waits for may still come; an error: one of them is lost, whoever else is late. */
 static int wait_on(const struct board *board, const struct board_op *op)
 {
     for (int i = 0; board->shm->has_lost && i < board->n; i++) {
-        int status = awaits(board, op, i, memory_order_acquire) ? board_lost(board, i) : TUTTI_OK;
+        int status = awaits(board, op, i) ? board_lost(board, i) : TUTTI_OK;
         if (status != TUTTI_OK) return status;
     }
     return 1;
@@ -217,11 +216,11 @@ static int wait_on(const struct board *board, const struct board_op *op)
 
 /* Whether the own cell, and tray, for the operation's step may be filled: see board.h.  TUTTI_OK: it may; 1: not yet;
  * an error: never. */
-static int find_cell(struct board *board, const struct board_op *op, memory_order order)
+static int find_cell(struct board *board, const struct board_op *op)
 {
     if (step_before(board, op) <= board->all_in) return TUTTI_OK;
     for (int i = 0; i < board->n; i++) /* acquire: the rank's reads of the cell come before ours writes to it */
-        if (awaits(board, op, i, order)) return wait_on(board, op);
+        if (awaits(board, op, i)) return wait_on(board, op);
     board->all_in = step_awaited(board, op);
     return TUTTI_OK;
 }
@@ -230,8 +229,7 @@ static int find_cell(struct board *board, const struct board_op *op, memory_orde
 static int meet_one(struct board *board, const struct board_op *op, int rank)
 {
     const struct board_cell *cell = board_cell_of(board, rank, step_of(op));
-    /* seq_cst: acquire, as the cell's contents come with its step; and after the own step's store, see take_back */
-    if (!board_has_entered(board, rank, step_of(op), memory_order_seq_cst)) return wait_on(board, op);
+    if (!board_has_entered(board, rank, step_of(op))) return wait_on(board, op);
     if (cell->fingerprint == op->request->fingerprint) return TUTTI_OK;
     op->request->source = rank;
     op->request->found_fingerprint = cell->fingerprint;
@@ -311,7 +309,7 @@ static int run_steps(struct board *board, struct board_op *op, bool *moved)
     for (bool worked = false;; worked = op->piped) {
         int status = TUTTI_OK;
         if (!op->entered) {
-            status = find_cell(board, op, memory_order_acquire);
+            status = find_cell(board, op);
             if (status == TUTTI_OK && is_last(op)) status = all_live(board);
             if (status != TUTTI_OK) return status;
             enter(board, op);
@@ -386,8 +384,8 @@ const char *board_explain(const struct board *board, const tutti_op *op)
 }
 
 /* What others read after this is no longer the operation's.  They load these steps after they have stored their own
- * last one, which comes after their reading; all of these are seq_cst, so either they see that the step is gone, or
- * they had read before.  The load keeps what the caller will write from going ahead of the stores. */
+ * last one, which comes after their reading: so with the fence either they see that the step is gone, or they had read
+ * before.  It also keeps what the caller will write from going ahead of the stores. */
 static void take_back(struct board *board, const struct board_op *op)
 {
     if (op->first == 0) return; /* it has not begun */
@@ -395,9 +393,9 @@ static void take_back(struct board *board, const struct board_op *op)
     for (int i = 0; i < op->steps; i++) {
         struct board_cell *cell = board_cell_of(board, board->rank, op->first + (uint64_t)i);
         if (atomic_load_explicit(&cell->step, memory_order_relaxed) < op->first) continue; /* not entered */
-        atomic_store_explicit(&cell->step, 0, memory_order_seq_cst);
-        (void)atomic_load_explicit(&cell->step, memory_order_seq_cst);
+        atomic_store_explicit(&cell->step, 0, memory_order_relaxed);
     }
+    shm_fence(board->shm);
 }
 
 bool board_cancel(struct board *board, tutti_request *request)
@@ -446,9 +444,9 @@ int board_progress(struct board_list *running)
 
 static bool is_ready(struct board *board, const struct board_op *op)
 {
-    if (!op->entered) return find_cell(board, op, memory_order_seq_cst) != 1;
+    if (!op->entered) return find_cell(board, op) != 1;
     if (op->met) return true; /* in the middle of its blocks */
-    return board_has_entered(board, op->peer, step_of(op), memory_order_seq_cst);
+    return board_has_entered(board, op->peer, step_of(op));
 }
 
 bool board_is_ready(const struct board_list *running)
@@ -464,5 +462,5 @@ void board_awaits(const struct board *board, const tutti_request *request, bool 
     const struct board_op *op = TAILQ_FIRST(&board->ops);
     if (op == NULL || op->request != request) return; /* it waits for an earlier one */
     for (int i = 0; i < board->n; i++)
-        if (awaits(board, op, i, memory_order_relaxed)) ranks[i] = true; /* for a person to read */
+        if (awaits(board, op, i)) ranks[i] = true;
 }

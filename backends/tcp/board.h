@@ -166,6 +166,6 @@ void board_stream(void *to, const void *from, size_t bytes);
 /* A rank that has not come, and never will.  TUTTI_OK: it is there; an error: it is lost. */
 int board_lost(const struct board *board, int rank);
 /* Whether rank has entered the step, or a later one. */
-bool board_has_entered(const struct board *board, int rank, uint64_t step, memory_order order);
+bool board_has_entered(const struct board *board, int rank, uint64_t step);
 
 #endif

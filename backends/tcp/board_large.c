@@ -37,8 +37,7 @@ static int pull(struct board *board, struct board_op *op, int rank, void *to, ui
         return TUTTI_OK;
     }
     if (shm_pull(board->shm, seat, to, from, bytes)) return TUTTI_OK;
-    if (shm_is_open(board->shm, seat) &&
-        !board_has_entered(board, rank, op->first + (uint64_t)op->at, memory_order_acquire)) {
+    if (shm_is_open(board->shm, seat) && !board_has_entered(board, rank, op->first + (uint64_t)op->at)) {
         op->met = false; /* it is waited for again */
         op->peer = rank;
         return 1;

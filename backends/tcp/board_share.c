@@ -48,6 +48,8 @@ void board_show(struct board *board, struct board_op *op)
 bool board_is_shared(const struct board *board, const struct board_op *op)
 {
     if (board_is_from_root(op->kind)) return board_cell_of(board, op->root, op->first)->shared;
+    /* The own one first: where it says no, the others may not have been met. */
+    if (!board_cell_of(board, board->rank, op->first)->shared) return false;
     for (int i = 0; i < board->n; i++)
         if (!board_cell_of(board, i, op->first)->shared) return false;
     return true;

@@ -47,14 +47,14 @@ struct shm_cell {
 struct shm_ring {
     _Alignas(SHM_LINE) _Atomic uint64_t cells_read; /* what the writer may use again */
     _Atomic uint64_t bytes_read;
-    _Alignas(SHM_LINE) _Atomic uint32_t wants_room; /* the writer has more to send and no room */
+    _Alignas(SHM_LINE) _Atomic uint64_t wants_room; /* the writer sleeps, has more to send and no room */
     _Atomic uint32_t closed;                        /* the writer has ended the link, and opens no memory any more */
     _Alignas(SHM_LINE) struct shm_cell cell[];
 };
 
 /* One rank's place: its first line is written by others only to wake it. */
 struct shm_seat {
-    _Alignas(SHM_LINE) _Atomic uint32_t asleep;
+    _Alignas(SHM_LINE) _Atomic uint64_t asleep;
     _Alignas(SHM_LINE) int32_t pid; /* as it calls itself */
     uint64_t probe_at;              /* address of 16 bytes of it, and what they hold */
     uint8_t probe[WIRE_NONCE];
@@ -89,7 +89,8 @@ struct shm_peer {
     struct shm_ring *out, *in;
     uint64_t cells_put, bytes_put, cells_got, bytes_got; /* the own end's count of each ring */
     uint64_t cells_free, bytes_free;                     /* what was known of cells_read, bytes_read of `out` */
-    STAILQ_HEAD(, shm_waiting) waiting;                  /* messages for which there was no room */
+    size_t wanted; /* bytes of a message that has found no room, and whose sender will ask again; 0: none */
+    STAILQ_HEAD(, shm_waiting) waiting; /* messages for which there was no room */
 };
 
 struct shm_waiting {
@@ -129,6 +130,7 @@ struct shm {
     int16_t *seat_of;      /* by rank; -1 */
     bool can_pull;         /* every rank here may read every other one's memory */
     bool can_share;        /* every rank here may map every other one's arena */
+    bool can_fence;        /* every rank here may have the kernel put fences into the others: see shm_fence.c */
     struct shm_arena arena;
     size_t arena_bytes;     /* of every rank's */
     int looks, looks_most;  /* at the others, before something that is waited for is left pending: see shm_looked */
@@ -193,6 +195,32 @@ bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes);
 const void *shm_reach(struct shm *shm, int seat, uint64_t from, size_t bytes);
 void shm_arena_close(struct shm *shm);
 
+/* ---- shm_fence.c ------------------------------------------------------------------------------------------- */
+
+/* Whether shm_fence can do without the others' help. */
+bool shm_fence_try(void);
+/* Between what this rank stores and what it looks at then, where others do it the other way round: their shm_store,
+ * then a look.  Some microseconds. */
+void shm_fence(const struct shm *shm);
+
+/* Release, and before what is looked at next. */
+static inline void shm_store(const struct shm *shm, _Atomic uint64_t *at, uint64_t value)
+{
+    if (!shm->can_fence) {
+        atomic_store_explicit(at, value, memory_order_seq_cst);
+        return;
+    }
+    atomic_store_explicit(at, value, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst); /* the compiler keeps the order; the processor does once it matters */
+}
+
+/* Acquire, and after what was stored before. */
+static inline uint64_t shm_load(const struct shm *shm, const _Atomic uint64_t *at)
+{
+    if (!shm->can_fence) return atomic_load_explicit(at, memory_order_seq_cst);
+    return atomic_load_explicit(at, memory_order_acquire);
+}
+
 /* ---- shm_ring.c -------------------------------------------------------------------------------------------- */
 
 static inline int shm_seat_of(const struct shm *shm, int32_t rank)
@@ -239,11 +267,10 @@ static inline void shm_looked(struct shm *shm, bool found)
 /* Wakes a peer that was seen asleep. */
 void shm_ring_bell(struct shm *shm, int seat);
 
-/* Wakes a peer if it sleeps.  What it is to see was stored with memory_order_seq_cst before. */
+/* Wakes a peer if it sleeps.  What it is to see was stored with shm_store before. */
 static inline void shm_wake(struct shm *shm, int seat)
 {
-    /* seq_cst: see the head of shm_ring.c */
-    if (atomic_load_explicit(&shm_seat_at(shm, seat)->asleep, memory_order_seq_cst) != 0) shm_ring_bell(shm, seat);
+    if (shm_load(shm, &shm_seat_at(shm, seat)->asleep) != 0) shm_ring_bell(shm, seat);
 }
 
 #endif

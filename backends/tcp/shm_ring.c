@@ -7,8 +7,9 @@
  *
  * Waking.  A rank that is about to sleep stores `asleep` and then looks at all its rings once more; a writer stores the
  * turn and then looks at `asleep`.  One of the two must see the other's store, or a wake-up would be lost.  Release and
- * acquire do not promise that: all four accesses are memory_order_seq_cst, which have one order that all threads agree
- * on.  The same holds for room: `wants_room` and the counts of what was read.
+ * acquire do not promise that: the sleeper has a fence between store and look (shm_fence.c), and the writer's come as
+ * that asks for (shm_store, shm_load).  The same holds for room: `wants_room`, which a writer sets before it sleeps,
+ * and the counts of what was read.
  */
 #include <errno.h>
 #include <poll.h>
@@ -26,8 +27,8 @@ enum { LOOK_EVERY = 1024 /* rounds of progress until the peers' lives are looked
 
 void shm_ring_bell(struct shm *shm, int seat)
 {
-    /* seq_cst: see the head of this file */
-    if (atomic_exchange_explicit(&shm_seat_at(shm, seat)->asleep, 0, memory_order_seq_cst) == 0) return;
+    /* relaxed: of those who would wake it one does; the bell orders the rest */
+    if (atomic_exchange_explicit(&shm_seat_at(shm, seat)->asleep, 0, memory_order_relaxed) == 0) return;
     uint64_t one = 1; /* nobody else wakes it */
     ssize_t written = write(shm->peer[seat].bell, &one, sizeof one);
     (void)written; /* EAGAIN: it is readable already */
@@ -55,9 +56,9 @@ static bool fits(const struct shm *shm, const struct shm_peer *peer, size_t byte
 
 static void learn_room(struct shm_peer *peer)
 {
-    /* seq_cst: acquire, so that the reader has done with the cells; and after wants_room, see above */
-    uint64_t cells = atomic_load_explicit(&peer->out->cells_read, memory_order_seq_cst);
-    uint64_t bytes = atomic_load_explicit(&peer->out->bytes_read, memory_order_seq_cst);
+    /* acquire: the reader has done with the cells; relaxed: it was stored before those */
+    uint64_t cells = atomic_load_explicit(&peer->out->cells_read, memory_order_acquire);
+    uint64_t bytes = atomic_load_explicit(&peer->out->bytes_read, memory_order_relaxed);
     if (peer->cells_put - cells <= peer->cells_put - peer->cells_free) peer->cells_free = cells;
     if (peer->bytes_put - bytes <= peer->bytes_put - peer->bytes_free) peer->bytes_free = bytes;
 }
@@ -80,8 +81,7 @@ static bool put(struct shm *shm, int seat, const void *header, const void *paylo
         peer->bytes_put = at + bytes;
     }
     peer->cells_put++;
-    /* seq_cst: release for the cell's contents, and before the look at `asleep` */
-    atomic_store_explicit(&cell->turn, peer->cells_put, memory_order_seq_cst);
+    shm_store(shm, &cell->turn, peer->cells_put);
     shm_wake(shm, seat);
     return true;
 }
@@ -89,13 +89,13 @@ static bool put(struct shm *shm, int seat, const void *header, const void *paylo
 bool shm_has_room(struct shm *shm, int seat, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[seat];
+    peer->wanted = 0;
     if (!STAILQ_EMPTY(&peer->waiting)) return false;
     if (fits(shm, peer, bytes)) return true;
     learn_room(peer);
     if (fits(shm, peer, bytes)) return true;
-    atomic_store_explicit(&peer->out->wants_room, 1, memory_order_seq_cst);
-    learn_room(peer);
-    return fits(shm, peer, bytes);
+    peer->wanted = bytes > 0 ? bytes : 1;
+    return false;
 }
 
 int shm_send(struct shm *shm, int seat, const void *header, const void *payload, size_t bytes)
@@ -112,7 +112,6 @@ int shm_send(struct shm *shm, int seat, const void *header, const void *payload,
     memcpy(waiting->message, header, WIRE_HEADER);
     if (bytes > 0) memcpy(waiting->message + WIRE_HEADER, payload, bytes);
     STAILQ_INSERT_TAIL(&peer->waiting, waiting, link);
-    atomic_store_explicit(&peer->out->wants_room, 1, memory_order_seq_cst);
     return TUTTI_OK;
 }
 
@@ -122,10 +121,7 @@ static int send_waiting(struct shm *shm, int seat)
     struct shm_waiting *waiting;
     int sent = 0;
     while ((waiting = STAILQ_FIRST(&peer->waiting)) != NULL) {
-        if (!put(shm, seat, waiting->message, waiting->message + WIRE_HEADER, waiting->bytes)) {
-            atomic_store_explicit(&peer->out->wants_room, 1, memory_order_seq_cst);
-            if (!put(shm, seat, waiting->message, waiting->message + WIRE_HEADER, waiting->bytes)) break;
-        }
+        if (!put(shm, seat, waiting->message, waiting->message + WIRE_HEADER, waiting->bytes)) break;
         STAILQ_REMOVE_HEAD(&peer->waiting, link);
         free(waiting);
         sent++;
@@ -149,11 +145,11 @@ bool shm_unsend(struct shm *shm, int seat, bool (*is)(const void *message, size_
 
 /* ---- reading ----------------------------------------------------------------------------------------------- */
 
-/* The next message, or NULL.  order: acquire, or seq_cst before sleeping. */
-static struct shm_cell *next_cell(const struct shm *shm, const struct shm_peer *peer, memory_order order)
+/* The next message, or NULL. */
+static struct shm_cell *next_cell(const struct shm *shm, const struct shm_peer *peer)
 {
     struct shm_cell *cell = &peer->in->cell[peer->cells_got % shm->cells];
-    return atomic_load_explicit(&cell->turn, order) == peer->cells_got + 1 ? cell : NULL;
+    return atomic_load_explicit(&cell->turn, memory_order_acquire) == peer->cells_got + 1 ? cell : NULL;
 }
 
 /* One message is handed on straight out of its cell: its header is copied first, for it is checked and then believed;
@@ -185,15 +181,15 @@ int shm_read(struct shm *shm, int seat)
     struct shm_peer *peer = &shm->peer[seat];
     struct shm_cell *cell;
     int read = 0;
-    while (!peer->lost && (cell = next_cell(shm, peer, memory_order_acquire)) != NULL) {
+    while (!peer->lost && (cell = next_cell(shm, peer)) != NULL) {
         hand_on(shm, seat, cell);
         if ((size_t)++read >= shm->cells) break; /* others have their turn */
     }
     if (read == 0) return 0;
-    /* seq_cst: release for the reads of the cells, and before the look at wants_room */
-    atomic_store_explicit(&peer->in->bytes_read, peer->bytes_got, memory_order_seq_cst);
-    atomic_store_explicit(&peer->in->cells_read, peer->cells_got, memory_order_seq_cst);
-    if (atomic_load_explicit(&peer->in->wants_room, memory_order_seq_cst) != 0) {
+    /* relaxed: it goes with the next store, which is release for the reads of the cells */
+    atomic_store_explicit(&peer->in->bytes_read, peer->bytes_got, memory_order_relaxed);
+    shm_store(shm, &peer->in->cells_read, peer->cells_got);
+    if (shm_load(shm, &peer->in->wants_room) != 0) {
         atomic_store_explicit(&peer->in->wants_room, 0, memory_order_relaxed);
         shm_wake(shm, seat);
     }
@@ -288,20 +284,34 @@ int shm_progress(struct shm *shm)
     return moved;
 }
 
+static bool wants_room(const struct shm_peer *peer)
+{
+    return peer->wanted > 0 || !STAILQ_EMPTY(&peer->waiting);
+}
+
+/* Whether there is something to do after all. */
+static bool has_work(struct shm *shm, int seat)
+{
+    struct shm_peer *peer = &shm->peer[seat];
+    if (next_cell(shm, peer) != NULL) return true;
+    if (atomic_load_explicit(&peer->in->closed, memory_order_relaxed) != 0)
+        return true; /* found in the next progress */
+    if (!STAILQ_EMPTY(&peer->waiting) && send_waiting(shm, seat) > 0) return true;
+    return peer->wanted > 0 && shm_has_room(shm, seat, peer->wanted);
+}
+
 int shm_arm(struct shm *shm, int *descriptors)
 {
-    struct shm_seat *mine = shm_seat_at(shm, shm->seat);
+    /* relaxed, both: see the head of this file */
+    atomic_store_explicit(&shm_seat_at(shm, shm->seat)->asleep, 1, memory_order_relaxed);
     shm->armed = true;
-    /* seq_cst: see the head of this file */
-    atomic_store_explicit(&mine->asleep, 1, memory_order_seq_cst);
     for (int seat = 0; seat < shm->n; seat++) {
         struct shm_peer *peer = &shm->peer[seat];
-        if (peer->lost) continue;
-        if (next_cell(shm, peer, memory_order_seq_cst) != NULL) return 0;
-        if (STAILQ_EMPTY(&peer->waiting)) continue;
-        atomic_store_explicit(&peer->out->wants_room, 1, memory_order_seq_cst);
-        if (send_waiting(shm, seat) > 0) return 0;
+        if (!peer->lost && wants_room(peer)) atomic_store_explicit(&peer->out->wants_room, 1, memory_order_relaxed);
     }
+    shm_fence(shm);
+    for (int seat = 0; seat < shm->n; seat++)
+        if (!shm->peer[seat].lost && has_work(shm, seat)) return 0;
     descriptors[0] = shm->bell;
     descriptors[1] = shm->watch;
     return 2;

@@ -1,11 +1,18 @@
-/* Attaching to shared memory where it is disturbed: strangers at the host's socket, and a lack of memory.  The ranks
- * come together nevertheless, over what is left, and nothing is leaked. */
+/* Attaching to shared memory where it is disturbed: strangers at the host's socket, and system calls that a container
+ * refuses.  The ranks come together nevertheless, over what is left, and nothing is leaked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+
+#include <linux/filter.h>
+#include <linux/membarrier.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 
 #include "../../backends/tcp/shm_packet.c"
 #include "../../backends/tcp/wire.c"
@@ -181,6 +188,55 @@ static void test_strangers_at_the_socket(void **state)
     run(strangers, 3);
 }
 
+/* ---- containers -------------------------------------------------------------------------------------------- */
+
+/* From here on the process gets EPERM for this one, as in a container that does not allow it. */
+static bool refuse(uint32_t number)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+enum { NO_PULL = 1, NO_FENCE = 2 };
+static int refused; /* of these, for rank 1 */
+
+/* This machine may be such a container already. */
+static int refused_here(void)
+{
+    char from = 0, to;
+    struct iovec a = {&to, 1}, b = {&from, 1};
+    bool pulls = process_vm_readv(getpid(), &a, 1, &b, 1, 0) == 1;
+    bool fences = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+    return (pulls ? 0 : NO_PULL) | (fences ? 0 : NO_FENCE);
+}
+
+static int container(struct rank *self)
+{
+    char text[1024] = "";
+    int expected = refused | refused_here();
+    if (self->rank == 1 && (refused & NO_PULL)) CHECK(refuse(SYS_process_vm_readv));
+    if (self->rank == 1 && (refused & NO_FENCE)) CHECK(refuse(SYS_membarrier));
+    CHECK(rank_open(self) == TUTTI_OK);
+    CHECK(self->backend->describe(&host, self->state, text, sizeof text) == TUTTI_OK);
+    CHECK((strstr(text, "read from the sender's memory") == NULL) == ((expected & NO_PULL) != 0));
+    CHECK((strstr(text, "membarrier is refused") != NULL) == ((expected & NO_FENCE) != 0));
+    CHECK(talk(self) == 0);
+    rank_close(self);
+    return 0;
+}
+
+static void test_one_is_refused_system_calls(void **state)
+{
+    (void)state;
+    for (refused = 0; refused <= (NO_PULL | NO_FENCE); refused++) run(container, 3);
+}
+
 int main(void)
 {
     if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) return 77; /* built without libfabric */
@@ -188,6 +244,7 @@ int main(void)
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strangers_at_the_socket),
+        cmocka_unit_test(test_one_is_refused_system_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

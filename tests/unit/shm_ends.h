@@ -18,6 +18,7 @@
 #include "../../backends/tcp/board_stream.c"
 #include "../../backends/tcp/board_take.c"
 #include "../../backends/tcp/shm_arena.c"
+#include "../../backends/tcp/shm_fence.c"
 #include "../../backends/tcp/shm_ring.c"
 #include "../../backends/tcp/shm_segment.c"
 
@@ -84,6 +85,9 @@ static const tutti_host host = {.abi = TUTTI_BACKEND_ABI,
 
 enum { ENDS = 3 };
 
+/* Whether fences are the kernel's: see shm_fence.c. */
+static bool can_fence;
+
 struct end {
     struct shm shm;
     struct shm_peer peers[ENDS];
@@ -144,6 +148,7 @@ static void ends_open(struct end *end, int n)
         shm->memfd = memfd;
         shm->base = base;
         shm->looks = shm->looks_most = 64;
+        shm->can_fence = can_fence;
         shm->bell = bell[i];
         shm->watch = epoll_create1(0);
         for (int k = 0; k < n; k++) {
@@ -174,6 +179,15 @@ static void ends_close(struct end *end, int n)
         close(end[i].shm.bell);
         close(end[i].shm.watch);
     }
+}
+
+/* The tests with fences on both sides, then with the kernel's. */
+__attribute__((unused)) static int with_kernel(void **state)
+{
+    (void)state;
+    can_fence = shm_fence_try();
+    if (!can_fence) print_message("the kernel puts no fences into others here: these are the language's again\n");
+    return 0;
 }
 
 __attribute__((unused)) static void pair_close(struct end end[2])

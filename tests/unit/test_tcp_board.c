@@ -477,5 +477,5 @@ int main(void)
         cmocka_unit_test(test_leaves_while_another_is_late),
         cmocka_unit_test(test_leaves_after_it_has_come),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL) + cmocka_run_group_tests(tests, with_kernel, NULL);
 }

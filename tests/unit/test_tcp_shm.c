@@ -138,5 +138,5 @@ int main(void)
         cmocka_unit_test(test_moments),
         cmocka_unit_test(test_headers),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL) + cmocka_run_group_tests(tests, with_kernel, NULL);
 }
