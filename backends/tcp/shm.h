@@ -59,6 +59,7 @@ struct shm_seat {
     uint64_t probe_at;              /* address of 16 bytes of it, and what they hold */
     uint8_t probe[WIRE_NONCE];
     _Atomic uint64_t arena_at; /* where it has its arena; 0: it has not used it */
+    _Atomic uint32_t core;     /* it was last on, from 1; 0: unknown */
 };
 
 /* Which groups have boards: see board_directory.c.  Under its lock. */
@@ -132,11 +133,13 @@ struct shm {
     bool can_share;        /* every rank here may map every other one's arena */
     bool can_fence;        /* every rank here may have the kernel put fences into the others: see shm_fence.c */
     struct shm_arena arena;
-    size_t arena_bytes;     /* of every rank's */
-    int looks, looks_most;  /* at the others, before something that is waited for is left pending: see shm_looked */
-    unsigned in_vain;       /* rounds of looks that found nothing */
-    bool shares_cores;      /* with other ranks: they are given the core between two looks */
-    int memfd, bell, watch; /* watch: an epoll of the peers' pidfds */
+    size_t arena_bytes;    /* of every rank's */
+    int looks, looks_most; /* at the others, before something that is waited for is left pending: see shm_looked */
+    unsigned in_vain;      /* rounds of looks that found nothing */
+    bool shares_cores;     /* with other ranks: they are given the core between two looks */
+    unsigned pauses;
+    int64_t spread_ns, spread_gap_ns; /* when this rank may move to another core again, and after that */
+    int memfd, bell, watch;           /* watch: an epoll of the peers' pidfds */
     size_t cells, ring_bytes, ring_span, board_span, rings_at, boards_at;
     size_t bytes;
     char *base;
@@ -221,6 +224,11 @@ static inline uint64_t shm_load(const struct shm *shm, const _Atomic uint64_t *a
     return atomic_load_explicit(at, memory_order_acquire);
 }
 
+/* ---- shm_spread.c ------------------------------------------------------------------------------------------ */
+
+/* Looks whether this rank's thread had better be on another core, and moves it there. */
+void shm_spread(struct shm *shm);
+
 /* ---- shm_ring.c -------------------------------------------------------------------------------------------- */
 
 static inline int shm_seat_of(const struct shm *shm, int32_t rank)
@@ -247,9 +255,12 @@ bool shm_is_open(struct shm *shm, int seat);
 /* Announces that this rank is going to sleep; false: something came meanwhile. */
 int shm_arm(struct shm *shm, int *descriptors);
 /* Between two looks at the others. */
-static inline void shm_pause(const struct shm *shm)
+static inline void shm_pause(struct shm *shm)
 {
-    if (shm->shares_cores) sched_yield();
+    enum { SPREAD_EVERY = 512 };
+    if (!shm->shares_cores) return;
+    sched_yield();
+    if (++shm->pauses % SPREAD_EVERY == 0) shm_spread(shm);
 }
 
 /* Looks pay where the others are as good as here.  Where somebody has one of their cores they take it from whom they

@@ -21,6 +21,7 @@
 #include "../../backends/tcp/shm_fence.c"
 #include "../../backends/tcp/shm_ring.c"
 #include "../../backends/tcp/shm_segment.c"
+#include "../../backends/tcp/shm_spread.c"
 
 #include <pthread.h>
 #include <sys/eventfd.h>
