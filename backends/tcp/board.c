@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, ROOM_RANKS = 8, AHEAD = 4 };
+enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, ROOM_RANKS = 8 };
 
 /* ---- layout ------------------------------------------------------------------------------------------------ */
 
@@ -142,16 +142,6 @@ static uint64_t step_awaited(const struct board *board, const struct board_op *o
     return before == 0 || depth < BOARD_SLOTS ? before : before + depth / 2;
 }
 
-/* Brings memory into this core's cache to be written, while something else is done. */
-#if defined __x86_64__
-__attribute__((target("prfchw"))) /* without it there is only an instruction to read: every x86-64 takes this one */
-#endif
-static void
-expect_to_write(void *memory)
-{
-    __builtin_prefetch(memory, 1);
-}
-
 static void enter(struct board *board, struct board_op *op)
 {
     struct board_cell *cell = board_cell_of(board, board->rank, step_of(op));
@@ -166,7 +156,6 @@ static void enter(struct board *board, struct board_op *op)
     shm_store(board->shm, &cell->step, step_of(op));
     for (int i = 0; i < board->n; i++)
         if (i != board->rank) shm_wake(board->shm, board->seat[i]);
-    expect_to_write(board_cell_of(board, board->rank, step_of(op) + AHEAD));
     op->entered = true;
     op->peer = 0;
 }
