@@ -120,26 +120,18 @@ static uint64_t step_of(const struct board_op *op)
     return op->first + (uint64_t)op->at;
 }
 
-/* How many steps the place lasts for what the operation puts there. */
-static uint64_t depth_of(const struct board *board, const struct board_op *op)
-{
-    if (op->piped) return BOARD_TRAYS;
-    return op->large ? BOARD_ROOMS : board_depth_small(board, op);
-}
-
 /* The step that all must have entered before this one can be: see board.h. */
-static uint64_t step_before(const struct board *board, const struct board_op *op)
+static uint64_t step_before(const struct board_op *op)
 {
-    uint64_t depth = depth_of(board, op);
-    return step_of(op) < depth ? 0 : step_of(op) - depth + 1;
+    return step_of(op) < op->depth ? 0 : step_of(op) - op->depth + 1;
 }
 
 /* The step to wait for before that: who waits lets the others come closer, so that it need not look again, nor wait
  * again, at each of the next steps. */
-static uint64_t step_awaited(const struct board *board, const struct board_op *op)
+static uint64_t step_awaited(const struct board_op *op)
 {
-    uint64_t depth = depth_of(board, op), before = step_before(board, op);
-    return before == 0 || depth < BOARD_SLOTS ? before : before + depth / 2;
+    uint64_t before = step_before(op);
+    return before == 0 || op->depth < BOARD_SLOTS ? before : before + op->depth / 2;
 }
 
 static void enter(struct board *board, struct board_op *op)
@@ -188,8 +180,9 @@ int board_lost(const struct board *board, int rank)
  * with what is in it. */
 static bool awaits(const struct board *board, const struct board_op *op, int rank)
 {
-    uint64_t step = op->entered ? step_of(op) : step_awaited(board, op);
-    if (rank == board->rank || (op->entered && !board_meets(board, op, rank))) return false;
+    uint64_t step = op->entered ? step_of(op) : step_awaited(op);
+    if (rank == board->rank) return false;
+    if (op->entered && !board_meets_all(op) && !board_meets(board, op, rank)) return false;
     return !board_has_entered(board, rank, step);
 }
 
@@ -207,10 +200,10 @@ static int wait_on(const struct board *board, const struct board_op *op)
  * an error: never. */
 static int find_cell(struct board *board, const struct board_op *op)
 {
-    if (step_before(board, op) <= board->all_in) return TUTTI_OK;
+    if (step_before(op) <= board->all_in) return TUTTI_OK;
     for (int i = 0; i < board->n; i++) /* acquire: the rank's reads of the cell come before ours writes to it */
         if (awaits(board, op, i)) return wait_on(board, op);
-    board->all_in = step_awaited(board, op);
+    board->all_in = step_awaited(op);
     return TUTTI_OK;
 }
 

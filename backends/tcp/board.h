@@ -64,6 +64,9 @@ struct board_op {
     const tutti_tensor *list; /* the blocks of the side that is a list, or NULL */
     int64_t numel;            /* elements of a block, or of the whole where there are no blocks */
     size_t element, bytes;    /* bytes of those */
+    size_t put;               /* bytes that a rank puts down for others, or shows them */
+    bool puts;                /* this rank does, too */
+    uint64_t depth;           /* for how many steps the place lasts where that is */
     size_t chunk;             /* piped: bytes of each block, or of the whole, that a step carries at most */
     int64_t steps;
     /* where it stands */
@@ -128,15 +131,13 @@ void board_directory_leave(struct shm *shm, int index, int n);
 /* board_take.c.  Fills what the operation is, not where it stands. */
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made);
 void board_set_steps(const struct board *board, struct board_op *op);
-/* Whether the step waits for all ranks; for this one. */
+/* Whether the step waits for all ranks; where it does not, whether for this one. */
 bool board_meets_all(const struct board_op *op);
 bool board_meets(const struct board *board, const struct board_op *op, int rank);
 
 /* board_small.c, board_pipe.c, board_large.c: put fills the own cell for the step that is being entered, work does what
  * the step does once the others are met. */
 void board_put_small(struct board *board, struct board_op *op);
-/* For how many steps the place lasts where a small operation's data are. */
-uint64_t board_depth_small(const struct board *board, const struct board_op *op);
 void board_work_small(struct board *board, struct board_op *op);
 void board_put_pipe(struct board *board, struct board_op *op);
 void board_work_pipe(struct board *board, struct board_op *op);

@@ -17,7 +17,7 @@ void board_put_large(struct board *board, struct board_op *op)
     if (op->kind == TUTTI_REDUCE && op->root != board->rank) out = board->result;
     if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) { /* what the others still have to read is written over */
         in = board->result;
-        if (op->at == 0) memcpy(board->result, op->in, board_put_bytes(board, op));
+        if (op->at == 0) memcpy(board->result, op->in, op->put);
     }
     cell->in = (uint64_t)(uintptr_t)in;
     cell->out = (uint64_t)(uintptr_t)out;
@@ -176,7 +176,7 @@ int board_prepare_large(struct board *board, const struct board_op *op)
     size_t need = 0;
     void *memory = NULL;
     if (op->kind == TUTTI_REDUCE && op->root != board->rank) need = board_slice_of(board, op, board->rank).bytes;
-    if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) need = board_put_bytes(board, op);
+    if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) need = op->put;
     if (board->scratch == NULL && board_reduces(op->kind) && posix_memalign(&memory, SHM_LINE, SCRATCH) == 0)
         board->scratch = memory;
     if (need > board->result_bytes) make_result(board, need);

@@ -7,24 +7,12 @@ static char *data_of(const struct board *board, int rank, uint64_t step, size_t 
     return bytes <= BOARD_SLOT ? board_slot_of(board, rank, step) : board_room_of(board, rank, step);
 }
 
-static bool puts_something(const struct board *board, const struct board_op *op)
-{
-    return !board_is_from_root(op->kind) || op->root == board->rank;
-}
-
-uint64_t board_depth_small(const struct board *board, const struct board_op *op)
-{
-    size_t bytes = puts_something(board, op) ? board_put_bytes(board, op) : 0;
-    if (bytes <= BOARD_INLINE) return BOARD_DEPTH;
-    return bytes <= BOARD_SLOT ? BOARD_SLOTS : BOARD_ROOMS;
-}
-
 void board_put_small(struct board *board, struct board_op *op)
 {
-    if (!puts_something(board, op)) return;
-    char *to = data_of(board, board->rank, op->first, board_put_bytes(board, op));
+    if (!op->puts) return;
+    char *to = data_of(board, board->rank, op->first, op->put);
     if (op->kind != TUTTI_REDUCE_SCATTER || op->list == NULL) {
-        board_copy(to, op->in, board_put_bytes(board, op));
+        board_copy(to, op->in, op->put);
         return;
     }
     for (int i = 0; i < board->n; i++) board_copy(to + (size_t)i * op->bytes, op->list[i].data, op->bytes);
@@ -33,14 +21,14 @@ void board_put_small(struct board *board, struct board_op *op)
 static void reduce_cells(struct board *board, struct board_op *op, size_t at, void *to, size_t bytes)
 {
     const void *from[SHM_SEATS];
-    for (int i = 0; i < board->n; i++) from[i] = data_of(board, i, op->first, board_put_bytes(board, op)) + at;
+    for (int i = 0; i < board->n; i++) from[i] = data_of(board, i, op->first, op->put) + at;
     board_reduce_to(board, op, to, from, bytes);
 }
 
 void board_work_small(struct board *board, struct board_op *op)
 {
     bool root = op->root == board->rank;
-    size_t put = board_put_bytes(board, op), own = (size_t)board->rank * op->bytes;
+    size_t put = op->put, own = (size_t)board->rank * op->bytes;
     switch (op->kind) {
     case TUTTI_ALL_REDUCE:
         reduce_cells(board, op, 0, op->out, op->bytes);

@@ -83,9 +83,25 @@ static size_t written(const struct board *board, const struct board_op *op)
 
 void board_set_steps(const struct board *board, struct board_op *op)
 {
-    op->steps = 1;
-    if (op->large) op->steps = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE ? 3 : 2;
+    op->depth = op->piped ? BOARD_TRAYS : BOARD_ROOMS;
+    op->steps = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE ? 3 : 2;
     if (op->piped) board_cut_pipe(board, op);
+}
+
+/* One step, with the data in the cells or beside them. */
+static void set_small(struct board_op *op)
+{
+    op->steps = 1;
+    op->depth = !op->puts || op->put <= BOARD_INLINE ? BOARD_DEPTH : op->put <= BOARD_SLOT ? BOARD_SLOTS : BOARD_ROOMS;
+}
+
+static void set_big(const struct board *board, struct board_op *op)
+{
+    op->large = op->put > board->room && is_pulled(board, op);
+    op->piped = !op->large;
+    op->sliced = op->kind == TUTTI_ALL_REDUCE || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
+    op->streams = written(board, op) >= STREAM_LEAST;
+    board_set_steps(board, op);
 }
 
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made)
@@ -96,16 +112,16 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
     made->numel = block_of(board, op);
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
     made->bytes = (size_t)made->numel * made->element;
-    size_t put = board_puts_all(op->kind) ? made->bytes * (size_t)board->n : made->bytes;
-    bool many = op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)board->n > FLAT_MOST;
-    made->large = put > board->room && is_pulled(board, made);
-    made->piped = (put > board->room || many) && !made->large;
-    made->sliced = op->kind == TUTTI_ALL_REDUCE || (op->kind == TUTTI_REDUCE && made->bytes > SLICE_LEAST);
-    made->streams = written(board, made) >= STREAM_LEAST;
     made->reduce = op->reduce_op;
     made->dtype = op->dtype;
     made->root = op->root;
-    board_set_steps(board, made);
+    made->put = board_puts_all(op->kind) ? made->bytes * (size_t)board->n : made->bytes;
+    made->puts = !board_is_from_root(op->kind) || op->root == board->rank;
+    bool many = op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)board->n > FLAT_MOST;
+    if (made->put > board->room || many)
+        set_big(board, made);
+    else
+        set_small(made);
     made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL; /* broadcast has only an out */
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
     return take_list(board, op, made);
@@ -122,6 +138,5 @@ bool board_meets_all(const struct board_op *op)
 
 bool board_meets(const struct board *board, const struct board_op *op, int rank)
 {
-    if (board_meets_all(op)) return true;
     return board_is_from_root(op->kind) ? rank == op->root : op->root == board->rank;
 }

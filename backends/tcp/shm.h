@@ -254,11 +254,24 @@ int shm_look_at_lives(struct shm *shm);
 bool shm_is_open(struct shm *shm, int seat);
 /* Announces that this rank is going to sleep; false: something came meanwhile. */
 int shm_arm(struct shm *shm, int *descriptors);
+/* A look takes the line from whoever is about to write there: not at each turn of the loop. */
+static inline void shm_relax(void)
+{
+#if defined __x86_64__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("isb");
+#endif
+}
+
 /* Between two looks at the others. */
 static inline void shm_pause(struct shm *shm)
 {
     enum { SPREAD_EVERY = 512 };
-    if (!shm->shares_cores) return;
+    if (!shm->shares_cores) {
+        shm_relax();
+        return;
+    }
     sched_yield();
     if (++shm->pauses % SPREAD_EVERY == 0) shm_spread(shm);
 }

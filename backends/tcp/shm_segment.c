@@ -19,7 +19,7 @@ enum {
     CELLS_LEAST = 16,
     RING_BYTES = 64 << 10,
     RING_BYTES_LEAST = 4 << 10,
-    LOOKS = 384,
+    LOOKS = 128,
     LOOKS_SHARED = 8,
     PAGE = 4096 /* boards are given back by pages; larger pages only cost more */
 };
