@@ -1,9 +1,9 @@
 /* Middling and large operations: through the ranks' trays, a chunk a step.
  *
  * In step s each rank puts its chunk s into its tray.  Once it has met the others there, it takes what concerns it out
- * of theirs.  An all_reduce, and a reduce that would keep its root busy for long, are sliced: each rank reduces a slice
- * of the chunk into its tray, and who has use for it takes the slices of chunk s - 1, which were done when the others
- * came: so these take a step more than there are chunks.
+ * of theirs.  An all_reduce but the least of two ranks, and a reduce that would keep its root busy for long, are
+ * sliced: each rank reduces a slice of the chunk into its tray, and who has use for it takes the slices of chunk s - 1,
+ * which were done when the others came: so these take a step more than there are chunks.
  *
  * A rank has two trays and is in step s only when all have done with step s - 2.  Both stay in the cache, so that a
  * byte goes through the memory when it is read from a tensor and when it is written to one, and at no other time.
@@ -59,6 +59,7 @@ void board_put_pipe(struct board *board, struct board_op *op)
         if (!root) board_copy(tray, op->in + chunk.at, chunk.bytes);
         break;
     case TUTTI_ALL_GATHER:
+    case TUTTI_ALL_REDUCE:
         board_copy(tray, op->in + chunk.at, chunk.bytes);
         break;
     default: /* a block for each rank */
@@ -144,6 +145,9 @@ void board_work_pipe(struct board *board, struct board_op *op)
     switch (op->kind) {
     case TUTTI_REDUCE:
         if (root) reduce_chunk(board, op);
+        break;
+    case TUTTI_ALL_REDUCE:
+        reduce_chunk(board, op);
         break;
     case TUTTI_REDUCE_SCATTER:
         reduce_own_block(board, op);

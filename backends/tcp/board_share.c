@@ -20,7 +20,7 @@ static bool shares(const struct board *board, const struct board_op *op)
     bool root = op->root == board->rank, in = shm_is_shared(board->shm, op->in, op->bytes);
     switch (op->kind) {
     case TUTTI_ALL_REDUCE:
-        return in && shm_is_shared(board->shm, op->out, op->bytes);
+        return op->sliced && in && shm_is_shared(board->shm, op->out, op->bytes); /* else it would take longer */
     case TUTTI_ALL_TO_ALL:
         return op->in != op->out && shares_blocks(board, op); /* in place it is written over while others read */
     case TUTTI_REDUCE_SCATTER:

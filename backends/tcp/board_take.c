@@ -2,7 +2,8 @@
 #include "board_parts.h"
 
 enum {
-    FLAT_MOST = 64 << 10,   /* bytes of all ranks' data that one rank reduces alone; more are reduced in slices */
+    FLAT_MOST = 64 << 10,   /* bytes of all ranks' data that one rank reduces alone; more are reduced in slices, */
+    PAIR_MOST = 128 << 10,  /* but of two ranks' only where one of them has more than this */
     SLICE_LEAST = 1 << 19,  /* bytes of a reduce from which on it is sliced: the root alone would be slower */
     STREAM_LEAST = 2 << 20, /* bytes that a rank writes; they would not stay in its second-level cache */
     PULL_LEAST = 16 << 10   /* bytes read from one rank; less is not worth a call of the kernel's */
@@ -14,9 +15,9 @@ enum {
 static const struct {
     size_t pair, more;
 } pull_most[TUTTI_SEND] = {
-    [TUTTI_BROADCAST] = {2 << 20, 0},          [TUTTI_ALL_REDUCE] = {2 << 20, 0},
-    [TUTTI_REDUCE_SCATTER] = {8 << 20, 0},     [TUTTI_ALL_GATHER] = {8 << 20, 8 << 20},
-    [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20}, [TUTTI_GATHER] = {2 << 20, 2 << 20},
+    [TUTTI_BROADCAST] = {1 << 20, 0},          [TUTTI_ALL_REDUCE] = {2 << 20, 0},
+    [TUTTI_REDUCE_SCATTER] = {8 << 20, 0},     [TUTTI_ALL_GATHER] = {8 << 20, 0},
+    [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20}, [TUTTI_GATHER] = {512 << 10, 1 << 20},
     [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX},
 };
 
@@ -97,9 +98,10 @@ static void set_small(struct board_op *op)
 
 static void set_big(const struct board *board, struct board_op *op)
 {
-    op->large = op->put > board->room && is_pulled(board, op);
+    bool pair = op->kind == TUTTI_ALL_REDUCE && board->n == 2 && op->bytes <= PAIR_MOST;
+    op->large = op->put > board->room && !pair && is_pulled(board, op);
     op->piped = !op->large;
-    op->sliced = op->kind == TUTTI_ALL_REDUCE || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
+    op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
     op->streams = written(board, op) >= STREAM_LEAST;
     board_set_steps(board, op);
 }

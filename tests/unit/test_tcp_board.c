@@ -143,7 +143,7 @@ static void test_chunks(void **state)
 
 /* ---- a rank that gives up, or dies ------------------------------------------------------------------------- */
 
-enum { LARGE = 8192 };
+enum { LARGE = 32768 };
 
 struct large {
     struct board board;
