@@ -59,7 +59,6 @@ struct shm_seat {
     uint64_t probe_at;              /* address of 16 bytes of it, and what they hold */
     uint8_t probe[WIRE_NONCE];
     _Atomic uint64_t arena_at; /* where it has its arena; 0: it has not used it */
-    _Atomic uint32_t core;     /* it was last on, from 1; 0: unknown */
 };
 
 /* Which groups have boards: see board_directory.c.  Under its lock. */
@@ -138,7 +137,8 @@ struct shm {
     unsigned in_vain;      /* rounds of looks that found nothing */
     bool shares_cores;     /* with other ranks: they are given the core between two looks */
     unsigned pauses;
-    int64_t spread_ns, spread_gap_ns; /* when this rank may move to another core again, and after that */
+    int home;                         /* the core where this rank belongs, as far as is known */
+    int64_t spread_ns, spread_gap_ns; /* when it may go there again, and how long after that */
     int memfd, bell, watch;           /* watch: an epoll of the peers' pidfds */
     size_t cells, ring_bytes, ring_span, board_span, rings_at, boards_at;
     size_t bytes;
@@ -226,7 +226,7 @@ static inline uint64_t shm_load(const struct shm *shm, const _Atomic uint64_t *a
 
 /* ---- shm_spread.c ------------------------------------------------------------------------------------------ */
 
-/* Looks whether this rank's thread had better be on another core, and moves it there. */
+/* Looks whether this rank's thread is on the core where it belongs, and moves it there. */
 void shm_spread(struct shm *shm);
 
 /* ---- shm_ring.c -------------------------------------------------------------------------------------------- */

@@ -114,6 +114,7 @@ bool shm_map(struct shm *shm)
     if (base == MAP_FAILED) return false;
     shm->base = base;
     shm->shares_cores = !has_cores(shm->n);
+    shm->home = -1;
     shm->looks = shm->looks_most = shm->shares_cores ? LOOKS_SHARED : LOOKS;
     struct shm_seat *seat = shm_seat_at(shm, shm->seat);
     seat->pid = getpid();
