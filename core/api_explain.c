@@ -107,7 +107,7 @@ static int put_group(struct text *text, struct tutti_group *group, int device)
 {
     int status = TUTTI_OK;
     engine_lock(group->engine);
-    group->engine->calls++;
+    engine_called(group->engine);
     for (int i = 0; status == TUTTI_OK && i < group->n_doors[device]; i++)
         status = put_description(text, group->doors[device][i].backend, group->doors[device][i].state);
     engine_unlock(group->engine);

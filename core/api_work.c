@@ -32,7 +32,7 @@ static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t time
     int status = check_forked(engine);
     if (status != TUTTI_OK) return status;
     engine_lock(engine);
-    engine->calls++;
+    engine_called(engine);
     bool ended = work_ended(work);
     if (!ended) {
         engine_step(engine);
@@ -111,7 +111,7 @@ int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index)
     status = check_forked(engine);
     if (status != TUTTI_OK) return status;
     engine_lock(engine);
-    engine->calls++;
+    engine_called(engine);
     int found = engine_wait_any(engine, works, n, moment(timeout_ms));
     status = found >= 0 ? work_result(works[found])
                         : error_set(TUTTI_ERR_TIMEOUT, "wait_any: none of %d operations ended in %lld ms; they go on",
@@ -138,7 +138,7 @@ int tutti_wait_stream(tutti_work *work, void *stream)
     int status = check_forked(work->engine);
     if (status != TUTTI_OK) return status;
     engine_lock(work->engine);
-    work->engine->calls++;
+    engine_called(work->engine);
     bool waits = !work_ended(work) && stream_waits(work, stream);
     engine_unlock(work->engine);
     /* CPU work has no streams: there the host's order is the only one. */
@@ -151,7 +151,7 @@ bool tutti_work_is_completed(tutti_work *work)
     if (engine_is_forked(work->engine)) return false;
     struct engine *engine = work->engine;
     engine_lock(engine);
-    engine->calls++;
+    engine_called(engine);
     if (!work_ended(work) && !engine_step(engine)) work_check_time(engine, clock_now_ns());
     engine_unlock(engine);
     return work_ended(work);

@@ -74,7 +74,7 @@ int tutti_coalesce_begin(tutti_group *group)
     if (group->rank < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this rank is not in group %s", group->name);
     engine_lock(group->engine);
-    group->engine->calls++;
+    engine_called(group->engine);
     int status = group_check_usable(group, "coalesce_begin");
     engine_unlock(group->engine);
     if (status == TUTTI_OK) open_now.group = group;
@@ -229,7 +229,7 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
                          group->name);
     struct engine *engine = group->engine;
     engine_lock(engine);
-    engine->calls++;
+    engine_called(engine);
     struct tutti_work *parent = new_parent(group);
     int status = parent != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
     bool told = status == TUTTI_OK && !group->shut;

@@ -73,7 +73,6 @@ int engine_new(int local_world_size, struct engine **out)
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&engine->changed, &attributes);
-    pthread_cond_init(&engine->wanted, &attributes);
     pthread_condattr_destroy(&attributes);
     TAILQ_INIT(&engine->active);
     TAILQ_INIT(&engine->runnable);
@@ -110,7 +109,6 @@ static void engine_free(struct engine *engine)
     }
     close_wake_fds(engine);
     pthread_cond_destroy(&engine->changed);
-    pthread_cond_destroy(&engine->wanted);
     pthread_mutex_destroy(&engine->lock);
     free(engine);
 }
@@ -133,7 +131,6 @@ void engine_drop(struct engine *engine)
         engine->stopping = true;
         engine->frees_itself = self;
         wake(engine, POLLER_THREAD);
-        pthread_cond_signal(&engine->wanted);
         engine_unlock(engine);
     }
     if (self) {
@@ -250,6 +247,13 @@ static void wait_changed(struct engine *engine, int64_t ns)
     engine->sleepers--;
 }
 
+static void take_wake(struct engine *engine, enum engine_poller who)
+{
+    uint64_t count;
+    ssize_t got = read(engine->wake_fd[who], &count, sizeof count);
+    (void)got;
+}
+
 /* How many descriptors to poll; 0: something is there already; -1: a backend has none. */
 static int arm(struct engine *engine, enum engine_poller who, struct pollfd *polled)
 {
@@ -283,11 +287,7 @@ static void sleep_on_backends(struct engine *engine, enum engine_poller who, int
         poll(polled, (nfds_t)n, timeout_ms); /* EINTR: a round too many */
     pthread_mutex_lock(&engine->lock);
     engine->polling[who] = false;
-    if (n > 0 && (polled[n - 1].revents & POLLIN)) {
-        uint64_t count;
-        ssize_t got = read(engine->wake_fd[who], &count, sizeof count);
-        (void)got;
-    }
+    if (n > 0 && (polled[n - 1].revents & POLLIN)) take_wake(engine, who);
 }
 
 /* How long to sleep, at most until then: peers that are waited for are asked now and then. */
@@ -381,22 +381,41 @@ bool engine_wait(struct engine *engine, struct tutti_work *work, int64_t deadlin
 
 enum { THREAD_DEEP, THREAD_ATTENDING };
 
+/* Sleeps without the lock, until somebody wants the thread. */
+static bool nap(struct engine *engine, int64_t ns)
+{
+    struct pollfd polled = {engine->wake_fd[POLLER_THREAD], POLLIN, 0};
+    struct timespec time = {ns / 1000000000, ns % 1000000000};
+    if (ppoll(&polled, 1, &time, NULL) <= 0) return false; /* EINTR: too early */
+    take_wake(engine, POLLER_THREAD);
+    return true;
+}
+
+static void drive(struct engine *engine)
+{
+    while (!engine->stopping && engine->n_async > 0 && engine->callers == 0) {
+        if (!engine_step(engine)) {
+            int64_t next = work_check_time(engine, clock_now_ns());
+            sleep_on_backends(engine, POLLER_THREAD, look_ms(next));
+        }
+        engine_unlock(engine); /* callbacks; callers */
+        engine_lock(engine);
+    }
+}
+
 /* Drives asynchronous work while no caller does.  Returns when there has been none for a while. */
 static void attend(struct engine *engine)
 {
-    int quiet = 0;
-    while (!engine->stopping && quiet < ATTEND_ROUNDS) {
+    engine_unlock(engine);
+    for (int quiet = 0; !engine->stopping && quiet < ATTEND_ROUNDS;) {
+        nap(engine, ATTEND_US * 1000);
         quiet = engine->n_async > 0 ? 0 : quiet + 1;
-        wait_on(engine, &engine->wanted, ATTEND_US * 1000);
-        while (!engine->stopping && engine->n_async > 0 && engine->callers == 0) {
-            if (!engine_step(engine)) {
-                int64_t next = work_check_time(engine, clock_now_ns());
-                sleep_on_backends(engine, POLLER_THREAD, look_ms(next));
-            }
-            engine_unlock(engine); /* callbacks; callers */
-            engine_lock(engine);
-        }
+        if (quiet > 0 || engine->callers > 0) continue;
+        engine_lock(engine);
+        drive(engine);
+        engine_unlock(engine);
     }
+    engine_lock(engine);
 }
 
 /* Nobody has called for a while: sleep where notes from peers wake us, until someone does. */
@@ -410,11 +429,21 @@ static void watch(struct engine *engine)
     }
 }
 
+/* Until nobody has called for a while, or, which is false, the thread is wanted. */
+static bool nap_until_quiet(struct engine *engine, bool alert)
+{
+    uint64_t seen;
+    do {
+        seen = engine->calls;
+        if (nap(engine, (int64_t)(alert ? ALERT_MS : WATCH_MS) * 1000000)) return false;
+    } while (!alert && (seen != engine->calls || engine->callers > 0));
+    return true;
+}
+
 static void *thread_main(void *argument)
 {
     struct engine *engine = argument;
     engine_lock(engine);
-    uint64_t seen = engine->calls;
     while (!engine->stopping) {
         if (engine->n_async > 0) {
             engine->thread_state = THREAD_ATTENDING;
@@ -423,9 +452,10 @@ static void *thread_main(void *argument)
             continue;
         }
         bool alert = clock_now_ns() < engine->alert_ns;
-        wait_on(engine, &engine->wanted, (int64_t)(alert ? ALERT_MS : WATCH_MS) * 1000000);
-        if ((alert || seen == engine->calls) && engine->callers == 0 && engine->n_async == 0) watch(engine);
-        seen = engine->calls;
+        engine_unlock(engine);
+        bool quiet = nap_until_quiet(engine, alert);
+        engine_lock(engine);
+        if (quiet && engine->callers == 0 && engine->n_async == 0) watch(engine);
     }
     bool frees_itself = engine->frees_itself;
     engine_unlock(engine);
@@ -453,11 +483,11 @@ void engine_attend(struct engine *engine)
 {
     engine_start_thread(engine);
     if (engine->polling[POLLER_THREAD] && engine->n_async == 1) wake(engine, POLLER_THREAD); /* it may be watching */
-    if (engine->thread_state == THREAD_DEEP) pthread_cond_signal(&engine->wanted);
+    if (engine->thread_state == THREAD_DEEP) wake(engine, POLLER_THREAD);
 }
 
 void engine_alert(struct engine *engine)
 {
     engine->alert_ns = clock_now_ns() + (int64_t)ALERT_FOR_MS * 1000000;
-    if (engine->thread_state == THREAD_DEEP) pthread_cond_signal(&engine->wanted);
+    if (engine->thread_state == THREAD_DEEP) wake(engine, POLLER_THREAD);
 }

@@ -34,7 +34,6 @@ enum engine_poller { POLLER_CALLER, POLLER_THREAD };
 struct engine {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* a work ended, the poller left */
-    pthread_cond_t wanted;  /* the thread is; apart from the above, or it would wake at the end of each blocking call */
     atomic_int contenders;  /* threads about to take the lock: a spinning holder lets them in */
 
     struct {
@@ -48,15 +47,13 @@ struct engine {
     struct work_queue callbacks; /* ended, their callback is owed */
     struct work_queue spare;     /* ended and given back, for the next operation */
     int n_spare;
-    int n_async; /* active works that nobody may be waiting for */
     TAILQ_HEAD(, engine_event) events;
     struct tutti_group *first; /* the family's */
     int n_told;                /* groups that hold a peer's failure back */
     int n_blocked;             /* works that wait for an earlier one's memory */
     bool recheck;              /* one ended since: some of them may begin */
 
-    int callers;      /* threads inside engine_wait */
-    int sleepers;     /* of these, on the condition */
+    int sleepers;     /* callers on the condition */
     bool polling[2];  /* by engine_poller: a caller, the thread is in poll without the lock */
     int wake_fd[2];   /* eventfds that get either out of poll */
     bool own_core;    /* each rank of the host has one */
@@ -64,10 +61,16 @@ struct engine {
     int spins_most;   /* up to here */
     int yields;       /* and rounds after these in which the core is given away */
     unsigned in_vain; /* waits that these did not end */
-    uint64_t calls;
+
+    /* Written under the lock.  The thread looks at them without it: it would find it taken again and again, and each
+     * release would wake it in vain. */
+    _Atomic uint64_t calls;
+    atomic_int callers; /* threads inside engine_wait */
+    atomic_int n_async; /* active works that nobody may be waiting for */
+    atomic_bool stopping;
 
     pthread_t thread;
-    bool has_thread, stopping, frees_itself;
+    bool has_thread, frees_itself;
     int thread_state;
     int64_t alert_ns;      /* until then the thread leaves peers' notes unread for no longer than it must */
     atomic_int references; /* groups, works that were given out, threads in a blocking call */
@@ -83,6 +86,15 @@ void engine_hold(struct engine *engine);
 void engine_drop(struct engine *engine);
 
 void engine_lock(struct engine *engine);
+
+/* With the lock: somebody has called. */
+static inline void engine_called(struct engine *engine)
+{
+    /* relaxed, both: a sign of life, which one thread writes at a time */
+    uint64_t calls = atomic_load_explicit(&engine->calls, memory_order_relaxed);
+    atomic_store_explicit(&engine->calls, calls + 1, memory_order_relaxed);
+}
+
 /* Unlocks, then runs the callbacks that are owed. */
 void engine_unlock(struct engine *engine);
 

@@ -218,7 +218,7 @@ static void settle(struct tutti_group *group)
     struct engine *engine = group->engine;
     int64_t deadline = clock_deadline_ns(CLOSE_WAIT_MS);
     engine_lock(engine);
-    engine->calls++;
+    engine_called(engine);
     if (!group->shut) wait_for_works(group, deadline);
     if (!group->shut && !TAILQ_EMPTY(&group->works)) {
         group_fail(group, TUTTI_ERR_ABORTED, "the group was destroyed while the operation was under way", true);

@@ -273,7 +273,7 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
     struct engine *engine = group->engine;
     struct tutti_work *work = NULL;
     engine_lock(engine);
-    engine->calls++;
+    engine_called(engine);
     status = check_usable(group, op);
     int once = status != TUTTI_OK || async ? status : submit_at_once(group, op, opts, &work);
     if (once == TUTTI_REQUEST_DONE || (once < 0 && once != TUTTI_ERR_UNSUPPORTED)) {
