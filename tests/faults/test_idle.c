@@ -2,6 +2,7 @@
  * cores do not run at the pace of the scheduler's slices. */
 #include "procs.h"
 
+#include <dirent.h>
 #include <sys/resource.h>
 
 static double cpu_seconds(void)
@@ -94,11 +95,62 @@ static void test_more_ranks_than_cores(void **state)
     run_procs(8, rank_of_many, &(double){3.0});
 }
 
+/* How often the process's threads but the caller's have gone to sleep. */
+static long sleeps_of_others(void)
+{
+    char path[64], line[128];
+    long sum = 0, one;
+    struct dirent *entry;
+    DIR *tasks = opendir("/proc/self/task");
+    while (tasks != NULL && (entry = readdir(tasks)) != NULL) {
+        if (atoi(entry->d_name) <= 0 || atoi(entry->d_name) == getpid()) continue;
+        snprintf(path, sizeof path, "/proc/self/task/%d/status", atoi(entry->d_name));
+        FILE *status = fopen(path, "re");
+        while (status != NULL && fgets(line, sizeof line, status) != NULL)
+            if (sscanf(line, "voluntary_ctxt_switches: %ld", &one) == 1) sum += one;
+        if (status != NULL) fclose(status);
+    }
+    if (tasks != NULL) closedir(tasks);
+    return sum;
+}
+
+/* A thread that only looks whether it is wanted must not wait for the lock of those who call. */
+static int rank_of_calls(int rank, int size, void *argument)
+{
+    enum { MS = 1000, MOST = 200 };
+    float x = 1, sum = 0;
+    tutti_work *work = NULL;
+    (void)argument;
+    EXPECT(proc_init(60000) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.async_op = &work)) == TUTTI_OK); /* it attends */
+    EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    procs_nap_ms(100);
+    long before = sleeps_of_others();
+    int64_t begin = procs_now_ns();
+    for (bool on = true; on;) {
+        float go = rank == 0 && procs_seconds(begin) * 1e3 < MS;
+        EXPECT(tutti_all_reduce_into(tutti_view(&sum, 1), tutti_view(&go, 1), TUTTI_SUM, NULL) == TUTTI_OK);
+        on = sum > 0;
+    }
+    long sleeps = sleeps_of_others() - before;
+    if (sleeps > MOST) fprintf(stderr, "rank %d of %d: other threads slept %ld times\n", rank, size, sleeps);
+    EXPECT(before > 0 && sleeps <= MOST);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_the_thread_keeps_out_of_the_way(void **state)
+{
+    (void)state;
+    run_procs(4, rank_of_calls, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_idle_ranks_take_no_time),
         cmocka_unit_test(test_more_ranks_than_cores),
+        cmocka_unit_test(test_the_thread_keeps_out_of_the_way),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
