@@ -287,7 +287,9 @@ static void sleep_on_backends(struct engine *engine, enum engine_poller who, int
         poll(polled, (nfds_t)n, timeout_ms); /* EINTR: a round too many */
     pthread_mutex_lock(&engine->lock);
     engine->polling[who] = false;
-    if (n > 0 && (polled[n - 1].revents & POLLIN)) take_wake(engine, who);
+    if (n <= 0 || (polled[n - 1].revents & POLLIN) == 0) return;
+    take_wake(engine, who);
+    if (who == POLLER_THREAD) engine->wanted = false;
 }
 
 /* How long to sleep, at most until then: peers that are waited for are asked now and then. */
@@ -445,6 +447,7 @@ static void *thread_main(void *argument)
     struct engine *engine = argument;
     engine_lock(engine);
     while (!engine->stopping) {
+        engine->wanted = false;
         if (engine->n_async > 0) {
             engine->thread_state = THREAD_ATTENDING;
             attend(engine);
@@ -479,15 +482,24 @@ void engine_start_thread(struct engine *engine)
     if (!engine->has_thread) start_thread(engine);
 }
 
+/* Once: it may take a while until it has a core. */
+static void want_thread(struct engine *engine)
+{
+    if (!engine->wanted) wake(engine, POLLER_THREAD);
+    engine->wanted = true;
+}
+
 void engine_attend(struct engine *engine)
 {
     engine_start_thread(engine);
-    if (engine->polling[POLLER_THREAD] && engine->n_async == 1) wake(engine, POLLER_THREAD); /* it may be watching */
-    if (engine->thread_state == THREAD_DEEP) wake(engine, POLLER_THREAD);
+    if (engine->thread_state == THREAD_DEEP)
+        want_thread(engine);
+    else if (engine->polling[POLLER_THREAD] && engine->n_async == 1)
+        wake(engine, POLLER_THREAD);
 }
 
 void engine_alert(struct engine *engine)
 {
     engine->alert_ns = clock_now_ns() + (int64_t)ALERT_FOR_MS * 1000000;
-    if (engine->thread_state == THREAD_DEEP) wake(engine, POLLER_THREAD);
+    if (engine->thread_state == THREAD_DEEP) want_thread(engine);
 }

@@ -71,6 +71,7 @@ struct engine {
 
     pthread_t thread;
     bool has_thread, frees_itself;
+    bool wanted; /* it has been told so */
     int thread_state;
     int64_t alert_ns;      /* until then the thread leaves peers' notes unread for no longer than it must */
     atomic_int references; /* groups, works that were given out, threads in a blocking call */

@@ -260,11 +260,11 @@ int shm_look_at_lives(struct shm *shm)
 
 static void awake(struct shm *shm)
 {
-    struct shm_seat *mine = shm_seat_at(shm, shm->seat);
     uint64_t count;
     shm->armed = false;
-    /* Whoever took the flag down has rung, or is about to: then a later sleep ends a little early. */
-    if (atomic_exchange_explicit(&mine->asleep, 0, memory_order_seq_cst) != 0) return;
+    /* relaxed: whoever has seen it still up rings, now or later; then a later sleep ends a little early.  So the bell
+     * is read in any case: it may have been for an earlier sleep. */
+    atomic_store_explicit(&shm_seat_at(shm, shm->seat)->asleep, 0, memory_order_relaxed);
     ssize_t got = read(shm->bell, &count, sizeof count);
     (void)got;
 }

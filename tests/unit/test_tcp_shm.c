@@ -104,6 +104,27 @@ static void test_moments(void **state)
     run_two(end, moments);
 }
 
+/* Who took the flag down may have been kept from ringing until the next sleep, whose flag is still up. */
+static void test_late_ring(void **state)
+{
+    struct end end[2];
+    int descriptors[2];
+    (void)state;
+    pair_open(end);
+    struct shm *shm = &end[0].shm;
+    uint64_t one = 1;
+    assert_int_equal(shm_arm(shm, descriptors), 2);
+    assert_int_equal(write(shm->bell, &one, sizeof one), sizeof one);
+    for (int i = 0; i < 2; i++) { /* that ends this sleep, and no other one */
+        struct pollfd bell = {shm->bell, POLLIN, 0};
+        assert_int_equal(poll(&bell, 1, 0), 1 - i);
+        shm_progress(shm);
+        assert_int_equal(shm_seat_at(shm, 0)->asleep, 0);
+        assert_int_equal(shm_arm(shm, descriptors), 2);
+    }
+    pair_close(end);
+}
+
 /* ---- headers ----------------------------------------------------------------------------------------------- */
 
 /* Whatever is in a header comes out of a cell again: with names or without, with a size that is not the payload's. */
@@ -133,10 +154,8 @@ static void test_headers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_moments),
-        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_streams),   cmocka_unit_test(test_turns),   cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_late_ring), cmocka_unit_test(test_headers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL) + cmocka_run_group_tests(tests, with_kernel, NULL);
 }
