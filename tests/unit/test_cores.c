@@ -11,14 +11,7 @@
 #include <cmocka.h>
 
 #include "cores.h"
-
-static cpu_set_t given;
-
-static int remember(void **state)
-{
-    (void)state;
-    return sched_getaffinity(0, sizeof given, &given);
-}
+#include "given_cores.h"
 
 static int restore(void **state)
 {
@@ -26,25 +19,11 @@ static int restore(void **state)
     return sched_setaffinity(0, sizeof given, &given);
 }
 
-static int nth_of(const cpu_set_t *mask, int n)
-{
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, mask) && n-- == 0) return cpu;
-    return -1;
-}
-
 static void assert_mask(const cpu_set_t *wanted)
 {
     cpu_set_t found;
     assert_int_equal(sched_getaffinity(0, sizeof found, &found), 0);
     assert_true(CPU_EQUAL(&found, wanted));
-}
-
-static void skip_on_one_core(void)
-{
-    if (CPU_COUNT(&given) > 1) return;
-    print_message("skipped: there is one core, and no other to be on\n");
-    skip();
 }
 
 /* Free, and as a launcher that binds its ranks has it.  The name of what is wrong is the line. */

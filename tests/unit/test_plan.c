@@ -221,7 +221,7 @@ static void test_empty_steps(void **state)
     plan_free(plan);
 }
 
-/* Without the backend's help a receive goes through scratch, and the scratch is used again. */
+/* Without the backend's help what comes is received to where the sum will be. */
 static void test_recv_reduce_in_place_of_the_sum(void **state)
 {
     (void)state;
@@ -240,6 +240,7 @@ static void test_recv_reduce_in_place_of_the_sum(void **state)
     plan_free(plan);
 }
 
+/* Where that is in the way it goes through scratch, and the scratch is used again. */
 static void test_recv_reduce_through_scratch(void **state)
 {
     (void)state;

@@ -1,15 +1,9 @@
 /* Ranks that share cores: who goes back to where it belongs. */
 #include "shm_ends.h"
 
-static cpu_set_t given;
-static int first, second;
+#include "given_cores.h"
 
-static int nth(int n)
-{
-    for (int core = 0; core < CPU_SETSIZE; core++)
-        if (CPU_ISSET(core, &given) && n-- == 0) return core;
-    return -1;
-}
+static int first, second;
 
 static void go_to(int core)
 {
@@ -22,22 +16,14 @@ static void go_to(int core)
 
 static int two_cores(void **state)
 {
-    (void)state;
-    if (sched_getaffinity(0, sizeof given, &given) != 0) return -1;
-    first = nth(0);
-    second = nth(1);
+    if (remember(state) != 0) return -1;
+    first = nth_of(&given, 0);
+    second = nth_of(&given, 1);
     if (second < 0) return 0;
     CPU_ZERO(&given);
     CPU_SET(first, &given);
     CPU_SET(second, &given);
     return sched_setaffinity(0, sizeof given, &given);
-}
-
-static void skip_on_one_core(void)
-{
-    if (second >= 0) return;
-    print_message("skipped: there is one core, and no other to be on\n");
-    skip();
 }
 
 /* Whether this rank, of three, moves from the core to where it belongs.  The kernel may move it, too: then again. */
