@@ -56,9 +56,9 @@ static bool fits(const struct shm *shm, const struct shm_peer *peer, size_t byte
 
 static void learn_room(struct shm_peer *peer)
 {
-    /* acquire: the reader has done with the cells; relaxed: it was stored before those */
+    /* acquire, both: the reader has done with the cells, and with the bytes, which may be newer than the cells */
     uint64_t cells = atomic_load_explicit(&peer->out->cells_read, memory_order_acquire);
-    uint64_t bytes = atomic_load_explicit(&peer->out->bytes_read, memory_order_relaxed);
+    uint64_t bytes = atomic_load_explicit(&peer->out->bytes_read, memory_order_acquire);
     if (peer->cells_put - cells <= peer->cells_put - peer->cells_free) peer->cells_free = cells;
     if (peer->bytes_put - bytes <= peer->bytes_put - peer->bytes_free) peer->bytes_free = bytes;
 }
@@ -186,8 +186,8 @@ int shm_read(struct shm *shm, int seat)
         if ((size_t)++read >= shm->cells) break; /* others have their turn */
     }
     if (read == 0) return 0;
-    /* relaxed: it goes with the next store, which is release for the reads of the cells */
-    atomic_store_explicit(&peer->in->bytes_read, peer->bytes_got, memory_order_relaxed);
+    /* release, as the next store is: for the reads of what the writer may use again */
+    atomic_store_explicit(&peer->in->bytes_read, peer->bytes_got, memory_order_release);
     shm_store(shm, &peer->in->cells_read, peer->cells_got);
     if (shm_load(shm, &peer->in->wants_room) != 0) {
         atomic_store_explicit(&peer->in->wants_room, 0, memory_order_relaxed);
