@@ -1,5 +1,6 @@
 /* The public functions on a Work. */
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
@@ -152,8 +153,11 @@ bool tutti_work_is_completed(tutti_work *work)
     struct engine *engine = work->engine;
     engine_lock(engine);
     engine_called(engine);
-    if (!work_ended(work) && !engine_step(engine)) work_check_time(engine, clock_now_ns());
+    bool moved = work_ended(work) || engine_step(engine);
+    if (!moved) work_check_time(engine, clock_now_ns());
     engine_unlock(engine);
+    /* A program that asks in a loop would keep the core from whom it waits for until its time slice is over. */
+    if (!moved && !engine->own_core) sched_yield();
     return work_ended(work);
 }
 

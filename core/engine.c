@@ -21,6 +21,8 @@ enum {
     LOOK_MS = 100,      /* how often a wait looks at the operations' deadlines */
     NAP_US = 50,        /* sleep where a backend has nothing to poll */
     ATTEND_US = 100,    /* grace for the caller to wait itself before the thread takes over */
+    TRIES = 100,        /* to let others have the lock */
+    QUIET_MS = 1,       /* without calls of other threads: a waiting caller polls */
     ATTEND_ROUNDS = 50, /* of these without work, then the thread sleeps deeply */
     WATCH_MS = 50,      /* quiet this long: the thread watches for notes */
     ALERT_FOR_MS = 2000,
@@ -68,7 +70,12 @@ int engine_new(int local_world_size, struct engine **out)
         free(engine);
         return error_errno(TUTTI_ERR_SYSTEM, "no eventfd for a group");
     }
-    pthread_mutex_init(&engine->lock, NULL);
+    pthread_mutexattr_t adaptive; /* it is held for a moment, most times: to spin is shorter than to sleep */
+    pthread_mutexattr_init(&adaptive);
+    pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&engine->lock, &adaptive);
+    pthread_mutexattr_destroy(&adaptive);
+    pthread_mutex_init(&engine->asleep, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -109,6 +116,7 @@ static void engine_free(struct engine *engine)
     }
     close_wake_fds(engine);
     pthread_cond_destroy(&engine->changed);
+    pthread_mutex_destroy(&engine->asleep);
     pthread_mutex_destroy(&engine->lock);
     free(engine);
 }
@@ -120,6 +128,13 @@ static void wake(struct engine *engine, enum engine_poller who)
     (void)written; /* EAGAIN: it is readable already */
 }
 
+/* Wakes, once: it may take a while until who is wanted has a core.  Said before it is done, and unsaid after the wake
+ * was taken, so that none is left out. */
+static void want(struct engine *engine, enum engine_poller who)
+{
+    if (!atomic_exchange(&engine->wanted[who], true)) wake(engine, who);
+}
+
 void engine_drop(struct engine *engine)
 {
     /* release, so that all that was done under this reference comes before the end; acquire for the one who ends it */
@@ -127,11 +142,9 @@ void engine_drop(struct engine *engine)
     bool join = engine->has_thread && !engine_is_forked(engine);
     bool self = join && pthread_equal(engine->thread, pthread_self()); /* a callback gave the last handle up */
     if (join) {
-        engine_lock(engine);
-        engine->stopping = true;
         engine->frees_itself = self;
+        engine->stopping = true;
         wake(engine, POLLER_THREAD);
-        engine_unlock(engine);
     }
     if (self) {
         pthread_detach(engine->thread);
@@ -141,11 +154,16 @@ void engine_drop(struct engine *engine)
     engine_free(engine);
 }
 
+static bool has_contenders(const struct engine *engine)
+{
+    /* relaxed: only a hint; the mutex orders everything else */
+    return atomic_load_explicit(&engine->contenders, memory_order_relaxed) > 0;
+}
+
 void engine_lock(struct engine *engine)
 {
     if (engine_is_forked(engine)) return; /* who held it may be a thread of the parent's; nothing is driven here */
     if (pthread_mutex_trylock(&engine->lock) == 0) return;
-    /* relaxed: only a hint to the holder; the mutex orders everything else */
     atomic_fetch_add_explicit(&engine->contenders, 1, memory_order_relaxed);
     pthread_mutex_lock(&engine->lock);
     atomic_fetch_sub_explicit(&engine->contenders, 1, memory_order_relaxed);
@@ -208,6 +226,8 @@ bool engine_handle_events(struct engine *engine)
 bool engine_step(struct engine *engine)
 {
     bool moved = false;
+    for (int who = 0; who < 2; who++) /* the backends' promise to wake it ends with this round */
+        if (engine->polling[who]) want(engine, who);
     for (int i = 0; i < engine->n_sources; i++)
         if (TUTTI_HAS(engine->source[i].backend, progress))
             moved |= engine->source[i].backend->progress(engine->source[i].state) != 0;
@@ -231,27 +251,34 @@ bool engine_step(struct engine *engine)
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------- */
 
-static void wait_on(struct engine *engine, pthread_cond_t *condition, int64_t ns)
+/* For those who do not poll: until engine_notice. */
+static void doze(struct engine *engine, int ms)
 {
     struct timespec until;
-    int64_t at = clock_now_ns() + ns;
+    int64_t at = clock_deadline_ns(ms);
     until.tv_sec = at / 1000000000;
     until.tv_nsec = at % 1000000000;
-    pthread_cond_timedwait(condition, &engine->lock, &until);
+    engine->dozing++;
+    pthread_mutex_lock(&engine->asleep);
+    pthread_mutex_unlock(&engine->lock);
+    pthread_cond_timedwait(&engine->changed, &engine->asleep, &until);
+    pthread_mutex_unlock(&engine->asleep);
+    engine_lock(engine);
+    engine->dozing--;
 }
 
-static void wait_changed(struct engine *engine, int64_t ns)
-{
-    engine->sleepers++;
-    wait_on(engine, &engine->changed, ns);
-    engine->sleepers--;
-}
+/* Of a caller. */
+struct wait {
+    uint64_t calls; /* by all threads, when it last looked */
+    bool polled;
+};
 
 static void take_wake(struct engine *engine, enum engine_poller who)
 {
     uint64_t count;
     ssize_t got = read(engine->wake_fd[who], &count, sizeof count);
     (void)got;
+    engine->wanted[who] = false;
 }
 
 /* How many descriptors to poll; 0: something is there already; -1: a backend has none. */
@@ -273,23 +300,22 @@ static int arm(struct engine *engine, enum engine_poller who, struct pollfd *pol
     return n;
 }
 
-/* Sleeps until a backend has something, somebody calls, or timeout_ms (-1: no limit) has passed. */
-static void sleep_on_backends(struct engine *engine, enum engine_poller who, int timeout_ms)
+/* Sleeps until a backend has something, somebody calls, or timeout_ms (-1: no limit) has passed.  Lets the lock go, and
+ * returns without it; polling[who] is still set then.  Whether somebody called. */
+static bool sleep_on_backends(struct engine *engine, enum engine_poller who, int timeout_ms)
 {
     struct pollfd polled[ENGINE_SOURCES * TUTTI_ARM_MAX + 1];
     int n = arm(engine, who, polled);
-    if (n == 0) return;
-    engine->polling[who] = true;
+    engine->polling[who] = n != 0;
     pthread_mutex_unlock(&engine->lock);
+    if (n == 0) return false;
     if (n < 0)
         usleep(NAP_US);
     else
         poll(polled, (nfds_t)n, timeout_ms); /* EINTR: a round too many */
-    pthread_mutex_lock(&engine->lock);
-    engine->polling[who] = false;
-    if (n <= 0 || (polled[n - 1].revents & POLLIN) == 0) return;
+    if (n < 0 || (polled[n - 1].revents & POLLIN) == 0) return false;
     take_wake(engine, who);
-    if (who == POLLER_THREAD) engine->wanted = false;
+    return true;
 }
 
 /* How long to sleep, at most until then: peers that are waited for are asked now and then. */
@@ -299,9 +325,18 @@ static int look_ms(int64_t deadline_ns)
     return left < 0 || left > LOOK_MS ? LOOK_MS : left;
 }
 
+static void wake_dozing(struct engine *engine)
+{
+    if (engine->dozing == 0) return;
+    pthread_mutex_lock(&engine->asleep);
+    pthread_cond_broadcast(&engine->changed);
+    pthread_mutex_unlock(&engine->asleep);
+}
+
 void engine_notice(struct engine *engine)
 {
-    if (engine->sleepers > 0) pthread_cond_broadcast(&engine->changed);
+    wake_dozing(engine);
+    if (engine->polling[POLLER_CALLER]) want(engine, POLLER_CALLER);
 }
 
 /* ---- waiting callers --------------------------------------------------------------------------------------- */
@@ -316,12 +351,10 @@ static int first_ended(struct tutti_work *const *works, int n)
 /* Between two rounds of a long wait: callbacks that are owed, threads that want the lock. */
 static void let_others_in(struct engine *engine)
 {
-    /* relaxed: a hint; a contender that is missed now is seen in the next round */
-    bool wanted = atomic_load_explicit(&engine->contenders, memory_order_relaxed) > 0;
-    if (!wanted && TAILQ_EMPTY(&engine->callbacks)) return;
+    if (!has_contenders(engine) && TAILQ_EMPTY(&engine->callbacks)) return;
     engine_unlock(engine);
-    if (wanted) sched_yield();
-    pthread_mutex_lock(&engine->lock);
+    for (int i = 0; i < TRIES && has_contenders(engine); i++) sched_yield(); /* until they have it */
+    engine_lock(engine);
 }
 
 /* The number of rounds follows what they bring: cores may be busy with others' work, so that who is waited for comes
@@ -338,11 +371,28 @@ static void learn_spinning(struct engine *engine, int spun, bool moved)
     if (engine->spins < SPINS_LEAST) engine->spins = SPINS_LEAST;
 }
 
+/* Until there may be something to do.  One caller polls.  While other threads call nobody does: their rounds take what
+ * comes, and with it the backends' promise to wake who polls. */
+static void wait_asleep(struct engine *engine, int ms, struct wait *wait)
+{
+    if (engine->polling[POLLER_CALLER]) {
+        doze(engine, ms);
+    } else if (engine->calls != wait->calls) {
+        wait->calls = engine->calls;
+        doze(engine, ms < QUIET_MS ? ms : QUIET_MS);
+    } else {
+        sleep_on_backends(engine, POLLER_CALLER, ms);
+        engine_lock(engine);
+        engine->polling[POLLER_CALLER] = false;
+        wait->polled = true;
+    }
+}
+
 int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int n, int64_t deadline_ns)
 {
     int spun = 0, index = -1;
+    struct wait wait = {.calls = engine->calls};
     engine->callers++;
-    if (engine->polling[POLLER_THREAD]) wake(engine, POLLER_THREAD); /* it makes room; nobody waits for that */
     while ((index = first_ended(works, n)) < 0) {
         bool moved = engine_step(engine);
         let_others_in(engine);
@@ -363,14 +413,12 @@ int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int 
         if (now >= deadline_ns) break;
         int64_t next = work_check_time(engine, now);
         if ((index = first_ended(works, n)) >= 0) break;
-        int left = look_ms(next < deadline_ns ? next : deadline_ns);
-        if (engine->polling[POLLER_CALLER])
-            wait_changed(engine, (int64_t)left * 1000000);
-        else
-            sleep_on_backends(engine, POLLER_CALLER, left);
+        for (int i = 0; i < n; i++)
+            if (works[i] != NULL) works[i]->awaited = true;
+        wait_asleep(engine, look_ms(next < deadline_ns ? next : deadline_ns), &wait);
     }
     engine->callers--;
-    engine_notice(engine);
+    if (wait.polled) wake_dozing(engine); /* one of them has to */
     return index;
 }
 
@@ -381,7 +429,16 @@ bool engine_wait(struct engine *engine, struct tutti_work *work, int64_t deadlin
 
 /* ---- the thread -------------------------------------------------------------------------------------------- */
 
-enum { THREAD_DEEP, THREAD_ATTENDING };
+/* Without ever sleeping for it: those who call again and again have it for nearly all the time, and each release would
+ * wake the thread in vain.  It comes after those who do. */
+static bool try_lock(struct engine *engine)
+{
+    for (int i = 0; i < TRIES; i++) {
+        if (!has_contenders(engine) && pthread_mutex_trylock(&engine->lock) == 0) return true;
+        sched_yield();
+    }
+    return false;
+}
 
 /* Sleeps without the lock, until somebody wants the thread. */
 static bool nap(struct engine *engine, int64_t ns)
@@ -393,47 +450,43 @@ static bool nap(struct engine *engine, int64_t ns)
     return true;
 }
 
-static void drive(struct engine *engine)
+/* A round, and a sleep on the backends after one that brought nothing.  False: others drive. */
+static bool drive(struct engine *engine)
 {
-    while (!engine->stopping && engine->n_async > 0 && engine->callers == 0) {
-        if (!engine_step(engine)) {
-            int64_t next = work_check_time(engine, clock_now_ns());
-            sleep_on_backends(engine, POLLER_THREAD, look_ms(next));
-        }
-        engine_unlock(engine); /* callbacks; callers */
-        engine_lock(engine);
+    if (engine->stopping || engine->callers > 0 || !try_lock(engine)) return false;
+    bool moved = engine_step(engine);
+    int64_t next = moved ? 0 : work_check_time(engine, clock_now_ns());
+    if (moved || !TAILQ_EMPTY(&engine->callbacks)) {
+        engine_unlock(engine);
+        return true;
     }
+    bool called = sleep_on_backends(engine, POLLER_THREAD, engine->n_async > 0 ? look_ms(next) : -1);
+    engine->polling[POLLER_THREAD] = false;
+    return !called;
 }
 
 /* Drives asynchronous work while no caller does.  Returns when there has been none for a while. */
 static void attend(struct engine *engine)
 {
-    engine_unlock(engine);
     for (int quiet = 0; !engine->stopping && quiet < ATTEND_ROUNDS;) {
         nap(engine, ATTEND_US * 1000);
         quiet = engine->n_async > 0 ? 0 : quiet + 1;
-        if (quiet > 0 || engine->callers > 0) continue;
-        engine_lock(engine);
-        drive(engine);
-        engine_unlock(engine);
+        while (engine->n_async > 0 && drive(engine)) continue;
     }
-    engine_lock(engine);
 }
 
 /* Nobody has called for a while: sleep where notes from peers wake us, until someone does. */
 static void watch(struct engine *engine)
 {
     uint64_t calls = engine->calls;
-    while (!engine->stopping && engine->calls == calls && engine->callers == 0 && engine->n_async == 0) {
-        if (!engine_step(engine)) sleep_on_backends(engine, POLLER_THREAD, -1);
-        engine_unlock(engine);
-        engine_lock(engine);
-    }
+    while (engine->calls == calls && engine->n_async == 0 && drive(engine)) continue;
 }
 
 /* Until nobody has called for a while, or, which is false, the thread is wanted. */
-static bool nap_until_quiet(struct engine *engine, bool alert)
+static bool nap_until_quiet(struct engine *engine)
 {
+    /* relaxed: who alerts wakes the thread */
+    bool alert = clock_now_ns() < atomic_load_explicit(&engine->alert_ns, memory_order_relaxed);
     uint64_t seen;
     do {
         seen = engine->calls;
@@ -445,24 +498,15 @@ static bool nap_until_quiet(struct engine *engine, bool alert)
 static void *thread_main(void *argument)
 {
     struct engine *engine = argument;
-    engine_lock(engine);
     while (!engine->stopping) {
-        engine->wanted = false;
-        if (engine->n_async > 0) {
-            engine->thread_state = THREAD_ATTENDING;
+        engine->attending = false; /* before it is asked whether there is work: who brings some looks at it after */
+        engine->attending = engine->n_async > 0;
+        if (engine->attending)
             attend(engine);
-            engine->thread_state = THREAD_DEEP;
-            continue;
-        }
-        bool alert = clock_now_ns() < engine->alert_ns;
-        engine_unlock(engine);
-        bool quiet = nap_until_quiet(engine, alert);
-        engine_lock(engine);
-        if (quiet && engine->callers == 0 && engine->n_async == 0) watch(engine);
+        else if (nap_until_quiet(engine))
+            watch(engine);
     }
-    bool frees_itself = engine->frees_itself;
-    engine_unlock(engine);
-    if (frees_itself) engine_free(engine);
+    if (engine->frees_itself) engine_free(engine);
     return NULL;
 }
 
@@ -482,24 +526,18 @@ void engine_start_thread(struct engine *engine)
     if (!engine->has_thread) start_thread(engine);
 }
 
-/* Once: it may take a while until it has a core. */
-static void want_thread(struct engine *engine)
-{
-    if (!engine->wanted) wake(engine, POLLER_THREAD);
-    engine->wanted = true;
-}
-
 void engine_attend(struct engine *engine)
 {
     engine_start_thread(engine);
-    if (engine->thread_state == THREAD_DEEP)
-        want_thread(engine);
+    if (!engine->attending)
+        want(engine, POLLER_THREAD);
     else if (engine->polling[POLLER_THREAD] && engine->n_async == 1)
-        wake(engine, POLLER_THREAD);
+        want(engine, POLLER_THREAD);
 }
 
 void engine_alert(struct engine *engine)
 {
-    engine->alert_ns = clock_now_ns() + (int64_t)ALERT_FOR_MS * 1000000;
-    if (engine->thread_state == THREAD_DEEP) want_thread(engine);
+    /* relaxed: a time; who is asleep is woken below */
+    atomic_store_explicit(&engine->alert_ns, clock_now_ns() + (int64_t)ALERT_FOR_MS * 1000000, memory_order_relaxed);
+    if (!engine->attending) want(engine, POLLER_THREAD);
 }

@@ -1,7 +1,8 @@
 /* Progress for a family of groups: one lock, one place to sleep, one thread that is mostly asleep.
  *
  * Whoever waits drives: a blocking caller runs the backends itself, spins a little where the cores allow it, and then
- * sleeps on the backends' descriptors.  Of several waiting threads one polls and the others sleep on a condition.
+ * sleeps on the backends' descriptors.  Of several waiting threads one polls and the others sleep on a condition; while
+ * other threads call, none polls (engine_step takes what comes) and they look now and then.
  * The family's thread drives only while asynchronous work is under way and no caller waits, and, when nobody has
  * called for a while, sleeps on the descriptors so that notes from peers are answered; it costs nothing idle.
  *
@@ -33,8 +34,7 @@ enum engine_poller { POLLER_CALLER, POLLER_THREAD };
 
 struct engine {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a work ended, the poller left */
-    atomic_int contenders;  /* threads about to take the lock: a spinning holder lets them in */
+    atomic_int contenders; /* threads about to take the lock: a spinning holder lets them in */
 
     struct {
         const tutti_backend *backend;
@@ -53,8 +53,6 @@ struct engine {
     int n_blocked;             /* works that wait for an earlier one's memory */
     bool recheck;              /* one ended since: some of them may begin */
 
-    int sleepers;     /* callers on the condition */
-    bool polling[2];  /* by engine_poller: a caller, the thread is in poll without the lock */
     int wake_fd[2];   /* eventfds that get either out of poll */
     bool own_core;    /* each rank of the host has one */
     int spins;        /* empty rounds before yielding and sleeping, as many as have been of use, */
@@ -68,12 +66,19 @@ struct engine {
     atomic_int callers; /* threads inside engine_wait */
     atomic_int n_async; /* active works that nobody may be waiting for */
     atomic_bool stopping;
+    _Atomic int64_t alert_ns; /* until then it leaves peers' notes unread for no longer than it must */
+
+    /* Written by the thread, without the lock but for the setting of polling. */
+    atomic_bool attending;  /* it looks for asynchronous work often */
+    atomic_bool polling[2]; /* by engine_poller: a caller, the thread is in poll without the lock */
+    atomic_bool wanted[2];  /* it has been told so, and not heard it yet */
+
+    pthread_mutex_t asleep; /* taken under the lock */
+    pthread_cond_t changed; /* with asleep: a work ended, the poller left */
+    int dozing;             /* callers on it */
 
     pthread_t thread;
     bool has_thread, frees_itself;
-    bool wanted; /* it has been told so */
-    int thread_state;
-    int64_t alert_ns;      /* until then the thread leaves peers' notes unread for no longer than it must */
     atomic_int references; /* groups, works that were given out, threads in a blocking call */
     int fork_generation;
     LIST_ENTRY(engine) exits_link;

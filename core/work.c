@@ -128,6 +128,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     struct tutti_work *parent = work->parent;
     struct tutti_group *group = work->group;
     if (work_ended(work)) return;
+    bool awaited = work->awaited;
     coalesce_part_ended(work, status);
     work->status = status;
     if (status != TUTTI_OK && work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
@@ -157,7 +158,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     else
         work_release_locked(work);
     engine->recheck = true;
-    engine_notice(engine);
+    if (awaited) engine_notice(engine);
     if (parent != NULL && --parent->parts == 0) work_end(parent, parent->failing, NULL);
 }
 

@@ -32,6 +32,7 @@ struct tutti_work {
     bool started; /* handed to a backend; false while it waits for an earlier one */
     bool queued;  /* in runnable */
     bool async;   /* counted in engine->n_async */
+    bool awaited; /* a caller has gone to sleep until it ends */
     bool point_to_point;
     struct tutti_work *parent;        /* of a part of a coalesced or staged operation: ends when its last part has */
     int parts;                        /* a parent's that have not ended */
