@@ -12,7 +12,13 @@
 #include "note.h"
 #include "work.h"
 
-enum { HISTORY = 64, ASKER_NS = 1000 * 1000 * 1000, PASS_ON_NS = 50 * 1000 * 1000 };
+enum {
+    HISTORY = 64,
+    ASKER_NS = 1000 * 1000 * 1000,
+    PASS_ON_NS = 50 * 1000 * 1000,
+    TURN_NS = 15 * 1000 * 1000,
+    TURN_ASKS = 4 /* works that ask in this time: what peers answer is about themselves, and serves the others, too */
+};
 
 struct asker {
     int64_t asked_ns; /* 0: never */
@@ -25,6 +31,8 @@ struct health {
     struct missing *missing;
     uint64_t said; /* a digest of what those who asked know */
     int64_t passed_on_ns;
+    int64_t turn_ns; /* when this turn began */
+    int turn_asks;
     struct asker asker[];
 };
 
@@ -87,10 +95,22 @@ static void tell_askers(struct tutti_group *group, int64_t now);
 
 /* ---- asking ------------------------------------------------------------------------------------------------ */
 
+/* Thousands may be under way.  If each asked, and all peers answered each, that would keep them from ending. */
+static bool may_ask(struct tutti_group *group, const struct tutti_work *work, int64_t now)
+{
+    struct health *health = group->health;
+    if (now - health->turn_ns >= TURN_NS) {
+        health->turn_ns = now;
+        health->turn_asks = 0;
+    }
+    return work == TAILQ_FIRST(&group->works) || health->turn_asks++ < TURN_ASKS;
+}
+
 void health_ask(const struct tutti_work *work)
 {
     struct tutti_group *group = work->group;
     int64_t now = clock_now_ns();
+    if (!may_ask(group, work, now)) return;
     bool *marked = missing_awaited(work);
     if (marked == NULL) return;
     struct note note = {.type = NOTE_ASK, .sequence = work->op.sequence, .fingerprint = work->fingerprint};

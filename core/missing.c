@@ -104,6 +104,7 @@ const struct tutti_work *missing_waiting(const struct tutti_group *group, uint64
         if (work->point_to_point || !work->started || work->parts > 0) continue;
         if (work->op.sequence == sequence) return work;
         if (first == NULL) first = work;
+        if (work->op.sequence > sequence) break; /* they are in order; there may be thousands */
     }
     return first;
 }

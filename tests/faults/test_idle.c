@@ -68,6 +68,41 @@ static void test_idle_ranks_take_no_time(void **state)
     run_procs(4, rank_of_idleness, NULL);
 }
 
+/* However many operations wait for the late one: what is asked of peers, and answered, does not grow with them. */
+static int rank_of_many_waits(int rank, int size, void *argument)
+{
+    enum { OPS = 2000, WAIT_MS = 2000 };
+    static int64_t x[OPS];
+    static tutti_work *works[OPS];
+    (void)argument;
+    EXPECT(proc_init(60000) == TUTTI_OK);
+    for (int i = 1; rank == 0 && i < size; i++)
+        while (atomic_load(&proc_board->step[i]) < 1) proc_nap();
+    for (int i = 0; i < OPS; i++) {
+        x[i] = rank;
+        EXPECT(tutti_all_reduce(tutti_view(&x[i], 1), TUTTI_SUM, tutti_with(.async_op = &works[i])) == TUTTI_OK);
+    }
+    if (rank != 0) {
+        procs_nap_ms(300);
+        double begin = cpu_seconds();
+        procs_nap_ms(WAIT_MS);
+        EXPECT(report_cpu("thousands of operations that wait for a late rank", begin, WAIT_MS, 0.03) == 0);
+        proc_say(1);
+    }
+    for (int i = 0; i < OPS; i++) {
+        EXPECT(tutti_wait(&works[i], TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+        EXPECT(x[i] == size * (size - 1) / 2);
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_thousands_wait(void **state)
+{
+    (void)state;
+    run_procs(4, rank_of_many_waits, NULL);
+}
+
 /* A program that asks again and again, and does nothing else. */
 static int sum_asking(tutti_tensor x)
 {
@@ -274,11 +309,9 @@ static void test_two_threads_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_idle_ranks_take_no_time),
-        cmocka_unit_test(test_more_ranks_than_cores),
-        cmocka_unit_test(test_the_thread_keeps_out_of_the_way),
-        cmocka_unit_test(test_two_threads_wait),
-        cmocka_unit_test(test_two_threads_call),
+        cmocka_unit_test(test_idle_ranks_take_no_time), cmocka_unit_test(test_thousands_wait),
+        cmocka_unit_test(test_more_ranks_than_cores),   cmocka_unit_test(test_the_thread_keeps_out_of_the_way),
+        cmocka_unit_test(test_two_threads_wait),        cmocka_unit_test(test_two_threads_call),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
