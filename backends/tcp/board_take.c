@@ -15,7 +15,7 @@ enum {
 static const struct {
     size_t pair, more;
 } pull_most[TUTTI_SEND] = {
-    [TUTTI_BROADCAST] = {1 << 20, 0},          [TUTTI_ALL_REDUCE] = {2 << 20, 0},
+    [TUTTI_BROADCAST] = {1 << 20, 0},          [TUTTI_ALL_REDUCE] = {8 << 20, 0},
     [TUTTI_REDUCE_SCATTER] = {8 << 20, 0},     [TUTTI_ALL_GATHER] = {8 << 20, 0},
     [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20}, [TUTTI_GATHER] = {512 << 10, 1 << 20},
     [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX},
@@ -82,6 +82,13 @@ static size_t written(const struct board *board, const struct board_op *op)
     return all ? op->bytes * (size_t)board->n : op->bytes;
 }
 
+/* What is written was read just before, and is in the cache. */
+static bool is_in_place(const tutti_op *op)
+{
+    bool both = op->n_in > 0 && op->n_out > 0 && !op->list;
+    return both && op->in[0].data == op->out[0].data && op->in[0].numel == op->out[0].numel;
+}
+
 void board_set_steps(const struct board *board, struct board_op *op)
 {
     op->depth = op->piped ? BOARD_TRAYS : BOARD_ROOMS;
@@ -96,13 +103,13 @@ static void set_small(struct board_op *op)
     op->depth = !op->puts || op->put <= BOARD_INLINE ? BOARD_DEPTH : op->put <= BOARD_SLOT ? BOARD_SLOTS : BOARD_ROOMS;
 }
 
-static void set_big(const struct board *board, struct board_op *op)
+static void set_big(const struct board *board, struct board_op *op, bool in_place)
 {
     bool pair = op->kind == TUTTI_ALL_REDUCE && board->n == 2 && op->bytes <= PAIR_MOST;
     op->large = op->put > board->room && !pair && is_pulled(board, op);
     op->piped = !op->large;
     op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
-    op->streams = written(board, op) >= STREAM_LEAST;
+    op->streams = !in_place && written(board, op) >= STREAM_LEAST;
     board_set_steps(board, op);
 }
 
@@ -121,7 +128,7 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
     made->puts = !board_is_from_root(op->kind) || op->root == board->rank;
     bool many = op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)board->n > FLAT_MOST;
     if (made->put > board->room || many)
-        set_big(board, made);
+        set_big(board, made, is_in_place(op));
     else
         set_small(made);
     made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL; /* broadcast has only an out */

@@ -40,6 +40,12 @@ static int start_all_reduce(const struct bench_case *c, const tutti_opts *opts)
     return tutti_all_reduce_into(message(c, c->out), message(c, c->in), c->data.reduce_op, opts);
 }
 
+/* As training does it: what the last one has written is what the next one reads. */
+static int start_all_reduce_in_place(const struct bench_case *c, const tutti_opts *opts)
+{
+    return tutti_all_reduce(message(c, c->out), c->data.reduce_op, opts);
+}
+
 static int start_reduce(const struct bench_case *c, const tutti_opts *opts)
 {
     return tutti_reduce_into(message(c, c->out), message(c, c->in), 0, c->data.reduce_op, opts);
@@ -194,6 +200,7 @@ const struct bench_op bench_ops[] = {
     {"gather", true, false, 1, start_gather, wrong_gather, bus_others, TUTTI_GATHER, false},
     {"scatter", true, false, 1, start_scatter, wrong_scatter, bus_others, TUTTI_SCATTER, false},
     {"pingpong", true, false, 2, start_pingpong, wrong_pingpong, bus_whole, TUTTI_SEND, false},
+    {"all_reduce_in_place", true, true, 1, start_all_reduce_in_place, wrong_never, bus_twice, TUTTI_ALL_REDUCE, true},
     {"local_reduce", true, true, 1, start_local_reduce, wrong_never, bus_whole, -1, true},
     {0},
 };

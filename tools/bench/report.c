@@ -25,7 +25,7 @@ void report_begin(const struct options *options, int ranks)
     if (options->csv) return;
     printf("# tutti %s: %d ranks, %s, %s%s; times in us, the slowest rank's; bandwidths in GB/s, from the mean\n",
            tutti_version(), ranks, tutti_get_backend(NULL), options->reduce_op_name, options->async ? ", async" : "");
-    printf("# %-14s %11s %11s %-13s %10s %10s %10s %10s %8s %8s %6s\n", "op", "bytes", "count", "type", "us", "mean",
+    printf("# %-19s %11s %11s %-13s %10s %10s %10s %10s %8s %8s %6s\n", "op", "bytes", "count", "type", "us", "mean",
            "min", "p95", "algbw", "busbw", "wrong");
 }
 
@@ -45,7 +45,7 @@ void report_case(const struct options *options, const struct bench_case *c, cons
         if (result) print_csv(options, c, result);
         return;
     }
-    printf("  %-14s %11lld %11lld %-13s", c->op->name, (long long)c->bytes, (long long)c->count, options->dtype->name);
+    printf("  %-19s %11lld %11lld %-13s", c->op->name, (long long)c->bytes, (long long)c->count, options->dtype->name);
     if (result) {
         double moved = (double)bench_numel(c) * (double)tutti_dtype_bytes(options->dtype->dtype);
         double bandwidth = result->mean > 0 ? moved / result->mean / 1e3 : 0;
