@@ -9,7 +9,9 @@
 #include "group.h"
 #include "op.h"
 
-enum { CACHE_MOST = 128, CACHE_BUCKETS = 64, CACHE_SCRATCH_KEPT = 8 << 20 };
+/* Scratch is kept because new memory is slow: its pages are taken, and cleared, one by one when they are first touched.
+ * That is a third of a large all_reduce. */
+enum { CACHE_MOST = 128, CACHE_BUCKETS = 64, CACHE_SCRATCH_KEPT = 64 << 20 };
 
 /* All that a plan depends on.  Zeroed before it is filled, so that it compares as bytes. */
 struct key {
@@ -34,6 +36,7 @@ struct cache {
     TAILQ_HEAD(by_age_head, cache_entry) by_age; /* latest first */
     LIST_HEAD(, cache_entry) bucket[CACHE_BUCKETS];
     int n;
+    size_t scratch_kept; /* bytes, of all spare execs */
 };
 
 /* The blocks of both sides, as builders want them. */
@@ -51,16 +54,27 @@ struct cache *cache_new(void)
     return cache;
 }
 
+static struct exec *take_spare(struct cache *cache, struct cache_entry *entry)
+{
+    struct exec *exec = entry->spare;
+    if (exec == NULL) return NULL;
+    entry->spare = exec->next_free;
+    cache->scratch_kept -= exec->scratch_bytes;
+    return exec;
+}
+
+static void free_spares(struct cache *cache, struct cache_entry *entry)
+{
+    struct exec *exec;
+    while ((exec = take_spare(cache, entry)) != NULL) exec_free(exec);
+}
+
 static void entry_free(struct cache *cache, struct cache_entry *entry)
 {
     TAILQ_REMOVE(&cache->by_age, entry, age);
     LIST_REMOVE(entry, chain);
     cache->n--;
-    while (entry->spare != NULL) {
-        struct exec *exec = entry->spare;
-        entry->spare = exec->next_free;
-        exec_free(exec);
-    }
+    free_spares(cache, entry);
     plan_free(entry->plan);
     free(entry->counts);
     free(entry);
@@ -307,11 +321,8 @@ int cache_take(struct cache *cache, const struct tutti_group *group, const struc
         TAILQ_REMOVE(&cache->by_age, entry, age);
         TAILQ_INSERT_HEAD(&cache->by_age, entry, age);
     }
-    struct exec *found = entry->spare;
-    if (found != NULL)
-        entry->spare = found->next_free;
-    else
-        found = exec_new(entry->plan);
+    struct exec *found = take_spare(cache, entry);
+    if (found == NULL) found = exec_new(entry->plan);
     if (found == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to run a plan");
     entry->running++;
     *out = entry;
@@ -321,14 +332,17 @@ int cache_take(struct cache *cache, const struct tutti_group *group, const struc
 
 void cache_give(struct cache *cache, struct cache_entry *entry, struct exec *exec)
 {
-    (void)cache;
     entry->running--;
     if (exec->status != TUTTI_OK || exec->left > 0 || exec->scratch_bytes > CACHE_SCRATCH_KEPT) {
         exec_free(exec);
         return;
     }
+    struct cache_entry *old = TAILQ_LAST(&cache->by_age, by_age_head);
+    for (; cache->scratch_kept + exec->scratch_bytes > CACHE_SCRATCH_KEPT; old = TAILQ_PREV(old, by_age_head, age))
+        free_spares(cache, old);
     exec->next_free = entry->spare;
     entry->spare = exec;
+    cache->scratch_kept += exec->scratch_bytes;
 }
 
 int cache_explain(const struct tutti_group *group, const struct group_door *door, const tutti_op *op,
