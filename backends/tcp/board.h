@@ -161,9 +161,6 @@ char *board_slot_of(const struct board *board, int rank, uint64_t step);
 char *board_room_of(const struct board *board, int rank, uint64_t step);
 char *board_tray_of(const struct board *board, int rank, uint64_t step);
 
-/* board_stream.c.  As memcpy, for more than stays in the cache. */
-void board_stream(void *to, const void *from, size_t bytes);
-
 /* A rank that has not come, and never will.  TUTTI_OK: it is there; an error: it is lost. */
 int board_lost(const struct board *board, int rank);
 /* Whether rank has entered the step, or a later one. */

@@ -46,7 +46,7 @@ static inline void board_copy(void *to, const void *from, size_t bytes)
 static inline void board_take(const struct board_op *op, void *to, const void *from, size_t bytes)
 {
     if (op->streams)
-        board_stream(to, from, bytes);
+        shm_stream(to, from, bytes);
     else
         board_copy(to, from, bytes);
 }

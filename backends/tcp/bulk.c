@@ -1,10 +1,13 @@
 /* Large messages between ranks that share memory.
  *
  * Where process_vm_readv is allowed, or the memory is tutti_alloc's, which the receiver maps, the sender offers its
- * memory and the receiver reads it, one copy, a piece at a
- * time so that other messages are not kept waiting.  The data are the message only if the sender is still alive and
- * has not ended the link once all of it was read (shm_is_open).  Elsewhere the sender writes parts into the ring as
- * the receiver makes room: two copies, which overlap.
+ * memory and the receiver reads it, one copy, a piece at a time so that other messages are not kept waiting.  The data
+ * are the message only if the sender is still alive and has not ended the link once all of it was read (shm_is_open).
+ *
+ * Elsewhere the sender writes parts into the ring as the receiver makes room: two copies, which overlap.  So it does
+ * with what is larger than the caches if it has a core and nothing else to do (its caller waits): the ring stays in the
+ * caches, two cores do the work of one, and what is received goes past them, as the kernel's copy does not.  32 MiB
+ * take 3.7 ms for 6.8.  Where both ends send at once it would be the slower way (8 MiB 2.0 ms for 0.85).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +15,9 @@
 #include "proto.h"
 
 enum {
-    PART_MOST = 16 << 10 /* a multiple of any element's size, at most a quarter of the ring */
+    PART_MOST = 32 << 10,   /* a multiple of any element's size, at most a quarter of the ring */
+    PUSH_LEAST = 8 << 20,   /* measured: no slower than reading the sender's memory; the ring has to be a large one */
+    STREAM_LEAST = 16 << 20 /* measured: of this, nothing is in the cache any more when it is used */
 };
 
 static void put_on(struct proto_due *list, struct proto_op *op)
@@ -29,6 +34,16 @@ void bulk_forget(struct proto *proto, struct proto_op *op)
 }
 
 /* ---- reading the sender's memory --------------------------------------------------------------------------- */
+
+bool bulk_is_offered(const struct proto *proto, const tutti_request *request)
+{
+    const struct shm *shm = proto->shm;
+    if (request->bytes == 0) return false;
+    if (shm_is_shared(shm, request->data, request->bytes)) return true;
+    bool idle = (request->flags & TUTTI_REQUEST_AWAITED) != 0 && !shm->shares_cores;
+    bool pushes = idle && request->bytes >= PUSH_LEAST && shm->ring_bytes >= 4 * PART_MOST;
+    return shm->can_pull && !pushes;
+}
 
 int bulk_offer(struct proto *proto, struct proto_op *op)
 {
@@ -163,7 +178,11 @@ void bulk_part(struct proto *proto, const struct wire_header *header, const void
         link_drop(proto, peer, "it sends more than it said", true);
         return;
     }
-    memcpy((char *)request->data + op->at, payload, header->bytes);
+    char *to = (char *)request->data + op->at;
+    if (request->bytes >= STREAM_LEAST)
+        shm_stream(to, payload, header->bytes);
+    else
+        memcpy(to, payload, header->bytes);
     op->at += header->bytes;
     if (op->at == request->bytes) proto_finish_recv(proto, op, peer, TUTTI_OK);
 }

@@ -169,6 +169,8 @@ size_t link_eager(const struct proto *proto, int32_t rank);
 
 /* bulk.c: large messages between ranks that share memory */
 enum { BULK_TURN = 4 << 20 /* bytes read in one turn: less than half a millisecond */ };
+/* Whether a message to a rank that shares memory is to be read by it: else it is pushed, once it is asked for. */
+bool bulk_is_offered(const struct proto *proto, const tutti_request *request);
 int bulk_offer(struct proto *proto, struct proto_op *op);
 void bulk_pull(struct proto *proto, struct proto_op *op, const struct wire_header *offer);
 /* Reads all of it, which is not more than BULK_TURN.  DONE, or an error. */

@@ -128,13 +128,6 @@ static int send_to_opened(struct proto_group *group, tutti_request *request, str
     return TUTTI_REQUEST_PENDING;
 }
 
-/* By a rank that shares memory with this one. */
-static bool can_be_read(const struct proto *proto, const tutti_request *request)
-{
-    if (request->bytes == 0) return false;
-    return proto->shm->can_pull || shm_is_shared(proto->shm, request->data, request->bytes);
-}
-
 int proto_send(struct proto_group *group, tutti_request *request)
 {
     struct proto *proto = group->proto;
@@ -147,7 +140,7 @@ int proto_send(struct proto_group *group, tutti_request *request)
     if (cts != NULL) return send_to_opened(group, request, (struct proto_arrival *)(void *)cts);
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
-    if (link_is_local(proto, peer) && can_be_read(proto, request)) {
+    if (link_is_local(proto, peer) && bulk_is_offered(proto, request)) {
         bulk_offer(proto, op);
         if (request->flags & TUTTI_REQUEST_AWAITED) look(proto, peer); /* the receiver may be waiting for it */
         return TUTTI_REQUEST_PENDING;

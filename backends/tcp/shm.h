@@ -224,6 +224,11 @@ static inline uint64_t shm_load(const struct shm *shm, const _Atomic uint64_t *a
     return atomic_load_explicit(at, memory_order_acquire);
 }
 
+/* ---- shm_stream.c ------------------------------------------------------------------------------------------ */
+
+/* As memcpy, for more than stays in the cache. */
+void shm_stream(void *to, const void *from, size_t bytes);
+
 /* ---- shm_spread.c ------------------------------------------------------------------------------------------ */
 
 /* Looks whether this rank's thread is on the core where it belongs, and moves it there. */

@@ -17,7 +17,7 @@ enum {
               */
     CELLS = 64,
     CELLS_LEAST = 16,
-    RING_BYTES = 64 << 10,
+    RING_BYTES = 256 << 10,
     RING_BYTES_LEAST = 4 << 10,
     LOOKS = 128,
     LOOKS_SHARED = 8,

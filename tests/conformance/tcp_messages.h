@@ -32,7 +32,7 @@ static int sizes(struct rank *self)
     int32_t other = 1 - self->rank;
     uint64_t tag = 100;
     for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
-        for (int way = 0; way < 4; way++, tag++) { /* expected or not, receive or send first */
+        for (int way = 0; way < 5; way++, tag++) { /* expected or not, receive or send first; a sender who waits */
             size_t n = size[i];
             uint8_t *in = malloc(n + 64), *out = malloc(n + 64);
             struct message send, recv;
@@ -40,7 +40,7 @@ static int sizes(struct rank *self)
             fill(out, n, (unsigned)(tag + (uint64_t)self->rank));
             memset(in, 0xee, n + 64);
             if (way & 2) start(self, &recv, false, other, tag, in, n, flags);
-            start(self, &send, true, other, tag, out, n, flags);
+            start(self, &send, true, other, tag, out, n, way & 4 ? TUTTI_REQUEST_AWAITED : flags);
             if (!(way & 2)) start(self, &recv, false, other, tag, in, n, flags);
             CHECK(wait_for(self, &recv) == TUTTI_OK);
             CHECK(wait_for(self, &send) == TUTTI_OK);

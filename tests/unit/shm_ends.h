@@ -15,7 +15,7 @@
 #include "../../backends/tcp/board_pipe.c"
 #include "../../backends/tcp/board_share.c"
 #include "../../backends/tcp/board_small.c"
-#include "../../backends/tcp/board_stream.c"
+#include "../../backends/tcp/shm_stream.c"
 #include "../../backends/tcp/board_take.c"
 #include "../../backends/tcp/shm_arena.c"
 #include "../../backends/tcp/shm_fence.c"

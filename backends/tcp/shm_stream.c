@@ -1,13 +1,15 @@
 /* Copying past the cache: what is written is not read first, and pushes nothing out of the cache that is still needed
  * there.  Pays where so much is written that its beginning would be gone by the end. */
-#include "board_parts.h"
+#include <string.h>
+
+#include "shm.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
 
 enum { LINE = 64 };
 
-void board_stream(void *to, const void *from, size_t bytes)
+void shm_stream(void *to, const void *from, size_t bytes)
 {
     char *d = to;
     const char *s = from;
@@ -32,7 +34,7 @@ void board_stream(void *to, const void *from, size_t bytes)
     memcpy(d, s, bytes);
 }
 #else
-void board_stream(void *to, const void *from, size_t bytes)
+void shm_stream(void *to, const void *from, size_t bytes)
 {
     memcpy(to, from, bytes);
 }
