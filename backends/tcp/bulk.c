@@ -35,14 +35,19 @@ void bulk_forget(struct proto *proto, struct proto_op *op)
 
 /* ---- reading the sender's memory --------------------------------------------------------------------------- */
 
+size_t bulk_pushed_from(const struct shm *shm)
+{
+    if (!shm->can_pull) return 0;
+    return shm->shares_cores || shm->ring_bytes < 4 * PART_MOST ? SIZE_MAX : PUSH_LEAST;
+}
+
 bool bulk_is_offered(const struct proto *proto, const tutti_request *request)
 {
     const struct shm *shm = proto->shm;
     if (request->bytes == 0) return false;
     if (shm_is_shared(shm, request->data, request->bytes)) return true;
-    bool idle = (request->flags & TUTTI_REQUEST_AWAITED) != 0 && !shm->shares_cores;
-    bool pushes = idle && request->bytes >= PUSH_LEAST && shm->ring_bytes >= 4 * PART_MOST;
-    return shm->can_pull && !pushes;
+    bool waits = (request->flags & TUTTI_REQUEST_AWAITED) != 0;
+    return shm->can_pull && !(waits && request->bytes >= bulk_pushed_from(shm));
 }
 
 int bulk_offer(struct proto *proto, struct proto_op *op)

@@ -134,14 +134,18 @@ int link_hosts(struct proto *proto, int32_t *host)
 int link_describe(const struct proto *proto, char *text, size_t capacity)
 {
     const struct shm *shm = proto->shm;
+    char pushed[80] = "";
     int n = 0, here = 0;
     for (int seat = 0; shm != NULL && seat < shm->n; seat++)
         here += seat != shm->seat && link_is_local(proto, shm->peer[seat].rank); /* some may have been left out */
+    if (shm != NULL && shm->can_pull && bulk_pushed_from(shm) < SIZE_MAX)
+        snprintf(pushed, sizeof pushed, " (of blocking sends up to %zu, then copied through it)",
+                 bulk_pushed_from(shm));
     if (shm != NULL)
         n = snprintf(text, capacity,
-                     "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s%s\n", proto->rank,
-                     here, proto->world_size - 1, link_eager(proto, proto->rank),
-                     shm->can_pull ? "read from the sender's memory" : "copied through it",
+                     "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s%s%s\n",
+                     proto->rank, here, proto->world_size - 1, link_eager(proto, proto->rank),
+                     shm->can_pull ? "read from the sender's memory" : "copied through it", pushed,
                      shm->can_fence ? "" : ", and each small one costs a fence: membarrier is refused");
     if (proto->fabric == NULL || n < 0 || (size_t)n >= capacity) return TUTTI_OK;
     return fabric_describe(proto->fabric, text + n, capacity - (size_t)n);

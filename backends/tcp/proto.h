@@ -169,6 +169,8 @@ size_t link_eager(const struct proto *proto, int32_t rank);
 
 /* bulk.c: large messages between ranks that share memory */
 enum { BULK_TURN = 4 << 20 /* bytes read in one turn: less than half a millisecond */ };
+/* From how many bytes on a blocking send goes through the ring: 0: all, SIZE_MAX: none. */
+size_t bulk_pushed_from(const struct shm *shm);
 /* Whether a message to a rank that shares memory is to be read by it: else it is pushed, once it is asked for. */
 bool bulk_is_offered(const struct proto *proto, const tutti_request *request);
 int bulk_offer(struct proto *proto, struct proto_op *op);
