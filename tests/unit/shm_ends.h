@@ -15,13 +15,13 @@
 #include "../../backends/tcp/board_pipe.c"
 #include "../../backends/tcp/board_share.c"
 #include "../../backends/tcp/board_small.c"
-#include "../../backends/tcp/shm_stream.c"
 #include "../../backends/tcp/board_take.c"
 #include "../../backends/tcp/shm_arena.c"
 #include "../../backends/tcp/shm_fence.c"
 #include "../../backends/tcp/shm_ring.c"
 #include "../../backends/tcp/shm_segment.c"
 #include "../../backends/tcp/shm_spread.c"
+#include "../../backends/tcp/shm_stream.c"
 
 #include <pthread.h>
 #include <sys/eventfd.h>
