@@ -10,7 +10,7 @@
 #include "op.h"
 
 /* Scratch is kept because new memory is slow: its pages are taken, and cleared, one by one when they are first touched.
- * That is a third of a large all_reduce. */
+ * Those were two thirds of an all_to_all of 32 MiB in place. */
 enum { CACHE_MOST = 128, CACHE_BUCKETS = 64, CACHE_SCRATCH_KEPT = 64 << 20 };
 
 /* All that a plan depends on.  Zeroed before it is filled, so that it compares as bytes. */

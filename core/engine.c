@@ -70,11 +70,7 @@ int engine_new(int local_world_size, struct engine **out)
         free(engine);
         return error_errno(TUTTI_ERR_SYSTEM, "no eventfd for a group");
     }
-    pthread_mutexattr_t adaptive; /* it is held for a moment, most times: to spin is shorter than to sleep */
-    pthread_mutexattr_init(&adaptive);
-    pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
-    pthread_mutex_init(&engine->lock, &adaptive);
-    pthread_mutexattr_destroy(&adaptive);
+    pthread_mutex_init(&engine->lock, NULL);
     pthread_mutex_init(&engine->asleep, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
