@@ -292,7 +292,7 @@ static void tell(const struct attach *self, int result)
                   self->shm->boards_at >> 10,
                   self->shm->can_pull ? "read from the sender's memory"
                                       : "copied through it: process_vm_readv is refused",
-                  self->shm->can_fence ? "" : "; small ones cost a fence each: membarrier is refused");
+                  self->shm->can_fence ? "" : "; small ones cost a fence each: membarrier is not used");
     if (result == 0 && here >= self->config->local_world_size) return;
     if (result != 0 && self->config->local_world_size > 1)
         host->log(2, "tcp: rank %d shares no memory with others, libfabric carries all: %s", self->config->rank,

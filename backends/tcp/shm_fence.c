@@ -23,7 +23,10 @@ static bool call(int command)
 
 bool shm_fence_try(void)
 {
-    return call(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) && call(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    /* Not relied on: test_tcp_shm's litmus lost wake-ups with it in one of ten runs on Linux 6.18, never without.  A
+     * processor that idles with the process's memory still loaded from before the registration may be left out. */
+    const bool relied_on = false;
+    return relied_on && call(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) && call(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
 }
 
 void shm_fence(const struct shm *shm)

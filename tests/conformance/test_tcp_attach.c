@@ -212,7 +212,7 @@ static int refused_here(void)
     char from = 0, to;
     struct iovec a = {&to, 1}, b = {&from, 1};
     bool pulls = process_vm_readv(getpid(), &a, 1, &b, 1, 0) == 1;
-    bool fences = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+    bool fences = false; /* the kernel's are not relied on: see shm_fence_try */
     return (pulls ? 0 : NO_PULL) | (fences ? 0 : NO_FENCE);
 }
 
@@ -225,7 +225,7 @@ static int container(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     CHECK(self->backend->describe(&host, self->state, text, sizeof text) == TUTTI_OK);
     CHECK((strstr(text, "read from the sender's memory") == NULL) == ((expected & NO_PULL) != 0));
-    CHECK((strstr(text, "membarrier is refused") != NULL) == ((expected & NO_FENCE) != 0));
+    CHECK((strstr(text, "membarrier is not used") != NULL) == ((expected & NO_FENCE) != 0));
     CHECK(talk(self) == 0);
     rank_close(self);
     return 0;
