@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include <linux/filter.h>
-#include <linux/membarrier.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
