@@ -190,7 +190,10 @@ int shm_read(struct shm *shm, int seat)
     atomic_store_explicit(&peer->in->bytes_read, peer->bytes_got, memory_order_release);
     shm_store(shm, &peer->in->cells_read, peer->cells_got);
     if (shm_load(shm, &peer->in->wants_room) != 0) {
-        atomic_store_explicit(&peer->in->wants_room, 0, memory_order_relaxed);
+        /* Before the look at `asleep`: a store that came after it could take back what a later sleeper has asked for.
+         */
+        atomic_exchange_explicit(&peer->in->wants_room, 0, memory_order_seq_cst);
+        atomic_thread_fence(memory_order_seq_cst);
         shm_wake(shm, seat);
     }
     return read;
