@@ -111,8 +111,8 @@ void board_close(struct board *board)
 
 bool board_has_entered(const struct board *board, int rank, uint64_t step)
 {
-    /* acquire: the cell's contents come with its step; after the own step's store: see take_back */
-    return shm_load(board->shm, &board_cell_of(board, rank, step)->step) >= step;
+    /* seq_cst: acquire, as the cell's contents come with its step; and after the own step's store, see take_back */
+    return atomic_load_explicit(&board_cell_of(board, rank, step)->step, memory_order_seq_cst) >= step;
 }
 
 static uint64_t step_of(const struct board_op *op)
@@ -145,7 +145,8 @@ static void enter(struct board *board, struct board_op *op)
         board_put_small(board, op);
     if (op->piped && op->at == 0) board_show(board, op);
     cell->fingerprint = op->request->fingerprint;
-    shm_store(board->shm, &cell->step, step_of(op));
+    /* seq_cst: release for the cell's contents, and before the look at `asleep` in shm_wake */
+    atomic_store_explicit(&cell->step, step_of(op), memory_order_seq_cst);
     for (int i = 0; i < board->n; i++)
         if (i != board->rank) shm_wake(board->shm, board->seat[i]);
     op->entered = true;
@@ -377,7 +378,7 @@ static void take_back(struct board *board, const struct board_op *op)
         if (atomic_load_explicit(&cell->step, memory_order_relaxed) < op->first) continue; /* not entered */
         atomic_store_explicit(&cell->step, 0, memory_order_relaxed);
     }
-    shm_fence(board->shm);
+    atomic_thread_fence(memory_order_seq_cst);
 }
 
 bool board_cancel(struct board *board, tutti_request *request)

@@ -143,10 +143,9 @@ int link_describe(const struct proto *proto, char *text, size_t capacity)
                  bulk_pushed_from(shm));
     if (shm != NULL)
         n = snprintf(text, capacity,
-                     "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s%s%s\n",
-                     proto->rank, here, proto->world_size - 1, link_eager(proto, proto->rank),
-                     shm->can_pull ? "read from the sender's memory" : "copied through it", pushed,
-                     shm->can_fence ? "" : ", and each small one costs a fence: membarrier is not used");
+                     "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s%s\n", proto->rank,
+                     here, proto->world_size - 1, link_eager(proto, proto->rank),
+                     shm->can_pull ? "read from the sender's memory" : "copied through it", pushed);
     if (proto->fabric == NULL || n < 0 || (size_t)n >= capacity) return TUTTI_OK;
     return fabric_describe(proto->fabric, text + n, capacity - (size_t)n);
 }

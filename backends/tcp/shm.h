@@ -130,7 +130,6 @@ struct shm {
     int16_t *seat_of;      /* by rank; -1 */
     bool can_pull;         /* every rank here may read every other one's memory */
     bool can_share;        /* every rank here may map every other one's arena */
-    bool can_fence;        /* every rank here may have the kernel put fences into the others: see shm_fence.c */
     struct shm_arena arena;
     size_t arena_bytes;    /* of every rank's */
     int looks, looks_most; /* at the others, before something that is waited for is left pending: see shm_looked */
@@ -197,32 +196,6 @@ bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes);
  * They count as little as shm_pull's until it is known that the peer has not taken them back. */
 const void *shm_reach(struct shm *shm, int seat, uint64_t from, size_t bytes);
 void shm_arena_close(struct shm *shm);
-
-/* ---- shm_fence.c ------------------------------------------------------------------------------------------- */
-
-/* Whether shm_fence can do without the others' help. */
-bool shm_fence_try(void);
-/* Between what this rank stores and what it looks at then, where others do it the other way round: their shm_store,
- * then a look.  Some microseconds. */
-void shm_fence(const struct shm *shm);
-
-/* Release, and before what is looked at next. */
-static inline void shm_store(const struct shm *shm, _Atomic uint64_t *at, uint64_t value)
-{
-    if (!shm->can_fence) {
-        atomic_store_explicit(at, value, memory_order_seq_cst);
-        return;
-    }
-    atomic_store_explicit(at, value, memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst); /* the compiler keeps the order; the processor does once it matters */
-}
-
-/* Acquire, and after what was stored before. */
-static inline uint64_t shm_load(const struct shm *shm, const _Atomic uint64_t *at)
-{
-    if (!shm->can_fence) return atomic_load_explicit(at, memory_order_seq_cst);
-    return atomic_load_explicit(at, memory_order_acquire);
-}
 
 /* ---- shm_stream.c ------------------------------------------------------------------------------------------ */
 
@@ -296,10 +269,10 @@ static inline void shm_looked(struct shm *shm, bool found)
 /* Wakes a peer that was seen asleep. */
 void shm_ring_bell(struct shm *shm, int seat);
 
-/* Wakes a peer if it sleeps.  What it is to see was stored with shm_store before. */
+/* Wakes a peer if it sleeps.  What it is to see was stored with memory_order_seq_cst before: see shm_ring.c. */
 static inline void shm_wake(struct shm *shm, int seat)
 {
-    if (shm_load(shm, &shm_seat_at(shm, seat)->asleep) != 0) shm_ring_bell(shm, seat);
+    if (atomic_load_explicit(&shm_seat_at(shm, seat)->asleep, memory_order_seq_cst) != 0) shm_ring_bell(shm, seat);
 }
 
 #endif

@@ -139,8 +139,7 @@ uint8_t shm_try_all(struct attach *self)
     const struct shm *shm = self->shm;
     bool sound = true;
     for (int i = 0; i < shm->n; i++) sound &= !self->in[i] || shm_arena_is_sound(shm->peer[i].arena);
-    return (uint8_t)((shm_probe(self->shm, self->in) ? SHM_CAN_PULL : 0) | (sound ? SHM_CAN_SHARE : 0) |
-                     (shm_fence_try() ? SHM_CAN_FENCE : 0));
+    return (uint8_t)((shm_probe(self->shm, self->in) ? SHM_CAN_PULL : 0) | (sound ? SHM_CAN_SHARE : 0));
 }
 
 /* The last step, the same for all: who is in. */
@@ -149,7 +148,6 @@ bool shm_settle(struct attach *self, const bool *in, uint8_t word)
     struct shm *shm = self->shm;
     shm->can_pull = word & SHM_CAN_PULL;
     shm->can_share = word & SHM_CAN_SHARE;
-    shm->can_fence = word & SHM_CAN_FENCE;
     shm->watch = epoll_create1(EPOLL_CLOEXEC);
     if (shm->watch < 0) return false;
     for (int32_t rank = 0; rank < self->config->world_size; rank++) shm->seat_of[rank] = -1;
@@ -288,11 +286,10 @@ static void tell(const struct attach *self, int result)
     int here = 1;
     for (int i = 0; result == 0 && i < self->shm->n; i++) here += i != self->shm->seat && self->in[i];
     if (result == 0 && self->shm->seat == 0)
-        host->log(2, "tcp: %d ranks of this host share memory (%zu KiB), large messages are %s%s", here,
+        host->log(2, "tcp: %d ranks of this host share memory (%zu KiB), large messages are %s", here,
                   self->shm->boards_at >> 10,
                   self->shm->can_pull ? "read from the sender's memory"
-                                      : "copied through it: process_vm_readv is refused",
-                  self->shm->can_fence ? "" : "; small ones cost a fence each: membarrier is not used");
+                                      : "copied through it: process_vm_readv is refused");
     if (result == 0 && here >= self->config->local_world_size) return;
     if (result != 0 && self->config->local_world_size > 1)
         host->log(2, "tcp: rank %d shares no memory with others, libfabric carries all: %s", self->config->rank,

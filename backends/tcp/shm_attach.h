@@ -8,7 +8,7 @@
 
 #include "shm.h"
 
-enum shm_word { SHM_CAN_PULL = 1, SHM_CAN_SHARE = 2, SHM_CAN_FENCE = 4 };
+enum shm_word { SHM_CAN_PULL = 1, SHM_CAN_SHARE = 2 };
 
 enum {
     SHM_FDS = 3,          /* of a rank: its bell, its pidfd, its arena */

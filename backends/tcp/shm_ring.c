@@ -7,8 +7,8 @@
  *
  * Waking.  A rank that is about to sleep stores `asleep` and then looks at all its rings once more; a writer stores the
  * turn and then looks at `asleep`.  One of the two must see the other's store, or a wake-up would be lost.  Release and
- * acquire do not promise that: the sleeper has a fence between store and look (shm_fence.c), and the writer's come as
- * that asks for (shm_store, shm_load).  The same holds for room: `wants_room`, which a writer sets before it sleeps,
+ * acquire do not promise that: the sleeper has a fence between store and look, the writer's store and look are
+ * memory_order_seq_cst, as the fence is.  The same holds for room: `wants_room`, which a writer sets before it sleeps,
  * and the counts of what was read.
  */
 #include <errno.h>
@@ -81,7 +81,7 @@ static bool put(struct shm *shm, int seat, const void *header, const void *paylo
         peer->bytes_put = at + bytes;
     }
     peer->cells_put++;
-    shm_store(shm, &cell->turn, peer->cells_put);
+    atomic_store_explicit(&cell->turn, peer->cells_put, memory_order_seq_cst); /* release, and before shm_wake looks */
     shm_wake(shm, seat);
     return true;
 }
@@ -188,12 +188,11 @@ int shm_read(struct shm *shm, int seat)
     if (read == 0) return 0;
     /* release, as the next store is: for the reads of what the writer may use again */
     atomic_store_explicit(&peer->in->bytes_read, peer->bytes_got, memory_order_release);
-    shm_store(shm, &peer->in->cells_read, peer->cells_got);
-    if (shm_load(shm, &peer->in->wants_room) != 0) {
-        /* Before the look at `asleep`: a store that came after it could take back what a later sleeper has asked for.
-         */
-        atomic_exchange_explicit(&peer->in->wants_room, 0, memory_order_seq_cst);
-        atomic_thread_fence(memory_order_seq_cst);
+    atomic_store_explicit(&peer->in->cells_read, peer->cells_got, memory_order_seq_cst);
+    if (atomic_load_explicit(&peer->in->wants_room, memory_order_seq_cst) != 0) {
+        /* An exchange, for a plain store could take back a later sleeper's wish unseen; acquire: whoever's wish this
+         * takes down is found asleep. */
+        atomic_exchange_explicit(&peer->in->wants_room, 0, memory_order_acquire);
         shm_wake(shm, seat);
     }
     return read;
@@ -305,14 +304,15 @@ static bool has_work(struct shm *shm, int seat)
 
 int shm_arm(struct shm *shm, int *descriptors)
 {
-    /* relaxed, both: see the head of this file */
+    /* relaxed: the fence below orders it, see the head of this file */
     atomic_store_explicit(&shm_seat_at(shm, shm->seat)->asleep, 1, memory_order_relaxed);
     shm->armed = true;
     for (int seat = 0; seat < shm->n; seat++) {
         struct shm_peer *peer = &shm->peer[seat];
-        if (!peer->lost && wants_room(peer)) atomic_store_explicit(&peer->out->wants_room, 1, memory_order_relaxed);
+        /* release: see shm_read */
+        if (!peer->lost && wants_room(peer)) atomic_store_explicit(&peer->out->wants_room, 1, memory_order_release);
     }
-    shm_fence(shm);
+    atomic_thread_fence(memory_order_seq_cst);
     for (int seat = 0; seat < shm->n; seat++)
         if (!shm->peer[seat].lost && has_work(shm, seat)) return 0;
     descriptors[0] = shm->bell;

@@ -17,7 +17,6 @@
 #include "../../backends/tcp/board_small.c"
 #include "../../backends/tcp/board_take.c"
 #include "../../backends/tcp/shm_arena.c"
-#include "../../backends/tcp/shm_fence.c"
 #include "../../backends/tcp/shm_ring.c"
 #include "../../backends/tcp/shm_segment.c"
 #include "../../backends/tcp/shm_spread.c"
@@ -86,9 +85,6 @@ static const tutti_host host = {.abi = TUTTI_BACKEND_ABI,
 
 enum { ENDS = 3 };
 
-/* Whether fences are the kernel's: see shm_fence.c. */
-static bool can_fence;
-
 struct end {
     struct shm shm;
     struct shm_peer peers[ENDS];
@@ -149,7 +145,6 @@ static void ends_open(struct end *end, int n)
         shm->memfd = memfd;
         shm->base = base;
         shm->looks = shm->looks_most = 64;
-        shm->can_fence = can_fence;
         shm->bell = bell[i];
         shm->watch = epoll_create1(0);
         for (int k = 0; k < n; k++) {
@@ -182,31 +177,78 @@ static void ends_close(struct end *end, int n)
     }
 }
 
-/* The tests with fences on both sides, then with the kernel's. */
-__attribute__((unused)) static int with_kernel(void **state)
-{
-    (void)state;
-    can_fence = shm_fence_try();
-    if (!can_fence) print_message("the kernel puts no fences into others here: these are the language's again\n");
-    return 0;
-}
-
 __attribute__((unused)) static void pair_close(struct end end[2])
 {
     ends_close(end, 2);
 }
 
-__attribute__((unused)) static void run_two(struct end end[2], void *(*body)(void *))
+__attribute__((unused)) static void run_both(struct end end[2], void *(*body)(void *))
 {
     pthread_t thread[2];
-    pair_open(end);
     for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, body, &end[i]), 0);
     for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(end[i].wrong, 0);
         assert_int_equal(end[i].lost, 0);
     }
+}
+
+__attribute__((unused)) static void run_two(struct end end[2], void *(*body)(void *))
+{
+    pair_open(end);
+    run_both(end, body);
     pair_close(end);
+}
+
+/* ---- moments ----------------------------------------------------------------------------------------------- */
+
+/* One rank brings something at the very moment at which the other one is about to sleep: that one finds it, or is
+ * woken. */
+struct moment {
+    void (*before)(struct end *, int i); /* of both; NULL: nothing */
+    void (*bring)(struct end *, int i);
+    bool (*finds_nothing)(struct end *); /* which arms the sleeper */
+    void (*after)(struct end *, int i);  /* the sleeper's */
+};
+
+enum { MOMENTS = 100000 };
+
+static const struct moment *moment;
+static atomic_int gate[2];
+
+static void pass_gate(int i, int round)
+{
+    atomic_store_explicit(&gate[i], round, memory_order_seq_cst);
+    for (int spins = 0; atomic_load_explicit(&gate[1 - i], memory_order_seq_cst) < round; spins++)
+        if (spins > 1000) sched_yield();
+}
+
+static void *moments(void *argument)
+{
+    struct end *end = argument;
+    for (int i = 0; i < MOMENTS; i++) {
+        bool sleeps = false;
+        if (moment->before != NULL) moment->before(end, i);
+        pass_gate(end->shm.seat, 2 * i + 1);
+        for (volatile int late = end->shm.seat == 0 ? i % 300 : 300; late > 0; late--) continue; /* at many distances */
+        if (end->shm.seat == 0)
+            moment->bring(end, i);
+        else
+            sleeps = moment->finds_nothing(end);
+        pass_gate(end->shm.seat, 2 * i + 2);
+        if (end->shm.seat == 0) continue;
+        struct pollfd bell = {end->shm.bell, POLLIN, 0};
+        if (sleeps && poll(&bell, 1, 0) == 0) end->lost++;
+        moment->after(end, i);
+    }
+    return NULL;
+}
+
+__attribute__((unused)) static void run_moments(struct end end[2], const struct moment *what)
+{
+    moment = what;
+    gate[0] = gate[1] = 0;
+    run_both(end, moments);
 }
 
 #endif
