@@ -250,10 +250,7 @@ bool engine_step(struct engine *engine)
 /* For those who do not poll: until engine_notice. */
 static void doze(struct engine *engine, int ms)
 {
-    struct timespec until;
-    int64_t at = clock_deadline_ns(ms);
-    until.tv_sec = at / 1000000000;
-    until.tv_nsec = at % 1000000000;
+    struct timespec until = clock_timespec(clock_deadline_ns(ms));
     engine->dozing++;
     pthread_mutex_lock(&engine->asleep);
     pthread_mutex_unlock(&engine->lock);
@@ -440,7 +437,7 @@ static bool try_lock(struct engine *engine)
 static bool nap(struct engine *engine, int64_t ns)
 {
     struct pollfd polled = {engine->wake_fd[POLLER_THREAD], POLLIN, 0};
-    struct timespec time = {ns / 1000000000, ns % 1000000000};
+    struct timespec time = clock_timespec(ns);
     if (ppoll(&polled, 1, &time, NULL) <= 0) return false; /* EINTR: too early */
     take_wake(engine, POLLER_THREAD);
     return true;
@@ -525,10 +522,8 @@ void engine_start_thread(struct engine *engine)
 void engine_attend(struct engine *engine)
 {
     engine_start_thread(engine);
-    if (!engine->attending)
-        want(engine, POLLER_THREAD);
-    else if (engine->polling[POLLER_THREAD] && engine->n_async == 1)
-        want(engine, POLLER_THREAD);
+    bool knows = engine->attending && !(engine->polling[POLLER_THREAD] && engine->n_async == 1);
+    if (!knows) want(engine, POLLER_THREAD);
 }
 
 void engine_alert(struct engine *engine)

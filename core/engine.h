@@ -66,12 +66,13 @@ struct engine {
     atomic_int callers; /* threads inside engine_wait */
     atomic_int n_async; /* active works that nobody may be waiting for */
     atomic_bool stopping;
-    _Atomic int64_t alert_ns; /* until then it leaves peers' notes unread for no longer than it must */
+    _Atomic int64_t alert_ns; /* until then the thread leaves peers' notes unread for no longer than it must */
 
-    /* Written by the thread, without the lock but for the setting of polling. */
-    atomic_bool attending;  /* it looks for asynchronous work often */
-    atomic_bool polling[2]; /* by engine_poller: a caller, the thread is in poll without the lock */
-    atomic_bool wanted[2];  /* it has been told so, and not heard it yet */
+    atomic_bool attending; /* the thread looks for asynchronous work often; written by it, without the lock */
+
+    /* By engine_poller.  Set under the lock, taken back by the poller without it. */
+    atomic_bool polling[2]; /* it is in poll, without the lock */
+    atomic_bool wanted[2];  /* it has been told to come out of it, and not heard that yet */
 
     pthread_mutex_t asleep; /* taken under the lock */
     pthread_cond_t changed; /* with asleep: a work ended, the poller left */

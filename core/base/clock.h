@@ -15,6 +15,12 @@ static inline int64_t clock_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* A moment, or a length of time, as the system takes it. */
+static inline struct timespec clock_timespec(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
 /* The moment timeout_ms from now; CLOCK_NEVER for TUTTI_INFINITE and for what would overflow. */
 static inline int64_t clock_deadline_ns(int64_t timeout_ms)
 {

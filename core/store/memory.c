@@ -21,7 +21,7 @@ static bool memory_sleep(struct memory *memory, int64_t deadline_ns)
 {
     if (deadline_ns == CLOCK_NEVER) return pthread_cond_wait(&memory->changed, &memory->lock) == 0;
     if (deadline_ns <= clock_now_ns()) return false;
-    struct timespec until = {.tv_sec = deadline_ns / 1000000000, .tv_nsec = deadline_ns % 1000000000};
+    struct timespec until = clock_timespec(deadline_ns);
     return pthread_cond_timedwait(&memory->changed, &memory->lock, &until) != ETIMEDOUT;
 }
 
