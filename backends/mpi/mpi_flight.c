@@ -6,9 +6,9 @@
 /* One MPI message has at most this many bytes; a longer one goes in pieces, one after the other. */
 enum { PIECE = 1 << 30 };
 
-int mpib_flights_reserve(struct mpib_family *family)
+int mpib_flights_reserve(struct mpib_family *family, int n)
 {
-    if (family->n_flights < family->room) return TUTTI_OK;
+    if (family->n_flights + n <= family->room) return TUTTI_OK;
     size_t room = family->room > 0 ? 2 * (size_t)family->room : 32;
     void *requests = realloc(family->requests, room * sizeof *family->requests);
     if (requests != NULL) family->requests = requests;
@@ -44,7 +44,7 @@ int mpib_flights_begin(struct mpib_family *family, const struct mpib_flight *fli
 {
     struct mpib_flight copy = *flight;
     MPI_Request request;
-    int status = mpib_flights_reserve(family);
+    int status = mpib_flights_reserve(family, 1);
     if (status != TUTTI_OK) return status;
     int error = begin_piece(family, &copy, &request);
     if (error != MPI_SUCCESS) return mpib_error(family->host, flight->sends ? "MPI_Isend" : "MPI_Irecv", error);
@@ -69,19 +69,37 @@ static int status_of(const struct mpib_family *family, int error)
     return class == MPI_ERR_TRUNCATE ? TUTTI_ERR_MISMATCH : TUTTI_ERR_BACKEND;
 }
 
-/* Request i is done: its next piece, or its end. */
-static void end(struct mpib_family *family, int i, int error)
+/* Request i is done: its next piece, or its end, with whose it was and what became of it. */
+static bool ends(struct mpib_family *family, int i, int error, tutti_request **request, int *status)
 {
     struct mpib_flight *flight = &family->flights[i];
     if (error == MPI_SUCCESS && flight->left > 0) {
         error = begin_piece(family, flight, &family->requests[i]);
-        if (error == MPI_SUCCESS) return;
+        if (error == MPI_SUCCESS) return false;
     }
-    struct mpib_flight ended = *flight;
+    *request = flight->request;
+    *status = status_of(family, error);
+    free(flight->memory);
+    if (flight->slot != NULL) mpib_slot_give(family, flight->slot);
     remove_at(family, i);
-    free(ended.memory);
-    if (ended.slot != NULL) mpib_slot_give(family, ended.slot);
-    if (ended.request != NULL) family->host->complete(ended.request, status_of(family, error));
+    return true;
+}
+
+static void end(struct mpib_family *family, int i, int error)
+{
+    tutti_request *request;
+    int status;
+    if (ends(family, i, error, &request, &status) && request != NULL) family->host->complete(request, status);
+}
+
+int mpib_flights_look(struct mpib_family *family, tutti_request *request, int looks)
+{
+    int i = family->n_flights - 1, done = 0, error = MPI_SUCCESS, status;
+    while (family->flights[i].request != request) i--;
+    for (; looks > 0 && !done && error == MPI_SUCCESS; looks--)
+        error = MPI_Test(&family->requests[i], &done, MPI_STATUS_IGNORE);
+    if ((!done && error == MPI_SUCCESS) || !ends(family, i, error, &request, &status)) return TUTTI_REQUEST_PENDING;
+    return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
 }
 
 int mpib_flights_test(struct mpib_family *family)

@@ -17,6 +17,7 @@ enum {
     SHORT = 3072,         /* with its header less than what any MPI sends at once */
     POLL_MOST = 16,       /* headers a round */
     ROUNDS = 32,          /* for a message that a caller waits for, before its receive is posted */
+    LOOKS_LONG = 64,      /* at a long one that a caller waits for, before it is left to the rounds of progress */
     LOOKS = 8 /* for one that a receive waits for, before others have their turn: a round takes twice as long */
 };
 
@@ -99,12 +100,14 @@ static int post(struct mpib_family *family)
     return error;
 }
 
-static int send_header(struct mpib_family *family, int32_t to, const struct header *header, const void *data)
+/* `follows`: the long message that it announces, or NULL. */
+static int send_header(struct mpib_family *family, int32_t to, const struct header *header, const void *data,
+                       const struct mpib_flight *follows)
 {
     size_t bytes = header->long_tag == 0 ? header->bytes : 0;
     struct mpib_slot *slot = take_slot(family);
     MPI_Request request;
-    int done = 0, status = mpib_flights_reserve(family);
+    int done = 0, status = mpib_flights_reserve(family, 2);
     if (slot == NULL) return family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message");
     if (status == TUTTI_OK) {
         slot->envelope.header = *header;
@@ -113,13 +116,18 @@ static int send_header(struct mpib_family *family, int32_t to, const struct head
             MPI_Isend(&slot->envelope, (int)(sizeof *header + bytes), MPI_BYTE, to, TAG_HEADER, family->comm, &request);
         if (error != MPI_SUCCESS) status = mpib_error(family->host, "MPI_Isend", error);
     }
-    if (status == TUTTI_OK) MPI_Test(&request, &done, MPI_STATUS_IGNORE); /* it mostly is: there is nothing to keep */
-    post(family);                                                         /* where it fails, the next look tells */
-    if (status == TUTTI_OK && !done) {
+    if (status != TUTTI_OK) {
+        mpib_slot_give(family, slot);
+        return status;
+    }
+    if (follows != NULL) status = mpib_flights_begin(family, follows);
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE); /* it mostly is: there is nothing to keep */
+    post(family);                                 /* where it fails, the next look tells */
+    if (done) {
+        mpib_slot_give(family, slot);
+    } else {
         struct mpib_flight flight = {.is_message = true, .sends = true, .slot = slot};
         mpib_flights_add(family, request, &flight);
-    } else {
-        mpib_slot_give(family, slot);
     }
     return status;
 }
@@ -130,13 +138,12 @@ static int send_locked(struct mpib_group *group, tutti_request *request)
     int32_t to = group->global_ranks[request->peer];
     struct header header = {
         .group = group->id, .tag = request->tag, .fingerprint = request->fingerprint, .bytes = request->bytes};
-    if (request->bytes > SHORT) {
-        header.long_tag = family->next_tag;
-        family->next_tag = family->next_tag == TAG_LONG_END ? TAG_LONG : family->next_tag + 1;
+    if (request->bytes <= SHORT) {
+        int status = send_header(family, to, &header, request->data, NULL);
+        return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
     }
-    int status = send_header(family, to, &header, request->data);
-    if (status != TUTTI_OK) return status;
-    if (header.long_tag == 0) return TUTTI_REQUEST_DONE;
+    header.long_tag = family->next_tag;
+    family->next_tag = family->next_tag == TAG_LONG_END ? TAG_LONG : family->next_tag + 1;
     struct mpib_flight flight = {.request = request,
                                  .group = group,
                                  .data = request->data,
@@ -145,7 +152,7 @@ static int send_locked(struct mpib_group *group, tutti_request *request)
                                  .tag = header.long_tag,
                                  .sends = true,
                                  .is_message = true};
-    status = mpib_flights_begin(family, &flight);
+    int status = send_header(family, to, &header, request->data, &flight);
     return status == TUTTI_OK ? TUTTI_REQUEST_PENDING : status;
 }
 
@@ -488,7 +495,7 @@ void mpib_messages_last(struct mpib_family *family, int peers)
     family->closing = true;
     sink_arrived(family);
     for (int32_t rank = 0; family->n_dead > 0 && rank <= peers; rank++)
-        if (rank != family->rank) send_header(family, rank, &header, NULL);
+        if (rank != family->rank) send_header(family, rank, &header, NULL, NULL);
 }
 
 /* ---- the table's entries --------------------------------------------------------------------------------------- */
@@ -518,11 +525,24 @@ static int begin_put_off(struct mpib_family *family)
     return n;
 }
 
+/* Whether the caller of a request waits for it, and nobody else needs the core meanwhile. */
+static bool may_look(const struct mpib_group *group, const tutti_request *request)
+{
+    return (request->flags & TUTTI_REQUEST_AWAITED) && !group->family->shares_cores;
+}
+
+/* One whose caller waits has nothing else to do. */
+static int look(struct mpib_group *group, tutti_request *request, int status)
+{
+    if (status != TUTTI_REQUEST_PENDING || !may_look(group, request)) return status;
+    return mpib_flights_look(group->family, request, LOOKS_LONG);
+}
+
 int mpib_send(void *state, tutti_request *request)
 {
     struct mpib_group *group = state;
     if (!mpib_enter()) return put_off(group, request, true);
-    int status = send_locked(group, request);
+    int status = look(group, request, send_locked(group, request));
     group->family->moved = true;
     mpib_leave();
     return status;
@@ -531,15 +551,15 @@ int mpib_send(void *state, tutti_request *request)
 static int await(struct mpib_group *group, tutti_request *request)
 {
     struct mpib_family *family = group->family;
-    bool may_look = (request->flags & TUTTI_REQUEST_AWAITED) && !family->shares_cores;
+    bool looks = may_look(group, request);
     family->awaited = (struct mpib_awaited){.group = group, .request = request};
     /* One that was posted before, or has come before, may be for the same message. */
-    for (int i = 0; may_look && i < ROUNDS && family->awaited.request != NULL; i++) {
+    for (int i = 0; looks && i < ROUNDS && family->awaited.request != NULL; i++) {
         if (!TAILQ_EMPTY(&family->posted) || !TAILQ_EMPTY(&family->arrived)) break;
         poll_one(family);
     }
     family->awaited.request = NULL;
-    return family->awaited.has_come ? family->awaited.status : recv_locked(group, request);
+    return family->awaited.has_come ? look(group, request, family->awaited.status) : recv_locked(group, request);
 }
 
 int mpib_recv(void *state, tutti_request *request)
@@ -558,7 +578,7 @@ int mpib_notify(void *state, int32_t peer, const void *message, size_t bytes)
     if (group->family == NULL || peer == group->rank || bytes > SHORT || !mpib_enter()) return TUTTI_OK;
     struct header header = {.group = group->id, .bytes = bytes, .note = NOTE_OF_CORE};
     int32_t to = group->global_ranks[peer];
-    int status = send_header(group->family, to, &header, message);
+    int status = send_header(group->family, to, &header, message, NULL);
     mpib_leave();
     mpib_bell_ring(group->family->bell, &group->family->bells[to]); /* it may have nothing to do but to sleep */
     return status;

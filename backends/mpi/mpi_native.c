@@ -193,7 +193,7 @@ int mpib_native(void *state, const tutti_op *op, tutti_request *request)
     struct mpib_flight flight = {.request = request, .group = group};
     struct call call = call_of(group, op);
     MPI_Request handle = MPI_REQUEST_NULL;
-    int status = mpib_flights_reserve(family);
+    int status = mpib_flights_reserve(family, 1);
     if (status == TUTTI_OK) status = place(group, op, &call, &flight.memory);
     if (status == TUTTI_OK && !mpib_enter())
         status = family->host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread alone");

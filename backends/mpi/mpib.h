@@ -185,11 +185,15 @@ MPI_Op mpib_reduce(tutti_reduce_op op);    /* MPI_OP_NULL: none */
 
 /* ---- mpi_flight.c ---------------------------------------------------------------------------------------------- */
 
-int mpib_flights_reserve(struct mpib_family *family); /* room for one more, or NO_MEMORY */
+int mpib_flights_reserve(struct mpib_family *family, int n); /* room for n more, a few, or NO_MEMORY */
 void mpib_flights_add(struct mpib_family *family, MPI_Request request, const struct mpib_flight *flight);
 
 /* Begins a long message: data goes in pieces under tag. */
 int mpib_flights_begin(struct mpib_family *family, const struct mpib_flight *flight);
+
+/* Asks some times whether the request's, which is under way, has ended, which then is not completed but told here:
+ * DONE, PENDING or an error. */
+int mpib_flights_look(struct mpib_family *family, tutti_request *request, int looks);
 
 /* How many ended. */
 int mpib_flights_test(struct mpib_family *family);
