@@ -5,7 +5,7 @@
 
 enum {
     SCRATCH = 1 << 20, /* for blocks read from others: stays in the cache */
-    BLOCK_MOST = 128 << 10,
+    BLOCK_MOST = 512 << 10,
     READ_MOST = 1 << 20 /* read in one turn where nothing is reduced */
 };
 
@@ -46,21 +46,22 @@ static int pull(struct board *board, struct board_op *op, int rank, void *to, ui
     return board_lost(board, rank);
 }
 
-/* One block of what every rank has at `at`, reduced to `to`, which is then done. */
+/* One block of what every rank has at `at`, reduced to `to`, which is then done.  Of two ranks' the other one's goes
+ * there at once, if the own one does not lie there: it need not go through the cache twice. */
 static int reduce_block(struct board *board, struct board_op *op, size_t at, size_t bytes, char *to)
 {
     size_t most = SCRATCH / (size_t)board->n / BOARD_ALIGN * BOARD_ALIGN;
     const void *from[SHM_SEATS];
+    bool scatter = op->kind == TUTTI_REDUCE_SCATTER;
+    const char *own = (scatter ? board_in_block(op, board->rank) : op->in) + at;
     if (most > BLOCK_MOST) most = BLOCK_MOST;
     if (bytes > most) bytes = most;
     for (int i = 0; i < board->n; i++) {
         const struct board_cell *cell = board_cell_of(board, i, op->first);
-        char *into = board->scratch + (size_t)i * most;
-        bool scatter = op->kind == TUTTI_REDUCE_SCATTER;
+        char *into = board->n == 2 && own != to ? to : board->scratch + (size_t)i * most;
         uint64_t theirs =
             scatter ? ((const uint64_t *)(const void *)board_room_of(board, i, op->first))[board->rank] : cell->in;
-        from[i] = i == board->rank ? (scatter ? board_in_block(op, i) : op->in) + at
-                                   : shm_reach(board->shm, board->seat[i], theirs + at, bytes);
+        from[i] = i == board->rank ? own : shm_reach(board->shm, board->seat[i], theirs + at, bytes);
         if (from[i] != NULL) continue;
         from[i] = into;
         int status = pull(board, op, i, into, theirs + at, bytes);
