@@ -15,10 +15,10 @@ enum {
 static const struct {
     size_t pair, more;
 } pull_most[TUTTI_SEND] = {
-    [TUTTI_BROADCAST] = {1 << 20, 0},          [TUTTI_ALL_REDUCE] = {8 << 20, 0},
-    [TUTTI_REDUCE_SCATTER] = {8 << 20, 0},     [TUTTI_ALL_GATHER] = {16 << 20, 0},
-    [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20}, [TUTTI_GATHER] = {512 << 10, 1 << 20},
-    [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX},
+    [TUTTI_BROADCAST] = {1 << 20, 0},      [TUTTI_ALL_REDUCE] = {8 << 20, 0},
+    [TUTTI_REDUCE] = {16 << 20, 0},        [TUTTI_REDUCE_SCATTER] = {24 << 20, 0},
+    [TUTTI_ALL_GATHER] = {16 << 20, 0},    [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20},
+    [TUTTI_GATHER] = {512 << 10, 1 << 20}, [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX},
 };
 
 static bool has_root(tutti_kind kind)
@@ -72,6 +72,7 @@ static bool is_pulled(const struct board *board, const struct board_op *op)
 {
     size_t all = has_blocks(op->kind) ? op->bytes * (size_t)board->n : op->bytes;
     size_t most = board->n == 2 ? pull_most[op->kind].pair : pull_most[op->kind].more;
+    if (op->kind == TUTTI_REDUCE && !op->sliced) return false; /* the root alone would read: slower by a fifth */
     return board->shm->can_pull && op->bytes >= PULL_LEAST && all <= most;
 }
 
@@ -106,9 +107,9 @@ static void set_small(struct board_op *op)
 static void set_big(const struct board *board, struct board_op *op, bool in_place)
 {
     bool pair = op->kind == TUTTI_ALL_REDUCE && board->n == 2 && op->bytes <= PAIR_MOST;
+    op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
     op->large = op->put > board->room && !pair && is_pulled(board, op);
     op->piped = !op->large;
-    op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
     op->streams = !in_place && written(board, op) >= STREAM_LEAST;
     board_set_steps(board, op);
 }
