@@ -111,8 +111,8 @@ void board_close(struct board *board)
 
 bool board_has_entered(const struct board *board, int rank, uint64_t step)
 {
-    /* seq_cst: acquire, as the cell's contents come with its step; and after the own step's store, see take_back */
-    return atomic_load_explicit(&board_cell_of(board, rank, step)->step, memory_order_seq_cst) >= step;
+    /* acquire: the cell's contents come with its step */
+    return atomic_load_explicit(&board_cell_of(board, rank, step)->step, memory_order_acquire) >= step;
 }
 
 static uint64_t step_of(const struct board_op *op)
@@ -145,8 +145,7 @@ static void enter(struct board *board, struct board_op *op)
         board_put_small(board, op);
     if (op->piped && op->at == 0) board_show(board, op);
     cell->fingerprint = op->request->fingerprint;
-    /* seq_cst: release for the cell's contents, and before the look at `asleep` in shm_wake */
-    atomic_store_explicit(&cell->step, step_of(op), memory_order_seq_cst);
+    atomic_store_explicit(&cell->step, step_of(op), memory_order_release); /* with the cell's contents */
     for (int i = 0; i < board->n; i++)
         if (i != board->rank) shm_wake(board->shm, board->seat[i]);
     op->entered = true;
@@ -239,7 +238,7 @@ static int meet(struct board *board, struct board_op *op)
  * not passed to somebody else.  Nobody can have completed the operation yet, so none has a right to be gone. */
 static int all_live(struct board *board)
 {
-    shm_look_at_lives(board->shm);
+    shm_look_at_lives(board->shm); /* with an acquire fence: see take_back */
     for (int i = 0; i < board->n; i++) {
         int status = i == board->rank ? TUTTI_OK : board_lost(board, i);
         if (status != TUTTI_OK) return status;
@@ -366,9 +365,9 @@ const char *board_explain(const struct board *board, const tutti_op *op)
                       : "through shared memory, in one step";
 }
 
-/* What others read after this is no longer the operation's.  They load these steps after they have stored their own
- * last one, which comes after their reading: so with the fence either they see that the step is gone, or they had read
- * before.  It also keeps what the caller will write from going ahead of the stores. */
+/* What others read after this is no longer the operation's.  They meet this rank in the last step once they have read,
+ * with a fence in between (all_live), and what the caller will write comes after these stores, with this fence: who has
+ * read any of it finds that the step is gone. */
 static void take_back(struct board *board, const struct board_op *op)
 {
     if (op->first == 0) return; /* it has not begun */
@@ -378,7 +377,7 @@ static void take_back(struct board *board, const struct board_op *op)
         if (atomic_load_explicit(&cell->step, memory_order_relaxed) < op->first) continue; /* not entered */
         atomic_store_explicit(&cell->step, 0, memory_order_relaxed);
     }
-    atomic_thread_fence(memory_order_seq_cst);
+    atomic_thread_fence(memory_order_release);
 }
 
 bool board_cancel(struct board *board, tutti_request *request)

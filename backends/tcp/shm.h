@@ -230,8 +230,9 @@ void shm_unreadable(struct shm *shm, int seat);
 int shm_look_at_lives(struct shm *shm);
 /* Whether the peer lives and has not ended the link. */
 bool shm_is_open(struct shm *shm, int seat);
-/* Announces that this rank is going to sleep; false: something came meanwhile. */
-int shm_arm(struct shm *shm, int *descriptors);
+/* Announces that this rank is going to sleep, and looks for a while.  0: something came meanwhile, or others_have;
+ * else how many descriptors. */
+int shm_arm(struct shm *shm, bool (*others_have)(const void *), const void *argument, int *descriptors);
 /* A look takes the line from whoever is about to write there: not at each turn of the loop. */
 static inline void shm_relax(void)
 {
@@ -269,10 +270,12 @@ static inline void shm_looked(struct shm *shm, bool found)
 /* Wakes a peer that was seen asleep. */
 void shm_ring_bell(struct shm *shm, int seat);
 
-/* Wakes a peer if it sleeps.  What it is to see was stored with memory_order_seq_cst before: see shm_ring.c. */
+/* Wakes a peer if it sleeps.  What it is to see was stored before. */
 static inline void shm_wake(struct shm *shm, int seat)
 {
-    if (atomic_load_explicit(&shm_seat_at(shm, seat)->asleep, memory_order_seq_cst) != 0) shm_ring_bell(shm, seat);
+    /* relaxed: too early a look is waited for, see shm_ring.c; the compiler leaves it behind the store */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&shm_seat_at(shm, seat)->asleep, memory_order_relaxed) != 0) shm_ring_bell(shm, seat);
 }
 
 #endif

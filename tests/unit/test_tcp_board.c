@@ -6,15 +6,23 @@
 
 enum { STEPS = 20000 };
 
+static bool are_ready(const void *running)
+{
+    return board_is_ready(running);
+}
+
+static bool finds_nothing(struct end *end, const struct board_list *running)
+{
+    return shm_arm(&end->shm, are_ready, running, (int[2]){0}) > 0;
+}
+
 static int run_op(struct end *end, struct board *board, struct board_list *running, const tutti_op *op, uint64_t number)
 {
     int ended = 0;
     tutti_request request = {.fingerprint = number, .owner = &ended};
     if (board_begin(board, op, &request, running) == TUTTI_REQUEST_DONE) return 1;
     while (ended == 0 && end->lost == 0) {
-        if (board_progress(running) + shm_progress(&end->shm) > 0 || shm_arm(&end->shm, (int[2]){0}) == 0 ||
-            board_is_ready(running))
-            continue;
+        if (board_progress(running) + shm_progress(&end->shm) > 0 || !finds_nothing(end, running)) continue;
         struct pollfd bell = {end->shm.bell, POLLIN, 0};
         end->lost += poll(&bell, 1, SILENCE_MS) == 0;
     }
@@ -402,7 +410,7 @@ static void bring_one(struct end *end, int i)
 
 static bool finds_none(struct end *end)
 {
-    return shm_arm(&end->shm, (int[2]){0}) > 0 && !board_is_ready(&sleeper.running);
+    return finds_nothing(end, &sleeper.running);
 }
 
 static void take_one(struct end *end, int i)

@@ -5,11 +5,17 @@
 
 /* ---- rings ------------------------------------------------------------------------------------------------- */
 
+static bool is_never(const void *nothing)
+{
+    (void)nothing;
+    return false;
+}
+
 /* Sleeps until woken.  Who sleeps long and then finds something was not woken for it. */
 static bool sleep_on(struct shm *shm, bool ready)
 {
     int descriptors[2];
-    int n = shm_arm(shm, descriptors);
+    int n = shm_arm(shm, is_never, NULL, descriptors);
     struct pollfd polled[2] = {{descriptors[0], POLLIN, 0}, {descriptors[1], POLLIN, 0}};
     if (n == 0 || ready) return true;
     return poll(polled, 2, SILENCE_MS) > 0;
@@ -73,7 +79,7 @@ static void send_small(struct end *end, int i)
 static bool finds_nothing(struct end *end)
 {
     int descriptors[2];
-    return shm_arm(&end->shm, descriptors) > 0;
+    return shm_arm(&end->shm, is_never, NULL, descriptors) > 0;
 }
 
 static void read_small(struct end *end, int i)
@@ -126,14 +132,14 @@ static void test_late_ring(void **state)
     pair_open(end);
     struct shm *shm = &end[0].shm;
     uint64_t one = 1;
-    assert_int_equal(shm_arm(shm, descriptors), 2);
+    assert_int_equal(shm_arm(shm, is_never, NULL, descriptors), 2);
     assert_int_equal(write(shm->bell, &one, sizeof one), sizeof one);
     for (int i = 0; i < 2; i++) { /* that ends this sleep, and no other one */
         struct pollfd bell = {shm->bell, POLLIN, 0};
         assert_int_equal(poll(&bell, 1, 0), 1 - i);
         shm_progress(shm);
         assert_int_equal(shm_seat_at(shm, 0)->asleep, 0);
-        assert_int_equal(shm_arm(shm, descriptors), 2);
+        assert_int_equal(shm_arm(shm, is_never, NULL, descriptors), 2);
     }
     pair_close(end);
 }
