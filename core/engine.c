@@ -53,8 +53,10 @@ static void watch_forks(void)
 
 static void close_wake_fds(struct engine *engine)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         if (engine->wake_fd[i] >= 0) close(engine->wake_fd[i]);
+        engine->wake_fd[i] = -1;
+    }
 }
 
 int engine_new(int local_world_size, struct engine **out)
@@ -148,6 +150,21 @@ void engine_drop(struct engine *engine)
     }
     if (join) pthread_join(engine->thread, NULL);
     engine_free(engine);
+}
+
+void engine_retire(struct engine *engine)
+{
+    if (engine->has_thread && pthread_equal(engine->thread, pthread_self())) return; /* a callback destroys its group */
+    if (engine->has_thread) {
+        engine->stopping = true;
+        wake(engine, POLLER_THREAD);
+        pthread_join(engine->thread, NULL);
+        engine->has_thread = false;
+    }
+    exits_remove(engine);
+    engine_lock(engine);
+    if (engine->callers == 0) close_wake_fds(engine);
+    engine_unlock(engine);
 }
 
 static bool has_contenders(const struct engine *engine)

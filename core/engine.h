@@ -7,7 +7,7 @@
  * called for a while, sleeps on the descriptors so that notes from peers are answered; it costs nothing idle.
  *
  * Lock order: the engine's lock is the only one held while backends are called.  All functions here want it held,
- * except engine_new, engine_hold, engine_drop and engine_lock.
+ * except engine_new, engine_hold, engine_drop, engine_retire and engine_lock.
  */
 #ifndef ENGINE_H
 #define ENGINE_H
@@ -91,6 +91,9 @@ int engine_new(int local_world_size, struct engine **engine);
 void engine_hold(struct engine *engine);
 /* Gives a reference back, without the lock; the last one ends the thread. */
 void engine_drop(struct engine *engine);
+
+/* All groups are closed: ends the thread and gives its descriptors back, whoever still has references. */
+void engine_retire(struct engine *engine);
 
 void engine_lock(struct engine *engine);
 

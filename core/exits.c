@@ -58,5 +58,6 @@ void exits_remove(struct engine *engine)
     if (!engine->watches_exit) return;
     pthread_mutex_lock(&lock);
     LIST_REMOVE(engine, exits_link);
+    engine->watches_exit = false;
     pthread_mutex_unlock(&lock);
 }

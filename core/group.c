@@ -237,9 +237,12 @@ void group_close(struct tutti_group *group)
             next = TAILQ_PREV(other, group_list, family_link);
             settle(other);
             shut(other); /* its handle stays good for destroying */
+            tutti_store_free(other->store);
+            other->store = NULL;
         }
     }
     shut(group);
+    if (group == group->root) engine_retire(group->engine);
     engine_lock(group->engine);
     struct tutti_group *root = group->root, *member;
     if (group == root) /* the handles that outlive it */

@@ -103,8 +103,9 @@ typedef struct tutti_init_opts {
  * (a plug-in is not there or refused, with the paths tried), STORE, AUTH, TIMEOUT ("joined 2 of 3, missing 1"). */
 TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opts *opts);
 
-/* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back.  NULL: the default
- * group, last, after its subgroups.  The handle is invalid afterwards.  Ending a failed group succeeds. */
+/* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back.  NULL: the default group.
+ * The groups made from it end with it: calls on them answer ABORTED, and their handles, which are a little memory, may
+ * still be given to this function.  The handle is invalid afterwards.  Ending a failed group succeeds. */
 TUTTI_API int tutti_destroy_process_group(tutti_group *group);
 
 /* Whether the default group exists. */

@@ -2,6 +2,7 @@
  * its table; and a plug-in needs nothing of Tutti's. */
 #include <ctype.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -138,8 +139,20 @@ static void test_plugins(void **state)
     closedir(folder);
 }
 
+/* A runtime that unloads its plug-in, which links to the library, does not take it from under its threads. */
+static void test_stays_loaded(void **state)
+{
+    const char *path = TUTTI_BUILD_DIR "/lib/libtutti.so";
+    (void)state;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) fail_msg("%s", dlerror());
+    assert_int_equal(dlclose(library), 0);
+    assert_non_null(dlopen(path, RTLD_NOW | RTLD_NOLOAD));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_library), cmocka_unit_test(test_plugins)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_library), cmocka_unit_test(test_plugins),
+                                       cmocka_unit_test(test_stays_loaded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,14 +137,17 @@ static void test_same_file_fifty_times(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
+/* Their subgroups are forgotten, and an operation's handle. */
 static int rank_of_many_groups(int rank, int size, void *argument)
 {
-    (void)rank;
+    enum { MANY = 100 };
     (void)argument;
     tutti_store *store = proc_store();
-    int fds = 0, threads = 0;
+    tutti_group *forgotten[MANY];
+    tutti_work *work[MANY];
+    int fds = 0, threads = 0, ranks[] = {0, 1};
     EXPECT(store != NULL);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < MANY; i++) {
         char name[32];
         tutti_store *part = NULL;
         tutti_group *group = NULL;
@@ -155,6 +158,8 @@ static int rank_of_many_groups(int rank, int size, void *argument)
         snprintf(name, sizeof name, "many-%d", i);
         EXPECT(proc_group(store, name, size, 20000, &part, &group) == TUTTI_OK);
         EXPECT(sum_once(group, size, 3) == TUTTI_OK);
+        EXPECT(tutti_new_group(ranks, size, &(tutti_group_opts){.parent = group}, &forgotten[i]) == TUTTI_OK);
+        EXPECT(tutti_barrier(tutti_with(.group = forgotten[i], .async_op = &work[i])) == TUTTI_OK);
         EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
         tutti_store_free(part);
     }
@@ -162,6 +167,11 @@ static int rank_of_many_groups(int rank, int size, void *argument)
         fprintf(stderr, "rank %d: %d descriptors became %d, %d threads %d\n", rank, fds, count_fds(), threads,
                 count_threads());
         return 1;
+    }
+    for (int i = 0; i < MANY; i++) {
+        EXPECT_ERROR(tutti_barrier(tutti_with(.group = forgotten[i])), TUTTI_ERR_ABORTED, "destroyed with its world");
+        EXPECT(tutti_destroy_process_group(forgotten[i]) == TUTTI_OK);
+        EXPECT(tutti_wait(&work[i], TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
     }
     tutti_store_free(store);
     return 0;
