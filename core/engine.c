@@ -19,6 +19,7 @@
 
 enum {
     LOOK_MS = 100,      /* how often a wait looks at the operations' deadlines */
+    SETTLE_NS = 100000, /* the first sleep on the backends: see their arm */
     NAP_US = 50,        /* sleep where a backend has nothing to poll */
     ATTEND_US = 100,    /* grace for the caller to wait itself before the thread takes over */
     TRIES = 100,        /* to let others have the lock */
@@ -310,20 +311,45 @@ static int arm(struct engine *engine, enum engine_poller who, struct pollfd *pol
     return n;
 }
 
+/* Without ever sleeping for it: those who call again and again have it for nearly all the time, and each release would
+ * wake the thread in vain.  It comes after those who do. */
+static bool try_lock(struct engine *engine)
+{
+    for (int i = 0; i < TRIES; i++) {
+        if (!has_contenders(engine) && pthread_mutex_trylock(&engine->lock) == 0) return true;
+        sched_yield();
+    }
+    return false;
+}
+
+/* The backends may have missed what came just while they looked: after a moment they are asked again. */
+static int arm_again(struct engine *engine, enum engine_poller who, struct pollfd *polled)
+{
+    if (who == POLLER_CALLER)
+        engine_lock(engine);
+    else if (!try_lock(engine))
+        return 0;
+    int n = arm(engine, who, polled);
+    pthread_mutex_unlock(&engine->lock);
+    return n;
+}
+
 /* Sleeps until a backend has something, somebody calls, or timeout_ms (-1: no limit) has passed.  Lets the lock go, and
  * returns without it; polling[who] is still set then.  Whether somebody called. */
 static bool sleep_on_backends(struct engine *engine, enum engine_poller who, int timeout_ms)
 {
     struct pollfd polled[ENGINE_SOURCES * TUTTI_ARM_MAX + 1];
-    int n = arm(engine, who, polled);
+    struct timespec settle = clock_timespec(SETTLE_NS);
+    int n = arm(engine, who, polled), found = 0;
     engine->polling[who] = n != 0;
     pthread_mutex_unlock(&engine->lock);
-    if (n == 0) return false;
-    if (n < 0)
-        usleep(NAP_US);
-    else
-        poll(polled, (nfds_t)n, timeout_ms); /* EINTR: a round too many */
-    if (n < 0 || (polled[n - 1].revents & POLLIN) == 0) return false;
+    if (n > 0) found = ppoll(polled, (nfds_t)n, &settle, NULL); /* EINTR: a round too many */
+    if (n > 0 && found == 0 && timeout_ms != 0) {
+        n = arm_again(engine, who, polled);
+        if (n > 0) found = poll(polled, (nfds_t)n, timeout_ms);
+    }
+    if (n < 0) usleep(NAP_US);
+    if (n <= 0 || found <= 0 || (polled[n - 1].revents & POLLIN) == 0) return false;
     take_wake(engine, who);
     return true;
 }
@@ -438,17 +464,6 @@ bool engine_wait(struct engine *engine, struct tutti_work *work, int64_t deadlin
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------- */
-
-/* Without ever sleeping for it: those who call again and again have it for nearly all the time, and each release would
- * wake the thread in vain.  It comes after those who do. */
-static bool try_lock(struct engine *engine)
-{
-    for (int i = 0; i < TRIES; i++) {
-        if (!has_contenders(engine) && pthread_mutex_trylock(&engine->lock) == 0) return true;
-        sched_yield();
-    }
-    return false;
-}
 
 /* Sleeps without the lock, until somebody wants the thread. */
 static bool nap(struct engine *engine, int64_t ns)

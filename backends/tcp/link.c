@@ -114,19 +114,12 @@ int link_progress(struct proto *proto)
     return moved;
 }
 
-static bool boards_are_ready(const void *boards)
-{
-    return board_is_ready(boards);
-}
-
 int link_arm(struct proto *proto, int *descriptors)
 {
     int local = 0, remote = 0;
     if (!TAILQ_EMPTY(&proto->pulls)) return 0;
-    if (proto->shm != NULL) {
-        local = shm_arm(proto->shm, boards_are_ready, &proto->boards, descriptors);
-        if (local == 0) return 0;
-    }
+    if (proto->shm != NULL && (local = shm_arm(proto->shm, descriptors)) == 0) return 0;
+    if (board_is_ready(&proto->boards)) return 0;
     if (proto->fabric != NULL && (remote = fabric_arm(proto->fabric, descriptors + local)) <= 0) return remote;
     return local + remote;
 }

@@ -230,9 +230,8 @@ void shm_unreadable(struct shm *shm, int seat);
 int shm_look_at_lives(struct shm *shm);
 /* Whether the peer lives and has not ended the link. */
 bool shm_is_open(struct shm *shm, int seat);
-/* Announces that this rank is going to sleep, and looks for a while.  0: something came meanwhile, or others_have;
- * else how many descriptors. */
-int shm_arm(struct shm *shm, bool (*others_have)(const void *), const void *argument, int *descriptors);
+/* Announces that this rank is going to sleep.  0: something came meanwhile; else how many descriptors. */
+int shm_arm(struct shm *shm, int *descriptors);
 /* A look takes the line from whoever is about to write there: not at each turn of the loop. */
 static inline void shm_relax(void)
 {

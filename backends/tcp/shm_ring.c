@@ -6,14 +6,15 @@
  * them again, so nothing is overwritten that is still being read.
  *
  * Waking.  A rank that is about to sleep stores `asleep` and then looks at all its rings once more; a writer stores the
- * turn and then looks at `asleep`.  One of the two must see the other's store, or a wake-up would come too late.
- * Release and acquire do not promise that, and a fence between the writer's store and look would cost it a tenth of a
- * small operation.  So the sleeper pays for both, with a fence and with time: a writer whose look was too early to see
- * `asleep` has stored its turn before, and a store is seen by all as soon as it has left its processor's buffer, in
- * less than a microsecond (what Morrison and Afek build on, "Temporally Bounding TSO for Fence-Free Asymmetric
- * Synchronization", ASPLOS 2015).  The sleeper looks for SETTLE_NS before it sleeps.  C11 says no more than "within a
- * reasonable amount of time": a processor that took longer would delay a wake-up until the core's wait looks at its
- * clock.  The same holds for room: `wants_room`, which a writer sets before it sleeps, and the counts of what was read.
+ * turn and then looks at `asleep`.  One of the two must see the other's store, or a wake-up would be lost.  Release and
+ * acquire do not promise that, and a fence between the writer's store and look would cost it a tenth of a small
+ * operation.  So the sleeper pays for both, with a fence and with time: it first sleeps for a moment only, and then
+ * looks again (the core arms a second time).  A writer whose look was too early to see `asleep` has stored its turn
+ * before, and a store is seen by all as soon as it has left its processor's buffer, in less than a microsecond (what
+ * Morrison and Afek build on, "Temporally Bounding TSO for Fence-Free Asymmetric Synchronization", ASPLOS 2015).  C11
+ * says no more than "within a reasonable amount of time": a processor that took longer than that moment would delay a
+ * wake-up until the core's wait looks at its clock.  The same holds for room: `wants_room`, which a writer sets before
+ * it sleeps, and the counts of what was read.
  */
 #include <errno.h>
 #include <poll.h>
@@ -25,10 +26,7 @@
 
 #include "shm_cell.h"
 
-enum {
-    LOOK_EVERY = 1024, /* rounds of progress until the peers' lives are looked at without sleeping */
-    SETTLE_NS = 10000
-};
+enum { LOOK_EVERY = 1024 /* rounds of progress until the peers' lives are looked at without sleeping */ };
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */
 
@@ -300,7 +298,7 @@ static bool wants_room(const struct shm_peer *peer)
 }
 
 /* Whether there is something to do after all. */
-static bool has_work_from(struct shm *shm, int seat)
+static bool has_work(struct shm *shm, int seat)
 {
     struct shm_peer *peer = &shm->peer[seat];
     if (next_cell(shm, peer) != NULL) return true;
@@ -310,14 +308,7 @@ static bool has_work_from(struct shm *shm, int seat)
     return peer->wanted > 0 && shm_has_room(shm, seat, peer->wanted);
 }
 
-static bool has_work(struct shm *shm)
-{
-    for (int seat = 0; seat < shm->n; seat++)
-        if (!shm->peer[seat].lost && has_work_from(shm, seat)) return true;
-    return false;
-}
-
-int shm_arm(struct shm *shm, bool (*others_have)(const void *), const void *argument, int *descriptors)
+int shm_arm(struct shm *shm, int *descriptors)
 {
     /* relaxed: the fence below orders it, see the head of this file */
     atomic_store_explicit(&shm_seat_at(shm, shm->seat)->asleep, 1, memory_order_relaxed);
@@ -328,12 +319,8 @@ int shm_arm(struct shm *shm, bool (*others_have)(const void *), const void *argu
         if (!peer->lost && wants_room(peer)) atomic_store_explicit(&peer->out->wants_room, 1, memory_order_release);
     }
     atomic_thread_fence(memory_order_seq_cst);
-    int64_t now = shm->config.host->now_ns(), end = now + SETTLE_NS;
-    for (bool settled = false; !settled; now = shm->config.host->now_ns()) {
-        settled = now >= end;
-        if (has_work(shm) || others_have(argument)) return 0;
-        if (!settled) shm_pause(shm);
-    }
+    for (int seat = 0; seat < shm->n; seat++)
+        if (!shm->peer[seat].lost && has_work(shm, seat)) return 0;
     descriptors[0] = shm->bell;
     descriptors[1] = shm->watch;
     return 2;

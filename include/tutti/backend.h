@@ -233,8 +233,10 @@ typedef struct tutti_backend {
     int (*progress)(void *group);
 
     /* Before sleeping: fills at most TUTTI_ARM_MAX descriptors that will poll readable (POLLIN) when progress has
-     * something to do, and returns how many; 0 means something is there already, do not sleep.  Called for the
-     * family's first group.  Optional: without it the core sleeps in short naps. */
+     * something to do, and returns how many; 0 means something is there already, do not sleep.  The core first polls
+     * for 0.1 ms, then calls again before it sleeps for longer: what comes just while the first call looks need not
+     * make a descriptor readable, if the second one finds it.  Called for the family's first group.  Optional: without
+     * it the core sleeps in short naps. */
     int (*arm)(void *group, int *descriptors);
 
     /* Takes a pending request back: when it returns TUTTI_OK the memory is not touched any more and complete() will not

@@ -1,6 +1,10 @@
 /* Worlds: several at once in one process, their groups after their end, and the default one.  Ranks are threads. */
 #include "ranks.h"
 
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
 /* The world goes first: its groups answer, and can be ended. */
 static int orphans(tutti_store *store, int rank, int size)
 {
@@ -65,6 +69,28 @@ static int two_worlds(tutti_store *store, int rank, int size)
     return 0;
 }
 
+/* Who waits sleeps for a moment first, and asks the backend again before it sleeps for long: see tutti_backend.arm. */
+static int armed_twice(tutti_store *store, int rank, int size)
+{
+    enum { TRIES = 10000 };
+    tutti_group *group = NULL;
+    void *plugin = dlopen(TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so", RTLD_NOW);
+    atomic_long *counter = plugin != NULL ? dlsym(plugin, "loop_armed_twice") : NULL;
+    int x = rank;
+    EXPECT(counter != NULL);
+    EXPECT(tutti_create_group("loop", store, rank, size, &(tutti_group_opts){.timeout_ms = 20000}, &group) == TUTTI_OK);
+    long before = atomic_load(counter);
+    if (rank == 0) {
+        for (int i = 0; i < TRIES && atomic_load(counter) == before; i++) usleep(1000);
+        EXPECT(atomic_load(counter) != before);
+        EXPECT(tutti_send(tutti_view(&x, 1), 1, tutti_with(.group = group)) == TUTTI_OK);
+    } else {
+        EXPECT(tutti_recv(tutti_view(&x, 1), 0, tutti_with(.group = group)) == TUTTI_OK && x == 0);
+    }
+    EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    return 0;
+}
+
 struct lone {
     pthread_t thread;
     tutti_store *store;
@@ -92,6 +118,12 @@ static void run_lone(int size, int (*fn)(tutti_store *store, int rank, int size)
     for (int i = 0; i < size; i++) pthread_join(lone[i].thread, NULL);
     tutti_store_free(store);
     for (int i = 0; i < size; i++) assert_int_equal(lone[i].result, 0);
+}
+
+static void test_armed_twice(void **state)
+{
+    (void)state;
+    run_lone(2, armed_twice);
 }
 
 static void test_no_default_group(void **state)
@@ -137,6 +169,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_orphans),
         cmocka_unit_test(test_two_worlds),
+        cmocka_unit_test(test_armed_twice),
         cmocka_unit_test(test_no_default_group),
     };
     ranks_setup();

@@ -33,6 +33,10 @@ static struct box boxes[BOXES];
 TUTTI_BACKEND_EXPORT extern atomic_long loop_messages;
 atomic_long loop_messages;
 
+/* How often a sleeper has armed twice, with no progress in between. */
+TUTTI_BACKEND_EXPORT extern atomic_long loop_armed_twice;
+atomic_long loop_armed_twice;
+
 static pthread_mutex_t mailbox_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct loop {
@@ -47,6 +51,7 @@ struct loop {
     atomic_uint arrived; /* the first group's: messages for its rank, counted */
     unsigned seen;       /* the first group's: how many had arrived when it last looked */
     bool asked;          /* the first group's: a receive was started since */
+    int armed;           /* the first group's: how often since the last progress */
     tutti_request *pending[4096];
     int n_pending;
 };
@@ -132,7 +137,9 @@ static void post(struct loop *loop, struct message *message)
 
 static int loop_arm(void *state, int *descriptors)
 {
-    descriptors[0] = ((struct loop *)state)->bell;
+    struct loop *first = state;
+    descriptors[0] = first->bell;
+    if (++first->armed == 2) atomic_fetch_add(&loop_armed_twice, 1);
     return 1;
 }
 
@@ -224,6 +231,7 @@ static int loop_progress(void *state)
     struct loop *first = state, *loop;
     int moved = 0;
     uint64_t rings;
+    first->armed = 0;
     ssize_t got = read(first->bell, &rings, sizeof rings);
     (void)got;
     unsigned arrived = atomic_load(&first->arrived);

@@ -200,6 +200,19 @@ __attribute__((unused)) static void run_two(struct end end[2], void *(*body)(voi
     pair_close(end);
 }
 
+/* ---- sleeping ---------------------------------------------------------------------------------------------- */
+
+/* As the core before it sleeps for long: it arms, sleeps for a moment, and arms again. */
+__attribute__((unused)) static bool finds_nothing(struct end *end, const struct board_list *boards)
+{
+    for (int i = 0; i < 2; i++) {
+        struct pollfd bell = {end->shm.bell, POLLIN, 0};
+        if (shm_arm(&end->shm, (int[2]){0}) == 0 || (boards != NULL && board_is_ready(boards))) return false;
+        if (i == 0 && ppoll(&bell, 1, &(struct timespec){.tv_nsec = 100000}, NULL) > 0) return false;
+    }
+    return true;
+}
+
 /* ---- moments ----------------------------------------------------------------------------------------------- */
 
 /* One rank brings something at the very moment at which the other one is about to sleep: that one finds it, or is

@@ -6,16 +6,6 @@
 
 enum { STEPS = 20000 };
 
-static bool are_ready(const void *running)
-{
-    return board_is_ready(running);
-}
-
-static bool finds_nothing(struct end *end, const struct board_list *running)
-{
-    return shm_arm(&end->shm, are_ready, running, (int[2]){0}) > 0;
-}
-
 static int run_op(struct end *end, struct board *board, struct board_list *running, const tutti_op *op, uint64_t number)
 {
     int ended = 0;

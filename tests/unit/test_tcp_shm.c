@@ -5,20 +5,11 @@
 
 /* ---- rings ------------------------------------------------------------------------------------------------- */
 
-static bool is_never(const void *nothing)
-{
-    (void)nothing;
-    return false;
-}
-
 /* Sleeps until woken.  Who sleeps long and then finds something was not woken for it. */
-static bool sleep_on(struct shm *shm, bool ready)
+static bool sleep_on(struct end *end)
 {
-    int descriptors[2];
-    int n = shm_arm(shm, is_never, NULL, descriptors);
-    struct pollfd polled[2] = {{descriptors[0], POLLIN, 0}, {descriptors[1], POLLIN, 0}};
-    if (n == 0 || ready) return true;
-    return poll(polled, 2, SILENCE_MS) > 0;
+    struct pollfd bell = {end->shm.bell, POLLIN, 0};
+    return !finds_nothing(end, NULL) || poll(&bell, 1, SILENCE_MS) > 0;
 }
 
 static void send_one(struct end *end, uint64_t message)
@@ -39,7 +30,7 @@ static void *stream(void *argument)
     uint64_t sent = 0;
     while (end->lost == 0 && (sent < STREAM || end->got < STREAM || !STAILQ_EMPTY(&shm->peer[1 - shm->seat].waiting))) {
         for (int i = 0; i < 50 && sent < STREAM; i++) send_one(end, sent++);
-        if (shm_progress(shm) == 0 && sent == STREAM && !sleep_on(shm, false)) end->lost++;
+        if (shm_progress(shm) == 0 && sent == STREAM && !sleep_on(end)) end->lost++;
     }
     return NULL;
 }
@@ -58,7 +49,7 @@ static void *turns(void *argument)
     for (uint64_t i = 0; i < TURNS && end->lost == 0; i++) {
         if (end->shm.seat == 0) send_one(end, i);
         while (end->got <= i && end->lost == 0)
-            if (shm_progress(&end->shm) == 0 && !sleep_on(&end->shm, false)) end->lost++;
+            if (shm_progress(&end->shm) == 0 && !sleep_on(end)) end->lost++;
         if (end->shm.seat == 1) send_one(end, i);
     }
     return NULL;
@@ -76,10 +67,9 @@ static void send_small(struct end *end, int i)
     send_one(end, 5 * (uint64_t)i + 1);
 }
 
-static bool finds_nothing(struct end *end)
+static bool finds_no_message(struct end *end)
 {
-    int descriptors[2];
-    return shm_arm(&end->shm, is_never, NULL, descriptors) > 0;
+    return finds_nothing(end, NULL);
 }
 
 static void read_small(struct end *end, int i)
@@ -93,7 +83,7 @@ static void test_moments(void **state)
     struct end end[2];
     (void)state;
     pair_open(end);
-    run_moments(end, &(struct moment){.bring = send_small, .finds_nothing = finds_nothing, .after = read_small});
+    run_moments(end, &(struct moment){.bring = send_small, .finds_nothing = finds_no_message, .after = read_small});
     pair_close(end);
 }
 
@@ -118,8 +108,8 @@ static void test_moments_of_room(void **state)
     (void)state;
     pair_open(end);
     end[0].shm.cells = end[1].shm.cells = 1;
-    run_moments(
-        end, &(struct moment){.before = fill, .bring = read_small, .finds_nothing = finds_nothing, .after = find_room});
+    run_moments(end, &(struct moment){
+                         .before = fill, .bring = read_small, .finds_nothing = finds_no_message, .after = find_room});
     pair_close(end);
 }
 
@@ -132,14 +122,14 @@ static void test_late_ring(void **state)
     pair_open(end);
     struct shm *shm = &end[0].shm;
     uint64_t one = 1;
-    assert_int_equal(shm_arm(shm, is_never, NULL, descriptors), 2);
+    assert_int_equal(shm_arm(shm, descriptors), 2);
     assert_int_equal(write(shm->bell, &one, sizeof one), sizeof one);
     for (int i = 0; i < 2; i++) { /* that ends this sleep, and no other one */
         struct pollfd bell = {shm->bell, POLLIN, 0};
         assert_int_equal(poll(&bell, 1, 0), 1 - i);
         shm_progress(shm);
         assert_int_equal(shm_seat_at(shm, 0)->asleep, 0);
-        assert_int_equal(shm_arm(shm, is_never, NULL, descriptors), 2);
+        assert_int_equal(shm_arm(shm, descriptors), 2);
     }
     pair_close(end);
 }
