@@ -155,9 +155,10 @@ void engine_drop(struct engine *engine)
 
 void engine_retire(struct engine *engine)
 {
-    if (engine->has_thread && pthread_equal(engine->thread, pthread_self())) return; /* a callback destroys its group */
+    engine->stopping = true;
+    engine->first = NULL;
+    if (engine->has_thread && pthread_equal(engine->thread, pthread_self())) return; /* it ends after this callback */
     if (engine->has_thread) {
-        engine->stopping = true;
         wake(engine, POLLER_THREAD);
         pthread_join(engine->thread, NULL);
         engine->has_thread = false;

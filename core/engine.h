@@ -89,7 +89,7 @@ struct engine {
 /* local_world_size: ranks on this host, which decides how to wait. */
 int engine_new(int local_world_size, struct engine **engine);
 void engine_hold(struct engine *engine);
-/* Gives a reference back, without the lock; the last one ends the thread. */
+/* Gives a reference back, without the lock; the last one ends the thread, if it still runs. */
 void engine_drop(struct engine *engine);
 
 /* All groups are closed: ends the thread and gives its descriptors back, whoever still has references. */

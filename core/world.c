@@ -17,7 +17,7 @@ static struct {
     pthread_mutex_t lock; /* init and destroy */
     _Atomic(struct tutti_group *) group;
     struct rendezvous rendezvous;
-    bool given_store;
+    bool ending; /* group is NULL, but not all of it is gone */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct tutti_group *group_or_default(const struct tutti_group *group)
@@ -106,11 +106,15 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
 int tutti_init_process_group(const char *backend, const tutti_init_opts *opts)
 {
     static const tutti_init_opts defaults;
+    int status;
     pthread_mutex_lock(&world.lock);
-    int status = tutti_is_initialized()
-                     ? error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                                 "the default group exists already: destroy it first, or make a tutti_new_group")
-                     : open_world(backend, opts != NULL ? opts : &defaults);
+    if (world.ending)
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "the default group is just being destroyed");
+    else if (tutti_is_initialized())
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                           "the default group exists already: destroy it first, or make a tutti_new_group");
+    else
+        status = open_world(backend, opts != NULL ? opts : &defaults);
     pthread_mutex_unlock(&world.lock);
     return status;
 }
@@ -126,24 +130,24 @@ static void say_goodbye(const struct tutti_group *group)
     if (world.rendezvous.hosts) tutti_store_wait(group->store, keys, 1, LEAVE_MS);
 }
 
+/* Without the lock while it waits for callbacks, which may call here. */
 static int destroy_world(void)
 {
     pthread_mutex_lock(&world.lock);
     struct tutti_group *group = atomic_load_explicit(&world.group, memory_order_acquire);
-    int status = TUTTI_OK;
-    if (group == NULL) {
-        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group to destroy");
-    } else if (engine_is_forked(group->engine)) {
-        atomic_store_explicit(&world.group, NULL, memory_order_release);
-    } else {
-        atomic_store_explicit(&world.group, NULL, memory_order_release);
-        say_goodbye(group);
-        group_close(group);
-        rendezvous_leave(&world.rendezvous);
-        memset(&world.rendezvous, 0, sizeof world.rendezvous);
-    }
+    atomic_store_explicit(&world.group, NULL, memory_order_release);
+    if (group != NULL) world.ending = !engine_is_forked(group->engine);
     pthread_mutex_unlock(&world.lock);
-    return status;
+    if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group to destroy");
+    if (engine_is_forked(group->engine)) return TUTTI_OK;
+    say_goodbye(group);
+    group_close(group);
+    pthread_mutex_lock(&world.lock);
+    rendezvous_leave(&world.rendezvous);
+    memset(&world.rendezvous, 0, sizeof world.rendezvous);
+    world.ending = false;
+    pthread_mutex_unlock(&world.lock);
+    return TUTTI_OK;
 }
 
 int tutti_destroy_process_group(tutti_group *group)

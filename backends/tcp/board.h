@@ -57,7 +57,7 @@ struct board_op {
     tutti_dtype dtype;
     int root;
     bool large, piped;
-    bool sliced;  /* piped: each rank reduces a part for those who take the result */
+    bool sliced;  /* each rank reduces a part for those who take the result */
     bool streams; /* what is written would not stay in the cache anyway */
     const char *in;
     char *out;

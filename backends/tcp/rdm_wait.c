@@ -53,6 +53,7 @@ int rdm_arm(struct fabric *fabric, int *descriptors)
 {
     struct fid *waited[1] = {&fabric->cq->fid};
     int n = 0;
+    bool again = fabric->rdm.slept; /* no progress was made since it was armed: that timer runs */
     fabric->rdm.slept = true;
     errno = 0;
     if (fabric->cq_fd >= 0) {
@@ -60,7 +61,8 @@ int rdm_arm(struct fabric *fabric, int *descriptors)
         descriptors[n++] = fabric->cq_fd;
     }
     bool naps = fabric->cq_fd < 0 || fabric->rdm.retry;
-    if (naps || fabric->rdm.naps || fabric->rdm.timed_ns != fabric->rdm.tick_ns) set_timer(fabric, naps);
+    bool stale = fabric->rdm.timed_ns != fabric->rdm.tick_ns || (!again && (naps || fabric->rdm.naps));
+    if (stale) set_timer(fabric, naps);
     descriptors[n++] = fabric->rdm.timer_fd;
     return n;
 }

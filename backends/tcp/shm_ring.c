@@ -13,8 +13,8 @@
  * before, and a store is seen by all as soon as it has left its processor's buffer, in less than a microsecond (what
  * Morrison and Afek build on, "Temporally Bounding TSO for Fence-Free Asymmetric Synchronization", ASPLOS 2015).  C11
  * says no more than "within a reasonable amount of time": a processor that took longer than that moment would delay a
- * wake-up until the core's wait looks at its clock.  The same holds for room: `wants_room`, which a writer sets before
- * it sleeps, and the counts of what was read.
+ * wake-up until the waiting caller looks at its clock.  The same holds for room: `wants_room`, which a writer sets
+ * before it sleeps, and the counts of what was read.
  */
 #include <errno.h>
 #include <poll.h>
@@ -194,6 +194,7 @@ int shm_read(struct shm *shm, int seat)
     /* release, as the next store is: for the reads of what the writer may use again */
     atomic_store_explicit(&peer->in->bytes_read, peer->bytes_got, memory_order_release);
     atomic_store_explicit(&peer->in->cells_read, peer->cells_got, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst); /* as in shm_wake */
     if (atomic_load_explicit(&peer->in->wants_room, memory_order_relaxed) != 0) {
         /* An exchange, for a plain store could take back a later sleeper's wish unseen; acquire: whoever's wish this
          * takes down is found asleep. */

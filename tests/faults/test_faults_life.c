@@ -183,6 +183,51 @@ static void test_a_hundred_groups(void **state)
     run_procs(2, rank_of_many_groups, NULL);
 }
 
+/* ---- a callback that tears down -------------------------------------------------------------------------------- */
+
+static atomic_int called; /* 1: it runs, 2: it has ended */
+
+/* As one that ends all where something has failed, just while the program does so itself. */
+static void tear_down(tutti_work *work, void *argument)
+{
+    int *wrong = argument;
+    (void)work;
+    atomic_store(&called, 1);
+    for (int i = 0; i < 10000 && tutti_is_initialized(); i++) usleep(1000); /* until the program is in destroy */
+    *wrong += tutti_destroy_process_group(NULL) != TUTTI_ERR_INVALID_ARGUMENT;
+    *wrong += tutti_init_process_group("tcp", NULL) != TUTTI_ERR_INVALID_ARGUMENT;
+    atomic_store(&called, 2);
+}
+
+static int rank_that_is_torn_down(int rank, int size, void *argument)
+{
+    const tutti_init_opts opts = {.store = proc_store(), .has_rank = true, .rank = rank, .world_size = size};
+    tutti_work *work = NULL;
+    int x = 1, wrong = 0;
+    (void)argument;
+    EXPECT(tutti_init_process_group("tcp", &opts) == TUTTI_OK);
+    if (rank == 0) { /* the library's thread calls back: this one does nothing meanwhile */
+        EXPECT(tutti_irecv(tutti_view(&x, 1), 1, NULL, &work) == TUTTI_OK);
+        EXPECT(tutti_work_then(work, tear_down, &wrong) == TUTTI_OK);
+    }
+    proc_meet(size, 1);
+    if (rank == 1) EXPECT(tutti_send(tutti_view(&x, 1), 0, NULL) == TUTTI_OK);
+    for (int i = 0; rank == 0 && i < 10000 && atomic_load(&called) == 0; i++) usleep(1000);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    if (rank == 0) {
+        EXPECT(atomic_load(&called) == 2 && wrong == 0);
+        tutti_work_free(work);
+    }
+    tutti_store_free(opts.store);
+    return 0;
+}
+
+static void test_torn_down_twice(void **state)
+{
+    (void)state;
+    run_procs(2, rank_that_is_torn_down, NULL);
+}
+
 /* ---- failed groups leave nothing ------------------------------------------------------------------------------- */
 
 /* In each cycle the group fails in one of three ways, with operations in flight. */
@@ -392,13 +437,10 @@ static void test_ranks_that_do_not_add_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interrupted_all_the_time),
-        cmocka_unit_test(test_same_port_fifty_times),
-        cmocka_unit_test(test_same_file_fifty_times),
-        cmocka_unit_test(test_a_hundred_groups),
-        cmocka_unit_test(test_failed_groups_leave_nothing),
-        cmocka_unit_test(test_all_killed_leave_nothing),
-        cmocka_unit_test(test_fork_after_init),
+        cmocka_unit_test(test_interrupted_all_the_time), cmocka_unit_test(test_same_port_fifty_times),
+        cmocka_unit_test(test_same_file_fifty_times),    cmocka_unit_test(test_a_hundred_groups),
+        cmocka_unit_test(test_torn_down_twice),          cmocka_unit_test(test_failed_groups_leave_nothing),
+        cmocka_unit_test(test_all_killed_leave_nothing), cmocka_unit_test(test_fork_after_init),
         cmocka_unit_test(test_ranks_that_do_not_add_up),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));

@@ -381,7 +381,6 @@ static void test_runs_ahead(void **state)
     runs_ahead(SMALL_MOST, BOARD_ROOMS, 1);
 }
 
-/* ... and then one of them leaves. */
 /* ---- moments ----------------------------------------------------------------------------------------------- */
 
 static struct small bringer, sleeper;
@@ -424,6 +423,7 @@ static void test_moments(void **state)
     pair_close(end);
 }
 
+/* They leave each other behind, and then one of them leaves. */
 static void test_leaves_behind_a_root(void **state)
 {
     struct end end[2];
