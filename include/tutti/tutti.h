@@ -105,8 +105,8 @@ TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opt
 
 /* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back.  NULL: the default group.
  * The groups made from it end with it: calls on them answer ABORTED, and their handles, which are a little memory, may
- * still be given to this function.  The handle is invalid afterwards.  Ending a failed group succeeds.  Not while another
- * thread makes a group from it. */
+ * still be given to this function.  The handle is invalid afterwards.  Ending a failed group succeeds.  Not while
+ * another thread makes a group from it. */
 TUTTI_API int tutti_destroy_process_group(tutti_group *group);
 
 /* Whether the default group exists. */
