@@ -4,6 +4,7 @@
 #include <tutti/tutti.h>
 
 #include "base/error.h"
+#include "coalesce.h"
 #include "group.h"
 
 /* opts without what these calls do not have: they block. */
@@ -20,6 +21,9 @@ static int check_bytes(const char *what, const tutti_opts *opts, const void *dat
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (group->rank < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: this rank is not in group %s", what, group->name);
+    if (coalesce_is_open(group)) /* the second of its two steps needs what the first one brings */
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s cannot be kept: call it before coalesce_begin or after _end",
+                         what);
     if (data == NULL && bytes > 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: data is NULL but bytes is %zu", what, bytes);
     *size = group->size;

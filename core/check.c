@@ -288,6 +288,8 @@ static int check_reduce(const tutti_op *op)
 {
     if ((unsigned)op->reduce_op >= TUTTI_REDUCE_OP_COUNT)
         return REFUSE("%s: reduce op %d does not exist", fingerprint_kind_name(op->kind), (int)op->reduce_op);
+    if (op->reduce_op == TUTTI_PREMUL_SUM && op->factor == 0)
+        return REFUSE("%s: PREMUL_SUM needs opts->factor, which is 0 or not given", fingerprint_kind_name(op->kind));
     if (!dtype_reduces(op->dtype, op->reduce_op))
         return error_set(TUTTI_ERR_UNSUPPORTED, "%s: %s does not reduce %s", fingerprint_kind_name(op->kind),
                          reduce_op_name(op->reduce_op), dtype_name(op->dtype));

@@ -5,9 +5,11 @@
 
 #include "base/dtype.h"
 
-/* From the top: kind + 1 (5 bits), dtype index (5), reduce op (4), root + 1 or a trace of the past (15), uneven (1),
- * count (34). */
+/* From the top: kind + 1 (5 bits), dtype index (5), reduce op (4), root + 1 (15), uneven (1), count (34).  Where there
+ * is no root, or else no reduce op, a trace of the past takes its place: of two ranks that went apart one may have
+ * noticed nothing (each a root, in its own eyes), and they do not go on alike. */
 enum { KIND_AT = 59, DTYPE_AT = 54, OP_AT = 50, ROOT_AT = 35, UNEVEN_AT = 34 };
+#define OP_MASK UINT64_C(0xf)
 #define ROOT_MASK UINT64_C(0x7fff)
 #define COUNT_MASK ((UINT64_C(1) << UNEVEN_AT) - 1)
 
@@ -82,7 +84,8 @@ uint64_t fingerprint_of(const tutti_op *op, int group_size)
 static uint64_t past_bits(uint64_t fingerprint)
 {
     tutti_kind kind = (tutti_kind)((int)(fingerprint >> KIND_AT) - 1);
-    return has_root(kind) || kind == TUTTI_SEND ? 0 : ROOT_MASK << ROOT_AT;
+    if (kind == TUTTI_SEND || kind == TUTTI_REDUCE) return 0;
+    return has_root(kind) ? OP_MASK << OP_AT : ROOT_MASK << ROOT_AT;
 }
 
 uint64_t fingerprint_with_past(uint64_t fingerprint, uint64_t past)
@@ -114,7 +117,7 @@ void fingerprint_describe(uint64_t fingerprint, char *text, size_t size)
     }
     char op[32] = "", root[32] = "", count[48];
     if (has_reduce_op(kind))
-        snprintf(op, sizeof op, ", %s", reduce_op_name((tutti_reduce_op)(fingerprint >> OP_AT & 0xf)));
+        snprintf(op, sizeof op, ", %s", reduce_op_name((tutti_reduce_op)(fingerprint >> OP_AT & OP_MASK)));
     if (has_root(kind)) snprintf(root, sizeof root, ", root %d", (int)(fingerprint >> ROOT_AT & ROOT_MASK) - 1);
     if (fingerprint >> UNEVEN_AT & 1)
         snprintf(count, sizeof count, "parts of given sizes");

@@ -199,7 +199,7 @@ void work_withdraw(struct tutti_work *work, int status, const char *text)
 /* The backend keeps what it has: that must outlive it. */
 static void abandon(struct tutti_work *work)
 {
-    log_write(LOG_WARN, "%s keeps memory of a failed operation",
+    log_write(LOG_WARN, "%s cannot take a failed operation back: its tensors stay in use and must stay valid",
               work->exec != NULL ? work->exec->run.backend->name : work->backend->name);
     if (work->exec == NULL) work->references++; /* for good: the request is part of the work */
     work->request.owner = NULL;

@@ -21,7 +21,8 @@
  * - A tensor list has one entry a rank of the group, in rank order.  Entries may differ in numel, not in dtype.
  * - The memory of outputs and inputs is apart, or the operation is done in place: the reduction's output is its input;
  *   the one tensor of a gathering or scattering operation is the rank's own part of the whole; all_to_all's out is its
- *   in, with the same sizes of all parts.  Any other overlap: INVALID_ARGUMENT.
+ *   in, with the same sizes of all parts.  Any other overlap of an input with an output: INVALID_ARGUMENT.  Outputs
+ *   among themselves, which must be apart, are not looked at.
  * - src, dst and root are global ranks (ranks of the default group's world), unless opts->group_rank is set; in a group
  *   made by tutti_create_group the two are the same.
  * - group, and opts, may be NULL: the default group, all defaults.
@@ -104,9 +105,9 @@ typedef struct tutti_init_opts {
 TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opts *opts);
 
 /* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back.  NULL: the default group.
- * The groups made from it end with it: calls on them answer ABORTED, and their handles, which are a little memory, may
- * still be given to this function.  The handle is invalid afterwards.  Ending a failed group succeeds.  Not while
- * another thread makes a group from it. */
+ * With the default group, or one of tutti_create_group, all groups end that descend from it: calls on them answer
+ * ABORTED, and their handles, which are a little memory, may still be given to this function.  The handle is invalid
+ * afterwards.  Ending a failed group succeeds.  Not while another thread makes a group from it. */
 TUTTI_API int tutti_destroy_process_group(tutti_group *group);
 
 /* Whether the default group exists. */
@@ -148,7 +149,9 @@ TUTTI_API int tutti_create_group(const char *backend, tutti_store *store, int ra
                                  const tutti_group_opts *opts, tutti_group **group);
 
 /* After a failure: a group of the ranks that are left, in the old order, over the connections that are left; group may
- * have failed, and may be destroyed afterwards.  Every survivor calls it, and gets the same members: a rank is left out
+ * have failed.  The new one descends from it: a default group, or one of tutti_create_group, is destroyed after it, not
+ * before (a subgroup may be at once).  A launcher that ends all ranks when one dies, as tutti-run and mpirun do, leaves
+ * nobody to call this.  Every survivor calls it, and gets the same members: a rank is left out
  * if its connection to any of the others has ended, or if the others gave it up in a timeout and it has not called by
  * then.  Any other rank is waited for, up to group's timeout.  Nobody lost: a new group of the same ranks.
  * Global ranks stay what they were.
@@ -218,7 +221,7 @@ typedef struct tutti_opts {
     int tag;               /* of send and recv; 0 .. INT_MAX */
     bool group_rank;       /* src, dst and root are ranks of the group */
     int *source;           /* recv: receives the rank that sent (global, or of the group with group_rank) */
-    double factor;         /* of TUTTI_PREMUL_SUM */
+    double factor;         /* of TUTTI_PREMUL_SUM, which needs one that is not 0 */
 } tutti_opts;
 
 /* ---- collectives ------------------------------------------------------------------------------------------- */
@@ -282,8 +285,12 @@ TUTTI_API int tutti_monitored_barrier(const tutti_opts *opts);
 
 /* Messages of one pair and tag arrive in the order of the calls.  Both sides may send first, at any size.
  * A receive of another size or dtype than was sent: MISMATCH there, and on the sender too unless the message was small
- * enough to be on its way already; nothing is written; the group stays usable.  To self: INVALID_ARGUMENT.  recv's src
- * may be TUTTI_ANY_SOURCE (see opts->source). */
+ * enough to be on its way already (on mpi: not on the sender); nothing is written; the group stays usable.  To self:
+ * INVALID_ARGUMENT.  recv's src may be TUTTI_ANY_SOURCE (see opts->source).
+ * A send whose time runs out is taken back, and its memory is the program's again.  Unless it was small enough to be on
+ * its way, it is then not received; a receive that had begun to take it fails with ABORTED ("rank 1 took its message
+ * back"), as only that message does, not the group.  mpi cannot take a send back: it keeps the memory of one of more
+ * than 3 KiB, which must stay valid and unchanged, and it may still be received. */
 TUTTI_API int tutti_send(tutti_tensor tensor, int dst, const tutti_opts *opts);
 TUTTI_API int tutti_recv(tutti_tensor tensor, int src, const tutti_opts *opts);
 
@@ -308,7 +315,7 @@ TUTTI_API int tutti_batch_isend_irecv(const tutti_p2p_op *ops, int n, const tutt
 /* Between the two, this thread's collectives and point-to-point calls on the group are checked and kept (an async_op's
  * Work is set to NULL), and _end starts them together; one Work stands for all.  Small all_reduces and broadcasts
  * that follow each other and are alike go out as one message.  work may be NULL: _end then blocks until all are done.
- */
+ * The functions of byte strings of differing length cannot be kept: INVALID_ARGUMENT. */
 TUTTI_API int tutti_coalesce_begin(tutti_group *group);
 TUTTI_API int tutti_coalesce_end(tutti_group *group, tutti_work **work);
 

@@ -344,6 +344,13 @@ static int coalesced(tutti_group *group, int rank, int size, void *argument)
     EXPECT(tutti_coalesce_end(group, NULL) == TUTTI_ERR_INVALID_ARGUMENT);
     EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
     EXPECT(tutti_coalesce_begin(group) == TUTTI_ERR_INVALID_ARGUMENT);
+    const tutti_opts *opts = tutti_with(.group = group);
+    tutti_bytes bytes = {x, 1}, list[RANKS_MOST] = {{0}}; /* these are two operations, one after the other */
+    EXPECT(tutti_broadcast_bytes(&bytes, 0, opts) == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(tutti_all_gather_bytes(list, size, x, 1, opts) == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(tutti_gather_bytes(list, size, x, 1, rank, opts) == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(tutti_scatter_bytes(&bytes, list, size, rank, opts) == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "coalesce_begin") != NULL);
     fill(x[0], rank, 0, 3);
     fill(y, rank, 0, 3);
     EXPECT(tutti_all_reduce(tutti_view(x[0], 3), TUTTI_SUM, tutti_with(.group = group, .async_op = &none)) == TUTTI_OK);

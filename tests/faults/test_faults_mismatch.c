@@ -223,6 +223,29 @@ static int rank_that_is_late(int rank, int size, void *argument)
     return 0;
 }
 
+/* Nobody sends anything to a root, so one that is it in its own eyes alone cannot know; with the next calls it does. */
+static int rank_of_two_roots(int rank, int size, void *argument)
+{
+    enum { MORE = 4 };
+    int64_t x = rank;
+    int status = TUTTI_OK;
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_broadcast(tutti_view(&x, 1), rank == 1 ? 1 : 0, NULL) == TUTTI_OK && x == (rank == 1));
+    for (int i = 0; i < MORE && status == TUTTI_OK; i++) status = tutti_broadcast(tutti_view(&x, 1), 0, NULL);
+    if (rank == 1) EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "earlier calls differ");
+    proc_meet(size, 1);
+    EXPECT(tutti_barrier(NULL) != TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_two_roots(void **state)
+{
+    (void)state;
+    run_procs(3, rank_of_two_roots, NULL);
+}
+
 static void test_a_rank_that_is_late_to_a_mismatch(void **state)
 {
     (void)state;
@@ -343,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_small_calls_that_differ),
         cmocka_unit_test(test_large_calls_that_differ),
         cmocka_unit_test(test_a_rank_that_is_late_to_a_mismatch),
+        cmocka_unit_test(test_two_roots),
         cmocka_unit_test(test_mixed_algorithms),
         cmocka_unit_test(test_messages_that_do_not_fit),
         cmocka_unit_test(test_refused_calls_leave_the_group_usable),

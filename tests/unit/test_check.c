@@ -120,7 +120,8 @@ static int reduce_ops(void)
     REFUSED(tutti_reduce(D(4), 0, TUTTI_BXOR, opts), UNSUPPORTED, "reduce|BXOR|float64");
     REFUSED(tutti_reduce_scatter_tensor(F(1), tutti_view(f + 4, 3), TUTTI_BOR, opts), UNSUPPORTED,
             "reduce_scatter|BOR");
-    REFUSED(tutti_all_reduce(N(4), TUTTI_PREMUL_SUM, opts), UNSUPPORTED, "PREMUL_SUM|int32");
+    INVALID(tutti_all_reduce(F(4), TUTTI_PREMUL_SUM, opts), "all_reduce|PREMUL_SUM|factor");
+    REFUSED(tutti_all_reduce(N(4), TUTTI_PREMUL_SUM, OPTS(.factor = 2)), UNSUPPORTED, "PREMUL_SUM|int32");
     REFUSED(tutti_all_reduce(tutti_view(c, 4), TUTTI_MAX, opts), UNSUPPORTED, "MAX|complex64");
     return 0;
 }
