@@ -116,7 +116,10 @@ static int compare_first(struct tutti_work *work, const struct group_door *door)
     work->request.owner = NULL;
     work->comparing = door;
     int status = begin_plan(work, door, &barrier);
-    if (status < 0) work->comparing = NULL;
+    if (status < 0)
+        work->comparing = NULL;
+    else
+        work->engine->n_comparing++;
     return status;
 }
 
@@ -124,6 +127,7 @@ int begin_compared(struct tutti_work *work)
 {
     const struct group_door *door = work->comparing;
     work->comparing = NULL;
+    work->engine->n_comparing--;
     work_release_exec(work);
     work->engine->recheck = true; /* one that was held back for this may begin */
     int status = begin_native(work, &work->op, door, TUTTI_REQUEST_COMPARED);

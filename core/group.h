@@ -9,6 +9,7 @@
 #include "engine.h"
 #include "names.h"
 #include "note.h"
+#include "op.h"
 #include "tuning.h"
 
 struct cache;
@@ -57,6 +58,7 @@ struct tutti_group {
     uint64_t last_split;     /* the latest whose choices are in the store; 0: none */
     struct group_use *uses;  /* lists of members that groups were made of by the members alone */
     struct work_queue works; /* not ended, in order of issue (group_link) */
+    struct op_span reach;    /* of the memory of the collectives among them, at least */
     struct cache *cache;
     struct health *health;
     int failed; /* status of the first failure, or 0 */

@@ -10,6 +10,10 @@
 
 struct tutti_work;
 
+/* Before work joins its group's works: notes whether its memory lies apart from all of theirs, so that who issues many
+ * need not compare each with all others. */
+void order_enlist(struct tutti_work *work);
+
 /* Whether work, the latest of its group or held back before, may not begin yet. */
 bool order_must_wait(const struct tutti_work *work);
 

@@ -116,6 +116,7 @@ static void let_staged_end(struct tutti_group *group, const tutti_op *op)
 
 static void enlist(struct tutti_work *work)
 {
+    order_enlist(work);
     TAILQ_INSERT_TAIL(&work->engine->active, work, link);
     TAILQ_INSERT_TAIL(&work->group->works, work, group_link);
     if (work->async) work->engine->n_async++;

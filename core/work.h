@@ -30,6 +30,7 @@ struct tutti_work {
     struct tutti_group *group; /* NULL once it has ended */
     int references;
     bool started; /* handed to a backend; false while it waits for an earlier one */
+    bool apart;   /* its memory, from that of all collectives that were under way when it was issued */
     bool queued;  /* in runnable */
     bool async;   /* counted in engine->n_async */
     bool awaited; /* a caller has gone to sleep until it ends */
