@@ -157,11 +157,26 @@ void health_describe_mismatch(const struct tutti_group *group, int peer, uint64_
 
 /* ---- answering --------------------------------------------------------------------------------------------- */
 
+/* The first send or receive that this rank waits in; 0: none. */
+static uint64_t message_waited_in(const struct tutti_group *group)
+{
+    const struct tutti_work *work = TAILQ_FIRST(&group->works);
+    while (work != NULL && !op_is_message(&work->op)) work = TAILQ_NEXT(work, group_link);
+    if (work == NULL) return 0;
+    int root = work->op.root;
+    return note_message_pack(&(struct note_message){.receives = work->op.kind == TUTTI_RECV,
+                                                    .peer = root == TUTTI_ANY_SOURCE ? -1 : group->global_ranks[root],
+                                                    .tag = work->op.tag});
+}
+
 static void tell_place(struct tutti_group *group, int peer, int64_t now)
 {
     const struct health *health = group->health;
     const struct tutti_work *waiting = missing_waiting(group, health->asker[peer].sequence);
-    struct note here = {.type = NOTE_HERE, .latest = health->latest, .latest_fingerprint = health->latest_fingerprint};
+    struct note here = {.type = NOTE_HERE,
+                        .fingerprint = message_waited_in(group),
+                        .latest = health->latest,
+                        .latest_fingerprint = health->latest_fingerprint};
     if (waiting != NULL) {
         here.sequence = waiting->op.sequence;
         here.n_places = missing_find(waiting, now, here.place);

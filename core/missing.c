@@ -17,10 +17,10 @@ enum {
 };
 
 struct peer {
-    uint64_t waits_in, latest, fingerprint; /* as it told */
-    int64_t heard_ns;                       /* 0: never */
-    int64_t owes_ns;                        /* the first question that it has not answered; 0: none */
-    int64_t asked_ns;                       /* the last one */
+    uint64_t waits_in, latest, fingerprint, message; /* as it told */
+    int64_t heard_ns;                                /* 0: never */
+    int64_t owes_ns;                                 /* the first question that it has not answered; 0: none */
+    int64_t asked_ns;                                /* the last one */
     int n_places;
     struct note_place *place; /* whom it waits for in the end; room for NOTE_PLACES */
 };
@@ -64,6 +64,7 @@ void missing_heard(struct missing *missing, int peer, const struct note *here, i
     state->waits_in = here->sequence;
     state->latest = here->latest;
     state->fingerprint = here->latest_fingerprint;
+    state->message = here->fingerprint;
     state->heard_ns = now;
     state->owes_ns = 0;
     state->n_places = 0;
@@ -167,6 +168,7 @@ static void add_awaited(struct ends *ends, const struct missing *missing, int pe
     } else if (is_known(state, work) && state->waits_in != 0 && state->n_places > 0 && !work->point_to_point) {
         add_told(ends, missing, state);
     } else if (is_known(state, work) && (state->latest < work->op.sequence || work->point_to_point)) {
+        place.message = state->message;
         place.age_ms = (uint32_t)ms_since(state->heard_ns, ends->now);
         if (place.age_ms > OLD_MS) place.age_ms = OLD_MS; /* it owes no answer: nobody has asked since */
         add(ends, place);
@@ -206,15 +208,40 @@ static void say(struct sentence *sentence, int global, const char *where)
     if (n > 0) sentence->used += (size_t)n;
 }
 
-static void say_place(struct sentence *sentence, const struct tutti_group *group, const struct note_place *place)
+static void describe_message(uint64_t packed, char *text, size_t size)
 {
-    char where[300], call[160] = "";
+    struct note_message message = note_message_unpack(packed);
+    const char *way = message.receives ? "recv from" : "send to";
+    if (message.peer < 0)
+        snprintf(text, size, "%s any rank, tag %d", way, message.tag);
+    else
+        snprintf(text, size, "%s rank %d, tag %d", way, message.peer, message.tag);
+}
+
+/* For a rank that waits in a message: of a peer that is in no call its latest collective is no more than history. */
+static bool is_over(const struct tutti_work *work, const struct note_place *place)
+{
+    return work->point_to_point && health_missing(work->group->health)->peer[place->rank].waits_in == 0;
+}
+
+static void say_place(struct sentence *sentence, const struct tutti_work *work, const struct note_place *place)
+{
+    const struct tutti_group *group = work->group;
+    char where[400], call[160] = "", message[64];
     if (place->latest > 0) fingerprint_describe(place->fingerprint, call, sizeof call);
+    if (place->message != 0) describe_message(place->message, message, sizeof message);
     if (place->silent_ms > 0 && place->latest > 0)
         snprintf(where, sizeof where, " (no heartbeat for %.1f s; was at #%" PRIu64 " %s)", place->silent_ms / 1e3,
                  place->latest, call);
     else if (place->silent_ms > 0)
         snprintf(where, sizeof where, " (no heartbeat for %.1f s)", place->silent_ms / 1e3);
+    else if (place->message != 0 && place->latest > 0)
+        snprintf(where, sizeof where, " (is in %s; its latest collective is #%" PRIu64 " %s)", message, place->latest,
+                 call);
+    else if (place->message != 0)
+        snprintf(where, sizeof where, " (is in %s)", message);
+    else if (place->latest > 0 && is_over(work, place))
+        snprintf(where, sizeof where, " (is in no call; its latest was #%" PRIu64 " %s)", place->latest, call);
     else if (place->latest > 0)
         snprintf(where, sizeof where, " (is at #%" PRIu64 " %s)", place->latest, call);
     else
@@ -248,7 +275,7 @@ void missing_describe(const struct tutti_work *work, int64_t now, char *text, si
     }
     text[0] = '\0';
     int n = missing_find(work, now, places);
-    for (int i = 0; i < n; i++) say_place(&sentence, work->group, &places[i]);
+    for (int i = 0; i < n; i++) say_place(&sentence, work, &places[i]);
     say_unknown(&sentence, work, now, n == 0);
     if (sentence.used > 0) return;
     bool copies = work->op.kind == TUTTI_COPY;

@@ -3,6 +3,17 @@
 #include <endian.h>
 #include <string.h>
 
+uint64_t note_message_pack(const struct note_message *message)
+{
+    uint64_t peer = (uint64_t)((int64_t)message->peer + 1) & INT32_MAX, tag = (uint64_t)message->tag & INT32_MAX;
+    return UINT64_C(1) << 63 | (uint64_t)message->receives << 62 | peer << 31 | tag;
+}
+
+struct note_message note_message_unpack(uint64_t packed)
+{
+    return (struct note_message){packed >> 62 & 1, (int)(packed >> 31 & INT32_MAX) - 1, (int)(packed & INT32_MAX)};
+}
+
 static size_t encode_places(const struct note *note, uint8_t *wire)
 {
     for (int i = 0; i < note->n_places; i++) {
@@ -47,8 +58,8 @@ static bool parse_places(const uint8_t *wire, size_t bytes, struct note *note)
         uint64_t longs[2];
         memcpy(words, wire + (size_t)i * NOTE_PLACE, sizeof words);
         memcpy(longs, wire + (size_t)i * NOTE_PLACE + sizeof words, sizeof longs);
-        note->place[i] = (struct note_place){le32toh(words[0]), le32toh(words[1]), le32toh(words[2]), le64toh(longs[0]),
-                                             le64toh(longs[1])};
+        note->place[i] = (struct note_place){le32toh(words[0]), le32toh(words[1]), le32toh(words[2]),
+                                             le64toh(longs[0]), le64toh(longs[1]), 0};
     }
     return true;
 }

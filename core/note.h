@@ -7,6 +7,7 @@
 #ifndef NOTE_H
 #define NOTE_H
 
+#include <stdbool.h>
 #include <tutti/types.h>
 
 enum {
@@ -25,6 +26,14 @@ struct note_place {
     uint32_t age_ms;              /* of this knowledge */
     uint32_t silent_ms;           /* since when it owes an answer; 0: it owes none */
     uint64_t latest, fingerprint; /* its latest collective, as far as it is known; 0: it has called none */
+    uint64_t message;             /* as in a note, where the rank has told it itself: others do not pass it on */
+};
+
+/* A send or receive that a rank waits in. */
+struct note_message {
+    bool receives;
+    int peer; /* global; -1: any */
+    int tag;
 };
 
 /* Ranks of the group, no more than anybody tells of. */
@@ -43,8 +52,8 @@ static inline bool note_ranks_have(const struct note_ranks *ranks, int rank)
 struct note {
     uint32_t type;
     int32_t status;
-    uint64_t sequence; /* HERE: of the collective that the sender waits in; 0: it waits in none */
-    uint64_t fingerprint;
+    uint64_t sequence;    /* HERE: of the collective that the sender waits in; 0: it waits in none */
+    uint64_t fingerprint; /* HERE: of note_message_pack; 0: it waits in no message */
     uint64_t latest;
     uint64_t latest_fingerprint;
     struct note_ranks given_up;           /* FAILED, with TIMEOUT: for whom nobody waits any more; not checked either */
@@ -52,6 +61,10 @@ struct note {
     int n_places;                         /* HERE: whom the sender waits for in the end */
     struct note_place place[NOTE_PLACES]; /* ranks are not checked against the group's size */
 };
+
+/* As a number, which is not 0; and back again. */
+uint64_t note_message_pack(const struct note_message *message);
+struct note_message note_message_unpack(uint64_t packed);
 
 /* The number of bytes written. */
 size_t note_encode(const struct note *note, uint8_t wire[NOTE_BYTES]);

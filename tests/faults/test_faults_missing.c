@@ -217,9 +217,37 @@ static void test_another_rank_is_missing(void **state)
     }
 }
 
+/* Who waits for a message is told what its peer does instead. */
+static int rank_of_messages(int rank, int size, void *argument)
+{
+    int x = 0;
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    if (rank == 0) {
+        EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 1, tutti_with(.tag = 1, .timeout_ms = 1500)), TUTTI_ERR_TIMEOUT,
+                     "rank 1 (is in recv from rank 0, tag 2; its latest collective is #1 barrier)");
+        EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 2, tutti_with(.tag = 1, .timeout_ms = 1500)), TUTTI_ERR_TIMEOUT,
+                     "rank 2 (is in no call; its latest was #1 barrier)");
+        EXPECT(tutti_send(tutti_view(&x, 1), 1, tutti_with(.tag = 2)) == TUTTI_OK);
+    } else if (rank == 1) {
+        EXPECT(tutti_recv(tutti_view(&x, 1), 0, tutti_with(.tag = 2)) == TUTTI_OK);
+    }
+    proc_meet(size, 1);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_messages_are_named(void **state)
+{
+    (void)state;
+    run_procs(3, rank_of_messages, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_messages_are_named),
         cmocka_unit_test(test_the_last_rank_is_missing),
         cmocka_unit_test(test_another_rank_is_missing),
     };

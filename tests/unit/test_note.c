@@ -54,12 +54,27 @@ static void test_malformed(void **state)
     assert_false(note_parse(wire, NOTE_HEAD + 4, &read));
 }
 
+static void test_messages(void **state)
+{
+    static const struct note_message messages[] = {
+        {true, -1, 0}, {true, 0, INT32_MAX}, {false, 5, 7}, {false, INT32_MAX - 1, 0}};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        uint64_t packed = note_message_pack(&messages[i]);
+        struct note_message read = note_message_unpack(packed);
+        assert_int_not_equal(packed, 0);
+        assert_true(read.receives == messages[i].receives && read.peer == messages[i].peer &&
+                    read.tag == messages[i].tag);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_rank_may_be_given_up),
         cmocka_unit_test(test_the_text_makes_room),
         cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
