@@ -202,8 +202,8 @@ static inline tutti_tensor tutti_on(tutti_tensor tensor, tutti_device device)
  *
  * Freed with tutti_free, on CPU with this or another group that descends from the same one, before those are destroyed.
  * What has not been freed by then stays readable and writable until the process ends, and can no more be freed
- * (ABORTED).  No operation may be under way on it.  As with free, what was not given out, or has been freed, must not be
- * given back.  Errors: INVALID_ARGUMENT, NO_MEMORY (which says how much). */
+ * (ABORTED).  No operation may be under way on it.  As with free, what was not given out, or has been freed, must not
+ * be given back.  Errors: INVALID_ARGUMENT, NO_MEMORY (which says how much). */
 TUTTI_API int tutti_alloc(tutti_group *group, int64_t bytes, void **memory);
 TUTTI_API int tutti_free(tutti_group *group, void *memory);
 
