@@ -5,14 +5,14 @@
 
 static void *receive_late(void *status)
 {
-    int32_t x;
+    int32_t x = 0;
     *(int *)status = tutti_recv(tutti_view(&x, 1), 1, tutti_with(.tag = 1));
     return NULL;
 }
 
 static int answer(int asked_tag, int answer_tag, int after_ms)
 {
-    int32_t x;
+    int32_t x = 0;
     EXPECT(tutti_recv(tutti_view(&x, 1), 0, tutti_with(.tag = asked_tag)) == TUTTI_OK);
     procs_nap_ms(after_ms);
     EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.tag = answer_tag)) == TUTTI_OK);
