@@ -229,19 +229,6 @@ static bool is_in_place(const struct tutti_group *group, const tutti_op *op, int
     }
 }
 
-static struct op_span span_of_all(const tutti_tensor *tensors, int n)
-{
-    struct op_span all = {UINTPTR_MAX, 0};
-    if (n == 1) return op_span_of(tensors);
-    for (int i = 0; i < n; i++) {
-        struct op_span one = op_span_of(&tensors[i]);
-        if (one.begin == one.end) continue;
-        if (one.begin < all.begin) all.begin = one.begin;
-        if (one.end > all.end) all.end = one.end;
-    }
-    return all;
-}
-
 static int refuse_overlap(const tutti_op *op, int i, int k)
 {
     static const char *const allowed[] = {
@@ -260,7 +247,7 @@ static int refuse_overlap(const tutti_op *op, int i, int k)
 static int check_overlap(const struct tutti_group *group, const tutti_op *op)
 {
     if (rules[op->kind].shape == SHAPE_NONE) return TUTTI_OK;
-    if (!op_overlap(span_of_all(op->in, op->n_in), span_of_all(op->out, op->n_out))) return TUTTI_OK;
+    if (!op_overlap(op_span_of_all(op->in, op->n_in), op_span_of_all(op->out, op->n_out))) return TUTTI_OK;
     for (int i = 0; i < op->n_in; i++)
         for (int k = 0; k < op->n_out; k++)
             if (op_overlap(op_span_of(&op->in[i]), op_span_of(&op->out[k])) && !is_in_place(group, op, i, k))

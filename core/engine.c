@@ -134,35 +134,34 @@ static void want(struct engine *engine, enum engine_poller who)
     if (!atomic_exchange(&engine->wanted[who], true)) wake(engine, who);
 }
 
+/* Ends the thread.  False: that is this one, which is in a callback, and ends after it. */
+static bool end_thread(struct engine *engine)
+{
+    if (!engine->has_thread || engine_is_forked(engine)) return true;
+    engine->stopping = true;
+    wake(engine, POLLER_THREAD);
+    if (pthread_equal(engine->thread, pthread_self())) return false;
+    pthread_join(engine->thread, NULL);
+    engine->has_thread = false;
+    return true;
+}
+
 void engine_drop(struct engine *engine)
 {
     /* release, so that all that was done under this reference comes before the end; acquire for the one who ends it */
     if (atomic_fetch_sub_explicit(&engine->references, 1, memory_order_acq_rel) > 1) return;
-    bool join = engine->has_thread && !engine_is_forked(engine);
-    bool self = join && pthread_equal(engine->thread, pthread_self()); /* a callback gave the last handle up */
-    if (join) {
-        engine->frees_itself = self;
-        engine->stopping = true;
-        wake(engine, POLLER_THREAD);
-    }
-    if (self) {
-        pthread_detach(engine->thread);
+    if (end_thread(engine)) {
+        engine_free(engine);
         return;
     }
-    if (join) pthread_join(engine->thread, NULL);
-    engine_free(engine);
+    engine->frees_itself = true;
+    pthread_detach(engine->thread);
 }
 
 void engine_retire(struct engine *engine)
 {
-    engine->stopping = true;
     engine->first = NULL;
-    if (engine->has_thread && pthread_equal(engine->thread, pthread_self())) return; /* it ends after this callback */
-    if (engine->has_thread) {
-        wake(engine, POLLER_THREAD);
-        pthread_join(engine->thread, NULL);
-        engine->has_thread = false;
-    }
+    if (!end_thread(engine)) return;
     exits_remove(engine);
     engine_lock(engine);
     if (engine->callers == 0) close_wake_fds(engine);

@@ -157,11 +157,14 @@ void health_describe_mismatch(const struct tutti_group *group, int peer, uint64_
 
 /* ---- answering --------------------------------------------------------------------------------------------- */
 
-/* The first send or receive that this rank waits in; 0: none. */
+/* The first send or receive that this rank waits in; 0: none.  Answers are many where thousands of operations are under
+ * way, so it is looked for among the oldest alone. */
 static uint64_t message_waited_in(const struct tutti_group *group)
 {
+    enum { OLDEST = 64 };
     const struct tutti_work *work = TAILQ_FIRST(&group->works);
-    while (work != NULL && !op_is_message(&work->op)) work = TAILQ_NEXT(work, group_link);
+    for (int i = 0; work != NULL && !op_is_message(&work->op); i++)
+        work = i < OLDEST ? TAILQ_NEXT(work, group_link) : NULL;
     if (work == NULL) return 0;
     int root = work->op.root;
     return note_message_pack(&(struct note_message){.receives = work->op.kind == TUTTI_RECV,

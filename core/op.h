@@ -16,6 +16,21 @@ static inline struct op_span op_span_of(const tutti_tensor *tensor)
     return (struct op_span){begin, begin + (uintptr_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype))};
 }
 
+/* From the one's begin to the other's end; an empty one adds nothing. */
+static inline struct op_span op_span_join(struct op_span a, struct op_span b)
+{
+    if (a.begin >= a.end) return b;
+    if (b.begin >= b.end) return a;
+    return (struct op_span){a.begin < b.begin ? a.begin : b.begin, a.end > b.end ? a.end : b.end};
+}
+
+static inline struct op_span op_span_of_all(const tutti_tensor *tensors, int n)
+{
+    struct op_span all = {0, 0};
+    for (int i = 0; i < n; i++) all = op_span_join(all, op_span_of(&tensors[i]));
+    return all;
+}
+
 /* An empty one overlaps nothing. */
 static inline bool op_overlap(struct op_span a, struct op_span b)
 {

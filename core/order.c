@@ -61,29 +61,15 @@ static bool must_follow(const struct tutti_work *earlier, const struct tutti_wor
     return (!earlier->started || earlier->comparing != NULL) && may_be_native(earlier) && may_be_native(work);
 }
 
-static void widen(struct op_span *span, const tutti_tensor *tensors, int n)
-{
-    for (int i = 0; i < n; i++) {
-        struct op_span one = op_span_of(&tensors[i]);
-        if (one.begin >= one.end) continue;
-        bool empty = span->begin >= span->end;
-        if (empty || one.begin < span->begin) span->begin = one.begin;
-        if (empty || one.end > span->end) span->end = one.end;
-    }
-}
-
 void order_enlist(struct tutti_work *work)
 {
-    struct op_span span = {0, 0}, *reach = &work->group->reach;
-    if (op_is_message(&work->op)) return;
-    widen(&span, work->op.in, work->op.n_in);
-    widen(&span, work->op.out, work->op.n_out);
+    const tutti_op *op = &work->op;
+    struct op_span *reach = &work->group->reach;
+    if (op_is_message(op)) return;
+    struct op_span own = op_span_join(op_span_of_all(op->in, op->n_in), op_span_of_all(op->out, op->n_out));
     if (TAILQ_EMPTY(&work->group->works)) *reach = (struct op_span){0, 0};
-    work->apart = !op_overlap(span, *reach);
-    if (span.begin >= span.end) return;
-    if (reach->begin >= reach->end) *reach = span;
-    if (span.begin < reach->begin) reach->begin = span.begin;
-    if (span.end > reach->end) reach->end = span.end;
+    work->apart = !op_overlap(own, *reach);
+    *reach = op_span_join(*reach, own);
 }
 
 /* Whether nothing but their memory may hold works back: then those that lie apart may begin. */

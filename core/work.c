@@ -140,6 +140,8 @@ void work_end(struct tutti_work *work, int status, const char *text)
     if (work->door != NULL && work->source >= 0) parent->source = work->source;
     if (work->stage != NULL) stage_ended(work->stage);
     if (work->source_out != NULL && status == TUTTI_OK) *work->source_out = work->source;
+    if (work->comparing != NULL) engine->n_comparing--;
+    work->comparing = NULL;
     work_release_exec(work);
     if (work->queued) TAILQ_REMOVE(&engine->runnable, work, run_link);
     work->queued = false;

@@ -3,7 +3,9 @@
 #ifndef RANKS_H
 #define RANKS_H
 
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,13 @@
             return __LINE__;                                                                                           \
         }                                                                                                              \
     } while (0)
+
+/* What the plug-in "loop" counts, by the name of its variable; NULL: there is none. */
+static inline atomic_long *loop_counter(const char *name)
+{
+    void *plugin = dlopen(TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so", RTLD_NOW);
+    return plugin != NULL ? dlsym(plugin, name) : NULL;
+}
 
 typedef int (*rank_fn)(tutti_group *group, int rank, int size, void *argument);
 

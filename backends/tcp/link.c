@@ -135,12 +135,12 @@ int link_describe(const struct proto *proto, char *text, size_t capacity)
 {
     const struct shm *shm = proto->shm;
     char pushed[80] = "";
+    size_t from = shm != NULL ? bulk_pushed_from(shm) : 0;
     int n = 0, here = 0;
     for (int seat = 0; shm != NULL && seat < shm->n; seat++)
         here += seat != shm->seat && link_is_local(proto, shm->peer[seat].rank); /* some may have been left out */
-    if (shm != NULL && shm->can_pull && bulk_pushed_from(shm) < SIZE_MAX)
-        snprintf(pushed, sizeof pushed, " (of blocking sends up to %zu, then copied through it)",
-                 bulk_pushed_from(shm));
+    if (from > 0 && from < SIZE_MAX)
+        snprintf(pushed, sizeof pushed, " (of blocking sends up to %zu, then copied through it)", from);
     if (shm != NULL)
         n = snprintf(text, capacity,
                      "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s%s\n", proto->rank,

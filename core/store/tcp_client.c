@@ -104,7 +104,7 @@ static void client_back_off(int *pause_ms, int64_t deadline_ns)
     int sleep_ms = *pause_ms / 2 + *pause_ms * random / 510;
     int left = clock_left_ms(deadline_ns);
     if (left >= 0 && sleep_ms > left) sleep_ms = left;
-    struct timespec pause = {.tv_sec = sleep_ms / 1000, .tv_nsec = (long)(sleep_ms % 1000) * 1000000};
+    struct timespec pause = clock_timespec((int64_t)sleep_ms * 1000000);
     nanosleep(&pause, NULL);
     *pause_ms = 2 * *pause_ms > CLIENT_RETRY_MAX_MS ? CLIENT_RETRY_MAX_MS : 2 * *pause_ms;
 }

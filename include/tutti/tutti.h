@@ -151,10 +151,9 @@ TUTTI_API int tutti_create_group(const char *backend, tutti_store *store, int ra
 /* After a failure: a group of the ranks that are left, in the old order, over the connections that are left; group may
  * have failed.  The new one descends from it: a default group, or one of tutti_create_group, is destroyed after it, not
  * before (a subgroup may be at once).  A launcher that ends all ranks when one dies, as tutti-run and mpirun do, leaves
- * nobody to call this.  Every survivor calls it, and gets the same members: a rank is left out
- * if its connection to any of the others has ended, or if the others gave it up in a timeout and it has not called by
- * then.  Any other rank is waited for, up to group's timeout.  Nobody lost: a new group of the same ranks.
- * Global ranks stay what they were.
+ * nobody to call this.  Every survivor calls it, and gets the same members: a rank is left out if its connection to any
+ * of the others has ended, or if the others gave it up in a timeout and it has not called by then.  Any other rank is
+ * waited for, up to group's timeout.  Nobody lost: a new group of the same ranks.  Global ranks stay what they were.
  * Errors: STORE (the ranks agree through the store of the rendezvous, which must live), ABORTED (the others go on
  * without this rank), TIMEOUT (a rank neither called nor is known to be lost; it is named). */
 TUTTI_API int tutti_shrink_group(tutti_group *group, tutti_group **smaller);

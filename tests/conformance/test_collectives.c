@@ -1,7 +1,5 @@
 /* Every collective, on ranks that are threads: counts around the group's size, every root, flat and list, in place,
  * all algorithms by TUTTI_ALGO's default choice.  The backend is TUTTI_TEST_BACKEND, by default the tests' own loop. */
-#include <dlfcn.h>
-#include <stdatomic.h>
 
 #include "ranks.h"
 
@@ -312,19 +310,13 @@ static int byte_strings(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-static atomic_long *message_counter(void)
-{
-    void *plugin = dlopen(TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so", RTLD_NOW);
-    return plugin != NULL ? dlsym(plugin, "loop_messages") : NULL;
-}
-
 static int coalesced(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
     enum { N = 30 };
     int32_t x[N][3], y[3], from_left;
     tutti_work *work = NULL, *none = (tutti_work *)&work;
-    atomic_long *counter = message_counter();
+    atomic_long *counter = loop_counter("loop_messages");
     EXPECT(counter != NULL);
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < N; i++) fill(x[i], rank, i, i % 3 + 1);

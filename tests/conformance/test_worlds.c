@@ -1,8 +1,6 @@
 /* Worlds: several at once in one process, their groups after their end, and the default one.  Ranks are threads. */
 #include "ranks.h"
 
-#include <dlfcn.h>
-#include <stdatomic.h>
 #include <unistd.h>
 
 /* The world goes first: its groups answer, and can be ended. */
@@ -74,8 +72,7 @@ static int armed_twice(tutti_store *store, int rank, int size)
 {
     enum { TRIES = 10000 };
     tutti_group *group = NULL;
-    void *plugin = dlopen(TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so", RTLD_NOW);
-    atomic_long *counter = plugin != NULL ? dlsym(plugin, "loop_armed_twice") : NULL;
+    atomic_long *counter = loop_counter("loop_armed_twice");
     int x = rank;
     EXPECT(counter != NULL);
     EXPECT(tutti_create_group("loop", store, rank, size, &(tutti_group_opts){.timeout_ms = 20000}, &group) == TUTTI_OK);

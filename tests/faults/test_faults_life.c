@@ -193,7 +193,7 @@ static void tear_down(tutti_work *work, void *argument)
     int *wrong = argument;
     (void)work;
     atomic_store(&called, 1);
-    for (int i = 0; i < 10000 && tutti_is_initialized(); i++) usleep(1000); /* until the program is in destroy */
+    for (int i = 0; i < 10000 && tutti_is_initialized(); i++) procs_nap_ms(1); /* until the program is in destroy */
     *wrong += tutti_destroy_process_group(NULL) != TUTTI_ERR_INVALID_ARGUMENT;
     *wrong += tutti_init_process_group("tcp", NULL) != TUTTI_ERR_INVALID_ARGUMENT;
     atomic_store(&called, 2);
@@ -212,7 +212,7 @@ static int rank_that_is_torn_down(int rank, int size, void *argument)
     }
     proc_meet(size, 1);
     if (rank == 1) EXPECT(tutti_send(tutti_view(&x, 1), 0, NULL) == TUTTI_OK);
-    for (int i = 0; rank == 0 && i < 10000 && atomic_load(&called) == 0; i++) usleep(1000);
+    for (int i = 0; rank == 0 && i < 10000 && atomic_load(&called) == 0; i++) procs_nap_ms(1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     if (rank == 0) {
         EXPECT(atomic_load(&called) == 2 && wrong == 0);
