@@ -235,6 +235,13 @@ static struct coll_link link_of(const tutti_backend *backend)
                               TUTTI_HAS(backend, segment_bytes) ? backend->segment_bytes : 0};
 }
 
+/* In elements. */
+static int64_t recv_reduce_most(const tutti_backend *backend, int64_t element)
+{
+    if (!TUTTI_HAS(backend, recv_reduce)) return PLAN_NEVER;
+    return TUTTI_HAS(backend, recv_reduce_most) ? backend->recv_reduce_most / element : PLAN_ALWAYS;
+}
+
 static int build(const struct tutti_group *group, const struct group_door *door, const struct shape *shape,
                  const struct coll_algorithm **algorithm, struct coll_reason *reason, struct plan **plan)
 {
@@ -262,7 +269,7 @@ static int build(const struct tutti_group *group, const struct group_door *door,
     struct coll_wish wish = {group->algorithm, door->tuned.rows, door->tuned.n};
     *algorithm = coll_select(&args, &wish, reason);
     if (*algorithm == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
-    *plan = coll_build(*algorithm, &args, TUTTI_HAS(door->backend, recv_reduce) != 0);
+    *plan = coll_build(*algorithm, &args, recv_reduce_most(door->backend, key->element));
     return *plan != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
 }
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without a recv_reduce in the table what is to be added to in place comes into one of these first; so many may be
- * under way at once. */
+/* Without recv_reduce what is to be added to in place comes into one of these first; so many may be under way at
+ * once. */
 enum { PLAN_STAGES = 4, PLAN_FIRST_STEPS = 16 };
 
 struct plan_edge {
@@ -26,7 +26,7 @@ struct plan_stage {
 };
 
 struct plan_builder {
-    bool recv_reduce;
+    int64_t recv_reduce_most;
     uint32_t max_steps, n_edges, max_edges, next_stage;
     int32_t n_aliases; /* entries of alias, which is indexed by buffer */
     struct plan_edge *edge;
@@ -54,7 +54,7 @@ static void plan_free_builder(struct plan *plan)
     plan->builder = NULL;
 }
 
-struct plan *plan_new(int rank, int size, bool recv_reduce)
+struct plan *plan_new(int rank, int size, int64_t recv_reduce_most)
 {
     struct plan *plan = calloc(1, sizeof *plan);
     struct plan_builder *builder = malloc(sizeof *builder + 2 * (size_t)size * sizeof builder->slots[0]);
@@ -68,7 +68,7 @@ struct plan *plan_new(int rank, int size, bool recv_reduce)
     memset(builder, 0, offsetof(struct plan_builder, ranges)); /* the map's own arrays need no zeros */
     memset(builder->slots, 0, 2 * (size_t)size * sizeof builder->slots[0]);
     ranges_init(&builder->ranges);
-    builder->recv_reduce = recv_reduce;
+    builder->recv_reduce_most = recv_reduce_most;
     builder->max_steps = PLAN_FIRST_STEPS;
     plan->rank = rank;
     plan->size = size;
@@ -273,7 +273,8 @@ uint32_t plan_recv_reduce(struct plan *plan, int peer, struct plan_ref dst, stru
 {
     if (numel == 0) return plan_recv(plan, peer, dst, 0);
     struct plan_ref sum = plan_resolve(plan, dst), own = plan_resolve(plan, a);
-    if (plan->builder->recv_reduce) return plan_add_message(plan, PLAN_RECV_REDUCE, peer, sum, own, numel);
+    if (numel <= plan->builder->recv_reduce_most)
+        return plan_add_message(plan, PLAN_RECV_REDUCE, peer, sum, own, numel);
     struct plan_ref came = plan_overlap(sum, own, numel) ? plan_next_stage(plan, numel) : dst;
     plan_recv(plan, peer, came, numel);
     return plan_reduce(plan, dst, a, came, numel);

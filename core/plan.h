@@ -61,10 +61,12 @@ struct plan {
     int error;                    /* first failure while building: TUTTI_ERR_NO_MEMORY, or 0 */
 };
 
-/* A new, empty plan of rank in a group of size ranks; NULL when out of memory.  recv_reduce says whether the
- * point-to-point table has that entry; where it has not, plan_recv_reduce appends a receive, into dst or, where that
- * overlaps a, into scratch, and a reduce. */
-struct plan *plan_new(int rank, int size, bool recv_reduce);
+/* A new, empty plan of rank in a group of size ranks; NULL when out of memory.  recv_reduce_most says up to how many
+ * elements the point-to-point table's recv_reduce is to be used (PLAN_ALWAYS, PLAN_NEVER); beyond it plan_recv_reduce
+ * appends a receive, into dst or, where that overlaps a, into scratch, and a reduce. */
+#define PLAN_ALWAYS INT64_MAX
+#define PLAN_NEVER 0
+struct plan *plan_new(int rank, int size, int64_t recv_reduce_most);
 void plan_free(struct plan *plan);
 
 /* Declares, before any step, that element x of buffer `alias` is element x + shift of buffer `target`: an operation in

@@ -14,7 +14,6 @@ enum {
     TAG_HEADER = 1,
     TAG_LONG = 16,        /* the first tag for long messages */
     TAG_LONG_END = 32767, /* every MPI has tags up to here */
-    SHORT = 3072,         /* with its header less than what any MPI sends at once */
     POLL_MOST = 16,       /* headers a round */
     ROUNDS = 32,          /* for a message that a caller waits for, before its receive is posted */
     LOOKS_LONG = 64,      /* at a long one that a caller waits for, before it is left to the rounds of progress */
@@ -31,7 +30,7 @@ enum note { NOTE_OF_CORE = 1, NOTE_GOODBYE };
 
 struct envelope {
     struct header header;
-    char data[SHORT];
+    char data[MPIB_SHORT];
 };
 
 struct mpib_slot {
@@ -138,7 +137,7 @@ static int send_locked(struct mpib_group *group, tutti_request *request)
     int32_t to = group->global_ranks[request->peer];
     struct header header = {
         .group = group->id, .tag = request->tag, .fingerprint = request->fingerprint, .bytes = request->bytes};
-    if (request->bytes <= SHORT) {
+    if (request->bytes <= MPIB_SHORT) {
         int status = send_header(family, to, &header, request->data, NULL);
         return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
     }
@@ -201,7 +200,11 @@ static int take_in(struct mpib_group *group, tutti_request *request, int32_t sou
 {
     request->source = request->peer != TUTTI_ANY_SOURCE ? request->peer : rank_in(group, source);
     if (header->long_tag == 0) {
-        if (header->bytes > 0) memcpy(request->data, data, header->bytes);
+        if (request->addend != NULL)
+            group->family->host->reduce(request->dtype, request->op, request->data, request->addend, data,
+                                        (int64_t)header->bytes / tutti_dtype_bytes(request->dtype));
+        else if (header->bytes > 0)
+            memcpy(request->data, data, header->bytes);
         return TUTTI_REQUEST_DONE;
     }
     struct mpib_flight flight = {.request = request,
@@ -349,7 +352,7 @@ static bool is_sound(const struct envelope *envelope, int bytes)
     const struct header *header = &envelope->header;
     if (bytes < (int)sizeof *header) return false;
     size_t here = (size_t)bytes - sizeof *header;
-    return header->long_tag == 0 ? header->bytes == here : here == 0;
+    return header->long_tag == 0 ? header->bytes == here : here == 0 && header->bytes > MPIB_SHORT;
 }
 
 enum came { NOTHING, KEPT, WANTED };
@@ -572,10 +575,18 @@ int mpib_recv(void *state, tutti_request *request)
     return status;
 }
 
+int mpib_recv_reduce(void *state, tutti_request *request)
+{
+    if (request->bytes <= MPIB_SHORT) return mpib_recv(state, request);
+    return ((struct mpib_group *)state)
+        ->family->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a recv_reduce of %zu bytes; at most %d", request->bytes,
+                              MPIB_SHORT);
+}
+
 int mpib_notify(void *state, int32_t peer, const void *message, size_t bytes)
 {
     struct mpib_group *group = state;
-    if (group->family == NULL || peer == group->rank || bytes > SHORT || !mpib_enter()) return TUTTI_OK;
+    if (group->family == NULL || peer == group->rank || bytes > MPIB_SHORT || !mpib_enter()) return TUTTI_OK;
     struct header header = {.group = group->id, .bytes = bytes, .note = NOTE_OF_CORE};
     int32_t to = group->global_ranks[peer];
     int status = send_header(group->family, to, &header, message, NULL);

@@ -21,6 +21,8 @@
 #include <sys/queue.h>
 #include <tutti/backend.h>
 
+#include "mpi_numbers.h"
+
 #ifdef OPEN_MPI
 #define MPIB_BUILT_FOR "Open MPI"
 #else
@@ -222,6 +224,7 @@ void mpib_slot_give(struct mpib_family *family, struct mpib_slot *slot);
 
 int mpib_send(void *group, tutti_request *request);
 int mpib_recv(void *group, tutti_request *request);
+int mpib_recv_reduce(void *group, tutti_request *request);
 int mpib_cancel(void *group, tutti_request *request);
 int mpib_notify(void *group, int32_t peer, const void *message, size_t bytes);
 

@@ -12,6 +12,8 @@
 #include <tutti/backend.h>
 #include <unistd.h>
 
+#include "../mpi/mpi_numbers.h"
+
 struct choice {
     void *state;
 };
@@ -112,6 +114,11 @@ static int choice_recv(void *group, tutti_request *request)
     return chosen->recv(((struct choice *)group)->state, request);
 }
 
+static int choice_recv_reduce(void *group, tutti_request *request)
+{
+    return chosen->recv_reduce(((struct choice *)group)->state, request);
+}
+
 static int choice_progress(void *group)
 {
     return chosen->progress(((struct choice *)group)->state);
@@ -164,13 +171,12 @@ const tutti_backend tutti_backend_v1 = {
                [TUTTI_ALL_TO_ALL] = choice_native},
     .send = choice_send,
     .recv = choice_recv,
+    .recv_reduce = choice_recv_reduce,
     .progress = choice_progress,
     .arm = choice_arm,
     .cancel = choice_cancel,
     .notify = choice_notify,
     .abort = choice_abort,
-    .latency_ns = 1500,
-    .bytes_per_us = 4000,
-    .segment_bytes = 256 << 10,
+    MPIB_NUMBERS,
     .describe = choice_describe,
 };

@@ -73,10 +73,26 @@ void bulk_pull(struct proto *proto, struct proto_op *op, const struct wire_heade
     put_on(&proto->pulls, op);
 }
 
+/* Bytes of the offered message from `at` on. */
+static bool read_offered(struct proto *proto, int seat, const tutti_request *request, size_t at, uint64_t from,
+                         size_t bytes)
+{
+    char *data = (char *)request->data + at;
+    if (request->addend == NULL) return shm_pull(proto->shm, seat, data, from, bytes);
+    const void *came = shm_reach(proto->shm, seat, from, bytes);
+    if (came == NULL) {
+        void *to = request->addend != request->data ? data : proto->block;
+        if (!shm_pull(proto->shm, seat, to, from, bytes)) return false;
+        came = to;
+    }
+    proto_take(proto, request, at, came, bytes);
+    return true;
+}
+
 int bulk_pull_now(struct proto *proto, tutti_request *request, int32_t peer, const struct wire_header *offer)
 {
     int seat = shm_seat_of(proto->shm, peer);
-    if (!shm_pull(proto->shm, seat, request->data, offer->ref, request->bytes) || !shm_is_open(proto->shm, seat)) {
+    if (!read_offered(proto, seat, request, 0, offer->ref, request->bytes) || !shm_is_open(proto->shm, seat)) {
         shm_unreadable(proto->shm, seat);
         return proto_lost(proto, peer);
     }
@@ -91,7 +107,7 @@ static void pull(struct proto *proto, struct proto_op *op)
     int32_t peer = op->peer;
     int seat = shm_seat_of(proto->shm, peer);
     size_t left = request->bytes - op->at, bytes = left < BULK_TURN ? left : BULK_TURN;
-    if (!shm_pull(proto->shm, seat, (char *)request->data + op->at, op->from + op->at, bytes)) {
+    if (!read_offered(proto, seat, request, op->at, op->from + op->at, bytes)) {
         shm_unreadable(proto->shm, seat);
         return;
     }
@@ -183,11 +199,10 @@ void bulk_part(struct proto *proto, const struct wire_header *header, const void
         link_drop(proto, peer, "it sends more than it said", true);
         return;
     }
-    char *to = (char *)request->data + op->at;
     if (request->bytes >= STREAM_LEAST)
-        shm_stream(to, payload, header->bytes);
+        shm_stream((char *)request->data + op->at, payload, header->bytes);
     else
-        memcpy(to, payload, header->bytes);
+        proto_take(proto, request, op->at, payload, header->bytes);
     op->at += header->bytes;
     if (op->at == request->bytes) proto_finish_recv(proto, op, peer, TUTTI_OK);
 }

@@ -1,5 +1,6 @@
 /* The link to a peer: a ring in shared memory, or the fabric's. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "proto.h"
 
@@ -83,7 +84,12 @@ bool link_cut(struct proto *proto, struct proto_op *op)
 int link_expose(struct proto *proto, struct proto_op *op)
 {
     if (link_is_local(proto, op->peer)) return TUTTI_OK; /* this rank itself will write it */
-    return fabric_expose(proto->fabric, op->request->data, op->request->bytes, op->id, &op->memory);
+    tutti_request *request = op->request;
+    if (request->addend != NULL) op->stage = malloc(request->bytes);
+    if (request->addend != NULL && op->stage == NULL)
+        return proto->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message of %zu bytes", request->bytes);
+    void *data = op->stage != NULL ? op->stage : request->data;
+    return fabric_expose(proto->fabric, data, request->bytes, op->id, &op->memory);
 }
 
 void link_drop(struct proto *proto, int32_t rank, const char *why, bool notify)

@@ -61,6 +61,7 @@ void proto_op_free(struct proto *proto, struct proto_op *op)
 {
     match_take(op->state == PROTO_SEND_WAITING ? &proto->waiting : &proto->posted, &op->item);
     fabric_conceal(&op->memory);
+    free(op->stage);
     bulk_forget(proto, op);
     if (op->is_due) TAILQ_REMOVE(op->cancelled ? &proto->revoked : &proto->patient, op, due);
     op->request->priv[0] = NULL;
@@ -218,7 +219,8 @@ int proto_open(struct proto *proto, const struct fabric_config *config, void *co
     TAILQ_INIT(&proto->pushes);
     LIST_INIT(&proto->groups);
     proto->peer = calloc((size_t)config->world_size, sizeof *proto->peer);
-    if (proto->peer == NULL || !match_init(&proto->posted) || !match_init(&proto->arrived) ||
+    proto->block = malloc(PROTO_REDUCE_MOST);
+    if (proto->peer == NULL || proto->block == NULL || !match_init(&proto->posted) || !match_init(&proto->arrived) ||
         !match_init(&proto->waiting) || !match_init(&proto->opened))
         return host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", config->world_size);
     int status = open_local(proto, config);
@@ -307,6 +309,7 @@ void proto_close(struct proto *proto)
     for (size_t i = 0; i < proto->n_slots; i = i == 0 ? SLOTS : i * 2) free(proto->slot[i]);
     free(proto->slot);
     free(proto->peer);
+    free(proto->block);
     *proto = (struct proto){0};
 }
 

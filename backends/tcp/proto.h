@@ -24,9 +24,10 @@
 #include "wire.h"
 
 enum {
-    PROTO_WINDOW = 2 << 20, /* cost of eager messages that a peer holds for us without a receive */
-    PROTO_EAGER_COST = 256, /* of an eager message, besides its bytes */
-    PROTO_PATIENCE_MS = 20, /* then an expected send that was not asked for tells of itself */
+    PROTO_WINDOW = 2 << 20,       /* cost of eager messages that a peer holds for us without a receive */
+    PROTO_EAGER_COST = 256,       /* of an eager message, besides its bytes */
+    PROTO_REDUCE_MOST = 16 << 10, /* see recv_reduce_most */
+    PROTO_PATIENCE_MS = 20,       /* then an expected send that was not asked for tells of itself */
     /* Memory is taken back by ending the link, so long after it was asked for, if the peer has said nothing at all for
      * PROTO_SILENT_MS; or after PROTO_PATIENT_MS. */
     PROTO_REVOKE_MS = 300,
@@ -60,6 +61,7 @@ struct proto_op {
     tutti_request *request;
     struct proto_group *group;
     struct fabric_memory memory;
+    void *stage; /* what a peer writes before it is reduced */
     struct fabric_write write;
     uint64_t id;
     int64_t since_ns;
@@ -107,6 +109,7 @@ struct proto {
     struct fabric *fabric; /* NULL where all ranks share memory */
     struct shm *shm;       /* NULL where none does */
     struct proto_due pulls, pushes;
+    void *block;              /* of PROTO_REDUCE_MOST, for what is read and then added in place */
     unsigned turns;           /* in which boards moved */
     struct board_list boards; /* with operations under way */
     int32_t rank, world_size;
@@ -201,6 +204,8 @@ bool proto_agrees(const tutti_request *request, uint64_t bytes, uint64_t fingerp
 int proto_mismatch(struct proto *proto, tutti_request *request, int32_t peer, uint64_t bytes, uint64_t fingerprint);
 void proto_consumed(struct proto *proto, int32_t peer, uint64_t bytes);
 int proto_lost(struct proto *proto, int32_t peer);
+/* What a message has from `at` on is copied, or reduced, to where it belongs. */
+void proto_take(const struct proto *proto, const tutti_request *request, size_t at, const void *came, size_t bytes);
 void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status);
 int32_t proto_group_rank(const struct proto_group *group, int32_t global);
 

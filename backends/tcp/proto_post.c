@@ -188,7 +188,7 @@ static int recv_arrived(struct proto_group *group, tutti_request *request, struc
     request->source = proto_group_rank(group, peer);
     match_take(&proto->arrived, &arrival->item);
     if (header.kind == WIRE_EAGER_DATA) {
-        if (agrees && header.bytes > 0) memcpy(request->data, arrival->payload, header.bytes);
+        if (agrees) proto_take(proto, request, 0, arrival->payload, header.bytes);
         proto_consumed(proto, peer, header.bytes);
     }
     free(arrival);

@@ -7,8 +7,8 @@
  *
  *   seats    the host hands out the segment and every rank's bell, pidfd and arena; the others map it and say so
  *   probe    each tries to read every other one's memory, looks at its arena, and says whether it could
- *   go       the host says who is in, whether memory is read directly and arenas are mapped; from here on there is no
- * way back
+ *   go       the host says who is in, whether memory is read directly and arenas are mapped; from here on there is
+ *            no way back
  *
  * Whoever does not get through a round is left out by the host, which all others hear from it, and is reached over the
  * network.  A rank that has said in the last round that it is there, and is not told, cannot know what the others

@@ -1,4 +1,4 @@
-/* The tcp backend: tagged messages over libfabric.  The table and its groups; the rest is in proto and fabric. */
+/* The tcp backend: the table and its groups.  Messages are in proto, collectives within a host in board. */
 #include <string.h>
 
 #include "proto.h"
@@ -54,6 +54,14 @@ static int tcp_send(void *state, tutti_request *request)
 static int tcp_recv(void *state, tutti_request *request)
 {
     return proto_recv(&((struct tcp_group *)state)->group, request);
+}
+
+static int tcp_recv_reduce(void *state, tutti_request *request)
+{
+    struct proto_group *group = &((struct tcp_group *)state)->group;
+    if (request->bytes <= PROTO_REDUCE_MOST) return proto_recv(group, request);
+    return group->proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a recv_reduce of %zu bytes; at most %d",
+                                     request->bytes, PROTO_REDUCE_MOST);
 }
 
 static int tcp_progress(void *state)
@@ -160,6 +168,8 @@ const tutti_backend tutti_backend_v1 = {
                [TUTTI_MONITORED_BARRIER] = tcp_native},
     .send = tcp_send,
     .recv = tcp_recv,
+    .recv_reduce = tcp_recv_reduce,
+    .recv_reduce_most = PROTO_REDUCE_MOST,
     .progress = tcp_progress,
     .arm = tcp_arm,
     .cancel = tcp_cancel,

@@ -121,9 +121,9 @@ static void build_order_empty(struct plan *plan)
     }
 }
 
-struct plan *coll_build(const struct coll_algorithm *algorithm, const struct coll_args *args, bool recv_reduce)
+struct plan *coll_build(const struct coll_algorithm *algorithm, const struct coll_args *args, int64_t recv_reduce_most)
 {
-    struct plan *plan = plan_new(args->rank, args->size, recv_reduce);
+    struct plan *plan = plan_new(args->rank, args->size, recv_reduce_most);
     if (!plan) return NULL;
     struct coll_args given = *args;
     if (given.in_place) build_alias(plan, &given);

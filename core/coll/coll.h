@@ -111,7 +111,7 @@ const struct coll_algorithm *coll_nth(tutti_kind kind, int i);
 const char *coll_kind_name(tutti_kind kind);
 int coll_kind(const char *name, size_t length);
 
-/* Builds and finishes the plan of args with algorithm; NULL when out of memory.
+/* Builds and finishes the plan of args with algorithm; NULL when out of memory.  recv_reduce_most: see plan_new.
  *
  * The buffers: broadcast OUT(0) on every rank, root's holding the data; all_reduce IN(0) -> OUT(0); reduce IN(0) ->
  * OUT(0) on root; all_gather IN(0) -> out blocks; gather IN(0) -> out blocks on root; scatter in blocks on root ->
@@ -120,6 +120,6 @@ int coll_kind(const char *name, size_t length);
  * In place, the plan's steps name one buffer only: OUT(0) for all_reduce and reduce, the out blocks for all_gather,
  * gather and all_to_all, the in blocks for scatter and reduce_scatter.  The flag has no meaning on a rank that has only
  * one side (all but root in reduce, gather and scatter; all in broadcast). */
-struct plan *coll_build(const struct coll_algorithm *algorithm, const struct coll_args *args, bool recv_reduce);
+struct plan *coll_build(const struct coll_algorithm *algorithm, const struct coll_args *args, int64_t recv_reduce_most);
 
 #endif

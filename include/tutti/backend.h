@@ -225,7 +225,8 @@ typedef struct tutti_backend {
     int (*send)(void *group, tutti_request *request);
     int (*recv)(void *group, tutti_request *request);
 
-    /* A receive that reduces what comes: data = addend op received.  Optional. */
+    /* A receive that reduces what comes: data = addend op received, of messages of up to recv_reduce_most bytes.
+     * Optional. */
     int (*recv_reduce)(void *group, tutti_request *request);
 
     /* Moves things on without waiting; called for the family's first group.  More than 0: something happened.
@@ -317,6 +318,10 @@ typedef struct tutti_backend {
     /* How native[op->kind] would do op ("through cells in shared memory"), whose tensors are not looked at, or NULL
      * where it would answer UNSUPPORTED.  Optional: then it does all that it has an entry for. */
     const char *(*explain)(void *group, const tutti_op *op);
+
+    /* Up to how many bytes recv_reduce is better than a receive and a reduction by the core, which lets at most four
+     * messages wait in memory of its own.  0: always. */
+    int64_t recv_reduce_most;
 } tutti_backend;
 
 enum tutti_backend_traits {

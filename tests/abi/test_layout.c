@@ -175,6 +175,7 @@ static const struct place places[] = {
     AT(tutti_backend, awaits, 496),
     AT(tutti_backend, is_near, 504),
     AT(tutti_backend, explain, 512),
+    AT(tutti_backend, recv_reduce_most, 520),
 };
 
 static void test_places(void **state)

@@ -64,7 +64,8 @@ static struct plan *build(tutti_kind kind, const char *name, int size, int64_t c
 {
     struct coll_args args = {.kind = kind, .rank = 1, .size = size, .count = count, .even = true, .segment = INT64_MAX};
     for (const struct coll_algorithm *a = coll_algorithms; a->name != NULL; a++)
-        if (a->kind == kind && strcmp(a->name, name) == 0) return coll_build(a, &args, recv_reduce);
+        if (a->kind == kind && strcmp(a->name, name) == 0)
+            return coll_build(a, &args, recv_reduce ? PLAN_ALWAYS : PLAN_NEVER);
     return NULL;
 }
 

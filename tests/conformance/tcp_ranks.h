@@ -340,6 +340,16 @@ struct message {
     struct done done;
 };
 
+/* What an entry of the table has answered. */
+static void begun(struct message *m, int status)
+{
+    if (status == TUTTI_REQUEST_PENDING) return;
+    if (m->done.is) abort();
+    m->done.is = true;
+    m->done.status = status == TUTTI_REQUEST_DONE ? TUTTI_OK : status;
+    snprintf(m->done.text, sizeof m->done.text, "%s", status < 0 ? last_error : "");
+}
+
 static void start_in(struct rank *self, void *state, struct message *m, bool send, int32_t peer, uint64_t tag,
                      void *data, size_t bytes, uint32_t flags, uint64_t fingerprint)
 {
@@ -352,12 +362,7 @@ static void start_in(struct rank *self, void *state, struct message *m, bool sen
                                  .bytes = bytes,
                                  .source = -7,
                                  .owner = &m->done};
-    int status = (send ? self->backend->send : self->backend->recv)(state, &m->request);
-    if (status == TUTTI_REQUEST_PENDING) return;
-    if (m->done.is) abort();
-    m->done.is = true;
-    m->done.status = status == TUTTI_REQUEST_DONE ? TUTTI_OK : status;
-    snprintf(m->done.text, sizeof m->done.text, "%s", status < 0 ? last_error : "");
+    begun(m, (send ? self->backend->send : self->backend->recv)(state, &m->request));
 }
 
 static void start(struct rank *self, struct message *m, bool send, int32_t peer, uint64_t tag, void *data, size_t bytes,

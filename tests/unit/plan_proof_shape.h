@@ -16,7 +16,8 @@ struct proof_case {
     const struct coll_algorithm *algorithm;
     int size, root;
     int64_t count, segment;
-    bool in_place, list, average, premul, recv_reduce, uneven;
+    int64_t recv_reduce_most;
+    bool in_place, list, average, premul, uneven;
     int placement; /* which ranks share a host: see proof_host */
     int distance;  /* of the ranks: 0 .. 2, which makes parts choose what is for small, medium and large messages */
 };
@@ -347,7 +348,7 @@ static inline struct proof *proof_new(const struct proof_case *what, uint64_t se
     for (int rank = 0; rank < what->size; rank++) {
         proof_arguments(proof, rank);
         struct proof_rank *at = &proof->rank[rank];
-        at->plan = coll_build(what->algorithm, &proof->args[rank], what->recv_reduce);
+        at->plan = coll_build(what->algorithm, &proof->args[rank], what->recv_reduce_most);
         at->base = proof->n_steps;
         proof->n_steps += at->plan->n_steps;
         proof_layout(proof, rank);

@@ -125,7 +125,7 @@ static int64_t sent_abroad(tutti_kind kind, const char *name, const struct coll_
         args.hosts = hosts;
         args.in = args.out = (struct coll_blocks){false, counts, at};
         args.link = &(struct coll_link){1, 1, 0}; /* everything is large */
-        struct plan *plan = coll_build(coll_find(kind, name, strlen(name)), &args, true);
+        struct plan *plan = coll_build(coll_find(kind, name, strlen(name)), &args, PLAN_ALWAYS);
         assert_non_null(plan);
         for (uint32_t i = 0; i < plan->n_steps; i++)
             if (plan->steps[i].kind == PLAN_SEND && hosts->of[plan->steps[i].peer] != hosts->of[rank])
@@ -237,7 +237,7 @@ static int gather_steps(int rank, bool is_part, enum plan_step_kind kind, int64_
     args.rank = rank;
     args.is_part = is_part;
     if (rank == 0) args.out = (struct coll_blocks){false, counts, at};
-    struct plan *plan = coll_build(coll_find(TUTTI_GATHER, "linear", 6), &args, false);
+    struct plan *plan = coll_build(coll_find(TUTTI_GATHER, "linear", 6), &args, PLAN_NEVER);
     assert_non_null(plan);
     *longest = 0;
     for (uint32_t i = 0; i < plan->n_steps; i++) {

@@ -149,7 +149,7 @@ static struct plan *build(tutti_kind kind, const char *name, int rank, int size,
     struct coll_args args = {.kind = kind, .rank = rank, .size = size, .count = count, .even = true, .segment = 4};
     for (const struct coll_algorithm *a = coll_algorithms; a->name != NULL; a++)
         if (a->kind == kind && strcmp(a->name, name) == 0) {
-            struct plan *plan = coll_build(a, &args, true);
+            struct plan *plan = coll_build(a, &args, PLAN_ALWAYS);
             assert_non_null(plan);
             return plan;
         }
@@ -162,7 +162,7 @@ static void test_requests(void **state)
 {
     (void)state;
     fresh();
-    struct plan *plan = plan_new(0, 3, true);
+    struct plan *plan = plan_new(0, 3, PLAN_ALWAYS);
     plan_send(plan, 1, plan_at(PLAN_IN(0), 2), 5);
     plan_send(plan, 1, plan_at(PLAN_IN(0), 9), 0);
     plan_recv(plan, 2, plan_at(PLAN_OUT(0), 3), 4);
@@ -192,7 +192,7 @@ static void test_order(void **state)
 {
     (void)state;
     fresh();
-    struct plan *plan = plan_new(0, 4, true);
+    struct plan *plan = plan_new(0, 4, PLAN_ALWAYS);
     plan_recv(plan, 1, plan_at(PLAN_OUT(0), 0), 4);
     plan_reduce(plan, plan_at(PLAN_OUT(0), 0), plan_at(PLAN_OUT(0), 0), plan_at(PLAN_IN(0), 0), 4);
     plan_send(plan, 2, plan_at(PLAN_OUT(0), 0), 4);
@@ -223,7 +223,7 @@ static void test_local(void **state)
 {
     (void)state;
     fresh();
-    struct plan *plan = plan_new(0, 4, true);
+    struct plan *plan = plan_new(0, 4, PLAN_ALWAYS);
     struct plan_ref scratch = plan_scratch(plan, 8);
     plan_scale(plan, scratch, plan_at(PLAN_IN(0), 8), 8);
     plan_reduce(plan, plan_at(PLAN_OUT(0), 0), scratch, plan_at(PLAN_IN(0), 16), 8);
@@ -255,7 +255,7 @@ static void test_last(void **state)
     } cases[] = {{true, true, SMALL}, {false, false, SMALL}, {true, false, LARGE}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fresh();
-        struct plan *plan = plan_new(0, 2, true);
+        struct plan *plan = plan_new(0, 2, PLAN_ALWAYS);
         plan_recv(plan, 1, plan_at(PLAN_OUT(0), LARGE), cases[i].numel);
         plan_copy(plan, plan_at(PLAN_OUT(0), 0), plan_at(PLAN_IN(0), 0), cases[i].numel);
         assert_int_equal(plan_finish(plan), 0);
@@ -288,7 +288,7 @@ static void test_empty(void **state)
 {
     (void)state;
     fresh();
-    struct plan *plan = plan_new(0, 1, true);
+    struct plan *plan = plan_new(0, 1, PLAN_ALWAYS);
     assert_int_equal(plan_finish(plan), 0);
     struct setup *s = setup_new(plan, TUTTI_SUM, 0);
     assert_true(exec_ended(s->exec));
@@ -368,7 +368,7 @@ static void test_failure(void **state)
         for (int late = 0; late < 2; late++) { /* refused at once, or failed later */
             fresh();
             if (!late) fake.fail_at = at;
-            struct plan *plan = plan_new(0, 4, true);
+            struct plan *plan = plan_new(0, 4, PLAN_ALWAYS);
             for (int i = 0; i < 3; i++) plan_recv(plan, i + 1, plan_at(PLAN_OUT(0), i), 1);
             for (int i = 0; i < 3; i++) plan_send(plan, i + 1, plan_at(PLAN_OUT(0), i), 1);
             assert_int_equal(plan_finish(plan), 0);
@@ -410,7 +410,7 @@ static void test_cancel(void **state)
     for (int keep = 0; keep < 2; keep++) {
         fresh();
         fake.keep = keep;
-        struct plan *plan = plan_new(0, 4, true);
+        struct plan *plan = plan_new(0, 4, PLAN_ALWAYS);
         for (int i = 0; i < 3; i++) plan_recv(plan, i + 1, plan_at(PLAN_OUT(0), i), 1);
         for (int i = 0; i < 3; i++) plan_send(plan, i + 1, plan_at(PLAN_OUT(0), i), 1);
         assert_int_equal(plan_finish(plan), 0);

@@ -25,7 +25,7 @@ static bool follows(const struct plan *plan, uint32_t before, uint32_t after)
 
 static struct plan *new_plan(void)
 {
-    struct plan *plan = plan_new(0, 4, true);
+    struct plan *plan = plan_new(0, 4, PLAN_ALWAYS);
     assert_non_null(plan);
     return plan;
 }
@@ -225,7 +225,7 @@ static void test_empty_steps(void **state)
 static void test_recv_reduce_in_place_of_the_sum(void **state)
 {
     (void)state;
-    struct plan *plan = plan_new(0, 2, false);
+    struct plan *plan = plan_new(0, 2, PLAN_NEVER);
     plan_recv_reduce(plan, 1, OUT(0), IN(0), 10);
     plan_recv_reduce(plan, 1, IN(20), IN(10), 10); /* one beside the other */
     assert_int_equal(plan_finish(plan), 0);
@@ -244,7 +244,7 @@ static void test_recv_reduce_in_place_of_the_sum(void **state)
 static void test_recv_reduce_through_scratch(void **state)
 {
     (void)state;
-    struct plan *plan = plan_new(0, 2, false);
+    struct plan *plan = plan_new(0, 2, PLAN_NEVER);
     for (int i = 0; i < 100; i++) plan_recv_reduce(plan, 1, IN(10 * i + i % 10), IN(10 * i), 10);
     assert_int_equal(plan_finish(plan), 0);
     assert_int_equal(plan->n_steps, 200);
@@ -294,7 +294,7 @@ static void test_print(void **state)
 /* Ten steps as a small all-reduce has them. */
 static void build_small(void)
 {
-    struct plan *plan = plan_new(0, 32, true);
+    struct plan *plan = plan_new(0, 32, PLAN_ALWAYS);
     struct plan_ref have = IN(0), scratch = plan_scratch(plan, 20);
     for (int i = 0; i < 5; i++) {
         struct plan_ref next = plan_shift(scratch, i % 2 * 10);
@@ -316,13 +316,14 @@ static void test_cost(void **state)
     struct coll_args args = {.kind = TUTTI_ALL_REDUCE, .rank = 5, .size = 64, .count = 1 << 28, .segment = 1 << 14};
     const struct coll_algorithm *ring = coll_select(&args, &(struct coll_wish){.names = "ring"}, NULL);
     assert_non_null(ring);
-    for (int recv_reduce = 0; recv_reduce < 2; recv_reduce++) {
+    for (int64_t most = PLAN_NEVER;; most = PLAN_ALWAYS) {
         start = clock_now_ns();
-        struct plan *plan = coll_build(ring, &args, recv_reduce);
+        struct plan *plan = coll_build(ring, &args, most);
         assert_non_null(plan);
         print_message("a ring of 1 GiB in segments of 64 KiB on 64 ranks: %u steps, %.0f ns each\n", plan->n_steps,
                       (double)(clock_now_ns() - start) / plan->n_steps);
         plan_free(plan);
+        if (most == PLAN_ALWAYS) break;
     }
 }
 

@@ -32,7 +32,7 @@ static bool mutation_case(const struct coll_algorithm *algorithm, int size, int 
     what->count = variant < 4 ? (blocks ? 5 : 3 * size + 4) : algorithm->kind == TUTTI_BARRIER ? 0 : 1;
     if (algorithm->kind == TUTTI_BARRIER) what->count = 0;
     what->in_place = variant & 1;
-    what->recv_reduce = reduces && variant & 2;
+    what->recv_reduce_most = reduces && variant & 2 ? PLAN_ALWAYS : PLAN_NEVER;
     what->premul = reduces && variant == 3;
     what->average = reduces && variant == 2;
     what->list = blocks && variant & 2;

@@ -11,11 +11,12 @@
 
 static const int test_sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 23, 31, 32, 33, 64};
 static const int64_t test_segments[] = {1, 3, INT64_MAX};
+static const int64_t test_fused[] = {PLAN_NEVER, PLAN_ALWAYS, 2};
 
-enum { SIZES = sizeof test_sizes / sizeof test_sizes[0], SEGMENTS = 3, COUNTS = 7, OPS = 3 };
+enum { SIZES = sizeof test_sizes / sizeof test_sizes[0], SEGMENTS = 3, COUNTS = 7, OPS = 3, FUSED = 3 };
 
 /* Variants of one algorithm on one number of ranks; numbered, so that a part of them can be picked evenly. */
-enum { VARIANTS = COUNTS * SEGMENTS * OPS * 16 };
+enum { VARIANTS = COUNTS * SEGMENTS * OPS * FUSED * 8 };
 
 static int64_t test_count(tutti_kind kind, int size, int which)
 {
@@ -32,9 +33,10 @@ static bool test_variant(const struct coll_algorithm *algorithm, int size, int r
     what->count = test_count(kind, size, n % COUNTS), n /= COUNTS;
     what->segment = test_segments[n % SEGMENTS], n /= SEGMENTS;
     what->average = n % OPS == 1, what->premul = n % OPS == 2, n /= OPS;
-    what->in_place = n & 1, what->list = n & 2, what->recv_reduce = n & 4, what->uneven = n & 8;
+    what->recv_reduce_most = test_fused[n % FUSED], n /= FUSED;
+    what->in_place = n & 1, what->list = n & 2, what->uneven = n & 4;
     if (what->count < 0 || (what->in_place && (kind == TUTTI_BROADCAST || kind == TUTTI_BARRIER))) return false;
-    if (!proof_reduces(kind) && (what->average || what->premul || what->recv_reduce)) return false;
+    if (!proof_reduces(kind) && (what->average || what->premul || what->recv_reduce_most > 0)) return false;
     if (!proof_blocks(kind) && (what->list || what->uneven)) return false;
     /* in place an uneven all-to-all's blocks would have to have the same size both ways */
     return !what->uneven || (algorithm->uneven && !(kind == TUTTI_ALL_TO_ALL && what->in_place));
@@ -45,10 +47,10 @@ static void test_print(const struct proof *proof)
     const struct proof_case *what = &proof->what;
     fprintf(stderr,
             "%s (kind %d) on %d ranks, placement %d, distance %d, root %d, count %" PRId64 ", segment %" PRId64
-            "%s%s%s%s%s%s: %s\n",
+            ", recv_reduce of up to %" PRId64 "%s%s%s%s%s: %s\n",
             what->algorithm->name, what->algorithm->kind, what->size, what->placement, what->distance, what->root,
-            what->count, what->segment, what->in_place ? ", in place" : "", what->list ? ", list" : "",
-            what->average ? ", average" : "", what->premul ? ", premul" : "", what->recv_reduce ? ", recv_reduce" : "",
+            what->count, what->segment, what->recv_reduce_most, what->in_place ? ", in place" : "",
+            what->list ? ", list" : "", what->average ? ", average" : "", what->premul ? ", premul" : "",
             what->uneven ? ", uneven" : "", proof->error);
 }
 
