@@ -91,7 +91,16 @@ static int start_all_to_all(const struct call *c, MPI_Request *request)
  * So MPI's broadcast is taken where it costs nothing: it may know better on another machine.  Its all_to_all is not:
  * in place it needs a copy of all the input, which with 32 MiB and 2 ranks takes 25 ms; the plan takes 8.
  *
+ * MPICH's broadcast is never taken: from some KiB on, where the root is not rank 0, MPI_Ibcast (4.0.2) writes into the
+ * root's tensor, what it holds already.  Of memory that can only be read, as mapped weights, the job dies, and others
+ * that read it meanwhile may see half of what is written.
+ *
  * TUTTI_MPI_NATIVE=1 takes MPI's wherever there is one, for an MPI whose network does collectives; 0 never. */
+#ifdef OPEN_MPI
+#define BROADCAST_KEEPS_ROOT true
+#else
+#define BROADCAST_KEEPS_ROOT false
+#endif
 #define FROM_LARGE (4 << 20)
 #define RANKS_MOST 4
 #define FROM_NEVER INT64_MAX
@@ -104,7 +113,7 @@ static const struct kind {
     bool reduces, in_parts, out_parts;
     enum { PLACE_NEVER, PLACE_WHOLE, PLACE_SLICE_OUT, PLACE_SLICE_IN } place;
 } kinds[TUTTI_KIND_COUNT] = {
-    [TUTTI_BROADCAST] = {start_broadcast, FROM_LARGE, false, false, false, PLACE_NEVER},
+    [TUTTI_BROADCAST] = {BROADCAST_KEEPS_ROOT ? start_broadcast : NULL, FROM_LARGE, false, false, false, PLACE_NEVER},
     [TUTTI_ALL_REDUCE] = {start_all_reduce, FROM_NEVER, true, false, false, PLACE_WHOLE},
     [TUTTI_REDUCE] = {start_reduce, FROM_NEVER, true, false, false, PLACE_WHOLE},
     [TUTTI_ALL_GATHER] = {start_all_gather, FROM_NEVER, false, false, true, PLACE_SLICE_OUT},

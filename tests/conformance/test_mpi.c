@@ -1,6 +1,7 @@
 /* The mpi backend under the launchers of the MPIs that it was built for, and the rendezvous through them; what it says
  * where there is no launcher.  Skipped where no launcher is installed. */
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include "conformance/mpi_launch.h"
 #include "conformance/mpi_ranks.h"
@@ -44,6 +45,26 @@ static int finalized_early(void)
     return 0;
 }
 
+/* A root only sends: its tensor may be memory that cannot be written, a mapped file's. */
+static int read_only_root(void)
+{
+    OK(tutti_init_process_group("mpi", NULL));
+    my.rank = tutti_get_rank(NULL);
+    for (int root = 0; root < tutti_get_world_size(NULL); root++) {
+        size_t bytes = 6 << 20;
+        char *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (data == MAP_FAILED) return wrong("mmap", strerror(errno));
+        memset(data, my.rank == root ? root + 1 : 0, bytes);
+        if (my.rank == root) mprotect(data, bytes, PROT_READ);
+        OK(tutti_broadcast(tutti_tensor_of(data, (int64_t)bytes, TUTTI_INT8), root, NULL));
+        if (data[0] != root + 1 || data[bytes - 1] != root + 1) return wrong("broadcast", "another result");
+        munmap(data, bytes);
+    }
+    OK(tutti_destroy_process_group(NULL));
+    printf("rank %d: all right\n", my.rank);
+    return 0;
+}
+
 static int program_main(const char *mpi, int level, bool early)
 {
     int got = -1;
@@ -62,16 +83,32 @@ static int program_main(const char *mpi, int level, bool early)
     return failed;
 }
 
-static void expect_ranks(const char *mpi, const char *environment, int ranks)
+static void expect_of(const char *part, const char *mpi, const char *environment, int ranks)
 {
-    if (!has(mpi)) skip();
     struct launch launch;
-    under(mpi, environment, ranks, self, "rank", &launch);
+    under(mpi, environment, ranks, self, part, &launch);
     const char *out = launch.out.data != NULL ? launch.out.data : "",
                *err = launch.err.data != NULL ? launch.err.data : "";
     if (launch.status != 0 || count_of(out, "all right") != ranks)
         fail_msg("status %d\n%s\n%s", launch.status, out, err);
     end(&launch);
+}
+
+static void expect_ranks(const char *mpi, const char *environment, int ranks)
+{
+    if (!has(mpi)) skip();
+    expect_of("rank", mpi, environment, ranks);
+}
+
+static void read_only_roots(void **state)
+{
+    (void)state;
+    static const char *const mpis[] = {"openmpi", "mpich"};
+    for (int i = 0; i < 2; i++) {
+        if (!has(mpis[i])) continue;
+        expect_of("read_only", mpis[i], "", 2);
+        expect_of("read_only", mpis[i], "TUTTI_MPI_NATIVE=1", 3);
+    }
 }
 
 /* MPI_Init of the program's own: each level of threads, and with the least of them only the main thread calls MPI. */
@@ -245,6 +282,7 @@ static void other_launcher(void **state)
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "rank") == 0) return rank_main();
+    if (argc > 1 && strcmp(argv[1], "read_only") == 0) return read_only_root();
     if (argc > 3 && strcmp(argv[1], "program") == 0) return program_main(argv[2], atoi(argv[3]), argc > 4);
     if (realpath("/proc/self/exe", self) == NULL) return 1;
     if (!has("openmpi") && !has("mpich")) {
@@ -252,11 +290,10 @@ int main(int argc, char **argv)
                 "skipped: no mpi backend was built, or neither mpirun.openmpi nor mpiexec.mpich is installed\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(openmpi_2),      cmocka_unit_test(openmpi_3),
-                                       cmocka_unit_test(openmpi_native), cmocka_unit_test(mpich_2),
-                                       cmocka_unit_test(mpich_native),   cmocka_unit_test(conformance),
-                                       cmocka_unit_test(programs_own),   cmocka_unit_test(programs_own_ends_early),
-                                       cmocka_unit_test(examples),       cmocka_unit_test(no_launcher),
-                                       cmocka_unit_test(other_launcher)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(openmpi_2),   cmocka_unit_test(openmpi_3),    cmocka_unit_test(openmpi_native),
+        cmocka_unit_test(mpich_2),     cmocka_unit_test(mpich_native), cmocka_unit_test(read_only_roots),
+        cmocka_unit_test(conformance), cmocka_unit_test(programs_own), cmocka_unit_test(programs_own_ends_early),
+        cmocka_unit_test(examples),    cmocka_unit_test(no_launcher),  cmocka_unit_test(other_launcher)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
