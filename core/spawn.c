@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_limit.h"
 #include "base/token.h"
 
 enum { SPAWN_GRACE_MS = 5000, SPAWN_NAP_MS = 10 };
@@ -193,7 +194,8 @@ static int make_token(uint8_t token[TUTTI_TOKEN_BYTES], int *fd)
     if (status != TUTTI_OK) return status;
     token_random(token, TUTTI_TOKEN_BYTES);
     *fd = memfd_create("tutti-token", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (*fd < 0 || pwrite(*fd, token, TUTTI_TOKEN_BYTES, 0) != TUTTI_TOKEN_BYTES ||
+    if (*fd < 0 || !file_limit_allows(TUTTI_TOKEN_BYTES) ||
+        pwrite(*fd, token, TUTTI_TOKEN_BYTES, 0) != TUTTI_TOKEN_BYTES ||
         fcntl(*fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
         return error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot keep the job token in a memfd");
     return TUTTI_OK;

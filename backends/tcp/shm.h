@@ -160,6 +160,8 @@ void shm_close(struct shm *shm);
 
 /* How a segment for n ranks is laid out; fills cells .. bytes. */
 void shm_measure(struct shm *shm, int n);
+/* How large a file (RLIMIT_FSIZE), or how many addresses (RLIMIT_AS), the process may have. */
+size_t shm_allowed(int resource);
 /* Makes a segment and takes the pages of its first part; a descriptor, or -1 with errno. */
 int shm_segment_make(size_t bytes, size_t reserved);
 /* Whether fd is a segment that nobody can shrink, of this size. */

@@ -46,17 +46,10 @@ size_t shm_arena_bytes(void)
     return bytes < ARENA_MOST ? bytes : ARENA_MOST;
 }
 
-/* Whether the process may have a file, or addresses, of that size. */
-static size_t allowed(int resource)
-{
-    struct rlimit limit;
-    return getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
-}
-
 int shm_arena_make(void)
 {
     size_t bytes = shm_arena_bytes();
-    return shm_segment_make(allowed(RLIMIT_FSIZE) >= bytes ? bytes : 0, 0);
+    return shm_segment_make(bytes <= shm_allowed(RLIMIT_FSIZE) ? bytes : 0, 0);
 }
 
 bool shm_arena_is_sound(int fd)
@@ -76,7 +69,7 @@ static int fd_of(const struct shm *shm)
 static bool reserve(struct shm *shm)
 {
     struct shm_arena *arena = &shm->arena;
-    size_t bytes = shm_arena_bytes(), quarter = round_up(allowed(RLIMIT_AS) / 4); /* the program wants some, too */
+    size_t bytes = shm_arena_bytes(), quarter = round_up(shm_allowed(RLIMIT_AS) / 4); /* the program wants some, too */
     if (arena->base != NULL) return true;
     if (!shm->can_share) return false;
     if (bytes > quarter) bytes = quarter;

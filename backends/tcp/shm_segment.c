@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -42,8 +43,18 @@ void shm_measure(struct shm *shm, int n)
     shm->bytes = shm->boards_at + SHM_BOARDS * shm->board_span;
 }
 
+size_t shm_allowed(int resource)
+{
+    struct rlimit limit;
+    return getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
+}
+
 int shm_segment_make(size_t bytes, size_t reserved)
 {
+    if (bytes > shm_allowed(RLIMIT_FSIZE)) { /* to try would be SIGXFSZ */
+        errno = EFBIG;
+        return -1;
+    }
     int fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return -1;
     /* fallocate takes the pages now: where there are none it says so, and no access meets a lack of them later. */

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_limit.h"
 #include "base/token.h"
 #include "store/table.h"
 #include "store/wire.h"
@@ -86,6 +87,7 @@ static int file_read(const struct file *file, void *data, size_t bytes, off_t at
 
 static int file_write(const struct file *file, const void *data, size_t bytes, off_t at)
 {
+    if (!file_limit_allows((size_t)at + bytes)) return -1;
     for (size_t done = 0; done < bytes;) {
         ssize_t put = pwrite(file->fd, (const char *)data + done, bytes - done, at + (off_t)done);
         if (put < 0 && errno != EINTR) return -1;

@@ -182,6 +182,14 @@ static void tunes(void **state)
     has(&launch, "TUTTI_TUNING has it for all_reduce of any size");
     launch_free(&launch);
 
+    char small[300];
+    snprintf(small, sizeof small, "ulimit -f 0; exec %s --backend tcp --ops barrier --ms 1 --tune %s", TUTTI_BENCH_PATH,
+             path);
+    launch = RUN("sh", "-c", small);
+    assert_int_equal(launch.status, 1);
+    assert_has(&launch.err, "is not written: File too large");
+    launch_free(&launch);
+
     FILE *other = fopen(path, "w");
     assert_non_null(other);
     fputs("somebody's text\n", other);

@@ -2,6 +2,7 @@
  * libfabric, or in messages, say so once, and nobody touches memory that was not given (which would be SIGBUS). */
 #include "procs.h"
 
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 /* ---- a machine without memory -------------------------------------------------------------------------------- */
@@ -49,6 +50,7 @@ struct lack {
     int memfds, ranges; /* that are given; each rank has a memfd of its own, rank 0 then makes the segment */
     bool later;         /* they are enough for the world; a further group's board is refused */
     const char *said;   /* by one rank, in one line */
+    rlim_t file;        /* bytes that a file may have; 0: any number */
     bool by_network;    /* they do not even share messages' memory, and each says so */
 };
 
@@ -90,6 +92,7 @@ static int rank_in_want(int rank, int size, void *argument)
     tutti_group *further = NULL;
     char said[8192];
     int saved;
+    if (lack->file > 0) setrlimit(RLIMIT_FSIZE, &(struct rlimit){lack->file, lack->file});
     given_memfds = lack->memfds;
     given_ranges = rank == 0 || lack->later ? lack->ranges : 0; /* any rank may ask for a board */
     int fd = proc_capture_stderr(&saved);
@@ -133,6 +136,14 @@ static void test_no_pages_for_a_segment(void **state)
     run_procs(3, rank_in_want, &lack);
 }
 
+static void test_no_file_as_large_as_a_segment(void **state)
+{
+    (void)state;
+    run_procs(
+        3, rank_in_want,
+        &(struct lack){.memfds = PLENTY, .ranges = PLENTY, .file = 1 << 20, .by_network = true, .said = "(ulimit -f)"});
+}
+
 #define NO_BOARD "collectives (No space left on device): they are messages"
 
 static void test_no_pages_for_the_first_board(void **state)
@@ -152,6 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_segment),
         cmocka_unit_test(test_no_pages_for_a_segment),
+        cmocka_unit_test(test_no_file_as_large_as_a_segment),
         cmocka_unit_test(test_no_pages_for_the_first_board),
         cmocka_unit_test(test_no_pages_for_a_board_later),
     };

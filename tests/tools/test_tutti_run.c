@@ -459,6 +459,13 @@ static void refuses_a_bad_token(void **state)
     unsetenv("TUTTI_TOKEN");
 }
 
+static void no_file_may_be_written(void **state)
+{
+    (void)state;
+    assert_refused(ARGS("sh", "-c", "ulimit -f 0; exec \"$0\" true", launch_path()), 1,
+                   "cannot keep the job token in a memfd: File too large (see ulimit -f)");
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "late") == 0) return late_rank();
@@ -488,6 +495,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(two_nodes_share_a_token_file),
         cmocka_unit_test(node_0_serves_until_the_others_have_left),
         cmocka_unit_test(refuses_a_bad_token),
+        cmocka_unit_test(no_file_may_be_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

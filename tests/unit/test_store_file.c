@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -168,6 +169,33 @@ static void test_refused_files(void **state)
     FAILS(tutti_store_file(path, NULL, &store), TUTTI_ERR_SYSTEM);
 }
 
+/* What would not be let into the file is an error, and no signal. */
+static int write_under_a_limit(void)
+{
+    char large[2000] = "";
+    tutti_store *store;
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){1000, 1000});
+    if (tutti_store_file(path, NULL, &store) != TUTTI_OK || tutti_store_set(store, "k", "good", 4) != TUTTI_OK)
+        return 1;
+    if (tutti_store_set(store, "k", large, sizeof large) != TUTTI_ERR_SYSTEM) return 2;
+    if (strstr(error_text(), "cannot be written: File too large") == NULL) return 3;
+    return tutti_store_set(store, "l", "fits", 4) == TUTTI_OK ? 0 : 4;
+}
+
+static void test_limited(void **state)
+{
+    (void)state;
+    tutti_store *store;
+    int result = -1;
+    pid_t child = fork();
+    if (child == 0) _exit(write_under_a_limit());
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_int_equal(result, 0);
+    OK(tutti_store_file(path, NULL, &store));
+    assert_holds(store, "good");
+    tutti_store_free(store);
+}
+
 static void test_shortened(void **state)
 {
     (void)state;
@@ -187,6 +215,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_killed_writers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_torn_records, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused_files, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_limited, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shortened, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

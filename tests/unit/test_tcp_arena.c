@@ -298,11 +298,12 @@ static int under(int resource, rlim_t most, int (*body)(void))
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* No file of that size: no arena, and no signal. */
+/* No file of that size: no segment, no arena, and no signal. */
 static int small_files(void)
 {
     struct pair pair;
     void *memory;
+    if (shm_segment_make(2 * MIB, 0) >= 0 || errno != EFBIG) return 3;
     int fd[2] = {shm_arena_make(), shm_arena_make()};
     if (fd[0] < 0 || shm_arena_is_sound(fd[0])) return 1;
     one_open(&pair.owner, pair.of_owner, 0, fd);

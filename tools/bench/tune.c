@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -137,6 +138,7 @@ static const char *write_file(const struct options *options, const char *lead, c
     const char *why = NULL;
     if (snprintf(path, sizeof path, "%s.%d", options->tune, (int)getpid()) >= (int)sizeof path)
         return "its name is too long";
+    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error as any other */
     FILE *out = fopen(path, "wxe");
     if (out == NULL) return strerror(errno);
     fputs(TUNE_FIRST_LINE "\n# backend ranks hosts operation bytes algorithm\n", out);

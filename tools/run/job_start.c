@@ -98,6 +98,7 @@ static int start_with(struct job *job, int i, int in, const struct stream *out, 
                                .own_group = in != STDIN_FILENO || !isatty(STDIN_FILENO),
                                .mask = &job->signals->old_mask,
                                .old_pipe = &job->signals->old_pipe,
+                               .old_size = &job->signals->old_size,
                                .old_child = &job->signals->old_child};
     bool in_exec;
     int failure = rank_start(&job->ranks[i], &start, &in_exec);

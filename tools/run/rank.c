@@ -26,6 +26,7 @@ static void run_program(const struct rank_start *start, pid_t launcher)
     fcntl(start->token_fd, F_SETFD, 0);
     fcntl(start->out_fd, F_SETFD, 0);
     sigaction(SIGPIPE, start->old_pipe, NULL);
+    sigaction(SIGXFSZ, start->old_size, NULL);
     sigaction(SIGCHLD, start->old_child, NULL);
     sigprocmask(SIG_SETMASK, start->mask, NULL);
     execvpe(start->program[0], start->program, start->environment);

@@ -26,6 +26,7 @@ struct rank_start {
     bool own_group;
     const sigset_t *mask;             /* to be restored, as are the two below */
     const struct sigaction *old_pipe; /* SIGPIPE's */
+    const struct sigaction *old_size; /* SIGXFSZ's */
     const struct sigaction *old_child;
 };
 

@@ -14,5 +14,6 @@ void signals_block(struct signals *signals)
     }
     sigprocmask(SIG_BLOCK, &signals->handled, &signals->old_mask);
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, &signals->old_pipe);
+    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, &signals->old_size); /* an error of write, too */
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDSTOP}, &signals->old_child);
 }

@@ -7,7 +7,7 @@
 struct signals {
     sigset_t handled; /* blocked, and read from a signalfd */
     sigset_t old_mask;
-    struct sigaction old_pipe, old_child;
+    struct sigaction old_pipe, old_size, old_child;
 };
 
 /* To be called before any thread is started, so that none of them takes one of the signals. */

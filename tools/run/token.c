@@ -103,7 +103,7 @@ int token_descriptor(const uint8_t token[TUTTI_TOKEN_BYTES])
     if (fd >= 0 && pwrite(fd, token, TUTTI_TOKEN_BYTES, 0) == TUTTI_TOKEN_BYTES &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) == 0)
         return fd;
-    refuse("cannot keep the job token in a memfd: %s", strerror(errno));
+    refuse("cannot keep the job token in a memfd: %s%s", strerror(errno), errno == EFBIG ? " (see ulimit -f)" : "");
     if (fd >= 0) close(fd);
     return -1;
 }
