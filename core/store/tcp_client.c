@@ -17,6 +17,7 @@
 
 enum {
     CLIENT_POOL_MAX = 4,          /* idle links kept; more threads may call, and open more */
+    CLIENT_OWN_MS = 10000,        /* for the own server, which listens already, on this host */
     CLIENT_GRACE_MS = 2000,       /* for an answer about a deadline to arrive after it */
     CLIENT_UNRESOLVED_MS = 30000, /* for a name to appear */
     CLIENT_RETRY_MS = 10,         /* between attempts, doubling up to the next */
@@ -120,6 +121,8 @@ static bool client_unresolvable(const struct link_target *target)
 /* The first link, retried until the server is there: it may be started after its clients. */
 static int client_connect(struct client *client, int64_t deadline_ns)
 {
+    int64_t own_ns = clock_deadline_ns(CLIENT_OWN_MS);
+    if (client->server != NULL && deadline_ns > own_ns) deadline_ns = own_ns;
     int64_t begun = clock_now_ns(), warn_at = begun + (int64_t)CLIENT_WARN_MS * 1000000;
     int64_t unresolved_at = begun + (int64_t)CLIENT_UNRESOLVED_MS * 1000000;
     struct link *link = NULL;
@@ -133,7 +136,10 @@ static int client_connect(struct client *client, int64_t deadline_ns)
         int64_t now = clock_now_ns();
         if (!again || (now > unresolved_at && client_unresolvable(&client->target))) return status;
         if (now >= deadline_ns)
-            return error_prefix(status == TUTTI_ERR_TIMEOUT ? TUTTI_ERR_STORE : status, "gave up after %lld ms",
+            return error_prefix(status == TUTTI_ERR_TIMEOUT ? TUTTI_ERR_STORE : status,
+                                client->server == NULL
+                                    ? "gave up after %lld ms"
+                                    : "this process did not reach its own store within %lld ms (is lo up?)",
                                 (long long)((now - begun) / 1000000));
         if (now > warn_at) {
             log_write(LOG_WARN, "still waiting for the store: %s", error_text());

@@ -37,11 +37,11 @@ typedef struct tutti_store_opts {
 
 /* A tcp store.  host is a name, an IPv4 address or an IPv6 address (with or without brackets).  A server binds that
  * one address only; port 0 takes any free port (see tutti_store_port).  A client retries until the server is there or
- * the timeout has passed.  The handshake proves the job token in both directions without sending it.
- * A server needs a descriptor per client: the caller raises `ulimit -n` for a large job.
- * Errors: AUTH (the token differs or is missing on one side, or something else answers there), STORE (the address is in
- * use, a wildcard such as 0.0.0.0, cannot be resolved or reached; a server on a non-loopback address without a token,
- * unless opts or TUTTI_INSECURE=1 allow it), and the common ones. */
+ * the timeout has passed (10 s at most where it is its own server).  The handshake proves the job token in both
+ * directions without sending it.  A server needs a descriptor per client: the caller raises `ulimit -n` for a large
+ * job. Errors: AUTH (the token differs or is missing on one side, or something else answers there), STORE (the address
+ * is in use, a wildcard such as 0.0.0.0, cannot be resolved or reached; a server on a non-loopback address without a
+ * token, unless opts or TUTTI_INSECURE=1 allow it), and the common ones. */
 TUTTI_API int tutti_store_tcp(const char *host, uint16_t port, const tutti_store_opts *opts, tutti_store **store);
 
 /* A store in a file on a path that all processes share; it is made when absent, and the last handle of the job does

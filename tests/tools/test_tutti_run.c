@@ -459,6 +459,14 @@ static void refuses_a_bad_token(void **state)
     unsetenv("TUTTI_TOKEN");
 }
 
+/* The loopback interface of a new network namespace is down. */
+static void a_host_without_loopback(void **state)
+{
+    (void)state;
+    if (system("unshare -rn true 2>/dev/null") != 0) skip();
+    assert_refused(ARGS("unshare", "-rn", launch_path(), "-n", "2", "true"), 1, "(is lo up?)");
+}
+
 static void no_file_may_be_written(void **state)
 {
     (void)state;
@@ -496,6 +504,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(node_0_serves_until_the_others_have_left),
         cmocka_unit_test(refuses_a_bad_token),
         cmocka_unit_test(no_file_may_be_written),
+        cmocka_unit_test(a_host_without_loopback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
