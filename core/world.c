@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "group.h"
@@ -119,15 +120,20 @@ int tutti_init_process_group(const char *backend, const tutti_init_opts *opts)
     return status;
 }
 
-/* Whoever hosts the store stays until the others have left, within bounds: they may still look addresses up. */
 static void say_goodbye(const struct tutti_group *group)
 {
     if (group->size <= 1 || group->failed) return;
     int64_t left = 0;
     if (tutti_store_add(group->store, "left", 1, &left) != TUTTI_OK) return;
     if (left == group->size) tutti_store_set(group->store, "all_left", "", 0);
+}
+
+/* Whoever hosts the store stays until the others have left, within bounds: they may still look addresses up. */
+static void await_others(tutti_store *board, int64_t deadline)
+{
     const char *keys[1] = {"all_left"};
-    if (world.rendezvous.hosts) tutti_store_wait(group->store, keys, 1, LEAVE_MS);
+    if (board != NULL) tutti_store_wait(board, keys, 1, clock_left_ms(deadline));
+    tutti_store_free(board);
 }
 
 /* Without the lock while it waits for callbacks, which may call here. */
@@ -140,8 +146,13 @@ static int destroy_world(void)
     pthread_mutex_unlock(&world.lock);
     if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group to destroy");
     if (engine_is_forked(group->engine)) return TUTTI_OK;
+    int64_t deadline = clock_deadline_ns(LEAVE_MS); /* the group's operations have this time, too */
+    bool hosts = world.rendezvous.hosts && group->size > 1 && !group->failed;
+    tutti_store *board = NULL; /* outlives the group */
+    if (hosts) tutti_store_prefix(world.rendezvous.store, "tutti", &board);
     say_goodbye(group);
     group_close(group);
+    await_others(board, deadline);
     pthread_mutex_lock(&world.lock);
     rendezvous_leave(&world.rendezvous);
     memset(&world.rendezvous, 0, sizeof world.rendezvous);
