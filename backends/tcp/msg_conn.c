@@ -12,6 +12,8 @@
 
 #include "msg.h"
 
+#define MSG_CLOSED "connection closed during the handshake (it has left or died)"
+
 struct event {
     struct fi_eq_cm_entry entry;
     uint8_t data[256];
@@ -199,6 +201,12 @@ static void handle_connected(struct fabric_link *link, const void *data, size_t 
     msg_flush_waiting(link);
 }
 
+/* Who listened when this began, and closed before it was through. */
+static bool is_closed(int error)
+{
+    return error == FI_EIO || error == FI_ECONNRESET || error == FI_ECONNABORTED || error == EPIPE;
+}
+
 static void handle_failure(struct fabric_link *link, int error, const void *data, size_t n)
 {
     struct wire_greeting greeting;
@@ -209,7 +217,9 @@ static void handle_failure(struct fabric_link *link, int error, const void *data
         return;
     }
     if (error == FI_ECONNREFUSED)
-        fabric_lose_connecting(link, "connection refused (it is gone, or its job token differs)");
+        fabric_lose_connecting(link, "connection refused (it has left or died, or its job token differs)");
+    else if (is_closed(error))
+        fabric_lose_connecting(link, MSG_CLOSED);
     else
         fabric_lose_connecting(link, fabric_library.strerror(error));
 }
@@ -255,7 +265,7 @@ int msg_handle_events(struct fabric *fabric)
             while (msg_drain(fabric) > 0) continue; /* what came before the end counts */
             fabric_drop(fabric, link->rank, "connection closed", true);
         } else {
-            fabric_lose_connecting(link, "connection closed during the handshake");
+            fabric_lose_connecting(link, MSG_CLOSED);
         }
     }
 }

@@ -237,7 +237,7 @@ static void lose_silent(struct fabric_link *link)
 {
     char why[96];
     if (link->state != FABRIC_UP) {
-        snprintf(why, sizeof why, "no answer for %d s (it is gone, or its job token differs)",
+        snprintf(why, sizeof why, "no answer for %d s (it has left or died, or its job token differs)",
                  3 * link->fabric->silent_ms / 1000);
         fabric_lose_connecting(link, why);
         return;

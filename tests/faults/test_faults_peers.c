@@ -89,6 +89,31 @@ static void test_killed_while_others_wait(void **state)
     run_procs_acting(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true, .waiting = true});
 }
 
+/* Who is called for the first time when it has left already cannot say so any more. */
+static int rank_that_calls_late(int rank, int size, void *argument)
+{
+    float x = 0;
+    (void)argument;
+    setenv("TUTTI_SHM", "0", 1);
+    EXPECT(proc_init(30000) == TUTTI_OK);
+    if (rank == 1) {
+        EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+        proc_meet(size, 1);
+        return 0;
+    }
+    proc_meet(size, 1);
+    EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 1, NULL), TUTTI_ERR_PEER_LOST, "rank 1 is lost: connection",
+                 "it has left or died");
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_first_contact_after_the_end(void **state)
+{
+    (void)state;
+    run_procs(2, rank_that_calls_late, NULL);
+}
+
 /* A child of the killed rank lives on, with copies of all that it had open. */
 static int rank_of_orphan(int rank, int size, void *argument)
 {
@@ -341,6 +366,7 @@ int main(void)
         cmocka_unit_test(test_killed_while_others_wait),
         cmocka_unit_test(test_killed_while_its_child_lives),
         cmocka_unit_test(test_exit_without_destroy),
+        cmocka_unit_test(test_first_contact_after_the_end),
         cmocka_unit_test(test_exit_behind_a_root),
         cmocka_unit_test(test_killed_inside_a_large_all_reduce),
         cmocka_unit_test(test_stopped),
