@@ -71,6 +71,11 @@ static int take(struct group *group, tutti_request *request, const struct kept *
 static void arrived(struct group *first, struct kept *kept)
 {
     struct group *group = find_group(first, kept->frame.group);
+    if (kept->frame.kind == FRAME_GOODBYE) {
+        first->peers[kept->peer].left = true; /* so that the end of its connection harms nobody who needs it no more */
+        free(kept);
+        return;
+    }
     if (kept->frame.kind == FRAME_NOTE) {
         int from = group != NULL ? rank_in(group, kept->peer) : -1;
         if (from >= 0) first->host->notified(group->info.core, from, kept->data, kept->frame.bytes);
@@ -124,7 +129,7 @@ static void lose(struct group *first, int peer)
             end_request(group, request, first->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost", peer));
         }
     }
-    first->host->peer_lost(first->info.core, peer, false, "connection closed");
+    first->host->peer_lost(first->info.core, peer, lost->left, lost->left ? "it left the group" : "connection closed");
 }
 
 static int write_some(struct group *first, int rank)
@@ -316,7 +321,10 @@ static void my_close(void *state)
     if (group->host == NULL) return; /* it was never opened */
     LIST_REMOVE(group, link);
     if (group->first == group) {
-        for (int peer = 0; group->peers != NULL && peer < group->info.world_size; peer++) write_some(group, peer);
+        for (int peer = 0; group->peers != NULL && peer < group->info.world_size; peer++) {
+            if (group->peers[peer].fd >= 0) enqueue(group, FRAME_GOODBYE, peer, NULL, "", 0);
+            write_some(group, peer);
+        }
         mesh_close(group);
     } else {
         for (int peer = 0; peer < group->first->info.world_size; peer++) drop_outs(group, peer);

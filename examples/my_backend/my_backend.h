@@ -6,7 +6,7 @@
 #include <sys/queue.h>
 #include <tutti/backend.h>
 
-enum { FRAME_DATA = 1, FRAME_NOTE };
+enum { FRAME_DATA = 1, FRAME_NOTE, FRAME_GOODBYE };
 
 #define FRAME_MOST ((uint64_t)1 << 36) /* bytes; more is nonsense */
 
@@ -36,7 +36,8 @@ struct out {
 };
 
 struct peer {
-    int fd; /* -1: oneself, or lost */
+    int fd;    /* -1: oneself, or lost */
+    bool left; /* it has said goodbye */
     TAILQ_HEAD(, out) out;
     struct frame frame; /* of the message that is coming in, .. */
     struct kept *in;    /* .. itself, once its frame is complete */
