@@ -1,10 +1,13 @@
 #include "tuning.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/env.h"
 #include "base/error.h"
@@ -118,14 +121,27 @@ void tuning_free(struct tuning *tuning)
     *tuning = (struct tuning){0};
 }
 
+/* Without waiting, as the opening of a pipe that nobody writes into would. */
+static FILE *tuning_open(const char *path)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    FILE *file = NULL;
+    if (fd < 0 || fstat(fd, &status) != 0)
+        error_errno(TUTTI_ERR_SYSTEM, "it cannot be read");
+    else if (!S_ISREG(status.st_mode))
+        error_set(TUTTI_ERR_INVALID_ARGUMENT, "it is not a regular file");
+    else if ((file = fdopen(fd, "r")) == NULL)
+        error_errno(TUTTI_ERR_SYSTEM, "it cannot be read");
+    if (file == NULL && fd >= 0) close(fd);
+    return file;
+}
+
 /* The whole file; NULL, with the error text set, where it cannot be read, is too long, or no text. */
 static char *tuning_load(const char *path)
 {
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        error_errno(TUTTI_ERR_SYSTEM, "it cannot be read");
-        return NULL;
-    }
+    FILE *file = tuning_open(path);
+    if (file == NULL) return NULL;
     char *text = malloc(TUNING_TEXT_MAX + 1);
     size_t bytes = text != NULL ? fread(text, 1, TUNING_TEXT_MAX + 1, file) : 0;
     bool good = text != NULL && !ferror(file) && bytes <= TUNING_TEXT_MAX && memchr(text, '\0', bytes) == NULL;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -106,13 +107,27 @@ static void test_files(void **state)
     unlink(path);
 }
 
+/* A pipe that nobody writes into: it is not waited for. */
+static void test_pipe(void **state)
+{
+    char folder[] = "/tmp/tutti-tuning-XXXXXX", path[64];
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/pipe", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(60);
+    assert_null(tuning_read(path));
+    alarm(0);
+    assert_non_null(strstr(error_text(), "it is not a regular file"));
+    unlink(path);
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_long_line),
-        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_rows),  cmocka_unit_test(test_mistakes), cmocka_unit_test(test_long_line),
+        cmocka_unit_test(test_files), cmocka_unit_test(test_pipe),
     };
     setenv("TUTTI_LOG", "error", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
