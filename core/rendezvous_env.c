@@ -4,6 +4,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "launcher.h"
 #include "rendezvous_place.h"
 
@@ -54,6 +55,7 @@ static int env_read_ranks(const struct launcher *from, struct place *place)
     const char *size = env_first(from->size, 4);
     if (size == NULL) return env_missing(from->size[0], "it goes with the rank");
     int status = env_number(from->rank, 0, INT32_MAX, &place->rank);
+    if (status == TUTTI_OK) log_set_rank(place->rank);
     if (status == TUTTI_OK) status = env_number(size, 1, INT32_MAX, &place->world_size);
     if (status == TUTTI_OK) status = env_number(env_first(from->local_rank, 2), 0, INT32_MAX, &place->local_rank);
     if (status == TUTTI_OK) status = env_number(env_first(from->local_size, 2), 1, INT32_MAX, &place->local_world_size);

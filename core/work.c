@@ -375,7 +375,7 @@ static void warn_late(struct tutti_work *work, int64_t now)
     char what[160], missing[600];
     work_describe(work, what, sizeof what);
     missing_describe(work, now, missing, sizeof missing);
-    log_write(LOG_WARN, "%s takes long (%.1f s); waiting for %s", what, (double)(now - work->start_ns) / 1e9, missing);
+    log_write(LOG_WARN, "%s takes long (%.3f s); waiting for %s", what, (double)(now - work->start_ns) / 1e9, missing);
     work->warned = true;
 }
 

@@ -76,6 +76,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
     };
     status = rendezvous_join(&meeting, &world.rendezvous);
     if (status != TUTTI_OK) return status;
+    log_set_rank(world.rendezvous.rank);
     host_set_store_address(world.rendezvous.address);
     struct group_args args = {
         .names = &names,

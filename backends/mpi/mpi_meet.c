@@ -78,7 +78,7 @@ static int await_key(const struct meeting *meeting, const char *key, void *value
 
 static int too_late(const struct meeting *meeting, const char *who)
 {
-    return meeting->host->error(TUTTI_ERR_TIMEOUT, "mpi: group %s was not made within %.1f s: %s did not come",
+    return meeting->host->error(TUTTI_ERR_TIMEOUT, "mpi: group %s was not made within %.3f s: %s did not come",
                                 meeting->info->name, (double)meeting->most_ms / 1000, who);
 }
 

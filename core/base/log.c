@@ -30,12 +30,26 @@ int log_enabled(int level)
     return level <= log_level();
 }
 
+static atomic_int known_rank = -1;
+
+void log_set_rank(int rank)
+{
+    atomic_store_explicit(&known_rank, rank, memory_order_relaxed); /* a number, and nothing that goes with it */
+}
+
+/* "tutti[2] warn: ", or with a dash where nobody has said which rank this is. */
+static int log_begin(char *line, size_t size, int level)
+{
+    int rank = atomic_load_explicit(&known_rank, memory_order_relaxed);
+    if (rank >= 0) return snprintf(line, size, "tutti[%d] %s: ", rank, level_names[level]);
+    return snprintf(line, size, "tutti[%.12s] %s: ", env_string("RANK", "-"), level_names[level]);
+}
+
 void log_write(int level, const char *format, ...)
 {
     if (!log_enabled(level)) return;
     char line[1200];
-    const char *rank = env_string("RANK", "-");
-    int used = snprintf(line, sizeof line, "tutti[%.12s] %s: ", rank, level_names[level]);
+    int used = log_begin(line, sizeof line, level);
     va_list args;
     va_start(args, format);
     int n = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);

@@ -244,6 +244,25 @@ static void examples(void **state)
     }
 }
 
+/* RANK is not set by these launchers. */
+static void lines_of_the_log_have_a_rank(void **state)
+{
+    (void)state;
+    static const char *const mpis[] = {"openmpi", "mpich"};
+    for (int i = 0; i < 2; i++) {
+        char path[4200];
+        struct launch launch;
+        if (!has(mpis[i])) continue;
+        snprintf(path, sizeof path, "%s/hello", TUTTI_EXAMPLES_DIR);
+        under(mpis[i], "TUTTI_LOG=info", 2, path, "tcp", &launch);
+        assert_int_equal(launch.status, 0);
+        assert_has(&launch.err, "tutti[0] info: group world: rank 0 of 2");
+        assert_has(&launch.err, "tutti[1] info: group world: rank 1 of 2");
+        assert_has_not(&launch.err, "tutti[-]");
+        end(&launch);
+    }
+}
+
 /* Never n worlds of one. */
 static void no_launcher(void **state)
 {
@@ -290,10 +309,18 @@ int main(int argc, char **argv)
                 "skipped: no mpi backend was built, or neither mpirun.openmpi nor mpiexec.mpich is installed\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(openmpi_2),   cmocka_unit_test(openmpi_3),    cmocka_unit_test(openmpi_native),
-        cmocka_unit_test(mpich_2),     cmocka_unit_test(mpich_native), cmocka_unit_test(read_only_roots),
-        cmocka_unit_test(conformance), cmocka_unit_test(programs_own), cmocka_unit_test(programs_own_ends_early),
-        cmocka_unit_test(examples),    cmocka_unit_test(no_launcher),  cmocka_unit_test(other_launcher)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(openmpi_2),
+                                       cmocka_unit_test(openmpi_3),
+                                       cmocka_unit_test(openmpi_native),
+                                       cmocka_unit_test(mpich_2),
+                                       cmocka_unit_test(mpich_native),
+                                       cmocka_unit_test(read_only_roots),
+                                       cmocka_unit_test(conformance),
+                                       cmocka_unit_test(programs_own),
+                                       cmocka_unit_test(programs_own_ends_early),
+                                       cmocka_unit_test(examples),
+                                       cmocka_unit_test(lines_of_the_log_have_a_rank),
+                                       cmocka_unit_test(no_launcher),
+                                       cmocka_unit_test(other_launcher)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

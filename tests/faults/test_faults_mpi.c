@@ -90,7 +90,7 @@ static int refused(int absent, int *late, const char *first, const char *second)
     if (!comes) EXPECT(await(first) == TUTTI_OK && await(second) == TUTTI_OK);
     int status = tutti_new_group(ranks, 3, &opts, &group);
     EXPECT(status == TUTTI_ERR_TIMEOUT && group == NULL);
-    EXPECT(strstr(tutti_last_error(), "group three was not made within 1.5 s") != NULL);
+    EXPECT(strstr(tutti_last_error(), "group three was not made within 1.500 s") != NULL);
     if (comes) EXPECT(strstr(tutti_last_error(), sentence) != NULL);
     snprintf(done, sizeof done, "%d without %d", tutti_get_rank(NULL), absent);
     if (comes) EXPECT(tell(done) == TUTTI_OK);
