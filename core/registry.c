@@ -97,17 +97,32 @@ static int load_file(const char *path, const char *name, const tutti_backend **o
     return TUTTI_OK;
 }
 
+static void warn_of_missing(const char *folder)
+{
+    struct stat info;
+    if (stat(folder, &info) != 0)
+        log_write(LOG_WARN, "TUTTI_BACKEND_PATH names %s, which is left out: %s", folder, strerror(errno));
+    else if (!S_ISDIR(info.st_mode))
+        log_write(LOG_WARN, "TUTTI_BACKEND_PATH names %s, which is left out: it is no folder", folder);
+}
+
 /* The folders a name is looked for in: TUTTI_BACKEND_PATH, beside libtutti (the build tree and an installed one
  * alike), the install folder. */
 static int search_folders(char folders[][PATH_MAX], int most)
 {
+    static bool warned; /* under registry_lock */
     int n = 0;
     const char *list = env_string("TUTTI_BACKEND_PATH", NULL);
     while (list != NULL && *list != '\0' && n < most - 3) {
         size_t length = strcspn(list, ":");
-        if (length > 0 && length < PATH_MAX) snprintf(folders[n++], PATH_MAX, "%.*s", (int)length, list);
+        if (length > 0 && length < PATH_MAX) {
+            snprintf(folders[n], PATH_MAX, "%.*s", (int)length, list);
+            if (!warned) warn_of_missing(folders[n]);
+            n++;
+        }
         list += length + (list[length] == ':');
     }
+    warned = true;
     Dl_info self;
     char real[PATH_MAX];
     if (dladdr((void *)(uintptr_t)registry_load, &self) != 0 && realpath(self.dli_fname, real) != NULL) {

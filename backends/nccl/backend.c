@@ -39,8 +39,7 @@ static int open_device(struct ncclb_group *group)
 
 bool ncclb_is_eager(const struct ncclb_group *group)
 {
-    const char *asked = group->host->env("TUTTI_NCCL_EAGER");
-    return asked != NULL && strcmp(asked, "0") != 0;
+    return tutti_env_bool(group->host, "TUTTI_NCCL_EAGER", false);
 }
 
 static int open_eagerly(struct ncclb_group *group)

@@ -93,8 +93,7 @@ int ncclb_abstain(void *state)
 
 bool ncclb_has_windows(const struct ncclb_group *group)
 {
-    const char *asked = group->host->env("TUTTI_NCCL_WINDOWS");
-    return asked != NULL && strcmp(asked, "0") != 0 && ncclb_lib.window_register != NULL &&
+    return tutti_env_bool(group->host, "TUTTI_NCCL_WINDOWS", false) && ncclb_lib.window_register != NULL &&
            ncclb_lib.window_deregister != NULL;
 }
 

@@ -302,13 +302,12 @@ static void tell(const struct attach *self, int result)
 int shm_open_host(const struct shm_config *config, struct shm **out)
 {
     struct attach self = {.config = config, .host = config->host, .listener = -1, .bell = -1, .pidfd = -1, .arena = -1};
-    const char *wanted = config->host->env("TUTTI_SHM");
-    bool off = wanted != NULL && strcmp(wanted, "0") == 0;
+    bool off = !tutti_env_bool(config->host, "TUTTI_SHM", true);
     int result = 1;
     *out = NULL;
     for (int i = 0; i < SHM_SEATS; i++) self.link[i] = -1;
     if (off)
-        snprintf(self.why, sizeof self.why, "TUTTI_SHM=0");
+        snprintf(self.why, sizeof self.why, "TUTTI_SHM=%s", config->host->env("TUTTI_SHM"));
     else if (config->local_world_size == 1)
         snprintf(self.why, sizeof self.why, "it is alone on this host");
     else if (!listen_here(&self))

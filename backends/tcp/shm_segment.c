@@ -162,8 +162,7 @@ bool shm_pull(struct shm *shm, int seat, void *to, uint64_t from, size_t bytes)
 
 bool shm_probe(struct shm *shm, const bool *present)
 {
-    const char *allowed = shm->config.host->env("TUTTI_SHM_CMA");
-    if (allowed != NULL && strcmp(allowed, "0") == 0) return false;
+    if (!tutti_env_bool(shm->config.host, "TUTTI_SHM_CMA", true)) return false;
     for (int i = 0; i < shm->n; i++) {
         struct shm_seat *seat = shm_seat_at(shm, i);
         uint8_t found[WIRE_NONCE];

@@ -2,10 +2,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
-#include <strings.h>
+#include <string.h>
+#include <tutti/backend.h>
 
 #include "base/error.h"
+#include "base/log.h"
 
 const char *env_string(const char *name, const char *fallback)
 {
@@ -32,10 +35,26 @@ int env_int(const char *name, int64_t fallback, int64_t low, int64_t high, int64
     return text == NULL ? TUTTI_OK : env_parse_int(name, text, low, high, value);
 }
 
+/* Whether nothing has been said about this variable yet. */
+static bool is_first_time(const char *name)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static const char *told[8]; /* names are literals */
+    int i = 0;
+    pthread_mutex_lock(&lock);
+    while (i < 8 && told[i] != NULL && strcmp(told[i], name) != 0) i++;
+    bool first = i < 8 && told[i] == NULL;
+    if (first) told[i] = name;
+    pthread_mutex_unlock(&lock);
+    return first;
+}
+
 bool env_bool(const char *name, bool fallback)
 {
     const char *text = env_string(name, NULL);
-    if (text == NULL) return fallback;
-    return strcasecmp(text, "1") == 0 || strcasecmp(text, "true") == 0 || strcasecmp(text, "yes") == 0 ||
-           strcasecmp(text, "on") == 0;
+    int value = text != NULL ? tutti_parse_bool(text) : fallback;
+    if (value < 0 && is_first_time(name))
+        log_write(LOG_WARN, "%s=%.40s is neither 0, false, no or off nor 1, true, yes or on; %d is taken", name, text,
+                  fallback);
+    return value < 0 ? fallback : value != 0;
 }

@@ -15,7 +15,7 @@ int env_int(const char *name, int64_t fallback, int64_t low, int64_t high, int64
 /* The same for text that came from elsewhere; what names it in the sentence. */
 int env_parse_int(const char *what, const char *text, int64_t low, int64_t high, int64_t *value);
 
-/* 1, true, yes, on: true; unset: fallback; anything else: false. */
+/* 1, true, yes, on and 0, false, no, off; unset: fallback, and the same, after a warning once, for anything else. */
 bool env_bool(const char *name, bool fallback);
 
 #endif

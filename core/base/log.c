@@ -18,11 +18,12 @@ static int log_level(void)
     int level = atomic_load_explicit(&cached, memory_order_relaxed);
     if (level >= 0) return level;
     const char *text = env_string("TUTTI_LOG", "warn");
-    level = LOG_WARN;
     for (int i = 0; i <= LOG_DEBUG; i++)
         if (strcasecmp(text, level_names[i]) == 0) level = i;
-    atomic_store_explicit(&cached, level, memory_order_relaxed);
-    return level;
+    int before = atomic_exchange_explicit(&cached, level >= 0 ? level : LOG_WARN, memory_order_relaxed);
+    if (level < 0 && before < 0)
+        log_write(LOG_WARN, "TUTTI_LOG=%.40s is none of error, warn, info and debug; warn is taken", text);
+    return level >= 0 ? level : LOG_WARN;
 }
 
 int log_enabled(int level)

@@ -33,6 +33,7 @@
 #ifndef TUTTI_BACKEND_H
 #define TUTTI_BACKEND_H
 
+#include <strings.h>
 #include <tutti/store.h>
 #include <tutti/types.h>
 
@@ -161,6 +162,28 @@ typedef struct tutti_host {
                         int64_t n);
     void (*average)(tutti_dtype dtype, void *data, int64_t n, int64_t divisor);
 } tutti_host;
+
+/* What a variable of the environment says, by the one rule for all of Tutti's: 1, true, yes and on are 1; 0, false, no
+ * and off are 0; anything else is -1. */
+static inline int tutti_parse_bool(const char *text)
+{
+    static const char *const words[2][4] = {{"0", "false", "no", "off"}, {"1", "true", "yes", "on"}};
+    for (int value = 0; value < 2; value++)
+        for (int i = 0; i < 4; i++)
+            if (strcasecmp(text, words[value][i]) == 0) return value;
+    return -1;
+}
+
+/* The same for a plug-in: fallback where it is unset, and, after a warning, where it says neither. */
+static inline bool tutti_env_bool(const tutti_host *host, const char *name, bool fallback)
+{
+    const char *text = host->env(name);
+    int value = text != NULL ? tutti_parse_bool(text) : fallback;
+    if (value < 0)
+        host->log(1, "%s=%.40s is neither 0, false, no or off nor 1, true, yes or on; %d is taken", name, text,
+                  fallback ? 1 : 0);
+    return value < 0 ? fallback : value != 0;
+}
 
 typedef struct tutti_group_info {
     uint32_t size; /* sizeof(tutti_group_info) of the core */

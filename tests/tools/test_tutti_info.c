@@ -45,7 +45,7 @@ static void world(void **state)
     has(&launch, "tcp: rank 2 shares memory with 2 of 2 ranks");
     assert_int_equal(count_of(launch.out.data, "world of"), 1); /* one rank speaks */
     launch_free(&launch);
-    launch = RUN("-n", "2", "/usr/bin/env", "TUTTI_SHM=0", INFO);
+    launch = RUN("-n", "2", "/usr/bin/env", "TUTTI_SHM=off", INFO);
     assert_int_equal(launch.status, 0);
     has(&launch, "tcp: rank 1 listens on 127.0.0.1:");
     has(&launch, "all_reduce from 4 bytes: algorithm ");
@@ -54,8 +54,25 @@ static void world(void **state)
     launch_free(&launch);
 }
 
+/* What a variable says in vain is told, once a rank, and what is taken instead. */
+static void odd_values(void **state)
+{
+    (void)state;
+    struct launch launch = RUN("-n", "2", "/usr/bin/env", "TUTTI_LOG=nonsense", "TUTTI_SHM=maybe",
+                               "TUTTI_BACKEND_PATH=/there/is/none:/tmp", INFO);
+    assert_int_equal(launch.status, 0);
+    static const char *const lines[] = {
+        "TUTTI_LOG=nonsense is none of error, warn, info and debug; warn is taken",
+        "TUTTI_SHM=maybe is neither 0, false, no or off nor 1, true, yes or on; 1 is taken",
+        "TUTTI_BACKEND_PATH names /there/is/none, which is left out: No such file or directory"};
+    for (int i = 0; i < 3; i++)
+        if (count_of(launch.err.data, lines[i]) != 2) fail_msg("not once a rank \"%s\": %s", lines[i], launch.err.data);
+    launch_free(&launch);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(machine), cmocka_unit_test(refused), cmocka_unit_test(world)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(machine), cmocka_unit_test(refused), cmocka_unit_test(world),
+                                       cmocka_unit_test(odd_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
