@@ -16,6 +16,8 @@
  *   error never also completes.  A failure after a call has returned comes out of tutti_wait with the same text.
  * - Any thread may call.  Within one group the order of the calls is the order of the collectives, and every rank of
  *   the group makes the same calls in the same order.  Point-to-point calls do not take part in that order.
+ * - A thread that pthread_cancel ends in a call leaves the operation under way with its tensors, and it keeps its
+ *   place in the order: to repeat it puts this rank one call ahead of the others.
  * - Tensors are borrowed: they must stay valid, and inputs unchanged, until the operation has completed.  Structs that
  *   are passed by pointer (options, lists, splits) are copied before the call returns.
  * - A tensor list has one entry a rank of the group, in rank order.  Entries may differ in numel, not in dtype.

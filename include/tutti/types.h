@@ -54,7 +54,7 @@ typedef enum tutti_dtype {
     TUTTI_COMPLEX64 = 0x0540,
     TUTTI_COMPLEX128 = 0x0580,
     TUTTI_BOOL = 0x0608,
-    TUTTI_FLOAT8_E4M3FN = 0x0a08,
+    TUTTI_FLOAT8_E4M3FN = 0x0a08, /* results beyond its range become +-448, where torch's cast makes NaN */
     TUTTI_FLOAT8_E5M2 = 0x0c08
 } tutti_dtype;
 

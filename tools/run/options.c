@@ -23,7 +23,7 @@ static const char usage[] =
     "      --log-dir DIR        write each rank's output to DIR/rank_R.out and DIR/rank_R.err\n"
     "      --no-prefix          pass the ranks' output on as it is, without \"[rank] \" before each line\n"
     "      --grace S            seconds between SIGTERM and SIGKILL when the job is ended (default 5)\n"
-    "      --timeout S          end the job after this many seconds (exit status 124)\n"
+    "      --timeout S          end the job after this many seconds (exit status 124); 0: never (default)\n"
     "      --mpi[=NAME]         start the ranks through the launcher of an MPI (openmpi, mpich; default: the one that\n"
     "                           is there), as programs on backend mpi need it; one tutti-run for all nodes\n"
     "      --standalone         one node, any free port: the default, for torchrun's sake\n"
