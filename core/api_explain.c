@@ -138,9 +138,9 @@ static const struct coll_hosts *hosts_of(const struct tutti_group *group)
 
 int tutti_get_host(const tutti_group *group, int group_rank)
 {
-    if (group == NULL && !tutti_is_initialized()) return -1;
-    group = group_for_call(group);
-    if (group->rank < 0 || group_rank < 0 || group_rank >= group->size || hosts_of(group) == NULL) return -1;
+    group = group_to_ask(group);
+    if (group == NULL || group->rank < 0 || group_rank < 0 || group_rank >= group->size || hosts_of(group) == NULL)
+        return -1;
     return hosts_of(group)->of[group_rank];
 }
 

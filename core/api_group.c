@@ -28,47 +28,45 @@ const char *tutti_version(void)
 
 int tutti_get_rank(const tutti_group *group)
 {
-    if (group == NULL && !tutti_is_initialized()) return -1;
-    return group_or_default(group)->rank;
+    group = group_to_ask(group);
+    return group != NULL ? group->rank : -1;
 }
 
 int tutti_get_world_size(const tutti_group *group)
 {
-    if (group == NULL && !tutti_is_initialized()) return -1;
-    return group_or_default(group)->size;
+    group = group_to_ask(group);
+    return group != NULL ? group->size : -1;
 }
 
 int tutti_get_global_rank(const tutti_group *group, int group_rank)
 {
-    if (group == NULL && !tutti_is_initialized()) return -1;
-    group = group_or_default(group);
-    return group_rank >= 0 && group_rank < group->size ? group->global_ranks[group_rank] : -1;
+    group = group_to_ask(group);
+    return group != NULL && group_rank >= 0 && group_rank < group->size ? group->global_ranks[group_rank] : -1;
 }
 
 int tutti_get_group_rank(const tutti_group *group, int global_rank)
 {
-    if (group == NULL && !tutti_is_initialized()) return -1;
-    group = group_or_default(group);
-    return group->rank >= 0 && global_rank >= 0 && global_rank < group->world ? group->local_of[global_rank] : -1;
+    group = group_to_ask(group);
+    bool known = group != NULL && group->rank >= 0 && global_rank >= 0 && global_rank < group->world;
+    return known ? group->local_of[global_rank] : -1;
 }
 
 const char *tutti_get_name(const tutti_group *group)
 {
-    if (group == NULL && !tutti_is_initialized()) return "";
-    return group_or_default(group)->name;
+    group = group_to_ask(group);
+    return group != NULL ? group->name : "";
 }
 
 const char *tutti_get_backend(const tutti_group *group)
 {
-    if (group == NULL && !tutti_is_initialized()) return "";
-    return group_or_default(group)->backend_text;
+    group = group_to_ask(group);
+    return group != NULL ? group->backend_text : "";
 }
 
 tutti_device tutti_get_device(const tutti_group *group)
 {
-    static const tutti_device cpu = {TUTTI_CPU, 0};
-    if (group == NULL && !tutti_is_initialized()) return cpu;
-    return group_or_default(group)->device;
+    group = group_to_ask(group);
+    return group != NULL ? group->device : (tutti_device){TUTTI_CPU, 0};
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------ */
@@ -238,6 +236,9 @@ int tutti_create_group(const char *backend, tutti_store *store, int rank, int wo
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: rank %d of %d", rank, world_size);
     if (opts->timeout_ms < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: timeout_ms is %" PRId64, opts->timeout_ms);
+    if (opts->device.type != 0 && group_device_index(opts->device) < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: device type %d is neither TUTTI_CPU nor TUTTI_CUDA",
+                         (int)opts->device.type);
     struct names names;
     int status = names_parse(backend, &names);
     if (status != TUTTI_OK) return status;

@@ -19,7 +19,7 @@ struct kept {
     void *lists; /* op's tensors and splits, copied */
 };
 
-/* What this thread has begun; one group at a time. */
+/* What this thread has begun; one group at a time, which is held, so that no later one has its address. */
 static _Thread_local struct {
     struct tutti_group *group;
     struct kept *kept;
@@ -41,11 +41,22 @@ bool coalesce_is_open(const struct tutti_group *group)
     return open_now.group == group;
 }
 
+/* Without the lock. */
 static void forget(void)
 {
+    struct tutti_group *group = open_now.group;
     for (int i = 0; i < open_now.n; i++) free(open_now.kept[i].lists);
     free(open_now.kept);
     memset(&open_now, 0, sizeof open_now);
+    if (group != NULL) group_drop(group);
+}
+
+static bool is_shut(const struct tutti_group *group)
+{
+    engine_lock(group->engine);
+    bool shut = group->shut;
+    engine_unlock(group->engine);
+    return shut;
 }
 
 int coalesce_add(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts)
@@ -68,6 +79,7 @@ int tutti_coalesce_begin(tutti_group *group)
 {
     group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if (open_now.group != NULL && is_shut(open_now.group)) forget(); /* destroyed meanwhile: there is nothing to end */
     if (open_now.group != NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this thread coalesces on group %s already",
                          open_now.group->name);
@@ -77,8 +89,10 @@ int tutti_coalesce_begin(tutti_group *group)
     engine_called(group->engine);
     int status = group_check_usable(group, "coalesce_begin");
     engine_unlock(group->engine);
-    if (status == TUTTI_OK) open_now.group = group;
-    return status;
+    if (status != TUTTI_OK) return status;
+    group_hold(group);
+    open_now.group = group;
+    return TUTTI_OK;
 }
 
 /* ---- packing ----------------------------------------------------------------------------------------------- */
@@ -227,7 +241,7 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
     if (open_now.group != group)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_end: this thread has not begun to coalesce on group %s",
                          group->name);
-    struct engine *engine = group->engine;
+    struct engine *engine = group->engine; /* the group is held until forget() */
     engine_lock(engine);
     engine_called(engine);
     struct tutti_work *parent = new_parent(group);

@@ -18,20 +18,32 @@
 #include "stage.h"
 #include "work.h"
 
+/* The call has returned: after an error the ranks are out of step. */
+static void begin_late(struct tutti_work *work)
+{
+    int status = begin_work(work);
+    if (status >= 0) return;
+    work->request.owner = NULL; /* no backend has it */
+    group_fail(work->group, status, error_text(), true);
+}
+
+/* What is begun may end others, or all where it fails the group. */
 void submit_unblocked(struct tutti_group *first)
 {
     struct tutti_group *group;
     TAILQ_FOREACH(group, &first->family, family_link)
     {
         struct tutti_work *work, *next;
-        for (work = TAILQ_FIRST(&group->works); work != NULL; work = next) {
+        for (work = TAILQ_FIRST(&group->works); work != NULL && !group->failed; work = next) {
             next = TAILQ_NEXT(work, group_link);
             if (work->started || order_must_wait(work)) continue;
             group->engine->n_blocked--;
-            int status = begin_work(work);
-            if (status >= 0) continue;
-            group_fail(group, status, error_text(), true); /* the call has returned: the ranks are out of step now */
-            break;
+            if (next != NULL) next->references++;
+            begin_late(work);
+            if (next == NULL) continue;
+            struct tutti_work *after = next;
+            if (work_ended(next)) next = TAILQ_FIRST(&group->works);
+            work_release_locked(after);
         }
     }
 }
@@ -281,7 +293,7 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
         engine_unlock(engine);
         return once == TUTTI_REQUEST_DONE ? TUTTI_OK : once;
     }
-    engine_hold(engine); /* another thread may destroy the group while this one waits */
+    group_hold(group); /* another thread may destroy it while this one waits */
     if (work == NULL) status = submit_locked(group, op, opts, async, &work);
     if (status == TUTTI_OK && async) {
         if (!work_ended(work)) engine_attend(engine);
@@ -293,7 +305,7 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
         work_release_locked(work);
     }
     engine_unlock(engine);
-    engine_drop(engine);
+    group_drop(group);
     return status;
 }
 
@@ -342,7 +354,7 @@ int submit_batch(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_w
         status = submit_work(&op, &each, true, &works[i]);
         if (status == TUTTI_OK) continue;
         while (i-- > 0) { /* those before go on; their handles are of no use to a caller who has an error */
-            work_give_up(works[i]);
+            if (works[i] != NULL) work_give_up(works[i]); /* NULL: it is coalesced */
             works[i] = NULL;
         }
         return status;

@@ -92,8 +92,9 @@ void work_destroy(struct tutti_work *work);
 /* The caller's handle, which also keeps the engine, is given up. */
 void work_give_up(struct tutti_work *work);
 
-/* Puts it among those with steps to do. */
+/* Puts it among those with steps to do; takes it from there. */
 void work_queue_run(struct tutti_work *work);
+void work_dequeue(struct tutti_work *work);
 
 /* One turn: issue what may be issued, one local step, end if done. */
 void work_run(struct tutti_work *work);

@@ -4,9 +4,7 @@
 #include "procs.h"
 
 #include <malloc.h>
-#include <netinet/in.h>
 #include <pthread.h>
-#include <sys/socket.h>
 #include <sys/time.h>
 
 enum { SOON_S = 5, BIG = 1 << 20 };
@@ -79,17 +77,6 @@ static void test_interrupted_all_the_time(void **state)
 
 /* ---- beginning again ------------------------------------------------------------------------------------------- */
 
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
 static int rank_of_again(int rank, int size, void *argument)
 {
     char method[100];
@@ -106,7 +93,7 @@ static int rank_of_again(int rank, int size, void *argument)
 static void test_same_port_fifty_times(void **state)
 {
     (void)state;
-    int port = free_port();
+    int port = procs_free_port();
     run_procs(3, rank_of_again, &port);
 }
 
@@ -347,6 +334,7 @@ static int child_of_rank(tutti_work *work)
     EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT, "fork", "world");
     EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_INVALID_ARGUMENT, "fork");
     EXPECT(tutti_abort(NULL, "a child") == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(tutti_get_rank(NULL) == 1 && tutti_get_host(NULL, 0) <= 0); /* to ask is no use of it */
     EXPECT_ERROR(tutti_work_wait(work, 100), TUTTI_ERR_INVALID_ARGUMENT, "fork");
     tutti_work_free(work);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK); /* its own copy of the handle alone */
