@@ -33,9 +33,11 @@ static int meet_claim(const struct meet *meet, const char *key, const char *valu
 /* "-5 the sentence" to a status and this thread's sentence. */
 static int meet_read_verdict(const char *verdict)
 {
-    const char *text = strchr(verdict, ' ');
-    int status = (int)strtol(verdict, NULL, 10);
-    return status == TUTTI_OK ? TUTTI_OK : error_set(status, "%s", text == NULL ? verdict : text + 1);
+    char *text = NULL;
+    long status = strtol(verdict, &text, 10);
+    if (text == verdict || *text != ' ' || status > TUTTI_OK || status < TUTTI_ERR_NOT_FOUND)
+        return error_set(TUTTI_ERR_STORE, "rendezvous: the store holds \"%.100s\" as the verdict", verdict);
+    return status == TUTTI_OK ? TUTTI_OK : error_set((int)status, "%s", text + 1);
 }
 
 /* Writes a failure for all to see, and returns whatever verdict stands then. */
@@ -88,11 +90,10 @@ static int meet_check_verdict(struct meet *meet)
     if (status == TUTTI_ERR_TIMEOUT) return TUTTI_OK;
     if (status != TUTTI_OK) return status;
     verdict[bytes] = '\0';
-    meet->in_use = strtol(verdict, NULL, 10) == 0;
+    status = meet_read_verdict(verdict);
+    meet->in_use = status == TUTTI_OK;
     if (meet->in_use) return meet_left_over(meet, "its ranks have met");
-    meet_read_verdict(verdict);
-    return error_prefix((int)strtol(verdict, NULL, 10), "%.300s holds a failure (if of an earlier run, remove it)",
-                        meet->file);
+    return error_prefix(status, "%.300s holds a failure (if of an earlier run, remove it)", meet->file);
 }
 
 /* All that have registered must be alive; where they have met already, their rank 0, which then removes the file. */

@@ -544,6 +544,24 @@ static void test_file_across_containers(void **state)
     for (int i = 0; i < 2; i++) expect_met(i, i, 2);
 }
 
+/* Another program's entry is no verdict: above all not "all have met". */
+static void test_no_verdict(void **state)
+{
+    (void)state;
+    static const char *const verdicts[] = {"", "met", "0", "7 a", "-99 b", "0x c"};
+    for (size_t i = 0; i < sizeof verdicts / sizeof *verdicts; i++) {
+        struct rendezvous met;
+        tutti_store *store;
+        assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+        assert_int_equal(tutti_store_set(store, "tutti/world/verdict", verdicts[i], strlen(verdicts[i])), TUTTI_OK);
+        struct rendezvous_args args = {.store = store, .rank = 0, .world_size = 2, .timeout_ms = 5000};
+        int status = rendezvous_join(&args, &met);
+        if (status != TUTTI_ERR_STORE || strstr(error_text(), "as the verdict") == NULL)
+            fail_msg("\"%s\": %d, %s", verdicts[i], status, status != TUTTI_OK ? error_text() : "met");
+        tutti_store_free(store);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -564,6 +582,7 @@ int main(void)
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_file_left_over),
         cmocka_unit_test(test_file_across_containers),
+        cmocka_unit_test(test_no_verdict),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
