@@ -503,12 +503,32 @@ static void test_false_choice(void **state)
     run_ranks(2, false_choice, NULL);
 }
 
+/* Many ranks have entered one as lost; here they are of no group of two. */
+static int lost_by_many(tutti_group *group, int rank, int size, void *argument)
+{
+    tutti_group *same = NULL;
+    (void)argument;
+    for (int i = 0; i < 2000 && rank == 0; i++)
+        EXPECT(tutti_store_append(group->store, "shrink/1/lost/0", "7777 ", 5) == TUTTI_OK);
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
+    EXPECT(tutti_shrink_group(group, &same) == TUTTI_OK);
+    EXPECT(tutti_get_world_size(same) == size);
+    EXPECT(tutti_destroy_process_group(same) == TUTTI_OK);
+    return 0;
+}
+
+static void test_lost_by_many(void **state)
+{
+    (void)state;
+    run_ranks(2, lost_by_many, NULL);
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[CASES + 2] = {cmocka_unit_test(test_tcp), /* first: no threads yet */
-                                          cmocka_unit_test(test_false_choice)};
+    struct CMUnitTest tests[CASES + 3] = {cmocka_unit_test(test_tcp), /* first: no threads yet */
+                                          cmocka_unit_test(test_false_choice), cmocka_unit_test(test_lost_by_many)};
     for (int i = 0; i < CASES; i++)
-        tests[i + 2] = (struct CMUnitTest){cases[i].name, test_case, NULL, NULL, (void *)(intptr_t)i};
+        tests[i + 3] = (struct CMUnitTest){cases[i].name, test_case, NULL, NULL, (void *)(intptr_t)i};
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 then knows of all memory */
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
