@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "group.h"
 
-enum { HERE_MAX = 64 };
+enum { HERE_MAX = 64, KEY = 48 };
 
 /* Where process numbers mean the same: this boot of this machine, and this namespace of processes. */
 static void look_around(char here[HERE_MAX])
@@ -57,20 +57,29 @@ int alive_ended(const char *name)
     return has_ended((pid_t)pid) ? pid : 0;
 }
 
+static void key_of(const struct tutti_group *group, int rank, char key[KEY])
+{
+    snprintf(key, KEY, "process/%" PRIi64 "/%d", group->root->turn, rank);
+}
+
 int alive_publish(struct tutti_group *group)
 {
-    char key[32], name[ALIVE_NAME_MAX];
+    char key[KEY], name[ALIVE_NAME_MAX];
+    int64_t came = 0;
+    int status = tutti_store_add(group->store, "processes", 1, &came);
+    if (status != TUTTI_OK) return status;
+    group->turn = (came - 1) / group->size;
     alive_name(name);
-    snprintf(key, sizeof key, "process/%d", group->rank);
+    key_of(group, group->rank, key);
     return tutti_store_set(group->store, key, name, strlen(name));
 }
 
 int alive_check(struct tutti_group *group)
 {
-    char key[32], name[ALIVE_NAME_MAX];
+    char key[KEY], name[ALIVE_NAME_MAX];
     for (int rank = 0; rank < group->size; rank++) {
         size_t bytes = 0;
-        snprintf(key, sizeof key, "process/%d", rank);
+        key_of(group, rank, key);
         int status = tutti_store_get(group->store, key, name, sizeof name - 1, &bytes, 0);
         if (status == TUTTI_ERR_TIMEOUT) continue;
         if (status != TUTTI_OK) return status;

@@ -21,7 +21,8 @@ void alive_name(char name[ALIVE_NAME_MAX]);
  */
 int alive_ended(const char *name);
 
-/* Says which process this is, in the group's store. */
+/* Says which process this is, in the group's store, and learns whose turn it is there: what earlier groups have left
+ * is not this one's. */
 int alive_publish(struct tutti_group *group);
 
 /* PEER_LOST, naming it, if a rank of this machine has ended without a goodbye. */
