@@ -119,7 +119,7 @@ static int agree(struct tutti_group *group, const char *name, int status)
     size_t bytes = 0;
     if (group->size == 1) return status;
     snprintf(mine, sizeof mine, "%s", status == TUTTI_OK ? "" : error_text());
-    snprintf(key, sizeof key, "failed/%s", name);
+    snprintf(key, sizeof key, "failed/%" PRIi64 "/%s", group->root->turn, name);
     if (status != TUTTI_OK) write_down(group, key, status, mine);
     int met = await_all(group, name);
     if (status != TUTTI_OK) return error_set(status, "%s", mine);

@@ -44,6 +44,7 @@ struct tutti_group {
     int *local_of;  /* global rank -> rank in this group, -1; world-size entries */
     int world;      /* of the root */
     int local_rank, local_world_size;
+    int64_t turn;       /* of the root: how many groups were opened over its store before */
     tutti_store *store; /* a prefix, owned; NULL for non-members, and for subgroups after their world */
     int64_t timeout_ms;
     tutti_device device;

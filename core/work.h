@@ -27,7 +27,7 @@ struct tutti_work {
     TAILQ_ENTRY(tutti_work) run_link;   /* runnable */
     TAILQ_ENTRY(tutti_work) group_link; /* the group's works that have not ended, in order of issue */
     struct engine *engine;
-    struct tutti_group *group; /* NULL once it has ended */
+    struct tutti_group *group; /* NULL: it is no work yet (begin_at_once) */
     int references;
     bool started; /* handed to a backend; false while it waits for an earlier one */
     bool apart;   /* its memory, from that of all collectives that were under way when it was issued */

@@ -422,6 +422,54 @@ static void test_ranks_that_do_not_add_up(void **state)
     run_procs(3, rank_that_may_be_missing, NULL);
 }
 
+/* ---- one store, one group after the other
+ * ---------------------------------------------------------------------------- */
+
+enum { TURNS = 4, LATE_MS = 700 };
+
+/* What one process does in its only turn. */
+static int turn_of(int rank, int size, int turn)
+{
+    tutti_group *group = NULL;
+    if (turn == 1) setenv("TUTTI_SHM", "0", 1);
+    if (turn == 1 && rank == 1) setenv("TUTTI_FABRIC_PROVIDER", "none_such", 1); /* a backend that does not open */
+    if (rank == 1 && turn > 1) procs_nap_ms(LATE_MS); /* the others look whether it lives, and find the turn before */
+    tutti_store *store = proc_store();
+    tutti_group_opts opts = {.timeout_ms = 20000, .name = "turn"};
+    int status = tutti_create_group("tcp", store, rank, size, &opts, &group);
+    if (turn == 1) {
+        EXPECT_ERROR(status, status, "none_such");
+        EXPECT(status != TUTTI_OK);
+    } else {
+        EXPECT(status == TUTTI_OK);
+        EXPECT(sum_once(group, size, 10) == TUTTI_OK);
+        EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    }
+    tutti_store_free(store);
+    return 0;
+}
+
+static int rank_in_turns(int rank, int size, void *argument)
+{
+    (void)argument;
+    for (int turn = 0; turn < TURNS; turn++) {
+        int result = -1;
+        pid_t child = fork();
+        if (child == 0) _exit(turn_of(rank, size, turn) != 0);
+        EXPECT(child > 0 && waitpid(child, &result, 0) == child && result == 0);
+        proc_meet(size, turn + 1);
+    }
+    return 0;
+}
+
+/* What an earlier group has left in the store is not the next one's: neither that a process of its has ended, nor that
+ * a backend did not open. */
+static void test_groups_in_turns(void **state)
+{
+    (void)state;
+    run_procs(3, rank_in_turns, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,7 +477,7 @@ int main(void)
         cmocka_unit_test(test_same_file_fifty_times),    cmocka_unit_test(test_a_hundred_groups),
         cmocka_unit_test(test_torn_down_twice),          cmocka_unit_test(test_failed_groups_leave_nothing),
         cmocka_unit_test(test_all_killed_leave_nothing), cmocka_unit_test(test_fork_after_init),
-        cmocka_unit_test(test_ranks_that_do_not_add_up),
+        cmocka_unit_test(test_ranks_that_do_not_add_up), cmocka_unit_test(test_groups_in_turns),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
