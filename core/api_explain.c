@@ -163,6 +163,8 @@ static void put_reason(struct text *text, const struct tutti_group *group, const
     put(text, "algorithm %s: ", algorithm->name);
     if (reason->by == COLL_BY_NAME)
         put(text, "TUTTI_ALGO or TUTTI_DETERMINISTIC asks for \"%s\"\n", group->algorithm);
+    else if (reason->by == COLL_BY_KIND)
+        put(text, "each rank is to hear of every other one, to name all that are missing\n");
     else if (reason->by == COLL_BY_TUNING)
         put(text, "TUTTI_TUNING has it for %s of %s\n", kind, bytes);
     else

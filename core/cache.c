@@ -267,9 +267,9 @@ static int build(const struct tutti_group *group, const struct group_door *door,
     };
     args.segment = coll_segment(&args);
     struct coll_wish wish = {group->algorithm, door->tuned.rows, door->tuned.n};
-    if (key->kind == TUTTI_MONITORED_BARRIER && size <= MONITORED_MOST)
-        wish = (struct coll_wish){.names = "barrier=linear"};
-    *algorithm = coll_select(&args, &wish, reason);
+    bool tells_all = key->kind == TUTTI_MONITORED_BARRIER && size <= MONITORED_MOST;
+    if (tells_all && reason != NULL) *reason = (struct coll_reason){.by = COLL_BY_KIND};
+    *algorithm = tells_all ? coll_find(TUTTI_BARRIER, "linear", 6) : coll_select(&args, &wish, reason);
     if (*algorithm == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     *plan = coll_build(*algorithm, &args, recv_reduce_most(door->backend, key->element));
     return *plan != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");

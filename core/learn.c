@@ -17,21 +17,16 @@ static const char *algorithm_of(const struct tutti_group *group)
     return group->algorithm != NULL ? group->algorithm : "";
 }
 
-/* Under a number of its own for each group that uses this store. */
 static int say_algorithm(struct tutti_group *group)
 {
     char key[64], mine[ALGORITHM_MAX + 32];
-    int64_t came = 0;
     size_t bytes = 0;
-    int status = tutti_store_add(group->store, "algorithm", 1, &came);
-    if (status != TUTTI_OK) return status;
-    snprintf(key, sizeof key, "algorithm/%" PRIi64, (came - 1) / group->size);
+    snprintf(key, sizeof key, "algorithm/%" PRIi64, group->turn);
     snprintf(mine, sizeof mine, "%d %.*s", group->rank, ALGORITHM_MAX, algorithm_of(group));
     group->agreed = calloc(1, sizeof mine);
     if (group->agreed == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
-    status =
-        tutti_store_compare_set(group->store, key, "", 0, mine, strlen(mine), group->agreed, sizeof mine - 1, &bytes);
-    return status;
+    return tutti_store_compare_set(group->store, key, "", 0, mine, strlen(mine), group->agreed, sizeof mine - 1,
+                                   &bytes);
 }
 
 int learn_agree(const struct tutti_group *group)
