@@ -246,7 +246,11 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
     for (int i = 0; i < group->n_doors[device]; i++) {
         const struct group_door *door = &group->doors[device][i];
         const char *how = TUTTI_HAS(door->backend, native[kind]) ? "where it can do the dtype" : NULL;
-        if (how != NULL && TUTTI_HAS(door->backend, explain)) how = door->backend->explain(door->state, &example.op);
+        if (how != NULL && TUTTI_HAS(door->backend, explain)) {
+            engine_lock(group->engine);
+            how = door->backend->explain(door->state, &example.op);
+            engine_unlock(group->engine);
+        }
         if (how != NULL) {
             put(text, "%s: does it itself, %s\n", door->backend->name, how);
             return TUTTI_OK;
