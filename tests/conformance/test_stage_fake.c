@@ -44,6 +44,16 @@ static void test_fallback_of_nccl(void **state)
     run_ranks("cpu:tcp,cuda:nccl", 2, case_beyond_nccl, 30000);
 }
 
+/* The last rank begins its part of NCCL's operations late: nobody may take them for done. */
+static void test_coalesced_mixed(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 4; size++) run_ranks("cuda:nccl|tcp", size, case_coalesced_mixed, 30000);
+    setenv("FAKE_NCCL_FAULT", "slow@2:50", 1);
+    run_ranks("cuda:nccl|tcp", 3, case_coalesced_mixed, 30000);
+    unsetenv("FAKE_NCCL_FAULT");
+}
+
 /* ---- what goes wrong --------------------------------------------------------------------------------------- */
 
 /* More chunks on one rank than on the other; the call of all is named, not that of a chunk. */
@@ -212,8 +222,9 @@ int main(void)
 {
     if (!fakes_are_here()) return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_on_nccl), cmocka_unit_test(test_staged), cmocka_unit_test(test_fallback_of_nccl),
-        cmocka_unit_test(test_failures),   cmocka_unit_test(test_reason),
+        cmocka_unit_test(test_as_on_nccl),       cmocka_unit_test(test_staged),
+        cmocka_unit_test(test_fallback_of_nccl), cmocka_unit_test(test_coalesced_mixed),
+        cmocka_unit_test(test_failures),         cmocka_unit_test(test_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
