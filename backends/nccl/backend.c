@@ -101,7 +101,7 @@ static void end_communicators(struct ncclb_group *group, bool gently)
         kept = 0;
         TAILQ_FOREACH(channel, &group->open, link)
         {
-            if (channel->comm == NULL || (gently && channel->state == NCCLB_READY) != good) continue;
+            if (channel->comm == NULL || (gently && ncclb_channel_is_free(channel)) != good) continue;
             comms[kept++] = channel->comm;
             channel->comm = NULL;
             if (!good) channel->state = NCCLB_DEAD;
@@ -273,7 +273,8 @@ static int nccl_cancel(void *state, tutti_request *request)
         const struct ncclb_waiting *waiting;
         bool here = false;
         TAILQ_FOREACH(mark, &channel->marks, link) here |= mark->request == request;
-        TAILQ_FOREACH(waiting, &channel->waiting, link) here |= waiting->request == request && waiting->issued;
+        TAILQ_FOREACH(waiting, &channel->waiting, link)
+        here |= waiting->request == request && waiting->place != NCCLB_HELD;
         if (here && channel->state != NCCLB_DEAD) ncclb_channel_abort(channel);
         ncclb_queue_forget(channel, request);
     }

@@ -50,6 +50,11 @@ void ncclb_channel_watch(struct ncclb_channel *channel, int64_t now)
         ncclb_channel_failed(channel, "an error met meanwhile", result);
 }
 
+bool ncclb_channel_is_free(const struct ncclb_channel *channel)
+{
+    return channel->state == NCCLB_READY && TAILQ_EMPTY(&channel->waiting);
+}
+
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
 static int make_stream(struct ncclb_channel *channel)

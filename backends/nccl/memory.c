@@ -7,7 +7,7 @@
 /* Without it all goes as well, only not as fast: errors are no errors. */
 static void make_known(struct ncclb_group *group, struct ncclb_block *block)
 {
-    if (ncclb_lib.ncclCommRegister == NULL || block->driver || group->main.state != NCCLB_READY) return;
+    if (ncclb_lib.ncclCommRegister == NULL || block->driver || !ncclb_channel_is_free(&group->main)) return;
     if (ncclb_has_windows(group)) return; /* registered as one, or not at all */
     ncclResult_t result = ncclb_lib.ncclCommRegister(group->main.comm, block->memory, block->bytes, &block->handle);
     if (result != ncclSuccess) block->handle = NULL;

@@ -37,16 +37,24 @@ struct ncclb_mark {
     tutti_kind kind;
 };
 
-/* An operation that waits for its channel. */
+/* How far an operation has come. */
+enum ncclb_place {
+    NCCLB_HELD,     /* it waits for its channel */
+    NCCLB_GATHERED, /* in an NCCL group that is open */
+    NCCLB_HANDED,   /* NCCL has it, but still connects */
+    NCCLB_ENQUEUED  /* in its stream */
+};
+
+/* An operation that is not in its stream yet. */
 struct ncclb_waiting {
     TAILQ_ENTRY(ncclb_waiting) link;
     tutti_op op; /* a copy, its lists behind it */
     tutti_request *request;
     CUevent after; /* async: what its stream held when it was issued */
-    bool issued;   /* NCCL has it, but still connects */
+    enum ncclb_place place;
 };
 
-enum ncclb_state { NCCLB_CLOSED, NCCLB_WANTS_ID, NCCLB_STARTING, NCCLB_READY, NCCLB_BUSY, NCCLB_DEAD };
+enum ncclb_state { NCCLB_CLOSED, NCCLB_WANTS_ID, NCCLB_STARTING, NCCLB_READY, NCCLB_DEAD };
 
 enum { NCCLB_SCALED = 4 };
 
@@ -62,7 +70,7 @@ struct ncclb_channel {
     CUevent begin; /* before the next operation in the own stream */
     bool begun;
     int64_t look_ns; /* the store, or NCCL's error, is not asked again before this */
-    TAILQ_HEAD(, ncclb_waiting) waiting;
+    TAILQ_HEAD(ncclb_waits, ncclb_waiting) waiting;
     TAILQ_HEAD(ncclb_marks, ncclb_mark) marks; /* in the order of the operations */
     struct {
         ncclRedOp_t op;
@@ -126,6 +134,9 @@ int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclRe
 /* Ends its communicator at once; requests that wait in it are not completed. */
 void ncclb_channel_abort(struct ncclb_channel *channel);
 void ncclb_channel_close(struct ncclb_channel *channel);
+
+/* Whether NCCL can be asked for something besides operations: it is through with those. */
+bool ncclb_channel_is_free(const struct ncclb_channel *channel);
 
 /* Its communicator is there already. */
 void ncclb_channel_adopt(struct ncclb_channel *channel, ncclComm_t comm);
