@@ -94,7 +94,7 @@ static int cuda_copy(void *state, const tutti_op *op, tutti_request *request)
 static int cuda_progress(void *state)
 {
     struct stager *first = state;
-    if (first->device.context == NULL || TAILQ_EMPTY(&first->under_way)) return 0;
+    if (first->device.context == NULL || (TAILQ_EMPTY(&first->under_way) && first->rings == 0)) return 0;
     bool entered = device_enter(&first->device);
     int moved = lane_move(first);
     device_leave(entered);

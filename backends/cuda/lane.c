@@ -127,7 +127,7 @@ static void CUDA_CB ring(void *argument)
     (void)written; /* EAGAIN: it is readable already */
 }
 
-static CUresult enqueue(const struct stager *first, const struct copy *copy, const tutti_op *op)
+static CUresult enqueue(struct stager *first, const struct copy *copy, const tutti_op *op)
 {
     CUstream stream = copy->out ? copy->lane->out : copy->lane->back;
     CUresult result = CUDA_SUCCESS;
@@ -139,6 +139,7 @@ static CUresult enqueue(const struct stager *first, const struct copy *copy, con
     }
     if (result == CUDA_SUCCESS) result = driver.cuEventRecord(copy->ended, stream);
     if (result == CUDA_SUCCESS) result = driver.cuLaunchHostFunc(stream, ring, (void *)(intptr_t)first->bell);
+    first->rings += result == CUDA_SUCCESS;
     return result;
 }
 
@@ -173,9 +174,10 @@ int lane_move(struct stager *first)
     struct copy *copy, *next;
     uint64_t count;
     int moved = 0;
+    /* Before the events are asked: a later one rings again.  Also where none is left: an event is seen before the bell
+     * that is behind it, and a bell that nobody hears keeps the core awake. */
+    if (read(first->bell, &count, sizeof count) == sizeof count) first->rings -= count;
     if (TAILQ_EMPTY(&first->under_way)) return 0;
-    ssize_t got = read(first->bell, &count, sizeof count); /* before the events are asked: a later one rings again */
-    (void)got;
     CUstreamCaptureMode mode = device_relax();
     for (copy = TAILQ_FIRST(&first->under_way); copy != NULL; copy = next) {
         next = TAILQ_NEXT(copy, link);
