@@ -18,14 +18,17 @@ void ncclb_channel_init(struct ncclb_channel *channel, struct ncclb_group *group
 
 /* ---- failing ----------------------------------------------------------------------------------------------- */
 
-/* The group cannot go on.  Told once: the first cause is the one that counts. */
-static int fail(struct ncclb_channel *channel, int status, const char *text)
+void ncclb_tell(struct ncclb_group *group, int status, const char *text)
 {
-    struct ncclb_group *group = channel->group;
-    channel->state = NCCLB_DEAD;
     if (!group->told && TUTTI_HAS(group->host, failed)) group->host->failed(group->info.core, status, text);
     group->told = true;
-    return group->host->error(status, "%s", text);
+}
+
+int ncclb_channel_fail(struct ncclb_channel *channel, int status, const char *text)
+{
+    channel->state = NCCLB_DEAD;
+    ncclb_tell(channel->group, status, text);
+    return channel->group->host->error(status, "%s", text);
 }
 
 int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclResult_t result)
@@ -36,7 +39,7 @@ int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclRe
     snprintf(text, sizeof text, "nccl: %s on rank %d: %s%s%.350s (%s)", what, channel->group->info.rank,
              ncclb_lib.ncclGetErrorString(result), last != NULL && last[0] != '\0' ? ": " : "",
              last != NULL ? last : "", ncclb_versions());
-    return fail(channel, peer ? TUTTI_ERR_PEER_LOST : TUTTI_ERR_BACKEND, text);
+    return ncclb_channel_fail(channel, peer ? TUTTI_ERR_PEER_LOST : TUTTI_ERR_BACKEND, text);
 }
 
 void ncclb_channel_watch(struct ncclb_channel *channel, int64_t now)
@@ -100,7 +103,7 @@ static void make_id(struct ncclb_channel *channel)
     if (status == TUTTI_OK)
         start(channel, &id);
     else
-        fail(channel, status, "nccl: the unique id could not be put into the store");
+        ncclb_channel_fail(channel, status, "nccl: the unique id could not be put into the store");
 }
 
 static void ask_for_id(struct ncclb_channel *channel)
@@ -116,7 +119,7 @@ static void ask_for_id(struct ncclb_channel *channel)
     if (status == TUTTI_OK && bytes == sizeof id)
         start(channel, &id);
     else
-        fail(channel, TUTTI_ERR_STORE, "nccl: the unique id could not be read from the store");
+        ncclb_channel_fail(channel, TUTTI_ERR_STORE, "nccl: the unique id could not be read from the store");
 }
 
 static void look_at_start(struct ncclb_channel *channel)
@@ -142,7 +145,7 @@ static bool prepare(struct ncclb_channel *channel)
 
 static void fail_to_prepare(struct ncclb_channel *channel)
 {
-    fail(channel, TUTTI_ERR_NO_MEMORY, "nccl: no stream or no memory for a communicator on the device");
+    ncclb_channel_fail(channel, TUTTI_ERR_NO_MEMORY, "nccl: no stream or no memory for a communicator on the device");
 }
 
 void ncclb_channel_adopt(struct ncclb_channel *channel, ncclComm_t comm)

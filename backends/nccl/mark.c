@@ -75,7 +75,7 @@ int ncclb_mark(struct ncclb_channel *channel, CUstream stream, const tutti_op *o
     mark->request = request;
     mark->kind = op->kind;
     take_begin(channel, mark);
-    mark->deadline_ns = op->timeout_ms < INT64_MAX / 2000000 ? now + op->timeout_ms * 1000000 : INT64_MAX;
+    mark->deadline_ns = ncclb_deadline(now, op->timeout_ms);
     if (request != NULL) {
         request->priv[0] = mark;
         group->moved_ns = now;
@@ -101,12 +101,6 @@ int ncclb_mark_follow(struct ncclb_channel *channel, CUstream stream)
     return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&channel->group->device, "waiting for a stream", result);
 }
 
-static void tell(struct ncclb_group *group, int status, const char *text)
-{
-    if (!group->told && TUTTI_HAS(group->host, failed)) group->host->failed(group->info.core, status, text);
-    group->told = true;
-}
-
 static void look_at_time(struct ncclb_channel *channel, const struct ncclb_mark *mark, int64_t now)
 {
     static const char *const names[TUTTI_KIND_COUNT] = {
@@ -120,7 +114,7 @@ static void look_at_time(struct ncclb_channel *channel, const struct ncclb_mark 
              "something "
              "else (%s)",
              names[mark->kind], channel->group->device.index, ncclb_versions());
-    tell(channel->group, TUTTI_ERR_TIMEOUT, text);
+    ncclb_tell(channel->group, TUTTI_ERR_TIMEOUT, text);
 }
 
 int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
@@ -145,7 +139,7 @@ int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
         if (request != NULL)
             group->host->complete(request, status);
         else if (status != TUTTI_OK)
-            tell(group, status, "nccl: the device met an error in an operation that was enqueued before");
+            ncclb_tell(group, status, "nccl: the device met an error in an operation that was enqueued before");
     }
     device_unrelax(mode);
     if (moved > 0) group->moved_ns = now;

@@ -77,8 +77,7 @@ static void give_back(struct ncclb_group *group, struct ncclb_block *block)
 static int let_end(struct ncclb_group *group)
 {
     static const struct timespec nap = {0, 50000};
-    int64_t now = group->host->now_ns(), ms = group->info.timeout_ms;
-    int64_t deadline = ms < INT64_MAX / 2000000 ? now + ms * 1000000 : INT64_MAX;
+    int64_t now = group->host->now_ns(), deadline = ncclb_deadline(now, group->info.timeout_ms);
     struct ncclb_channel *channel;
     bool busy = !group->aborted;
     while (busy && (now = group->host->now_ns()) < deadline) {

@@ -113,6 +113,12 @@ struct ncclb_group {
     bool coalescing; /* an NCCL group is open */
 };
 
+/* The moment ms after now; or never. */
+static inline int64_t ncclb_deadline(int64_t now, int64_t ms)
+{
+    return ms < INT64_MAX / 2000000 ? now + ms * 1000000 : INT64_MAX;
+}
+
 /* ---- alone.c ---- */
 
 /* Whether no other rank has the same GPU; the sentence names both and says how to go on. */
@@ -127,6 +133,12 @@ void ncclb_channel_open(struct ncclb_channel *channel);
 
 /* Looks for errors that NCCL met meanwhile; on one the group is failed. */
 void ncclb_channel_watch(struct ncclb_channel *channel, int64_t now);
+
+/* The group cannot go on.  Told once: the first cause is the one that counts. */
+void ncclb_tell(struct ncclb_group *group, int status, const char *text);
+
+/* Likewise, and the channel is not used any more; gives status, with the sentence. */
+int ncclb_channel_fail(struct ncclb_channel *channel, int status, const char *text);
 
 /* A NCCL error as ours, with its last words and the versions; the group is failed. */
 int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclResult_t result);

@@ -129,6 +129,11 @@ static bool is_ready(ncclComm_t comm)
     return comm->ready;
 }
 
+static bool is_free(ncclComm_t comm)
+{
+    return comm->ready && !atomic_load(&comm->works);
+}
+
 static atomic_int splits, windows;
 
 int fake_nccl_windows(void)
@@ -151,9 +156,89 @@ static void choose(ncclComm_t comm, int color, int key)
     atomic_store(&mine->turn, comm->splits);
 }
 
+enum { WINDOW = -77 }; /* as a color */
+
+/* What a thread of the communicator's own sees to, and where the result goes. */
+struct together {
+    ncclComm_t comm, child;
+    ncclComm_t *part;
+    void **window, *memory;
+};
+
+/* The child, when all have chosen: by key, then by rank. */
+static ncclResult_t make_child(struct together *task)
+{
+    ncclComm_t comm = task->comm;
+    const struct fake_choice *split = comm->region->split[comm->splits % 2], *mine = &split[comm->rank];
+    int n = 0, rank = 0;
+    for (int r = 0; r < comm->n; r++) {
+        if (split[r].color != mine->color) continue;
+        n++;
+        rank += split[r].key < mine->key || (split[r].key == mine->key && r < comm->rank);
+    }
+    task->child = new_communicator(rank, n);
+    snprintf(task->child->name, sizeof task->child->name, "%.90s-%d-%d", comm->name, comm->splits, mine->color);
+    return attach(task->child);
+}
+
+static ncclResult_t look_at_split(struct together *task)
+{
+    ncclComm_t comm = task->comm;
+    const struct fake_choice *split = comm->region->split[comm->splits % 2];
+    for (int r = 0; r < comm->n; r++)
+        if (atomic_load(&split[r].turn) != comm->splits) return ncclInProgress;
+    for (int r = 0; r < comm->n; r++)
+        if ((split[r].color == WINDOW) != (task->window != NULL)) return ncclInvalidUsage;
+    if (task->window != NULL || split[comm->rank].color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+    ncclResult_t result = task->child == NULL ? make_child(task) : ncclSuccess;
+    return result != ncclSuccess || is_ready(task->child) ? result : ncclInProgress;
+}
+
+/* As NCCL's, it stores through the caller's pointer whenever it is through, also when that is by an abort. */
+static void *together_main(void *argument)
+{
+    static const struct timespec nap = {0, 300000};
+    struct together *task = argument;
+    ncclComm_t comm = task->comm;
+    ncclResult_t result = ncclInProgress;
+    while (result == ncclInProgress && !atomic_load(&comm->aborted)) {
+        nanosleep(&nap, NULL);
+        result = look_at_split(task);
+    }
+    bool good = result == ncclSuccess;
+    if (!good && task->child != NULL) fake_release(task->child);
+    if (task->window != NULL)
+        *task->window = good ? task->memory : NULL;
+    else
+        *task->part = good ? task->child : NULL;
+    if (good && task->window != NULL) atomic_fetch_add(&windows, 1);
+    if (good && task->window != NULL) comm->windows++;
+    if (!good) atomic_store(&comm->error, result == ncclInProgress ? ncclInternalError : result);
+    atomic_store(&comm->works, false);
+    fake_release(comm);
+    free(task);
+    return NULL;
+}
+
+/* The answer does not say that it is in progress, as NCCL's does not. */
+static ncclResult_t begin_together(struct together task)
+{
+    pthread_t thread;
+    struct together *copy = malloc(sizeof *copy);
+    if (copy == NULL) return ncclSystemError;
+    *copy = task;
+    pthread_mutex_lock(&task.comm->lock);
+    task.comm->references++;
+    pthread_mutex_unlock(&task.comm->lock);
+    atomic_store(&task.comm->works, true);
+    if (pthread_create(&thread, NULL, together_main, copy) != 0) abort();
+    pthread_detach(thread);
+    return ncclSuccess;
+}
+
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
 {
-    if (!comm->ready || comm->part != NULL || (config != NULL && config->blocking != 0)) return ncclInvalidUsage;
+    if (!is_free(comm) || (config != NULL && config->blocking != 0)) return ncclInvalidArgument;
     pthread_mutex_lock(&comm->lock);
     bool under_way = comm->serving != comm->tickets || comm->n_held > 0;
     pthread_mutex_unlock(&comm->lock);
@@ -162,24 +247,16 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
         return ncclInvalidUsage;
     }
     *out = NULL;
-    comm->part = out;
     atomic_fetch_add(&splits, 1);
     choose(comm, color, key);
-    return ncclInProgress;
+    return begin_together((struct together){.comm = comm, .part = out});
 }
-
-enum { WINDOW = -77 }; /* as a color */
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags)
 {
-    if (!comm->ready || comm->part != NULL || comm->window != NULL || memory == NULL || bytes == 0 ||
-        flags != NCCL_WIN_COLL_SYMMETRIC)
-        return ncclInvalidUsage;
-    *window = NULL;
-    comm->window = (void **)window;
-    comm->memory = memory;
+    if (!is_free(comm) || memory == NULL || bytes == 0 || flags != NCCL_WIN_COLL_SYMMETRIC) return ncclInvalidArgument;
     choose(comm, WINDOW, 0);
-    return ncclInProgress;
+    return begin_together((struct together){.comm = comm, .window = (void **)window, .memory = memory});
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
@@ -190,54 +267,14 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
     return ncclSuccess;
 }
 
-/* The child, when all have chosen: by key, then by rank. */
-static ncclResult_t make_child(ncclComm_t comm)
-{
-    const struct fake_choice *split = comm->region->split[comm->splits % 2], *mine = &split[comm->rank];
-    int n = 0, rank = 0;
-    for (int r = 0; r < comm->n; r++) {
-        if (split[r].color != mine->color) continue;
-        n++;
-        rank += split[r].key < mine->key || (split[r].key == mine->key && r < comm->rank);
-    }
-    comm->child = new_communicator(rank, n);
-    snprintf(comm->child->name, sizeof comm->child->name, "%.90s-%d-%d", comm->name, comm->splits, mine->color);
-    return attach(comm->child);
-}
-
-static ncclResult_t look_at_split(ncclComm_t comm)
-{
-    const struct fake_choice *split = comm->region->split[comm->splits % 2];
-    for (int r = 0; r < comm->n; r++)
-        if (atomic_load(&split[r].turn) != comm->splits) return ncclInProgress;
-    for (int r = 0; r < comm->n; r++)
-        if ((split[r].color == WINDOW) != (comm->window != NULL)) return ncclInvalidUsage;
-    if (comm->window != NULL) {
-        *comm->window = comm->memory;
-        comm->window = NULL;
-        comm->windows++;
-        atomic_fetch_add(&windows, 1);
-        return ncclSuccess;
-    }
-    if (split[comm->rank].color != NCCL_SPLIT_NOCOLOR) {
-        ncclResult_t result = comm->child == NULL ? make_child(comm) : ncclSuccess;
-        if (result != ncclSuccess) return result;
-        if (!is_ready(comm->child)) return ncclInProgress;
-    }
-    *comm->part = comm->child;
-    comm->part = NULL;
-    comm->child = NULL;
-    return ncclSuccess;
-}
-
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     *error = (ncclResult_t)atomic_load(&comm->error);
     if (*error != ncclSuccess) return ncclSuccess;
     if (!comm->ready) {
         if (!is_ready(comm)) *error = ncclInProgress;
-    } else if (comm->part != NULL || comm->window != NULL) {
-        *error = look_at_split(comm);
+    } else if (atomic_load(&comm->works)) {
+        *error = ncclInProgress;
     } else if (comm->n_held > 0) {
         comm->connected = --comm->polls <= 0;
         if (!comm->connected) *error = ncclInProgress;
@@ -283,7 +320,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
     bool busy = true;
     for (int i = 0; i < 5000 && busy; i++) { /* its operations leave, if they have begun */
         pthread_mutex_lock(&comm->lock);
-        busy = comm->serving != comm->tickets;
+        busy = comm->serving != comm->tickets || atomic_load(&comm->works);
         pthread_mutex_unlock(&comm->lock);
         if (busy) usleep(1000);
     }
@@ -371,8 +408,7 @@ static ncclResult_t call(ncclComm_t comm, struct fake_call what, const void *sen
                          CUstream stream)
 {
     if (comm == NULL || what.dtype < 0 || what.dtype > ncclBfloat16) return ncclInvalidArgument;
-    if (!comm->ready || comm->part != NULL || comm->window != NULL || (comm->n_held > 0 && depth == 0))
-        return ncclInvalidUsage; /* it was not polled */
+    if (!is_free(comm) || (comm->n_held > 0 && depth == 0)) return ncclInvalidArgument; /* it was not polled */
     if (what.root >= comm->n || peer >= comm->n || n_group == GROUP_MAX) return ncclInvalidArgument;
     if (what.count == 0) return ncclSuccess;
     struct fake_op *op = calloc(1, sizeof *op);

@@ -65,12 +65,8 @@ struct ncclComm {
         CUstream stream;
     } held[64];
     int n_held;
-    int splits;
-    ncclComm_t *part; /* of the split under way: where it goes */
-    void **window;    /* of the registration under way, likewise */
-    void *memory;
-    int windows;
-    ncclComm_t child; /* that will be it, once its ranks have joined */
+    int splits, windows;
+    atomic_bool works; /* on a split or a window, by a thread of its own */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t tickets, serving; /* operations run in the order in which they were enqueued */
