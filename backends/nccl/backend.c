@@ -283,8 +283,9 @@ static int nccl_cancel(void *state, tutti_request *request)
 
 static int nccl_wait_stream(void *state, tutti_request *request, void *stream)
 {
+    if (request->priv[0] == NULL) ncclb_queue_hurry(state, request);
     const struct ncclb_mark *mark = request->priv[0];
-    if (mark == NULL) return TUTTI_ERR_UNSUPPORTED; /* it waits for its communicator */
+    if (mark == NULL) return TUTTI_ERR_UNSUPPORTED; /* it waits for its communicator, or has ended */
     bool entered = device_enter(&((struct ncclb_group *)state)->device);
     CUresult result = driver.cuStreamWaitEvent(stream, mark->event, 0);
     device_leave(entered);

@@ -133,6 +133,7 @@ int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
         tutti_request *request = mark->request;
         if (request != NULL && result == CUDA_SUCCESS) tell_time(group, mark);
         give(channel, mark);
+        if (request != NULL) request->priv[0] = NULL;
         moved++;
         int status =
             result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&group->device, "the device, in an operation", result);

@@ -184,6 +184,9 @@ int ncclb_coalesce(void *group, bool begin);
 /* Moves what waits in the channel; whether anything did. */
 int ncclb_queue_move(struct ncclb_channel *channel, int64_t now);
 
+/* Looks a while whether the request, which waits, comes into its stream. */
+void ncclb_queue_hurry(struct ncclb_group *group, const tutti_request *request);
+
 /* Forgets the request where it waits, or where its end is marked. */
 void ncclb_queue_forget(struct ncclb_channel *channel, const tutti_request *request);
 void ncclb_queue_clear(struct ncclb_channel *channel);

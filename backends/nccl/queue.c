@@ -3,10 +3,14 @@
  * A blocking operation goes straight into the caller's stream and is answered DONE; an asynchronous one, and a barrier,
  * for which the host waits, go into the channel's own stream, behind what the caller's held, and end with a mark.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ncclb.h"
+
+enum { SOON_NS = 200000, STREAM_NS = 20000000 };
 
 static bool on_own_stream(const tutti_op *op)
 {
@@ -91,6 +95,35 @@ static ncclResult_t hand_over(struct ncclb_channel *channel, const tutti_op *op,
     return reduces ? ncclb_reduce(channel, op, stream) : ncclb_collect(channel, op, stream);
 }
 
+/* Where one is that NCCL has.  After an error it stays there until the communicator is ended. */
+static enum ncclb_place ask(struct ncclb_channel *channel)
+{
+    ncclResult_t state = ncclSuccess;
+    ncclResult_t result = ncclb_lib.ncclCommGetAsyncError(channel->comm, &state);
+    if (result == ncclSuccess) result = state;
+    if (result == ncclSuccess) return NCCLB_ENQUEUED;
+    if (result != ncclInProgress) ncclb_channel_failed(channel, "starting an operation", result);
+    return NCCLB_HANDED;
+}
+
+/* From 2.23 on a thread of NCCL's own does each call, which takes it some microseconds: worth waiting for, as nothing
+ * has to be kept and asked for then.  What takes longer is that NCCL connects. */
+static enum ncclb_place ask_a_while(struct ncclb_channel *channel, int64_t most_ns)
+{
+    static const struct timespec nap = {0, 50000};
+    int64_t begin = channel->group->host->now_ns(), passed = 0;
+    enum ncclb_place place = ask(channel);
+    while (place == NCCLB_HANDED && channel->state == NCCLB_READY && passed < most_ns) {
+        if (passed < SOON_NS)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+        place = ask(channel);
+        passed = channel->group->host->now_ns() - begin;
+    }
+    return place;
+}
+
 /* Answers how far the operation came, or an error. */
 static int issue(struct ncclb_channel *channel, const tutti_op *op, CUevent after, bool capturing)
 {
@@ -107,7 +140,7 @@ static int issue(struct ncclb_channel *channel, const tutti_op *op, CUevent afte
     if (result != ncclSuccess && result != ncclInProgress)
         return ncclb_channel_failed(channel, "starting an operation", result);
     if (channel->group->coalescing) return NCCLB_GATHERED;
-    return result == ncclInProgress ? NCCLB_HANDED : NCCLB_ENQUEUED;
+    return result == ncclInProgress ? ask_a_while(channel, SOON_NS) : NCCLB_ENQUEUED;
 }
 
 static int finish(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request, bool capturing)
@@ -176,17 +209,6 @@ static void settle(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
     channel->group->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);
 }
 
-/* Where one is that NCCL has. */
-static enum ncclb_place ask(struct ncclb_channel *channel)
-{
-    ncclResult_t state = ncclSuccess;
-    ncclResult_t result = ncclb_lib.ncclCommGetAsyncError(channel->comm, &state);
-    if (result == ncclSuccess) result = state;
-    if (result == ncclSuccess) return NCCLB_ENQUEUED;
-    if (result != ncclInProgress) ncclb_channel_failed(channel, "connecting to peers", result);
-    return NCCLB_HANDED;
-}
-
 /* Takes the first one further; whether it did. */
 static bool advance(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
 {
@@ -215,6 +237,25 @@ int ncclb_queue_move(struct ncclb_channel *channel, int64_t now)
     device_leave(entered);
     if (moved > 0) channel->group->moved_ns = now;
     return moved;
+}
+
+static void look_a_while(struct ncclb_channel *channel, int64_t most_ns)
+{
+    const struct ncclb_waiting *first = TAILQ_FIRST(&channel->waiting);
+    if (channel->state == NCCLB_READY && first != NULL && first->place == NCCLB_HANDED) ask_a_while(channel, most_ns);
+    ncclb_queue_move(channel, channel->group->host->now_ns());
+}
+
+void ncclb_queue_hurry(struct ncclb_group *group, const tutti_request *request)
+{
+    struct ncclb_channel *channel;
+    const struct ncclb_waiting *waiting;
+    TAILQ_FOREACH(channel, &group->open, link)
+    TAILQ_FOREACH(waiting, &channel->waiting, link)
+    if (waiting->request == request) {
+        look_a_while(channel, STREAM_NS);
+        return;
+    }
 }
 
 /* One that NCCL has keeps its place, without the request, until it is in the stream. */
@@ -281,7 +322,6 @@ int ncclb_coalesce(void *state, bool begin)
     }
     if (!group->coalescing) return TUTTI_OK;
     bool entered = device_enter(&group->device);
-    int64_t now = group->host->now_ns();
     ncclResult_t result = ncclb_lib.ncclGroupEnd();
     group->coalescing = false;
     int status = result == ncclSuccess || result == ncclInProgress
@@ -289,7 +329,7 @@ int ncclb_coalesce(void *state, bool begin)
                      : ncclb_channel_failed(&group->main, "starting operations together", result);
     TAILQ_FOREACH(channel, &group->open, link) end_gathering(channel, status);
     if (status == TUTTI_OK) open_pairs(group);
-    TAILQ_FOREACH(channel, &group->open, link) ncclb_queue_move(channel, now);
+    TAILQ_FOREACH(channel, &group->open, link) look_a_while(channel, SOON_NS);
     device_leave(entered);
     return status;
 }

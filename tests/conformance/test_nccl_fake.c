@@ -20,6 +20,22 @@ static void test_cases(void **state)
         }
 }
 
+/* As NCCL is from 2.23 on: first through with a call while the plug-in looks, then long after. */
+static void test_late(void **state)
+{
+    static const char *const late_us[] = {"30", "3000"};
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        setenv("FAKE_NCCL_LATE_US", late_us[late], 1);
+        for (int i = 0; i < NCCL_CASES; i++) {
+            if (late == 1 && nccl_cases[i].fn == case_reductions) continue; /* many */
+            print_message("%s, each call late by %s us\n", nccl_cases[i].name, late_us[late]);
+            run_ranks("nccl", 2, nccl_cases[i].fn, 30000);
+        }
+    }
+    unsetenv("FAKE_NCCL_LATE_US");
+}
+
 /* ---- faults ------------------------------------------------------------------------------------------------ */
 
 /* One in order, then one that rank 1 meets an error in, and of which the others learn through the store. */
@@ -387,6 +403,7 @@ int main(void)
     if (!fakes_are_here()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_late),
         cmocka_unit_test(test_asynchronous_error),
         cmocka_unit_test(test_hang),
         cmocka_unit_test(test_out_of_memory),

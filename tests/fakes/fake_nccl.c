@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { POLLS_TO_CONNECT = 3, GROUP_MAX = 256 };
@@ -72,11 +73,13 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 
 static ncclComm_t new_communicator(int rank, int n)
 {
+    const char *late = getenv("FAKE_NCCL_LATE_US");
     ncclComm_t comm = calloc(1, sizeof *comm);
     comm->rank = rank;
     comm->n = n;
     comm->references = 1;
     comm->polls = POLLS_TO_CONNECT;
+    comm->late_us = late != NULL ? atol(late) : 0;
     pthread_mutex_init(&comm->lock, NULL);
     pthread_cond_init(&comm->changed, NULL);
     return comm;
@@ -220,19 +223,25 @@ static void *together_main(void *argument)
     return NULL;
 }
 
+/* On a thread of its own, which ends with works = false and gives the communicator back. */
+static void begin_working(ncclComm_t comm, void *(*fn)(void *), void *argument)
+{
+    pthread_t thread;
+    pthread_mutex_lock(&comm->lock);
+    comm->references++;
+    pthread_mutex_unlock(&comm->lock);
+    atomic_store(&comm->works, true);
+    if (pthread_create(&thread, NULL, fn, argument) != 0) abort();
+    pthread_detach(thread);
+}
+
 /* The answer does not say that it is in progress, as NCCL's does not. */
 static ncclResult_t begin_together(struct together task)
 {
-    pthread_t thread;
     struct together *copy = malloc(sizeof *copy);
     if (copy == NULL) return ncclSystemError;
     *copy = task;
-    pthread_mutex_lock(&task.comm->lock);
-    task.comm->references++;
-    pthread_mutex_unlock(&task.comm->lock);
-    atomic_store(&task.comm->works, true);
-    if (pthread_create(&thread, NULL, together_main, copy) != 0) abort();
-    pthread_detach(thread);
+    begin_working(task.comm, together_main, copy);
     return ncclSuccess;
 }
 
@@ -267,6 +276,8 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
     return ncclSuccess;
 }
 
+static void enqueue_held(ncclComm_t comm);
+
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     *error = (ncclResult_t)atomic_load(&comm->error);
@@ -278,9 +289,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     } else if (comm->n_held > 0) {
         comm->connected = --comm->polls <= 0;
         if (!comm->connected) *error = ncclInProgress;
-        for (int i = 0; comm->connected && i < comm->n_held; i++)
-            fake_enqueue(comm->held[i].stream, &fake_nccl_work, comm->held[i].op);
-        if (comm->connected) comm->n_held = 0;
+        if (comm->connected) enqueue_held(comm);
     }
     return ncclSuccess;
 }
@@ -315,8 +324,6 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     atomic_store(&comm->aborted, true);
-    for (int i = 0; i < comm->n_held; i++) fake_nccl_work.drop(comm->held[i].op);
-    comm->n_held = 0;
     bool busy = true;
     for (int i = 0; i < 5000 && busy; i++) { /* its operations leave, if they have begun */
         pthread_mutex_lock(&comm->lock);
@@ -324,6 +331,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
         pthread_mutex_unlock(&comm->lock);
         if (busy) usleep(1000);
     }
+    for (int i = 0; i < comm->n_held; i++) fake_nccl_work.drop(comm->held[i].op);
+    comm->n_held = 0;
     fake_release(comm);
     return ncclSuccess;
 }
@@ -378,10 +387,35 @@ static bool merge(struct fake_op *op, CUstream stream, int before)
     return false;
 }
 
+static void enqueue_held(ncclComm_t comm)
+{
+    for (int i = 0; i < comm->n_held; i++) fake_enqueue(comm->held[i].stream, &fake_nccl_work, comm->held[i].op);
+    comm->n_held = 0;
+}
+
+static void *late_main(void *argument)
+{
+    ncclComm_t comm = argument;
+    nanosleep(&(struct timespec){comm->late_us / 1000000, comm->late_us % 1000000 * 1000}, NULL);
+    if (!atomic_load(&comm->aborted)) enqueue_held(comm);
+    atomic_store(&comm->works, false);
+    fake_release(comm);
+    return NULL;
+}
+
+/* Its operations of a group, when all are there. */
+static ncclResult_t start(ncclComm_t comm)
+{
+    if (comm->n_held == 0 || atomic_load(&comm->works)) return ncclSuccess;
+    if (comm->connected) begin_working(comm, late_main, comm);
+    return ncclInProgress;
+}
+
 static ncclResult_t launch(struct fake_op *op, CUstream stream)
 {
     ncclComm_t comm = op->comm;
-    if (comm->connected)
+    stream = fake_stream(stream);
+    if (comm->connected && comm->late_us == 0)
         return fake_enqueue(stream, &fake_nccl_work, op) == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
     comm->held[comm->n_held++] = (struct fake_held){op, stream};
     return ncclInProgress;
@@ -392,12 +426,17 @@ ncclResult_t ncclGroupEnd(void)
     if (depth == 0) return ncclInvalidUsage;
     if (--depth > 0) return ncclSuccess;
     ncclResult_t result = ncclSuccess;
+    ncclComm_t comms[GROUP_MAX];
+    int n_comms = 0;
     for (int i = 0; i < n_group; i++)
         if (merge(group[i].op, group[i].stream, i)) group[i].op = NULL;
     for (int i = 0; i < n_group; i++) {
-        ncclResult_t one = group[i].op != NULL ? launch(group[i].op, group[i].stream) : ncclSuccess;
+        if (group[i].op == NULL) continue;
+        comms[n_comms++] = group[i].op->comm;
+        ncclResult_t one = launch(group[i].op, group[i].stream);
         if (one != ncclSuccess) result = one;
     }
+    for (int i = 0; i < n_comms; i++) start(comms[i]); /* an operation is gone when it has run */
     n_group = 0;
     free(group);
     group = NULL;
@@ -425,7 +464,10 @@ static ncclResult_t call(ncclComm_t comm, struct fake_call what, const void *sen
                                                 .bytes = what.count * fake_bytes((ncclDataType_t)what.dtype),
                                                 .call = what};
     }
-    if (depth == 0) return launch(op, stream);
+    if (depth == 0) {
+        ncclResult_t result = launch(op, stream);
+        return result == ncclInProgress ? start(comm) : result;
+    }
     group[n_group++] = (struct fake_held){op, stream};
     return ncclSuccess;
 }

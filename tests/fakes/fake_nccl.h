@@ -6,6 +6,8 @@
  *   FAKE_NCCL_FAULT=KIND@RANK:N   on that rank of a communicator:
  *       error@R:N   its Nth operation meets an asynchronous error      hang@R:N   its Nth operation never ends
  *       slow@R:N    each operation begins N milliseconds late          oom@R:0    its communicators find no memory
+ *   FAKE_NCCL_LATE_US=N   every call is answered ncclInProgress, and a thread of its own puts the operation into its
+ *                         stream N microseconds later, as NCCL does from 2.23 on
  */
 #ifndef FAKE_NCCL_H
 #define FAKE_NCCL_H
@@ -60,13 +62,14 @@ struct ncclComm {
     int rank, n;
     bool ready, connected;
     int polls; /* still to go until it is connected */
+    long late_us;
     struct fake_held {
         struct fake_op *op;
         CUstream stream;
     } held[64];
     int n_held;
     int splits, windows;
-    atomic_bool works; /* on a split or a window, by a thread of its own */
+    atomic_bool works; /* on a split, a window or a late operation, by a thread of its own */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t tickets, serving; /* operations run in the order in which they were enqueued */
