@@ -89,26 +89,21 @@ static int nccl_open(void *state, const tutti_group_info *info, const tutti_host
     return open_group(group);
 }
 
-/* All communicators, those in good order gently. */
-static void end_communicators(struct ncclb_group *group, bool gently)
+/* All communicators, those in good order gently; whether they have ended. */
+static bool end_communicators(struct ncclb_group *group, bool gently)
 {
     struct ncclb_channel *channel;
-    int n = 0, kept = 0;
-    TAILQ_FOREACH(channel, &group->open, link) n++;
-    ncclComm_t *comms = calloc((size_t)n + 1, sizeof(ncclComm_t));
-    if (comms == NULL) return;
-    for (int good = 0; good < 2; good++) {
-        kept = 0;
-        TAILQ_FOREACH(channel, &group->open, link)
-        {
-            if (channel->comm == NULL || (gently && ncclb_channel_is_free(channel)) != good) continue;
-            comms[kept++] = channel->comm;
-            channel->comm = NULL;
-            if (!good) channel->state = NCCLB_DEAD;
-        }
-        ncclb_reap(group, comms, kept, good);
+    int n = 0;
+    TAILQ_FOREACH(channel, &group->open, link) n += channel->comm != NULL;
+    struct reaping *reaping = n > 0 ? ncclb_reap_new(group, n) : NULL;
+    TAILQ_FOREACH(channel, &group->open, link)
+    {
+        bool good = gently && ncclb_channel_is_free(channel);
+        if (reaping != NULL && channel->comm != NULL) ncclb_reap_add(reaping, channel->comm, good);
+        channel->comm = NULL;
+        channel->state = NCCLB_DEAD;
     }
-    free(comms);
+    return reaping != NULL ? ncclb_reap(group, reaping) : n == 0;
 }
 
 static void nccl_close(void *state)
@@ -120,14 +115,14 @@ static void nccl_close(void *state)
     if (group->device.context != NULL) {
         bool entered = device_enter(&group->device);
         ncclb_memory_close(group);
-        end_communicators(group, !group->aborted);
+        bool ended = end_communicators(group, !group->aborted);
         while ((channel = TAILQ_FIRST(&group->open)) != NULL) ncclb_channel_close(channel);
         for (int timed = 0; timed < 2; timed++)
             while ((mark = TAILQ_FIRST(&group->spare[timed])) != NULL) {
                 TAILQ_REMOVE(&group->spare[timed], mark, link);
                 ncclb_mark_free(mark);
             }
-        if (group->word != NULL) driver.cuMemFree((CUdeviceptr)group->word);
+        if (group->word != NULL && ended) driver.cuMemFree((CUdeviceptr)group->word); /* else it would wait for them */
         device_leave(entered);
         device_close(&group->device);
     }

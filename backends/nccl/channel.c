@@ -182,7 +182,11 @@ void ncclb_channel_open(struct ncclb_channel *channel)
 
 void ncclb_channel_abort(struct ncclb_channel *channel)
 {
-    if (channel->comm != NULL) ncclb_reap(channel->group, &channel->comm, 1, false);
+    struct reaping *reaping = channel->comm != NULL ? ncclb_reap_new(channel->group, 1) : NULL;
+    if (reaping != NULL) {
+        ncclb_reap_add(reaping, channel->comm, false);
+        ncclb_reap(channel->group, reaping);
+    }
     channel->comm = NULL;
     channel->state = NCCLB_DEAD;
 }

@@ -6,7 +6,7 @@
  * it to new peers, they wait in its queue as copies.
  *
  *   libs.c      NCCL, loaded by name                       alone.c     two ranks on one GPU
- *   channel.c   opening communicators, failing, closing    reap.c      the thread on which they are ended
+ *   channel.c   opening communicators, failing, closing    reap.c      the threads on which they are ended
  *   queue.c     from a descriptor to a stream              mark.c      how it is seen that a stream has come so far
  *   collect.c   the operations that move                   reduce.c    those that reduce
  *   together.c  what all ranks wait for: splits, windows
@@ -170,8 +170,14 @@ bool ncclb_is_eager(const struct ncclb_group *group);
 
 /* ---- reap.c ---- */
 
-/* Ends a communicator on a thread of its own and waits for it a while.  gently: lets what is under way end first. */
-void ncclb_reap(struct ncclb_group *group, ncclComm_t *comms, int n, bool gently);
+/* Communicators that are to be ended, up to so many; NULL, with a line in the log, where that cannot be. */
+struct reaping *ncclb_reap_new(struct ncclb_group *group, int most);
+
+/* gently: what is under way ends first. */
+void ncclb_reap_add(struct reaping *reaping, ncclComm_t comm, bool gently);
+
+/* Ends them on threads and waits for that a while; whether they have ended. */
+bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping);
 
 /* ---- queue.c ---- */
 

@@ -174,6 +174,64 @@ static void with_fault(const char *fault, int size, case_fn fn, int64_t timeout_
     unsetenv("FAKE_NCCL_FAULT");
 }
 
+/* ---- ending ------------------------------------------------------------------------------------------------ */
+
+/* Both ways at once: each rank opens its sending side first. */
+static int exchange(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32), y = on_device(group, 100, TUTTI_INT32);
+    tutti_opts opts = {.group = group};
+    tutti_work *works[2];
+    EXPECT(tutti_barrier(&opts) == TUTTI_OK);
+    EXPECT(tutti_isend(x, size - 1 - rank, &opts, &works[0]) == TUTTI_OK);
+    EXPECT(tutti_irecv(y, size - 1 - rank, &opts, &works[1]) == TUTTI_OK);
+    EXPECT(tutti_wait_all(works, 2, 20000) == TUTTI_OK);
+    drop(group, x);
+    drop(group, y);
+    return 0;
+}
+
+/* Operations of two communicators stand still. */
+static int two_hang(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32), y = on_device(group, 100, TUTTI_INT32);
+    tutti_opts opts = {.group = group};
+    tutti_work *works[2];
+    EXPECT(exchange(group, rank, size) == 0);
+    opts.async_op = &works[0];
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    opts.async_op = NULL;
+    if (rank == 0) EXPECT(tutti_isend(y, 1, &opts, &works[1]) == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_irecv(y, 0, &opts, &works[1]) == TUTTI_OK);
+    EXPECT(tutti_wait(&works[1], 100) == TUTTI_ERR_TIMEOUT);
+    if (rank == 0) EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
+    EXPECT(tutti_wait_all(works, 2, 20000) == TUTTI_ERR_ABORTED);
+    drop(group, x);
+    drop(group, y);
+    return 0;
+}
+
+/* Whether all communicators have ended, which may go on behind the end of their group. */
+static bool none_is_left(void)
+{
+    int (*there)(void) = NULL;
+    double begin = seconds();
+    *(void **)&there = dlsym(dlopen("libnccl.so.2", RTLD_NOW), "fake_nccl_communicators");
+    if (there == NULL) return false;
+    while (there() > 0 && seconds() - begin < 10) sleep_here(&(int){5});
+    return there() == 0;
+}
+
+static void test_ending(void **state)
+{
+    (void)state;
+    assert_true(none_is_left());
+    run_ranks("nccl", 2, exchange, 20000);
+    assert_true(none_is_left());
+    with_fault("hang@0:2", 2, two_hang, 20000);
+    assert_true(none_is_left());
+}
+
 static void test_asynchronous_error(void **state)
 {
     (void)state;
@@ -404,6 +462,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
         cmocka_unit_test(test_late),
+        cmocka_unit_test(test_ending),
         cmocka_unit_test(test_asynchronous_error),
         cmocka_unit_test(test_hang),
         cmocka_unit_test(test_out_of_memory),

@@ -82,7 +82,8 @@ bool fake_may(void);
 
 CUcontext fake_current(void);
 
-/* Until none of the context's streams has anything to do. */
+/* Whether one of the context's streams has something to do; until none has. */
+bool fake_is_busy(CUcontext context);
 void fake_wait_for(CUcontext context);
 
 /* For tests: how many streams there are. */

@@ -71,6 +71,13 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return getrandom(id->internal, 16, 0) == 16 ? ncclSuccess : ncclSystemError;
 }
 
+static atomic_int communicators;
+
+int fake_nccl_communicators(void)
+{
+    return atomic_load(&communicators);
+}
+
 static ncclComm_t new_communicator(int rank, int n)
 {
     const char *late = getenv("FAKE_NCCL_LATE_US");
@@ -78,6 +85,7 @@ static ncclComm_t new_communicator(int rank, int n)
     comm->rank = rank;
     comm->n = n;
     comm->references = 1;
+    atomic_fetch_add(&communicators, 1);
     comm->polls = POLLS_TO_CONNECT;
     comm->late_us = late != NULL ? atol(late) : 0;
     pthread_mutex_init(&comm->lock, NULL);
@@ -114,6 +122,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int
         return ncclInvalidArgument;
     ncclComm_t comm = new_communicator(rank, n);
     *out = comm;
+    comm->context = fake_current();
     if (fake_fault("oom", rank) >= 0) {
         snprintf(comm->text, sizeof comm->text, "FAKE NCCL: Cuda failure 2 'out of memory', as FAKE_NCCL_FAULT asked");
         atomic_store(&comm->error, ncclUnhandledCudaError);
@@ -181,6 +190,7 @@ static ncclResult_t make_child(struct together *task)
     }
     task->child = new_communicator(rank, n);
     snprintf(task->child->name, sizeof task->child->name, "%.90s-%d-%d", comm->name, comm->splits, mine->color);
+    task->child->context = comm->context;
     return attach(task->child);
 }
 
@@ -300,6 +310,7 @@ void fake_release(ncclComm_t comm)
     bool last = --comm->references == 0;
     pthread_mutex_unlock(&comm->lock);
     if (!last) return;
+    atomic_fetch_sub(&communicators, 1);
     if (comm->region != NULL) munmap(comm->region, comm->region_bytes);
     if (comm->region != NULL && !comm->ready) shm_unlink(comm->name);
     pthread_cond_destroy(&comm->changed);
@@ -307,16 +318,40 @@ void fake_release(ncclComm_t comm)
     free(comm);
 }
 
-ncclResult_t ncclCommFinalize(ncclComm_t comm)
+static bool is_busy(ncclComm_t comm)
 {
     pthread_mutex_lock(&comm->lock);
-    while (comm->serving != comm->tickets) pthread_cond_wait(&comm->changed, &comm->lock);
+    bool busy = comm->serving != comm->tickets;
     pthread_mutex_unlock(&comm->lock);
-    return ncclSuccess;
+    return busy;
+}
+
+static void leave(ncclComm_t comm)
+{
+    if (comm->region != NULL) atomic_fetch_add(&comm->region->left, 1);
+}
+
+static void *finalize_main(void *argument)
+{
+    ncclComm_t comm = argument;
+    while (is_busy(comm) && !atomic_load(&comm->aborted)) usleep(200);
+    if (!atomic_load(&comm->aborted)) leave(comm);
+    atomic_store(&comm->works, false);
+    fake_release(comm);
+    return NULL;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    if (!is_free(comm) || comm->n_held > 0) return ncclInvalidArgument;
+    begin_working(comm, finalize_main, comm);
+    return ncclInProgress;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    if (!is_free(comm)) return ncclInvalidArgument;
+    for (int i = 0; i < 20000 && atomic_load(&comm->region->left) < comm->n; i++) usleep(1000);
     fake_release(comm);
     return ncclSuccess;
 }
@@ -325,14 +360,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     atomic_store(&comm->aborted, true);
     bool busy = true;
-    for (int i = 0; i < 5000 && busy; i++) { /* its operations leave, if they have begun */
-        pthread_mutex_lock(&comm->lock);
-        busy = comm->serving != comm->tickets || atomic_load(&comm->works);
-        pthread_mutex_unlock(&comm->lock);
+    for (int i = 0; i < 5000 && busy;
+         i++) { /* its operations leave, if they have begun, and so do the device's others */
+        busy = is_busy(comm) || atomic_load(&comm->works) || fake_is_busy(comm->context);
         if (busy) usleep(1000);
     }
     for (int i = 0; i < comm->n_held; i++) fake_nccl_work.drop(comm->held[i].op);
     comm->n_held = 0;
+    leave(comm);
     fake_release(comm);
     return ncclSuccess;
 }

@@ -183,7 +183,7 @@ CUresult cuStreamSynchronize(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-static bool any_busy(CUcontext context)
+bool fake_is_busy(CUcontext context)
 {
     bool busy = false;
     CUstream stream;
@@ -202,7 +202,7 @@ static bool any_busy(CUcontext context)
 void fake_wait_for(CUcontext context)
 {
     static const struct timespec nap = {0, 20000};
-    while (any_busy(context)) nanosleep(&nap, NULL);
+    while (fake_is_busy(context)) nanosleep(&nap, NULL);
 }
 
 CUresult cuCtxSynchronize(void)
