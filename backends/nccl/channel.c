@@ -20,8 +20,10 @@ void ncclb_channel_init(struct ncclb_channel *channel, struct ncclb_group *group
 
 void ncclb_tell(struct ncclb_group *group, int status, const char *text)
 {
-    if (!group->told && TUTTI_HAS(group->host, failed)) group->host->failed(group->info.core, status, text);
+    if (group->told) return;
     group->told = true;
+    snprintf(group->why, sizeof group->why, "%s", text);
+    if (TUTTI_HAS(group->host, failed)) group->host->failed(group->info.core, status, text);
 }
 
 int ncclb_channel_fail(struct ncclb_channel *channel, int status, const char *text)

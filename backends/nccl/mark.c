@@ -2,7 +2,8 @@
  * also those in different streams, which are made to follow each other.
  *
  * An operation that was answered when it had been enqueued is marked too, so that one that never ends is seen: its
- * time-out is not the business of whoever waits for the stream.  One mark, moved on, serves all of them in a row. */
+ * time-out is not the business of whoever waits for the stream.  One mark, moved on, serves those in a row whose time
+ * is up at about the same moment: moved on for ever, it would never show that the first one stands still. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -59,23 +60,30 @@ static void tell_time(struct ncclb_group *group, const struct ncclb_mark *mark)
         group->host->took(mark->request, (int64_t)((double)ms * 1e6));
 }
 
+/* Whether an operation's end may be that of mark, too. */
+static bool moves_on(const struct ncclb_mark *mark, CUstream stream, int64_t deadline, int64_t now)
+{
+    if (mark == NULL || mark->request != NULL || mark->stream != stream) return false;
+    return deadline >= mark->first_ns && deadline - mark->first_ns <= (deadline - now) / 8;
+}
+
 int ncclb_mark(struct ncclb_channel *channel, CUstream stream, const tutti_op *op, tutti_request *request)
 {
     struct ncclb_group *group = channel->group;
     struct ncclb_mark *mark = TAILQ_LAST(&channel->marks, ncclb_marks);
-    bool moves_on = request == NULL && mark != NULL && mark->request == NULL && mark->stream == stream;
-    if (!moves_on) {
+    int64_t now = group->host->now_ns(), deadline = ncclb_deadline(now, op->timeout_ms);
+    if (request != NULL || !moves_on(mark, stream, deadline, now)) {
         mark = take(group, request != NULL);
         if (mark == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no event for an operation");
         TAILQ_INSERT_TAIL(&channel->marks, mark, link);
+        mark->first_ns = deadline;
     }
-    int64_t now = group->host->now_ns();
     mark->channel = channel;
     mark->stream = stream;
     mark->request = request;
     mark->kind = op->kind;
     take_begin(channel, mark);
-    mark->deadline_ns = ncclb_deadline(now, op->timeout_ms);
+    mark->deadline_ns = deadline;
     if (request != NULL) {
         request->priv[0] = mark;
         group->moved_ns = now;

@@ -34,6 +34,7 @@ struct ncclb_mark {
     bool timed, begun;      /* its event takes the time; begin was recorded for it */
     tutti_request *request; /* NULL: an operation that was answered when it had been enqueued */
     int64_t deadline_ns;    /* of such a one; the core watches the others */
+    int64_t first_ns;       /* that of the first one, where it was moved on since */
     tutti_kind kind;
 };
 
@@ -110,6 +111,7 @@ struct ncclb_group {
     int64_t note_ns; /* a peer's note is not looked for before this */
     uint32_t calls;
     bool fp8_reduces, aborted, told, noted;
+    char why[300];   /* what was told */
     bool coalescing; /* an NCCL group is open */
 };
 

@@ -171,6 +171,7 @@ static bool is_clear(const struct ncclb_channel *channel)
 int ncclb_queue(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request)
 {
     struct ncclb_group *group = channel->group;
+    if (group->told) return group->host->error(TUTTI_ERR_ABORTED, "%s", group->why); /* the core may not know yet */
     if (group->aborted || channel->state == NCCLB_DEAD)
         return group->host->error(TUTTI_ERR_ABORTED, "nccl: the communicator of group %s was aborted",
                                   group->info.name);

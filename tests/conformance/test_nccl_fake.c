@@ -99,6 +99,27 @@ static int hang_of_blocking(tutti_group *group, int rank, int size)
     return 0;
 }
 
+/* A stream that stands still is seen although the program goes on to enqueue. */
+static int hang_of_busy(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 100, TUTTI_FLOAT32);
+    tutti_opts opts = {.group = group};
+    double begin = seconds();
+    int status = tutti_barrier(&opts);
+    (void)rank;
+    (void)size;
+    EXPECT(status == TUTTI_OK);
+    while (status == TUTTI_OK && seconds() - begin < 8) {
+        status = tutti_all_reduce(x, TUTTI_SUM, &opts);
+        sleep_here(&(int){5});
+    }
+    EXPECT(status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_ABORTED);
+    EXPECT(strstr(tutti_last_error(), "has not ended in its time") != NULL);
+    wait_stream(NULL);
+    drop(group, x);
+    return 0;
+}
+
 static int out_of_memory(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 1, TUTTI_FLOAT32);
@@ -243,6 +264,7 @@ static void test_hang(void **state)
     (void)state;
     with_fault("hang@0:1", 2, hang_of_async, 800);
     with_fault("hang@1:2", 2, hang_of_blocking, 800);
+    with_fault("hang@1:2", 2, hang_of_busy, 800);
 }
 
 static void test_out_of_memory(void **state)
