@@ -103,7 +103,9 @@ static bool end_communicators(struct ncclb_group *group, bool gently)
         channel->comm = NULL;
         channel->state = NCCLB_DEAD;
     }
-    return reaping != NULL ? ncclb_reap(group, reaping) : n == 0;
+    bool ended = reaping != NULL ? ncclb_reap(group, reaping) : n == 0;
+    TAILQ_FOREACH(channel, &group->open, link) channel->lingers |= !ended;
+    return ended;
 }
 
 static void nccl_close(void *state)
@@ -211,9 +213,9 @@ static int nccl_progress(void *state)
         bool waits = false;
         TAILQ_FOREACH(channel, &group->open, link)
         {
-            if (channel->state == NCCLB_DEAD) continue;
             moved += ncclb_queue_move(channel, now);
             moved += ncclb_mark_move(channel, now);
+            if (channel->state == NCCLB_DEAD) continue;
             if (!TAILQ_EMPTY(&channel->marks)) ncclb_channel_watch(channel, now);
             waits |= !TAILQ_EMPTY(&channel->marks) || !TAILQ_EMPTY(&channel->waiting);
         }
@@ -236,12 +238,12 @@ static int64_t next_look(const struct ncclb_group *first, int64_t now)
     TAILQ_FOREACH(channel, &group->open, link)
     {
         const struct ncclb_mark *mark = TAILQ_FIRST(&channel->marks), *last = TAILQ_LAST(&channel->marks, ncclb_marks);
-        if (channel->state == NCCLB_DEAD) continue;
-        bool awaited = !TAILQ_EMPTY(&channel->waiting) || channel->state < NCCLB_READY ||
+        bool dead = channel->state == NCCLB_DEAD;
+        bool awaited = (!dead && (!TAILQ_EMPTY(&channel->waiting) || channel->state < NCCLB_READY)) ||
                        (mark != NULL && (mark->request != NULL || last->request != NULL));
         int64_t soon = (now - group->moved_ns) / 8;
         soon = soon < LOOK_SOON_NS ? LOOK_SOON_NS : soon > LOOK_LATE_NS ? LOOK_LATE_NS : soon;
-        int64_t this = awaited ? soon : mark != NULL ? LOOK_SLOW_NS : 0;
+        int64_t this = awaited ? soon : mark != NULL && !dead ? LOOK_SLOW_NS : 0;
         if (this > 0 && (next == 0 || this < next)) next = this;
     }
     return next;
@@ -257,21 +259,31 @@ static int nccl_arm(void *state, int *descriptors)
     return 1;
 }
 
-/* One operation of a communicator cannot be taken back: the communicator goes. */
+/* Takes the request back from the channel, if it is there; whether it is not, or was. */
+static bool take_back(struct ncclb_channel *channel, const tutti_request *request)
+{
+    const struct ncclb_mark *mark;
+    const struct ncclb_waiting *waiting;
+    TAILQ_FOREACH(mark, &channel->marks, link) if (mark->request == request) break;
+    TAILQ_FOREACH(waiting, &channel->waiting, link) if (waiting->request == request) break;
+    bool handed = waiting != NULL && waiting->place != NCCLB_HELD;
+    if ((mark != NULL || handed) && channel->state != NCCLB_DEAD) ncclb_channel_abort(channel);
+    if (mark != NULL ? !ncclb_mark_has_ended(mark) : handed && channel->lingers) return false;
+    ncclb_queue_forget(channel, request);
+    return true;
+}
+
+/* One operation of a communicator cannot be taken back: the communicator goes.  What is behind the program's own work
+ * in its stream is there all the same, and is completed when that work has ended. */
 static int nccl_cancel(void *state, tutti_request *request)
 {
     struct ncclb_group *group = state;
     struct ncclb_channel *channel;
     TAILQ_FOREACH(channel, &group->open, link)
     {
-        const struct ncclb_mark *mark;
-        const struct ncclb_waiting *waiting;
-        bool here = false;
-        TAILQ_FOREACH(mark, &channel->marks, link) here |= mark->request == request;
-        TAILQ_FOREACH(waiting, &channel->waiting, link)
-        here |= waiting->request == request && waiting->place != NCCLB_HELD;
-        if (here && channel->state != NCCLB_DEAD) ncclb_channel_abort(channel);
-        ncclb_queue_forget(channel, request);
+        if (take_back(channel, request)) continue;
+        return group->host->error(TUTTI_ERR_ABORTED, "nccl: an aborted operation of group %s has not left its stream",
+                                  group->info.name);
     }
     return TUTTI_OK;
 }

@@ -187,7 +187,7 @@ void ncclb_channel_abort(struct ncclb_channel *channel)
     struct reaping *reaping = channel->comm != NULL ? ncclb_reap_new(channel->group, 1) : NULL;
     if (reaping != NULL) {
         ncclb_reap_add(reaping, channel->comm, false);
-        ncclb_reap(channel->group, reaping);
+        channel->lingers = !ncclb_reap(channel->group, reaping);
     }
     channel->comm = NULL;
     channel->state = NCCLB_DEAD;

@@ -116,13 +116,32 @@ static void look_at_time(struct ncclb_channel *channel, const struct ncclb_mark 
         "scatter",   "reduce_scatter", "all_to_all", "barrier",    "monitored_barrier",
         "send",      "recv",           "coalesced",  "copy"};
     char text[300];
-    if (mark->request != NULL || now < mark->deadline_ns) return;
+    if (mark->request != NULL || channel->state == NCCLB_DEAD || now < mark->deadline_ns) return;
     snprintf(text, sizeof text,
              "nccl: %s, enqueued on a stream of cuda:%d, has not ended in its time; a peer did not come, or called "
              "something "
              "else (%s)",
              names[mark->kind], channel->group->device.index, ncclb_versions());
     ncclb_tell(channel->group, TUTTI_ERR_TIMEOUT, text);
+}
+
+bool ncclb_mark_has_ended(const struct ncclb_mark *mark)
+{
+    bool entered = device_enter(&mark->channel->group->device);
+    CUstreamCaptureMode mode = device_relax();
+    CUresult result = driver.cuEventQuery(mark->event);
+    device_unrelax(mode);
+    device_leave(entered);
+    return result != CUDA_ERROR_NOT_READY;
+}
+
+/* What the operation that the mark is behind has come to, whose event gave result. */
+static int outcome(const struct ncclb_mark *mark, CUresult result)
+{
+    struct ncclb_group *group = mark->channel->group;
+    if (result != CUDA_SUCCESS) return device_failed(&group->device, "the device, in an operation", result);
+    if (mark->channel->state != NCCLB_DEAD || mark->request == NULL) return TUTTI_OK;
+    return group->host->error(TUTTI_ERR_ABORTED, "nccl: the communicator of group %s was aborted", group->info.name);
 }
 
 int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
@@ -140,11 +159,10 @@ int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
         }
         tutti_request *request = mark->request;
         if (request != NULL && result == CUDA_SUCCESS) tell_time(group, mark);
+        int status = outcome(mark, result);
         give(channel, mark);
         if (request != NULL) request->priv[0] = NULL;
         moved++;
-        int status =
-            result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&group->device, "the device, in an operation", result);
         if (request != NULL)
             group->host->complete(request, status);
         else if (status != TUTTI_OK)

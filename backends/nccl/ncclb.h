@@ -70,6 +70,7 @@ struct ncclb_channel {
     CUevent entry; /* what the caller's stream held */
     CUevent begin; /* before the next operation in the own stream */
     bool begun;
+    bool lingers;    /* its communicator was aborted, which is not through */
     int64_t look_ns; /* the store, or NCCL's error, is not asked again before this */
     TAILQ_HEAD(ncclb_waits, ncclb_waiting) waiting;
     TAILQ_HEAD(ncclb_marks, ncclb_mark) marks; /* in the order of the operations */
@@ -145,7 +146,7 @@ int ncclb_channel_fail(struct ncclb_channel *channel, int status, const char *te
 /* A NCCL error as ours, with its last words and the versions; the group is failed. */
 int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclResult_t result);
 
-/* Ends its communicator at once; requests that wait in it are not completed. */
+/* Ends its communicator at once. */
 void ncclb_channel_abort(struct ncclb_channel *channel);
 void ncclb_channel_close(struct ncclb_channel *channel);
 
@@ -209,6 +210,9 @@ CUresult ncclb_mark_begin(struct ncclb_channel *channel);
 
 /* Lets stream wait for the channel's latest mark if that is in another stream. */
 int ncclb_mark_follow(struct ncclb_channel *channel, CUstream stream);
+
+/* Whether what the mark is behind has ended. */
+bool ncclb_mark_has_ended(const struct ncclb_mark *mark);
 
 /* Completes what has ended; whether anything did. */
 int ncclb_mark_move(struct ncclb_channel *channel, int64_t now);

@@ -156,6 +156,32 @@ static int abort_of_waiting(tutti_group *group, int rank, int size)
     return 0;
 }
 
+static struct gate gates[CASES_RANKS];
+
+/* Behind the program's own work, which the abort does not end: the memory is the operation's until then. */
+static int abort_behind_work(tutti_group *group, int rank, int size)
+{
+    tutti_work *work = NULL;
+    tutti_tensor x = on_device(group, 1000, TUTTI_FLOAT32);
+    cu_stream stream = new_stream();
+    tutti_opts opts = {.group = group, .stream = stream};
+    (void)size;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    EXPECT(tutti_barrier(&opts) == TUTTI_OK);
+    cu.call_host(stream, wait_at, &gates[rank]);
+    opts.async_op = &work;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    EXPECT(tutti_wait(&work, 50) == TUTTI_ERR_TIMEOUT);
+    EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
+    bool ended = tutti_work_is_completed(work);
+    __atomic_store_n(&gates[rank].open, true, __ATOMIC_RELEASE);
+    EXPECT(!ended);
+    EXPECT(tutti_wait(&work, 20000) == TUTTI_ERR_ABORTED && strstr(tutti_last_error(), "the test says so") != NULL);
+    drop(group, x);
+    cu.stream_free(stream);
+    return 0;
+}
+
 static int mismatch(tutti_group *group, int rank, int size)
 {
     tutti_work *work = NULL;
@@ -284,6 +310,7 @@ static void test_abort(void **state)
 {
     (void)state;
     run_ranks("nccl", 3, abort_of_waiting, 20000);
+    run_ranks("nccl", 2, abort_behind_work, 20000);
 }
 
 static void test_mismatch(void **state)
