@@ -178,7 +178,6 @@ int lane_move(struct stager *first)
      * that is behind it, and a bell that nobody hears keeps the core awake. */
     if (read(first->bell, &count, sizeof count) == sizeof count) first->rings -= count;
     if (TAILQ_EMPTY(&first->under_way)) return 0;
-    CUstreamCaptureMode mode = device_relax();
     for (copy = TAILQ_FIRST(&first->under_way); copy != NULL; copy = next) {
         next = TAILQ_NEXT(copy, link);
         CUresult result = driver.cuEventQuery(copy->ended);
@@ -190,7 +189,6 @@ int lane_move(struct stager *first)
         first->host->complete(
             request, result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&first->device, "copying a tensor", result));
     }
-    device_unrelax(mode);
     return moved;
 }
 

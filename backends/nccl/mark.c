@@ -150,6 +150,7 @@ int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
     struct ncclb_mark *mark;
     int moved = 0;
     if (TAILQ_EMPTY(&channel->marks)) return 0;
+    bool entered = device_enter(&group->device);
     CUstreamCaptureMode mode = device_relax();
     while ((mark = TAILQ_FIRST(&channel->marks)) != NULL) {
         CUresult result = driver.cuEventQuery(mark->event);
@@ -169,6 +170,7 @@ int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
             ncclb_tell(group, status, "nccl: the device met an error in an operation that was enqueued before");
     }
     device_unrelax(mode);
+    device_leave(entered);
     if (moved > 0) group->moved_ns = now;
     return moved;
 }

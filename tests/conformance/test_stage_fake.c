@@ -56,6 +56,31 @@ static void test_coalesced_mixed(void **state)
     unsetenv("FAKE_NCCL_FAULT");
 }
 
+/* While a graph is captured in the strictest mode: nothing that is done meanwhile may end the capture. */
+static int beside_capture(tutti_group *group, int rank, int size)
+{
+    cu_stream captured = new_stream(), stream = new_stream();
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32);
+    tutti_opts opts = {.group = group, .stream = stream};
+    void *graph = NULL;
+    fill(x, of_rank, (int[]){rank, 0});
+    EXPECT(cu.capture(captured, CU_CAPTURE_GLOBAL) == 0);
+    int status = tutti_all_reduce(x, TUTTI_SUM, &opts);
+    EXPECT(cu.capture_end(captured, &graph) == 0);
+    EXPECT(status == TUTTI_OK && holds(x, reduced, (int[]){0, 0, TUTTI_SUM, size}));
+    cu.graph_free(graph);
+    drop(group, x);
+    cu.stream_free(stream);
+    cu.stream_free(captured);
+    return 0;
+}
+
+static void test_beside_capture(void **state)
+{
+    (void)state;
+    run_ranks("cuda:tcp", 1, beside_capture, 20000);
+}
+
 /* ---- rest ------------------------------------------------------------------------------------------------- */
 
 /* Whether an eventfd of this process is readable. */
@@ -271,8 +296,8 @@ int main(void)
     if (!fakes_are_here()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_on_nccl),      cmocka_unit_test(test_staged), cmocka_unit_test(test_fallback_of_nccl),
-        cmocka_unit_test(test_coalesced_mixed), cmocka_unit_test(test_rests),  cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_reason),
+        cmocka_unit_test(test_coalesced_mixed), cmocka_unit_test(test_rests),  cmocka_unit_test(test_beside_capture),
+        cmocka_unit_test(test_failures),        cmocka_unit_test(test_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

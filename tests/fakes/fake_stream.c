@@ -165,6 +165,7 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
 
 CUresult cuStreamQuery(CUstream stream)
 {
+    if (fake_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     if (!fake_may()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     stream = fake_stream(stream);
     pthread_mutex_lock(&stream->lock);
@@ -305,6 +306,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 
 CUresult cuEventQuery(CUevent event)
 {
+    if (fake_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     if (!fake_may()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&event->lock);
     bool done = event->done >= event->recorded;
