@@ -89,7 +89,7 @@ static int nccl_open(void *state, const tutti_group_info *info, const tutti_host
     return open_group(group);
 }
 
-/* All communicators, those in good order gently; whether they have ended. */
+/* All communicators, those in good order gently; whether they have ended, with those that were aborted before. */
 static bool end_communicators(struct ncclb_group *group, bool gently)
 {
     struct ncclb_channel *channel;
@@ -104,8 +104,25 @@ static bool end_communicators(struct ncclb_group *group, bool gently)
         channel->state = NCCLB_DEAD;
     }
     bool ended = reaping != NULL ? ncclb_reap(group, reaping) : n == 0;
-    TAILQ_FOREACH(channel, &group->open, link) channel->lingers |= !ended;
+    TAILQ_FOREACH(channel, &group->open, link)
+    {
+        channel->lingers |= !ended;
+        if (channel->lingers) ended = false;
+    }
     return ended;
+}
+
+/* Whether no operation is under way, though some may not have been seen to end. */
+static bool is_quiet(const struct ncclb_group *group)
+{
+    const struct ncclb_channel *channel;
+    TAILQ_FOREACH(channel, &group->open, link)
+    {
+        const struct ncclb_mark *last = TAILQ_LAST(&channel->marks, ncclb_marks);
+        if (channel->lingers || !TAILQ_EMPTY(&channel->waiting)) return false;
+        if (last != NULL && !ncclb_mark_has_ended(last)) return false;
+    }
+    return true;
 }
 
 static void nccl_close(void *state)
@@ -116,7 +133,7 @@ static void nccl_close(void *state)
     if (group->host == NULL) return;
     if (group->device.context != NULL) {
         bool entered = device_enter(&group->device);
-        ncclb_memory_close(group);
+        ncclb_memory_close(group, is_quiet(group));
         bool ended = end_communicators(group, !group->aborted);
         while ((channel = TAILQ_FIRST(&group->open)) != NULL) ncclb_channel_close(channel);
         for (int timed = 0; timed < 2; timed++)
@@ -124,7 +141,7 @@ static void nccl_close(void *state)
                 TAILQ_REMOVE(&group->spare[timed], mark, link);
                 ncclb_mark_free(mark);
             }
-        if (group->word != NULL && ended) driver.cuMemFree((CUdeviceptr)group->word); /* else it would wait for them */
+        if (group->word != NULL && ended) driver.cuMemFree((CUdeviceptr)group->word); /* else it would wait */
         device_leave(entered);
         device_close(&group->device);
     }

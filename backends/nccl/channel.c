@@ -57,7 +57,8 @@ void ncclb_channel_watch(struct ncclb_channel *channel, int64_t now)
 
 bool ncclb_channel_is_free(const struct ncclb_channel *channel)
 {
-    return channel->state == NCCLB_READY && TAILQ_EMPTY(&channel->waiting);
+    const struct ncclb_waiting *first = TAILQ_FIRST(&channel->waiting);
+    return channel->state == NCCLB_READY && (first == NULL || first->place == NCCLB_HELD);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */

@@ -115,13 +115,14 @@ int ncclb_free(void *state, void *memory)
                               memory, group->info.name);
 }
 
-/* What the program did not give back is not NCCL's any more; the memory stays the program's. */
-void ncclb_memory_close(struct ncclb_group *group)
+/* What the program did not give back is not NCCL's any more; the memory stays the program's.  Under an operation it
+ * stays registered until its communicator has ended. */
+void ncclb_memory_close(struct ncclb_group *group, bool quiet)
 {
     struct ncclb_block *block;
     while ((block = LIST_FIRST(&group->blocks)) != NULL) {
         LIST_REMOVE(block, link);
-        forget(group, block);
+        if (quiet) forget(group, block);
         free(block);
     }
 }

@@ -150,7 +150,7 @@ int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclRe
 void ncclb_channel_abort(struct ncclb_channel *channel);
 void ncclb_channel_close(struct ncclb_channel *channel);
 
-/* Whether NCCL can be asked for something besides operations: it is through with those. */
+/* Whether NCCL can be asked for something besides operations: it is through with those that it has. */
 bool ncclb_channel_is_free(const struct ncclb_channel *channel);
 
 /* Its communicator is there already. */
@@ -238,7 +238,9 @@ void ncclb_look_for_note(struct ncclb_group *group, int64_t now);
 int ncclb_alloc(void *group, size_t bytes, void **memory);
 int ncclb_free(void *group, void *memory);
 void ncclb_memory_register(struct ncclb_group *group);
-void ncclb_memory_close(struct ncclb_group *group);
+
+/* quiet: no operation may be using it. */
+void ncclb_memory_close(struct ncclb_group *group, bool quiet);
 
 /* ---- backend.c ---- */
 

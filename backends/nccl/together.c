@@ -24,7 +24,7 @@ static bool is_busy(struct ncclb_channel *channel, int64_t now)
     if (channel->state < NCCLB_READY) ncclb_channel_open(channel);
     ncclb_queue_move(channel, now);
     ncclb_mark_move(channel, now);
-    return !ncclb_channel_is_free(channel) || !TAILQ_EMPTY(&channel->marks);
+    return channel->state != NCCLB_READY || !TAILQ_EMPTY(&channel->waiting) || !TAILQ_EMPTY(&channel->marks);
 }
 
 static int too_late(struct ncclb_group *group, const char *doing)

@@ -168,6 +168,7 @@ static int abort_behind_work(tutti_group *group, int rank, int size)
     (void)size;
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
     EXPECT(tutti_barrier(&opts) == TUTTI_OK);
+    gates[rank].open = false;
     cu.call_host(stream, wait_at, &gates[rank]);
     opts.async_op = &work;
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
@@ -258,15 +259,34 @@ static int two_hang(tutti_group *group, int rank, int size)
     return 0;
 }
 
+/* The group is destroyed under an operation that has not begun, of a call that waits for it or has returned. */
+static int ended_early(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32);
+    tutti_work *work = NULL;
+    cu_stream stream = new_stream();
+    (void)size;
+    EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK);
+    cu.call_host(stream, wait_at, &gates[rank]);
+    tutti_opts opts = {.group = group, .stream = stream, .async_op = rank == 0 ? &work : NULL};
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    if (rank == 0) tutti_work_free(work);
+    return 0;
+}
+
+static int number(const char *name)
+{
+    int (*there)(void) = NULL;
+    *(void **)&there = dlsym(dlopen("libnccl.so.2", RTLD_NOW), name);
+    return there != NULL ? there() : -1;
+}
+
 /* Whether all communicators have ended, which may go on behind the end of their group. */
 static bool none_is_left(void)
 {
-    int (*there)(void) = NULL;
     double begin = seconds();
-    *(void **)&there = dlsym(dlopen("libnccl.so.2", RTLD_NOW), "fake_nccl_communicators");
-    if (there == NULL) return false;
-    while (there() > 0 && seconds() - begin < 10) sleep_here(&(int){5});
-    return there() == 0;
+    while (number("fake_nccl_communicators") > 0 && seconds() - begin < 10) sleep_here(&(int){5});
+    return number("fake_nccl_communicators") == 0;
 }
 
 static void test_ending(void **state)
@@ -277,6 +297,10 @@ static void test_ending(void **state)
     assert_true(none_is_left());
     with_fault("hang@0:2", 2, two_hang, 20000);
     assert_true(none_is_left());
+    run_ranks("nccl", 2, ended_early, 20000);
+    for (int i = 0; i < 2; i++) __atomic_store_n(&gates[i].open, true, __ATOMIC_RELEASE);
+    assert_true(none_is_left());
+    assert_int_equal(number("fake_nccl_misuses"), 0);
 }
 
 static void test_asynchronous_error(void **state)

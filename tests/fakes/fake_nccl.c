@@ -278,14 +278,6 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes,
     return begin_together((struct together){.comm = comm, .window = (void **)window, .memory = memory});
 }
 
-ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
-{
-    if (window == NULL || comm->windows == 0) return ncclInvalidUsage;
-    comm->windows--;
-    atomic_fetch_sub(&windows, 1);
-    return ncclSuccess;
-}
-
 static void enqueue_held(ncclComm_t comm);
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
@@ -379,8 +371,30 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes,
     return comm->ready ? ncclSuccess : ncclInvalidUsage;
 }
 
+static atomic_int misuses;
+
+int fake_nccl_misuses(void)
+{
+    return atomic_load(&misuses);
+}
+
+static void look_for_misuse(ncclComm_t comm)
+{
+    if (is_busy(comm)) atomic_fetch_add(&misuses, 1);
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
+{
+    if (window == NULL || comm->windows == 0) return ncclInvalidUsage;
+    look_for_misuse(comm);
+    comm->windows--;
+    atomic_fetch_sub(&windows, 1);
+    return ncclSuccess;
+}
+
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
+    look_for_misuse(comm);
     return comm->ready && handle != NULL ? ncclSuccess : ncclInvalidUsage;
 }
 

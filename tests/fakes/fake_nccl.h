@@ -123,6 +123,9 @@ int fake_nccl_splits(void);
 int fake_nccl_windows(void);
 int fake_nccl_communicators(void);
 
+/* How often memory was taken from a communicator while operations were under way. */
+int fake_nccl_misuses(void);
+
 /* A fault asked for by FAKE_NCCL_FAULT for this rank: its number, or -1. */
 long fake_fault(const char *kind, int rank);
 
