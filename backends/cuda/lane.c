@@ -127,9 +127,8 @@ static void CUDA_CB ring(void *argument)
     (void)written; /* EAGAIN: it is readable already */
 }
 
-static CUresult enqueue(struct stager *first, const struct copy *copy, const tutti_op *op)
+static CUresult enqueue(const struct copy *copy, const tutti_op *op, CUstream stream)
 {
-    CUstream stream = copy->out ? copy->lane->out : copy->lane->back;
     CUresult result = CUDA_SUCCESS;
     for (int i = 0; i < op->n_in && result == CUDA_SUCCESS; i++) {
         void *from = op->in[i].data, *to = op->out[i].data;
@@ -137,27 +136,32 @@ static CUresult enqueue(struct stager *first, const struct copy *copy, const tut
         result = copy->out ? driver.cuMemcpyDtoHAsync(to, (CUdeviceptr)from, bytes, stream)
                            : driver.cuMemcpyHtoDAsync((CUdeviceptr)to, from, bytes, stream);
     }
-    if (result == CUDA_SUCCESS) result = driver.cuEventRecord(copy->ended, stream);
+    return result;
+}
+
+/* What comes behind the copies. */
+static CUresult enqueue_end(struct stager *first, const struct copy *copy, CUstream stream)
+{
+    CUresult result = driver.cuEventRecord(copy->ended, stream);
     if (result == CUDA_SUCCESS) result = driver.cuLaunchHostFunc(stream, ring, (void *)(intptr_t)first->bell);
     first->rings += result == CUDA_SUCCESS;
     return result;
 }
 
+/* Where one of the copies is refused those before it are under way all the same, and the lane is theirs. */
 int lane_copy(struct stager *first, struct lane *lane, const tutti_op *op, tutti_request *request)
 {
     struct copy *copy = copy_take(first);
     if (copy == NULL) return first->host->error(TUTTI_ERR_NO_MEMORY, "cuda: no event for a copy");
     copy->lane = lane;
-    copy->request = request;
     copy->out = op->in->device.type != TUTTI_CPU;
-    CUresult result = enqueue(first, copy, op);
-    if (result != CUDA_SUCCESS) {
-        TAILQ_INSERT_HEAD(&first->spare, copy, link);
-        return device_failed(&first->device, "copying a tensor", result);
-    }
+    CUstream stream = copy->out ? lane->out : lane->back;
+    CUresult result = enqueue(copy, op, stream), ended = enqueue_end(first, copy, stream);
+    if (result == CUDA_SUCCESS) result = ended;
+    copy->request = result == CUDA_SUCCESS ? request : NULL;
     lane->copies++;
     TAILQ_INSERT_TAIL(&first->under_way, copy, link);
-    return TUTTI_REQUEST_PENDING;
+    return result == CUDA_SUCCESS ? TUTTI_REQUEST_PENDING : device_failed(&first->device, "copying a tensor", result);
 }
 
 /* Of no interest any more; its lane may be the next one's. */
