@@ -222,7 +222,7 @@ static struct tutti_work *new_parent(struct tutti_group *group)
     return parent;
 }
 
-static int begin_run(struct tutti_group *group, const struct kept *run, int n, struct tutti_work *parent)
+static int begin_run(struct tutti_group *group, const struct kept *run, int n, struct tutti_work *parent, bool *staged)
 {
     tutti_op op = run[0].op;
     tutti_tensor whole;
@@ -231,7 +231,36 @@ static int begin_run(struct tutti_group *group, const struct kept *run, int n, s
         packing = pack(run, n, &op, &whole);
         if (packing == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to pack %d operations", n);
     }
-    return submit_part(group, &op, &run[0].opts, parent, packing);
+    return submit_part(group, &op, &run[0].opts, parent, packing, staged);
+}
+
+static int tell_end(struct tutti_group *group, int status)
+{
+    char text[ERROR_TEXT_MAX]; /* the first error's */
+    snprintf(text, sizeof text, "%s", error_text());
+    int ended = tell_backends(group, false);
+    return status == TUTTI_OK ? ended : error_set(status, "%s", text);
+}
+
+/* What the backends may start together ends behind each operation that is staged, for the next one may have to wait for
+ * that one, and nothing is waited for in between.  Behind each: all ranks then start the same ones together. */
+static int begin_all(struct tutti_group *group, struct tutti_work *parent)
+{
+    int status = TUTTI_OK;
+    bool told = false;
+    for (int i = 0, n; status == TUTTI_OK && i < open_now.n; i += n) {
+        bool staged = false;
+        n = run_length(&open_now.kept[i], open_now.n - i);
+        status = submit_make_way(group, &open_now.kept[i].op);
+        if (status == TUTTI_OK && !told && !group->shut) {
+            told = true;
+            status = tell_backends(group, true);
+        }
+        if (status == TUTTI_OK) status = begin_run(group, &open_now.kept[i], n, parent, &staged);
+        if (told && staged) status = tell_end(group, status);
+        told &= !staged;
+    }
+    return told ? tell_end(group, status) : status;
 }
 
 int tutti_coalesce_end(tutti_group *group, tutti_work **work)
@@ -246,21 +275,7 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
     engine_called(engine);
     struct tutti_work *parent = new_parent(group);
     int status = parent != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
-    bool told = status == TUTTI_OK && !group->shut;
-    if (told) status = tell_backends(group, true);
-    for (int i = 0, n; status == TUTTI_OK && i < open_now.n; i += n) {
-        n = run_length(&open_now.kept[i], open_now.n - i);
-        status = begin_run(group, &open_now.kept[i], n, parent);
-    }
-    if (told) {
-        char text[ERROR_TEXT_MAX]; /* the first error's */
-        snprintf(text, sizeof text, "%s", error_text());
-        int ended = tell_backends(group, false);
-        if (status != TUTTI_OK)
-            error_set(status, "%s", text);
-        else
-            status = ended;
-    }
+    if (status == TUTTI_OK) status = begin_all(group, parent);
     if (parent != NULL) {
         if (status != TUTTI_OK && parent->failing == TUTTI_OK) {
             parent->failing = status;

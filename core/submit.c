@@ -165,8 +165,7 @@ static int check_usable(struct tutti_group *group, const tutti_op *op)
     return op_is_message(op) ? group_check_usable(group, doing) : group_check_collective(group, doing);
 }
 
-/* For an operation on a group that is usable. */
-static int make_way(struct tutti_group *group, const tutti_op *op)
+int submit_make_way(struct tutti_group *group, const tutti_op *op)
 {
     if (group->stager.backend == NULL) return TUTTI_OK;
     let_staged_end(group, op);
@@ -176,7 +175,7 @@ static int make_way(struct tutti_group *group, const tutti_op *op)
 static int submit_locked(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, bool async,
                          struct tutti_work **work)
 {
-    int status = make_way(group, op);
+    int status = submit_make_way(group, op);
     if (status == TUTTI_OK) status = new_work(group, op, opts, async, work);
     return status == TUTTI_OK ? issue(*work) : status;
 }
@@ -226,11 +225,10 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, const tutti_o
 }
 
 int submit_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, struct tutti_work *parent,
-                struct coalesce_packing *packing)
+                struct coalesce_packing *packing, bool *staged)
 {
     struct tutti_work *work = NULL;
     int status = check_usable(group, op);
-    if (status == TUTTI_OK) status = make_way(group, op);
     if (status == TUTTI_OK) status = new_work(group, op, opts, true, &work);
     if (status != TUTTI_OK) {
         coalesce_drop(packing);
@@ -240,6 +238,7 @@ int submit_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts,
     work->parent = parent;
     parent->parts++;
     status = issue(work);
+    *staged = status == TUTTI_OK && work->stage != NULL;
     if (status == TUTTI_OK)
         work_release_locked(work); /* the parent's handle stands for it */
     else

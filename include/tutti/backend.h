@@ -278,7 +278,8 @@ typedef struct tutti_backend {
     int (*free)(void *group, void *memory);
 
     /* Between begin and end (false) the native operations that are begun may be started together, at the end at the
-     * latest; none is waited for in between.  An error at the end: the group has failed.  Optional. */
+     * latest; the family's progress is not called in between.  An error at the end: the group has failed.
+     * Optional. */
     int (*coalesce)(void *group, bool begin);
 
     /* Which host each rank of the group is on: fills world_size numbers, alike for ranks that share a host and no
