@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +14,7 @@
 #include "base/error.h"
 #include "group.h"
 
-enum { HERE_MAX = 64, PROCESS_MAX = 96 };
+enum { HERE_MAX = 64, KEY = 48 };
 
 /* Where process numbers mean the same: this boot of this machine, and this namespace of processes. */
 static void look_around(char here[HERE_MAX])
@@ -28,40 +29,63 @@ static void look_around(char here[HERE_MAX])
     snprintf(here, HERE_MAX, "%s %" PRIuMAX, boot, (uintmax_t)pids.st_ino);
 }
 
-int alive_publish(struct tutti_group *group)
+void alive_name(char name[ALIVE_NAME_MAX])
 {
-    char key[32], here[HERE_MAX], process[PROCESS_MAX];
+    char here[HERE_MAX];
     look_around(here);
-    snprintf(key, sizeof key, "process/%d", group->rank);
-    int n = snprintf(process, sizeof process, "%d %s", (int)getpid(), here);
-    return tutti_store_set(group->store, key, process, (size_t)n);
+    snprintf(name, ALIVE_NAME_MAX, "%d %s", (int)getpid(), here);
 }
 
 /* A process that has ended and was not waited for has ended, too: its descriptor tells, its number would not. */
 static bool has_ended(pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return errno == ESRCH;
+    if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH;
     struct pollfd life = {fd, POLLIN, 0};
     bool ended = poll(&life, 1, 0) == 1;
     close(fd);
     return ended;
 }
 
+int alive_ended(const char *name)
+{
+    char here[HERE_MAX];
+    int pid = 0, used = 0;
+    look_around(here);
+    if (here[0] == '\0' || sscanf(name, "%d %n", &pid, &used) < 1 || pid <= 0 || strcmp(name + used, here) != 0)
+        return 0;
+    return has_ended((pid_t)pid) ? pid : 0;
+}
+
+static void key_of(const struct tutti_group *group, int rank, char key[KEY])
+{
+    snprintf(key, KEY, "process/%" PRIi64 "/%d", group->root->turn, rank);
+}
+
+int alive_publish(struct tutti_group *group)
+{
+    char key[KEY], name[ALIVE_NAME_MAX];
+    int64_t came = 0;
+    int status = tutti_store_add(group->store, "processes", 1, &came);
+    if (status != TUTTI_OK) return status;
+    group->turn = (came - 1) / group->size;
+    alive_name(name);
+    key_of(group, group->rank, key);
+    return tutti_store_set(group->store, key, name, strlen(name));
+}
+
 int alive_check(struct tutti_group *group)
 {
-    char key[32], here[HERE_MAX], process[PROCESS_MAX];
-    look_around(here);
-    for (int rank = 0; rank < group->size && here[0] != '\0'; rank++) {
+    char key[KEY], name[ALIVE_NAME_MAX];
+    for (int rank = 0; rank < group->size; rank++) {
         size_t bytes = 0;
-        int pid = 0, used = 0;
-        snprintf(key, sizeof key, "process/%d", rank);
-        int status = tutti_store_get(group->store, key, process, sizeof process - 1, &bytes, 0);
+        key_of(group, rank, key);
+        int status = tutti_store_get(group->store, key, name, sizeof name - 1, &bytes, 0);
         if (status == TUTTI_ERR_TIMEOUT) continue;
         if (status != TUTTI_OK) return status;
-        process[bytes] = '\0';
-        if (sscanf(process, "%d %n", &pid, &used) < 1 || pid <= 0 || strcmp(process + used, here) != 0) continue;
-        if (has_ended((pid_t)pid))
+        name[bytes] = '\0';
+        int pid = alive_ended(name);
+        if (pid > 0)
             return error_set(TUTTI_ERR_PEER_LOST, "rank %d is lost: its process %d has ended",
                              group->global_ranks[rank], pid);
     }

@@ -113,11 +113,13 @@ int tutti_broadcast_bytes(tutti_bytes *inout, int root, const tutti_opts *opts)
     bool is_root = status == TUTTI_OK && is_own_rank(&plain, root, rank);
     if (is_root) status = check_bytes("broadcast_bytes", &plain, inout->data, inout->bytes, &size, &rank);
     if (status != TUTTI_OK) return status;
-    int64_t bytes = is_root ? (int64_t)inout->bytes : 0;
+    if (!is_root) *inout = (tutti_bytes){0};
+    int64_t bytes = (int64_t)inout->bytes;
     tutti_tensor tensor = bytes_tensor(inout->data, inout->bytes);
     status = tutti_broadcast(tutti_view(&bytes, 1), root, &plain);
     if (status == TUTTI_OK && !is_root) status = allocate(inout, &bytes, 1, &tensor);
     if (status == TUTTI_OK) status = tutti_broadcast(tensor, root, &plain);
+    if (status != TUTTI_OK && !is_root) tutti_bytes_free(inout, 1);
     return status;
 }
 

@@ -138,9 +138,9 @@ static const struct coll_hosts *hosts_of(const struct tutti_group *group)
 
 int tutti_get_host(const tutti_group *group, int group_rank)
 {
-    if (group == NULL && !tutti_is_initialized()) return -1;
-    group = group_for_call(group);
-    if (group->rank < 0 || group_rank < 0 || group_rank >= group->size || hosts_of(group) == NULL) return -1;
+    group = group_to_ask(group);
+    if (group == NULL || group->rank < 0 || group_rank < 0 || group_rank >= group->size || hosts_of(group) == NULL)
+        return -1;
     return hosts_of(group)->of[group_rank];
 }
 
@@ -163,6 +163,8 @@ static void put_reason(struct text *text, const struct tutti_group *group, const
     put(text, "algorithm %s: ", algorithm->name);
     if (reason->by == COLL_BY_NAME)
         put(text, "TUTTI_ALGO or TUTTI_DETERMINISTIC asks for \"%s\"\n", group->algorithm);
+    else if (reason->by == COLL_BY_KIND)
+        put(text, "each rank is to hear of every other one, to name all that are missing\n");
     else if (reason->by == COLL_BY_TUNING)
         put(text, "TUTTI_TUNING has it for %s of %s\n", kind, bytes);
     else
@@ -244,7 +246,11 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
     for (int i = 0; i < group->n_doors[device]; i++) {
         const struct group_door *door = &group->doors[device][i];
         const char *how = TUTTI_HAS(door->backend, native[kind]) ? "where it can do the dtype" : NULL;
-        if (how != NULL && TUTTI_HAS(door->backend, explain)) how = door->backend->explain(door->state, &example.op);
+        if (how != NULL && TUTTI_HAS(door->backend, explain)) {
+            engine_lock(group->engine);
+            how = door->backend->explain(door->state, &example.op);
+            engine_unlock(group->engine);
+        }
         if (how != NULL) {
             put(text, "%s: does it itself, %s\n", door->backend->name, how);
             return TUTTI_OK;

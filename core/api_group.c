@@ -28,47 +28,45 @@ const char *tutti_version(void)
 
 int tutti_get_rank(const tutti_group *group)
 {
-    if (group == NULL && !tutti_is_initialized()) return -1;
-    return group_or_default(group)->rank;
+    group = group_to_ask(group);
+    return group != NULL ? group->rank : -1;
 }
 
 int tutti_get_world_size(const tutti_group *group)
 {
-    if (group == NULL && !tutti_is_initialized()) return -1;
-    return group_or_default(group)->size;
+    group = group_to_ask(group);
+    return group != NULL ? group->size : -1;
 }
 
 int tutti_get_global_rank(const tutti_group *group, int group_rank)
 {
-    if (group == NULL && !tutti_is_initialized()) return -1;
-    group = group_or_default(group);
-    return group_rank >= 0 && group_rank < group->size ? group->global_ranks[group_rank] : -1;
+    group = group_to_ask(group);
+    return group != NULL && group_rank >= 0 && group_rank < group->size ? group->global_ranks[group_rank] : -1;
 }
 
 int tutti_get_group_rank(const tutti_group *group, int global_rank)
 {
-    if (group == NULL && !tutti_is_initialized()) return -1;
-    group = group_or_default(group);
-    return group->rank >= 0 && global_rank >= 0 && global_rank < group->world ? group->local_of[global_rank] : -1;
+    group = group_to_ask(group);
+    bool known = group != NULL && group->rank >= 0 && global_rank >= 0 && global_rank < group->world;
+    return known ? group->local_of[global_rank] : -1;
 }
 
 const char *tutti_get_name(const tutti_group *group)
 {
-    if (group == NULL && !tutti_is_initialized()) return "";
-    return group_or_default(group)->name;
+    group = group_to_ask(group);
+    return group != NULL ? group->name : "";
 }
 
 const char *tutti_get_backend(const tutti_group *group)
 {
-    if (group == NULL && !tutti_is_initialized()) return "";
-    return group_or_default(group)->backend_text;
+    group = group_to_ask(group);
+    return group != NULL ? group->backend_text : "";
 }
 
 tutti_device tutti_get_device(const tutti_group *group)
 {
-    static const tutti_device cpu = {TUTTI_CPU, 0};
-    if (group == NULL && !tutti_is_initialized()) return cpu;
-    return group_or_default(group)->device;
+    group = group_to_ask(group);
+    return group != NULL ? group->device : (tutti_device){TUTTI_CPU, 0};
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------ */
@@ -143,6 +141,8 @@ int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti
 
 /* ---- split ------------------------------------------------------------------------------------------------- */
 
+enum { SPLIT_KEY = 64 };
+
 struct chosen {
     int color, key, rank; /* the rank is global */
 };
@@ -154,49 +154,51 @@ static int by_key(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static void split_key(uint64_t id, int rank, char key[64])
+static void split_key(uint64_t id, int rank, char key[SPLIT_KEY])
 {
-    snprintf(key, 64, "split/%016" PRIx64 "/%d", id, rank);
+    snprintf(key, SPLIT_KEY, "split/%016" PRIx64 "/%d", id, rank);
 }
 
 /* Takes this rank's choice of the split before out of the store.  All have chosen anew, so all have read it. */
 static void forget_last(struct tutti_group *parent, uint64_t id)
 {
-    char key[64];
+    char key[SPLIT_KEY];
     split_key(parent->last_split, parent->rank, key);
     if (parent->last_split != 0) tutti_store_delete(parent->store, key, NULL);
     parent->last_split = id;
 }
 
-/* All ranks' choices, through the store: it needs no tensors of any device. */
-static int exchange(struct tutti_group *parent, uint64_t id, struct chosen own, struct chosen *all)
+/* What rank i has put there. */
+static int read_choice(const struct tutti_group *parent, int i, const tutti_bytes *value, struct chosen *choice)
 {
-    char keys[2][64];
-    const char **names = calloc((size_t)parent->size, sizeof *names);
-    char *text = malloc((size_t)parent->size * 64);
-    tutti_bytes *values = calloc((size_t)parent->size, sizeof *values);
-    int status = names != NULL && text != NULL && values != NULL ? TUTTI_OK
-                                                                 : error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
-    split_key(id, parent->rank, keys[0]);
-    snprintf(keys[1], sizeof keys[1], "%d %d %d", own.color, own.key, own.rank);
-    if (status == TUTTI_OK) status = tutti_store_set(parent->store, keys[0], keys[1], strlen(keys[1]));
-    for (int i = 0; status == TUTTI_OK && i < parent->size; i++) {
-        names[i] = text + (size_t)i * 64;
-        split_key(id, i, text + (size_t)i * 64);
+    char text[SPLIT_KEY];
+    int used = 0;
+    snprintf(text, sizeof text, "%.*s", (int)value->bytes, (const char *)value->data);
+    choice->rank = parent->global_ranks[i];
+    if (sscanf(text, "%d %d%n", &choice->color, &choice->key, &used) == 2 && text[used] == '\0') return TUTTI_OK;
+    return error_set(TUTTI_ERR_STORE, "split_group: rank %d's choice in the store is \"%s\"", i, text);
+}
+
+/* All ranks' choices, through the store: it needs no tensors of any device. */
+static int exchange(struct tutti_group *parent, uint64_t id, int color, int key, struct chosen *all)
+{
+    size_t n = (size_t)parent->size;
+    tutti_bytes *values = calloc(n, sizeof *values + sizeof(char *) + SPLIT_KEY); /* then names, then their letters */
+    if (values == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
+    const char **names = (const char **)(values + n);
+    char *letters = (char *)(names + n), own[SPLIT_KEY];
+    for (int i = 0; i < parent->size; i++, letters += SPLIT_KEY) {
+        split_key(id, i, letters);
+        names[i] = letters;
     }
+    snprintf(own, sizeof own, "%d %d", color, key);
+    int status = tutti_store_set(parent->store, names[parent->rank], own, strlen(own));
     if (status == TUTTI_OK)
         status = tutti_store_multi_get(parent->store, names, parent->size, values, parent->timeout_ms);
-    for (int i = 0; status == TUTTI_OK && i < parent->size; i++) {
-        char value[64];
-        snprintf(value, sizeof value, "%.*s", (int)values[i].bytes, (const char *)values[i].data);
-        if (sscanf(value, "%d %d %d", &all[i].color, &all[i].key, &all[i].rank) != 3)
-            status = error_set(TUTTI_ERR_STORE, "split_group: rank %d's choice in the store is \"%s\"", i, value);
-    }
+    for (int i = 0; status == TUTTI_OK && i < parent->size; i++) status = read_choice(parent, i, &values[i], &all[i]);
     if (status == TUTTI_OK) forget_last(parent, id);
-    if (values != NULL) tutti_bytes_free(values, parent->size);
+    tutti_bytes_free(values, parent->size);
     free(values);
-    free(text);
-    free(names);
     return status;
 }
 
@@ -212,13 +214,13 @@ int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_gr
     struct chosen *all = calloc((size_t)parent->size, sizeof *all);
     int *ranks = calloc((size_t)parent->size, sizeof *ranks), n = 0;
     status = all != NULL && ranks != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
-    struct chosen own = {color < 0 ? -1 : color, key, parent->global_ranks[parent->rank]};
-    if (status == TUTTI_OK) status = exchange(parent, id, own, all);
+    if (color < 0) color = -1;
+    if (status == TUTTI_OK) status = exchange(parent, id, color, key, all);
     if (status == TUTTI_OK) {
         qsort(all, (size_t)parent->size, sizeof *all, by_key);
         for (int i = 0; i < parent->size; i++)
             if (color >= 0 && all[i].color == color) ranks[n++] = all[i].rank;
-        status = child_open(parent, ranks, n, child_mix(id, (uint64_t)own.color + 3), own.color, opts, group);
+        status = child_open(parent, ranks, n, child_mix(id, (uint64_t)color + 3), color, opts, group);
     }
     free(ranks);
     free(all);
@@ -238,6 +240,9 @@ int tutti_create_group(const char *backend, tutti_store *store, int rank, int wo
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: rank %d of %d", rank, world_size);
     if (opts->timeout_ms < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: timeout_ms is %" PRId64, opts->timeout_ms);
+    if (opts->device.type != 0 && group_device_index(opts->device) < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: device type %d is neither TUTTI_CPU nor TUTTI_CUDA",
+                         (int)opts->device.type);
     struct names names;
     int status = names_parse(backend, &names);
     if (status != TUTTI_OK) return status;

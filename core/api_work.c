@@ -21,26 +21,25 @@ static int check_forked(const struct engine *engine)
     return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: the operation was begun before fork(): it is the parent's");
 }
 
-/* An operation's own deadline ends it, so its own timeout is no limit here. */
+/* An operation's own deadline ends it, so its own timeout is no limit here.  0: one round. */
 static int64_t moment(int64_t timeout_ms)
 {
+    if (timeout_ms == 0) return 0;
     return timeout_ms == TUTTI_DEFAULT_TIMEOUT ? CLOCK_NEVER : clock_deadline_ns(timeout_ms);
 }
 
-static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t timeout_ms)
+/* *ended: whether this is the work's own end, as it was seen with the lock; it may have ended since. */
+static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t timeout_ms, bool *ended)
 {
     struct engine *engine = work->engine;
     int status = check_forked(engine);
+    *ended = false;
     if (status != TUTTI_OK) return status;
     engine_lock(engine);
     engine_called(engine);
-    bool ended = work_ended(work);
-    if (!ended) {
-        engine_step(engine);
-        ended = work_ended(work) || engine_wait(engine, work, deadline_ns);
-    }
-    status = ended ? work_result(work) : TUTTI_ERR_TIMEOUT;
-    if (!ended) {
+    *ended = work_ended(work) || engine_wait(engine, work, deadline_ns);
+    status = *ended ? work_result(work) : TUTTI_ERR_TIMEOUT;
+    if (!*ended) {
         char what[160];
         work_describe(work, what, sizeof what);
         error_set(status, "wait: %s is still under way after %lld ms; it goes on", what, (long long)timeout_ms);
@@ -49,19 +48,27 @@ static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t time
     return status;
 }
 
+static int wait_one(struct tutti_work *work, int64_t timeout_ms, bool *ended)
+{
+    int status = check_timeout(timeout_ms);
+    *ended = false;
+    return status != TUTTI_OK ? status : wait_until(work, moment(timeout_ms), timeout_ms, ended);
+}
+
 int tutti_work_wait(tutti_work *work, int64_t timeout_ms)
 {
+    bool ended;
     if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: work is NULL");
-    int status = check_timeout(timeout_ms);
-    return status != TUTTI_OK ? status : wait_until(work, moment(timeout_ms), timeout_ms);
+    return wait_one(work, timeout_ms, &ended);
 }
 
 int tutti_wait(tutti_work **work, int64_t timeout_ms)
 {
     if (work == NULL || *work == NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: there is no work to wait for");
-    int status = tutti_work_wait(*work, timeout_ms);
-    if (timeout_ms >= 0 && work_ended(*work)) {
+    bool ended;
+    int status = wait_one(*work, timeout_ms, &ended);
+    if (ended) {
         work_give_up(*work);
         *work = NULL;
     }
@@ -78,8 +85,9 @@ int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms)
     char text[ERROR_TEXT_MAX] = "";
     for (int i = 0; i < n; i++) {
         if (works[i] == NULL) continue;
-        status = wait_until(works[i], deadline_ns, timeout_ms);
-        if (!work_ended(works[i])) {
+        bool ended;
+        status = wait_until(works[i], deadline_ns, timeout_ms, &ended);
+        if (!ended) {
             first = status;
             text[0] = '\0';
             continue; /* the others may have ended: they are freed all the same */

@@ -129,6 +129,7 @@ int begin_compared(struct tutti_work *work)
     work->comparing = NULL;
     work->engine->n_comparing--;
     work_release_exec(work);
+    work_dequeue(work);           /* it has no steps any more */
     work->engine->recheck = true; /* one that was held back for this may begin */
     int status = begin_native(work, &work->op, door, TUTTI_REQUEST_COMPARED);
     if (status < 0) work->request.owner = NULL;

@@ -11,7 +11,7 @@
 
 /* Scratch is kept because new memory is slow: its pages are taken, and cleared, one by one when they are first touched.
  * Those were two thirds of an all_to_all of 32 MiB in place. */
-enum { CACHE_MOST = 128, CACHE_BUCKETS = 64, CACHE_SCRATCH_KEPT = 64 << 20 };
+enum { CACHE_MOST = 128, CACHE_BUCKETS = 64, CACHE_SCRATCH_KEPT = 64 << 20, MONITORED_MOST = 128 };
 
 /* All that a plan depends on.  Zeroed before it is filled, so that it compares as bytes. */
 struct key {
@@ -262,12 +262,14 @@ static int build(const struct tutti_group *group, const struct group_door *door,
         .premul = key->premul,
         .element = key->element,
         .link = &link,
-        /* every rank of a monitored barrier hears of many others at once, to name who is missing */
+        /* many ranks of a monitored barrier hear of as many others as can be, to name who is missing; fewer of all */
         .hosts = key->kind != TUTTI_MONITORED_BARRIER ? door->hosts : NULL,
     };
     args.segment = coll_segment(&args);
     struct coll_wish wish = {group->algorithm, door->tuned.rows, door->tuned.n};
-    *algorithm = coll_select(&args, &wish, reason);
+    bool tells_all = key->kind == TUTTI_MONITORED_BARRIER && size <= MONITORED_MOST;
+    if (tells_all && reason != NULL) *reason = (struct coll_reason){.by = COLL_BY_KIND};
+    *algorithm = tells_all ? coll_find(TUTTI_BARRIER, "linear", 6) : coll_select(&args, &wish, reason);
     if (*algorithm == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     *plan = coll_build(*algorithm, &args, recv_reduce_most(door->backend, key->element));
     return *plan != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");

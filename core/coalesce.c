@@ -19,7 +19,7 @@ struct kept {
     void *lists; /* op's tensors and splits, copied */
 };
 
-/* What this thread has begun; one group at a time. */
+/* What this thread has begun; one group at a time, which is held, so that no later one has its address. */
 static _Thread_local struct {
     struct tutti_group *group;
     struct kept *kept;
@@ -41,11 +41,22 @@ bool coalesce_is_open(const struct tutti_group *group)
     return open_now.group == group;
 }
 
+/* Without the lock. */
 static void forget(void)
 {
+    struct tutti_group *group = open_now.group;
     for (int i = 0; i < open_now.n; i++) free(open_now.kept[i].lists);
     free(open_now.kept);
     memset(&open_now, 0, sizeof open_now);
+    if (group != NULL) group_drop(group);
+}
+
+static bool is_shut(const struct tutti_group *group)
+{
+    engine_lock(group->engine);
+    bool shut = group->shut;
+    engine_unlock(group->engine);
+    return shut;
 }
 
 int coalesce_add(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts)
@@ -68,6 +79,7 @@ int tutti_coalesce_begin(tutti_group *group)
 {
     group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if (open_now.group != NULL && is_shut(open_now.group)) forget(); /* destroyed meanwhile: there is nothing to end */
     if (open_now.group != NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this thread coalesces on group %s already",
                          open_now.group->name);
@@ -77,8 +89,10 @@ int tutti_coalesce_begin(tutti_group *group)
     engine_called(group->engine);
     int status = group_check_usable(group, "coalesce_begin");
     engine_unlock(group->engine);
-    if (status == TUTTI_OK) open_now.group = group;
-    return status;
+    if (status != TUTTI_OK) return status;
+    group_hold(group);
+    open_now.group = group;
+    return TUTTI_OK;
 }
 
 /* ---- packing ----------------------------------------------------------------------------------------------- */
@@ -208,7 +222,7 @@ static struct tutti_work *new_parent(struct tutti_group *group)
     return parent;
 }
 
-static int begin_run(struct tutti_group *group, const struct kept *run, int n, struct tutti_work *parent)
+static int begin_run(struct tutti_group *group, const struct kept *run, int n, struct tutti_work *parent, bool *staged)
 {
     tutti_op op = run[0].op;
     tutti_tensor whole;
@@ -217,7 +231,36 @@ static int begin_run(struct tutti_group *group, const struct kept *run, int n, s
         packing = pack(run, n, &op, &whole);
         if (packing == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to pack %d operations", n);
     }
-    return submit_part(group, &op, &run[0].opts, parent, packing);
+    return submit_part(group, &op, &run[0].opts, parent, packing, staged);
+}
+
+static int tell_end(struct tutti_group *group, int status)
+{
+    char text[ERROR_TEXT_MAX]; /* the first error's */
+    snprintf(text, sizeof text, "%s", error_text());
+    int ended = tell_backends(group, false);
+    return status == TUTTI_OK ? ended : error_set(status, "%s", text);
+}
+
+/* What the backends may start together ends behind each operation that is staged, for the next one may have to wait for
+ * that one, and nothing is waited for in between.  Behind each: all ranks then start the same ones together. */
+static int begin_all(struct tutti_group *group, struct tutti_work *parent)
+{
+    int status = TUTTI_OK;
+    bool told = false;
+    for (int i = 0, n; status == TUTTI_OK && i < open_now.n; i += n) {
+        bool staged = false;
+        n = run_length(&open_now.kept[i], open_now.n - i);
+        status = submit_make_way(group, &open_now.kept[i].op);
+        if (status == TUTTI_OK && !told && !group->shut) {
+            told = true;
+            status = tell_backends(group, true);
+        }
+        if (status == TUTTI_OK) status = begin_run(group, &open_now.kept[i], n, parent, &staged);
+        if (told && staged) status = tell_end(group, status);
+        told &= !staged;
+    }
+    return told ? tell_end(group, status) : status;
 }
 
 int tutti_coalesce_end(tutti_group *group, tutti_work **work)
@@ -227,26 +270,12 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
     if (open_now.group != group)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_end: this thread has not begun to coalesce on group %s",
                          group->name);
-    struct engine *engine = group->engine;
+    struct engine *engine = group->engine; /* the group is held until forget() */
     engine_lock(engine);
     engine_called(engine);
     struct tutti_work *parent = new_parent(group);
     int status = parent != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
-    bool told = status == TUTTI_OK && !group->shut;
-    if (told) status = tell_backends(group, true);
-    for (int i = 0, n; status == TUTTI_OK && i < open_now.n; i += n) {
-        n = run_length(&open_now.kept[i], open_now.n - i);
-        status = begin_run(group, &open_now.kept[i], n, parent);
-    }
-    if (told) {
-        char text[ERROR_TEXT_MAX]; /* the first error's */
-        snprintf(text, sizeof text, "%s", error_text());
-        int ended = tell_backends(group, false);
-        if (status != TUTTI_OK)
-            error_set(status, "%s", text);
-        else
-            status = ended;
-    }
+    if (status == TUTTI_OK) status = begin_all(group, parent);
     if (parent != NULL) {
         if (status != TUTTI_OK && parent->failing == TUTTI_OK) {
             parent->failing = status;

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "group.h"
 #include "host.h"
+#include "learn.h"
 #include "registry.h"
 
 static void close_door(struct tutti_group *group, struct group_door *door)
@@ -49,7 +50,7 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
         .size = sizeof info,
         .rank = group->rank,
         .world_size = group->size,
-        .global_ranks = group->global_ranks,
+        .global_ranks = parent != NULL ? group->global_ranks : group->own_ranks,
         .id = group->id,
         .parent = parent,
         .core = group,
@@ -62,6 +63,7 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
         .name = group->name,
         .made_from = from != NULL ? from->state : NULL,
         .color = args->color,
+        .plans_only = group->algorithm != NULL,
     };
     engine_lock(group->engine);
     host_set_opening(group);
@@ -117,7 +119,7 @@ static int agree(struct tutti_group *group, const char *name, int status)
     size_t bytes = 0;
     if (group->size == 1) return status;
     snprintf(mine, sizeof mine, "%s", status == TUTTI_OK ? "" : error_text());
-    snprintf(key, sizeof key, "failed/%s", name);
+    snprintf(key, sizeof key, "failed/%" PRIi64 "/%s", group->root->turn, name);
     if (status != TUTTI_OK) write_down(group, key, status, mine);
     int met = await_all(group, name);
     if (status != TUTTI_OK) return error_set(status, "%s", mine);
@@ -164,8 +166,10 @@ static int add_backend(struct tutti_group *group, const struct group_args *args,
         status == TUTTI_OK && args->parent != NULL ? doors_find(group->root, backend) : NULL;
     if (status == TUTTI_OK) status = open_door(group, args, backend, parent != NULL ? parent->state : NULL, &door);
     if (args->parent == NULL || parent == NULL) {
+        bool opened = status == TUTTI_OK; /* and stays so until all know: who closes early looks like one that died */
+        if (opened) status = learn_agree(group);
         int agreed = agree(group, name, status);
-        if (agreed != TUTTI_OK && status == TUTTI_OK) {
+        if (agreed != TUTTI_OK && opened) {
             char text[ERROR_TEXT_MAX];
             snprintf(text, sizeof text, "%s", error_text());
             close_door(group, &door);

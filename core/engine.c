@@ -19,6 +19,7 @@
 
 enum {
     LOOK_MS = 100,      /* how often a wait looks at the operations' deadlines */
+    LOOK_ROUNDS = 64,   /* how often one that has no time to sleep looks at the clock */
     SETTLE_NS = 100000, /* the first sleep on the backends: see their arm */
     NAP_US = 50,        /* sleep where a backend has nothing to poll */
     ATTEND_US = 100,    /* grace for the caller to wait itself before the thread takes over */
@@ -160,7 +161,9 @@ void engine_drop(struct engine *engine)
 
 void engine_retire(struct engine *engine)
 {
+    engine_lock(engine);
     engine->first = NULL;
+    engine_unlock(engine);
     if (!end_thread(engine)) return;
     exits_remove(engine);
     engine_lock(engine);
@@ -201,7 +204,10 @@ void engine_unlock(struct engine *engine)
 int engine_add_source(struct engine *engine, const tutti_backend *backend, void *state)
 {
     if (engine->n_sources == ENGINE_SOURCES)
-        return error_set(TUTTI_ERR_UNSUPPORTED, "more than %d backends in one family of groups", ENGINE_SOURCES);
+        return error_set(TUTTI_ERR_UNSUPPORTED,
+                         "%d groups of this world have backends of their own, which the world was not started with, "
+                         "and no more can: destroy some, or start the world with that backend, too",
+                         ENGINE_SOURCES - 1);
     engine->source[engine->n_sources].backend = backend;
     engine->source[engine->n_sources].state = state;
     engine->n_sources++;
@@ -237,6 +243,16 @@ bool engine_handle_events(struct engine *engine)
     return any;
 }
 
+/* Deadlines are looked at before a sleep.  Where other threads' operations never let one sleep they are looked at all
+ * the same. */
+static void look_at_clock(struct engine *engine)
+{
+    engine->now_ns = clock_now_ns();
+    if (engine->now_ns < engine->look_ns) return;
+    engine->look_ns = engine->now_ns + (int64_t)LOOK_MS * 1000000;
+    work_check_time(engine, engine->now_ns);
+}
+
 bool engine_step(struct engine *engine)
 {
     bool moved = false;
@@ -255,11 +271,12 @@ bool engine_step(struct engine *engine)
         moved = true;
         work_run(work);
     }
-    if (engine->n_told > 0) group_take_told(engine->first);
+    if (engine->n_told > 0 && engine->first != NULL) group_take_told(engine->first);
     if (engine->recheck) {
         engine->recheck = false;
-        if (engine->n_blocked > 0) submit_unblocked(engine->first);
+        if (engine->n_blocked > 0 && engine->first != NULL) submit_unblocked(engine->first);
     }
+    if (++engine->rounds % LOOK_ROUNDS == 0) look_at_clock(engine);
     return moved;
 }
 
@@ -432,6 +449,10 @@ int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int 
     while ((index = first_ended(works, n)) < 0) {
         bool moved = engine_step(engine);
         let_others_in(engine);
+        if (engine->now_ns >= deadline_ns) {
+            index = first_ended(works, n);
+            break;
+        }
         if (moved) {
             if (spun > 0) learn_spinning(engine, spun, true);
             spun = 0;

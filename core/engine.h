@@ -21,7 +21,8 @@
 struct tutti_work;
 TAILQ_HEAD(work_queue, tutti_work);
 
-enum { ENGINE_SOURCES = 4 };
+/* The backends of the family's first group, and of each group with one that this does not have. */
+enum { ENGINE_SOURCES = 64 };
 
 /* Something a backend told from within one of its entries.  It is dealt with once the backend has returned, so that
  * no entry is ever called from within another. */
@@ -60,6 +61,9 @@ struct engine {
     int spins_most;   /* up to here */
     int yields;       /* and rounds after these in which the core is given away */
     unsigned in_vain; /* waits that these did not end */
+    unsigned rounds;
+    int64_t now_ns;  /* by the latest look at the clock */
+    int64_t look_ns; /* the next look at deadlines, where nobody sleeps */
 
     /* Written under the lock.  The thread looks at them without it: it would find it taken again and again, and each
      * release would wake it in vain. */

@@ -26,17 +26,20 @@ enum { CLOSE_WAIT_MS = 2000 };
 
 static void shut(struct tutti_group *group)
 {
-    if (group->shut) return;
-    group->shut = true;
     engine_lock(group->engine);
+    bool was = group->shut;
+    group->shut = true;
     engine_handle_events(group->engine); /* what is told to a backend, before it is closed */
     engine_unlock(group->engine);
+    if (was) return;
     doors_close(group);
     engine_lock(group->engine);
     struct tutti_work *work;
     while ((work = TAILQ_LAST(&group->works, work_queue)) != NULL) work_closed(work); /* parts before their parent */
     engine_handle_events(group->engine);
     engine_unlock(group->engine);
+    tutti_store_free(group->store); /* now: what it is a part of may go before the last reference does */
+    group->store = NULL;
 }
 
 /* A list of members, by its hash, and how often members alone have made a group of it. */
@@ -53,6 +56,7 @@ static void free_group(struct tutti_group *group)
     if (engine != NULL) {
         engine_lock(engine);
         if (group->root != NULL) TAILQ_REMOVE(&group->root->family, group, family_link);
+        if (group->told != TUTTI_OK) engine->n_told--;
         engine_unlock(engine);
     }
     while (group->uses != NULL) {
@@ -63,16 +67,27 @@ static void free_group(struct tutti_group *group)
     learn_forget(group);
     cache_free(group->cache);
     health_free(group->health);
-    tutti_store_free(group->store);
     free(group->global_ranks);
+    free(group->own_ranks);
     free(group->local_of);
     free(group->lost);
     free(group->failed_text);
     free(group->gone_text);
     free(group->told_text);
-    if (group->told != TUTTI_OK) group->engine->n_told--;
     free(group);
     if (engine != NULL) engine_drop(engine);
+}
+
+void group_hold(struct tutti_group *group)
+{
+    /* relaxed: whoever adds one has one, or the lock of a group that is not shut */
+    atomic_fetch_add_explicit(&group->references, 1, memory_order_relaxed);
+}
+
+void group_drop(struct tutti_group *group)
+{
+    /* release, so that all that was done under this reference comes before the end; acquire for the one who ends it */
+    if (atomic_fetch_sub_explicit(&group->references, 1, memory_order_acq_rel) == 1) free_group(group);
 }
 
 uint64_t group_count_use(struct tutti_group *parent, uint64_t hash)
@@ -93,13 +108,15 @@ static int fill_ranks(struct tutti_group *group, const struct group_args *args)
 {
     group->world = args->parent != NULL ? args->parent->world : args->size;
     group->global_ranks = calloc((size_t)args->size, sizeof(int));
+    group->own_ranks = calloc((size_t)args->size, sizeof(int));
     group->local_of = malloc((size_t)group->world * sizeof(int));
     if (args->parent == NULL) group->lost = calloc((size_t)group->world, sizeof *group->lost);
-    bool short_of = group->global_ranks == NULL || group->local_of == NULL;
+    bool short_of = group->global_ranks == NULL || group->own_ranks == NULL || group->local_of == NULL;
     if (short_of || (args->parent == NULL && group->lost == NULL))
         return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", args->size);
     for (int i = 0; i < group->world; i++) group->local_of[i] = -1;
     for (int i = 0; i < args->size; i++) {
+        group->own_ranks[i] = i;
         group->global_ranks[i] = args->global_ranks != NULL ? args->global_ranks[i] : i;
         group->local_of[group->global_ranks[i]] = i;
     }
@@ -119,6 +136,7 @@ static int make_store(struct tutti_group *group, const struct group_args *args)
 
 static int fill(struct tutti_group *group, const struct group_args *args)
 {
+    group->references = 1;
     TAILQ_INIT(&group->family);
     TAILQ_INIT(&group->works);
     group->names = *args->names;
@@ -129,7 +147,6 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     group->device = args->device;
     group->local_rank = args->local_rank;
     group->local_world_size = args->local_world_size;
-    group->algorithm = env_bool("TUTTI_DETERMINISTIC", false) ? FIXED_TREE : env_string("TUTTI_ALGO", NULL);
     snprintf(group->name, sizeof group->name, "%s", args->name);
     int status = TUTTI_OK;
     struct tutti_group *root = args->parent != NULL ? args->parent->root : group;
@@ -146,6 +163,8 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     group->root = root;
     TAILQ_INSERT_TAIL(&root->family, group, family_link);
     engine_unlock(group->engine);
+    bool fixed = root == group && env_bool("TUTTI_DETERMINISTIC", false);
+    group->algorithm = root != group ? root->algorithm : fixed ? FIXED_TREE : env_string("TUTTI_ALGO", NULL);
     status = fill_ranks(group, args);
     if (status != TUTTI_OK) return status;
     group->cache = cache_new();
@@ -190,6 +209,8 @@ int group_open_outsider(struct tutti_group *parent, const char *name, struct tut
     TAILQ_INIT(&group->family);
     TAILQ_INIT(&group->works);
     snprintf(group->name, sizeof group->name, "%s", name);
+    group->references = 1;
+    group->device = (tutti_device){TUTTI_CPU, 0};
     group->rank = group->size = -1;
     group->engine = parent->engine;
     group->root = parent->root;
@@ -212,36 +233,54 @@ static void wait_for_works(struct tutti_group *group, int64_t deadline)
     }
 }
 
-/* Lets what is under way end, for a while; what is left then fails. */
-static void settle(struct tutti_group *group)
+static void let_end(struct tutti_group *group, int64_t deadline)
 {
-    struct engine *engine = group->engine;
-    int64_t deadline = clock_deadline_ns(CLOSE_WAIT_MS);
-    engine_lock(engine);
-    engine_called(engine);
     if (!group->shut) wait_for_works(group, deadline);
-    if (!group->shut && !TAILQ_EMPTY(&group->works)) {
-        group_fail(group, TUTTI_ERR_ABORTED, "the group was destroyed while the operation was under way", true);
-        wait_for_works(group, clock_deadline_ns(CLOSE_WAIT_MS)); /* until the backends let go of the memory */
+}
+
+static void fail_late(struct tutti_group *group, int64_t deadline)
+{
+    (void)deadline;
+    if (group->shut || TAILQ_EMPTY(&group->works)) return;
+    group_fail(group, TUTTI_ERR_ABORTED, "the group was destroyed while the operation was under way", true);
+}
+
+/* What is to be closed, one after the other: the group, or, with the family's first one, all, the latest first.  Each
+ * is held while it has its turn, for callbacks may destroy it. */
+static struct tutti_group *next_to_close(struct tutti_group *group, struct tutti_group *before)
+{
+    struct tutti_group *next = NULL;
+    engine_lock(group->engine);
+    if (before == NULL)
+        next = group == group->root ? TAILQ_LAST(&group->family, group_list) : group;
+    else if (before != group)
+        next = TAILQ_PREV(before, group_list, family_link);
+    if (next != NULL) group_hold(next);
+    engine_unlock(group->engine);
+    if (before != NULL) group_drop(before);
+    return next;
+}
+
+static void each_to_close(struct tutti_group *group, void (*visit)(struct tutti_group *other, int64_t deadline),
+                          int64_t deadline)
+{
+    struct tutti_group *other = NULL;
+    while ((other = next_to_close(group, other)) != NULL) {
+        engine_lock(group->engine);
+        engine_called(group->engine);
+        visit(other, deadline);
+        engine_unlock(group->engine);
     }
-    engine_unlock(engine);
 }
 
 void group_close(struct tutti_group *group)
 {
     if (group->engine != NULL && engine_is_forked(group->engine)) return; /* the parent's, all of it */
-    settle(group);
-    if (group == group->root) {
-        struct tutti_group *other, *next;
-        for (other = TAILQ_LAST(&group->family, group_list); other != NULL && other != group; other = next) {
-            next = TAILQ_PREV(other, group_list, family_link);
-            settle(other);
-            shut(other); /* its handle stays good for destroying */
-            tutti_store_free(other->store);
-            other->store = NULL;
-        }
-    }
-    shut(group);
+    struct tutti_group *other = NULL;
+    each_to_close(group, let_end, clock_deadline_ns(CLOSE_WAIT_MS));
+    each_to_close(group, fail_late, 0);
+    each_to_close(group, let_end, clock_deadline_ns(CLOSE_WAIT_MS));   /* until the backends let go of the memory */
+    while ((other = next_to_close(group, other)) != NULL) shut(other); /* its handle stays good for destroying */
     if (group == group->root) engine_retire(group->engine);
     engine_lock(group->engine);
     struct tutti_group *root = group->root, *member;
@@ -251,5 +290,5 @@ void group_close(struct tutti_group *group)
             member->root = NULL;
         }
     engine_unlock(group->engine);
-    free_group(group);
+    group_drop(group);
 }

@@ -2,6 +2,7 @@
 #ifndef GROUP_H
 #define GROUP_H
 
+#include <stdatomic.h>
 #include <sys/queue.h>
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
@@ -27,6 +28,7 @@ struct group_door {
 };
 
 struct tutti_group {
+    atomic_int references; /* the handle, calls that wait, threads that coalesce on it */
     struct engine *engine;
     struct tutti_group *root; /* the family's first group; itself for that one */
     TAILQ_ENTRY(tutti_group) family_link;
@@ -37,10 +39,12 @@ struct tutti_group {
     uint64_t id;
     int rank, size; /* -1, -1: not a member */
     int *global_ranks;
-    bool *lost;    /* of the root: global ranks to which the connection has ended, whoever ended it */
-    int *local_of; /* global rank -> rank in this group, -1; world-size entries */
-    int world;     /* of the root */
+    int *own_ranks; /* 0, 1, ..: what is global to a backend whose first group this is */
+    bool *lost;     /* of the root: global ranks to which the connection has ended, whoever ended it */
+    int *local_of;  /* global rank -> rank in this group, -1; world-size entries */
+    int world;      /* of the root */
     int local_rank, local_world_size;
+    int64_t turn;       /* of the root: how many groups were opened over its store before */
     tutti_store *store; /* a prefix, owned; NULL for non-members, and for subgroups after their world */
     int64_t timeout_ms;
     tutti_device device;
@@ -48,7 +52,8 @@ struct tutti_group {
     struct group_door doors[2][GROUP_DOORS]; /* by device: CPU, CUDA */
     int n_doors[2];
     struct group_door stager; /* copies CUDA tensors where one of their doors takes CPU tensors alone; else not open */
-    const char *algorithm;    /* TUTTI_ALGO, or NULL */
+    const char *algorithm;    /* TUTTI_ALGO, or NULL; the root's counts */
+    char *agreed;             /* the root's: what the first rank to come said of it */
     char *tuning;             /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
 
     uint64_t sequence;       /* of the last collective issued */
@@ -100,8 +105,12 @@ int group_open_outsider(struct tutti_group *parent, const char *name, struct tut
 /* How often members' lists of this hash were used for a group by the members alone, this time included. */
 uint64_t group_count_use(struct tutti_group *parent, uint64_t hash);
 
-/* Ends what is under way (waiting up to 2 s), closes the backends, frees the group. */
+/* Ends what is under way (waiting up to 2 s), closes the backends, gives the handle's reference back. */
 void group_close(struct tutti_group *group);
+
+/* Another thread may destroy the group meanwhile: until group_drop it is there, though shut.  drop without the lock. */
+void group_hold(struct tutti_group *group);
+void group_drop(struct tutti_group *group);
 
 /* Ends all of the group's operations with status and text, and lets no further one begin.  With tell, the other ranks
  * are told.  Under the lock. */
@@ -133,8 +142,11 @@ int group_check_collective(struct tutti_group *group, const char *doing);
 /* The default group where group is NULL; NULL, with the error text set, if there is none. */
 struct tutti_group *group_or_default(const struct tutti_group *group);
 
-/* The same for a call that is to do something: NULL, with the error text set, also in a forked child.  There the
- * group's lock may be held by a thread that is not there, and its memory is shared with the parent's peers. */
+/* The same for a call that only asks: no error text. */
+const struct tutti_group *group_to_ask(const struct tutti_group *group);
+
+/* As group_or_default, for a call that is to do something: NULL, with the error text set, also in a forked child. There
+ * the group's lock may be held by a thread that is not there, and its memory is shared with the parent's peers. */
 struct tutti_group *group_for_call(const struct tutti_group *group);
 
 static inline int group_device_index(tutti_device device)

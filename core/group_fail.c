@@ -149,42 +149,50 @@ int group_check_collective(struct tutti_group *group, const char *doing)
 
 struct lost_event {
     struct engine_event event; /* first */
-    struct tutti_group *root;
-    int peer;
+    struct tutti_group *first; /* of those that are on the links of which one has ended */
+    int peer;                  /* global */
     bool left;
     char why[200];
 };
 
+/* A member has gone, and not by leaving. */
+static void note_gone(struct tutti_group *group, int peer, const char *text)
+{
+    if (group->rank < 0 || group->local_of[peer] < 0 || group->failed || group->shut) return;
+    if (group->gone_text == NULL) group->gone_text = strdup(text);
+    if (TAILQ_EMPTY(&group->works)) return;
+    char what[160], whole[500];
+    work_describe(TAILQ_FIRST(&group->works), what, sizeof what);
+    snprintf(whole, sizeof whole, "%s: %s", what, text);
+    group_told(group, TUTTI_ERR_PEER_LOST, whole, UINT64_MAX);
+}
+
+/* Of a peer that left, what waits for it fails through its requests; what it had sent may still come in.  A group whose
+ * backend the family's first one does not have is alone on its links: the others find out by their own. */
 static void handle_lost(struct engine_event *event)
 {
     struct lost_event *lost = (struct lost_event *)event;
+    struct tutti_group *root = lost->first->root, *group;
     char text[300];
-    lost->root->lost[lost->peer] = true;
     snprintf(text, sizeof text, "rank %d is lost: %s", lost->peer, lost->why);
-    struct tutti_group *group;
-    TAILQ_FOREACH(group, &lost->root->family, family_link)
+    if (lost->first == root || !lost->left) root->lost[lost->peer] = true;
+    TAILQ_FOREACH(group, &root->family, family_link)
     {
-        if (group->rank < 0 || group->local_of[lost->peer] < 0 || group->failed || group->shut) continue;
-        if (lost->left) continue; /* what waits for it fails through its requests; what it had sent may still come in */
-        if (group->gone_text == NULL) group->gone_text = strdup(text);
-        if (TAILQ_EMPTY(&group->works)) continue;
-        char what[160], whole[500];
-        work_describe(TAILQ_FIRST(&group->works), what, sizeof what);
-        snprintf(whole, sizeof whole, "%s: %s", what, text);
-        group_told(group, TUTTI_ERR_PEER_LOST, whole, UINT64_MAX);
+        if (!lost->left && (lost->first == root || group == lost->first)) note_gone(group, lost->peer, text);
     }
     free(lost);
 }
 
 void group_peer_lost(void *core, int32_t peer, bool left, const char *why)
 {
-    struct tutti_group *root = core;
-    if (peer < 0 || peer >= root->world) return;
+    struct tutti_group *first = core;
+    if (peer < 0 || peer >= first->size) return;
     struct lost_event *lost = malloc(sizeof *lost);
     if (lost == NULL) return; /* what waits for the peer fails through its requests */
-    *lost = (struct lost_event){.event.handle = handle_lost, .root = root, .peer = peer, .left = left};
+    *lost = (struct lost_event){
+        .event.handle = handle_lost, .first = first, .peer = first->global_ranks[peer], .left = left};
     snprintf(lost->why, sizeof lost->why, "%s", why);
-    engine_post(root->engine, &lost->event);
+    engine_post(first->engine, &lost->event);
 }
 
 struct failed_event {

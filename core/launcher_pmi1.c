@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,9 +40,9 @@ static int send_line(const char *line)
 {
     size_t sent = 0, bytes = strlen(line);
     while (sent < bytes) {
-        ssize_t n = write(pmi.fd, line + sent, bytes - sent);
+        ssize_t n = send(pmi.fd, line + sent, bytes - sent, MSG_NOSIGNAL); /* Hydra's is one of a socketpair */
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return error_errno(TUTTI_ERR_BACKEND, "PMI_FD");
+        if (n < 0) return error_errno(TUTTI_ERR_BACKEND, "the launcher's PMI-1, PMI_FD");
         sent += (size_t)n;
     }
     return TUTTI_OK;
@@ -57,7 +58,9 @@ static int read_line(char line[LINE_BYTES], int64_t timeout_ms)
         if (n < 0 && errno == EINTR) continue;
         if (n == 0 && clock_now_ns() < deadline) continue;
         if (n == 0) return error_set(TUTTI_ERR_TIMEOUT, "the launcher's PMI-1: not all ranks came to its barrier");
-        if (n < 0 || read(pmi.fd, line + used, 1) != 1) return error_errno(TUTTI_ERR_BACKEND, "PMI_FD");
+        ssize_t got = n < 0 ? -1 : read(pmi.fd, line + used, 1);
+        if (got < 0) return error_errno(TUTTI_ERR_BACKEND, "the launcher's PMI-1, PMI_FD");
+        if (got == 0) return pmi1_error("it has closed PMI_FD");
         if (line[used++] != '\n') continue;
         line[used - 1] = '\0';
         return TUTTI_OK;

@@ -1,5 +1,7 @@
 #include "learn.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,11 +10,47 @@
 #include "doors.h"
 #include "group.h"
 
+enum { ALGORITHM_MAX = 400 };
+
+static const char *algorithm_of(const struct tutti_group *group)
+{
+    return group->algorithm != NULL ? group->algorithm : "";
+}
+
+static int say_algorithm(struct tutti_group *group)
+{
+    char key[64], mine[ALGORITHM_MAX + 32];
+    size_t bytes = 0;
+    snprintf(key, sizeof key, "algorithm/%" PRIi64, group->turn);
+    snprintf(mine, sizeof mine, "%d %.*s", group->rank, ALGORITHM_MAX, algorithm_of(group));
+    group->agreed = calloc(1, sizeof mine);
+    if (group->agreed == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    return tutti_store_compare_set(group->store, key, "", 0, mine, strlen(mine), group->agreed, sizeof mine - 1,
+                                   &bytes);
+}
+
+int learn_agree(const struct tutti_group *group)
+{
+    int rank = 0, used = 0;
+    const char *mine = algorithm_of(group);
+    if (group->agreed == NULL) return TUTTI_OK;
+    if (sscanf(group->agreed, "%d %n", &rank, &used) < 1) used = 0;
+    const char *theirs = group->agreed + used;
+    if (strncmp(theirs, mine, ALGORITHM_MAX) == 0) return TUTTI_OK;
+    return error_set(
+        TUTTI_ERR_INVALID_ARGUMENT,
+        "TUTTI_ALGO or TUTTI_DETERMINISTIC differ: \"%s\" on rank %d, \"%s\" on rank %d; set them alike on "
+        "all ranks",
+        theirs, rank, mine, group->rank);
+}
+
 /* Rank 0's tuning file counts for all.  It hands it out before the ranks agree that a backend has opened, the others
  * take it afterwards: nobody waits. */
 int learn_give(struct tutti_group *group)
 {
-    if (group != group->root || group->rank != 0) return TUTTI_OK;
+    if (group != group->root) return TUTTI_OK;
+    int status = group->size > 1 ? say_algorithm(group) : TUTTI_OK;
+    if (status != TUTTI_OK || group->rank != 0) return status;
     group->tuning = tuning_read(env_string("TUTTI_TUNING", NULL));
     if (group->size == 1) return TUTTI_OK;
     const char *text = group->tuning != NULL ? group->tuning : "";
@@ -81,4 +119,5 @@ void learn_forget(struct tutti_group *group)
             tuning_free(&group->doors[device][i].tuned);
         }
     free(group->tuning);
+    free(group->agreed);
 }

@@ -4,8 +4,13 @@
 
 struct tutti_group;
 
-/* Before the backends are opened: rank 0 hands the tuning out. */
+/* Before the backends are opened: rank 0 hands the tuning out; the first rank to come says which algorithms are named.
+ */
 int learn_give(struct tutti_group *group);
+
+/* Whether this rank has named the same as the first: where they differ ranks would wait for each other for good, or
+ * take each other's messages for what they are not. */
+int learn_agree(const struct tutti_group *group);
 
 /* Afterwards. */
 int learn_take(struct tutti_group *group);

@@ -33,7 +33,8 @@ static bool name_is_valid(const char *name)
     return length >= 1 && length <= 32 && name[length] == '\0';
 }
 
-/* A file that somebody else could have written, or could replace, would run as us. */
+/* A file that somebody else could have written would run as us.  That nobody replaces it, before dlopen or later, is up
+ * to its folder, which is not looked at: it is the administrator's, or TUTTI_BACKEND_PATH's. */
 static int check_safe(const char *path)
 {
     struct stat info;

@@ -2,25 +2,24 @@
  * wait. Whoever finds out that the meeting cannot succeed writes the reason there instead; the first to write it wins.
  *
  *   size       "N R": the world size, as rank R, the first, has it
- *   rank/R     "host:pid nonce"
+ *   rank/R     "host:pid nonce", and its process as alive.h has it
  *   joined     how many have come
  *   verdict    "0 " or a status, a space and the sentence
  */
 #include "rendezvous_meet.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "alive.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/token.h"
 
-enum { MEET_NAME_MAX = 128, MEET_NAMED = 16, MEET_HOST_MAX = 65 };
+enum { MEET_NAME_MAX = 256, MEET_NAMED = 16, MEET_HOST_MAX = 65 };
 
 /* compare_set from "absent": whoever comes first; now is what is there, as a string. */
 static int meet_claim(const struct meet *meet, const char *key, const char *value, char *now, size_t capacity)
@@ -34,9 +33,11 @@ static int meet_claim(const struct meet *meet, const char *key, const char *valu
 /* "-5 the sentence" to a status and this thread's sentence. */
 static int meet_read_verdict(const char *verdict)
 {
-    const char *text = strchr(verdict, ' ');
-    int status = (int)strtol(verdict, NULL, 10);
-    return status == TUTTI_OK ? TUTTI_OK : error_set(status, "%s", text == NULL ? verdict : text + 1);
+    char *text = NULL;
+    long status = strtol(verdict, &text, 10);
+    if (text == verdict || *text != ' ' || status > TUTTI_OK || status < TUTTI_ERR_NOT_FOUND)
+        return error_set(TUTTI_ERR_STORE, "rendezvous: the store holds \"%.100s\" as the verdict", verdict);
+    return status == TUTTI_OK ? TUTTI_OK : error_set((int)status, "%s", text + 1);
 }
 
 /* Writes a failure for all to see, and returns whatever verdict stands then. */
@@ -73,17 +74,6 @@ static void meet_host(char host[MEET_HOST_MAX])
     host[MEET_HOST_MAX - 1] = '\0';
 }
 
-/* Whether a registration is of a process of this host that is no more. */
-static bool meet_is_dead(const char *name)
-{
-    char host[MEET_HOST_MAX];
-    meet_host(host);
-    size_t n = strlen(host);
-    if (strncmp(name, host, n) != 0 || name[n] != ':') return false;
-    long pid = strtol(name + n + 1, NULL, 10);
-    return pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH;
-}
-
 static int meet_left_over(const struct meet *meet, const char *why)
 {
     return error_set(TUTTI_ERR_STORE,
@@ -100,11 +90,10 @@ static int meet_check_verdict(struct meet *meet)
     if (status == TUTTI_ERR_TIMEOUT) return TUTTI_OK;
     if (status != TUTTI_OK) return status;
     verdict[bytes] = '\0';
-    meet->in_use = strtol(verdict, NULL, 10) == 0;
+    status = meet_read_verdict(verdict);
+    meet->in_use = status == TUTTI_OK;
     if (meet->in_use) return meet_left_over(meet, "its ranks have met");
-    meet_read_verdict(verdict);
-    return error_prefix((int)strtol(verdict, NULL, 10), "%.300s holds a failure (if of an earlier run, remove it)",
-                        meet->file);
+    return error_prefix(status, "%.300s holds a failure (if of an earlier run, remove it)", meet->file);
 }
 
 /* All that have registered must be alive; where they have met already, their rank 0, which then removes the file. */
@@ -118,9 +107,11 @@ static int meet_check_file(struct meet *meet)
         snprintf(key, sizeof key, "rank/%d", i);
         if (tutti_store_get(meet->store, key, name, sizeof name - 1, &bytes, 0) != TUTTI_OK) continue;
         name[bytes] = '\0';
+        int process = 0;
+        sscanf(name, "%*s %*s %n", &process);
+        if (alive_ended(name + process) == 0) continue;
         name[strcspn(name, " ")] = '\0';
         snprintf(why, sizeof why, "rank %d was %s, which is gone", i, name);
-        if (!meet_is_dead(name)) continue;
         meet->in_use = false;
         return meet_left_over(meet, why);
     }
@@ -131,11 +122,12 @@ static int meet_check_file(struct meet *meet)
 
 static int meet_register(const struct meet *meet)
 {
-    char host[MEET_HOST_MAX], mine[MEET_NAME_MAX], now[MEET_NAME_MAX], key[32];
+    char host[MEET_HOST_MAX], process[ALIVE_NAME_MAX], mine[MEET_NAME_MAX], now[MEET_NAME_MAX], key[32];
     uint64_t nonce; /* ranks may be threads of one process */
     token_random(&nonce, sizeof nonce);
     meet_host(host);
-    snprintf(mine, sizeof mine, "%s:%d %016" PRIx64, host, (int)getpid(), nonce);
+    alive_name(process);
+    snprintf(mine, sizeof mine, "%s:%d %016" PRIx64 " %s", host, (int)getpid(), nonce, process);
     snprintf(key, sizeof key, "rank/%d", meet->rank);
     int status = meet_claim(meet, key, mine, now, sizeof now);
     if (status != TUTTI_OK || strcmp(now, mine) == 0) return status;

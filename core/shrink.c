@@ -87,25 +87,35 @@ static int look(struct shrink *shrink, bool *complete)
     return status;
 }
 
+/* Who has entered this rank as lost: numbers and blanks, to be freed, or NULL where nobody has. */
+static int read_losers(const struct shrink *shrink, int rank, char **text)
+{
+    char key[KEY];
+    tutti_bytes bytes = {0};
+    key_of(shrink, "lost", rank, key);
+    int status = tutti_store_multi_get(shrink->group->store, (const char *[]){key}, 1, &bytes, 0);
+    *text = NULL;
+    if (status != TUTTI_OK) return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
+    *text = strndup(bytes.data, bytes.bytes);
+    tutti_bytes_free(&bytes, 1);
+    return *text != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for who has lost rank %d", rank);
+}
+
 /* Leaves out one of each two that are in and have lost each other. */
 static int part_strangers(struct shrink *shrink)
 {
     int status = TUTTI_OK;
     for (int rank = 0; rank < shrink->size && status == TUTTI_OK; rank++) {
-        bool lost = false;
-        if (shrink->in[rank]) status = is_there(shrink, "lost", rank, &lost);
-        if (!lost || status != TUTTI_OK) continue;
-        char key[KEY], text[4096] = "";
-        size_t bytes = 0;
-        key_of(shrink, "lost", rank, key);
-        status = tutti_store_get(shrink->group->store, key, text, sizeof text - 1, &bytes, 0);
-        if (status == TUTTI_OK) text[bytes] = '\0';
+        char *text = NULL;
+        if (shrink->in[rank]) status = read_losers(shrink, rank, &text);
+        if (text == NULL) continue;
         char *at = text, *next = NULL;
         for (long other = strtol(at, &next, 10); next != at; other = strtol(at, &next, 10)) {
             at = next;
             if (other < 0 || other >= shrink->size || !shrink->in[other]) continue;
             shrink->members[other > rank ? other : rank] = 'n';
         }
+        free(text);
     }
     return status;
 }

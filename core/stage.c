@@ -228,9 +228,11 @@ int stage_begin(struct tutti_work *work, const struct group_door *door)
     free(cut.at);
     /* Some may have begun: what the other ranks will miss, the group cannot go on without. */
     if (status != TUTTI_OK) {
-        work->failing = status;
-        work->text = strdup(error_text());
-        group_fail(work->group, status, work->text != NULL ? work->text : "", true);
+        if (work->failing == TUTTI_OK) { /* else a part has failed before, and given its text */
+            work->failing = status;
+            work->text = strdup(error_text());
+        }
+        group_fail(work->group, work->failing, work->text != NULL ? work->text : "", true);
     }
     if (--work->parts == 0) work_end(work, work->failing, NULL);
     return TUTTI_OK;

@@ -18,20 +18,32 @@
 #include "stage.h"
 #include "work.h"
 
+/* The call has returned: after an error the ranks are out of step. */
+static void begin_late(struct tutti_work *work)
+{
+    int status = begin_work(work);
+    if (status >= 0) return;
+    work->request.owner = NULL; /* no backend has it */
+    group_fail(work->group, status, error_text(), true);
+}
+
+/* What is begun may end others, or all where it fails the group. */
 void submit_unblocked(struct tutti_group *first)
 {
     struct tutti_group *group;
     TAILQ_FOREACH(group, &first->family, family_link)
     {
         struct tutti_work *work, *next;
-        for (work = TAILQ_FIRST(&group->works); work != NULL; work = next) {
+        for (work = TAILQ_FIRST(&group->works); work != NULL && !group->failed; work = next) {
             next = TAILQ_NEXT(work, group_link);
             if (work->started || order_must_wait(work)) continue;
             group->engine->n_blocked--;
-            int status = begin_work(work);
-            if (status >= 0) continue;
-            group_fail(group, status, error_text(), true); /* the call has returned: the ranks are out of step now */
-            break;
+            if (next != NULL) next->references++;
+            begin_late(work);
+            if (next == NULL) continue;
+            struct tutti_work *after = next;
+            if (work_ended(next)) next = TAILQ_FIRST(&group->works);
+            work_release_locked(after);
         }
     }
 }
@@ -153,8 +165,7 @@ static int check_usable(struct tutti_group *group, const tutti_op *op)
     return op_is_message(op) ? group_check_usable(group, doing) : group_check_collective(group, doing);
 }
 
-/* For an operation on a group that is usable. */
-static int make_way(struct tutti_group *group, const tutti_op *op)
+int submit_make_way(struct tutti_group *group, const tutti_op *op)
 {
     if (group->stager.backend == NULL) return TUTTI_OK;
     let_staged_end(group, op);
@@ -164,7 +175,7 @@ static int make_way(struct tutti_group *group, const tutti_op *op)
 static int submit_locked(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, bool async,
                          struct tutti_work **work)
 {
-    int status = make_way(group, op);
+    int status = submit_make_way(group, op);
     if (status == TUTTI_OK) status = new_work(group, op, opts, async, work);
     return status == TUTTI_OK ? issue(*work) : status;
 }
@@ -214,11 +225,10 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, const tutti_o
 }
 
 int submit_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, struct tutti_work *parent,
-                struct coalesce_packing *packing)
+                struct coalesce_packing *packing, bool *staged)
 {
     struct tutti_work *work = NULL;
     int status = check_usable(group, op);
-    if (status == TUTTI_OK) status = make_way(group, op);
     if (status == TUTTI_OK) status = new_work(group, op, opts, true, &work);
     if (status != TUTTI_OK) {
         coalesce_drop(packing);
@@ -228,6 +238,7 @@ int submit_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts,
     work->parent = parent;
     parent->parts++;
     status = issue(work);
+    *staged = status == TUTTI_OK && work->stage != NULL;
     if (status == TUTTI_OK)
         work_release_locked(work); /* the parent's handle stands for it */
     else
@@ -281,7 +292,7 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
         engine_unlock(engine);
         return once == TUTTI_REQUEST_DONE ? TUTTI_OK : once;
     }
-    engine_hold(engine); /* another thread may destroy the group while this one waits */
+    group_hold(group); /* another thread may destroy it while this one waits */
     if (work == NULL) status = submit_locked(group, op, opts, async, &work);
     if (status == TUTTI_OK && async) {
         if (!work_ended(work)) engine_attend(engine);
@@ -293,7 +304,7 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
         work_release_locked(work);
     }
     engine_unlock(engine);
-    engine_drop(engine);
+    group_drop(group);
     return status;
 }
 
@@ -342,7 +353,7 @@ int submit_batch(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_w
         status = submit_work(&op, &each, true, &works[i]);
         if (status == TUTTI_OK) continue;
         while (i-- > 0) { /* those before go on; their handles are of no use to a caller who has an error */
-            work_give_up(works[i]);
+            if (works[i] != NULL) work_give_up(works[i]); /* NULL: it is coalesced */
             works[i] = NULL;
         }
         return status;

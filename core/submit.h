@@ -17,10 +17,13 @@ int submit(tutti_op *op, const tutti_opts *opts);
 /* The same with a Work given out whatever opts say. */
 int submit_async(tutti_op *op, const tutti_opts *opts, tutti_work **work);
 
-/* A part of a coalesced operation: parent ends when all its parts have.  packing (may be NULL) is the part's from here
- * on, also where this fails. */
+/* Waits for what has to end before op may be begun on a group that is usable; an error: it is not any more. */
+int submit_make_way(struct tutti_group *group, const tutti_op *op);
+
+/* A part of a coalesced operation, for which way was made: parent ends when all its parts have.  packing (may be NULL)
+ * is the part's from here on, also where this fails.  *staged: the next part may have to wait for this one. */
 int submit_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, struct tutti_work *parent,
-                struct coalesce_packing *packing);
+                struct coalesce_packing *packing, bool *staged);
 
 /* A part of a staged one, through a door of its own. */
 int submit_staged(struct tutti_work *whole, tutti_op *op, const struct group_door *door);

@@ -122,6 +122,12 @@ void work_release_exec(struct tutti_work *work)
     work->exec = NULL;
 }
 
+void work_dequeue(struct tutti_work *work)
+{
+    if (work->queued) TAILQ_REMOVE(&work->engine->runnable, work, run_link);
+    work->queued = false;
+}
+
 void work_end(struct tutti_work *work, int status, const char *text)
 {
     struct engine *engine = work->engine;
@@ -143,8 +149,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     if (work->comparing != NULL) engine->n_comparing--;
     work->comparing = NULL;
     work_release_exec(work);
-    if (work->queued) TAILQ_REMOVE(&engine->runnable, work, run_link);
-    work->queued = false;
+    work_dequeue(work);
     TAILQ_REMOVE(&engine->active, work, link);
     TAILQ_REMOVE(&group->works, work, group_link);
     if (work->async) engine->n_async--;

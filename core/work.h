@@ -27,7 +27,7 @@ struct tutti_work {
     TAILQ_ENTRY(tutti_work) run_link;   /* runnable */
     TAILQ_ENTRY(tutti_work) group_link; /* the group's works that have not ended, in order of issue */
     struct engine *engine;
-    struct tutti_group *group; /* NULL once it has ended */
+    struct tutti_group *group; /* NULL: it is no work yet (begin_at_once) */
     int references;
     bool started; /* handed to a backend; false while it waits for an earlier one */
     bool apart;   /* its memory, from that of all collectives that were under way when it was issued */
@@ -92,8 +92,9 @@ void work_destroy(struct tutti_work *work);
 /* The caller's handle, which also keeps the engine, is given up. */
 void work_give_up(struct tutti_work *work);
 
-/* Puts it among those with steps to do. */
+/* Puts it among those with steps to do; takes it from there. */
 void work_queue_run(struct tutti_work *work);
+void work_dequeue(struct tutti_work *work);
 
 /* One turn: issue what may be issued, one local step, end if done. */
 void work_run(struct tutti_work *work);

@@ -31,9 +31,15 @@ struct tutti_group *group_or_default(const struct tutti_group *group)
     return found;
 }
 
+const struct tutti_group *group_to_ask(const struct tutti_group *group)
+{
+    /* acquire: as above */
+    return group != NULL ? group : atomic_load_explicit(&world.group, memory_order_acquire);
+}
+
 bool tutti_is_initialized(void)
 {
-    return atomic_load_explicit(&world.group, memory_order_acquire) != NULL;
+    return group_to_ask(NULL) != NULL;
 }
 
 bool tutti_is_backend_available(const char *name)
@@ -50,6 +56,9 @@ static int check_init(const tutti_init_opts *opts)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: a timeout is negative (%lld, %lld ms)",
                          (long long)opts->timeout_ms, (long long)opts->store_timeout_ms);
     if (opts->has_rank && opts->rank < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: rank is %d", opts->rank);
+    if (opts->device.type != 0 && group_device_index(opts->device) < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: device type %d is neither TUTTI_CPU nor TUTTI_CUDA",
+                         (int)opts->device.type);
     if (opts->world_size < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: world_size is %d", opts->world_size);
     return TUTTI_OK;
 }
@@ -125,6 +134,7 @@ static void say_goodbye(const struct tutti_group *group)
 {
     if (group->size <= 1 || group->failed) return;
     int64_t left = 0;
+    tutti_store_set_timeout(group->store, LEAVE_MS); /* its host may have stopped */
     if (tutti_store_add(group->store, "left", 1, &left) != TUTTI_OK) return;
     if (left == group->size) tutti_store_set(group->store, "all_left", "", 0);
 }

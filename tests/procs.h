@@ -11,6 +11,7 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -20,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <tutti/tutti.h>
@@ -361,6 +363,18 @@ static PROCS_UNUSED void procs_signal(struct procs *procs, int rank, int signal)
     if (procs->pid[rank] == 0) return;
     if (signal == SIGKILL) procs->killed[rank] = true;
     kill(procs->pid[rank], signal);
+}
+
+/* A port that nobody has just now. */
+static PROCS_UNUSED int procs_free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    close(fd);
+    return ntohs(address.sin_port);
 }
 
 static inline bool procs_start(struct procs *procs, int gate[2])

@@ -6,6 +6,25 @@
 
 #include "stager.h"
 
+/* In the device's context, and without ending a capture of another thread's: events are asked, pinned memory comes and
+ * goes. */
+struct visit {
+    bool entered;
+    CUstreamCaptureMode mode;
+};
+
+static struct visit visit(const struct stager *first)
+{
+    bool entered = device_enter(&first->device);
+    return (struct visit){entered, device_relax()};
+}
+
+static void leave(struct visit visit)
+{
+    device_unrelax(visit.mode);
+    device_leave(visit.entered);
+}
+
 static int cuda_probe(const tutti_host *host)
 {
     return driver_load(host, "cuda");
@@ -38,9 +57,9 @@ static void cuda_close(void *state)
 {
     struct stager *stager = state;
     if (stager->first == stager && stager->device.context != NULL) {
-        bool entered = device_enter(&stager->device);
+        struct visit here = visit(stager);
         lane_end(stager);
-        device_leave(entered);
+        leave(here);
         if (stager->lanes > 0) { /* their copies ring the bell when they end */
             stager->host->log(1, "cuda: copies of group %s do not end; their memory is left to them",
                               stager->info.name);
@@ -60,14 +79,14 @@ static int cuda_stage_open(void *state, const tutti_op *op, size_t bytes, void *
     struct lane *lane = NULL;
     int status = device_check(&first->device, op, op->stream, stager->info.name);
     if (status != TUTTI_OK) return status;
-    bool entered = device_enter(&first->device);
+    struct visit here = visit(first);
     if (device_is_capturing(op->stream))
         status = stager->host->error(TUTTI_ERR_INVALID_ARGUMENT,
                                      "cuda: the stream is being captured into a graph, and what goes through host "
                                      "memory cannot be a part of one");
     else
         status = lane_open(first, op->stream, bytes, &lane);
-    device_leave(entered);
+    leave(here);
     if (status != TUTTI_OK) return status;
     *stage = lane;
     *memory = lane->memory;
@@ -77,27 +96,27 @@ static int cuda_stage_open(void *state, const tutti_op *op, size_t bytes, void *
 static void cuda_stage_close(void *state, void *stage)
 {
     struct stager *stager = state;
-    bool entered = device_enter(&stager->first->device);
+    struct visit here = visit(stager->first);
     lane_close(stager->first, stage);
-    device_leave(entered);
+    leave(here);
 }
 
 static int cuda_copy(void *state, const tutti_op *op, tutti_request *request)
 {
     struct stager *first = ((struct stager *)state)->first;
-    bool entered = device_enter(&first->device);
+    struct visit here = visit(first);
     int status = lane_copy(first, op->stream, op, request);
-    device_leave(entered);
+    leave(here);
     return status;
 }
 
 static int cuda_progress(void *state)
 {
     struct stager *first = state;
-    if (first->device.context == NULL || TAILQ_EMPTY(&first->under_way)) return 0;
-    bool entered = device_enter(&first->device);
+    if (first->device.context == NULL || (TAILQ_EMPTY(&first->under_way) && first->rings == 0)) return 0;
+    struct visit here = visit(first);
     int moved = lane_move(first);
-    device_leave(entered);
+    leave(here);
     return moved;
 }
 
@@ -110,9 +129,9 @@ static int cuda_arm(void *state, int *descriptors)
 static int cuda_cancel(void *state, tutti_request *request)
 {
     struct stager *first = ((struct stager *)state)->first;
-    bool entered = device_enter(&first->device);
+    struct visit here = visit(first);
     int status = lane_cancel(first, request);
-    device_leave(entered);
+    leave(here);
     return status;
 }
 

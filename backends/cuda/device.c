@@ -103,7 +103,12 @@ static int check_tensor(const struct device *device, const tutti_tensor *tensor,
 static int check_stream(const struct device *device, CUstream stream, const char *group)
 {
     CUcontext context = NULL;
-    if (stream == NULL || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return TUTTI_OK;
+    if (stream == CU_STREAM_PER_THREAD) /* it would be another one on the thread that puts the operation into it */
+        return device->host->error(TUTTI_ERR_INVALID_ARGUMENT,
+                                   "%s: opts.stream is CU_STREAM_PER_THREAD, which names another stream on each "
+                                   "thread, and an operation may be begun by the library's: create a stream",
+                                   device->who);
+    if (stream == NULL || stream == CU_STREAM_LEGACY) return TUTTI_OK;
     CUresult result = driver.cuStreamGetCtx(stream, &context);
     if (result == CUDA_SUCCESS && context == device->context) return TUTTI_OK;
     if (result != CUDA_SUCCESS)

@@ -127,9 +127,8 @@ static void CUDA_CB ring(void *argument)
     (void)written; /* EAGAIN: it is readable already */
 }
 
-static CUresult enqueue(const struct stager *first, const struct copy *copy, const tutti_op *op)
+static CUresult enqueue(const struct copy *copy, const tutti_op *op, CUstream stream)
 {
-    CUstream stream = copy->out ? copy->lane->out : copy->lane->back;
     CUresult result = CUDA_SUCCESS;
     for (int i = 0; i < op->n_in && result == CUDA_SUCCESS; i++) {
         void *from = op->in[i].data, *to = op->out[i].data;
@@ -137,26 +136,32 @@ static CUresult enqueue(const struct stager *first, const struct copy *copy, con
         result = copy->out ? driver.cuMemcpyDtoHAsync(to, (CUdeviceptr)from, bytes, stream)
                            : driver.cuMemcpyHtoDAsync((CUdeviceptr)to, from, bytes, stream);
     }
-    if (result == CUDA_SUCCESS) result = driver.cuEventRecord(copy->ended, stream);
-    if (result == CUDA_SUCCESS) result = driver.cuLaunchHostFunc(stream, ring, (void *)(intptr_t)first->bell);
     return result;
 }
 
+/* What comes behind the copies. */
+static CUresult enqueue_end(struct stager *first, const struct copy *copy, CUstream stream)
+{
+    CUresult result = driver.cuEventRecord(copy->ended, stream);
+    if (result == CUDA_SUCCESS) result = driver.cuLaunchHostFunc(stream, ring, (void *)(intptr_t)first->bell);
+    first->rings += result == CUDA_SUCCESS;
+    return result;
+}
+
+/* Where one of the copies is refused those before it are under way all the same, and the lane is theirs. */
 int lane_copy(struct stager *first, struct lane *lane, const tutti_op *op, tutti_request *request)
 {
     struct copy *copy = copy_take(first);
     if (copy == NULL) return first->host->error(TUTTI_ERR_NO_MEMORY, "cuda: no event for a copy");
     copy->lane = lane;
-    copy->request = request;
     copy->out = op->in->device.type != TUTTI_CPU;
-    CUresult result = enqueue(first, copy, op);
-    if (result != CUDA_SUCCESS) {
-        TAILQ_INSERT_HEAD(&first->spare, copy, link);
-        return device_failed(&first->device, "copying a tensor", result);
-    }
+    CUstream stream = copy->out ? lane->out : lane->back;
+    CUresult result = enqueue(copy, op, stream), ended = enqueue_end(first, copy, stream);
+    if (result == CUDA_SUCCESS) result = ended;
+    copy->request = result == CUDA_SUCCESS ? request : NULL;
     lane->copies++;
     TAILQ_INSERT_TAIL(&first->under_way, copy, link);
-    return TUTTI_REQUEST_PENDING;
+    return result == CUDA_SUCCESS ? TUTTI_REQUEST_PENDING : device_failed(&first->device, "copying a tensor", result);
 }
 
 /* Of no interest any more; its lane may be the next one's. */
@@ -173,10 +178,10 @@ int lane_move(struct stager *first)
     struct copy *copy, *next;
     uint64_t count;
     int moved = 0;
+    /* Before the events are asked: a later one rings again.  Also where none is left: an event is seen before the bell
+     * that is behind it, and a bell that nobody hears keeps the core awake. */
+    if (read(first->bell, &count, sizeof count) == sizeof count) first->rings -= count;
     if (TAILQ_EMPTY(&first->under_way)) return 0;
-    ssize_t got = read(first->bell, &count, sizeof count); /* before the events are asked: a later one rings again */
-    (void)got;
-    CUstreamCaptureMode mode = device_relax();
     for (copy = TAILQ_FIRST(&first->under_way); copy != NULL; copy = next) {
         next = TAILQ_NEXT(copy, link);
         CUresult result = driver.cuEventQuery(copy->ended);
@@ -188,7 +193,6 @@ int lane_move(struct stager *first)
         first->host->complete(
             request, result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&first->device, "copying a tensor", result));
     }
-    device_unrelax(mode);
     return moved;
 }
 

@@ -35,7 +35,8 @@ struct stager {
     tutti_group_info info;
     struct stager *first; /* of the family: it has all that follows */
     struct device device;
-    int bell; /* an eventfd, rung behind each copy */
+    int bell;       /* an eventfd, rung behind each copy */
+    uint64_t rings; /* not heard yet */
     LIST_HEAD(, lane) idle;
     size_t idle_bytes;
     int lanes; /* that there are */

@@ -35,14 +35,20 @@ static int open_further(struct mpib_group *group, const tutti_group_info *info)
     return mpib_meet_members(group, info);
 }
 
+/* The same on all ranks: see mpib_meet_world. */
+static int native_of(const tutti_group_info *info, const tutti_host *host)
+{
+    const char *native = host->env("TUTTI_MPI_NATIVE");
+    if (TUTTI_HAS(info, plans_only)) return MPIB_NATIVE_NEVER;
+    if (info->parent != NULL) return ((const struct mpib_group *)info->parent)->native;
+    if (native == NULL) return MPIB_NATIVE_MEASURED;
+    return strcmp(native, "0") == 0 ? MPIB_NATIVE_NEVER : MPIB_NATIVE_ALWAYS;
+}
+
 static int mpib_open(void *state, const tutti_group_info *info, const tutti_host *host)
 {
     struct mpib_group *group = state;
-    const char *deterministic = host->env("TUTTI_DETERMINISTIC");
-    const char *native = host->env("TUTTI_MPI_NATIVE");
-    group->native = native == NULL             ? MPIB_NATIVE_MEASURED
-                    : strcmp(native, "0") == 0 ? MPIB_NATIVE_NEVER
-                                               : MPIB_NATIVE_ALWAYS;
+    group->native = native_of(info, host);
     group->own.host = host;
     group->own.comm = group->comm = MPI_COMM_NULL;
     group->own.timer = group->own.bell = -1;
@@ -52,7 +58,6 @@ static int mpib_open(void *state, const tutti_group_info *info, const tutti_host
     group->rank = info->rank;
     group->world_size = info->world_size;
     group->core = info->core;
-    group->deterministic = deterministic != NULL && strcmp(deterministic, "0") != 0;
     int status = info->parent == NULL ? mpib_wait_open(&group->own, info) : TUTTI_OK;
     if (status != TUTTI_OK || (info->parent == NULL && info->world_size == 1)) return status; /* nobody to talk to */
     status = info->parent == NULL ? open_first(group, info) : open_further(group, info);

@@ -113,7 +113,11 @@ int mpib_flights_test(struct mpib_family *family)
         return done || error != MPI_SUCCESS;
     }
     int error = MPI_Testsome(n, family->requests, &done, family->done, family->status);
-    if (done == MPI_UNDEFINED || done <= 0) return 0;
+    if (done == MPI_UNDEFINED || done <= 0) {
+        if (error != MPI_SUCCESS)
+            family->host->failed(family->core, TUTTI_ERR_BACKEND, "MPI_Testsome fails and does not say for which");
+        return 0;
+    }
     for (int k = 0; k < done; k++) {
         struct mpib_flight *flight = &family->flights[family->done[k]];
         flight->ended = true;

@@ -21,6 +21,7 @@ enum { FIRST_MS = 60000, LATER_MS = 1000, LOOK_MS = 2, TAG_MOST = 30000, NS_A_MS
 struct card {
     int32_t status; /* TUTTI_OK, or why it cannot */
     int32_t world_rank, world_size;
+    int32_t native; /* as mpib_group has it */
     char library[64];
     struct mpib_bell bell;
 };
@@ -156,9 +157,11 @@ static int meet(struct mpib_group *group, const tutti_group_info *info, int64_t 
 
 /* ---- the world ------------------------------------------------------------------------------------------------- */
 
-static struct card my_card(struct mpib_family *family, const tutti_group_info *info, const tutti_host *host)
+static struct card my_card(struct mpib_family *family, const tutti_group_info *info, const tutti_host *host,
+                           int32_t native)
 {
-    struct card card = {.status = mpib_start(host, info->world_size), .world_rank = -1, .world_size = -1};
+    struct card card = {
+        .status = mpib_start(host, info->world_size), .world_rank = -1, .world_size = -1, .native = native};
     if (card.status != TUTTI_OK) return card;
     MPI_Comm_rank(MPI_COMM_WORLD, &card.world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &card.world_size);
@@ -185,6 +188,9 @@ static bool fits_world(const struct card *cards, int i, int n, struct verdict *v
     if (strcmp(cards[i].library, cards[0].library) != 0)
         return refused(verdict, TUTTI_ERR_BACKEND, "rank 0 runs %s and rank %d runs %s: all need the same MPI",
                        cards[0].library, i, cards[i].library);
+    if (cards[i].native != cards[0].native)
+        return refused(verdict, TUTTI_ERR_INVALID_ARGUMENT,
+                       "TUTTI_MPI_NATIVE differs between rank 0 and rank %d: set it alike on all ranks", i);
     if (cards[i].world_size < n)
         return refused(verdict, TUTTI_ERR_BACKEND,
                        "rank %d is in an MPI world of %d, the group has %d ranks: start them with one mpirun "
@@ -261,7 +267,7 @@ int mpib_meet_world(struct mpib_group *group, const tutti_group_info *info)
     size_t bytes = sizeof(struct verdict) + (size_t)info->world_size * sizeof(((struct verdict *)NULL)->of[0]);
     struct verdict *verdict = calloc(1, bytes);
     if (verdict == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
-    struct card card = my_card(&group->own, info, host);
+    struct card card = my_card(&group->own, info, host, (int32_t)group->native);
     int64_t most = info->timeout_ms < FIRST_MS ? info->timeout_ms : FIRST_MS;
     int status = card.status == TUTTI_OK ? meet(group, info, most, &card, judge_world, verdict, bytes)
                                          : stay_away(info, host, &card, verdict, bytes);

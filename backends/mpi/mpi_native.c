@@ -141,7 +141,7 @@ static bool is_for_mpi(const struct mpib_group *group, const tutti_op *op)
     bool always = group->native == MPIB_NATIVE_ALWAYS;
     if (!always && (kind->from == FROM_NEVER || group->world_size > RANKS_MOST)) return false;
     if (op->list || op->in_splits != NULL || mpib_type(op->dtype) == MPI_DATATYPE_NULL) return false;
-    if (kind->reduces && (group->deterministic || mpib_reduce(op->reduce_op) == MPI_OP_NULL)) return false;
+    if (kind->reduces && mpib_reduce(op->reduce_op) == MPI_OP_NULL) return false;
     int64_t whole = whole_of(group, op), element = tutti_dtype_bytes(op->dtype);
     return whole > 0 && whole <= NATIVE_MOST / element && (always || whole * element >= kind->from);
 }

@@ -137,7 +137,7 @@ struct mpib_group {
     int32_t rank, world_size;
     void *core;
     enum { MPIB_NATIVE_MEASURED, MPIB_NATIVE_NEVER, MPIB_NATIVE_ALWAYS } native; /* TUTTI_MPI_NATIVE */
-    bool listed, deterministic;
+    bool listed;
 };
 
 /* ---- mpi_start.c ----------------------------------------------------------------------------------------------- */

@@ -88,26 +88,40 @@ static int nccl_open(void *state, const tutti_group_info *info, const tutti_host
     return open_group(group);
 }
 
-/* All communicators, those in good order gently. */
-static void end_communicators(struct ncclb_group *group, bool gently)
+/* All communicators, those in good order gently; whether they have ended, with those that were aborted before. */
+static bool end_communicators(struct ncclb_group *group, bool gently)
 {
     struct ncclb_channel *channel;
-    int n = 0, kept = 0;
-    TAILQ_FOREACH(channel, &group->open, link) n++;
-    ncclComm_t *comms = calloc((size_t)n + 1, sizeof(ncclComm_t));
-    if (comms == NULL) return;
-    for (int good = 0; good < 2; good++) {
-        kept = 0;
-        TAILQ_FOREACH(channel, &group->open, link)
-        {
-            if (channel->comm == NULL || (gently && channel->state == NCCLB_READY) != good) continue;
-            comms[kept++] = channel->comm;
-            channel->comm = NULL;
-            if (!good) channel->state = NCCLB_DEAD;
-        }
-        ncclb_reap(group, comms, kept, good);
+    int n = 0;
+    TAILQ_FOREACH(channel, &group->open, link) n += channel->comm != NULL;
+    struct reaping *reaping = n > 0 ? ncclb_reap_new(group, n) : NULL;
+    TAILQ_FOREACH(channel, &group->open, link)
+    {
+        bool good = gently && ncclb_channel_is_free(channel);
+        if (reaping != NULL && channel->comm != NULL) ncclb_reap_add(reaping, channel->comm, good);
+        channel->comm = NULL;
+        channel->state = NCCLB_DEAD;
     }
-    free(comms);
+    bool ended = reaping != NULL ? ncclb_reap(group, reaping) : n == 0;
+    TAILQ_FOREACH(channel, &group->open, link)
+    {
+        channel->lingers |= !ended;
+        if (channel->lingers) ended = false;
+    }
+    return ended;
+}
+
+/* Whether no operation is under way, though some may not have been seen to end. */
+static bool is_quiet(const struct ncclb_group *group)
+{
+    const struct ncclb_channel *channel;
+    TAILQ_FOREACH(channel, &group->open, link)
+    {
+        const struct ncclb_mark *last = TAILQ_LAST(&channel->marks, ncclb_marks);
+        if (channel->lingers || !TAILQ_EMPTY(&channel->waiting)) return false;
+        if (last != NULL && !ncclb_mark_has_ended(last)) return false;
+    }
+    return true;
 }
 
 static void nccl_close(void *state)
@@ -118,15 +132,15 @@ static void nccl_close(void *state)
     if (group->host == NULL) return;
     if (group->device.context != NULL) {
         bool entered = device_enter(&group->device);
-        ncclb_memory_close(group);
-        end_communicators(group, !group->aborted);
+        ncclb_memory_close(group, is_quiet(group));
+        bool ended = end_communicators(group, !group->aborted);
         while ((channel = TAILQ_FIRST(&group->open)) != NULL) ncclb_channel_close(channel);
         for (int timed = 0; timed < 2; timed++)
             while ((mark = TAILQ_FIRST(&group->spare[timed])) != NULL) {
                 TAILQ_REMOVE(&group->spare[timed], mark, link);
                 ncclb_mark_free(mark);
             }
-        if (group->word != NULL) driver.cuMemFree((CUdeviceptr)group->word);
+        if (group->word != NULL && ended) driver.cuMemFree((CUdeviceptr)group->word); /* else it would wait */
         device_leave(entered);
         device_close(&group->device);
     }
@@ -215,9 +229,9 @@ static int nccl_progress(void *state)
         bool waits = false;
         TAILQ_FOREACH(channel, &group->open, link)
         {
-            if (channel->state == NCCLB_DEAD) continue;
             moved += ncclb_queue_move(channel, now);
             moved += ncclb_mark_move(channel, now);
+            if (channel->state == NCCLB_DEAD) continue;
             if (!TAILQ_EMPTY(&channel->marks)) ncclb_channel_watch(channel, now);
             waits |= !TAILQ_EMPTY(&channel->marks) || !TAILQ_EMPTY(&channel->waiting);
         }
@@ -240,12 +254,12 @@ static int64_t next_look(const struct ncclb_group *first, int64_t now)
     TAILQ_FOREACH(channel, &group->open, link)
     {
         const struct ncclb_mark *mark = TAILQ_FIRST(&channel->marks), *last = TAILQ_LAST(&channel->marks, ncclb_marks);
-        if (channel->state == NCCLB_DEAD) continue;
-        bool awaited = !TAILQ_EMPTY(&channel->waiting) || channel->state < NCCLB_READY ||
+        bool dead = channel->state == NCCLB_DEAD;
+        bool awaited = (!dead && (!TAILQ_EMPTY(&channel->waiting) || channel->state < NCCLB_READY)) ||
                        (mark != NULL && (mark->request != NULL || last->request != NULL));
         int64_t soon = (now - group->moved_ns) / 8;
         soon = soon < LOOK_SOON_NS ? LOOK_SOON_NS : soon > LOOK_LATE_NS ? LOOK_LATE_NS : soon;
-        int64_t this = awaited ? soon : mark != NULL ? LOOK_SLOW_NS : 0;
+        int64_t this = awaited ? soon : mark != NULL && !dead ? LOOK_SLOW_NS : 0;
         if (this > 0 && (next == 0 || this < next)) next = this;
     }
     return next;
@@ -261,28 +275,40 @@ static int nccl_arm(void *state, int *descriptors)
     return 1;
 }
 
-/* One operation of a communicator cannot be taken back: the communicator goes. */
+/* Takes the request back from the channel, if it is there; whether it is not, or was. */
+static bool take_back(struct ncclb_channel *channel, const tutti_request *request)
+{
+    const struct ncclb_mark *mark;
+    const struct ncclb_waiting *waiting;
+    TAILQ_FOREACH(mark, &channel->marks, link) if (mark->request == request) break;
+    TAILQ_FOREACH(waiting, &channel->waiting, link) if (waiting->request == request) break;
+    bool handed = waiting != NULL && waiting->place != NCCLB_HELD;
+    if ((mark != NULL || handed) && channel->state != NCCLB_DEAD) ncclb_channel_abort(channel);
+    if (mark != NULL ? !ncclb_mark_has_ended(mark) : handed && channel->lingers) return false;
+    ncclb_queue_forget(channel, request);
+    return true;
+}
+
+/* One operation of a communicator cannot be taken back: the communicator goes.  What is behind the program's own work
+ * in its stream is there all the same, and is completed when that work has ended. */
 static int nccl_cancel(void *state, tutti_request *request)
 {
     struct ncclb_group *group = state;
     struct ncclb_channel *channel;
     TAILQ_FOREACH(channel, &group->open, link)
     {
-        const struct ncclb_mark *mark;
-        const struct ncclb_waiting *waiting;
-        bool here = false;
-        TAILQ_FOREACH(mark, &channel->marks, link) here |= mark->request == request;
-        TAILQ_FOREACH(waiting, &channel->waiting, link) here |= waiting->request == request && waiting->issued;
-        if (here && channel->state != NCCLB_DEAD) ncclb_channel_abort(channel);
-        ncclb_queue_forget(channel, request);
+        if (take_back(channel, request)) continue;
+        return group->host->error(TUTTI_ERR_ABORTED, "nccl: an aborted operation of group %s has not left its stream",
+                                  group->info.name);
     }
     return TUTTI_OK;
 }
 
 static int nccl_wait_stream(void *state, tutti_request *request, void *stream)
 {
+    if (request->priv[0] == NULL) ncclb_queue_hurry(state, request);
     const struct ncclb_mark *mark = request->priv[0];
-    if (mark == NULL) return TUTTI_ERR_UNSUPPORTED; /* it waits for its communicator */
+    if (mark == NULL) return TUTTI_ERR_UNSUPPORTED; /* it waits for its communicator, or has ended */
     bool entered = device_enter(&((struct ncclb_group *)state)->device);
     CUresult result = driver.cuStreamWaitEvent(stream, mark->event, 0);
     device_leave(entered);

@@ -18,14 +18,19 @@ void ncclb_channel_init(struct ncclb_channel *channel, struct ncclb_group *group
 
 /* ---- failing ----------------------------------------------------------------------------------------------- */
 
-/* The group cannot go on.  Told once: the first cause is the one that counts. */
-static int fail(struct ncclb_channel *channel, int status, const char *text)
+void ncclb_tell(struct ncclb_group *group, int status, const char *text)
 {
-    struct ncclb_group *group = channel->group;
-    channel->state = NCCLB_DEAD;
-    if (!group->told && TUTTI_HAS(group->host, failed)) group->host->failed(group->info.core, status, text);
+    if (group->told) return;
     group->told = true;
-    return group->host->error(status, "%s", text);
+    snprintf(group->why, sizeof group->why, "%s", text);
+    if (TUTTI_HAS(group->host, failed)) group->host->failed(group->info.core, status, text);
+}
+
+int ncclb_channel_fail(struct ncclb_channel *channel, int status, const char *text)
+{
+    channel->state = NCCLB_DEAD;
+    ncclb_tell(channel->group, status, text);
+    return channel->group->host->error(status, "%s", text);
 }
 
 int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclResult_t result)
@@ -36,7 +41,7 @@ int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclRe
     snprintf(text, sizeof text, "nccl: %s on rank %d: %s%s%.350s (%s)", what, channel->group->info.rank,
              ncclb_lib.ncclGetErrorString(result), last != NULL && last[0] != '\0' ? ": " : "",
              last != NULL ? last : "", ncclb_versions());
-    return fail(channel, peer ? TUTTI_ERR_PEER_LOST : TUTTI_ERR_BACKEND, text);
+    return ncclb_channel_fail(channel, peer ? TUTTI_ERR_PEER_LOST : TUTTI_ERR_BACKEND, text);
 }
 
 void ncclb_channel_watch(struct ncclb_channel *channel, int64_t now)
@@ -48,6 +53,12 @@ void ncclb_channel_watch(struct ncclb_channel *channel, int64_t now)
     if (result == ncclSuccess) result = state;
     if (result != ncclSuccess && result != ncclInProgress)
         ncclb_channel_failed(channel, "an error met meanwhile", result);
+}
+
+bool ncclb_channel_is_free(const struct ncclb_channel *channel)
+{
+    const struct ncclb_waiting *first = TAILQ_FIRST(&channel->waiting);
+    return channel->state == NCCLB_READY && (first == NULL || first->place == NCCLB_HELD);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
@@ -95,7 +106,7 @@ static void make_id(struct ncclb_channel *channel)
     if (status == TUTTI_OK)
         start(channel, &id);
     else
-        fail(channel, status, "nccl: the unique id could not be put into the store");
+        ncclb_channel_fail(channel, status, "nccl: the unique id could not be put into the store");
 }
 
 static void ask_for_id(struct ncclb_channel *channel)
@@ -111,7 +122,7 @@ static void ask_for_id(struct ncclb_channel *channel)
     if (status == TUTTI_OK && bytes == sizeof id)
         start(channel, &id);
     else
-        fail(channel, TUTTI_ERR_STORE, "nccl: the unique id could not be read from the store");
+        ncclb_channel_fail(channel, TUTTI_ERR_STORE, "nccl: the unique id could not be read from the store");
 }
 
 static void look_at_start(struct ncclb_channel *channel)
@@ -137,7 +148,7 @@ static bool prepare(struct ncclb_channel *channel)
 
 static void fail_to_prepare(struct ncclb_channel *channel)
 {
-    fail(channel, TUTTI_ERR_NO_MEMORY, "nccl: no stream or no memory for a communicator on the device");
+    ncclb_channel_fail(channel, TUTTI_ERR_NO_MEMORY, "nccl: no stream or no memory for a communicator on the device");
 }
 
 void ncclb_channel_adopt(struct ncclb_channel *channel, ncclComm_t comm)
@@ -174,7 +185,11 @@ void ncclb_channel_open(struct ncclb_channel *channel)
 
 void ncclb_channel_abort(struct ncclb_channel *channel)
 {
-    if (channel->comm != NULL) ncclb_reap(channel->group, &channel->comm, 1, false);
+    struct reaping *reaping = channel->comm != NULL ? ncclb_reap_new(channel->group, 1) : NULL;
+    if (reaping != NULL) {
+        ncclb_reap_add(reaping, channel->comm, false);
+        channel->lingers = !ncclb_reap(channel->group, reaping);
+    }
     channel->comm = NULL;
     channel->state = NCCLB_DEAD;
 }

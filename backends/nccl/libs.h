@@ -29,17 +29,17 @@
     X(ncclGroupStart)                                                                                                  \
     X(ncclGroupEnd)
 
-/* NULL where the NCCL that is loaded has none: 2.19 for memory, 2.28 for the rest. */
+/* From 2.19 on; NULL where the NCCL that is loaded has none. */
 #define NCCLB_NEWER_CALLS(X)                                                                                           \
     X(ncclMemAlloc)                                                                                                    \
     X(ncclMemFree)                                                                                                     \
     X(ncclCommRegister)                                                                                                \
     X(ncclCommDeregister)
 
-/* Declared here for headers older than 2.28. */
+/* From 2.28 on; declared here for older headers. */
 typedef ncclResult_t (*ncclb_all_to_all_fn)(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
 typedef ncclResult_t (*ncclb_rooted_fn)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
-/* For headers older than 2.27; a window is a pointer to what is NCCL's. */
+/* From 2.27 on, likewise; a window is a pointer to what is NCCL's. */
 typedef ncclResult_t (*ncclb_window_register_fn)(ncclComm_t, void *, size_t, void **, int);
 typedef ncclResult_t (*ncclb_window_deregister_fn)(ncclComm_t, void *);
 

@@ -2,7 +2,8 @@
  * also those in different streams, which are made to follow each other.
  *
  * An operation that was answered when it had been enqueued is marked too, so that one that never ends is seen: its
- * time-out is not the business of whoever waits for the stream.  One mark, moved on, serves all of them in a row. */
+ * time-out is not the business of whoever waits for the stream.  One mark, moved on, serves those in a row whose time
+ * is up at about the same moment: moved on for ever, it would never show that the first one stands still. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -59,23 +60,30 @@ static void tell_time(struct ncclb_group *group, const struct ncclb_mark *mark)
         group->host->took(mark->request, (int64_t)((double)ms * 1e6));
 }
 
+/* Whether an operation's end may be that of mark, too. */
+static bool moves_on(const struct ncclb_mark *mark, CUstream stream, int64_t deadline, int64_t now)
+{
+    if (mark == NULL || mark->request != NULL || mark->stream != stream) return false;
+    return deadline >= mark->first_ns && deadline - mark->first_ns <= (deadline - now) / 8;
+}
+
 int ncclb_mark(struct ncclb_channel *channel, CUstream stream, const tutti_op *op, tutti_request *request)
 {
     struct ncclb_group *group = channel->group;
     struct ncclb_mark *mark = TAILQ_LAST(&channel->marks, ncclb_marks);
-    bool moves_on = request == NULL && mark != NULL && mark->request == NULL && mark->stream == stream;
-    if (!moves_on) {
+    int64_t now = group->host->now_ns(), deadline = ncclb_deadline(now, op->timeout_ms);
+    if (request != NULL || !moves_on(mark, stream, deadline, now)) {
         mark = take(group, request != NULL);
         if (mark == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no event for an operation");
         TAILQ_INSERT_TAIL(&channel->marks, mark, link);
+        mark->first_ns = deadline;
     }
-    int64_t now = group->host->now_ns();
     mark->channel = channel;
     mark->stream = stream;
     mark->request = request;
     mark->kind = op->kind;
     take_begin(channel, mark);
-    mark->deadline_ns = op->timeout_ms < INT64_MAX / 2000000 ? now + op->timeout_ms * 1000000 : INT64_MAX;
+    mark->deadline_ns = deadline;
     if (request != NULL) {
         request->priv[0] = mark;
         group->moved_ns = now;
@@ -101,12 +109,6 @@ int ncclb_mark_follow(struct ncclb_channel *channel, CUstream stream)
     return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&channel->group->device, "waiting for a stream", result);
 }
 
-static void tell(struct ncclb_group *group, int status, const char *text)
-{
-    if (!group->told && TUTTI_HAS(group->host, failed)) group->host->failed(group->info.core, status, text);
-    group->told = true;
-}
-
 static void look_at_time(struct ncclb_channel *channel, const struct ncclb_mark *mark, int64_t now)
 {
     static const char *const names[TUTTI_KIND_COUNT] = {
@@ -114,13 +116,32 @@ static void look_at_time(struct ncclb_channel *channel, const struct ncclb_mark 
         "scatter",   "reduce_scatter", "all_to_all", "barrier",    "monitored_barrier",
         "send",      "recv",           "coalesced",  "copy"};
     char text[300];
-    if (mark->request != NULL || now < mark->deadline_ns) return;
+    if (mark->request != NULL || channel->state == NCCLB_DEAD || now < mark->deadline_ns) return;
     snprintf(text, sizeof text,
              "nccl: %s, enqueued on a stream of cuda:%d, has not ended in its time; a peer did not come, or called "
              "something "
              "else (%s)",
              names[mark->kind], channel->group->device.index, ncclb_versions());
-    tell(channel->group, TUTTI_ERR_TIMEOUT, text);
+    ncclb_tell(channel->group, TUTTI_ERR_TIMEOUT, text);
+}
+
+bool ncclb_mark_has_ended(const struct ncclb_mark *mark)
+{
+    bool entered = device_enter(&mark->channel->group->device);
+    CUstreamCaptureMode mode = device_relax();
+    CUresult result = driver.cuEventQuery(mark->event);
+    device_unrelax(mode);
+    device_leave(entered);
+    return result != CUDA_ERROR_NOT_READY;
+}
+
+/* What the operation that the mark is behind has come to, whose event gave result. */
+static int outcome(const struct ncclb_mark *mark, CUresult result)
+{
+    struct ncclb_group *group = mark->channel->group;
+    if (result != CUDA_SUCCESS) return device_failed(&group->device, "the device, in an operation", result);
+    if (mark->channel->state != NCCLB_DEAD || mark->request == NULL) return TUTTI_OK;
+    return group->host->error(TUTTI_ERR_ABORTED, "nccl: the communicator of group %s was aborted", group->info.name);
 }
 
 int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
@@ -129,6 +150,7 @@ int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
     struct ncclb_mark *mark;
     int moved = 0;
     if (TAILQ_EMPTY(&channel->marks)) return 0;
+    bool entered = device_enter(&group->device);
     CUstreamCaptureMode mode = device_relax();
     while ((mark = TAILQ_FIRST(&channel->marks)) != NULL) {
         CUresult result = driver.cuEventQuery(mark->event);
@@ -138,16 +160,17 @@ int ncclb_mark_move(struct ncclb_channel *channel, int64_t now)
         }
         tutti_request *request = mark->request;
         if (request != NULL && result == CUDA_SUCCESS) tell_time(group, mark);
+        int status = outcome(mark, result);
         give(channel, mark);
+        if (request != NULL) request->priv[0] = NULL;
         moved++;
-        int status =
-            result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&group->device, "the device, in an operation", result);
         if (request != NULL)
             group->host->complete(request, status);
         else if (status != TUTTI_OK)
-            tell(group, status, "nccl: the device met an error in an operation that was enqueued before");
+            ncclb_tell(group, status, "nccl: the device met an error in an operation that was enqueued before");
     }
     device_unrelax(mode);
+    device_leave(entered);
     if (moved > 0) group->moved_ns = now;
     return moved;
 }

@@ -7,7 +7,7 @@
 /* Without it all goes as well, only not as fast: errors are no errors. */
 static void make_known(struct ncclb_group *group, struct ncclb_block *block)
 {
-    if (ncclb_lib.ncclCommRegister == NULL || block->driver || group->main.state != NCCLB_READY) return;
+    if (ncclb_lib.ncclCommRegister == NULL || block->driver || !ncclb_channel_is_free(&group->main)) return;
     if (ncclb_has_windows(group)) return; /* registered as one, or not at all */
     ncclResult_t result = ncclb_lib.ncclCommRegister(group->main.comm, block->memory, block->bytes, &block->handle);
     if (result != ncclSuccess) block->handle = NULL;
@@ -77,8 +77,7 @@ static void give_back(struct ncclb_group *group, struct ncclb_block *block)
 static int let_end(struct ncclb_group *group)
 {
     static const struct timespec nap = {0, 50000};
-    int64_t now = group->host->now_ns(), ms = group->info.timeout_ms;
-    int64_t deadline = ms < INT64_MAX / 2000000 ? now + ms * 1000000 : INT64_MAX;
+    int64_t now = group->host->now_ns(), deadline = ncclb_deadline(now, group->info.timeout_ms);
     struct ncclb_channel *channel;
     bool busy = !group->aborted;
     while (busy && (now = group->host->now_ns()) < deadline) {
@@ -116,13 +115,14 @@ int ncclb_free(void *state, void *memory)
                               memory, group->info.name);
 }
 
-/* What the program did not give back is not NCCL's any more; the memory stays the program's. */
-void ncclb_memory_close(struct ncclb_group *group)
+/* What the program did not give back is not NCCL's any more; the memory stays the program's.  Under an operation it
+ * stays registered until its communicator has ended. */
+void ncclb_memory_close(struct ncclb_group *group, bool quiet)
 {
     struct ncclb_block *block;
     while ((block = LIST_FIRST(&group->blocks)) != NULL) {
         LIST_REMOVE(block, link);
-        forget(group, block);
+        if (quiet) forget(group, block);
         free(block);
     }
 }

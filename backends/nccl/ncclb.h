@@ -6,7 +6,7 @@
  * it to new peers, they wait in its queue as copies.
  *
  *   libs.c      NCCL, loaded by name                       alone.c     two ranks on one GPU
- *   channel.c   opening communicators, failing, closing    reap.c      the thread on which they are ended
+ *   channel.c   opening communicators, failing, closing    reap.c      the threads on which they are ended
  *   queue.c     from a descriptor to a stream              mark.c      how it is seen that a stream has come so far
  *   collect.c   the operations that move                   reduce.c    those that reduce
  *   together.c  what all ranks wait for: splits, windows
@@ -34,19 +34,28 @@ struct ncclb_mark {
     bool timed, begun;      /* its event takes the time; begin was recorded for it */
     tutti_request *request; /* NULL: an operation that was answered when it had been enqueued */
     int64_t deadline_ns;    /* of such a one; the core watches the others */
+    int64_t first_ns;       /* that of the first one, where it was moved on since */
     tutti_kind kind;
 };
 
-/* An operation that waits for its channel. */
+/* How far an operation has come. */
+enum ncclb_place {
+    NCCLB_HELD,     /* it waits for its channel */
+    NCCLB_GATHERED, /* in an NCCL group that is open */
+    NCCLB_HANDED,   /* NCCL has it, but still connects */
+    NCCLB_ENQUEUED  /* in its stream */
+};
+
+/* An operation that is not in its stream yet. */
 struct ncclb_waiting {
     TAILQ_ENTRY(ncclb_waiting) link;
     tutti_op op; /* a copy, its lists behind it */
     tutti_request *request;
     CUevent after; /* async: what its stream held when it was issued */
-    bool issued;   /* NCCL has it, but still connects */
+    enum ncclb_place place;
 };
 
-enum ncclb_state { NCCLB_CLOSED, NCCLB_WANTS_ID, NCCLB_STARTING, NCCLB_READY, NCCLB_BUSY, NCCLB_DEAD };
+enum ncclb_state { NCCLB_CLOSED, NCCLB_WANTS_ID, NCCLB_STARTING, NCCLB_READY, NCCLB_DEAD };
 
 enum { NCCLB_SCALED = 4 };
 
@@ -61,8 +70,9 @@ struct ncclb_channel {
     CUevent entry; /* what the caller's stream held */
     CUevent begin; /* before the next operation in the own stream */
     bool begun;
+    bool lingers;    /* its communicator was aborted, which is not through */
     int64_t look_ns; /* the store, or NCCL's error, is not asked again before this */
-    TAILQ_HEAD(, ncclb_waiting) waiting;
+    TAILQ_HEAD(ncclb_waits, ncclb_waiting) waiting;
     TAILQ_HEAD(ncclb_marks, ncclb_mark) marks; /* in the order of the operations */
     struct {
         ncclRedOp_t op;
@@ -102,8 +112,15 @@ struct ncclb_group {
     int64_t note_ns; /* a peer's note is not looked for before this */
     uint32_t calls;
     bool fp8_reduces, aborted, told, noted;
+    char why[300];   /* what was told */
     bool coalescing; /* an NCCL group is open */
 };
+
+/* The moment ms after now; or never. */
+static inline int64_t ncclb_deadline(int64_t now, int64_t ms)
+{
+    return ms < INT64_MAX / 2000000 ? now + ms * 1000000 : INT64_MAX;
+}
 
 /* ---- alone.c ---- */
 
@@ -120,12 +137,21 @@ void ncclb_channel_open(struct ncclb_channel *channel);
 /* Looks for errors that NCCL met meanwhile; on one the group is failed. */
 void ncclb_channel_watch(struct ncclb_channel *channel, int64_t now);
 
+/* The group cannot go on.  Told once: the first cause is the one that counts. */
+void ncclb_tell(struct ncclb_group *group, int status, const char *text);
+
+/* Likewise, and the channel is not used any more; gives status, with the sentence. */
+int ncclb_channel_fail(struct ncclb_channel *channel, int status, const char *text);
+
 /* A NCCL error as ours, with its last words and the versions; the group is failed. */
 int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclResult_t result);
 
-/* Ends its communicator at once; requests that wait in it are not completed. */
+/* Ends its communicator at once. */
 void ncclb_channel_abort(struct ncclb_channel *channel);
 void ncclb_channel_close(struct ncclb_channel *channel);
+
+/* Whether NCCL can be asked for something besides operations: it is through with those that it has. */
+bool ncclb_channel_is_free(const struct ncclb_channel *channel);
 
 /* Its communicator is there already. */
 void ncclb_channel_adopt(struct ncclb_channel *channel, ncclComm_t comm);
@@ -147,8 +173,14 @@ bool ncclb_is_eager(const struct ncclb_group *group);
 
 /* ---- reap.c ---- */
 
-/* Ends a communicator on a thread of its own and waits for it a while.  gently: lets what is under way end first. */
-void ncclb_reap(struct ncclb_group *group, ncclComm_t *comms, int n, bool gently);
+/* Communicators that are to be ended, up to so many; NULL, with a line in the log, where that cannot be. */
+struct reaping *ncclb_reap_new(struct ncclb_group *group, int most);
+
+/* gently: what is under way ends first. */
+void ncclb_reap_add(struct reaping *reaping, ncclComm_t comm, bool gently);
+
+/* Ends them on threads and waits for that a while; whether they have ended. */
+bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping);
 
 /* ---- queue.c ---- */
 
@@ -160,6 +192,9 @@ int ncclb_coalesce(void *group, bool begin);
 
 /* Moves what waits in the channel; whether anything did. */
 int ncclb_queue_move(struct ncclb_channel *channel, int64_t now);
+
+/* Looks a while whether the request, which waits, comes into its stream. */
+void ncclb_queue_hurry(struct ncclb_group *group, const tutti_request *request);
 
 /* Forgets the request where it waits, or where its end is marked. */
 void ncclb_queue_forget(struct ncclb_channel *channel, const tutti_request *request);
@@ -175,6 +210,9 @@ CUresult ncclb_mark_begin(struct ncclb_channel *channel);
 
 /* Lets stream wait for the channel's latest mark if that is in another stream. */
 int ncclb_mark_follow(struct ncclb_channel *channel, CUstream stream);
+
+/* Whether what the mark is behind has ended. */
+bool ncclb_mark_has_ended(const struct ncclb_mark *mark);
 
 /* Completes what has ended; whether anything did. */
 int ncclb_mark_move(struct ncclb_channel *channel, int64_t now);
@@ -200,7 +238,9 @@ void ncclb_look_for_note(struct ncclb_group *group, int64_t now);
 int ncclb_alloc(void *group, size_t bytes, void **memory);
 int ncclb_free(void *group, void *memory);
 void ncclb_memory_register(struct ncclb_group *group);
-void ncclb_memory_close(struct ncclb_group *group);
+
+/* quiet: no operation may be using it. */
+void ncclb_memory_close(struct ncclb_group *group, bool quiet);
 
 /* ---- backend.c ---- */
 

@@ -3,10 +3,14 @@
  * A blocking operation goes straight into the caller's stream and is answered DONE; an asynchronous one, and a barrier,
  * for which the host waits, go into the channel's own stream, behind what the caller's held, and end with a mark.
  */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ncclb.h"
+
+enum { SOON_NS = 200000, STREAM_NS = 20000000 };
 
 static bool on_own_stream(const tutti_op *op)
 {
@@ -17,12 +21,6 @@ static int refuse_capture(const struct ncclb_channel *channel, const char *what)
 {
     return channel->group->host->error(TUTTI_ERR_INVALID_ARGUMENT,
                                        "nccl: the stream is being captured into a graph: %s", what);
-}
-
-static CUresult record(struct ncclb_channel *channel, CUevent event, CUstream stream)
-{
-    (void)channel;
-    return driver.cuEventRecord(event, stream);
 }
 
 /* ---- what waits -------------------------------------------------------------------------------------------- */
@@ -59,21 +57,21 @@ static void drop(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
     free(waiting);
 }
 
-static int defer(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request, bool issued)
+static int defer(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request, enum ncclb_place place)
 {
     struct ncclb_waiting *waiting = copy(op, channel->group->info.world_size);
     if (waiting == NULL) return channel->group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for an operation");
     waiting->request = request;
-    waiting->issued = issued;
-    if (on_own_stream(op) && !issued) {
+    waiting->place = place;
+    TAILQ_INSERT_TAIL(&channel->waiting, waiting, link);
+    if (on_own_stream(op) && place == NCCLB_HELD) {
         CUresult result = driver.cuEventCreate(&waiting->after, CU_EVENT_DISABLE_TIMING);
-        if (result == CUDA_SUCCESS) result = record(channel, waiting->after, op->stream);
+        if (result == CUDA_SUCCESS) result = driver.cuEventRecord(waiting->after, op->stream);
         if (result != CUDA_SUCCESS) {
-            free(waiting);
+            drop(channel, waiting);
             return device_failed(&channel->group->device, "an event", result);
         }
     }
-    TAILQ_INSERT_TAIL(&channel->waiting, waiting, link);
     channel->group->moved_ns = channel->group->host->now_ns();
     return TUTTI_REQUEST_PENDING;
 }
@@ -85,7 +83,7 @@ static CUresult follow_caller(struct ncclb_channel *channel, const tutti_op *op,
 {
     CUresult result = CUDA_SUCCESS;
     if (after == NULL) {
-        result = record(channel, channel->entry, op->stream);
+        result = driver.cuEventRecord(channel->entry, op->stream);
         after = channel->entry;
     }
     return result == CUDA_SUCCESS ? driver.cuStreamWaitEvent(channel->stream, after, 0) : result;
@@ -97,7 +95,36 @@ static ncclResult_t hand_over(struct ncclb_channel *channel, const tutti_op *op,
     return reduces ? ncclb_reduce(channel, op, stream) : ncclb_collect(channel, op, stream);
 }
 
-/* Answers as a native entry does, but ncclInProgress as BUSY in the channel's state: then nothing is marked yet. */
+/* Where one is that NCCL has.  After an error it stays there until the communicator is ended. */
+static enum ncclb_place ask(struct ncclb_channel *channel)
+{
+    ncclResult_t state = ncclSuccess;
+    ncclResult_t result = ncclb_lib.ncclCommGetAsyncError(channel->comm, &state);
+    if (result == ncclSuccess) result = state;
+    if (result == ncclSuccess) return NCCLB_ENQUEUED;
+    if (result != ncclInProgress) ncclb_channel_failed(channel, "starting an operation", result);
+    return NCCLB_HANDED;
+}
+
+/* From 2.23 on a thread of NCCL's own does each call, which takes it some microseconds: worth waiting for, as nothing
+ * has to be kept and asked for then.  What takes longer is that NCCL connects. */
+static enum ncclb_place ask_a_while(struct ncclb_channel *channel, int64_t most_ns)
+{
+    static const struct timespec nap = {0, 50000};
+    int64_t begin = channel->group->host->now_ns(), passed = 0;
+    enum ncclb_place place = ask(channel);
+    while (place == NCCLB_HANDED && channel->state == NCCLB_READY && passed < most_ns) {
+        if (passed < SOON_NS)
+            sched_yield();
+        else
+            nanosleep(&nap, NULL);
+        place = ask(channel);
+        passed = channel->group->host->now_ns() - begin;
+    }
+    return place;
+}
+
+/* Answers how far the operation came, or an error. */
 static int issue(struct ncclb_channel *channel, const tutti_op *op, CUevent after, bool capturing)
 {
     CUstream stream = on_own_stream(op) ? channel->stream : op->stream;
@@ -110,9 +137,10 @@ static int issue(struct ncclb_channel *channel, const tutti_op *op, CUevent afte
     if (on_own_stream(op)) ready = ncclb_mark_begin(channel);
     if (ready != CUDA_SUCCESS) return device_failed(&channel->group->device, "an event", ready);
     ncclResult_t result = hand_over(channel, op, stream);
-    if (result == ncclInProgress && !channel->group->coalescing) channel->state = NCCLB_BUSY;
-    if (result == ncclSuccess || result == ncclInProgress) return TUTTI_OK;
-    return ncclb_channel_failed(channel, "starting an operation", result);
+    if (result != ncclSuccess && result != ncclInProgress)
+        return ncclb_channel_failed(channel, "starting an operation", result);
+    if (channel->group->coalescing) return NCCLB_GATHERED;
+    return result == ncclInProgress ? ask_a_while(channel, SOON_NS) : NCCLB_ENQUEUED;
 }
 
 static int finish(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request, bool capturing)
@@ -127,32 +155,133 @@ static int finish(struct ncclb_channel *channel, const tutti_op *op, tutti_reque
 
 static int run(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request, bool capturing)
 {
-    int status = issue(channel, op, NULL, capturing);
-    if (status != TUTTI_OK) return status;
-    if (channel->state == NCCLB_BUSY || channel->group->coalescing) return defer(channel, op, request, true);
-    return finish(channel, op, request, capturing);
+    int place = issue(channel, op, NULL, capturing);
+    if (place < 0) return place;
+    return place == NCCLB_ENQUEUED ? finish(channel, op, request, capturing)
+                                   : defer(channel, op, request, (enum ncclb_place)place);
+}
+
+/* Whether the next one goes to NCCL at once: nothing is before it, or only what is in the same NCCL group. */
+static bool is_clear(const struct ncclb_channel *channel)
+{
+    const struct ncclb_waiting *last = TAILQ_LAST(&channel->waiting, ncclb_waits);
+    return channel->state == NCCLB_READY && (last == NULL || last->place == NCCLB_GATHERED);
 }
 
 int ncclb_queue(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request)
 {
     struct ncclb_group *group = channel->group;
+    if (group->told) return group->host->error(TUTTI_ERR_ABORTED, "%s", group->why); /* the core may not know yet */
     if (group->aborted || channel->state == NCCLB_DEAD)
         return group->host->error(TUTTI_ERR_ABORTED, "nccl: the communicator of group %s was aborted",
                                   group->info.name);
     int status = device_check(&group->device, op, op->stream, group->info.name);
     if (status != TUTTI_OK) return status;
     bool entered = device_enter(&group->device), capturing = device_is_capturing(op->stream);
-    bool now = channel->state == NCCLB_READY && (TAILQ_EMPTY(&channel->waiting) || group->coalescing);
+    bool now = is_clear(channel);
     if (capturing && on_own_stream(op))
         status = refuse_capture(channel, "only blocking calls, and no barrier, can go into it");
     else if (capturing && !now)
         status = refuse_capture(channel, "make one such call before the capture, which opens the communicator");
     else
-        status = now ? run(channel, op, request, capturing) : defer(channel, op, request, false);
+        status = now ? run(channel, op, request, capturing) : defer(channel, op, request, NCCLB_HELD);
     device_leave(entered);
     if (!now && !group->coalescing) ncclb_channel_open(channel);
     return status;
 }
+
+/* ---- moving on --------------------------------------------------------------------------------------------- */
+
+static void refuse(struct ncclb_channel *channel, struct ncclb_waiting *waiting, int status)
+{
+    tutti_request *request = waiting->request;
+    drop(channel, waiting);
+    if (request != NULL) channel->group->host->complete(request, status);
+}
+
+/* The first one is in the stream. */
+static void settle(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
+{
+    tutti_request *request = waiting->request;
+    int status =
+        request != NULL ? finish(channel, &waiting->op, request, device_is_capturing(waiting->op.stream)) : TUTTI_OK;
+    drop(channel, waiting);
+    if (request == NULL || status == TUTTI_REQUEST_PENDING) return;
+    channel->group->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);
+}
+
+/* Takes the first one further; whether it did. */
+static bool advance(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
+{
+    int before = waiting->place,
+        place = before == NCCLB_HELD ? issue(channel, &waiting->op, waiting->after, false) : (int)ask(channel);
+    if (place < 0) {
+        refuse(channel, waiting, place);
+        return true;
+    }
+    waiting->place = (enum ncclb_place)place;
+    if (place == NCCLB_ENQUEUED) settle(channel, waiting);
+    return place != before;
+}
+
+int ncclb_queue_move(struct ncclb_channel *channel, int64_t now)
+{
+    struct ncclb_waiting *waiting;
+    int moved = 0;
+    if (channel->group->coalescing) return 0; /* nothing may come between what is one */
+    if (channel->state != NCCLB_CLOSED) ncclb_channel_open(channel);
+    if (channel->state != NCCLB_READY || TAILQ_EMPTY(&channel->waiting)) return 0;
+    bool entered = device_enter(&channel->group->device);
+    while (channel->state == NCCLB_READY && (waiting = TAILQ_FIRST(&channel->waiting)) != NULL &&
+           advance(channel, waiting))
+        moved++;
+    device_leave(entered);
+    if (moved > 0) channel->group->moved_ns = now;
+    return moved;
+}
+
+static void look_a_while(struct ncclb_channel *channel, int64_t most_ns)
+{
+    const struct ncclb_waiting *first = TAILQ_FIRST(&channel->waiting);
+    if (channel->state == NCCLB_READY && first != NULL && first->place == NCCLB_HANDED) ask_a_while(channel, most_ns);
+    ncclb_queue_move(channel, channel->group->host->now_ns());
+}
+
+void ncclb_queue_hurry(struct ncclb_group *group, const tutti_request *request)
+{
+    struct ncclb_channel *channel;
+    const struct ncclb_waiting *waiting;
+    TAILQ_FOREACH(channel, &group->open, link)
+    TAILQ_FOREACH(waiting, &channel->waiting, link)
+    if (waiting->request == request) {
+        look_a_while(channel, STREAM_NS);
+        return;
+    }
+}
+
+/* One that NCCL has keeps its place, without the request, until it is in the stream. */
+void ncclb_queue_forget(struct ncclb_channel *channel, const tutti_request *request)
+{
+    struct ncclb_waiting *waiting;
+    struct ncclb_mark *mark;
+    TAILQ_FOREACH(mark, &channel->marks, link)
+    if (mark->request == request) mark->request = NULL;
+    TAILQ_FOREACH(waiting, &channel->waiting, link)
+    {
+        if (waiting->request != request) continue;
+        waiting->request = NULL;
+        if (waiting->place == NCCLB_HELD) drop(channel, waiting);
+        return;
+    }
+}
+
+void ncclb_queue_clear(struct ncclb_channel *channel)
+{
+    struct ncclb_waiting *waiting;
+    while ((waiting = TAILQ_FIRST(&channel->waiting)) != NULL) drop(channel, waiting);
+}
+
+/* ---- several as one ---------------------------------------------------------------------------------------- */
 
 /* Only where nothing waits: what is queued then goes to NCCL at once, behind nothing. */
 static bool may_coalesce(const struct ncclb_group *group)
@@ -172,6 +301,18 @@ static void open_pairs(struct ncclb_group *group)
     if (group->main.state == NCCLB_CLOSED && !TAILQ_EMPTY(&group->main.waiting)) ncclb_channel_open(&group->main);
 }
 
+/* NCCL has them all, or none. */
+static void end_gathering(struct ncclb_channel *channel, int status)
+{
+    struct ncclb_waiting *waiting, *next;
+    for (waiting = TAILQ_FIRST(&channel->waiting); waiting != NULL; waiting = next) {
+        next = TAILQ_NEXT(waiting, link);
+        if (waiting->place != NCCLB_GATHERED) continue;
+        waiting->place = NCCLB_HANDED;
+        if (status != TUTTI_OK) refuse(channel, waiting, status);
+    }
+}
+
 int ncclb_coalesce(void *state, bool begin)
 {
     struct ncclb_group *group = state;
@@ -182,92 +323,14 @@ int ncclb_coalesce(void *state, bool begin)
     }
     if (!group->coalescing) return TUTTI_OK;
     bool entered = device_enter(&group->device);
-    int64_t now = group->host->now_ns();
     ncclResult_t result = ncclb_lib.ncclGroupEnd();
     group->coalescing = false;
     int status = result == ncclSuccess || result == ncclInProgress
                      ? TUTTI_OK
                      : ncclb_channel_failed(&group->main, "starting operations together", result);
-    TAILQ_FOREACH(channel, &group->open, link)
-    {
-        const struct ncclb_waiting *waiting = TAILQ_FIRST(&channel->waiting);
-        if (result == ncclInProgress && waiting != NULL && waiting->issued) channel->state = NCCLB_BUSY;
-    }
+    TAILQ_FOREACH(channel, &group->open, link) end_gathering(channel, status);
     if (status == TUTTI_OK) open_pairs(group);
-    TAILQ_FOREACH(channel, &group->open, link) ncclb_queue_move(channel, now);
+    TAILQ_FOREACH(channel, &group->open, link) look_a_while(channel, SOON_NS);
     device_leave(entered);
     return status;
-}
-
-/* ---- moving on --------------------------------------------------------------------------------------------- */
-
-/* The first one is in the stream. */
-static void settle(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
-{
-    tutti_request *request = waiting->request;
-    int status =
-        request != NULL ? finish(channel, &waiting->op, request, device_is_capturing(waiting->op.stream)) : TUTTI_OK;
-    drop(channel, waiting);
-    if (request == NULL || status == TUTTI_REQUEST_PENDING) return;
-    channel->group->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);
-}
-
-static bool still_busy(struct ncclb_channel *channel)
-{
-    ncclResult_t state = ncclSuccess;
-    if (channel->state != NCCLB_BUSY) return false;
-    ncclResult_t result = ncclb_lib.ncclCommGetAsyncError(channel->comm, &state);
-    if (result == ncclSuccess) result = state;
-    if (result == ncclInProgress) return true;
-    if (result != ncclSuccess) {
-        ncclb_channel_failed(channel, "connecting to peers", result);
-        return true;
-    }
-    channel->state = NCCLB_READY;
-    return false;
-}
-
-int ncclb_queue_move(struct ncclb_channel *channel, int64_t now)
-{
-    struct ncclb_waiting *waiting;
-    int moved = 0;
-    if (channel->state != NCCLB_CLOSED) ncclb_channel_open(channel);
-    if (channel->state < NCCLB_READY || TAILQ_EMPTY(&channel->waiting)) return 0;
-    bool entered = device_enter(&channel->group->device);
-    while ((waiting = TAILQ_FIRST(&channel->waiting)) != NULL && channel->state != NCCLB_DEAD && !still_busy(channel)) {
-        moved++;
-        if (!waiting->issued && issue(channel, &waiting->op, waiting->after, false) != TUTTI_OK) {
-            tutti_request *request = waiting->request;
-            drop(channel, waiting);
-            if (request != NULL) channel->group->host->complete(request, TUTTI_ERR_BACKEND);
-            continue;
-        }
-        waiting->issued = true;
-        if (channel->state == NCCLB_READY) settle(channel, waiting);
-    }
-    device_leave(entered);
-    if (moved > 0) channel->group->moved_ns = now;
-    return moved;
-}
-
-/* One that NCCL has keeps its place, without the request, until it is in the stream. */
-void ncclb_queue_forget(struct ncclb_channel *channel, const tutti_request *request)
-{
-    struct ncclb_waiting *waiting;
-    struct ncclb_mark *mark;
-    TAILQ_FOREACH(mark, &channel->marks, link)
-    if (mark->request == request) mark->request = NULL;
-    TAILQ_FOREACH(waiting, &channel->waiting, link)
-    {
-        if (waiting->request != request) continue;
-        waiting->request = NULL;
-        if (!waiting->issued) drop(channel, waiting);
-        return;
-    }
-}
-
-void ncclb_queue_clear(struct ncclb_channel *channel)
-{
-    struct ncclb_waiting *waiting;
-    while ((waiting = TAILQ_FIRST(&channel->waiting)) != NULL) drop(channel, waiting);
 }

@@ -1,107 +1,136 @@
-/* Communicators are ended on a thread of their own: NCCL may wait there, for kernels that never end or for peers that
- * are gone, and the program must not. */
+/* Communicators are ended on threads of their own: NCCL may wait there, for kernels that never end or for peers that
+ * are gone, and the program must not.
+ *
+ * Those in good order have all said their goodbyes before the first of them is destroyed: a peer has opened them in
+ * another order, and may be waiting for the goodbye of one while this rank destroys another.  The others are aborted at
+ * once, each on a thread: the end of one may wait for the whole device, where kernels of another still turn. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "ncclb.h"
 
 enum { WAIT_MS = 900, GENTLE_MS = 5000 };
 
+struct ending {
+    struct reaping *reaping;
+    ncclComm_t comm;
+    bool gently;
+    ncclResult_t state; /* of its goodbyes */
+};
+
 struct reaping {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool done, left; /* the thread is through; nobody waits for it any more */
+    int threads;
+    bool left; /* nobody waits for them any more */
     CUcontext context;
     CUdevice device;
     int64_t (*now_ns)(void);
-    bool gently;
     int n;
-    ncclComm_t comms[];
+    struct ending ending[];
 };
 
 static void reaping_free(struct reaping *reaping)
 {
+    driver.cuDevicePrimaryCtxRelease(reaping->device);
     pthread_cond_destroy(&reaping->changed);
     pthread_mutex_destroy(&reaping->lock);
     free(reaping);
 }
 
-/* Whether it has said its goodbyes. */
-static bool finish(const struct reaping *reaping, ncclComm_t comm)
-{
-    static const struct timespec nap = {0, 200000};
-    int64_t deadline = reaping->now_ns() + INT64_C(1000000) * GENTLE_MS;
-    ncclResult_t state = ncclb_lib.ncclCommFinalize(comm);
-    while (state == ncclInProgress && reaping->now_ns() < deadline) {
-        nanosleep(&nap, NULL);
-        if (ncclb_lib.ncclCommGetAsyncError(comm, &state) != ncclSuccess) return false;
-    }
-    return state == ncclSuccess;
-}
+/* ---- threads ----------------------------------------------------------------------------------------------- */
 
-static void *reap(void *argument)
+static void thread_ends(struct reaping *reaping)
 {
-    struct reaping *reaping = argument;
-    driver.cuCtxPushCurrent(reaping->context);
-    for (int i = 0; i < reaping->n; i++)
-        if (reaping->gently && finish(reaping, reaping->comms[i]))
-            ncclb_lib.ncclCommDestroy(reaping->comms[i]);
-        else
-            ncclb_lib.ncclCommAbort(reaping->comms[i]);
     CUcontext ours;
     driver.cuCtxPopCurrent(&ours);
-    driver.cuDevicePrimaryCtxRelease(reaping->device);
     pthread_mutex_lock(&reaping->lock);
-    reaping->done = true;
-    bool left = reaping->left;
+    bool last = --reaping->threads == 0 && reaping->left;
     pthread_cond_signal(&reaping->changed);
     pthread_mutex_unlock(&reaping->lock);
-    if (left) reaping_free(reaping);
-    return NULL;
+    if (last) reaping_free(reaping);
 }
 
-static bool start(struct reaping *reaping)
+/* Where there is no thread to be had, here and now. */
+static void begin(struct reaping *reaping, void *(*fn)(void *), void *argument)
 {
     sigset_t all, before;
     pthread_t thread;
+    pthread_mutex_lock(&reaping->lock);
+    reaping->threads++;
+    pthread_mutex_unlock(&reaping->lock);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
-    int error = pthread_create(&thread, NULL, reap, reaping);
+    int error = pthread_create(&thread, NULL, fn, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0) pthread_detach(thread);
-    return error == 0;
+    if (error == 0)
+        pthread_detach(thread);
+    else
+        fn(argument);
 }
 
-/* Whether it is through within the time; if not, it frees itself later. */
-static bool wait_a_while(struct reaping *reaping)
+static void *abort_one(void *argument)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)WAIT_MS * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_mutex_lock(&reaping->lock);
-    while (!reaping->done && pthread_cond_timedwait(&reaping->changed, &reaping->lock, &until) == 0) continue;
-    bool done = reaping->done;
-    reaping->left = !done;
-    pthread_mutex_unlock(&reaping->lock);
-    if (done) reaping_free(reaping);
-    return done;
+    const struct ending *ending = argument;
+    driver.cuCtxPushCurrent(ending->reaping->context);
+    ncclb_lib.ncclCommAbort(ending->comm);
+    thread_ends(ending->reaping);
+    return NULL;
 }
 
-void ncclb_reap(struct ncclb_group *group, ncclComm_t *comms, int n, bool gently)
+/* Until all have said their goodbyes, or the time is up. */
+static void finalize(struct reaping *reaping)
 {
-    if (n == 0) return;
-    struct reaping *reaping = calloc(1, sizeof *reaping + (size_t)n * sizeof *comms);
-    CUcontext kept; /* the thread's own hold on the device */
+    static const struct timespec nap = {0, 200000};
+    int64_t deadline = reaping->now_ns() + INT64_C(1000000) * GENTLE_MS;
+    bool busy = true;
+    for (int i = 0; i < reaping->n; i++) {
+        struct ending *ending = &reaping->ending[i];
+        if (ending->gently) ending->state = ncclb_lib.ncclCommFinalize(ending->comm);
+    }
+    while (busy && reaping->now_ns() < deadline) {
+        busy = false;
+        for (int i = 0; i < reaping->n; i++) {
+            struct ending *ending = &reaping->ending[i];
+            if (!ending->gently || ending->state != ncclInProgress) continue;
+            ncclResult_t asked = ncclb_lib.ncclCommGetAsyncError(ending->comm, &ending->state);
+            if (asked != ncclSuccess) ending->state = asked;
+            busy |= ending->state == ncclInProgress;
+        }
+        if (busy) nanosleep(&nap, NULL);
+    }
+}
+
+static void *end_gently(void *argument)
+{
+    struct reaping *reaping = argument;
+    driver.cuCtxPushCurrent(reaping->context);
+    finalize(reaping);
+    for (int i = 0; i < reaping->n; i++) {
+        struct ending *ending = &reaping->ending[i];
+        if (ending->gently && ending->state != ncclSuccess) begin(reaping, abort_one, ending);
+    }
+    for (int i = 0; i < reaping->n; i++) {
+        const struct ending *ending = &reaping->ending[i];
+        if (ending->gently && ending->state == ncclSuccess) ncclb_lib.ncclCommDestroy(ending->comm);
+    }
+    thread_ends(reaping);
+    return NULL;
+}
+
+/* ---- the caller's side ------------------------------------------------------------------------------------- */
+
+struct reaping *ncclb_reap_new(struct ncclb_group *group, int most)
+{
+    CUcontext kept; /* the threads' own hold on the device */
+    struct reaping *reaping = calloc(1, sizeof *reaping + (size_t)most * sizeof *reaping->ending);
     if (reaping == NULL || driver.cuDevicePrimaryCtxRetain(&kept, group->device.handle) != CUDA_SUCCESS) {
         free(reaping);
-        group->host->log(1, "nccl: %d communicators of group %s are left to the end of the program", n,
+        group->host->log(1, "nccl: %d communicators of group %s are left to the end of the program", most,
                          group->info.name);
-        return;
+        return NULL;
     }
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -112,11 +141,42 @@ void ncclb_reap(struct ncclb_group *group, ncclComm_t *comms, int n, bool gently
     reaping->context = group->device.context;
     reaping->device = group->device.handle;
     reaping->now_ns = group->host->now_ns;
-    reaping->gently = gently;
-    reaping->n = n;
-    memcpy(reaping->comms, comms, (size_t)n * sizeof *comms);
-    if (!start(reaping)) reap(reaping);
-    if (!wait_a_while(reaping))
+    return reaping;
+}
+
+void ncclb_reap_add(struct reaping *reaping, ncclComm_t comm, bool gently)
+{
+    reaping->ending[reaping->n++] = (struct ending){reaping, comm, gently, ncclSuccess};
+}
+
+/* Whether they are through within the time; if not, the last one frees what they share. */
+static bool wait_a_while(struct reaping *reaping)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)WAIT_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&reaping->lock);
+    while (reaping->threads > 0 && pthread_cond_timedwait(&reaping->changed, &reaping->lock, &until) == 0) continue;
+    bool done = reaping->threads == 0;
+    reaping->left = !done;
+    pthread_mutex_unlock(&reaping->lock);
+    if (done) reaping_free(reaping);
+    return done;
+}
+
+bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping)
+{
+    int n = reaping->n, gentle = 0;
+    for (int i = 0; i < n; i++) {
+        gentle += reaping->ending[i].gently;
+        if (!reaping->ending[i].gently) begin(reaping, abort_one, &reaping->ending[i]);
+    }
+    if (gentle > 0) begin(reaping, end_gently, reaping);
+    bool done = wait_a_while(reaping);
+    if (!done)
         group->host->log(1, "nccl: ending %d communicator%s of group %s takes more than %d ms; it goes on by itself", n,
                          n == 1 ? "" : "s", group->info.name, WAIT_MS);
+    return done;
 }

@@ -6,6 +6,8 @@
  *
  * Windows, by ncclCommWindowRegister, for the memory of tutti_alloc, where all ranks allocate together
  * (TUTTI_NCCL_WINDOWS): NCCL's kernels then reach the peers' memory itself. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -27,9 +29,8 @@ static bool is_busy(struct ncclb_channel *channel, int64_t now)
 
 static int too_late(struct ncclb_group *group, const char *doing)
 {
-    return group->host->error(TUTTI_ERR_TIMEOUT, "nccl: %s of group %s took too long: %s", doing, group->info.name,
-                              group->main.state == NCCLB_READY ? "a rank did not come"
-                                                               : "its communicator is not ready");
+    return group->host->error(TUTTI_ERR_TIMEOUT, "nccl: %s of group %s took too long: its communicator is not ready",
+                              doing, group->info.name);
 }
 
 /* NCCL wants no operation under way on what is split. */
@@ -47,39 +48,66 @@ static int let_settle(struct ncclb_group *group, const char *doing, int64_t dead
     }
 }
 
-/* The communicator says when it is through with what gave result at first. */
+/* The communicator cannot be had back from what it does. */
+static int fail_late(struct ncclb_group *group, const char *doing)
+{
+    char text[300];
+    snprintf(text, sizeof text, "nccl: %s of group %s took too long: a rank did not come", doing, group->info.name);
+    return ncclb_channel_fail(&group->main, TUTTI_ERR_TIMEOUT, text);
+}
+
+/* NCCL's answer to the call is success where it has only begun (it drops ncclInProgress on the way out); the
+ * communicator knows better. */
 static int let_end(struct ncclb_group *group, ncclResult_t result, const char *doing, int64_t deadline)
 {
-    while (result == ncclInProgress) {
+    while (result == ncclSuccess || result == ncclInProgress) {
         ncclResult_t asked = ncclb_lib.ncclCommGetAsyncError(group->main.comm, &result);
         if (asked != ncclSuccess) result = asked;
+        if (result == ncclSuccess) return TUTTI_OK;
         if (result != ncclInProgress) break;
-        if (group->host->now_ns() > deadline) return too_late(group, doing);
+        if (group->host->now_ns() > deadline) return fail_late(group, doing);
         rest();
     }
-    if (result == ncclSuccess) return TUTTI_OK;
     return ncclb_channel_failed(&group->main, doing, result);
 }
 
-static int64_t deadline_of(const struct ncclb_group *group)
+/* Where NCCL puts a result, by a thread of its own, and perhaps when nobody waits for it any more: after an error it
+ * stays NCCL's for good. */
+static void *take(void **cell, int status, const struct ncclb_group *group, const char *doing)
 {
-    int64_t ms = group->info.timeout_ms, now = group->host->now_ns();
-    return ms < INT64_MAX / 2000000 ? now + ms * 1000000 : INT64_MAX;
+    void *result = status == TUTTI_OK ? *cell : NULL;
+    if (status == TUTTI_OK)
+        free(cell);
+    else
+        group->host->log(2, "nccl: %s of group %s: what NCCL may still write to is left to it", doing,
+                         group->info.name);
+    return result;
 }
 
-/* *comm stays NULL until it is complete. */
+static int no_memory(const struct ncclb_group *group)
+{
+    return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for what NCCL makes");
+}
+
+static int split(struct ncclb_group *from, int color, int key, ncclComm_t *comm, const char *doing, int64_t deadline)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    ncclComm_t *cell = calloc(1, sizeof *cell);
+    if (cell == NULL) return no_memory(from);
+    ncclResult_t result = ncclb_lib.ncclCommSplit(from->main.comm, color, key, cell, &config);
+    int status = let_end(from, result, doing, deadline);
+    *comm = take((void **)cell, status, from, doing);
+    return status;
+}
+
 int ncclb_split(struct ncclb_group *from, int color, int key, ncclComm_t *comm)
 {
     static const char doing[] = "splitting the communicator";
-    int64_t deadline = deadline_of(from);
+    int64_t deadline = ncclb_deadline(from->host->now_ns(), from->info.timeout_ms);
     bool entered = device_enter(&from->device);
     int status = let_settle(from, doing, deadline);
-    if (status == TUTTI_OK) {
-        ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-        config.blocking = 0;
-        ncclResult_t result = ncclb_lib.ncclCommSplit(from->main.comm, color, key, comm, &config);
-        status = let_end(from, result, doing, deadline);
-    }
+    if (status == TUTTI_OK) status = split(from, color, key, comm, doing, deadline);
     device_leave(entered);
     return status;
 }
@@ -101,10 +129,14 @@ int ncclb_make_window(struct ncclb_group *group, struct ncclb_block *block)
 {
     enum { COLL_SYMMETRIC = 1 };
     static const char doing[] = "registering a window";
-    int64_t deadline = deadline_of(group);
+    int64_t deadline = ncclb_deadline(group->host->now_ns(), group->info.timeout_ms);
     int status = let_settle(group, doing, deadline);
     if (status != TUTTI_OK) return status;
+    void **cell = calloc(1, sizeof *cell);
+    if (cell == NULL) return no_memory(group);
     ncclResult_t result =
-        ncclb_lib.window_register(group->main.comm, block->memory, block->bytes, &block->window, COLL_SYMMETRIC);
-    return let_end(group, result, doing, deadline);
+        ncclb_lib.window_register(group->main.comm, block->memory, block->bytes, cell, COLL_SYMMETRIC);
+    status = let_end(group, result, doing, deadline);
+    block->window = take(cell, status, group, doing);
+    return status;
 }

@@ -89,7 +89,6 @@ void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank,
     board->trays = board->rooms + rooms_for(shm->n);
     board->tray = tray_for(shm->n);
     board->next = 1;
-    board->plain = board->host->env("TUTTI_DETERMINISTIC") == NULL && board->host->env("TUTTI_ALGO") == NULL;
     board->state = BOARD_READY;
 }
 

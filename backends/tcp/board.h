@@ -90,7 +90,6 @@ struct board {
     size_t tray;     /* what a rank can put into one; half as much lies behind it */
     uint64_t next;   /* step that the next operation to run begins with */
     uint64_t all_in; /* all ranks have entered this one */
-    bool plain;      /* reductions may be done in the board's own order */
     char *scratch;   /* blocks of others */
     char *result;    /* what others read that has no place in the caller's memory */
     size_t result_bytes;

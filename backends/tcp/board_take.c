@@ -116,7 +116,7 @@ static void set_big(const struct board *board, struct board_op *op, bool in_plac
 
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made)
 {
-    if (!board->plain || op->kind >= TUTTI_SEND) return false;
+    if (op->kind >= TUTTI_SEND) return false;
     if (board_reduces(op->kind) && op->reduce_op == TUTTI_PREMUL_SUM) return false;
     made->kind = op->kind;
     made->numel = block_of(board, op);

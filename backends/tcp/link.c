@@ -36,7 +36,8 @@ int link_connect(struct proto *proto, int32_t rank)
 bool link_is_up(const struct proto *proto, int32_t rank)
 {
     int seat = seat_of(proto, rank);
-    return seat < 0 ? fabric_is_up(proto->fabric, rank) : !proto->shm->peer[seat].lost;
+    if (seat < 0) return proto->fabric != NULL && fabric_is_up(proto->fabric, rank); /* it may not have opened */
+    return !proto->shm->peer[seat].lost;
 }
 
 const char *link_lost(const struct proto *proto, int32_t rank)
@@ -104,7 +105,8 @@ void link_drop(struct proto *proto, int32_t rank, const char *why, bool notify)
 bool link_is_flushed(const struct proto *proto, int32_t rank)
 {
     int seat = seat_of(proto, rank);
-    return seat < 0 ? fabric_is_flushed(proto->fabric, rank) : STAILQ_EMPTY(&proto->shm->peer[seat].waiting);
+    if (seat < 0) return proto->fabric == NULL || fabric_is_flushed(proto->fabric, rank);
+    return STAILQ_EMPTY(&proto->shm->peer[seat].waiting);
 }
 
 int link_progress(struct proto *proto)

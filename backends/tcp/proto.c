@@ -101,7 +101,8 @@ static void tell_of_board(struct shm *shm)
 void proto_add_group(struct proto *proto, struct proto_group *group)
 {
     group->proto = proto;
-    board_open(&group->board, proto->shm, group->id, group->rank, group->world_size, group->global_ranks);
+    struct shm *shm = group->plans_only ? NULL : proto->shm; /* a board reduces in an order of its own */
+    board_open(&group->board, shm, group->id, group->rank, group->world_size, group->global_ranks);
     tell_of_board(proto->shm);
     LIST_INSERT_HEAD(&proto->groups, group, link);
 }
@@ -111,11 +112,22 @@ static bool of_group(const struct match_item *item, const void *id)
     return item->group == *(const uint64_t *)id;
 }
 
-static void forget_arrivals(struct match_table *table, uint64_t group)
+/* Who waits to have an offered message's memory back is told that nobody will read it; what was kept for the group
+ * counts no longer. */
+static void forget_arrival(struct proto *proto, const struct proto_arrival *arrival)
+{
+    int32_t peer = arrival->item.source;
+    struct wire_header fin = {.kind = WIRE_FIN, .ref = arrival->header.id, .flags = WIRE_TAKEN_BACK};
+    if (arrival->header.kind == WIRE_OFFER) proto_say(proto, peer, &fin, NULL, 0);
+    if (arrival->header.kind == WIRE_EAGER_DATA) proto_consumed(proto, peer, arrival->header.bytes);
+}
+
+static void forget_arrivals(struct proto *proto, struct match_table *table, uint64_t group)
 {
     struct match_item *item;
     while ((item = match_search(table, of_group, &group)) != NULL) {
         match_take(table, item);
+        forget_arrival(proto, (const struct proto_arrival *)(void *)item);
         free(item); /* the first member */
     }
 }
@@ -163,8 +175,8 @@ void proto_remove_group(struct proto_group *group)
     reclaim(proto, group);
     for (size_t i = 0; i < proto->n_slots; i++)
         if (proto->slot[i]->request != NULL && proto->slot[i]->group == group) proto_op_free(proto, proto->slot[i]);
-    forget_arrivals(&proto->arrived, group->id);
-    forget_arrivals(&proto->opened, group->id);
+    forget_arrivals(proto, &proto->arrived, group->id);
+    forget_arrivals(proto, &proto->opened, group->id);
     group->proto = NULL;
 }
 

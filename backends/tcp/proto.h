@@ -43,7 +43,8 @@ struct proto_group {
     const int32_t *global_ranks;
     void *core;
     struct board board;
-    bool closing; /* its requests are not completed any more */
+    bool plans_only; /* as tutti_group_info */
+    bool closing;    /* its requests are not completed any more */
     LIST_ENTRY(proto_group) link;
 };
 

@@ -232,7 +232,10 @@ bool shm_is_open(struct shm *shm, int seat)
      * message if it is still 0; the fence keeps reads of mapped memory from coming after the load. */
     atomic_thread_fence(memory_order_acquire);
     if (peer->lost || atomic_load_explicit(&peer->in->closed, memory_order_acquire) != 0) return false;
-    return poll(&life, 1, 0) == 0;
+    int ended;
+    do ended = poll(&life, 1, 0);
+    while (ended < 0 && errno == EINTR); /* a signal says nothing of the peer */
+    return ended == 0;
 }
 
 static void lose(struct shm *shm, int seat)

@@ -152,6 +152,7 @@ bool shm_pull(struct shm *shm, int seat, void *to, uint64_t from, size_t bytes)
     while (bytes > 0) {
         struct iovec mine = {at, bytes}, theirs = {(void *)(uintptr_t)from, bytes};
         ssize_t got = process_vm_readv(shm->peer[seat].pid, &mine, 1, &theirs, 1, 0);
+        if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return false;
         at += got;
         from += (uint64_t)got;

@@ -17,7 +17,8 @@ static int tcp_open(void *state, const tutti_group_info *info, const tutti_host 
                                        .rank = info->rank,
                                        .world_size = info->world_size,
                                        .global_ranks = info->global_ranks,
-                                       .core = info->core};
+                                       .core = info->core,
+                                       .plans_only = TUTTI_HAS(info, plans_only)};
     if (info->parent != NULL) {
         struct tcp_group *first = info->parent;
         if (first->opened) proto_add_group(&first->proto, &self->group);

@@ -12,6 +12,13 @@ void barrier_dissemination(struct plan *plan, const struct coll_args *args)
     }
 }
 
+/* Everybody tells everybody: each rank hears of every other one by itself, and so knows all that are missing. */
+void barrier_linear(struct plan *plan, const struct coll_args *args)
+{
+    for (int i = 1; i < args->size; i++) plan_send(plan, ring_rank(args->rank, i, args->size), nothing, 0);
+    for (int i = 1; i < args->size; i++) plan_recv(plan, ring_rank(args->rank, -i, args->size), nothing, 0);
+}
+
 /* Up a tree and down again: more rounds, fewer messages. */
 void barrier_tree(struct plan *plan, const struct coll_args *args)
 {

@@ -109,12 +109,13 @@ void coll_part(struct plan *plan, const struct coll_args *part, const int *membe
     plan_leave(plan);
 }
 
-/* Empty messages show no hazards, but an operation on nothing still has to synchronise: an empty message follows the
- * empty ones received before it, as it would if it held an element that depends on theirs. */
+/* Empty messages show no hazards, but an operation on nothing still has to synchronise: what is sent follows the empty
+ * messages received before it, as it would if it held an element that depends on theirs. */
 static void build_order_empty(struct plan *plan)
 {
-    uint32_t received = UINT32_MAX;
-    for (uint32_t i = 0; i < plan->n_steps; i++) {
+    uint32_t received = UINT32_MAX, sends = plan->n_steps;
+    while (sends > 0 && plan->steps[sends - 1].kind != PLAN_SEND) sends--;
+    for (uint32_t i = 0; i < sends; i++) {
         if (plan->steps[i].numel > 0) continue;
         plan_order(plan, received, i);
         if (plan->steps[i].kind == PLAN_RECV) received = i;

@@ -88,7 +88,7 @@ enum coll_where {
 
 /* Why an algorithm was taken. */
 struct coll_reason {
-    enum { COLL_BY_TABLE, COLL_BY_TUNING, COLL_BY_NAME } by;
+    enum { COLL_BY_TABLE, COLL_BY_TUNING, COLL_BY_NAME, COLL_BY_KIND } by;
     int64_t bytes;         /* of the whole operation; by table: scaled by the link */
     int64_t max_bytes;     /* the row's */
     int max_ranks;         /* the row's, in the table */

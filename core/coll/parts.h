@@ -191,6 +191,7 @@ void reduce_scatter_fixed_tree(struct plan *plan, const struct coll_args *args);
 void all_to_all_pairwise(struct plan *plan, const struct coll_args *args);
 void all_to_all_bruck(struct plan *plan, const struct coll_args *args);
 void barrier_dissemination(struct plan *plan, const struct coll_args *args);
+void barrier_linear(struct plan *plan, const struct coll_args *args);
 void barrier_tree(struct plan *plan, const struct coll_args *args);
 void all_reduce_hierarchical(struct plan *plan, const struct coll_args *args);
 void all_reduce_leaders(struct plan *plan, const struct coll_args *args);

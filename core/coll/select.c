@@ -42,6 +42,7 @@ const struct coll_algorithm coll_algorithms[] = {
     {TUTTI_ALL_TO_ALL, "bruck", all_to_all_bruck, false},
     {TUTTI_BARRIER, "dissemination", barrier_dissemination, true},
     {TUTTI_BARRIER, "tree", barrier_tree, true},
+    {TUTTI_BARRIER, "linear", barrier_linear, true},
     {TUTTI_BARRIER, "leaders", barrier_leaders, true},
     {TUTTI_KIND_COUNT, NULL, NULL, false},
 };

@@ -43,6 +43,11 @@ static int file_errno(const struct file *file, const char *what)
     return error_errno(TUTTI_ERR_SYSTEM, "file store %.200s: %s", file->path, what);
 }
 
+static int file_no_memory(const struct file *file)
+{
+    return error_set(TUTTI_ERR_NO_MEMORY, "file store %.200s: out of memory", file->path);
+}
+
 static void file_sleep(int *pause_us)
 {
     nanosleep(&(struct timespec){.tv_nsec = *pause_us * 1000L}, NULL);
@@ -105,19 +110,20 @@ static void file_code(uint8_t code[TOKEN_MAC_BYTES], const uint8_t *body, size_t
 
 /* ---- replaying ---------------------------------------------------------------------------------------------- */
 
-/* Applies one record's body.  False: it is none. */
-static bool file_replay_body(struct file *file, const uint8_t *body, size_t bytes)
+/* Applies one record's body.  1: done, 0: it is none, else an error: the record is there, and still to be applied. */
+static int file_replay_body(struct file *file, const uint8_t *body, size_t bytes)
 {
     struct store_request request;
     struct store_slice *slices;
     struct store_reply reply;
     int64_t timeout_ms;
-    int missing;
-    if (wire_parse_request(body, bytes, &request, &slices, &timeout_ms) != TUTTI_OK) return false;
+    int missing, status = wire_parse_request(body, bytes, &request, &slices, &timeout_ms);
+    if (status != TUTTI_OK) return status == TUTTI_ERR_NO_MEMORY ? file_no_memory(file) : 0;
     table_apply(&file->table, &request, &reply, &missing);
+    status = reply.status;
     store_reply_free(&reply);
     free(slices);
-    return true;
+    return status == TUTTI_ERR_NO_MEMORY ? file_no_memory(file) : 1; /* other errors are all processes' alike */
 }
 
 /* Reads the record at file->end and steps over it.  1: done, 0: no whole record is there, else an error. */
@@ -129,14 +135,14 @@ static int file_replay_one(struct file *file)
     size_t bytes = wire_get_u32(header);
     if (bytes > WIRE_PAYLOAD_MAX) return 0;
     uint8_t *body = malloc(bytes + 1);
-    if (body == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "file store %.200s: out of memory", file->path);
+    if (body == NULL) return file_no_memory(file);
     got = file_read(file, body, bytes, file->end + FILE_RECORD_HEADER);
+    int one = got < 0 ? file_errno(file, "cannot be read") : 0;
     if (got == 1) file_code(code, body, bytes);
-    bool whole = got == 1 && token_equal(code, header + 4) && file_replay_body(file, body, bytes);
+    if (got == 1 && token_equal(code, header + 4)) one = file_replay_body(file, body, bytes);
     free(body);
-    if (got < 0) return file_errno(file, "cannot be read");
-    if (whole) file->end += (off_t)(FILE_RECORD_HEADER + bytes);
-    return whole;
+    if (one == 1) file->end += (off_t)(FILE_RECORD_HEADER + bytes);
+    return one;
 }
 
 /* Brings the table up to date.  Under the lock, so what is not whole was left by a process that died. */
@@ -169,7 +175,7 @@ static int file_append(struct file *file, const struct store_request *request)
                          "TUTTI_STORE_MAX_BYTES",
                          file->path, (long long)file->end, 4 * file->table.max_bytes);
     uint8_t *record = malloc(total);
-    if (record == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "file store %.200s: out of memory", file->path);
+    if (record == NULL) return file_no_memory(file);
     wire_put_u32(record, (uint32_t)bytes);
     wire_put_request(record + FILE_RECORD_HEADER, request, 0);
     file_code(record + 4, record + FILE_RECORD_HEADER, bytes);
@@ -184,14 +190,25 @@ static int file_append(struct file *file, const struct store_request *request)
     return status;
 }
 
+/* Cuts off the request that was just appended, for which our memory did not suffice: nobody has seen it.  The table may
+ * have a part of it, and is made anew with the next call. */
+static int file_take_back(struct file *file, off_t before)
+{
+    table_free(&file->table);
+    file->end = FILE_HEADER;
+    return ftruncate(file->fd, before) == 0 ? TUTTI_OK : file_errno(file, "cannot be cut");
+}
+
 /* One try, under both locks.  The log comes first: what is not in the file must not be in our table. */
 static int file_try(struct file *file, const struct store_request *request, struct store_reply *reply, bool *done)
 {
+    bool writes = store_op_writes(request->op);
     int missing, status = file_replay(file);
-    if (status == TUTTI_OK && store_op_writes(request->op)) status = file_append(file, request);
+    off_t before = file->end;
+    if (status == TUTTI_OK && writes) status = file_append(file, request);
     if (status != TUTTI_OK) return status;
     *done = table_apply(&file->table, request, reply, &missing);
-    return TUTTI_OK;
+    return writes && reply->status == TUTTI_ERR_NO_MEMORY ? file_take_back(file, before) : TUTTI_OK;
 }
 
 static int file_call_once(struct file *file, const struct store_request *request, struct store_reply *reply, bool last,

@@ -27,6 +27,11 @@ static int store_check_timeout(int64_t timeout_ms)
                      timeout_ms);
 }
 
+static int64_t store_default_ms(int64_t timeout_ms)
+{
+    return timeout_ms == 0 || timeout_ms == TUTTI_DEFAULT_TIMEOUT ? STORE_DEFAULT_TIMEOUT_MS : timeout_ms;
+}
+
 int store_base_init(tutti_store *store, const struct store_class *class, const tutti_store_opts *opts)
 {
     int64_t timeout_ms = opts == NULL ? 0 : opts->timeout_ms;
@@ -34,7 +39,7 @@ int store_base_init(tutti_store *store, const struct store_class *class, const t
     if (status != TUTTI_OK) return status;
     store->class = class;
     atomic_init(&store->references, 1);
-    store->timeout_ms = timeout_ms == 0 || timeout_ms == TUTTI_DEFAULT_TIMEOUT ? STORE_DEFAULT_TIMEOUT_MS : timeout_ms;
+    atomic_init(&store->timeout_ms, store_default_ms(timeout_ms));
     store->pid = getpid();
     return TUTTI_OK;
 }
@@ -87,6 +92,14 @@ void tutti_store_free(tutti_store *store)
 uint16_t tutti_store_port(const tutti_store *store)
 {
     return store == NULL || store->class->port == NULL ? 0 : store->class->port(store);
+}
+
+int tutti_store_set_timeout(tutti_store *store, int64_t timeout_ms)
+{
+    if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store_set_timeout: store is NULL");
+    int status = store_check_timeout(timeout_ms);
+    if (status == TUTTI_OK) store->timeout_ms = store_default_ms(timeout_ms);
+    return status;
 }
 
 int tutti_store_linger(tutti_store *store, int64_t timeout_ms)

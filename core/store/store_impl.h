@@ -69,7 +69,7 @@ struct store_class {
 struct tutti_store {
     const struct store_class *class;
     atomic_int references;
-    int64_t timeout_ms;
+    _Atomic int64_t timeout_ms;
     pid_t pid;      /* of the process that opened it: a forked child must not use it */
     char name[288]; /* for sentences: "tcp store 127.0.0.1:29500" */
 };

@@ -1,8 +1,8 @@
 /* A connection at the server: handshake, then one request at a time.
  *
  * A client sends its next request only when it has the whole reply to the last one, so a connection holds at most one
- * frame in and one reply out.  A waiting request sleeps in the queue of its first missing key; whoever makes that key
- * applies it again.
+ * frame in and one reply out; one that does otherwise is closed.  A waiting request sleeps in the queue of its first
+ * missing key; whoever makes that key applies it again.
  */
 #include "store/tcp_conn.h"
 
@@ -269,6 +269,11 @@ static void conn_run(struct conn *conn)
 static void conn_begin(struct conn *conn, uint8_t *frame, size_t bytes)
 {
     int64_t timeout_ms;
+    if (uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp) > 0) { /* it cannot have the whole last reply */
+        conn_log_refusal(conn->server, "a client asks again before it has taken its reply; its connection is closed");
+        conn_close(conn);
+        return;
+    }
     if (!seal_open(&conn->in, frame + 4, bytes, frame, 4) ||
         wire_parse_request(frame + 4, bytes - SEAL_TAG_BYTES, &conn->request, &conn->slices, &timeout_ms) != TUTTI_OK) {
         conn_log_refusal(conn->server, "a client sent a frame that is altered or malformed; its connection is closed");

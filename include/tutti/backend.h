@@ -189,7 +189,7 @@ typedef struct tutti_group_info {
     uint32_t size; /* sizeof(tutti_group_info) of the core */
     int32_t rank;
     int32_t world_size;
-    const int32_t *global_ranks; /* world_size entries; valid as long as the group */
+    const int32_t *global_ranks; /* world_size entries: ranks of parent's group; valid as long as the group */
     uint64_t id;                 /* the same on all members, unlike any other group's of the family */
     void *parent;                /* state of the family's first group with this backend, NULL for that one itself.  Its
                                     ranks are the global ranks: share its connections */
@@ -206,6 +206,10 @@ typedef struct tutti_group_info {
      * abstain): that one's state, valid during open, and a number alike for those that will be together. */
     void *made_from;
     int32_t color;
+
+    /* The user has named algorithms, or wants the same bits whatever the size: collectives of the backend's own that
+     * have neither are to be answered UNSUPPORTED.  The same on all ranks. */
+    bool plans_only;
 } tutti_group_info;
 
 /* At most this many bytes in one notify message. */
@@ -297,7 +301,8 @@ typedef struct tutti_backend {
     int (*free)(void *group, void *memory);
 
     /* Between begin and end (false) the native operations that are begun may be started together, at the end at the
-     * latest; none is waited for in between.  An error at the end: the group has failed.  Optional. */
+     * latest; the family's progress is not called in between.  An error at the end: the group has failed.
+     * Optional. */
     int (*coalesce)(void *group, bool begin);
 
     /* Which host each rank of the group is on: fills world_size numbers, alike for ranks that share a host and no

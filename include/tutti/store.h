@@ -58,6 +58,10 @@ TUTTI_API int tutti_store_prefix(tutti_store *base, const char *prefix, tutti_st
 /* Gives the handle back; a server ends with its last handle.  NULL is ignored.  No call on it may be in flight. */
 TUTTI_API void tutti_store_free(tutti_store *store);
 
+/* The default of this handle's calls from now on, as tutti_store_opts has it; prefixes that were made of it keep
+ * theirs. INVALID_ARGUMENT: timeout_ms is negative. */
+TUTTI_API int tutti_store_set_timeout(tutti_store *store, int64_t timeout_ms);
+
 /* The port of a tcp store, 0 for the others. */
 TUTTI_API uint16_t tutti_store_port(const tutti_store *store);
 

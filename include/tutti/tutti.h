@@ -28,8 +28,10 @@
  * - src, dst and root are global ranks (ranks of the default group's world), unless opts->group_rank is set; in a group
  *   made by tutti_create_group the two are the same.
  * - group, and opts, may be NULL: the default group, all defaults.
- * - A blocking call on CPU tensors returns when the data is there.  On CUDA tensors it enqueues on opts->stream and
- *   returns: the result may be used by later work on that stream.  Through a CPU backend it returns when it is done.
+ * - A blocking call on CPU tensors returns when the data is there: its own, not those of operations that were begun
+ * with async_op before, which may still be under way.  Their Works say when; a barrier does not.  On CUDA tensors it
+ * enqueues on opts->stream and returns: the result may be used by later work on that stream.  Through a CPU backend it
+ * returns when it is done.
  * - Errors common to all operations: INVALID_ARGUMENT (a NULL that may not be, a rank outside the group, a negative
  *   or overflowing count, a dtype, device or list length that does not fit; refused before anything is sent, the group
  *   stays usable), UNSUPPORTED (no backend of the group does this operation, dtype or device), TIMEOUT, PEER_LOST,
@@ -280,7 +282,9 @@ TUTTI_API int tutti_all_to_all_single(tutti_tensor out, tutti_tensor in, const i
 /* No rank leaves before the last has entered. */
 TUTTI_API int tutti_barrier(const tutti_opts *opts);
 
-/* A barrier that, when its time runs out, names the ranks that did not come. */
+/* A barrier that, when its time runs out, names the ranks that did not come: all of them in a group of up to 128 ranks,
+ * in a larger one those that are found.  Every rank then tells every other one, so it is for finding out, not for each
+ * step. */
 TUTTI_API int tutti_monitored_barrier(const tutti_opts *opts);
 
 /* ---- point to point ---------------------------------------------------------------------------------------- */

@@ -140,6 +140,7 @@ static const struct place places[] = {
     AT(tutti_group_info, name, 88),
     AT(tutti_group_info, made_from, 96),
     AT(tutti_group_info, color, 104),
+    AT(tutti_group_info, plans_only, 108),
     AT(tutti_backend, abi, 0),
     AT(tutti_backend, size, 4),
     AT(tutti_backend, name, 8),

@@ -310,6 +310,23 @@ static int byte_strings(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
+/* The root says how much will come, and breaks off: nobody is left with memory to free. */
+static int bytes_that_fail(tutti_group *group, int rank, int size, void *argument)
+{
+    int64_t promised = 100;
+    tutti_bytes word = {NULL, 7};
+    (void)size;
+    (void)argument;
+    if (rank == 0) {
+        EXPECT(tutti_broadcast(tutti_view(&promised, 1), 0, tutti_with(.group = group)) == TUTTI_OK);
+        EXPECT(tutti_abort(group, "it breaks off") == TUTTI_OK);
+    } else {
+        EXPECT(tutti_broadcast_bytes(&word, 0, tutti_with(.group = group)) != TUTTI_OK);
+        EXPECT(word.data == NULL && word.bytes == 0);
+    }
+    return 0;
+}
+
 static int coalesced(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
@@ -421,6 +438,7 @@ CASE(test_asynchronous, asynchronous, 1)
 CASE(test_messages, messages, 2)
 CASE(test_groups, groups, 2)
 CASE(test_byte_strings, byte_strings, 1)
+CASE(test_bytes_that_fail, bytes_that_fail, 2)
 CASE(test_coalesced, coalesced, 1)
 
 static void test_deterministic(void **state)
@@ -435,10 +453,10 @@ int main(void)
 {
     ranks_setup();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_reduce),    cmocka_unit_test(test_rooted),       cmocka_unit_test(test_gathering),
-        cmocka_unit_test(test_uneven),        cmocka_unit_test(test_asynchronous), cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_groups),        cmocka_unit_test(test_byte_strings), cmocka_unit_test(test_coalesced),
-        cmocka_unit_test(test_deterministic),
+        cmocka_unit_test(test_all_reduce),      cmocka_unit_test(test_rooted),        cmocka_unit_test(test_gathering),
+        cmocka_unit_test(test_uneven),          cmocka_unit_test(test_asynchronous),  cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_groups),          cmocka_unit_test(test_byte_strings),  cmocka_unit_test(test_coalesced),
+        cmocka_unit_test(test_bytes_that_fail), cmocka_unit_test(test_deterministic),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     setenv("LOOP_HOSTS", "0,1,0,0,2", 1); /* once more, on several hosts */

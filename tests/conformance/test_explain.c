@@ -64,7 +64,7 @@ static int operations_rank(tutti_group *group, int rank, int size, void *argumen
     EXPECT(explains(group, TUTTI_ALL_REDUCE, 1 << 24, "algorithm ring: "));
     EXPECT(explains(group, TUTTI_ALL_GATHER, 4000, "2 messages with 3000 bytes")); /* bruck */
     EXPECT(explains(group, TUTTI_SEND, 4, "loop: one message"));
-    EXPECT(explains(group, TUTTI_MONITORED_BARRIER, 0, "algorithm dissemination"));
+    EXPECT(explains(group, TUTTI_MONITORED_BARRIER, 0, "algorithm linear: each rank"));
     EXPECT(tutti_explain(TUTTI_COALESCED, 4, tutti_with(.group = group), text, sizeof text) ==
            TUTTI_ERR_INVALID_ARGUMENT);
     EXPECT(tutti_explain(TUTTI_BROADCAST, -1, tutti_with(.group = group), text, sizeof text) ==

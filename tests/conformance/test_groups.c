@@ -1,9 +1,12 @@
 /* Groups: many of them, overlapping, nested, split, made by their members alone, and ended in any order.  Ranks are
  * threads over the tests' own backend, and once more processes over tcp. */
+#include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
 #include <unistd.h>
 
+#include "child.h"
+#include "group.h"
 #include "leftovers.h"
 #include "ranks.h"
 
@@ -475,11 +478,57 @@ static void test_tcp(void **state)
     if (tutti_spawn(process, NULL, 3) != TUTTI_OK) fail_msg("%s", tutti_last_error());
 }
 
+/* Somebody who may write into the store has put there what is no choice of rank 1's. */
+static int false_choice(tutti_group *group, int rank, int size, void *argument)
+{
+    static const char *const choices[] = {"0 0 100000", "0 0 -1", "", "0", "a b"};
+    (void)size;
+    (void)argument;
+    for (size_t i = 0; i < sizeof choices / sizeof *choices && rank == 0; i++) {
+        char key[64];
+        tutti_group *part = NULL;
+        uint64_t id = child_mix(child_mix(group->id, 1), group->children + 3);
+        snprintf(key, sizeof key, "split/%016" PRIx64 "/1", id);
+        EXPECT(tutti_store_set(group->store, key, choices[i], strlen(choices[i])) == TUTTI_OK);
+        EXPECT(tutti_split_group(0, 0, &(tutti_group_opts){.parent = group}, &part) == TUTTI_ERR_STORE);
+        EXPECT(strstr(tutti_last_error(), "rank 1's choice") != NULL && part == NULL);
+    }
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
+    return 0;
+}
+
+static void test_false_choice(void **state)
+{
+    (void)state;
+    run_ranks(2, false_choice, NULL);
+}
+
+/* Many ranks have entered one as lost; here they are of no group of two. */
+static int lost_by_many(tutti_group *group, int rank, int size, void *argument)
+{
+    tutti_group *same = NULL;
+    (void)argument;
+    for (int i = 0; i < 2000 && rank == 0; i++)
+        EXPECT(tutti_store_append(group->store, "shrink/1/lost/0", "7777 ", 5) == TUTTI_OK);
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
+    EXPECT(tutti_shrink_group(group, &same) == TUTTI_OK);
+    EXPECT(tutti_get_world_size(same) == size);
+    EXPECT(tutti_destroy_process_group(same) == TUTTI_OK);
+    return 0;
+}
+
+static void test_lost_by_many(void **state)
+{
+    (void)state;
+    run_ranks(2, lost_by_many, NULL);
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[CASES + 1] = {cmocka_unit_test(test_tcp)}; /* first: no threads yet */
+    struct CMUnitTest tests[CASES + 3] = {cmocka_unit_test(test_tcp), /* first: no threads yet */
+                                          cmocka_unit_test(test_false_choice), cmocka_unit_test(test_lost_by_many)};
     for (int i = 0; i < CASES; i++)
-        tests[i + 1] = (struct CMUnitTest){cases[i].name, test_case, NULL, NULL, (void *)(intptr_t)i};
+        tests[i + 3] = (struct CMUnitTest){cases[i].name, test_case, NULL, NULL, (void *)(intptr_t)i};
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 then knows of all memory */
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);

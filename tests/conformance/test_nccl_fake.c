@@ -20,6 +20,22 @@ static void test_cases(void **state)
         }
 }
 
+/* As NCCL is from 2.23 on: first through with a call while the plug-in looks, then long after. */
+static void test_late(void **state)
+{
+    static const char *const late_us[] = {"30", "3000"};
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        setenv("FAKE_NCCL_LATE_US", late_us[late], 1);
+        for (int i = 0; i < NCCL_CASES; i++) {
+            if (late == 1 && nccl_cases[i].fn == case_reductions) continue; /* many */
+            print_message("%s, each call late by %s us\n", nccl_cases[i].name, late_us[late]);
+            run_ranks("nccl", 2, nccl_cases[i].fn, 30000);
+        }
+    }
+    unsetenv("FAKE_NCCL_LATE_US");
+}
+
 /* ---- faults ------------------------------------------------------------------------------------------------ */
 
 /* One in order, then one that rank 1 meets an error in, and of which the others learn through the store. */
@@ -83,6 +99,27 @@ static int hang_of_blocking(tutti_group *group, int rank, int size)
     return 0;
 }
 
+/* A stream that stands still is seen although the program goes on to enqueue. */
+static int hang_of_busy(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 100, TUTTI_FLOAT32);
+    tutti_opts opts = {.group = group};
+    double begin = seconds();
+    int status = tutti_barrier(&opts);
+    (void)rank;
+    (void)size;
+    EXPECT(status == TUTTI_OK);
+    while (status == TUTTI_OK && seconds() - begin < 8) {
+        status = tutti_all_reduce(x, TUTTI_SUM, &opts);
+        sleep_here(&(int){5});
+    }
+    EXPECT(status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_ABORTED);
+    EXPECT(strstr(tutti_last_error(), "has not ended in its time") != NULL);
+    wait_stream(NULL);
+    drop(group, x);
+    return 0;
+}
+
 static int out_of_memory(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 1, TUTTI_FLOAT32);
@@ -116,6 +153,33 @@ static int abort_of_waiting(tutti_group *group, int rank, int size)
         EXPECT(seconds() - begin < (rank == 0 ? 0.2 : 1.0));
     }
     drop(group, x);
+    return 0;
+}
+
+static struct gate gates[CASES_RANKS];
+
+/* Behind the program's own work, which the abort does not end: the memory is the operation's until then. */
+static int abort_behind_work(tutti_group *group, int rank, int size)
+{
+    tutti_work *work = NULL;
+    tutti_tensor x = on_device(group, 1000, TUTTI_FLOAT32);
+    cu_stream stream = new_stream();
+    tutti_opts opts = {.group = group, .stream = stream};
+    (void)size;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    EXPECT(tutti_barrier(&opts) == TUTTI_OK);
+    gates[rank].open = false;
+    cu.call_host(stream, wait_at, &gates[rank]);
+    opts.async_op = &work;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    EXPECT(tutti_wait(&work, 50) == TUTTI_ERR_TIMEOUT);
+    EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
+    bool ended = tutti_work_is_completed(work);
+    __atomic_store_n(&gates[rank].open, true, __ATOMIC_RELEASE);
+    EXPECT(!ended);
+    EXPECT(tutti_wait(&work, 20000) == TUTTI_ERR_ABORTED && strstr(tutti_last_error(), "the test says so") != NULL);
+    drop(group, x);
+    cu.stream_free(stream);
     return 0;
 }
 
@@ -158,6 +222,87 @@ static void with_fault(const char *fault, int size, case_fn fn, int64_t timeout_
     unsetenv("FAKE_NCCL_FAULT");
 }
 
+/* ---- ending ------------------------------------------------------------------------------------------------ */
+
+/* Both ways at once: each rank opens its sending side first. */
+static int exchange(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32), y = on_device(group, 100, TUTTI_INT32);
+    tutti_opts opts = {.group = group};
+    tutti_work *works[2];
+    EXPECT(tutti_barrier(&opts) == TUTTI_OK);
+    EXPECT(tutti_isend(x, size - 1 - rank, &opts, &works[0]) == TUTTI_OK);
+    EXPECT(tutti_irecv(y, size - 1 - rank, &opts, &works[1]) == TUTTI_OK);
+    EXPECT(tutti_wait_all(works, 2, 20000) == TUTTI_OK);
+    drop(group, x);
+    drop(group, y);
+    return 0;
+}
+
+/* Operations of two communicators stand still. */
+static int two_hang(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32), y = on_device(group, 100, TUTTI_INT32);
+    tutti_opts opts = {.group = group};
+    tutti_work *works[2];
+    EXPECT(exchange(group, rank, size) == 0);
+    opts.async_op = &works[0];
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    opts.async_op = NULL;
+    if (rank == 0) EXPECT(tutti_isend(y, 1, &opts, &works[1]) == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_irecv(y, 0, &opts, &works[1]) == TUTTI_OK);
+    EXPECT(tutti_wait(&works[1], 100) == TUTTI_ERR_TIMEOUT);
+    if (rank == 0) EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
+    EXPECT(tutti_wait_all(works, 2, 20000) == TUTTI_ERR_ABORTED);
+    drop(group, x);
+    drop(group, y);
+    return 0;
+}
+
+/* The group is destroyed under an operation that has not begun, of a call that waits for it or has returned. */
+static int ended_early(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32);
+    tutti_work *work = NULL;
+    cu_stream stream = new_stream();
+    (void)size;
+    EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK);
+    cu.call_host(stream, wait_at, &gates[rank]);
+    tutti_opts opts = {.group = group, .stream = stream, .async_op = rank == 0 ? &work : NULL};
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    if (rank == 0) tutti_work_free(work);
+    return 0;
+}
+
+static int number(const char *name)
+{
+    int (*there)(void) = NULL;
+    *(void **)&there = dlsym(dlopen("libnccl.so.2", RTLD_NOW), name);
+    return there != NULL ? there() : -1;
+}
+
+/* Whether all communicators have ended, which may go on behind the end of their group. */
+static bool none_is_left(void)
+{
+    double begin = seconds();
+    while (number("fake_nccl_communicators") > 0 && seconds() - begin < 10) sleep_here(&(int){5});
+    return number("fake_nccl_communicators") == 0;
+}
+
+static void test_ending(void **state)
+{
+    (void)state;
+    assert_true(none_is_left());
+    run_ranks("nccl", 2, exchange, 20000);
+    assert_true(none_is_left());
+    with_fault("hang@0:2", 2, two_hang, 20000);
+    assert_true(none_is_left());
+    run_ranks("nccl", 2, ended_early, 20000);
+    for (int i = 0; i < 2; i++) __atomic_store_n(&gates[i].open, true, __ATOMIC_RELEASE);
+    assert_true(none_is_left());
+    assert_int_equal(number("fake_nccl_misuses"), 0);
+}
+
 static void test_asynchronous_error(void **state)
 {
     (void)state;
@@ -169,6 +314,7 @@ static void test_hang(void **state)
     (void)state;
     with_fault("hang@0:1", 2, hang_of_async, 800);
     with_fault("hang@1:2", 2, hang_of_blocking, 800);
+    with_fault("hang@1:2", 2, hang_of_busy, 800);
 }
 
 static void test_out_of_memory(void **state)
@@ -188,6 +334,7 @@ static void test_abort(void **state)
 {
     (void)state;
     run_ranks("nccl", 3, abort_of_waiting, 20000);
+    run_ranks("nccl", 2, abort_behind_work, 20000);
 }
 
 static void test_mismatch(void **state)
@@ -387,6 +534,8 @@ int main(void)
     if (!fakes_are_here()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_ending),
         cmocka_unit_test(test_asynchronous_error),
         cmocka_unit_test(test_hang),
         cmocka_unit_test(test_out_of_memory),

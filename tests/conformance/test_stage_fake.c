@@ -1,9 +1,11 @@
 /* CUDA tensors on CPU backends: staged through pinned host memory by the cuda plug-in, on the stand-ins of tests/fakes.
  */
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -42,6 +44,87 @@ static void test_fallback_of_nccl(void **state)
     run_all("cuda:nccl|tcp", cases, sizeof cases / sizeof *cases);
     run_ranks("cpu:tcp,cuda:nccl", 3, case_bitwise, 30000); /* a backend of CPU tensors need not be named twice */
     run_ranks("cpu:tcp,cuda:nccl", 2, case_beyond_nccl, 30000);
+}
+
+/* The last rank begins its part of NCCL's operations late: nobody may take them for done. */
+static void test_coalesced_mixed(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 4; size++) run_ranks("cuda:nccl|tcp", size, case_coalesced_mixed, 30000);
+    setenv("FAKE_NCCL_FAULT", "slow@2:50", 1);
+    run_ranks("cuda:nccl|tcp", 3, case_coalesced_mixed, 30000);
+    unsetenv("FAKE_NCCL_FAULT");
+}
+
+/* While a graph is captured in the strictest mode: nothing that is done meanwhile may end the capture. */
+static int beside_capture(tutti_group *group, int rank, int size)
+{
+    cu_stream captured = new_stream(), stream = new_stream();
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32);
+    tutti_opts opts = {.group = group, .stream = stream};
+    void *graph = NULL;
+    fill(x, of_rank, (int[]){rank, 0});
+    EXPECT(cu.capture(captured, CU_CAPTURE_GLOBAL) == 0);
+    int status = tutti_all_reduce(x, TUTTI_SUM, &opts);
+    EXPECT(cu.capture_end(captured, &graph) == 0);
+    EXPECT(status == TUTTI_OK && holds(x, reduced, (int[]){0, 0, TUTTI_SUM, size}));
+    cu.graph_free(graph);
+    drop(group, x);
+    cu.stream_free(stream);
+    cu.stream_free(captured);
+    return 0;
+}
+
+static void test_beside_capture(void **state)
+{
+    (void)state;
+    run_ranks("cuda:tcp", 1, beside_capture, 20000);
+}
+
+/* ---- rest ------------------------------------------------------------------------------------------------- */
+
+/* Whether an eventfd of this process is readable. */
+static bool something_rings(void)
+{
+    for (int fd = 0; fd < 256; fd++) {
+        char path[40], what[60] = "";
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, what, sizeof what - 1) < 0 || strstr(what, "[eventfd]") == NULL) continue;
+        struct pollfd asked = {fd, POLLIN, 0};
+        if (poll(&asked, 1, 0) > 0) return true;
+    }
+    return false;
+}
+
+static atomic_int at_rest;
+
+/* A copy's bell that was not heard would keep the core from sleeping for good.  A wait that is in vain drives. */
+static int rests(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32);
+    tutti_opts opts = {.group = group};
+    tutti_work *work = NULL;
+    int word = 0, peer = size - 1 - rank;
+    for (int i = 0; i < 10; i++) EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    EXPECT(tutti_irecv(tutti_view(&word, 1), peer, &opts, &work) == TUTTI_OK);
+    bool quiet = false;
+    for (int i = 0; i < 100 && !quiet; i++) {
+        EXPECT(tutti_wait(&work, 20) == TUTTI_ERR_TIMEOUT);
+        quiet = !something_rings();
+    }
+    atomic_fetch_add(&at_rest, 1);
+    while (atomic_load(&at_rest) < size) sleep_here(&(int){1});
+    EXPECT(tutti_send(tutti_view(&word, 1), peer, &opts) == TUTTI_OK);
+    EXPECT(tutti_wait(&work, 20000) == TUTTI_OK);
+    EXPECT(quiet);
+    drop(group, x);
+    return 0;
+}
+
+static void test_rests(void **state)
+{
+    (void)state;
+    run_ranks("cpu:tcp,cuda:tcp", 2, rests, 30000);
 }
 
 /* ---- what goes wrong --------------------------------------------------------------------------------------- */
@@ -212,8 +295,9 @@ int main(void)
 {
     if (!fakes_are_here()) return 77;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_on_nccl), cmocka_unit_test(test_staged), cmocka_unit_test(test_fallback_of_nccl),
-        cmocka_unit_test(test_failures),   cmocka_unit_test(test_reason),
+        cmocka_unit_test(test_as_on_nccl),      cmocka_unit_test(test_staged), cmocka_unit_test(test_fallback_of_nccl),
+        cmocka_unit_test(test_coalesced_mixed), cmocka_unit_test(test_rests),  cmocka_unit_test(test_beside_capture),
+        cmocka_unit_test(test_failures),        cmocka_unit_test(test_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

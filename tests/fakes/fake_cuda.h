@@ -1,5 +1,6 @@
 /* FAKE: a stand-in for NVIDIA's driver, for tests on machines without a GPU.  Device memory is host memory, a stream
- * is a thread that works through a queue, an event is a count.  What CUDA forbids during a capture is refused here too.
+ * is a thread that works through a queue, an event is a count.  What CUDA forbids during a capture, or
+ * without a context, is refused here too.
  *
  *   FAKE_CUDA_DEVICES=N       how many GPUs there are (8)
  *   FAKE_CUDA_PINNED_MOST=N   bytes: pinned host memory beyond is refused
@@ -82,7 +83,8 @@ bool fake_may(void);
 
 CUcontext fake_current(void);
 
-/* Until none of the context's streams has anything to do. */
+/* Whether one of the context's streams has something to do; until none has. */
+bool fake_is_busy(CUcontext context);
 void fake_wait_for(CUcontext context);
 
 /* For tests: how many streams there are. */

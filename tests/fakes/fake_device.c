@@ -222,6 +222,7 @@ CUresult cuMemFree(CUdeviceptr memory)
 
 CUresult cuMemFreeHost(void *memory)
 {
+    if (!fake_may()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     return give_back(memory, true);
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { POLLS_TO_CONNECT = 3, GROUP_MAX = 256 };
@@ -70,13 +71,23 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return getrandom(id->internal, 16, 0) == 16 ? ncclSuccess : ncclSystemError;
 }
 
+static atomic_int communicators;
+
+int fake_nccl_communicators(void)
+{
+    return atomic_load(&communicators);
+}
+
 static ncclComm_t new_communicator(int rank, int n)
 {
+    const char *late = getenv("FAKE_NCCL_LATE_US");
     ncclComm_t comm = calloc(1, sizeof *comm);
     comm->rank = rank;
     comm->n = n;
     comm->references = 1;
+    atomic_fetch_add(&communicators, 1);
     comm->polls = POLLS_TO_CONNECT;
+    comm->late_us = late != NULL ? atol(late) : 0;
     pthread_mutex_init(&comm->lock, NULL);
     pthread_cond_init(&comm->changed, NULL);
     return comm;
@@ -111,6 +122,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int
         return ncclInvalidArgument;
     ncclComm_t comm = new_communicator(rank, n);
     *out = comm;
+    comm->context = fake_current();
     if (fake_fault("oom", rank) >= 0) {
         snprintf(comm->text, sizeof comm->text, "FAKE NCCL: Cuda failure 2 'out of memory', as FAKE_NCCL_FAULT asked");
         atomic_store(&comm->error, ncclUnhandledCudaError);
@@ -127,6 +139,11 @@ static bool is_ready(ncclComm_t comm)
     comm->ready = atomic_load(&comm->region->joined) == comm->n;
     if (comm->ready && comm->rank == 0) shm_unlink(comm->name);
     return comm->ready;
+}
+
+static bool is_free(ncclComm_t comm)
+{
+    return comm->ready && !atomic_load(&comm->works);
 }
 
 static atomic_int splits, windows;
@@ -151,9 +168,96 @@ static void choose(ncclComm_t comm, int color, int key)
     atomic_store(&mine->turn, comm->splits);
 }
 
+enum { WINDOW = -77 }; /* as a color */
+
+/* What a thread of the communicator's own sees to, and where the result goes. */
+struct together {
+    ncclComm_t comm, child;
+    ncclComm_t *part;
+    void **window, *memory;
+};
+
+/* The child, when all have chosen: by key, then by rank. */
+static ncclResult_t make_child(struct together *task)
+{
+    ncclComm_t comm = task->comm;
+    const struct fake_choice *split = comm->region->split[comm->splits % 2], *mine = &split[comm->rank];
+    int n = 0, rank = 0;
+    for (int r = 0; r < comm->n; r++) {
+        if (split[r].color != mine->color) continue;
+        n++;
+        rank += split[r].key < mine->key || (split[r].key == mine->key && r < comm->rank);
+    }
+    task->child = new_communicator(rank, n);
+    snprintf(task->child->name, sizeof task->child->name, "%.90s-%d-%d", comm->name, comm->splits, mine->color);
+    task->child->context = comm->context;
+    return attach(task->child);
+}
+
+static ncclResult_t look_at_split(struct together *task)
+{
+    ncclComm_t comm = task->comm;
+    const struct fake_choice *split = comm->region->split[comm->splits % 2];
+    for (int r = 0; r < comm->n; r++)
+        if (atomic_load(&split[r].turn) != comm->splits) return ncclInProgress;
+    for (int r = 0; r < comm->n; r++)
+        if ((split[r].color == WINDOW) != (task->window != NULL)) return ncclInvalidUsage;
+    if (task->window != NULL || split[comm->rank].color == NCCL_SPLIT_NOCOLOR) return ncclSuccess;
+    ncclResult_t result = task->child == NULL ? make_child(task) : ncclSuccess;
+    return result != ncclSuccess || is_ready(task->child) ? result : ncclInProgress;
+}
+
+/* As NCCL's, it stores through the caller's pointer whenever it is through, also when that is by an abort. */
+static void *together_main(void *argument)
+{
+    static const struct timespec nap = {0, 300000};
+    struct together *task = argument;
+    ncclComm_t comm = task->comm;
+    ncclResult_t result = ncclInProgress;
+    while (result == ncclInProgress && !atomic_load(&comm->aborted)) {
+        nanosleep(&nap, NULL);
+        result = look_at_split(task);
+    }
+    bool good = result == ncclSuccess;
+    if (!good && task->child != NULL) fake_release(task->child);
+    if (task->window != NULL)
+        *task->window = good ? task->memory : NULL;
+    else
+        *task->part = good ? task->child : NULL;
+    if (good && task->window != NULL) atomic_fetch_add(&windows, 1);
+    if (good && task->window != NULL) comm->windows++;
+    if (!good) atomic_store(&comm->error, result == ncclInProgress ? ncclInternalError : result);
+    atomic_store(&comm->works, false);
+    fake_release(comm);
+    free(task);
+    return NULL;
+}
+
+/* On a thread of its own, which ends with works = false and gives the communicator back. */
+static void begin_working(ncclComm_t comm, void *(*fn)(void *), void *argument)
+{
+    pthread_t thread;
+    pthread_mutex_lock(&comm->lock);
+    comm->references++;
+    pthread_mutex_unlock(&comm->lock);
+    atomic_store(&comm->works, true);
+    if (pthread_create(&thread, NULL, fn, argument) != 0) abort();
+    pthread_detach(thread);
+}
+
+/* The answer does not say that it is in progress, as NCCL's does not. */
+static ncclResult_t begin_together(struct together task)
+{
+    struct together *copy = malloc(sizeof *copy);
+    if (copy == NULL) return ncclSystemError;
+    *copy = task;
+    begin_working(task.comm, together_main, copy);
+    return ncclSuccess;
+}
+
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
 {
-    if (!comm->ready || comm->part != NULL || (config != NULL && config->blocking != 0)) return ncclInvalidUsage;
+    if (!is_free(comm) || (config != NULL && config->blocking != 0)) return ncclInvalidArgument;
     pthread_mutex_lock(&comm->lock);
     bool under_way = comm->serving != comm->tickets || comm->n_held > 0;
     pthread_mutex_unlock(&comm->lock);
@@ -162,73 +266,19 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
         return ncclInvalidUsage;
     }
     *out = NULL;
-    comm->part = out;
     atomic_fetch_add(&splits, 1);
     choose(comm, color, key);
-    return ncclInProgress;
+    return begin_together((struct together){.comm = comm, .part = out});
 }
-
-enum { WINDOW = -77 }; /* as a color */
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags)
 {
-    if (!comm->ready || comm->part != NULL || comm->window != NULL || memory == NULL || bytes == 0 ||
-        flags != NCCL_WIN_COLL_SYMMETRIC)
-        return ncclInvalidUsage;
-    *window = NULL;
-    comm->window = (void **)window;
-    comm->memory = memory;
+    if (!is_free(comm) || memory == NULL || bytes == 0 || flags != NCCL_WIN_COLL_SYMMETRIC) return ncclInvalidArgument;
     choose(comm, WINDOW, 0);
-    return ncclInProgress;
+    return begin_together((struct together){.comm = comm, .window = (void **)window, .memory = memory});
 }
 
-ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
-{
-    if (window == NULL || comm->windows == 0) return ncclInvalidUsage;
-    comm->windows--;
-    atomic_fetch_sub(&windows, 1);
-    return ncclSuccess;
-}
-
-/* The child, when all have chosen: by key, then by rank. */
-static ncclResult_t make_child(ncclComm_t comm)
-{
-    const struct fake_choice *split = comm->region->split[comm->splits % 2], *mine = &split[comm->rank];
-    int n = 0, rank = 0;
-    for (int r = 0; r < comm->n; r++) {
-        if (split[r].color != mine->color) continue;
-        n++;
-        rank += split[r].key < mine->key || (split[r].key == mine->key && r < comm->rank);
-    }
-    comm->child = new_communicator(rank, n);
-    snprintf(comm->child->name, sizeof comm->child->name, "%.90s-%d-%d", comm->name, comm->splits, mine->color);
-    return attach(comm->child);
-}
-
-static ncclResult_t look_at_split(ncclComm_t comm)
-{
-    const struct fake_choice *split = comm->region->split[comm->splits % 2];
-    for (int r = 0; r < comm->n; r++)
-        if (atomic_load(&split[r].turn) != comm->splits) return ncclInProgress;
-    for (int r = 0; r < comm->n; r++)
-        if ((split[r].color == WINDOW) != (comm->window != NULL)) return ncclInvalidUsage;
-    if (comm->window != NULL) {
-        *comm->window = comm->memory;
-        comm->window = NULL;
-        comm->windows++;
-        atomic_fetch_add(&windows, 1);
-        return ncclSuccess;
-    }
-    if (split[comm->rank].color != NCCL_SPLIT_NOCOLOR) {
-        ncclResult_t result = comm->child == NULL ? make_child(comm) : ncclSuccess;
-        if (result != ncclSuccess) return result;
-        if (!is_ready(comm->child)) return ncclInProgress;
-    }
-    *comm->part = comm->child;
-    comm->part = NULL;
-    comm->child = NULL;
-    return ncclSuccess;
-}
+static void enqueue_held(ncclComm_t comm);
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
@@ -236,14 +286,12 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     if (*error != ncclSuccess) return ncclSuccess;
     if (!comm->ready) {
         if (!is_ready(comm)) *error = ncclInProgress;
-    } else if (comm->part != NULL || comm->window != NULL) {
-        *error = look_at_split(comm);
+    } else if (atomic_load(&comm->works)) {
+        *error = ncclInProgress;
     } else if (comm->n_held > 0) {
         comm->connected = --comm->polls <= 0;
         if (!comm->connected) *error = ncclInProgress;
-        for (int i = 0; comm->connected && i < comm->n_held; i++)
-            fake_enqueue(comm->held[i].stream, &fake_nccl_work, comm->held[i].op);
-        if (comm->connected) comm->n_held = 0;
+        if (comm->connected) enqueue_held(comm);
     }
     return ncclSuccess;
 }
@@ -254,6 +302,7 @@ void fake_release(ncclComm_t comm)
     bool last = --comm->references == 0;
     pthread_mutex_unlock(&comm->lock);
     if (!last) return;
+    atomic_fetch_sub(&communicators, 1);
     if (comm->region != NULL) munmap(comm->region, comm->region_bytes);
     if (comm->region != NULL && !comm->ready) shm_unlink(comm->name);
     pthread_cond_destroy(&comm->changed);
@@ -261,16 +310,40 @@ void fake_release(ncclComm_t comm)
     free(comm);
 }
 
-ncclResult_t ncclCommFinalize(ncclComm_t comm)
+static bool is_busy(ncclComm_t comm)
 {
     pthread_mutex_lock(&comm->lock);
-    while (comm->serving != comm->tickets) pthread_cond_wait(&comm->changed, &comm->lock);
+    bool busy = comm->serving != comm->tickets;
     pthread_mutex_unlock(&comm->lock);
-    return ncclSuccess;
+    return busy;
+}
+
+static void leave(ncclComm_t comm)
+{
+    if (comm->region != NULL) atomic_fetch_add(&comm->region->left, 1);
+}
+
+static void *finalize_main(void *argument)
+{
+    ncclComm_t comm = argument;
+    while (is_busy(comm) && !atomic_load(&comm->aborted)) usleep(200);
+    if (!atomic_load(&comm->aborted)) leave(comm);
+    atomic_store(&comm->works, false);
+    fake_release(comm);
+    return NULL;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    if (!is_free(comm) || comm->n_held > 0) return ncclInvalidArgument;
+    begin_working(comm, finalize_main, comm);
+    return ncclInProgress;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    if (!is_free(comm)) return ncclInvalidArgument;
+    for (int i = 0; i < 20000 && atomic_load(&comm->region->left) < comm->n; i++) usleep(1000);
     fake_release(comm);
     return ncclSuccess;
 }
@@ -278,15 +351,15 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     atomic_store(&comm->aborted, true);
-    for (int i = 0; i < comm->n_held; i++) fake_nccl_work.drop(comm->held[i].op);
-    comm->n_held = 0;
     bool busy = true;
-    for (int i = 0; i < 5000 && busy; i++) { /* its operations leave, if they have begun */
-        pthread_mutex_lock(&comm->lock);
-        busy = comm->serving != comm->tickets;
-        pthread_mutex_unlock(&comm->lock);
+    for (int i = 0; i < 5000 && busy;
+         i++) { /* its operations leave, if they have begun, and so do the device's others */
+        busy = is_busy(comm) || atomic_load(&comm->works) || fake_is_busy(comm->context);
         if (busy) usleep(1000);
     }
+    for (int i = 0; i < comm->n_held; i++) fake_nccl_work.drop(comm->held[i].op);
+    comm->n_held = 0;
+    leave(comm);
     fake_release(comm);
     return ncclSuccess;
 }
@@ -298,8 +371,30 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes,
     return comm->ready ? ncclSuccess : ncclInvalidUsage;
 }
 
+static atomic_int misuses;
+
+int fake_nccl_misuses(void)
+{
+    return atomic_load(&misuses);
+}
+
+static void look_for_misuse(ncclComm_t comm)
+{
+    if (is_busy(comm)) atomic_fetch_add(&misuses, 1);
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
+{
+    if (window == NULL || comm->windows == 0) return ncclInvalidUsage;
+    look_for_misuse(comm);
+    comm->windows--;
+    atomic_fetch_sub(&windows, 1);
+    return ncclSuccess;
+}
+
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
 {
+    look_for_misuse(comm);
     return comm->ready && handle != NULL ? ncclSuccess : ncclInvalidUsage;
 }
 
@@ -341,10 +436,35 @@ static bool merge(struct fake_op *op, CUstream stream, int before)
     return false;
 }
 
+static void enqueue_held(ncclComm_t comm)
+{
+    for (int i = 0; i < comm->n_held; i++) fake_enqueue(comm->held[i].stream, &fake_nccl_work, comm->held[i].op);
+    comm->n_held = 0;
+}
+
+static void *late_main(void *argument)
+{
+    ncclComm_t comm = argument;
+    nanosleep(&(struct timespec){comm->late_us / 1000000, comm->late_us % 1000000 * 1000}, NULL);
+    if (!atomic_load(&comm->aborted)) enqueue_held(comm);
+    atomic_store(&comm->works, false);
+    fake_release(comm);
+    return NULL;
+}
+
+/* Its operations of a group, when all are there. */
+static ncclResult_t start(ncclComm_t comm)
+{
+    if (comm->n_held == 0 || atomic_load(&comm->works)) return ncclSuccess;
+    if (comm->connected) begin_working(comm, late_main, comm);
+    return ncclInProgress;
+}
+
 static ncclResult_t launch(struct fake_op *op, CUstream stream)
 {
     ncclComm_t comm = op->comm;
-    if (comm->connected)
+    stream = fake_stream(stream);
+    if (comm->connected && comm->late_us == 0)
         return fake_enqueue(stream, &fake_nccl_work, op) == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
     comm->held[comm->n_held++] = (struct fake_held){op, stream};
     return ncclInProgress;
@@ -355,12 +475,17 @@ ncclResult_t ncclGroupEnd(void)
     if (depth == 0) return ncclInvalidUsage;
     if (--depth > 0) return ncclSuccess;
     ncclResult_t result = ncclSuccess;
+    ncclComm_t comms[GROUP_MAX];
+    int n_comms = 0;
     for (int i = 0; i < n_group; i++)
         if (merge(group[i].op, group[i].stream, i)) group[i].op = NULL;
     for (int i = 0; i < n_group; i++) {
-        ncclResult_t one = group[i].op != NULL ? launch(group[i].op, group[i].stream) : ncclSuccess;
+        if (group[i].op == NULL) continue;
+        comms[n_comms++] = group[i].op->comm;
+        ncclResult_t one = launch(group[i].op, group[i].stream);
         if (one != ncclSuccess) result = one;
     }
+    for (int i = 0; i < n_comms; i++) start(comms[i]); /* an operation is gone when it has run */
     n_group = 0;
     free(group);
     group = NULL;
@@ -371,8 +496,7 @@ static ncclResult_t call(ncclComm_t comm, struct fake_call what, const void *sen
                          CUstream stream)
 {
     if (comm == NULL || what.dtype < 0 || what.dtype > ncclBfloat16) return ncclInvalidArgument;
-    if (!comm->ready || comm->part != NULL || comm->window != NULL || (comm->n_held > 0 && depth == 0))
-        return ncclInvalidUsage; /* it was not polled */
+    if (!is_free(comm) || (comm->n_held > 0 && depth == 0)) return ncclInvalidArgument; /* it was not polled */
     if (what.root >= comm->n || peer >= comm->n || n_group == GROUP_MAX) return ncclInvalidArgument;
     if (what.count == 0) return ncclSuccess;
     struct fake_op *op = calloc(1, sizeof *op);
@@ -389,7 +513,10 @@ static ncclResult_t call(ncclComm_t comm, struct fake_call what, const void *sen
                                                 .bytes = what.count * fake_bytes((ncclDataType_t)what.dtype),
                                                 .call = what};
     }
-    if (depth == 0) return launch(op, stream);
+    if (depth == 0) {
+        ncclResult_t result = launch(op, stream);
+        return result == ncclInProgress ? start(comm) : result;
+    }
     group[n_group++] = (struct fake_held){op, stream};
     return ncclSuccess;
 }

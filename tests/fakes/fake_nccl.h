@@ -2,10 +2,13 @@
  * goes through shared memory; every call of a collective is compared with the peers'.  What NCCL demands is demanded: a
  * communicator is polled until it is ready, and again after its first operation, whose connections are made then, and
  * during a split or the registration of a window, for which all ranks come; under a split nothing may be under way.
+ * One that is destroyed waits for its peers' goodbyes (ncclCommFinalize), one that is aborted for the whole device.
  *
  *   FAKE_NCCL_FAULT=KIND@RANK:N   on that rank of a communicator:
  *       error@R:N   its Nth operation meets an asynchronous error      hang@R:N   its Nth operation never ends
  *       slow@R:N    each operation begins N milliseconds late          oom@R:0    its communicators find no memory
+ *   FAKE_NCCL_LATE_US=N   every call is answered ncclInProgress, and a thread of its own puts the operation into its
+ *                         stream N microseconds later, as NCCL does from 2.23 on
  */
 #ifndef FAKE_NCCL_H
 #define FAKE_NCCL_H
@@ -48,7 +51,7 @@ struct fake_choice {
 };
 
 struct fake_region {
-    atomic_int joined;
+    atomic_int joined, left; /* how many ranks have */
     struct fake_choice split[2][FAKE_RANKS];
     struct fake_box box[]; /* from * n + to */
 };
@@ -60,17 +63,15 @@ struct ncclComm {
     int rank, n;
     bool ready, connected;
     int polls; /* still to go until it is connected */
+    long late_us;
     struct fake_held {
         struct fake_op *op;
         CUstream stream;
     } held[64];
     int n_held;
-    int splits;
-    ncclComm_t *part; /* of the split under way: where it goes */
-    void **window;    /* of the registration under way, likewise */
-    void *memory;
-    int windows;
-    ncclComm_t child; /* that will be it, once its ranks have joined */
+    int splits, windows;
+    CUcontext context;
+    atomic_bool works; /* on a split, a window or a late operation, by a thread of its own */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t tickets, serving; /* operations run in the order in which they were enqueued */
@@ -118,8 +119,12 @@ void fake_release(ncclComm_t comm);
 /* For tests: how many splits were asked for in this process. */
 int fake_nccl_splits(void);
 
-/* And how many windows there are now. */
+/* And how many windows and communicators there are now. */
 int fake_nccl_windows(void);
+int fake_nccl_communicators(void);
+
+/* How often memory was taken from a communicator while operations were under way. */
+int fake_nccl_misuses(void);
 
 /* A fault asked for by FAKE_NCCL_FAULT for this rank: its number, or -1. */
 long fake_fault(const char *kind, int rank);

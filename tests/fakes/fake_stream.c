@@ -165,6 +165,7 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
 
 CUresult cuStreamQuery(CUstream stream)
 {
+    if (fake_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     if (!fake_may()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     stream = fake_stream(stream);
     pthread_mutex_lock(&stream->lock);
@@ -183,7 +184,7 @@ CUresult cuStreamSynchronize(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-static bool any_busy(CUcontext context)
+bool fake_is_busy(CUcontext context)
 {
     bool busy = false;
     CUstream stream;
@@ -202,7 +203,7 @@ static bool any_busy(CUcontext context)
 void fake_wait_for(CUcontext context)
 {
     static const struct timespec nap = {0, 20000};
-    while (any_busy(context)) nanosleep(&nap, NULL);
+    while (fake_is_busy(context)) nanosleep(&nap, NULL);
 }
 
 CUresult cuCtxSynchronize(void)
@@ -305,6 +306,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 
 CUresult cuEventQuery(CUevent event)
 {
+    if (fake_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     if (!fake_may()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&event->lock);
     bool done = event->done >= event->recorded;
@@ -414,10 +416,13 @@ struct host_call {
     void *data;
 };
 
+/* As CUDA does it, on a thread of the driver's, which comes some time after the event before it. */
 static void host_run(void *argument, uint64_t number)
 {
+    static const struct timespec late = {0, 100000};
     (void)number;
     struct host_call *call = argument;
+    nanosleep(&late, NULL);
     call->fn(call->data);
 }
 

@@ -56,7 +56,7 @@ static void await_attaching(struct procs *procs)
     char key[RANKS][32];
     const char *keys[RANKS];
     for (int i = 0; i < RANKS; i++) {
-        snprintf(key[i], sizeof key[i], "tutti/process/%d", i);
+        snprintf(key[i], sizeof key[i], "tutti/process/0/%d", i);
         keys[i] = key[i];
     }
     tutti_store_wait(procs->store, keys, RANKS, 20000);

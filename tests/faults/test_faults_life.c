@@ -4,9 +4,7 @@
 #include "procs.h"
 
 #include <malloc.h>
-#include <netinet/in.h>
 #include <pthread.h>
-#include <sys/socket.h>
 #include <sys/time.h>
 
 enum { SOON_S = 5, BIG = 1 << 20 };
@@ -79,17 +77,6 @@ static void test_interrupted_all_the_time(void **state)
 
 /* ---- beginning again ------------------------------------------------------------------------------------------- */
 
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
 static int rank_of_again(int rank, int size, void *argument)
 {
     char method[100];
@@ -106,7 +93,7 @@ static int rank_of_again(int rank, int size, void *argument)
 static void test_same_port_fifty_times(void **state)
 {
     (void)state;
-    int port = free_port();
+    int port = procs_free_port();
     run_procs(3, rank_of_again, &port);
 }
 
@@ -347,6 +334,7 @@ static int child_of_rank(tutti_work *work)
     EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT, "fork", "world");
     EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_INVALID_ARGUMENT, "fork");
     EXPECT(tutti_abort(NULL, "a child") == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(tutti_get_rank(NULL) == 1 && tutti_get_host(NULL, 0) <= 0); /* to ask is no use of it */
     EXPECT_ERROR(tutti_work_wait(work, 100), TUTTI_ERR_INVALID_ARGUMENT, "fork");
     tutti_work_free(work);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK); /* its own copy of the handle alone */
@@ -434,6 +422,54 @@ static void test_ranks_that_do_not_add_up(void **state)
     run_procs(3, rank_that_may_be_missing, NULL);
 }
 
+/* ---- one store, one group after the other
+ * ---------------------------------------------------------------------------- */
+
+enum { TURNS = 4, LATE_MS = 700 };
+
+/* What one process does in its only turn. */
+static int turn_of(int rank, int size, int turn)
+{
+    tutti_group *group = NULL;
+    if (turn == 1) setenv("TUTTI_SHM", "0", 1);
+    if (turn == 1 && rank == 1) setenv("TUTTI_FABRIC_PROVIDER", "none_such", 1); /* a backend that does not open */
+    if (rank == 1 && turn > 1) procs_nap_ms(LATE_MS); /* the others look whether it lives, and find the turn before */
+    tutti_store *store = proc_store();
+    tutti_group_opts opts = {.timeout_ms = 20000, .name = "turn"};
+    int status = tutti_create_group("tcp", store, rank, size, &opts, &group);
+    if (turn == 1) {
+        EXPECT_ERROR(status, status, "none_such");
+        EXPECT(status != TUTTI_OK);
+    } else {
+        EXPECT(status == TUTTI_OK);
+        EXPECT(sum_once(group, size, 10) == TUTTI_OK);
+        EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    }
+    tutti_store_free(store);
+    return 0;
+}
+
+static int rank_in_turns(int rank, int size, void *argument)
+{
+    (void)argument;
+    for (int turn = 0; turn < TURNS; turn++) {
+        int result = -1;
+        pid_t child = fork();
+        if (child == 0) _exit(turn_of(rank, size, turn) != 0);
+        EXPECT(child > 0 && waitpid(child, &result, 0) == child && result == 0);
+        proc_meet(size, turn + 1);
+    }
+    return 0;
+}
+
+/* What an earlier group has left in the store is not the next one's: neither that a process of its has ended, nor that
+ * a backend did not open. */
+static void test_groups_in_turns(void **state)
+{
+    (void)state;
+    run_procs(3, rank_in_turns, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -441,7 +477,7 @@ int main(void)
         cmocka_unit_test(test_same_file_fifty_times),    cmocka_unit_test(test_a_hundred_groups),
         cmocka_unit_test(test_torn_down_twice),          cmocka_unit_test(test_failed_groups_leave_nothing),
         cmocka_unit_test(test_all_killed_leave_nothing), cmocka_unit_test(test_fork_after_init),
-        cmocka_unit_test(test_ranks_that_do_not_add_up),
+        cmocka_unit_test(test_ranks_that_do_not_add_up), cmocka_unit_test(test_groups_in_turns),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

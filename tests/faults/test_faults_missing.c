@@ -217,6 +217,36 @@ static void test_another_rank_is_missing(void **state)
     }
 }
 
+/* A monitored barrier names all that did not come, whoever they are, over a network as through shared memory. */
+static int rank_of_monitored(int rank, int size, void *argument)
+{
+    int come = ((int *)argument)[0];
+    if (((int *)argument)[1]) setenv("TUTTI_SHM", "0", 1);
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_monitored_barrier(NULL) == TUTTI_OK);
+    if (come >> rank & 1) {
+        int status = tutti_monitored_barrier(tutti_with(.timeout_ms = 1000));
+        for (int i = 0; i < size; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "rank %d (is at #1", i);
+            if (!(come >> i & 1)) EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "monitored_barrier #2", name);
+        }
+    }
+    proc_meet(size, 1);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_all_that_are_missing(void **state)
+{
+    (void)state;
+    for (int wire = 0; wire < 2; wire++) {
+        run_procs(6, rank_of_monitored, (int[]){0x01, wire});
+        run_procs(6, rank_of_monitored, (int[]){0x20, wire});
+        run_procs(6, rank_of_monitored, (int[]){0x15, wire});
+    }
+}
+
 /* Who waits for a message is told what its peer does instead. */
 static int rank_of_messages(int rank, int size, void *argument)
 {
@@ -248,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages_are_named),
+        cmocka_unit_test(test_all_that_are_missing),
         cmocka_unit_test(test_the_last_rank_is_missing),
         cmocka_unit_test(test_another_rank_is_missing),
     };

@@ -117,6 +117,51 @@ static void test_destroy_with_operations_in_flight(void **state)
     run_procs(2, rank_of_destroy, NULL);
 }
 
+/* Operations on one memory wait for each other.  Their peer leaves after the first: the others end, each once. */
+static int rank_of_blocked(int rank, int size, void *argument)
+{
+    enum { N = 6 };
+    static float x[4];
+    tutti_work *work[N] = {NULL};
+    (void)size, (void)argument;
+    setenv("TUTTI_SHM", "0", 1);
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(tutti_view(x, 4), TUTTI_SUM, NULL) == TUTTI_OK);
+    if (rank == 0) {
+        EXPECT(tutti_broadcast(tutti_view(x, 4), 1, tutti_with(.async_op = &work[0])) == TUTTI_OK);
+        for (int i = 1; i < N; i++)
+            EXPECT(tutti_all_reduce(tutti_view(x, 4), TUTTI_SUM, tutti_with(.async_op = &work[i])) == TUTTI_OK);
+        proc_say_and_wait(1);
+        for (int i = 0; i < N; i++) {
+            int status = tutti_work_wait(work[i], 10000);
+            if (i > 0) EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "#3 of group world", "rank 1");
+        }
+        for (int i = 0; i < N; i++) tutti_work_free(work[i]);
+    } else {
+        while (atomic_load(&proc_board->step[0]) < 1) proc_nap();
+        EXPECT(tutti_broadcast(tutti_view(x, 4), 1, NULL) == TUTTI_OK);
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+/* Rank 0 stands still meanwhile, so that it hears of both in one round. */
+static void stop_the_first(struct procs *procs, void *argument)
+{
+    (void)argument;
+    while (procs_reap(procs) && atomic_load(&procs->board->step[0]) < 1) procs_nap_ms(1);
+    procs_signal(procs, 0, SIGSTOP);
+    for (int i = 0; i < 5000 && procs_reap(procs) && procs->pid[1] != 0; i++) procs_nap_ms(1);
+    procs_go(procs, 1);
+    procs_signal(procs, 0, SIGCONT);
+}
+
+static void test_blocked_works_end_once(void **state)
+{
+    (void)state;
+    run_procs_acting(2, rank_of_blocked, stop_the_first, NULL);
+}
+
 static int rank_of_early_frees(int rank, int size, void *argument)
 {
     enum { N = 20 };
@@ -314,9 +359,10 @@ static void test_callbacks_any_and_descriptors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_abort_of_a_child_spares_the_family), cmocka_unit_test(test_abort_during_a_wait),
-        cmocka_unit_test(test_destroy_with_operations_in_flight),  cmocka_unit_test(test_handles_given_up_early),
-        cmocka_unit_test(test_threads_on_several_groups),          cmocka_unit_test(test_callbacks_any_and_descriptors),
+        cmocka_unit_test(test_blocked_works_end_once),        cmocka_unit_test(test_abort_of_a_child_spares_the_family),
+        cmocka_unit_test(test_abort_during_a_wait),           cmocka_unit_test(test_destroy_with_operations_in_flight),
+        cmocka_unit_test(test_handles_given_up_early),        cmocka_unit_test(test_threads_on_several_groups),
+        cmocka_unit_test(test_callbacks_any_and_descriptors),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,11 +112,103 @@ static void test_two_threads_call(void **state)
     run_procs(2, rank_of_two_callers, NULL);
 }
 
+/* Two threads pass messages to and fro until told to end. */
+static atomic_int traffic_ends;
+
+static void *exchange(void *argument)
+{
+    int rank = proc_rank, tag = *(int *)argument, failed = 0;
+    for (int32_t x = 0; x >= 0 && failed == 0;) {
+        if (rank == 0) {
+            x = atomic_load(&traffic_ends) ? -1 : 0;
+            failed += tutti_send(tutti_view(&x, 1), 1, tutti_with(.tag = tag)) != TUTTI_OK;
+            if (x == 0) failed += tutti_recv(tutti_view(&x, 1), 1, tutti_with(.tag = tag)) != TUTTI_OK;
+        } else {
+            failed += tutti_recv(tutti_view(&x, 1), 0, tutti_with(.tag = tag)) != TUTTI_OK;
+            if (x == 0) failed += tutti_send(tutti_view(&x, 1), 0, tutti_with(.tag = tag)) != TUTTI_OK;
+        }
+    }
+    *(int *)argument = failed;
+    return NULL;
+}
+
+/* Whoever waits in vain hears of it in time, although other threads never let him sleep. */
+static int rank_of_a_wait_in_traffic(int rank, int size, void *argument)
+{
+    enum { SOON_S = 5 };
+    pthread_t thread[2];
+    int tag[2] = {1, 2};
+    int32_t x = 0;
+    tutti_work *work = NULL;
+    (void)size, (void)argument;
+    EXPECT(proc_init(60000) == TUTTI_OK);
+    for (int i = 0; i < 2; i++) EXPECT(pthread_create(&thread[i], NULL, exchange, &tag[i]) == 0);
+    if (rank == 0) {
+        EXPECT(tutti_irecv(tutti_view(&x, 1), 1, tutti_with(.tag = 9), &work) == TUTTI_OK);
+        int64_t begin = procs_now_ns();
+        EXPECT(tutti_wait(&work, 0) == TUTTI_ERR_TIMEOUT);
+        EXPECT(tutti_wait(&work, 300) == TUTTI_ERR_TIMEOUT && work != NULL);
+        EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 1, tutti_with(.tag = 10, .timeout_ms = 300)), TUTTI_ERR_TIMEOUT,
+                     "tag 10");
+        EXPECT_WITHIN(begin, 0.5, 0.6 + SOON_S);
+        atomic_store(&traffic_ends, 1);
+    }
+    for (int i = 0; i < 2; i++) EXPECT(pthread_join(thread[i], NULL) == 0 && tag[i] == 0);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    tutti_work_free(work);
+    return 0;
+}
+
+static void test_a_wait_in_traffic(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_a_wait_in_traffic, NULL);
+}
+
+/* One thread waits in coalesce_end for what never comes, the other destroys the group. */
+static void *destroy_soon(void *group)
+{
+    procs_nap_ms(100);
+    tutti_destroy_process_group(group);
+    return NULL;
+}
+
+static int rank_of_a_destroyed_end(int rank, int size, void *argument)
+{
+    tutti_store *store = proc_store(), *part = NULL;
+    tutti_group *group = NULL;
+    pthread_t thread;
+    float x[2];
+    (void)argument;
+    EXPECT(proc_group(store, "destroyed", size, 20000, &part, &group) == TUTTI_OK);
+    if (rank == 0) {
+        EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
+        for (int i = 0; i < 2; i++)
+            EXPECT(tutti_recv(tutti_view(&x[i], 1), 1, tutti_with(.group = group, .tag = i)) == TUTTI_OK);
+        EXPECT(pthread_create(&thread, NULL, destroy_soon, group) == 0);
+        EXPECT_ERROR(tutti_coalesce_end(group, NULL), TUTTI_ERR_ABORTED, "destroyed");
+        EXPECT(pthread_join(thread, NULL) == 0);
+    }
+    proc_meet(size, 1);
+    if (rank == 1) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    tutti_store_free(part);
+    tutti_store_free(store);
+    return 0;
+}
+
+static void test_destroyed_while_it_ends(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_a_destroyed_end, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_threads_wait),
         cmocka_unit_test(test_two_threads_call),
+        cmocka_unit_test(test_a_wait_in_traffic),
+        cmocka_unit_test(test_destroyed_while_it_ends),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,11 +275,15 @@ static inline int case_groups(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* A stream of a device that no rank has, where there is one. */
+/* CU_STREAM_PER_THREAD; a stream of a device that no rank has, where there is one. */
 static inline int foreign_stream(tutti_group *group, tutti_tensor x, int size)
 {
     int devices = 0;
+    void *of_thread = (void *)2;
     cu.count(&devices);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .stream = of_thread}) ==
+           TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "create a stream") != NULL);
     if (devices <= size) return 0;
     EXPECT(cu_use(devices - 1));
     cu_stream far = new_stream();

@@ -2,6 +2,7 @@
  * its result in shared memory, and only the parent asserts. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -506,6 +507,61 @@ static void test_file_left_over(void **state)
     rendezvous_leave(&met);
 }
 
+/* The ranks of two containers on one host: neither knows the other's process by its number. */
+static void test_file_across_containers(void **state)
+{
+    (void)state;
+    enum { CANNOT = 77 };
+    char url[96], path[64];
+    const char *const there[] = {"tutti/world/rank/0"};
+    tutti_store *store;
+    snprintf(path, sizeof path, "/tmp/test_rendezvous.apart.%d", (int)getpid());
+    snprintf(url, sizeof url, "file://%s?world_size=2", path);
+    struct rendezvous_args args = {.init_method = url, .rank = 0, .world_size = -1, .timeout_ms = 20000};
+    pid_t first = start_rank(0, "X=1", &args);
+    assert_int_equal(tutti_store_file(path, NULL, &store), TUTTI_OK);
+    assert_int_equal(tutti_store_wait(store, there, 1, 20000), TUTTI_OK);
+    tutti_store_free(store);
+    pid_t second = fork();
+    if (second == 0) {
+        int result = -1;
+        if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) _exit(CANNOT);
+        args.rank = 1;
+        pid_t child = start_rank(1, "X=1", &args); /* is number 1 there */
+        waitpid(child, &result, 0);
+        _exit(result != 0);
+    }
+    int result = -1;
+    waitpid(second, &result, 0);
+    if (WIFEXITED(result) && WEXITSTATUS(result) == CANNOT) {
+        kill(first, SIGKILL);
+        waitpid(first, &result, 0);
+        unlink(path);
+        skip();
+    }
+    assert_int_equal(result, 0);
+    await_rank(first);
+    for (int i = 0; i < 2; i++) expect_met(i, i, 2);
+}
+
+/* Another program's entry is no verdict: above all not "all have met". */
+static void test_no_verdict(void **state)
+{
+    (void)state;
+    static const char *const verdicts[] = {"", "met", "0", "7 a", "-99 b", "0x c"};
+    for (size_t i = 0; i < sizeof verdicts / sizeof *verdicts; i++) {
+        struct rendezvous met;
+        tutti_store *store;
+        assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+        assert_int_equal(tutti_store_set(store, "tutti/world/verdict", verdicts[i], strlen(verdicts[i])), TUTTI_OK);
+        struct rendezvous_args args = {.store = store, .rank = 0, .world_size = 2, .timeout_ms = 5000};
+        int status = rendezvous_join(&args, &met);
+        if (status != TUTTI_ERR_STORE || strstr(error_text(), "as the verdict") == NULL)
+            fail_msg("\"%s\": %d, %s", verdicts[i], status, status != TUTTI_OK ? error_text() : "met");
+        tutti_store_free(store);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -525,6 +581,8 @@ int main(void)
         cmocka_unit_test(test_arguments_contradict),
         cmocka_unit_test(test_file),
         cmocka_unit_test(test_file_left_over),
+        cmocka_unit_test(test_file_across_containers),
+        cmocka_unit_test(test_no_verdict),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -246,6 +246,65 @@ static void test_bad_frames(void **state)
     tutti_store_free(server);
 }
 
+/* ---- a client that asks and does not listen ---------------------------------------------------------------------- */
+
+enum { DEAF_VALUE = 1500, DEAF_REQUESTS = 6000 };
+
+/* Replaces value n by n + 1; the reply has the new one. */
+static size_t make_exchange(struct seal *seal, uint8_t *frame, int n)
+{
+    char value[2][DEAF_VALUE];
+    struct store_slice key = {"k", 1}, values[2];
+    for (int i = 0; i < 2; i++) {
+        memset(value[i], 0, DEAF_VALUE);
+        snprintf(value[i], DEAF_VALUE, "%d", n + i);
+        values[i] = (struct store_slice){value[i], n + i == 0 ? 0 : DEAF_VALUE};
+    }
+    struct store_request request = {
+        .op = STORE_COMPARE_SET, .n_keys = 1, .keys = &key, .n_values = 2, .values = values};
+    size_t bytes = wire_request_bytes(&request);
+    wire_put_u32(frame, (uint32_t)(bytes + SEAL_TAG_BYTES));
+    wire_put_request(frame + 4, &request, 1000);
+    seal_close(seal, frame + 4, bytes, frame, 4);
+    return 4 + bytes + SEAL_TAG_BYTES;
+}
+
+/* Until value n is there: the server has taken the request.  False: it has closed the connection instead. */
+static bool deaf_was_heard(tutti_store *server, int n)
+{
+    char value[DEAF_VALUE] = "";
+    int64_t deadline_ns = clock_deadline_ns(20000);
+    do {
+        size_t bytes;
+        OK(tutti_store_get(server, "k", value, sizeof value, &bytes, 20000));
+        if (atoi(value) == n) return true;
+        if (tutti_store_linger(server, 0) == TUTTI_OK) return false;
+    } while (clock_now_ns() < deadline_ns);
+    fail_msg("request %d is neither done nor refused", n);
+    return false;
+}
+
+/* Its replies pile up in the server, which keeps one at the most. */
+static void test_deaf_client(void **state)
+{
+    (void)state;
+    tutti_store *server = serve(token_a);
+    struct recording recording;
+    uint8_t frame[4096], answer[4 + 24 + 4 + DEAF_VALUE + SEAL_TAG_BYTES];
+    int n = 0, fd = shake_hands(tutti_store_port(server), &recording);
+    for (; n < 100; n++) { /* as long as it listens, all is well */
+        transmit(fd, frame, make_exchange(&recording.out, frame, n));
+        receive(fd, answer, sizeof answer);
+    }
+    for (bool heard = true; heard && n < DEAF_REQUESTS; n++) {
+        size_t bytes = make_exchange(&recording.out, frame, n);
+        heard = send(fd, frame, bytes, MSG_NOSIGNAL) == (ssize_t)bytes && deaf_was_heard(server, n + 1);
+    }
+    close(fd);
+    if (n == DEAF_REQUESTS) fail_msg("the server has taken %d requests of a client that takes no reply", n);
+    tutti_store_free(server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_impostor),
         cmocka_unit_test(test_other_version),
         cmocka_unit_test(test_bad_frames),
+        cmocka_unit_test(test_deaf_client),
     };
     return token_init() == TUTTI_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }

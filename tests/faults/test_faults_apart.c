@@ -1,0 +1,297 @@
+/* Groups that end while others go on, ranks that cannot all talk to each other, and what an error path leaves open. */
+#include "procs.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { SOON_S = 5, LARGE = 1 << 20 };
+
+/* ---- a group with a backend of its own -------------------------------------------------------------------------- */
+
+static char second_tcp[64]; /* a copy of the plug-in: to the core it is another one */
+
+static bool copy_plugin(void)
+{
+    static char buffer[1 << 16];
+    ssize_t n = 0;
+    strcpy(second_tcp, "/tmp/tutti-second-XXXXXX");
+    int to = mkstemp(second_tcp), from = open(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", O_RDONLY | O_CLOEXEC);
+    while (to >= 0 && from >= 0 && (n = read(from, buffer, sizeof buffer)) > 0)
+        if (write(to, buffer, (size_t)n) != n) n = -1;
+    if (from >= 0) close(from);
+    return to >= 0 && from >= 0 && n == 0 && close(to) == 0;
+}
+
+/* Its peers end, in order or not: that is told to it, and the world is as it was. */
+static int rank_of_own_backend(int rank, int size, void *argument)
+{
+    bool leaves = *(bool *)argument;
+    tutti_group *own = NULL, *plain = NULL;
+    int ranks[] = {1, 2}; /* which are 0 and 1 there */
+    float x = 1;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_new_group(ranks, 2, &(tutti_group_opts){.backend = second_tcp}, &own) == TUTTI_OK);
+    EXPECT(tutti_new_group(ranks, 2, NULL, &plain) == TUTTI_OK);
+    if (rank > 0)
+        EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = own)) == TUTTI_OK && x == 2);
+    proc_meet(size, 1);
+    if (rank == 2 && leaves) EXPECT(tutti_destroy_process_group(own) == TUTTI_OK);
+    if (rank == 2 && !leaves) proc_say_and_wait(2); /* the parent kills it */
+    if (rank == 1) EXPECT_ERROR(tutti_barrier(tutti_with(.group = own)), TUTTI_ERR_PEER_LOST, "barrier #2", "is lost");
+    if (leaves) {
+        EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+        if (rank > 0) EXPECT(tutti_barrier(tutti_with(.group = plain)) == TUTTI_OK);
+    } else {
+        EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_PEER_LOST, "rank 2");
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void await_step(struct procs *procs, int rank, int step)
+{
+    while (procs_reap(procs) && atomic_load(&procs->board->step[rank]) < step && procs_now_ns() < procs->deadline_ns)
+        procs_nap_ms(1);
+}
+
+static void kill_the_last(struct procs *procs, void *argument)
+{
+    (void)argument;
+    await_step(procs, 2, 2);
+    procs_signal(procs, 2, SIGKILL);
+}
+
+static void test_a_group_with_a_backend_of_its_own(void **state)
+{
+    (void)state;
+    assert_true(copy_plugin());
+    run_procs(3, rank_of_own_backend, &(bool){true});
+    run_procs_acting(3, rank_of_own_backend, kill_the_last, &(bool){false});
+    unlink(second_tcp);
+}
+
+static int rank_of_many_backends(int rank, int size, void *argument)
+{
+    enum { MANY = 8 };
+    tutti_group *own[MANY];
+    int ranks[] = {0, 1};
+    float x = 1;
+    (void)rank, (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    for (int i = 0; i < MANY; i++) {
+        EXPECT(tutti_new_group(ranks, size, &(tutti_group_opts){.backend = second_tcp}, &own[i]) == TUTTI_OK);
+        EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = own[i])) == TUTTI_OK);
+    }
+    EXPECT(x == 1 << MANY);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_many_groups_with_backends_of_their_own(void **state)
+{
+    (void)state;
+    assert_true(copy_plugin());
+    run_procs(2, rank_of_many_backends, NULL);
+    unlink(second_tcp);
+}
+
+/* ---- groups that end ----------------------------------------------------------------------------------------------
+ */
+
+/* A large message was offered in it, which nobody has taken. */
+static int rank_of_an_offer(int rank, int size, void *argument)
+{
+    static float data[LARGE];
+    tutti_group *group = NULL;
+    tutti_work *work = NULL;
+    int ranks[] = {0, 1};
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_new_group(ranks, size, NULL, &group) == TUTTI_OK);
+    if (rank == 0) EXPECT(tutti_isend(tutti_view(data, LARGE), 1, tutti_with(.group = group), &work) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_recv(tutti_view(data, 1), 0, tutti_with(.timeout_ms = 100)) == TUTTI_ERR_TIMEOUT);
+    if (rank == 1) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    if (rank == 0) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    if (rank == 0) EXPECT(tutti_work_wait(work, 0) < 0);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK); /* the world goes on */
+    tutti_work_free(work);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_destroyed_with_an_offer(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_an_offer, NULL);
+}
+
+/* Their time is that of one. */
+static int rank_of_late_groups(int rank, int size, void *argument)
+{
+    enum { GROUPS = 6 };
+    int ranks[] = {0, 1};
+    float x[GROUPS];
+    tutti_work *work[GROUPS];
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    for (int i = 0; i < GROUPS; i++) {
+        tutti_group *group = NULL;
+        EXPECT(tutti_new_group(ranks, size, NULL, &group) == TUTTI_OK);
+        if (rank == 0) EXPECT(tutti_irecv(tutti_view(&x[i], 1), 1, tutti_with(.group = group), &work[i]) == TUTTI_OK);
+    }
+    int64_t begin = procs_now_ns();
+    while (rank == 1 && atomic_load(&proc_board->step[0]) < 1) proc_nap();
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    if (rank == 0) EXPECT_WITHIN(begin, 0, 2 + SOON_S); /* 2 s for each of them were 12 */
+    if (rank == 0) proc_say(1);
+    for (int i = 0; i < GROUPS && rank == 0; i++) EXPECT(tutti_wait(&work[i], 0) < 0);
+    return 0;
+}
+
+static void test_many_groups_that_wait(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_late_groups, NULL);
+}
+
+/* What a thread has begun to coalesce when an error led it elsewhere says nothing of later groups. */
+static int rank_that_forgets_to_end(int rank, int size, void *argument)
+{
+    tutti_store *store = proc_store();
+    (void)argument;
+    for (int i = 0; i < 6; i++) {
+        char name[32];
+        tutti_store *part = NULL;
+        tutti_group *group = NULL;
+        float x = 1;
+        snprintf(name, sizeof name, "coalesced-%d", i);
+        EXPECT(proc_group(store, name, size, 20000, &part, &group) == TUTTI_OK);
+        EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK && x == 2);
+        EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
+        EXPECT_ERROR(tutti_coalesce_begin(group), TUTTI_ERR_INVALID_ARGUMENT, "coalesces on group", name);
+        x = 1;
+        EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK);
+        EXPECT(tutti_destroy_process_group(group) == TUTTI_OK && x == 1);
+        tutti_store_free(part);
+    }
+    tutti_store_free(store);
+    return rank < 0;
+}
+
+static void test_coalescing_that_never_ends(void **state)
+{
+    (void)state;
+    run_procs(2, rank_that_forgets_to_end, NULL);
+}
+
+/* ---- signals ------------------------------------------------------------------------------------------------------
+ */
+
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+/* A large message is read out of the sender's memory: a signal just then says nothing of the sender. */
+static int rank_of_signals(int rank, int size, void *argument)
+{
+    enum { TIMES = 400 };
+    static float in[LARGE / 4], out[LARGE / 4];
+    struct itimerval timer = {{0, 300}, {0, 300}};
+    (void)argument;
+    sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm, .sa_flags = SA_RESTART}, NULL);
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    setitimer(ITIMER_REAL, &timer, NULL);
+    for (int i = 0; i < TIMES; i++) {
+        tutti_work *sent = NULL, *received = NULL;
+        EXPECT(tutti_irecv(tutti_view(in, LARGE / 4), (rank + size - 1) % size, NULL, &received) == TUTTI_OK);
+        EXPECT(tutti_isend(tutti_view(out, LARGE / 4), (rank + 1) % size, NULL, &sent) == TUTTI_OK);
+        EXPECT(tutti_wait(&received, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+        EXPECT(tutti_wait(&sent, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
+    }
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_signals_during_large_messages(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_signals, NULL);
+}
+
+/* ---- no network ---------------------------------------------------------------------------------------------------
+ */
+
+/* Two share memory, the third has to be reached over a network that cannot be opened. */
+static int rank_without_network(int rank, int size, void *argument)
+{
+    (void)size, (void)argument;
+    setenv("TUTTI_IFACE", "nonsense", 1);
+    if (rank == 2) setenv("TUTTI_SHM", "0", 1);
+    EXPECT_ERROR(proc_init(5000), TUTTI_ERR_BACKEND, "TUTTI_IFACE=nonsense");
+    return 0;
+}
+
+static void test_no_network_for_some(void **state)
+{
+    (void)state;
+    run_procs(3, rank_without_network, NULL);
+}
+
+/* ---- the store's host stands still ----------------------------------------------------------------------------------
+ */
+
+static int rank_whose_store_stands_still(int rank, int size, void *argument)
+{
+    unsetenv("TUTTI_STORE_HOSTED"); /* rank 0 hosts it */
+    proc_set_int("MASTER_PORT", *(int *)argument);
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    proc_meet(size, 1);
+    if (rank == 0) {
+        raise(SIGSTOP); /* the parent lets it go on */
+    } else {
+        procs_nap_ms(200);
+        int64_t begin = procs_now_ns();
+        EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+        EXPECT_WITHIN(begin, 0, 2 + SOON_S);
+        proc_say(2);
+        return 0;
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void go_on(struct procs *procs, void *argument)
+{
+    (void)argument;
+    await_step(procs, 1, 2);
+    procs_signal(procs, 0, SIGCONT);
+}
+
+static void test_the_store_stands_still(void **state)
+{
+    (void)state;
+    int port = procs_free_port();
+    run_procs_acting(2, rank_whose_store_stands_still, go_on, &port);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_group_with_a_backend_of_its_own),
+        cmocka_unit_test(test_many_groups_with_backends_of_their_own),
+        cmocka_unit_test(test_destroyed_with_an_offer),
+        cmocka_unit_test(test_many_groups_that_wait),
+        cmocka_unit_test(test_coalescing_that_never_ends),
+        cmocka_unit_test(test_signals_during_large_messages),
+        cmocka_unit_test(test_no_network_for_some),
+        cmocka_unit_test(test_the_store_stands_still),
+    };
+    cmocka_set_test_filter(getenv("FAULTS_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
