@@ -22,7 +22,10 @@
 /* One tree over the rank numbers, whatever the size: the same bits from run to run and from message to message. */
 #define FIXED_TREE "all_reduce=reduce_broadcast,reduce=fixed_tree,reduce_scatter=fixed_tree"
 
-enum { CLOSE_WAIT_MS = 2000 };
+enum {
+    CLOSE_WAIT_MS = 2000, /* for operations under way to end */
+    LET_GO_MS = 1000      /* for backends to let go of those that have not; close may take as long again */
+};
 
 static void shut(struct tutti_group *group)
 {
@@ -279,7 +282,7 @@ void group_close(struct tutti_group *group)
     struct tutti_group *other = NULL;
     each_to_close(group, let_end, clock_deadline_ns(CLOSE_WAIT_MS));
     each_to_close(group, fail_late, 0);
-    each_to_close(group, let_end, clock_deadline_ns(CLOSE_WAIT_MS));   /* until the backends let go of the memory */
+    each_to_close(group, let_end, clock_deadline_ns(LET_GO_MS));
     while ((other = next_to_close(group, other)) != NULL) shut(other); /* its handle stays good for destroying */
     if (group == group->root) engine_retire(group->engine);
     engine_lock(group->engine);

@@ -91,7 +91,8 @@ static void close_family(struct mpib_family *family, int peers)
     if (clean)
         MPI_Comm_free(&family->comm);
     else
-        family->host->log(1, "MPI keeps %d requests of operations that were given up", family->n_flights);
+        family->host->log(1, "MPI keeps %d requests of operations that were given up: their tensors must stay valid",
+                          family->n_flights);
     mpib_family_closed(clean);
     free(family->requests);
     free(family->flights);

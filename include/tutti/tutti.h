@@ -108,7 +108,8 @@ typedef struct tutti_init_opts {
  * (a plug-in is not there or refused, with the paths tried), STORE, AUTH, TIMEOUT ("joined 2 of 3, missing 1"). */
 TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opts *opts);
 
-/* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back.  NULL: the default group.
+/* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back (up to 2 s more, where a
+ * backend cannot take back what it has begun, as an MPI its sends).  NULL: the default group.
  * With the default group, or one of tutti_create_group, all groups end that descend from it: calls on them answer
  * ABORTED, and their handles, which are a little memory, may still be given to this function.  The handle is invalid
  * afterwards.  Ending a failed group succeeds.  Not while another thread makes a group from it. */
