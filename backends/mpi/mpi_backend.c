@@ -38,11 +38,10 @@ static int open_further(struct mpib_group *group, const tutti_group_info *info)
 /* The same on all ranks: see mpib_meet_world. */
 static int native_of(const tutti_group_info *info, const tutti_host *host)
 {
-    const char *native = host->env("TUTTI_MPI_NATIVE");
     if (TUTTI_HAS(info, plans_only)) return MPIB_NATIVE_NEVER;
     if (info->parent != NULL) return ((const struct mpib_group *)info->parent)->native;
-    if (native == NULL) return MPIB_NATIVE_MEASURED;
-    return strcmp(native, "0") == 0 ? MPIB_NATIVE_NEVER : MPIB_NATIVE_ALWAYS;
+    if (host->env("TUTTI_MPI_NATIVE") == NULL) return MPIB_NATIVE_MEASURED;
+    return tutti_env_bool(host, "TUTTI_MPI_NATIVE", false) ? MPIB_NATIVE_ALWAYS : MPIB_NATIVE_NEVER;
 }
 
 static int mpib_open(void *state, const tutti_group_info *info, const tutti_host *host)
