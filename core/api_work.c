@@ -28,6 +28,12 @@ static int64_t moment(int64_t timeout_ms)
     return timeout_ms == TUTTI_DEFAULT_TIMEOUT ? CLOCK_NEVER : clock_deadline_ns(timeout_ms);
 }
 
+/* A program that asks in a loop would keep the core from whom it waits for until its time slice is over. */
+static void give_way(const struct engine *engine)
+{
+    if (!engine->own_core) sched_yield();
+}
+
 /* *ended: whether this is the work's own end, as it was seen with the lock; it may have ended since. */
 static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t timeout_ms, bool *ended)
 {
@@ -45,6 +51,7 @@ static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t time
         error_set(status, "wait: %s is still under way after %lld ms; it goes on", what, (long long)timeout_ms);
     }
     engine_unlock(engine);
+    if (!*ended && timeout_ms == 0) give_way(engine);
     return status;
 }
 
@@ -82,24 +89,22 @@ int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms)
     int status = check_timeout(timeout_ms), first = TUTTI_OK;
     if (status != TUTTI_OK) return status;
     int64_t deadline_ns = moment(timeout_ms);
+    bool timed_out = false;
     char text[ERROR_TEXT_MAX] = "";
     for (int i = 0; i < n; i++) {
-        if (works[i] == NULL) continue;
         bool ended;
+        if (works[i] == NULL) continue;
         status = wait_until(works[i], deadline_ns, timeout_ms, &ended);
-        if (!ended) {
+        if (status != TUTTI_OK && (first == TUTTI_OK || (ended && timed_out))) {
             first = status;
-            text[0] = '\0';
-            continue; /* the others may have ended: they are freed all the same */
+            timed_out = !ended;
+            snprintf(text, sizeof text, "%s", error_text());
         }
-        if (status != TUTTI_OK && first == TUTTI_OK) {
-            first = status;
-            strcpy(text, error_text());
-        }
+        if (!ended) continue; /* the others may have ended: they are freed all the same */
         work_give_up(works[i]);
         works[i] = NULL;
     }
-    return first != TUTTI_OK && text[0] != '\0' ? error_set(first, "%s", text) : first;
+    return first != TUTTI_OK ? error_set(first, "%s", text) : TUTTI_OK;
 }
 
 int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index)
@@ -126,6 +131,7 @@ int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index)
                         : error_set(TUTTI_ERR_TIMEOUT, "wait_any: none of %d operations ended in %lld ms; they go on",
                                     n, (long long)timeout_ms);
     engine_unlock(engine);
+    if (found < 0 && timeout_ms == 0) give_way(engine);
     if (found < 0) return status;
     work_give_up(works[found]);
     works[found] = NULL;
@@ -164,8 +170,7 @@ bool tutti_work_is_completed(tutti_work *work)
     bool moved = work_ended(work) || engine_step(engine);
     if (!moved) work_check_time(engine, clock_now_ns());
     engine_unlock(engine);
-    /* A program that asks in a loop would keep the core from whom it waits for until its time slice is over. */
-    if (!moved && !engine->own_core) sched_yield();
+    if (!moved) give_way(engine);
     return work_ended(work);
 }
 

@@ -1,5 +1,6 @@
 #include "coalesce.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ struct kept {
 };
 
 /* What this thread has begun; one group at a time, which is held, so that no later one has its address. */
-static _Thread_local struct {
+static _Thread_local struct run {
     struct tutti_group *group;
     struct kept *kept;
     int n, room;
@@ -42,13 +43,21 @@ bool coalesce_is_open(const struct tutti_group *group)
 }
 
 /* Without the lock. */
-static void forget(void)
+static void forget(void *argument)
 {
-    struct tutti_group *group = open_now.group;
-    for (int i = 0; i < open_now.n; i++) free(open_now.kept[i].lists);
-    free(open_now.kept);
-    memset(&open_now, 0, sizeof open_now);
+    struct run *run = argument;
+    struct tutti_group *group = run->group;
+    for (int i = 0; i < run->n; i++) free(run->kept[i].lists);
+    free(run->kept);
+    *run = (struct run){0};
     if (group != NULL) group_drop(group);
+}
+
+static pthread_key_t at_thread_end;
+
+static void make_key(void)
+{
+    pthread_key_create(&at_thread_end, forget); /* without one a thread that ends meanwhile leaves its run behind */
 }
 
 static bool is_shut(const struct tutti_group *group)
@@ -79,7 +88,8 @@ int tutti_coalesce_begin(tutti_group *group)
 {
     group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
-    if (open_now.group != NULL && is_shut(open_now.group)) forget(); /* destroyed meanwhile: there is nothing to end */
+    if (open_now.group != NULL && is_shut(open_now.group))
+        forget(&open_now); /* destroyed meanwhile: there is nothing to end */
     if (open_now.group != NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this thread coalesces on group %s already",
                          open_now.group->name);
@@ -90,6 +100,9 @@ int tutti_coalesce_begin(tutti_group *group)
     int status = group_check_usable(group, "coalesce_begin");
     engine_unlock(group->engine);
     if (status != TUTTI_OK) return status;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_key);
+    pthread_setspecific(at_thread_end, &open_now);
     group_hold(group);
     open_now.group = group;
     return TUTTI_OK;
@@ -244,19 +257,19 @@ static int tell_end(struct tutti_group *group, int status)
 
 /* What the backends may start together ends behind each operation that is staged, for the next one may have to wait for
  * that one, and nothing is waited for in between.  Behind each: all ranks then start the same ones together. */
-static int begin_all(struct tutti_group *group, struct tutti_work *parent)
+static int begin_all(struct tutti_group *group, const struct run *run, struct tutti_work *parent)
 {
     int status = TUTTI_OK;
     bool told = false;
-    for (int i = 0, n; status == TUTTI_OK && i < open_now.n; i += n) {
+    for (int i = 0, n; status == TUTTI_OK && i < run->n; i += n) {
         bool staged = false;
-        n = run_length(&open_now.kept[i], open_now.n - i);
-        status = submit_make_way(group, &open_now.kept[i].op);
+        n = run_length(&run->kept[i], run->n - i);
+        status = submit_make_way(group, &run->kept[i].op);
         if (status == TUTTI_OK && !told && !group->shut) {
             told = true;
             status = tell_backends(group, true);
         }
-        if (status == TUTTI_OK) status = begin_run(group, &open_now.kept[i], n, parent, &staged);
+        if (status == TUTTI_OK) status = begin_run(group, &run->kept[i], n, parent, &staged);
         if (told && staged) status = tell_end(group, status);
         told &= !staged;
     }
@@ -270,12 +283,14 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
     if (open_now.group != group)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_end: this thread has not begun to coalesce on group %s",
                          group->name);
-    struct engine *engine = group->engine; /* the group is held until forget() */
+    struct run run = open_now; /* what callbacks begin from here on is no part of it */
+    open_now = (struct run){0};
+    struct engine *engine = group->engine; /* the group is held until the end */
     engine_lock(engine);
     engine_called(engine);
     struct tutti_work *parent = new_parent(group);
     int status = parent != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
-    if (status == TUTTI_OK) status = begin_all(group, parent);
+    if (status == TUTTI_OK) status = begin_all(group, &run, parent);
     if (parent != NULL) {
         if (status != TUTTI_OK && parent->failing == TUTTI_OK) {
             parent->failing = status;
@@ -293,6 +308,6 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
         }
     }
     engine_unlock(engine);
-    forget();
+    forget(&run);
     return status;
 }

@@ -112,8 +112,8 @@ static void write_down(struct tutti_group *group, const char *key, int status, c
     tutti_store_compare_set(group->store, key, "", 0, text, strlen(text), NULL, 0, &bytes);
 }
 
-/* All ranks open a backend, or none does: an error anywhere is an error everywhere, with the first one's text. */
-static int agree(struct tutti_group *group, const char *name, int status)
+/* An error anywhere is an error everywhere, with the first one's text; name is alike on all, what says what failed. */
+static int agree(struct tutti_group *group, const char *name, const char *what, int status)
 {
     char key[400], mine[ERROR_TEXT_MAX], text[ERROR_TEXT_MAX];
     size_t bytes = 0;
@@ -127,7 +127,7 @@ static int agree(struct tutti_group *group, const char *name, int status)
         snprintf(mine, sizeof mine, "%s", error_text());
         write_down(group, key, met, mine);
     } else if (met != TUTTI_OK) {
-        return error_prefix(met, "opening backend %s together", name);
+        return error_prefix(met, "%s", what);
     }
     bool present = false;
     const char *keys[1] = {key};
@@ -138,7 +138,15 @@ static int agree(struct tutti_group *group, const char *name, int status)
     text[bytes] = '\0';
     int theirs = TUTTI_ERR_BACKEND, used = 0;
     if (sscanf(text, "%d %n", &theirs, &used) < 1 || theirs >= 0) theirs = TUTTI_ERR_BACKEND;
-    return error_set(theirs, "backend %s did not start on all ranks: %s", name, text + used);
+    return error_set(theirs, "%s: %s", what, text + used);
+}
+
+/* All ranks open a backend, or none does. */
+static int agree_on_backend(struct tutti_group *group, const char *name, int status)
+{
+    char what[160];
+    snprintf(what, sizeof what, "backend %.100s did not start on all ranks", name);
+    return agree(group, name, what, status);
 }
 
 static void add_door(struct tutti_group *group, int device, const struct group_door *door)
@@ -166,10 +174,8 @@ static int add_backend(struct tutti_group *group, const struct group_args *args,
         status == TUTTI_OK && args->parent != NULL ? doors_find(group->root, backend) : NULL;
     if (status == TUTTI_OK) status = open_door(group, args, backend, parent != NULL ? parent->state : NULL, &door);
     if (args->parent == NULL || parent == NULL) {
-        bool opened = status == TUTTI_OK; /* and stays so until all know: who closes early looks like one that died */
-        if (opened) status = learn_agree(group);
-        int agreed = agree(group, name, status);
-        if (agreed != TUTTI_OK && opened) {
+        int agreed = agree_on_backend(group, name, status);
+        if (agreed != TUTTI_OK && status == TUTTI_OK) {
             char text[ERROR_TEXT_MAX];
             snprintf(text, sizeof text, "%s", error_text());
             close_door(group, &door);
@@ -205,7 +211,7 @@ static int open_stager(struct tutti_group *group, const struct group_args *args)
     void *parent = args->parent != NULL ? group->root->stager.state : NULL;
     if (status == TUTTI_OK) status = open_door(group, args, backend, parent, &group->stager);
     if (parent == NULL) {
-        int agreed = agree(group, name, status);
+        int agreed = agree_on_backend(group, name, status);
         if (agreed != TUTTI_OK && status == TUTTI_OK) status = agreed; /* what has opened is closed with the group */
     }
     if (status == TUTTI_OK) return TUTTI_OK;
@@ -235,6 +241,8 @@ static int add_staging(struct tutti_group *group, const struct group_args *args)
 int doors_open(struct tutti_group *group, const struct group_args *args)
 {
     const struct names *names = args->names;
+    int differ = group == group->root ? agree(group, "as one", "the ranks differ", learn_agree(group)) : TUTTI_OK;
+    if (differ != TUTTI_OK) return differ;
     for (int device = 0; device < 2; device++) {
         int opened = 0, status = TUTTI_OK;
         for (int i = 0; i < names->n[device]; i++) {

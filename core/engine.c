@@ -194,11 +194,14 @@ void engine_unlock(struct engine *engine)
     TAILQ_CONCAT(&due, &engine->callbacks, link);
     pthread_mutex_unlock(&engine->lock);
     struct tutti_work *work;
+    if (TAILQ_EMPTY(&due)) return;
+    engine_hold(engine); /* a callback may give all others up */
     while ((work = TAILQ_FIRST(&due)) != NULL) {
         TAILQ_REMOVE(&due, work, link);
         work->callback(work, work->argument);
         work_release(work);
     }
+    engine_drop(engine);
 }
 
 int engine_add_source(struct engine *engine, const tutti_backend *backend, void *state)

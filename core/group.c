@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cache.h"
+#include "child.h"
 #include "cores.h"
 #include "doors.h"
 #include "exits.h"
@@ -182,6 +183,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
     if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
     int status = fill(group, args);
     if (status == TUTTI_OK && group->size > 1 && group->root == group) status = alive_publish(group);
+    if (group->turn > 0) group->id = child_mix(group->id, (uint64_t)group->turn); /* unlike those before */
     if (status == TUTTI_OK) status = learn_give(group);
     if (status == TUTTI_OK) status = doors_open(group, args);
     if (status == TUTTI_OK) status = learn_take(group);

@@ -34,8 +34,8 @@ int learn_agree(const struct tutti_group *group)
     int rank = 0, used = 0;
     const char *mine = algorithm_of(group);
     if (group->agreed == NULL) return TUTTI_OK;
-    if (sscanf(group->agreed, "%d %n", &rank, &used) < 1) used = 0;
-    const char *theirs = group->agreed + used;
+    if (sscanf(group->agreed, "%d%n", &rank, &used) < 1) used = 0;
+    const char *theirs = group->agreed + used + (group->agreed[used] == ' ');
     if (strncmp(theirs, mine, ALGORITHM_MAX) == 0) return TUTTI_OK;
     return error_set(
         TUTTI_ERR_INVALID_ARGUMENT,

@@ -117,6 +117,7 @@ struct ends {
     int64_t now;
     int n;
     struct note_place *place;
+    bool *rest; /* by rank: those for whom there was no place; may be NULL */
 };
 
 static void add(struct ends *ends, struct note_place place)
@@ -128,7 +129,10 @@ static void add(struct ends *ends, struct note_place place)
         if (place.age_ms < ends->place[i].age_ms) ends->place[i] = place;
         return;
     }
-    if (ends->n < NOTE_PLACES) ends->place[ends->n++] = place;
+    if (ends->n < NOTE_PLACES)
+        ends->place[ends->n++] = place;
+    else if (ends->rest != NULL)
+        ends->rest[place.rank] = true;
 }
 
 /* What the peer told of others, unless they have told something else since. */
@@ -175,14 +179,19 @@ static void add_awaited(struct ends *ends, const struct missing *missing, int pe
     }
 }
 
-int missing_find(const struct tutti_work *work, int64_t now, struct note_place places[NOTE_PLACES])
+static int find(const struct tutti_work *work, int64_t now, struct note_place places[NOTE_PLACES], bool *rest)
 {
-    struct ends ends = {.work = work, .now = now, .place = places};
+    struct ends ends = {.work = work, .now = now, .place = places, .rest = rest};
     bool *marked = missing_awaited(work);
     for (int peer = 0; marked != NULL && peer < work->group->size; peer++)
         if (marked[peer]) add_awaited(&ends, health_missing(work->group->health), peer);
     free(marked);
     return ends.n;
+}
+
+int missing_find(const struct tutti_work *work, int64_t now, struct note_place places[NOTE_PLACES])
+{
+    return find(work, now, places, NULL);
 }
 
 struct note_ranks missing_set(const struct tutti_work *work, int64_t now)
@@ -265,8 +274,31 @@ static void say_unknown(struct sentence *sentence, const struct tutti_work *work
     free(marked);
 }
 
+/* Those for whom there is no room to say where they are: "and ranks 14-22, 31". */
+static void say_rest(struct sentence *sentence, const struct tutti_group *group, const bool *rest)
+{
+    const char *before = sentence->used > 0 ? " and ranks " : "ranks ";
+    for (int first = 0, next; rest != NULL && first < group->size; first = next) {
+        next = first + 1;
+        if (!rest[first]) continue;
+        while (next < group->size && rest[next] && group->global_ranks[next] == group->global_ranks[next - 1] + 1)
+            next++;
+        char range[32];
+        snprintf(range, sizeof range, next - first > 1 ? "%d-%d" : "%d", group->global_ranks[first],
+                 group->global_ranks[next - 1]);
+        if (sentence->used + strlen(before) + strlen(range) + sizeof ", .." > sentence->size) {
+            snprintf(sentence->text + sentence->used, sentence->size - sentence->used, ", ..");
+            return;
+        }
+        sentence->used +=
+            (size_t)snprintf(sentence->text + sentence->used, sentence->size - sentence->used, "%s%s", before, range);
+        before = ", ";
+    }
+}
+
 void missing_describe(const struct tutti_work *work, int64_t now, char *text, size_t size)
 {
+    enum { REST = 160 }; /* letters that are left for say_rest */
     struct note_place places[NOTE_PLACES];
     struct sentence sentence = {text, size, 0};
     if (!work->started || work->parts > 0) {
@@ -274,9 +306,16 @@ void missing_describe(const struct tutti_work *work, int64_t now, char *text, si
         if (before != NULL) work = before; /* the group waits in that one */
     }
     text[0] = '\0';
-    int n = missing_find(work, now, places);
-    for (int i = 0; i < n; i++) say_place(&sentence, work, &places[i]);
+    bool *rest = calloc((size_t)work->group->size, sizeof *rest);
+    int n = find(work, now, places, rest);
+    for (int i = 0; i < n; i++)
+        if (rest == NULL || sentence.used + REST < size)
+            say_place(&sentence, work, &places[i]);
+        else
+            rest[places[i].rank] = true;
     say_unknown(&sentence, work, now, n == 0);
+    if (sentence.used < size) say_rest(&sentence, work->group, rest);
+    free(rest);
     if (sentence.used > 0) return;
     bool copies = work->op.kind == TUTTI_COPY;
     snprintf(text, size, "%s",

@@ -30,7 +30,7 @@ struct shrink {
 
 static void key_of(const struct shrink *shrink, const char *what, int rank, char key[KEY])
 {
-    snprintf(key, KEY, "shrink/%" PRIu64 "/%s/%d", shrink->number, what, rank);
+    snprintf(key, KEY, "shrink/%016" PRIx64 "/%" PRIu64 "/%s/%d", shrink->group->id, shrink->number, what, rank);
 }
 
 static int is_there(const struct shrink *shrink, const char *what, int rank, bool *there)
@@ -161,7 +161,7 @@ static int agree(struct shrink *shrink)
     int64_t patience = group->rank * TURN_MS < TURNS_MS_MOST ? group->rank * TURN_MS : TURNS_MS_MOST;
     char key[KEY], decision[KEY];
     key_of(shrink, "in", group->rank, key);
-    snprintf(decision, sizeof decision, "shrink/%" PRIu64 "/members", shrink->number);
+    snprintf(decision, sizeof decision, "shrink/%016" PRIx64 "/%" PRIu64 "/members", group->id, shrink->number);
     int status = enter_gone(shrink);
     if (status == TUTTI_OK) status = tutti_store_set(group->store, key, "", 0);
     while (status == TUTTI_OK) {

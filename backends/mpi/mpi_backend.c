@@ -38,7 +38,6 @@ static int open_further(struct mpib_group *group, const tutti_group_info *info)
 /* The same on all ranks: see mpib_meet_world. */
 static int native_of(const tutti_group_info *info, const tutti_host *host)
 {
-    if (TUTTI_HAS(info, plans_only)) return MPIB_NATIVE_NEVER;
     if (info->parent != NULL) return ((const struct mpib_group *)info->parent)->native;
     if (host->env("TUTTI_MPI_NATIVE") == NULL) return MPIB_NATIVE_MEASURED;
     return tutti_env_bool(host, "TUTTI_MPI_NATIVE", false) ? MPIB_NATIVE_ALWAYS : MPIB_NATIVE_NEVER;
@@ -60,7 +59,7 @@ static int mpib_open(void *state, const tutti_group_info *info, const tutti_host
     int status = info->parent == NULL ? mpib_wait_open(&group->own, info) : TUTTI_OK;
     if (status != TUTTI_OK || (info->parent == NULL && info->world_size == 1)) return status; /* nobody to talk to */
     status = info->parent == NULL ? open_first(group, info) : open_further(group, info);
-    if (mpib_main_only())
+    if (mpib_main_only() || TUTTI_HAS(info, plans_only))
         group->native = MPIB_NATIVE_NEVER; /* the core's thread may begin one, and cannot put it off */
     if (status == TUTTI_OK && group->family != NULL) {
         LIST_INSERT_HEAD(&group->family->groups, group, link);

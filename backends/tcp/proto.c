@@ -5,6 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#define HASH_NONFATAL_OOM 1 /* uthash ends the process otherwise */
+#include <uthash.h>
+
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
 enum { SLOTS = 64 };
@@ -112,14 +115,45 @@ static bool of_group(const struct match_item *item, const void *id)
     return item->group == *(const uint64_t *)id;
 }
 
-/* Who waits to have an offered message's memory back is told that nobody will read it; what was kept for the group
- * counts no longer. */
-static void forget_arrival(struct proto *proto, const struct proto_arrival *arrival)
+struct proto_past {
+    uint64_t group;
+    UT_hash_handle hh;
+};
+
+static void remember(struct proto *proto, uint64_t group)
 {
-    int32_t peer = arrival->item.source;
-    struct wire_header fin = {.kind = WIRE_FIN, .ref = arrival->header.id, .flags = WIRE_TAKEN_BACK};
-    if (arrival->header.kind == WIRE_OFFER) proto_say(proto, peer, &fin, NULL, 0);
-    if (arrival->header.kind == WIRE_EAGER_DATA) proto_consumed(proto, peer, arrival->header.bytes);
+    struct proto_past *past = malloc(sizeof *past);
+    if (past == NULL) return; /* then what comes late is kept to the end */
+    past->group = group;
+    HASH_ADD(hh, proto->past, group, sizeof past->group, past);
+    if (past->hh.tbl == NULL) free(past);
+}
+
+bool proto_is_past(const struct proto *proto, uint64_t group)
+{
+    const struct proto_past *past;
+    HASH_FIND(hh, proto->past, &group, sizeof group, past);
+    return past != NULL;
+}
+
+static void free_past(struct proto *proto)
+{
+    struct proto_past *past, *next;
+    HASH_ITER(hh, proto->past, past, next)
+    {
+        HASH_DEL(proto->past, past);
+        free(past);
+    }
+}
+
+/* An offered message's memory goes back; what an eager one has cost counts no longer.  Others may be taken back, which
+ * is answered then. */
+void proto_disown(struct proto *proto, const struct wire_header *header)
+{
+    int32_t peer = (int32_t)header->source;
+    struct wire_header fin = {.kind = WIRE_FIN, .ref = header->id, .flags = WIRE_TAKEN_BACK};
+    if (header->kind == WIRE_OFFER) proto_say(proto, peer, &fin, NULL, 0);
+    if (header->kind == WIRE_EAGER_DATA) proto_consumed(proto, peer, header->bytes);
 }
 
 static void forget_arrivals(struct proto *proto, struct match_table *table, uint64_t group)
@@ -127,7 +161,7 @@ static void forget_arrivals(struct proto *proto, struct match_table *table, uint
     struct match_item *item;
     while ((item = match_search(table, of_group, &group)) != NULL) {
         match_take(table, item);
-        forget_arrival(proto, (const struct proto_arrival *)(void *)item);
+        proto_disown(proto, &((const struct proto_arrival *)(void *)item)->header);
         free(item); /* the first member */
     }
 }
@@ -175,6 +209,7 @@ void proto_remove_group(struct proto_group *group)
     reclaim(proto, group);
     for (size_t i = 0; i < proto->n_slots; i++)
         if (proto->slot[i]->request != NULL && proto->slot[i]->group == group) proto_op_free(proto, proto->slot[i]);
+    remember(proto, group->id);
     forget_arrivals(proto, &proto->arrived, group->id);
     forget_arrivals(proto, &proto->opened, group->id);
     group->proto = NULL;
@@ -313,6 +348,7 @@ void proto_close(struct proto *proto)
         if (proto->slot[i]->request != NULL) proto_op_free(proto, proto->slot[i]);
     fabric_close(proto->fabric);
     shm_close(proto->shm);
+    free_past(proto);
     free_arrivals(&proto->arrived);
     free_arrivals(&proto->opened);
     match_free(&proto->posted);

@@ -127,6 +127,7 @@ struct proto {
     struct proto_peer *peer;
     void *core; /* of the family's first group */
     LIST_HEAD(, proto_group) groups;
+    struct proto_past *past; /* groups that are closed here: what still comes for them is nobody's */
     bool closing;
     int moved;
 };
@@ -189,6 +190,9 @@ void bulk_part(struct proto *proto, const struct wire_header *header, const void
 int bulk_progress(struct proto *proto);
 
 /* Shared by these files. */
+bool proto_is_past(const struct proto *proto, uint64_t group);
+/* What has come for a group that is closed, or is about to be: whoever waits for an answer gets one. */
+void proto_disown(struct proto *proto, const struct wire_header *header);
 struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request, int32_t peer, enum proto_state state);
 struct proto_op *proto_op_find(const struct proto *proto, uint64_t id);
 void proto_op_free(struct proto *proto, struct proto_op *op);

@@ -13,6 +13,10 @@ static struct proto_op *op_of(struct match_item *item)
 static void keep(struct proto *proto, struct match_table *table, const struct wire_header *header, const void *payload)
 {
     size_t bytes = header->kind == WIRE_EAGER_DATA ? header->bytes : 0;
+    if (proto_is_past(proto, header->group)) {
+        proto_disown(proto, header);
+        return;
+    }
     struct proto_arrival *arrival = malloc(sizeof *arrival + bytes);
     if (arrival == NULL) { /* a lost message would be a hang */
         link_drop(proto, (int32_t)header->source, "no memory for its messages", true);

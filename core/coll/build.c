@@ -109,8 +109,8 @@ void coll_part(struct plan *plan, const struct coll_args *part, const int *membe
     plan_leave(plan);
 }
 
-/* Empty messages show no hazards, but an operation on nothing still has to synchronise: what is sent follows the empty
- * messages received before it, as it would if it held an element that depends on theirs. */
+/* Empty messages show no hazards, but an operation on nothing still has to synchronise: an empty message that is sent
+ * follows those received before it, as it would if it held an element that depends on theirs. */
 static void build_order_empty(struct plan *plan)
 {
     uint32_t received = UINT32_MAX, sends = plan->n_steps;

@@ -208,7 +208,8 @@ typedef struct tutti_group_info {
     int32_t color;
 
     /* The user has named algorithms, or wants the same bits whatever the size: collectives of the backend's own that
-     * have neither are to be answered UNSUPPORTED.  The same on all ranks. */
+     * have neither are to be answered UNSUPPORTED, where the core's plans can take their place (not on a device's
+     * memory).  The same on all ranks. */
     bool plans_only;
 } tutti_group_info;
 

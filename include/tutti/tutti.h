@@ -29,9 +29,9 @@
  *   made by tutti_create_group the two are the same.
  * - group, and opts, may be NULL: the default group, all defaults.
  * - A blocking call on CPU tensors returns when the data is there: its own, not those of operations that were begun
- * with async_op before, which may still be under way.  Their Works say when; a barrier does not.  On CUDA tensors it
- * enqueues on opts->stream and returns: the result may be used by later work on that stream.  Through a CPU backend it
- * returns when it is done.
+ *   with async_op before, which may still be under way.  Their Works say when; a barrier does not.  On CUDA tensors it
+ *   enqueues on opts->stream and returns: the result may be used by later work on that stream.  Through a CPU backend
+ *   it returns when it is done.
  * - Errors common to all operations: INVALID_ARGUMENT (a NULL that may not be, a rank outside the group, a negative
  *   or overflowing count, a dtype, device or list length that does not fit; refused before anything is sent, the group
  *   stays usable), UNSUPPORTED (no backend of the group does this operation, dtype or device), TIMEOUT, PEER_LOST,
@@ -346,7 +346,7 @@ TUTTI_API int tutti_wait(tutti_work **work, int64_t timeout_ms);
 TUTTI_API int tutti_work_wait(tutti_work *work, int64_t timeout_ms);
 
 /* Waits for all of n works and frees them (NULL entries are skipped).  Gives the first error by index.  If the time
- * runs out: TIMEOUT, those that are done have been freed and set to NULL. */
+ * runs out those that are done have been freed and set to NULL: the first error of those, or TIMEOUT. */
 TUTTI_API int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms);
 
 /* Waits until one of n works is done, frees it, sets it to NULL, and gives its index and result.  All NULL: *index is

@@ -503,13 +503,51 @@ static void test_false_choice(void **state)
     run_ranks(2, false_choice, NULL);
 }
 
+/* Groups one after the other over one store: a rank that comes late to its split is not taken for one of before. */
+static int splits_in_turns(void *argument, int rank)
+{
+    tutti_store *store = argument;
+    for (int turn = 0; turn < 3; turn++) {
+        tutti_group *group = NULL, *part = NULL;
+        EXPECT(tutti_create_group("loop", store, rank, 2, &(tutti_group_opts){.timeout_ms = RANKS_HANG_MS}, &group) ==
+               TUTTI_OK);
+        if (turn > 0 && rank == 1) usleep(100000);
+        EXPECT(tutti_split_group(turn * rank, 0, &(tutti_group_opts){.parent = group}, &part) == TUTTI_OK);
+        EXPECT(tutti_get_world_size(part) == (turn == 0 ? 2 : 1));
+        EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
+        EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    }
+    return 0;
+}
+
+static void *second_in_turns(void *store)
+{
+    return (void *)(intptr_t)splits_in_turns(store, 1);
+}
+
+static void test_splits_in_turns(void **state)
+{
+    (void)state;
+    tutti_store *store = NULL;
+    pthread_t second;
+    void *result = NULL;
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    assert_int_equal(pthread_create(&second, NULL, second_in_turns, store), 0);
+    int first = splits_in_turns(store, 0);
+    pthread_join(second, &result);
+    tutti_store_free(store);
+    assert_int_equal(first, 0);
+    assert_null(result);
+}
+
 /* Many ranks have entered one as lost; here they are of no group of two. */
 static int lost_by_many(tutti_group *group, int rank, int size, void *argument)
 {
     tutti_group *same = NULL;
+    char key[64];
     (void)argument;
-    for (int i = 0; i < 2000 && rank == 0; i++)
-        EXPECT(tutti_store_append(group->store, "shrink/1/lost/0", "7777 ", 5) == TUTTI_OK);
+    snprintf(key, sizeof key, "shrink/%016" PRIx64 "/1/lost/0", group->id);
+    for (int i = 0; i < 2000 && rank == 0; i++) EXPECT(tutti_store_append(group->store, key, "7777 ", 5) == TUTTI_OK);
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     EXPECT(tutti_shrink_group(group, &same) == TUTTI_OK);
     EXPECT(tutti_get_world_size(same) == size);
@@ -526,7 +564,8 @@ static void test_lost_by_many(void **state)
 int main(void)
 {
     struct CMUnitTest tests[CASES + 3] = {cmocka_unit_test(test_tcp), /* first: no threads yet */
-                                          cmocka_unit_test(test_false_choice), cmocka_unit_test(test_lost_by_many)};
+                                          cmocka_unit_test(test_false_choice), cmocka_unit_test(test_splits_in_turns),
+                                          cmocka_unit_test(test_lost_by_many)};
     for (int i = 0; i < CASES; i++)
         tests[i + 3] = (struct CMUnitTest){cases[i].name, test_case, NULL, NULL, (void *)(intptr_t)i};
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 then knows of all memory */

@@ -188,6 +188,150 @@ static void test_coalescing_that_never_ends(void **state)
     run_procs(2, rank_that_forgets_to_end, NULL);
 }
 
+/* One side has closed the group, the other one goes on sending in it: that costs the world nothing. */
+static int rank_of_late_messages(int rank, int size, void *argument)
+{
+    enum { TIMES = 4000 }; /* of 1 KiB: twice what a peer may hold for this one */
+    static int32_t data[256];
+    tutti_group *group = NULL;
+    int ranks[] = {0, 1};
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_new_group(ranks, size, NULL, &group) == TUTTI_OK);
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    for (int i = 0; i < TIMES && rank == 0; i++) { /* one that has to ask first is refused */
+        int status = tutti_send(tutti_view(data, 256), 1, tutti_with(.group = group, .timeout_ms = 10000));
+        EXPECT(status == TUTTI_OK || status == TUTTI_ERR_ABORTED);
+    }
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_messages_for_a_closed_group(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_late_messages, NULL);
+}
+
+/* ---- callbacks ----------------------------------------------------------------------------------------------------
+ */
+
+/* Gives up the last that there is, from within a call that does not wait. */
+static void give_all_up(tutti_work *work, void *argument)
+{
+    tutti_work_free(work);
+    *(int *)argument = tutti_destroy_process_group(NULL);
+}
+
+static int rank_of_a_last_callback(int rank, int size, void *argument)
+{
+    static float x;
+    tutti_work *work = NULL;
+    int destroyed = -1;
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    if (rank == 0) {
+        EXPECT(tutti_irecv(tutti_view(&x, 1), 1, NULL, &work) == TUTTI_OK);
+        EXPECT(tutti_work_then(work, give_all_up, &destroyed) == TUTTI_OK);
+        EXPECT(tutti_abort(NULL, "enough") == TUTTI_OK);
+        for (int i = 0; i < 10000 && tutti_is_initialized(); i++) procs_nap_ms(1); /* another thread may call back */
+    }
+    proc_meet(size, 1);
+    if (rank == 0) EXPECT(destroyed == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_a_callback_gives_all_up(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_a_last_callback, NULL);
+}
+
+struct answer {
+    float x;
+    tutti_work *work;
+    int status;
+};
+
+static void answer(tutti_work *work, void *argument)
+{
+    struct answer *mine = argument;
+    (void)work;
+    mine->status = tutti_send(tutti_view(&mine->x, 1), 1, tutti_with(.tag = 2, .async_op = &mine->work));
+}
+
+/* A callback begins an operation while its thread is in coalesce_end: that is none of those. */
+static int rank_of_an_answer(int rank, int size, void *argument)
+{
+    struct answer mine = {.x = 3, .status = 1};
+    tutti_work *work = NULL;
+    float x = 1, y = 0;
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    if (rank == 0) {
+        EXPECT(tutti_irecv(tutti_view(&y, 1), 1, tutti_with(.tag = 1), &work) == TUTTI_OK);
+        EXPECT(tutti_work_then(work, answer, &mine) == TUTTI_OK);
+        EXPECT(tutti_coalesce_begin(NULL) == TUTTI_OK);
+        EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK);
+        EXPECT(tutti_coalesce_end(NULL, NULL) == TUTTI_OK && x == 2);
+        EXPECT(tutti_wait(&work, 10000) == TUTTI_OK);
+        proc_meet(size, 1);
+        EXPECT(mine.status == TUTTI_OK && tutti_wait(&mine.work, 10000) == TUTTI_OK);
+    } else {
+        EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.tag = 1)) == TUTTI_OK);
+        EXPECT(tutti_recv(tutti_view(&y, 1), 0, tutti_with(.tag = 2)) == TUTTI_OK && y == 3);
+        EXPECT(tutti_coalesce_begin(NULL) == TUTTI_OK);
+        EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK);
+        EXPECT(tutti_coalesce_end(NULL, NULL) == TUTTI_OK && x == 2);
+        proc_meet(size, 1);
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_a_callback_in_coalesce_end(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_an_answer, NULL);
+}
+
+/* Time runs out for one of several, another one has failed: that error is not lost. */
+static int rank_of_two_ends(int rank, int size, void *argument)
+{
+    double wrong[2] = {0};
+    float x = 0;
+    tutti_work *works[2] = {NULL};
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    if (rank == 0) {
+        EXPECT(tutti_irecv(tutti_view(&x, 1), 1, tutti_with(.tag = 1), &works[0]) == TUTTI_OK);
+        EXPECT(tutti_irecv(tutti_view(wrong, 2), 1, tutti_with(.tag = 2), &works[1]) == TUTTI_OK);
+        proc_meet(size, 1);
+        EXPECT(tutti_work_wait(works[1], 10000) == TUTTI_ERR_MISMATCH);
+        EXPECT_ERROR(tutti_wait_all(works, 2, 20), TUTTI_ERR_MISMATCH, "tag 2");
+        EXPECT(works[0] != NULL && works[1] == NULL);
+        EXPECT_ERROR(tutti_wait_all(works, 2, 20), TUTTI_ERR_TIMEOUT, "tag 1", "still under way");
+        tutti_work_free(works[0]);
+    } else {
+        EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.tag = 2)) == TUTTI_OK);
+        proc_meet(size, 1);
+    }
+    proc_meet(size, 2);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_an_error_among_the_late(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_two_ends, NULL);
+}
+
 /* ---- signals ------------------------------------------------------------------------------------------------------
  */
 
@@ -288,6 +432,10 @@ int main(void)
         cmocka_unit_test(test_destroyed_with_an_offer),
         cmocka_unit_test(test_many_groups_that_wait),
         cmocka_unit_test(test_coalescing_that_never_ends),
+        cmocka_unit_test(test_messages_for_a_closed_group),
+        cmocka_unit_test(test_a_callback_gives_all_up),
+        cmocka_unit_test(test_a_callback_in_coalesce_end),
+        cmocka_unit_test(test_an_error_among_the_late),
         cmocka_unit_test(test_signals_during_large_messages),
         cmocka_unit_test(test_no_network_for_some),
         cmocka_unit_test(test_the_store_stands_still),
