@@ -54,10 +54,11 @@ static void forget(void *argument)
 }
 
 static pthread_key_t at_thread_end;
+static bool has_key; /* without one a thread that ends meanwhile leaves its run behind */
 
 static void make_key(void)
 {
-    pthread_key_create(&at_thread_end, forget); /* without one a thread that ends meanwhile leaves its run behind */
+    has_key = pthread_key_create(&at_thread_end, forget) == 0;
 }
 
 static bool is_shut(const struct tutti_group *group)
@@ -102,7 +103,7 @@ int tutti_coalesce_begin(tutti_group *group)
     if (status != TUTTI_OK) return status;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, make_key);
-    pthread_setspecific(at_thread_end, &open_now);
+    if (has_key) pthread_setspecific(at_thread_end, &open_now);
     group_hold(group);
     open_now.group = group;
     return TUTTI_OK;
