@@ -132,7 +132,6 @@ int tutti_init_process_group(const char *backend, const tutti_init_opts *opts)
 
 static void say_goodbye(const struct tutti_group *group)
 {
-    if (group->size <= 1 || group->failed) return;
     int64_t left = 0;
     tutti_store_set_timeout(group->store, LEAVE_MS); /* its host may have stopped */
     if (tutti_store_add(group->store, "left", 1, &left) != TUTTI_OK) return;
@@ -158,10 +157,13 @@ static int destroy_world(void)
     if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group to destroy");
     if (engine_is_forked(group->engine)) return TUTTI_OK;
     int64_t deadline = clock_deadline_ns(LEAVE_MS); /* the group's operations have this time, too */
-    bool hosts = world.rendezvous.hosts && group->size > 1 && !group->failed;
+    engine_lock(group->engine);
+    bool parts = group->size > 1 && !group->failed;
+    engine_unlock(group->engine);
+    bool hosts = world.rendezvous.hosts && parts;
     tutti_store *board = NULL; /* outlives the group */
     if (hosts) tutti_store_prefix(world.rendezvous.store, "tutti", &board);
-    say_goodbye(group);
+    if (parts) say_goodbye(group);
     group_close(group);
     await_others(board, deadline);
     pthread_mutex_lock(&world.lock);
