@@ -240,11 +240,9 @@ int tutti_create_group(const char *backend, tutti_store *store, int rank, int wo
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: rank %d of %d", rank, world_size);
     if (opts->timeout_ms < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: timeout_ms is %" PRId64, opts->timeout_ms);
-    if (opts->device.type != 0 && group_device_index(opts->device) < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: device type %d is neither TUTTI_CPU nor TUTTI_CUDA",
-                         (int)opts->device.type);
     struct names names;
-    int status = names_parse(backend, &names);
+    int status = group_check_device("create_group", opts->device);
+    if (status == TUTTI_OK) status = names_parse(backend, &names);
     if (status != TUTTI_OK) return status;
     struct group_args args = {
         .names = &names,

@@ -262,7 +262,7 @@ static int build(const struct tutti_group *group, const struct group_door *door,
         .premul = key->premul,
         .element = key->element,
         .link = &link,
-        /* many ranks of a monitored barrier hear of as many others as can be, to name who is missing; fewer of all */
+        /* of many ranks, too, each hears of several others in a monitored barrier, not of its host's leader alone */
         .hosts = key->kind != TUTTI_MONITORED_BARRIER ? door->hosts : NULL,
     };
     args.segment = coll_segment(&args);

@@ -50,7 +50,7 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
         .size = sizeof info,
         .rank = group->rank,
         .world_size = group->size,
-        .global_ranks = parent != NULL ? group->global_ranks : group->own_ranks,
+        .global_ranks = parent != NULL ? group->global_ranks : group->root->global_ranks, /* 0, 1, .. */
         .id = group->id,
         .parent = parent,
         .core = group,

@@ -72,7 +72,6 @@ static void free_group(struct tutti_group *group)
     cache_free(group->cache);
     health_free(group->health);
     free(group->global_ranks);
-    free(group->own_ranks);
     free(group->local_of);
     free(group->lost);
     free(group->failed_text);
@@ -94,6 +93,13 @@ void group_drop(struct tutti_group *group)
     if (atomic_fetch_sub_explicit(&group->references, 1, memory_order_acq_rel) == 1) free_group(group);
 }
 
+int group_check_device(const char *doing, tutti_device device)
+{
+    if (device.type == 0 || group_device_index(device) >= 0) return TUTTI_OK;
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: device type %d is neither TUTTI_CPU nor TUTTI_CUDA", doing,
+                     (int)device.type);
+}
+
 uint64_t group_count_use(struct tutti_group *parent, uint64_t hash)
 {
     struct group_use *use = parent->uses;
@@ -112,15 +118,13 @@ static int fill_ranks(struct tutti_group *group, const struct group_args *args)
 {
     group->world = args->parent != NULL ? args->parent->world : args->size;
     group->global_ranks = calloc((size_t)args->size, sizeof(int));
-    group->own_ranks = calloc((size_t)args->size, sizeof(int));
     group->local_of = malloc((size_t)group->world * sizeof(int));
     if (args->parent == NULL) group->lost = calloc((size_t)group->world, sizeof *group->lost);
-    bool short_of = group->global_ranks == NULL || group->own_ranks == NULL || group->local_of == NULL;
+    bool short_of = group->global_ranks == NULL || group->local_of == NULL;
     if (short_of || (args->parent == NULL && group->lost == NULL))
         return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", args->size);
     for (int i = 0; i < group->world; i++) group->local_of[i] = -1;
     for (int i = 0; i < args->size; i++) {
-        group->own_ranks[i] = i;
         group->global_ranks[i] = args->global_ranks != NULL ? args->global_ranks[i] : i;
         group->local_of[group->global_ranks[i]] = i;
     }

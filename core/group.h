@@ -39,10 +39,9 @@ struct tutti_group {
     uint64_t id;
     int rank, size; /* -1, -1: not a member */
     int *global_ranks;
-    int *own_ranks; /* 0, 1, ..: what is global to a backend whose first group this is */
-    bool *lost;     /* of the root: global ranks to which the connection has ended, whoever ended it */
-    int *local_of;  /* global rank -> rank in this group, -1; world-size entries */
-    int world;      /* of the root */
+    bool *lost;    /* of the root: global ranks to which the connection has ended, whoever ended it */
+    int *local_of; /* global rank -> rank in this group, -1; world-size entries */
+    int world;     /* of the root */
     int local_rank, local_world_size;
     int64_t turn;       /* of the root: how many groups were opened over its store before */
     tutti_store *store; /* a prefix, owned; NULL for non-members, and for subgroups after their world */
@@ -159,6 +158,9 @@ static inline int group_device_of(const struct tutti_group *group, const tutti_o
 {
     return group_device_index(op->n_in > 0 ? op->in[0].device : op->n_out > 0 ? op->out[0].device : group->device);
 }
+
+/* A group's device as its maker gives it; type 0: none given. */
+int group_check_device(const char *doing, tutti_device device);
 
 /* Whether the backend takes tensors of the device: 0 for CPU, 1 for CUDA. */
 static inline bool group_takes_device(const tutti_backend *backend, int device)

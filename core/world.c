@@ -21,20 +21,18 @@ static struct {
     bool ending; /* group is NULL, but not all of it is gone */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-struct tutti_group *group_or_default(const struct tutti_group *group)
-{
-    if (group != NULL) return (struct tutti_group *)(uintptr_t)group;
-    /* acquire pairs with init's release: who sees the group sees it made */
-    struct tutti_group *found = atomic_load_explicit(&world.group, memory_order_acquire);
-    if (found == NULL)
-        error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group: call tutti_init_process_group first");
-    return found;
-}
-
 const struct tutti_group *group_to_ask(const struct tutti_group *group)
 {
-    /* acquire: as above */
+    /* acquire pairs with init's release: who sees the group sees it made */
     return group != NULL ? group : atomic_load_explicit(&world.group, memory_order_acquire);
+}
+
+struct tutti_group *group_or_default(const struct tutti_group *group)
+{
+    const struct tutti_group *found = group_to_ask(group);
+    if (found == NULL)
+        error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group: call tutti_init_process_group first");
+    return (struct tutti_group *)(uintptr_t)found;
 }
 
 bool tutti_is_initialized(void)
@@ -56,11 +54,8 @@ static int check_init(const tutti_init_opts *opts)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: a timeout is negative (%lld, %lld ms)",
                          (long long)opts->timeout_ms, (long long)opts->store_timeout_ms);
     if (opts->has_rank && opts->rank < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: rank is %d", opts->rank);
-    if (opts->device.type != 0 && group_device_index(opts->device) < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: device type %d is neither TUTTI_CPU nor TUTTI_CUDA",
-                         (int)opts->device.type);
     if (opts->world_size < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: world_size is %d", opts->world_size);
-    return TUTTI_OK;
+    return group_check_device("init", opts->device);
 }
 
 static tutti_device default_device(const tutti_init_opts *opts, const struct names *names, int local_rank)
@@ -109,7 +104,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
         rendezvous_leave(&world.rendezvous);
         return error_set(status, "%s", text);
     }
-    /* release: see group_or_default */
+    /* release: see group_to_ask */
     atomic_store_explicit(&world.group, group, memory_order_release);
     return TUTTI_OK;
 }

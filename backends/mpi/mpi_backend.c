@@ -59,8 +59,8 @@ static int mpib_open(void *state, const tutti_group_info *info, const tutti_host
     int status = info->parent == NULL ? mpib_wait_open(&group->own, info) : TUTTI_OK;
     if (status != TUTTI_OK || (info->parent == NULL && info->world_size == 1)) return status; /* nobody to talk to */
     status = info->parent == NULL ? open_first(group, info) : open_further(group, info);
-    if (mpib_main_only() || TUTTI_HAS(info, plans_only))
-        group->native = MPIB_NATIVE_NEVER; /* the core's thread may begin one, and cannot put it off */
+    bool unsafe = mpib_main_only(); /* the core's thread may begin one, and cannot put it off */
+    if (unsafe || TUTTI_HAS(info, plans_only)) group->native = MPIB_NATIVE_NEVER;
     if (status == TUTTI_OK && group->family != NULL) {
         LIST_INSERT_HEAD(&group->family->groups, group, link);
         group->listed = true;
