@@ -200,11 +200,7 @@ static int take_in(struct mpib_group *group, tutti_request *request, int32_t sou
 {
     request->source = request->peer != TUTTI_ANY_SOURCE ? request->peer : rank_in(group, source);
     if (header->long_tag == 0) {
-        if (request->addend != NULL)
-            group->family->host->reduce(request->dtype, request->op, request->data, request->addend, data,
-                                        (int64_t)header->bytes / tutti_dtype_bytes(request->dtype));
-        else if (header->bytes > 0)
-            memcpy(request->data, data, header->bytes);
+        tutti_request_take(group->family->host, request, 0, data, header->bytes);
         return TUTTI_REQUEST_DONE;
     }
     struct mpib_flight flight = {.request = request,

@@ -85,7 +85,7 @@ static bool read_offered(struct proto *proto, int seat, const tutti_request *req
         if (!shm_pull(proto->shm, seat, to, from, bytes)) return false;
         came = to;
     }
-    proto_take(proto, request, at, came, bytes);
+    tutti_request_take(proto->host, request, at, came, bytes);
     return true;
 }
 
@@ -202,7 +202,7 @@ void bulk_part(struct proto *proto, const struct wire_header *header, const void
     if (request->bytes >= STREAM_LEAST)
         shm_stream((char *)request->data + op->at, payload, header->bytes);
     else
-        proto_take(proto, request, op->at, payload, header->bytes);
+        tutti_request_take(proto->host, request, op->at, payload, header->bytes);
     op->at += header->bytes;
     if (op->at == request->bytes) proto_finish_recv(proto, op, peer, TUTTI_OK);
 }

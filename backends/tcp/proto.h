@@ -209,8 +209,6 @@ bool proto_agrees(const tutti_request *request, uint64_t bytes, uint64_t fingerp
 int proto_mismatch(struct proto *proto, tutti_request *request, int32_t peer, uint64_t bytes, uint64_t fingerprint);
 void proto_consumed(struct proto *proto, int32_t peer, uint64_t bytes);
 int proto_lost(struct proto *proto, int32_t peer);
-/* What a message has from `at` on is copied, or reduced, to where it belongs. */
-void proto_take(const struct proto *proto, const tutti_request *request, size_t at, const void *came, size_t bytes);
 void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status);
 int32_t proto_group_rank(const struct proto_group *group, int32_t global);
 

@@ -34,17 +34,6 @@ void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, i
     proto_finish(proto, op, status);
 }
 
-void proto_take(const struct proto *proto, const tutti_request *request, size_t at, const void *came, size_t bytes)
-{
-    char *data = (char *)request->data + at;
-    if (bytes == 0) return;
-    if (request->addend == NULL)
-        memcpy(data, came, bytes);
-    else
-        proto->host->reduce(request->dtype, request->op, data, (const char *)request->addend + at, came,
-                            (int64_t)bytes / tutti_dtype_bytes(request->dtype));
-}
-
 static bool is_awaited(const struct proto *proto, const struct wire_header *header)
 {
     const struct proto_awaited *awaited = &proto->awaited;
@@ -60,7 +49,7 @@ static int take_eager(struct proto *proto, tutti_request *request, const struct 
     proto_consumed(proto, peer, header->bytes);
     if (!proto_agrees(request, header->bytes, header->fingerprint))
         return proto_mismatch(proto, request, peer, header->bytes, header->fingerprint);
-    proto_take(proto, request, 0, payload, header->bytes);
+    tutti_request_take(proto->host, request, 0, payload, header->bytes);
     return TUTTI_OK;
 }
 
@@ -302,7 +291,7 @@ static void on_written(void *user, uint64_t key)
     struct proto *proto = user;
     struct proto_op *op = proto_op_find(proto, key);
     if (op == NULL || op->state != PROTO_RECV_OPEN) return;
-    if (op->stage != NULL) proto_take(proto, op->request, 0, op->stage, op->request->bytes);
+    if (op->stage != NULL) tutti_request_take(proto->host, op->request, 0, op->stage, op->request->bytes);
     proto_finish_recv(proto, op, op->peer, TUTTI_OK);
 }
 

@@ -188,7 +188,7 @@ static int recv_arrived(struct proto_group *group, tutti_request *request, struc
     request->source = proto_group_rank(group, peer);
     match_take(&proto->arrived, &arrival->item);
     if (header.kind == WIRE_EAGER_DATA) {
-        if (agrees) proto_take(proto, request, 0, arrival->payload, header.bytes);
+        if (agrees) tutti_request_take(proto->host, request, 0, arrival->payload, header.bytes);
         proto_consumed(proto, peer, header.bytes);
     }
     free(arrival);

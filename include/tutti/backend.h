@@ -33,6 +33,7 @@
 #ifndef TUTTI_BACKEND_H
 #define TUTTI_BACKEND_H
 
+#include <string.h>
 #include <strings.h>
 #include <tutti/store.h>
 #include <tutti/types.h>
@@ -162,6 +163,19 @@ typedef struct tutti_host {
                         int64_t n);
     void (*average)(tutti_dtype dtype, void *data, int64_t n, int64_t divisor);
 } tutti_host;
+
+/* For recv and recv_reduce alike: puts what came of the request's message, from `at` on, where it belongs. */
+static inline void tutti_request_take(const tutti_host *host, const tutti_request *request, size_t at, const void *came,
+                                      size_t bytes)
+{
+    char *data = (char *)request->data + at;
+    if (bytes == 0) return;
+    if (request->addend == NULL)
+        memcpy(data, came, bytes);
+    else
+        host->reduce(request->dtype, request->op, data, (const char *)request->addend + at, came,
+                     (int64_t)bytes / tutti_dtype_bytes(request->dtype));
+}
 
 /* What a variable of the environment says, by the one rule for all of Tutti's: 1, true, yes and on are 1; 0, false, no
  * and off are 0; anything else is -1. */
