@@ -245,8 +245,4 @@ void fabric_end_silent(struct fabric *fabric);
 /* Ends what has been connected to the listener for a second without becoming a link; or, with all, at once. */
 void fabric_end_strangers(struct fabric *fabric, bool all);
 
-/* fabric_fork.c: a socket that forked children do not keep, until it is about to be closed. */
-void fabric_fork_gives_up(int fd);
-void fabric_fork_forget(int fd);
-
 #endif

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "forked.h"
 #include "msg.h"
 
 #define MSG_CLOSED "connection closed during the handshake (it has left or died)"
@@ -26,7 +27,7 @@ static void close_endpoint(struct fabric_link *link)
     if (link->msg.ep == NULL) return;
     if (link->state == FABRIC_UP) {
         fi_shutdown(link->msg.ep, 0);
-        fabric_fork_forget(link->msg.fd);
+        forked_forgets(link->msg.fd);
     }
     fi_close(&link->msg.ep->fid);
     link->msg.ep = NULL;

@@ -81,7 +81,7 @@ struct shm_peer {
     bool lost;
     char why[96];
     int bell;   /* eventfd: wakes it */
-    int pidfd;  /* readable once it has died */
+    int life;   /* polls readable, or hung up, once it has died */
     int arena;  /* the memory it shares: see shm_arena.c */
     char *seen; /* the part of that which is mapped here */
     size_t seen_bytes;
@@ -138,7 +138,8 @@ struct shm {
     unsigned pauses;
     int home;                         /* the core where this rank belongs, as far as is known */
     int64_t spread_ns, spread_gap_ns; /* when it may go there again, and how long after that */
-    int memfd, bell, watch;           /* watch: an epoll of the peers' pidfds */
+    int held;                         /* see shm_attach.c, make_life; -1 */
+    int memfd, bell, watch;           /* watch: an epoll of the peers' lives */
     size_t cells, ring_bytes, ring_span, board_span, rings_at, boards_at;
     size_t bytes;
     char *base;

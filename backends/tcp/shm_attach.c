@@ -5,7 +5,7 @@
  * makes the segment, the others connect to it, both sides prove the job's token, and then all go through the same three
  * rounds:
  *
- *   seats    the host hands out the segment and every rank's bell, pidfd and arena; the others map it and say so
+ *   seats    the host hands out the segment and every rank's bell, life and arena; the others map it and say so
  *   probe    each tries to read every other one's memory, looks at its arena, and says whether it could
  *   go       the host says who is in, whether memory is read directly and arenas are mapped; from here on there is
  *            no way back
@@ -26,6 +26,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "forked.h"
 #include "shm_attach.h"
 
 enum {
@@ -79,6 +80,27 @@ static bool read_entry(const struct attach *self, int32_t rank, int64_t end_ns, 
     return true;
 }
 
+/* What tells of this process's end: polls readable then, or hung up.  Where the system gives no pidfd (Linux
+ * before 5.3, old containers' filters, valgrind) it is a pipe whose other end this process alone holds. */
+static bool make_life(struct attach *self)
+{
+    int ends[2];
+    self->life = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (self->life >= 0) return true;
+    if (pipe2(ends, O_CLOEXEC) != 0) return false;
+    self->life = ends[0];
+    self->held = ends[1];
+    forked_gives_up(self->held);
+    return true;
+}
+
+static void let_go(int held)
+{
+    if (held < 0) return;
+    forked_forgets(held);
+    close(held);
+}
+
 static bool listen_here(struct attach *self)
 {
     struct sockaddr_un address;
@@ -87,9 +109,8 @@ static bool listen_here(struct attach *self)
     socklen_t bytes = shm_address(self->mine.name, &address);
     self->listener = shm_socket();
     self->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    self->pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     self->arena = shm_arena_make();
-    return self->listener >= 0 && self->bell >= 0 && self->pidfd >= 0 && self->arena >= 0 &&
+    return self->listener >= 0 && self->bell >= 0 && make_life(self) && self->arena >= 0 &&
            bind(self->listener, (struct sockaddr *)&address, bytes) == 0 && listen(self->listener, SHM_CROWD) == 0;
 }
 
@@ -119,7 +140,8 @@ bool shm_make_seats(struct attach *self, int n, int seat)
     shm->config = *self->config;
     shm->memfd = shm->watch = -1;
     shm->bell = self->bell;
-    self->bell = -1;
+    shm->held = self->held;
+    self->bell = self->held = -1;
     TAILQ_INIT(&shm->arena.blocks);
     shm->arena_bytes = shm_arena_bytes();
     shm_measure(shm, n);
@@ -128,7 +150,7 @@ bool shm_make_seats(struct attach *self, int n, int seat)
     shm->seat_of = malloc((size_t)self->config->world_size * sizeof *shm->seat_of);
     if (shm->peer == NULL || shm->seat_of == NULL) return false;
     for (int i = 0; i < n; i++) {
-        shm->peer[i] = (struct shm_peer){.seat = i, .bell = -1, .pidfd = -1, .arena = -1};
+        shm->peer[i] = (struct shm_peer){.seat = i, .bell = -1, .life = -1, .arena = -1};
         STAILQ_INIT(&shm->peer[i].waiting);
     }
     return true;
@@ -157,7 +179,7 @@ bool shm_settle(struct attach *self, const bool *in, uint8_t word)
         peer->lost = !in[i] || i == shm->seat;
         if (!in[i]) continue;
         shm->seat_of[peer->rank] = (int16_t)i;
-        if (!peer->lost && epoll_ctl(shm->watch, EPOLL_CTL_ADD, peer->pidfd, &event) != 0) return false;
+        if (!peer->lost && epoll_ctl(shm->watch, EPOLL_CTL_ADD, peer->life, &event) != 0) return false;
     }
     return true;
 }
@@ -191,7 +213,7 @@ static bool call(struct attach *self, int fd, int32_t to, struct entry *host, in
     memcpy(hello.client_nonce, self->mine.nonce, WIRE_NONCE);
     memcpy(hello.server_nonce, host->nonce, WIRE_NONCE);
     shm_sign(self, &hello, out);
-    int fds[SHM_FDS] = {self->bell, self->pidfd, self->arena};
+    int fds[SHM_FDS] = {self->bell, self->life, self->arena};
     if (!shm_give(fd, out, sizeof out, fds, SHM_FDS)) return false;
     int memfd = -1;
     if (!shm_wait(fd, end, self->host) || !shm_take(fd, in, sizeof in, &memfd, 1)) return false;
@@ -217,7 +239,7 @@ static bool take_seats(struct attach *self, int fd, int64_t end)
         if (!shm_wait(fd, end, self->host) || !shm_take(fd, &rank, sizeof rank, fds, SHM_FDS)) return false;
         shm->peer[i].rank = rank;
         shm->peer[i].bell = fds[0];
-        shm->peer[i].pidfd = fds[1];
+        shm->peer[i].life = fds[1];
         shm->peer[i].arena = fds[2];
         if (rank < 0 || rank >= self->config->world_size) return false;
     }
@@ -301,7 +323,8 @@ static void tell(const struct attach *self, int result)
 
 int shm_open_host(const struct shm_config *config, struct shm **out)
 {
-    struct attach self = {.config = config, .host = config->host, .listener = -1, .bell = -1, .pidfd = -1, .arena = -1};
+    struct attach self = {
+        .config = config, .host = config->host, .listener = -1, .bell = -1, .life = -1, .held = -1, .arena = -1};
     bool off = !tutti_env_bool(config->host, "TUTTI_SHM", true);
     int result = 1;
     *out = NULL;
@@ -311,7 +334,7 @@ int shm_open_host(const struct shm_config *config, struct shm **out)
     else if (config->local_world_size == 1)
         snprintf(self.why, sizeof self.why, "it is alone on this host");
     else if (!listen_here(&self))
-        snprintf(self.why, sizeof self.why, "no unix socket, eventfd, pidfd or memfd: %s", strerror(errno));
+        snprintf(self.why, sizeof self.why, "no unix socket, eventfd, pipe or memfd: %s", strerror(errno));
     else
         look_around(self.mine.like);
     bool takes_part = self.mine.like[23] != 0;
@@ -322,7 +345,8 @@ int shm_open_host(const struct shm_config *config, struct shm **out)
         if (self.link[i] >= 0) close(self.link[i]);
     if (self.listener >= 0) close(self.listener);
     if (self.bell >= 0) close(self.bell);
-    if (self.pidfd >= 0) close(self.pidfd);
+    if (self.life >= 0) close(self.life);
+    let_go(self.held);
     if (self.arena >= 0) close(self.arena);
     if (result == 0)
         *out = self.shm;
@@ -337,13 +361,14 @@ void shm_close(struct shm *shm)
     for (int i = 0; shm->peer != NULL && i < shm->n; i++) {
         if (!shm->peer[i].lost && shm->watch >= 0) shm_drop(shm, i, "closed", false);
         if (shm->peer[i].bell >= 0) close(shm->peer[i].bell);
-        if (shm->peer[i].pidfd >= 0) close(shm->peer[i].pidfd);
+        if (shm->peer[i].life >= 0) close(shm->peer[i].life);
     }
     shm_arena_close(shm);
     if (shm->base != NULL) munmap(shm->base, shm->bytes);
     if (shm->memfd >= 0) close(shm->memfd);
     if (shm->bell >= 0) close(shm->bell);
     if (shm->watch >= 0) close(shm->watch);
+    let_go(shm->held);
     free(shm->peer);
     free(shm->seat_of);
     free(shm);

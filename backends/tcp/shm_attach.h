@@ -11,7 +11,7 @@
 enum shm_word { SHM_CAN_PULL = 1, SHM_CAN_SHARE = 2 };
 
 enum {
-    SHM_FDS = 3,          /* of a rank: its bell, its pidfd, its arena */
+    SHM_FDS = 3,          /* of a rank: its bell, its life, its arena */
     SHM_ROUND_MS = 10000, /* a host waits so long for its members */
     SHM_STALE_MS = 2000, /* nobody listens where a rank said that it does: an earlier family's entry, or it has ended */
     SHM_CROWD = 2 * SHM_SEATS
@@ -30,7 +30,7 @@ struct attach {
     const tutti_host *host;
     struct shm *shm;
     struct entry mine;
-    int listener, bell, pidfd, arena;
+    int listener, bell, life, held, arena;
     int link[SHM_SEATS];                 /* the host's: to each member; -1: it has not come, -2: it will not */
     uint8_t name[SHM_SEATS][WIRE_NONCE]; /* the host's: where each member listens, as long as it lives */
     bool in[SHM_SEATS];

@@ -181,7 +181,7 @@ static void welcome(struct attach *self, int seat, struct wire_greeting *hello)
     out[WIRE_GREETING + 1] = (uint8_t)seat;
     bool sent = shm_give(self->link[seat], out, sizeof out, &shm->memfd, 1);
     for (int i = 0; i < shm->n && sent; i++) {
-        int fds[SHM_FDS] = {shm->peer[i].bell, shm->peer[i].pidfd, shm->peer[i].arena};
+        int fds[SHM_FDS] = {shm->peer[i].bell, shm->peer[i].life, shm->peer[i].arena};
         sent = shm_give(self->link[seat], &shm->peer[i].rank, sizeof shm->peer[i].rank, fds, SHM_FDS);
     }
     if (!sent) leave_out(self, seat);
@@ -214,7 +214,7 @@ int shm_serve(struct attach *self, const int32_t *rank, int n)
         return 1;
     }
     fds[0][0] = dup(self->bell);
-    fds[0][1] = dup(self->pidfd);
+    fds[0][1] = dup(self->life);
     fds[0][2] = dup(self->arena);
     bool made = shm_make_seats(self, at, 0);
     for (int i = 0; i < at; i++) {
@@ -225,7 +225,7 @@ int shm_serve(struct attach *self, const int32_t *rank, int n)
         self->in[i] = true;
         self->shm->peer[i].rank = seated[i];
         self->shm->peer[i].bell = fds[i][0];
-        self->shm->peer[i].pidfd = fds[i][1];
+        self->shm->peer[i].life = fds[i][1];
         self->shm->peer[i].arena = fds[i][2];
     }
     if (!made) return fail_host(self, "no memory");

@@ -220,14 +220,14 @@ void shm_drop(struct shm *shm, int seat, const char *why, bool notify)
     atomic_store_explicit(&peer->out->closed, 1, memory_order_release); /* after what was sent before, */
     atomic_thread_fence(memory_order_release);                          /* and before the memory is used again */
     shm_wake(shm, seat);
-    if (peer->pidfd >= 0) epoll_ctl(shm->watch, EPOLL_CTL_DEL, peer->pidfd, NULL);
+    if (peer->life >= 0) epoll_ctl(shm->watch, EPOLL_CTL_DEL, peer->life, NULL);
     if (notify) shm->config.events->lost(shm->config.user, peer->rank, peer->why);
 }
 
 bool shm_is_open(struct shm *shm, int seat)
 {
     struct shm_peer *peer = &shm->peer[seat];
-    struct pollfd life = {peer->pidfd, POLLIN, 0};
+    struct pollfd life = {peer->life, POLLIN, 0};
     /* The peer stores it before it lets its memory be used for anything else, so what was read before is the peer's
      * message if it is still 0; the fence keeps reads of mapped memory from coming after the load. */
     atomic_thread_fence(memory_order_acquire);

@@ -153,7 +153,7 @@ static void ends_open(struct end *end, int n)
                                              .seat = k,
                                              .lost = k == i,
                                              .bell = bell[k],
-                                             .pidfd = -1,
+                                             .life = -1,
                                              .out = ring_at(shm, i, k),
                                              .in = ring_at(shm, k, i)};
             STAILQ_INIT(&shm->peer[k].waiting);

@@ -288,12 +288,12 @@ static void test_dies_and_its_pid_lives(void **state)
     (void)state;
     begin_both(end, large);
     struct shm *shm = &end[1].shm;
-    shm->peer[0].pidfd = eventfd(1, EFD_CLOEXEC); /* readable, as one of a process that has ended */
+    shm->peer[0].life = eventfd(1, EFD_CLOEXEC); /* readable, as one of a process that has ended */
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = 0};
-    assert_int_equal(epoll_ctl(shm->watch, EPOLL_CTL_ADD, shm->peer[0].pidfd, &event), 0);
+    assert_int_equal(epoll_ctl(shm->watch, EPOLL_CTL_ADD, shm->peer[0].life, &event), 0);
     board_progress(&large[1].running);
     assert_int_equal(large[1].ended, TUTTI_ERR_PEER_LOST);
-    close(shm->peer[0].pidfd);
+    close(shm->peer[0].life);
     close_both(end, large);
 }
 

@@ -1,12 +1,11 @@
-/* Sockets that a forked child gives up: with its copies of them it would hide its parent's end from the peers.
- *
- * A bit for each descriptor's number, for at a fork other threads may be anywhere: no lock can be taken in the child.
+/* A bit for each descriptor's number, for at a fork other threads may be anywhere: no lock can be taken in the child.
  */
+#include "forked.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <unistd.h>
-
-#include "fabric_impl.h"
 
 enum { WORDS = 1024, BITS = 64 };
 
@@ -26,18 +25,18 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, in_child);
 }
 
-void fabric_fork_gives_up(int fd)
+void forked_gives_up(int fd)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    /* release: a child that sees the bit sees an open socket */
+    /* release: a child that sees the bit sees an open descriptor */
     if (fd >= 0 && fd < WORDS * BITS)
         atomic_fetch_or_explicit(&ours[fd / BITS], UINT64_C(1) << fd % BITS, memory_order_release);
 }
 
-void fabric_fork_forget(int fd)
+void forked_forgets(int fd)
 {
-    /* seq_cst: before the socket is closed, and its number somebody else's */
+    /* seq_cst: before it is closed, and its number somebody else's */
     if (fd >= 0 && fd < WORDS * BITS)
         atomic_fetch_and_explicit(&ours[fd / BITS], ~(UINT64_C(1) << fd % BITS), memory_order_seq_cst);
 }
