@@ -251,7 +251,10 @@ static void fail_late(struct tutti_group *group, int64_t deadline)
 {
     (void)deadline;
     if (group->shut || TAILQ_EMPTY(&group->works)) return;
-    group_fail(group, TUTTI_ERR_ABORTED, "the group was destroyed while the operation was under way", true);
+    char text[ERROR_TEXT_MAX]; /* for the peers, too */
+    snprintf(text, sizeof text, "rank %d destroyed group %s while the operation was under way",
+             group->global_ranks[group->rank], group->name);
+    group_fail(group, TUTTI_ERR_ABORTED, text, true);
 }
 
 /* What is to be closed, one after the other: the group, or, with the family's first one, all, the latest first.  Each

@@ -1,5 +1,6 @@
 #!/bin/bash
-# One run of each operation under valgrind's memcheck: three ranks as threads, then two processes over tcp.
+# One run of each operation under valgrind's memcheck: three ranks as threads, then two processes over tcp, then the
+# quick form of the conformance suite.
 #
 #   tests/soak/memcheck.sh [BUILD_DIR]     default: build; a build with the tests, without sanitizers
 #
@@ -18,3 +19,6 @@ memcheck=(valgrind --quiet --error-exitcode=99 --leak-check=full --show-leak-kin
 echo "threads over loop: no errors, nothing lost"
 "$build/bin/tutti-run" -n 2 "${memcheck[@]}" "$folder/every" tcp
 echo "processes over tcp: no errors, nothing lost"
+"$build/bin/tutti-run" --no-prefix -n 2 "${memcheck[@]}" "$build/bin/tutti-conformance" --join --quick >"$folder/suite"
+grep '^all ' "$folder/suite"
+echo "the conformance suite over tcp: no errors, nothing lost"
