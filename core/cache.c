@@ -148,7 +148,7 @@ static void make_key(const struct tutti_group *group, const tutti_backend *backe
     key->element = (int32_t)tutti_dtype_bytes(op->dtype);
     key->count = op_own_count(op, group->size);
     key->in_place = is_in_place(op, group->rank, key->element);
-    bool reduces = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE || op->kind == TUTTI_REDUCE_SCATTER;
+    bool reduces = tutti_kind_reduces(op->kind);
     key->average = reduces && op->reduce_op == TUTTI_AVG;
     key->premul = reduces && op->reduce_op == TUTTI_PREMUL_SUM;
     key->even = all_even(op, group->size);

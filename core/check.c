@@ -9,7 +9,9 @@
 #include "group.h"
 #include "op.h"
 
-#define REFUSE(...) error_set(TUTTI_ERR_INVALID_ARGUMENT, __VA_ARGS__)
+/* "all_reduce: tag is -1" */
+#define REFUSE(format, ...)                                                                                            \
+    error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: " format, fingerprint_kind_name(op->kind), ##__VA_ARGS__)
 
 /* How the sizes of the two sides hang together, given the group's size. */
 enum shape_rule {
@@ -21,29 +23,22 @@ enum shape_rule {
 };
 
 static const struct rule {
-    bool has_root, reduces;
     bool in_list, out_list; /* the side that the list form has as a list */
     enum shape_rule shape;
 } rules[TUTTI_KIND_COUNT] = {
-    [TUTTI_BROADCAST] = {true, false, false, false, SHAPE_NONE},
-    [TUTTI_ALL_REDUCE] = {false, true, false, false, SHAPE_SAME},
-    [TUTTI_REDUCE] = {true, true, false, false, SHAPE_SAME},
-    [TUTTI_ALL_GATHER] = {false, false, false, true, SHAPE_GATHER},
-    [TUTTI_GATHER] = {true, false, false, true, SHAPE_GATHER},
-    [TUTTI_SCATTER] = {true, false, true, false, SHAPE_SCATTER},
-    [TUTTI_REDUCE_SCATTER] = {false, true, true, false, SHAPE_SCATTER},
-    [TUTTI_ALL_TO_ALL] = {false, false, true, true, SHAPE_ALL},
-    [TUTTI_SEND] = {true, false, false, false, SHAPE_NONE},
-    [TUTTI_RECV] = {true, false, false, false, SHAPE_NONE},
+    [TUTTI_ALL_REDUCE] = {false, false, SHAPE_SAME},  [TUTTI_REDUCE] = {false, false, SHAPE_SAME},
+    [TUTTI_ALL_GATHER] = {false, true, SHAPE_GATHER}, [TUTTI_GATHER] = {false, true, SHAPE_GATHER},
+    [TUTTI_SCATTER] = {true, false, SHAPE_SCATTER},   [TUTTI_REDUCE_SCATTER] = {true, false, SHAPE_SCATTER},
+    [TUTTI_ALL_TO_ALL] = {true, true, SHAPE_ALL},
 };
 
-/* "all_reduce: the out tensor", "gather: out[3]".  Only for refusals: it takes longer than all checks together. */
-static const char *tensor_name(const tutti_op *op, const char *side, int at, char text[80])
+/* "the out tensor", "out[3]".  Only for refusals: it takes longer than all checks together. */
+static const char *tensor_name(const char *side, int at, char text[40])
 {
     if (at >= 0)
-        snprintf(text, 80, "%s: %s[%d]", fingerprint_kind_name(op->kind), side, at);
+        snprintf(text, 40, "%s[%d]", side, at);
     else
-        snprintf(text, 80, "%s: the %s tensor", fingerprint_kind_name(op->kind), side);
+        snprintf(text, 40, "the %s tensor", side);
     return text;
 }
 
@@ -51,25 +46,24 @@ static const char *tensor_name(const tutti_op *op, const char *side, int at, cha
 static int check_tensor(const struct tutti_group *group, const tutti_op *op, const char *side, int at,
                         const tutti_tensor *tensor)
 {
-    char text[80];
+    char text[40];
     int64_t bytes;
     if (!dtype_valid(tensor->dtype))
-        return REFUSE("%s: dtype 0x%x does not exist", tensor_name(op, side, at, text), (unsigned)tensor->dtype);
+        return REFUSE("%s: dtype 0x%x does not exist", tensor_name(side, at, text), (unsigned)tensor->dtype);
     if (tensor->numel < 0)
-        return REFUSE("%s: numel is %" PRId64 ", it may not be negative", tensor_name(op, side, at, text),
-                      tensor->numel);
+        return REFUSE("%s: numel is %" PRId64 ", it may not be negative", tensor_name(side, at, text), tensor->numel);
     if (__builtin_mul_overflow(tensor->numel, (int64_t)tutti_dtype_bytes(tensor->dtype), &bytes))
-        return REFUSE("%s: %" PRId64 " elements of %s are more than 2^63 bytes", tensor_name(op, side, at, text),
+        return REFUSE("%s: %" PRId64 " elements of %s are more than 2^63 bytes", tensor_name(side, at, text),
                       tensor->numel, dtype_name(tensor->dtype));
     if (tensor->data == NULL && tensor->numel > 0)
-        return REFUSE("%s: data is NULL but numel is %" PRId64, tensor_name(op, side, at, text), tensor->numel);
+        return REFUSE("%s: data is NULL but numel is %" PRId64, tensor_name(side, at, text), tensor->numel);
     int device = group_device_index(tensor->device);
     if (device < 0)
         return REFUSE("%s: device type %d does not exist; TUTTI_CPU (1) and TUTTI_CUDA (2) do",
-                      tensor_name(op, side, at, text), tensor->device.type);
+                      tensor_name(side, at, text), tensor->device.type);
     if (group->n_doors[device] == 0)
         return REFUSE("%s is a %s tensor, but group %s (%s) has no backend for that device",
-                      tensor_name(op, side, at, text), device == 0 ? "CPU" : "CUDA", group->name, group->backend_text);
+                      tensor_name(side, at, text), device == 0 ? "CPU" : "CUDA", group->name, group->backend_text);
     return TUTTI_OK;
 }
 
@@ -78,9 +72,8 @@ static int check_side(const struct tutti_group *group, const tutti_op *op, const
 {
     if (n == 0) return TUTTI_OK;
     if (list && n != group->size)
-        return REFUSE("%s: the %s list has %d tensors, group %s has %d ranks", fingerprint_kind_name(op->kind), side, n,
-                      group->name, group->size);
-    if (tensors == NULL) return REFUSE("%s: the %s list is NULL", fingerprint_kind_name(op->kind), side);
+        return REFUSE("the %s list has %d tensors, group %s has %d ranks", side, n, group->name, group->size);
+    if (tensors == NULL) return REFUSE("the %s list is NULL", side);
     for (int i = 0; i < n; i++) {
         int status = check_tensor(group, op, side, list ? i : -1, &tensors[i]);
         if (status != TUTTI_OK) return status;
@@ -91,11 +84,10 @@ static int check_side(const struct tutti_group *group, const tutti_op *op, const
 static int check_alike(const tutti_op *op, const tutti_tensor *first, const tutti_tensor *other)
 {
     if (other->dtype != first->dtype)
-        return REFUSE("%s: the tensors differ in dtype: %s and %s", fingerprint_kind_name(op->kind),
-                      dtype_name(first->dtype), dtype_name(other->dtype));
+        return REFUSE("the tensors differ in dtype: %s and %s", dtype_name(first->dtype), dtype_name(other->dtype));
     if (other->device.type != first->device.type || other->device.index != first->device.index)
-        return REFUSE("%s: the tensors are on different devices (%d:%d and %d:%d)", fingerprint_kind_name(op->kind),
-                      first->device.type, first->device.index, other->device.type, other->device.index);
+        return REFUSE("the tensors are on different devices (%d:%d and %d:%d)", first->device.type, first->device.index,
+                      other->device.type, other->device.index);
     return TUTTI_OK;
 }
 
@@ -114,38 +106,38 @@ static int check_all_alike(tutti_op *op)
 static int check_parts(const struct tutti_group *group, const tutti_op *op, const char *whole_name,
                        const tutti_tensor *whole, int n, const char *one_name, const tutti_tensor *one)
 {
-    const char *kind = fingerprint_kind_name(op->kind);
     if (n == 0) return TUTTI_OK;
     if (op->list) {
         if (whole[group->rank].numel != one->numel)
-            return REFUSE("%s: %s[%d] has %" PRId64 " elements, the %s tensor of this rank has %" PRId64, kind,
-                          whole_name, group->rank, whole[group->rank].numel, one_name, one->numel);
+            return REFUSE("%s[%d] has %" PRId64 " elements, the %s tensor of this rank has %" PRId64, whole_name,
+                          group->rank, whole[group->rank].numel, one_name, one->numel);
         return TUTTI_OK;
     }
     if (one->numel > INT64_MAX / group->size || whole->numel != one->numel * group->size)
-        return REFUSE("%s: the %s tensor has %" PRId64 " elements, it must have %d times the %s tensor's %" PRId64,
-                      kind, whole_name, whole->numel, group->size, one_name, one->numel);
+        return REFUSE("the %s tensor has %" PRId64 " elements, it must have %d times the %s tensor's %" PRId64,
+                      whole_name, whole->numel, group->size, one_name, one->numel);
     return TUTTI_OK;
 }
 
-static int check_splits(const struct tutti_group *group, const char *side, const int64_t *splits, int64_t numel)
+static int check_splits(const struct tutti_group *group, const tutti_op *op, const char *side, const int64_t *splits,
+                        int64_t numel)
 {
     if (splits == NULL) {
         if (numel % group->size != 0)
-            return REFUSE("all_to_all: the %s tensor's %" PRId64 " elements do not divide by %d ranks; give splits",
-                          side, numel, group->size);
+            return REFUSE("the %s tensor's %" PRId64 " elements do not divide by %d ranks; give splits", side, numel,
+                          group->size);
         return TUTTI_OK;
     }
     int64_t left = numel;
     for (int i = 0; i < group->size; i++) {
-        if (splits[i] < 0) return REFUSE("all_to_all: %s_splits[%d] is %" PRId64, side, i, splits[i]);
+        if (splits[i] < 0) return REFUSE("%s_splits[%d] is %" PRId64, side, i, splits[i]);
         if (splits[i] > left)
-            return REFUSE("all_to_all: %s_splits add up to more than the tensor's %" PRId64 " elements", side, numel);
+            return REFUSE("%s_splits add up to more than the tensor's %" PRId64 " elements", side, numel);
         left -= splits[i];
     }
     if (left != 0)
-        return REFUSE("all_to_all: %s_splits add up to %" PRId64 ", the tensor has %" PRId64 " elements", side,
-                      numel - left, numel);
+        return REFUSE("%s_splits add up to %" PRId64 ", the tensor has %" PRId64 " elements", side, numel - left,
+                      numel);
     return TUTTI_OK;
 }
 
@@ -153,22 +145,22 @@ static int check_all_to_all(const struct tutti_group *group, const tutti_op *op)
 {
     if (op->list) {
         if (op->in[group->rank].numel != op->out[group->rank].numel)
-            return REFUSE("all_to_all: in[%d] has %" PRId64 " elements, out[%d] has %" PRId64
+            return REFUSE("in[%d] has %" PRId64 " elements, out[%d] has %" PRId64
                           "; a rank's part for itself is the same on both sides",
                           group->rank, op->in[group->rank].numel, group->rank, op->out[group->rank].numel);
         return TUTTI_OK;
     }
     if ((op->in_splits == NULL) != (op->out_splits == NULL))
-        return REFUSE("all_to_all: give both in_splits and out_splits, or neither");
-    int status = check_splits(group, "in", op->in_splits, op->in->numel);
-    if (status == TUTTI_OK) status = check_splits(group, "out", op->out_splits, op->out->numel);
+        return REFUSE("give both in_splits and out_splits, or neither");
+    int status = check_splits(group, op, "in", op->in_splits, op->in->numel);
+    if (status == TUTTI_OK) status = check_splits(group, op, "out", op->out_splits, op->out->numel);
     if (status != TUTTI_OK) return status;
     if (op->in_splits != NULL && op->in_splits[group->rank] != op->out_splits[group->rank])
-        return REFUSE("all_to_all: in_splits[%d] is %" PRId64 ", out_splits[%d] is %" PRId64
+        return REFUSE("in_splits[%d] is %" PRId64 ", out_splits[%d] is %" PRId64
                       "; a rank's part for itself is the same on both sides",
                       group->rank, op->in_splits[group->rank], group->rank, op->out_splits[group->rank]);
     if (op->in_splits == NULL && op->in->numel != op->out->numel)
-        return REFUSE("all_to_all: in has %" PRId64 " elements, out has %" PRId64, op->in->numel, op->out->numel);
+        return REFUSE("in has %" PRId64 " elements, out has %" PRId64, op->in->numel, op->out->numel);
     return TUTTI_OK;
 }
 
@@ -177,8 +169,7 @@ static int check_shape(const struct tutti_group *group, const tutti_op *op)
     switch (rules[op->kind].shape) {
     case SHAPE_SAME:
         if (op->n_in > 0 && op->n_out > 0 && op->in->numel != op->out->numel)
-            return REFUSE("%s: in has %" PRId64 " elements, out has %" PRId64, fingerprint_kind_name(op->kind),
-                          op->in->numel, op->out->numel);
+            return REFUSE("in has %" PRId64 " elements, out has %" PRId64, op->in->numel, op->out->numel);
         return TUTTI_OK;
     case SHAPE_GATHER:
         return check_parts(group, op, "out", op->out, op->n_out, "in", op->in);
@@ -240,8 +231,7 @@ static int refuse_overlap(const tutti_op *op, int i, int k)
     char in[24] = "in", out[24] = "out";
     if (op->list && op->n_in > 1) snprintf(in, sizeof in, "in[%d]", i);
     if (op->list && op->n_out > 1) snprintf(out, sizeof out, "out[%d]", k);
-    return REFUSE("%s: %s and %s overlap; %s", fingerprint_kind_name(op->kind), in, out,
-                  allowed[rules[op->kind].shape]);
+    return REFUSE("%s and %s overlap; %s", in, out, allowed[rules[op->kind].shape]);
 }
 
 static int check_overlap(const struct tutti_group *group, const tutti_op *op)
@@ -257,16 +247,15 @@ static int check_overlap(const struct tutti_group *group, const tutti_op *op)
 
 static int check_root(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
 {
-    const char *kind = fingerprint_kind_name(op->kind);
     bool message = op_is_message(op);
     const char *word = op->kind == TUTTI_SEND ? "dst" : op->kind == TUTTI_RECV ? "src" : "root";
     if (op->kind == TUTTI_RECV && op->root == TUTTI_ANY_SOURCE) return TUTTI_OK;
     int local = opts->group_rank ? (op->root >= 0 && op->root < group->size ? op->root : -1)
                                  : tutti_get_group_rank(group, op->root);
     if (local < 0)
-        return REFUSE("%s: %s is %d, which is no %s of group %s (%d ranks)", kind, word, op->root,
+        return REFUSE("%s is %d, which is no %s of group %s (%d ranks)", word, op->root,
                       opts->group_rank ? "rank" : "global rank", group->name, group->size);
-    if (message && local == group->rank) return REFUSE("%s: %s is %d, this rank itself", kind, word, op->root);
+    if (message && local == group->rank) return REFUSE("%s is %d, this rank itself", word, op->root);
     op->root = local;
     return TUTTI_OK;
 }
@@ -274,9 +263,9 @@ static int check_root(const struct tutti_group *group, tutti_op *op, const tutti
 static int check_reduce(const tutti_op *op)
 {
     if ((unsigned)op->reduce_op >= TUTTI_REDUCE_OP_COUNT)
-        return REFUSE("%s: reduce op %d does not exist", fingerprint_kind_name(op->kind), (int)op->reduce_op);
+        return REFUSE("reduce op %d does not exist", (int)op->reduce_op);
     if (op->reduce_op == TUTTI_PREMUL_SUM && op->factor == 0)
-        return REFUSE("%s: PREMUL_SUM needs opts->factor, which is 0 or not given", fingerprint_kind_name(op->kind));
+        return REFUSE("PREMUL_SUM needs opts->factor, which is 0 or not given");
     if (!dtype_reduces(op->dtype, op->reduce_op))
         return error_set(TUTTI_ERR_UNSUPPORTED, "%s: %s does not reduce %s", fingerprint_kind_name(op->kind),
                          reduce_op_name(op->reduce_op), dtype_name(op->dtype));
@@ -287,17 +276,16 @@ static int check_reduce(const tutti_op *op)
 static int check_presence(const struct tutti_group *group, tutti_op *op)
 {
     bool root = op->root == group->rank;
-    const char *kind = fingerprint_kind_name(op->kind);
     if (op->kind == TUTTI_GATHER || op->kind == TUTTI_SCATTER) {
         bool gather = op->kind == TUTTI_GATHER;
         int *n = gather ? &op->n_out : &op->n_in;
         const tutti_tensor *list = gather ? op->out : op->in;
         const char *side = gather ? "out" : "in";
         if (!root && op->list && (*n != 0 || list != NULL))
-            return REFUSE("%s: this rank gives an %s list, but only the root (rank %d) has one", kind, side,
+            return REFUSE("this rank gives an %s list, but only the root (rank %d) has one", side,
                           group->global_ranks[op->root]);
         if (root && op->list && (*n == 0 || list == NULL))
-            return REFUSE("%s: the root gives no %s list; it needs one of %d tensors", kind, side, group->size);
+            return REFUSE("the root gives no %s list; it needs one of %d tensors", side, group->size);
         if (!root) *n = 0;
     }
     if (op->kind == TUTTI_REDUCE && !root) op->n_out = 0;
@@ -306,17 +294,15 @@ static int check_presence(const struct tutti_group *group, tutti_op *op)
 
 static int check_own(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
 {
-    const char *kind = fingerprint_kind_name(op->kind);
-    if (group->rank < 0) return REFUSE("%s: this rank is not in group %s", kind, group->name);
-    if (opts->timeout_ms < 0)
-        return REFUSE("%s: timeout_ms is %" PRId64 ", it may not be negative", kind, opts->timeout_ms);
-    if (rules[op->kind].has_root) {
+    if (group->rank < 0) return REFUSE("this rank is not in group %s", group->name);
+    if (opts->timeout_ms < 0) return REFUSE("timeout_ms is %" PRId64 ", it may not be negative", opts->timeout_ms);
+    if (tutti_kind_has_root(op->kind) || op_is_message(op)) {
         int status = check_root(group, op, opts);
         if (status != TUTTI_OK) return status;
     } else {
         op->root = -1;
     }
-    if (opts->tag < 0) return REFUSE("%s: tag is %d, it may not be negative", kind, opts->tag);
+    if (opts->tag < 0) return REFUSE("tag is %d, it may not be negative", opts->tag);
     return TUTTI_OK;
 }
 
@@ -349,5 +335,5 @@ int check_op(const struct tutti_group *group, tutti_op *op, const tutti_opts *op
     } else {
         status = check_tensors(group, op);
     }
-    return status == TUTTI_OK && rules[op->kind].reduces ? check_reduce(op) : status;
+    return status == TUTTI_OK && tutti_kind_reduces(op->kind) ? check_reduce(op) : status;
 }

@@ -22,16 +22,6 @@ const char *fingerprint_kind_name(tutti_kind kind)
     return (unsigned)kind < TUTTI_KIND_COUNT ? names[kind] : "unknown operation";
 }
 
-static bool has_reduce_op(tutti_kind kind)
-{
-    return kind == TUTTI_ALL_REDUCE || kind == TUTTI_REDUCE || kind == TUTTI_REDUCE_SCATTER;
-}
-
-static bool has_root(tutti_kind kind)
-{
-    return kind == TUTTI_BROADCAST || kind == TUTTI_REDUCE || kind == TUTTI_GATHER || kind == TUTTI_SCATTER;
-}
-
 /* Sizes that differ by rank, where every rank knows all of them. */
 static uint64_t count_of_list(const tutti_tensor *list, int n)
 {
@@ -76,8 +66,8 @@ uint64_t fingerprint_of(const tutti_op *op, int group_size)
     uint64_t value = ((uint64_t)kind + 1) << KIND_AT | count_of(op, group_size);
     int dtype = dtype_index(op->dtype);
     if (dtype >= 0 && kind != TUTTI_BARRIER && kind != TUTTI_MONITORED_BARRIER) value |= (uint64_t)dtype << DTYPE_AT;
-    if (has_reduce_op(kind)) value |= (uint64_t)op->reduce_op << OP_AT;
-    if (has_root(kind)) value |= ((uint64_t)(op->root + 1) & ROOT_MASK) << ROOT_AT;
+    if (tutti_kind_reduces(kind)) value |= (uint64_t)op->reduce_op << OP_AT;
+    if (tutti_kind_has_root(kind)) value |= ((uint64_t)(op->root + 1) & ROOT_MASK) << ROOT_AT;
     return value;
 }
 
@@ -85,7 +75,7 @@ static uint64_t past_bits(uint64_t fingerprint)
 {
     tutti_kind kind = (tutti_kind)((int)(fingerprint >> KIND_AT) - 1);
     if (kind == TUTTI_SEND || kind == TUTTI_REDUCE) return 0;
-    return has_root(kind) ? OP_MASK << OP_AT : ROOT_MASK << ROOT_AT;
+    return tutti_kind_has_root(kind) ? OP_MASK << OP_AT : ROOT_MASK << ROOT_AT;
 }
 
 uint64_t fingerprint_with_past(uint64_t fingerprint, uint64_t past)
@@ -116,9 +106,10 @@ void fingerprint_describe(uint64_t fingerprint, char *text, size_t size)
         return;
     }
     char op[32] = "", root[32] = "", count[48];
-    if (has_reduce_op(kind))
+    if (tutti_kind_reduces(kind))
         snprintf(op, sizeof op, ", %s", reduce_op_name((tutti_reduce_op)(fingerprint >> OP_AT & OP_MASK)));
-    if (has_root(kind)) snprintf(root, sizeof root, ", root %d", (int)(fingerprint >> ROOT_AT & ROOT_MASK) - 1);
+    if (tutti_kind_has_root(kind))
+        snprintf(root, sizeof root, ", root %d", (int)(fingerprint >> ROOT_AT & ROOT_MASK) - 1);
     if (fingerprint >> UNEVEN_AT & 1)
         snprintf(count, sizeof count, "parts of given sizes");
     else

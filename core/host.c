@@ -54,12 +54,6 @@ static void host_reduce(tutti_dtype dtype, tutti_reduce_op op, void *data, const
     if (reduce != NULL) reduce(data, a, b, n);
 }
 
-static void host_reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
-                             int64_t n)
-{
-    if (dtype_reduces(dtype, op) && n_src > 0) reduce_many(dtype, op, data, src, n_src, n);
-}
-
 static void host_average(tutti_dtype dtype, void *data, int64_t n, int64_t divisor)
 {
     if (reduce_find(dtype, TUTTI_AVG) != NULL && divisor > 0) reduce_average(dtype, data, data, n, divisor);
@@ -116,6 +110,6 @@ const tutti_host host_services = {
     .peer_lost = group_peer_lost,
     .failed = group_failed,
     .took = work_took,
-    .reduce_many = host_reduce_many,
+    .reduce_many = reduce_many,
     .average = host_average,
 };

@@ -91,8 +91,7 @@ static CUresult follow_caller(struct ncclb_channel *channel, const tutti_op *op,
 
 static ncclResult_t hand_over(struct ncclb_channel *channel, const tutti_op *op, CUstream stream)
 {
-    bool reduces = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE || op->kind == TUTTI_REDUCE_SCATTER;
-    return reduces ? ncclb_reduce(channel, op, stream) : ncclb_collect(channel, op, stream);
+    return tutti_kind_reduces(op->kind) ? ncclb_reduce(channel, op, stream) : ncclb_collect(channel, op, stream);
 }
 
 /* Where one is that NCCL has.  After an error it stays there until the communicator is ended. */

@@ -147,7 +147,7 @@ static int read_parts(struct board *board, struct board_op *op)
 
 int board_work_large(struct board *board, struct board_op *op)
 {
-    return op->at == 0 && board_reduces(op->kind) ? reduce_own(board, op) : read_parts(board, op);
+    return op->at == 0 && tutti_kind_reduces(op->kind) ? reduce_own(board, op) : read_parts(board, op);
 }
 
 void board_free_result(struct board *board)
@@ -178,9 +178,9 @@ int board_prepare_large(struct board *board, const struct board_op *op)
     void *memory = NULL;
     if (op->kind == TUTTI_REDUCE && op->root != board->rank) need = board_slice_of(board, op, board->rank).bytes;
     if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) need = op->put;
-    if (board->scratch == NULL && board_reduces(op->kind) && posix_memalign(&memory, SHM_LINE, SCRATCH) == 0)
+    if (board->scratch == NULL && tutti_kind_reduces(op->kind) && posix_memalign(&memory, SHM_LINE, SCRATCH) == 0)
         board->scratch = memory;
     if (need > board->result_bytes) make_result(board, need);
-    if ((board->scratch != NULL || !board_reduces(op->kind)) && board->result_bytes >= need) return TUTTI_OK;
+    if ((board->scratch != NULL || !tutti_kind_reduces(op->kind)) && board->result_bytes >= need) return TUTTI_OK;
     return board->host->error(TUTTI_ERR_NO_MEMORY, "no memory for an operation on %zu bytes", op->bytes);
 }

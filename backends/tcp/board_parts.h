@@ -8,11 +8,6 @@
 
 enum { BOARD_ALIGN = 64 };
 
-static inline bool board_reduces(tutti_kind kind)
-{
-    return kind == TUTTI_ALL_REDUCE || kind == TUTTI_REDUCE || kind == TUTTI_REDUCE_SCATTER;
-}
-
 /* The root alone is read. */
 static inline bool board_is_from_root(tutti_kind kind)
 {

@@ -21,11 +21,6 @@ static const struct {
     [TUTTI_GATHER] = {512 << 10, 1 << 20}, [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX},
 };
 
-static bool has_root(tutti_kind kind)
-{
-    return kind == TUTTI_BROADCAST || kind == TUTTI_REDUCE || kind == TUTTI_GATHER || kind == TUTTI_SCATTER;
-}
-
 static bool is_even(const tutti_tensor *list, int n)
 {
     for (int i = 1; i < n; i++)
@@ -117,7 +112,7 @@ static void set_big(const struct board *board, struct board_op *op, bool in_plac
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made)
 {
     if (op->kind >= TUTTI_SEND) return false;
-    if (board_reduces(op->kind) && op->reduce_op == TUTTI_PREMUL_SUM) return false;
+    if (tutti_kind_reduces(op->kind) && op->reduce_op == TUTTI_PREMUL_SUM) return false;
     made->kind = op->kind;
     made->numel = block_of(board, op);
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
@@ -143,7 +138,8 @@ bool board_meets_all(const struct board_op *op)
 {
     bool reduces = op->kind == TUTTI_REDUCE && op->at < op->steps - 1;
     if (op->kind == TUTTI_GATHER && op->piped && op->at == 0) return true; /* all hear whose memory is shared */
-    return !has_root(op->kind) || (op->large && (op->at > 0 || reduces)) || (op->piped && op->sliced && reduces);
+    return !tutti_kind_has_root(op->kind) || (op->large && (op->at > 0 || reduces)) ||
+           (op->piped && op->sliced && reduces);
 }
 
 bool board_meets(const struct board *board, const struct board_op *op, int rank)

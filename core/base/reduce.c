@@ -115,17 +115,16 @@ static void many_plain(reduce_fn op, void *dst, const void *const *src, int n_sr
 void reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *const *src, int n_src, int64_t n)
 {
     reduce_fn fn = reduce_find(dtype, op);
+    if (fn == NULL || n_src < 1) return;
+    if (n_src == 2) { /* each rank of a pair comes here for each small operation */
+        fn(dst, src[0], src[1], n);
+        return;
+    }
     int64_t width = tutti_dtype_bytes(dtype);
     bool rounds = best()->widen[dtype_index(dtype)] && op != TUTTI_MIN && op != TUTTI_MAX;
     int64_t block = BLOCK_BYTES / (rounds ? (int64_t)sizeof(float) : width);
-
-    assert(fn && n_src >= 1);
     if (n_src == 1) {
         if (dst != src[0] && n > 0) memcpy(dst, src[0], (size_t)(n * width));
-        return;
-    }
-    if (n_src == 2) {
-        fn(dst, src[0], src[1], n);
         return;
     }
     if (rounds) fn = reduce_find(TUTTI_FLOAT32, op);

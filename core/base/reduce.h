@@ -32,7 +32,7 @@ void reduce_scale(tutti_dtype dtype, void *dst, const void *src, int64_t n, doub
 void reduce_average(tutti_dtype dtype, void *dst, const void *src, int64_t n, int64_t divisor);
 
 /* dst = src[0] op src[1] op ..., left to right, n_src >= 1.  SUM and PRODUCT of 16- and 8-bit floats accumulate in
- * float32 and round once.  dst may be any of the sources. */
+ * float32 and round once.  dst may be any of the sources.  Nothing where op does not reduce dtype. */
 void reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *const *src, int n_src, int64_t n);
 
 #endif

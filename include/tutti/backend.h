@@ -109,6 +109,17 @@ typedef struct tutti_op {
     bool list;          /* the caller used the form with a list (also on ranks that pass none) */
 } tutti_op;
 
+/* The kinds that reduce, and those with a root. */
+static inline bool tutti_kind_reduces(tutti_kind kind)
+{
+    return kind == TUTTI_ALL_REDUCE || kind == TUTTI_REDUCE || kind == TUTTI_REDUCE_SCATTER;
+}
+
+static inline bool tutti_kind_has_root(tutti_kind kind)
+{
+    return kind == TUTTI_BROADCAST || kind == TUTTI_REDUCE || kind == TUTTI_GATHER || kind == TUTTI_SCATTER;
+}
+
 /* What the core offers a backend.  All functions may be called from within any entry; log, now_ns, env and error also
  * from the backend's own threads. */
 typedef struct tutti_host {
