@@ -8,7 +8,6 @@
 
 #include "alive.h"
 #include "base/clock.h"
-#include "base/dtype.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
