@@ -171,6 +171,30 @@ static void test_exit_behind_a_root(void **state)
     run_procs(3, rank_ahead_of_one_that_leaves, NULL);
 }
 
+/* A group with a backend that the world does not have is opened anew, for which a member is waited for. */
+static int rank_that_opens(int rank, int size, void *argument)
+{
+    int all[3] = {0, 1, 2};
+    tutti_group *group = NULL;
+    (void)argument, (void)size;
+    EXPECT(proc_init(30000) == TUTTI_OK);
+    proc_say(1);
+    if (rank == 2) pause();
+    int64_t begin = procs_now_ns();
+    EXPECT_ERROR(tutti_new_group(
+                     all, 3, &(tutti_group_opts){.backend = TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so"}, &group),
+                 TUTTI_ERR_PEER_LOST, "rank 2 is lost");
+    EXPECT_WITHIN(begin, 0, SOON_S);
+    proc_meet(2, 3);
+    return tutti_destroy_process_group(NULL);
+}
+
+static void test_killed_before_a_group_is_opened(void **state)
+{
+    (void)state;
+    run_procs_acting(3, rank_that_opens, let_rank_2_die, &(struct death){0});
+}
+
 /* ---- a peer dies inside an operation ------------------------------------------------------------------------ */
 
 enum { BIG = 1 << 21, VICTIMS = 4 };
@@ -366,6 +390,7 @@ int main(void)
         cmocka_unit_test(test_killed_while_others_wait),
         cmocka_unit_test(test_killed_while_its_child_lives),
         cmocka_unit_test(test_exit_without_destroy),
+        cmocka_unit_test(test_killed_before_a_group_is_opened),
         cmocka_unit_test(test_first_contact_after_the_end),
         cmocka_unit_test(test_exit_behind_a_root),
         cmocka_unit_test(test_killed_inside_a_large_all_reduce),
