@@ -19,7 +19,8 @@ struct table_entry {
 
 enum {
     ENTRY_COST = sizeof(struct table_entry) + 64
-}; /* what a key costs besides its bytes: a flood of tiny keys counts */
+};                            /* what a key costs besides its bytes: a flood of tiny keys counts */
+enum { CAPACITY_KEPT = 256 }; /* so much room a value may keep, however short it becomes */
 
 static struct table_entry *table_find(const struct table *table, const struct store_slice *key)
 {
@@ -63,10 +64,24 @@ static struct table_entry *table_insert(struct table *table, const struct store_
     return NULL;
 }
 
+/* Gives back what a much shorter value leaves unused: only the value counts for the limit, so the room of many large
+ * ones that have become short would be without one. */
+static void entry_shrink(struct table_entry *entry, size_t bytes)
+{
+    if (entry->capacity <= CAPACITY_KEPT || bytes > entry->capacity / 4) return;
+    uint8_t *value = realloc(entry->value, bytes > 0 ? bytes : 1);
+    if (value == NULL) return;
+    entry->value = value;
+    entry->capacity = bytes > 0 ? bytes : 1;
+}
+
 /* Makes room for bytes; doubling, so that many appends stay linear. */
 static bool entry_reserve(struct table_entry *entry, size_t bytes)
 {
-    if (bytes <= entry->capacity) return true;
+    if (bytes <= entry->capacity) {
+        entry_shrink(entry, bytes);
+        return true;
+    }
     size_t capacity = entry->capacity == 0 ? bytes : 2 * entry->capacity;
     if (capacity < bytes) capacity = bytes;
     uint8_t *value = realloc(entry->value, capacity);

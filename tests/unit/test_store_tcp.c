@@ -1,6 +1,8 @@
 /* What only the tcp store has: tokens, limits, ports, and servers that come late or die. */
 #include "store_tcp.h"
 
+#include <malloc.h>
+
 /* ---- tokens --------------------------------------------------------------------------------------------------- */
 
 static void test_tokens(void **state)
@@ -136,6 +138,38 @@ static void test_flood(void **state)
     unsetenv("TUTTI_STORE_MAX_BYTES");
 }
 
+/* Many values that were large and have become short: what the limit does not count is not kept. */
+static void test_shrunk_values(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    setenv("TUTTI_STORE_MAX_BYTES", "4000000", 1);
+    tutti_store *server = serve(token_a);
+    char *value = calloc(1, 2 << 20), key[32];
+    memset(value, 1, 2 << 20); /* else the pages would not be there */
+    struct mallinfo2 before = mallinfo2();
+    for (int n = 0; n < N; n++) {
+        snprintf(key, sizeof key, "%d", n);
+        OK(tutti_store_set(server, key, value, 2 << 20));
+        OK(tutti_store_set(server, key, "short", 5));
+    }
+    struct mallinfo2 after = mallinfo2();
+    size_t kept = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    if (kept > 8000000 && kept < SIZE_MAX / 2) fail_msg("%d short values keep %zu bytes", N, kept);
+#endif
+    for (int n = 0; n < N; n++) {
+        char now[8] = "";
+        size_t bytes = 0;
+        snprintf(key, sizeof key, "%d", n);
+        OK(tutti_store_get(server, key, now, sizeof now, &bytes, 20000));
+        assert_true(bytes == 5 && memcmp(now, "short", 5) == 0);
+    }
+    tutti_store_free(server);
+    free(value);
+    unsetenv("TUTTI_STORE_MAX_BYTES");
+}
+
 /* Clients that ask for much and take nothing: the server's memory stays bounded, and others are served. */
 static void test_slow_readers(void **state)
 {
@@ -146,9 +180,13 @@ static void test_slow_readers(void **state)
     char *value = calloc(1, TUTTI_STORE_VALUE_MAX);
     int fds[N];
     OK(tutti_store_set(client, "big", value, TUTTI_STORE_VALUE_MAX));
-    struct store_slice key = {"big", 3};
-    struct store_request request = {.op = STORE_GET, .n_keys = 1, .keys = &key};
+    struct store_slice key = {"big", 3}, values[2] = {{"", 0}, {"", 0}};
+    struct store_request request = {.op = STORE_GET, .n_keys = 1, .keys = &key, .values = values};
     for (int i = 0; i < N; i++) {
+        if (i == N / 2) { /* this has the value in its reply, too */
+            request.op = STORE_COMPARE_SET;
+            request.n_values = 2;
+        }
         struct recording recording;
         uint8_t frame[128];
         fds[i] = shake_hands(tutti_store_port(server), &recording);
@@ -168,6 +206,60 @@ static void test_slow_readers(void **state)
     size_t bytes;
     OK(tutti_store_get(client, "big", value, TUTTI_STORE_VALUE_MAX, &bytes, 20000));
     assert_int_equal(bytes, TUTTI_STORE_VALUE_MAX);
+    tutti_store_free(client);
+    tutti_store_free(server);
+    free(value);
+    unsetenv("TUTTI_STORE_MAX_BYTES");
+}
+
+struct getter {
+    tutti_store *client;
+    int status;
+    size_t bytes;
+};
+
+static void *get_big(void *argument)
+{
+    struct getter *getter = argument;
+    char *value = malloc(TUTTI_STORE_VALUE_MAX);
+    getter->status =
+        tutti_store_get(getter->client, "big", value, TUTTI_STORE_VALUE_MAX, &getter->bytes, TUTTI_INFINITE);
+    free(value);
+    return NULL;
+}
+
+/* A request that was put off for want of memory goes on when those go who have it, also if nobody else calls. */
+static void test_put_off_goes_on(void **state)
+{
+    (void)state;
+    enum { N = 4, SIZE = 1 << 20 };
+    setenv("TUTTI_STORE_MAX_BYTES", "2000000", 1);
+    tutti_store *server = serve(token_a), *client = join(server, token_a);
+    char *value = calloc(1, SIZE);
+    struct getter getter = {.client = client};
+    pthread_t thread;
+    int fds[N];
+    OK(tutti_store_set(client, "big", value, SIZE));
+    for (int i = 0; i < N; i++) { /* half a request each: the server has made room for all of it */
+        struct recording recording;
+        uint8_t size[4];
+        fds[i] = shake_hands(tutti_store_port(server), &recording);
+        wire_put_u32(size, SIZE);
+        transmit(fds[i], size, sizeof size);
+    }
+    sleep_ms(200);
+    assert_int_equal(pthread_create(&thread, NULL, get_big, &getter), 0);
+    sleep_ms(200);
+    for (int i = 0; i < N; i++) close(fds[i]);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    bool ended = pthread_timedjoin_np(thread, NULL, &until) == 0;
+    if (!ended) OK(tutti_store_set(server, "other", "", 0)); /* any reply lets it go on */
+    if (!ended) pthread_join(thread, NULL);
+    assert_true(ended);
+    OK(getter.status);
+    assert_int_equal(getter.bytes, SIZE);
     tutti_store_free(client);
     tutti_store_free(server);
     free(value);
@@ -399,7 +491,9 @@ int main(void)
         cmocka_unit_test(test_port_again_at_once),
         cmocka_unit_test(test_linger),
         cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_shrunk_values),
         cmocka_unit_test(test_slow_readers),
+        cmocka_unit_test(test_put_off_goes_on),
         cmocka_unit_test(test_server_late),
         cmocka_unit_test(test_no_server),
         cmocka_unit_test(test_server_killed),
