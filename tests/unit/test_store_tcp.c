@@ -1,7 +1,9 @@
 /* What only the tcp store has: tokens, limits, ports, and servers that come late or die. */
 #include "store_tcp.h"
 
+#include <dlfcn.h>
 #include <malloc.h>
+#include <netdb.h>
 
 /* ---- tokens --------------------------------------------------------------------------------------------------- */
 
@@ -105,6 +107,44 @@ static void test_port_again_at_once(void **state)
         tutti_store_free(i % 2 ? server : client);
         OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.server = true, .token = token_a}, &server));
     }
+    tutti_store_free(server);
+}
+
+/* ---- a name with several addresses --------------------------------------------------------------------------------
+ */
+
+/* "several.test" has 127.0.0.3 and 127.0.0.1, in this order. */
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **list)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (host == NULL || strcmp(host, "several.test") != 0) return real(host, service, hints, list);
+    int status = real("127.0.0.3", service, hints, list);
+    return status == 0 ? real("127.0.0.1", service, hints, &(*list)->ai_next) : status;
+}
+
+/* The first one never answers, as where a router drops what is sent there. */
+static void test_silent_address(void **state)
+{
+    (void)state;
+    enum { FILL = 4 };
+    tutti_store *server = serve(token_a), *client;
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(tutti_store_port(server)),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 2)};
+    int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fds[FILL];
+    assert_int_equal(bind(silent, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(silent, 0), 0);
+    for (int i = 0; i < FILL; i++) { /* what its queue takes, and more: what comes then is dropped */
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        connect(fds[i], (struct sockaddr *)&address, sizeof address);
+    }
+    OK(tutti_store_tcp("several.test", tutti_store_port(server),
+                       &(tutti_store_opts){.token = token_a, .timeout_ms = 15000}, &client));
+    OK(tutti_store_set(client, "key", "", 0));
+    tutti_store_free(client);
+    for (int i = 0; i < FILL; i++) close(fds[i]);
+    close(silent);
     tutti_store_free(server);
 }
 
@@ -490,6 +530,7 @@ int main(void)
         cmocka_unit_test(test_port_in_use),
         cmocka_unit_test(test_port_again_at_once),
         cmocka_unit_test(test_linger),
+        cmocka_unit_test(test_silent_address),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_shrunk_values),
         cmocka_unit_test(test_slow_readers),
