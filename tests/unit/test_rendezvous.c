@@ -563,6 +563,21 @@ static void test_no_verdict(void **state)
     }
 }
 
+/* A rank that died after its name was written, and before it was counted. */
+static void test_died_before_it_was_counted(void **state)
+{
+    (void)state;
+    struct rendezvous met;
+    tutti_store *store;
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    assert_int_equal(tutti_store_set(store, "tutti/world/rank/1", "there:7 8", 9), TUTTI_OK);
+    struct rendezvous_args args = {.store = store, .rank = 0, .world_size = 2, .timeout_ms = 50};
+    int status = rendezvous_join(&args, &met);
+    if (status != TUTTI_ERR_TIMEOUT || strstr(error_text(), "all 2 ranks came, but one of them died") == NULL)
+        fail_msg("%d, %s", status, status != TUTTI_OK ? error_text() : "met");
+    tutti_store_free(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -584,6 +599,7 @@ int main(void)
         cmocka_unit_test(test_file_left_over),
         cmocka_unit_test(test_file_across_containers),
         cmocka_unit_test(test_no_verdict),
+        cmocka_unit_test(test_died_before_it_was_counted),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }
