@@ -193,17 +193,39 @@ static void table_compare_set(struct table *table, const struct store_request *r
         store_reply_error(reply, TUTTI_ERR_NO_MEMORY, "the store is out of memory");
 }
 
+static bool entry_begins(const struct table_entry *entry, const struct store_slice *prefix)
+{
+    return entry->key_bytes >= prefix->bytes && memcmp(entry->key, prefix->data, prefix->bytes) == 0;
+}
+
 static void table_count(const struct table *table, const struct store_slice *prefix, struct store_reply *reply)
 {
     struct table_entry *entry, *next;
     HASH_ITER(hh, table->entries, entry, next)
-    if (entry->key_bytes >= prefix->bytes && memcmp(entry->key, prefix->data, prefix->bytes) == 0) reply->number++;
+    if (entry_begins(entry, prefix)) reply->number++;
+}
+
+static void table_clear(struct table *table, const struct store_slice *prefix, struct store_reply *reply)
+{
+    struct table_entry *entry, *next;
+    HASH_ITER(hh, table->entries, entry, next)
+    {
+        if (!entry_begins(entry, prefix)) continue;
+        table_remove(table, entry);
+        reply->number++;
+    }
+}
+
+static void table_delete(struct table *table, const struct store_slice *key, struct store_reply *reply)
+{
+    struct table_entry *entry = table_find(table, key);
+    reply->number = entry != NULL;
+    if (entry != NULL) table_remove(table, entry);
 }
 
 bool table_apply(struct table *table, const struct store_request *request, struct store_reply *reply, int *missing)
 {
     *reply = (struct store_reply){.status = TUTTI_OK};
-    struct table_entry *entry;
     switch ((enum store_op)request->op) {
     case STORE_SET:
         for (int i = 0; i < request->n_keys; i++)
@@ -225,9 +247,10 @@ bool table_apply(struct table *table, const struct store_request *request, struc
         table_compare_set(table, request, reply);
         return true;
     case STORE_DELETE:
-        entry = table_find(table, request->keys);
-        reply->number = entry != NULL;
-        if (entry != NULL) table_remove(table, entry);
+        if (request->number == 1)
+            table_clear(table, request->keys, reply);
+        else
+            table_delete(table, request->keys, reply);
         return true;
     case STORE_APPEND:
         table_write(table, request->keys, &request->values[0], true, reply);

@@ -264,6 +264,31 @@ static void test_hosted(void **state)
     tutti_store_free(store);
 }
 
+/* World after world in the launcher's store: what the earlier ones left there is taken away. */
+static void test_hosted_many(void **state)
+{
+    (void)state;
+    enum { WORLDS = 10 };
+    tutti_store *store;
+    int64_t first = 0, last = 0;
+    char environment[256];
+    assert_int_equal(tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &store), TUTTI_OK);
+    snprintf(environment, sizeof environment,
+             "TUTTI_STORE_HOSTED=1 MASTER_ADDR=localhost MASTER_PORT=%d RANK=0 WORLD_SIZE=1", tutti_store_port(store));
+    set_environment(environment);
+    for (int i = 0; i < WORLDS; i++) {
+        struct result result = {0};
+        rank_main(&(struct rendezvous_args){.rank = -1, .world_size = -1, .timeout_ms = 20000}, &result);
+        assert_int_equal(result.status, TUTTI_OK);
+        assert_true(result.exchanged);
+        assert_int_equal(tutti_store_num_keys(store, i == 4 ? &first : &last), TUTTI_OK);
+    }
+    static const char *const set[] = {"TUTTI_STORE_HOSTED", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"};
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) unsetenv(set[i]);
+    if (last > first) fail_msg("%d keys after the first worlds, %d after %d", (int)first, (int)last, WORLDS);
+    tutti_store_free(store);
+}
+
 /* ---- disagreements -------------------------------------------------------------------------------------------- */
 
 static void test_world_sizes_differ(void **state)
@@ -586,6 +611,7 @@ int main(void)
         cmocka_unit_test(test_nobody_launched_us),
         cmocka_unit_test(test_other_launchers),
         cmocka_unit_test(test_hosted),
+        cmocka_unit_test(test_hosted_many),
         cmocka_unit_test(test_world_sizes_differ),
         cmocka_unit_test(test_rank_twice),
         cmocka_unit_test(test_rank_missing),
