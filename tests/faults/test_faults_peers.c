@@ -382,6 +382,29 @@ static void test_never_calls(void **state)
     run_procs(3, rank_that_may_not_call, NULL);
 }
 
+/* When it splits at last, the others have given it up: it must not find itself in a group with them. */
+static int rank_that_splits_late(int rank, int size, void *argument)
+{
+    tutti_group *part = NULL;
+    (void)argument;
+    EXPECT(proc_init(1000) == TUTTI_OK);
+    EXPECT(tutti_barrier(tutti_with(.timeout_ms = 20000)) == TUTTI_OK);
+    if (rank == 1)
+        while (atomic_load(&proc_board->step[0]) < 1 || atomic_load(&proc_board->step[2]) < 1) proc_nap();
+    EXPECT_ERROR(tutti_split_group(0, 0, NULL, &part), TUTTI_ERR_TIMEOUT, "split");
+    EXPECT(part == NULL);
+    proc_meet(size, 1);
+    EXPECT(tutti_split_group(0, 0, NULL, &part) == TUTTI_OK);
+    EXPECT(tutti_barrier(tutti_with(.group = part, .timeout_ms = 20000)) == TUTTI_OK);
+    return tutti_destroy_process_group(NULL);
+}
+
+static void test_splits_late(void **state)
+{
+    (void)state;
+    run_procs(3, rank_that_splits_late, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -397,6 +420,7 @@ int main(void)
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_slow),
         cmocka_unit_test(test_never_calls),
+        cmocka_unit_test(test_splits_late),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
