@@ -57,9 +57,10 @@ int alive_ended(const char *name)
     return has_ended((pid_t)pid) ? pid : 0;
 }
 
-static void key_of(const struct tutti_group *group, int rank, char key[KEY])
+/* In the store of the family's first group, whose ranks are the global ones: later groups have the same processes. */
+static void key_of(const struct tutti_group *root, int rank, char key[KEY])
 {
-    snprintf(key, KEY, "process/%" PRIi64 "/%d", group->root->turn, rank);
+    snprintf(key, KEY, "process/%" PRIi64 "/%d", root->turn, rank);
 }
 
 int alive_publish(struct tutti_group *group)
@@ -79,8 +80,8 @@ int alive_check(struct tutti_group *group)
     char key[KEY], name[ALIVE_NAME_MAX];
     for (int rank = 0; rank < group->size; rank++) {
         size_t bytes = 0;
-        key_of(group, rank, key);
-        int status = tutti_store_get(group->store, key, name, sizeof name - 1, &bytes, 0);
+        key_of(group->root, group->global_ranks[rank], key);
+        int status = tutti_store_get(group->root->store, key, name, sizeof name - 1, &bytes, 0);
         if (status == TUTTI_ERR_TIMEOUT) continue;
         if (status != TUTTI_OK) return status;
         name[bytes] = '\0';

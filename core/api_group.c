@@ -168,6 +168,15 @@ static void forget_last(struct tutti_group *parent, uint64_t id)
     parent->last_split = id;
 }
 
+/* A rank that comes later must not take this one's choice for a part in the split.  Keeps the sentence. */
+static int take_back(struct tutti_group *parent, const char *key, int status)
+{
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", error_text());
+    tutti_store_delete(parent->store, key, NULL);
+    return error_set(status, "%s", text);
+}
+
 /* What rank i has put there. */
 static int read_choice(const struct tutti_group *parent, int i, const tutti_bytes *value, struct chosen *choice)
 {
@@ -196,7 +205,10 @@ static int exchange(struct tutti_group *parent, uint64_t id, int color, int key,
     if (status == TUTTI_OK)
         status = tutti_store_multi_get(parent->store, names, parent->size, values, parent->timeout_ms);
     for (int i = 0; status == TUTTI_OK && i < parent->size; i++) status = read_choice(parent, i, &values[i], &all[i]);
-    if (status == TUTTI_OK) forget_last(parent, id);
+    if (status == TUTTI_OK)
+        forget_last(parent, id);
+    else
+        take_back(parent, names[parent->rank], status);
     tutti_bytes_free(values, parent->size);
     free(values);
     return status;

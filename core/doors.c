@@ -14,6 +14,8 @@
 #include "learn.h"
 #include "registry.h"
 
+#define AGREED "0" /* the verdict where no rank has found anything wrong */
+
 static void close_door(struct tutti_group *group, struct group_door *door)
 {
     if (door->state == NULL) return;
@@ -80,65 +82,95 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
     return TUTTI_OK;
 }
 
-/* Until all ranks have come here, as a store's barrier; but one that has died will never come. */
-static int await_all(struct tutti_group *group, const char *name)
+/* "-5 rank 1: the sentence" to a status and this thread's sentence. */
+static int read_verdict(const char *text, const char *what)
 {
-    char count[400], all[440];
-    const char *keys[1] = {all};
-    int64_t came = 0, deadline_ns = clock_deadline_ns(DOORS_AGREE_MS);
-    snprintf(count, sizeof count, "opened/%s", name);
-    int status = tutti_store_add(group->store, count, 1, &came);
-    if (status != TUTTI_OK) return status;
-    int64_t before = (came - 1) / group->size * group->size; /* an earlier group's, in the same store */
-    snprintf(all, sizeof all, "opened/%s/%" PRIi64, name, before);
-    if (came == before + group->size) return tutti_store_set(group->store, all, "1", 1);
-    do {
-        status = tutti_store_wait(group->store, keys, 1, ALIVE_LOOK_MS);
-        if (status != TUTTI_ERR_TIMEOUT) return status;
-        status = alive_check(group);
-    } while (status == TUTTI_OK && clock_now_ns() < deadline_ns);
-    if (status == TUTTI_OK) status = tutti_store_add(group->store, count, 0, &came);
-    if (status != TUTTI_OK) return status;
-    return error_set(TUTTI_ERR_TIMEOUT, "%d of %d ranks came within %d s", (int)(came - before), group->size,
-                     DOORS_AGREE_MS / 1000);
+    int status = TUTTI_ERR_BACKEND, used = 0;
+    if (strcmp(text, AGREED) == 0) return TUTTI_OK;
+    if (sscanf(text, "%d %n", &status, &used) < 1 || status >= 0) status = TUTTI_ERR_BACKEND;
+    return error_set(status, "%s: %s", what, text + used);
 }
 
-/* The first to find out what is wrong writes it down for all. */
-static void write_down(struct tutti_group *group, const char *key, int status, const char *why)
+/* Gives the verdict, unless there is one already: the first one counts, for all. */
+static int give_verdict(struct tutti_group *group, const char *key, const char *verdict, const char *what)
+{
+    char now[ERROR_TEXT_MAX];
+    size_t bytes = 0;
+    int status =
+        tutti_store_compare_set(group->store, key, "", 0, verdict, strlen(verdict), now, sizeof now - 1, &bytes);
+    if (status != TUTTI_OK) return error_prefix(status, "%s", what);
+    now[bytes < sizeof now ? bytes : 0] = '\0';
+    return read_verdict(now, what);
+}
+
+static int give_failure(struct tutti_group *group, const char *key, int status, const char *what)
+{
+    char verdict[ERROR_TEXT_MAX], why[ERROR_TEXT_MAX];
+    snprintf(why, sizeof why, "%s", error_text());
+    snprintf(verdict, sizeof verdict, "%d rank %d: %.900s", status, group->rank, why);
+    return give_verdict(group, key, verdict, what);
+}
+
+/* Until there is a verdict; but one that has died will never come. */
+static int await_verdict(struct tutti_group *group, const char *key, const char *count, const char *what)
 {
     char text[ERROR_TEXT_MAX];
     size_t bytes = 0;
-    snprintf(text, sizeof text, "%d rank %d: %.900s", status, group->rank, why);
-    tutti_store_compare_set(group->store, key, "", 0, text, strlen(text), NULL, 0, &bytes);
+    int64_t came = 0, deadline_ns = clock_deadline_ns(DOORS_AGREE_MS);
+    int status;
+    do {
+        status = tutti_store_get(group->store, key, text, sizeof text - 1, &bytes, ALIVE_LOOK_MS);
+        text[bytes < sizeof text ? bytes : 0] = '\0';
+        if (status == TUTTI_OK) return read_verdict(text, what);
+        if (status == TUTTI_ERR_TIMEOUT) status = alive_check(group);
+        if (status == TUTTI_ERR_PEER_LOST) return give_failure(group, key, status, what);
+    } while (status == TUTTI_OK && clock_now_ns() < deadline_ns);
+    if (status == TUTTI_OK) status = tutti_store_add(group->store, count, 0, &came);
+    if (status != TUTTI_OK) return error_prefix(status, "%s", what);
+    int here = (int)((came - 1) % group->size) + 1;
+    status = error_set(TUTTI_ERR_TIMEOUT, "%d of %d ranks came within %d s", here, group->size, DOORS_AGREE_MS / 1000);
+    return give_failure(group, key, status, what);
 }
 
-/* An error anywhere is an error everywhere, with the first one's text; name is alike on all, what says what failed. */
+/* After a failure, so that a rank that hosts the store does not take it away before the others have come and seen why.
+ * Keeps the sentence. */
+static void await_all(struct tutti_group *group, const char *all, int status)
+{
+    char text[ERROR_TEXT_MAX];
+    const char *keys[1] = {all};
+    int64_t deadline_ns = clock_deadline_ns(DOORS_AGREE_MS);
+    snprintf(text, sizeof text, "%s", error_text());
+    while (tutti_store_wait(group->store, keys, 1, ALIVE_LOOK_MS) == TUTTI_ERR_TIMEOUT &&
+           alive_check(group) == TUTTI_OK && clock_now_ns() < deadline_ns)
+        continue;
+    error_set(status, "%s", text);
+}
+
+/* An error anywhere is an error everywhere, with the first one's text; name is alike on all, what says what failed.
+ * There is one verdict: the last to come says that all is well, whoever finds out before that something is not says
+ * so.  So none has an answer of its own, whenever a rank dies, or comes when others have given it up. */
 static int agree(struct tutti_group *group, const char *name, const char *what, int status)
 {
-    char key[400], mine[ERROR_TEXT_MAX], text[ERROR_TEXT_MAX];
-    size_t bytes = 0;
+    char key[400], count[400], all[400], mine[ERROR_TEXT_MAX];
+    int64_t came = 0;
     if (group->size == 1) return status;
     snprintf(mine, sizeof mine, "%s", status == TUTTI_OK ? "" : error_text());
-    snprintf(key, sizeof key, "failed/%" PRIi64 "/%s", group->root->turn, name);
-    if (status != TUTTI_OK) write_down(group, key, status, mine);
-    int met = await_all(group, name);
-    if (status != TUTTI_OK) return error_set(status, "%s", mine);
-    if (met == TUTTI_ERR_PEER_LOST) { /* or it was one that had left for this reason */
-        snprintf(mine, sizeof mine, "%s", error_text());
-        write_down(group, key, met, mine);
-    } else if (met != TUTTI_OK) {
-        return error_prefix(met, "%s", what);
-    }
-    bool present = false;
-    const char *keys[1] = {key};
-    int checked = tutti_store_check(group->store, keys, 1, &present);
-    if (checked != TUTTI_OK || !present) return checked;
-    checked = tutti_store_get(group->store, key, text, sizeof text - 1, &bytes, 0);
-    if (checked != TUTTI_OK) return checked;
-    text[bytes] = '\0';
-    int theirs = TUTTI_ERR_BACKEND, used = 0;
-    if (sscanf(text, "%d %n", &theirs, &used) < 1 || theirs >= 0) theirs = TUTTI_ERR_BACKEND;
-    return error_set(theirs, "%s: %s", what, text + used);
+    snprintf(key, sizeof key, "verdict/%" PRIi64 "/%s", group->root->turn, name);
+    snprintf(count, sizeof count, "came/%" PRIi64 "/%s", group->root->turn, name);
+    snprintf(all, sizeof all, "all/%" PRIi64 "/%s", group->root->turn, name);
+    if (status != TUTTI_OK) give_failure(group, key, status, what);
+    int met = tutti_store_add(group->store, count, 1, &came);
+    if (met == TUTTI_OK && came == group->size)
+        met = give_verdict(group, key, AGREED, what);
+    else if (met == TUTTI_OK)
+        met = await_verdict(group, key, count, what);
+    if (status != TUTTI_OK) met = error_set(status, "%s", mine);
+    if (met == TUTTI_OK) return TUTTI_OK;
+    if (came == group->size)
+        tutti_store_set(group->store, all, "", 0);
+    else if (met != TUTTI_ERR_TIMEOUT && met != TUTTI_ERR_PEER_LOST && met != TUTTI_ERR_STORE)
+        await_all(group, all, met);
+    return met;
 }
 
 /* All ranks open a backend, or none does. */

@@ -27,6 +27,7 @@ enum { LINE_BYTES = 2048 };
 static struct {
     int fd;
     bool ready;
+    pid_t pid;        /* of the process that greeted: a forked child's exit is not the rank's */
     struct stat stat; /* what fd was: MPI may close it, and the number may be another file's then */
     char name[256];   /* of the key-value space */
 } pmi;
@@ -82,6 +83,7 @@ static void take_leave(void)
 {
     struct stat now;
     char line[LINE_BYTES];
+    if (getpid() != pmi.pid) return;
     if (fstat(pmi.fd, &now) != 0 || now.st_dev != pmi.stat.st_dev || now.st_ino != pmi.stat.st_ino) return;
     ask("cmd=finalize\n", "cmd=finalize_ack", line, 1000);
 }
@@ -102,6 +104,7 @@ static int pmi1_ready(int64_t timeout_ms)
     if (strstr(line, " kvsname=") == NULL || sscanf(strstr(line, " kvsname="), " kvsname=%255s", pmi.name) != 1)
         return pmi1_error(name != NULL ? name : line);
     pmi.ready = true;
+    pmi.pid = getpid();
     atexit(take_leave);
     return TUTTI_OK;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/env.h"
 #include "base/error.h"
@@ -60,6 +61,7 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool ready;
+static pid_t ready_pid; /* of the process that greeted: a forked child's exit is not the rank's */
 static struct pmix_proc self;
 
 static int load(void)
@@ -84,6 +86,7 @@ static int load(void)
 /* The launcher wants each process that has greeted it to take its leave. */
 static void take_leave(void)
 {
+    if (getpid() != ready_pid) return;
     pmix.finalize(NULL, 0);
 }
 
@@ -100,6 +103,7 @@ static int pmix_ready(void)
         int answer = pmix.init(&self, NULL, 0);
         if (answer != 0) status = pmix_error("PMIx_Init", answer);
         ready = answer == 0;
+        ready_pid = getpid();
         if (ready) atexit(take_leave);
     }
     pthread_mutex_unlock(&lock);

@@ -59,13 +59,16 @@ static int rendezvous_locate(const struct rendezvous_args *args, struct place *p
  * and end their worlds in the same order, so all have the same number. */
 static atomic_int rendezvous_worlds;
 
-/* A part of the launcher's store that no earlier world of the job has used. */
-static int rendezvous_fresh(tutti_store **store)
+/* A part of the launcher's store that no earlier world of the job has used.  The last world but one is forgotten: to
+ * meet in the one after it, all had to leave it. */
+static int rendezvous_fresh(int rank, tutti_store **store)
 {
     char prefix[32];
     tutti_store *whole = *store;
     int before = atomic_load(&rendezvous_worlds);
     if (before == 0) return TUTTI_OK;
+    snprintf(prefix, sizeof prefix, "again/%d/", before - 2);
+    if (rank == 0 && before > 2) store_clear(whole, prefix);
     snprintf(prefix, sizeof prefix, "again/%d", before);
     int status = tutti_store_prefix(whole, prefix, store);
     if (status != TUTTI_OK) *store = NULL;
@@ -84,7 +87,7 @@ static int rendezvous_open(const struct rendezvous_args *args, struct place *pla
     if (place->by_launcher) return launcher_open(place, timeout_ms, store);
     if (place->kind == PLACE_TCP) {
         int status = tutti_store_tcp(place->host, place->port, &opts, store);
-        if (status == TUTTI_OK && place->hosted) status = rendezvous_fresh(store);
+        if (status == TUTTI_OK && place->hosted) status = rendezvous_fresh(place->rank, store);
         return status == TUTTI_ERR_STORE && !opts.server
                    ? error_prefix(status, "%s store cannot be reached", place->hosted ? "the launcher's" : "rank 0's")
                    : status;

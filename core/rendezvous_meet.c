@@ -154,8 +154,14 @@ static int meet_missing(const struct meet *meet)
         if (present || named++ >= MEET_NAMED) continue;
         used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%d", used > 0 ? ", " : "", i);
     }
-    snprintf(sentence, sizeof sentence, "rendezvous: joined %d of %d, missing %s%s, after %" PRId64 " ms", joined,
-             meet->world_size, missing, named > MEET_NAMED ? ", ..." : "", meet->timeout_ms);
+    if (named > 0)
+        snprintf(sentence, sizeof sentence, "rendezvous: joined %d of %d, missing %s%s, after %" PRId64 " ms", joined,
+                 meet->world_size, missing, named > MEET_NAMED ? ", ..." : "", meet->timeout_ms);
+    else /* the name comes before the count */
+        snprintf(sentence, sizeof sentence,
+                 "rendezvous: all %d ranks came, but one of them died or was stopped before it had joined, after "
+                 "%" PRId64 " ms",
+                 meet->world_size, meet->timeout_ms);
     return meet_fail(meet, TUTTI_ERR_TIMEOUT, sentence);
 }
 

@@ -2,8 +2,9 @@
  *
  * They agree through the store.  Each enters itself, and enters the ranks that it knows to be gone: lost, or given up
  * by a timeout.  Whoever finds that every rank either is in or is gone proposes those that are in; the first proposal
- * counts, for all.  A rank of which nobody knows anything is waited for as long as an operation would be: it may be
- * computing, and hear of the failure with its next call.
+ * counts, for all; that nobody goes on is one, too, of who has waited long enough.  A rank of which nobody knows
+ * anything is waited for as long as an operation would be: it may be computing, and hear of the failure with its next
+ * call.
  *
  * Two ranks that are both in but have lost each other cannot be in one group: the one of the greater number is left
  * out, and told so. */
@@ -131,6 +132,15 @@ static int propose(struct shrink *shrink, const char *key)
                                    &bytes);
 }
 
+/* Nobody is to go on, unless there is a proposal already: else who comes now would go on with those who leave. */
+static int give_up(struct shrink *shrink, const char *key)
+{
+    size_t bytes = 0;
+    memset(shrink->members, 'n', (size_t)shrink->size);
+    return tutti_store_compare_set(shrink->group->store, key, "", 0, shrink->members, (size_t)shrink->size, NULL, 0,
+                                   &bytes);
+}
+
 /* What was decided; TIMEOUT: nothing yet. */
 static int read_decision(struct shrink *shrink, const char *key, int64_t timeout_ms)
 {
@@ -145,6 +155,11 @@ static int say_who_is_missing(const struct shrink *shrink)
 {
     char text[300] = "";
     size_t used = 0;
+    if (!shrink->in[shrink->group->rank]) /* it has not even looked */
+        return error_set(TUTTI_ERR_TIMEOUT,
+                         "shrink_group of group %s: the other ranks have given up waiting for this one (%d), or for "
+                         "others",
+                         shrink->group->name, shrink->group->global_ranks[shrink->group->rank]);
     for (int rank = 0; rank < shrink->size && used < sizeof text; rank++)
         if (!shrink->in[rank])
             used += (size_t)snprintf(text + used, sizeof text - used, "%srank %d", used > 0 ? ", " : "",
@@ -171,10 +186,15 @@ static int agree(struct shrink *shrink)
         status = enter_gone(shrink);
         if (status == TUTTI_OK) status = look(shrink, &complete);
         if (status == TUTTI_OK && complete) status = propose(shrink, decision);
-        if (status == TUTTI_OK && !complete && clock_now_ns() >= deadline) return say_who_is_missing(shrink);
+        if (status == TUTTI_OK && !complete && clock_now_ns() >= deadline) {
+            status = give_up(shrink, decision);
+            complete = true;
+        }
         patience = complete ? 0 : LOOK_MS;
     }
     tutti_store_delete(group->store, key, NULL); /* whoever looks from now on finds the decision first */
+    if (status == TUTTI_OK && memchr(shrink->members, 'y', (size_t)shrink->size) == NULL)
+        return say_who_is_missing(shrink);
     return status == TUTTI_OK ? TUTTI_OK : error_prefix(status, "shrink_group of group %s", group->name);
 }
 

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <tutti/store.h>
@@ -34,6 +35,15 @@ static void fill_standard_streams(void)
     if (fd >= 0) close(fd);
 }
 
+/* Each rank costs two pipes and one connection at the least: of 1024 descriptors, as most systems give, 300 ranks leave
+ * none. */
+static void raise_descriptors(struct rlimit *old)
+{
+    getrlimit(RLIMIT_NOFILE, old);
+    struct rlimit all = {old->rlim_max, old->rlim_max};
+    setrlimit(RLIMIT_NOFILE, &all);
+}
+
 /* On node 0, runs the server through which the ranks meet; *store is NULL elsewhere.  0, or -1 after a sentence. */
 static int host_store(const struct options *options, const uint8_t *token, tutti_store **store)
 {
@@ -51,12 +61,15 @@ static int run(const struct options *options, const struct signals *signals, int
     uint8_t token[TUTTI_TOKEN_BYTES];
     tutti_store *store;
     if (token_find(options->token_file, options->nnodes == 1, token) != 0) return 1;
+    struct rlimit files;
+    raise_descriptors(&files);
     int token_fd = token_descriptor(token);
     int hosted = token_fd < 0 ? -1 : host_store(options, token, &store);
     explicit_bzero(token, sizeof token);
     if (hosted != 0) return 1;
     uint16_t port = store ? tutti_store_port(store) : (uint16_t)options->master_port;
-    struct job job = {.options = options, .signals = signals, .port = port, .token_fd = token_fd, .out_fd = out_fd};
+    struct job job = {
+        .options = options, .signals = signals, .port = port, .token_fd = token_fd, .out_fd = out_fd, .files = files};
     int status = job_run(&job);
     if (store && status == 0) tutti_store_linger(store, LINGER_MS); /* other nodes' ranks may be a step behind ours */
     tutti_store_free(store);
@@ -68,6 +81,7 @@ static int run(const struct options *options, const struct signals *signals, int
 static int run_mpi(struct options *options, const struct signals *signals, int out_fd)
 {
     struct job job = {.options = options, .signals = signals, .token_fd = -1, .out_fd = out_fd};
+    getrlimit(RLIMIT_NOFILE, &job.files);
     if (options->mpi == OPTIONS_START_MPI) {
         job.starter = mpi_start_instead(options);
         return job.starter ? job_run(&job) : 1;

@@ -261,6 +261,12 @@ int tutti_store_delete(tutti_store *store, const char *key, bool *existed)
     return status;
 }
 
+int store_clear(tutti_store *store, const char *prefix)
+{
+    struct store_reply reply;
+    return store_one(store, STORE_DELETE, prefix, 0, NULL, 1, TUTTI_DEFAULT_TIMEOUT, &reply);
+}
+
 int tutti_store_append(tutti_store *store, const char *key, const void *value, size_t bytes)
 {
     struct store_slice slice;

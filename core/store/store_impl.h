@@ -18,9 +18,9 @@ enum store_op {
     STORE_CHECK,       /* n keys; number: 1 when all are there */
     STORE_ADD,         /* 1 key; number: the delta, then the sum */
     STORE_COMPARE_SET, /* 1 key; values: expected, desired; the reply has 1 value, or none for an absent key */
-    STORE_DELETE,      /* 1 key; number: 1 when it was there */
-    STORE_APPEND,      /* 1 key, 1 value */
-    STORE_NUM_KEYS,    /* 1 key: what the counted ones begin with, may be empty; number: how many */
+    STORE_DELETE,   /* 1 key; number: 1 when it was there.  Asked for with number 1: all that begin with it; how many */
+    STORE_APPEND,   /* 1 key, 1 value */
+    STORE_NUM_KEYS, /* 1 key: what the counted ones begin with, may be empty; number: how many */
     STORE_OP_END
 };
 
@@ -88,6 +88,9 @@ int store_reply_error(struct store_reply *reply, int status, const char *format,
     __attribute__((format(printf, 3, 4)));
 
 tutti_store *store_retain(tutti_store *store);
+
+/* Deletes all keys that begin with prefix. */
+int store_clear(tutti_store *store, const char *prefix);
 
 /* Whether the operation changes the store. */
 bool store_op_writes(int op);

@@ -19,7 +19,8 @@ struct table_entry {
 
 enum {
     ENTRY_COST = sizeof(struct table_entry) + 64
-}; /* what a key costs besides its bytes: a flood of tiny keys counts */
+};                            /* what a key costs besides its bytes: a flood of tiny keys counts */
+enum { CAPACITY_KEPT = 256 }; /* so much room a value may keep, however short it becomes */
 
 static struct table_entry *table_find(const struct table *table, const struct store_slice *key)
 {
@@ -63,10 +64,24 @@ static struct table_entry *table_insert(struct table *table, const struct store_
     return NULL;
 }
 
+/* Gives back what a much shorter value leaves unused: only the value counts for the limit, so the room of many large
+ * ones that have become short would be without one. */
+static void entry_shrink(struct table_entry *entry, size_t bytes)
+{
+    if (entry->capacity <= CAPACITY_KEPT || bytes > entry->capacity / 4) return;
+    uint8_t *value = realloc(entry->value, bytes > 0 ? bytes : 1);
+    if (value == NULL) return;
+    entry->value = value;
+    entry->capacity = bytes > 0 ? bytes : 1;
+}
+
 /* Makes room for bytes; doubling, so that many appends stay linear. */
 static bool entry_reserve(struct table_entry *entry, size_t bytes)
 {
-    if (bytes <= entry->capacity) return true;
+    if (bytes <= entry->capacity) {
+        entry_shrink(entry, bytes);
+        return true;
+    }
     size_t capacity = entry->capacity == 0 ? bytes : 2 * entry->capacity;
     if (capacity < bytes) capacity = bytes;
     uint8_t *value = realloc(entry->value, capacity);
@@ -178,17 +193,39 @@ static void table_compare_set(struct table *table, const struct store_request *r
         store_reply_error(reply, TUTTI_ERR_NO_MEMORY, "the store is out of memory");
 }
 
+static bool entry_begins(const struct table_entry *entry, const struct store_slice *prefix)
+{
+    return entry->key_bytes >= prefix->bytes && memcmp(entry->key, prefix->data, prefix->bytes) == 0;
+}
+
 static void table_count(const struct table *table, const struct store_slice *prefix, struct store_reply *reply)
 {
     struct table_entry *entry, *next;
     HASH_ITER(hh, table->entries, entry, next)
-    if (entry->key_bytes >= prefix->bytes && memcmp(entry->key, prefix->data, prefix->bytes) == 0) reply->number++;
+    if (entry_begins(entry, prefix)) reply->number++;
+}
+
+static void table_clear(struct table *table, const struct store_slice *prefix, struct store_reply *reply)
+{
+    struct table_entry *entry, *next;
+    HASH_ITER(hh, table->entries, entry, next)
+    {
+        if (!entry_begins(entry, prefix)) continue;
+        table_remove(table, entry);
+        reply->number++;
+    }
+}
+
+static void table_delete(struct table *table, const struct store_slice *key, struct store_reply *reply)
+{
+    struct table_entry *entry = table_find(table, key);
+    reply->number = entry != NULL;
+    if (entry != NULL) table_remove(table, entry);
 }
 
 bool table_apply(struct table *table, const struct store_request *request, struct store_reply *reply, int *missing)
 {
     *reply = (struct store_reply){.status = TUTTI_OK};
-    struct table_entry *entry;
     switch ((enum store_op)request->op) {
     case STORE_SET:
         for (int i = 0; i < request->n_keys; i++)
@@ -210,9 +247,10 @@ bool table_apply(struct table *table, const struct store_request *request, struc
         table_compare_set(table, request, reply);
         return true;
     case STORE_DELETE:
-        entry = table_find(table, request->keys);
-        reply->number = entry != NULL;
-        if (entry != NULL) table_remove(table, entry);
+        if (request->number == 1)
+            table_clear(table, request->keys, reply);
+        else
+            table_delete(table, request->keys, reply);
         return true;
     case STORE_APPEND:
         table_write(table, request->keys, &request->values[0], true, reply);

@@ -130,6 +130,7 @@ static int client_connect(struct client *client, int64_t deadline_ns)
     for (int pause_ms = CLIENT_RETRY_MS;; client_back_off(&pause_ms, deadline_ns)) {
         int status = link_open(&client->target, deadline_ns, &link, &again);
         if (status == TUTTI_OK) {
+            link_settle(link, &client->target);
             client_give(client, link);
             return TUTTI_OK;
         }
@@ -167,13 +168,22 @@ static uint16_t client_port(const tutti_store *store)
     return ((const struct client *)store)->target.port;
 }
 
+/* Connections to the own server that are not idle ones of this client. */
+static int client_others(struct client *client)
+{
+    pthread_mutex_lock(&client->lock); /* other threads may be giving links back */
+    int idle = client->n_idle;
+    pthread_mutex_unlock(&client->lock);
+    return server_clients(client->server) - idle;
+}
+
 static int client_linger(tutti_store *store, int64_t deadline_ns)
 {
     struct client *client = (struct client *)store;
-    while (client->server != NULL && server_clients(client->server) > client->n_idle) {
+    int others;
+    while (client->server != NULL && (others = client_others(client)) > 0) {
         if (clock_now_ns() >= deadline_ns)
-            return error_set(TUTTI_ERR_TIMEOUT, "%s: %d connections are left", store->name,
-                             server_clients(client->server) - client->n_idle);
+            return error_set(TUTTI_ERR_TIMEOUT, "%s: %d connections are left", store->name, others);
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
     return TUTTI_OK;

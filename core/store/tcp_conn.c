@@ -31,6 +31,7 @@ struct conn_reply {
 };
 
 static void conn_run(struct conn *conn);
+static void conn_resume_parked(struct tcp_server *server);
 
 /* ---- waiting for a key -------------------------------------------------------------------------------------- */
 
@@ -89,10 +90,12 @@ static void conn_on_closed(uv_handle_t *handle)
 {
     struct conn *conn = handle->data;
     if (--conn->handles > 0) return;
+    struct tcp_server *server = conn->server;
     if (conn->buffer != conn->early) free(conn->buffer);
     free(conn->slices);
     token_wipe(conn, sizeof *conn);
     free(conn);
+    if (!server->stopping) conn_resume_parked(server); /* its half request may have been what was too much */
 }
 
 static void conn_unpark(struct conn *conn)
@@ -248,7 +251,8 @@ static void conn_run(struct conn *conn)
     struct tcp_server *server = conn->server;
     struct store_reply reply;
     int missing;
-    if (server->buffered >= server->table.max_bytes && conn->request.op == STORE_GET) {
+    bool large = conn->request.op == STORE_GET || conn->request.op == STORE_COMPARE_SET; /* may its reply be */
+    if (server->buffered >= server->table.max_bytes && large) {
         uv_timer_stop(&conn->timer);
         conn->parked = true;
         DL_APPEND2(server->parked, conn, queue_prev, queue_next);

@@ -11,7 +11,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-enum { LINK_HANDSHAKE_MS = 10000, LINK_LOST_MS = 6000 };
+enum {
+    LINK_HANDSHAKE_MS = 10000,
+    LINK_LOST_MS = 6000,
+    LINK_NEXT_MS =
+        2000 /* without an answer of one of a name's addresses, then the next one, and the first again, is tried */
+};
 
 /* ---- sockets ------------------------------------------------------------------------------------------------ */
 
@@ -138,6 +143,12 @@ static bool link_error_passes(int error)
            error == ENETUNREACH || error == EHOSTDOWN || error == ENETDOWN || error == EADDRNOTAVAIL || error == EAGAIN;
 }
 
+static int64_t link_earlier(int64_t deadline_ns, int64_t ms)
+{
+    int64_t limit = clock_deadline_ns(ms);
+    return limit < deadline_ns ? limit : deadline_ns;
+}
+
 static int link_connect(const struct link_target *target, int64_t deadline_ns, int *fd, bool *again)
 {
     struct addrinfo *list;
@@ -148,7 +159,8 @@ static int link_connect(const struct link_target *target, int64_t deadline_ns, i
                          failure == EAI_SYSTEM ? strerror(errno) : gai_strerror(failure));
     }
     *fd = -1;
-    for (struct addrinfo *at = list; at != NULL && *fd < 0; at = at->ai_next) *fd = link_connect_to(at, deadline_ns);
+    for (struct addrinfo *at = list; at != NULL && *fd < 0; at = at->ai_next)
+        *fd = link_connect_to(at, list->ai_next != NULL ? link_earlier(deadline_ns, LINK_NEXT_MS) : deadline_ns);
     int error = errno;
     freeaddrinfo(list);
     if (*fd >= 0) return TUTTI_OK;
@@ -206,8 +218,7 @@ int link_open(const struct link_target *target, int64_t deadline_ns, struct link
 {
     int fd = -1;
     *again = false;
-    int64_t limit = clock_deadline_ns(LINK_HANDSHAKE_MS); /* one attempt is not to eat up a long deadline */
-    if (limit > deadline_ns) limit = deadline_ns;
+    int64_t limit = link_earlier(deadline_ns, LINK_HANDSHAKE_MS); /* one attempt is not to eat up a long deadline */
     int status = link_connect(target, limit, &fd, again);
     if (status != TUTTI_OK) return status;
     struct handshake shake = {0};
@@ -226,6 +237,16 @@ int link_open(const struct link_target *target, int64_t deadline_ns, struct link
     }
     token_wipe(&shake, sizeof shake);
     return status;
+}
+
+void link_settle(const struct link *link, struct link_target *target)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t bytes = sizeof address;
+    char host[ADDRESS_HOST_MAX] = "";
+    if (getpeername(link->fd, (struct sockaddr *)&address, &bytes) == 0 &&
+        getnameinfo((struct sockaddr *)&address, bytes, host, sizeof host, NULL, 0, NI_NUMERICHOST) == 0)
+        memcpy(target->host, host, sizeof host);
 }
 
 bool link_alive(const struct link *link)

@@ -29,6 +29,10 @@ int link_open(const struct link_target *target, int64_t deadline_ns, struct link
 int link_call(struct link *link, const struct link_target *target, const struct store_request *request,
               int64_t deadline_ns, struct store_reply *reply);
 
+/* From here on the target is the address at which the link found its server: another link need not try a name's others,
+ * nor ask for them. */
+void link_settle(const struct link *link, struct link_target *target);
+
 /* Whether an idle link is still good: the server has not closed it. */
 bool link_alive(const struct link *link);
 

@@ -171,6 +171,30 @@ static void test_exit_behind_a_root(void **state)
     run_procs(3, rank_ahead_of_one_that_leaves, NULL);
 }
 
+/* A group with a backend that the world does not have is opened anew, for which a member is waited for. */
+static int rank_that_opens(int rank, int size, void *argument)
+{
+    int all[3] = {0, 1, 2};
+    tutti_group *group = NULL;
+    (void)argument, (void)size;
+    EXPECT(proc_init(30000) == TUTTI_OK);
+    proc_say(1);
+    if (rank == 2) pause();
+    int64_t begin = procs_now_ns();
+    EXPECT_ERROR(tutti_new_group(
+                     all, 3, &(tutti_group_opts){.backend = TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so"}, &group),
+                 TUTTI_ERR_PEER_LOST, "rank 2 is lost");
+    EXPECT_WITHIN(begin, 0, SOON_S);
+    proc_meet(2, 3);
+    return tutti_destroy_process_group(NULL);
+}
+
+static void test_killed_before_a_group_is_opened(void **state)
+{
+    (void)state;
+    run_procs_acting(3, rank_that_opens, let_rank_2_die, &(struct death){0});
+}
+
 /* ---- a peer dies inside an operation ------------------------------------------------------------------------ */
 
 enum { BIG = 1 << 21, VICTIMS = 4 };
@@ -358,6 +382,29 @@ static void test_never_calls(void **state)
     run_procs(3, rank_that_may_not_call, NULL);
 }
 
+/* When it splits at last, the others have given it up: it must not find itself in a group with them. */
+static int rank_that_splits_late(int rank, int size, void *argument)
+{
+    tutti_group *part = NULL;
+    (void)argument;
+    EXPECT(proc_init(1000) == TUTTI_OK);
+    EXPECT(tutti_barrier(tutti_with(.timeout_ms = 20000)) == TUTTI_OK);
+    if (rank == 1)
+        while (atomic_load(&proc_board->step[0]) < 1 || atomic_load(&proc_board->step[2]) < 1) proc_nap();
+    EXPECT_ERROR(tutti_split_group(0, 0, NULL, &part), TUTTI_ERR_TIMEOUT, "split");
+    EXPECT(part == NULL);
+    proc_meet(size, 1);
+    EXPECT(tutti_split_group(0, 0, NULL, &part) == TUTTI_OK);
+    EXPECT(tutti_barrier(tutti_with(.group = part, .timeout_ms = 20000)) == TUTTI_OK);
+    return tutti_destroy_process_group(NULL);
+}
+
+static void test_splits_late(void **state)
+{
+    (void)state;
+    run_procs(3, rank_that_splits_late, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,12 +413,14 @@ int main(void)
         cmocka_unit_test(test_killed_while_others_wait),
         cmocka_unit_test(test_killed_while_its_child_lives),
         cmocka_unit_test(test_exit_without_destroy),
+        cmocka_unit_test(test_killed_before_a_group_is_opened),
         cmocka_unit_test(test_first_contact_after_the_end),
         cmocka_unit_test(test_exit_behind_a_root),
         cmocka_unit_test(test_killed_inside_a_large_all_reduce),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_slow),
         cmocka_unit_test(test_never_calls),
+        cmocka_unit_test(test_splits_late),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

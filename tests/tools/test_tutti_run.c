@@ -477,6 +477,16 @@ static void no_file_may_be_written(void **state)
                    "cannot keep the job token in a memfd: File too large (see ulimit -f)");
 }
 
+/* The launcher takes what it may have; the ranks have what it was given. */
+static void many_ranks_and_few_descriptors(void **state)
+{
+    (void)state;
+    struct launch launch =
+        RUN("sh", "-c", "ulimit -Sn 32 && \"$0\" -n 40 sh -c 'ulimit -Sn' | grep -c ' 32$'", launch_path());
+    assert_string_equal(launch.out.data, "[0] 40\n");
+    launch_free(&launch);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "late") == 0) return late_rank();
@@ -507,6 +517,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(node_0_serves_until_the_others_have_left),
         cmocka_unit_test(refuses_a_bad_token),
         cmocka_unit_test(no_file_may_be_written),
+        cmocka_unit_test(many_ranks_and_few_descriptors),
         cmocka_unit_test(a_host_without_loopback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

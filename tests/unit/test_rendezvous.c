@@ -264,6 +264,31 @@ static void test_hosted(void **state)
     tutti_store_free(store);
 }
 
+/* World after world in the launcher's store: what the earlier ones left there is taken away. */
+static void test_hosted_many(void **state)
+{
+    (void)state;
+    enum { WORLDS = 10 };
+    tutti_store *store;
+    int64_t first = 0, last = 0;
+    char environment[256];
+    assert_int_equal(tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &store), TUTTI_OK);
+    snprintf(environment, sizeof environment,
+             "TUTTI_STORE_HOSTED=1 MASTER_ADDR=localhost MASTER_PORT=%d RANK=0 WORLD_SIZE=1", tutti_store_port(store));
+    set_environment(environment);
+    for (int i = 0; i < WORLDS; i++) {
+        struct result result = {0};
+        rank_main(&(struct rendezvous_args){.rank = -1, .world_size = -1, .timeout_ms = 20000}, &result);
+        assert_int_equal(result.status, TUTTI_OK);
+        assert_true(result.exchanged);
+        assert_int_equal(tutti_store_num_keys(store, i == 4 ? &first : &last), TUTTI_OK);
+    }
+    static const char *const set[] = {"TUTTI_STORE_HOSTED", "MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"};
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++) unsetenv(set[i]);
+    if (last > first) fail_msg("%d keys after the first worlds, %d after %d", (int)first, (int)last, WORLDS);
+    tutti_store_free(store);
+}
+
 /* ---- disagreements -------------------------------------------------------------------------------------------- */
 
 static void test_world_sizes_differ(void **state)
@@ -563,6 +588,21 @@ static void test_no_verdict(void **state)
     }
 }
 
+/* A rank that died after its name was written, and before it was counted. */
+static void test_died_before_it_was_counted(void **state)
+{
+    (void)state;
+    struct rendezvous met;
+    tutti_store *store;
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    assert_int_equal(tutti_store_set(store, "tutti/world/rank/1", "there:7 8", 9), TUTTI_OK);
+    struct rendezvous_args args = {.store = store, .rank = 0, .world_size = 2, .timeout_ms = 50};
+    int status = rendezvous_join(&args, &met);
+    if (status != TUTTI_ERR_TIMEOUT || strstr(error_text(), "all 2 ranks came, but one of them died") == NULL)
+        fail_msg("%d, %s", status, status != TUTTI_OK ? error_text() : "met");
+    tutti_store_free(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -571,6 +611,7 @@ int main(void)
         cmocka_unit_test(test_nobody_launched_us),
         cmocka_unit_test(test_other_launchers),
         cmocka_unit_test(test_hosted),
+        cmocka_unit_test(test_hosted_many),
         cmocka_unit_test(test_world_sizes_differ),
         cmocka_unit_test(test_rank_twice),
         cmocka_unit_test(test_rank_missing),
@@ -584,6 +625,7 @@ int main(void)
         cmocka_unit_test(test_file_left_over),
         cmocka_unit_test(test_file_across_containers),
         cmocka_unit_test(test_no_verdict),
+        cmocka_unit_test(test_died_before_it_was_counted),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

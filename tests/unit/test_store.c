@@ -201,6 +201,25 @@ static void test_delete(void **state)
     OK(tutti_store_delete(f->a, "d", NULL));
 }
 
+static void test_clear(void **state)
+{
+    struct fixture *f = *state;
+    bool present = false;
+    const char *left[] = {"world/10", "orld/1/a"};
+    OK(tutti_store_set(f->a, "world/1/a", "1", 1));
+    OK(tutti_store_set(f->a, "world/1/", "2", 1));
+    OK(tutti_store_set(f->a, "world/1/b/c", "3", 1));
+    OK(tutti_store_set(f->a, left[0], "4", 1));
+    OK(tutti_store_set(f->a, left[1], "5", 1));
+    OK(store_clear(f->b, "world/1/"));
+    int64_t count = 0;
+    OK(tutti_store_num_keys(f->a, &count));
+    assert_int_equal(count, 2);
+    OK(tutti_store_check(f->a, left, 2, &present));
+    assert_true(present);
+    OK(store_clear(f->b, "none"));
+}
+
 static void test_append(void **state)
 {
     struct fixture *f = *state;
@@ -493,11 +512,12 @@ static void test_fork(void **state)
 #define ALL_TESTS(kind)                                                                                                \
     {                                                                                                                  \
         PER_KIND(test_set_get, kind), PER_KIND(test_binary_values, kind), PER_KIND(test_add, kind),                    \
-            PER_KIND(test_compare_set, kind), PER_KIND(test_delete, kind), PER_KIND(test_append, kind),                \
-            PER_KIND(test_num_keys, kind), PER_KIND(test_wait_and_check, kind), PER_KIND(test_multi, kind),            \
-            PER_KIND(test_multi_large, kind), PER_KIND(test_limits, kind), PER_KIND(test_bad_arguments, kind),         \
-            PER_KIND(test_get_waits_and_holds_up_nobody, kind), PER_KIND(test_timeouts, kind),                         \
-            PER_KIND(test_adds_from_threads, kind), PER_KIND(test_barrier, kind), PER_KIND(test_fork, kind),           \
+            PER_KIND(test_compare_set, kind), PER_KIND(test_delete, kind), PER_KIND(test_clear, kind),                 \
+            PER_KIND(test_append, kind), PER_KIND(test_num_keys, kind), PER_KIND(test_wait_and_check, kind),           \
+            PER_KIND(test_multi, kind), PER_KIND(test_multi_large, kind), PER_KIND(test_limits, kind),                 \
+            PER_KIND(test_bad_arguments, kind), PER_KIND(test_get_waits_and_holds_up_nobody, kind),                    \
+            PER_KIND(test_timeouts, kind), PER_KIND(test_adds_from_threads, kind), PER_KIND(test_barrier, kind),       \
+            PER_KIND(test_fork, kind),                                                                                 \
     }
 
 int main(void)

@@ -1,6 +1,10 @@
 /* What only the tcp store has: tokens, limits, ports, and servers that come late or die. */
 #include "store_tcp.h"
 
+#include <dlfcn.h>
+#include <malloc.h>
+#include <netdb.h>
+
 /* ---- tokens --------------------------------------------------------------------------------------------------- */
 
 static void test_tokens(void **state)
@@ -106,6 +110,44 @@ static void test_port_again_at_once(void **state)
     tutti_store_free(server);
 }
 
+/* ---- a name with several addresses --------------------------------------------------------------------------------
+ */
+
+/* "several.test" has 127.0.0.3 and 127.0.0.1, in this order. */
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **list)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (host == NULL || strcmp(host, "several.test") != 0) return real(host, service, hints, list);
+    int status = real("127.0.0.3", service, hints, list);
+    return status == 0 ? real("127.0.0.1", service, hints, &(*list)->ai_next) : status;
+}
+
+/* The first one never answers, as where a router drops what is sent there. */
+static void test_silent_address(void **state)
+{
+    (void)state;
+    enum { FILL = 4 };
+    tutti_store *server = serve(token_a), *client;
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(tutti_store_port(server)),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 2)};
+    int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fds[FILL];
+    assert_int_equal(bind(silent, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(silent, 0), 0);
+    for (int i = 0; i < FILL; i++) { /* what its queue takes, and more: what comes then is dropped */
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        connect(fds[i], (struct sockaddr *)&address, sizeof address);
+    }
+    OK(tutti_store_tcp("several.test", tutti_store_port(server),
+                       &(tutti_store_opts){.token = token_a, .timeout_ms = 15000}, &client));
+    OK(tutti_store_set(client, "key", "", 0));
+    tutti_store_free(client);
+    for (int i = 0; i < FILL; i++) close(fds[i]);
+    close(silent);
+    tutti_store_free(server);
+}
+
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 
 static void test_flood(void **state)
@@ -136,6 +178,38 @@ static void test_flood(void **state)
     unsetenv("TUTTI_STORE_MAX_BYTES");
 }
 
+/* Many values that were large and have become short: what the limit does not count is not kept. */
+static void test_shrunk_values(void **state)
+{
+    (void)state;
+    enum { N = 40 };
+    setenv("TUTTI_STORE_MAX_BYTES", "4000000", 1);
+    tutti_store *server = serve(token_a);
+    char *value = calloc(1, 2 << 20), key[32];
+    memset(value, 1, 2 << 20); /* else the pages would not be there */
+    struct mallinfo2 before = mallinfo2();
+    for (int n = 0; n < N; n++) {
+        snprintf(key, sizeof key, "%d", n);
+        OK(tutti_store_set(server, key, value, 2 << 20));
+        OK(tutti_store_set(server, key, "short", 5));
+    }
+    struct mallinfo2 after = mallinfo2();
+    size_t kept = after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    if (kept > 8000000 && kept < SIZE_MAX / 2) fail_msg("%d short values keep %zu bytes", N, kept);
+#endif
+    for (int n = 0; n < N; n++) {
+        char now[8] = "";
+        size_t bytes = 0;
+        snprintf(key, sizeof key, "%d", n);
+        OK(tutti_store_get(server, key, now, sizeof now, &bytes, 20000));
+        assert_true(bytes == 5 && memcmp(now, "short", 5) == 0);
+    }
+    tutti_store_free(server);
+    free(value);
+    unsetenv("TUTTI_STORE_MAX_BYTES");
+}
+
 /* Clients that ask for much and take nothing: the server's memory stays bounded, and others are served. */
 static void test_slow_readers(void **state)
 {
@@ -146,9 +220,13 @@ static void test_slow_readers(void **state)
     char *value = calloc(1, TUTTI_STORE_VALUE_MAX);
     int fds[N];
     OK(tutti_store_set(client, "big", value, TUTTI_STORE_VALUE_MAX));
-    struct store_slice key = {"big", 3};
-    struct store_request request = {.op = STORE_GET, .n_keys = 1, .keys = &key};
+    struct store_slice key = {"big", 3}, values[2] = {{"", 0}, {"", 0}};
+    struct store_request request = {.op = STORE_GET, .n_keys = 1, .keys = &key, .values = values};
     for (int i = 0; i < N; i++) {
+        if (i == N / 2) { /* this has the value in its reply, too */
+            request.op = STORE_COMPARE_SET;
+            request.n_values = 2;
+        }
         struct recording recording;
         uint8_t frame[128];
         fds[i] = shake_hands(tutti_store_port(server), &recording);
@@ -168,6 +246,60 @@ static void test_slow_readers(void **state)
     size_t bytes;
     OK(tutti_store_get(client, "big", value, TUTTI_STORE_VALUE_MAX, &bytes, 20000));
     assert_int_equal(bytes, TUTTI_STORE_VALUE_MAX);
+    tutti_store_free(client);
+    tutti_store_free(server);
+    free(value);
+    unsetenv("TUTTI_STORE_MAX_BYTES");
+}
+
+struct getter {
+    tutti_store *client;
+    int status;
+    size_t bytes;
+};
+
+static void *get_big(void *argument)
+{
+    struct getter *getter = argument;
+    char *value = malloc(TUTTI_STORE_VALUE_MAX);
+    getter->status =
+        tutti_store_get(getter->client, "big", value, TUTTI_STORE_VALUE_MAX, &getter->bytes, TUTTI_INFINITE);
+    free(value);
+    return NULL;
+}
+
+/* A request that was put off for want of memory goes on when those go who have it, also if nobody else calls. */
+static void test_put_off_goes_on(void **state)
+{
+    (void)state;
+    enum { N = 4, SIZE = 1 << 20 };
+    setenv("TUTTI_STORE_MAX_BYTES", "2000000", 1);
+    tutti_store *server = serve(token_a), *client = join(server, token_a);
+    char *value = calloc(1, SIZE);
+    struct getter getter = {.client = client};
+    pthread_t thread;
+    int fds[N];
+    OK(tutti_store_set(client, "big", value, SIZE));
+    for (int i = 0; i < N; i++) { /* half a request each: the server has made room for all of it */
+        struct recording recording;
+        uint8_t size[4];
+        fds[i] = shake_hands(tutti_store_port(server), &recording);
+        wire_put_u32(size, SIZE);
+        transmit(fds[i], size, sizeof size);
+    }
+    sleep_ms(200);
+    assert_int_equal(pthread_create(&thread, NULL, get_big, &getter), 0);
+    sleep_ms(200);
+    for (int i = 0; i < N; i++) close(fds[i]);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    bool ended = pthread_timedjoin_np(thread, NULL, &until) == 0;
+    if (!ended) OK(tutti_store_set(server, "other", "", 0)); /* any reply lets it go on */
+    if (!ended) pthread_join(thread, NULL);
+    assert_true(ended);
+    OK(getter.status);
+    assert_int_equal(getter.bytes, SIZE);
     tutti_store_free(client);
     tutti_store_free(server);
     free(value);
@@ -398,8 +530,11 @@ int main(void)
         cmocka_unit_test(test_port_in_use),
         cmocka_unit_test(test_port_again_at_once),
         cmocka_unit_test(test_linger),
+        cmocka_unit_test(test_silent_address),
         cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_shrunk_values),
         cmocka_unit_test(test_slow_readers),
+        cmocka_unit_test(test_put_off_goes_on),
         cmocka_unit_test(test_server_late),
         cmocka_unit_test(test_no_server),
         cmocka_unit_test(test_server_killed),

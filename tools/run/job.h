@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <uv.h>
 
 #include "feed.h"
@@ -20,8 +21,9 @@ struct job {
     const struct signals *signals;
     const char *starter; /* what starts the ranks, where that is not us: the job's one process is it; or NULL */
     uint16_t port;
-    int token_fd; /* -1: the ranks get none */
-    int out_fd;   /* our own stdout, for the ranks */
+    int token_fd;        /* -1: the ranks get none */
+    int out_fd;          /* our own stdout, for the ranks */
+    struct rlimit files; /* what we were given, for the ranks */
 
     uv_loop_t loop;
     uv_poll_t signal_poll;

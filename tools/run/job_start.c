@@ -99,7 +99,8 @@ static int start_with(struct job *job, int i, int in, const struct stream *out, 
                                .mask = &job->signals->old_mask,
                                .old_pipe = &job->signals->old_pipe,
                                .old_size = &job->signals->old_size,
-                               .old_child = &job->signals->old_child};
+                               .old_child = &job->signals->old_child,
+                               .old_files = &job->files};
     bool in_exec;
     int failure = rank_start(&job->ranks[i], &start, &in_exec);
     environment_free(environment);

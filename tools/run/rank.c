@@ -28,6 +28,7 @@ static void run_program(const struct rank_start *start, pid_t launcher)
     sigaction(SIGPIPE, start->old_pipe, NULL);
     sigaction(SIGXFSZ, start->old_size, NULL);
     sigaction(SIGCHLD, start->old_child, NULL);
+    setrlimit(RLIMIT_NOFILE, start->old_files); /* programs with select() rely on the usual 1024 */
     sigprocmask(SIG_SETMASK, start->mask, NULL);
     execvpe(start->program[0], start->program, start->environment);
 }

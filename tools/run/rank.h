@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 struct rank {
@@ -24,10 +25,11 @@ struct rank_start {
     int in, out, err;
     int token_fd, out_fd; /* inherited as they are */
     bool own_group;
-    const sigset_t *mask;             /* to be restored, as are the two below */
+    const sigset_t *mask;             /* to be restored, as is what follows */
     const struct sigaction *old_pipe; /* SIGPIPE's */
     const struct sigaction *old_size; /* SIGXFSZ's */
     const struct sigaction *old_child;
+    const struct rlimit *old_files; /* RLIMIT_NOFILE */
 };
 
 /* Starts it; returns once the program runs.  0, or errno's value of what failed; *in_exec tells whether that was
