@@ -153,13 +153,13 @@ void work_end(struct tutti_work *work, int status, const char *text)
     TAILQ_REMOVE(&engine->active, work, link);
     TAILQ_REMOVE(&group->works, work, group_link);
     if (work->async) engine->n_async--;
-    if (work->event_fd >= 0) {
+    /* release: see work_ended */
+    atomic_store_explicit(&work->ended, true, memory_order_release);
+    if (work->event_fd >= 0) { /* after that: who is woken asks for the status without the lock */
         uint64_t one = 1;
         ssize_t written = write(work->event_fd, &one, sizeof one);
         (void)written; /* a fresh eventfd takes it */
     }
-    /* release: see work_ended */
-    atomic_store_explicit(&work->ended, true, memory_order_release);
     if (work->callback != NULL)
         TAILQ_INSERT_TAIL(&engine->callbacks, work, link); /* keeps the engine's reference until it was called */
     else

@@ -15,9 +15,9 @@
 
 #define MSG_CLOSED "connection closed during the handshake (it has left or died)"
 
-struct event {
-    struct fi_eq_cm_entry entry;
-    uint8_t data[256];
+union event {
+    struct fi_eq_cm_entry entry; /* ends with the greeting that came with it */
+    uint8_t room[sizeof(struct fi_eq_cm_entry) + 256];
 };
 
 /* ---- endpoints ---------------------------------------------------------------------------------------------- */
@@ -241,7 +241,7 @@ int msg_handle_events(struct fabric *fabric)
     int handled = 0;
     fabric_end_strangers(fabric, fabric->closing);
     for (;;) {
-        struct event event;
+        union event event;
         uint32_t kind = 0;
         errno = 0; /* the provider takes an old EAGAIN for its own, and then keeps a closed connection for ever */
         ssize_t n = fi_eq_read(fabric->msg.eq, &kind, &event, sizeof event, 0);
@@ -254,13 +254,13 @@ int msg_handle_events(struct fabric *fabric)
         handled++;
         size_t bytes = (size_t)n - sizeof event.entry;
         if (kind == FI_CONNREQ) {
-            handle_request(fabric, event.entry.info, event.data, bytes);
+            handle_request(fabric, event.entry.info, event.entry.data, bytes);
             fabric_library.freeinfo(event.entry.info);
             continue;
         }
         struct fabric_link *link = event.entry.fid->context;
         if (link == NULL || link->msg.ep == NULL || &link->msg.ep->fid != event.entry.fid) continue;
-        if (kind == FI_CONNECTED) handle_connected(link, event.data, bytes);
+        if (kind == FI_CONNECTED) handle_connected(link, event.entry.data, bytes);
         if (kind != FI_SHUTDOWN) continue;
         if (link->state == FABRIC_UP) {
             while (msg_drain(fabric) > 0) continue; /* what came before the end counts */

@@ -11,10 +11,12 @@
  * operation.  So the sleeper pays for both, with a fence and with time: it first sleeps for a moment only, and then
  * looks again (the core arms a second time).  A writer whose look was too early to see `asleep` has stored its turn
  * before, and a store is seen by all as soon as it has left its processor's buffer, in less than a microsecond (what
- * Morrison and Afek build on, "Temporally Bounding TSO for Fence-Free Asymmetric Synchronization", ASPLOS 2015).  C11
- * says no more than "within a reasonable amount of time": a processor that took longer than that moment would delay a
- * wake-up until the waiting caller looks at its clock.  The same holds for room: `wants_room`, which a writer sets
- * before it sleeps, and the counts of what was read.
+ * Morrison and Afek build on, "Temporally Bounding TSO for Fence-Free Asymmetric Synchronization", ASPLOS 2015).  On
+ * arm64 the look may besides run ahead of the store, but no further than the processor's window of some hundred
+ * instructions; and there, too, all others see a store at the same time.  C11 says no more than "within a reasonable
+ * amount of time": a processor that took longer than that moment would delay a wake-up until the waiting caller looks
+ * at its clock.  The same holds for room: `wants_room`, which a writer sets before it sleeps, and the counts of what
+ * was read.
  */
 #include <errno.h>
 #include <poll.h>

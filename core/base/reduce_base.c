@@ -2,5 +2,29 @@
 #ifndef __clang__
 #pragma GCC optimize("fp-contract=off", "no-trapping-math")
 #endif
+#if defined(__aarch64__) && defined(__ARM_NEON) /* there they all convert float16 in hardware */
+#include <arm_neon.h>
+#include <string.h>
+
+#define HALF_LANES 4
+typedef float32x4_t half_vector;
+
+static inline half_vector half_load(const void *p)
+{
+    float16x4_t x;
+
+    memcpy(&x, p, sizeof x);
+    return vcvt_f32_f16(x);
+}
+
+static inline void half_store(void *p, half_vector x)
+{
+    float32x4_t nan = vreinterpretq_f32_u32(vdupq_n_u32(0x7fc00000));
+    float16x4_t clean = vcvt_f16_f32(vbslq_f32(vceqq_f32(x, x), x, nan));
+
+    memcpy(p, &clean, sizeof clean);
+}
+#endif
+
 #define VERSION base
 #include "base/reduce_template.h"

@@ -443,7 +443,8 @@ TUTTI_API const char *tutti_algorithm_name(tutti_kind kind, int i);
         double *: TUTTI_FLOAT64, const double *: TUTTI_FLOAT64,                                                        \
         float _Complex *: TUTTI_COMPLEX64, const float _Complex *: TUTTI_COMPLEX64,                                    \
         double _Complex *: TUTTI_COMPLEX128, const double _Complex *: TUTTI_COMPLEX128)
-#define tutti_view(pointer, numel) tutti_tensor_of((pointer), (numel), TUTTI_DTYPE_OF(pointer))
+/* The comma is for clang: of an &x that goes to a const pointer it thinks that x is only read, and warns of a recv. */
+#define tutti_view(pointer, numel) tutti_tensor_of(((void)0, (pointer)), (numel), TUTTI_DTYPE_OF(pointer))
 #define tutti_with(...) (&(tutti_opts){__VA_ARGS__})
 #else
 #include <type_traits>
