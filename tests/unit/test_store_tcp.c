@@ -375,6 +375,32 @@ static void test_server_ends_and_idles(void **state)
     tutti_store_free(client);
 }
 
+/* In a child, and without asserts, which would print. */
+static int serve_without_streams(void)
+{
+    tutti_store *server, *client;
+    const char *value = "v";
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) close(fd);
+    if (tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &server) != TUTTI_OK) return 1;
+    if (tutti_store_tcp("127.0.0.1", tutti_store_port(server), NULL, &client) != TUTTI_OK) return 2;
+    if (write(STDERR_FILENO, "a line of the program", 21) != 21) return 3; /* into nobody's connection */
+    if (tutti_store_set(client, "k", value, 1) != TUTTI_OK) return 4;
+    tutti_store_free(client);
+    tutti_store_free(server);
+    return 0;
+}
+
+/* A daemon's stdin, stdout and stderr are closed: none of the store's descriptors takes their numbers. */
+static void test_no_streams(void **state)
+{
+    (void)state;
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) _exit(serve_without_streams());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 /* The last to leave is the server, if it waits. */
 static void test_linger(void **state)
 {
@@ -397,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_ipv6),
         cmocka_unit_test(test_port_in_use),
         cmocka_unit_test(test_port_again_at_once),
+        cmocka_unit_test(test_no_streams),
         cmocka_unit_test(test_linger),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_slow_readers),
