@@ -104,6 +104,7 @@ typedef struct tutti_init_opts {
  * as does what the CUDA backends of a map lack and its CPU ones have.  Returns when all ranks have joined.
  * Where a host's ranks are at least as many as its cores, their calling threads are spread over these (where they are
  * more, also while they wait in later calls of backend tcp); the thread's affinity is afterwards as it was.
+ * Where stdin, stdout or stderr is closed, /dev/null is opened in its place, and stays.
  * Errors: INVALID_ARGUMENT (a default group exists; a variable is missing or malformed, by name; a bad map), BACKEND
  * (a plug-in is not there or refused, with the paths tried), STORE, AUTH, TIMEOUT ("joined 2 of 3, missing 1"). */
 TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opts *opts);
