@@ -32,6 +32,7 @@ int link_call(struct link *link, const struct link_target *target, const struct 
 /* Whether an idle link is still good: the server has not closed it. */
 bool link_alive(const struct link *link);
 
-void link_close(struct link *link);
+/* In a forked child the descriptor is closed already. */
+void link_close(struct link *link, bool forked);
 
 #endif

@@ -401,6 +401,41 @@ static void test_no_streams(void **state)
     assert_int_equal(status, 0);
 }
 
+/* A child of this process, which lives until the write end of *gate is closed. */
+static pid_t start_child(int *gate)
+{
+    int ends[2];
+    char c;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        _exit(read(ends[0], &c, 1) != 0);
+    }
+    close(ends[0]);
+    *gate = ends[1];
+    return child;
+}
+
+/* A child that outlives its parent's store keeps neither the port nor a connection. */
+static void test_forked_child_keeps_nothing(void **state)
+{
+    (void)state;
+    int gate, status = -1;
+    tutti_store *server = serve(token_a), *client = join(server, token_a);
+    uint16_t port = tutti_store_port(server);
+    OK(tutti_store_set(client, "k", "", 0));
+    pid_t child = start_child(&gate);
+    tutti_store_free(client);
+    OK(tutti_store_linger(server, 20000)); /* it has seen the client leave */
+    tutti_store_free(server);
+    OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.server = true, .token = token_a}, &server));
+    tutti_store_free(server);
+    close(gate);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 /* The last to leave is the server, if it waits. */
 static void test_linger(void **state)
 {
@@ -424,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_port_in_use),
         cmocka_unit_test(test_port_again_at_once),
         cmocka_unit_test(test_no_streams),
+        cmocka_unit_test(test_forked_child_keeps_nothing),
         cmocka_unit_test(test_linger),
         cmocka_unit_test(test_flood),
         cmocka_unit_test(test_slow_readers),
