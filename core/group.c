@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/streams.h"
 #include "cache.h"
 #include "child.h"
 #include "cores.h"
@@ -185,6 +186,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
 {
     struct tutti_group *group = calloc(1, sizeof *group);
     if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    streams_fill(); /* the program may have closed them since it had a store */
     int status = fill(group, args);
     if (status == TUTTI_OK && group->size > 1 && group->root == group) status = alive_publish(group);
     if (group->turn > 0) group->id = child_mix(group->id, (uint64_t)group->turn); /* unlike those before */

@@ -16,6 +16,8 @@ enum {
     HISTORY = 64,
     ASKER_NS = 1000 * 1000 * 1000,
     PASS_ON_NS = 50 * 1000 * 1000,
+    TELL_NS = 20 * 1000, /* times the ranks, squared: all may tell all, and each telling may be news to the others */
+    TELL_MOST_NS = 100 * 1000 * 1000,
     TURN_NS = 15 * 1000 * 1000,
     TURN_ASKS = 4 /* works that ask in this time: what peers answer is about themselves, and serves the others, too */
 };
@@ -30,7 +32,7 @@ struct health {
     uint64_t latest, latest_fingerprint;
     struct missing *missing;
     uint64_t said; /* a digest of what those who asked know */
-    int64_t passed_on_ns;
+    int64_t passed_on_ns, told_ns;
     int64_t turn_ns; /* when this turn began */
     int turn_asks;
     struct asker asker[];
@@ -199,10 +201,14 @@ static uint64_t digest(const struct tutti_group *group, int64_t now)
     return sum;
 }
 
-/* Those who asked lately hear at once of what has changed: it may be the end of a long chain that they wait for. */
+/* Those who asked lately hear soon of what has changed: it may be the end of a long chain that they wait for.  What
+ * comes too early for that is told when this rank asks next itself, or is asked. */
 static void tell_askers(struct tutti_group *group, int64_t now)
 {
     struct health *health = group->health;
+    int64_t apart = (int64_t)group->size * group->size * TELL_NS;
+    if (now - health->told_ns < (apart < TELL_MOST_NS ? apart : TELL_MOST_NS)) return;
+    health->told_ns = now;
     uint64_t said = digest(group, now);
     if (said == health->said) return;
     health->said = said;

@@ -97,11 +97,29 @@ static int env_read_master(const char *because, struct place *place)
     return env_avoid_agent(place);
 }
 
+/* A set-uid program does not believe its environment; but to be one of a job without knowing it, and a world of its own
+ * with results of its own, is worse than to be told. */
+static int env_check_hidden(void)
+{
+    const char *hidden = env_is_hidden(own.rank) ? own.rank : NULL;
+    for (size_t i = 0; hidden == NULL && i < sizeof launchers / sizeof *launchers; i++)
+        if (env_is_hidden(launchers[i].rank)) hidden = launchers[i].rank;
+    if (hidden == NULL) return TUTTI_OK;
+    return error_set(
+        TUTTI_ERR_INVALID_ARGUMENT,
+        "env://: %s is set, but this program has more rights than who started it (it is set-uid or set-gid, "
+        "or its file has capabilities), and such a program ignores these variables: give it no rights of "
+        "its own, or rank, world_size and the place to meet by argument",
+        hidden);
+}
+
 int place_from_env(struct place *place)
 {
     static const char *const any[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"};
     const struct launcher *from = env_launcher();
     if (from == NULL) {
+        int status = env_check_hidden();
+        if (status != TUTTI_OK) return status;
         const char *set = env_first(any, 3);
         if (set != NULL) return env_missing("RANK", set);
         place->rank = 0;

@@ -10,7 +10,7 @@
 #include <sys/time.h>
 
 #include "fabric_impl.h"
-#include "forked.h"
+#include "base/forked.h"
 
 enum {
     STRANGER_MS = 100,      /* a connection request that stops in its middle holds the process for this long at most */

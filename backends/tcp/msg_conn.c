@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "forked.h"
+#include "base/forked.h"
 #include "msg.h"
 
 #define MSG_CLOSED "connection closed during the handshake (it has left or died)"

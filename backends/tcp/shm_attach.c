@@ -26,7 +26,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "forked.h"
+#include "base/forked.h"
 #include "shm_attach.h"
 
 enum {

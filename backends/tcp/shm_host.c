@@ -1,5 +1,6 @@
 /* The host's part in attaching: see shm_attach.c. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -213,9 +214,9 @@ int shm_serve(struct attach *self, const int32_t *rank, int n)
         snprintf(self->why, sizeof self->why, "no other rank of this host came");
         return 1;
     }
-    fds[0][0] = dup(self->bell);
-    fds[0][1] = dup(self->life);
-    fds[0][2] = dup(self->arena);
+    fds[0][0] = fcntl(self->bell, F_DUPFD_CLOEXEC, 0);
+    fds[0][1] = fcntl(self->life, F_DUPFD_CLOEXEC, 0);
+    fds[0][2] = fcntl(self->arena, F_DUPFD_CLOEXEC, 0);
     bool made = shm_make_seats(self, at, 0);
     for (int i = 0; i < at; i++) {
         if (!made) {

@@ -16,6 +16,11 @@ const char *env_string(const char *name, const char *fallback)
     return text != NULL && *text != '\0' ? text : fallback;
 }
 
+bool env_is_hidden(const char *name)
+{
+    return getenv(name) != NULL && secure_getenv(name) == NULL;
+}
+
 int env_parse_int(const char *what, const char *text, int64_t low, int64_t high, int64_t *value)
 {
     char *end = NULL;

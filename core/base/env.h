@@ -8,6 +8,9 @@
 /* The variable's text, or fallback where it is unset or empty. */
 const char *env_string(const char *name, const char *fallback);
 
+/* Whether it is set, and env_string does not see it: the program has more rights than who started it. */
+bool env_is_hidden(const char *name);
+
 /* The whole variable as a decimal integer in [low, high].  Unset or empty: fallback.  Else INVALID_ARGUMENT, whose
  * sentence names the variable and what it held. */
 int env_int(const char *name, int64_t fallback, int64_t low, int64_t high, int64_t *value);

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/streams.h"
 #include "store/store_impl.h"
 
 static const char *const op_names[STORE_OP_END] = {
@@ -37,6 +38,7 @@ int store_base_init(tutti_store *store, const struct store_class *class, const t
     int64_t timeout_ms = opts == NULL ? 0 : opts->timeout_ms;
     int status = store_check_timeout(timeout_ms);
     if (status != TUTTI_OK) return status;
+    streams_fill();
     store->class = class;
     atomic_init(&store->references, 1);
     atomic_init(&store->timeout_ms, store_default_ms(timeout_ms));

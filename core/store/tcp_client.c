@@ -66,7 +66,7 @@ static void client_give(struct client *client, struct link *link)
         client->n_idle++;
     }
     pthread_mutex_unlock(&client->lock);
-    if (!keep) link_close(link);
+    if (!keep) link_close(link, false);
 }
 
 /* A link that works, or a new one: the server was there before, so one attempt tells. */
@@ -75,7 +75,7 @@ static int client_take(struct client *client, int64_t deadline_ns, struct link *
     bool again;
     while ((*link = client_pop(client)) != NULL) {
         if (link_alive(*link)) return TUTTI_OK;
-        link_close(*link);
+        link_close(*link, false);
     }
     return link_open(&client->target, deadline_ns, link, &again);
 }
@@ -91,7 +91,7 @@ static int client_call(tutti_store *store, const struct store_request *request, 
     if (status == TUTTI_OK)
         client_give(client, link);
     else
-        link_close(link);
+        link_close(link, false);
     return status;
 }
 
@@ -155,7 +155,7 @@ static void client_close(tutti_store *store, bool forked)
     while (client->idle != NULL) {
         struct link *link = client->idle;
         client->idle = link->next;
-        link_close(link);
+        link_close(link, forked);
     }
     server_stop(client->server, forked);
     if (!forked) pthread_mutex_destroy(&client->lock);

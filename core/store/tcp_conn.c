@@ -13,6 +13,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/forked.h"
 #include "base/log.h"
 
 struct conn_queue {
@@ -86,6 +87,19 @@ static void queue_wake(struct tcp_server *server, const struct store_slice *key)
 
 /* ---- closing ------------------------------------------------------------------------------------------------ */
 
+void conn_forked_gives_up(const uv_tcp_t *tcp)
+{
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)tcp, &fd) == 0) forked_gives_up(fd);
+}
+
+void conn_close_socket(uv_tcp_t *tcp, uv_close_cb closed)
+{
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)tcp, &fd) == 0) forked_forgets(fd);
+    uv_close((uv_handle_t *)tcp, closed);
+}
+
 static void conn_on_closed(uv_handle_t *handle)
 {
     struct conn *conn = handle->data;
@@ -127,7 +141,7 @@ void conn_close(struct conn *conn)
     queue_leave(conn);
     conn_unpark(conn);
     conn_count_buffer(conn, 0);
-    uv_close((uv_handle_t *)&conn->tcp, conn_on_closed);
+    conn_close_socket(&conn->tcp, conn_on_closed);
     uv_close((uv_handle_t *)&conn->timer, conn_on_closed);
 }
 
@@ -417,6 +431,7 @@ static int conn_open(struct conn *conn)
     server->n_strangers++;
     int status = uv_accept((uv_stream_t *)&server->listener, (uv_stream_t *)&conn->tcp);
     if (status != 0) return status;
+    conn_forked_gives_up(&conn->tcp);
     uv_tcp_nodelay(&conn->tcp, 1);
     uv_tcp_keepalive(&conn->tcp, 1, 5);
     uv_timer_start(&conn->timer, conn_on_timer, CONN_AUTH_MS, 0);

@@ -66,4 +66,10 @@ void conn_accept(struct tcp_server *server);
 
 void conn_close(struct conn *conn);
 
+/* A forked child has no part in the server's sockets: it would keep the port, and the clients from seeing our end. */
+void conn_forked_gives_up(const uv_tcp_t *tcp);
+
+/* As uv_close. */
+void conn_close_socket(uv_tcp_t *tcp, uv_close_cb closed);
+
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/forked.h"
 
 enum {
     LINK_HANDSHAKE_MS = 10000,
@@ -229,6 +230,7 @@ int link_open(const struct link_target *target, int64_t deadline_ns, struct link
     struct link *link = status == TUTTI_OK ? calloc(1, sizeof *link) : NULL;
     if (link != NULL) {
         link->fd = fd;
+        forked_gives_up(fd);
         handshake_keys(&shake, &link->out, &link->in);
         *out = link;
     } else {
@@ -255,9 +257,12 @@ bool link_alive(const struct link *link)
     return recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-void link_close(struct link *link)
+void link_close(struct link *link, bool forked)
 {
-    close(link->fd);
+    if (!forked) {
+        forked_forgets(link->fd);
+        close(link->fd);
+    }
     token_wipe(link, sizeof *link);
     free(link);
 }

@@ -36,6 +36,7 @@ void link_settle(const struct link *link, struct link_target *target);
 /* Whether an idle link is still good: the server has not closed it. */
 bool link_alive(const struct link *link);
 
-void link_close(struct link *link);
+/* In a forked child the descriptor is closed already. */
+void link_close(struct link *link, bool forked);
 
 #endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "base/env.h"
@@ -34,7 +33,7 @@ static void server_on_stop(uv_async_t *async)
     server->stopping = true;
     DL_FOREACH_SAFE(server->strangers, conn, next) conn_close(conn);
     DL_FOREACH_SAFE(server->clients, conn, next) conn_close(conn);
-    uv_close((uv_handle_t *)&server->listener, NULL);
+    conn_close_socket(&server->listener, NULL);
     uv_close((uv_handle_t *)&server->stop, NULL);
 }
 
@@ -72,8 +71,9 @@ static int server_bind(struct tcp_server *server, const struct sockaddr *address
     server->listener.data = server;
     status = uv_tcp_bind(&server->listener, address, address->sa_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0);
     if (status == 0) status = uv_listen((uv_stream_t *)&server->listener, 4096, server_on_connection);
+    if (status == 0) conn_forked_gives_up(&server->listener);
     if (status == 0) return 0;
-    uv_close((uv_handle_t *)&server->listener, NULL);
+    conn_close_socket(&server->listener, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);
     return status;
 }
@@ -166,7 +166,7 @@ static int server_open(struct tcp_server *server, const char *host, uint16_t por
     } else {
         status = error_set(TUTTI_ERR_SYSTEM, "tcp store: %s", uv_strerror(failure));
     }
-    uv_close((uv_handle_t *)&server->listener, NULL);
+    conn_close_socket(&server->listener, NULL);
     uv_run(&server->loop, UV_RUN_DEFAULT);
     return status;
 }
@@ -216,12 +216,7 @@ int server_clients(const struct tcp_server *server)
 
 void server_stop(struct tcp_server *server, bool forked)
 {
-    if (server == NULL) return;
-    if (forked) { /* the loop may be in any state: leave its memory, give the port back */
-        uv_os_fd_t fd;
-        if (uv_fileno((uv_handle_t *)&server->listener, &fd) == 0) close(fd);
-        return;
-    }
+    if (server == NULL || forked) return; /* in a child the loop may be in any state: its memory is left */
     uv_async_send(&server->stop);
     pthread_join(server->thread, NULL);
     uv_loop_close(&server->loop);

@@ -16,8 +16,8 @@ uint16_t server_port(const struct tcp_server *server);
 /* The authenticated connections now. */
 int server_clients(const struct tcp_server *server);
 
-/* Ends the thread and closes every connection.  In a forked child (which has no such thread) it only closes this
- * process' descriptor of the listening socket. */
+/* Ends the thread and closes every connection.  In a forked child, which has no such thread, and whose copies of
+ * the sockets were closed by fork, nothing. */
 void server_stop(struct tcp_server *server, bool forked);
 
 #endif

@@ -104,6 +104,7 @@ typedef struct tutti_init_opts {
  * as does what the CUDA backends of a map lack and its CPU ones have.  Returns when all ranks have joined.
  * Where a host's ranks are at least as many as its cores, their calling threads are spread over these (where they are
  * more, also while they wait in later calls of backend tcp); the thread's affinity is afterwards as it was.
+ * Where stdin, stdout or stderr is closed, /dev/null is opened in its place, and stays.
  * Errors: INVALID_ARGUMENT (a default group exists; a variable is missing or malformed, by name; a bad map), BACKEND
  * (a plug-in is not there or refused, with the paths tried), STORE, AUTH, TIMEOUT ("joined 2 of 3, missing 1"). */
 TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opts *opts);
@@ -112,7 +113,9 @@ TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opt
  * backend cannot take back what it has begun, as an MPI its sends).  NULL: the default group.
  * With the default group, or one of tutti_create_group, all groups end that descend from it: calls on them answer
  * ABORTED, and their handles, which are a little memory, may still be given to this function.  The handle is invalid
- * afterwards.  Ending a failed group succeeds.  Not while another thread makes a group from it. */
+ * afterwards.  Ending a failed group succeeds.  Not while another thread makes a group from it.
+ * A process whose threads all end by pthread_exit lives on while it has a group, whose thread takes no signals but
+ * SIGKILL: destroy it, or call exit. */
 TUTTI_API int tutti_destroy_process_group(tutti_group *group);
 
 /* Whether the default group exists. */

@@ -370,6 +370,35 @@ static void test_fork_after_init(void **state)
     run_procs(3, rank_that_forks, NULL);
 }
 
+/* The descriptors that a program would inherit which is started now. */
+static int count_inherited(void)
+{
+    enum { MOST = 1024 };
+    int n = 0;
+    for (int fd = 0; fd < MOST; fd++) {
+        int flags = fcntl(fd, F_GETFD);
+        n += flags >= 0 && !(flags & FD_CLOEXEC);
+    }
+    return n;
+}
+
+static int rank_that_execs(int rank, int size, void *argument)
+{
+    (void)rank, (void)argument;
+    int before = count_inherited();
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(sum_once(NULL, size, 3) == TUTTI_OK && sum_once(NULL, size, BIG) == TUTTI_OK);
+    EXPECT(count_inherited() == before);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_nothing_is_inherited(void **state)
+{
+    (void)state;
+    run_procs(3, rank_that_execs, NULL);
+}
+
 /* ---- rendezvous ---------------------------------------------------------------------------------------------------
  */
 
@@ -478,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_torn_down_twice),          cmocka_unit_test(test_failed_groups_leave_nothing),
         cmocka_unit_test(test_all_killed_leave_nothing), cmocka_unit_test(test_fork_after_init),
         cmocka_unit_test(test_ranks_that_do_not_add_up), cmocka_unit_test(test_groups_in_turns),
+        cmocka_unit_test(test_nothing_is_inherited),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

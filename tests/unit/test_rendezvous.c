@@ -55,6 +55,12 @@ static const char *const cleared[] = {"MASTER_ADDR",
                                       "SLURM_STEP_NUM_TASKS",
                                       "SLURM_LOCALID"};
 
+/* The C library's, here also as a set-uid program sees it: Tutti's objects find this one first. */
+char *secure_getenv(const char *name)
+{
+    return getenv("TEST_IS_SET_UID") != NULL ? NULL : getenv(name);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -218,6 +224,24 @@ static void test_nobody_launched_us(void **state)
     one_rank("UNRELATED=1");
     expect_met(0, 0, 1);
     one_rank("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1");
+    expect_met(0, 0, 1);
+}
+
+/* Else each rank would be a world of its own, without a word. */
+static void test_set_uid(void **state)
+{
+    (void)state;
+    static const char *const environments[] = {
+        "MASTER_ADDR=127.0.0.1 MASTER_PORT=1 RANK=0 WORLD_SIZE=2 TEST_IS_SET_UID=1",
+        "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 TEST_IS_SET_UID=1",
+        "SLURM_PROCID=0 SLURM_NTASKS=2 TEST_IS_SET_UID=1"};
+    static const char *const named[] = {"env://: RANK is set", "OMPI_COMM_WORLD_RANK is set", "SLURM_PROCID is set"};
+    for (int i = 0; i < 3; i++) {
+        one_rank(environments[i]);
+        expect(0, TUTTI_ERR_INVALID_ARGUMENT, named[i]);
+        expect(0, TUTTI_ERR_INVALID_ARGUMENT, "set-uid");
+    }
+    one_rank("TEST_IS_SET_UID=1");
     expect_met(0, 0, 1);
 }
 
@@ -609,6 +633,7 @@ int main(void)
         cmocka_unit_test(test_env),
         cmocka_unit_test(test_env_names_what_is_wrong),
         cmocka_unit_test(test_nobody_launched_us),
+        cmocka_unit_test(test_set_uid),
         cmocka_unit_test(test_other_launchers),
         cmocka_unit_test(test_hosted),
         cmocka_unit_test(test_hosted_many),

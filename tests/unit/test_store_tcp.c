@@ -507,6 +507,67 @@ static void test_server_ends_and_idles(void **state)
     tutti_store_free(client);
 }
 
+/* In a child, and without asserts, which would print. */
+static int serve_without_streams(void)
+{
+    tutti_store *server, *client;
+    const char *value = "v";
+    for (int fd = 0; fd <= STDERR_FILENO; fd++) close(fd);
+    if (tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &server) != TUTTI_OK) return 1;
+    if (tutti_store_tcp("127.0.0.1", tutti_store_port(server), NULL, &client) != TUTTI_OK) return 2;
+    if (write(STDERR_FILENO, "a line of the program", 21) != 21) return 3; /* into nobody's connection */
+    if (tutti_store_set(client, "k", value, 1) != TUTTI_OK) return 4;
+    tutti_store_free(client);
+    tutti_store_free(server);
+    return 0;
+}
+
+/* A daemon's stdin, stdout and stderr are closed: none of the store's descriptors takes their numbers. */
+static void test_no_streams(void **state)
+{
+    (void)state;
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) _exit(serve_without_streams());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* A child of this process, which lives until the write end of *gate is closed. */
+static pid_t start_child(int *gate)
+{
+    int ends[2];
+    char c;
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        _exit(read(ends[0], &c, 1) != 0);
+    }
+    close(ends[0]);
+    *gate = ends[1];
+    return child;
+}
+
+/* A child that outlives its parent's store keeps neither the port nor a connection. */
+static void test_forked_child_keeps_nothing(void **state)
+{
+    (void)state;
+    int gate, status = -1;
+    tutti_store *server = serve(token_a), *client = join(server, token_a);
+    uint16_t port = tutti_store_port(server);
+    OK(tutti_store_set(client, "k", "", 0));
+    pid_t child = start_child(&gate);
+    tutti_store_free(client);
+    OK(tutti_store_linger(server, 20000)); /* it has seen the client leave */
+    tutti_store_free(server);
+    OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.server = true, .token = token_a}, &server));
+    tutti_store_free(server);
+    close(gate);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 /* The last to leave is the server, if it waits. */
 static void test_linger(void **state)
 {
@@ -529,6 +590,8 @@ int main(void)
         cmocka_unit_test(test_ipv6),
         cmocka_unit_test(test_port_in_use),
         cmocka_unit_test(test_port_again_at_once),
+        cmocka_unit_test(test_no_streams),
+        cmocka_unit_test(test_forked_child_keeps_nothing),
         cmocka_unit_test(test_linger),
         cmocka_unit_test(test_silent_address),
         cmocka_unit_test(test_flood),

@@ -1,6 +1,6 @@
 /* A bit for each descriptor's number, for at a fork other threads may be anywhere: no lock can be taken in the child.
  */
-#include "forked.h"
+#include "base/forked.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
