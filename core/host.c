@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/forked.h"
 #include "base/log.h"
 #include "base/reduce.h"
 #include "base/token.h"
@@ -111,4 +112,6 @@ const tutti_host host_services = {
     .took = work_took,
     .reduce_many = reduce_many,
     .average = host_average,
+    .forked_gives_up = forked_gives_up,
+    .forked_forgets = forked_forgets,
 };

@@ -10,7 +10,6 @@
 #include <sys/time.h>
 
 #include "fabric_impl.h"
-#include "base/forked.h"
 
 enum {
     STRANGER_MS = 100,      /* a connection request that stops in its middle holds the process for this long at most */
@@ -106,7 +105,8 @@ void fabric_tune_link(struct fabric_link *link)
     if (fi_getpeer(link->msg.ep, &peer, &peer_bytes) != 0) return;
     link->msg.fd = find_socket(&own, &peer);
     tune(link->fabric, link->msg.fd);
-    forked_gives_up(link->msg.fd);
+    const tutti_host *host = link->fabric->config.host;
+    if (TUTTI_HAS(host, forked_gives_up)) host->forked_gives_up(link->msg.fd);
     if (same_host(&own, &peer)) set_option(link->msg.fd, SOL_SOCKET, SO_SNDBUF, NEAR_BYTES);
 }
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/forked.h"
 #include "msg.h"
 
 #define MSG_CLOSED "connection closed during the handshake (it has left or died)"
@@ -27,7 +26,8 @@ static void close_endpoint(struct fabric_link *link)
     if (link->msg.ep == NULL) return;
     if (link->state == FABRIC_UP) {
         fi_shutdown(link->msg.ep, 0);
-        forked_forgets(link->msg.fd);
+        const tutti_host *host = link->fabric->config.host;
+        if (TUTTI_HAS(host, forked_forgets)) host->forked_forgets(link->msg.fd);
     }
     fi_close(&link->msg.ep->fid);
     link->msg.ep = NULL;

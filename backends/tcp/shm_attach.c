@@ -26,7 +26,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/forked.h"
 #include "shm_attach.h"
 
 enum {
@@ -90,14 +89,14 @@ static bool make_life(struct attach *self)
     if (pipe2(ends, O_CLOEXEC) != 0) return false;
     self->life = ends[0];
     self->held = ends[1];
-    forked_gives_up(self->held);
+    if (TUTTI_HAS(self->host, forked_gives_up)) self->host->forked_gives_up(self->held);
     return true;
 }
 
-static void let_go(int held)
+static void let_go(const tutti_host *host, int held)
 {
     if (held < 0) return;
-    forked_forgets(held);
+    if (TUTTI_HAS(host, forked_forgets)) host->forked_forgets(held);
     close(held);
 }
 
@@ -346,7 +345,7 @@ int shm_open_host(const struct shm_config *config, struct shm **out)
     if (self.listener >= 0) close(self.listener);
     if (self.bell >= 0) close(self.bell);
     if (self.life >= 0) close(self.life);
-    let_go(self.held);
+    let_go(self.host, self.held);
     if (self.arena >= 0) close(self.arena);
     if (result == 0)
         *out = self.shm;
@@ -368,7 +367,7 @@ void shm_close(struct shm *shm)
     if (shm->memfd >= 0) close(shm->memfd);
     if (shm->bell >= 0) close(shm->bell);
     if (shm->watch >= 0) close(shm->watch);
-    let_go(shm->held);
+    let_go(shm->config.host, shm->held);
     free(shm->peer);
     free(shm->seat_of);
     free(shm);

@@ -1,5 +1,5 @@
-/* For the library, and once more for the tcp plug-in: descriptors that a forked child gives up, until they are about to
- * be closed: with its copies of them it would hide its parent's end from the peers. */
+/* Descriptors that a forked child gives up, until they are about to be closed: with its copies of them it would hide
+ * its parent's end from the peers.  The host services of these names. */
 #ifndef BASE_FORKED_H
 #define BASE_FORKED_H
 

@@ -173,6 +173,11 @@ typedef struct tutti_host {
     void (*reduce_many)(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
                         int64_t n);
     void (*average)(tutti_dtype dtype, void *data, int64_t n, int64_t divisor);
+
+    /* A descriptor by which the peers notice this process's end: a forked child, whose copy would hide it, gives it up
+     * at once.  forked_forgets comes before it is closed. */
+    void (*forked_gives_up)(int fd);
+    void (*forked_forgets)(int fd);
 } tutti_host;
 
 /* For recv and recv_reduce alike: puts what came of the request's message, from `at` on, where it belongs. */

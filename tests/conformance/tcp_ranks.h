@@ -23,6 +23,7 @@
 #include <tutti/backend.h>
 #include <unistd.h>
 
+#include "base/forked.h"
 #include "base/token.h"
 
 enum { RANKS_MOST = 4, KEYS = 64, WAIT_MS = 20000 };
@@ -224,7 +225,9 @@ static const tutti_host host = {.abi = TUTTI_BACKEND_ABI,
                                 .token_equal = token_equal,
                                 .random = token_random,
                                 .notified = host_notified,
-                                .peer_lost = host_lost};
+                                .peer_lost = host_lost,
+                                .forked_gives_up = forked_gives_up,
+                                .forked_forgets = forked_forgets};
 
 /* ---- a rank ------------------------------------------------------------------------------------------------ */
 
