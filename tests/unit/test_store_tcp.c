@@ -137,7 +137,7 @@ static void test_silent_address(void **state)
     assert_int_equal(listen(silent, 0), 0);
     for (int i = 0; i < FILL; i++) { /* what its queue takes, and more: what comes then is dropped */
         fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        connect(fds[i], (struct sockaddr *)&address, sizeof address);
+        (void)connect(fds[i], (struct sockaddr *)&address, sizeof address);
     }
     OK(tutti_store_tcp("several.test", tutti_store_port(server),
                        &(tutti_store_opts){.token = token_a, .timeout_ms = 15000}, &client));
