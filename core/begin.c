@@ -49,7 +49,7 @@ static int start_plan(struct tutti_work *work, const struct tutti_group *group, 
     struct exec *exec = NULL;
     int status = cache_take(group->cache, group, door, op, &work->cached, &exec);
     if (status != TUTTI_OK) return status;
-    struct exec_run run = {
+    exec->run = (struct exec_run){
         .backend = door->backend,
         .state = door->state,
         .in = op->in,
@@ -64,7 +64,7 @@ static int start_plan(struct tutti_work *work, const struct tutti_group *group, 
         .awaited = awaited,
         .owner = work,
     };
-    status = exec_start(exec, &run);
+    status = exec_start(exec);
     if (status == TUTTI_OK)
         work->exec = exec;
     else

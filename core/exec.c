@@ -56,12 +56,11 @@ static int reserve_scratch(struct exec *exec)
     return TUTTI_OK;
 }
 
-int exec_start(struct exec *exec, const struct exec_run *run)
+int exec_start(struct exec *exec)
 {
     const struct plan *plan = exec->plan;
-    exec->run = *run;
-    exec->element = tutti_dtype_bytes(run->dtype);
-    exec->reduce = reduce_find(run->dtype, run->op);
+    exec->element = tutti_dtype_bytes(exec->run.dtype);
+    exec->reduce = reduce_find(exec->run.dtype, exec->run.op);
     int status = reserve_scratch(exec);
     if (status != TUTTI_OK) return status;
     exec->talk_head = exec->talk_tail = exec->compute_head = exec->compute_tail = 0;

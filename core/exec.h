@@ -49,8 +49,8 @@ struct exec {
 struct exec *exec_new(const struct plan *plan);
 void exec_free(struct exec *exec);
 
-/* Begins a run: NO_MEMORY, or TUTTI_OK with the first steps queued (call exec_advance). */
-int exec_start(struct exec *exec, const struct exec_run *run);
+/* Begins a run, as exec->run says: NO_MEMORY, or TUTTI_OK with the first steps queued (call exec_advance). */
+int exec_start(struct exec *exec);
 
 /* Issues all sends and receives that may begin, then does one local step.  Returns whether more is queued. */
 bool exec_advance(struct exec *exec);

@@ -103,6 +103,7 @@ static int start_all_to_all(const struct call *c, MPI_Request *request)
 #endif
 #define FROM_LARGE (4 << 20)
 #define RANKS_MOST 4
+#define ELEMENT_MOST 16
 #define FROM_NEVER INT64_MAX
 
 /* `parts`: which side has a part for each rank.  `place`: where in and out may be the same memory, as a whole or as far
@@ -137,13 +138,21 @@ static int64_t whole_of(const struct mpib_group *group, const tutti_op *op)
 static bool is_for_mpi(const struct mpib_group *group, const tutti_op *op)
 {
     const struct kind *kind = &kinds[op->kind];
-    if (group->family == NULL || kind->start == NULL || group->native == MPIB_NATIVE_NEVER) return false;
-    bool always = group->native == MPIB_NATIVE_ALWAYS;
-    if (!always && (kind->from == FROM_NEVER || group->world_size > RANKS_MOST)) return false;
     if (op->list || op->in_splits != NULL || mpib_type(op->dtype) == MPI_DATATYPE_NULL) return false;
     if (kind->reduces && mpib_reduce(op->reduce_op) == MPI_OP_NULL) return false;
     int64_t whole = whole_of(group, op), element = tutti_dtype_bytes(op->dtype);
-    return whole > 0 && whole <= NATIVE_MOST / element && (always || whole * element >= kind->from);
+    if (whole <= 0 || whole > NATIVE_MOST / element) return false;
+    return group->native == MPIB_NATIVE_ALWAYS || whole * element >= kind->from;
+}
+
+/* Nearly all operations are not: those find that out here. */
+static inline bool may_be_for_mpi(const struct mpib_group *group, const tutti_op *op)
+{
+    const struct kind *kind = &kinds[op->kind];
+    if (group->family == NULL || kind->start == NULL || group->native == MPIB_NATIVE_NEVER) return false;
+    if (group->native == MPIB_NATIVE_ALWAYS) return true;
+    const tutti_tensor *one = op->n_out > 0 ? op->out : op->in; /* the whole has at most so many bytes: */
+    return group->world_size <= RANKS_MOST && one->numel >= kind->from / (RANKS_MOST * ELEMENT_MOST);
 }
 
 static bool overlap(const char *a, int64_t na, const char *b, int64_t nb)
@@ -193,9 +202,9 @@ static struct call call_of(const struct mpib_group *group, const tutti_op *op)
     return call;
 }
 
-int mpib_native(void *state, const tutti_op *op, tutti_request *request)
+/* Apart, so that the way of all others is short. */
+__attribute__((noinline)) static int start_native(struct mpib_group *group, const tutti_op *op, tutti_request *request)
 {
-    struct mpib_group *group = state;
     if (!is_for_mpi(group, op)) return TUTTI_ERR_UNSUPPORTED;
     if ((request->flags & TUTTI_REQUEST_COMPARED) == 0) return TUTTI_REQUEST_COMPARE;
     struct mpib_family *family = group->family;
@@ -220,4 +229,9 @@ int mpib_native(void *state, const tutti_op *op, tutti_request *request)
     mpib_flights_add(family, handle, &flight);
     family->moved = true;
     return TUTTI_REQUEST_PENDING;
+}
+
+int mpib_native(void *state, const tutti_op *op, tutti_request *request)
+{
+    return may_be_for_mpi(state, op) ? start_native(state, op, request) : TUTTI_ERR_UNSUPPORTED;
 }

@@ -44,9 +44,9 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-static void run_once(struct exec *exec, const struct exec_run *run)
+static void run_once(struct exec *exec)
 {
-    if (exec_start(exec, run) != TUTTI_OK) abort();
+    if (exec_start(exec) != TUTTI_OK) abort();
     for (;;) {
         while (exec_advance(exec)) continue;
         if (exec_ended(exec)) return;
@@ -84,19 +84,19 @@ static void measure(tutti_kind kind, const char *what, const char *name, int siz
                  out = {out_data, 256, TUTTI_FLOAT32, {TUTTI_CPU, 0}};
     printf("%-11s %-19s %5d %7s %6u", what, name, size, recv_reduce ? "fused" : "apart", plan->n_steps);
     for (int table = 0; table < 2; table++) {
-        struct exec_run run = {.backend = &tables[table],
-                               .in = &in,
-                               .out = &out,
-                               .n_in = 1,
-                               .n_out = 1,
-                               .dtype = TUTTI_FLOAT32,
-                               .op = TUTTI_SUM,
-                               .owner = &in};
+        exec->run = (struct exec_run){.backend = &tables[table],
+                                      .in = &in,
+                                      .out = &out,
+                                      .n_in = 1,
+                                      .n_out = 1,
+                                      .dtype = TUTTI_FLOAT32,
+                                      .op = TUTTI_SUM,
+                                      .owner = &in};
         /* as many runs a reading as make the clock's own cost vanish */
         int repeat = 1 + (int)(2000 / plan->n_steps);
         for (int i = 0; i < RUNS; i++) {
             double begin = now_ns();
-            for (int k = 0; k < repeat; k++) run_once(exec, &run);
+            for (int k = 0; k < repeat; k++) run_once(exec);
             times[i] = (now_ns() - begin) / repeat / plan->n_steps;
         }
         qsort(times, RUNS, sizeof *times, by_value);
