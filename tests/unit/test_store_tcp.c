@@ -306,6 +306,46 @@ static void test_put_off_goes_on(void **state)
     unsetenv("TUTTI_STORE_MAX_BYTES");
 }
 
+static void *compare_large(void *argument)
+{
+    struct getter *getter = argument;
+    char *value = calloc(1, 1 << 20);
+    getter->status =
+        tutti_store_compare_set(getter->client, "none", value, 1 << 20, value, 1 << 20, NULL, 0, &getter->bytes);
+    free(value);
+    return NULL;
+}
+
+/* Requests that are themselves all that the server has room for are not put off until they have gone. */
+static void test_large_requests(void **state)
+{
+    (void)state;
+    enum { N = 3 };
+    setenv("TUTTI_STORE_MAX_BYTES", "4000000", 1);
+    tutti_store *server = serve(token_a);
+    struct getter getter[N];
+    pthread_t thread[N];
+    setenv("TUTTI_STORE_MAX_BYTES", "65536", 1);
+    tutti_store *small = serve(token_a), *client = join(small, token_a);
+    char *value = calloc(1, 40000);
+    OK(tutti_store_compare_set(client, "none", value, 40000, value, 40000, NULL, 0, NULL));
+    for (int i = 0; i < N; i++) {
+        getter[i] = (struct getter){.client = join(server, token_a)};
+        assert_int_equal(pthread_create(&thread[i], NULL, compare_large, &getter[i]), 0);
+    }
+    for (int i = 0; i < N; i++) {
+        pthread_join(thread[i], NULL);
+        OK(getter[i].status);
+        assert_int_equal(getter[i].bytes, 0);
+        tutti_store_free(getter[i].client);
+    }
+    tutti_store_free(client);
+    tutti_store_free(small);
+    tutti_store_free(server);
+    free(value);
+    unsetenv("TUTTI_STORE_MAX_BYTES");
+}
+
 /* ---- late, dying, stopped ------------------------------------------------------------------------------------------
  */
 
@@ -598,6 +638,7 @@ int main(void)
         cmocka_unit_test(test_shrunk_values),
         cmocka_unit_test(test_slow_readers),
         cmocka_unit_test(test_put_off_goes_on),
+        cmocka_unit_test(test_large_requests),
         cmocka_unit_test(test_server_late),
         cmocka_unit_test(test_no_server),
         cmocka_unit_test(test_server_killed),
