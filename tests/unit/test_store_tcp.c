@@ -608,6 +608,47 @@ static void test_forked_child_keeps_nothing(void **state)
     assert_int_equal(status, 0);
 }
 
+static void *open_in_vain(void *argument)
+{
+    tutti_store *store = NULL;
+    int port = *(int *)argument;
+    return tutti_store_tcp("127.0.0.1", (uint16_t)port, &(tutti_store_opts){.token = token_a, .timeout_ms = 1000},
+                           &store) == TUTTI_OK
+               ? argument
+               : NULL;
+}
+
+/* A child that is forked while another thread waits for a server's greeting: the server sees the end of that one. */
+static void test_forked_amid_a_handshake(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), gate, status = -1;
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &bytes), 0);
+    int port = ntohs(address.sin_port);
+    pthread_t thread;
+    char hello[256];
+    void *opened;
+    assert_int_equal(pthread_create(&thread, NULL, open_in_vain, &port), 0);
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(recv(fd, hello, 1, 0) == 1); /* it has begun */
+    pid_t child = start_child(&gate);
+    pthread_join(thread, &opened);
+    assert_null(opened);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 10}, sizeof(struct timeval));
+    ssize_t got;
+    do got = recv(fd, hello, sizeof hello, 0);
+    while (got > 0);
+    close(gate);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(got, 0);
+    close(fd);
+    close(listener);
+}
+
 /* The last to leave is the server, if it waits. */
 static void test_linger(void **state)
 {
@@ -632,6 +673,7 @@ int main(void)
         cmocka_unit_test(test_port_again_at_once),
         cmocka_unit_test(test_no_streams),
         cmocka_unit_test(test_forked_child_keeps_nothing),
+        cmocka_unit_test(test_forked_amid_a_handshake),
         cmocka_unit_test(test_linger),
         cmocka_unit_test(test_silent_address),
         cmocka_unit_test(test_flood),
