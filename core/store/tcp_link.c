@@ -15,8 +15,7 @@
 enum {
     LINK_HANDSHAKE_MS = 10000,
     LINK_LOST_MS = 6000,
-    LINK_NEXT_MS =
-        2000 /* without an answer of one of a name's addresses, then the next one, and the first again, is tried */
+    LINK_NEXT_MS = 2000 /* for one of a name's addresses to answer; then the next, and the first again, is tried */
 };
 
 /* ---- sockets ------------------------------------------------------------------------------------------------ */
