@@ -159,22 +159,20 @@ static void split_key(uint64_t id, int rank, char key[SPLIT_KEY])
     snprintf(key, SPLIT_KEY, "split/%016" PRIx64 "/%d", id, rank);
 }
 
-/* Takes this rank's choice of the split before out of the store.  All have chosen anew, so all have read it. */
+static void verdict_key(uint64_t id, char key[SPLIT_KEY])
+{
+    snprintf(key, SPLIT_KEY, "split/%016" PRIx64 "/verdict", id);
+}
+
+/* Takes this rank's part of the split before out of the store.  All have chosen anew, so all have read it. */
 static void forget_last(struct tutti_group *parent, uint64_t id)
 {
     char key[SPLIT_KEY];
     split_key(parent->last_split, parent->rank, key);
     if (parent->last_split != 0) tutti_store_delete(parent->store, key, NULL);
+    verdict_key(parent->last_split, key);
+    if (parent->last_split != 0 && parent->rank == 0) tutti_store_delete(parent->store, key, NULL);
     parent->last_split = id;
-}
-
-/* A rank that comes later must not take this one's choice for a part in the split.  Keeps the sentence. */
-static int take_back(struct tutti_group *parent, const char *key, int status)
-{
-    char text[ERROR_TEXT_MAX];
-    snprintf(text, sizeof text, "%s", error_text());
-    tutti_store_delete(parent->store, key, NULL);
-    return error_set(status, "%s", text);
 }
 
 /* What rank i has put there. */
@@ -188,6 +186,33 @@ static int read_choice(const struct tutti_group *parent, int i, const tutti_byte
     return error_set(TUTTI_ERR_STORE, "split_group: rank %d's choice in the store is \"%s\"", i, text);
 }
 
+static int read_choices(struct tutti_group *parent, const char *const *names, tutti_bytes *values, struct chosen *all,
+                        int64_t timeout_ms)
+{
+    int status = tutti_store_multi_get(parent->store, names, parent->size, values, timeout_ms);
+    if (status != TUTTI_OK) return status;
+    for (int i = 0; status == TUTTI_OK && i < parent->size; i++) status = read_choice(parent, i, &values[i], &all[i]);
+    tutti_bytes_free(values, parent->size);
+    return status;
+}
+
+/* Whether the ranks split: the first one that has all choices, or has waited long enough for them, says so for all.  So
+ * nobody splits with one that has given up, and nobody gives up when others have begun.  Keeps the sentence. */
+static int settle(struct tutti_group *parent, uint64_t id, int status, bool *splits)
+{
+    char key[SPLIT_KEY], text[ERROR_TEXT_MAX], now = '-';
+    const char *mine = status == TUTTI_OK ? "y" : "n";
+    snprintf(text, sizeof text, "%s", error_text());
+    verdict_key(id, key);
+    int settled = tutti_store_compare_set(parent->store, key, "", 0, mine, 1, &now, 1, NULL);
+    *splits = now == 'y';
+    if (status != TUTTI_OK) return error_set(status, "%s", text);
+    if (settled != TUTTI_OK || *splits) return settled;
+    return error_set(TUTTI_ERR_TIMEOUT,
+                     "split_group of group %s: the other ranks have given up waiting for this one (%d), or for others",
+                     parent->name, parent->global_ranks[parent->rank]);
+}
+
 /* All ranks' choices, through the store: it needs no tensors of any device. */
 static int exchange(struct tutti_group *parent, uint64_t id, int color, int key, struct chosen *all)
 {
@@ -196,20 +221,18 @@ static int exchange(struct tutti_group *parent, uint64_t id, int color, int key,
     if (values == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
     const char **names = (const char **)(values + n);
     char *letters = (char *)(names + n), own[SPLIT_KEY];
+    bool splits = false;
     for (int i = 0; i < parent->size; i++, letters += SPLIT_KEY) {
         split_key(id, i, letters);
         names[i] = letters;
     }
     snprintf(own, sizeof own, "%d %d", color, key);
     int status = tutti_store_set(parent->store, names[parent->rank], own, strlen(own));
-    if (status == TUTTI_OK)
-        status = tutti_store_multi_get(parent->store, names, parent->size, values, parent->timeout_ms);
-    for (int i = 0; status == TUTTI_OK && i < parent->size; i++) status = read_choice(parent, i, &values[i], &all[i]);
-    if (status == TUTTI_OK)
-        forget_last(parent, id);
-    else
-        take_back(parent, names[parent->rank], status);
-    tutti_bytes_free(values, parent->size);
+    if (status == TUTTI_OK) {
+        status = settle(parent, id, read_choices(parent, names, values, all, parent->timeout_ms), &splits);
+        if (status == TUTTI_ERR_TIMEOUT && splits) status = read_choices(parent, names, values, all, 0);
+    }
+    if (status == TUTTI_OK) forget_last(parent, id);
     free(values);
     return status;
 }

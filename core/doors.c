@@ -112,11 +112,12 @@ static int give_failure(struct tutti_group *group, const char *key, int status, 
 }
 
 /* Until there is a verdict; but one that has died will never come. */
-static int await_verdict(struct tutti_group *group, const char *key, const char *count, const char *what)
+static int await_verdict(struct tutti_group *group, const char *key, const char *count, const char *what,
+                         int64_t deadline_ns)
 {
     char text[ERROR_TEXT_MAX];
     size_t bytes = 0;
-    int64_t came = 0, deadline_ns = clock_deadline_ns(DOORS_AGREE_MS);
+    int64_t came = 0;
     int status;
     do {
         status = tutti_store_get(group->store, key, text, sizeof text - 1, &bytes, ALIVE_LOOK_MS);
@@ -134,11 +135,10 @@ static int await_verdict(struct tutti_group *group, const char *key, const char 
 
 /* After a failure, so that a rank that hosts the store does not take it away before the others have come and seen why.
  * Keeps the sentence. */
-static void await_all(struct tutti_group *group, const char *all, int status)
+static void await_all(struct tutti_group *group, const char *all, int status, int64_t deadline_ns)
 {
     char text[ERROR_TEXT_MAX];
     const char *keys[1] = {all};
-    int64_t deadline_ns = clock_deadline_ns(DOORS_AGREE_MS);
     snprintf(text, sizeof text, "%s", error_text());
     while (tutti_store_wait(group->store, keys, 1, ALIVE_LOOK_MS) == TUTTI_ERR_TIMEOUT &&
            alive_check(group) == TUTTI_OK && clock_now_ns() < deadline_ns)
@@ -152,7 +152,7 @@ static void await_all(struct tutti_group *group, const char *all, int status)
 static int agree(struct tutti_group *group, const char *name, const char *what, int status)
 {
     char key[400], count[400], all[400], mine[ERROR_TEXT_MAX];
-    int64_t came = 0;
+    int64_t came = 0, deadline_ns = clock_deadline_ns(DOORS_AGREE_MS);
     if (group->size == 1) return status;
     snprintf(mine, sizeof mine, "%s", status == TUTTI_OK ? "" : error_text());
     snprintf(key, sizeof key, "verdict/%" PRIi64 "/%s", group->root->turn, name);
@@ -163,13 +163,13 @@ static int agree(struct tutti_group *group, const char *name, const char *what, 
     if (met == TUTTI_OK && came == group->size)
         met = give_verdict(group, key, AGREED, what);
     else if (met == TUTTI_OK)
-        met = await_verdict(group, key, count, what);
+        met = await_verdict(group, key, count, what, deadline_ns);
     if (status != TUTTI_OK) met = error_set(status, "%s", mine);
     if (met == TUTTI_OK) return TUTTI_OK;
     if (came == group->size)
         tutti_store_set(group->store, all, "", 0);
-    else if (met != TUTTI_ERR_TIMEOUT && met != TUTTI_ERR_PEER_LOST && met != TUTTI_ERR_STORE)
-        await_all(group, all, met);
+    else if (met != TUTTI_ERR_PEER_LOST)
+        await_all(group, all, met, deadline_ns);
     return met;
 }
 

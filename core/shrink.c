@@ -25,6 +25,7 @@ struct shrink {
     uint64_t number; /* which of the group's */
     int size;
     bool *in;        /* has entered itself */
+    bool *gone;      /* somebody knows it to be */
     bool *told_gone; /* this rank has entered that one as gone */
     char *members;   /* 'y' or 'n' a rank: what was decided */
 };
@@ -83,7 +84,8 @@ static int look(struct shrink *shrink, bool *complete)
         if (shrink->in[rank] || status != TUTTI_OK) continue;
         status = is_there(shrink, "lost", rank, &lost);
         if (status == TUTTI_OK && !lost) status = is_there(shrink, "late", rank, &late);
-        *complete &= lost || late;
+        shrink->gone[rank] = lost || late;
+        *complete &= shrink->gone[rank];
     }
     return status;
 }
@@ -155,17 +157,17 @@ static int say_who_is_missing(const struct shrink *shrink)
 {
     char text[300] = "";
     size_t used = 0;
-    if (!shrink->in[shrink->group->rank]) /* it has not even looked */
-        return error_set(TUTTI_ERR_TIMEOUT,
-                         "shrink_group of group %s: the other ranks have given up waiting for this one (%d), or for "
-                         "others",
-                         shrink->group->name, shrink->group->global_ranks[shrink->group->rank]);
-    for (int rank = 0; rank < shrink->size && used < sizeof text; rank++)
-        if (!shrink->in[rank])
+    bool looked = shrink->in[shrink->group->rank];
+    for (int rank = 0; looked && rank < shrink->size && used < sizeof text; rank++)
+        if (!shrink->in[rank] && !shrink->gone[rank])
             used += (size_t)snprintf(text + used, sizeof text - used, "%srank %d", used > 0 ? ", " : "",
                                      shrink->group->global_ranks[rank]);
-    return error_set(TUTTI_ERR_TIMEOUT, "shrink_group of group %s: not called, and not known to be lost: %s",
-                     shrink->group->name, text);
+    if (used > 0)
+        return error_set(TUTTI_ERR_TIMEOUT, "shrink_group of group %s: not called, and not known to be lost: %s",
+                         shrink->group->name, text);
+    return error_set(TUTTI_ERR_TIMEOUT,
+                     "shrink_group of group %s: the other ranks have given up waiting for this one (%d), or for others",
+                     shrink->group->name, shrink->group->global_ranks[shrink->group->rank]);
 }
 
 static int agree(struct shrink *shrink)
@@ -234,9 +236,10 @@ int tutti_shrink_group(tutti_group *group, tutti_group **smaller)
     engine_unlock(group->engine);
     if (status != TUTTI_OK) return status;
     size_t n = (size_t)shrink.size;
-    shrink.in = calloc(2 * n, sizeof *shrink.in);
+    shrink.in = calloc(3 * n, sizeof *shrink.in);
     shrink.members = malloc(n);
-    shrink.told_gone = shrink.in + n;
+    shrink.gone = shrink.in + n;
+    shrink.told_gone = shrink.gone + n;
     bool room = shrink.in != NULL && shrink.members != NULL;
     status = room ? agree(&shrink) : error_set(TUTTI_ERR_NO_MEMORY, "no memory to shrink group %s", group->name);
     if (status == TUTTI_OK) status = open_smaller(&shrink, smaller);

@@ -112,18 +112,33 @@ static void conn_on_closed(uv_handle_t *handle)
     if (!server->stopping) conn_resume_parked(server); /* its half request may have been what was too much */
 }
 
+/* What its frame has of the server's `buffered`. */
+static size_t conn_counted(const struct conn *conn)
+{
+    return conn->capacity > CONN_BUFFER_BYTES ? conn->capacity : 0;
+}
+
+static void conn_park(struct conn *conn)
+{
+    uv_timer_stop(&conn->timer);
+    conn->parked = true;
+    conn->server->parked_bytes += conn_counted(conn);
+    DL_APPEND2(conn->server->parked, conn, queue_prev, queue_next);
+}
+
 static void conn_unpark(struct conn *conn)
 {
     if (!conn->parked) return;
     conn->parked = false;
+    conn->server->parked_bytes -= conn_counted(conn);
     DL_DELETE2(conn->server->parked, conn, queue_prev, queue_next);
 }
 
 static void conn_count_buffer(struct conn *conn, size_t capacity)
 {
-    size_t old = conn->capacity > CONN_BUFFER_BYTES ? conn->capacity : 0;
-    conn->server->buffered += (capacity > CONN_BUFFER_BYTES ? capacity : 0) - old;
+    conn->server->buffered -= conn_counted(conn);
     conn->capacity = capacity;
+    conn->server->buffered += conn_counted(conn);
 }
 
 void conn_close(struct conn *conn)
@@ -171,10 +186,16 @@ static void conn_log_refusal(struct tcp_server *server, const char *what)
 
 /* ---- replies ------------------------------------------------------------------------------------------------ */
 
+/* Whether too much is in memory besides own bytes.  What is put off does not count, as it would wait for itself. */
+static bool server_is_crowded(const struct tcp_server *server, size_t own)
+{
+    return server->buffered - server->parked_bytes - own >= server->table.max_bytes;
+}
+
 /* Requests that were put off for want of memory go on as replies leave. */
 static void conn_resume_parked(struct tcp_server *server)
 {
-    while (server->parked != NULL && server->buffered < server->table.max_bytes) {
+    while (server->parked != NULL && !server_is_crowded(server, 0)) {
         struct conn *conn = server->parked;
         conn_unpark(conn);
         conn_run(conn);
@@ -266,10 +287,8 @@ static void conn_run(struct conn *conn)
     struct store_reply reply;
     int missing;
     bool large = conn->request.op == STORE_GET || conn->request.op == STORE_COMPARE_SET; /* may its reply be */
-    if (server->buffered >= server->table.max_bytes && large) {
-        uv_timer_stop(&conn->timer);
-        conn->parked = true;
-        DL_APPEND2(server->parked, conn, queue_prev, queue_next);
+    if (large && server_is_crowded(server, conn_counted(conn))) {
+        conn_park(conn);
         return;
     }
     if (!table_apply(&server->table, &conn->request, &reply, &missing)) {

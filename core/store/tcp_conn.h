@@ -55,8 +55,9 @@ struct tcp_server {
     struct conn *parked;
     struct conn_queue *queues; /* uthash by key */
     int n_strangers, strangers_max;
-    size_t buffered;  /* bytes of frames and replies in memory, beyond CONN_BUFFER_BYTES a client */
-    unsigned refused; /* for the log */
+    size_t buffered;     /* bytes of frames and replies in memory, beyond CONN_BUFFER_BYTES a client */
+    size_t parked_bytes; /* of these, frames of those that are parked */
+    unsigned refused;    /* for the log */
     bool stopping, warned;
     atomic_int n_clients;
 };

@@ -15,8 +15,7 @@
 enum {
     LINK_HANDSHAKE_MS = 10000,
     LINK_LOST_MS = 6000,
-    LINK_NEXT_MS =
-        2000 /* without an answer of one of a name's addresses, then the next one, and the first again, is tried */
+    LINK_NEXT_MS = 2000 /* for one of a name's addresses to answer; then the next, and the first again, is tried */
 };
 
 /* ---- sockets ------------------------------------------------------------------------------------------------ */
@@ -114,11 +113,18 @@ static bool link_is_itself(int fd)
 
 /* ---- connecting --------------------------------------------------------------------------------------------- */
 
+static void link_close_socket(int fd)
+{
+    forked_forgets(fd);
+    close(fd);
+}
+
 /* Returns a connected socket, or -1 and errno. */
 static int link_connect_to(const struct addrinfo *address, int64_t deadline_ns)
 {
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
+    forked_gives_up(fd); /* from here on: a fork may come before the server has answered */
     int error = connect(fd, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
         socklen_t bytes = sizeof error;
@@ -133,7 +139,7 @@ static int link_connect_to(const struct addrinfo *address, int64_t deadline_ns)
         link_set_options(fd);
         return fd;
     }
-    close(fd);
+    link_close_socket(fd);
     errno = error;
     return -1;
 }
@@ -230,12 +236,11 @@ int link_open(const struct link_target *target, int64_t deadline_ns, struct link
     struct link *link = status == TUTTI_OK ? calloc(1, sizeof *link) : NULL;
     if (link != NULL) {
         link->fd = fd;
-        forked_gives_up(fd);
         handshake_keys(&shake, &link->out, &link->in);
         *out = link;
     } else {
         if (status == TUTTI_OK) status = error_set(TUTTI_ERR_NO_MEMORY, "tcp store %s: out of memory", target->text);
-        close(fd);
+        link_close_socket(fd);
     }
     token_wipe(&shake, sizeof shake);
     return status;
@@ -259,10 +264,7 @@ bool link_alive(const struct link *link)
 
 void link_close(struct link *link, bool forked)
 {
-    if (!forked) {
-        forked_forgets(link->fd);
-        close(link->fd);
-    }
+    if (!forked) link_close_socket(link->fd);
     token_wipe(link, sizeof *link);
     free(link);
 }

@@ -6,6 +6,7 @@
  * Threads: any thread may call; a call that waits does not hold up the others.
  * Timeouts: timeout_ms is 0 (try once), a time, TUTTI_INFINITE, or TUTTI_DEFAULT_TIMEOUT for the store's own.
  * Processes: a forked child cannot use its parent's stores (STORE); it opens its own, and may free those it has.
+ * Descriptors: where stdin, stdout or stderr is closed when a store is opened, /dev/null takes its place and stays.
  * Errors common to all calls: INVALID_ARGUMENT (NULL, a key or value over its limit), STORE (the server cannot be
  * reached, or refused: its limits, its memory cap), TIMEOUT, NO_MEMORY, SYSTEM.  tutti_last_error() has the sentence.
  */

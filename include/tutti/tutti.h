@@ -147,7 +147,8 @@ typedef struct tutti_group_opts {
 TUTTI_API int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti_group **group);
 
 /* Groups of the parent's ranks that gave the same color, ordered by key, then by rank; as MPI_Comm_split.  A negative
- * color: no group, the handle has rank -1.  All ranks of the parent call. */
+ * color: no group, the handle has rank -1.  All ranks of the parent call.
+ * Errors: TIMEOUT (a rank did not call within the parent's timeout: nobody splits, nor does that one when it calls). */
 TUTTI_API int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_group **group);
 
 /* A group on its own, beside the default group and without needing it: world_size callers that share store, with
@@ -163,7 +164,8 @@ TUTTI_API int tutti_create_group(const char *backend, tutti_store *store, int ra
  * of the others has ended, or if the others gave it up in a timeout and it has not called by then.  Any other rank is
  * waited for, up to group's timeout.  Nobody lost: a new group of the same ranks.  Global ranks stay what they were.
  * Errors: STORE (the ranks agree through the store of the rendezvous, which must live), ABORTED (the others go on
- * without this rank), TIMEOUT (a rank neither called nor is known to be lost; it is named). */
+ * without this rank), TIMEOUT (a rank neither called nor is known to be lost; it is named, and told
+ * so when it calls after all). */
 TUTTI_API int tutti_shrink_group(tutti_group *group, tutti_group **smaller);
 
 /* This rank in the group, the number of its ranks; -1 in a group that one is not a member of, and before init. */

@@ -451,6 +451,33 @@ static void test_ranks_that_do_not_add_up(void **state)
     run_procs(3, rank_that_may_be_missing, NULL);
 }
 
+/* Rank 0 alone fails, and takes the store away as soon as it may: rank 1, which comes later, hears why. */
+static int rank_of_a_failing_host(int rank, int size, void *argument)
+{
+    tutti_group *group = NULL;
+    tutti_store *store = NULL;
+    (void)argument;
+    setenv("BROKEN_OPEN_LATE", "1", 1);
+    if (rank == 0) {
+        EXPECT(tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &store) == TUTTI_OK);
+        proc_say(tutti_store_port(store));
+    } else {
+        while (atomic_load(&proc_board->step[0]) == 0) proc_nap();
+        EXPECT(tutti_store_tcp("127.0.0.1", (uint16_t)atomic_load(&proc_board->step[0]), NULL, &store) == TUTTI_OK);
+    }
+    EXPECT_ERROR(
+        tutti_create_group(TUTTI_BUILD_DIR "/tests/plugins/libtutti_broken_open.so", store, rank, size, NULL, &group),
+        TUTTI_ERR_TIMEOUT, "no device for rank 0 of 2");
+    tutti_store_free(store);
+    return 0;
+}
+
+static void test_failing_host(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_a_failing_host, NULL);
+}
+
 /* ---- one store, one group after the other
  * ---------------------------------------------------------------------------- */
 
@@ -507,7 +534,7 @@ int main(void)
         cmocka_unit_test(test_torn_down_twice),          cmocka_unit_test(test_failed_groups_leave_nothing),
         cmocka_unit_test(test_all_killed_leave_nothing), cmocka_unit_test(test_fork_after_init),
         cmocka_unit_test(test_ranks_that_do_not_add_up), cmocka_unit_test(test_groups_in_turns),
-        cmocka_unit_test(test_nothing_is_inherited),
+        cmocka_unit_test(test_nothing_is_inherited),     cmocka_unit_test(test_failing_host),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,6 +180,33 @@ static void test_one_does_not_call(void **state)
     run_procs(3, rank_that_waits_in_vain, NULL);
 }
 
+/* One has died, another one does not call: only that one is waited for, and named. */
+static int rank_that_waits_for_one_of_two(int rank, int size, void *argument)
+{
+    int64_t x = 1;
+    tutti_group *smaller = NULL;
+    int status = proc_init(2000);
+    (void)size, (void)argument;
+    EXPECT(status == TUTTI_OK && tutti_barrier(tutti_with(.timeout_ms = 20000)) == TUTTI_OK);
+    proc_say(1);
+    if (rank == 3) pause();
+    while (status == TUTTI_OK) status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_MAX, tutti_with(.timeout_ms = 20000));
+    if (rank == 1) {
+        proc_meet(SIZE, 2);
+    } else {
+        EXPECT_ERROR(tutti_shrink_group(NULL, &smaller), TUTTI_ERR_TIMEOUT, "not known to be lost: rank 1");
+        EXPECT(strstr(tutti_last_error(), "rank 3") == NULL);
+        proc_say(2);
+    }
+    return tutti_destroy_process_group(NULL);
+}
+
+static void test_one_is_killed_one_does_not_call(void **state)
+{
+    (void)state;
+    run_procs_acting(SIZE, rank_that_waits_for_one_of_two, kill_them, &(struct deaths){{3}, 1, 5});
+}
+
 /* ---- the store is gone ------------------------------------------------------------------------------------------- */
 
 /* Rank 0 serves the store of the group, and dies. */
@@ -229,9 +256,13 @@ static void test_the_store_is_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_is_killed),     cmocka_unit_test(test_two_are_killed),
-        cmocka_unit_test(test_nobody_is_lost),    cmocka_unit_test(test_one_is_given_up),
-        cmocka_unit_test(test_one_does_not_call), cmocka_unit_test(test_the_store_is_lost),
+        cmocka_unit_test(test_one_is_killed),
+        cmocka_unit_test(test_two_are_killed),
+        cmocka_unit_test(test_nobody_is_lost),
+        cmocka_unit_test(test_one_is_given_up),
+        cmocka_unit_test(test_one_does_not_call),
+        cmocka_unit_test(test_the_store_is_lost),
+        cmocka_unit_test(test_one_is_killed_one_does_not_call),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

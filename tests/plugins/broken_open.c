@@ -1,4 +1,8 @@
-/* Its groups do not open.  Counts what is still open, for the test: every failed open is closed. */
+/* Its groups do not open.  Counts what is still open, for the test: every failed open is closed.
+ *   BROKEN_OPEN_LATE=1    rank 0's takes too long; the others open, when that one has failed */
+#include <stdlib.h>
+#include <time.h>
+
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT int broken_open_closes;
@@ -6,7 +10,13 @@ TUTTI_BACKEND_EXPORT int broken_open_closes;
 static int fail(void *group, const tutti_group_info *info, const tutti_host *host)
 {
     (void)group;
-    return host->error(TUTTI_ERR_SYSTEM, "broken_open: no device for rank %d of %d", info->rank, info->world_size);
+    bool late = getenv("BROKEN_OPEN_LATE") != NULL;
+    if (late && info->rank > 0) {
+        nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+        return TUTTI_OK;
+    }
+    return host->error(late ? TUTTI_ERR_TIMEOUT : TUTTI_ERR_SYSTEM, "broken_open: no device for rank %d of %d",
+                       info->rank, info->world_size);
 }
 
 static void count(void *group)
