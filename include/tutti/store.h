@@ -30,7 +30,8 @@ typedef struct tutti_store tutti_store;
 
 typedef struct tutti_store_opts {
     int64_t timeout_ms;   /* default of this handle's calls; 0: 5 minutes */
-    const uint8_t *token; /* TUTTI_TOKEN_BYTES bytes; NULL: from TUTTI_TOKEN_FD, TUTTI_TOKEN_FILE or TUTTI_TOKEN */
+    const uint8_t *token; /* TUTTI_TOKEN_BYTES bytes, zeros alone: none; NULL: from TUTTI_TOKEN_FD, TUTTI_TOKEN_FILE or
+                             TUTTI_TOKEN */
     bool server;          /* tcp: also run the server, on a thread of its own, until the handle is freed */
     bool insecure;        /* tcp server: serve an address other than loopback without any token */
 } tutti_store_opts;
