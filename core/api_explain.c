@@ -269,8 +269,11 @@ int tutti_explain(tutti_kind kind, int64_t bytes, const tutti_opts *opts, char *
     struct text text = {out, capacity};
     struct tutti_group *group = NULL;
     int status = check_room("explain", out, capacity);
-    if (status == TUTTI_OK && ((int)kind < 0 || kind >= TUTTI_COALESCED || bytes < 0))
-        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: kind %d of %" PRId64 " bytes", (int)kind, bytes);
+    if (status == TUTTI_OK && ((int)kind < 0 || kind >= TUTTI_COALESCED))
+        status =
+            error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: kind %d is no operation that is done alone", (int)kind);
+    if (status == TUTTI_OK && bytes < 0)
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: bytes is %" PRId64, bytes);
     if (status == TUTTI_OK) status = find_group("explain", opts != NULL ? opts->group : NULL, &group);
     if (status != TUTTI_OK) return status;
     const struct coll_hosts *hosts = hosts_of(group);

@@ -80,6 +80,8 @@ int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)
     if (bytes < 0 || memory == NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: bytes is %" PRId64 ", memory is %s", bytes,
                          memory == NULL ? "NULL" : "given");
+    if (group->rank < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: this rank is not in group %s", group->name);
     if (group->shut) return error_set(TUTTI_ERR_ABORTED, "alloc: group %s has been destroyed", group->name);
     const struct group_door *door = allocating_door(group);
     int status = door != NULL ? borrow(group, door, (size_t)bytes, memory) : TUTTI_ERR_UNSUPPORTED;

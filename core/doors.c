@@ -273,7 +273,7 @@ static int add_staging(struct tutti_group *group, const struct group_args *args)
 int doors_open(struct tutti_group *group, const struct group_args *args)
 {
     const struct names *names = args->names;
-    int differ = group == group->root ? agree(group, "as one", "the ranks differ", learn_agree(group)) : TUTTI_OK;
+    int differ = group == group->root ? agree(group, "as one", "making the group", learn_agree(group)) : TUTTI_OK;
     if (differ != TUTTI_OK) return differ;
     for (int device = 0; device < 2; device++) {
         int opened = 0, status = TUTTI_OK;

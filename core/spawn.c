@@ -259,6 +259,9 @@ int tutti_spawn(int (*fn)(int rank, void *argument), void *argument, int nprocs)
 {
     if (!fn) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_spawn: fn is NULL");
     if (nprocs < 1) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_spawn: nprocs is %d, below 1", nprocs);
+    if (tutti_is_initialized())
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "tutti_spawn: the default group exists already, and its ranks could not use it: spawn first");
     struct spawn spawn = {.n = nprocs, .first = -1, .token_fd = -1, .gate = {-1, -1}};
     spawn.children = calloc((size_t)nprocs, sizeof *spawn.children);
     spawn.polled = calloc((size_t)nprocs, sizeof *spawn.polled);

@@ -40,7 +40,7 @@ tutti_dtype dtype_from_index(int index);
 /* "SUM" and so on; "?" if invalid. */
 const char *reduce_op_name(tutti_reduce_op op);
 
-/* The table of SEMANTICS.md, "Reductions"; false too where either is invalid. */
+/* What tutti_reduce_op's comments say (types.h), as a table; false too where either is invalid. */
 bool dtype_reduces(tutti_dtype dtype, tutti_reduce_op op);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reductions on the host's memory, by the rules of SEMANTICS.md, "Reductions".
+/* Reductions on the host's memory, by the rules of tutti_reduce_op (types.h), and these.
  *
  * Integers wrap.  Every bool result is 0 or 1.
  * Floats: every NaN result is the one canonical quiet NaN of its dtype, sign clear (float32 0x7fc00000, float16 0x7e00,

@@ -31,18 +31,19 @@ typedef struct tutti_store tutti_store;
 
 typedef struct tutti_store_opts {
     int64_t timeout_ms;   /* default of this handle's calls; 0: 5 minutes */
-    const uint8_t *token; /* TUTTI_TOKEN_BYTES bytes; NULL: from TUTTI_TOKEN_FD, TUTTI_TOKEN_FILE or TUTTI_TOKEN */
+    const uint8_t *token; /* TUTTI_TOKEN_BYTES bytes, zeros alone: none; NULL: from TUTTI_TOKEN_FD, TUTTI_TOKEN_FILE or
+                             TUTTI_TOKEN */
     bool server;          /* tcp: also run the server, on a thread of its own, until the handle is freed */
     bool insecure;        /* tcp server: serve an address other than loopback without any token */
 } tutti_store_opts;
 
 /* A tcp store.  host is a name, an IPv4 address or an IPv6 address (with or without brackets).  A server binds that
  * one address only; port 0 takes any free port (see tutti_store_port).  A client retries until the server is there or
- * the timeout has passed (10 s at most where it is its own server).  The handshake proves the job token in both
- * directions without sending it.  A server needs a descriptor per client: the caller raises `ulimit -n` for a large
- * job. Errors: AUTH (the token differs or is missing on one side, or something else answers there), STORE (the address
- * is in use, a wildcard such as 0.0.0.0, cannot be resolved or reached; a server on a non-loopback address without a
- * token, unless opts or TUTTI_INSECURE=1 allow it), and the common ones. */
+ * the timeout has passed (at most 30 s where the name does not resolve, 10 s where it is its own server).  The
+ * handshake proves the job token in both directions without sending it.  A server needs a descriptor per client: the
+ * caller raises `ulimit -n` for a large job.  Errors: AUTH (the token differs or is missing on one side, or something
+ * else answers there), STORE (the address is in use, a wildcard such as 0.0.0.0, cannot be resolved or reached; a
+ * server on a non-loopback address without a token, unless opts or TUTTI_INSECURE=1 allow it), and the common ones. */
 TUTTI_API int tutti_store_tcp(const char *host, uint16_t port, const tutti_store_opts *opts, tutti_store **store);
 
 /* A store in a file on a path that all processes share; it is made when absent, and the last handle of the job does
@@ -106,12 +107,13 @@ TUTTI_API int tutti_store_delete(tutti_store *store, const char *key, bool *exis
 /* Appends to the value under key, which is made when absent. */
 TUTTI_API int tutti_store_append(tutti_store *store, const char *key, const void *value, size_t bytes);
 
-/* Waits until all n keys are there, then gives their values in one round trip.  values[i].data is allocated by the
- * library: free them with tutti_bytes_free(values, n).  On an error nothing is allocated. */
+/* Waits until all n keys are there, then gives their values, in one round trip up to 4,096 keys and 12 MiB.
+ * values[i].data is allocated by the library: free them with tutti_bytes_free(values, n).  On an error nothing is
+ * allocated. */
 TUTTI_API int tutti_store_multi_get(tutti_store *store, const char *const *keys, int n, tutti_bytes *values,
                                     int64_t timeout_ms);
 
-/* Sets n keys, in one round trip up to 12 MiB.  They are set in order: after an error the first of them may be. */
+/* Sets n keys, in one round trip up to as many.  They are set in order: after an error the first of them may be. */
 TUTTI_API int tutti_store_multi_set(tutti_store *store, const char *const *keys, const tutti_bytes *values, int n);
 
 /* The number of keys (of the prefix, for a prefix store). */

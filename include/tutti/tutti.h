@@ -33,11 +33,12 @@
  *   enqueues on opts->stream and returns: the result may be used by later work on that stream.  Through a CPU backend
  *   it returns when it is done.
  * - Errors common to all operations: INVALID_ARGUMENT (a NULL that may not be, a rank outside the group, a negative
- *   or overflowing count, a dtype, device or list length that does not fit; refused before anything is sent, the group
- *   stays usable), UNSUPPORTED (no backend of the group does this operation, dtype or device), TIMEOUT, PEER_LOST,
- *   MISMATCH (the ranks' calls differ), ABORTED (the group failed before; the text has the first cause), NO_MEMORY,
- *   SYSTEM, BACKEND.  After TIMEOUT, PEER_LOST or MISMATCH in a collective the group is failed: every later call on it
- *   answers ABORTED at once; destroy it and make another.
+ *   or overflowing count, a dtype or list length that does not fit, a device that no backend of the group serves;
+ *   refused before anything is sent, the group stays usable), UNSUPPORTED (no backend of the group does this operation
+ *   or dtype), TIMEOUT, PEER_LOST, MISMATCH (the ranks' calls differ), ABORTED (the group failed before; the text has
+ *   the first cause), NO_MEMORY, SYSTEM, BACKEND.  After TIMEOUT, PEER_LOST or MISMATCH in a collective the group is
+ *   failed: every later call on it answers ABORTED at once; destroy it and make another.
+ * - A forked child cannot use its parent's groups (INVALID_ARGUMENT).  It may destroy those it has, and make its own.
  */
 #ifndef TUTTI_TUTTI_H
 #define TUTTI_TUTTI_H
@@ -106,7 +107,8 @@ typedef struct tutti_init_opts {
  * more, also while they wait in later calls of backend tcp); the thread's affinity is afterwards as it was.
  * Where stdin, stdout or stderr is closed, /dev/null is opened in its place, and stays.
  * Errors: INVALID_ARGUMENT (a default group exists; a variable is missing or malformed, by name; a bad map), BACKEND
- * (a plug-in is not there or refused, with the paths tried), STORE, AUTH, TIMEOUT ("joined 2 of 3, missing 1"). */
+ * (a plug-in is not there or refused, with the paths tried), TIMEOUT ("joined 2 of 3, missing 1"), and what the store
+ * answers (STORE, AUTH, SYSTEM: see store.h). */
 TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opts *opts);
 
 /* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back (up to 2 s more, where a
@@ -152,8 +154,8 @@ TUTTI_API int tutti_new_group(const int *ranks, int n, const tutti_group_opts *o
 TUTTI_API int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_group **group);
 
 /* A group on its own, beside the default group and without needing it: world_size callers that share store, with
- * ranks 0 .. world_size - 1.  Several ranks may be threads of one process.  store is borrowed until the group has been
- * destroyed; use a prefix store to make several groups from one. */
+ * ranks 0 .. world_size - 1.  Several ranks may be threads of one process.  They are waited for a minute (TIMEOUT).
+ * store is borrowed until the group has been destroyed; use a prefix store to make several groups from one. */
 TUTTI_API int tutti_create_group(const char *backend, tutti_store *store, int rank, int world_size,
                                  const tutti_group_opts *opts, tutti_group **group);
 
@@ -392,7 +394,7 @@ TUTTI_API void tutti_work_free(tutti_work *work);
 /* Runs fn(rank, argument) in nprocs child processes that share one rendezvous (env:// works in each), as
  * torch.multiprocessing.spawn; waits for them.  A child's exit status is fn's result.  If one fails the others are
  * ended, and the answer is SYSTEM with a sentence that says which rank and how.  Call it before any thread is
- * started and before tutti_init_process_group. */
+ * started and before tutti_init_process_group (after it: INVALID_ARGUMENT). */
 TUTTI_API int tutti_spawn(int (*fn)(int rank, void *argument), void *argument, int nprocs);
 
 /* ---- seeing what it does ----------------------------------------------------------------------------------- */

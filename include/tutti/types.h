@@ -21,7 +21,7 @@ extern "C" {
 typedef enum tutti_status {
     TUTTI_OK = 0,
     TUTTI_ERR_INVALID_ARGUMENT = -1, /* refused before anything was sent; the group stays usable */
-    TUTTI_ERR_UNSUPPORTED = -2,      /* no backend of the group does this operation on this dtype and device */
+    TUTTI_ERR_UNSUPPORTED = -2,      /* no backend of the group does this operation on this dtype */
     TUTTI_ERR_TIMEOUT = -3,          /* the time given to the operation, the wait or the store ran out */
     TUTTI_ERR_PEER_LOST = -4,        /* a rank died, left, or cannot be reached any more */
     TUTTI_ERR_MISMATCH = -5,         /* ranks disagree: operation, count, dtype, reduce op, root or size */
@@ -91,12 +91,13 @@ typedef struct tutti_bytes {
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
+/* An op on a dtype that it does not reduce: UNSUPPORTED. */
 typedef enum tutti_reduce_op {
     TUTTI_SUM = 0,    /* integers wrap; bool: or */
     TUTTI_PRODUCT,    /* integers wrap; bool: and */
-    TUTTI_MIN,        /* NaN propagates; -0.0 < 0.0 */
-    TUTTI_MAX,        /* NaN propagates; -0.0 < 0.0 */
-    TUTTI_AVG,        /* SUM, then divided by the group's size; integers truncate toward zero */
+    TUTTI_MIN,        /* NaN propagates; -0.0 < 0.0; no complex */
+    TUTTI_MAX,        /* NaN propagates; -0.0 < 0.0; no complex */
+    TUTTI_AVG,        /* SUM, then divided by the group's size; integers truncate toward zero; no bool */
     TUTTI_PREMUL_SUM, /* each input times tutti_opts.factor, then SUM; floats and complex */
     TUTTI_BAND,       /* integers and bool, as the two below */
     TUTTI_BOR,

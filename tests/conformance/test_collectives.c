@@ -335,6 +335,7 @@ static int coalesced(tutti_group *group, int rank, int size, void *argument)
     tutti_work *work = NULL, *none = (tutti_work *)&work;
     atomic_long *counter = loop_counter("loop_messages");
     EXPECT(counter != NULL);
+    const bool counted = size > 1 && getenv("TUTTI_TEST_BACKEND") == NULL; /* the loop plug-in counts */
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < N; i++) fill(x[i], rank, i, i % 3 + 1);
         EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
@@ -348,7 +349,7 @@ static int coalesced(tutti_group *group, int rank, int size, void *argument)
         for (int i = 0; i < N; i++) EXPECT(holds_sum(x[i], size, i, i % 3 + 1));
         EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
         long sent = atomic_load(counter) - before;
-        if (size > 1) EXPECT(round == 0 ? sent > 20 * size : sent < 20 * size);
+        if (counted) EXPECT(round == 0 ? sent > 20 * size : sent < 20 * size);
     }
     EXPECT(tutti_coalesce_end(group, NULL) == TUTTI_ERR_INVALID_ARGUMENT);
     EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);

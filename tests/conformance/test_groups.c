@@ -351,6 +351,8 @@ static int splits(tutti_group *group, int rank, int size, void *argument)
     EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
     /* nobody takes part */
     EXPECT(tutti_split_group(INT_MIN, 0, &opts, &part) == TUTTI_OK && tutti_get_rank(part) == -1);
+    void *none = NULL;
+    EXPECT(tutti_alloc(part, 8, &none) == TUTTI_ERR_INVALID_ARGUMENT && none == NULL);
     EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
     /* the largest keys there are; the last rank goes first, the first one last */
     int key = rank == 0 ? INT_MAX : rank == size - 1 ? INT_MIN : 0;

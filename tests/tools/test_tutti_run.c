@@ -20,6 +20,7 @@ static void refuses_a_bad_command_line(void **state)
     assert_refused(ARGS("-n", "zero", "true"), 2, "--nproc-per-node takes a number from 1");
     assert_refused(ARGS("-n", "0", "true"), 2, "not \"0\"");
     assert_refused(ARGS("--nproc-per-node"), 2, "--nproc-per-node needs a value");
+    assert_refused(ARGS("--token-file=", "true"), 2, "--token-file is empty");
     assert_refused(ARGS("--no-prefix=1", "true"), 2, "takes no value");
     assert_refused(ARGS("--master-port=70000", "true"), 2, "from 0 to 65535");
     assert_refused(ARGS("--grace=-1", "true"), 2, "seconds");

@@ -325,6 +325,20 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(tutti_spawn(meet, NULL, -3), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
+/* Its ranks would have the parent's group and could make none. */
+static void not_where_the_default_group_exists(void **state)
+{
+    tutti_store *store = NULL;
+    (void)state;
+    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
+    tutti_init_opts alone = {.store = store, .has_rank = true, .world_size = 1};
+    assert_int_equal(tutti_init_process_group(TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so", &alone), TUTTI_OK);
+    assert_int_equal(tutti_spawn(meet, NULL, 2), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(tutti_last_error(), "the default group exists"));
+    assert_int_equal(tutti_destroy_process_group(NULL), TUTTI_OK);
+    tutti_store_free(store);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -342,6 +356,7 @@ int main(void)
         TEST(signals_do_not_disturb),
         TEST(ranks_end_with_a_killed_program),
         TEST(bad_arguments_are_refused),
+        TEST(not_where_the_default_group_exists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* The lines of SEMANTICS.md, each with an id that cases name. */
+/* The lines of the operations' meaning, each with an id that cases name. */
 #ifndef CONFORMANCE_LINES_H
 #define CONFORMANCE_LINES_H
 

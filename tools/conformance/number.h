@@ -27,7 +27,7 @@ double number_least(tutti_dtype dtype);
 double number_get(tutti_dtype dtype, const void *element);
 void number_put(tutti_dtype dtype, void *element, double value);
 
-/* Whether SEMANTICS' table has the op for the dtype. */
+/* Whether the op reduces the dtype, as types.h says. */
 bool number_reduces(tutti_dtype dtype, tutti_reduce_op op);
 
 #endif

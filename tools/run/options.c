@@ -112,7 +112,7 @@ static bool set_master_port(struct options *options, const char *name, const cha
 
 static bool set_token_file(struct options *options, const char *name, const char *value)
 {
-    (void)name;
+    if (!*value) return refuse("--%s is empty", name);
     options->token_file = value;
     return true;
 }
