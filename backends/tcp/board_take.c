@@ -15,7 +15,7 @@ enum {
 static const struct {
     size_t pair, more;
 } pull_most[TUTTI_SEND] = {
-    [TUTTI_BROADCAST] = {1 << 20, 0},      [TUTTI_ALL_REDUCE] = {8 << 20, 0},
+    [TUTTI_BROADCAST] = {8 << 20, 0},      [TUTTI_ALL_REDUCE] = {8 << 20, 0},
     [TUTTI_REDUCE] = {16 << 20, 0},        [TUTTI_REDUCE_SCATTER] = {24 << 20, 0},
     [TUTTI_ALL_GATHER] = {16 << 20, 0},    [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20},
     [TUTTI_GATHER] = {512 << 10, 1 << 20}, [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX},
