@@ -105,9 +105,8 @@ static int give_verdict(struct tutti_group *group, const char *key, const char *
 
 static int give_failure(struct tutti_group *group, const char *key, int status, const char *what)
 {
-    char verdict[ERROR_TEXT_MAX], why[ERROR_TEXT_MAX];
-    snprintf(why, sizeof why, "%s", error_text());
-    snprintf(verdict, sizeof verdict, "%d rank %d: %.900s", status, group->rank, why);
+    char verdict[ERROR_TEXT_MAX];
+    snprintf(verdict, sizeof verdict, "%d rank %d: %.900s", status, group->rank, error_text());
     return give_verdict(group, key, verdict, what);
 }
 
