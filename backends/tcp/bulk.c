@@ -4,10 +4,11 @@
  * memory and the receiver reads it, one copy, a piece at a time so that other messages are not kept waiting.  The data
  * are the message only if the sender is still alive and has not ended the link once all of it was read (shm_is_open).
  *
- * Elsewhere the sender writes parts into the ring as the receiver makes room: two copies, which overlap.  So it does
- * with what is larger than the caches if it has a core and nothing else to do (its caller waits): the ring stays in the
- * caches, two cores do the work of one, and what is received goes past them, as the kernel's copy does not.  32 MiB
- * take 3.7 ms for 6.8.  Where both ends send at once it would be the slower way (8 MiB 2.0 ms for 0.85).
+ * Elsewhere the sender writes parts into the ring as the receiver makes room: two copies, which overlap.  So it does,
+ * too, if it has a core and nothing else to do (its caller waits), where that is the faster way (pace.h): the ring
+ * stays in the caches, two cores do the work of one, and what is received of a message larger than they are goes past
+ * them, as the kernel's copy does not.  Where both ends send at once it would be the slower way (8 MiB 2.0 ms for
+ * 0.85).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,6 @@
 
 enum {
     PART_MOST = 32 << 10,   /* a multiple of any element's size, at most a quarter of the ring */
-    PUSH_LEAST = 8 << 20,   /* measured: no slower than reading the sender's memory; the ring has to be a large one */
     STREAM_LEAST = 16 << 20 /* measured: of this, nothing is in the cache any more when it is used */
 };
 
@@ -35,19 +35,57 @@ void bulk_forget(struct proto *proto, struct proto_op *op)
 
 /* ---- reading the sender's memory --------------------------------------------------------------------------- */
 
-size_t bulk_pushed_from(const struct shm *shm)
+static size_t most_unasked(const struct shm *shm)
 {
-    if (!shm->can_pull) return 0;
-    return shm->shares_cores || shm->ring_bytes < 4 * PART_MOST ? SIZE_MAX : PUSH_LEAST;
+    return shm->ring_bytes / 2 < WIRE_EAGER ? shm->ring_bytes / 2 : WIRE_EAGER;
 }
 
-bool bulk_is_offered(const struct proto *proto, const tutti_request *request)
+size_t bulk_eager(const struct shm *shm)
 {
-    const struct shm *shm = proto->shm;
-    if (request->bytes == 0) return false;
-    if (shm_is_shared(shm, request->data, request->bytes)) return true;
-    bool waits = (request->flags & TUTTI_REQUEST_AWAITED) != 0;
-    return shm->can_pull && !(waits && request->bytes >= bulk_pushed_from(shm));
+    return most_unasked(shm) < BULK_LEAST ? most_unasked(shm) : BULK_LEAST;
+}
+
+/* Whether there is a choice, which the times of both ways decide. */
+static bool is_timed(const struct shm *shm)
+{
+    return shm->can_pull && !shm->shares_cores;
+}
+
+enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32_t peer, bool unasked)
+{
+    struct shm *shm = proto->shm;
+    int seat = shm_seat_of(shm, peer);
+    size_t bytes = request->bytes;
+    if (unasked && bytes <= bulk_eager(shm)) return PROTO_EAGER;
+    if (bytes > 0 && shm_is_shared(shm, request->data, bytes)) return PROTO_OFFER;
+    if (!shm->can_pull || bytes == 0) return unasked && bytes <= most_unasked(shm) ? PROTO_EAGER : PROTO_ASK;
+    /* What finds no room in the ring would be copied once more. */
+    bool copies = unasked && bytes <= most_unasked(shm) && shm_fits(shm, seat, bytes);
+    if (shm->shares_cores) return copies ? PROTO_EAGER : PROTO_OFFER;
+    bool pushes = (request->flags & TUTTI_REQUEST_AWAITED) && shm->ring_bytes >= 4 * PART_MOST;
+    if ((!copies && !pushes) || pace_choose(&shm->peer[seat].pace, bytes) == PACE_PULL) return PROTO_OFFER;
+    return copies ? PROTO_EAGER : PROTO_ASK;
+}
+
+static uint64_t ns_since(const struct proto *proto, int64_t begin_ns)
+{
+    int64_t ns = proto->host->now_ns() - begin_ns;
+    return ns > 0 ? (uint64_t)ns : 1;
+}
+
+/* What pushing n parts took from end to end: the receiver takes the last one when all are written. */
+static void learn_push(struct proto *proto, int32_t peer, size_t bytes, uint64_t ns, size_t parts)
+{
+    pace_learn(&proto->shm->peer[shm_seat_of(proto->shm, peer)].pace, PACE_PUSH, bytes, ns + ns / parts);
+}
+
+int bulk_copy(struct proto *proto, const tutti_request *request, int32_t peer, struct wire_header *header)
+{
+    if (!is_timed(proto->shm)) return proto_say(proto, peer, header, request->data, request->bytes);
+    int64_t begin = proto->host->now_ns();
+    int status = proto_say(proto, peer, header, request->data, request->bytes);
+    learn_push(proto, peer, request->bytes, ns_since(proto, begin), 1);
+    return status;
 }
 
 int bulk_offer(struct proto *proto, struct proto_op *op)
@@ -89,15 +127,21 @@ static bool read_offered(struct proto *proto, int seat, const tutti_request *req
     return true;
 }
 
+static void say_fin(struct proto *proto, int32_t peer, uint64_t offer, uint64_t ns)
+{
+    struct wire_header fin = {.kind = WIRE_FIN, .ref = offer, .bytes = ns};
+    proto_say(proto, peer, &fin, NULL, 0);
+}
+
 int bulk_pull_now(struct proto *proto, tutti_request *request, int32_t peer, const struct wire_header *offer)
 {
     int seat = shm_seat_of(proto->shm, peer);
+    int64_t begin = proto->host->now_ns();
     if (!read_offered(proto, seat, request, 0, offer->ref, request->bytes) || !shm_is_open(proto->shm, seat)) {
         shm_unreadable(proto->shm, seat);
         return proto_lost(proto, peer);
     }
-    struct wire_header fin = {.kind = WIRE_FIN, .ref = offer->id};
-    proto_say(proto, peer, &fin, NULL, 0);
+    say_fin(proto, peer, offer->id, ns_since(proto, begin));
     return TUTTI_REQUEST_DONE;
 }
 
@@ -107,18 +151,19 @@ static void pull(struct proto *proto, struct proto_op *op)
     int32_t peer = op->peer;
     int seat = shm_seat_of(proto->shm, peer);
     size_t left = request->bytes - op->at, bytes = left < BULK_TURN ? left : BULK_TURN;
+    int64_t begin = proto->host->now_ns();
     if (!read_offered(proto, seat, request, op->at, op->from + op->at, bytes)) {
         shm_unreadable(proto->shm, seat);
         return;
     }
     op->at += bytes;
+    op->took_ns += ns_since(proto, begin);
     if (op->at < request->bytes) return;
     if (!shm_is_open(proto->shm, seat)) {
         shm_unreadable(proto->shm, seat);
         return;
     }
-    struct wire_header fin = {.kind = WIRE_FIN, .ref = op->offer};
-    proto_say(proto, peer, &fin, NULL, 0);
+    say_fin(proto, peer, op->offer, op->took_ns);
     proto_finish_recv(proto, op, peer, TUTTI_OK);
 }
 
@@ -160,6 +205,9 @@ void bulk_fin(struct proto *proto, const struct wire_header *header)
     int status = TUTTI_OK;
     if (header->flags & WIRE_TAKEN_BACK)
         status = proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its receive back", op->peer);
+    else if (!shm_is_shared(proto->shm, op->request->data, op->request->bytes))
+        pace_learn(&proto->shm->peer[shm_seat_of(proto->shm, op->peer)].pace, PACE_PULL, op->request->bytes,
+                   header->bytes);
     proto_finish(proto, op, status);
 }
 
@@ -167,6 +215,7 @@ void bulk_fin(struct proto *proto, const struct wire_header *header)
 
 void bulk_push(struct proto *proto, struct proto_op *op)
 {
+    op->since_ns = proto->host->now_ns();
     put_on(&proto->pushes, op);
 }
 
@@ -185,6 +234,8 @@ static bool push(struct proto *proto, struct proto_op *op)
         op->at += bytes;
         moved = true;
     } while (op->at < request->bytes);
+    if (is_timed(proto->shm) && request->bytes > 0)
+        learn_push(proto, op->peer, request->bytes, ns_since(proto, op->since_ns), (request->bytes + most - 1) / most);
     proto_finish(proto, op, TUTTI_OK);
     return true;
 }

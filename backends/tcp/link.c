@@ -4,9 +4,7 @@
 
 #include "proto.h"
 
-/* Up to here a copy into the ring and one out of it cost less than having the receiver read the sender's memory, whose
- * sender waits until it has: where ranks share cores it is also the others' turns that it waits for. */
-enum { EAGER_OWN_CORE = 4 << 10, EAGER_SHARED = 16 << 10, BOARD_TURNS = 16 };
+enum { BOARD_TURNS = 16 };
 
 static int seat_of(const struct proto *proto, int32_t rank)
 {
@@ -16,14 +14,6 @@ static int seat_of(const struct proto *proto, int32_t rank)
 bool link_is_local(const struct proto *proto, int32_t rank)
 {
     return seat_of(proto, rank) >= 0;
-}
-
-size_t link_eager(const struct proto *proto, int32_t rank)
-{
-    if (!link_is_local(proto, rank)) return WIRE_EAGER;
-    const struct shm *shm = proto->shm;
-    size_t most = shm->can_pull && !shm->shares_cores ? EAGER_OWN_CORE : EAGER_SHARED;
-    return shm->ring_bytes / 2 < most ? shm->ring_bytes / 2 : most;
 }
 
 int link_connect(struct proto *proto, int32_t rank)
@@ -142,18 +132,15 @@ int link_hosts(struct proto *proto, int32_t *host)
 int link_describe(const struct proto *proto, char *text, size_t capacity)
 {
     const struct shm *shm = proto->shm;
-    char pushed[80] = "";
-    size_t from = shm != NULL ? bulk_pushed_from(shm) : 0;
     int n = 0, here = 0;
     for (int seat = 0; shm != NULL && seat < shm->n; seat++)
         here += seat != shm->seat && link_is_local(proto, shm->peer[seat].rank); /* some may have been left out */
-    if (from > 0 && from < SIZE_MAX)
-        snprintf(pushed, sizeof pushed, " (of blocking sends up to %zu, then copied through it)", from);
     if (shm != NULL)
         n = snprintf(text, capacity,
-                     "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s%s\n", proto->rank,
-                     here, proto->world_size - 1, link_eager(proto, proto->rank),
-                     shm->can_pull ? "read from the sender's memory" : "copied through it", pushed);
+                     "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s\n", proto->rank,
+                     here, proto->world_size - 1, bulk_eager(shm),
+                     shm->can_pull ? "read from the sender's memory, or copied through it where that is faster"
+                                   : "copied through it");
     if (proto->fabric == NULL || n < 0 || (size_t)n >= capacity) return TUTTI_OK;
     return fabric_describe(proto->fabric, text + n, capacity - (size_t)n);
 }

@@ -76,6 +76,7 @@ struct proto_op {
     bool is_bulk;   /* on the list of its kind */
     uint64_t offer; /* RECV_PULLING: the peer's name for it, and where it is there */
     uint64_t from;
+    uint64_t took_ns;
     size_t at;                  /* bytes that were pulled, or have gone or come in parts */
     TAILQ_ENTRY(proto_op) bulk; /* of proto.pulls or proto.pushes */
     TAILQ_ENTRY(proto_op) due;  /* of proto.patient or, once cancelled, of proto.revoked */
@@ -89,6 +90,8 @@ struct proto_arrival {
     struct wire_header header;
     uint8_t payload[];
 };
+
+enum proto_way { PROTO_EAGER, PROTO_OFFER, PROTO_ASK };
 
 struct proto_peer {
     uint64_t sent, sent_gone; /* cost of eager messages to it, and of those that found their receive there */
@@ -169,15 +172,19 @@ int link_progress(struct proto *proto);
 int link_describe(const struct proto *proto, char *text, size_t capacity);
 int link_hosts(struct proto *proto, int32_t *host);
 int link_arm(struct proto *proto, int *descriptors);
-/* The largest message to rank that is sent unasked. */
-size_t link_eager(const struct proto *proto, int32_t rank);
 
 /* bulk.c: large messages between ranks that share memory */
-enum { BULK_TURN = 4 << 20 /* bytes read in one turn: less than half a millisecond */ };
-/* From how many bytes on a blocking send goes through the ring: 0: all, SIZE_MAX: none. */
-size_t bulk_pushed_from(const struct shm *shm);
-/* Whether a message to a rank that shares memory is to be read by it: else it is pushed, once it is asked for. */
-bool bulk_is_offered(const struct proto *proto, const tutti_request *request);
+enum {
+    BULK_LEAST = 16 << 10, /* measured: up to here nothing is faster than a copy into the ring and one out of it */
+    BULK_TURN = 4 << 20    /* bytes read in one turn: less than half a millisecond */
+};
+/* Up to how many bytes a message to a rank that shares memory is always sent unasked. */
+size_t bulk_eager(const struct shm *shm);
+/* Which way a message to a rank that shares memory goes: unasked, if that is allowed; offered to be read; or asked for
+ * and then pushed. */
+enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32_t peer, bool unasked);
+/* Sends unasked what is more than BULK_LEAST. */
+int bulk_copy(struct proto *proto, const tutti_request *request, int32_t peer, struct wire_header *header);
 int bulk_offer(struct proto *proto, struct proto_op *op);
 void bulk_pull(struct proto *proto, struct proto_op *op, const struct wire_header *offer);
 /* Reads all of it, which is not more than BULK_TURN.  DONE, or an error. */

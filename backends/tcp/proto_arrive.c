@@ -280,7 +280,7 @@ static void on_local_message(void *user, int32_t from, const void *message, cons
     struct wire_header header;
     if (!wire_parse(message, WIRE_HEADER + bytes, (uint32_t)proto->world_size, &header) ||
         (int32_t)header.source != from) {
-        proto->host->log(1, "tcp: ignored a malformed message of %zu bytes from rank %d", bytes, from);
+        link_drop(proto, from, "it wrote nonsense into shared memory", true);
         return;
     }
     handle(proto, &header, payload);

@@ -100,11 +100,20 @@ static bool has_room(const struct proto_peer *peer, size_t bytes)
     return peer->sent - peer->sent_gone + bytes + PROTO_EAGER_COST <= PROTO_WINDOW;
 }
 
+static enum proto_way way_of(struct proto *proto, const tutti_request *request, int32_t peer)
+{
+    bool room = has_room(&proto->peer[peer], request->bytes);
+    if (link_is_local(proto, peer)) return bulk_way(proto, request, peer, room);
+    return room && request->bytes <= WIRE_EAGER ? PROTO_EAGER : PROTO_ASK;
+}
+
 static int send_eager(struct proto_group *group, tutti_request *request, int32_t peer)
 {
     struct proto *proto = group->proto;
     struct wire_header header = describe(group, request, WIRE_EAGER_DATA, 0);
-    int status = proto_say(proto, peer, &header, request->data, request->bytes);
+    bool is_bulk = request->bytes > BULK_LEAST && link_is_local(proto, peer);
+    int status = is_bulk ? bulk_copy(proto, request, peer, &header)
+                         : proto_say(proto, peer, &header, request->data, request->bytes);
     if (status != TUTTI_OK) return status;
     proto->peer[peer].sent += request->bytes + PROTO_EAGER_COST;
     return TUTTI_REQUEST_DONE;
@@ -134,13 +143,13 @@ int proto_send(struct proto_group *group, tutti_request *request)
     int32_t peer = group->global_ranks[request->peer];
     int status = link_connect(proto, peer);
     if (status != TUTTI_OK) return status;
-    if (request->bytes <= link_eager(proto, peer) && has_room(&proto->peer[peer], request->bytes))
-        return send_eager(group, request, peer);
+    enum proto_way way = way_of(proto, request, peer);
+    if (way == PROTO_EAGER) return send_eager(group, request, peer);
     struct match_item *cts = match_exact(&proto->opened, group->id, peer, request->tag);
     if (cts != NULL) return send_to_opened(group, request, (struct proto_arrival *)(void *)cts);
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
-    if (link_is_local(proto, peer) && bulk_is_offered(proto, request)) {
+    if (way == PROTO_OFFER) {
         bulk_offer(proto, op);
         if (request->flags & TUTTI_REQUEST_AWAITED) look(proto, peer); /* the receiver may be waiting for it */
         return TUTTI_REQUEST_PENDING;

@@ -19,6 +19,7 @@
 #include <sys/types.h>
 #include <tutti/backend.h>
 
+#include "pace.h"
 #include "wire.h"
 
 enum {
@@ -89,7 +90,8 @@ struct shm_peer {
     struct shm_ring *out, *in;
     uint64_t cells_put, bytes_put, cells_got, bytes_got; /* the own end's count of each ring */
     uint64_t cells_free, bytes_free;                     /* what was known of cells_read, bytes_read of `out` */
-    size_t wanted; /* bytes of a message that has found no room, and whose sender will ask again; 0: none */
+    size_t wanted;    /* bytes of a message that has found no room, and whose sender will ask again; 0: none */
+    struct pace pace; /* of large messages to it */
     STAILQ_HEAD(, shm_waiting) waiting; /* messages for which there was no room */
 };
 
@@ -219,6 +221,8 @@ static inline int shm_seat_of(const struct shm *shm, int32_t rank)
 
 /* As fabric_send; nothing happens on a lost link. */
 int shm_send(struct shm *shm, int seat, const void *header, const void *payload, size_t bytes);
+/* Whether a message would go into the ring at once; has_room: or else is to be heard of when there is room. */
+bool shm_fits(struct shm *shm, int seat, size_t bytes);
 bool shm_has_room(struct shm *shm, int seat, size_t bytes);
 bool shm_unsend(struct shm *shm, int seat, bool (*is)(const void *message, size_t bytes, uint64_t argument),
                 uint64_t argument);

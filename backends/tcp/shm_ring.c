@@ -93,16 +93,21 @@ static bool put(struct shm *shm, int seat, const void *header, const void *paylo
     return true;
 }
 
-bool shm_has_room(struct shm *shm, int seat, size_t bytes)
+bool shm_fits(struct shm *shm, int seat, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[seat];
-    peer->wanted = 0;
     if (!STAILQ_EMPTY(&peer->waiting)) return false;
     if (fits(shm, peer, bytes)) return true;
     learn_room(peer);
-    if (fits(shm, peer, bytes)) return true;
-    peer->wanted = bytes > 0 ? bytes : 1;
-    return false;
+    return fits(shm, peer, bytes);
+}
+
+bool shm_has_room(struct shm *shm, int seat, size_t bytes)
+{
+    struct shm_peer *peer = &shm->peer[seat];
+    bool fit = shm_fits(shm, seat, bytes), is_turn = STAILQ_EMPTY(&peer->waiting);
+    peer->wanted = fit || !is_turn ? 0 : bytes > 0 ? bytes : 1;
+    return fit;
 }
 
 int shm_send(struct shm *shm, int seat, const void *header, const void *payload, size_t bytes)

@@ -52,7 +52,7 @@ static const uint16_t uses[WIRE_KINDS] = {
     [WIRE_REVOKED] = REF,
     [WIRE_OFFER] = GROUP | TAG | BYTES | PRINT | ID | REF,
     [WIRE_UNOFFER] = REF,
-    [WIRE_FIN] = REF | FLAGS,
+    [WIRE_FIN] = BYTES | REF | FLAGS,
     [WIRE_PART] = BYTES | REF | PAYLOAD,
 };
 

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-    WIRE_VERSION = 1,
+    WIRE_VERSION = 2,
     WIRE_HEADER = 64,    /* bytes of a message's header */
     WIRE_EAGER = 65536,  /* the largest payload that is sent without asking; part of the protocol's version */
     WIRE_NOTE = 512,     /* the largest note */
@@ -39,7 +39,7 @@ enum wire_kind {
     /* Between ranks that share memory: */
     WIRE_OFFER,   /* an RTS whose message may be read from the sender's memory: ref is its address there */
     WIRE_UNOFFER, /* the sender wants the offer ref back */
-    WIRE_FIN,     /* nothing of the offer ref will be read any more */
+    WIRE_FIN,     /* nothing of the offer ref will be read any more; bytes: what reading took, in nanoseconds */
     WIRE_PART,    /* the next bytes for the memory that a receiver opened under ref: the payload follows */
     WIRE_KINDS
 };

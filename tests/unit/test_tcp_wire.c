@@ -33,7 +33,7 @@ static const struct wire_header good[] = {
      .id = 5,
      .ref = 0x7f0000000000},
     {.kind = WIRE_UNOFFER, .source = 1, .ref = 5},
-    {.kind = WIRE_FIN, .source = 1, .ref = 5, .flags = WIRE_TAKEN_BACK},
+    {.kind = WIRE_FIN, .source = 1, .bytes = 30000, .ref = 5, .flags = WIRE_TAKEN_BACK},
     {.kind = WIRE_PART, .source = 1, .bytes = 100, .ref = 5},
 };
 enum { GOOD = sizeof good / sizeof *good };
