@@ -41,7 +41,8 @@ static size_t tray_for(int n)
 
 size_t board_bytes(int n)
 {
-    return cells_for(n) + slots_for(n) + rooms_for(n) + (size_t)n * BOARD_TRAYS * (tray_for(n) + tray_for(n) / 2);
+    return SHM_LINE + cells_for(n) + slots_for(n) + rooms_for(n) +
+           (size_t)n * BOARD_TRAYS * (tray_for(n) + tray_for(n) / 2);
 }
 
 char *board_tray_of(const struct board *board, int rank, uint64_t step)
@@ -82,7 +83,8 @@ void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank,
     board->spare = malloc(sizeof *board->spare);
     if (board->seat == NULL || board->spare == NULL) return; /* its operations fail where the others wait for it */
     for (int i = 0; i < n; i++) board->seat[i] = shm->seat_of[global_ranks[i]];
-    board->base = shm_board_at(shm, board->index);
+    board->words = shm_board_at(shm, board->index);
+    board->base = (char *)board->words + SHM_LINE;
     board->room = room_for(shm->n);
     board->slots = board->base + cells_for(shm->n);
     board->rooms = board->slots + slots_for(shm->n);
@@ -138,11 +140,10 @@ static void enter(struct board *board, struct board_op *op)
     struct board_cell *cell = board_cell_of(board, board->rank, step_of(op));
     if (op->large)
         board_put_large(board, op);
-    else if (op->piped)
-        board_put_pipe(board, op);
-    else
+    else if (!op->piped)
         board_put_small(board, op);
-    if (op->piped && op->at == 0) board_show(board, op);
+    else if (op->at > 0 || !board_show(board, op))
+        board_move(board, op, true);
     cell->fingerprint = op->request->fingerprint;
     atomic_store_explicit(&cell->step, step_of(op), memory_order_release); /* with the cell's contents */
     for (int i = 0; i < board->n; i++)
@@ -255,7 +256,7 @@ static int work(struct board *board, struct board_op *op)
 {
     if (op->large) return is_last(op) ? TUTTI_OK : board_work_large(board, op);
     if (op->piped)
-        board_work_pipe(board, op);
+        board_move(board, op, false);
     else
         board_work_small(board, op);
     return TUTTI_OK;
@@ -270,12 +271,12 @@ static int start(struct board *board, struct board_op *op)
     return status;
 }
 
-/* All have come, and what is to be read can be read where it is. */
+/* What is to be read can be, or had better be, read where it is. */
 static int go_on_as_large(struct board *board, struct board_op *op)
 {
     int status = board_prepare_large(board, op);
     if (status != TUTTI_OK) return status;
-    op->piped = false;
+    op->piped = op->either = false;
     op->large = true;
     board_set_steps(board, op);
     return TUTTI_OK;
@@ -291,6 +292,8 @@ static int run_steps(struct board *board, struct board_op *op, bool *moved)
         int status = TUTTI_OK;
         if (!op->entered) {
             status = find_cell(board, op);
+            if (status == TUTTI_OK && op->either && op->at == 0 && !board_goes_near(board, op))
+                status = go_on_as_large(board, op);
             if (status == TUTTI_OK && is_last(op)) status = all_live(board);
             if (status != TUTTI_OK) return status;
             enter(board, op);
@@ -360,6 +363,7 @@ const char *board_explain(const struct board *board, const tutti_op *op)
     struct board_op made = {0};
     if (board->state != BOARD_READY || !board_takes(board, op, &made)) return NULL;
     if (made.large) return "each rank reads what it needs out of the others' memory";
+    if (made.either) return "in chunks through shared memory, or each reads the other's memory where that is faster";
     return made.piped ? "through shared memory, in chunks, or in place where it is tutti_alloc's"
                       : "through shared memory, in one step";
 }

@@ -57,6 +57,7 @@ struct board_op {
     tutti_dtype dtype;
     int root;
     bool large, piped;
+    bool either;  /* piped if the ranks' cores are near each other, large if not: see board_near.c */
     bool sliced;  /* each rank reduces a part for those who take the result */
     bool streams; /* what is written would not stay in the cache anyway */
     const char *in;
@@ -87,11 +88,13 @@ struct board {
     int index;                          /* -1: none */
     char *base, *slots, *rooms, *trays; /* base: the cells */
     size_t room;
-    size_t tray;     /* what a rank can put into one; half as much lies behind it */
-    uint64_t next;   /* step that the next operation to run begins with */
-    uint64_t all_in; /* all ranks have entered this one */
-    char *scratch;   /* blocks of others */
-    char *result;    /* what others read that has no place in the caller's memory */
+    size_t tray;             /* what a rank can put into one; half as much lies behind it */
+    uint64_t next;           /* step that the next operation to run begins with */
+    uint64_t all_in;         /* all ranks have entered this one */
+    _Atomic uint64_t *words; /* see board_near.c */
+    uint32_t tray_ps;        /* what a byte takes into a tray or out of one; 0: not known */
+    char *scratch;           /* blocks of others */
+    char *result;            /* what others read that has no place in the caller's memory */
     size_t result_bytes;
     bool result_is_shared;
     TAILQ_HEAD(board_ops, board_op) ops; /* begun; the first one runs */
@@ -151,9 +154,14 @@ int board_prepare_large(struct board *board, const struct board_op *op);
 void board_free_result(struct board *board);
 
 /* board_share.c.  Says in the first cell of an operation that is piped whether this rank's memory can be read in place;
- * whether all ranks' can, once they are met. */
-void board_show(struct board *board, struct board_op *op);
+ * true: and so nobody will look into its tray.  Whether all ranks' can, once they are met. */
+bool board_show(struct board *board, struct board_op *op);
 bool board_is_shared(const struct board *board, const struct board_op *op);
+
+/* board_near.c.  Whether an operation that may go either way goes through the trays; the step that it begins with may
+ * be entered.  And one step's filling (puts) or emptying of trays, timed. */
+bool board_goes_near(struct board *board, const struct board_op *op);
+void board_move(struct board *board, struct board_op *op, bool puts);
 
 struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t step);
 char *board_slot_of(const struct board *board, int rank, uint64_t step);

@@ -64,6 +64,14 @@ static inline struct slice board_slice_of(const struct board *board, const struc
     return board_part_of(board, op, op->bytes, rank);
 }
 
+/* Where the part of each block that chunk `step` of a piped operation carries begins, and how long it is. */
+static inline struct slice board_chunk_of(const struct board_op *op, int64_t step)
+{
+    size_t at = (size_t)step * op->chunk;
+    if (at >= op->bytes) return (struct slice){op->bytes, 0};
+    return (struct slice){at, op->bytes - at < op->chunk ? op->bytes - at : op->chunk};
+}
+
 static inline void board_reduce_to(const struct board *board, const struct board_op *op, void *to,
                                    const void *const *from, size_t bytes)
 {

@@ -10,13 +10,9 @@
  */
 #include "board_parts.h"
 
-/* Where the part of each block that chunk `step` carries begins, and how long it is. */
-static struct slice chunk_of(const struct board_op *op, int64_t step)
-{
-    size_t at = (size_t)step * op->chunk;
-    if (at >= op->bytes) return (struct slice){op->bytes, 0};
-    return (struct slice){at, op->bytes - at < op->chunk ? op->bytes - at : op->chunk};
-}
+/* Of two ranks that could read each other's memory instead: measured.  Trays of this size stay in the cache beside what
+ * goes through them, and both cores have something to do sooner. */
+enum { PAIR_CHUNK = 64 << 10 };
 
 static char *tray_of(const struct board *board, const struct board_op *op, int rank, int64_t step)
 {
@@ -43,7 +39,7 @@ static void put_slices(const struct board *board, const struct board_op *op, str
 
 void board_put_pipe(struct board *board, struct board_op *op)
 {
-    struct slice chunk = chunk_of(op, op->at);
+    struct slice chunk = board_chunk_of(op, op->at);
     char *tray = tray_of(board, op, board->rank, op->at);
     bool root = op->root == board->rank;
     if (op->sliced) {
@@ -74,7 +70,7 @@ void board_put_pipe(struct board *board, struct board_op *op)
 /* The own slice of the chunk that all are in. */
 static void reduce_slice(const struct board *board, const struct board_op *op)
 {
-    struct slice chunk = chunk_of(op, op->at), own = board_part_of(board, op, chunk.bytes, board->rank);
+    struct slice chunk = board_chunk_of(op, op->at), own = board_part_of(board, op, chunk.bytes, board->rank);
     const void *from[SHM_SEATS];
     for (int i = 0; i < board->n; i++)
         from[i] = i == board->rank ? op->in + chunk.at + own.at : tray_of(board, op, i, op->at) + own.at;
@@ -84,7 +80,7 @@ static void reduce_slice(const struct board *board, const struct board_op *op)
 /* All slices of the chunk before. */
 static void take_slices(const struct board *board, const struct board_op *op)
 {
-    struct slice chunk = chunk_of(op, op->at - 1);
+    struct slice chunk = board_chunk_of(op, op->at - 1);
     for (int k = 0; k < board->n; k++) {
         int rank = (board->rank + k) % board->n; /* each begins elsewhere */
         struct slice slice = board_part_of(board, op, chunk.bytes, rank);
@@ -95,7 +91,7 @@ static void take_slices(const struct board *board, const struct board_op *op)
 /* The root's work where the others only put. */
 static void reduce_chunk(const struct board *board, const struct board_op *op)
 {
-    struct slice chunk = chunk_of(op, op->at);
+    struct slice chunk = board_chunk_of(op, op->at);
     const void *from[SHM_SEATS];
     for (int i = 0; i < board->n; i++) from[i] = i == board->rank ? op->in + chunk.at : tray_of(board, op, i, op->at);
     board_reduce_to(board, op, op->out + chunk.at, from, chunk.bytes);
@@ -103,7 +99,7 @@ static void reduce_chunk(const struct board *board, const struct board_op *op)
 
 static void reduce_own_block(const struct board *board, const struct board_op *op)
 {
-    struct slice chunk = chunk_of(op, op->at);
+    struct slice chunk = board_chunk_of(op, op->at);
     size_t own = (size_t)board->rank * op->chunk;
     const void *from[SHM_SEATS];
     for (int i = 0; i < board->n; i++)
@@ -114,7 +110,7 @@ static void reduce_own_block(const struct board *board, const struct board_op *o
 /* A chunk from each rank, or of each rank's block for this one. */
 static void take_blocks(const struct board *board, const struct board_op *op)
 {
-    struct slice chunk = chunk_of(op, op->at);
+    struct slice chunk = board_chunk_of(op, op->at);
     bool own_block = op->kind == TUTTI_ALL_TO_ALL;
     for (int k = 0; k < board->n; k++) {
         int rank = (board->rank + k) % board->n;
@@ -127,7 +123,7 @@ static void take_blocks(const struct board *board, const struct board_op *op)
 
 static void take_from_root(const struct board *board, const struct board_op *op)
 {
-    struct slice chunk = chunk_of(op, op->at);
+    struct slice chunk = board_chunk_of(op, op->at);
     bool root = op->root == board->rank, scatter = op->kind == TUTTI_SCATTER;
     const char *from = tray_of(board, op, op->root, op->at) + (scatter ? (size_t)board->rank * op->chunk : 0);
     if (root) from = (scatter ? board_in_block(op, board->rank) : op->in) + chunk.at;
@@ -169,7 +165,7 @@ void board_work_pipe(struct board *board, struct board_op *op)
 /* Chunks of like size, of whole lines. */
 void board_cut_pipe(const struct board *board, struct board_op *op)
 {
-    size_t line = BOARD_ALIGN, most = board->tray;
+    size_t line = BOARD_ALIGN, most = op->either && board->tray > PAIR_CHUNK ? PAIR_CHUNK : board->tray;
     if (board_puts_all(op->kind)) most = most / (size_t)board->n / line * line;
     size_t chunks = (op->bytes + most - 1) / most;
     op->chunk = ((op->bytes + chunks - 1) / chunks + line - 1) / line * line;

@@ -38,11 +38,13 @@ static bool shares(const struct board *board, const struct board_op *op)
     }
 }
 
-void board_show(struct board *board, struct board_op *op)
+bool board_show(struct board *board, struct board_op *op)
 {
     struct board_cell *cell = board_cell_of(board, board->rank, op->first);
+    bool alone = board_is_from_root(op->kind) || (op->kind == TUTTI_GATHER && board->n == 2); /* is read */
     cell->shared = shares(board, op);
     if (cell->shared) board_put_large(board, op);
+    return cell->shared && alone;
 }
 
 bool board_is_shared(const struct board *board, const struct board_op *op)

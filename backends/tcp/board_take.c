@@ -11,14 +11,15 @@ enum {
 
 /* Reading the others' memory takes one copy instead of two, but the kernel looks at each page, many readers of one
  * memory hinder each other, and nothing is written past the cache.  Up to how many bytes of the larger tensor it is the
- * faster way, for two ranks and for more: measured. */
+ * faster way, for two ranks and for more: measured.  For two ranks whose cores share a cache it is so from `near` bytes
+ * on only. */
 static const struct {
-    size_t pair, more;
+    size_t pair, more, near;
 } pull_most[TUTTI_SEND] = {
-    [TUTTI_BROADCAST] = {8 << 20, 0},      [TUTTI_ALL_REDUCE] = {8 << 20, 0},
-    [TUTTI_REDUCE] = {16 << 20, 0},        [TUTTI_REDUCE_SCATTER] = {24 << 20, 0},
-    [TUTTI_ALL_GATHER] = {16 << 20, 0},    [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20},
-    [TUTTI_GATHER] = {512 << 10, 1 << 20}, [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX},
+    [TUTTI_BROADCAST] = {8 << 20, 0, 8 << 20},        [TUTTI_ALL_REDUCE] = {8 << 20, 0, 2 << 20},
+    [TUTTI_REDUCE] = {16 << 20, 0, 16 << 20},         [TUTTI_REDUCE_SCATTER] = {24 << 20, 0, 8 << 20},
+    [TUTTI_ALL_GATHER] = {16 << 20, 0, 1 << 20},      [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20, 1 << 20},
+    [TUTTI_GATHER] = {512 << 10, 1 << 20, 512 << 10}, [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX, 256 << 10},
 };
 
 static bool is_even(const tutti_tensor *list, int n)
@@ -63,9 +64,15 @@ static bool has_blocks(tutti_kind kind)
     return kind == TUTTI_ALL_GATHER || kind == TUTTI_GATHER || board_puts_all(kind);
 }
 
+/* Bytes of the larger tensor. */
+static size_t all_of(const struct board *board, const struct board_op *op)
+{
+    return has_blocks(op->kind) ? op->bytes * (size_t)board->n : op->bytes;
+}
+
 static bool is_pulled(const struct board *board, const struct board_op *op)
 {
-    size_t all = has_blocks(op->kind) ? op->bytes * (size_t)board->n : op->bytes;
+    size_t all = all_of(board, op);
     size_t most = board->n == 2 ? pull_most[op->kind].pair : pull_most[op->kind].more;
     if (op->kind == TUTTI_REDUCE && !op->sliced) return false; /* the root alone would read: slower by a fifth */
     return board->shm->can_pull && op->bytes >= PULL_LEAST && all <= most;
@@ -104,7 +111,10 @@ static void set_big(const struct board *board, struct board_op *op, bool in_plac
     bool pair = op->kind == TUTTI_ALL_REDUCE && board->n == 2 && op->bytes <= PAIR_MOST;
     op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
     op->large = op->put > board->room && !pair && is_pulled(board, op);
-    op->piped = !op->large;
+    op->either =
+        op->large && board->n == 2 && !board->shm->shares_cores && all_of(board, op) <= pull_most[op->kind].near;
+    op->piped = op->either || !op->large;
+    op->large = !op->piped;
     op->streams = !in_place && written(board, op) >= STREAM_LEAST;
     board_set_steps(board, op);
 }

@@ -21,16 +21,18 @@ enum pace_way pace_choose(struct pace *pace, size_t bytes)
     return (pull < push) != other ? PACE_PULL : PACE_PUSH;
 }
 
+uint32_t pace_believe(uint32_t known_ps, uint64_t bytes, uint64_t ns)
+{
+    uint64_t found = ns < UINT32_MAX ? ns * 1000 / bytes : PS_MOST, known = known_ps;
+    if (found > PS_MOST) found = PS_MOST;
+    if (found == 0) found = 1;
+    if (known == 0 || found <= known) return (uint32_t)found;
+    if (found > known * 2) found = known * 2;
+    return (uint32_t)(known + (found - known + 7) / 8);
+}
+
 void pace_learn(struct pace *pace, enum pace_way way, size_t bytes, uint64_t ns)
 {
     uint32_t *known = &pace->ps[way][class_of(bytes)];
-    if (bytes == 0) return;
-    uint64_t found = ns < UINT32_MAX ? ns * 1000 / bytes : PS_MOST;
-    if (found > PS_MOST) found = PS_MOST;
-    if (found == 0) found = 1;
-    if (*known != 0 && found > *known) {
-        if (found / 2 > *known) found = (uint64_t)*known * 2;
-        found = *known + (found - *known + 7) / 8;
-    }
-    *known = (uint32_t)found;
+    if (bytes > 0) *known = pace_believe(*known, bytes, ns);
 }

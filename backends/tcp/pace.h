@@ -23,6 +23,8 @@ struct pace {
 
 /* The faster way for so many bytes; now and then the other one, for times change. */
 enum pace_way pace_choose(struct pace *pace, size_t bytes);
+/* What a time per byte is believed to be that was believed to be known (0: nothing), once this was found. */
+uint32_t pace_believe(uint32_t known_ps, uint64_t bytes, uint64_t ns);
 /* So long a message has taken. */
 void pace_learn(struct pace *pace, enum pace_way way, size_t bytes, uint64_t ns);
 

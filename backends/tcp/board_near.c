@@ -1,0 +1,89 @@
+/* Whether the cores of a group's two ranks share a cache.
+ *
+ * Where they do, a copy into a tray and one out of it, by two cores at a time, are faster than to have the kernel read
+ * the other rank's memory (all_to_all of 64 KiB 4.7 us for 8.9); where they do not, each line of a tray crosses twice,
+ * and they are slower (18).  A virtual machine's cores are now near and now far, so it is measured, by what filling and
+ * emptying trays takes, and both ranks have to do the same.
+ *
+ * Rank 0 measures.  When it finds, about to enter step f, that times have changed, it says so in a word that counts
+ * from step f + 1 on.  The other rank looks at it when it may enter a step k with its tray, which is when it has seen
+ * all in step k - 1 (BOARD_TRAYS is 2: board.h): whoever comes to step f + 1 or a later one has seen rank 0 in step f,
+ * and so the word.  Who comes to an earlier one needs the word before: there are two, and the older one is written
+ * again once all have come to where the newer one counts from.
+ */
+#include "board_parts.h"
+
+enum {
+    FAR_PS = 100, /* a byte into or out of a tray; near 30 to 50, far 130 to 200: measured */
+    NEAR_PS = 75,
+    TRY_BITS = 6,          /* in one of so many bits of operations the near way is tried while cores are far */
+    TIMED_LEAST = 16 << 10 /* bytes moved at a time; less says little */
+};
+
+_Static_assert(BOARD_TRAYS == 2, "who may fill a tray has seen all others in the step before");
+
+/* A word: from which step on, and whether the cores are far. */
+static uint64_t word_of(const struct board *board, int i)
+{
+    /* relaxed: what counts here was stored before the step that this rank has seen the others in, see above */
+    return atomic_load_explicit(&board->words[i], memory_order_relaxed);
+}
+
+static uint64_t from_of(uint64_t word)
+{
+    return word >> 1;
+}
+
+static int newer(const struct board *board)
+{
+    return from_of(word_of(board, 1)) > from_of(word_of(board, 0));
+}
+
+static bool is_far(const struct board *board, uint64_t step)
+{
+    uint64_t late = word_of(board, newer(board)), early = word_of(board, !newer(board));
+    return (from_of(late) <= step ? late : early) & 1;
+}
+
+/* Whoever is far would not hear that times have changed. */
+static bool is_trial(uint64_t step)
+{
+    return step * UINT64_C(0x9e3779b97f4a7c15) >> (64 - TRY_BITS) == 0;
+}
+
+static void tell(struct board *board, uint64_t step)
+{
+    int late = newer(board);
+    uint64_t word = word_of(board, late);
+    bool far = word & 1, found = board->tray_ps > (far ? NEAR_PS : FAR_PS);
+    if (found == far || board->all_in < from_of(word)) return;
+    /* relaxed: the step's store comes after it, with release */
+    atomic_store_explicit(&board->words[!late], (step + 1) << 1 | found, memory_order_relaxed);
+}
+
+bool board_goes_near(struct board *board, const struct board_op *op)
+{
+    if (board->rank == 0) tell(board, op->first);
+    return !is_far(board, op->first) || is_trial(op->first);
+}
+
+/* Whether this rank fills its tray, and does not empty the other one's only. */
+static bool fills(const struct board *board, const struct board_op *op)
+{
+    bool root = op->root == board->rank;
+    return board_is_from_root(op->kind) ? root : op->kind != TUTTI_GATHER || !root;
+}
+
+void board_move(struct board *board, struct board_op *op, bool puts)
+{
+    size_t chunk = board_chunk_of(op, op->at).bytes, bytes = op->sliced ? chunk / 2 : chunk;
+    bool timed = op->either && board->rank == 0 && puts == fills(board, op) && bytes >= TIMED_LEAST;
+    int64_t begin = timed ? board->host->now_ns() : 0;
+    if (puts)
+        board_put_pipe(board, op);
+    else
+        board_work_pipe(board, op);
+    if (!timed) return;
+    int64_t ns = board->host->now_ns() - begin;
+    board->tray_ps = pace_believe(board->tray_ps, bytes, ns > 0 ? (uint64_t)ns : 1);
+}
