@@ -57,6 +57,7 @@ struct shm_ring {
 struct shm_seat {
     _Alignas(SHM_LINE) _Atomic uint64_t asleep;
     _Alignas(SHM_LINE) int32_t pid; /* as it calls itself */
+    cpu_set_t cores;                /* where it may run */
     uint64_t probe_at;              /* address of 16 bytes of it, and what they hold */
     uint8_t probe[WIRE_NONCE];
     _Atomic uint64_t arena_at; /* where it has its arena; 0: it has not used it */
@@ -136,7 +137,7 @@ struct shm {
     size_t arena_bytes;    /* of every rank's */
     int looks, looks_most; /* at the others, before something that is waited for is left pending: see shm_looked */
     unsigned in_vain;      /* rounds of looks that found nothing */
-    bool shares_cores;     /* with other ranks: they are given the core between two looks */
+    bool shares_cores;     /* ranks here do, all think so: others are given the core between two looks */
     unsigned pauses;
     int home;                         /* the core where this rank belongs, as far as is known */
     int64_t spread_ns, spread_gap_ns; /* when it may go there again, and how long after that */
@@ -206,6 +207,11 @@ void shm_arena_close(struct shm *shm);
 
 /* As memcpy, for more than stays in the cache. */
 void shm_stream(void *to, const void *from, size_t bytes);
+
+/* ---- shm_cores.c ------------------------------------------------------------------------------------------- */
+
+/* Whether each of these seats can have a core of its own. */
+bool shm_have_cores(const struct shm *shm, const bool *present);
 
 /* ---- shm_spread.c ------------------------------------------------------------------------------------------ */
 

@@ -30,9 +30,11 @@
 
 enum {
     ENTRY = 72,
+    LOOKS = 128,
+    LOOKS_SHARED = 8,
     WAIT_MS = 60000 /* for others' entries in the store, and a member for its host */
 };
-#define ENTRY_MAGIC "tuttish2"
+#define ENTRY_MAGIC "tuttish3"
 
 /* ---- entries ----------------------------------------------------------------------------------------------- */
 
@@ -169,6 +171,8 @@ bool shm_settle(struct attach *self, const bool *in, uint8_t word)
     struct shm *shm = self->shm;
     shm->can_pull = word & SHM_CAN_PULL;
     shm->can_share = word & SHM_CAN_SHARE;
+    shm->shares_cores = !shm_have_cores(shm, in);
+    shm->looks = shm->looks_most = shm->shares_cores ? LOOKS_SHARED : LOOKS;
     shm->watch = epoll_create1(EPOLL_CLOEXEC);
     if (shm->watch < 0) return false;
     for (int32_t rank = 0; rank < self->config->world_size; rank++) shm->seat_of[rank] = -1;

@@ -20,8 +20,6 @@ enum {
     CELLS_LEAST = 16,
     RING_BYTES = 256 << 10,
     RING_BYTES_LEAST = 4 << 10,
-    LOOKS = 128,
-    LOOKS_SHARED = 8,
     PAGE = 4096 /* boards are given back by pages; larger pages only cost more */
 };
 
@@ -111,24 +109,15 @@ bool shm_release_board(struct shm *shm, int board)
     return change_board(shm, board, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
 }
 
-/* Where each rank has a core, looking costs nobody anything; elsewhere whoever is looked for has to be given the core.
- */
-static bool has_cores(int n)
-{
-    cpu_set_t mask;
-    return sched_getaffinity(0, sizeof mask, &mask) == 0 && CPU_COUNT(&mask) >= n;
-}
-
 bool shm_map(struct shm *shm)
 {
     void *base = mmap(NULL, shm->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm->memfd, 0);
     if (base == MAP_FAILED) return false;
     shm->base = base;
-    shm->shares_cores = !has_cores(shm->n);
     shm->home = -1;
-    shm->looks = shm->looks_most = shm->shares_cores ? LOOKS_SHARED : LOOKS;
     struct shm_seat *seat = shm_seat_at(shm, shm->seat);
     seat->pid = getpid();
+    if (sched_getaffinity(0, sizeof seat->cores, &seat->cores) != 0) CPU_ZERO(&seat->cores); /* more than it holds */
     seat->probe_at = (uint64_t)(uintptr_t)shm->probe;
     shm->config.host->random(shm->probe, sizeof shm->probe);
     memcpy(seat->probe, shm->probe, sizeof shm->probe);
