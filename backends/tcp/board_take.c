@@ -6,20 +6,20 @@ enum {
     PAIR_MOST = 128 << 10,  /* but of two ranks' only where one of them has more than this */
     SLICE_LEAST = 1 << 19,  /* bytes of a reduce from which on it is sliced: the root alone would be slower */
     STREAM_LEAST = 2 << 20, /* bytes that a rank writes; they would not stay in its second-level cache */
-    PULL_LEAST = 16 << 10   /* bytes read from one rank; less is not worth a call of the kernel's */
+    PULL_LEAST = 16 << 10,  /* bytes read from one rank; less is not worth a call of the kernel's */
+    CROWD_MOST = 512 << 10  /* bytes of a scatter that more than two ranks take out of trays, as all else: measured */
 };
 
 /* Reading the others' memory takes one copy instead of two, but the kernel looks at each page, many readers of one
  * memory hinder each other, and nothing is written past the cache.  Up to how many bytes of the larger tensor it is the
- * faster way, for two ranks and for more: measured.  For two ranks whose cores share a cache it is so from `near` bytes
- * on only. */
+ * faster way between two ranks, and, where their cores share a cache, from `near` bytes on only: measured. */
 static const struct {
-    size_t pair, more, near;
-} pull_most[TUTTI_SEND] = {
-    [TUTTI_BROADCAST] = {8 << 20, 0, 8 << 20},        [TUTTI_ALL_REDUCE] = {8 << 20, 0, 2 << 20},
-    [TUTTI_REDUCE] = {16 << 20, 0, 16 << 20},         [TUTTI_REDUCE_SCATTER] = {24 << 20, 0, 8 << 20},
-    [TUTTI_ALL_GATHER] = {16 << 20, 0, 1 << 20},      [TUTTI_ALL_TO_ALL] = {16 << 20, 16 << 20, 1 << 20},
-    [TUTTI_GATHER] = {512 << 10, 1 << 20, 512 << 10}, [TUTTI_SCATTER] = {SIZE_MAX, SIZE_MAX, 256 << 10},
+    size_t near, most;
+} pulled[TUTTI_SEND] = {
+    [TUTTI_BROADCAST] = {8 << 20, 8 << 20},   [TUTTI_ALL_REDUCE] = {2 << 20, 8 << 20},
+    [TUTTI_REDUCE] = {16 << 20, 16 << 20},    [TUTTI_REDUCE_SCATTER] = {8 << 20, 24 << 20},
+    [TUTTI_ALL_GATHER] = {1 << 20, 16 << 20}, [TUTTI_ALL_TO_ALL] = {1 << 20, 16 << 20},
+    [TUTTI_GATHER] = {512 << 10, 512 << 10},  [TUTTI_SCATTER] = {256 << 10, SIZE_MAX},
 };
 
 static bool is_even(const tutti_tensor *list, int n)
@@ -73,9 +73,10 @@ static size_t all_of(const struct board *board, const struct board_op *op)
 static bool is_pulled(const struct board *board, const struct board_op *op)
 {
     size_t all = all_of(board, op);
-    size_t most = board->n == 2 ? pull_most[op->kind].pair : pull_most[op->kind].more;
+    if (!board->shm->can_pull || op->bytes < PULL_LEAST) return false;
+    if (board->n > 2) return op->kind == TUTTI_SCATTER && all > CROWD_MOST;
     if (op->kind == TUTTI_REDUCE && !op->sliced) return false; /* the root alone would read: slower by a fifth */
-    return board->shm->can_pull && op->bytes >= PULL_LEAST && all <= most;
+    return all <= pulled[op->kind].most;
 }
 
 /* Bytes that a rank, or the root, writes. */
@@ -111,8 +112,7 @@ static void set_big(const struct board *board, struct board_op *op, bool in_plac
     bool pair = op->kind == TUTTI_ALL_REDUCE && board->n == 2 && op->bytes <= PAIR_MOST;
     op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
     op->large = op->put > board->room && !pair && is_pulled(board, op);
-    op->either =
-        op->large && board->n == 2 && !board->shm->shares_cores && all_of(board, op) <= pull_most[op->kind].near;
+    op->either = op->large && board->n == 2 && !board->shm->shares_cores && all_of(board, op) <= pulled[op->kind].near;
     op->piped = op->either || !op->large;
     op->large = !op->piped;
     op->streams = !in_place && written(board, op) >= STREAM_LEAST;
