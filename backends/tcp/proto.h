@@ -105,7 +105,8 @@ struct proto_awaited {
     tutti_request *request; /* NULL: there is none, or its message has come */
     const struct proto_group *group;
     int32_t peer;
-    int status; /* what its message made of it */
+    int status;     /* what its message made of it */
+    bool announced; /* it has been asked for or offered: what comes unasked after that is another one */
 };
 
 struct proto {

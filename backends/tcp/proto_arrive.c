@@ -37,7 +37,7 @@ void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, i
 static bool is_awaited(const struct proto *proto, const struct wire_header *header)
 {
     const struct proto_awaited *awaited = &proto->awaited;
-    return awaited->request != NULL && awaited->request->tag == header->tag &&
+    return awaited->request != NULL && !awaited->announced && awaited->request->tag == header->tag &&
            awaited->peer == (int32_t)header->source && awaited->group->id == header->group;
 }
 
@@ -76,6 +76,7 @@ static void arrive_rts(struct proto *proto, const struct wire_header *header)
     int32_t peer = (int32_t)header->source;
     struct match_item *item = match_posted(&proto->posted, header->group, peer, header->tag);
     if (item == NULL) {
+        if (is_awaited(proto, header)) proto->awaited.announced = true;
         keep(proto, &proto->arrived, header, NULL);
         return;
     }
