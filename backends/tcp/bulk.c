@@ -62,7 +62,7 @@ enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32
     /* What finds no room in the ring would be copied once more. */
     bool copies = unasked && bytes <= most_unasked(shm) && shm_fits(shm, seat, bytes);
     if (shm->shares_cores) return copies ? PROTO_EAGER : PROTO_OFFER;
-    bool pushes = (request->flags & TUTTI_REQUEST_AWAITED) && shm->ring_bytes >= 4 * PART_MOST;
+    bool pushes = (request->flags & TUTTI_REQUEST_AWAITED) && bytes > BULK_LEAST && shm->ring_bytes >= 4 * PART_MOST;
     if ((!copies && !pushes) || pace_choose(&shm->peer[seat].pace, bytes) == PACE_PULL) return PROTO_OFFER;
     return copies ? PROTO_EAGER : PROTO_ASK;
 }
@@ -167,35 +167,19 @@ static void pull(struct proto *proto, struct proto_op *op)
     proto_finish_recv(proto, op, peer, TUTTI_OK);
 }
 
-struct offered_as {
-    int32_t peer;
-    uint64_t id;
-};
-
-static bool is_offered_as(const struct match_item *item, const void *argument)
-{
-    const struct offered_as *wanted = argument;
-    const struct wire_header *header = &((const struct proto_arrival *)(const void *)item)->header;
-    return item->source == wanted->peer && header->kind == WIRE_OFFER && header->id == wanted->id;
-}
-
 /* What was read to its end is not found here any more: the sender has our word on its way. */
 void bulk_unoffer(struct proto *proto, const struct wire_header *header)
 {
-    struct offered_as wanted = {(int32_t)header->source, header->ref};
-    struct match_item *item = match_search(&proto->arrived, is_offered_as, &wanted);
+    int32_t peer = (int32_t)header->source;
     struct proto_op *op = TAILQ_FIRST(&proto->pulls);
-    while (op != NULL && (op->peer != wanted.peer || op->offer != wanted.id)) op = TAILQ_NEXT(op, bulk);
-    if (item == NULL && op == NULL) return;
-    if (item != NULL) {
-        match_take(&proto->arrived, item);
-        free(item);
-    } else {
-        int status = proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its message back", wanted.peer);
-        proto_finish_recv(proto, op, wanted.peer, status);
+    while (op != NULL && (op->peer != peer || op->offer != header->ref)) op = TAILQ_NEXT(op, bulk);
+    if (!proto_forget_announced(proto, peer, header->ref)) {
+        if (op == NULL) return;
+        proto_finish_recv(proto, op, peer,
+                          proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its message back", peer));
     }
-    struct wire_header answer = {.kind = WIRE_FIN, .ref = wanted.id, .flags = WIRE_TAKEN_BACK};
-    proto_say(proto, wanted.peer, &answer, NULL, 0);
+    struct wire_header answer = {.kind = WIRE_FIN, .ref = header->ref, .flags = WIRE_TAKEN_BACK};
+    proto_say(proto, peer, &answer, NULL, 0);
 }
 
 void bulk_fin(struct proto *proto, const struct wire_header *header)

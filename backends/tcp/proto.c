@@ -153,6 +153,7 @@ void proto_disown(struct proto *proto, const struct wire_header *header)
     int32_t peer = (int32_t)header->source;
     struct wire_header fin = {.kind = WIRE_FIN, .ref = header->id, .flags = WIRE_TAKEN_BACK};
     if (header->kind == WIRE_OFFER) proto_say(proto, peer, &fin, NULL, 0);
+    if (header->kind == WIRE_RTS) proto_refuse(proto, peer, WIRE_NACK_SEND, header->id, NULL, true);
     if (header->kind == WIRE_EAGER_DATA) proto_consumed(proto, peer, header->bytes);
 }
 

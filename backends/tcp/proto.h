@@ -215,6 +215,8 @@ void proto_refuse(struct proto *proto, int32_t peer, enum wire_kind kind, uint64
                   bool taken_back);
 bool proto_agrees(const tutti_request *request, uint64_t bytes, uint64_t fingerprint);
 int proto_mismatch(struct proto *proto, tutti_request *request, int32_t peer, uint64_t bytes, uint64_t fingerprint);
+/* Forgets an RTS or an offer that no receive has met.  false: there is none. */
+bool proto_forget_announced(struct proto *proto, int32_t peer, uint64_t id);
 void proto_consumed(struct proto *proto, int32_t peer, uint64_t bytes);
 int proto_lost(struct proto *proto, int32_t peer);
 void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status);

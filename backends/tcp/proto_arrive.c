@@ -124,12 +124,42 @@ static void arrive_cts(struct proto *proto, const struct wire_header *header)
     proto_finish(proto, op, proto_mismatch(proto, op->request, peer, header->bytes, header->fingerprint));
 }
 
+static int taken_back(struct proto *proto, int32_t peer)
+{
+    return proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its receive back", peer);
+}
+
 static void arrive_nack_send(struct proto *proto, const struct wire_header *header)
 {
     int32_t peer = (int32_t)header->source;
     struct proto_op *op = proto_op_find(proto, header->ref);
     if (op == NULL || op->state != PROTO_SEND_WAITING || op->peer != peer) return;
-    proto_finish(proto, op, proto_mismatch(proto, op->request, peer, header->bytes, header->fingerprint));
+    int status = header->flags & WIRE_TAKEN_BACK
+                     ? taken_back(proto, peer)
+                     : proto_mismatch(proto, op->request, peer, header->bytes, header->fingerprint);
+    proto_finish(proto, op, status);
+}
+
+struct announced_as {
+    int32_t peer;
+    uint64_t id;
+};
+
+static bool is_announced_as(const struct match_item *item, const void *argument)
+{
+    const struct announced_as *wanted = argument;
+    const struct wire_header *header = &((const struct proto_arrival *)(const void *)item)->header;
+    return item->source == wanted->peer && header->kind != WIRE_EAGER_DATA && header->id == wanted->id;
+}
+
+bool proto_forget_announced(struct proto *proto, int32_t peer, uint64_t id)
+{
+    struct announced_as wanted = {peer, id};
+    struct match_item *item = match_search(&proto->arrived, is_announced_as, &wanted);
+    if (item == NULL) return false;
+    match_take(&proto->arrived, item);
+    free(item);
+    return true;
 }
 
 static void arrive_nack_recv(struct proto *proto, const struct wire_header *header)
@@ -164,11 +194,6 @@ static bool is_opened_by(const struct match_item *item, const void *argument)
 {
     const struct opened_by *wanted = argument;
     return item->source == wanted->peer && ((const struct proto_arrival *)(const void *)item)->header.id == wanted->key;
-}
-
-static int taken_back(struct proto *proto, int32_t peer)
-{
-    return proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its receive back", peer);
 }
 
 /* A write ends with the pieces that are on their way, and the answer follows them.  Only of one whose last piece is
@@ -247,6 +272,10 @@ static void handle(struct proto *proto, const struct wire_header *from, const vo
         break;
     case WIRE_REVOKED:
         arrive_revoked(proto, &header);
+        break;
+    case WIRE_UNASK:
+        /* A receive that has answered the question already is told when its answer arrives. */
+        proto_forget_announced(proto, (int32_t)header.source, header.ref);
         break;
     case WIRE_BYE:
         arrive_bye(proto, &header);

@@ -319,6 +319,10 @@ int proto_cancel(struct proto_group *group, tutti_request *request)
     if (op->offered && !link_unsend(proto, op->peer, is_offer_of, op->id)) return revoke(proto, op);
     if (link_is_local(proto, op->peer) && give_up_local(proto, op)) return TUTTI_OK;
     if (op->state == PROTO_RECV_OPEN && !link_unsend(proto, op->peer, is_cts_of, op->id)) return revoke(proto, op);
+    if (op->state == PROTO_SEND_WAITING && !op->offered && !op->is_due) { /* it has been asked for */
+        struct wire_header header = {.kind = WIRE_UNASK, .ref = op->id};
+        proto_say(proto, op->peer, &header, NULL, 0);
+    }
     if (op->state == PROTO_SEND_WRITING) {
         bool begun = !link_unwrite(proto, op);
         if (begun) op->cut = link_cut(proto, op);

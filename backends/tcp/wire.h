@@ -29,13 +29,15 @@ enum wire_kind {
     WIRE_EAGER_DATA = 1, /* a whole message: the payload follows the header */
     WIRE_RTS,            /* a sender has this message under id and asks where to put it */
     WIRE_CTS,            /* a receiver's memory is open under id: the answer to the RTS ref, or unasked (ref 0) */
-    WIRE_NACK_SEND,      /* to the sender of the RTS ref: the receive differs, and has these bytes and fingerprint */
+    WIRE_NACK_SEND,      /* to the sender of the RTS ref: the receive differs, and has these bytes and fingerprint; or
+                          * there will never be one (flag) */
     WIRE_NACK_RECV,      /* to the receiver that opened ref: the send differs, or was taken back (flag) */
     WIRE_CREDIT,         /* nothing but its credit */
     WIRE_NOTE_DATA,      /* a note: the payload follows */
     WIRE_BYE,            /* the last message of this connection */
     WIRE_REVOKE,         /* a receiver wants its memory ref back */
     WIRE_REVOKED,        /* nothing will be written to ref any more, and what was is before this in the stream */
+    WIRE_UNASK,          /* the message of the RTS ref was taken back */
     /* Between ranks that share memory: */
     WIRE_OFFER,   /* an RTS whose message may be read from the sender's memory: ref is its address there */
     WIRE_UNOFFER, /* the sender wants the offer ref back */

@@ -191,11 +191,11 @@ static void test_coalescing_that_never_ends(void **state)
 /* One side has closed the group, the other one goes on sending in it: that costs the world nothing. */
 static int rank_of_late_messages(int rank, int size, void *argument)
 {
-    enum { TIMES = 4000 }; /* of 1 KiB: twice what a peer may hold for this one */
-    static int32_t data[256];
+    enum { TIMES = 4000, ASKS_FIRST = 50000 }; /* of 1 KiB: twice what a peer may hold for this one */
+    static int32_t data[ASKS_FIRST];
     tutti_group *group = NULL;
     int ranks[] = {0, 1};
-    (void)argument;
+    if (*(bool *)argument) setenv("TUTTI_SHM", "0", 1);
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_new_group(ranks, size, NULL, &group) == TUTTI_OK);
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
@@ -205,6 +205,9 @@ static int rank_of_late_messages(int rank, int size, void *argument)
         int status = tutti_send(tutti_view(data, 256), 1, tutti_with(.group = group, .timeout_ms = 10000));
         EXPECT(status == TUTTI_OK || status == TUTTI_ERR_ABORTED);
     }
+    for (int i = 0; i < 4 && rank == 0; i++)
+        EXPECT(tutti_send(tutti_view(data, ASKS_FIRST), 1, tutti_with(.group = group, .timeout_ms = 10000)) ==
+               TUTTI_ERR_ABORTED);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
@@ -213,7 +216,32 @@ static int rank_of_late_messages(int rank, int size, void *argument)
 static void test_messages_for_a_closed_group(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_late_messages, NULL);
+    for (int apart = 0; apart < 2; apart++) run_procs(2, rank_of_late_messages, &(bool){apart});
+}
+
+/* A blocking send that nobody receives in time is taken back: the next receive is for the next message. */
+static int rank_of_messages_taken_back(int rank, int size, void *argument)
+{
+    enum { ASKS_FIRST = 50000, TIMES = 3 };
+    static int32_t data[ASKS_FIRST];
+    if (*(bool *)argument) setenv("TUTTI_SHM", "0", 1);
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    for (int i = 0; i < TIMES && rank == 0; i++)
+        EXPECT(tutti_send(tutti_view(data, ASKS_FIRST), 1, tutti_with(.timeout_ms = 100)) == TUTTI_ERR_TIMEOUT);
+    proc_meet(size, 1);
+    for (int k = 0; k < ASKS_FIRST; k++) data[k] = rank == 0 ? k + 1 : 0;
+    if (rank == 0) EXPECT(tutti_send(tutti_view(data, ASKS_FIRST), 1, NULL) == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_recv(tutti_view(data, ASKS_FIRST), 0, NULL) == TUTTI_OK);
+    for (int k = 0; k < ASKS_FIRST; k++) EXPECT(data[k] == k + 1);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_messages_taken_back(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) run_procs(2, rank_of_messages_taken_back, &(bool){apart});
 }
 
 /* ---- callbacks ----------------------------------------------------------------------------------------------------
@@ -433,6 +461,7 @@ int main(void)
         cmocka_unit_test(test_many_groups_that_wait),
         cmocka_unit_test(test_coalescing_that_never_ends),
         cmocka_unit_test(test_messages_for_a_closed_group),
+        cmocka_unit_test(test_messages_taken_back),
         cmocka_unit_test(test_a_callback_gives_all_up),
         cmocka_unit_test(test_a_callback_in_coalesce_end),
         cmocka_unit_test(test_an_error_among_the_late),
