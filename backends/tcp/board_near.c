@@ -2,7 +2,7 @@
  *
  * Where they do, a copy into a tray and one out of it, by two cores at a time, are faster than to have the kernel read
  * the other rank's memory (all_to_all of 64 KiB 4.7 us for 8.9); where they do not, each line of a tray crosses twice,
- * and they are slower (18).  A virtual machine's cores are now near and now far, so it is measured, by what filling and
+ * and they are slower (12).  A virtual machine's cores are now near and now far, so it is measured, by what filling and
  * emptying trays takes, and both ranks have to do the same.
  *
  * Rank 0 measures.  When it finds, about to enter step f, that times have changed, it says so in a word that counts
@@ -14,7 +14,7 @@
 #include "board_parts.h"
 
 enum {
-    FAR_PS = 100, /* a byte into or out of a tray; near 30 to 50, far 130 to 200: measured */
+    FAR_PS = 100, /* a byte into or out of a tray; near 40 to 85, far from 110 on: measured */
     NEAR_PS = 75,
     TRY_BITS = 6,          /* in one of so many bits of operations the near way is tried while cores are far */
     TIMED_LEAST = 16 << 10 /* bytes moved at a time; less says little */
@@ -41,7 +41,8 @@ static int newer(const struct board *board)
 
 static bool is_far(const struct board *board, uint64_t step)
 {
-    uint64_t late = word_of(board, newer(board)), early = word_of(board, !newer(board));
+    int last = newer(board);
+    uint64_t late = word_of(board, last), early = word_of(board, !last);
     return (from_of(late) <= step ? late : early) & 1;
 }
 

@@ -12,7 +12,7 @@ enum {
 
 /* Reading the others' memory takes one copy instead of two, but the kernel looks at each page, many readers of one
  * memory hinder each other, and nothing is written past the cache.  Up to how many bytes of the larger tensor it is the
- * faster way between two ranks, and, where their cores share a cache, from `near` bytes on only: measured. */
+ * faster way between two ranks, and, where their cores share a cache, beyond `near` bytes only: measured. */
 static const struct {
     size_t near, most;
 } pulled[TUTTI_SEND] = {
@@ -111,10 +111,10 @@ static void set_big(const struct board *board, struct board_op *op, bool in_plac
 {
     bool pair = op->kind == TUTTI_ALL_REDUCE && board->n == 2 && op->bytes <= PAIR_MOST;
     op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
-    op->large = op->put > board->room && !pair && is_pulled(board, op);
-    op->either = op->large && board->n == 2 && !board->shm->shares_cores && all_of(board, op) <= pulled[op->kind].near;
-    op->piped = op->either || !op->large;
-    op->large = !op->piped;
+    bool read = op->put > board->room && !pair && is_pulled(board, op);
+    op->either = read && board->n == 2 && !board->shm->shares_cores && all_of(board, op) <= pulled[op->kind].near;
+    op->large = read && !op->either;
+    op->piped = !op->large;
     op->streams = !in_place && written(board, op) >= STREAM_LEAST;
     board_set_steps(board, op);
 }

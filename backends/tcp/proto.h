@@ -76,7 +76,7 @@ struct proto_op {
     bool is_bulk;   /* on the list of its kind */
     uint64_t offer; /* RECV_PULLING: the peer's name for it, and where it is there */
     uint64_t from;
-    uint64_t took_ns;
+    uint64_t took_ns;           /* its reading so far */
     size_t at;                  /* bytes that were pulled, or have gone or come in parts */
     TAILQ_ENTRY(proto_op) bulk; /* of proto.pulls or proto.pushes */
     TAILQ_ENTRY(proto_op) due;  /* of proto.patient or, once cancelled, of proto.revoked */
@@ -91,6 +91,7 @@ struct proto_arrival {
     uint8_t payload[];
 };
 
+/* How a message sets out: with its data, offered to be read, or asked for. */
 enum proto_way { PROTO_EAGER, PROTO_OFFER, PROTO_ASK };
 
 struct proto_peer {

@@ -83,6 +83,13 @@ __attribute__((visibility("default"))) int sched_getaffinity(pid_t pid, size_t b
     return 0;
 }
 
+static void apply(const struct part *part)
+{
+    claims = !part->one_core;
+    single = part->one_core;
+    if (part->name != NULL) setenv(part->name, part->value, 1);
+}
+
 enum { QUEUE = 12 };
 
 /* Operations one behind the other, from memory that is now shared and now not, and not alike on both ranks. */
@@ -141,9 +148,7 @@ static int rank_of_part(int rank, int size, void *argument)
     static const int64_t numel[] = {1, 2047, 4096, 9000, 33000, 140000, 2049};
     const struct part *part = argument;
     tutti_group *group[3];
-    claims = !part->one_core;
-    single = part->one_core;
-    if (part->name != NULL) setenv(part->name, part->value, 1);
+    apply(part);
     EXPECT(proc_init(LIMIT_MS) == TUTTI_OK);
     for (int g = 0; g < 3; g++) EXPECT(tutti_new_group(members[g], 2, NULL, &group[g]) == TUTTI_OK);
     for (int i = 0; i < 21; i++)
@@ -209,10 +214,8 @@ static int rank_of_messages(int rank, int size, void *argument)
     uint8_t *data[HELD];
     bool shared[HELD];
     size_t bytes[HELD];
-    claims = !part->one_core;
-    single = part->one_core;
+    apply(part);
     (void)size;
-    if (part->name != NULL) setenv(part->name, part->value, 1);
     EXPECT(proc_init(LIMIT_MS) == TUTTI_OK);
     for (int call = 0; call < CALLS; call += HELD) {
         for (int i = 0; i < HELD; i++) {

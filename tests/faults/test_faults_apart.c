@@ -191,7 +191,7 @@ static void test_coalescing_that_never_ends(void **state)
 /* One side has closed the group, the other one goes on sending in it: that costs the world nothing. */
 static int rank_of_late_messages(int rank, int size, void *argument)
 {
-    enum { TIMES = 4000, ASKS_FIRST = 50000 }; /* of 1 KiB: twice what a peer may hold for this one */
+    enum { TIMES = 4000 /* of 1 KiB: twice what a peer may hold for this one */, ASKS_FIRST = 50000 };
     static int32_t data[ASKS_FIRST];
     tutti_group *group = NULL;
     int ranks[] = {0, 1};

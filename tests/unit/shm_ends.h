@@ -215,6 +215,21 @@ __attribute__((unused)) static bool finds_nothing(struct end *end, const struct 
     return true;
 }
 
+/* One operation to its end: 1, or what it failed with. */
+__attribute__((unused)) static int run_op(struct end *end, struct board *board, struct board_list *running,
+                                          const tutti_op *op, uint64_t number)
+{
+    int ended = 0;
+    tutti_request request = {.fingerprint = number, .owner = &ended};
+    if (board_begin(board, op, &request, running) == TUTTI_REQUEST_DONE) return 1;
+    while (ended == 0 && end->lost == 0) {
+        if (board_progress(running) + shm_progress(&end->shm) > 0 || !finds_nothing(end, running)) continue;
+        struct pollfd bell = {end->shm.bell, POLLIN, 0};
+        end->lost += poll(&bell, 1, SILENCE_MS) == 0;
+    }
+    return ended;
+}
+
 /* ---- moments ----------------------------------------------------------------------------------------------- */
 
 /* One rank brings something at the very moment at which the other one is about to sleep: that one finds it, or is

@@ -6,19 +6,6 @@
 
 enum { STEPS = 20000 };
 
-static int run_op(struct end *end, struct board *board, struct board_list *running, const tutti_op *op, uint64_t number)
-{
-    int ended = 0;
-    tutti_request request = {.fingerprint = number, .owner = &ended};
-    if (board_begin(board, op, &request, running) == TUTTI_REQUEST_DONE) return 1;
-    while (ended == 0 && end->lost == 0) {
-        if (board_progress(running) + shm_progress(&end->shm) > 0 || !finds_nothing(end, running)) continue;
-        struct pollfd bell = {end->shm.bell, POLLIN, 0};
-        end->lost += poll(&bell, 1, SILENCE_MS) == 0;
-    }
-    return ended;
-}
-
 /* Broadcasts from either rank, in which the root does not wait, and all_reduces between them. */
 static void *steps(void *argument)
 {
@@ -137,88 +124,6 @@ static void test_chunks(void **state)
     struct end end[2];
     (void)state;
     run_two(end, chunks);
-}
-
-/* ---- near or far ------------------------------------------------------------------------------------------- */
-
-enum { WAYS = 6000, WAYS_NUMEL = 12000 };
-
-static bool was_large[2][WAYS];
-
-/* Rank 0 comes to think now this, now that of the cores; both have to go the same way at every operation, although
- * roots of broadcasts run ahead. */
-static void *ways(void *argument)
-{
-    struct end *end = argument;
-    struct board board;
-    struct board_list running = LIST_HEAD_INITIALIZER(running);
-    int rank = end->shm.seat;
-    int64_t *data = malloc(WAYS_NUMEL * sizeof *data);
-    uint64_t random = 1;
-    end->shm.can_pull = true;
-    end->shm.peer[1 - rank].pid = getpid();
-    board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
-    for (int64_t i = 0; i < WAYS && end->lost == 0 && end->wrong == 0; i++) {
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        bool reduce = random >> 60 == 0, small = random >> 62 != 0 && !reduce;
-        int64_t numel = small ? 1 : reduce ? WAYS_NUMEL : 6000;
-        int root = (int)(random >> 40 & 31) == 0;
-        for (int64_t k = 0; k < numel; k++) data[k] = reduce ? i + k + rank : rank == root ? i - k : -1;
-        tutti_tensor tensor = {data, numel, TUTTI_INT64, {TUTTI_CPU, 0}};
-        tutti_op op = {.kind = reduce ? TUTTI_ALL_REDUCE : TUTTI_BROADCAST,
-                       .dtype = TUTTI_INT64,
-                       .root = root,
-                       .n_in = reduce,
-                       .n_out = 1,
-                       .in = &tensor,
-                       .out = &tensor};
-        if (rank == 0) board.tray_ps = random >> 33 & 1 ? 5 : 5000;
-        end->wrong += run_op(end, &board, &running, &op, (uint64_t)i + 1) != 1;
-        was_large[rank][i] = board.spare->large;
-        for (int64_t k = 0; k < numel; k++) end->wrong += data[k] != (reduce ? 2 * (i + k) + 1 : i - k);
-    }
-    board_close(&board);
-    free(data);
-    return NULL;
-}
-
-static void test_both_go_the_same_way(void **state)
-{
-    struct end end[2];
-    int large = 0;
-    (void)state;
-    run_two(end, ways);
-    assert_memory_equal(was_large[0], was_large[1], sizeof was_large[0]);
-    for (int i = 0; i < WAYS; i++) large += was_large[0][i];
-    assert_in_range(large, WAYS / 40, WAYS / 4); /* of the three eighths that have a choice */
-}
-
-static bool goes_near(struct board *board, uint64_t step)
-{
-    struct board_op op = {.first = step};
-    return board_goes_near(board, &op);
-}
-
-static void test_near_again_is_found_out(void **state)
-{
-    struct end end[2];
-    struct board board;
-    (void)state;
-    pair_open(end);
-    board_open(&board, &end[0].shm, 5, 0, 2, (int32_t[]){0, 1});
-    uint64_t step = 1, tried = 0;
-    board.tray_ps = 1000;
-    assert_true(goes_near(&board, step++)); /* the other rank may be as far, and cannot know yet */
-    for (; step <= 10000; step++) tried += goes_near(&board, step);
-    assert_in_range(tried, 50, 500);
-    board.tray_ps = 10;
-    for (tried = 0; step <= 10100; step++) tried += goes_near(&board, step); /* nobody is known to know the last word */
-    assert_in_range(tried, 0, 10);
-    board.all_in = 10100;
-    goes_near(&board, step++);
-    for (; step < 20000; step++) assert_true(goes_near(&board, step));
-    board_close(&board);
-    pair_close(end);
 }
 
 /* ---- a rank that gives up, or dies ------------------------------------------------------------------------- */
@@ -589,8 +494,6 @@ int main(void)
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_dies_in_the_directory),
         cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_both_go_the_same_way),
-        cmocka_unit_test(test_near_again_is_found_out),
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_gives_up_in_the_last_step),
         cmocka_unit_test(test_comes_after_one_gave_up),
