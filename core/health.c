@@ -70,11 +70,12 @@ void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprin
 
 /* ---- notes ------------------------------------------------------------------------------------------------- */
 
+/* A device's backend may have no way but the store, where there is room for one note: the failure. */
 static void note_send(struct tutti_group *group, int peer, const struct note *note)
 {
     uint8_t wire[NOTE_BYTES];
     size_t bytes = note_encode(note, wire);
-    for (int device = 0; device < 2; device++)
+    for (int device = 0; device < (note->type == NOTE_FAILED ? 2 : 1); device++)
         for (int i = 0; i < group->n_doors[device]; i++) {
             const struct group_door *door = &group->doors[device][i];
             if (TUTTI_HAS(door->backend, notify) && door->backend->notify(door->state, peer, wire, bytes) == TUTTI_OK)
@@ -89,6 +90,13 @@ void health_tell(struct tutti_group *group)
                         .sequence = group->failed_sequence,
                         .given_up = group->failed_missing};
     snprintf(note.text, sizeof note.text, "%s", group->failed_text != NULL ? group->failed_text : "");
+    for (int peer = 0; peer < group->size; peer++)
+        if (peer != group->rank) note_send(group, peer, &note);
+}
+
+void health_tell_left(struct tutti_group *group)
+{
+    struct note note = {.type = NOTE_LEFT, .latest = group->sequence};
     for (int peer = 0; peer < group->size; peer++)
         if (peer != group->rank) note_send(group, peer, &note);
 }
@@ -108,13 +116,14 @@ static bool may_ask(struct tutti_group *group, const struct tutti_work *work, in
     return work == TAILQ_FIRST(&group->works) || health->turn_asks++ < TURN_ASKS;
 }
 
-void health_ask(const struct tutti_work *work)
+int health_ask(const struct tutti_work *work)
 {
     struct tutti_group *group = work->group;
     int64_t now = clock_now_ns();
-    if (!may_ask(group, work, now)) return;
+    if (group->n_doors[0] == 0 || !may_ask(group, work, now)) return -1;
     bool *marked = missing_awaited(work);
-    if (marked == NULL) return;
+    if (marked == NULL) return -1;
+    int left = missing_left(work, marked);
     struct note note = {.type = NOTE_ASK, .sequence = work->op.sequence, .fingerprint = work->fingerprint};
     for (int peer = 0; peer < group->size; peer++) {
         if (!marked[peer]) continue;
@@ -123,6 +132,7 @@ void health_ask(const struct tutti_work *work)
     }
     free(marked);
     tell_askers(group, now);
+    return left;
 }
 
 /* The fingerprint of the collective before this one; 0 where it is not known any more. */
@@ -259,6 +269,8 @@ static void handle_note(struct engine_event *event)
         int64_t now = clock_now_ns();
         missing_heard(group->health->missing, came->peer, note, now);
         tell_askers(group, now);
+    } else if (note->type == NOTE_LEFT) {
+        missing_leaves(group->health->missing, came->peer, note->latest);
     } else if (note->type == NOTE_FAILED && !group->failed && note->status < 0) {
         group->failed_missing = note->given_up;
         group_told(group, note->status, note->text, note->sequence); /* and told on: not all know the first one */

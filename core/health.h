@@ -1,4 +1,4 @@
-/* What ranks tell each other besides their data: "I failed, because", "where are you?", "here I am".
+/* What ranks tell each other besides their data: "I failed, because", "where are you?", "here I am", "I have left".
  *
  * A rank that has waited for a while asks the peers it waits for.  The question carries the fingerprint of its own
  * operation, so two ranks that wait for each other in different operations find out even though no data flows; the
@@ -20,11 +20,15 @@ void health_free(struct health *health);
 /* A collective was issued: its fingerprint is kept for a while, to be compared with what peers ask. */
 void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprint);
 
-/* Asks the peers that an operation waits for where they are; collectives are compared with theirs. */
-void health_ask(const struct tutti_work *work);
+/* Asks the peers that an operation waits for where they are; collectives are compared with theirs.  A peer that has
+ * destroyed the group before, so that the operation cannot end; -1: none. */
+int health_ask(const struct tutti_work *work);
 
 /* Tells all peers that the group failed, how, and from which collective on. */
 void health_tell(struct tutti_group *group);
+
+/* Tells all peers that this rank has destroyed the group. */
+void health_tell_left(struct tutti_group *group);
 
 /* A note came in: the host service behind tutti_host.notified. */
 void health_notified(void *core, int32_t peer, const void *message, size_t bytes);

@@ -21,6 +21,8 @@ struct peer {
     int64_t heard_ns;                                /* 0: never */
     int64_t owes_ns;                                 /* the first question that it has not answered; 0: none */
     int64_t asked_ns;                                /* the last one */
+    bool left;                                       /* it has destroyed the group, */
+    uint64_t left_after;                             /* after this collective */
     int n_places;
     struct note_place *place; /* whom it waits for in the end; room for NOTE_PLACES */
 };
@@ -75,12 +77,23 @@ void missing_heard(struct missing *missing, int peer, const struct note *here, i
         if (here->place[i].rank < (uint32_t)missing->size) state->place[state->n_places++] = here->place[i];
 }
 
+void missing_leaves(struct missing *missing, int peer, uint64_t latest)
+{
+    missing->peer[peer].left = true;
+    missing->peer[peer].left_after = latest;
+}
+
 /* ---- what is waited for ------------------------------------------------------------------------------------ */
 
 static void mark_peer(const tutti_request *request, void *argument)
 {
     bool *marked = argument;
     if (request->owner != NULL && request->peer >= 0) marked[request->peer] = true;
+}
+
+static bool is_from_any(const struct tutti_work *work)
+{
+    return work->op.kind == TUTTI_RECV && work->op.root == TUTTI_ANY_SOURCE;
 }
 
 bool *missing_awaited(const struct tutti_work *work)
@@ -91,10 +104,30 @@ bool *missing_awaited(const struct tutti_work *work)
         exec_each_pending(work->exec, mark_peer, marked);
     else
         mark_peer(&work->request, marked);
+    for (int peer = 0; is_from_any(work) && peer < work->group->size; peer++) marked[peer] = true;
     if (work->exec == NULL && work->request.owner != NULL && TUTTI_HAS(work->backend, awaits))
         work->backend->awaits(work->state, &work->request, marked);
     marked[work->group->rank] = false;
     return marked;
+}
+
+/* That a peer has left comes behind what it has sent, where both go over the same backend.  A message that any rank may
+ * send can come as long as one of them is there. */
+int missing_left(const struct tutti_work *work, const bool *awaited)
+{
+    const struct missing *missing = health_missing(work->group->health);
+    const tutti_backend *backend = work->exec != NULL ? work->exec->run.backend : work->backend;
+    int left = -1;
+    if (backend != work->group->doors[0][0].backend) return -1;
+    for (int i = 0; i < missing->size; i++) {
+        const struct peer *peer = &missing->peer[i];
+        if (!awaited[i]) continue;
+        if (peer->left && (work->point_to_point || peer->left_after < work->op.sequence))
+            left = i;
+        else if (work->point_to_point)
+            return -1;
+    }
+    return left;
 }
 
 const struct tutti_work *missing_waiting(const struct tutti_group *group, uint64_t sequence)
@@ -300,21 +333,22 @@ void missing_describe(const struct tutti_work *work, int64_t now, char *text, si
 {
     enum { REST = 160 }; /* letters that are left for say_rest */
     struct note_place places[NOTE_PLACES];
-    struct sentence sentence = {text, size, 0};
+    const char *begins = is_from_any(work) && work->group->size > 2 ? "any of " : "";
+    size_t begun = (size_t)snprintf(text, size, "%s", begins);
+    struct sentence sentence = {text + begun, size - begun, 0};
     if (!work->started || work->parts > 0) {
         const struct tutti_work *before = missing_waiting(work->group, 0);
         if (before != NULL) work = before; /* the group waits in that one */
     }
-    text[0] = '\0';
     bool *rest = calloc((size_t)work->group->size, sizeof *rest);
     int n = find(work, now, places, rest);
     for (int i = 0; i < n; i++)
-        if (rest == NULL || sentence.used + REST < size)
+        if (rest == NULL || sentence.used + REST < sentence.size)
             say_place(&sentence, work, &places[i]);
         else
             rest[places[i].rank] = true;
     say_unknown(&sentence, work, now, n == 0);
-    if (sentence.used < size) say_rest(&sentence, work->group, rest);
+    if (sentence.used < sentence.size) say_rest(&sentence, work->group, rest);
     free(rest);
     if (sentence.used > 0) return;
     bool copies = work->op.kind == TUTTI_COPY;

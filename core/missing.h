@@ -25,8 +25,14 @@ bool missing_asked(struct missing *missing, int peer, int64_t now);
 /* It answered. */
 void missing_heard(struct missing *missing, int peer, const struct note *here, int64_t now);
 
+/* It has destroyed the group, after the collective `latest`. */
+void missing_leaves(struct missing *missing, int peer, uint64_t latest);
+
 /* Which peers the work waits for itself, one entry a rank; NULL when out of memory.  The caller frees it. */
 bool *missing_awaited(const struct tutti_work *work);
+
+/* One of those without which the work cannot end, because it has destroyed the group before; -1: none. */
+int missing_left(const struct tutti_work *work, const bool *awaited);
 
 /* The collective in which the group stands: the one of this sequence if it is under way, else the earliest that is;
  * NULL: none. */

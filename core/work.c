@@ -375,6 +375,18 @@ static void time_out(struct tutti_work *work, int64_t now)
     group_fail(work->group, TUTTI_ERR_TIMEOUT, text, true);
 }
 
+/* A peer that it waits for has destroyed the group. */
+static void forsake(struct tutti_work *work, int peer)
+{
+    char what[160], text[ERROR_TEXT_MAX];
+    work_describe(work, what, sizeof what);
+    snprintf(text, sizeof text, "%s: rank %d has destroyed the group", what, work->group->global_ranks[peer]);
+    if (work_is_message(work))
+        work_withdraw(work, TUTTI_ERR_ABORTED, text);
+    else
+        group_fail(work->group, TUTTI_ERR_ABORTED, text, true);
+}
+
 static void warn_late(struct tutti_work *work, int64_t now)
 {
     char what[160], missing[600];
@@ -392,7 +404,8 @@ static int64_t ask_at(const struct tutti_work *work)
     return work->asked_ns + (every < ASK_NS ? every : ASK_NS);
 }
 
-static void check_one(struct tutti_work *work, int64_t now)
+/* Whether it was ended, and maybe others with it. */
+static bool check_one(struct tutti_work *work, int64_t now)
 {
     if (work->start_ns == 0 && !work->draining) work_start_clock(work, now);
     if (now >= work->deadline_ns) {
@@ -400,21 +413,26 @@ static void check_one(struct tutti_work *work, int64_t now)
             abandon(work);
         else
             time_out(work, now);
-        return;
+        return true;
     }
-    if (work->draining) return;
+    if (work->draining) return false;
     if (work->moved) {
         work->moved = false;
         work->asked_ns = now;
-        return;
+        return false;
     }
     if (work->started && now >= ask_at(work)) {
         work->asked_ns = now;
-        health_ask(work);
+        int left = health_ask(work);
+        if (left >= 0) {
+            forsake(work, left);
+            return true;
+        }
     }
     if (!work->warned && work->deadline_ns != CLOCK_NEVER &&
         now - work->start_ns > (work->deadline_ns - work->start_ns) / 2)
         warn_late(work, now);
+    return false;
 }
 
 static int64_t next_look(const struct tutti_work *work)
@@ -425,15 +443,14 @@ static int64_t next_look(const struct tutti_work *work)
 
 int64_t work_check_time(struct engine *engine, int64_t now)
 {
-    /* A timeout ends other works of its group too: begin again after one. */
+    /* The end of one may end other works of its group too: begin again after it. */
     struct tutti_work *work = TAILQ_FIRST(&engine->active);
     int64_t deadline = CLOCK_NEVER;
     while (work != NULL) {
         struct tutti_work *next = TAILQ_NEXT(work, link);
-        bool due = now >= work->deadline_ns;
-        check_one(work, now);
-        if (!due && next_look(work) < deadline) deadline = next_look(work);
-        work = due ? TAILQ_FIRST(&engine->active) : next;
+        bool ended = check_one(work, now);
+        if (!ended && next_look(work) < deadline) deadline = next_look(work);
+        work = ended ? TAILQ_FIRST(&engine->active) : next;
     }
     return deadline;
 }

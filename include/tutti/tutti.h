@@ -113,6 +113,8 @@ TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opt
 
 /* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back (up to 2 s more, where a
  * backend cannot take back what it has begun, as an MPI its sends).  NULL: the default group.
+ * What another rank then waits for from this one ends within a second: ABORTED, or PEER_LOST with the default group (not
+ * so on nccl, where NCCL does not tell before the timeout).
  * With the default group, or one of tutti_create_group, all groups end that descend from it: calls on them answer
  * ABORTED, and their handles, which are a little memory, may still be given to this function.  The handle is invalid
  * afterwards.  Ending a failed group succeeds.  Not while another thread makes a group from it.

@@ -156,6 +156,23 @@ static int abort_of_waiting(tutti_group *group, int rank, int size)
     return 0;
 }
 
+/* Ranks 0 and 1 wait in messages, rank 0 for rank 1, which it asks where it is, and hears of the abort all the same. */
+static int abort_after_questions(tutti_group *group, int rank, int size)
+{
+    tutti_work *work = NULL;
+    tutti_tensor x = on_device(group, 100, TUTTI_INT32);
+    EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK);
+    if (rank < 2) {
+        EXPECT(tutti_irecv(x, (rank + 1) % size, &(tutti_opts){.group = group}, &work) == TUTTI_OK);
+        EXPECT(tutti_wait(&work, 20000) == TUTTI_ERR_ABORTED && strstr(tutti_last_error(), "the test says so") != NULL);
+    } else {
+        sleep_here(&(int){1500}); /* they look every 300 ms */
+        EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
+    }
+    drop(group, x);
+    return 0;
+}
+
 static struct gate gates[CASES_RANKS];
 
 /* Behind the program's own work, which the abort does not end: the memory is the operation's until then. */
@@ -334,6 +351,7 @@ static void test_abort(void **state)
 {
     (void)state;
     run_ranks("nccl", 3, abort_of_waiting, 20000);
+    run_ranks("nccl", 3, abort_after_questions, 20000);
     run_ranks("nccl", 2, abort_behind_work, 20000);
 }
 

@@ -224,12 +224,14 @@ static int rank_of_messages_taken_back(int rank, int size, void *argument)
 {
     enum { ASKS_FIRST = 50000, TIMES = 3 };
     static int32_t data[ASKS_FIRST];
+    (void)size;
     if (*(bool *)argument) setenv("TUTTI_SHM", "0", 1);
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     for (int i = 0; i < TIMES && rank == 0; i++)
         EXPECT(tutti_send(tutti_view(data, ASKS_FIRST), 1, tutti_with(.timeout_ms = 100)) == TUTTI_ERR_TIMEOUT);
-    proc_meet(size, 1);
+    if (rank == 0) EXPECT(tutti_send(tutti_view(data, 1), 1, tutti_with(.tag = 1)) == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_recv(tutti_view(data, 1), 0, tutti_with(.tag = 1)) == TUTTI_OK); /* it comes behind */
     for (int k = 0; k < ASKS_FIRST; k++) data[k] = rank == 0 ? k + 1 : 0;
     if (rank == 0) EXPECT(tutti_send(tutti_view(data, ASKS_FIRST), 1, NULL) == TUTTI_OK);
     if (rank == 1) EXPECT(tutti_recv(tutti_view(data, ASKS_FIRST), 0, NULL) == TUTTI_OK);
@@ -242,6 +244,43 @@ static void test_messages_taken_back(void **state)
 {
     (void)state;
     for (int apart = 0; apart < 2; apart++) run_procs(2, rank_of_messages_taken_back, &(bool){apart});
+}
+
+/* Of a group that one has destroyed, with nothing under way: what it had sent still comes in, what waits for it ends,
+ * and a message that another may send is waited for. */
+static int rank_of_a_group_that_one_has_left(int rank, int size, void *argument)
+{
+    tutti_group *group = NULL;
+    int all[] = {0, 1, 2};
+    int32_t x = rank;
+    if (*(bool *)argument) setenv("TUTTI_SHM", "0", 1);
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_new_group(all, 3, &(tutti_group_opts){.name = "sub"}, &group) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK && x == 3);
+    if (rank == 2) EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.group = group)) == TUTTI_OK);
+    if (rank == 2) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    proc_meet(size, 1);
+    if (rank == 0) {
+        EXPECT(tutti_recv(tutti_view(&x, 1), 2, tutti_with(.group = group)) == TUTTI_OK);
+        EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 2, tutti_with(.group = group)), TUTTI_ERR_ABORTED,
+                     "rank 2 has destroyed the group", "of group sub");
+        EXPECT(tutti_recv(tutti_view(&x, 1), TUTTI_ANY_SOURCE, tutti_with(.group = group)) == TUTTI_OK);
+    } else if (rank == 1) {
+        procs_nap_ms(500); /* some askings */
+        EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.group = group)) == TUTTI_OK);
+    }
+    if (rank < 2)
+        EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group)), TUTTI_ERR_ABORTED,
+                     "all_reduce #2", "rank 2 has destroyed the group");
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_a_group_that_one_has_left(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) run_procs(3, rank_of_a_group_that_one_has_left, &(bool){apart});
 }
 
 /* ---- callbacks ----------------------------------------------------------------------------------------------------
@@ -462,6 +501,7 @@ int main(void)
         cmocka_unit_test(test_coalescing_that_never_ends),
         cmocka_unit_test(test_messages_for_a_closed_group),
         cmocka_unit_test(test_messages_taken_back),
+        cmocka_unit_test(test_a_group_that_one_has_left),
         cmocka_unit_test(test_a_callback_gives_all_up),
         cmocka_unit_test(test_a_callback_in_coalesce_end),
         cmocka_unit_test(test_an_error_among_the_late),
