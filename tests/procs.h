@@ -32,7 +32,7 @@
 
 #include <cmocka.h>
 
-#define PROCS_MOST 16
+#define PROCS_MOST 96
 #define PROCS_LIMIT_S 60
 #define PROCS_UNUSED __attribute__((unused)) /* not every test needs all of it */
 #define PROCS_TOKEN "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"

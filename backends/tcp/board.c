@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, ROOM_RANKS = 8 };
+enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, TRAY_PART = 256, ROOM_RANKS = 8 };
 
 /* ---- layout ------------------------------------------------------------------------------------------------ */
 
@@ -31,12 +31,12 @@ static size_t rooms_for(int n)
     return (size_t)n * BOARD_ROOMS * room_for(n);
 }
 
-/* Two of them, for a core's second-level cache; less each where there are many. */
+/* Two of them, for a core's second-level cache; less each where there are many, but some lines for each of these. */
 static size_t tray_for(int n)
 {
-    size_t tray = TRAY_MOST;
+    size_t tray = TRAY_MOST, least = (size_t)n * TRAY_PART;
     for (int many = ROOM_RANKS; many < n; many *= 2) tray /= 2;
-    return tray;
+    return tray > least ? tray : least;
 }
 
 size_t board_bytes(int n)

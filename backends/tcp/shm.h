@@ -23,8 +23,8 @@
 #include "wire.h"
 
 enum {
-    SHM_SEATS = 64, /* ranks of one host that share a segment; further ones go over the network */
-    SHM_LINE = 128, /* bytes that no two writers share: two lines, as processors fetch them in pairs */
+    SHM_SEATS = 256, /* ranks of one host that share a segment; further ones go over the network */
+    SHM_LINE = 128,  /* bytes that no two writers share: two lines, as processors fetch them in pairs */
     SHM_TINY = 16,
     SHM_INLINE = 104,
     SHM_BOARDS = 64 /* groups of one family that have a board at the same time */

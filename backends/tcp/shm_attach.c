@@ -22,6 +22,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,7 +35,7 @@ enum {
     LOOKS_SHARED = 8,
     WAIT_MS = 60000 /* for others' entries in the store, and a member for its host */
 };
-#define ENTRY_MAGIC "tuttish3"
+#define ENTRY_MAGIC "tuttish4"
 
 /* ---- entries ----------------------------------------------------------------------------------------------- */
 
@@ -212,7 +213,7 @@ static bool call(struct attach *self, int fd, int32_t to, struct entry *host, in
                                   .world_size = (uint32_t)self->config->world_size,
                                   .family = self->config->family};
     struct wire_greeting answer;
-    uint8_t out[WIRE_GREETING], in[WIRE_GREETING + 2];
+    uint8_t out[WIRE_GREETING], in[WIRE_GREETING + SHM_PLACE];
     memcpy(hello.client_nonce, self->mine.nonce, WIRE_NONCE);
     memcpy(hello.server_nonce, host->nonce, WIRE_NONCE);
     shm_sign(self, &hello, out);
@@ -220,7 +221,9 @@ static bool call(struct attach *self, int fd, int32_t to, struct entry *host, in
     if (!shm_give(fd, out, sizeof out, fds, SHM_FDS)) return false;
     int memfd = -1;
     if (!shm_wait(fd, end, self->host) || !shm_take(fd, in, sizeof in, &memfd, 1)) return false;
-    int n = in[WIRE_GREETING], seat = in[WIRE_GREETING + 1];
+    uint16_t place[2];
+    memcpy(place, in + WIRE_GREETING, sizeof place);
+    int n = place[0], seat = place[1];
     bool sound = wire_greeting_parse(in, WIRE_GREETING, &answer) && answer.kind == WIRE_ACCEPT &&
                  answer.from == (uint32_t)to && answer.to == hello.from && answer.family == hello.family &&
                  memcmp(answer.client_nonce, hello.client_nonce, WIRE_NONCE) == 0 &&
@@ -282,6 +285,15 @@ static int join(struct attach *self, int32_t to, struct entry *host)
     return result;
 }
 
+/* How many ranks the host's descriptors are enough for: three of each and a link to it, and where this rank serves the
+ * job's store, that connection, too. */
+static int most_seats(void)
+{
+    enum { EACH = SHM_FDS + 2, KEPT = 64 };
+    size_t most = shm_allowed(RLIMIT_NOFILE);
+    return most >= EACH * SHM_SEATS + KEPT ? SHM_SEATS : most <= KEPT ? 0 : (int)((most - KEPT) / EACH);
+}
+
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
 static int attach(struct attach *self)
@@ -290,12 +302,12 @@ static int attach(struct attach *self)
     int64_t end = self->host->now_ns() + (int64_t)WAIT_MS * 1000000;
     int32_t rank[SHM_SEATS] = {config->rank};
     struct entry entry;
-    int n = 1;
+    int n = 1, most = most_seats();
     for (int32_t other = 0; other < config->rank; other++) {
         if (!read_entry(self, other, end, &entry)) continue;
         if (memcmp(entry.like, self->mine.like, sizeof entry.like) == 0) return join(self, other, &entry);
     }
-    for (int32_t other = config->rank + 1; other < config->world_size && n < SHM_SEATS; other++)
+    for (int32_t other = config->rank + 1; other < config->world_size && n < most; other++)
         if (read_entry(self, other, end, &entry) && memcmp(entry.like, self->mine.like, sizeof entry.like) == 0) {
             memcpy(self->name[n], entry.name, WIRE_NONCE);
             rank[n++] = other;
@@ -320,8 +332,11 @@ static void tell(const struct attach *self, int result)
         host->log(2, "tcp: rank %d shares no memory with others, libfabric carries all: %s", self->config->rank,
                   self->why);
     else if (result == 0 && self->shm->seat == 0)
-        host->log(2, "tcp: %d of the %d ranks that the launcher put on this host do not share memory with rank %d",
-                  self->config->local_world_size - here, self->config->local_world_size, self->config->rank);
+        host->log(2, "tcp: %d of the %d ranks that the launcher put on this host do not share memory with rank %d%s",
+                  self->config->local_world_size - here, self->config->local_world_size, self->config->rank,
+                  here < most_seats() ? ""
+                  : here < SHM_SEATS  ? ": there are too few descriptors (ulimit -n)"
+                                      : ": that many can");
 }
 
 int shm_open_host(const struct shm_config *config, struct shm **out)

@@ -12,6 +12,7 @@ enum shm_word { SHM_CAN_PULL = 1, SHM_CAN_SHARE = 2 };
 
 enum {
     SHM_FDS = 3,          /* of a rank: its bell, its life, its arena */
+    SHM_PLACE = 4,        /* bytes: how many seats there are, which one is the member's */
     SHM_ROUND_MS = 10000, /* a host waits so long for its members */
     SHM_STALE_MS = 2000, /* nobody listens where a rank said that it does: an earlier family's entry, or it has ended */
     SHM_CROWD = 2 * SHM_SEATS

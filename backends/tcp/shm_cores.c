@@ -14,6 +14,16 @@ struct matching {
     bool tried[CPU_SETSIZE];
 };
 
+static bool give_free(struct matching *matching, int seat)
+{
+    for (int core = 0; core < CPU_SETSIZE; core++) {
+        if (!CPU_ISSET(core, &shm_seat_at(matching->shm, seat)->cores) || matching->owner[core] >= 0) continue;
+        matching->owner[core] = seat;
+        return true;
+    }
+    return false;
+}
+
 /* Gives the seat a core, for which others may have to take other ones. */
 static bool give(struct matching *matching, int seat)
 {
@@ -32,7 +42,7 @@ bool shm_have_cores(const struct shm *shm, const bool *present)
     struct matching matching = {.shm = shm};
     for (int core = 0; core < CPU_SETSIZE; core++) matching.owner[core] = -1;
     for (int seat = 0; seat < shm->n; seat++) {
-        if (!present[seat]) continue;
+        if (!present[seat] || give_free(&matching, seat)) continue;
         for (int core = 0; core < CPU_SETSIZE; core++) matching.tried[core] = false;
         if (!give(&matching, seat)) return false;
     }

@@ -172,14 +172,14 @@ static uint8_t hear_round(struct attach *self)
 static void welcome(struct attach *self, int seat, struct wire_greeting *hello)
 {
     struct shm *shm = self->shm;
-    uint8_t out[WIRE_GREETING + 2];
+    uint8_t out[WIRE_GREETING + SHM_PLACE];
     struct wire_greeting answer = *hello;
     answer.kind = WIRE_ACCEPT;
     answer.from = hello->to;
     answer.to = hello->from;
     shm_sign(self, &answer, out);
-    out[WIRE_GREETING] = (uint8_t)shm->n;
-    out[WIRE_GREETING + 1] = (uint8_t)seat;
+    uint16_t place[2] = {(uint16_t)shm->n, (uint16_t)seat};
+    memcpy(out + WIRE_GREETING, place, sizeof place);
     bool sent = shm_give(self->link[seat], out, sizeof out, &shm->memfd, 1);
     for (int i = 0; i < shm->n && sent; i++) {
         int fds[SHM_FDS] = {shm->peer[i].bell, shm->peer[i].life, shm->peer[i].arena};

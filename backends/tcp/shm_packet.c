@@ -62,8 +62,9 @@ bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
     for (int tries = 0; tries < 1000; tries++) {
         ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
         if (sent >= 0) return (size_t)sent == bytes;
-        if (errno != EAGAIN && errno != EINTR) return false;
-        struct pollfd one = {fd, POLLOUT, 0};
+        if (errno != EAGAIN && errno != EINTR && errno != ETOOMANYREFS) return false;
+        struct pollfd one = {errno == ETOOMANYREFS ? -1 : fd, POLLOUT,
+                             0}; /* of this user's too many are on their way */
         poll(&one, 1, 10);
     }
     return false;

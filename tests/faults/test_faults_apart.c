@@ -454,6 +454,37 @@ static void test_no_network_for_some(void **state)
     run_procs(3, rank_without_network, NULL);
 }
 
+/* More ranks than a machine word has bits share memory: they need no network. */
+static int rank_of_many(int rank, int size, void *argument)
+{
+    enum { EACH = 100 };
+    static int32_t in[PROCS_MOST * EACH], out[PROCS_MOST * EACH];
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    tutti_work *work = NULL;
+    (void)argument;
+    setenv("TUTTI_IFACE", "nonsense", 1);
+    EXPECT(proc_init(50000) == TUTTI_OK);
+    for (int i = 0; i < size * EACH; i++) in[i] = rank + i;
+    EXPECT(tutti_all_to_all_single(tutti_view(out, size * EACH), tutti_view(in, size * EACH), NULL, NULL, NULL) ==
+           TUTTI_OK);
+    for (int i = 0; i < size * EACH; i++) EXPECT(out[i] == i / EACH + rank * EACH + i % EACH);
+    EXPECT(tutti_all_reduce_into(tutti_view(out, size * EACH), tutti_view(in, size * EACH), TUTTI_SUM, NULL) ==
+           TUTTI_OK);
+    for (int i = 0; i < size * EACH; i++) EXPECT(out[i] == size * (size - 1) / 2 + size * i);
+    EXPECT(tutti_isend(tutti_view(in, EACH), next, NULL, &work) == TUTTI_OK);
+    EXPECT(tutti_recv(tutti_view(out, EACH), before, NULL) == TUTTI_OK && out[1] == before + 1);
+    EXPECT(tutti_wait(&work, 50000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_many_share_memory(void **state)
+{
+    (void)state;
+    run_procs(80, rank_of_many, NULL);
+}
+
 /* ---- the store's host stands still ----------------------------------------------------------------------------------
  */
 
@@ -507,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_an_error_among_the_late),
         cmocka_unit_test(test_signals_during_large_messages),
         cmocka_unit_test(test_no_network_for_some),
+        cmocka_unit_test(test_many_share_memory),
         cmocka_unit_test(test_the_store_stands_still),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
