@@ -256,6 +256,33 @@ static void look_at_clock(struct engine *engine)
     work_check_time(engine, engine->now_ns);
 }
 
+/* Each work gets one turn, so that a long local computation of one does not keep the wire waiting. */
+static bool run_works(struct engine *engine)
+{
+    struct tutti_work *last = TAILQ_LAST(&engine->runnable, work_queue), *work = NULL;
+    bool moved = false;
+    while (work != last && (work = TAILQ_FIRST(&engine->runnable)) != NULL) {
+        TAILQ_REMOVE(&engine->runnable, work, run_link);
+        work->queued = false;
+        moved = true;
+        work_run(work);
+    }
+    return moved;
+}
+
+static void begin_unblocked(struct engine *engine)
+{
+    if (!engine->recheck) return;
+    engine->recheck = false;
+    if (engine->n_blocked > 0 && engine->first != NULL) submit_unblocked(engine->first);
+}
+
+void engine_go_on(struct engine *engine)
+{
+    run_works(engine);
+    begin_unblocked(engine);
+}
+
 bool engine_step(struct engine *engine)
 {
     bool moved = false;
@@ -266,19 +293,9 @@ bool engine_step(struct engine *engine)
             moved |= engine->source[i].backend->progress(engine->source[i].state) != 0;
     /* First: a peer's note says why the connections break that the same round may have reported. */
     moved |= engine_handle_events(engine);
-    /* Each work gets one turn, so that a long local computation of one does not keep the wire waiting. */
-    struct tutti_work *last = TAILQ_LAST(&engine->runnable, work_queue), *work = NULL;
-    while (work != last && (work = TAILQ_FIRST(&engine->runnable)) != NULL) {
-        TAILQ_REMOVE(&engine->runnable, work, run_link);
-        work->queued = false;
-        moved = true;
-        work_run(work);
-    }
+    moved |= run_works(engine);
     if (engine->n_told > 0 && engine->first != NULL) group_take_told(engine->first);
-    if (engine->recheck) {
-        engine->recheck = false;
-        if (engine->n_blocked > 0 && engine->first != NULL) submit_unblocked(engine->first);
-    }
+    begin_unblocked(engine);
     if (++engine->rounds % LOOK_ROUNDS == 0) look_at_clock(engine);
     return moved;
 }

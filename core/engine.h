@@ -131,6 +131,10 @@ bool engine_handle_events(struct engine *engine);
 /* One round without waiting. */
 bool engine_step(struct engine *engine);
 
+/* The part of a round that is the core's own: works go on with what backends have completed.  For a backend that holds
+ * the lock while it waits for other ranks, and meanwhile calls its own progress. */
+void engine_go_on(struct engine *engine);
+
 /* The thread, if it does not run yet. */
 void engine_start_thread(struct engine *engine);
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <tutti/tutti.h>
+#include <unistd.h>
 
 enum { MOST = 300000, BYTES = MOST * 16 };
 
@@ -290,6 +291,31 @@ static int subgroups(void)
     return value == my.size * (my.size - 1) / 2 ? 0 : wrong("a group in reversed order", "another sum");
 }
 
+/* Who comes last to a collective, in a call that blocks, gets to a new group only once the others have gone on with it,
+ * while they wait for him there. */
+static int group_behind_an_operation(void)
+{
+    tutti_group *group = NULL;
+    tutti_group_opts opts = {.parent = my.mpi, .timeout_ms = 20000};
+    int ranks[8], last = my.size - 1;
+    for (int i = 0; i < my.size; i++) ranks[i] = i;
+    for (int turn = 0; turn < 2; turn++) {
+        float x = 1.0f;
+        tutti_work *works[2] = {NULL};
+        tutti_opts own = {.group = my.mpi, .timeout_ms = 20000};
+        if (my.rank == last) usleep(100000);
+        if (my.rank != last) own.async_op = &works[0];
+        OK(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, &own));
+        if (my.rank != last) own.async_op = &works[1];
+        OK(tutti_barrier(&own));
+        OK(tutti_new_group(ranks, my.size, &opts, &group));
+        OK(tutti_wait_all(works, 2, 20000));
+        OK(tutti_destroy_process_group(group));
+        if (x != (float)my.size) return wrong("a group behind an operation", "another sum");
+    }
+    return 0;
+}
+
 /* Failures of a message leave the group as it was; a collective that differs fails it on all ranks. */
 static int failures(void)
 {
@@ -340,6 +366,7 @@ static int rank_main(void)
     if (failed == 0) failed = messages();
     if (failed == 0) failed = order();
     if (failed == 0) failed = subgroups();
+    if (failed == 0) failed = group_behind_an_operation();
     if (failed == 0) OK(tutti_barrier(NULL));
     if (failed == 0) failed = failures();
     if (failed == 0) OK(tutti_barrier(NULL));
