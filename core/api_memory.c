@@ -117,9 +117,9 @@ int tutti_free(tutti_group *group, void *memory)
     int status = TUTTI_ERR_UNSUPPORTED;
     engine_lock(group->engine);
     if (door != NULL) status = door->backend->free(door->state, memory);
+    if (status == TUTTI_OK && on_cpu) forget(memory); /* before another thread can borrow the same address */
     engine_unlock(group->engine);
     if (status == TUTTI_ERR_UNSUPPORTED)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "free: %p is not memory of group %s", memory, group->name);
-    if (status == TUTTI_OK && on_cpu) forget(memory);
     return status;
 }
