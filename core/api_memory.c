@@ -59,17 +59,37 @@ static const struct group_door *allocating_door(const struct tutti_group *group)
     return device > 0 && stager->backend != NULL && TUTTI_HAS(stager->backend, alloc) ? stager : NULL;
 }
 
+/* All that changes hands does so under the engine's lock: another thread may give back, or be given, the same memory,
+ * or end the group. */
 static int borrow(const struct tutti_group *group, const struct group_door *door, size_t bytes, void **memory)
 {
     void *made = NULL;
-    engine_lock(group->engine);
-    int status = door->backend->alloc(door->state, bytes, &made);
+    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "alloc: group %s has been destroyed", group->name);
+    int status = door != NULL ? door->backend->alloc(door->state, bytes, &made) : TUTTI_ERR_UNSUPPORTED;
     if (status == TUTTI_OK && group->device.type == TUTTI_CPU && !note(made)) {
         door->backend->free(door->state, made);
         status = error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory to remember %p with", made);
     }
-    engine_unlock(group->engine);
     if (status == TUTTI_OK) *memory = made;
+    return status;
+}
+
+static int refuse_left(const void *memory)
+{
+    return error_set(TUTTI_ERR_ABORTED,
+                     "free: %p is memory of a group that has been destroyed; it stays until the process ends", memory);
+}
+
+static int give_back(const struct tutti_group *group, const struct group_door *door, void *memory)
+{
+    bool on_cpu = group->device.type == TUTTI_CPU;
+    if (on_cpu && !is_lent(memory)) {
+        free(memory);
+        return TUTTI_OK;
+    }
+    if (group->shut) return refuse_left(memory);
+    int status = door != NULL ? door->backend->free(door->state, memory) : TUTTI_ERR_UNSUPPORTED;
+    if (status == TUTTI_OK && on_cpu) forget(memory);
     return status;
 }
 
@@ -82,9 +102,10 @@ int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)
                          memory == NULL ? "NULL" : "given");
     if (group->rank < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: this rank is not in group %s", group->name);
-    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "alloc: group %s has been destroyed", group->name);
     const struct group_door *door = allocating_door(group);
-    int status = door != NULL ? borrow(group, door, (size_t)bytes, memory) : TUTTI_ERR_UNSUPPORTED;
+    engine_lock(group->engine);
+    int status = borrow(group, door, (size_t)bytes, memory);
+    engine_unlock(group->engine);
     if (group->device.type == TUTTI_CPU && status == TUTTI_ERR_UNSUPPORTED) {
         if (posix_memalign(memory, 4096, bytes > 0 ? (size_t)bytes : 1) == 0) return TUTTI_OK;
         return error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory for %" PRId64 " bytes", bytes);
@@ -97,27 +118,15 @@ int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)
 int tutti_free(tutti_group *group, void *memory)
 {
     if (memory == NULL) return TUTTI_OK;
-    bool is_left = group == NULL && !tutti_is_initialized(), on_cpu = is_left;
-    if (!is_left) {
-        group = group_for_call(group);
-        if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
-        is_left = group->shut;
-        on_cpu = group->device.type == TUTTI_CPU;
-    }
-    if (on_cpu && !is_lent(memory)) {
+    if (group == NULL && !tutti_is_initialized()) { /* after the end of all */
+        if (is_lent(memory)) return refuse_left(memory);
         free(memory);
         return TUTTI_OK;
     }
-    if (is_left)
-        return error_set(TUTTI_ERR_ABORTED,
-                         "free: %p is memory of a group that has been destroyed; it stays until the "
-                         "process ends",
-                         memory);
-    const struct group_door *door = allocating_door(group);
-    int status = TUTTI_ERR_UNSUPPORTED;
+    group = group_for_call(group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     engine_lock(group->engine);
-    if (door != NULL) status = door->backend->free(door->state, memory);
-    if (status == TUTTI_OK && on_cpu) forget(memory); /* before another thread can borrow the same address */
+    int status = give_back(group, allocating_door(group), memory);
     engine_unlock(group->engine);
     if (status == TUTTI_ERR_UNSUPPORTED)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "free: %p is not memory of group %s", memory, group->name);
