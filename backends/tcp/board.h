@@ -124,9 +124,8 @@ void board_awaits(const struct board *board, const tutti_request *request, bool 
 /* As tutti_backend.explain. */
 const char *board_explain(const struct board *board, const tutti_op *op);
 
-/* board_directory.c.  make: once, by the segment's host, before others map it.  find: the number of the group's board,
- * the same for all of its ranks, or -1.  leave: the last of n ranks gives pages and entry back. */
-bool board_directory_make(struct shm *shm);
+/* board_directory.c; a new segment's is empty.  find: the number of the group's board, the same for all of its ranks,
+ * or -1.  leave: the last of n ranks gives pages and entry back. */
 int board_directory_find(struct shm *shm, uint64_t id);
 void board_directory_leave(struct shm *shm, int index, int n);
 

@@ -2,46 +2,48 @@
  *
  * The first rank of a group to come takes an entry, with pages for the board or without; the others find it.  Where all
  * entries are taken the directory is marked full for good: a group without an entry then has no board, whoever asks.
- * It is looked at under a lock, held for microseconds; of a rank that dies with it the next one inherits it.
+ * It is looked at under a lock, held for microseconds.  The lock is a word that says who has it; of a rank that has
+ * died with it, or a word that names nobody, the next one takes it over.  A mutex would not do: it keeps pointers in
+ * the shared memory, through which a rank that has gone wrong could have another one write anywhere.
  */
-#include <errno.h>
-#include <pthread.h>
+#include <poll.h>
 #include <sched.h>
 
 #include "board.h"
 
 enum {
-    LOCK_MS = 10000 /* of a rank that is stopped with it: then this group has no board here, and its calls differ */
+    LOCK_MS = 3000, /* of a rank that is stopped with it: then this group has no board here, and its calls differ */
+    LEAVE_MS = 500  /* the same, where a group ends: then its board stays taken */
 };
 
-bool board_directory_make(struct shm *shm)
+/* Whether whom the word names is another rank, and lives. */
+static bool may_hold(const struct shm *shm, uint32_t holder)
 {
-    pthread_mutexattr_t attributes;
-    if (pthread_mutexattr_init(&attributes) != 0) return false;
-    bool made = pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED) == 0 &&
-                pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0 &&
-                pthread_mutex_init(&shm_directory(shm)->lock, &attributes) == 0;
-    pthread_mutexattr_destroy(&attributes);
-    return made;
+    if (holder == 0 || holder > (uint32_t)shm->n || holder == (uint32_t)shm->seat + 1) return false;
+    struct pollfd life = {shm->peer[holder - 1].life, POLLIN, 0};
+    return poll(&life, 1, 0) <= 0; /* a signal says nothing of it */
 }
 
-static bool lock(const struct shm *shm)
+static bool lock(const struct shm *shm, int64_t limit_ms)
 {
-    struct shm_directory *directory = shm_directory(shm);
-    int64_t end = shm->config.host->now_ns() + (int64_t)LOCK_MS * 1000000;
-    int error;
-    while ((error = pthread_mutex_trylock(&directory->lock)) == EBUSY) {
+    _Atomic uint32_t *holder = &shm_directory(shm)->holder;
+    int64_t end = shm->config.host->now_ns() + limit_ms * 1000000;
+    uint32_t found = 0;
+    /* acquire: what the one before has written.  An entry is taken last of all, so what the dead left is a directory
+     * without it, or with all of it. */
+    while (!atomic_compare_exchange_strong_explicit(holder, &found, (uint32_t)shm->seat + 1, memory_order_acquire,
+                                                    memory_order_relaxed)) {
         if (shm->config.host->now_ns() > end) return false;
+        if (!may_hold(shm, found)) continue; /* it is taken from whom it names */
         sched_yield();
+        found = 0;
     }
-    /* An entry is taken last of all, so what the dead left is a directory without it, or with all of it. */
-    if (error == EOWNERDEAD) error = pthread_mutex_consistent(&directory->lock);
-    return error == 0;
+    return true;
 }
 
 static void unlock(const struct shm *shm)
 {
-    pthread_mutex_unlock(&shm_directory(shm)->lock);
+    atomic_store_explicit(&shm_directory(shm)->holder, 0, memory_order_release);
 }
 
 /* With the lock held. */
@@ -67,7 +69,7 @@ static struct shm_entry *find_entry(struct shm *shm, uint64_t id)
 
 int board_directory_find(struct shm *shm, uint64_t id)
 {
-    if (!lock(shm)) return -1;
+    if (!lock(shm, LOCK_MS)) return -1;
     const struct shm_entry *entry = find_entry(shm, id);
     int index = entry != NULL && entry->has_pages ? (int)(entry - shm_directory(shm)->entry) : -1;
     unlock(shm);
@@ -76,8 +78,8 @@ int board_directory_find(struct shm *shm, uint64_t id)
 
 void board_directory_leave(struct shm *shm, int index, int n)
 {
-    if (!lock(shm)) return;
+    if (!lock(shm, LEAVE_MS)) return;
     struct shm_entry *entry = &shm_directory(shm)->entry[index];
-    if (++entry->left == n && shm_release_board(shm, index)) entry->taken = false;
+    if (++entry->left == (uint32_t)n && shm_release_board(shm, index)) entry->taken = false;
     unlock(shm);
 }

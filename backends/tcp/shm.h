@@ -12,7 +12,6 @@
 #ifndef SHM_H
 #define SHM_H
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/queue.h>
@@ -63,16 +62,16 @@ struct shm_seat {
     _Atomic uint64_t arena_at; /* where it has its arena; 0: it has not used it */
 };
 
-/* Which groups have boards: see board_directory.c.  Under its lock. */
+/* Which groups have boards: see board_directory.c.  No bool: of one that holds neither 0 nor 1 C says nothing. */
 struct shm_entry {
-    uint64_t id;  /* of the group */
-    int32_t left; /* ranks of the group that have closed it */
-    bool taken, has_pages;
+    uint64_t id;   /* of the group */
+    uint32_t left; /* ranks of the group that have closed it */
+    uint32_t taken, has_pages;
 };
 
 struct shm_directory {
-    _Alignas(SHM_LINE) pthread_mutex_t lock; /* robust */
-    bool full;
+    _Alignas(SHM_LINE) _Atomic uint32_t holder; /* the seat, and 1, of the rank that has the lock; 0: none has */
+    uint32_t full;
     struct shm_entry entry[SHM_BOARDS];
 };
 

@@ -231,7 +231,7 @@ int shm_serve(struct attach *self, const int32_t *rank, int n)
     }
     if (!made) return fail_host(self, "no memory");
     self->shm->memfd = shm_segment_make(self->shm->bytes, self->shm->boards_at);
-    if (self->shm->memfd < 0 || !shm_map(self->shm) || !board_directory_make(self->shm)) {
+    if (self->shm->memfd < 0 || !shm_map(self->shm)) {
         bool limit = errno == EFBIG;
         snprintf(self->why, sizeof self->why, "%zu bytes of shared memory: %s%s",
                  limit ? self->shm->bytes : self->shm->boards_at, strerror(errno), limit ? " (ulimit -f)" : "");

@@ -470,21 +470,46 @@ static void test_leaves_after_it_has_come(void **state)
     ends_close(end, ENDS);
 }
 
+static void open_and_close(struct end *end)
+{
+    struct board board;
+    board_open(&board, &end->shm, 5, 0, 2, (int32_t[]){0, 1});
+    assert_int_equal(board.state, BOARD_READY);
+    board_close(&board);
+}
+
 /* A rank that dies while it looks for a group's board leaves no lock behind: the others still find one. */
 static void test_dies_in_the_directory(void **state)
+{
+    struct end end[2];
+    (void)state;
+    pair_open(end);
+    end[0].shm.peer[1].life = eventfd(1, EFD_CLOEXEC); /* readable, as one of a process that has ended */
+    assert_true(lock(&end[1].shm, 0));
+    open_and_close(&end[0]);
+    close(end[0].shm.peer[1].life);
+    pair_close(end);
+}
+
+/* Whatever a rank that has gone wrong has written there. */
+static void test_nonsense_in_the_directory(void **state)
 {
     struct end end[2];
     struct board board;
     (void)state;
     pair_open(end);
-    pid_t pid = fork();
-    if (pid == 0) _exit(pthread_mutex_lock(&shm_directory(&end[1].shm)->lock));
-    int ended = -1;
-    assert_int_equal(waitpid(pid, &ended, 0), pid);
-    assert_int_equal(ended, 0);
+    struct shm_directory *directory = shm_directory(&end[0].shm);
+    for (uint32_t holder = 1; holder != 0; holder <<= 1) {
+        if (holder == 2) continue; /* which names the other one */
+        directory->holder = holder;
+        open_and_close(&end[0]);
+    }
+    directory->holder = 2; /* which lives: it is waited for, but not for ever */
     board_open(&board, &end[0].shm, 5, 0, 2, (int32_t[]){0, 1});
-    assert_int_equal(board.state, BOARD_READY);
-    board_close(&board);
+    assert_int_equal(board.state, BOARD_NONE);
+    memset(directory, 0xa5, sizeof *directory);
+    board_open(&board, &end[0].shm, 5, 0, 2, (int32_t[]){0, 1});
+    assert_int_equal(board.state, BOARD_NONE);
     pair_close(end);
 }
 
@@ -493,6 +518,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_dies_in_the_directory),
+        cmocka_unit_test(test_nonsense_in_the_directory),
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_gives_up_in_the_last_step),
