@@ -160,11 +160,51 @@ static void test_headers(void **state)
     assert_int_equal(offsetof(struct shm_cell, size), 64); /* a short message is one line */
 }
 
+/* ---- nonsense ---------------------------------------------------------------------------------------------- */
+
+/* A message for which the peer writes the next one before it has been read to its end. */
+static void on_message_of_many(void *user, int32_t from, const void *header, const void *payload, size_t bytes)
+{
+    struct end *end = user;
+    struct shm *shm = &end->shm;
+    (void)from;
+    (void)header;
+    (void)payload;
+    (void)bytes;
+    uint64_t turn = ++end->got + 1;
+    if (end->got < STREAM) atomic_store(&shm->peer[1].in->cell[(turn - 1) % shm->cells].turn, turn);
+}
+
+static void on_lost_one(void *user, int32_t rank, const char *why)
+{
+    (void)rank;
+    (void)why;
+    ((struct end *)user)->lost++;
+}
+
+/* A rank that says that it has ended, and goes on sending, is heard of no more than its ring holds. */
+static void test_ends_and_goes_on(void **state)
+{
+    static const struct shm_events of_many = {on_message_of_many, on_lost_one};
+    struct end end[2];
+    (void)state;
+    pair_open(end);
+    struct shm *shm = &end[0].shm;
+    shm->config.events = &of_many;
+    atomic_store(&shm->peer[1].in->cell[0].turn, 1);
+    atomic_store(&shm->peer[1].in->closed, 1);
+    shm_look_at_lives(shm);
+    assert_int_equal(end[0].lost, 1);
+    assert_int_equal(end[0].got, shm->cells);
+    pair_close(end);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),         cmocka_unit_test(test_turns),     cmocka_unit_test(test_moments),
-        cmocka_unit_test(test_moments_of_room), cmocka_unit_test(test_late_ring), cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_streams),          cmocka_unit_test(test_turns),     cmocka_unit_test(test_moments),
+        cmocka_unit_test(test_moments_of_room),  cmocka_unit_test(test_late_ring), cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_ends_and_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
