@@ -104,7 +104,8 @@ static void arrive_cts(struct proto *proto, const struct wire_header *header)
     struct proto_op *op = NULL;
     if (header->ref != 0) {
         op = proto_op_find(proto, header->ref);
-        if (op == NULL || op->state != PROTO_SEND_WAITING || op->peer != peer) {
+        /* What was offered is not asked about. */
+        if (op == NULL || op->state != PROTO_SEND_WAITING || op->offered || op->peer != peer) {
             proto_refuse(proto, peer, WIRE_NACK_RECV, header->id, NULL, true);
             return;
         }
