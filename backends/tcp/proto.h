@@ -96,7 +96,8 @@ enum proto_way { PROTO_EAGER, PROTO_OFFER, PROTO_ASK };
 
 struct proto_peer {
     uint64_t sent, sent_gone; /* cost of eager messages to it, and of those that found their receive there */
-    uint64_t done, done_told; /* cost of its eager messages that found theirs here, and what it knows of that */
+    uint64_t came;            /* cost of its eager messages, */
+    uint64_t done, done_told; /* of those that found theirs here, and what it knows of that */
     int64_t owes_ns;          /* since when it has said nothing to notes and questions; 0: it has */
     bool left, told;          /* it said goodbye; we did */
 };

@@ -17,6 +17,11 @@ static void keep(struct proto *proto, struct match_table *table, const struct wi
         proto_disown(proto, header);
         return;
     }
+    const struct proto_peer *peer = &proto->peer[header->source];
+    if (header->kind == WIRE_EAGER_DATA && peer->came - peer->done > PROTO_WINDOW) {
+        link_drop(proto, (int32_t)header->source, "it sends more unasked than it may", true);
+        return;
+    }
     struct proto_arrival *arrival = malloc(sizeof *arrival + bytes);
     if (arrival == NULL) { /* a lost message would be a hang */
         link_drop(proto, (int32_t)header->source, "no memory for its messages", true);
@@ -56,6 +61,7 @@ static int take_eager(struct proto *proto, tutti_request *request, const struct 
 static void arrive_eager(struct proto *proto, const struct wire_header *header, const void *payload)
 {
     int32_t peer = (int32_t)header->source;
+    proto->peer[peer].came += header->bytes + PROTO_EAGER_COST;
     if (is_awaited(proto, header)) {
         proto->awaited.status = take_eager(proto, proto->awaited.request, header, payload);
         proto->awaited.request = NULL;

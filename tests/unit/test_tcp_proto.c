@@ -1,0 +1,176 @@
+/* The message protocol and a peer that has gone wrong: what it may not bring about, whatever it sends.  Links are
+ * stubs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../../backends/tcp/match.c"
+#include "../../backends/tcp/proto.c"
+#include "../../backends/tcp/proto_arrive.c"
+#define revoke revoke_memory /* unistd.h has one, too */
+#include "../../backends/tcp/proto_post.c"
+#include "../../backends/tcp/wire.c"
+
+/* ---- links ------------------------------------------------------------------------------------------------- */
+
+static int dropped; /* links */
+
+void link_drop(struct proto *proto, int32_t rank, const char *why, bool notify)
+{
+    (void)proto, (void)rank, (void)why, (void)notify;
+    dropped++;
+}
+
+#define STUB(type, name, ...)                                                                                          \
+    type name(__VA_ARGS__)                                                                                             \
+    {                                                                                                                  \
+        return (type)0;                                                                                                \
+    }
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+typedef bool unsend_is(const void *message, size_t bytes, uint64_t argument);
+STUB(int, link_connect, struct proto *proto, int32_t rank)
+STUB(bool, link_is_up, const struct proto *proto, int32_t rank)
+STUB(bool, link_is_flushed, const struct proto *proto, int32_t rank)
+STUB(const char *, link_lost, const struct proto *proto, int32_t rank)
+STUB(int, link_send, struct proto *proto, int32_t rank, const void *header, const void *payload, size_t bytes)
+STUB(bool, link_unsend, struct proto *proto, int32_t rank, unsend_is *is, uint64_t argument)
+STUB(bool, link_unwrite, struct proto *proto, struct proto_op *op)
+STUB(bool, link_cut, struct proto *proto, struct proto_op *op)
+STUB(int, link_expose, struct proto *proto, struct proto_op *op)
+STUB(int, link_progress, struct proto *proto)
+STUB(void, link_write, struct proto *proto, struct proto_op *op)
+STUB(enum proto_way, bulk_way, struct proto *proto, const tutti_request *request, int32_t peer, bool unasked)
+STUB(int, bulk_copy, struct proto *proto, const tutti_request *request, int32_t peer, struct wire_header *header)
+STUB(int, bulk_offer, struct proto *proto, struct proto_op *op)
+STUB(int, bulk_pull_now, struct proto *proto, tutti_request *request, int32_t peer, const struct wire_header *offer)
+STUB(void, bulk_pull, struct proto *proto, struct proto_op *op, const struct wire_header *offer)
+STUB(void, bulk_unoffer, struct proto *proto, const struct wire_header *header)
+STUB(void, bulk_fin, struct proto *proto, const struct wire_header *header)
+STUB(void, bulk_forget, struct proto *proto, struct proto_op *op)
+STUB(void, bulk_part, struct proto *proto, const struct wire_header *header, const void *payload)
+STUB(int, shm_open_host, const struct shm_config *config, struct shm **shm)
+STUB(void, shm_close, struct shm *shm)
+STUB(int, shm_read, struct shm *shm, int seat)
+STUB(void, shm_spread, struct shm *shm)
+STUB(void, shm_ring_bell, struct shm *shm, int seat)
+STUB(int, fabric_open, const struct fabric_config *config, struct fabric **fabric)
+STUB(void, fabric_close, struct fabric *fabric)
+STUB(void, fabric_conceal, struct fabric_memory *memory)
+STUB(void, board_close, struct board *board)
+
+void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank, int32_t n, const int32_t *global_ranks)
+{
+    *board = (struct board){.n = n};
+}
+
+bool link_is_local(const struct proto *proto, int32_t rank)
+{
+    return true;
+}
+
+/* ---- a rank ------------------------------------------------------------------------------------------------ */
+
+static int64_t now_ns(void)
+{
+    return 1;
+}
+
+static int error(int status, const char *format, ...)
+{
+    return status;
+}
+
+static void completed(tutti_request *request, int status)
+{
+    *(int *)request->owner = status == TUTTI_OK ? 1 : status;
+}
+
+static const tutti_host host = {
+    .abi = TUTTI_BACKEND_ABI, .size = sizeof host, .now_ns = now_ns, .error = error, .complete = completed};
+
+enum { WORLD = 3, OURS = 5 };
+
+/* Rank 0 of three; ranks 0 and 1 are a group. */
+static void open_rank(struct proto *proto, struct proto_group *group)
+{
+    static const int32_t ranks[] = {0, 1};
+    struct fabric_config config = {.world_size = WORLD, .host = &host};
+    dropped = 0;
+    assert_int_equal(proto_open(proto, &config, NULL), TUTTI_OK);
+    *group = (struct proto_group){.id = OURS, .world_size = 2, .global_ranks = ranks};
+    proto_add_group(proto, group);
+}
+
+static void close_rank(struct proto *proto, struct proto_group *group)
+{
+    LIST_REMOVE(group, link);
+    proto_close(proto);
+}
+
+static void bring(struct proto *proto, int32_t from, struct wire_header header, const void *payload)
+{
+    uint8_t message[WIRE_HEADER];
+    header.source = (uint32_t)from;
+    wire_encode(message, &header);
+    proto_local_events.message(proto, from, message, payload, header.kind == WIRE_EAGER_DATA ? header.bytes : 0);
+}
+
+/* ---- what a peer sends ------------------------------------------------------------------------------------- */
+
+/* Who has what it may have here is not dropped, and may have it again; who has more is. */
+static void test_more_than_it_may(void **state)
+{
+    enum { EACH = 1000, MOST = PROTO_WINDOW / (EACH + PROTO_EAGER_COST) };
+    static char payload[EACH], data[EACH];
+    struct wire_header header = {.kind = WIRE_EAGER_DATA, .group = OURS, .bytes = EACH};
+    struct proto proto;
+    struct proto_group group;
+    open_rank(&proto, &group);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < MOST; i++) bring(&proto, 1, header, payload);
+        assert_int_equal(dropped, 0);
+        for (int i = 0; i < MOST && round < 2; i++) {
+            tutti_request request = {.peer = 1, .data = data, .bytes = EACH};
+            assert_int_equal(proto_recv(&group, &request), TUTTI_REQUEST_DONE);
+        }
+    }
+    bring(&proto, 1, header, payload);
+    assert_int_equal(dropped, 1);
+    assert_int_equal(proto.arrived.count, MOST);
+    close_rank(&proto, &group);
+}
+
+/* An offer that is being taken back stays on the list of those until the peer has said so, whatever else it says. */
+static void test_an_answer_to_an_offer(void **state)
+{
+    static char data[64];
+    int ended = 0;
+    tutti_request request = {.peer = 1, .data = data, .bytes = sizeof data, .owner = &ended};
+    struct proto proto;
+    struct proto_group group;
+    open_rank(&proto, &group);
+    struct proto_op *op = proto_op_new(&group, &request, 1, PROTO_SEND_WAITING);
+    op->offered = true;
+    assert_int_equal(proto_cancel(&group, &request), TUTTI_ERR_ABORTED);
+    assert_ptr_equal(TAILQ_FIRST(&proto.revoked), op);
+    bring(&proto, 1,
+          (struct wire_header){.kind = WIRE_CTS, .group = OURS, .bytes = sizeof data, .id = 1, .ref = op->id}, NULL);
+    assert_ptr_equal(TAILQ_FIRST(&proto.revoked), op);
+    assert_int_equal(op->state, PROTO_SEND_WAITING);
+    assert_true(op->is_due);
+    proto_finish(&proto, op, TUTTI_ERR_ABORTED);
+    assert_true(TAILQ_EMPTY(&proto.revoked));
+    close_rank(&proto, &group);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_more_than_it_may),
+        cmocka_unit_test(test_an_answer_to_an_offer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
