@@ -39,6 +39,15 @@ void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, i
     proto_finish(proto, op, status);
 }
 
+/* The receive that is posted for it, or NULL.  One from any source means any of its group. */
+static struct proto_op *find_posted(const struct proto *proto, const struct wire_header *header)
+{
+    int32_t peer = (int32_t)header->source;
+    struct match_item *item = match_posted(&proto->posted, header->group, peer, header->tag);
+    struct proto_op *op = item != NULL ? op_of(item) : NULL;
+    return op == NULL || op->peer != MATCH_ANY || proto_group_rank(op->group, peer) >= 0 ? op : NULL;
+}
+
 static bool is_awaited(const struct proto *proto, const struct wire_header *header)
 {
     const struct proto_awaited *awaited = &proto->awaited;
@@ -67,12 +76,11 @@ static void arrive_eager(struct proto *proto, const struct wire_header *header, 
         proto->awaited.request = NULL;
         return;
     }
-    struct match_item *item = match_posted(&proto->posted, header->group, peer, header->tag);
-    if (item == NULL) {
+    struct proto_op *op = find_posted(proto, header);
+    if (op == NULL) {
         keep(proto, &proto->arrived, header, payload);
         return;
     }
-    struct proto_op *op = op_of(item);
     proto_finish_recv(proto, op, peer, take_eager(proto, op->request, header, payload));
 }
 
@@ -80,13 +88,12 @@ static void arrive_eager(struct proto *proto, const struct wire_header *header, 
 static void arrive_rts(struct proto *proto, const struct wire_header *header)
 {
     int32_t peer = (int32_t)header->source;
-    struct match_item *item = match_posted(&proto->posted, header->group, peer, header->tag);
-    if (item == NULL) {
+    struct proto_op *op = find_posted(proto, header);
+    if (op == NULL) {
         if (is_awaited(proto, header)) proto->awaited.announced = true;
         keep(proto, &proto->arrived, header, NULL);
         return;
     }
-    struct proto_op *op = op_of(item);
     if (!proto_agrees(op->request, header->bytes, header->fingerprint)) {
         proto_refuse(proto, peer, WIRE_NACK_SEND, header->id, op->request, false);
         proto_finish_recv(proto, op, peer,

@@ -233,11 +233,18 @@ static int await(struct proto_group *group, tutti_request *request, int32_t peer
     return proto->awaited.status == TUTTI_OK ? TUTTI_REQUEST_DONE : proto->awaited.status;
 }
 
+/* What comes from a rank that is not in the group is nobody's. */
 static struct match_item *find_arrived(const struct proto_group *group, const tutti_request *request, int32_t peer)
 {
-    const struct match_table *arrived = &group->proto->arrived;
-    return peer == MATCH_ANY ? match_loose(arrived, group->id, request->tag)
-                             : match_exact(arrived, group->id, peer, request->tag);
+    struct match_table *arrived = &group->proto->arrived;
+    struct match_item *item;
+    if (peer != MATCH_ANY) return match_exact(arrived, group->id, peer, request->tag);
+    while ((item = match_loose(arrived, group->id, request->tag)) != NULL &&
+           proto_group_rank(group, item->source) < 0) {
+        match_take(arrived, item);
+        free(item); /* the first member */
+    }
+    return item;
 }
 
 int proto_recv(struct proto_group *group, tutti_request *request)

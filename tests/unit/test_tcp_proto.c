@@ -166,11 +166,35 @@ static void test_an_answer_to_an_offer(void **state)
     close_rank(&proto, &group);
 }
 
+/* A receive from any source is not met by what a rank sends that is not in its group, before or after. */
+static void test_a_stranger_to_the_group(void **state)
+{
+    static char payload[8], data[8];
+    struct wire_header header = {.kind = WIRE_EAGER_DATA, .group = OURS, .bytes = sizeof data, .fingerprint = 1};
+    int ended = 0;
+    tutti_request request = {
+        .peer = TUTTI_ANY_SOURCE, .data = data, .bytes = sizeof data, .fingerprint = 2, .owner = &ended};
+    struct proto proto;
+    struct proto_group group;
+    open_rank(&proto, &group);
+    bring(&proto, 2, header, payload);
+    assert_int_equal(proto_recv(&group, &request), TUTTI_REQUEST_PENDING);
+    bring(&proto, 2, header, payload);
+    bring(&proto, 2, (struct wire_header){.kind = WIRE_RTS, .group = OURS, .bytes = sizeof data, .id = 1}, NULL);
+    assert_int_equal(ended, 0);
+    header.fingerprint = 2;
+    bring(&proto, 1, header, payload);
+    assert_int_equal(ended, 1);
+    assert_int_equal(request.source, 1);
+    close_rank(&proto, &group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_than_it_may),
         cmocka_unit_test(test_an_answer_to_an_offer),
+        cmocka_unit_test(test_a_stranger_to_the_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
