@@ -187,14 +187,17 @@ static void arrive_nack_recv(struct proto *proto, const struct wire_header *head
     proto_finish_recv(proto, op, peer, status);
 }
 
+/* A note is read by a parser, so it is copied first: the peer may change what lies in the ring. */
 static void arrive_note(struct proto *proto, const struct wire_header *header, const void *payload)
 {
     struct proto_group *group;
+    uint8_t note[WIRE_NOTE];
+    if (header->bytes > 0) memcpy(note, payload, header->bytes); /* wire_parse has seen that they fit */
     LIST_FOREACH(group, &proto->groups, link)
     {
         if (group->id != header->group || group->closing || proto->closing) continue;
         int32_t rank = proto_group_rank(group, (int32_t)header->source);
-        if (rank >= 0) proto->host->notified(group->core, rank, payload, header->bytes);
+        if (rank >= 0) proto->host->notified(group->core, rank, note, header->bytes);
         return;
     }
 }
