@@ -259,12 +259,6 @@ static void fail_late(struct tutti_group *group, int64_t deadline)
     group_fail(group, TUTTI_ERR_ABORTED, text, true);
 }
 
-static void tell_left(struct tutti_group *group, int64_t deadline)
-{
-    (void)deadline;
-    if (!group->shut && !group->failed && group->rank >= 0) health_tell_left(group);
-}
-
 /* What is to be closed, one after the other: the group, or, with the family's first one, all, the latest first.  Each
  * is held while it has its turn, for callbacks may destroy it. */
 static struct tutti_group *next_to_close(struct tutti_group *group, struct tutti_group *before)
@@ -300,7 +294,6 @@ void group_close(struct tutti_group *group)
     each_to_close(group, let_end, clock_deadline_ns(CLOSE_WAIT_MS));
     each_to_close(group, fail_late, 0);
     each_to_close(group, let_end, clock_deadline_ns(LET_GO_MS));
-    if (group != group->root) each_to_close(group, tell_left, 0); /* the end of a family ends its links: that is told */
     while ((other = next_to_close(group, other)) != NULL) shut(other); /* its handle stays good for destroying */
     if (group == group->root) engine_retire(group->engine);
     engine_lock(group->engine);

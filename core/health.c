@@ -94,13 +94,6 @@ void health_tell(struct tutti_group *group)
         if (peer != group->rank) note_send(group, peer, &note);
 }
 
-void health_tell_left(struct tutti_group *group)
-{
-    struct note note = {.type = NOTE_LEFT, .latest = group->sequence};
-    for (int peer = 0; peer < group->size; peer++)
-        if (peer != group->rank) note_send(group, peer, &note);
-}
-
 static void tell_askers(struct tutti_group *group, int64_t now);
 
 /* ---- asking ------------------------------------------------------------------------------------------------ */
@@ -270,7 +263,7 @@ static void handle_note(struct engine_event *event)
         missing_heard(group->health->missing, came->peer, note, now);
         tell_askers(group, now);
     } else if (note->type == NOTE_LEFT) {
-        missing_leaves(group->health->missing, came->peer, note->latest);
+        missing_leaves(group->health->missing, came->peer);
     } else if (note->type == NOTE_FAILED && !group->failed && note->status < 0) {
         group->failed_missing = note->given_up;
         group_told(group, note->status, note->text, note->sequence); /* and told on: not all know the first one */

@@ -1,4 +1,5 @@
-/* What ranks tell each other besides their data: "I failed, because", "where are you?", "here I am", "I have left".
+/* What ranks tell each other besides their data: "I failed, because", "where are you?", "here I am", "I have left"
+ * (which backends say).
  *
  * A rank that has waited for a while asks the peers it waits for.  The question carries the fingerprint of its own
  * operation, so two ranks that wait for each other in different operations find out even though no data flows; the
@@ -26,9 +27,6 @@ int health_ask(const struct tutti_work *work);
 
 /* Tells all peers that the group failed, how, and from which collective on. */
 void health_tell(struct tutti_group *group);
-
-/* Tells all peers that this rank has destroyed the group. */
-void health_tell_left(struct tutti_group *group);
 
 /* A note came in: the host service behind tutti_host.notified. */
 void health_notified(void *core, int32_t peer, const void *message, size_t bytes);

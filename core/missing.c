@@ -21,8 +21,7 @@ struct peer {
     int64_t heard_ns;                                /* 0: never */
     int64_t owes_ns;                                 /* the first question that it has not answered; 0: none */
     int64_t asked_ns;                                /* the last one */
-    bool left;                                       /* it has destroyed the group, */
-    uint64_t left_after;                             /* after this collective */
+    bool left;                                       /* it has destroyed the group */
     int n_places;
     struct note_place *place; /* whom it waits for in the end; room for NOTE_PLACES */
 };
@@ -77,10 +76,10 @@ void missing_heard(struct missing *missing, int peer, const struct note *here, i
         if (here->place[i].rank < (uint32_t)missing->size) state->place[state->n_places++] = here->place[i];
 }
 
-void missing_leaves(struct missing *missing, int peer, uint64_t latest)
+void missing_leaves(struct missing *missing, int peer)
 {
     missing->peer[peer].left = true;
-    missing->peer[peer].left_after = latest;
+    missing->peer[peer].owes_ns = 0;
 }
 
 /* ---- what is waited for ------------------------------------------------------------------------------------ */
@@ -122,7 +121,7 @@ int missing_left(const struct tutti_work *work, const bool *awaited)
     for (int i = 0; i < missing->size; i++) {
         const struct peer *peer = &missing->peer[i];
         if (!awaited[i]) continue;
-        if (peer->left && (work->point_to_point || peer->left_after < work->op.sequence))
+        if (peer->left)
             left = i;
         else if (work->point_to_point)
             return -1;

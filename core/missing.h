@@ -25,8 +25,8 @@ bool missing_asked(struct missing *missing, int peer, int64_t now);
 /* It answered. */
 void missing_heard(struct missing *missing, int peer, const struct note *here, int64_t now);
 
-/* It has destroyed the group, after the collective `latest`. */
-void missing_leaves(struct missing *missing, int peer, uint64_t latest);
+/* It has destroyed the group. */
+void missing_leaves(struct missing *missing, int peer);
 
 /* Which peers the work waits for itself, one entry a rank; NULL when out of memory.  The caller frees it. */
 bool *missing_awaited(const struct tutti_work *work);

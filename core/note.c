@@ -88,6 +88,8 @@ static bool parse_failure(const uint8_t *wire, size_t bytes, struct note *note)
 bool note_parse(const void *message, size_t bytes, struct note *note)
 {
     const uint8_t *wire = message;
+    *note = (struct note){.type = NOTE_LEFT};
+    if (bytes == 0) return true;
     if (bytes < NOTE_HEAD || bytes > NOTE_BYTES) return false;
     uint32_t words[2];
     uint64_t longs[4];
@@ -99,9 +101,7 @@ bool note_parse(const void *message, size_t bytes, struct note *note)
     note->fingerprint = le64toh(longs[1]);
     note->latest = le64toh(longs[2]);
     note->latest_fingerprint = le64toh(longs[3]);
-    note->text[0] = '\0';
-    note->n_places = note->given_up.n = 0;
-    if (note->type < NOTE_FAILED || note->type > NOTE_LEFT) return false;
+    if (note->type < NOTE_FAILED || note->type > NOTE_HERE) return false;
     if (note->status > 0 || note->status < TUTTI_ERR_NOT_FOUND) return false;
     if (note->type == NOTE_HERE) return parse_places(wire + NOTE_HEAD, bytes - NOTE_HEAD, note);
     if (note->type == NOTE_FAILED) return parse_failure(wire + NOTE_HEAD, bytes - NOTE_HEAD, note);

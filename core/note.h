@@ -3,7 +3,7 @@
  * On the wire: type, status, sequence, fingerprint, and the sender's latest sequence and fingerprint as little-endian
  * 32- and 64-bit numbers; then, for NOTE_FAILED (whose latest says how many), the ranks that were given up, and text
  * without a terminator; for NOTE_HERE the places of other ranks: rank, age, silence, latest sequence and fingerprint of
- * each; nothing for NOTE_ASK and NOTE_LEFT (whose latest is the last collective that the rank took part in). */
+ * each.  NOTE_LEFT has no bytes: it is a backend's answer where the group has been closed. */
 #ifndef NOTE_H
 #define NOTE_H
 
@@ -18,7 +18,7 @@ enum {
     NOTE_PLACES = NOTE_TEXT / NOTE_PLACE
 };
 
-enum note_type { NOTE_FAILED = 1, NOTE_ASK, NOTE_HERE, NOTE_LEFT };
+enum note_type { NOTE_LEFT, NOTE_FAILED, NOTE_ASK, NOTE_HERE };
 
 /* Where a rank stands that others wait for. */
 struct note_place {

@@ -296,14 +296,19 @@ static void keep(struct mpib_family *family, int32_t source, const struct envelo
     TAILQ_INSERT_TAIL(&family->arrived, arrived, link);
 }
 
+/* One for a group that is not here any more, for all of it opened it before the first note, is answered: see notify. */
 static void pass_note(struct mpib_family *family, int32_t source, const struct envelope *envelope)
 {
+    struct header answer = {.group = envelope->header.group, .note = NOTE_OF_CORE};
     struct mpib_group *group;
     LIST_FOREACH(group, &family->groups, link)
     {
-        int32_t peer = group->id == envelope->header.group ? rank_in(group, source) : -1;
+        if (group->id != answer.group) continue;
+        int32_t peer = rank_in(group, source);
         if (peer >= 0) family->host->notified(group->core, peer, envelope->data, envelope->header.bytes);
+        return;
     }
+    if (envelope->header.bytes > 0 && !family->closing) send_header(family, source, &answer, NULL, NULL);
 }
 
 /* Whether a receive was waiting for it, and gets it.  One that is refused is no reason to stop: what fails it may have
@@ -313,8 +318,10 @@ static bool arrive(struct mpib_family *family, int32_t source, const struct enve
     const struct header *header = &envelope->header;
     struct mpib_posted *posted;
     family->goodbyes += header->note == NOTE_GOODBYE;
-    if (header->note == NOTE_OF_CORE) pass_note(family, source, envelope);
-    if (header->note != 0) return false;
+    if (header->note != 0) {
+        if (header->note == NOTE_OF_CORE) pass_note(family, source, envelope); /* the last that is done with envelope */
+        return false;
+    }
     if (is_awaited(family, source, header)) {
         struct mpib_awaited awaited = family->awaited;
         family->awaited = (struct mpib_awaited){

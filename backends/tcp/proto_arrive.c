@@ -200,6 +200,9 @@ static void arrive_note(struct proto *proto, const struct wire_header *header, c
         if (rank >= 0) proto->host->notified(group->core, rank, note, header->bytes);
         return;
     }
+    struct wire_header answer = {.kind = WIRE_NOTE_DATA, .group = header->group};
+    if (header->bytes > 0 && proto_is_past(proto, header->group))
+        proto_say(proto, (int32_t)header->source, &answer, NULL, 0);
 }
 
 struct opened_by {

@@ -303,7 +303,8 @@ typedef struct tutti_backend {
     int (*cancel)(void *group, tutti_request *request);
 
     /* Sends a few bytes to peer besides all ordering and matching, best effort, dropped where there is no connection.
-     * They reach host->notified there.  Optional. */
+     * They reach host->notified there.  A note for a group that has been closed there is answered with one of no bytes,
+     * behind all that was sent for the group.  Optional. */
     int (*notify)(void *group, int32_t peer, const void *message, size_t bytes);
 
     /* What the selection of algorithms should assume: a small message's latency, a large one's rate, a good size for

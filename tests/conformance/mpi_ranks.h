@@ -316,6 +316,22 @@ static int group_behind_an_operation(void)
     return 0;
 }
 
+/* What waits for a rank that has destroyed the group ends before its time. */
+static int group_that_one_has_left(void)
+{
+    tutti_group *group = NULL;
+    tutti_group_opts opts = {.parent = my.mpi, .timeout_ms = 20000};
+    int ranks[8], last = my.size - 1;
+    for (int i = 0; i < my.size; i++) ranks[i] = i;
+    OK(tutti_new_group(ranks, my.size, &opts, &group));
+    OK(tutti_barrier(&(tutti_opts){.group = group}));
+    if (my.rank != last && tutti_barrier(&(tutti_opts){.group = group}) != TUTTI_ERR_ABORTED)
+        return wrong("a group that one has left", tutti_last_error());
+    OK(tutti_destroy_process_group(group));
+    OK(tutti_barrier(&(tutti_opts){.group = my.mpi})); /* where MPI is the main thread's, that answers in here */
+    return 0;
+}
+
 /* Failures of a message leave the group as it was; a collective that differs fails it on all ranks. */
 static int failures(void)
 {
@@ -367,6 +383,7 @@ static int rank_main(void)
     if (failed == 0) failed = order();
     if (failed == 0) failed = subgroups();
     if (failed == 0) failed = group_behind_an_operation();
+    if (failed == 0) failed = group_that_one_has_left();
     if (failed == 0) OK(tutti_barrier(NULL));
     if (failed == 0) failed = failures();
     if (failed == 0) OK(tutti_barrier(NULL));

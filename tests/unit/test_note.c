@@ -48,8 +48,9 @@ static void test_malformed(void **state)
     wire[24] = 0;
     wire[31] = 0x80; /* so many that their bytes overflow */
     assert_false(note_parse(wire, NOTE_BYTES, &read));
-    wire[0] = NOTE_LEFT + 1;
+    wire[0] = NOTE_LEFT; /* which has no bytes */
     assert_false(note_parse(wire, NOTE_HEAD, &read));
+    assert_true(note_parse(wire, 0, &read) && read.type == NOTE_LEFT);
     note = (struct note){.type = NOTE_ASK};
     assert_int_equal(note_encode(&note, wire), NOTE_HEAD);
     assert_true(note_parse(wire, NOTE_HEAD, &read));
