@@ -19,7 +19,7 @@
 
 enum {
     LOOK_MS = 100,      /* how often a wait looks at the operations' deadlines */
-    LOOK_ROUNDS = 64,   /* how often one that has no time to sleep looks at the clock */
+    LOOK_ROUNDS = 16,   /* how often one that has no time to sleep looks at the clock */
     SETTLE_NS = 100000, /* the first sleep on the backends: see their arm */
     NAP_US = 50,        /* sleep where a backend has nothing to poll */
     ATTEND_US = 100,    /* grace for the caller to wait itself before the thread takes over */

@@ -1,7 +1,6 @@
 /* Two ranks of a host: they share a cache or not, have cores alike or not, and are a world or a part of one. */
 #include "procs.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
 
@@ -303,39 +302,6 @@ static void test_messages_that_are_not_read(void **state)
     run_procs(2, rank_of_messages, &(struct part){"TUTTI_SHM_CMA", "0", false});
 }
 
-/* ---- memory from many threads ---------------------------------------------------------------------------------- */
-
-/* What one thread gives back another gets at once, at the same address. */
-static void *takes_and_gives(void *argument)
-{
-    atomic_int *failed = argument;
-    for (int i = 0; i < 20000; i++) {
-        void *memory = NULL;
-        if (tutti_alloc(NULL, 100, &memory) != TUTTI_OK || tutti_free(NULL, memory) != TUTTI_OK) ++*failed;
-    }
-    return NULL;
-}
-
-static int allocating(int rank, int size, void *argument)
-{
-    (void)rank, (void)size, (void)argument;
-    pthread_t threads[8];
-    atomic_int failed = 0;
-    EXPECT(proc_init(LIMIT_MS) == TUTTI_OK);
-    for (int i = 0; i < 8; i++) EXPECT(pthread_create(&threads[i], NULL, takes_and_gives, &failed) == 0);
-    for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
-    EXPECT(failed == 0);
-    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
-    return 0;
-}
-
-static void test_memory_from_many_threads(void **state)
-{
-    (void)state;
-    struct procs procs = {.size = 2, .fn = allocating};
-    procs_run(&procs);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,7 +311,6 @@ int main(void)
         cmocka_unit_test(test_parts_of_a_world_that_may_not_read),
         cmocka_unit_test(test_parts_of_a_world_by_plans),
         cmocka_unit_test(test_none_overtakes_another),
-        cmocka_unit_test(test_memory_from_many_threads),
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_messages_with_one_core),
         cmocka_unit_test(test_messages_that_are_not_read),

@@ -202,6 +202,38 @@ static void test_destroyed_while_it_ends(void **state)
     run_procs(2, rank_of_a_destroyed_end, NULL);
 }
 
+/* What one thread gives back another gets at once, at the same address. */
+static void *takes_and_gives(void *argument)
+{
+    enum { TIMES = 20000 };
+    atomic_int *failed = argument;
+    for (int i = 0; i < TIMES; i++) {
+        void *memory = NULL;
+        if (tutti_alloc(NULL, 100, &memory) != TUTTI_OK || tutti_free(NULL, memory) != TUTTI_OK) ++*failed;
+    }
+    return NULL;
+}
+
+static int rank_that_allocates(int rank, int size, void *argument)
+{
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    atomic_int failed = 0;
+    (void)rank, (void)size, (void)argument;
+    EXPECT(proc_init(60000) == TUTTI_OK);
+    for (int i = 0; i < THREADS; i++) EXPECT(pthread_create(&threads[i], NULL, takes_and_gives, &failed) == 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    EXPECT(failed == 0);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_memory_from_many_threads(void **state)
+{
+    (void)state;
+    run_procs(2, rank_that_allocates, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_two_threads_call),
         cmocka_unit_test(test_a_wait_in_traffic),
         cmocka_unit_test(test_destroyed_while_it_ends),
+        cmocka_unit_test(test_memory_from_many_threads),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
