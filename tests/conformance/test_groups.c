@@ -23,6 +23,12 @@ static struct holds holds_now(void)
     return (struct holds){count_fds(), count_threads(), mallinfo2().uordblks};
 }
 
+/* A thread that was joined before may still be seen for a while on a busy machine, so there may be fewer. */
+static bool holds_no_more(struct holds now, struct holds before)
+{
+    return now.descriptors <= before.descriptors && now.threads <= before.threads;
+}
+
 static unsigned next_random(unsigned *state)
 {
     *state = *state * 1664525 + 1013904223;
@@ -98,7 +104,7 @@ static int in_batches(tutti_group *group, int rank, int size, void *argument)
     }
     if (rank == 0) {
         struct holds after = holds_now();
-        EXPECT(after.descriptors == before.descriptors && after.threads == before.threads);
+        EXPECT(holds_no_more(after, before));
         EXPECT(after.memory < before.memory + (1 << 17));
     }
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
@@ -122,7 +128,7 @@ static int at_once(tutti_group *group, int rank, int size, void *argument)
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     struct holds with = before;
     if (rank == 0) with = holds_now();
-    EXPECT(with.descriptors == before.descriptors && with.threads == before.threads);
+    EXPECT(holds_no_more(with, before));
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     shuffle(order, N, (unsigned)rank + 1);
     for (int i = 0; i < N; i++) EXPECT(tutti_destroy_process_group(made[order[i]]) == TUTTI_OK);
@@ -149,7 +155,7 @@ static int many_splits(tutti_group *group, int rank, int size, void *argument)
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     if (rank == 0) {
         struct holds after = holds_now();
-        EXPECT(after.descriptors == before.descriptors && after.threads == before.threads);
+        EXPECT(holds_no_more(after, before));
         EXPECT(after.memory < before.memory + 8192 * (size_t)size); /* 200 splits leave nothing in the store */
     }
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);

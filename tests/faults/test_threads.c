@@ -237,10 +237,8 @@ static void test_memory_from_many_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_threads_wait),
-        cmocka_unit_test(test_two_threads_call),
-        cmocka_unit_test(test_a_wait_in_traffic),
-        cmocka_unit_test(test_destroyed_while_it_ends),
+        cmocka_unit_test(test_two_threads_wait),         cmocka_unit_test(test_two_threads_call),
+        cmocka_unit_test(test_a_wait_in_traffic),        cmocka_unit_test(test_destroyed_while_it_ends),
         cmocka_unit_test(test_memory_from_many_threads),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
