@@ -63,8 +63,8 @@ bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
         ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
         if (sent >= 0) return (size_t)sent == bytes;
         if (errno != EAGAIN && errno != EINTR && errno != ETOOMANYREFS) return false;
-        struct pollfd one = {errno == ETOOMANYREFS ? -1 : fd, POLLOUT,
-                             0}; /* of this user's too many are on their way */
+        int room = errno == ETOOMANYREFS ? -1 : fd; /* -1: of this user's descriptors too many are on their way */
+        struct pollfd one = {room, POLLOUT, 0};
         poll(&one, 1, 10);
     }
     return false;
