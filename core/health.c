@@ -113,18 +113,20 @@ int health_ask(const struct tutti_work *work)
 {
     struct tutti_group *group = work->group;
     int64_t now = clock_now_ns();
-    if (group->n_doors[0] == 0 || !may_ask(group, work, now)) return -1;
+    if (group->n_doors[0] == 0) return -1;
+    bool asks = may_ask(group, work, now); /* if it may not, what others have heard may be the end of it, too */
+    if (!asks && !missing_any_left(group->health->missing)) return -1;
     bool *marked = missing_awaited(work);
     if (marked == NULL) return -1;
     int left = missing_left(work, marked);
     struct note note = {.type = NOTE_ASK, .sequence = work->op.sequence, .fingerprint = work->fingerprint};
-    for (int peer = 0; peer < group->size; peer++) {
+    for (int peer = 0; asks && peer < group->size; peer++) {
         if (!marked[peer]) continue;
         bool anew = missing_asked(group->health->missing, peer, now);
         if (anew || !work->point_to_point) note_send(group, peer, &note);
     }
     free(marked);
-    tell_askers(group, now);
+    if (asks) tell_askers(group, now);
     return left;
 }
 

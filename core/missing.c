@@ -28,6 +28,7 @@ struct peer {
 
 struct missing {
     int size;
+    bool any_left;
     struct peer peer[];
 };
 
@@ -78,8 +79,13 @@ void missing_heard(struct missing *missing, int peer, const struct note *here, i
 
 void missing_leaves(struct missing *missing, int peer)
 {
-    missing->peer[peer].left = true;
+    missing->peer[peer].left = missing->any_left = true;
     missing->peer[peer].owes_ns = 0;
+}
+
+bool missing_any_left(const struct missing *missing)
+{
+    return missing->any_left;
 }
 
 /* ---- what is waited for ------------------------------------------------------------------------------------ */

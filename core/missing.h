@@ -28,6 +28,9 @@ void missing_heard(struct missing *missing, int peer, const struct note *here, i
 /* It has destroyed the group. */
 void missing_leaves(struct missing *missing, int peer);
 
+/* Whether any has. */
+bool missing_any_left(const struct missing *missing);
+
 /* Which peers the work waits for itself, one entry a rank; NULL when out of memory.  The caller frees it. */
 bool *missing_awaited(const struct tutti_work *work);
 

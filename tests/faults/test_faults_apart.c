@@ -283,6 +283,43 @@ static void test_a_group_that_one_has_left(void **state)
     for (int apart = 0; apart < 2; apart++) run_procs(3, rank_of_a_group_that_one_has_left, &(bool){apart});
 }
 
+/* Many receives wait for one that has left, behind one that waits for another rank: they do not end a few at a time. */
+static int rank_of_many_that_wait_for_one(int rank, int size, void *argument)
+{
+    enum { MANY = 400 };
+    static tutti_work *works[MANY];
+    static int32_t data[MANY];
+    tutti_group *group = NULL;
+    tutti_work *first = NULL;
+    int all[] = {0, 1, 2};
+    int32_t x = 0;
+    (void)size, (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_new_group(all, 3, NULL, &group) == TUTTI_OK);
+    if (rank == 2) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    if (rank == 0) {
+        EXPECT(tutti_irecv(tutti_view(&x, 1), 1, tutti_with(.group = group, .tag = MANY), &first) == TUTTI_OK);
+        for (int i = 0; i < MANY; i++)
+            EXPECT(tutti_irecv(tutti_view(&data[i], 1), 2, tutti_with(.group = group, .tag = i), &works[i]) ==
+                   TUTTI_OK);
+        int64_t begin = procs_now_ns();
+        for (int i = 0; i < MANY; i++) EXPECT(tutti_wait(&works[i], 20000) == TUTTI_ERR_ABORTED);
+        EXPECT(procs_now_ns() - begin < INT64_C(3000000000));
+    }
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    if (rank == 1) EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.group = group, .tag = MANY)) == TUTTI_OK);
+    if (rank == 0) EXPECT(tutti_wait(&first, 20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_many_wait_for_one_that_has_left(void **state)
+{
+    (void)state;
+    run_procs(3, rank_of_many_that_wait_for_one, NULL);
+}
+
 /* ---- callbacks ----------------------------------------------------------------------------------------------------
  */
 
@@ -533,6 +570,7 @@ int main(void)
         cmocka_unit_test(test_messages_for_a_closed_group),
         cmocka_unit_test(test_messages_taken_back),
         cmocka_unit_test(test_a_group_that_one_has_left),
+        cmocka_unit_test(test_many_wait_for_one_that_has_left),
         cmocka_unit_test(test_a_callback_gives_all_up),
         cmocka_unit_test(test_a_callback_in_coalesce_end),
         cmocka_unit_test(test_an_error_among_the_late),
