@@ -116,14 +116,14 @@ bool *missing_awaited(const struct tutti_work *work)
     return marked;
 }
 
-/* That a peer has left comes behind what it has sent, where both go over the same backend.  A message that any rank may
- * send can come as long as one of them is there. */
+/* That a peer has left comes behind what it has sent, where both go over the same backend: notes go over the first one,
+ * if it takes any.  A message that any rank may send can come as long as one of them is there. */
 int missing_left(const struct tutti_work *work, const bool *awaited)
 {
     const struct missing *missing = health_missing(work->group->health);
     const tutti_backend *backend = work->exec != NULL ? work->exec->run.backend : work->backend;
     int left = -1;
-    if (backend != work->group->doors[0][0].backend) return -1;
+    if (backend != work->group->doors[0][0].backend || !TUTTI_HAS(backend, notify)) return -1;
     for (int i = 0; i < missing->size; i++) {
         const struct peer *peer = &missing->peer[i];
         if (!awaited[i]) continue;
