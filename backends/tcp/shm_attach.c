@@ -242,7 +242,11 @@ static bool take_seats(struct attach *self, int fd, int64_t end)
     for (int i = 0; i < shm->n; i++) {
         int32_t rank;
         int fds[SHM_FDS];
-        if (!shm_wait(fd, end, self->host) || !shm_take(fd, &rank, sizeof rank, fds, SHM_FDS)) return false;
+        if (!shm_wait(fd, end, self->host)) return false;
+        if (!shm_take(fd, &rank, sizeof rank, fds, SHM_FDS)) {
+            if (errno == EMFILE) snprintf(self->why, sizeof self->why, "it has too few descriptors (ulimit -n)");
+            return false;
+        }
         shm->peer[i].rank = rank;
         shm->peer[i].bell = fds[0];
         shm->peer[i].life = fds[1];

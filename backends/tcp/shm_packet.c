@@ -63,14 +63,15 @@ bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
         ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
         if (sent >= 0) return (size_t)sent == bytes;
         if (errno != EAGAIN && errno != EINTR && errno != ETOOMANYREFS) return false;
-        int room = errno == ETOOMANYREFS ? -1 : fd; /* -1: of this user's descriptors too many are on their way */
-        struct pollfd one = {room, POLLOUT, 0};
+        bool room = errno != ETOOMANYREFS; /* of this user's descriptors too many are on their way */
+        struct pollfd one = {room ? fd : -1, POLLOUT, 0};
         poll(&one, 1, 10);
     }
     return false;
 }
 
-/* One packet of exactly these sizes; descriptors that came are the caller's, or closed where something is wrong. */
+/* One packet of exactly these sizes; descriptors that came are the caller's, or closed where something is wrong: errno
+ * is EMFILE where this process has no room for them. */
 bool shm_take(int fd, void *data, size_t bytes, int *fds, int n_fds)
 {
     enum { ROOM = CMSG_SPACE(SHM_FDS * sizeof(int)), MOST = (ROOM - CMSG_LEN(0)) / sizeof(int) }; /* it is rounded up */
@@ -95,5 +96,6 @@ bool shm_take(int fd, void *data, size_t bytes, int *fds, int n_fds)
         return true;
     }
     for (int i = 0; i < n; i++) close(found[i]);
+    if (got >= 0) errno = message.msg_flags & MSG_CTRUNC ? EMFILE : EPROTO;
     return false;
 }

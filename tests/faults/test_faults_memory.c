@@ -158,6 +158,33 @@ static void test_no_pages_for_a_board_later(void **state)
     run_procs(3, rank_in_want, &(struct lack){.memfds = PLENTY, .ranges = PLENTY, .later = true, .said = NO_BOARD});
 }
 
+/* One that has too few descriptors for those of so many says so, and goes over the network. */
+static int rank_of_few_descriptors(int rank, int size, void *argument)
+{
+    enum { FEW = 80 };
+    char said[8192];
+    int saved;
+    int32_t x = rank;
+    (void)argument;
+    given_memfds = given_ranges = PLENTY;
+    if (rank == 1) setrlimit(RLIMIT_NOFILE, &(struct rlimit){FEW, FEW});
+    int fd = proc_capture_stderr(&saved);
+    int status = proc_init(50000);
+    proc_end_capture(fd, saved, said, sizeof said);
+    EXPECT(status == TUTTI_OK);
+    EXPECT(proc_count(said, "libfabric carries all: it has too few descriptors") == (rank == 1));
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == size * (size - 1) / 2);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_few_descriptors(void **state)
+{
+    (void)state;
+    run_procs(30, rank_of_few_descriptors, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -166,6 +193,7 @@ int main(void)
         cmocka_unit_test(test_no_file_as_large_as_a_segment),
         cmocka_unit_test(test_no_pages_for_the_first_board),
         cmocka_unit_test(test_no_pages_for_a_board_later),
+        cmocka_unit_test(test_few_descriptors),
     };
     setenv("TUTTI_LOG", "info", 1);
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
