@@ -25,7 +25,7 @@ void sink_free(struct sink *sink)
 void sink_append(struct sink *sink, const void *data, size_t bytes)
 {
     struct buffer *next = &sink->next;
-    if (sink->broken) return;
+    if (sink->broken || bytes == 0) return; /* no bytes have no address */
     if (next->capacity - next->used < bytes) {
         next->capacity = 2 * next->capacity + bytes;
         next->data = memory_resize(next->data, next->capacity);
