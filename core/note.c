@@ -39,6 +39,7 @@ static size_t encode_failure(const struct note *note, uint8_t *wire)
 
 size_t note_encode(const struct note *note, uint8_t wire[NOTE_BYTES])
 {
+    if (note->type == NOTE_LEFT) return 0;
     uint32_t words[2] = {htole32(note->type), htole32((uint32_t)note->status)};
     uint64_t latest = note->type == NOTE_FAILED ? (uint64_t)note->given_up.n : note->latest;
     uint64_t longs[4] = {htole64(note->sequence), htole64(note->fingerprint), htole64(latest),

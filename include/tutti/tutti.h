@@ -113,12 +113,16 @@ TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opt
 
 /* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back (up to 2 s more, where a
  * backend cannot take back what it has begun, as an MPI its sends).  NULL: the default group.
- * What another rank then waits for from this one ends within a second: ABORTED, or PEER_LOST with the default group
- * (not so on nccl, where NCCL does not tell before the timeout). With the default group, or one of tutti_create_group,
- * all groups end that descend from it: calls on them answer ABORTED, and their handles, which are a little memory, may
- * still be given to this function.  The handle is invalid afterwards.  Ending a failed group succeeds.  Not while
- * another thread makes a group from it. A process whose threads all end by pthread_exit lives on while it has a group,
- * whose thread takes no signals but SIGKILL: destroy it, or call exit. */
+ *
+ * What another rank waits for from this one then ends within a second: ABORTED, or PEER_LOST with the default group.
+ * Not so on nccl, where it is the timeout that ends it.
+ *
+ * With the default group, or one of tutti_create_group, all groups end that descend from it: calls on them answer
+ * ABORTED, and their handles, which are a little memory, may still be given to this function.  The handle is invalid
+ * afterwards.  Ending a failed group succeeds.  Not while another thread makes a group from it.
+ *
+ * A process whose threads all end by pthread_exit lives on while it has a group, whose thread takes no signals but
+ * SIGKILL: destroy it, or call exit. */
 TUTTI_API int tutti_destroy_process_group(tutti_group *group);
 
 /* Whether the default group exists. */

@@ -286,7 +286,7 @@ static void test_a_group_that_one_has_left(void **state)
 /* Many receives wait for one that has left, behind one that waits for another rank: they do not end a few at a time. */
 static int rank_of_many_that_wait_for_one(int rank, int size, void *argument)
 {
-    enum { MANY = 400 };
+    enum { MANY = 400, ENOUGH_MS = 5000 }; /* a few at a time they took 22 s */
     static tutti_work *works[MANY];
     static int32_t data[MANY];
     tutti_group *group = NULL;
@@ -300,11 +300,9 @@ static int rank_of_many_that_wait_for_one(int rank, int size, void *argument)
     if (rank == 0) {
         EXPECT(tutti_irecv(tutti_view(&x, 1), 1, tutti_with(.group = group, .tag = MANY), &first) == TUTTI_OK);
         for (int i = 0; i < MANY; i++)
-            EXPECT(tutti_irecv(tutti_view(&data[i], 1), 2, tutti_with(.group = group, .tag = i), &works[i]) ==
-                   TUTTI_OK);
-        int64_t begin = procs_now_ns();
+            EXPECT(tutti_irecv(tutti_view(&data[i], 1), 2,
+                               tutti_with(.group = group, .tag = i, .timeout_ms = ENOUGH_MS), &works[i]) == TUTTI_OK);
         for (int i = 0; i < MANY; i++) EXPECT(tutti_wait(&works[i], 20000) == TUTTI_ERR_ABORTED);
-        EXPECT(procs_now_ns() - begin < INT64_C(3000000000));
     }
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     if (rank == 1) EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.group = group, .tag = MANY)) == TUTTI_OK);

@@ -14,7 +14,7 @@ static void fuzz_note(const uint8_t *in, size_t bytes)
     struct note note;
     uint8_t out[NOTE_BYTES];
     if (!note_parse(in, bytes, &note)) return;
-    if (note.type == NOTE_HERE) {
+    if (note.type == NOTE_HERE || note.type == NOTE_LEFT) {
         FUZZ_CHECK(note_encode(&note, out) == bytes && memcmp(in, out, bytes) == 0);
         return;
     }
