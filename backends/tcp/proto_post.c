@@ -233,18 +233,22 @@ static int await(struct proto_group *group, tutti_request *request, int32_t peer
     return proto->awaited.status == TUTTI_OK ? TUTTI_REQUEST_DONE : proto->awaited.status;
 }
 
-/* What comes from a rank that is not in the group is nobody's. */
-static struct match_item *find_arrived(const struct proto_group *group, const tutti_request *request, int32_t peer)
+/* From any rank of the group: what another one has sent for it is nobody's. */
+static struct match_item *find_from_any(const struct proto_group *group, uint64_t tag)
 {
     struct match_table *arrived = &group->proto->arrived;
     struct match_item *item;
-    if (peer != MATCH_ANY) return match_exact(arrived, group->id, peer, request->tag);
-    while ((item = match_loose(arrived, group->id, request->tag)) != NULL &&
-           proto_group_rank(group, item->source) < 0) {
+    while ((item = match_loose(arrived, group->id, tag)) != NULL && proto_group_rank(group, item->source) < 0) {
         match_take(arrived, item);
         free(item); /* the first member */
     }
     return item;
+}
+
+static struct match_item *find_arrived(const struct proto_group *group, const tutti_request *request, int32_t peer)
+{
+    return peer == MATCH_ANY ? find_from_any(group, request->tag)
+                             : match_exact(&group->proto->arrived, group->id, peer, request->tag);
 }
 
 int proto_recv(struct proto_group *group, tutti_request *request)
