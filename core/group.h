@@ -7,6 +7,7 @@
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
+#include "checked.h"
 #include "engine.h"
 #include "names.h"
 #include "note.h"
@@ -54,6 +55,8 @@ struct tutti_group {
     const char *algorithm;    /* TUTTI_ALGO, or NULL; the root's counts */
     char *agreed;             /* the root's: what the first rank to come said of it */
     char *tuning;             /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
+
+    struct checked checked[TUTTI_KIND_COUNT]; /* the last call of each kind */
 
     uint64_t sequence;       /* of the last collective issued */
     uint64_t past;           /* a trace of all of them: see fingerprint_with_past */

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "begin.h"
 #include "check.h"
+#include "checked.h"
 #include "coalesce.h"
 #include "fingerprint.h"
 #include "group.h"
@@ -50,14 +51,15 @@ void submit_unblocked(struct tutti_group *first)
 
 /* ---- submitting -------------------------------------------------------------------------------------------- */
 
-/* The operation's place in its group; its fingerprint there. */
-static uint64_t place(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts, bool async)
+/* The operation's place in its group; what its fingerprint is there. */
+static uint64_t place(const struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts,
+                      bool async)
 {
     bool alone = op_is_message(op) || op->kind == TUTTI_COPY;
     op->async = async;
     op->timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : group->timeout_ms;
     op->sequence = alone ? 0 : group->sequence + 1;
-    return fingerprint_with_past(fingerprint_of(op, group->size), group->past);
+    return fingerprint_with_past(fingerprint, group->past);
 }
 
 /* Goes on to the next place. */
@@ -81,12 +83,12 @@ static void fill(struct tutti_work *work, struct tutti_group *group, const tutti
     work->deadline_ns = CLOCK_NEVER;
 }
 
-static int new_work(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, bool async,
+static int new_work(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts, bool async,
                     struct tutti_work **out)
 {
     struct tutti_work *work = work_take(group->engine);
     if (work == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
-    work->fingerprint = place(group, op, opts, async);
+    work->fingerprint = place(group, op, fingerprint, opts, async);
     fill(work, group, op, opts);
     int status = TUTTI_OK;
     if (async) status = op_copy(&work->op, op, group->size, work->tensors, WORK_INLINE_TENSORS, &work->lists);
@@ -172,11 +174,11 @@ int submit_make_way(struct tutti_group *group, const tutti_op *op)
     return check_usable(group, op); /* time has passed */
 }
 
-static int submit_locked(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, bool async,
-                         struct tutti_work **work)
+static int submit_locked(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts,
+                         bool async, struct tutti_work **work)
 {
     int status = submit_make_way(group, op);
-    if (status == TUTTI_OK) status = new_work(group, op, opts, async, work);
+    if (status == TUTTI_OK) status = new_work(group, op, fingerprint, opts, async, work);
     return status == TUTTI_OK ? issue(*work) : status;
 }
 
@@ -191,12 +193,13 @@ static void become(struct tutti_work *work, struct tutti_group *group, const tut
 /* Most operations that are waited for are over when the backend has begun them: no work is made of these.
  * TUTTI_REQUEST_DONE; TUTTI_REQUEST_PENDING, with *out; UNSUPPORTED: nothing was begun, and the long way may take it;
  * another error: the operation's. */
-static int submit_at_once(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, struct tutti_work **out)
+static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts,
+                          struct tutti_work **out)
 {
     struct engine *engine = group->engine;
     struct tutti_work *work = work_spare(engine);
     if (work == NULL) return TUTTI_ERR_UNSUPPORTED;
-    uint64_t fingerprint = place(group, op, opts, false);
+    fingerprint = place(group, op, fingerprint, opts, false);
     int status = begin_at_once(work, group, op, fingerprint);
     if (status == TUTTI_REQUEST_PENDING) {
         int ended = work->status;
@@ -229,7 +232,7 @@ int submit_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts,
 {
     struct tutti_work *work = NULL;
     int status = check_usable(group, op);
-    if (status == TUTTI_OK) status = new_work(group, op, opts, true, &work);
+    if (status == TUTTI_OK) status = new_work(group, op, fingerprint_of(op, group->size), opts, true, &work);
     if (status != TUTTI_OK) {
         coalesce_drop(packing);
         return status;
@@ -251,10 +254,9 @@ int submit_staged(struct tutti_work *whole, tutti_op *op, const struct group_doo
     struct tutti_group *group = whole->group;
     tutti_opts opts = {.timeout_ms = whole->op.timeout_ms, .group_rank = whole->group_rank};
     struct tutti_work *work = NULL;
-    int status = new_work(group, op, &opts, true, &work);
+    const tutti_op *seen = op->kind == TUTTI_COPY ? op : &whole->op;
+    int status = new_work(group, op, fingerprint_of(seen, group->size), &opts, true, &work);
     if (status != TUTTI_OK) return status;
-    if (work->op.kind != TUTTI_COPY)
-        work->fingerprint = fingerprint_with_past(fingerprint_of(&whole->op, group->size), group->past);
     work->door = door;
     work->parent = whole;
     whole->parts++;
@@ -276,24 +278,29 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
     op->tag = opts->tag;
     op->factor = opts->factor;
     op->stream = opts->stream;
-    int status = check_op(group, op, opts);
-    if (status != TUTTI_OK) return status;
     if (coalesce_is_open(group)) {
+        int status = check_op(group, op, opts);
         if (async) *out = NULL;
-        return coalesce_add(group, op, opts);
+        return status == TUTTI_OK ? coalesce_add(group, op, opts) : status;
     }
     struct engine *engine = group->engine;
     struct tutti_work *work = NULL;
+    uint64_t fingerprint;
     engine_lock(engine);
     engine_called(engine);
-    status = check_usable(group, op);
-    int once = status != TUTTI_OK || async ? status : submit_at_once(group, op, opts, &work);
+    int status = checked_op(group, op, opts, &fingerprint);
+    if (status == TUTTI_OK) status = check_usable(group, op);
+    if (status != TUTTI_OK) {
+        engine_unlock(engine);
+        return status;
+    }
+    int once = async ? TUTTI_ERR_UNSUPPORTED : submit_at_once(group, op, fingerprint, opts, &work);
     if (once == TUTTI_REQUEST_DONE || (once < 0 && once != TUTTI_ERR_UNSUPPORTED)) {
         engine_unlock(engine);
         return once == TUTTI_REQUEST_DONE ? TUTTI_OK : once;
     }
     group_hold(group); /* another thread may destroy it while this one waits */
-    if (work == NULL) status = submit_locked(group, op, opts, async, &work);
+    if (work == NULL) status = submit_locked(group, op, fingerprint, opts, async, &work);
     if (status == TUTTI_OK && async) {
         if (!work_ended(work)) engine_attend(engine);
         engine_hold(engine); /* a handle may outlive its group */
