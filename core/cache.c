@@ -26,6 +26,7 @@ struct cache_entry {
     TAILQ_ENTRY(cache_entry) age;
     LIST_ENTRY(cache_entry) chain;
     struct key key;
+    uint64_t call; /* that it was taken for last: see tutti_op */
     int64_t *counts;
     struct plan *plan;
     struct exec *spare;
@@ -35,6 +36,7 @@ struct cache_entry {
 struct cache {
     TAILQ_HEAD(by_age_head, cache_entry) by_age; /* latest first */
     LIST_HEAD(, cache_entry) bucket[CACHE_BUCKETS];
+    struct cache_entry *latest[TUTTI_KIND_COUNT]; /* for calls that repeat the one before them; or NULL */
     int n;
     size_t scratch_kept; /* bytes, of all spare execs */
 };
@@ -73,6 +75,7 @@ static void entry_free(struct cache *cache, struct cache_entry *entry)
 {
     TAILQ_REMOVE(&cache->by_age, entry, age);
     LIST_REMOVE(entry, chain);
+    if (cache->latest[entry->key.kind] == entry) cache->latest[entry->key.kind] = NULL;
     cache->n--;
     free_spares(cache, entry);
     plan_free(entry->plan);
@@ -311,22 +314,34 @@ static int insert(struct cache *cache, const struct tutti_group *group, const st
     return TUTTI_OK;
 }
 
-int cache_take(struct cache *cache, const struct tutti_group *group, const struct group_door *door, const tutti_op *op,
-               struct cache_entry **out, struct exec **exec)
+static int find_or_insert(struct cache *cache, const struct tutti_group *group, const struct group_door *door,
+                          const tutti_op *op, struct cache_entry **entry)
 {
     struct shape shape = {0};
     make_key(group, door->backend, op, &shape.key);
     unsigned bucket = hash_of(&shape.key);
-    struct cache_entry *entry = shape.key.n_counts == 0 ? find(cache, &shape, bucket) : NULL;
-    if (entry == NULL) {
-        shape.counts = calloc(4 * (size_t)group->size, sizeof(int64_t));
-        if (shape.counts == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
-        fill_shape(&shape, group, op);
-        if (shape.key.n_counts > 0) entry = find(cache, &shape, bucket);
-        int status = entry == NULL ? insert(cache, group, door, &shape, bucket, &entry) : TUTTI_OK;
-        free(shape.counts);
+    *entry = shape.key.n_counts == 0 ? find(cache, &shape, bucket) : NULL;
+    if (*entry != NULL) return TUTTI_OK;
+    shape.counts = calloc(4 * (size_t)group->size, sizeof(int64_t));
+    if (shape.counts == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+    fill_shape(&shape, group, op);
+    if (shape.key.n_counts > 0) *entry = find(cache, &shape, bucket);
+    int status = *entry == NULL ? insert(cache, group, door, &shape, bucket, entry) : TUTTI_OK;
+    free(shape.counts);
+    return status;
+}
+
+int cache_take(struct cache *cache, const struct tutti_group *group, const struct group_door *door, const tutti_op *op,
+               struct cache_entry **out, struct exec **exec)
+{
+    struct cache_entry *entry = cache->latest[op->kind];
+    if (entry == NULL || op->call == 0 || entry->call != op->call || entry->key.backend != door->backend) {
+        int status = find_or_insert(cache, group, door, op, &entry);
         if (status != TUTTI_OK) return status;
-    } else if (TAILQ_FIRST(&cache->by_age) != entry) {
+        entry->call = op->call;
+        cache->latest[op->kind] = entry;
+    }
+    if (TAILQ_FIRST(&cache->by_age) != entry) {
         TAILQ_REMOVE(&cache->by_age, entry, age);
         TAILQ_INSERT_HEAD(&cache->by_age, entry, age);
     }

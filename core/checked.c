@@ -18,7 +18,7 @@ static bool is_plain(const tutti_op *op)
 
 static bool repeats(const struct checked *last, const tutti_op *op, const tutti_opts *opts)
 {
-    if (last->fingerprint == 0 || !is_plain(op) || opts->tag < 0 || opts->timeout_ms < 0) return false;
+    if (last->call == 0 || !is_plain(op) || opts->tag < 0 || opts->timeout_ms < 0) return false;
     if (op->root != last->given_root || opts->group_rank != last->group_rank || op->reduce_op != last->reduce_op)
         return false;
     return (last->n_in == 0 || is_same(op->in, &last->in)) && (last->n_out == 0 || is_same(op->out, &last->out));
@@ -27,7 +27,8 @@ static bool repeats(const struct checked *last, const tutti_op *op, const tutti_
 static void remember(struct checked *last, int32_t given_root, const tutti_op *op, const tutti_opts *opts,
                      uint64_t fingerprint)
 {
-    *last = (struct checked){.fingerprint = fingerprint,
+    *last = (struct checked){.call = op->call,
+                             .fingerprint = fingerprint,
                              .given_root = given_root,
                              .group_rank = opts->group_rank,
                              .reduce_op = op->reduce_op,
@@ -48,12 +49,15 @@ int checked_op(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, 
         op->n_in = last->n_in;
         op->n_out = last->n_out;
         op->dtype = last->dtype;
+        op->call = last->call;
         *fingerprint = last->fingerprint;
         return TUTTI_OK;
     }
     int status = check_op(group, op, opts);
     if (status != TUTTI_OK) return status;
     *fingerprint = fingerprint_of(op, group->size);
-    if (is_plain(op)) remember(last, given_root, op, opts, *fingerprint);
+    if (!is_plain(op)) return TUTTI_OK;
+    op->call = ++group->calls;
+    remember(last, given_root, op, opts, *fingerprint);
     return TUTTI_OK;
 }

@@ -57,6 +57,7 @@ struct tutti_group {
     char *tuning;             /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
 
     struct checked checked[TUTTI_KIND_COUNT]; /* the last call of each kind */
+    uint64_t calls;                           /* that did not repeat the one before them */
 
     uint64_t sequence;       /* of the last collective issued */
     uint64_t past;           /* a trace of all of them: see fingerprint_with_past */

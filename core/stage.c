@@ -153,6 +153,7 @@ static int issue_chunk(struct tutti_work *work, const struct group_door *door, s
 {
     const struct cut *cut = chunk->cut;
     tutti_op op = work->op;
+    op.call = 0; /* other tensors */
     for (int i = 0; i < cut->n_tensors; i++) {
         chunk->host[i] = *tensor_of(cut, i);
         chunk->host[i].device = (tutti_device){TUTTI_CPU, 0};

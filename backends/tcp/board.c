@@ -80,7 +80,7 @@ void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank,
     board->index = board_directory_find(shm, id);
     if (board->index < 0) return;
     board->seat = malloc((size_t)n * sizeof *board->seat);
-    board->spare = malloc(sizeof *board->spare);
+    board->spare = calloc(1, sizeof *board->spare);
     if (board->seat == NULL || board->spare == NULL) return; /* its operations fail where the others wait for it */
     for (int i = 0; i < n; i++) board->seat[i] = shm->seat_of[global_ranks[i]];
     board->words = shm_board_at(shm, board->index);
@@ -149,7 +149,8 @@ static void enter(struct board *board, struct board_op *op)
     for (int i = 0; i < board->n; i++)
         if (i != board->rank) shm_wake(board->shm, board->seat[i]);
     op->entered = true;
-    op->peer = 0;
+    board_set_meets(board, op);
+    op->peer = op->meets_from;
 }
 
 static void give_back(struct board *board, struct board_op *op)
@@ -182,7 +183,7 @@ static bool awaits(const struct board *board, const struct board_op *op, int ran
 {
     uint64_t step = op->entered ? step_of(op) : step_awaited(op);
     if (rank == board->rank) return false;
-    if (op->entered && !board_meets_all(op) && !board_meets(board, op, rank)) return false;
+    if (op->entered && !board_meets(op, rank)) return false;
     return !board_has_entered(board, rank, step);
 }
 
@@ -221,13 +222,12 @@ static int meet_one(struct board *board, const struct board_op *op, int rank)
 
 static int meet(struct board *board, struct board_op *op)
 {
-    bool all = board_meets_all(op);
-    for (; op->peer < board->n; op->peer++) {
-        if (op->peer == board->rank || !(all || board_meets(board, op, op->peer))) continue;
+    for (; op->peer < op->meets_to; op->peer++) {
+        if (op->peer == board->rank) continue;
         int status = meet_one(board, op, op->peer);
         if (status != TUTTI_OK) return status;
     }
-    if (all) board->all_in = step_of(op);
+    if (op->meets_to - op->meets_from == board->n) board->all_in = step_of(op);
     op->met = true;
     op->peer = 0;
     op->done = 0;
@@ -276,9 +276,11 @@ static int go_on_as_large(struct board *board, struct board_op *op)
 {
     int status = board_prepare_large(board, op);
     if (status != TUTTI_OK) return status;
+    op->call = 0; /* it is not what board_takes made of it any more */
     op->piped = op->either = false;
     op->large = true;
     board_set_steps(board, op);
+    board_set_meets(board, op);
     return TUTTI_OK;
 }
 
@@ -327,17 +329,31 @@ static int advance(struct board *board, struct board_op *op, bool *moved)
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
+/* What the operation is, which is often the same as what the last one was, and that it has not begun. */
+static bool describe(const struct board *board, const tutti_op *wanted, struct board_op *op)
+{
+    if (op->call == 0 || op->call != wanted->call) {
+        *op = (struct board_op){.call = 0};
+        if (!board_takes(board, wanted, op)) return false;
+        op->call = wanted->call;
+    }
+    op->first = 0;
+    op->at = 0;
+    op->entered = op->met = false;
+    return true;
+}
+
 int board_begin(struct board *board, const tutti_op *wanted, tutti_request *request, struct board_list *running)
 {
     if (board->state != BOARD_READY) return TUTTI_ERR_UNSUPPORTED;
-    struct board_op *op = board->spare != NULL ? board->spare : malloc(sizeof *op);
+    struct board_op *op = board->spare != NULL ? board->spare : calloc(1, sizeof *op);
     if (op == NULL) return board->host->error(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
     board->spare = NULL;
-    *op = (struct board_op){.request = request};
-    if (!board_takes(board, wanted, op)) {
+    if (!describe(board, wanted, op)) {
         give_back(board, op);
         return TUTTI_ERR_UNSUPPORTED;
     }
+    op->request = request;
     bool moved = false, runs = TAILQ_EMPTY(&board->ops);
     int status = runs ? advance(board, op, &moved) : 1;
     /* The others are often as good as here: then neither a turn of the engine nor a completion is needed. */

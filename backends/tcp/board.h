@@ -52,6 +52,7 @@ enum board_state { BOARD_NONE, BOARD_READY };
 struct board_op {
     TAILQ_ENTRY(board_op) link;
     tutti_request *request;
+    uint64_t call; /* see tutti_op; 0: what follows may not be used for another one */
     tutti_kind kind;
     tutti_reduce_op reduce;
     tutti_dtype dtype;
@@ -75,7 +76,8 @@ struct board_op {
     int64_t at;     /* 0 .. steps - 1 */
     bool entered;
     bool met;
-    int peer;    /* the next one to be met, or to be read from */
+    int meets_from, meets_to; /* the ranks that the step waits for, from .. to - 1, but for this one */
+    int peer;                 /* the next one to be met, or to be read from */
     size_t done; /* bytes of the block, or of the peer's part, that are done */
 };
 
@@ -132,9 +134,12 @@ void board_directory_leave(struct shm *shm, int index, int n);
 /* board_take.c.  Fills what the operation is, not where it stands. */
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made);
 void board_set_steps(const struct board *board, struct board_op *op);
-/* Whether the step waits for all ranks; where it does not, whether for this one. */
-bool board_meets_all(const struct board_op *op);
-bool board_meets(const struct board *board, const struct board_op *op, int rank);
+/* Whom the step that it is in waits for. */
+void board_set_meets(const struct board *board, struct board_op *op);
+static inline bool board_meets(const struct board_op *op, int rank)
+{
+    return rank >= op->meets_from && rank < op->meets_to;
+}
 
 /* board_small.c, board_pipe.c, board_large.c: put fills the own cell for the step that is being entered, work does what
  * the step does once the others are met. */

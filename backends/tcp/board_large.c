@@ -133,7 +133,7 @@ static int read_parts(struct board *board, struct board_op *op)
 {
     for (; op->peer < board->n - 1; op->peer++, op->done = 0) {
         int rank = (board->rank + 1 + op->peer) % board->n;
-        if (!board_meets_all(op) && !board_meets(board, op, rank)) continue; /* it may be writing its cell */
+        if (!board_meets(op, rank)) continue; /* it may be writing its cell */
         struct part part = part_of(board, op, rank);
         size_t left = part.bytes - op->done, bytes = left < READ_MOST ? left : READ_MOST;
         if (bytes == 0) continue;

@@ -144,7 +144,7 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
 
 /* Rooted operations concern root and others differently, but where all reduce, or may not go on before others have read
  * their memory. */
-bool board_meets_all(const struct board_op *op)
+static bool meets_all(const struct board_op *op)
 {
     bool reduces = op->kind == TUTTI_REDUCE && op->at < op->steps - 1;
     if (op->kind == TUTTI_GATHER && op->piped && op->at == 0) return true; /* all hear whose memory is shared */
@@ -152,7 +152,9 @@ bool board_meets_all(const struct board_op *op)
            (op->piped && op->sliced && reduces);
 }
 
-bool board_meets(const struct board *board, const struct board_op *op, int rank)
+void board_set_meets(const struct board *board, struct board_op *op)
 {
-    return board_is_from_root(op->kind) ? rank == op->root : op->root == board->rank;
+    bool is_root = op->root == board->rank, from_root = board_is_from_root(op->kind), all = meets_all(op);
+    op->meets_from = !all && from_root ? op->root : 0;
+    op->meets_to = all || (is_root && !from_root) ? board->n : from_root ? op->root + 1 : 0;
 }

@@ -107,6 +107,8 @@ typedef struct tutti_op {
     int64_t timeout_ms; /* of this operation */
     bool async;         /* async_op was asked for */
     bool list;          /* the caller used the form with a list (also on ranks that pass none) */
+    uint64_t call;      /* calls of a group with the same number here, other than 0, are alike in kind, reduce_op,
+                           dtype, root, tensors and form: what was found of one of them holds for the others */
 } tutti_op;
 
 /* The kinds that reduce, and those with a root. */
