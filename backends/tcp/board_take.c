@@ -7,7 +7,7 @@ enum {
     SLICE_LEAST = 1 << 19,  /* bytes of a reduce from which on it is sliced: the root alone would be slower */
     STREAM_LEAST = 2 << 20, /* bytes that a rank writes; they would not stay in its second-level cache */
     PULL_LEAST = 16 << 10,  /* bytes read from one rank; less is not worth a call of the kernel's */
-    CROWD_MOST = 512 << 10  /* bytes of a scatter that more than two ranks take out of trays, as all else: measured */
+    CROWD_LEAST = 64 << 10  /* bytes that each of more than two ranks reads of a scatter; all else goes through trays */
 };
 
 /* Reading the others' memory takes one copy instead of two, but the kernel looks at each page, many readers of one
@@ -72,11 +72,10 @@ static size_t all_of(const struct board *board, const struct board_op *op)
 
 static bool is_pulled(const struct board *board, const struct board_op *op)
 {
-    size_t all = all_of(board, op);
     if (!board->shm->can_pull || op->bytes < PULL_LEAST) return false;
-    if (board->n > 2) return op->kind == TUTTI_SCATTER && all > CROWD_MOST;
+    if (board->n > 2) return op->kind == TUTTI_SCATTER && op->bytes >= CROWD_LEAST;
     if (op->kind == TUTTI_REDUCE && !op->sliced) return false; /* the root alone would read: slower by a fifth */
-    return all <= pulled[op->kind].most;
+    return all_of(board, op) <= pulled[op->kind].most;
 }
 
 /* Bytes that a rank, or the root, writes. */
