@@ -199,7 +199,7 @@ int fabric_send(struct fabric *fabric, int32_t rank, const void *header, size_t 
 }
 
 bool fabric_unsend(struct fabric *fabric, int32_t rank,
-                   bool (*is)(const void *message, size_t bytes, uint64_t argument), uint64_t argument)
+                   bool (*is)(const void *message, size_t bytes, const void *argument), const void *argument)
 {
     struct fabric_link *link = &fabric->link[rank];
     struct fabric_buffer *buffer;

@@ -77,7 +77,7 @@ int fabric_send(struct fabric *fabric, int32_t rank, const void *header, size_t 
 
 /* Takes a message back that still waits for the link, the first for which is() answers true. */
 bool fabric_unsend(struct fabric *fabric, int32_t rank,
-                   bool (*is)(const void *message, size_t bytes, uint64_t argument), uint64_t argument);
+                   bool (*is)(const void *message, size_t bytes, const void *argument), const void *argument);
 
 /* Opens memory for a peer's write under key, which is unique; and closes it, which does not stop a write that has
  * already begun. */

@@ -37,19 +37,32 @@ const char *link_lost(const struct proto *proto, int32_t rank)
     return proto->shm->peer[seat].lost ? proto->shm->peer[seat].why : NULL;
 }
 
-int link_send(struct proto *proto, int32_t rank, const void *header, const void *payload, size_t bytes)
+int link_send(struct proto *proto, int32_t rank, const struct wire_header *header, const void *payload, size_t bytes)
 {
+    uint8_t encoded[WIRE_HEADER];
     int seat = seat_of(proto, rank);
-    if (seat < 0) return fabric_send(proto->fabric, rank, header, WIRE_HEADER, payload, bytes);
-    return shm_send(proto->shm, seat, header, payload, bytes);
+    if (seat >= 0) return shm_send(proto->shm, seat, header, payload, bytes);
+    wire_encode(encoded, header);
+    return fabric_send(proto->fabric, rank, encoded, WIRE_HEADER, payload, bytes);
 }
 
-bool link_unsend(struct proto *proto, int32_t rank, bool (*is)(const void *message, size_t bytes, uint64_t argument),
-                 uint64_t argument)
+struct unsent {
+    enum wire_kind kind;
+    uint64_t id;
+};
+
+static bool is_unsent(const void *message, size_t bytes, const void *argument)
+{
+    const struct unsent *wanted = argument;
+    struct wire_header header;
+    return wire_parse(message, bytes, UINT32_MAX, &header) && header.kind == wanted->kind && header.id == wanted->id;
+}
+
+bool link_unsend(struct proto *proto, int32_t rank, enum wire_kind kind, uint64_t id)
 {
     int seat = seat_of(proto, rank);
-    if (seat < 0) return fabric_unsend(proto->fabric, rank, is, argument);
-    return shm_unsend(proto->shm, seat, is, argument);
+    if (seat >= 0) return shm_unsend(proto->shm, seat, kind, id);
+    return fabric_unsend(proto->fabric, rank, is_unsent, &(struct unsent){kind, id});
 }
 
 void link_write(struct proto *proto, struct proto_op *op)

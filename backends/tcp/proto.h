@@ -162,9 +162,8 @@ bool link_is_local(const struct proto *proto, int32_t rank);
 int link_connect(struct proto *proto, int32_t rank);
 bool link_is_up(const struct proto *proto, int32_t rank);
 const char *link_lost(const struct proto *proto, int32_t rank);
-int link_send(struct proto *proto, int32_t rank, const void *header, const void *payload, size_t bytes);
-bool link_unsend(struct proto *proto, int32_t rank, bool (*is)(const void *message, size_t bytes, uint64_t argument),
-                 uint64_t argument);
+int link_send(struct proto *proto, int32_t rank, const struct wire_header *header, const void *payload, size_t bytes);
+bool link_unsend(struct proto *proto, int32_t rank, enum wire_kind kind, uint64_t id);
 void link_write(struct proto *proto, struct proto_op *op);
 bool link_unwrite(struct proto *proto, struct proto_op *op);
 bool link_cut(struct proto *proto, struct proto_op *op);

@@ -260,54 +260,53 @@ static void arrive_bye(struct proto *proto, const struct wire_header *header)
     link_drop(proto, peer, "it left the group", true);
 }
 
-static void handle(struct proto *proto, const struct wire_header *from, const void *payload)
+static void handle(struct proto *proto, const struct wire_header *header, const void *payload)
 {
-    struct wire_header header = *from;
-    proto->peer[header.source].owes_ns = 0;
-    uint64_t gone = header.credit - proto->peer[header.source].sent_gone;
-    if (gone <= proto->peer[header.source].sent - proto->peer[header.source].sent_gone)
-        proto->peer[header.source].sent_gone = header.credit;
-    switch (header.kind) {
+    proto->peer[header->source].owes_ns = 0;
+    uint64_t gone = header->credit - proto->peer[header->source].sent_gone;
+    if (gone <= proto->peer[header->source].sent - proto->peer[header->source].sent_gone)
+        proto->peer[header->source].sent_gone = header->credit;
+    switch (header->kind) {
     case WIRE_EAGER_DATA:
-        arrive_eager(proto, &header, payload);
+        arrive_eager(proto, header, payload);
         break;
     case WIRE_RTS:
     case WIRE_OFFER:
-        arrive_rts(proto, &header);
+        arrive_rts(proto, header);
         break;
     case WIRE_CTS:
-        arrive_cts(proto, &header);
+        arrive_cts(proto, header);
         break;
     case WIRE_NACK_SEND:
-        arrive_nack_send(proto, &header);
+        arrive_nack_send(proto, header);
         break;
     case WIRE_NACK_RECV:
-        arrive_nack_recv(proto, &header);
+        arrive_nack_recv(proto, header);
         break;
     case WIRE_NOTE_DATA:
-        arrive_note(proto, &header, payload);
+        arrive_note(proto, header, payload);
         break;
     case WIRE_REVOKE:
-        arrive_revoke(proto, &header);
+        arrive_revoke(proto, header);
         break;
     case WIRE_REVOKED:
-        arrive_revoked(proto, &header);
+        arrive_revoked(proto, header);
         break;
     case WIRE_UNASK:
         /* A receive that has answered the question already is told when its answer arrives. */
-        proto_forget_announced(proto, (int32_t)header.source, header.ref);
+        proto_forget_announced(proto, (int32_t)header->source, header->ref);
         break;
     case WIRE_BYE:
-        arrive_bye(proto, &header);
+        arrive_bye(proto, header);
         break;
     case WIRE_UNOFFER:
-        bulk_unoffer(proto, &header);
+        bulk_unoffer(proto, header);
         break;
     case WIRE_FIN:
-        bulk_fin(proto, &header);
+        bulk_fin(proto, header);
         break;
     case WIRE_PART:
-        bulk_part(proto, &header, payload);
+        bulk_part(proto, header, payload);
         break;
     }
 }
@@ -324,16 +323,13 @@ static void on_message(void *user, const void *message, size_t bytes)
     handle(proto, &header, (const uint8_t *)message + WIRE_HEADER);
 }
 
-static void on_local_message(void *user, int32_t from, const void *message, const void *payload, size_t bytes)
+static void on_local_message(void *user, const struct wire_header *header, const void *payload, size_t bytes)
 {
     struct proto *proto = user;
-    struct wire_header header;
-    if (!wire_parse(message, WIRE_HEADER + bytes, (uint32_t)proto->world_size, &header) ||
-        (int32_t)header.source != from) {
-        link_drop(proto, from, "it wrote nonsense into shared memory", true);
-        return;
-    }
-    handle(proto, &header, payload);
+    if (wire_is_valid(header, bytes, (uint32_t)proto->world_size))
+        handle(proto, header, payload);
+    else
+        link_drop(proto, (int32_t)header->source, "it wrote nonsense into shared memory", true);
 }
 
 static void on_written(void *user, uint64_t key)

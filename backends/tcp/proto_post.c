@@ -8,13 +8,11 @@
 
 int proto_say(struct proto *proto, int32_t peer, struct wire_header *header, const void *payload, size_t bytes)
 {
-    uint8_t out[WIRE_HEADER];
     struct proto_peer *state = &proto->peer[peer];
     header->source = (uint32_t)proto->rank;
     header->credit = state->done;
     state->done_told = state->done;
-    wire_encode(out, header);
-    return link_send(proto, peer, out, payload, bytes);
+    return link_send(proto, peer, header, payload, bytes);
 }
 
 /* The message of a request, as a question or with its data. */
@@ -280,18 +278,6 @@ int proto_recv(struct proto_group *group, tutti_request *request)
 
 /* ---- taking back ------------------------------------------------------------------------------------------- */
 
-static bool is_cts_of(const void *message, size_t bytes, uint64_t id)
-{
-    struct wire_header header;
-    return wire_parse(message, bytes, UINT32_MAX, &header) && header.kind == WIRE_CTS && header.id == id;
-}
-
-static bool is_offer_of(const void *message, size_t bytes, uint64_t id)
-{
-    struct wire_header header;
-    return wire_parse(message, bytes, UINT32_MAX, &header) && header.kind == WIRE_OFFER && header.id == id;
-}
-
 /* What is received from a local peer is written by this rank alone, so it can stop at once. */
 static bool give_up_local(struct proto *proto, struct proto_op *op)
 {
@@ -327,9 +313,9 @@ int proto_cancel(struct proto_group *group, tutti_request *request)
     if (op == NULL || op->request != request)
         return proto->host->error(TUTTI_ERR_NOT_FOUND, "this message is not pending");
     if (op->cancelled) return proto->host->error(TUTTI_ERR_ABORTED, "rank %d is being asked already", op->peer);
-    if (op->offered && !link_unsend(proto, op->peer, is_offer_of, op->id)) return revoke(proto, op);
+    if (op->offered && !link_unsend(proto, op->peer, WIRE_OFFER, op->id)) return revoke(proto, op);
     if (link_is_local(proto, op->peer) && give_up_local(proto, op)) return TUTTI_OK;
-    if (op->state == PROTO_RECV_OPEN && !link_unsend(proto, op->peer, is_cts_of, op->id)) return revoke(proto, op);
+    if (op->state == PROTO_RECV_OPEN && !link_unsend(proto, op->peer, WIRE_CTS, op->id)) return revoke(proto, op);
     if (op->state == PROTO_SEND_WAITING && !op->offered && !op->is_due) { /* it has been asked for */
         struct wire_header header = {.kind = WIRE_UNASK, .ref = op->id};
         proto_say(proto, op->peer, &header, NULL, 0);

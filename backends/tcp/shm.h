@@ -35,11 +35,11 @@ enum {
 struct shm_cell {
     _Atomic uint64_t turn;
     uint32_t bytes; /* of the payload, and SHM_NAMED */
-    uint8_t head[4];
-    uint8_t group_tag[16], fingerprint[8], credit[8];
+    uint8_t kind, flags, unused[2];
+    uint64_t group, tag, fingerprint, credit;
     uint8_t tiny[SHM_TINY];
     /* The second line. */
-    uint8_t size[8], names[16];  /* SHM_NAMED: the header's */
+    uint64_t size, id, ref;      /* SHM_NAMED: the header's */
     uint8_t payload[SHM_INLINE]; /* what is no longer than this and not tiny; more lies in the ring's bytes */
 };
 
@@ -97,12 +97,14 @@ struct shm_peer {
 
 struct shm_waiting {
     STAILQ_ENTRY(shm_waiting) link;
+    struct wire_header header;
     size_t bytes;
-    uint8_t message[]; /* header and payload */
+    uint8_t payload[];
 };
 
 struct shm_events {
-    void (*message)(void *user, int32_t from, const void *header, const void *payload, size_t bytes);
+    /* The header is this rank's own copy, as yet unchecked; the payload the peer can change at any time. */
+    void (*message)(void *user, const struct wire_header *header, const void *payload, size_t bytes);
     void (*lost)(void *user, int32_t rank, const char *why);
 };
 
@@ -225,12 +227,12 @@ static inline int shm_seat_of(const struct shm *shm, int32_t rank)
 }
 
 /* As fabric_send; nothing happens on a lost link. */
-int shm_send(struct shm *shm, int seat, const void *header, const void *payload, size_t bytes);
+int shm_send(struct shm *shm, int seat, const struct wire_header *header, const void *payload, size_t bytes);
 /* Whether a message would go into the ring at once; has_room: or else is to be heard of when there is room. */
 bool shm_fits(struct shm *shm, int seat, size_t bytes);
 bool shm_has_room(struct shm *shm, int seat, size_t bytes);
-bool shm_unsend(struct shm *shm, int seat, bool (*is)(const void *message, size_t bytes, uint64_t argument),
-                uint64_t argument);
+/* Takes the message back that has this kind and id, if it still waits for room. */
+bool shm_unsend(struct shm *shm, int seat, enum wire_kind kind, uint64_t id);
 void shm_drop(struct shm *shm, int seat, const char *why, bool notify);
 int shm_progress(struct shm *shm);
 /* Reads what one peer has sent: how many messages. */

@@ -71,7 +71,7 @@ static void learn_room(struct shm_peer *peer)
 }
 
 /* Whether the message went into the ring. */
-static bool put(struct shm *shm, int seat, const void *header, const void *payload, size_t bytes)
+static bool put(struct shm *shm, int seat, const struct wire_header *header, const void *payload, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[seat];
     if (!fits(shm, peer, bytes)) {
@@ -110,19 +110,19 @@ bool shm_has_room(struct shm *shm, int seat, size_t bytes)
     return fit;
 }
 
-int shm_send(struct shm *shm, int seat, const void *header, const void *payload, size_t bytes)
+int shm_send(struct shm *shm, int seat, const struct wire_header *header, const void *payload, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[seat];
     if (peer->lost) return TUTTI_OK;
     if (STAILQ_EMPTY(&peer->waiting) && put(shm, seat, header, payload, bytes)) return TUTTI_OK;
-    struct shm_waiting *waiting = malloc(sizeof *waiting + WIRE_HEADER + bytes);
+    struct shm_waiting *waiting = malloc(sizeof *waiting + bytes);
     if (waiting == NULL) { /* a lost message would be a hang */
         shm_drop(shm, seat, "no memory for messages to it", true);
         return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message to rank %d", peer->rank);
     }
+    waiting->header = *header;
     waiting->bytes = bytes;
-    memcpy(waiting->message, header, WIRE_HEADER);
-    if (bytes > 0) memcpy(waiting->message + WIRE_HEADER, payload, bytes);
+    if (bytes > 0) memcpy(waiting->payload, payload, bytes);
     STAILQ_INSERT_TAIL(&peer->waiting, waiting, link);
     return TUTTI_OK;
 }
@@ -133,7 +133,7 @@ static int send_waiting(struct shm *shm, int seat)
     struct shm_waiting *waiting;
     int sent = 0;
     while ((waiting = STAILQ_FIRST(&peer->waiting)) != NULL) {
-        if (!put(shm, seat, waiting->message, waiting->message + WIRE_HEADER, waiting->bytes)) break;
+        if (!put(shm, seat, &waiting->header, waiting->payload, waiting->bytes)) break;
         STAILQ_REMOVE_HEAD(&peer->waiting, link);
         free(waiting);
         sent++;
@@ -141,13 +141,12 @@ static int send_waiting(struct shm *shm, int seat)
     return sent;
 }
 
-bool shm_unsend(struct shm *shm, int seat, bool (*is)(const void *message, size_t bytes, uint64_t argument),
-                uint64_t argument)
+bool shm_unsend(struct shm *shm, int seat, enum wire_kind kind, uint64_t id)
 {
     struct shm_waiting *waiting;
     STAILQ_FOREACH(waiting, &shm->peer[seat].waiting, link)
     {
-        if (!is(waiting->message, WIRE_HEADER + waiting->bytes, argument)) continue;
+        if (waiting->header.kind != kind || waiting->header.id != id) continue;
         STAILQ_REMOVE(&shm->peer[seat].waiting, waiting, shm_waiting, link);
         free(waiting);
         return true;
@@ -169,8 +168,8 @@ static struct shm_cell *next_cell(const struct shm *shm, const struct shm_peer *
 static void hand_on(struct shm *shm, int seat, const struct shm_cell *cell)
 {
     struct shm_peer *peer = &shm->peer[seat];
-    uint8_t header[WIRE_HEADER];
-    uint32_t bytes = shm_cell_unpack(cell, (uint32_t)peer->rank, header);
+    struct wire_header header;
+    uint32_t bytes = shm_cell_unpack(cell, (uint32_t)peer->rank, &header);
     const void *payload = bytes <= SHM_TINY ? cell->tiny : cell->payload;
     if (bytes > shm->ring_bytes) {
         shm_drop(shm, seat, "it wrote nonsense into shared memory", true);
@@ -182,7 +181,7 @@ static void hand_on(struct shm *shm, int seat, const struct shm_cell *cell)
         payload = ring_bytes(shm, peer->in, at);
         end = at + bytes;
     }
-    shm->config.events->message(shm->config.user, peer->rank, header, payload, bytes);
+    shm->config.events->message(shm->config.user, &header, payload, bytes);
     peer->cells_got++;
     peer->bytes_got = end;
 }

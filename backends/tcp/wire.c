@@ -19,6 +19,18 @@ static void put16(uint8_t *p, uint16_t v)
     p[1] = (uint8_t)(v >> 8);
 }
 
+static void put32(uint8_t *p, uint32_t v)
+{
+    put16(p, (uint16_t)v);
+    put16(p + 2, (uint16_t)(v >> 16));
+}
+
+static void put64(uint8_t *p, uint64_t v)
+{
+    put32(p, (uint32_t)v);
+    put32(p + 4, (uint32_t)(v >> 32));
+}
+
 static uint16_t get16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);
@@ -62,18 +74,19 @@ void wire_encode(uint8_t out[WIRE_HEADER], const struct wire_header *header)
     put16(out, MAGIC);
     out[2] = (uint8_t)(WIRE_VERSION << 4 | header->kind);
     out[3] = header->flags;
-    wire_put32(out + WIRE_AT_SOURCE, header->source);
-    wire_put64(out + WIRE_AT_GROUP, header->group);
-    wire_put64(out + WIRE_AT_GROUP + 8, header->tag);
-    wire_put64(out + WIRE_AT_BYTES, header->bytes);
-    wire_put64(out + WIRE_AT_FINGERPRINT, header->fingerprint);
-    wire_put64(out + WIRE_AT_NAMES, header->id);
-    wire_put64(out + WIRE_AT_NAMES + 8, header->ref);
-    wire_put64(out + WIRE_AT_CREDIT, header->credit);
+    put32(out + 4, header->source);
+    put64(out + 8, header->group);
+    put64(out + 16, header->tag);
+    put64(out + 24, header->bytes);
+    put64(out + 32, header->fingerprint);
+    put64(out + 40, header->id);
+    put64(out + 48, header->ref);
+    put64(out + 56, header->credit);
 }
 
-static bool fields_fit(const struct wire_header *h, size_t n)
+bool wire_is_valid(const struct wire_header *h, size_t payload, uint32_t world_size)
 {
+    if (h->kind == 0 || h->kind >= WIRE_KINDS || h->source >= world_size) return false;
     unsigned used = uses[h->kind];
     if (!(used & GROUP) && h->group != 0) return false;
     if (!(used & TAG) && h->tag != 0) return false;
@@ -83,9 +96,9 @@ static bool fields_fit(const struct wire_header *h, size_t n)
     if (used & ID ? h->id == 0 : h->id != 0) return false;
     if (used & REF ? h->ref == 0 : !(used & REF_OR_0) && h->ref != 0) return false;
     if (h->bytes > INT64_MAX) return false;
-    if (!(used & PAYLOAD)) return n == WIRE_HEADER;
+    if (!(used & PAYLOAD)) return payload == 0;
     uint64_t most = h->kind == WIRE_NOTE_DATA ? WIRE_NOTE : WIRE_EAGER;
-    return h->bytes <= most && n == WIRE_HEADER + h->bytes;
+    return h->bytes <= most && payload == h->bytes;
 }
 
 bool wire_parse(const void *message, size_t n, uint32_t world_size, struct wire_header *header)
@@ -94,16 +107,15 @@ bool wire_parse(const void *message, size_t n, uint32_t world_size, struct wire_
     if (n < WIRE_HEADER || get16(p) != MAGIC || p[2] >> 4 != WIRE_VERSION) return false;
     header->kind = p[2] & 15;
     header->flags = p[3];
-    header->source = get32(p + WIRE_AT_SOURCE);
-    header->group = get64(p + WIRE_AT_GROUP);
-    header->tag = get64(p + WIRE_AT_GROUP + 8);
-    header->bytes = get64(p + WIRE_AT_BYTES);
-    header->fingerprint = get64(p + WIRE_AT_FINGERPRINT);
-    header->id = get64(p + WIRE_AT_NAMES);
-    header->ref = get64(p + WIRE_AT_NAMES + 8);
-    header->credit = get64(p + WIRE_AT_CREDIT);
-    if (header->kind == 0 || header->kind >= WIRE_KINDS || header->source >= world_size) return false;
-    return fields_fit(header, n);
+    header->source = get32(p + 4);
+    header->group = get64(p + 8);
+    header->tag = get64(p + 16);
+    header->bytes = get64(p + 24);
+    header->fingerprint = get64(p + 32);
+    header->id = get64(p + 40);
+    header->ref = get64(p + 48);
+    header->credit = get64(p + 56);
+    return wire_is_valid(header, n - WIRE_HEADER, world_size);
 }
 
 /* ---- greetings and addresses ------------------------------------------------------------------------------- */
@@ -111,13 +123,13 @@ bool wire_parse(const void *message, size_t n, uint32_t world_size, struct wire_
 void wire_greeting_encode(uint8_t out[WIRE_GREETING], const struct wire_greeting *greeting)
 {
     memcpy(out, GREETING_MAGIC, 8);
-    wire_put32(out + 8, PROTOCOL);
-    wire_put32(out + 12, greeting->kind);
-    wire_put32(out + 16, greeting->from);
-    wire_put32(out + 20, greeting->to);
-    wire_put32(out + 24, greeting->world_size);
-    wire_put32(out + 28, 0);
-    wire_put64(out + 32, greeting->family);
+    put32(out + 8, PROTOCOL);
+    put32(out + 12, greeting->kind);
+    put32(out + 16, greeting->from);
+    put32(out + 20, greeting->to);
+    put32(out + 24, greeting->world_size);
+    put32(out + 28, 0);
+    put64(out + 32, greeting->family);
     memcpy(out + 40, greeting->client_nonce, WIRE_NONCE);
     memcpy(out + 56, greeting->server_nonce, WIRE_NONCE);
     memcpy(out + 72, greeting->mac, WIRE_MAC);
@@ -145,9 +157,9 @@ void wire_address_encode(uint8_t out[WIRE_ADDRESS], const struct wire_address *a
 {
     memset(out, 0, WIRE_ADDRESS);
     memcpy(out, ADDRESS_MAGIC, 8);
-    wire_put32(out + 8, WIRE_VERSION);
-    wire_put32(out + 12, address->family);
-    wire_put32(out + 16, address->port);
+    put32(out + 8, WIRE_VERSION);
+    put32(out + 12, address->family);
+    put32(out + 16, address->port);
     memcpy(out + 24, address->ip, sizeof address->ip);
     memcpy(out + 40, address->nonce, WIRE_NONCE);
 }
@@ -173,9 +185,9 @@ size_t wire_name_encode(uint8_t out[WIRE_ENTRY_MOST], const struct wire_name *na
 {
     memset(out, 0, NAME_AT);
     memcpy(out, NAME_MAGIC, 8);
-    wire_put32(out + 8, WIRE_VERSION);
-    wire_put32(out + 12, name->host.family);
-    wire_put32(out + 16, (uint32_t)name->bytes);
+    put32(out + 8, WIRE_VERSION);
+    put32(out + 12, name->host.family);
+    put32(out + 16, (uint32_t)name->bytes);
     memcpy(out + 24, name->host.ip, sizeof name->host.ip);
     memcpy(out + 40, name->host.nonce, WIRE_NONCE);
     memcpy(out + NAME_AT, name->name, name->bytes);
@@ -201,11 +213,11 @@ void wire_envelope_encode(uint8_t out[WIRE_ENVELOPE], const struct wire_envelope
     put16(out, ENVELOPE_MAGIC);
     out[2] = WIRE_VERSION;
     out[3] = envelope->kind;
-    wire_put32(out + 4, envelope->from);
-    wire_put64(out + 8, envelope->session);
-    wire_put64(out + 16, envelope->sequence);
-    wire_put64(out + 24, envelope->key);
-    wire_put64(out + 32, envelope->offset);
+    put32(out + 4, envelope->from);
+    put64(out + 8, envelope->session);
+    put64(out + 16, envelope->sequence);
+    put64(out + 24, envelope->key);
+    put64(out + 32, envelope->offset);
 }
 
 bool wire_envelope_parse(const void *data, size_t n, uint32_t world_size, struct wire_envelope *envelope)

@@ -61,30 +61,13 @@ struct wire_header {
     uint64_t credit; /* cost of all eager messages of yours that have found their receive */
 };
 
-/* Where the fields lie in it, little-endian. */
-enum {
-    WIRE_AT_SOURCE = 4,
-    WIRE_AT_GROUP = 8, /* and the tag */
-    WIRE_AT_BYTES = 24,
-    WIRE_AT_FINGERPRINT = 32,
-    WIRE_AT_NAMES = 40, /* id, ref */
-    WIRE_AT_CREDIT = 56
-};
-
-static inline void wire_put32(uint8_t *p, uint32_t value)
-{
-    for (int i = 0; i < 4; i++) p[i] = (uint8_t)(value >> (8 * i));
-}
-
-static inline void wire_put64(uint8_t *p, uint64_t value)
-{
-    for (int i = 0; i < 8; i++) p[i] = (uint8_t)(value >> (8 * i));
-}
-
 void wire_encode(uint8_t out[WIRE_HEADER], const struct wire_header *header);
 
 /* Reads a message of n bytes.  false: it is malformed. */
 bool wire_parse(const void *message, size_t n, uint32_t world_size, struct wire_header *header);
+
+/* Whether a header that came with so many bytes of payload says what a message can say. */
+bool wire_is_valid(const struct wire_header *header, size_t payload, uint32_t world_size);
 
 enum wire_greeting_kind { WIRE_CONNECT = 1, WIRE_ACCEPT, WIRE_BUSY };
 

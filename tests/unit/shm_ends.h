@@ -107,12 +107,10 @@ static size_t size_of(uint64_t message)
     return message % 5 == 0 ? message * 97 % SIZE_MOST : message % (SHM_INLINE + 9);
 }
 
-static void on_message(void *user, int32_t from, const void *header, const void *payload, size_t bytes)
+static void on_message(void *user, const struct wire_header *header, const void *payload, size_t bytes)
 {
     struct end *end = user;
-    uint64_t said;
-    (void)from;
-    memcpy(&said, (const uint8_t *)header + WIRE_AT_GROUP, sizeof said);
+    uint64_t said = header->group;
     end->wrong += said != end->got || bytes != size_of(said);
     for (size_t i = 0; i < bytes; i++) end->wrong += ((const uint8_t *)payload)[i] != byte_of(said, i);
     end->got++;

@@ -32,13 +32,13 @@ void link_drop(struct proto *proto, int32_t rank, const char *why, bool notify)
 /* What stubs are asked is nothing to them.  NOLINTBEGIN(misc-unused-parameters) */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-typedef bool unsend_is(const void *message, size_t bytes, uint64_t argument);
 STUB(int, link_connect, struct proto *proto, int32_t rank)
 STUB(bool, link_is_up, const struct proto *proto, int32_t rank)
 STUB(bool, link_is_flushed, const struct proto *proto, int32_t rank)
 STUB(const char *, link_lost, const struct proto *proto, int32_t rank)
-STUB(int, link_send, struct proto *proto, int32_t rank, const void *header, const void *payload, size_t bytes)
-STUB(bool, link_unsend, struct proto *proto, int32_t rank, unsend_is *is, uint64_t argument)
+STUB(int, link_send, struct proto *proto, int32_t rank, const struct wire_header *header, const void *payload,
+     size_t bytes)
+STUB(bool, link_unsend, struct proto *proto, int32_t rank, enum wire_kind kind, uint64_t id)
 STUB(bool, link_unwrite, struct proto *proto, struct proto_op *op)
 STUB(bool, link_cut, struct proto *proto, struct proto_op *op)
 STUB(int, link_expose, struct proto *proto, struct proto_op *op)
@@ -117,10 +117,8 @@ static void close_rank(struct proto *proto, struct proto_group *group)
 
 static void bring(struct proto *proto, int32_t from, struct wire_header header, const void *payload)
 {
-    uint8_t message[WIRE_HEADER];
     header.source = (uint32_t)from;
-    wire_encode(message, &header);
-    proto_local_events.message(proto, from, message, payload, header.kind == WIRE_EAGER_DATA ? header.bytes : 0);
+    proto_local_events.message(proto, &header, payload, header.kind == WIRE_EAGER_DATA ? header.bytes : 0);
 }
 
 /* ---- what a peer sends ------------------------------------------------------------------------------------- */

@@ -177,7 +177,7 @@ static void test_noise(void **state)
             block[1] = 0x75;
             block[2] = (uint8_t)(WIRE_VERSION << 4 | rand() % 16);
             block[3] = 0;
-            wire_put32(block + 4, (uint32_t)(rand() % 6));
+            memcpy(block + 4, (uint8_t[4]){(uint8_t)(rand() % 6)}, 4);
         }
         struct wire_header header;
         if (wire_parse(block, n, WORLD, &header)) {
