@@ -106,6 +106,7 @@ static const struct place places[] = {
     AT(tutti_op, timeout_ms, 88),
     AT(tutti_op, async, 96),
     AT(tutti_op, list, 97),
+    AT(tutti_op, call, 104),
     AT(tutti_host, abi, 0),
     AT(tutti_host, size, 4),
     AT(tutti_host, complete, 8),

@@ -485,15 +485,114 @@ static void test_right(void **state)
     run_ranks(SIZE, right, NULL);
 }
 
+/* ---- calls that differ in one thing from the one before ----------------------------------------------------- */
+
+#define V(from, count) tutti_view(v + (from), count)
+
+static int wrong_sums(float *v)
+{
+    INVALID(tutti_all_reduce(V(0, -4), TUTTI_SUM, OPTS(.tag = 0)), "numel is -4");
+    INVALID(tutti_all_reduce(V(0, 4), TUTTI_SUM, OPTS(.tag = -1)), "tag is -1");
+    INVALID(tutti_all_reduce(V(0, 4), TUTTI_SUM, OPTS(.timeout_ms = -1)), "timeout_ms is -1");
+    INVALID(tutti_all_reduce(V(0, 4), (tutti_reduce_op)99, OPTS(.tag = 0)), "reduce op 99");
+    INVALID(tutti_all_reduce(V(0, 4), TUTTI_PREMUL_SUM, OPTS(.tag = 0)), "PREMUL_SUM");
+    INVALID(tutti_all_reduce(on_cuda(V(0, 4)), TUTTI_SUM, OPTS(.tag = 0)), "CUDA");
+    REFUSED(tutti_all_reduce(V(0, 4), TUTTI_BAND, OPTS(.tag = 0)), UNSUPPORTED, "BAND");
+    INVALID(tutti_all_reduce_into(V(4, 3), V(0, 4), TUTTI_SUM, OPTS(.tag = 0)), "out has 3");
+    INVALID(tutti_all_reduce_into(V(1, 4), V(0, 4), TUTTI_SUM, OPTS(.tag = 0)), "overlap");
+    return 0;
+}
+
+static int sums(tutti_group *group, int rank, float *v)
+{
+    const tutti_opts *opts = tutti_with(.group = group);
+    for (int i = 0; i < 16; i++) v[i] = (float)(rank + i);
+    EXPECT(tutti_all_reduce(V(0, 5), TUTTI_SUM, opts) == TUTTI_OK && v[4] == 15 && v[5] == (float)(rank + 5));
+    EXPECT(tutti_all_reduce(V(0, 4), TUTTI_SUM, opts) == TUTTI_OK && v[3] == 36 && v[4] == 15);
+    EXPECT(tutti_all_reduce(V(0, 4), TUTTI_MAX, opts) == TUTTI_OK && v[3] == 36);
+    EXPECT(tutti_all_reduce(V(0, 4), TUTTI_PREMUL_SUM, tutti_with(.group = group, .factor = 2)) == TUTTI_OK);
+    EXPECT(v[3] == 216);
+    EXPECT(tutti_all_reduce(V(0, 4), TUTTI_PREMUL_SUM, tutti_with(.group = group, .factor = 0.5)) == TUTTI_OK);
+    EXPECT(v[3] == 324);
+    if (rank == WRONG) INVALID(tutti_all_reduce(V(0, 4), TUTTI_PREMUL_SUM, OPTS(.tag = 0)), "PREMUL_SUM");
+    EXPECT(tutti_all_reduce_into(V(8, 4), V(0, 4), TUTTI_SUM, opts) == TUTTI_OK && v[11] == 972 && v[3] == 324);
+    EXPECT(tutti_all_reduce_into(V(4, 4), V(0, 4), TUTTI_SUM, opts) == TUTTI_OK && v[7] == 972 && v[3] == 324);
+    EXPECT(tutti_all_reduce(V(0, 4), TUTTI_SUM, opts) == TUTTI_OK && v[3] == 972);
+    return rank == WRONG ? wrong_sums(v) : 0;
+}
+
+static int roots_in_turn(tutti_group *group, int rank, float *v)
+{
+    const tutti_opts *opts = tutti_with(.group = group);
+    for (int root = 0; root < SIZE; root++) {
+        v[0] = (float)rank;
+        EXPECT(tutti_reduce_into(V(4, 1), V(0, 1), root, TUTTI_SUM, opts) == TUTTI_OK && (rank != root || v[4] == 3));
+        EXPECT(tutti_gather_into_tensor(V(4, 3), V(0, 1), root, opts) == TUTTI_OK);
+        EXPECT(rank != root || (v[4] == 0 && v[5] == 1 && v[6] == 2));
+        EXPECT(tutti_broadcast(V(0, 1), root, opts) == TUTTI_OK && v[0] == (float)root);
+        if (rank != WRONG) continue;
+        INVALID(tutti_reduce_into(V(4, 1), D(1), WRONG, TUTTI_SUM, OPTS(.tag = 0)), "dtype");
+        INVALID(tutti_gather_into_tensor(V(4, 2), V(0, 1), WRONG, OPTS(.tag = 0)), "has 2");
+        INVALID(tutti_broadcast(V(0, 1), 3, OPTS(.tag = 0)), "root is 3");
+    }
+    return 0;
+}
+
+static int again(tutti_group *group, int rank, int size, void *argument)
+{
+    float v[16];
+    int line = 0;
+    (void)size;
+    (void)argument;
+    if (rank == WRONG) own = group;
+    for (int turn = 0; turn < 4 && line == 0; turn++) {
+        line = sums(group, rank, v);
+        if (line == 0) line = roots_in_turn(group, rank, v);
+    }
+    return line;
+}
+
+static void test_again(void **state)
+{
+    (void)state;
+    run_ranks(SIZE, again, NULL);
+}
+
+/* The same number means another rank with group_rank, and the other way round. */
+static int again_in_pair(tutti_group *group, int rank, int size, void *argument)
+{
+    tutti_group *pair = NULL;
+    (void)size;
+    (void)argument;
+    EXPECT(tutti_new_group((int[]){1, 0}, 2, &(tutti_group_opts){.parent = group}, &pair) == TUTTI_OK);
+    for (int turn = 0; turn < 8 && rank < 2; turn++) {
+        bool group_rank = turn & 1;
+        int value = rank;
+        EXPECT(tutti_broadcast(tutti_view(&value, 1), 0, tutti_with(.group = pair, .group_rank = group_rank)) ==
+               TUTTI_OK);
+        EXPECT(value == group_rank);
+    }
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(pair) == TUTTI_OK);
+    return 0;
+}
+
+static void test_again_in_pair(void **state)
+{
+    (void)state;
+    run_ranks(SIZE, again_in_pair, NULL);
+}
+
 int main(void)
 {
     static const char *const names[] = {"tensors", "reduce_ops", "roots", "options", "lists",           "all_to_all",
                                         "batches", "bytes",      "works", "groups",  "without_default", "not_yet"};
     enum { PARTS = sizeof parts / sizeof *parts };
-    struct CMUnitTest tests[PARTS + 3] = {cmocka_unit_test(test_outsider), cmocka_unit_test(test_right)};
+    struct CMUnitTest tests[PARTS + 5] = {cmocka_unit_test(test_outsider), cmocka_unit_test(test_right),
+                                          cmocka_unit_test(test_again), cmocka_unit_test(test_again_in_pair),
+                                          cmocka_unit_test(test_late_refusal)};
     for (int i = 0; i < PARTS; i++)
-        tests[i + 2] = (struct CMUnitTest){names[i], test_part, NULL, NULL, (void *)(uintptr_t)&parts[i]};
-    tests[PARTS + 2] = (struct CMUnitTest)cmocka_unit_test(test_late_refusal);
+        tests[i + 5] = (struct CMUnitTest){names[i], test_part, NULL, NULL, (void *)(uintptr_t)&parts[i]};
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
