@@ -9,8 +9,16 @@ struct side {
     int64_t *shared, *own;
 };
 
+struct call {
+    tutti_kind kind;
+    int root;
+    int64_t n, *in, *out;
+};
+
 struct member {
     struct end *end;
+    struct call last;
+    uint64_t calls; /* that differed from the one before */
     struct board board;
     struct board_list running;
     struct side in, out;
@@ -114,6 +122,17 @@ static int64_t expected(tutti_kind kind, int root, int rank, int64_t i)
     }
 }
 
+/* As the core numbers them. */
+static uint64_t number_of(struct member *one, struct call call)
+{
+    const struct call *last = &one->last;
+    if (call.kind != last->kind || call.root != last->root || call.n != last->n || call.in != last->in ||
+        call.out != last->out || one->calls == 0)
+        one->calls++;
+    one->last = call;
+    return one->calls;
+}
+
 static void begin(struct member *one, tutti_kind kind, int root, int64_t n, int64_t *in, int64_t *out)
 {
     int rank = one->end->shm.seat;
@@ -127,6 +146,7 @@ static void begin(struct member *one, tutti_kind kind, int root, int64_t n, int6
                    .n_out = !rooted || rank == root,
                    .in = &from,
                    .out = &to,
+                   .call = number_of(one, (struct call){kind, root, n, in, out}),
                    .async = true};
     one->ended = 0;
     one->request = (tutti_request){.fingerprint = (uint64_t)kind + 1, .owner = &one->ended};
@@ -203,6 +223,19 @@ static void test_some_do_not(void **state)
                 run_one(kinds[k], root, unshared, false, fits);
             }
     run_one(TUTTI_ALL_TO_ALL, 0, 0, true, false); /* in place: what is to be read would be written over */
+    close_all();
+}
+
+/* What a rank's call was the last time, read in place or not, says nothing of what the others' are now. */
+static void test_same_call_again(void **state)
+{
+    (void)state;
+    open_all();
+    for (int k = 0; k < KINDS; k++) {
+        bool from_root = kinds[k] == TUTTI_BROADCAST || kinds[k] == TUTTI_SCATTER;
+        for (int turn = 0; turn < 6; turn++) /* rank 2 is the one whose memory is another one */
+            run_one(kinds[k], 0, turn & 1 ? 1 << 2 : 0, false, !(turn & 1) || from_root);
+    }
     close_all();
 }
 
@@ -332,9 +365,13 @@ static void test_waits_its_turn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_share),      cmocka_unit_test(test_some_do_not),
-        cmocka_unit_test(test_half_a_rank),    cmocka_unit_test(test_growing_results),
-        cmocka_unit_test(test_gives_up),       cmocka_unit_test(test_takes_one_back_that_waits),
+        cmocka_unit_test(test_all_share),
+        cmocka_unit_test(test_some_do_not),
+        cmocka_unit_test(test_same_call_again),
+        cmocka_unit_test(test_half_a_rank),
+        cmocka_unit_test(test_growing_results),
+        cmocka_unit_test(test_gives_up),
+        cmocka_unit_test(test_takes_one_back_that_waits),
         cmocka_unit_test(test_waits_its_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
