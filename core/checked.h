@@ -10,7 +10,7 @@
 struct tutti_group;
 
 struct checked {
-    uint64_t call;        /* see tutti_op; 0: there was none */
+    uint64_t call; /* see tutti_op; 0: there was none */
     uint64_t fingerprint;
     /* as the caller gave it */
     int32_t given_root;

@@ -78,7 +78,7 @@ struct board_op {
     bool met;
     int meets_from, meets_to; /* the ranks that the step waits for, from .. to - 1, but for this one */
     int peer;                 /* the next one to be met, or to be read from */
-    size_t done; /* bytes of the block, or of the peer's part, that are done */
+    size_t done;              /* bytes of the block, or of the peer's part, that are done */
 };
 
 struct board {
