@@ -189,12 +189,15 @@ void engine_lock(struct engine *engine)
 void engine_unlock(struct engine *engine)
 {
     struct work_queue due;
+    struct tutti_work *work;
     if (engine_is_forked(engine)) return;
+    if (TAILQ_EMPTY(&engine->callbacks)) {
+        pthread_mutex_unlock(&engine->lock);
+        return;
+    }
     TAILQ_INIT(&due);
     TAILQ_CONCAT(&due, &engine->callbacks, link);
     pthread_mutex_unlock(&engine->lock);
-    struct tutti_work *work;
-    if (TAILQ_EMPTY(&due)) return;
     engine_hold(engine); /* a callback may give all others up */
     while ((work = TAILQ_FIRST(&due)) != NULL) {
         TAILQ_REMOVE(&due, work, link);

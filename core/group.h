@@ -135,6 +135,12 @@ void group_failed(void *core, int status, const char *why);
 /* Whether this process may use the group, failed or not; else why not, as an error. */
 int group_check_open(const struct tutti_group *group);
 
+/* Whether the next two have nothing to say of a group that group_for_call gave. */
+static inline bool group_is_usable(const struct tutti_group *group)
+{
+    return !group->shut && group->failed == TUTTI_OK && group->gone_text == NULL;
+}
+
 /* Why the group takes no operation, as an error; TUTTI_OK if it does.  doing: "all_reduce", for the sentence. */
 int group_check_usable(struct tutti_group *group, const char *doing);
 
