@@ -288,13 +288,13 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
     struct tutti_work *work = NULL;
     uint64_t fingerprint;
     engine_lock(engine);
-    engine_called(engine);
     int status = checked_op(group, op, opts, &fingerprint);
     if (status == TUTTI_OK) status = check_usable(group, op);
-    if (status != TUTTI_OK) {
+    if (status != TUTTI_OK) { /* who is refused drives nothing, and is no sign of life */
         engine_unlock(engine);
         return status;
     }
+    engine_called(engine);
     int once = async ? TUTTI_ERR_UNSUPPORTED : submit_at_once(group, op, fingerprint, opts, &work);
     if (once == TUTTI_REQUEST_DONE || (once < 0 && once != TUTTI_ERR_UNSUPPORTED)) {
         engine_unlock(engine);

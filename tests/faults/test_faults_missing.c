@@ -278,12 +278,38 @@ static void test_messages_are_named(void **state)
     run_procs(3, rank_of_messages, NULL);
 }
 
+/* A rank whose calls are all refused answers the others as one that does not call. */
+static int rank_of_refused(int rank, int size, void *argument)
+{
+    int x = 0;
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK);
+    if (rank == 0) {
+        int status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.timeout_ms = 1500));
+        proc_say(1);
+        EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "rank 1 (is at #1 all_reduce");
+    }
+    while (rank == 1 && atomic_load(&proc_board->step[0]) < 1) {
+        EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, -1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT, "numel is -1");
+        procs_nap_ms(1);
+    }
+    proc_meet(size, 2);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_refused_calls_are_none(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_refused, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages_are_named),
-        cmocka_unit_test(test_all_that_are_missing),
-        cmocka_unit_test(test_the_last_rank_is_missing),
+        cmocka_unit_test(test_messages_are_named),      cmocka_unit_test(test_refused_calls_are_none),
+        cmocka_unit_test(test_all_that_are_missing),    cmocka_unit_test(test_the_last_rank_is_missing),
         cmocka_unit_test(test_another_rank_is_missing),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
