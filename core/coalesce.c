@@ -123,34 +123,53 @@ static bool can_pack(const tutti_op *op)
            bytes_of(op) <= PACK_EACH;
 }
 
-static bool alike(const struct kept *a, const struct kept *b)
+/* All ranks have to find the same, so what may differ from rank to rank, a timeout, does not count. */
+static bool alike(const tutti_op *a, const tutti_op *b)
 {
-    return a->op.kind == b->op.kind && a->op.dtype == b->op.dtype && a->op.root == b->op.root &&
-           a->op.reduce_op == b->op.reduce_op && a->op.factor == b->op.factor &&
-           a->opts.timeout_ms == b->opts.timeout_ms;
+    return a->kind == b->kind && a->dtype == b->dtype && a->root == b->root && a->reduce_op == b->reduce_op &&
+           (a->reduce_op != TUTTI_PREMUL_SUM || a->factor == b->factor);
+}
+
+/* The root of a broadcast writes nothing: it may well send one tensor several times. */
+static bool only_reads(const struct tutti_group *group, const tutti_op *op)
+{
+    return op->kind == TUTTI_BROADCAST && op->root == group->rank;
 }
 
 /* One that writes what an earlier one of the run reads or writes must see its result. */
-static bool meets(const struct kept *run, int n, const tutti_op *op)
+static bool meets(const struct tutti_group *group, const struct kept *run, int n, const tutti_op *op)
 {
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && !only_reads(group, op); i++)
         if (order_conflicts(&run[i].op, op)) return true;
     return false;
 }
 
-/* How many of the kept operations from the first one on go into one; the same on all ranks, whose sizes are alike. */
-static int run_length(const struct kept *first, int most)
+/* How many of the kept operations from the first one on go into one; the same on all ranks, whose sizes are alike, and
+ * so is which of them use each other's memory (see tutti.h). */
+static int run_length(const struct tutti_group *group, const struct kept *first, int most)
 {
     if (!can_pack(&first->op)) return 1;
     size_t total = bytes_of(&first->op);
     int n = 1;
-    while (n < most && can_pack(&first[n].op) && alike(first, &first[n]) &&
-           total + bytes_of(&first[n].op) <= PACK_ALL && !meets(first, n, &first[n].op))
+    while (n < most && can_pack(&first[n].op) && alike(&first->op, &first[n].op) &&
+           total + bytes_of(&first[n].op) <= PACK_ALL && !meets(group, first, n, &first[n].op))
         total += bytes_of(&first[n++].op);
     return n;
 }
 
-static struct coalesce_packing *pack(const struct kept *run, int n, tutti_op *op, tutti_tensor *whole)
+/* The group's where none is given. */
+static int64_t shortest_timeout(const struct tutti_group *group, const struct kept *run, int n)
+{
+    int64_t shortest = TUTTI_INFINITE;
+    for (int i = 0; i < n; i++) {
+        int64_t own = run[i].opts.timeout_ms > 0 ? run[i].opts.timeout_ms : group->timeout_ms;
+        if (own < shortest) shortest = own;
+    }
+    return shortest;
+}
+
+static struct coalesce_packing *pack(const struct tutti_group *group, const struct kept *run, int n, tutti_op *op,
+                                     tutti_tensor *whole)
 {
     size_t total = 0;
     for (int i = 0; i < n; i++) total += bytes_of(&run[i].op);
@@ -162,7 +181,7 @@ static struct coalesce_packing *pack(const struct kept *run, int n, tutti_op *op
         return NULL;
     }
     packing->memory = memory;
-    packing->n = n;
+    packing->n = only_reads(group, &run[0].op) ? 0 : n;
     for (int i = 0; i < n; i++) {
         size_t bytes = bytes_of(&run[i].op);
         const void *from = run[i].op.n_in > 0 ? run[i].op.in[0].data : run[i].op.out[0].data;
@@ -239,13 +258,15 @@ static struct tutti_work *new_parent(struct tutti_group *group)
 static int begin_run(struct tutti_group *group, const struct kept *run, int n, struct tutti_work *parent, bool *staged)
 {
     tutti_op op = run[0].op;
+    tutti_opts opts = run[0].opts;
     tutti_tensor whole;
     struct coalesce_packing *packing = NULL;
     if (n > 1) {
-        packing = pack(run, n, &op, &whole);
+        opts.timeout_ms = shortest_timeout(group, run, n);
+        packing = pack(group, run, n, &op, &whole);
         if (packing == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to pack %d operations", n);
     }
-    return submit_part(group, &op, &run[0].opts, parent, packing, staged);
+    return submit_part(group, &op, &opts, parent, packing, staged);
 }
 
 static int tell_end(struct tutti_group *group, int status)
@@ -264,7 +285,7 @@ static int begin_all(struct tutti_group *group, const struct run *run, struct tu
     bool told = false;
     for (int i = 0, n; status == TUTTI_OK && i < run->n; i += n) {
         bool staged = false;
-        n = run_length(&run->kept[i], run->n - i);
+        n = run_length(group, &run->kept[i], run->n - i);
         status = submit_make_way(group, &run->kept[i].op);
         if (status == TUTTI_OK && !told && !group->shut) {
             told = true;

@@ -338,7 +338,9 @@ TUTTI_API int tutti_batch_isend_irecv(const tutti_p2p_op *ops, int n, const tutt
 
 /* Between the two, this thread's collectives and point-to-point calls on the group are checked and kept (an async_op's
  * Work is set to NULL), and _end starts them together; one Work stands for all.  Small all_reduces and broadcasts
- * that follow each other and are alike go out as one message.  work may be NULL: _end then blocks until all are done.
+ * that follow each other and are alike go out as one message, within the shortest of their timeouts.  An operation that
+ * uses what one before it writes sees its result; it has to do so on all ranks (else MISMATCH).  work may be NULL: _end
+ * then blocks until all are done.
  * The functions of byte strings of differing length cannot be kept: INVALID_ARGUMENT. */
 TUTTI_API int tutti_coalesce_begin(tutti_group *group);
 TUTTI_API int tutti_coalesce_end(tutti_group *group, tutti_work **work);

@@ -1,6 +1,8 @@
 /* Every collective, on ranks that are threads: counts around the group's size, every root, flat and list, in place,
  * all algorithms by TUTTI_ALGO's default choice.  The backend is TUTTI_TEST_BACKEND, by default the tests' own loop. */
 
+#include <sys/mman.h>
+
 #include "ranks.h"
 
 static const int64_t counts[] = {0, 1, 2, 3, 7, 64, 1000, 5003, 70001};
@@ -380,6 +382,35 @@ static int coalesced(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
+/* What may differ from rank to rank: timeouts, a factor that nobody asks for, whether a root sends one tensor twice,
+ * which it need not even be able to write to. */
+static int coalesced_unlike(tutti_group *group, int rank, int size, void *argument)
+{
+    enum { BYTES = 4096 };
+    int32_t x = rank, y = rank + 1, z = rank,
+            *fixed = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    (void)argument;
+    EXPECT(fixed != MAP_FAILED);
+    fixed[0] = 7;
+    EXPECT(mprotect(fixed, BYTES, PROT_READ) == 0);
+    bool root = rank == size - 1;
+    EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
+    for (int i = 0; i < 2; i++) {
+        const tutti_opts *opts = tutti_with(.group = group, .timeout_ms = rank == i ? 5000 : 20000, .factor = rank * i);
+        EXPECT(tutti_all_reduce(tutti_view(i == 0 ? &x : &y, 1), TUTTI_SUM, opts) == TUTTI_OK);
+    }
+    for (int i = 0; i < 2; i++) {
+        int32_t *other = i == 0 ? &z : &fixed[1];
+        EXPECT(root || i == 0 || mprotect(fixed, BYTES, PROT_READ | PROT_WRITE) == 0);
+        EXPECT(tutti_broadcast(tutti_view(root ? fixed : other, 1), size - 1, tutti_with(.group = group)) == TUTTI_OK);
+    }
+    EXPECT(tutti_coalesce_end(group, NULL) == TUTTI_OK);
+    EXPECT(x == size * (size - 1) / 2 && y == x + size);
+    EXPECT(root || (z == 7 && fixed[1] == 7));
+    EXPECT(munmap(fixed, BYTES) == 0);
+    return 0;
+}
+
 /* Floats whose sum depends on the order. */
 static float awkward(int rank, int64_t i)
 {
@@ -441,6 +472,7 @@ CASE(test_groups, groups, 2)
 CASE(test_byte_strings, byte_strings, 1)
 CASE(test_bytes_that_fail, bytes_that_fail, 2)
 CASE(test_coalesced, coalesced, 1)
+CASE(test_coalesced_unlike, coalesced_unlike, 1)
 
 static void test_deterministic(void **state)
 {
@@ -454,9 +486,11 @@ int main(void)
 {
     ranks_setup();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_reduce),      cmocka_unit_test(test_rooted),        cmocka_unit_test(test_gathering),
-        cmocka_unit_test(test_uneven),          cmocka_unit_test(test_asynchronous),  cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_groups),          cmocka_unit_test(test_byte_strings),  cmocka_unit_test(test_coalesced),
+        cmocka_unit_test(test_all_reduce),      cmocka_unit_test(test_rooted),
+        cmocka_unit_test(test_gathering),       cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_asynchronous),    cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_groups),          cmocka_unit_test(test_byte_strings),
+        cmocka_unit_test(test_coalesced),       cmocka_unit_test(test_coalesced_unlike),
         cmocka_unit_test(test_bytes_that_fail), cmocka_unit_test(test_deterministic),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
