@@ -2,12 +2,12 @@
 #include "board_parts.h"
 
 enum {
-    FLAT_MOST = 64 << 10,   /* bytes of all ranks' data that one rank reduces alone; more are reduced in slices, */
-    PAIR_MOST = 128 << 10,  /* but of two ranks' only where one of them has more than this */
-    SLICE_LEAST = 1 << 19,  /* bytes of a reduce from which on it is sliced: the root alone would be slower */
-    STREAM_LEAST = 2 << 20, /* bytes that a rank writes; they would not stay in its second-level cache */
-    PULL_LEAST = 16 << 10,  /* bytes read from one rank; less is not worth a call of the kernel's */
-    CROWD_LEAST = 64 << 10  /* bytes that each of more than two ranks reads of a scatter; all else goes through trays */
+    FLAT_MOST = 64 << 10,    /* bytes of all ranks' data that one rank reduces alone; more are reduced in slices, */
+    PAIR_MOST = 128 << 10,   /* but of two ranks' only where one of them has more than this */
+    SLICE_LEAST = 1 << 19,   /* bytes of a reduce from which on it is sliced: the root alone would be slower */
+    STREAM_LEAST = 32 << 20, /* bytes that a rank writes, times the ranks: a last-level cache's; measured */
+    PULL_LEAST = 16 << 10,   /* bytes read from one rank; less is not worth a call of the kernel's */
+    CROWD_LEAST = 64 << 10 /* bytes that each of more than two ranks reads of a scatter; all else goes through trays */
 };
 
 /* Reading the others' memory takes one copy instead of two, but the kernel looks at each page, many readers of one
@@ -19,7 +19,7 @@ static const struct {
     [TUTTI_BROADCAST] = {8 << 20, 8 << 20},   [TUTTI_ALL_REDUCE] = {2 << 20, 8 << 20},
     [TUTTI_REDUCE] = {16 << 20, 16 << 20},    [TUTTI_REDUCE_SCATTER] = {8 << 20, 24 << 20},
     [TUTTI_ALL_GATHER] = {1 << 20, 16 << 20}, [TUTTI_ALL_TO_ALL] = {1 << 20, 16 << 20},
-    [TUTTI_GATHER] = {512 << 10, 512 << 10},  [TUTTI_SCATTER] = {256 << 10, SIZE_MAX},
+    [TUTTI_GATHER] = {1 << 20, 4 << 20},      [TUTTI_SCATTER] = {256 << 10, SIZE_MAX},
 };
 
 static bool is_even(const tutti_tensor *list, int n)
@@ -114,7 +114,7 @@ static void set_big(const struct board *board, struct board_op *op, bool in_plac
     op->either = read && board->n == 2 && !board->shm->shares_cores && all_of(board, op) <= pulled[op->kind].near;
     op->large = read && !op->either;
     op->piped = !op->large;
-    op->streams = !in_place && written(board, op) >= STREAM_LEAST;
+    op->streams = !in_place && written(board, op) * (size_t)board->n >= STREAM_LEAST;
     board_set_steps(board, op);
 }
 
