@@ -42,7 +42,7 @@ int child_open(struct tutti_group *parent, const int *ranks, int n, uint64_t id,
         .global_ranks = ranks,
         .local_rank = parent->local_rank,
         .local_world_size = parent->local_world_size,
-        .timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : parent->timeout_ms,
+        .timeout_ms = group_timeout(parent, opts->timeout_ms),
         .device = parent->device,
         .high_priority = opts->high_priority,
     };

@@ -130,16 +130,12 @@ static bool alike(const tutti_op *a, const tutti_op *b)
            (a->reduce_op != TUTTI_PREMUL_SUM || a->factor == b->factor);
 }
 
-/* The root of a broadcast writes nothing: it may well send one tensor several times. */
-static bool only_reads(const struct tutti_group *group, const tutti_op *op)
-{
-    return op->kind == TUTTI_BROADCAST && op->root == group->rank;
-}
-
-/* One that writes what an earlier one of the run reads or writes must see its result. */
+/* One that writes what an earlier one of the run reads or writes must see its result; a root may well broadcast one
+ * tensor several times. */
 static bool meets(const struct tutti_group *group, const struct kept *run, int n, const tutti_op *op)
 {
-    for (int i = 0; i < n && !only_reads(group, op); i++)
+    if (op_is_source(op, group->rank)) return false;
+    for (int i = 0; i < n; i++)
         if (order_conflicts(&run[i].op, op)) return true;
     return false;
 }
@@ -157,12 +153,11 @@ static int run_length(const struct tutti_group *group, const struct kept *first,
     return n;
 }
 
-/* The group's where none is given. */
 static int64_t shortest_timeout(const struct tutti_group *group, const struct kept *run, int n)
 {
     int64_t shortest = TUTTI_INFINITE;
     for (int i = 0; i < n; i++) {
-        int64_t own = run[i].opts.timeout_ms > 0 ? run[i].opts.timeout_ms : group->timeout_ms;
+        int64_t own = group_timeout(group, run[i].opts.timeout_ms);
         if (own < shortest) shortest = own;
     }
     return shortest;
@@ -181,7 +176,7 @@ static struct coalesce_packing *pack(const struct tutti_group *group, const stru
         return NULL;
     }
     packing->memory = memory;
-    packing->n = only_reads(group, &run[0].op) ? 0 : n;
+    packing->n = op_is_source(&run[0].op, group->rank) ? 0 : n;
     for (int i = 0; i < n; i++) {
         size_t bytes = bytes_of(&run[i].op);
         const void *from = run[i].op.n_in > 0 ? run[i].op.in[0].data : run[i].op.out[0].data;

@@ -135,6 +135,12 @@ void group_failed(void *core, int status, const char *why);
 /* Whether this process may use the group, failed or not; else why not, as an error. */
 int group_check_open(const struct tutti_group *group);
 
+/* A timeout in milliseconds: the group's where none is given. */
+static inline int64_t group_timeout(const struct tutti_group *group, int64_t given)
+{
+    return given > 0 ? given : group->timeout_ms;
+}
+
 /* Whether the next two have nothing to say of a group that group_for_call gave. */
 static inline bool group_is_usable(const struct tutti_group *group)
 {

@@ -42,6 +42,12 @@ static inline bool op_is_message(const tutti_op *op)
     return op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
 }
 
+/* Whether the rank of the group only gives what the others get: it writes nothing, though its tensor is an output. */
+static inline bool op_is_source(const tutti_op *op, int rank)
+{
+    return op->kind == TUTTI_BROADCAST && op->root == rank;
+}
+
 /* Copies op, with its tensors and its splits (size entries a side, where there are any).  Up to `room` tensors without
  * splits go to tensors; else *memory receives an allocation to be freed (it is NULL otherwise).  NO_MEMORY. */
 int op_copy(tutti_op *copy, const tutti_op *op, int size, tutti_tensor *tensors, size_t room, void **memory);

@@ -143,16 +143,12 @@ static int copy_part(struct tutti_work *work, const struct chunk *chunk, void *h
     return submit_staged(work, &op, &work->group->stager);
 }
 
-static bool is_source(const struct tutti_work *work)
-{
-    return work->op.kind == TUTTI_BROADCAST && work->op.root == work->group->rank;
-}
-
 /* From the device, the operation, back. */
 static int issue_chunk(struct tutti_work *work, const struct group_door *door, struct chunk *chunk, void *handle)
 {
     const struct cut *cut = chunk->cut;
     tutti_op op = work->op;
+    bool is_source = op_is_source(&op, work->group->rank);
     op.call = 0; /* other tensors */
     for (int i = 0; i < cut->n_tensors; i++) {
         chunk->host[i] = *tensor_of(cut, i);
@@ -163,11 +159,11 @@ static int issue_chunk(struct tutti_work *work, const struct group_door *door, s
     op.in = chunk->host;
     op.out = chunk->host + op.n_in;
     chunk->n_pieces = 0;
-    for (int i = 0; i < (is_source(work) ? cut->n_tensors : op.n_in); i++) add_pieces(chunk, i);
+    for (int i = 0; i < (is_source ? cut->n_tensors : op.n_in); i++) add_pieces(chunk, i);
     int status = copy_part(work, chunk, handle, true);
     if (status == TUTTI_OK) status = submit_staged(work, &op, door);
     chunk->n_pieces = 0;
-    for (int i = op.n_in; i < cut->n_tensors && !is_source(work); i++) add_pieces(chunk, i);
+    for (int i = op.n_in; i < cut->n_tensors && !is_source; i++) add_pieces(chunk, i);
     return status == TUTTI_OK ? copy_part(work, chunk, handle, false) : status;
 }
 

@@ -57,7 +57,7 @@ static uint64_t place(const struct tutti_group *group, tutti_op *op, uint64_t fi
 {
     bool alone = op_is_message(op) || op->kind == TUTTI_COPY;
     op->async = async;
-    op->timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : group->timeout_ms;
+    op->timeout_ms = group_timeout(group, opts->timeout_ms);
     op->sequence = alone ? 0 : group->sequence + 1;
     return fingerprint_with_past(fingerprint, group->past);
 }
@@ -281,8 +281,9 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
     op->stream = opts->stream;
     if (coalesce_is_open(group)) {
         int status = check_op(group, op, opts);
+        if (status != TUTTI_OK) return status;
         if (async) *out = NULL;
-        return status == TUTTI_OK ? coalesce_add(group, op, opts) : status;
+        return coalesce_add(group, op, opts);
     }
     struct engine *engine = group->engine;
     struct tutti_work *work = NULL;

@@ -157,7 +157,8 @@ int proto_cancel(struct proto_group *group, tutti_request *request);
 extern const struct fabric_events proto_events;
 extern const struct shm_events proto_local_events;
 
-/* link.c: a peer's link, whether it is the fabric's or a ring.  As the functions of fabric.h. */
+/* link.c: a peer's link, whether it is the fabric's or a ring.  As the functions of fabric.h; unsend takes the message
+ * of this kind and id back. */
 bool link_is_local(const struct proto *proto, int32_t rank);
 int link_connect(struct proto *proto, int32_t rank);
 bool link_is_up(const struct proto *proto, int32_t rank);
