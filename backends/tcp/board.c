@@ -121,10 +121,21 @@ static uint64_t step_of(const struct board_op *op)
     return op->first + (uint64_t)op->at;
 }
 
-/* The step that all must have entered before this one can be: see board.h. */
+/* The step to be entered next. */
+static uint64_t step_next(const struct board_op *op)
+{
+    return op->first + (uint64_t)op->entered;
+}
+
+static bool is_entered(const struct board_op *op)
+{
+    return op->entered > op->at;
+}
+
+/* The step that all must have entered before the next one can be: see board.h. */
 static uint64_t step_before(const struct board_op *op)
 {
-    return step_of(op) < op->depth ? 0 : step_of(op) - op->depth + 1;
+    return step_next(op) < op->depth ? 0 : step_next(op) - op->depth + 1;
 }
 
 /* The step to wait for before that: who waits lets the others come closer, so that it need not look again, nor wait
@@ -132,23 +143,28 @@ static uint64_t step_before(const struct board_op *op)
 static uint64_t step_awaited(const struct board_op *op)
 {
     uint64_t before = step_before(op);
-    return before == 0 || op->depth < BOARD_SLOTS ? before : before + op->depth / 2;
+    return before == 0 || op->depth <= BOARD_ROOMS ? before : before + op->depth / 2;
 }
 
 static void enter(struct board *board, struct board_op *op)
 {
-    struct board_cell *cell = board_cell_of(board, board->rank, step_of(op));
+    struct board_cell *cell = board_cell_of(board, board->rank, step_next(op));
     if (op->large)
         board_put_large(board, op);
     else if (!op->piped)
         board_put_small(board, op);
-    else if (op->at > 0 || !board_show(board, op))
+    else if (op->entered > 0 || !op->shows || !board_show(board, op))
         board_move(board, op, true);
     cell->fingerprint = op->request->fingerprint;
-    atomic_store_explicit(&cell->step, step_of(op), memory_order_release); /* with the cell's contents */
+    atomic_store_explicit(&cell->step, step_next(op), memory_order_release); /* with the cell's contents */
     for (int i = 0; i < board->n; i++)
         if (i != board->rank) shm_wake(board->shm, board->seat[i]);
-    op->entered = true;
+    op->entered++;
+}
+
+static void begin_step(const struct board *board, struct board_op *op)
+{
+    op->met = false;
     board_set_meets(board, op);
     op->peer = op->meets_from;
 }
@@ -181,9 +197,9 @@ int board_lost(const struct board *board, int rank)
  * with what is in it. */
 static bool awaits(const struct board *board, const struct board_op *op, int rank)
 {
-    uint64_t step = op->entered ? step_of(op) : step_awaited(op);
+    uint64_t step = is_entered(op) ? step_of(op) : step_awaited(op);
     if (rank == board->rank) return false;
-    if (op->entered && !board_meets(op, rank)) return false;
+    if (is_entered(op) && !board_meets(op, rank)) return false;
     return !board_has_entered(board, rank, step);
 }
 
@@ -197,13 +213,13 @@ static int wait_on(const struct board *board, const struct board_op *op)
     return 1;
 }
 
-/* Whether the own cell, and tray, for the operation's step may be filled: see board.h.  TUTTI_OK: it may; 1: not yet;
- * an error: never. */
+/* Whether the own cell, and tray, for the operation's next step may be filled: see board.h.  TUTTI_OK: it may; 1: not
+ * yet; an error: never. */
 static int find_cell(struct board *board, const struct board_op *op)
 {
     if (step_before(op) <= board->all_in) return TUTTI_OK;
     for (int i = 0; i < board->n; i++) /* acquire: the rank's reads of the cell come before ours writes to it */
-        if (awaits(board, op, i)) return wait_on(board, op);
+        if (i != board->rank && !board_has_entered(board, i, step_awaited(op))) return wait_on(board, op);
     board->all_in = step_awaited(op);
     return TUTTI_OK;
 }
@@ -277,10 +293,47 @@ static int go_on_as_large(struct board *board, struct board_op *op)
     int status = board_prepare_large(board, op);
     if (status != TUTTI_OK) return status;
     op->call = 0; /* it is not what board_takes made of it any more */
-    op->piped = op->either = false;
+    op->piped = op->split = op->shows = op->either = false;
     op->large = true;
+    op->ahead = 0;
     board_set_steps(board, op);
     board_set_meets(board, op);
+    return TUTTI_OK;
+}
+
+/* All have said whether their memory is shared. */
+static int go_on_after_showing(struct board *board, struct board_op *op)
+{
+    if (board_is_shared(board, op)) return go_on_as_large(board, op);
+    op->ahead = op->split ? BOARD_AHEAD : 0;
+    return TUTTI_OK;
+}
+
+/* Which way, where there are two. */
+static int choose(struct board *board, struct board_op *op)
+{
+    if (!board_goes_near(board, op)) return go_on_as_large(board, op);
+    if (!op->splits) return TUTTI_OK;
+    op->call = 0;
+    board_split(board, op);
+    return TUTTI_OK;
+}
+
+/* Enters the step that it is in and, where it may, those that come next. */
+static int enter_steps(struct board *board, struct board_op *op, bool *moved)
+{
+    while (op->entered <= op->at + op->ahead && op->entered < op->steps) {
+        int status = find_cell(board, op);
+        if (status == 1 && is_entered(op)) return TUTTI_OK;
+        if (status == TUTTI_OK && op->either && op->entered == 0) {
+            status = choose(board, op);
+            begin_step(board, op);
+        }
+        if (status == TUTTI_OK && is_last(op)) status = all_live(board);
+        if (status != TUTTI_OK) return status;
+        enter(board, op);
+        *moved = true;
+    }
     return TUTTI_OK;
 }
 
@@ -289,23 +342,16 @@ static int run_steps(struct board *board, struct board_op *op, bool *moved)
     if (op->first == 0) {
         int status = start(board, op);
         if (status != TUTTI_OK) return status;
+        begin_step(board, op);
     }
-    for (bool worked = false;; worked = op->piped) {
-        int status = TUTTI_OK;
-        if (!op->entered) {
-            status = find_cell(board, op);
-            if (status == TUTTI_OK && op->either && op->at == 0 && !board_goes_near(board, op))
-                status = go_on_as_large(board, op);
-            if (status == TUTTI_OK && is_last(op)) status = all_live(board);
-            if (status != TUTTI_OK) return status;
-            enter(board, op);
-            *moved = true;
-        }
+    for (bool worked = false;; worked = op->piped && !op->split) {
+        int status = enter_steps(board, op, moved);
+        if (status != TUTTI_OK) return status;
         if (!op->met) {
             status = meet(board, op);
             if (status != TUTTI_OK) return status;
             *moved = true;
-            if (op->piped && op->at == 0 && board_is_shared(board, op)) status = go_on_as_large(board, op);
+            if (op->shows && op->at == 0) status = go_on_after_showing(board, op);
             op->met = status == TUTTI_OK; /* a failure is found again: see board_begin */
             if (status != TUTTI_OK) return status;
         }
@@ -315,7 +361,7 @@ static int run_steps(struct board *board, struct board_op *op, bool *moved)
         *moved = true;
         if (status == 1) return 1;
         if (++op->at == op->steps) return TUTTI_OK;
-        op->entered = op->met = false;
+        begin_step(board, op);
     }
 }
 
@@ -338,8 +384,9 @@ static bool describe(const struct board *board, const tutti_op *wanted, struct b
         op->call = wanted->call;
     }
     op->first = 0;
-    op->at = 0;
-    op->entered = op->met = false;
+    op->at = op->entered = 0;
+    op->ahead = op->split && !op->shows ? BOARD_AHEAD : 0;
+    op->met = false;
     return true;
 }
 
@@ -380,8 +427,9 @@ const char *board_explain(const struct board *board, const tutti_op *op)
     if (board->state != BOARD_READY || !board_takes(board, op, &made)) return NULL;
     if (made.large) return "each rank reads what it needs out of the others' memory";
     if (made.either) return "in chunks through shared memory, or each reads the other's memory where that is faster";
-    return made.piped ? "through shared memory, in chunks, or in place where it is tutti_alloc's"
-                      : "through shared memory, in one step";
+    if (made.shows) return "through shared memory, in chunks, or in place where it is tutti_alloc's";
+    if (made.piped) return "through shared memory, in chunks";
+    return "through shared memory, in one step";
 }
 
 /* What others read after this is no longer the operation's.  They meet this rank in the last step once they have read,
@@ -445,7 +493,7 @@ int board_progress(struct board_list *running)
 
 static bool is_ready(struct board *board, const struct board_op *op)
 {
-    if (!op->entered) return find_cell(board, op) != 1;
+    if (!is_entered(op)) return find_cell(board, op) != 1;
     if (op->met) return true; /* in the middle of its blocks */
     return board_has_entered(board, op->peer, step_of(op));
 }

@@ -6,23 +6,27 @@
  * cache line a rank says that it has come, what it does and, if that is little, with which data.
  *
  *   small   up to the cell's room: written once into the cell, read out of it by whom it concerns
- *   piped   chunks, one a step, through two trays that each rank has beside its cells (board_pipe.c); where the first
- *           step finds that all that is to be read is memory of tutti_alloc, it goes on as a large one (board_share.c)
- *   large   the cells say where the tensors are; each rank reads what it needs out of the others' memory (shm_pull),
- *           a block at a time, and reduces the blocks while they are in the cache.  Nobody writes to another one's
- *           memory, so a rank that has given up an operation may use its memory again at once.  The last step says
- *           that one has read all it needs, and is entered only where everybody still lives
+ *   split   of two ranks with a core each, from 4 KiB on: chunks of 2 KiB, one a step, through the rooms.  Each puts
+ * the next one before it takes the one that both are in.  So nobody waits while lines go from core to core, and the
+ * rooms stay in the first-level caches (all_reduce of 8 KiB 1.0 us for 1.5) piped   chunks, one a step, through two
+ * trays that each rank has beside its cells (board_pipe.c); where the first step finds that all that is to be read is
+ * memory of tutti_alloc, it goes on as a large one (board_share.c) large   the cells say where the tensors are; each
+ * rank reads what it needs out of the others' memory (shm_pull), a block at a time, and reduces the blocks while they
+ * are in the cache.  Nobody writes to another one's memory, so a rank that has given up an operation may use its memory
+ * again at once.  The last step says that one has read all it needs, and is entered only where everybody still lives
  *
  * A rank that gives an operation up takes its steps back: to those who have not met it there it has never come.  So
  * nobody believes what was read out of its memory meanwhile, and nobody completes what it was told had failed.
  *
  * Reductions are done in order of rank, so all ranks and all runs get the same bits.
  *
- * Cells are used again after BOARD_DEPTH steps.  Having entered a step means that one has done with all earlier ones,
- * so a rank may fill its cell for step k once all have entered step k - BOARD_DEPTH + 1; the same holds for slots and
- * BOARD_SLOTS, for rooms and BOARD_ROOMS, for trays and BOARD_TRAYS.  So ranks that wait for nobody (a root that
- * broadcasts, the others when they send it theirs) run ahead of the others, and where ranks share a core, each turn of
- * one is worth many operations.
+ * Cells are used again after BOARD_DEPTH steps.  Having entered a step means that one has done with all earlier ones
+ * but the one before it, so a rank may fill its cell for step k once all have entered step k - BOARD_DEPTH + 2; the
+ * same holds for slots and BOARD_SLOTS, for rooms and BOARD_ROOMS.  With trays nobody is ahead: they are filled once
+ * all have entered step k - BOARD_TRAYS + 1, who then have done with the tray's last use, be it the step before that or
+ * one of an operation before the one that this is in.  So ranks that wait for nobody (a root that broadcasts, the
+ * others when they send it theirs) run ahead of the others, and where ranks share a core, each turn of one is worth
+ * many operations.
  */
 #ifndef BOARD_H
 #define BOARD_H
@@ -30,6 +34,7 @@
 #include "shm.h"
 
 enum { BOARD_DEPTH = 64, BOARD_SLOTS = 32, BOARD_ROOMS = 4, BOARD_TRAYS = 2 };
+enum { BOARD_AHEAD = 1 }; /* steps that a rank may have entered beyond the one that it is in */
 
 /* Bytes of an operation's data that fit into a cell; that fit into a slot. */
 enum { BOARD_INLINE = SHM_LINE - 16, BOARD_SLOT = 1024 };
@@ -58,6 +63,9 @@ struct board_op {
     tutti_dtype dtype;
     int root;
     bool large, piped;
+    bool split;   /* piped, in small chunks through the rooms, and a step ahead */
+    bool splits;  /* it is to be if cores are near */
+    bool shows;   /* piped, but the first step tells whether it had better be large: see board_share.c */
     bool either;  /* piped if the ranks' cores are near each other, large if not: see board_near.c */
     bool sliced;  /* each rank reduces a part for those who take the result */
     bool streams; /* what is written would not stay in the cache anyway */
@@ -72,12 +80,14 @@ struct board_op {
     size_t chunk;             /* piped: bytes of each block, or of the whole, that a step carries at most */
     int64_t steps;
     /* where it stands */
-    uint64_t first; /* its first step; 0: it has not begun */
-    int64_t at;     /* 0 .. steps - 1 */
-    bool entered;
+    uint64_t first;  /* its first step; 0: it has not begun */
+    int64_t at;      /* the step that it is in, 0 .. steps - 1 */
+    int64_t entered; /* steps */
+    int64_t ahead;   /* steps that it enters beyond the one that it is in, if it can */
     bool met;
     int meets_from, meets_to; /* the ranks that the step waits for, from .. to - 1, but for this one */
     int peer;                 /* the next one to be met, or to be read from */
+    int64_t midst_ns;         /* see board_near.c */
     size_t done;              /* bytes of the block, or of the peer's part, that are done */
 };
 
@@ -134,6 +144,7 @@ void board_directory_leave(struct shm *shm, int index, int n);
 /* board_take.c.  Fills what the operation is, not where it stands. */
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made);
 void board_set_steps(const struct board *board, struct board_op *op);
+void board_split(const struct board *board, struct board_op *op);
 /* Whom the step that it is in waits for. */
 void board_set_meets(const struct board *board, struct board_op *op);
 static inline bool board_meets(const struct board_op *op, int rank)
@@ -162,8 +173,8 @@ void board_free_result(struct board *board);
 bool board_show(struct board *board, struct board_op *op);
 bool board_is_shared(const struct board *board, const struct board_op *op);
 
-/* board_near.c.  Whether an operation that may go either way goes through the trays; the step that it begins with may
- * be entered.  And one step's filling (puts) or emptying of trays, timed. */
+/* board_near.c.  Whether an operation that may go either way goes the way of cores that are near each other; the step
+ * that it begins with may be entered.  And one step's filling (puts) or emptying of trays or rooms, timed. */
 bool board_goes_near(struct board *board, const struct board_op *op);
 void board_move(struct board *board, struct board_op *op, bool puts);
 

@@ -14,7 +14,7 @@
 #include "board_parts.h"
 
 enum {
-    FAR_PS = 100, /* a byte into or out of a tray; near 40 to 85, far from 110 on: measured */
+    FAR_PS = 100, /* a byte into or out of a tray; near 40 to 85 (split operations 30 to 70), far from 110: measured */
     NEAR_PS = 75,
     TRY_BITS = 6,          /* in one of so many bits of operations the near way is tried while cores are far */
     TIMED_LEAST = 16 << 10 /* bytes moved at a time; less says little */
@@ -75,16 +75,32 @@ static bool fills(const struct board *board, const struct board_op *op)
     return board_is_from_root(op->kind) ? root : op->kind != TUTTI_GATHER || !root;
 }
 
+static void learn(struct board *board, size_t bytes, int64_t begin_ns)
+{
+    int64_t ns = board->host->now_ns() - begin_ns;
+    uint32_t known = board->tray_ps != 0 ? board->tray_ps : NEAR_PS; /* the first time has been for getting pages */
+    board->tray_ps = pace_believe(known, bytes, ns > 0 ? (uint64_t)ns : 1);
+}
+
+/* A split operation's chunks are too small to be timed.  It is as a whole, from where both ranks are in the midst of it
+ * to the end: each byte has gone into a room and out of one. */
+static void learn_split(struct board *board, struct board_op *op)
+{
+    if (op->at == BOARD_ROOMS) op->midst_ns = board->host->now_ns();
+    if (op->at == op->steps - 1 && op->at > BOARD_ROOMS)
+        learn(board, 2 * (op->bytes - (BOARD_ROOMS + 1) * op->chunk), op->midst_ns);
+}
+
 void board_move(struct board *board, struct board_op *op, bool puts)
 {
-    size_t chunk = board_chunk_of(op, op->at).bytes, bytes = op->sliced ? chunk / 2 : chunk;
-    bool timed = op->either && board->rank == 0 && puts == fills(board, op) && bytes >= TIMED_LEAST;
+    size_t chunk = board_chunk_of(op, puts ? op->entered : op->at).bytes, bytes = op->sliced ? chunk / 2 : chunk;
+    bool learns = op->either && board->rank == 0;
+    bool timed = learns && puts == fills(board, op) && bytes >= TIMED_LEAST;
     int64_t begin = timed ? board->host->now_ns() : 0;
     if (puts)
         board_put_pipe(board, op);
     else
         board_work_pipe(board, op);
-    if (!timed) return;
-    int64_t ns = board->host->now_ns() - begin;
-    board->tray_ps = pace_believe(board->tray_ps, bytes, ns > 0 ? (uint64_t)ns : 1);
+    if (timed) learn(board, bytes, begin);
+    if (learns && op->split && !puts) learn_split(board, op);
 }

@@ -4,6 +4,7 @@
 enum {
     FLAT_MOST = 64 << 10,    /* bytes of all ranks' data that one rank reduces alone; more are reduced in slices, */
     PAIR_MOST = 128 << 10,   /* but of two ranks' only where one of them has more than this */
+    SPLIT_LEAST = 4 << 10,   /* bytes that one of two ranks puts, from which on they are split */
     SLICE_LEAST = 1 << 19,   /* bytes of a reduce from which on it is sliced: the root alone would be slower */
     STREAM_LEAST = 32 << 20, /* bytes that a rank writes, times the ranks: a last-level cache's; measured */
     PULL_LEAST = 16 << 10,   /* bytes read from one rank; less is not worth a call of the kernel's */
@@ -12,14 +13,15 @@ enum {
 
 /* Reading the others' memory takes one copy instead of two, but the kernel looks at each page, many readers of one
  * memory hinder each other, and nothing is written past the cache.  Up to how many bytes of the larger tensor it is the
- * faster way between two ranks, and, where their cores share a cache, beyond `near` bytes only: measured. */
+ * faster way between two ranks, and, where their cores share a cache, beyond `near` bytes only; up to how many, there,
+ * an operation is split: measured. */
 static const struct {
-    size_t near, most;
-} pulled[TUTTI_SEND] = {
-    [TUTTI_BROADCAST] = {8 << 20, 8 << 20},   [TUTTI_ALL_REDUCE] = {2 << 20, 8 << 20},
-    [TUTTI_REDUCE] = {16 << 20, 16 << 20},    [TUTTI_REDUCE_SCATTER] = {8 << 20, 24 << 20},
-    [TUTTI_ALL_GATHER] = {1 << 20, 16 << 20}, [TUTTI_ALL_TO_ALL] = {1 << 20, 16 << 20},
-    [TUTTI_GATHER] = {1 << 20, 4 << 20},      [TUTTI_SCATTER] = {256 << 10, SIZE_MAX},
+    size_t near, most, split;
+} pairs[TUTTI_SEND] = {
+    [TUTTI_BROADCAST] = {8 << 20, 8 << 20, 2 << 20},    [TUTTI_ALL_REDUCE] = {2 << 20, 8 << 20, 512 << 10},
+    [TUTTI_REDUCE] = {16 << 20, 16 << 20, 512 << 10},   [TUTTI_REDUCE_SCATTER] = {8 << 20, 24 << 20, 64 << 10},
+    [TUTTI_ALL_GATHER] = {1 << 20, 16 << 20, 64 << 10}, [TUTTI_ALL_TO_ALL] = {1 << 20, 16 << 20, 64 << 10},
+    [TUTTI_GATHER] = {4 << 20, 4 << 20, 4 << 20},       [TUTTI_SCATTER] = {256 << 10, SIZE_MAX, 128 << 10},
 };
 
 static bool is_even(const tutti_tensor *list, int n)
@@ -70,12 +72,19 @@ static size_t all_of(const struct board *board, const struct board_op *op)
     return has_blocks(op->kind) ? op->bytes * (size_t)board->n : op->bytes;
 }
 
+/* An all_reduce of two ranks that each reduce all of it. */
+static bool is_pair(const struct board *board, const struct board_op *op)
+{
+    return op->kind == TUTTI_ALL_REDUCE && board->n == 2 && op->bytes <= PAIR_MOST;
+}
+
 static bool is_pulled(const struct board *board, const struct board_op *op)
 {
     if (!board->shm->can_pull || op->bytes < PULL_LEAST) return false;
     if (board->n > 2) return op->kind == TUTTI_SCATTER && op->bytes >= CROWD_LEAST;
     if (op->kind == TUTTI_REDUCE && !op->sliced) return false; /* the root alone would read: slower by a fifth */
-    return all_of(board, op) <= pulled[op->kind].most;
+    if (is_pair(board, op)) return false;
+    return all_of(board, op) <= pairs[op->kind].most;
 }
 
 /* Bytes that a rank, or the root, writes. */
@@ -94,9 +103,16 @@ static bool is_in_place(const tutti_op *op)
 
 void board_set_steps(const struct board *board, struct board_op *op)
 {
-    op->depth = op->piped ? BOARD_TRAYS : BOARD_ROOMS;
+    op->depth = op->piped && !op->split ? BOARD_TRAYS : BOARD_ROOMS - BOARD_AHEAD;
     op->steps = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE ? 3 : 2;
     if (op->piped) board_cut_pipe(board, op);
+}
+
+void board_split(const struct board *board, struct board_op *op)
+{
+    op->split = true;
+    op->sliced = false;
+    board_set_steps(board, op);
 }
 
 /* One step, with the data in the cells or beside them. */
@@ -104,18 +120,31 @@ static void set_small(struct board_op *op)
 {
     op->steps = 1;
     op->depth = !op->puts || op->put <= BOARD_INLINE ? BOARD_DEPTH : op->put <= BOARD_SLOT ? BOARD_SLOTS : BOARD_ROOMS;
+    op->depth -= BOARD_AHEAD;
+}
+
+/* Two ranks with a core each. */
+static bool can_split(const struct board *board, const struct board_op *op)
+{
+    if (board->n > 2 || board->shm->shares_cores || op->put < SPLIT_LEAST) return false;
+    return all_of(board, op) <= pairs[op->kind].split;
 }
 
 static void set_big(const struct board *board, struct board_op *op, bool in_place)
 {
-    bool pair = op->kind == TUTTI_ALL_REDUCE && board->n == 2 && op->bytes <= PAIR_MOST;
+    bool pair = is_pair(board, op), beyond = op->put > board->room;
     op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
-    bool read = op->put > board->room && !pair && is_pulled(board, op);
-    op->either = read && board->n == 2 && !board->shm->shares_cores && all_of(board, op) <= pulled[op->kind].near;
+    bool read = beyond && is_pulled(board, op);
+    op->either = read && board->n == 2 && !board->shm->shares_cores && all_of(board, op) <= pairs[op->kind].near;
     op->large = read && !op->either;
     op->piped = !op->large;
+    op->splits = op->piped && can_split(board, op);
+    op->shows = op->piped && beyond && !pair;
     op->streams = !in_place && written(board, op) * (size_t)board->n >= STREAM_LEAST;
-    board_set_steps(board, op);
+    if (op->splits && !op->either)
+        board_split(board, op);
+    else
+        board_set_steps(board, op);
 }
 
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made)
@@ -132,7 +161,7 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
     made->put = board_puts_all(op->kind) ? made->bytes * (size_t)board->n : made->bytes;
     made->puts = !board_is_from_root(op->kind) || op->root == board->rank;
     bool many = op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)board->n > FLAT_MOST;
-    if (made->put > board->room || many)
+    if (made->put > board->room || many || can_split(board, made))
         set_big(board, made, is_in_place(op));
     else
         set_small(made);

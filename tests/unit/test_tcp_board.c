@@ -45,7 +45,7 @@ static void test_steps(void **state)
 
 /* ---- chunks ------------------------------------------------------------------------------------------------ */
 
-enum { PIPES = 64, NUMEL_MOST = 90000 };
+enum { PIPES = 64, NUMEL_MOST = 90000, MIXED = 4000, MIXED_MOST = 6000 };
 
 /* What rank has at k before operation i. */
 static int64_t given(int64_t i, int rank, int64_t k)
@@ -75,8 +75,8 @@ static int64_t expected(const tutti_op *op, int64_t i, int rank, int64_t numel, 
     }
 }
 
-/* Operations of one to three chunks, of every kind, in place and not, back to back. */
-static void *chunks(void *argument)
+/* Operations of every kind and of sizes from `least` on, in place and not, back to back. */
+static void exchange(struct end *end, int64_t n, int64_t least, int64_t most, bool in_chunks)
 {
     static const struct {
         tutti_kind kind;
@@ -88,14 +88,13 @@ static void *chunks(void *argument)
         {TUTTI_ALL_TO_ALL, 2, 2, false, false}, {TUTTI_REDUCE_SCATTER, 2, 1, false, false},
         {TUTTI_GATHER, 1, 2, false, true},      {TUTTI_SCATTER, 2, 1, true, false},
     };
-    struct end *end = argument;
     struct board board;
     struct board_list running = LIST_HEAD_INITIALIZER(running);
     int rank = end->shm.seat;
     int64_t *in = malloc(2 * NUMEL_MOST * sizeof *in), *out = malloc(2 * NUMEL_MOST * sizeof *out);
     board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
-    for (int64_t i = 0; i < PIPES && end->lost == 0 && end->wrong == 0; i++) {
-        int64_t numel = 9000 + i * 7919 % (NUMEL_MOST - 9000);
+    for (int64_t i = 0; i < n && end->lost == 0 && end->wrong == 0; i++) {
+        int64_t numel = least + i * 7919 % (most - least);
         int which = (int)(i % 8), root = (int)(i / 8 % 2);
         bool in_place = kinds[which].in == kinds[which].out && i / 16 % 2 == 1;
         tutti_tensor a = {in, numel * kinds[which].in, TUTTI_INT64, {TUTTI_CPU, 0}};
@@ -108,7 +107,7 @@ static void *chunks(void *argument)
             out[k] = op.kind == TUTTI_BROADCAST && rank == root ? in[k] : -1;
         }
         const char *how = board_explain(&board, &op);
-        end->wrong += how == NULL || strstr(how, "in chunks") == NULL;
+        end->wrong += how == NULL || (in_chunks && strstr(how, "in chunks") == NULL);
         end->wrong += run_op(end, &board, &running, &op, (uint64_t)i + 1) != 1;
         const int64_t *got = b.data;
         for (int64_t k = 0; op.n_out > 0 && k < b.numel; k++) end->wrong += got[k] != expected(&op, i, rank, numel, k);
@@ -116,6 +115,12 @@ static void *chunks(void *argument)
     board_close(&board);
     free(in);
     free(out);
+}
+
+/* One to three chunks of the trays' size, or many small ones. */
+static void *chunks(void *argument)
+{
+    exchange(argument, PIPES, 9000, NUMEL_MOST, true);
     return NULL;
 }
 
@@ -124,6 +129,20 @@ static void test_chunks(void **state)
     struct end end[2];
     (void)state;
     run_two(end, chunks);
+}
+
+/* Cells, slots, rooms and trays in turn: what is put a step ahead meets what is not. */
+static void *mixed(void *argument)
+{
+    exchange(argument, MIXED, 1, MIXED_MOST, false);
+    return NULL;
+}
+
+static void test_mixed(void **state)
+{
+    struct end end[2];
+    (void)state;
+    run_two(end, mixed);
 }
 
 /* ---- a rank that gives up, or dies ------------------------------------------------------------------------- */
@@ -362,11 +381,11 @@ static void runs_ahead(int64_t numel, int depth, int caught_up)
 static void test_runs_ahead(void **state)
 {
     (void)state;
-    runs_ahead(BOARD_INLINE / 8, BOARD_DEPTH, BOARD_DEPTH / 2 + 1);
-    runs_ahead(BOARD_INLINE / 8 + 1, BOARD_SLOTS, BOARD_SLOTS / 2 + 1);
-    runs_ahead(BOARD_SLOT / 8, BOARD_SLOTS, BOARD_SLOTS / 2 + 1);
-    runs_ahead(BOARD_SLOT / 8 + 1, BOARD_ROOMS, 1);
-    runs_ahead(SMALL_MOST, BOARD_ROOMS, 1);
+    runs_ahead(BOARD_INLINE / 8, BOARD_DEPTH - BOARD_AHEAD, BOARD_DEPTH / 2);
+    runs_ahead(BOARD_INLINE / 8 + 1, BOARD_SLOTS - BOARD_AHEAD, BOARD_SLOTS / 2);
+    runs_ahead(BOARD_SLOT / 8, BOARD_SLOTS - BOARD_AHEAD, BOARD_SLOTS / 2);
+    runs_ahead(BOARD_SLOT / 8 + 1, BOARD_ROOMS - BOARD_AHEAD, 1);
+    runs_ahead(SPLIT_LEAST / 8 - 1, BOARD_ROOMS - BOARD_AHEAD, 1);
 }
 
 /* ---- moments ----------------------------------------------------------------------------------------------- */
@@ -419,7 +438,7 @@ static void test_leaves_behind_a_root(void **state)
     (void)state;
     pair_open(end);
     open_small(&end[0], &small, 2);
-    for (int i = 1; i < BOARD_DEPTH; i++) {
+    for (int i = 1; i < BOARD_DEPTH - BOARD_AHEAD; i++) {
         begin_small(&small, TUTTI_BROADCAST);
         assert_int_equal(small.ended, 1);
     }
@@ -520,6 +539,7 @@ int main(void)
         cmocka_unit_test(test_dies_in_the_directory),
         cmocka_unit_test(test_nonsense_in_the_directory),
         cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_gives_up_in_the_last_step),
         cmocka_unit_test(test_comes_after_one_gave_up),
