@@ -37,7 +37,9 @@ struct coalesce_packing {
     } part[];
 };
 
-bool coalesce_is_open(const struct tutti_group *group)
+atomic_int coalesce_n_open;
+
+bool coalesce_is_mine(const struct tutti_group *group)
 {
     return open_now.group == group;
 }
@@ -50,7 +52,9 @@ static void forget(void *argument)
     for (int i = 0; i < run->n; i++) free(run->kept[i].lists);
     free(run->kept);
     *run = (struct run){0};
-    if (group != NULL) group_drop(group);
+    if (group == NULL) return;
+    atomic_fetch_sub_explicit(&coalesce_n_open, 1, memory_order_relaxed);
+    group_drop(group);
 }
 
 static pthread_key_t at_thread_end;
@@ -106,6 +110,8 @@ int tutti_coalesce_begin(tutti_group *group)
     if (has_key) pthread_setspecific(at_thread_end, &open_now);
     group_hold(group);
     open_now.group = group;
+    /* relaxed: this thread sees it in any case, and for the others it does not count */
+    atomic_fetch_add_explicit(&coalesce_n_open, 1, memory_order_relaxed);
     return TUTTI_OK;
 }
 

@@ -6,6 +6,7 @@
 #ifndef COALESCE_H
 #define COALESCE_H
 
+#include <stdatomic.h>
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
@@ -13,8 +14,15 @@ struct tutti_group;
 struct tutti_work;
 struct coalesce_packing;
 
+extern atomic_int coalesce_n_open; /* threads that have begun, of all */
+bool coalesce_is_mine(const struct tutti_group *group);
+
 /* Whether this thread has begun to coalesce on the group. */
-bool coalesce_is_open(const struct tutti_group *group);
+static inline bool coalesce_is_open(const struct tutti_group *group)
+{
+    /* What a thread has is looked up by a call; nearly always no thread has anything.  relaxed: see where it is set. */
+    return atomic_load_explicit(&coalesce_n_open, memory_order_relaxed) > 0 && coalesce_is_mine(group);
+}
 
 /* Keeps a checked operation for the end. */
 int coalesce_add(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts);

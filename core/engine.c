@@ -74,7 +74,6 @@ int engine_new(int local_world_size, struct engine **out)
         free(engine);
         return error_errno(TUTTI_ERR_SYSTEM, "no eventfd for a group");
     }
-    pthread_mutex_init(&engine->lock, NULL);
     pthread_mutex_init(&engine->asleep, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -84,7 +83,7 @@ int engine_new(int local_world_size, struct engine **out)
     TAILQ_INIT(&engine->active);
     TAILQ_INIT(&engine->runnable);
     TAILQ_INIT(&engine->callbacks);
-    TAILQ_INIT(&engine->spare);
+    SLIST_INIT(&engine->spare);
     TAILQ_INIT(&engine->events);
     engine->own_core = cores_are_own(local_world_size);
     engine->spins = engine->spins_most = engine->own_core ? SPINS_MOST : SPINS_SHARED;
@@ -110,14 +109,13 @@ static void engine_free(struct engine *engine)
 {
     struct tutti_work *work;
     exits_remove(engine);
-    while ((work = TAILQ_FIRST(&engine->spare)) != NULL) {
-        TAILQ_REMOVE(&engine->spare, work, link);
+    while ((work = SLIST_FIRST(&engine->spare)) != NULL) {
+        SLIST_REMOVE_HEAD(&engine->spare, spare_link);
         work_destroy(work);
     }
     close_wake_fds(engine);
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->asleep);
-    pthread_mutex_destroy(&engine->lock);
     free(engine);
 }
 
@@ -171,33 +169,13 @@ void engine_retire(struct engine *engine)
     engine_unlock(engine);
 }
 
-static bool has_contenders(const struct engine *engine)
-{
-    /* relaxed: only a hint; the mutex orders everything else */
-    return atomic_load_explicit(&engine->contenders, memory_order_relaxed) > 0;
-}
-
-void engine_lock(struct engine *engine)
-{
-    if (engine_is_forked(engine)) return; /* who held it may be a thread of the parent's; nothing is driven here */
-    if (pthread_mutex_trylock(&engine->lock) == 0) return;
-    atomic_fetch_add_explicit(&engine->contenders, 1, memory_order_relaxed);
-    pthread_mutex_lock(&engine->lock);
-    atomic_fetch_sub_explicit(&engine->contenders, 1, memory_order_relaxed);
-}
-
-void engine_unlock(struct engine *engine)
+void engine_unlock_and_call(struct engine *engine)
 {
     struct work_queue due;
     struct tutti_work *work;
-    if (engine_is_forked(engine)) return;
-    if (TAILQ_EMPTY(&engine->callbacks)) {
-        pthread_mutex_unlock(&engine->lock);
-        return;
-    }
     TAILQ_INIT(&due);
     TAILQ_CONCAT(&due, &engine->callbacks, link);
-    pthread_mutex_unlock(&engine->lock);
+    lock_give(&engine->lock);
     engine_hold(engine); /* a callback may give all others up */
     while ((work = TAILQ_FIRST(&due)) != NULL) {
         TAILQ_REMOVE(&due, work, link);
@@ -311,7 +289,7 @@ static void doze(struct engine *engine, int ms)
     struct timespec until = clock_timespec(clock_deadline_ns(ms));
     engine->dozing++;
     pthread_mutex_lock(&engine->asleep);
-    pthread_mutex_unlock(&engine->lock);
+    lock_give(&engine->lock);
     pthread_cond_timedwait(&engine->changed, &engine->asleep, &until);
     pthread_mutex_unlock(&engine->asleep);
     engine_lock(engine);
@@ -356,7 +334,7 @@ static int arm(struct engine *engine, enum engine_poller who, struct pollfd *pol
 static bool try_lock(struct engine *engine)
 {
     for (int i = 0; i < TRIES; i++) {
-        if (!has_contenders(engine) && pthread_mutex_trylock(&engine->lock) == 0) return true;
+        if (!lock_is_wanted(&engine->lock) && lock_try(&engine->lock)) return true;
         sched_yield();
     }
     return false;
@@ -370,7 +348,7 @@ static int arm_again(struct engine *engine, enum engine_poller who, struct pollf
     else if (!try_lock(engine))
         return 0;
     int n = arm(engine, who, polled);
-    pthread_mutex_unlock(&engine->lock);
+    lock_give(&engine->lock);
     return n;
 }
 
@@ -382,7 +360,7 @@ static bool sleep_on_backends(struct engine *engine, enum engine_poller who, int
     struct timespec settle = clock_timespec(SETTLE_NS);
     int n = arm(engine, who, polled), found = 0;
     engine->polling[who] = n != 0;
-    pthread_mutex_unlock(&engine->lock);
+    lock_give(&engine->lock);
     if (n > 0) found = ppoll(polled, (nfds_t)n, &settle, NULL); /* EINTR: a round too many */
     if (n > 0 && found == 0 && timeout_ms != 0) {
         n = arm_again(engine, who, polled);
@@ -427,9 +405,9 @@ static int first_ended(struct tutti_work *const *works, int n)
 /* Between two rounds of a long wait: callbacks that are owed, threads that want the lock. */
 static void let_others_in(struct engine *engine)
 {
-    if (!has_contenders(engine) && TAILQ_EMPTY(&engine->callbacks)) return;
+    if (!lock_is_wanted(&engine->lock) && TAILQ_EMPTY(&engine->callbacks)) return;
     engine_unlock(engine);
-    for (int i = 0; i < TRIES && has_contenders(engine); i++) sched_yield(); /* until they have it */
+    for (int i = 0; i < TRIES && lock_is_wanted(&engine->lock); i++) sched_yield(); /* until they have it */
     engine_lock(engine);
 }
 

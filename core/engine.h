@@ -18,6 +18,8 @@
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
+#include "base/lock.h"
+
 struct tutti_work;
 TAILQ_HEAD(work_queue, tutti_work);
 
@@ -34,8 +36,7 @@ struct engine_event {
 enum engine_poller { POLLER_CALLER, POLLER_THREAD };
 
 struct engine {
-    pthread_mutex_t lock;
-    atomic_int contenders; /* threads about to take the lock: a spinning holder lets them in */
+    struct lock lock;
 
     struct {
         const tutti_backend *backend;
@@ -43,10 +44,10 @@ struct engine {
     } source[ENGINE_SOURCES];
     int n_sources;
 
-    struct work_queue active;    /* begun, not ended */
-    struct work_queue runnable;  /* those of them with steps to do */
-    struct work_queue callbacks; /* ended, their callback is owed */
-    struct work_queue spare;     /* ended and given back, for the next operation */
+    struct work_queue active;       /* begun, not ended */
+    struct work_queue runnable;     /* those of them with steps to do */
+    struct work_queue callbacks;    /* ended, their callback is owed */
+    SLIST_HEAD(, tutti_work) spare; /* ended and given back, for the next operation */
     int n_spare;
     TAILQ_HEAD(, engine_event) events;
     struct tutti_group *first; /* the family's */
@@ -97,10 +98,17 @@ void engine_hold(struct engine *engine);
 /* Gives a reference back, without the lock; the last one ends the thread, if it still runs. */
 void engine_drop(struct engine *engine);
 
+/* This process is a fork of the one that made the engine: nothing of it may be used. */
+bool engine_is_forked(const struct engine *engine);
+
 /* All groups are closed: ends the thread and gives its descriptors back, whoever still has references. */
 void engine_retire(struct engine *engine);
 
-void engine_lock(struct engine *engine);
+static inline void engine_lock(struct engine *engine)
+{
+    if (engine_is_forked(engine)) return; /* who held it may be a thread of the parent's; nothing is driven here */
+    lock_take(&engine->lock);
+}
 
 /* With the lock: somebody has called. */
 static inline void engine_called(struct engine *engine)
@@ -111,7 +119,16 @@ static inline void engine_called(struct engine *engine)
 }
 
 /* Unlocks, then runs the callbacks that are owed. */
-void engine_unlock(struct engine *engine);
+void engine_unlock_and_call(struct engine *engine);
+
+static inline void engine_unlock(struct engine *engine)
+{
+    if (engine_is_forked(engine)) return;
+    if (TAILQ_EMPTY(&engine->callbacks))
+        lock_give(&engine->lock);
+    else
+        engine_unlock_and_call(engine);
+}
 
 int engine_add_source(struct engine *engine, const tutti_backend *backend, void *state);
 void engine_remove_source(struct engine *engine, void *state);
@@ -137,9 +154,6 @@ void engine_go_on(struct engine *engine);
 
 /* The thread, if it does not run yet. */
 void engine_start_thread(struct engine *engine);
-
-/* This process is a fork of the one that made the engine: nothing of it may be used. */
-bool engine_is_forked(const struct engine *engine);
 
 /* Asynchronous work was begun: the thread is to look after it. */
 void engine_attend(struct engine *engine);

@@ -59,7 +59,7 @@ static uint64_t place(const struct tutti_group *group, tutti_op *op, uint64_t fi
     op->async = async;
     op->timeout_ms = group_timeout(group, opts->timeout_ms);
     op->sequence = alone ? 0 : group->sequence + 1;
-    return fingerprint_with_past(fingerprint, group->past);
+    return alone ? fingerprint : fingerprint_with_past(fingerprint, group->past);
 }
 
 /* Goes on to the next place. */

@@ -28,9 +28,9 @@ enum { SPARE_MOST = 64, ASK_NS = 200 * 1000 * 1000, ASK_LEAST_NS = 20 * 1000 * 1
 
 struct tutti_work *work_spare(struct engine *engine)
 {
-    struct tutti_work *work = TAILQ_FIRST(&engine->spare);
+    struct tutti_work *work = SLIST_FIRST(&engine->spare);
     if (work == NULL) return malloc(sizeof *work);
-    TAILQ_REMOVE(&engine->spare, work, link);
+    SLIST_REMOVE_HEAD(&engine->spare, spare_link);
     engine->n_spare--;
     return work;
 }
@@ -41,7 +41,7 @@ void work_give_back(struct engine *engine, struct tutti_work *work)
         work_destroy(work);
         return;
     }
-    TAILQ_INSERT_HEAD(&engine->spare, work, link);
+    SLIST_INSERT_HEAD(&engine->spare, work, spare_link);
     engine->n_spare++;
 }
 

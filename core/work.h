@@ -23,7 +23,8 @@ struct cache_entry;
 enum { WORK_INLINE_TENSORS = 2 };
 
 struct tutti_work {
-    TAILQ_ENTRY(tutti_work) link;       /* active, callbacks or spare */
+    TAILQ_ENTRY(tutti_work) link; /* active or callbacks */
+    SLIST_ENTRY(tutti_work) spare_link;
     TAILQ_ENTRY(tutti_work) run_link;   /* runnable */
     TAILQ_ENTRY(tutti_work) group_link; /* the group's works that have not ended, in order of issue */
     struct engine *engine;

@@ -124,8 +124,8 @@ static void copy_own(const struct board *board, const struct board_op *op)
     const char *from =
         op->kind == TUTTI_ALL_TO_ALL || op->kind == TUTTI_SCATTER ? board_in_block(op, board->rank) : op->in;
     if (op->kind == TUTTI_ALL_GATHER || op->kind == TUTTI_ALL_TO_ALL || (op->kind == TUTTI_GATHER && root))
-        board_copy(board_out_block(op, board->rank), from, op->bytes);
-    if (op->kind == TUTTI_SCATTER && root) board_copy(op->out, from, op->bytes);
+        tutti_copy(board_out_block(op, board->rank), from, op->bytes);
+    if (op->kind == TUTTI_SCATTER && root) tutti_copy(op->out, from, op->bytes);
 }
 
 /* The others' parts, each rank beginning with its neighbour's. */

@@ -32,24 +32,13 @@ static inline const char *board_in_block(const struct board_op *op, int i)
     return op->in + (size_t)i * op->bytes;
 }
 
-/* A call would take longer than one word does. */
-static inline void board_copy(void *to, const void *from, size_t bytes)
-{
-    if (bytes == sizeof(uint32_t))
-        memmove(to, from, sizeof(uint32_t));
-    else if (bytes == sizeof(uint64_t))
-        memmove(to, from, sizeof(uint64_t));
-    else if (bytes > 0 && to != from)
-        memmove(to, from, bytes);
-}
-
 /* A copy to where the result is to be. */
 static inline void board_take(const struct board_op *op, void *to, const void *from, size_t bytes)
 {
     if (op->streams)
         shm_stream(to, from, bytes);
     else
-        board_copy(to, from, bytes);
+        tutti_copy(to, from, bytes);
 }
 
 /* The part of an all_reduce that rank reduces for all: whole lines, so that no two ranks write to one. */

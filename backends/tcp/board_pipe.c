@@ -39,8 +39,8 @@ static void put_slices(const struct board *board, const struct board_op *op, str
     struct slice own = board_part_of(board, op, chunk.bytes, board->rank);
     const char *in = op->in + chunk.at;
     size_t end = own.at + own.bytes;
-    board_copy(tray, in, own.at);
-    board_copy(tray + end, in + end, chunk.bytes - end);
+    tutti_copy(tray, in, own.at);
+    tutti_copy(tray + end, in + end, chunk.bytes - end);
 }
 
 void board_put_pipe(struct board *board, struct board_op *op)
@@ -54,20 +54,20 @@ void board_put_pipe(struct board *board, struct board_op *op)
     }
     switch (op->kind) {
     case TUTTI_BROADCAST:
-        if (root) board_copy(tray, op->in + chunk.at, chunk.bytes);
+        if (root) tutti_copy(tray, op->in + chunk.at, chunk.bytes);
         break;
     case TUTTI_GATHER:
     case TUTTI_REDUCE:
-        if (!root) board_copy(tray, op->in + chunk.at, chunk.bytes);
+        if (!root) tutti_copy(tray, op->in + chunk.at, chunk.bytes);
         break;
     case TUTTI_ALL_GATHER:
     case TUTTI_ALL_REDUCE:
-        board_copy(tray, op->in + chunk.at, chunk.bytes);
+        tutti_copy(tray, op->in + chunk.at, chunk.bytes);
         break;
     default: /* a block for each rank */
         for (int i = 0; i < board->n; i++)
             if (i != board->rank && (op->kind != TUTTI_SCATTER || root))
-                board_copy(tray + (size_t)i * op->chunk, board_in_block(op, i) + chunk.at, chunk.bytes);
+                tutti_copy(tray + (size_t)i * op->chunk, board_in_block(op, i) + chunk.at, chunk.bytes);
     }
 }
 

@@ -12,10 +12,10 @@ void board_put_small(struct board *board, struct board_op *op)
     if (!op->puts) return;
     char *to = data_of(board, board->rank, op->first, op->put);
     if (op->kind != TUTTI_REDUCE_SCATTER || op->list == NULL) {
-        board_copy(to, op->in, op->put);
+        tutti_copy(to, op->in, op->put);
         return;
     }
-    for (int i = 0; i < board->n; i++) board_copy(to + (size_t)i * op->bytes, op->list[i].data, op->bytes);
+    for (int i = 0; i < board->n; i++) tutti_copy(to + (size_t)i * op->bytes, op->list[i].data, op->bytes);
 }
 
 static void reduce_cells(struct board *board, struct board_op *op, size_t at, void *to, size_t bytes)
@@ -40,19 +40,19 @@ void board_work_small(struct board *board, struct board_op *op)
         reduce_cells(board, op, own, op->out, op->bytes);
         break;
     case TUTTI_BROADCAST:
-        if (!root) board_copy(op->out, data_of(board, op->root, op->first, put), put);
+        if (!root) tutti_copy(op->out, data_of(board, op->root, op->first, put), put);
         break;
     case TUTTI_SCATTER:
-        board_copy(op->out, data_of(board, op->root, op->first, put) + own, op->bytes);
+        tutti_copy(op->out, data_of(board, op->root, op->first, put) + own, op->bytes);
         break;
     case TUTTI_ALL_GATHER:
     case TUTTI_GATHER:
         for (int i = 0; i < board->n && (root || op->kind == TUTTI_ALL_GATHER); i++)
-            board_copy(board_out_block(op, i), data_of(board, i, op->first, put), op->bytes);
+            tutti_copy(board_out_block(op, i), data_of(board, i, op->first, put), op->bytes);
         break;
     case TUTTI_ALL_TO_ALL:
         for (int i = 0; i < board->n; i++)
-            board_copy(board_out_block(op, i), data_of(board, i, op->first, put) + own, op->bytes);
+            tutti_copy(board_out_block(op, i), data_of(board, i, op->first, put) + own, op->bytes);
         break;
     default:
         break;

@@ -260,16 +260,9 @@ static void arrive_bye(struct proto *proto, const struct wire_header *header)
     link_drop(proto, peer, "it left the group", true);
 }
 
-static void handle(struct proto *proto, const struct wire_header *header, const void *payload)
+static void handle_other(struct proto *proto, const struct wire_header *header, const void *payload)
 {
-    proto->peer[header->source].owes_ns = 0;
-    uint64_t gone = header->credit - proto->peer[header->source].sent_gone;
-    if (gone <= proto->peer[header->source].sent - proto->peer[header->source].sent_gone)
-        proto->peer[header->source].sent_gone = header->credit;
     switch (header->kind) {
-    case WIRE_EAGER_DATA:
-        arrive_eager(proto, header, payload);
-        break;
     case WIRE_RTS:
     case WIRE_OFFER:
         arrive_rts(proto, header);
@@ -309,6 +302,17 @@ static void handle(struct proto *proto, const struct wire_header *header, const 
         bulk_part(proto, header, payload);
         break;
     }
+}
+
+static void handle(struct proto *proto, const struct wire_header *header, const void *payload)
+{
+    struct proto_peer *peer = &proto->peer[header->source];
+    peer->owes_ns = 0;
+    if (header->credit - peer->sent_gone <= peer->sent - peer->sent_gone) peer->sent_gone = header->credit;
+    if (header->kind == WIRE_EAGER_DATA)
+        arrive_eager(proto, header, payload);
+    else
+        handle_other(proto, header, payload);
 }
 
 static void on_message(void *user, const void *message, size_t bytes)

@@ -41,6 +41,12 @@ void shm_ring_bell(struct shm *shm, int seat)
     (void)written; /* EAGAIN: it is readable already */
 }
 
+/* The number of cells is a power of two: see shm_measure. */
+static struct shm_cell *cell_at(const struct shm *shm, struct shm_ring *ring, uint64_t count)
+{
+    return &ring->cell[count & (shm->cells - 1)];
+}
+
 /* Payload that does not fit a cell lies in one piece: what is left before the ring's end is skipped.  Writer and reader
  * count alike, so no position is passed through the memory. */
 static uint64_t piece_at(const struct shm *shm, uint64_t count, size_t bytes)
@@ -78,10 +84,10 @@ static bool put(struct shm *shm, int seat, const struct wire_header *header, con
         learn_room(peer);
         if (!fits(shm, peer, bytes)) return false;
     }
-    struct shm_cell *cell = &peer->out->cell[peer->cells_put % shm->cells];
+    struct shm_cell *cell = cell_at(shm, peer->out, peer->cells_put);
     shm_cell_pack(cell, header, (uint32_t)bytes);
     if (bytes <= SHM_INLINE) {
-        if (bytes > 0) memcpy(bytes <= SHM_TINY ? cell->tiny : cell->payload, payload, bytes);
+        tutti_copy(bytes <= SHM_TINY ? cell->tiny : cell->payload, payload, bytes);
     } else {
         uint64_t at = piece_at(shm, peer->bytes_put, bytes);
         memcpy(ring_bytes(shm, peer->out, at), payload, bytes);
@@ -159,20 +165,19 @@ bool shm_unsend(struct shm *shm, int seat, enum wire_kind kind, uint64_t id)
 /* The next message, or NULL. */
 static struct shm_cell *next_cell(const struct shm *shm, const struct shm_peer *peer)
 {
-    struct shm_cell *cell = &peer->in->cell[peer->cells_got % shm->cells];
+    struct shm_cell *cell = cell_at(shm, peer->in, peer->cells_got);
     return atomic_load_explicit(&cell->turn, memory_order_acquire) == peer->cells_got + 1 ? cell : NULL;
 }
 
 /* One message is handed on straight out of its cell: its header is copied first, for it is checked and then believed;
  * the payload is only ever copied or reduced. */
-static void hand_on(struct shm *shm, int seat, const struct shm_cell *cell)
+static void hand_on(struct shm *shm, struct shm_peer *peer, const struct shm_cell *cell)
 {
-    struct shm_peer *peer = &shm->peer[seat];
     struct wire_header header;
     uint32_t bytes = shm_cell_unpack(cell, (uint32_t)peer->rank, &header);
     const void *payload = bytes <= SHM_TINY ? cell->tiny : cell->payload;
     if (bytes > shm->ring_bytes) {
-        shm_drop(shm, seat, "it wrote nonsense into shared memory", true);
+        shm_drop(shm, peer->seat, "it wrote nonsense into shared memory", true);
         return;
     }
     uint64_t end = peer->bytes_got;
@@ -193,7 +198,7 @@ int shm_read(struct shm *shm, int seat)
     struct shm_cell *cell;
     int read = 0;
     while (!peer->lost && (cell = next_cell(shm, peer)) != NULL) {
-        hand_on(shm, seat, cell);
+        hand_on(shm, peer, cell);
         if ((size_t)++read >= shm->cells) break; /* others have their turn */
     }
     if (read == 0) return 0;

@@ -86,6 +86,9 @@ void wire_encode(uint8_t out[WIRE_HEADER], const struct wire_header *header)
 
 bool wire_is_valid(const struct wire_header *h, size_t payload, uint32_t world_size)
 {
+    if (h->kind == WIRE_EAGER_DATA) /* as below, but nearly all are of this kind */
+        return h->source < world_size && h->bytes == payload && payload <= WIRE_EAGER && h->flags == 0 &&
+               (h->id | h->ref) == 0;
     if (h->kind == 0 || h->kind >= WIRE_KINDS || h->source >= world_size) return false;
     unsigned used = uses[h->kind];
     if (!(used & GROUP) && h->group != 0) return false;

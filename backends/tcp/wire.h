@@ -50,7 +50,6 @@ enum { WIRE_TAKEN_BACK = 1 }; /* flags */
 
 struct wire_header {
     uint8_t kind;
-    uint8_t flags;
     uint32_t source; /* global rank of the sender of this message */
     uint64_t group;
     uint64_t tag;
@@ -59,6 +58,7 @@ struct wire_header {
     uint64_t id;     /* the sender's name for what it holds */
     uint64_t ref;    /* the receiver's name, from an earlier message's id */
     uint64_t credit; /* cost of all eager messages of yours that have found their receive */
+    uint8_t flags;   /* not beside kind: read as one word after they were written as two they would be waited for */
 };
 
 void wire_encode(uint8_t out[WIRE_HEADER], const struct wire_header *header);

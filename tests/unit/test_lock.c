@@ -1,0 +1,74 @@
+/* The engine's lock: one holder at a time, and whoever waits gets it. */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/lock.h"
+
+enum { THREADS = 4, ROUNDS = 100000, LONG_US = 3000 };
+
+static struct lock lock;
+static long count; /* under it */
+
+static void *add(void *argument)
+{
+    (void)argument;
+    for (int i = 0; i < ROUNDS; i++) {
+        lock_take(&lock);
+        long seen = count;
+        if (i % 1000 == 0) sched_yield(); /* others come while it is held */
+        count = seen + 1;
+        lock_give(&lock);
+    }
+    return NULL;
+}
+
+static void test_one_at_a_time(void **state)
+{
+    pthread_t thread[THREADS];
+    (void)state;
+    count = 0;
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&thread[i], NULL, add, NULL), 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    assert_int_equal(count, (long)THREADS * ROUNDS);
+    assert_false(lock_is_wanted(&lock));
+}
+
+static void *take_once(void *argument)
+{
+    lock_take(argument);
+    count++;
+    lock_give(argument);
+    return NULL;
+}
+
+/* Those that wait are seen, sleep through more than one nap, and all come to their turn. */
+static void test_waits(void **state)
+{
+    pthread_t thread[THREADS];
+    (void)state;
+    count = 0;
+    lock_take(&lock);
+    assert_false(lock_try(&lock));
+    for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&thread[i], NULL, take_once, &lock), 0);
+    while (atomic_load(&lock.waiting) < THREADS) usleep(100);
+    usleep(LONG_US);
+    assert_true(lock_is_wanted(&lock));
+    assert_int_equal(count, 0);
+    lock_give(&lock);
+    for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    assert_int_equal(count, THREADS);
+    assert_true(lock_try(&lock));
+    lock_give(&lock);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_at_a_time), cmocka_unit_test(test_waits)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
