@@ -175,7 +175,7 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
 static bool meets_all(const struct board_op *op)
 {
     bool reduces = op->kind == TUTTI_REDUCE && op->at < op->steps - 1;
-    if (op->kind == TUTTI_GATHER && op->piped && op->at == 0) return true; /* all hear whose memory is shared */
+    if (op->kind == TUTTI_GATHER && op->shows && op->at == 0) return true; /* all hear whose memory is shared */
     return !tutti_kind_has_root(op->kind) || (op->large && (op->at > 0 || reduces)) ||
            (op->piped && op->sliced && reduces);
 }
