@@ -9,6 +9,14 @@ enum {
     READ_MOST = 1 << 20 /* read in one turn where nothing is reduced */
 };
 
+/* A list's parts lie anywhere: where each of the rank's does, at the end of the step's room, for a split operation,
+ * which may turn out to be large, has its first chunk at the beginning. */
+static uint64_t *addresses_of(const struct board *board, int rank, uint64_t step)
+{
+    size_t at = board->room - (size_t)board->n * sizeof(uint64_t);
+    return (uint64_t *)(void *)(board_room_of(board, rank, step) + at);
+}
+
 /* Where the others find what they read. */
 void board_put_large(struct board *board, struct board_op *op)
 {
@@ -21,8 +29,7 @@ void board_put_large(struct board *board, struct board_op *op)
     }
     cell->in = (uint64_t)(uintptr_t)in;
     cell->out = (uint64_t)(uintptr_t)out;
-    /* a list's parts lie anywhere */
-    uint64_t *block = (uint64_t *)(void *)board_room_of(board, board->rank, op->first + (uint64_t)op->at);
+    uint64_t *block = addresses_of(board, board->rank, op->first + (uint64_t)op->at);
     for (int i = 0; op->kind == TUTTI_REDUCE_SCATTER && i < board->n; i++)
         block[i] = (uint64_t)(uintptr_t)board_in_block(op, i);
 }
@@ -59,8 +66,7 @@ static int reduce_block(struct board *board, struct board_op *op, size_t at, siz
     for (int i = 0; i < board->n; i++) {
         const struct board_cell *cell = board_cell_of(board, i, op->first);
         char *into = board->n == 2 && own != to ? to : board->scratch + (size_t)i * most;
-        uint64_t theirs =
-            scatter ? ((const uint64_t *)(const void *)board_room_of(board, i, op->first))[board->rank] : cell->in;
+        uint64_t theirs = scatter ? addresses_of(board, i, op->first)[board->rank] : cell->in;
         from[i] = i == board->rank ? own : shm_reach(board->shm, board->seat[i], theirs + at, bytes);
         if (from[i] != NULL) continue;
         from[i] = into;
