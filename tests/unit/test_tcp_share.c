@@ -28,6 +28,8 @@ struct member {
 
 static struct end end[ENDS];
 static struct member member[ENDS];
+static int ranks = ENDS;  /* of the group: the first of them */
+static int64_t numel = N; /* of run_one */
 
 static void open_side(struct member *one, struct side *side, size_t bytes)
 {
@@ -54,8 +56,8 @@ static void open_all(void)
         }
         member[i] = (struct member){.end = &end[i]};
         LIST_INIT(&member[i].running);
-        board_open(&member[i].board, shm, 5, i, ENDS, (int32_t[]){0, 1, 2});
-        assert_int_equal(member[i].board.state, BOARD_READY);
+        if (i < ranks) board_open(&member[i].board, shm, 5, i, ranks, (int32_t[]){0, 1, 2});
+        if (i < ranks) assert_int_equal(member[i].board.state, BOARD_READY);
         open_side(&member[i], &member[i].in, ENDS * N * sizeof(int64_t));
         open_side(&member[i], &member[i].out, ENDS * N * sizeof(int64_t));
     }
@@ -100,7 +102,7 @@ static void fill(int64_t *in, int rank)
 
 static int64_t sum(int64_t i)
 {
-    return value(0, i) + value(1, i) + value(2, i);
+    return value(0, i) + value(1, i) + (ranks > 2 ? value(2, i) : 0);
 }
 
 static int64_t expected(tutti_kind kind, int root, int rank, int64_t i)
@@ -109,14 +111,14 @@ static int64_t expected(tutti_kind kind, int root, int rank, int64_t i)
     case TUTTI_BROADCAST:
         return value(root, i);
     case TUTTI_SCATTER:
-        return value(root, rank * N + i);
+        return value(root, rank * numel + i);
     case TUTTI_REDUCE_SCATTER:
-        return sum(rank * N + i);
+        return sum(rank * numel + i);
     case TUTTI_ALL_TO_ALL:
-        return value((int)(i / N), rank * N + i % N);
+        return value((int)(i / numel), rank * numel + i % numel);
     case TUTTI_GATHER:
     case TUTTI_ALL_GATHER:
-        return value((int)(i / N), i % N);
+        return value((int)(i / numel), i % numel);
     default:
         return sum(i);
     }
@@ -137,8 +139,8 @@ static void begin(struct member *one, tutti_kind kind, int root, int64_t n, int6
 {
     int rank = one->end->shm.seat;
     bool rooted = kind == TUTTI_REDUCE || kind == TUTTI_GATHER;
-    tutti_tensor from = {in, gives_n(kind) ? n * ENDS : n, TUTTI_INT64, {TUTTI_CPU, 0}};
-    tutti_tensor to = {out, takes_n(kind) ? n * ENDS : n, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_tensor from = {in, gives_n(kind) ? n * ranks : n, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_tensor to = {out, takes_n(kind) ? n * ranks : n, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {.kind = kind,
                    .dtype = TUTTI_INT64,
                    .root = root,
@@ -158,10 +160,10 @@ static void begin(struct member *one, tutti_kind kind, int root, int64_t n, int6
 /* Drives all until they have ended; whether any of them went on as a large operation, and whether all did. */
 static void drive(bool *any, bool *all)
 {
-    for (int turn = 0; turn < TURNS; turn++) board_progress(&member[turn % ENDS].running);
+    for (int turn = 0; turn < TURNS; turn++) board_progress(&member[turn % ranks].running);
     *any = false;
     *all = true;
-    for (int i = 0; i < ENDS; i++) {
+    for (int i = 0; i < ranks; i++) {
         assert_int_equal(member[i].ended, 1);
         *any |= member[i].board.spare->large; /* the operation that has ended */
         *all &= member[i].board.spare->large;
@@ -172,7 +174,7 @@ static void drive(bool *any, bool *all)
 static void run_one(tutti_kind kind, int root, int unshared, bool in_place, bool is_large)
 {
     bool any, all, rooted = kind == TUTTI_REDUCE || kind == TUTTI_GATHER;
-    for (int i = 0; i < ENDS; i++) {
+    for (int i = 0; i < ranks; i++) {
         bool own = unshared >> i & 1;
         int64_t *in = own ? member[i].in.own : member[i].in.shared;
         int64_t *out = own ? member[i].out.own : member[i].out.shared;
@@ -182,15 +184,15 @@ static void run_one(tutti_kind kind, int root, int unshared, bool in_place, bool
             fill(out, i);
         else if (kind != TUTTI_BROADCAST)
             fill(in, i);
-        begin(&member[i], kind, root, N, in, out);
+        begin(&member[i], kind, root, numel, in, out);
     }
     drive(&any, &all);
     assert_true(any == is_large && all == is_large);
-    for (int i = 0; i < ENDS; i++) {
+    for (int i = 0; i < ranks; i++) {
         const int64_t *out = unshared >> i & 1 ? member[i].out.own : member[i].out.shared;
         if (in_place) out = unshared >> i & 1 ? member[i].in.own : member[i].in.shared;
         assert_int_equal(member[i].ended, 1);
-        for (int64_t k = 0; k < (takes_n(kind) ? ENDS * N : N) && (!rooted || i == root); k++)
+        for (int64_t k = 0; k < (takes_n(kind) ? ranks * numel : numel) && (!rooted || i == root); k++)
             assert_int_equal(out[k], expected(kind, root, i, k));
     }
 }
@@ -224,6 +226,30 @@ static void test_some_do_not(void **state)
             }
     run_one(TUTTI_ALL_TO_ALL, 0, 0, true, false); /* in place: what is to be read would be written over */
     close_all();
+}
+
+/* What two ranks split (board.h) they read in place, too, but where they reduce all of it. */
+static void test_two_ranks(void **state)
+{
+    (void)state;
+    ranks = 2;
+    open_all();
+    for (numel = 1000; numel <= 4096; numel += 1548)
+        for (int k = 0; k < KINDS; k++)
+            for (int unshared = 0; unshared < 1 << ranks; unshared++)
+                for (int root = 0; root < ranks; root++) {
+                    bool of_root = kinds[k] == TUTTI_BROADCAST || kinds[k] == TUTTI_SCATTER;
+                    bool of_other = kinds[k] == TUTTI_GATHER;
+                    bool reduces_all = kinds[k] == TUTTI_ALL_REDUCE || kinds[k] == TUTTI_REDUCE;
+                    bool fits = of_root    ? !(unshared >> root & 1)
+                                : of_other ? !(unshared >> (1 - root) & 1)
+                                           : unshared == 0 && !reduces_all;
+                    bool much = (size_t)numel * sizeof(int64_t) * (gives_n(kinds[k]) ? 2 : 1) > member[0].board.room;
+                    run_one(kinds[k], root, unshared, false, fits && much);
+                }
+    close_all();
+    ranks = ENDS;
+    numel = N;
 }
 
 /* What a rank's call was the last time, read in place or not, says nothing of what the others' are now. */
@@ -365,13 +391,10 @@ static void test_waits_its_turn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_share),
-        cmocka_unit_test(test_some_do_not),
-        cmocka_unit_test(test_same_call_again),
-        cmocka_unit_test(test_half_a_rank),
-        cmocka_unit_test(test_growing_results),
-        cmocka_unit_test(test_gives_up),
-        cmocka_unit_test(test_takes_one_back_that_waits),
+        cmocka_unit_test(test_all_share),      cmocka_unit_test(test_some_do_not),
+        cmocka_unit_test(test_two_ranks),      cmocka_unit_test(test_same_call_again),
+        cmocka_unit_test(test_half_a_rank),    cmocka_unit_test(test_growing_results),
+        cmocka_unit_test(test_gives_up),       cmocka_unit_test(test_takes_one_back_that_waits),
         cmocka_unit_test(test_waits_its_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
