@@ -453,6 +453,46 @@ static void test_leaves_behind_a_root(void **state)
     pair_close(end);
 }
 
+/* A root that splits its data waits for who is to take it, asleep, and hears of it when that one leaves. */
+static void test_leaves_a_root_that_splits(void **state)
+{
+    struct end end[2];
+    struct small small;
+    bool ranks[2] = {false, false};
+    (void)state;
+    pair_open(end);
+    open_small(&end[0], &small, 2);
+    small.numel = SMALL_MOST;
+    broadcast(&small, 1);
+    assert_int_equal(small.ended, 0);
+    assert_int_equal(TAILQ_FIRST(&small.board.ops)->entered, BOARD_ROOMS - BOARD_AHEAD - 1);
+    assert_int_equal(board_progress(&small.running), 0);
+    assert_false(board_is_ready(&small.running));
+    board_awaits(&small.board, &small.request, ranks);
+    assert_true(!ranks[0] && ranks[1]);
+    shm_drop(&end[0].shm, 1, "it left the group", false);
+    assert_int_equal(board_progress(&small.running), 1);
+    assert_int_equal(small.ended, TUTTI_ERR_PEER_LOST);
+    board_close(&small.board);
+    pair_close(end);
+}
+
+/* A split operation is a step ahead of the one that it waits in. */
+static void test_is_ahead(void **state)
+{
+    struct end end[2];
+    struct small small;
+    (void)state;
+    pair_open(end);
+    open_small(&end[0], &small, 2);
+    small.numel = SMALL_MOST;
+    begin_small(&small, TUTTI_ALL_REDUCE);
+    assert_int_equal(TAILQ_FIRST(&small.board.ops)->at, 0);
+    assert_int_equal(TAILQ_FIRST(&small.board.ops)->entered, 1 + BOARD_AHEAD);
+    board_close(&small.board);
+    pair_close(end);
+}
+
 /* Another one, before it in rank, has not come yet. */
 static void test_leaves_while_another_is_late(void **state)
 {
@@ -549,6 +589,8 @@ int main(void)
         cmocka_unit_test(test_runs_ahead),
         cmocka_unit_test(test_moments),
         cmocka_unit_test(test_leaves_behind_a_root),
+        cmocka_unit_test(test_leaves_a_root_that_splits),
+        cmocka_unit_test(test_is_ahead),
         cmocka_unit_test(test_leaves_while_another_is_late),
         cmocka_unit_test(test_leaves_after_it_has_come),
     };

@@ -252,6 +252,28 @@ static void test_two_ranks(void **state)
     numel = N;
 }
 
+/* Nobody enters a second step before all have shown what they have: it may be the last one, which says that one has
+ * read all it needs. */
+static void test_two_ranks_show_first(void **state)
+{
+    bool any, all;
+    (void)state;
+    ranks = 2;
+    open_all();
+    for (int shared = 0; shared < 2; shared++) {
+        for (int i = 0; i < ranks; i++) {
+            int64_t *in = shared ? member[i].in.shared : member[i].in.own;
+            fill(in, i);
+            begin(&member[i], TUTTI_ALL_GATHER, 0, 4096, in, member[i].out.own);
+            if (i == 0) assert_int_equal(TAILQ_FIRST(&member[i].board.ops)->entered, 1);
+        }
+        drive(&any, &all);
+        assert_true(any == shared && all == shared);
+    }
+    close_all();
+    ranks = ENDS;
+}
+
 /* What a rank's call was the last time, read in place or not, says nothing of what the others' are now. */
 static void test_same_call_again(void **state)
 {
@@ -391,10 +413,15 @@ static void test_waits_its_turn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_share),      cmocka_unit_test(test_some_do_not),
-        cmocka_unit_test(test_two_ranks),      cmocka_unit_test(test_same_call_again),
-        cmocka_unit_test(test_half_a_rank),    cmocka_unit_test(test_growing_results),
-        cmocka_unit_test(test_gives_up),       cmocka_unit_test(test_takes_one_back_that_waits),
+        cmocka_unit_test(test_all_share),
+        cmocka_unit_test(test_some_do_not),
+        cmocka_unit_test(test_two_ranks),
+        cmocka_unit_test(test_two_ranks_show_first),
+        cmocka_unit_test(test_same_call_again),
+        cmocka_unit_test(test_half_a_rank),
+        cmocka_unit_test(test_growing_results),
+        cmocka_unit_test(test_gives_up),
+        cmocka_unit_test(test_takes_one_back_that_waits),
         cmocka_unit_test(test_waits_its_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
