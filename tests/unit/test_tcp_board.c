@@ -477,6 +477,27 @@ static void test_leaves_a_root_that_splits(void **state)
     pair_close(end);
 }
 
+/* Two ranks with a core each, from SPLIT_LEAST on. */
+static void test_who_splits(void **state)
+{
+    struct end end[ENDS];
+    (void)state;
+    ends_open(end, ENDS);
+    for (int i = 0; i < 8; i++) {
+        struct small small;
+        bool crowd = i & 1, shares = i & 2, little = i & 4;
+        struct board_op made = {0};
+        open_small(&end[0], &small, crowd ? 3 : 2);
+        end[0].shm.shares_cores = shares;
+        tutti_tensor x = {small.x, SPLIT_LEAST / 8 - little, TUTTI_INT64, {TUTTI_CPU, 0}};
+        tutti_op op = {.kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &x, .out = &x};
+        assert_true(board_takes(&small.board, &op, &made));
+        assert_true(made.split == (!crowd && !shares && !little));
+        board_close(&small.board);
+    }
+    ends_close(end, ENDS);
+}
+
 /* A split operation is a step ahead of the one that it waits in. */
 static void test_is_ahead(void **state)
 {
@@ -590,6 +611,7 @@ int main(void)
         cmocka_unit_test(test_moments),
         cmocka_unit_test(test_leaves_behind_a_root),
         cmocka_unit_test(test_leaves_a_root_that_splits),
+        cmocka_unit_test(test_who_splits),
         cmocka_unit_test(test_is_ahead),
         cmocka_unit_test(test_leaves_while_another_is_late),
         cmocka_unit_test(test_leaves_after_it_has_come),
