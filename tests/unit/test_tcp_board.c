@@ -498,7 +498,7 @@ static void test_who_splits(void **state)
     ends_close(end, ENDS);
 }
 
-/* A split operation is a step ahead of the one that it waits in. */
+/* A split operation is a step ahead of the one that it waits in; given up, it takes that one back, too. */
 static void test_is_ahead(void **state)
 {
     struct end end[2];
@@ -510,6 +510,10 @@ static void test_is_ahead(void **state)
     begin_small(&small, TUTTI_ALL_REDUCE);
     assert_int_equal(TAILQ_FIRST(&small.board.ops)->at, 0);
     assert_int_equal(TAILQ_FIRST(&small.board.ops)->entered, 1 + BOARD_AHEAD);
+    assert_true(board_has_entered(&small.board, 0, 1 + BOARD_AHEAD));
+    assert_true(board_cancel(&small.board, &small.request));
+    for (int step = 1; step <= 1 + BOARD_AHEAD; step++)
+        assert_false(board_has_entered(&small.board, 0, (uint64_t)step));
     board_close(&small.board);
     pair_close(end);
 }
