@@ -477,6 +477,33 @@ static void test_leaves_a_root_that_splits(void **state)
     pair_close(end);
 }
 
+/* It finds, about to sleep, that its data have been taken meanwhile. */
+static void test_a_root_that_splits_goes_on(void **state)
+{
+    struct end end[2];
+    struct small small[2];
+    (void)state;
+    pair_open(end);
+    for (int i = 0; i < 2; i++) {
+        open_small(&end[i], &small[i], 2);
+        small[i].numel = SMALL_MOST;
+    }
+    broadcast(&small[0], 1);
+    assert_false(board_is_ready(&small[0].running));
+    begin_small(&small[1], TUTTI_BROADCAST);
+    assert_true(small[0].ended == 0 && small[1].ended == 0);
+    assert_true(board_is_ready(&small[0].running));
+    assert_false(board_is_ready(&small[1].running));
+    board_progress(&small[0].running);
+    assert_int_equal(small[0].ended, 1);
+    assert_true(board_is_ready(&small[1].running));
+    board_progress(&small[1].running);
+    assert_int_equal(small[1].ended, 1);
+    for (int64_t i = 0; i < SMALL_MOST; i++) assert_int_equal(small[1].x[i], 1 + i);
+    for (int i = 0; i < 2; i++) board_close(&small[i].board);
+    pair_close(end);
+}
+
 /* Two ranks with a core each, from SPLIT_LEAST on. */
 static void test_who_splits(void **state)
 {
@@ -615,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_moments),
         cmocka_unit_test(test_leaves_behind_a_root),
         cmocka_unit_test(test_leaves_a_root_that_splits),
+        cmocka_unit_test(test_a_root_that_splits_goes_on),
         cmocka_unit_test(test_who_splits),
         cmocka_unit_test(test_is_ahead),
         cmocka_unit_test(test_leaves_while_another_is_late),
