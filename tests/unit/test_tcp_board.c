@@ -504,6 +504,21 @@ static void test_a_root_that_splits_goes_on(void **state)
     pair_close(end);
 }
 
+/* Where there is no memory to be shown, who gives a gather its data waits for nobody as long as there is room. */
+static void test_gives_and_goes(void **state)
+{
+    struct end end[2];
+    struct small small;
+    (void)state;
+    pair_open(end);
+    open_small(&end[1], &small, 2);
+    tutti_tensor x = {small.x, SPLIT_LEAST / 8, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_op op = {.kind = TUTTI_GATHER, .dtype = TUTTI_INT64, .n_in = 1, .in = &x};
+    assert_int_equal(board_begin(&small.board, &op, &small.request, &small.running), TUTTI_REQUEST_DONE);
+    board_close(&small.board);
+    pair_close(end);
+}
+
 /* Two ranks with a core each, from SPLIT_LEAST on. */
 static void test_who_splits(void **state)
 {
@@ -643,6 +658,7 @@ int main(void)
         cmocka_unit_test(test_leaves_behind_a_root),
         cmocka_unit_test(test_leaves_a_root_that_splits),
         cmocka_unit_test(test_a_root_that_splits_goes_on),
+        cmocka_unit_test(test_gives_and_goes),
         cmocka_unit_test(test_who_splits),
         cmocka_unit_test(test_is_ahead),
         cmocka_unit_test(test_leaves_while_another_is_late),
