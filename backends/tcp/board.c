@@ -7,6 +7,8 @@
 
 enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, TRAY_PART = 256, ROOM_RANKS = 8 };
 
+enum { PATIENCE = 64 }; /* operations that a rank has to wait for before it says that it does */
+
 /* ---- layout ------------------------------------------------------------------------------------------------ */
 
 static size_t room_for(int n)
@@ -91,6 +93,7 @@ void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank,
     board->trays = board->rooms + rooms_for(shm->n);
     board->tray = tray_for(shm->n);
     board->next = 1;
+    board->since_async = PATIENCE;
     board->state = BOARD_READY;
 }
 
@@ -113,7 +116,7 @@ void board_close(struct board *board)
 bool board_has_entered(const struct board *board, int rank, uint64_t step)
 {
     /* acquire: the cell's contents come with its step */
-    return atomic_load_explicit(&board_cell_of(board, rank, step)->step, memory_order_acquire) >= step;
+    return atomic_load_explicit(&board_cell_of(board, rank, step)->step, memory_order_acquire) >> 1 >= step;
 }
 
 static uint64_t step_of(const struct board_op *op)
@@ -156,7 +159,8 @@ static void enter(struct board *board, struct board_op *op)
     else if (op->entered > 0 || !op->shows || !board_show(board, op))
         board_move(board, op, true);
     cell->fingerprint = op->request->fingerprint;
-    atomic_store_explicit(&cell->step, step_next(op), memory_order_release); /* with the cell's contents */
+    uint64_t step = step_next(op) << 1 | (board->since_async == PATIENCE);
+    atomic_store_explicit(&cell->step, step, memory_order_release); /* with the cell's contents */
     for (int i = 0; i < board->n; i++)
         if (i != board->rank) shm_wake(board->shm, board->seat[i]);
     op->entered++;
@@ -293,7 +297,7 @@ static int go_on_as_large(struct board *board, struct board_op *op)
     int status = board_prepare_large(board, op);
     if (status != TUTTI_OK) return status;
     op->call = 0; /* it is not what board_takes made of it any more */
-    op->piped = op->split = op->shows = op->either = false;
+    op->piped = op->shows = op->either = op->may_split = false;
     op->large = true;
     op->ahead = 0;
     board_set_steps(board, op);
@@ -309,11 +313,23 @@ static int go_on_after_showing(struct board *board, struct board_op *op)
     return TUTTI_OK;
 }
 
-/* Which way, where there are two. */
+/* A split operation takes turns of both ranks to its end.  One that has begun it and computes would keep the other one
+ * waiting, who otherwise found all data at once.  So operations are split as long as both ranks wait for all of them;
+ * and as both have to know it alike, it is what both have said in the step before the operation's first, which this
+ * rank has seen the other in.  There is none before the first operation. */
+static bool both_wait(const struct board *board, const struct board_op *op)
+{
+    uint64_t before = op->first - 1, waits = before << 1 | 1;
+    for (int i = 0; i < board->n; i++) /* relaxed: it was met there */
+        if (atomic_load_explicit(&board_cell_of(board, i, before)->step, memory_order_relaxed) != waits) return false;
+    return true;
+}
+
+/* Which way, where there are several. */
 static int choose(struct board *board, struct board_op *op)
 {
-    if (!board_goes_near(board, op)) return go_on_as_large(board, op);
-    if (!op->splits) return TUTTI_OK;
+    if (op->either && !board_goes_near(board, op)) return go_on_as_large(board, op);
+    if (!op->may_split || !both_wait(board, op)) return TUTTI_OK;
     op->call = 0;
     board_split(board, op);
     return TUTTI_OK;
@@ -325,7 +341,7 @@ static int enter_steps(struct board *board, struct board_op *op, bool *moved)
     while (op->entered <= op->at + op->ahead && op->entered < op->steps) {
         int status = find_cell(board, op);
         if (status == 1 && is_entered(op)) return TUTTI_OK;
-        if (status == TUTTI_OK && op->either && op->entered == 0) {
+        if (status == TUTTI_OK && op->entered == 0 && (op->either || op->may_split)) {
             status = choose(board, op);
             begin_step(board, op);
         }
@@ -385,7 +401,7 @@ static bool describe(const struct board *board, const tutti_op *wanted, struct b
     }
     op->first = 0;
     op->at = op->entered = 0;
-    op->ahead = op->split && !op->shows ? BOARD_AHEAD : 0;
+    op->ahead = 0;
     op->met = false;
     return true;
 }
@@ -401,6 +417,7 @@ int board_begin(struct board *board, const tutti_op *wanted, tutti_request *requ
         return TUTTI_ERR_UNSUPPORTED;
     }
     op->request = request;
+    board->since_async = wanted->async ? 0 : board->since_async < PATIENCE ? board->since_async + 1 : PATIENCE;
     bool moved = false, runs = TAILQ_EMPTY(&board->ops);
     int status = runs ? advance(board, op, &moved) : 1;
     /* The others are often as good as here: then neither a turn of the engine nor a completion is needed. */
@@ -426,6 +443,8 @@ const char *board_explain(const struct board *board, const tutti_op *op)
     struct board_op made = {0};
     if (board->state != BOARD_READY || !board_takes(board, op, &made)) return NULL;
     if (made.large) return "each rank reads what it needs out of the others' memory";
+    if (made.may_split && !made.piped)
+        return "through shared memory, in chunks while both ranks wait, else in one step";
     if (made.either) return "in chunks through shared memory, or each reads the other's memory where that is faster";
     if (made.shows) return "through shared memory, in chunks, or in place where it is tutti_alloc's";
     if (made.piped) return "through shared memory, in chunks";
@@ -441,7 +460,7 @@ static void take_back(struct board *board, const struct board_op *op)
     if (op->large || op->piped) board->shm->arena.is_read = true;
     for (int i = 0; i < op->steps; i++) {
         struct board_cell *cell = board_cell_of(board, board->rank, op->first + (uint64_t)i);
-        if (atomic_load_explicit(&cell->step, memory_order_relaxed) < op->first) continue; /* not entered */
+        if (atomic_load_explicit(&cell->step, memory_order_relaxed) >> 1 < op->first) continue; /* not entered */
         atomic_store_explicit(&cell->step, 0, memory_order_relaxed);
     }
     atomic_thread_fence(memory_order_release);

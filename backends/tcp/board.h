@@ -40,7 +40,7 @@ enum { BOARD_AHEAD = 1 }; /* steps that a rank may have entered beyond the one t
 enum { BOARD_INLINE = SHM_LINE - 16, BOARD_SLOT = 1024 };
 
 struct board_cell {
-    _Alignas(SHM_LINE) _Atomic uint64_t step;
+    _Alignas(SHM_LINE) _Atomic uint64_t step; /* twice the step, and 1: this rank waits (board.c, both_wait) */
     uint64_t fingerprint;
     union {
         char small[BOARD_INLINE]; /* data that fit in here; more are in the step's slot or room */
@@ -63,8 +63,8 @@ struct board_op {
     tutti_dtype dtype;
     int root;
     bool large, piped;
-    bool split;   /* piped, in small chunks through the rooms, and a step ahead */
-    bool splits;  /* it is to be if cores are near */
+    bool split; /* piped, in small chunks through the rooms, and a step ahead */
+    bool may_split;
     bool shows;   /* piped, but the first step tells whether it had better be large: see board_share.c */
     bool either;  /* piped if the ranks' cores are near each other, large if not: see board_near.c */
     bool sliced;  /* each rank reduces a part for those who take the result */
@@ -103,6 +103,7 @@ struct board {
     size_t tray;             /* what a rank can put into one; half as much lies behind it */
     uint64_t next;           /* step that the next operation to run begins with */
     uint64_t all_in;         /* all ranks have entered this one */
+    int since_async;         /* operations, up to PATIENCE, since the last that its caller did not wait for */
     _Atomic uint64_t *words; /* see board_near.c */
     uint32_t tray_ps;        /* what a byte takes into a tray or out of one; 0: not known */
     char *scratch;           /* blocks of others */

@@ -110,17 +110,10 @@ void board_set_steps(const struct board *board, struct board_op *op)
 
 void board_split(const struct board *board, struct board_op *op)
 {
-    op->split = true;
+    op->split = op->piped = true;
     op->sliced = false;
+    op->ahead = op->shows ? 0 : BOARD_AHEAD;
     board_set_steps(board, op);
-}
-
-/* One step, with the data in the cells or beside them. */
-static void set_small(struct board_op *op)
-{
-    op->steps = 1;
-    op->depth = !op->puts || op->put <= BOARD_INLINE ? BOARD_DEPTH : op->put <= BOARD_SLOT ? BOARD_SLOTS : BOARD_ROOMS;
-    op->depth -= BOARD_AHEAD;
 }
 
 /* Two ranks with a core each. */
@@ -128,6 +121,16 @@ static bool can_split(const struct board *board, const struct board_op *op)
 {
     if (board->n > 2 || board->shm->shares_cores || op->put < SPLIT_LEAST) return false;
     return all_of(board, op) <= pairs[op->kind].split;
+}
+
+/* One step, with the data in the cells or beside them. */
+static void set_small(const struct board *board, struct board_op *op)
+{
+    op->steps = 1;
+    op->depth = !op->puts || op->put <= BOARD_INLINE ? BOARD_DEPTH : op->put <= BOARD_SLOT ? BOARD_SLOTS : BOARD_ROOMS;
+    op->depth -= BOARD_AHEAD;
+    op->may_split = can_split(board, op);
+    if (op->may_split) op->depth = BOARD_TRAYS; /* what decides is in the step before */
 }
 
 static void set_big(const struct board *board, struct board_op *op, bool in_place)
@@ -138,13 +141,10 @@ static void set_big(const struct board *board, struct board_op *op, bool in_plac
     op->either = read && board->n == 2 && !board->shm->shares_cores && all_of(board, op) <= pairs[op->kind].near;
     op->large = read && !op->either;
     op->piped = !op->large;
-    op->splits = op->piped && can_split(board, op);
+    op->may_split = op->piped && can_split(board, op);
     op->shows = op->piped && beyond && !pair;
     op->streams = !in_place && written(board, op) * (size_t)board->n >= STREAM_LEAST;
-    if (op->splits && !op->either)
-        board_split(board, op);
-    else
-        board_set_steps(board, op);
+    board_set_steps(board, op);
 }
 
 bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made)
@@ -161,10 +161,10 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
     made->put = board_puts_all(op->kind) ? made->bytes * (size_t)board->n : made->bytes;
     made->puts = !board_is_from_root(op->kind) || op->root == board->rank;
     bool many = op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)board->n > FLAT_MOST;
-    if (made->put > board->room || many || can_split(board, made))
+    if (made->put > board->room || many)
         set_big(board, made, is_in_place(op));
     else
-        set_small(made);
+        set_small(board, made);
     made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL; /* broadcast has only an out */
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
     return take_list(board, op, made);

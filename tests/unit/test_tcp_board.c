@@ -106,6 +106,7 @@ static void exchange(struct end *end, int64_t n, int64_t least, int64_t most, bo
             in[k] = given(i, rank, k);
             out[k] = op.kind == TUTTI_BROADCAST && rank == root ? in[k] : -1;
         }
+        op.async = !in_chunks && i % (500 + 200 * rank) == 250; /* they change their ways, one here, the other there */
         const char *how = board_explain(&board, &op);
         end->wrong += how == NULL || (in_chunks && strstr(how, "in chunks") == NULL);
         end->wrong += run_op(end, &board, &running, &op, (uint64_t)i + 1) != 1;
@@ -313,6 +314,7 @@ struct small {
     struct board_list running;
     int64_t x[SMALL_MOST], numel;
     tutti_request request;
+    bool async;
     int ended;
 };
 
@@ -324,7 +326,8 @@ static void begin_small(struct small *small, tutti_kind kind)
                    .n_in = kind == TUTTI_ALL_REDUCE,
                    .n_out = 1,
                    .in = &tensor,
-                   .out = &tensor};
+                   .out = &tensor,
+                   .async = small->async};
     small->ended = 0;
     small->request = (tutti_request){.fingerprint = 7, .owner = &small->ended};
     int status = board_begin(&small->board, &op, &small->request, &small->running);
@@ -337,6 +340,28 @@ static void open_small(struct end *end, struct small *small, int n)
     LIST_INIT(&small->running);
     board_open(&small->board, &end->shm, 5, end->shm.seat, n, (int32_t[]){0, 1, 2});
     assert_int_equal(small->board.state, BOARD_READY);
+}
+
+static void reduce_both(struct small small[2])
+{
+    for (int i = 0; i < 2; i++) begin_small(&small[i], TUTTI_ALL_REDUCE);
+    for (int turn = 0; turn < 8; turn++) board_progress(&small[turn % 2].running);
+    assert_true(small[0].ended == 1 && small[1].ended == 1);
+}
+
+/* Two that have met, and have said that they wait: what comes next may be split. */
+static void open_met(struct end end[2], struct small small[2])
+{
+    pair_open(end);
+    for (int i = 0; i < 2; i++) open_small(&end[i], &small[i], 2);
+    reduce_both(small);
+    for (int i = 0; i < 2; i++) small[i].numel = SMALL_MOST;
+}
+
+static void close_met(struct end end[2], struct small small[2])
+{
+    for (int i = 0; i < 2; i++) board_close(&small[i].board);
+    pair_close(end);
 }
 
 static void broadcast(struct small *small, int64_t value)
@@ -457,24 +482,21 @@ static void test_leaves_behind_a_root(void **state)
 static void test_leaves_a_root_that_splits(void **state)
 {
     struct end end[2];
-    struct small small;
+    struct small small[2];
     bool ranks[2] = {false, false};
     (void)state;
-    pair_open(end);
-    open_small(&end[0], &small, 2);
-    small.numel = SMALL_MOST;
-    broadcast(&small, 1);
-    assert_int_equal(small.ended, 0);
-    assert_int_equal(TAILQ_FIRST(&small.board.ops)->entered, BOARD_ROOMS - BOARD_AHEAD - 1);
-    assert_int_equal(board_progress(&small.running), 0);
-    assert_false(board_is_ready(&small.running));
-    board_awaits(&small.board, &small.request, ranks);
+    open_met(end, small);
+    broadcast(&small[0], 1);
+    assert_int_equal(small[0].ended, 0);
+    assert_int_equal(TAILQ_FIRST(&small[0].board.ops)->entered, BOARD_ROOMS - BOARD_AHEAD - 1);
+    assert_int_equal(board_progress(&small[0].running), 0);
+    assert_false(board_is_ready(&small[0].running));
+    board_awaits(&small[0].board, &small[0].request, ranks);
     assert_true(!ranks[0] && ranks[1]);
     shm_drop(&end[0].shm, 1, "it left the group", false);
-    assert_int_equal(board_progress(&small.running), 1);
-    assert_int_equal(small.ended, TUTTI_ERR_PEER_LOST);
-    board_close(&small.board);
-    pair_close(end);
+    assert_int_equal(board_progress(&small[0].running), 1);
+    assert_int_equal(small[0].ended, TUTTI_ERR_PEER_LOST);
+    close_met(end, small);
 }
 
 /* It finds, about to sleep, that its data have been taken meanwhile. */
@@ -483,11 +505,7 @@ static void test_a_root_that_splits_goes_on(void **state)
     struct end end[2];
     struct small small[2];
     (void)state;
-    pair_open(end);
-    for (int i = 0; i < 2; i++) {
-        open_small(&end[i], &small[i], 2);
-        small[i].numel = SMALL_MOST;
-    }
+    open_met(end, small);
     broadcast(&small[0], 1);
     assert_false(board_is_ready(&small[0].running));
     begin_small(&small[1], TUTTI_BROADCAST);
@@ -500,23 +518,56 @@ static void test_a_root_that_splits_goes_on(void **state)
     board_progress(&small[1].running);
     assert_int_equal(small[1].ended, 1);
     for (int64_t i = 0; i < SMALL_MOST; i++) assert_int_equal(small[1].x[i], 1 + i);
-    for (int i = 0; i < 2; i++) board_close(&small[i].board);
-    pair_close(end);
+    close_met(end, small);
 }
 
 /* Where there is no memory to be shown, who gives a gather its data waits for nobody as long as there is room. */
 static void test_gives_and_goes(void **state)
 {
     struct end end[2];
-    struct small small;
+    struct small small[2];
     (void)state;
-    pair_open(end);
-    open_small(&end[1], &small, 2);
-    tutti_tensor x = {small.x, SPLIT_LEAST / 8, TUTTI_INT64, {TUTTI_CPU, 0}};
+    open_met(end, small);
+    tutti_tensor x = {small[1].x, SPLIT_LEAST / 8, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {.kind = TUTTI_GATHER, .dtype = TUTTI_INT64, .n_in = 1, .in = &x};
-    assert_int_equal(board_begin(&small.board, &op, &small.request, &small.running), TUTTI_REQUEST_DONE);
-    board_close(&small.board);
-    pair_close(end);
+    assert_int_equal(board_begin(&small[1].board, &op, &small[1].request, &small[1].running), TUTTI_REQUEST_DONE);
+    close_met(end, small);
+}
+
+static bool splits(struct small small[2])
+{
+    begin_small(&small[0], TUTTI_ALL_REDUCE);
+    bool split = TAILQ_FIRST(&small[0].board.ops)->split;
+    begin_small(&small[1], TUTTI_ALL_REDUCE);
+    for (int turn = 0; turn < 16; turn++) board_progress(&small[turn % 2].running);
+    assert_true(small[0].ended == 1 && small[1].ended == 1);
+    return split;
+}
+
+/* Not before both ranks have said so, and not for a while after one of them has not waited for what it called. */
+static void test_splits_while_both_wait(void **state)
+{
+    struct end end[2];
+    struct small small[2];
+    (void)state;
+    open_met(end, small);
+    for (int who = 0; who < 2; who++) {
+        assert_true(splits(small));
+        small[who].async = true;
+        assert_true(splits(small)); /* nobody knew */
+        small[who].async = false;
+        for (int i = 0; i < PATIENCE; i++) assert_false(splits(small));
+    }
+    assert_true(splits(small));
+    close_met(end, small);
+    pair_open(end);
+    for (int i = 0; i < 2; i++) {
+        open_small(&end[i], &small[i], 2);
+        small[i].numel = SMALL_MOST;
+    }
+    assert_false(splits(small)); /* the first one */
+    assert_true(splits(small));
+    close_met(end, small);
 }
 
 /* Two ranks with a core each, from SPLIT_LEAST on. */
@@ -534,7 +585,7 @@ static void test_who_splits(void **state)
         tutti_tensor x = {small.x, SPLIT_LEAST / 8 - little, TUTTI_INT64, {TUTTI_CPU, 0}};
         tutti_op op = {.kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &x, .out = &x};
         assert_true(board_takes(&small.board, &op, &made));
-        assert_true(made.split == (!crowd && !shares && !little));
+        assert_true(made.may_split == (!crowd && !shares && !little));
         board_close(&small.board);
     }
     ends_close(end, ENDS);
@@ -544,20 +595,19 @@ static void test_who_splits(void **state)
 static void test_is_ahead(void **state)
 {
     struct end end[2];
-    struct small small;
+    struct small small[2];
     (void)state;
-    pair_open(end);
-    open_small(&end[0], &small, 2);
-    small.numel = SMALL_MOST;
-    begin_small(&small, TUTTI_ALL_REDUCE);
-    assert_int_equal(TAILQ_FIRST(&small.board.ops)->at, 0);
-    assert_int_equal(TAILQ_FIRST(&small.board.ops)->entered, 1 + BOARD_AHEAD);
-    assert_true(board_has_entered(&small.board, 0, 1 + BOARD_AHEAD));
-    assert_true(board_cancel(&small.board, &small.request));
-    for (int step = 1; step <= 1 + BOARD_AHEAD; step++)
-        assert_false(board_has_entered(&small.board, 0, (uint64_t)step));
-    board_close(&small.board);
-    pair_close(end);
+    open_met(end, small);
+    begin_small(&small[0], TUTTI_ALL_REDUCE);
+    const struct board_op *op = TAILQ_FIRST(&small[0].board.ops);
+    uint64_t first = op->first;
+    assert_int_equal(op->at, 0);
+    assert_int_equal(op->entered, 1 + BOARD_AHEAD);
+    assert_true(board_has_entered(&small[0].board, 0, first + BOARD_AHEAD));
+    assert_true(board_cancel(&small[0].board, &small[0].request));
+    for (uint64_t step = first; step <= first + BOARD_AHEAD; step++)
+        assert_false(board_has_entered(&small[0].board, 0, step));
+    close_met(end, small);
 }
 
 /* Another one, before it in rank, has not come yet. */
@@ -661,6 +711,7 @@ int main(void)
         cmocka_unit_test(test_gives_and_goes),
         cmocka_unit_test(test_who_splits),
         cmocka_unit_test(test_is_ahead),
+        cmocka_unit_test(test_splits_while_both_wait),
         cmocka_unit_test(test_leaves_while_another_is_late),
         cmocka_unit_test(test_leaves_after_it_has_come),
     };
