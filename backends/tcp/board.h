@@ -6,14 +6,16 @@
  * cache line a rank says that it has come, what it does and, if that is little, with which data.
  *
  *   small   up to the cell's room: written once into the cell, read out of it by whom it concerns
- *   split   of two ranks with a core each, from 4 KiB on: chunks of 2 KiB, one a step, through the rooms.  Each puts
- * the next one before it takes the one that both are in.  So nobody waits while lines go from core to core, and the
- * rooms stay in the first-level caches (all_reduce of 8 KiB 1.0 us for 1.5) piped   chunks, one a step, through two
- * trays that each rank has beside its cells (board_pipe.c); where the first step finds that all that is to be read is
- * memory of tutti_alloc, it goes on as a large one (board_share.c) large   the cells say where the tensors are; each
- * rank reads what it needs out of the others' memory (shm_pull), a block at a time, and reduces the blocks while they
- * are in the cache.  Nobody writes to another one's memory, so a rank that has given up an operation may use its memory
- * again at once.  The last step says that one has read all it needs, and is entered only where everybody still lives
+ *   split   between two ranks with a core each, from 4 KiB on, as long as both wait for what they call: chunks of
+ *           2 KiB, one a step, through the rooms.  Each puts the next one before it takes the one that both are in.
+ *           So nobody waits while lines go from core to core, and the rooms stay in the first-level caches
+ *           (all_reduce of 8 KiB 1.0 us for 1.5)
+ *   piped   chunks, one a step, through two trays that each rank has beside its cells (board_pipe.c); where the first
+ *           step finds that all that is to be read is memory of tutti_alloc, it goes on as a large one (board_share.c)
+ *   large   the cells say where the tensors are; each rank reads what it needs out of the others' memory (shm_pull),
+ *           a block at a time, and reduces the blocks while they are in the cache.  Nobody writes to another one's
+ *           memory, so a rank that has given up an operation may use its memory again at once.  The last step says
+ *           that one has read all it needs, and is entered only where everybody still lives
  *
  * A rank that gives an operation up takes its steps back: to those who have not met it there it has never come.  So
  * nobody believes what was read out of its memory meanwhile, and nobody completes what it was told had failed.
@@ -63,12 +65,12 @@ struct board_op {
     tutti_dtype dtype;
     int root;
     bool large, piped;
-    bool split; /* piped, in small chunks through the rooms, and a step ahead */
-    bool may_split;
-    bool shows;   /* piped, but the first step tells whether it had better be large: see board_share.c */
-    bool either;  /* piped if the ranks' cores are near each other, large if not: see board_near.c */
-    bool sliced;  /* each rank reduces a part for those who take the result */
-    bool streams; /* what is written would not stay in the cache anyway */
+    bool split;     /* piped, in small chunks through the rooms, and a step ahead */
+    bool may_split; /* while both ranks wait, and if cores are near where that counts */
+    bool shows;     /* piped, but the first step tells whether it had better be large: see board_share.c */
+    bool either;    /* piped if the ranks' cores are near each other, large if not: see board_near.c */
+    bool sliced;    /* each rank reduces a part for those who take the result */
+    bool streams;   /* what is written would not stay in the cache anyway */
     const char *in;
     char *out;
     const tutti_tensor *list; /* the blocks of the side that is a list, or NULL */
