@@ -1,4 +1,4 @@
-#include "lock.h"
+#include "base/lock.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
