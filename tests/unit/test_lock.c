@@ -10,7 +10,7 @@
 
 #include "base/lock.h"
 
-enum { THREADS = 4, ROUNDS = 100000, LONG_US = 3000 };
+enum { THREADS = 4, ROUNDS = 100000, LONG_US = 120000 };
 
 static struct lock lock;
 static long count; /* under it */
