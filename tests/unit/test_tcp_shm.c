@@ -22,15 +22,22 @@ static void send_one(struct end *end, uint64_t message)
 
 enum { STREAM = 20000, TURNS = 5000 };
 
-/* Both send all at once; the ring is full most of the time. */
+static bool has_streamed(const struct end *end, uint64_t sent)
+{
+    const struct shm *shm = &end->shm;
+    return sent == STREAM && end->got >= STREAM && STAILQ_EMPTY(&shm->peer[1 - shm->seat].waiting);
+}
+
+/* Both send all at once; the ring is full most of the time.  Who has done, with the last that it sent, has nobody left
+ * to be woken by. */
 static void *stream(void *argument)
 {
     struct end *end = argument;
-    struct shm *shm = &end->shm;
     uint64_t sent = 0;
-    while (end->lost == 0 && (sent < STREAM || end->got < STREAM || !STAILQ_EMPTY(&shm->peer[1 - shm->seat].waiting))) {
+    while (end->lost == 0 && !has_streamed(end, sent)) {
         for (int i = 0; i < 50 && sent < STREAM; i++) send_one(end, sent++);
-        if (shm_progress(shm) == 0 && sent == STREAM && !sleep_on(end)) end->lost++;
+        if (shm_progress(&end->shm) > 0 || sent < STREAM || has_streamed(end, sent)) continue;
+        if (!sleep_on(end)) end->lost++;
     }
     return NULL;
 }
