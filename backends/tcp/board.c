@@ -299,7 +299,6 @@ static int go_on_as_large(struct board *board, struct board_op *op)
     op->call = 0; /* it is not what board_takes made of it any more */
     op->piped = op->shows = op->either = op->may_split = false;
     op->large = true;
-    op->ahead = 0;
     board_set_steps(board, op);
     board_set_meets(board, op);
     return TUTTI_OK;
@@ -400,8 +399,7 @@ static bool describe(const struct board *board, const tutti_op *wanted, struct b
         op->call = wanted->call;
     }
     op->first = 0;
-    op->at = op->entered = 0;
-    op->ahead = 0;
+    op->at = op->entered = op->ahead = 0;
     op->met = false;
     return true;
 }
