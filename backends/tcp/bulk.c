@@ -4,11 +4,11 @@
  * memory and the receiver reads it, one copy, a piece at a time so that other messages are not kept waiting.  The data
  * are the message only if the sender is still alive and has not ended the link once all of it was read (shm_is_open).
  *
- * Elsewhere the sender writes parts into the ring as the receiver makes room: two copies, which overlap.  So it does,
- * too, if it has a core and nothing else to do (its caller waits), where that is the faster way (pace.h): the ring
- * stays in the caches, two cores do the work of one, and what is received of a message larger than they are goes past
- * them, as the kernel's copy does not.  Where both ends send at once it would be the slower way (8 MiB 2.0 ms for
- * 0.85).
+ * Elsewhere the sender copies it into the ring's window as the receiver makes room (shm_window.c): two copies, which
+ * overlap.  So it does, too, if it has a core and nothing else to do (its caller waits), where that is the faster way
+ * (pace.h): the window stays in the caches, two cores do the work of one, and what is received of a message larger than
+ * they are goes past them, as the kernel's copy does not.  Where both ends send at once it would be the slower way
+ * (8 MiB 2.0 ms for 0.85).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,21 +16,15 @@
 #include "proto.h"
 
 enum {
-    PART_MOST = 32 << 10,   /* a multiple of any element's size, at most a quarter of the ring */
+    PUSH_LEAST = 8 << 10,   /* measured: from here on it pays to ask first */
     STREAM_LEAST = 16 << 20 /* measured: of this, nothing is in the cache any more when it is used */
 };
 
 static void put_on(struct proto_due *list, struct proto_op *op)
 {
-    op->is_bulk = true;
+    op->bulk_list = list;
     op->at = 0;
     TAILQ_INSERT_TAIL(list, op, bulk);
-}
-
-void bulk_forget(struct proto *proto, struct proto_op *op)
-{
-    if (op->is_bulk) TAILQ_REMOVE(op->state == PROTO_RECV_PULLING ? &proto->pulls : &proto->pushes, op, bulk);
-    op->is_bulk = false;
 }
 
 /* ---- reading the sender's memory --------------------------------------------------------------------------- */
@@ -56,15 +50,17 @@ enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32
     struct shm *shm = proto->shm;
     int seat = shm_seat_of(shm, peer);
     size_t bytes = request->bytes;
-    if (unasked && bytes <= bulk_eager(shm)) return PROTO_EAGER;
+    /* Who waits for nothing else than that it is sent, and has a core. */
+    bool pushes = bytes > PUSH_LEAST && !shm->shares_cores && (request->flags & TUTTI_REQUEST_AWAITED) &&
+                  proto->posted.count == 0;
+    if (unasked && bytes <= bulk_eager(shm)) return pushes ? PROTO_ASK : PROTO_EAGER;
     if (bytes > 0 && shm_is_shared(shm, request->data, bytes)) return PROTO_OFFER;
     if (!shm->can_pull || bytes == 0) return unasked && bytes <= most_unasked(shm) ? PROTO_EAGER : PROTO_ASK;
     /* What finds no room in the ring would be copied once more. */
     bool copies = unasked && bytes <= most_unasked(shm) && shm_fits(shm, seat, bytes);
     if (shm->shares_cores) return copies ? PROTO_EAGER : PROTO_OFFER;
-    bool pushes = (request->flags & TUTTI_REQUEST_AWAITED) && bytes > BULK_LEAST && shm->ring_bytes >= 4 * PART_MOST;
     if ((!copies && !pushes) || pace_choose(&shm->peer[seat].pace, bytes) == PACE_PULL) return PROTO_OFFER;
-    return copies ? PROTO_EAGER : PROTO_ASK;
+    return pushes ? PROTO_ASK : PROTO_EAGER;
 }
 
 static uint64_t ns_since(const struct proto *proto, int64_t begin_ns)
@@ -73,10 +69,10 @@ static uint64_t ns_since(const struct proto *proto, int64_t begin_ns)
     return ns > 0 ? (uint64_t)ns : 1;
 }
 
-/* What pushing n parts took from end to end: the receiver takes the last one when all are written. */
-static void learn_push(struct proto *proto, int32_t peer, size_t bytes, uint64_t ns, size_t parts)
+/* From end to end. */
+static void learn(struct proto *proto, int32_t peer, enum pace_way way, size_t bytes, uint64_t ns)
 {
-    pace_learn(&proto->shm->peer[shm_seat_of(proto->shm, peer)].pace, PACE_PUSH, bytes, ns + ns / parts);
+    pace_learn(&proto->shm->peer[shm_seat_of(proto->shm, peer)].pace, way, bytes, ns);
 }
 
 int bulk_copy(struct proto *proto, const tutti_request *request, int32_t peer, struct wire_header *header)
@@ -84,7 +80,7 @@ int bulk_copy(struct proto *proto, const tutti_request *request, int32_t peer, s
     if (!is_timed(proto->shm)) return proto_say(proto, peer, header, request->data, request->bytes);
     int64_t begin = proto->host->now_ns();
     int status = proto_say(proto, peer, header, request->data, request->bytes);
-    learn_push(proto, peer, request->bytes, ns_since(proto, begin), 1);
+    learn(proto, peer, PACE_PUSH, request->bytes, 2 * ns_since(proto, begin)); /* it is copied twice */
     return status;
 }
 
@@ -190,17 +186,48 @@ void bulk_fin(struct proto *proto, const struct wire_header *header)
     if (header->flags & WIRE_TAKEN_BACK)
         status = proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its receive back", op->peer);
     else if (!shm_is_shared(proto->shm, op->request->data, op->request->bytes))
-        pace_learn(&proto->shm->peer[shm_seat_of(proto->shm, op->peer)].pace, PACE_PULL, op->request->bytes,
-                   header->bytes);
+        learn(proto, op->peer, PACE_PULL, op->request->bytes, header->bytes);
     proto_finish(proto, op, status);
 }
 
-/* ---- parts through the ring -------------------------------------------------------------------------------- */
+/* ---- through the window ------------------------------------------------------------------------------------ */
+
+/* The first of this list that is to the peer, or from it; of pushes that one alone has the window. */
+static struct proto_op *first_of(const struct proto_due *list, int32_t peer)
+{
+    struct proto_op *op = TAILQ_FIRST(list);
+    while (op != NULL && op->peer != peer) op = TAILQ_NEXT(op, bulk);
+    return op;
+}
+
+static void announce(struct proto *proto, struct proto_op *op)
+{
+    uint64_t start = shm_window_begin(proto->shm, shm_seat_of(proto->shm, op->peer), op->request->bytes);
+    struct wire_header header = {
+        .kind = WIRE_STREAM, .ref = op->write.key, .bytes = op->request->bytes, .id = start + 1};
+    op->since_ns = proto->host->now_ns();
+    proto_say(proto, op->peer, &header, NULL, 0);
+}
 
 void bulk_push(struct proto *proto, struct proto_op *op)
 {
-    op->since_ns = proto->host->now_ns();
     put_on(&proto->pushes, op);
+    if (first_of(&proto->pushes, op->peer) == op) announce(proto, op);
+}
+
+void bulk_forget(struct proto *proto, struct proto_op *op)
+{
+    struct proto_due *list = op->bulk_list;
+    if (list == NULL) return;
+    int seat = shm_seat_of(proto->shm, op->peer);
+    bool had_window = first_of(list, op->peer) == op;
+    TAILQ_REMOVE(list, op, bulk);
+    op->bulk_list = NULL;
+    if (list == &proto->streams) shm_window_shut(proto->shm, seat);
+    if (list != &proto->pushes || !had_window) return;
+    shm_window_take_back(proto->shm, seat);
+    struct proto_op *next = first_of(list, op->peer);
+    if (next != NULL) announce(proto, next);
 }
 
 /* As much as there is room for; whether anything moved. */
@@ -208,53 +235,103 @@ static bool push(struct proto *proto, struct proto_op *op)
 {
     const tutti_request *request = op->request;
     int seat = shm_seat_of(proto->shm, op->peer);
-    size_t most = proto->shm->ring_bytes / 4 < PART_MOST ? proto->shm->ring_bytes / 4 : PART_MOST;
-    bool moved = false;
-    do { /* an empty message is one empty part */
-        size_t left = request->bytes - op->at, bytes = left < most ? left : most;
-        if (!shm_has_room(proto->shm, seat, bytes)) return moved;
-        struct wire_header header = {.kind = WIRE_PART, .ref = op->write.key, .bytes = bytes};
-        proto_say(proto, op->peer, &header, (const char *)request->data + op->at, bytes);
-        op->at += bytes;
-        moved = true;
-    } while (op->at < request->bytes);
+    if (first_of(&proto->pushes, op->peer) != op) return false;
+    size_t bytes = shm_window_put(proto->shm, seat, (const char *)request->data + op->at);
+    op->at += bytes;
+    if (op->at < request->bytes) return bytes > 0;
     if (is_timed(proto->shm) && request->bytes > 0)
-        learn_push(proto, op->peer, request->bytes, ns_since(proto, op->since_ns), (request->bytes + most - 1) / most);
+        learn(proto, op->peer, PACE_PUSH, request->bytes, ns_since(proto, op->since_ns));
     proto_finish(proto, op, TUTTI_OK);
     return true;
 }
 
-void bulk_part(struct proto *proto, const struct wire_header *header, const void *payload)
+/* What has come of it, at most a turn's; whether anything had. */
+static bool take(struct proto *proto, struct proto_op *op)
+{
+    tutti_request *request = op->request;
+    int seat = shm_seat_of(proto->shm, op->peer);
+    size_t bytes, turn = op->at;
+    const void *piece;
+    while (op->at - turn < BULK_TURN && (piece = shm_window_look(proto->shm, seat, &bytes)) != NULL) {
+        if (request->bytes >= STREAM_LEAST)
+            shm_stream((char *)request->data + op->at, piece, bytes);
+        else
+            tutti_request_take(proto->host, request, op->at, piece, bytes);
+        op->at += bytes;
+        shm_window_read(proto->shm, seat, bytes);
+    }
+    bool moved = op->at > turn;
+    if (op->at == request->bytes) proto_finish_recv(proto, op, op->peer, TUTTI_OK);
+    return moved;
+}
+
+void bulk_drain(struct proto *proto, int32_t peer)
+{
+    struct proto_op *op = first_of(&proto->streams, peer);
+    if (op != NULL) take(proto, op);
+}
+
+void bulk_stream(struct proto *proto, const struct wire_header *header)
 {
     int32_t peer = (int32_t)header->source;
+    bulk_drain(proto, peer); /* the message before has been put whole, or was taken back */
     struct proto_op *op = proto_op_find(proto, header->ref);
     if (op == NULL || op->state != PROTO_RECV_OPEN || op->peer != peer) return; /* taken back meanwhile */
-    tutti_request *request = op->request;
-    if (header->bytes > request->bytes - op->at) {
-        link_drop(proto, peer, "it sends more than it said", true);
+    if (first_of(&proto->streams, peer) != NULL || header->bytes != op->request->bytes ||
+        !shm_window_open(proto->shm, shm_seat_of(proto->shm, peer), header->id - 1, header->bytes)) {
+        link_drop(proto, peer, "it sends other bytes than it said", true);
         return;
     }
-    if (request->bytes >= STREAM_LEAST)
-        shm_stream((char *)request->data + op->at, payload, header->bytes);
-    else
-        tutti_request_take(proto->host, request, op->at, payload, header->bytes);
-    op->at += header->bytes;
-    if (op->at == request->bytes) proto_finish_recv(proto, op, peer, TUTTI_OK);
+    put_on(&proto->streams, op);
+    take(proto, op);
 }
 
 /* ---- turns ------------------------------------------------------------------------------------------------- */
 
-int bulk_progress(struct proto *proto)
+static int stream(struct proto *proto)
 {
+    struct proto_op *op, *next;
     int moved = 0;
-    struct proto_op *op = TAILQ_FIRST(&proto->pulls), *next;
-    if (op != NULL) {
-        pull(proto, op); /* the oldest alone, to its end: so it is whole in the cache when it is used */
-        moved++;
-    }
     for (op = TAILQ_FIRST(&proto->pushes); op != NULL; op = next) {
         next = TAILQ_NEXT(op, bulk);
         moved += push(proto, op);
     }
+    for (op = TAILQ_FIRST(&proto->streams); op != NULL; op = next) {
+        next = TAILQ_NEXT(op, bulk);
+        moved += take(proto, op);
+    }
     return moved;
+}
+
+static bool is_streaming(const struct proto *proto)
+{
+    return !TAILQ_EMPTY(&proto->pushes) || !TAILQ_EMPTY(&proto->streams);
+}
+
+/* Whoever has a core stays with it for as long as the other end does. */
+static int stay(struct proto *proto)
+{
+    enum { TURN = 64 };
+    struct shm *shm = proto->shm;
+    int moved = 0, in_vain = 0;
+    for (int i = 0; i < TURN && in_vain < shm->looks && is_streaming(proto); i++) {
+        int now = stream(proto);
+        in_vain = now > 0 ? 0 : in_vain + 1;
+        moved += now;
+        if (now == 0) shm_relax();
+    }
+    shm_looked(shm, moved > 0);
+    return moved;
+}
+
+int bulk_progress(struct proto *proto)
+{
+    int moved = 0;
+    struct proto_op *op = TAILQ_FIRST(&proto->pulls);
+    if (op != NULL) {
+        pull(proto, op); /* the oldest alone, to its end: so it is whole in the cache when it is used */
+        moved++;
+    }
+    moved += stream(proto);
+    return proto->shm->shares_cores || !is_streaming(proto) ? moved : moved + stay(proto);
 }

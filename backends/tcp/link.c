@@ -76,8 +76,7 @@ void link_write(struct proto *proto, struct proto_op *op)
 bool link_unwrite(struct proto *proto, struct proto_op *op)
 {
     if (!link_is_local(proto, op->peer)) return fabric_unwrite(proto->fabric, op->peer, &op->write);
-    bulk_forget(proto, op); /* parts that are in the ring are copies */
-    return true;
+    return true; /* what is in the window is a copy; the next message gets that when this one is forgotten */
 }
 
 bool link_cut(struct proto *proto, struct proto_op *op)

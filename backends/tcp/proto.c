@@ -265,6 +265,7 @@ int proto_open(struct proto *proto, const struct fabric_config *config, void *co
     TAILQ_INIT(&proto->revoked);
     TAILQ_INIT(&proto->pulls);
     TAILQ_INIT(&proto->pushes);
+    TAILQ_INIT(&proto->streams);
     LIST_INIT(&proto->groups);
     proto->peer = calloc((size_t)config->world_size, sizeof *proto->peer);
     proto->block = malloc(PROTO_REDUCE_MOST);

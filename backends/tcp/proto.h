@@ -69,16 +69,16 @@ struct proto_op {
     int32_t peer; /* global; MATCH_ANY */
     uint32_t generation;
     uint8_t state;
-    bool cancelled; /* the core wants it back */
-    bool cut;       /* a write that ends before all is written */
-    bool is_due;    /* on one of the lists below */
-    bool offered;   /* a send: the peer may be reading its memory */
-    bool is_bulk;   /* on the list of its kind */
-    uint64_t offer; /* RECV_PULLING: the peer's name for it, and where it is there */
+    bool cancelled;              /* the core wants it back */
+    bool cut;                    /* a write that ends before all is written */
+    bool is_due;                 /* on one of the lists below */
+    bool offered;                /* a send: the peer may be reading its memory */
+    struct proto_due *bulk_list; /* the list it is on, or NULL */
+    uint64_t offer;              /* RECV_PULLING: the peer's name for it, and where it is there */
     uint64_t from;
     uint64_t took_ns;           /* its reading so far */
-    size_t at;                  /* bytes that were pulled, or have gone or come in parts */
-    TAILQ_ENTRY(proto_op) bulk; /* of proto.pulls or proto.pushes */
+    size_t at;                  /* bytes that were pulled, or have gone or come through the window */
+    TAILQ_ENTRY(proto_op) bulk; /* of that list */
     TAILQ_ENTRY(proto_op) due;  /* of proto.patient or, once cancelled, of proto.revoked */
     struct proto_op *next_free;
 };
@@ -113,12 +113,12 @@ struct proto_awaited {
 
 struct proto {
     const tutti_host *host;
-    struct fabric *fabric; /* NULL where all ranks share memory */
-    struct shm *shm;       /* NULL where none does */
-    struct proto_due pulls, pushes;
-    void *block;              /* of PROTO_REDUCE_MOST, for what is read and then added in place */
-    unsigned turns;           /* in which boards moved */
-    struct board_list boards; /* with operations under way */
+    struct fabric *fabric;                   /* NULL where all ranks share memory */
+    struct shm *shm;                         /* NULL where none does */
+    struct proto_due pulls, pushes, streams; /* what is read, and what is written or read through windows */
+    void *block;                             /* of PROTO_REDUCE_MOST, for what is read and then added in place */
+    unsigned turns;                          /* in which boards moved */
+    struct board_list boards;                /* with operations under way */
     int32_t rank, world_size;
     struct proto_awaited awaited;
     struct match_table posted;  /* receives */
@@ -196,7 +196,9 @@ void bulk_unoffer(struct proto *proto, const struct wire_header *header);
 void bulk_fin(struct proto *proto, const struct wire_header *header);
 void bulk_push(struct proto *proto, struct proto_op *op);
 void bulk_forget(struct proto *proto, struct proto_op *op);
-void bulk_part(struct proto *proto, const struct wire_header *header, const void *payload);
+void bulk_stream(struct proto *proto, const struct wire_header *header);
+/* Takes what has come through the peer's window. */
+void bulk_drain(struct proto *proto, int32_t peer);
 int bulk_progress(struct proto *proto);
 
 /* Shared by these files. */

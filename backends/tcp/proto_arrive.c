@@ -298,8 +298,8 @@ static void handle_other(struct proto *proto, const struct wire_header *header, 
     case WIRE_FIN:
         bulk_fin(proto, header);
         break;
-    case WIRE_PART:
-        bulk_part(proto, header, payload);
+    case WIRE_STREAM:
+        bulk_stream(proto, header);
         break;
     }
 }
@@ -373,6 +373,7 @@ static void on_lost(void *user, int32_t peer, const char *why)
     struct proto *proto = user;
     forget_questions(&proto->arrived, peer);
     forget_questions(&proto->opened, peer);
+    if (link_is_local(proto, peer)) bulk_drain(proto, peer);
     proto->moved++;
     if (proto->closing) return;
     for (size_t i = 0; i < proto->n_slots; i++) {

@@ -43,12 +43,15 @@ struct shm_cell {
     uint8_t payload[SHM_INLINE]; /* what is no longer than this and not tiny; more lies in the ring's bytes */
 };
 
-/* From one rank to another.  The first line is the reader's, the cells and the bytes are the writer's. */
+/* From one rank to another.  The first line is the reader's, all else the writer's.  Behind the cells lie the bytes of
+ * messages, and the window. */
 struct shm_ring {
     _Alignas(SHM_LINE) _Atomic uint64_t cells_read; /* what the writer may use again */
     _Atomic uint64_t bytes_read;
+    _Atomic uint64_t window_read;
     _Alignas(SHM_LINE) _Atomic uint64_t wants_room; /* the writer sleeps, has more to send and no room */
     _Atomic uint32_t closed;                        /* the writer has ended the link, and opens no memory any more */
+    _Atomic uint64_t window_put;
     _Alignas(SHM_LINE) struct shm_cell cell[];
 };
 
@@ -90,9 +93,10 @@ struct shm_peer {
     struct shm_ring *out, *in;
     uint64_t cells_put, bytes_put, cells_got, bytes_got; /* the own end's count of each ring */
     uint64_t cells_free, bytes_free;                     /* what was known of cells_read, bytes_read of `out` */
-    size_t wanted;    /* bytes of a message that has found no room, and whose sender will ask again; 0: none */
-    struct pace pace; /* of large messages to it */
-    STAILQ_HEAD(, shm_waiting) waiting; /* messages for which there was no room */
+    uint64_t window_put, window_owed, window_free; /* the writer's count, what it still has to put, what was read */
+    uint64_t window_got, window_due;               /* the reader's, and what it still has to get */
+    struct pace pace;                              /* of large messages to it */
+    STAILQ_HEAD(, shm_waiting) waiting;            /* messages for which there was no room */
 };
 
 struct shm_waiting {
@@ -144,7 +148,7 @@ struct shm {
     int64_t spread_ns, spread_gap_ns; /* when it may go there again, and how long after that */
     int held;                         /* see shm_attach.c, make_life; -1 */
     int memfd, bell, watch;           /* watch: an epoll of the peers' lives */
-    size_t cells, ring_bytes, ring_span, board_span, rings_at, boards_at;
+    size_t cells, ring_bytes, window_bytes, ring_span, board_span, rings_at, boards_at;
     size_t bytes;
     char *base;
     bool armed;
@@ -219,6 +223,26 @@ bool shm_have_cores(const struct shm *shm, const bool *present);
 /* Looks whether this rank's thread is on the core where it belongs, and moves it there. */
 void shm_spread(struct shm *shm);
 
+/* ---- shm_window.c ------------------------------------------------------------------------------------------ */
+
+/* A message of so many bytes to this peer; where it begins, which its announcement has to say.  The one before it has
+ * ended. */
+uint64_t shm_window_begin(struct shm *shm, int seat, uint64_t bytes);
+/* Puts as much of its next bytes, which are at data, as there is room for; how many. */
+size_t shm_window_put(struct shm *shm, int seat, const void *data);
+/* Whether there is room for a piece. */
+bool shm_window_fits(struct shm *shm, int seat);
+/* Nothing more is put of it. */
+void shm_window_take_back(struct shm *shm, int seat);
+/* The same from this peer, as announced.  false: nothing can begin there. */
+bool shm_window_open(struct shm *shm, int seat, uint64_t start, uint64_t bytes);
+/* The next piece, once it has come whole: its elements are.  NULL: it has not, or nothing is due. */
+const void *shm_window_look(struct shm *shm, int seat, size_t *bytes);
+/* It is not needed any more. */
+void shm_window_read(struct shm *shm, int seat, size_t bytes);
+/* Nothing more is read of it. */
+void shm_window_shut(struct shm *shm, int seat);
+
 /* ---- shm_ring.c -------------------------------------------------------------------------------------------- */
 
 static inline int shm_seat_of(const struct shm *shm, int32_t rank)
@@ -228,9 +252,10 @@ static inline int shm_seat_of(const struct shm *shm, int32_t rank)
 
 /* As fabric_send; nothing happens on a lost link. */
 int shm_send(struct shm *shm, int seat, const struct wire_header *header, const void *payload, size_t bytes);
-/* Whether a message would go into the ring at once; has_room: or else is to be heard of when there is room. */
+/* Whether a message would go into the ring at once. */
 bool shm_fits(struct shm *shm, int seat, size_t bytes);
-bool shm_has_room(struct shm *shm, int seat, size_t bytes);
+/* Wakes the writer if it sleeps until there is room. */
+void shm_tell_of_room(struct shm *shm, int seat);
 /* Takes the message back that has this kind and id, if it still waits for room. */
 bool shm_unsend(struct shm *shm, int seat, enum wire_kind kind, uint64_t id);
 void shm_drop(struct shm *shm, int seat, const char *why, bool notify);

@@ -35,7 +35,7 @@ enum {
     LOOKS_SHARED = 8,
     WAIT_MS = 60000 /* for others' entries in the store, and a member for its host */
 };
-#define ENTRY_MAGIC "tuttish6"
+#define ENTRY_MAGIC "tuttish7"
 
 /* ---- entries ----------------------------------------------------------------------------------------------- */
 

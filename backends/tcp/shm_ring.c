@@ -108,14 +108,6 @@ bool shm_fits(struct shm *shm, int seat, size_t bytes)
     return fits(shm, peer, bytes);
 }
 
-bool shm_has_room(struct shm *shm, int seat, size_t bytes)
-{
-    struct shm_peer *peer = &shm->peer[seat];
-    bool fit = shm_fits(shm, seat, bytes), is_turn = STAILQ_EMPTY(&peer->waiting);
-    peer->wanted = fit || !is_turn ? 0 : bytes > 0 ? bytes : 1;
-    return fit;
-}
-
 int shm_send(struct shm *shm, int seat, const struct wire_header *header, const void *payload, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[seat];
@@ -191,6 +183,17 @@ static void hand_on(struct shm *shm, struct shm_peer *peer, const struct shm_cel
     peer->bytes_got = end;
 }
 
+void shm_tell_of_room(struct shm *shm, int seat)
+{
+    struct shm_ring *in = shm->peer[seat].in;
+    atomic_signal_fence(memory_order_seq_cst); /* as in shm_wake */
+    if (atomic_load_explicit(&in->wants_room, memory_order_relaxed) == 0) return;
+    /* An exchange, for a plain store could take back a later sleeper's wish unseen; acquire: whoever's wish this takes
+     * down is found asleep. */
+    atomic_exchange_explicit(&in->wants_room, 0, memory_order_acquire);
+    shm_wake(shm, seat);
+}
+
 /* Reads what one peer has sent. */
 int shm_read(struct shm *shm, int seat)
 {
@@ -205,13 +208,7 @@ int shm_read(struct shm *shm, int seat)
     /* release, as the next store is: for the reads of what the writer may use again */
     atomic_store_explicit(&peer->in->bytes_read, peer->bytes_got, memory_order_release);
     atomic_store_explicit(&peer->in->cells_read, peer->cells_got, memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst); /* as in shm_wake */
-    if (atomic_load_explicit(&peer->in->wants_room, memory_order_relaxed) != 0) {
-        /* An exchange, for a plain store could take back a later sleeper's wish unseen; acquire: whoever's wish this
-         * takes down is found asleep. */
-        atomic_exchange_explicit(&peer->in->wants_room, 0, memory_order_acquire);
-        shm_wake(shm, seat);
-    }
+    shm_tell_of_room(shm, seat);
     return read;
 }
 
@@ -311,18 +308,19 @@ int shm_progress(struct shm *shm)
 
 static bool wants_room(const struct shm_peer *peer)
 {
-    return peer->wanted > 0 || !STAILQ_EMPTY(&peer->waiting);
+    return peer->window_owed > 0 || !STAILQ_EMPTY(&peer->waiting);
 }
 
 /* Whether there is something to do after all. */
 static bool has_work(struct shm *shm, int seat)
 {
     struct shm_peer *peer = &shm->peer[seat];
-    if (next_cell(shm, peer) != NULL) return true;
+    size_t bytes;
+    if (next_cell(shm, peer) != NULL || shm_window_look(shm, seat, &bytes) != NULL) return true;
     if (atomic_load_explicit(&peer->in->closed, memory_order_relaxed) != 0)
         return true; /* found in the next progress */
     if (!STAILQ_EMPTY(&peer->waiting) && send_waiting(shm, seat) > 0) return true;
-    return peer->wanted > 0 && shm_has_room(shm, seat, peer->wanted);
+    return peer->window_owed > 0 && shm_window_fits(shm, seat);
 }
 
 int shm_arm(struct shm *shm, int *descriptors)

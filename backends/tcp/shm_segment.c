@@ -20,6 +20,8 @@ enum {
     CELLS_LEAST = 16,
     RING_BYTES = 256 << 10,
     RING_BYTES_LEAST = 4 << 10,
+    WINDOW_BYTES = 256 << 10,
+    WINDOW_BYTES_LEAST = 1 << 10,
     PAGE = 4096 /* boards are given back by pages; larger pages only cost more */
 };
 
@@ -28,11 +30,14 @@ void shm_measure(struct shm *shm, int n)
     shm->n = n;
     shm->cells = CELLS;
     shm->ring_bytes = RING_BYTES;
+    shm->window_bytes = WINDOW_BYTES;
     for (int many = FEW; many < n; many *= 2) {
         if (shm->cells > CELLS_LEAST) shm->cells /= 2;
         if (shm->ring_bytes > RING_BYTES_LEAST) shm->ring_bytes /= 4;
+        if (shm->window_bytes > WINDOW_BYTES_LEAST) shm->window_bytes /= 4;
     }
     shm->ring_span = sizeof(struct shm_ring) + shm->cells * sizeof(struct shm_cell) + shm->ring_bytes;
+    shm->ring_span += shm->window_bytes;
     shm->ring_span = (shm->ring_span + SHM_LINE - 1) / SHM_LINE * SHM_LINE;
     shm->rings_at = (size_t)n * sizeof(struct shm_seat) + sizeof(struct shm_directory);
     shm->boards_at = shm->rings_at + (size_t)n * (size_t)n * shm->ring_span;

@@ -66,7 +66,7 @@ static const uint16_t uses[WIRE_KINDS] = {
     [WIRE_OFFER] = GROUP | TAG | BYTES | PRINT | ID | REF,
     [WIRE_UNOFFER] = REF,
     [WIRE_FIN] = BYTES | REF | FLAGS,
-    [WIRE_PART] = BYTES | REF | PAYLOAD,
+    [WIRE_STREAM] = BYTES | ID | REF,
 };
 
 void wire_encode(uint8_t out[WIRE_HEADER], const struct wire_header *header)

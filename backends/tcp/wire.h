@@ -42,7 +42,8 @@ enum wire_kind {
     WIRE_OFFER,   /* an RTS whose message may be read from the sender's memory: ref is its address there */
     WIRE_UNOFFER, /* the sender wants the offer ref back */
     WIRE_FIN,     /* nothing of the offer ref will be read any more; bytes: what reading took, in nanoseconds */
-    WIRE_PART,    /* the next bytes for the memory that a receiver opened under ref: the payload follows */
+    WIRE_STREAM,  /* so many bytes for the memory that a receiver opened under ref come through the ring's window; id:
+                   * 1 and where they begin */
     WIRE_KINDS
 };
 

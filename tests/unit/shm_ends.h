@@ -23,6 +23,7 @@
 #include "../../backends/tcp/shm_segment.c"
 #include "../../backends/tcp/shm_spread.c"
 #include "../../backends/tcp/shm_stream.c"
+#include "../../backends/tcp/shm_window.c"
 
 #include <pthread.h>
 #include <sys/eventfd.h>

@@ -35,13 +35,13 @@ static const struct wire_header good[] = {
      .ref = 0x7f0000000000},
     {.kind = WIRE_UNOFFER, .source = 1, .ref = 5},
     {.kind = WIRE_FIN, .source = 1, .bytes = 30000, .ref = 5, .flags = WIRE_TAKEN_BACK},
-    {.kind = WIRE_PART, .source = 1, .bytes = 100, .ref = 5},
+    {.kind = WIRE_STREAM, .source = 1, .bytes = 100, .id = 1, .ref = 5},
 };
 enum { GOOD = sizeof good / sizeof *good };
 
 static size_t whole(const struct wire_header *header)
 {
-    bool payload = header->kind == WIRE_EAGER_DATA || header->kind == WIRE_NOTE_DATA || header->kind == WIRE_PART;
+    bool payload = header->kind == WIRE_EAGER_DATA || header->kind == WIRE_NOTE_DATA;
     return WIRE_HEADER + (payload ? header->bytes : 0);
 }
 

@@ -1,0 +1,328 @@
+/* backends/tcp/shm_window.c: two ranks as threads over one mapping of the segment, which send each other large
+ * messages, some of which are taken back. */
+#include "shm_ends.h"
+
+enum { MESSAGES = 300 };
+
+struct side {
+    struct end *end;
+    uint64_t sent, size, at;  /* messages; the one that is being put */
+    uint64_t got, due, taken; /* the same of the other's */
+    bool puts, gets;
+};
+
+static struct side sides[2];
+
+static struct side *side_of(const struct end *end)
+{
+    return &sides[end->shm.seat];
+}
+
+static uint64_t large(uint64_t message)
+{
+    static const uint64_t edges[] = {1, 2047, 2048, 2049, 8192, 8193, 65536, 65537, 0, 40000};
+    return message % 2 == 0 ? edges[message / 2 % 10] : message * 7919 % 150000;
+}
+
+/* Every seventh message is taken back under way. */
+static bool is_taken_back(uint64_t message, uint64_t at)
+{
+    return message % 7 == 3 && at >= large(message) / 2;
+}
+
+enum { BEGINS = 1, TAKEN_BACK };
+
+static bool get_some(struct end *end)
+{
+    struct side *side = side_of(end);
+    int seat = 1 - end->shm.seat;
+    size_t bytes;
+    const uint8_t *piece;
+    bool moved = false;
+    while ((piece = shm_window_look(&end->shm, seat, &bytes)) != NULL) {
+        for (size_t i = 0; i < bytes; i++) end->wrong += piece[i] != byte_of(side->got, side->taken + i);
+        side->taken += bytes;
+        shm_window_read(&end->shm, seat, bytes);
+        moved = true;
+    }
+    if (!side->gets || side->taken < side->due || is_taken_back(side->got, side->due)) return moved;
+    side->gets = false;
+    side->got++;
+    return true;
+}
+
+/* An announcement, or its end. */
+static void on_word(void *user, const struct wire_header *header, const void *payload, size_t bytes)
+{
+    struct end *end = user;
+    struct side *side = side_of(end);
+    (void)payload;
+    (void)bytes;
+    get_some(end); /* what had been put before */
+    end->wrong += header->tag != side->got;
+    if (header->kind == TAKEN_BACK) {
+        end->wrong += !side->gets;
+        shm_window_shut(&end->shm, 1 - end->shm.seat);
+        side->gets = false;
+        side->got++;
+        return;
+    }
+    end->wrong += side->gets || !shm_window_open(&end->shm, 1 - end->shm.seat, header->id - 1, header->bytes);
+    side->due = header->bytes;
+    side->taken = 0;
+    side->gets = true;
+}
+
+static const struct shm_events words = {on_word, on_lost};
+
+static void say(struct end *end, int kind, uint64_t id)
+{
+    struct side *side = side_of(end);
+    struct wire_header header = {.kind = (uint8_t)kind, .tag = side->sent, .bytes = side->size, .id = id};
+    shm_send(&end->shm, 1 - end->shm.seat, &header, NULL, 0);
+}
+
+static bool put_some(struct end *end)
+{
+    static uint8_t data[2][150000];
+    struct side *side = side_of(end);
+    int seat = 1 - end->shm.seat;
+    if (side->sent == MESSAGES) return false;
+    uint8_t *mine = data[end->shm.seat];
+    if (!side->puts) {
+        side->size = large(side->sent);
+        side->at = 0;
+        side->puts = true;
+        for (size_t i = 0; i < side->size; i++) mine[i] = byte_of(side->sent, i);
+        say(end, BEGINS, shm_window_begin(&end->shm, seat, side->size) + 1);
+    }
+    size_t bytes = shm_window_put(&end->shm, seat, mine + side->at);
+    side->at += bytes;
+    bool taken_back = is_taken_back(side->sent, side->at);
+    if (taken_back) {
+        shm_window_take_back(&end->shm, seat);
+        say(end, TAKEN_BACK, 0);
+    }
+    if (!taken_back && side->at < side->size) return bytes > 0;
+    side->puts = false;
+    side->sent++;
+    return true;
+}
+
+static bool has_done(const struct end *end)
+{
+    const struct side *side = side_of(end);
+    return side->sent == MESSAGES && side->got == MESSAGES && STAILQ_EMPTY(&end->shm.peer[1 - end->shm.seat].waiting);
+}
+
+static void *exchange(void *argument)
+{
+    struct end *end = argument;
+    while (end->lost + end->wrong == 0 && !has_done(end)) {
+        if (++end->rounds % 32 == 0) usleep(500); /* the other one goes to sleep for a piece, or for room */
+        int moved = shm_progress(&end->shm);
+        moved += get_some(end);
+        moved += put_some(end);
+        if (moved > 0 || has_done(end) || !finds_nothing(end, NULL)) continue;
+        struct pollfd bell = {end->shm.bell, POLLIN, 0};
+        end->lost += poll(&bell, 1, SILENCE_MS) == 0;
+    }
+    return NULL;
+}
+
+static void run_exchange(bool shares_cores, size_t window_bytes)
+{
+    struct end end[2];
+    pair_open(end);
+    for (int i = 0; i < 2; i++) {
+        end[i].shm.config.events = &words;
+        end[i].shm.shares_cores = shares_cores;
+        end[i].shm.window_bytes = window_bytes;
+        sides[i] = (struct side){.end = &end[i]};
+    }
+    run_both(end, exchange);
+    for (int i = 0; i < 2; i++) assert_true(sides[i].sent == MESSAGES && sides[i].got == MESSAGES);
+    pair_close(end);
+}
+
+static void test_exchange(void **state)
+{
+    (void)state;
+    run_exchange(false, 64 << 10);
+    run_exchange(true, 64 << 10);
+    run_exchange(true, 1 << 10); /* as with many ranks */
+}
+
+/* ---- moments: a piece, or room for one, comes just as the other one goes to sleep ------------------------------ */
+
+enum { SPAN = 8 << 10, ONE = 2 << 10, STREAM = 1 << 20 };
+
+static const uint8_t zeros[SPAN];
+
+static bool finds_none(struct end *end)
+{
+    return finds_nothing(end, NULL);
+}
+
+static void expect_piece(struct end *end, int i)
+{
+    if (end->shm.seat == 1) end->wrong += !shm_window_open(&end->shm, 0, (uint64_t)i * SPAN, ONE);
+}
+
+static void put_piece(struct end *end, int i)
+{
+    end->wrong += shm_window_begin(&end->shm, 1, ONE) != (uint64_t)i * SPAN;
+    end->wrong += shm_window_put(&end->shm, 1, zeros) != ONE;
+}
+
+static void get_piece(struct end *end, int seat)
+{
+    size_t bytes = 0;
+    end->wrong += shm_window_look(&end->shm, seat, &bytes) == NULL || bytes != ONE;
+    shm_window_read(&end->shm, seat, bytes);
+}
+
+static void wake_and_get(struct end *end, int i)
+{
+    (void)i;
+    shm_progress(&end->shm); /* which ends the sleep */
+    get_piece(end, 0);
+}
+
+static void test_moments_of_pieces(void **state)
+{
+    struct end end[2];
+    (void)state;
+    pair_open(end);
+    run_moments(end,
+                &(struct moment){
+                    .before = expect_piece, .bring = put_piece, .finds_nothing = finds_none, .after = wake_and_get});
+    pair_close(end);
+}
+
+static void fill(struct end *end, int i)
+{
+    if (end->shm.seat == 0) return;
+    if (i == 0) shm_window_begin(&end->shm, 0, (uint64_t)MOMENTS * ONE + SPAN + ONE);
+    end->wrong += shm_window_put(&end->shm, 0, zeros) != (i == 0 ? SPAN : ONE);
+}
+
+static void get_one(struct end *end, int i)
+{
+    if (i == 0) shm_window_open(&end->shm, 1, 0, (uint64_t)MOMENTS * ONE + SPAN + ONE);
+    get_piece(end, 1);
+}
+
+static void find_room(struct end *end, int i)
+{
+    (void)i;
+    shm_progress(&end->shm);
+    end->wrong += !shm_window_fits(&end->shm, 0);
+}
+
+static void test_moments_of_room(void **state)
+{
+    struct end end[2];
+    (void)state;
+    pair_open(end);
+    run_moments(end,
+                &(struct moment){.before = fill, .bring = get_one, .finds_nothing = finds_none, .after = find_room});
+    pair_close(end);
+}
+
+/* After a message that was taken back there is room for the next one only once the reader knows of it. */
+static void withdraw(struct end *end, int i)
+{
+    if (end->shm.seat == 0) return;
+    if (i == 0) shm_window_begin(&end->shm, 0, STREAM);
+    end->wrong += shm_window_put(&end->shm, 0, zeros) != SPAN;
+    shm_window_take_back(&end->shm, 0);
+    end->wrong += shm_window_begin(&end->shm, 0, STREAM) != ((uint64_t)i + 1) * 2 * SPAN;
+    end->wrong += shm_window_fits(&end->shm, 0);
+}
+
+static void open_next(struct end *end, int i)
+{
+    end->wrong += !shm_window_open(&end->shm, 1, ((uint64_t)i + 1) * 2 * SPAN, STREAM);
+}
+
+static void test_moments_of_openings(void **state)
+{
+    struct end end[2];
+    (void)state;
+    pair_open(end);
+    run_moments(
+        end, &(struct moment){.before = withdraw, .bring = open_next, .finds_nothing = finds_none, .after = find_room});
+    pair_close(end);
+}
+
+/* Who sleeps is woken by a piece, by room for one, and by the opening that makes room. */
+static void test_wakes(void **state)
+{
+    struct end end[2];
+    (void)state;
+    pair_open(end);
+    struct shm *writer = &end[0].shm, *reader = &end[1].shm;
+    shm_window_begin(writer, 1, STREAM);
+    shm_seat_at(reader, 1)->asleep = 1;
+    assert_int_equal(shm_window_put(writer, 1, zeros), SPAN);
+    assert_int_equal(shm_seat_at(reader, 1)->asleep, 0);
+    for (int i = 0; i < 2; i++) {
+        shm_seat_at(writer, 0)->asleep = 1;
+        writer->peer[1].out->wants_room = 1;
+        if (i == 0)
+            assert_true(shm_window_open(reader, 0, 0, STREAM));
+        else
+            get_piece(&end[1], 0);
+        assert_int_equal(shm_seat_at(writer, 0)->asleep, 0);
+        assert_int_equal(writer->peer[1].out->wants_room, 0);
+    }
+    pair_close(end);
+}
+
+/* ---- nonsense ---------------------------------------------------------------------------------------------- */
+
+/* Whatever a peer says, what is read lies in the window. */
+static void test_nonsense(void **state)
+{
+    struct end end[2];
+    (void)state;
+    pair_open(end);
+    struct shm *shm = &end[0].shm;
+    const struct shm_ring *in = shm->peer[1].in;
+    const char *first = (const char *)&in->cell[shm->cells] + shm->ring_bytes;
+    size_t bytes;
+    assert_false(shm_window_open(shm, 1, 1, ONE));
+    assert_false(shm_window_open(shm, 1, SPAN - 1, ONE));
+    assert_false(shm_window_open(shm, 1, UINT64_MAX, ONE));
+    assert_null(shm_window_look(shm, 1, &bytes));
+    for (uint64_t start = 0, n = 0; n < 64; n++, start = n << 57) {
+        assert_true(shm_window_open(shm, 1, start, UINT64_MAX / 2));
+        atomic_store(&shm->peer[1].in->window_put, start - ONE);
+        assert_null(shm_window_look(shm, 1, &bytes));
+        for (int i = 0; i < 9; i++) {
+            atomic_store(&shm->peer[1].in->window_put, start + ONE + n * 1000003);
+            const char *piece = shm_window_look(shm, 1, &bytes);
+            if (piece == NULL) continue;
+            assert_true(piece >= first && piece + bytes <= first + SPAN);
+            shm_window_read(shm, 1, bytes);
+        }
+    }
+    /* A reader that says it has read what was not put yet. */
+    shm_window_begin(shm, 1, (uint64_t)64 * SPAN);
+    for (int i = 0; i < 9; i++) {
+        atomic_store(&shm->peer[1].out->window_read, (uint64_t)i << 60);
+        assert_true(shm_window_put(shm, 1, zeros) <= SPAN);
+    }
+    pair_close(end);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exchange),        cmocka_unit_test(test_moments_of_pieces),
+        cmocka_unit_test(test_moments_of_room), cmocka_unit_test(test_moments_of_openings),
+        cmocka_unit_test(test_wakes),           cmocka_unit_test(test_nonsense),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
