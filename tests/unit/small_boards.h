@@ -1,0 +1,77 @@
+/* Small operations of boards, begun and driven one step at a time by one thread. */
+#ifndef SMALL_BOARDS_H
+#define SMALL_BOARDS_H
+#include "shm_ends.h"
+
+enum { SMALL_MOST = 1024 };
+
+struct small {
+    struct board board;
+    struct board_list running;
+    int64_t x[SMALL_MOST], numel;
+    tutti_request request;
+    bool async;
+    int ended;
+};
+
+__attribute__((unused)) static void begin_small(struct small *small, tutti_kind kind)
+{
+    tutti_tensor tensor = {small->x, small->numel, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_op op = {.kind = kind,
+                   .dtype = TUTTI_INT64,
+                   .n_in = kind == TUTTI_ALL_REDUCE,
+                   .n_out = 1,
+                   .in = &tensor,
+                   .out = &tensor,
+                   .async = small->async};
+    small->ended = 0;
+    small->request = (tutti_request){.fingerprint = 7, .owner = &small->ended};
+    int status = board_begin(&small->board, &op, &small->request, &small->running);
+    if (status != TUTTI_REQUEST_PENDING) small->ended = status == TUTTI_REQUEST_DONE ? 1 : status;
+}
+
+__attribute__((unused)) static void open_small(struct end *end, struct small *small, int n)
+{
+    *small = (struct small){.numel = 1};
+    LIST_INIT(&small->running);
+    board_open(&small->board, &end->shm, 5, end->shm.seat, n, (int32_t[]){0, 1, 2});
+    assert_int_equal(small->board.state, BOARD_READY);
+}
+
+__attribute__((unused)) static void reduce_both(struct small small[2])
+{
+    for (int i = 0; i < 2; i++) begin_small(&small[i], TUTTI_ALL_REDUCE);
+    for (int turn = 0; turn < 8; turn++) board_progress(&small[turn % 2].running);
+    assert_true(small[0].ended == 1 && small[1].ended == 1);
+}
+
+/* Two that have met, and have said that they wait: what comes next may be split. */
+__attribute__((unused)) static void open_met(struct end end[2], struct small small[2])
+{
+    pair_open(end);
+    for (int i = 0; i < 2; i++) open_small(&end[i], &small[i], 2);
+    reduce_both(small);
+    for (int i = 0; i < 2; i++) small[i].numel = SMALL_MOST;
+}
+
+__attribute__((unused)) static void close_met(struct end end[2], struct small small[2])
+{
+    for (int i = 0; i < 2; i++) board_close(&small[i].board);
+    pair_close(end);
+}
+
+__attribute__((unused)) static void broadcast(struct small *small, int64_t value)
+{
+    for (int64_t i = 0; i < small->numel; i++) small->x[i] = value + i;
+    begin_small(small, TUTTI_BROADCAST);
+}
+
+__attribute__((unused)) static void take_next(struct small *small, int64_t value)
+{
+    memset(small->x, 0, sizeof small->x);
+    begin_small(small, TUTTI_BROADCAST);
+    assert_int_equal(small->ended, 1);
+    for (int64_t i = 0; i < small->numel; i++) assert_int_equal(small->x[i], value + i);
+}
+
+#endif
