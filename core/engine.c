@@ -264,11 +264,16 @@ void engine_go_on(struct engine *engine)
     begin_unblocked(engine);
 }
 
+void engine_drives(struct engine *engine)
+{
+    for (int who = 0; who < 2; who++)
+        if (engine->polling[who]) want(engine, who);
+}
+
 bool engine_step(struct engine *engine)
 {
     bool moved = false;
-    for (int who = 0; who < 2; who++) /* the backends' promise to wake it ends with this round */
-        if (engine->polling[who]) want(engine, who);
+    engine_drives(engine);
     for (int i = 0; i < engine->n_sources; i++)
         if (TUTTI_HAS(engine->source[i].backend, progress))
             moved |= engine->source[i].backend->progress(engine->source[i].state) != 0;

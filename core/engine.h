@@ -145,11 +145,14 @@ void engine_post(struct engine *engine, struct engine_event *event);
 /* Deals with what was posted; whether there was anything. */
 bool engine_handle_events(struct engine *engine);
 
+/* Somebody is about to call a backend's progress: with that ends its promise to wake who sleeps on it. */
+void engine_drives(struct engine *engine);
+
 /* One round without waiting. */
 bool engine_step(struct engine *engine);
 
-/* The part of a round that is the core's own: works go on with what backends have completed.  For a backend that holds
- * the lock while it waits for other ranks, and meanwhile calls its own progress. */
+/* The part of a round that is the core's own: works go on with what backends have completed.  For whoever calls a
+ * backend's progress alone. */
 void engine_go_on(struct engine *engine);
 
 /* The thread, if it does not run yet. */

@@ -92,12 +92,11 @@ static void end(struct mpib_family *family, int i, int error)
     if (ends(family, i, error, &request, &status) && request != NULL) family->host->complete(request, status);
 }
 
-int mpib_flights_look(struct mpib_family *family, tutti_request *request, int looks)
+int mpib_flights_look(struct mpib_family *family, tutti_request *request)
 {
-    int i = family->n_flights - 1, done = 0, error = MPI_SUCCESS, status;
+    int i = family->n_flights - 1, done = 0, status;
     while (family->flights[i].request != request) i--;
-    for (; looks > 0 && !done && error == MPI_SUCCESS; looks--)
-        error = MPI_Test(&family->requests[i], &done, MPI_STATUS_IGNORE);
+    int error = MPI_Test(&family->requests[i], &done, MPI_STATUS_IGNORE);
     if ((!done && error == MPI_SUCCESS) || !ends(family, i, error, &request, &status)) return TUTTI_REQUEST_PENDING;
     return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
 }

@@ -16,7 +16,9 @@ enum {
     TAG_LONG_END = 32767, /* every MPI has tags up to here */
     POLL_MOST = 16,       /* headers a round */
     ROUNDS = 32,          /* for a message that a caller waits for, before its receive is posted */
-    LOOKS_LONG = 64,      /* at a long one that a caller waits for, before it is left to the rounds of progress */
+    LOOKS_LONG = 64,      /* at a long one that a caller waits for, before it is left to the rounds of progress, */
+    LOOK_BYTES = 256,     /* and one more for so many bytes: as long as it should take, */
+    LOOKS_MOST = 1024,
     LOOKS = 8 /* for one that a receive waits for, before others have their turn: a round takes twice as long */
 };
 
@@ -537,11 +539,19 @@ static bool may_look(const struct mpib_group *group, const tutti_request *reques
     return (request->flags & TUTTI_REQUEST_AWAITED) && !group->family->shares_cores;
 }
 
-/* One whose caller waits has nothing else to do. */
+/* One whose caller waits has nothing else to do, but for what the same operation receives meanwhile. */
 static int look(struct mpib_group *group, tutti_request *request, int status)
 {
+    struct mpib_family *family = group->family;
     if (status != TUTTI_REQUEST_PENDING || !may_look(group, request)) return status;
-    return mpib_flights_look(group->family, request, LOOKS_LONG);
+    size_t looks = LOOKS_LONG + request->bytes / LOOK_BYTES;
+    if (looks > LOOKS_MOST) looks = LOOKS_MOST;
+    for (; looks > 0 && status == TUTTI_REQUEST_PENDING; looks--) {
+        if (!TAILQ_EMPTY(&family->posted)) poll_one(family);
+        status = mpib_flights_look(family, request);
+    }
+    if (family->n_flights > 0) mpib_flights_test(family);
+    return status;
 }
 
 int mpib_send(void *state, tutti_request *request)

@@ -193,9 +193,9 @@ void mpib_flights_add(struct mpib_family *family, MPI_Request request, const str
 /* Begins a long message: data goes in pieces under tag. */
 int mpib_flights_begin(struct mpib_family *family, const struct mpib_flight *flight);
 
-/* Asks some times whether the request's, which is under way, has ended, which then is not completed but told here:
- * DONE, PENDING or an error. */
-int mpib_flights_look(struct mpib_family *family, tutti_request *request, int looks);
+/* Whether the request's, which is under way, has ended, which then is not completed but told here: DONE, PENDING or an
+ * error. */
+int mpib_flights_look(struct mpib_family *family, tutti_request *request);
 
 /* How many ended. */
 int mpib_flights_test(struct mpib_family *family);
