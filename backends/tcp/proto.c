@@ -65,11 +65,11 @@ void proto_op_free(struct proto *proto, struct proto_op *op)
     match_take(op->state == PROTO_SEND_WAITING ? &proto->waiting : &proto->posted, &op->item);
     fabric_conceal(&op->memory);
     free(op->stage);
-    bulk_forget(proto, op);
     if (op->is_due) TAILQ_REMOVE(op->cancelled ? &proto->revoked : &proto->patient, op, due);
     op->request->priv[0] = NULL;
     op->is_due = false;
     op->request = NULL;
+    bulk_forget(proto, op); /* may end the link, and with it all that still has a request */
     op->next_free = proto->free_ops;
     proto->free_ops = op;
 }

@@ -51,7 +51,6 @@ STUB(int, bulk_pull_now, struct proto *proto, tutti_request *request, int32_t pe
 STUB(void, bulk_pull, struct proto *proto, struct proto_op *op, const struct wire_header *offer)
 STUB(void, bulk_unoffer, struct proto *proto, const struct wire_header *header)
 STUB(void, bulk_fin, struct proto *proto, const struct wire_header *header)
-STUB(void, bulk_forget, struct proto *proto, struct proto_op *op)
 STUB(void, bulk_stream, struct proto *proto, const struct wire_header *header)
 STUB(void, bulk_drain, struct proto *proto, int32_t peer)
 STUB(int, shm_open_host, const struct shm_config *config, struct shm **shm)
@@ -76,6 +75,15 @@ bool link_is_local(const struct proto *proto, int32_t rank)
 #pragma GCC diagnostic pop
 /* NOLINTEND(misc-unused-parameters) */
 
+static bool loses; /* the next message's announcement finds no memory, which ends the link */
+
+void bulk_forget(struct proto *proto, struct proto_op *op)
+{
+    if (!loses) return;
+    loses = false;
+    proto_local_events.lost(proto, op->peer, "no memory");
+}
+
 /* ---- a rank ------------------------------------------------------------------------------------------------ */
 
 static int64_t now_ns(void)
@@ -94,8 +102,17 @@ static void completed(tutti_request *request, int status)
     *(int *)request->owner = status == TUTTI_OK ? 1 : status;
 }
 
-static const tutti_host host = {
-    .abi = TUTTI_BACKEND_ABI, .size = sizeof host, .now_ns = now_ns, .error = error, .complete = completed};
+static void peer_lost(void *core, int32_t rank, bool left, const char *why)
+{
+    (void)core, (void)rank, (void)left, (void)why;
+}
+
+static const tutti_host host = {.abi = TUTTI_BACKEND_ABI,
+                                .size = sizeof host,
+                                .now_ns = now_ns,
+                                .error = error,
+                                .complete = completed,
+                                .peer_lost = peer_lost};
 
 enum { WORLD = 3, OURS = 5 };
 
@@ -196,12 +213,31 @@ static void test_a_stranger_to_the_group(void **state)
     close_rank(&proto, &group);
 }
 
+/* Two sends wait for the window; that the first one ends costs the second one the link, and the first one nothing. */
+static void test_an_end_that_ends_the_link(void **state)
+{
+    int ended[2] = {0};
+    tutti_request request[2] = {{.peer = 1, .owner = &ended[0]}, {.peer = 1, .owner = &ended[1]}};
+    struct proto proto;
+    struct proto_group group;
+    (void)state;
+    open_rank(&proto, &group);
+    struct proto_op *op = proto_op_new(&group, &request[0], 1, PROTO_SEND_WRITING);
+    proto_op_new(&group, &request[1], 1, PROTO_SEND_WRITING);
+    loses = true;
+    proto_finish(&proto, op, TUTTI_OK);
+    assert_int_equal(ended[0], 1);
+    assert_int_equal(ended[1], TUTTI_ERR_PEER_LOST);
+    close_rank(&proto, &group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_than_it_may),
         cmocka_unit_test(test_an_answer_to_an_offer),
         cmocka_unit_test(test_a_stranger_to_the_group),
+        cmocka_unit_test(test_an_end_that_ends_the_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
