@@ -52,7 +52,6 @@ STUB(void, bulk_pull, struct proto *proto, struct proto_op *op, const struct wir
 STUB(void, bulk_unoffer, struct proto *proto, const struct wire_header *header)
 STUB(void, bulk_fin, struct proto *proto, const struct wire_header *header)
 STUB(void, bulk_stream, struct proto *proto, const struct wire_header *header)
-STUB(void, bulk_drain, struct proto *proto, int32_t peer)
 STUB(int, shm_open_host, const struct shm_config *config, struct shm **shm)
 STUB(void, shm_close, struct shm *shm)
 STUB(int, shm_read, struct shm *shm, int seat)
@@ -76,6 +75,14 @@ bool link_is_local(const struct proto *proto, int32_t rank)
 /* NOLINTEND(misc-unused-parameters) */
 
 static bool loses; /* the next message's announcement finds no memory, which ends the link */
+
+static struct proto_op *whole; /* a receive whose last bytes are in the window */
+
+void bulk_drain(struct proto *proto, int32_t peer)
+{
+    if (whole != NULL) proto_finish_recv(proto, whole, peer, TUTTI_OK);
+    whole = NULL;
+}
 
 void bulk_forget(struct proto *proto, struct proto_op *op)
 {
@@ -231,13 +238,29 @@ static void test_an_end_that_ends_the_link(void **state)
     close_rank(&proto, &group);
 }
 
+/* What a peer had put whole before it ended is received. */
+static void test_what_lies_in_the_window(void **state)
+{
+    int ended[2] = {0};
+    tutti_request request[2] = {{.peer = 1, .owner = &ended[0]}, {.peer = 1, .owner = &ended[1]}};
+    struct proto proto;
+    struct proto_group group;
+    (void)state;
+    open_rank(&proto, &group);
+    proto_op_new(&group, &request[0], 1, PROTO_RECV_OPEN);
+    whole = proto_op_new(&group, &request[1], 1, PROTO_RECV_OPEN);
+    proto_local_events.lost(&proto, 1, "connection closed");
+    assert_int_equal(ended[0], TUTTI_ERR_PEER_LOST);
+    assert_int_equal(ended[1], 1);
+    close_rank(&proto, &group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_more_than_it_may),
-        cmocka_unit_test(test_an_answer_to_an_offer),
-        cmocka_unit_test(test_a_stranger_to_the_group),
-        cmocka_unit_test(test_an_end_that_ends_the_link),
+        cmocka_unit_test(test_more_than_it_may),        cmocka_unit_test(test_an_answer_to_an_offer),
+        cmocka_unit_test(test_a_stranger_to_the_group), cmocka_unit_test(test_an_end_that_ends_the_link),
+        cmocka_unit_test(test_what_lies_in_the_window),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
