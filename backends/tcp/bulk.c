@@ -16,7 +16,7 @@
 #include "proto.h"
 
 enum {
-    PUSH_LEAST = 8 << 10,   /* measured: from here on it pays to ask first */
+    PUSH_LEAST = 12 << 10,  /* measured: from here on it pays to ask first */
     STREAM_LEAST = 16 << 20 /* measured: of this, nothing is in the cache any more when it is used */
 };
 
@@ -29,14 +29,14 @@ static void put_on(struct proto_due *list, struct proto_op *op)
 
 /* ---- reading the sender's memory --------------------------------------------------------------------------- */
 
-static size_t most_unasked(const struct shm *shm)
+size_t bulk_unasked(const struct shm *shm)
 {
     return shm->ring_bytes / 2 < WIRE_EAGER ? shm->ring_bytes / 2 : WIRE_EAGER;
 }
 
 size_t bulk_eager(const struct shm *shm)
 {
-    return most_unasked(shm) < BULK_LEAST ? most_unasked(shm) : BULK_LEAST;
+    return bulk_unasked(shm) < BULK_LEAST ? bulk_unasked(shm) : BULK_LEAST;
 }
 
 /* Whether there is a choice, which the times of both ways decide. */
@@ -50,17 +50,18 @@ enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32
     struct shm *shm = proto->shm;
     int seat = shm_seat_of(shm, peer);
     size_t bytes = request->bytes;
-    /* Who waits for nothing else than that it is sent, and has a core. */
-    bool pushes = bytes > PUSH_LEAST && !shm->shares_cores && (request->flags & TUTTI_REQUEST_AWAITED) &&
-                  proto->posted.count == 0;
-    if (unasked && bytes <= bulk_eager(shm)) return pushes ? PROTO_ASK : PROTO_EAGER;
+    /* Who waits for nothing else than that it is sent; and has a core. */
+    bool pushes = bytes > PUSH_LEAST && (request->flags & TUTTI_REQUEST_AWAITED) && proto->posted.count == 0;
+    bool streams = pushes && !shm->shares_cores;
+    if (unasked && bytes <= bulk_eager(shm)) return streams ? PROTO_ASK : PROTO_EAGER;
     if (bytes > 0 && shm_is_shared(shm, request->data, bytes)) return PROTO_OFFER;
-    if (!shm->can_pull || bytes == 0) return unasked && bytes <= most_unasked(shm) ? PROTO_EAGER : PROTO_ASK;
+    bool copies = unasked && bytes <= bulk_unasked(shm);
+    if (!shm->can_pull || bytes == 0) return copies && !streams ? PROTO_EAGER : PROTO_ASK;
     /* What finds no room in the ring would be copied once more. */
-    bool copies = unasked && bytes <= most_unasked(shm) && shm_fits(shm, seat, bytes);
-    if (shm->shares_cores) return copies ? PROTO_EAGER : PROTO_OFFER;
+    copies = copies && shm_fits(shm, seat, bytes);
+    if (shm->shares_cores) return copies ? PROTO_EAGER : pushes ? PROTO_ASK : PROTO_OFFER;
     if ((!copies && !pushes) || pace_choose(&shm->peer[seat].pace, bytes) == PACE_PULL) return PROTO_OFFER;
-    return pushes ? PROTO_ASK : PROTO_EAGER;
+    return streams ? PROTO_ASK : PROTO_EAGER;
 }
 
 static uint64_t ns_since(const struct proto *proto, int64_t begin_ns)

@@ -74,7 +74,7 @@ struct proto_op {
     bool is_due;                 /* on one of the lists below */
     bool offered;                /* a send: the peer may be reading its memory */
     struct proto_due *bulk_list; /* the list it is on, or NULL */
-    uint64_t offer;              /* RECV_PULLING: the peer's name for it, and where it is there */
+    uint64_t offer;              /* RECV_PULLING, RECV_OPEN: the peer's name for it; and where it is there */
     uint64_t from;
     uint64_t took_ns;           /* its reading so far */
     size_t at;                  /* bytes that were pulled, or have gone or come through the window */
@@ -181,7 +181,8 @@ enum {
     BULK_LEAST = 16 << 10, /* measured: up to here nothing is faster than a copy into the ring and one out of it */
     BULK_TURN = 4 << 20    /* bytes read in one turn: less than half a millisecond */
 };
-/* Up to how many bytes a message to a rank that shares memory is always sent unasked. */
+/* Up to how many bytes a message to a rank that shares memory may be sent unasked; and mostly is. */
+size_t bulk_unasked(const struct shm *shm);
 size_t bulk_eager(const struct shm *shm);
 /* Which way a message to a rank that shares memory goes: unasked, if that is allowed; offered to be read; or asked for
  * and then pushed. */

@@ -67,10 +67,38 @@ static int take_eager(struct proto *proto, tutti_request *request, const struct 
     return TUTTI_OK;
 }
 
+/* The receive that has answered this question, or NULL. */
+static struct proto_op *find_open(const struct proto *proto, int32_t peer, uint64_t question)
+{
+    for (size_t i = 0; i < proto->n_slots; i++) {
+        struct proto_op *op = proto->slot[i];
+        if (op->request != NULL && op->state == PROTO_RECV_OPEN && op->peer == peer && op->offer == question) return op;
+    }
+    return NULL;
+}
+
+/* Its sender has asked first, and did not wait for the answer: if that was another one than the receiver's memory, the
+ * message has met its receive, and nobody takes it any more. */
+static void arrive_after_all(struct proto *proto, const struct wire_header *header, const void *payload)
+{
+    int32_t peer = (int32_t)header->source;
+    struct proto_op *op = find_open(proto, peer, header->ref);
+    if (op != NULL)
+        proto_finish_recv(proto, op, peer, take_eager(proto, op->request, header, payload));
+    else if (proto_forget_announced(proto, peer, header->ref))
+        keep(proto, &proto->arrived, header, payload);
+    else
+        proto_consumed(proto, peer, header->bytes);
+}
+
 static void arrive_eager(struct proto *proto, const struct wire_header *header, const void *payload)
 {
     int32_t peer = (int32_t)header->source;
     proto->peer[peer].came += header->bytes + PROTO_EAGER_COST;
+    if (header->ref != 0) {
+        arrive_after_all(proto, header, payload);
+        return;
+    }
     if (is_awaited(proto, header)) {
         proto->awaited.status = take_eager(proto, proto->awaited.request, header, payload);
         proto->awaited.request = NULL;

@@ -105,16 +105,34 @@ static enum proto_way way_of(struct proto *proto, const tutti_request *request, 
     return room && request->bytes <= WIRE_EAGER ? PROTO_EAGER : PROTO_ASK;
 }
 
-static int send_eager(struct proto_group *group, tutti_request *request, int32_t peer)
+/* `asked`: the name under which it was asked for before; 0: it was not. */
+static int send_eager(struct proto_group *group, tutti_request *request, int32_t peer, uint64_t asked)
 {
     struct proto *proto = group->proto;
     struct wire_header header = describe(group, request, WIRE_EAGER_DATA, 0);
+    header.ref = asked;
     bool is_bulk = request->bytes > BULK_LEAST && link_is_local(proto, peer);
     int status = is_bulk ? bulk_copy(proto, request, peer, &header)
                          : proto_say(proto, peer, &header, request->data, request->bytes);
     if (status != TUTTI_OK) return status;
     proto->peer[peer].sent += request->bytes + PROTO_EAGER_COST;
     return TUTTI_REQUEST_DONE;
+}
+
+/* Looks whether the receiver waits for it.  If not, and if it is small enough, it is not waited for either: ranks that
+ * all begin with a send must not wait for each other. */
+static int await_receiver(struct proto_group *group, tutti_request *request, struct proto_op *op)
+{
+    struct proto *proto = group->proto;
+    int32_t peer = op->peer;
+    uint64_t asked = op->id;
+    if (!link_is_local(proto, peer) || !(request->flags & TUTTI_REQUEST_AWAITED)) return TUTTI_REQUEST_PENDING;
+    look(proto, peer);
+    if (request->priv[0] != op || op->state != PROTO_SEND_WAITING || op->offered) return TUTTI_REQUEST_PENDING;
+    if (request->bytes > bulk_unasked(proto->shm) || !has_room(&proto->peer[peer], request->bytes))
+        return TUTTI_REQUEST_PENDING;
+    proto_op_free(proto, op);
+    return send_eager(group, request, peer, asked);
 }
 
 /* The receiver has opened its memory already. */
@@ -142,25 +160,24 @@ int proto_send(struct proto_group *group, tutti_request *request)
     int status = link_connect(proto, peer);
     if (status != TUTTI_OK) return status;
     enum proto_way way = way_of(proto, request, peer);
-    if (way == PROTO_EAGER) return send_eager(group, request, peer);
+    if (way == PROTO_EAGER) return send_eager(group, request, peer, 0);
     struct match_item *cts = match_exact(&proto->opened, group->id, peer, request->tag);
     if (cts != NULL) return send_to_opened(group, request, (struct proto_arrival *)(void *)cts);
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
     if (way == PROTO_OFFER) {
         bulk_offer(proto, op);
-        if (request->flags & TUTTI_REQUEST_AWAITED) look(proto, peer); /* the receiver may be waiting for it */
-        return TUTTI_REQUEST_PENDING;
+        return await_receiver(group, request, op);
     }
     match_put(&proto->waiting, &op->item);
     if ((request->flags & TUTTI_REQUEST_EXPECTED) && request->bytes > WIRE_EAGER && !link_is_local(proto, peer)) {
         op->since_ns = proto->host->now_ns();
         op->is_due = true;
         TAILQ_INSERT_TAIL(&proto->patient, op, due);
-    } else {
-        proto_ask(proto, op);
+        return TUTTI_REQUEST_PENDING;
     }
-    return TUTTI_REQUEST_PENDING;
+    proto_ask(proto, op);
+    return await_receiver(group, request, op);
 }
 
 /* ---- receiving --------------------------------------------------------------------------------------------- */
@@ -171,6 +188,7 @@ int proto_open_memory(struct proto *proto, struct proto_op *op, uint64_t ref)
     int status = link_expose(proto, op);
     if (status != TUTTI_OK) return status;
     op->state = PROTO_RECV_OPEN;
+    op->offer = ref;
     struct wire_header header = describe(op->group, request, WIRE_CTS, op->id);
     header.ref = ref;
     return proto_say(proto, op->peer, &header, NULL, 0);

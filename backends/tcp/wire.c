@@ -52,7 +52,7 @@ static uint64_t get64(const uint8_t *p)
 enum { GROUP = 1, TAG = 2, BYTES = 4, PRINT = 8, ID = 16, REF = 32, REF_OR_0 = 64, PAYLOAD = 128, FLAGS = 256 };
 
 static const uint16_t uses[WIRE_KINDS] = {
-    [WIRE_EAGER_DATA] = GROUP | TAG | BYTES | PRINT | PAYLOAD,
+    [WIRE_EAGER_DATA] = GROUP | TAG | BYTES | PRINT | REF_OR_0 | PAYLOAD,
     [WIRE_RTS] = GROUP | TAG | BYTES | PRINT | ID,
     [WIRE_CTS] = GROUP | TAG | BYTES | PRINT | ID | REF_OR_0,
     [WIRE_NACK_SEND] = BYTES | PRINT | REF | FLAGS,
@@ -87,8 +87,7 @@ void wire_encode(uint8_t out[WIRE_HEADER], const struct wire_header *header)
 bool wire_is_valid(const struct wire_header *h, size_t payload, uint32_t world_size)
 {
     if (h->kind == WIRE_EAGER_DATA) /* as below, but nearly all are of this kind */
-        return h->source < world_size && h->bytes == payload && payload <= WIRE_EAGER && h->flags == 0 &&
-               (h->id | h->ref) == 0;
+        return h->source < world_size && h->bytes == payload && payload <= WIRE_EAGER && h->flags == 0 && h->id == 0;
     if (h->kind == 0 || h->kind >= WIRE_KINDS || h->source >= world_size) return false;
     unsigned used = uses[h->kind];
     if (!(used & GROUP) && h->group != 0) return false;

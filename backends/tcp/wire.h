@@ -26,7 +26,7 @@ enum {
 };
 
 enum wire_kind {
-    WIRE_EAGER_DATA = 1, /* a whole message: the payload follows the header */
+    WIRE_EAGER_DATA = 1, /* a whole message: the payload follows the header; instead of the RTS ref, or of none (0) */
     WIRE_RTS,            /* a sender has this message under id and asks where to put it */
     WIRE_CTS,            /* a receiver's memory is open under id: the answer to the RTS ref, or unasked (ref 0) */
     WIRE_NACK_SEND,      /* to the sender of the RTS ref: the receive differs, and has these bytes and fingerprint; or

@@ -306,8 +306,9 @@ TUTTI_API int tutti_monitored_barrier(const tutti_opts *opts);
 /* ---- point to point ---------------------------------------------------------------------------------------- */
 
 /* Messages of one pair and tag arrive in the order of the calls.  Both sides may isend first, at any size.  A blocking
- * send may wait until its message is being received, at more than 64 KiB always, at less where much is on its way
- * already: ranks that all begin with one wait for each other, until their time runs out.
+ * send may wait until its message is being received: at more than 64 KiB always, at more than 16 KiB where it is read
+ * out of its memory, at less where much is on its way already.  Ranks that all begin with one then wait for each other,
+ * until their time runs out.
  * A receive of another size or dtype than was sent: MISMATCH there, and on the sender too unless the message was small
  * enough to be on its way already (on mpi: not on the sender); nothing is written; the group stays usable.  To self:
  * INVALID_ARGUMENT.  recv's src may be TUTTI_ANY_SOURCE (see opts->source).

@@ -278,6 +278,40 @@ static int rank_of_two(int rank, int size, void *argument)
     return 0;
 }
 
+/* Both begin with blocking sends, and receive in the other order: nobody waits for what is small enough. */
+static int rank_of_senders(int rank, int size, void *argument)
+{
+    static const int64_t sizes[] = {1, 8 << 10, (12 << 10) + 1, 16 << 10, 40000, 64 << 10};
+    static uint8_t mine[64 << 10], theirs[64 << 10];
+    const struct part *part = argument;
+    int n = part->name != NULL ? 6 : 4, other = 1 - rank; /* more than 16 KiB may be read here, where it waits */
+    apply(part);
+    (void)size;
+    EXPECT(proc_init(LIMIT_MS) == TUTTI_OK);
+    for (int turn = 0; turn < 20 * n; turn++) {
+        int64_t bytes = sizes[turn % n];
+        for (int tag = 1; tag <= 2; tag++) {
+            memset(mine, turn * 4 + rank * 2 + tag, (size_t)bytes);
+            EXPECT(tutti_send(tutti_view(mine, bytes), other, tutti_with(.tag = tag)) == TUTTI_OK);
+        }
+        for (int tag = 2; tag >= 1; tag--) {
+            uint8_t value = (uint8_t)(turn * 4 + other * 2 + tag);
+            EXPECT(tutti_recv(tutti_view(theirs, bytes), other, tutti_with(.tag = tag)) == TUTTI_OK);
+            for (int64_t i = 0; i < bytes; i++) EXPECT(theirs[i] == value);
+        }
+    }
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_all_send_first(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_senders, &(struct part){0});
+    run_procs(2, rank_of_senders, &(struct part){.one_core = true});
+    run_procs(2, rank_of_senders, &(struct part){"TUTTI_SHM_CMA", "0", false});
+}
+
 static void test_none_overtakes_another(void **state)
 {
     (void)state;
@@ -311,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_parts_of_a_world_that_may_not_read),
         cmocka_unit_test(test_parts_of_a_world_by_plans),
         cmocka_unit_test(test_none_overtakes_another),
+        cmocka_unit_test(test_all_send_first),
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_messages_with_one_core),
         cmocka_unit_test(test_messages_that_are_not_read),

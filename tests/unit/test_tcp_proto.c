@@ -255,12 +255,47 @@ static void test_what_lies_in_the_window(void **state)
     close_rank(&proto, &group);
 }
 
+/* A sender that has asked, and does not wait for the answer, sends its message after all: it goes where the question
+ * went, to the receive that has answered, or, until there is one, to where the question lies.  What was refused is not
+ * received later. */
+static void test_sent_after_all(void **state)
+{
+    static const char payload[] = "its bytes";
+    enum { TEXT = sizeof payload, QUESTION = 77 };
+    struct wire_header rts = {.kind = WIRE_RTS, .group = OURS, .bytes = TEXT, .id = QUESTION};
+    struct wire_header eager = {.kind = WIRE_EAGER_DATA, .group = OURS, .bytes = TEXT, .ref = QUESTION};
+    (void)state;
+    for (int posted = 0; posted < 3; posted++) { /* nothing; a receive that fits; one that does not */
+        char data[2 * TEXT] = "";
+        int ended = 0;
+        tutti_request request = {.peer = 1, .data = data, .bytes = posted == 2 ? 2 * TEXT : TEXT, .owner = &ended};
+        struct proto proto;
+        struct proto_group group;
+        open_rank(&proto, &group);
+        if (posted > 0) assert_int_equal(proto_recv(&group, &request), TUTTI_REQUEST_PENDING);
+        bring(&proto, 1, rts, NULL);
+        assert_int_equal(ended, posted == 2 ? TUTTI_ERR_MISMATCH : 0);
+        eager.ref = QUESTION + 1; /* another one, which has met its receive */
+        bring(&proto, 1, eager, "not these");
+        assert_int_equal(ended, posted == 2 ? TUTTI_ERR_MISMATCH : 0);
+        eager.ref = QUESTION;
+        bring(&proto, 1, eager, payload);
+        assert_int_equal(proto.arrived.count, posted == 0 ? 1 : 0);
+        if (posted == 0) assert_int_equal(proto_recv(&group, &request), TUTTI_REQUEST_DONE);
+        if (posted == 1) assert_int_equal(ended, 1);
+        assert_string_equal(data, posted == 2 ? "" : payload);
+        assert_int_equal(proto.peer[1].came, 2 * (TEXT + PROTO_EAGER_COST));
+        assert_int_equal(proto.peer[1].done, proto.peer[1].came);
+        close_rank(&proto, &group);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_than_it_may),        cmocka_unit_test(test_an_answer_to_an_offer),
         cmocka_unit_test(test_a_stranger_to_the_group), cmocka_unit_test(test_an_end_that_ends_the_link),
-        cmocka_unit_test(test_what_lies_in_the_window),
+        cmocka_unit_test(test_what_lies_in_the_window), cmocka_unit_test(test_sent_after_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
