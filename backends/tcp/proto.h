@@ -9,7 +9,7 @@
  *
  * Ranks that share memory meet in the same way, over rings instead of links (link.c).  What is large is there offered
  * (OFFER): the receiver reads it out of the sender's memory and says when it has done (FIN).  Where that is not
- * allowed it is asked for, and comes in parts through the ring (bulk.c).
+ * allowed, or not the faster way, it is asked for, and streams through the ring's window (bulk.c).
  *
  * Sizes and fingerprints of both sides must be equal.  Otherwise nothing is written, the receive fails and the sender
  * is told (NACK), or the other way round.

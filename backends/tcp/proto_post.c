@@ -296,6 +296,19 @@ int proto_recv(struct proto_group *group, tutti_request *request)
 
 /* ---- taking back ------------------------------------------------------------------------------------------- */
 
+/* Whatever is said may end the link, and with it the operation, where there is no memory for it. */
+static bool has_ended(const struct proto_op *op, const tutti_request *request)
+{
+    return request->priv[0] != op;
+}
+
+static void free_and_say(struct proto *proto, struct proto_op *op, struct wire_header header)
+{
+    int32_t peer = op->peer;
+    proto_op_free(proto, op);
+    proto_say(proto, peer, &header, NULL, 0);
+}
+
 /* What is received from a local peer is written by this rank alone, so it can stop at once. */
 static bool give_up_local(struct proto *proto, struct proto_op *op)
 {
@@ -303,19 +316,25 @@ static bool give_up_local(struct proto *proto, struct proto_op *op)
     if (op->state != PROTO_RECV_PULLING && op->state != PROTO_RECV_OPEN) return false;
     if (op->state == PROTO_RECV_PULLING)
         header = (struct wire_header){.kind = WIRE_FIN, .ref = op->offer, .flags = WIRE_TAKEN_BACK};
-    proto_say(proto, op->peer, &header, NULL, 0);
-    proto_op_free(proto, op);
+    free_and_say(proto, op, header);
     return true;
+}
+
+static int gone(const struct proto *proto)
+{
+    return proto->host->error(TUTTI_ERR_NOT_FOUND, "this message is not pending");
 }
 
 /* The peer may be writing: it is asked to say when it is not, and the link is ended if it does not in time. */
 static int revoke(struct proto *proto, struct proto_op *op)
 {
+    const tutti_request *request = op->request;
     struct wire_header header = {.kind = WIRE_REVOKE, .ref = op->id};
     if (op->offered) header.kind = WIRE_UNOFFER;
     if (op->offered || op->state == PROTO_RECV_OPEN) {
         proto_expects(proto, op->peer);
         proto_say(proto, op->peer, &header, NULL, 0);
+        if (has_ended(op, request)) return gone(proto);
     }
     op->cancelled = true;
     op->is_due = true;
@@ -328,20 +347,20 @@ int proto_cancel(struct proto_group *group, tutti_request *request)
 {
     struct proto *proto = group->proto;
     struct proto_op *op = request->priv[0];
-    if (op == NULL || op->request != request)
-        return proto->host->error(TUTTI_ERR_NOT_FOUND, "this message is not pending");
+    if (op == NULL || op->request != request) return gone(proto);
     if (op->cancelled) return proto->host->error(TUTTI_ERR_ABORTED, "rank %d is being asked already", op->peer);
     if (op->offered && !link_unsend(proto, op->peer, WIRE_OFFER, op->id)) return revoke(proto, op);
     if (link_is_local(proto, op->peer) && give_up_local(proto, op)) return TUTTI_OK;
     if (op->state == PROTO_RECV_OPEN && !link_unsend(proto, op->peer, WIRE_CTS, op->id)) return revoke(proto, op);
     if (op->state == PROTO_SEND_WAITING && !op->offered && !op->is_due) { /* it has been asked for */
-        struct wire_header header = {.kind = WIRE_UNASK, .ref = op->id};
-        proto_say(proto, op->peer, &header, NULL, 0);
+        free_and_say(proto, op, (struct wire_header){.kind = WIRE_UNASK, .ref = op->id});
+        return TUTTI_OK;
     }
     if (op->state == PROTO_SEND_WRITING) {
         bool begun = !link_unwrite(proto, op);
         if (begun) op->cut = link_cut(proto, op);
         if (!begun || op->cut) proto_refuse(proto, op->peer, WIRE_NACK_RECV, op->write.key, NULL, true);
+        if (has_ended(op, request)) return gone(proto);
         if (begun) return revoke(proto, op);
     }
     proto_op_free(proto, op);
