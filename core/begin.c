@@ -83,7 +83,7 @@ static int begin_plan(struct tutti_work *work, const struct group_door *door, co
 
 /* Whoever has a core stays with the plan for a while: a round of its backend alone takes half the time of the engine's,
  * and most plans are then over before a work is made of them. */
-static void stay_with(struct exec *exec, struct engine *engine)
+__attribute__((noinline)) static void stay_with(struct exec *exec, struct engine *engine)
 {
     enum { ROUNDS = 4 }; /* for one of the engine's */
     const tutti_backend *backend = exec->run.backend;

@@ -105,8 +105,10 @@ static enum proto_way way_of(struct proto *proto, const tutti_request *request, 
     return room && request->bytes <= WIRE_EAGER ? PROTO_EAGER : PROTO_ASK;
 }
 
-/* `asked`: the name under which it was asked for before; 0: it was not. */
-static int send_eager(struct proto_group *group, tutti_request *request, int32_t peer, uint64_t asked)
+/* `asked`: the name under which it was asked for before; 0: it was not.  In line, for nearly all messages go this way.
+ */
+static inline __attribute__((always_inline)) int send_eager(struct proto_group *group, tutti_request *request,
+                                                            int32_t peer, uint64_t asked)
 {
     struct proto *proto = group->proto;
     struct wire_header header = describe(group, request, WIRE_EAGER_DATA, 0);
@@ -121,7 +123,8 @@ static int send_eager(struct proto_group *group, tutti_request *request, int32_t
 
 /* Looks whether the receiver waits for it.  If not, and if it is small enough, it is not waited for either: ranks that
  * all begin with a send must not wait for each other. */
-static int await_receiver(struct proto_group *group, tutti_request *request, struct proto_op *op)
+__attribute__((noinline)) static int await_receiver(struct proto_group *group, tutti_request *request,
+                                                    struct proto_op *op)
 {
     struct proto *proto = group->proto;
     int32_t peer = op->peer;
