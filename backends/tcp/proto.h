@@ -178,7 +178,7 @@ int link_arm(struct proto *proto, int *descriptors);
 
 /* bulk.c: large messages between ranks that share memory */
 enum {
-    BULK_LEAST = 16 << 10, /* measured: up to here nothing is faster than a copy into the ring and one out of it */
+    BULK_LEAST = 16 << 10, /* measured: up to here to read is not faster than a copy into the ring and one out of it */
     BULK_TURN = 4 << 20    /* bytes read in one turn: less than half a millisecond */
 };
 /* Up to how many bytes a message to a rank that shares memory may be sent unasked; and mostly is. */

@@ -36,8 +36,8 @@ void shm_measure(struct shm *shm, int n)
         if (shm->ring_bytes > RING_BYTES_LEAST) shm->ring_bytes /= 4;
         if (shm->window_bytes > WINDOW_BYTES_LEAST) shm->window_bytes /= 4;
     }
-    shm->ring_span = sizeof(struct shm_ring) + shm->cells * sizeof(struct shm_cell) + shm->ring_bytes;
-    shm->ring_span += shm->window_bytes;
+    size_t bytes = shm->ring_bytes + shm->window_bytes;
+    shm->ring_span = sizeof(struct shm_ring) + shm->cells * sizeof(struct shm_cell) + bytes;
     shm->ring_span = (shm->ring_span + SHM_LINE - 1) / SHM_LINE * SHM_LINE;
     shm->rings_at = (size_t)n * sizeof(struct shm_seat) + sizeof(struct shm_directory);
     shm->boards_at = shm->rings_at + (size_t)n * (size_t)n * shm->ring_span;

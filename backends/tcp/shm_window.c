@@ -3,7 +3,7 @@
  * The writer copies pieces in and the reader copies them out, both at once; each says by a count how far it is.  (A
  * message in the ring for each piece would take longer than the piece.)  Where both have a core of their own they use
  * so little of the window, over and over, that it stays in the first-level caches, and lines go from one to the other
- * (64 KiB 4.6 us, in parts of 32 KiB through the ring 7.2).  Where they share cores all of it is used: a turn of the
+ * (64 KiB 5.0 us, copied into the ring as a whole 7.2).  Where they share cores all of it is used: a turn of the
  * core brings as much as it can.
  *
  * Every message begins where the window begins, so that no piece is torn and all but the last are of one size.  Both

@@ -213,6 +213,11 @@ __attribute__((unused)) static bool finds_nothing(struct end *end, const struct 
     return true;
 }
 
+__attribute__((unused)) static bool finds_no_message(struct end *end)
+{
+    return finds_nothing(end, NULL);
+}
+
 /* One operation to its end: 1, or what it failed with. */
 __attribute__((unused)) static int run_op(struct end *end, struct board *board, struct board_list *running,
                                           const tutti_op *op, uint64_t number)

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "stub.h"
+
 #include "../../backends/tcp/bulk.c"
 #include "../../backends/tcp/pace.c"
 #include "../../backends/tcp/shm_window.c"
@@ -20,11 +22,6 @@ static tutti_request request[OPS];
 static char data[OPS][LARGE];
 static int ended[OPS];
 
-#define STUB(type, name, ...)                                                                                          \
-    type name(__VA_ARGS__)                                                                                             \
-    {                                                                                                                  \
-        return (type)0;                                                                                                \
-    }
 /* What stubs are asked is nothing to them.  NOLINTBEGIN(misc-unused-parameters) */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"

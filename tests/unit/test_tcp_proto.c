@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include "stub.h"
+
 #include "../../backends/tcp/match.c"
 #include "../../backends/tcp/proto.c"
 #include "../../backends/tcp/proto_arrive.c"
@@ -24,11 +26,6 @@ void link_drop(struct proto *proto, int32_t rank, const char *why, bool notify)
     dropped++;
 }
 
-#define STUB(type, name, ...)                                                                                          \
-    type name(__VA_ARGS__)                                                                                             \
-    {                                                                                                                  \
-        return (type)0;                                                                                                \
-    }
 /* What stubs are asked is nothing to them.  NOLINTBEGIN(misc-unused-parameters) */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"

@@ -74,11 +74,6 @@ static void send_small(struct end *end, int i)
     send_one(end, 5 * (uint64_t)i + 1);
 }
 
-static bool finds_no_message(struct end *end)
-{
-    return finds_nothing(end, NULL);
-}
-
 static void read_small(struct end *end, int i)
 {
     end->got = 5 * (uint64_t)i + 1;

@@ -159,11 +159,6 @@ enum { SPAN = 8 << 10, ONE = 2 << 10, STREAM = 1 << 20 };
 
 static const uint8_t zeros[SPAN];
 
-static bool finds_none(struct end *end)
-{
-    return finds_nothing(end, NULL);
-}
-
 static void expect_piece(struct end *end, int i)
 {
     if (end->shm.seat == 1) end->wrong += !shm_window_open(&end->shm, 0, (uint64_t)i * SPAN, ONE);
@@ -194,9 +189,9 @@ static void test_moments_of_pieces(void **state)
     struct end end[2];
     (void)state;
     pair_open(end);
-    run_moments(end,
-                &(struct moment){
-                    .before = expect_piece, .bring = put_piece, .finds_nothing = finds_none, .after = wake_and_get});
+    run_moments(
+        end, &(struct moment){
+                 .before = expect_piece, .bring = put_piece, .finds_nothing = finds_no_message, .after = wake_and_get});
     pair_close(end);
 }
 
@@ -225,8 +220,8 @@ static void test_moments_of_room(void **state)
     struct end end[2];
     (void)state;
     pair_open(end);
-    run_moments(end,
-                &(struct moment){.before = fill, .bring = get_one, .finds_nothing = finds_none, .after = find_room});
+    run_moments(
+        end, &(struct moment){.before = fill, .bring = get_one, .finds_nothing = finds_no_message, .after = find_room});
     pair_close(end);
 }
 
@@ -251,8 +246,9 @@ static void test_moments_of_openings(void **state)
     struct end end[2];
     (void)state;
     pair_open(end);
-    run_moments(
-        end, &(struct moment){.before = withdraw, .bring = open_next, .finds_nothing = finds_none, .after = find_room});
+    run_moments(end,
+                &(struct moment){
+                    .before = withdraw, .bring = open_next, .finds_nothing = finds_no_message, .after = find_room});
     pair_close(end);
 }
 
