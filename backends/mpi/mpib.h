@@ -9,7 +9,9 @@
  *   mpi_native.c   collectives by MPI's nonblocking ones
  *   mpi_wait.c     sleeping
  *   mpi_bell.c     waking a rank that sleeps
- *   mpi_message.c  messages with 64-bit tags and fingerprints, over MPI's with small ones
+ *   mpi_message.c  messages with 64-bit tags and fingerprints, over MPI's with small ones; with mpi_message.h
+ *   mpi_header.c   what each of them begins with
+ *   mpi_match.c    which receive it is for
  *
  * All entries of a family come one at a time, so its state needs no lock.  MPI itself may need one: see mpib_enter.
  */
@@ -214,27 +216,35 @@ int mpib_native(void *group, const tutti_op *op, tutti_request *request);
 
 int mpib_messages_open(struct mpib_family *family);
 void mpib_messages_close(struct mpib_family *family);
-void mpib_messages_drop(struct mpib_group *group);
 int mpib_messages_poll(struct mpib_family *family);
-
-/* From here on headers are taken in; until here. */
-int mpib_messages_listen(struct mpib_family *family);
-void mpib_messages_deafen(struct mpib_family *family);
-void mpib_slot_give(struct mpib_family *family, struct mpib_slot *slot);
 
 int mpib_send(void *group, tutti_request *request);
 int mpib_recv(void *group, tutti_request *request);
 int mpib_recv_reduce(void *group, tutti_request *request);
-int mpib_cancel(void *group, tutti_request *request);
 int mpib_notify(void *group, int32_t peer, const void *message, size_t bytes);
+
+int mpib_progress(void *group);
+
+/* ---- mpi_header.c ---------------------------------------------------------------------------------------------- */
+
+/* From here on headers are taken in; until here. */
+int mpib_messages_listen(struct mpib_family *family);
+void mpib_messages_deafen(struct mpib_family *family);
+
+void mpib_slot_give(struct mpib_family *family, struct mpib_slot *slot);
+
+/* ---- mpi_match.c ----------------------------------------------------------------------------------------------- */
+
+int mpib_cancel(void *group, tutti_request *request);
+
+/* The group is closed: its receives wait no more. */
+void mpib_messages_drop(struct mpib_group *group);
 
 /* The group has failed: what peers have begun to send for it is taken in and dropped, or they could never end. */
 void mpib_abort(void *group);
 
 /* The same for all of the family, at its end; tells the peers that nothing more will come from here. */
 void mpib_messages_last(struct mpib_family *family, int peers);
-
-int mpib_progress(void *group);
 
 /* ---- mpi_bell.c ------------------------------------------------------------------------------------------------ */
 
