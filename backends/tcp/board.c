@@ -157,7 +157,7 @@ static void enter(struct board *board, struct board_op *op)
     else if (!op->piped)
         board_put_small(board, op);
     else if (op->entered > 0 || !op->shows || !board_show(board, op))
-        board_move(board, op, true);
+        board_fill(board, op);
     cell->fingerprint = op->request->fingerprint;
     uint64_t step = step_next(op) << 1 | (board->since_async == PATIENCE);
     atomic_store_explicit(&cell->step, step, memory_order_release); /* with the cell's contents */
@@ -276,9 +276,10 @@ static int work(struct board *board, struct board_op *op)
 {
     if (op->large) return is_last(op) ? TUTTI_OK : board_work_large(board, op);
     if (op->piped)
-        board_move(board, op, false);
+        board_work_pipe(board, op);
     else
         board_work_small(board, op);
+    if (op->split) board_has_split(board, op);
     return TUTTI_OK;
 }
 
@@ -327,7 +328,8 @@ static bool both_wait(const struct board *board, const struct board_op *op)
 /* Which way, where there are several. */
 static int choose(struct board *board, struct board_op *op)
 {
-    if (op->either && !board_goes_near(board, op)) return go_on_as_large(board, op);
+    op->far = op->either && !board_goes_near(board, op);
+    if (op->far) return op->reads ? go_on_as_large(board, op) : TUTTI_OK;
     if (!op->may_split || !both_wait(board, op)) return TUTTI_OK;
     op->call = 0;
     board_split(board, op);
@@ -400,7 +402,7 @@ static bool describe(const struct board *board, const tutti_op *wanted, struct b
     }
     op->first = 0;
     op->at = op->entered = op->ahead = 0;
-    op->met = false;
+    op->met = op->far = false;
     return true;
 }
 
@@ -443,7 +445,8 @@ const char *board_explain(const struct board *board, const tutti_op *op)
     if (made.large) return "each rank reads what it needs out of the others' memory";
     if (made.may_split && !made.piped)
         return "through shared memory, in chunks while both ranks wait, else in one step";
-    if (made.either) return "in chunks through shared memory, or each reads the other's memory where that is faster";
+    if (made.either && made.reads)
+        return "in chunks through shared memory, or each reads the other's memory where that is faster";
     if (made.shows) return "through shared memory, in chunks, or in place where it is tutti_alloc's";
     if (made.piped) return "through shared memory, in chunks";
     return "through shared memory, in one step";

@@ -68,7 +68,8 @@ struct board_op {
     bool split;     /* piped, in small chunks through the rooms, and a step ahead */
     bool may_split; /* while both ranks wait, and if cores are near where that counts */
     bool shows;     /* piped, but the first step tells whether it had better be large: see board_share.c */
-    bool either;    /* piped if the ranks' cores are near each other, large if not: see board_near.c */
+    bool either;    /* piped if the ranks' cores are near each other; if they are far, too, but past the caches, */
+    bool reads;     /* or large: see board_near.c */
     bool sliced;    /* each rank reduces a part for those who take the result */
     bool streams;   /* what is written would not stay in the cache anyway */
     const char *in;
@@ -86,7 +87,7 @@ struct board_op {
     int64_t at;      /* the step that it is in, 0 .. steps - 1 */
     int64_t entered; /* steps */
     int64_t ahead;   /* steps that it enters beyond the one that it is in, if it can */
-    bool met;
+    bool met, far;
     int meets_from, meets_to; /* the ranks that the step waits for, from .. to - 1, but for this one */
     int peer;                 /* the next one to be met, or to be read from */
     int64_t midst_ns;         /* see board_near.c */
@@ -107,9 +108,11 @@ struct board {
     uint64_t all_in;         /* all ranks have entered this one */
     int since_async;         /* operations, up to PATIENCE, since the last that its caller did not wait for */
     _Atomic uint64_t *words; /* see board_near.c */
-    uint32_t tray_ps;        /* what a byte takes into a tray or out of one; 0: not known */
-    char *scratch;           /* blocks of others */
-    char *result;            /* what others read that has no place in the caller's memory */
+    uint32_t tray_ps;        /* what a byte takes into a tray; 0: not known */
+    struct pace fills[TUTTI_SEND], results; /* see shm_put.c */
+    struct shm_put put;                     /* what is being put */
+    char *scratch;                          /* blocks of others */
+    char *result;                           /* what others read that has no place in the caller's memory */
     size_t result_bytes;
     bool result_is_shared;
     TAILQ_HEAD(board_ops, board_op) ops; /* begun; the first one runs */
@@ -176,10 +179,20 @@ void board_free_result(struct board *board);
 bool board_show(struct board *board, struct board_op *op);
 bool board_is_shared(const struct board *board, const struct board_op *op);
 
+/* board_fill.c.  Fills the own tray, or room, for the step that is being entered; and reduces what others will read:
+ * begin, before any of it is looked at, says in board->put how. */
+void board_fill(struct board *board, struct board_op *op);
+void board_begin_result(struct board *board, size_t bytes);
+void board_reduce_result(struct board *board, const struct board_op *op, char *to, const void *const *from,
+                         size_t bytes);
+
 /* board_near.c.  Whether an operation that may go either way goes the way of cores that are near each other; the step
- * that it begins with may be entered.  And one step's filling (puts) or emptying of trays or rooms, timed. */
+ * that it begins with may be entered.  It goes by what this rank has filled with plain stores, in so long; and by a
+ * split operation as a whole, whose chunks are too small to be timed: from where both ranks are in the midst of it to
+ * the end, in which each byte has gone into a room and out of one (called in each of its steps, once it has done). */
 bool board_goes_near(struct board *board, const struct board_op *op);
-void board_move(struct board *board, struct board_op *op, bool puts);
+void board_has_filled(struct board *board, const struct board_op *op, size_t bytes, uint64_t ns);
+void board_has_split(struct board *board, struct board_op *op);
 
 struct board_cell *board_cell_of(const struct board *board, int rank, uint64_t step);
 char *board_slot_of(const struct board *board, int rank, uint64_t step);

@@ -63,9 +63,11 @@ static int reduce_block(struct board *board, struct board_op *op, size_t at, siz
     const char *own = (scatter ? board_in_block(op, board->rank) : op->in) + at;
     if (most > BLOCK_MOST) most = BLOCK_MOST;
     if (bytes > most) bytes = most;
+    if (!scatter) board_begin_result(board, bytes);
+    bool past = !scatter && board->put.past;
     for (int i = 0; i < board->n; i++) {
         const struct board_cell *cell = board_cell_of(board, i, op->first);
-        char *into = board->n == 2 && own != to ? to : board->scratch + (size_t)i * most;
+        char *into = board->n == 2 && own != to && !past ? to : board->scratch + (size_t)i * most;
         uint64_t theirs = scatter ? addresses_of(board, i, op->first)[board->rank] : cell->in;
         from[i] = i == board->rank ? own : shm_reach(board->shm, board->seat[i], theirs + at, bytes);
         if (from[i] != NULL) continue;
@@ -73,7 +75,10 @@ static int reduce_block(struct board *board, struct board_op *op, size_t at, siz
         int status = pull(board, op, i, into, theirs + at, bytes);
         if (status != TUTTI_OK) return status;
     }
-    board_reduce_to(board, op, to, from, bytes);
+    if (scatter)
+        board_reduce_to(board, op, to, from, bytes);
+    else
+        board_reduce_result(board, op, to, from, bytes);
     op->done += bytes;
     return TUTTI_OK;
 }

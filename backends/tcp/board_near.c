@@ -2,8 +2,10 @@
  *
  * Where they do, a copy into a tray and one out of it, by two cores at a time, are faster than to have the kernel read
  * the other rank's memory (all_to_all of 64 KiB 4.7 us for 8.9); where they do not, each line of a tray crosses twice,
- * and they are slower (12).  A virtual machine's cores are now near and now far, so it is measured, by what filling and
- * emptying trays takes, and both ranks have to do the same.
+ * and they are slower (12).  Then the other's memory is read after all; but where one of them alone would read, or
+ * cannot, what is put into trays goes past the caches (shm_put.c; broadcast of 4 MiB 235 us, read directly 330).  A
+ * virtual machine's cores are now near and now far, so it is measured, by what filling trays takes, and both ranks have
+ * to do the same.
  *
  * Rank 0 measures.  When it finds, about to enter step f, that times have changed, it says so in a word that counts
  * from step f + 1 on.  The other rank looks at it when it may enter a step k with its tray, which is when it has seen
@@ -14,10 +16,9 @@
 #include "board_parts.h"
 
 enum {
-    FAR_PS = 100, /* a byte into or out of a tray; near 40 to 85 (split operations 30 to 70), far from 110: measured */
+    FAR_PS = 100, /* a byte into a tray; near 40 to 85 (split operations 30 to 70), far from 110: measured */
     NEAR_PS = 75,
-    TRY_BITS = 6,          /* in one of so many bits of operations the near way is tried while cores are far */
-    TIMED_LEAST = 16 << 10 /* bytes moved at a time; less says little */
+    TRY_BITS = 6 /* in one of so many bits of operations the near way is tried while cores are far */
 };
 
 _Static_assert(BOARD_TRAYS == 2, "who may fill a tray has seen all others in the step before");
@@ -68,39 +69,22 @@ bool board_goes_near(struct board *board, const struct board_op *op)
     return !is_far(board, op->first) || is_trial(op->first);
 }
 
-/* Whether this rank fills its tray, and does not empty the other one's only. */
-static bool fills(const struct board *board, const struct board_op *op)
+static void learn(struct board *board, size_t bytes, uint64_t ns)
 {
-    bool root = op->root == board->rank;
-    return board_is_from_root(op->kind) ? root : op->kind != TUTTI_GATHER || !root;
-}
-
-static void learn(struct board *board, size_t bytes, int64_t begin_ns)
-{
-    int64_t ns = board->host->now_ns() - begin_ns;
     uint32_t known = board->tray_ps != 0 ? board->tray_ps : NEAR_PS; /* the first time has been for getting pages */
-    board->tray_ps = pace_believe(known, bytes, ns > 0 ? (uint64_t)ns : 1);
+    board->tray_ps = pace_believe(known, bytes, ns);
 }
 
-/* A split operation's chunks are too small to be timed.  It is as a whole, from where both ranks are in the midst of it
- * to the end: each byte has gone into a room and out of one. */
-static void learn_split(struct board *board, struct board_op *op)
+void board_has_filled(struct board *board, const struct board_op *op, size_t bytes, uint64_t ns)
 {
+    if (op->either && board->rank == 0) learn(board, bytes, ns);
+}
+
+void board_has_split(struct board *board, struct board_op *op)
+{
+    if (!op->either || board->rank != 0) return;
     if (op->at == BOARD_ROOMS) op->midst_ns = board->host->now_ns();
-    if (op->at == op->steps - 1 && op->at > BOARD_ROOMS)
-        learn(board, 2 * (op->bytes - (BOARD_ROOMS + 1) * op->chunk), op->midst_ns);
-}
-
-void board_move(struct board *board, struct board_op *op, bool puts)
-{
-    size_t chunk = board_chunk_of(op, puts ? op->entered : op->at).bytes, bytes = op->sliced ? chunk / 2 : chunk;
-    bool learns = op->either && board->rank == 0;
-    bool timed = learns && puts == fills(board, op) && bytes >= TIMED_LEAST;
-    int64_t begin = timed ? board->host->now_ns() : 0;
-    if (puts)
-        board_put_pipe(board, op);
-    else
-        board_work_pipe(board, op);
-    if (timed) learn(board, bytes, begin);
-    if (learns && op->split && !puts) learn_split(board, op);
+    if (op->at < op->steps - 1 || op->at <= BOARD_ROOMS) return;
+    int64_t ns = board->host->now_ns() - op->midst_ns;
+    learn(board, 2 * (op->bytes - (BOARD_ROOMS + 1) * op->chunk), ns > 0 ? (uint64_t)ns : 1);
 }

@@ -6,7 +6,9 @@
  * which were done when the others came: so these take a step more than there are chunks.
  *
  * A rank has two trays and is in step s only when all have done with step s - 2.  Both stay in the cache, so that a
- * byte goes through the memory when it is read from a tensor and when it is written to one, and at no other time.
+ * byte goes through the memory when it is read from a tensor and when it is written to one, and at no other time;
+ * unless the cores are so far from each other that it is faster to write to the memory than to each other's caches:
+ * board_fill.c.
  *
  * A split operation's chunks go through the rooms instead, see board.h.
  */
@@ -39,8 +41,8 @@ static void put_slices(const struct board *board, const struct board_op *op, str
     struct slice own = board_part_of(board, op, chunk.bytes, board->rank);
     const char *in = op->in + chunk.at;
     size_t end = own.at + own.bytes;
-    tutti_copy(tray, in, own.at);
-    tutti_copy(tray + end, in + end, chunk.bytes - end);
+    shm_put_copy(&board->put, tray, in, own.at);
+    shm_put_copy(&board->put, tray + end, in + end, chunk.bytes - end);
 }
 
 void board_put_pipe(struct board *board, struct board_op *op)
@@ -54,33 +56,34 @@ void board_put_pipe(struct board *board, struct board_op *op)
     }
     switch (op->kind) {
     case TUTTI_BROADCAST:
-        if (root) tutti_copy(tray, op->in + chunk.at, chunk.bytes);
+        if (root) shm_put_copy(&board->put, tray, op->in + chunk.at, chunk.bytes);
         break;
     case TUTTI_GATHER:
     case TUTTI_REDUCE:
-        if (!root) tutti_copy(tray, op->in + chunk.at, chunk.bytes);
+        if (!root) shm_put_copy(&board->put, tray, op->in + chunk.at, chunk.bytes);
         break;
     case TUTTI_ALL_GATHER:
     case TUTTI_ALL_REDUCE:
-        tutti_copy(tray, op->in + chunk.at, chunk.bytes);
+        shm_put_copy(&board->put, tray, op->in + chunk.at, chunk.bytes);
         break;
     default: /* a block for each rank */
         for (int i = 0; i < board->n; i++)
             if (i != board->rank && (op->kind != TUTTI_SCATTER || root))
-                tutti_copy(tray + (size_t)i * op->chunk, board_in_block(op, i) + chunk.at, chunk.bytes);
+                shm_put_copy(&board->put, tray + (size_t)i * op->chunk, board_in_block(op, i) + chunk.at, chunk.bytes);
     }
 }
 
 /* ---- taking ------------------------------------------------------------------------------------------------ */
 
 /* The own slice of the chunk that all are in. */
-static void reduce_slice(const struct board *board, const struct board_op *op)
+static void reduce_slice(struct board *board, const struct board_op *op)
 {
     struct slice chunk = board_chunk_of(op, op->at), own = board_part_of(board, op, chunk.bytes, board->rank);
     const void *from[SHM_SEATS];
+    board_begin_result(board, own.bytes);
     for (int i = 0; i < board->n; i++)
         from[i] = i == board->rank ? op->in + chunk.at + own.at : tray_of(board, op, i, op->at) + own.at;
-    board_reduce_to(board, op, result_of(board, op, board->rank, op->at), from, own.bytes);
+    board_reduce_result(board, op, result_of(board, op, board->rank, op->at), from, own.bytes);
 }
 
 /* All slices of the chunk before. */

@@ -138,7 +138,9 @@ static void set_big(const struct board *board, struct board_op *op, bool in_plac
     bool pair = is_pair(board, op), beyond = op->put > board->room;
     op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
     bool read = beyond && is_pulled(board, op);
-    op->either = read && board->n == 2 && !board->shm->shares_cores && all_of(board, op) <= pairs[op->kind].near;
+    bool own_cores = board->n == 2 && !board->shm->shares_cores;
+    op->either = beyond && own_cores && all_of(board, op) <= pairs[op->kind].near;
+    op->reads = read && (!tutti_kind_has_root(op->kind) || op->sliced); /* else one rank alone would */
     op->large = read && !op->either;
     op->piped = !op->large;
     op->may_split = op->piped && can_split(board, op);

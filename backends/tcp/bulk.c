@@ -20,6 +20,8 @@ enum {
     STREAM_LEAST = 16 << 20 /* measured: of this, nothing is in the cache any more when it is used */
 };
 
+enum { PUSH = PACE_ONE, PULL = PACE_OTHER };
+
 static void put_on(struct proto_due *list, struct proto_op *op)
 {
     op->bulk_list = list;
@@ -60,7 +62,7 @@ enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32
     /* What finds no room in the ring would be copied once more. */
     copies = copies && shm_fits(shm, seat, bytes);
     if (shm->shares_cores) return copies ? PROTO_EAGER : pushes ? PROTO_ASK : PROTO_OFFER;
-    if ((!copies && !pushes) || pace_choose(&shm->peer[seat].pace, bytes) == PACE_PULL) return PROTO_OFFER;
+    if ((!copies && !pushes) || pace_choose(&shm->peer[seat].pace, bytes) == PULL) return PROTO_OFFER;
     return streams ? PROTO_ASK : PROTO_EAGER;
 }
 
@@ -71,7 +73,7 @@ static uint64_t ns_since(const struct proto *proto, int64_t begin_ns)
 }
 
 /* From end to end. */
-static void learn(struct proto *proto, int32_t peer, enum pace_way way, size_t bytes, uint64_t ns)
+static void learn(struct proto *proto, int32_t peer, int way, size_t bytes, uint64_t ns)
 {
     pace_learn(&proto->shm->peer[shm_seat_of(proto->shm, peer)].pace, way, bytes, ns);
 }
@@ -81,7 +83,7 @@ int bulk_copy(struct proto *proto, const tutti_request *request, int32_t peer, s
     if (!is_timed(proto->shm)) return proto_say(proto, peer, header, request->data, request->bytes);
     int64_t begin = proto->host->now_ns();
     int status = proto_say(proto, peer, header, request->data, request->bytes);
-    learn(proto, peer, PACE_PUSH, request->bytes, 2 * ns_since(proto, begin)); /* it is copied twice */
+    learn(proto, peer, PUSH, request->bytes, 2 * ns_since(proto, begin)); /* it is copied twice */
     return status;
 }
 
@@ -187,7 +189,7 @@ void bulk_fin(struct proto *proto, const struct wire_header *header)
     if (header->flags & WIRE_TAKEN_BACK)
         status = proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its receive back", op->peer);
     else if (!shm_is_shared(proto->shm, op->request->data, op->request->bytes))
-        learn(proto, op->peer, PACE_PULL, op->request->bytes, header->bytes);
+        learn(proto, op->peer, PULL, op->request->bytes, header->bytes);
     proto_finish(proto, op, status);
 }
 
@@ -241,7 +243,7 @@ static bool push(struct proto *proto, struct proto_op *op)
     op->at += bytes;
     if (op->at < request->bytes) return bytes > 0;
     if (is_timed(proto->shm) && request->bytes > 0)
-        learn(proto, op->peer, PACE_PUSH, request->bytes, ns_since(proto, op->since_ns));
+        learn(proto, op->peer, PUSH, request->bytes, ns_since(proto, op->since_ns));
     proto_finish(proto, op, TUTTI_OK);
     return true;
 }

@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-enum { TRY_EVERY = 64, SMALLEST = 32 << 10, PS_MOST = 1 << 24 /* 60 KB/s */ };
+enum { TRY_EVERY = 64 /* a power of two */, SMALLEST = 32 << 10, PS_MOST = 1 << 24 /* 60 KB/s */ };
 
 static int class_of(size_t bytes)
 {
@@ -11,14 +11,21 @@ static int class_of(size_t bytes)
     return c;
 }
 
-enum pace_way pace_choose(struct pace *pace, size_t bytes)
+/* More often at first: the first time has been for getting pages, too. */
+static bool is_to_be_tried(uint8_t *turns)
+{
+    if (++*turns == 2 * TRY_EVERY) *turns = TRY_EVERY;
+    return (*turns & (*turns - 1)) == 0;
+}
+
+int pace_choose(struct pace *pace, size_t bytes)
 {
     int c = class_of(bytes);
-    uint32_t push = pace->ps[PACE_PUSH][c], pull = pace->ps[PACE_PULL][c];
-    if (push == 0) return PACE_PUSH;
-    if (pull == 0) return PACE_PULL;
-    bool other = ++pace->turns[c] % TRY_EVERY == 0;
-    return (pull < push) != other ? PACE_PULL : PACE_PUSH;
+    uint32_t one = pace->ps[PACE_ONE][c], other = pace->ps[PACE_OTHER][c];
+    if (one == 0) return PACE_ONE;
+    if (other == 0) return PACE_OTHER;
+    bool tries = is_to_be_tried(&pace->turns[c]); /* the slower one */
+    return (other < one) != tries ? PACE_OTHER : PACE_ONE;
 }
 
 uint32_t pace_believe(uint32_t known_ps, uint64_t bytes, uint64_t ns)
@@ -31,7 +38,7 @@ uint32_t pace_believe(uint32_t known_ps, uint64_t bytes, uint64_t ns)
     return (uint32_t)(known + (found - known + 7) / 8);
 }
 
-void pace_learn(struct pace *pace, enum pace_way way, size_t bytes, uint64_t ns)
+void pace_learn(struct pace *pace, int way, size_t bytes, uint64_t ns)
 {
     uint32_t *known = &pace->ps[way][class_of(bytes)];
     if (bytes > 0) *known = pace_believe(*known, bytes, ns);

@@ -96,6 +96,7 @@ struct shm_peer {
     uint64_t window_put, window_owed, window_free; /* the writer's count, what it still has to put, what was read */
     uint64_t window_got, window_due;               /* the reader's, and what it still has to get */
     struct pace pace;                              /* of large messages to it */
+    struct pace puts;                              /* into the window: see shm_put.c */
     STAILQ_HEAD(, shm_waiting) waiting;            /* messages for which there was no room */
 };
 
@@ -212,6 +213,34 @@ void shm_arena_close(struct shm *shm);
 
 /* As memcpy, for more than stays in the cache. */
 void shm_stream(void *to, const void *from, size_t bytes);
+
+/* ---- shm_put.c --------------------------------------------------------------------------------------------- */
+
+/* How bytes that others will read are written. */
+struct shm_put {
+    struct pace *pace; /* NULL: they are too few to be timed */
+    size_t bytes;
+    int64_t begin_ns;
+    bool past; /* the caches */
+};
+
+/* What it costs who reads them that they are in no cache, ps a byte.  AWAY: they are read on other cores, mostly by
+ * all; PARTS: each part of them by one rank; HERE: as often as not on the writer's own core, whose cache would have
+ * them. */
+enum shm_cost { SHM_COST_AWAY = 30, SHM_COST_PARTS = 60, SHM_COST_HERE = 150 };
+
+/* Says in put->past how the bytes, which others have read, are to be written; it goes by what others took that went by
+ * the same pace.  And once they are: how long that took, ns, or 0. */
+void shm_put_begin(const struct shm *shm, struct shm_put *put, struct pace *pace, size_t bytes);
+uint64_t shm_put_end(const struct shm *shm, const struct shm_put *put, enum shm_cost cost_ps);
+
+static inline void shm_put_copy(const struct shm_put *put, void *to, const void *from, size_t bytes)
+{
+    if (put->past)
+        shm_stream(to, from, bytes);
+    else
+        tutti_copy(to, from, bytes);
+}
 
 /* ---- shm_cores.c ------------------------------------------------------------------------------------------- */
 

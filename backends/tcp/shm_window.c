@@ -67,16 +67,21 @@ size_t shm_window_put(struct shm *shm, int seat, const void *data)
 {
     struct shm_peer *peer = &shm->peer[seat];
     const char *from = data;
-    while (peer->window_owed > 0 && shm_window_fits(shm, seat)) {
+    struct shm_put put;
+    if (peer->window_owed == 0 || !shm_window_fits(shm, seat)) return 0;
+    shm_put_begin(shm, &put, &peer->puts, peer->window_owed < span(shm) ? (size_t)peer->window_owed : span(shm));
+    do {
         size_t bytes = piece(shm, peer->window_owed);
-        memcpy(place(shm, peer->out, peer->window_put), from, bytes);
+        shm_put_copy(&put, place(shm, peer->out, peer->window_put), from, bytes);
         from += bytes;
         peer->window_owed -= bytes;
         peer->window_put += bytes;
         atomic_store_explicit(&peer->out->window_put, peer->window_put, memory_order_release);
-    }
-    if (from != data) shm_wake(shm, seat);
-    return (size_t)(from - (const char *)data);
+    } while (peer->window_owed > 0 && shm_window_fits(shm, seat));
+    put.bytes = (size_t)(from - (const char *)data);
+    shm_put_end(shm, &put, SHM_COST_HERE);
+    shm_wake(shm, seat);
+    return put.bytes;
 }
 
 void shm_window_take_back(struct shm *shm, int seat)

@@ -11,6 +11,7 @@
 
 #include "../../backends/tcp/board.c"
 #include "../../backends/tcp/board_directory.c"
+#include "../../backends/tcp/board_fill.c"
 #include "../../backends/tcp/board_large.c"
 #include "../../backends/tcp/board_near.c"
 #include "../../backends/tcp/board_pipe.c"
@@ -19,6 +20,7 @@
 #include "../../backends/tcp/board_take.c"
 #include "../../backends/tcp/pace.c"
 #include "../../backends/tcp/shm_arena.c"
+#include "../../backends/tcp/shm_put.c"
 #include "../../backends/tcp/shm_ring.c"
 #include "../../backends/tcp/shm_segment.c"
 #include "../../backends/tcp/shm_spread.c"

@@ -132,6 +132,33 @@ static void test_chunks(void **state)
     run_two(end, chunks);
 }
 
+/* By this clock either way of writing is now the faster one, now the slower, on each rank at other times. */
+static _Thread_local uint64_t chance;
+
+static int64_t chance_ns(void)
+{
+    chance = chance * 6364136223846793005u + 1442695040888963407u;
+    return now_ns() + (int64_t)(chance >> 46);
+}
+
+static void *chunks_either_way(void *argument)
+{
+    struct end *end = argument;
+    tutti_host strange = host;
+    strange.now_ns = chance_ns;
+    chance = (uint64_t)end->shm.seat + 1;
+    end->shm.config.host = &strange;
+    exchange(end, 4 * PIPES, 9000, NUMEL_MOST, true);
+    return NULL;
+}
+
+static void test_chunks_either_way(void **state)
+{
+    struct end end[2];
+    (void)state;
+    run_two(end, chunks_either_way);
+}
+
 /* Cells, slots, rooms and trays in turn: what is put a step ahead meets what is not. */
 static void *mixed(void *argument)
 {
@@ -506,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_dies_in_the_directory),
         cmocka_unit_test(test_nonsense_in_the_directory),
         cmocka_unit_test(test_chunks),
+        cmocka_unit_test(test_chunks_either_way),
         cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_gives_up_in_the_last_step),

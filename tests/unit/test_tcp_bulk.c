@@ -11,6 +11,7 @@
 
 #include "../../backends/tcp/bulk.c"
 #include "../../backends/tcp/pace.c"
+#include "../../backends/tcp/shm_put.c"
 #include "../../backends/tcp/shm_window.c"
 
 enum { PEER = 1, OPS = 4, SAID = 8, SPAN = 8 << 10, LARGE = SPAN + SPAN / 4, RING = 4 << 10 };
