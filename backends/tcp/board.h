@@ -179,9 +179,10 @@ void board_free_result(struct board *board);
 bool board_show(struct board *board, struct board_op *op);
 bool board_is_shared(const struct board *board, const struct board_op *op);
 
-/* board_fill.c.  Fills the own tray, or room, for the step that is being entered; and reduces what others will read:
- * begin, before any of it is looked at, says in board->put how. */
+/* board_fill.c.  Fills what a piped operation has for the step that is being entered; puts what a small one has into
+ * the room; and reduces what others will read: begin, before any of it is looked at, says in board->put how. */
 void board_fill(struct board *board, struct board_op *op);
+void board_put(struct board *board, const struct board_op *op, void *to, const void *from, size_t bytes);
 void board_begin_result(struct board *board, size_t bytes);
 void board_reduce_result(struct board *board, const struct board_op *op, char *to, const void *const *from,
                          size_t bytes);

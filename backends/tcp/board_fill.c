@@ -1,4 +1,4 @@
-/* What a rank writes for the others: its trays, and what it reduces for all.  How, is told in shm_put.c. */
+/* What a rank writes for the others: its rooms, its trays, and what it reduces for all.  How, is told in shm_put.c. */
 #include "board_parts.h"
 
 enum { BLOCK = 4 << 10 }; /* reduced in the first-level cache, before it is written past it */
@@ -27,6 +27,13 @@ void board_fill(struct board *board, struct board_op *op)
     board_put_pipe(board, op);
     uint64_t ns = shm_put_end(board->shm, &board->put, cost_of(board, op));
     if (ns > 0 && !board->put.past) board_has_filled(board, op, bytes, ns);
+}
+
+void board_put(struct board *board, const struct board_op *op, void *to, const void *from, size_t bytes)
+{
+    shm_put_begin(board->shm, &board->put, &board->fills[op->kind], bytes);
+    shm_put_copy(&board->put, to, from, bytes);
+    shm_put_end(board->shm, &board->put, cost_of(board, op));
 }
 
 void board_begin_result(struct board *board, size_t bytes)

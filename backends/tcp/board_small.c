@@ -12,7 +12,10 @@ void board_put_small(struct board *board, struct board_op *op)
     if (!op->puts) return;
     char *to = data_of(board, board->rank, op->first, op->put);
     if (op->kind != TUTTI_REDUCE_SCATTER || op->list == NULL) {
-        tutti_copy(to, op->in, op->put);
+        if (op->put <= BOARD_SLOT)
+            tutti_copy(to, op->in, op->put);
+        else
+            board_put(board, op, to, op->in, op->put);
         return;
     }
     for (int i = 0; i < board->n; i++) tutti_copy(to + (size_t)i * op->bytes, op->list[i].data, op->bytes);
