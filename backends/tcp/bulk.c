@@ -47,6 +47,8 @@ static bool is_timed(const struct shm *shm)
     return shm->can_pull && !shm->shares_cores;
 }
 
+/* It is copied into the ring at once (EAGER), goes through the window once its receiver has room (ASK), or is read out
+ * of the sender's memory (OFFER). */
 enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32_t peer, bool unasked)
 {
     struct shm *shm = proto->shm;
@@ -57,13 +59,13 @@ enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32
     bool streams = pushes && !shm->shares_cores;
     if (unasked && bytes <= bulk_eager(shm)) return streams ? PROTO_ASK : PROTO_EAGER;
     if (bytes > 0 && shm_is_shared(shm, request->data, bytes)) return PROTO_OFFER;
-    bool copies = unasked && bytes <= bulk_unasked(shm);
-    if (!shm->can_pull || bytes == 0) return copies && !streams ? PROTO_EAGER : PROTO_ASK;
-    /* What finds no room in the ring would be copied once more. */
-    copies = copies && shm_fits(shm, seat, bytes);
-    if (shm->shares_cores) return copies ? PROTO_EAGER : pushes ? PROTO_ASK : PROTO_OFFER;
-    if ((!copies && !pushes) || pace_choose(&shm->peer[seat].pace, bytes) == PULL) return PROTO_OFFER;
-    return streams ? PROTO_ASK : PROTO_EAGER;
+    bool copies = unasked && bytes <= bulk_unasked(shm), reads = shm->can_pull && bytes > 0;
+    if (reads && copies) copies = shm_fits(shm, seat, bytes); /* else it would be copied once more */
+    enum proto_way push = copies && !streams ? PROTO_EAGER : PROTO_ASK;
+    if (!reads) return push;
+    if (!copies && !pushes) return PROTO_OFFER;
+    if (!shm->shares_cores && pace_choose(&shm->peer[seat].pace, bytes) == PULL) return PROTO_OFFER;
+    return push;
 }
 
 static uint64_t ns_since(const struct proto *proto, int64_t begin_ns)
