@@ -132,21 +132,13 @@ static void test_chunks(void **state)
     run_two(end, chunks);
 }
 
-/* By this clock either way of writing is now the faster one, now the slower, on each rank at other times. */
-static _Thread_local uint64_t chance;
-
-static int64_t chance_ns(void)
-{
-    chance = chance * 6364136223846793005u + 1442695040888963407u;
-    return now_ns() + (int64_t)(chance >> 46);
-}
-
+/* Either way of writing is now the faster one, now the slower, on each rank at other times. */
 static void *chunks_either_way(void *argument)
 {
     struct end *end = argument;
     tutti_host strange = host;
     strange.now_ns = chance_ns;
-    chance = (uint64_t)end->shm.seat + 1;
+    chance = (uint64_t)end->shm.seat + 1; /* the threads' own */
     end->shm.config.host = &strange;
     exchange(end, 4 * PIPES, 9000, NUMEL_MOST, true);
     return NULL;

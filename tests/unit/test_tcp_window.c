@@ -130,19 +130,30 @@ static void *exchange(void *argument)
     return NULL;
 }
 
-static void run_exchange(bool shares_cores, size_t window_bytes)
+static void exchange_open(struct end end[2], const tutti_host *clock, bool shares_cores, size_t window_bytes)
 {
-    struct end end[2];
     pair_open(end);
     for (int i = 0; i < 2; i++) {
         end[i].shm.config.events = &words;
+        end[i].shm.config.host = clock;
         end[i].shm.shares_cores = shares_cores;
         end[i].shm.window_bytes = window_bytes;
         sides[i] = (struct side){.end = &end[i]};
     }
-    run_both(end, exchange);
+}
+
+static void exchange_close(struct end end[2])
+{
     for (int i = 0; i < 2; i++) assert_true(sides[i].sent == MESSAGES && sides[i].got == MESSAGES);
     pair_close(end);
+}
+
+static void run_exchange(bool shares_cores, size_t window_bytes)
+{
+    struct end end[2];
+    exchange_open(end, &host, shares_cores, window_bytes);
+    run_both(end, exchange);
+    exchange_close(end);
 }
 
 static void test_exchange(void **state)
@@ -151,6 +162,19 @@ static void test_exchange(void **state)
     run_exchange(false, 64 << 10);
     run_exchange(true, 64 << 10);
     run_exchange(true, 1 << 10); /* as with many ranks */
+}
+
+/* Pieces written with plain stores and past the caches, in turn. */
+static void test_exchange_either_way(void **state)
+{
+    (void)state;
+    tutti_host strange = host;
+    strange.now_ns = chance_ns;
+    struct end end[2];
+    exchange_open(end, &strange, true, 64 << 10);
+    run_both(end, exchange);
+    exchange_close(end);
+    for (int i = 0; i < 2; i++) assert_int_not_equal(end[i].peers[1 - i].puts.ps[PAST][class_of(64 << 10)], 0);
 }
 
 /* ---- moments: a piece, or room for one, comes just as the other one goes to sleep ------------------------------ */
@@ -316,9 +340,13 @@ static void test_nonsense(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchange),        cmocka_unit_test(test_moments_of_pieces),
-        cmocka_unit_test(test_moments_of_room), cmocka_unit_test(test_moments_of_openings),
-        cmocka_unit_test(test_wakes),           cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_exchange),
+        cmocka_unit_test(test_exchange_either_way),
+        cmocka_unit_test(test_moments_of_pieces),
+        cmocka_unit_test(test_moments_of_room),
+        cmocka_unit_test(test_moments_of_openings),
+        cmocka_unit_test(test_wakes),
+        cmocka_unit_test(test_nonsense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
