@@ -68,8 +68,8 @@ struct board_op {
     bool split;     /* piped, in small chunks through the rooms, and a step ahead */
     bool may_split; /* while both ranks wait, and if cores are near where that counts */
     bool shows;     /* piped, but the first step tells whether it had better be large: see board_share.c */
-    bool either;    /* piped if the ranks' cores are near each other; if they are far, too, but past the caches, */
-    bool reads;     /* or large: see board_near.c */
+    bool either;    /* piped, in whichever way is the faster one while the ranks' cores are near each other */
+    bool reads;     /* and large while they are far, if either: see board_near.c */
     bool sliced;    /* each rank reduces a part for those who take the result */
     bool streams;   /* what is written would not stay in the cache anyway */
     const char *in;
@@ -87,7 +87,8 @@ struct board_op {
     int64_t at;      /* the step that it is in, 0 .. steps - 1 */
     int64_t entered; /* steps */
     int64_t ahead;   /* steps that it enters beyond the one that it is in, if it can */
-    bool met, far;
+    bool far;        /* either, and cores are far */
+    bool met;
     int meets_from, meets_to; /* the ranks that the step waits for, from .. to - 1, but for this one */
     int peer;                 /* the next one to be met, or to be read from */
     int64_t midst_ns;         /* see board_near.c */
@@ -103,16 +104,17 @@ struct board {
     int index;                          /* -1: none */
     char *base, *slots, *rooms, *trays; /* base: the cells */
     size_t room;
-    size_t tray;             /* what a rank can put into one; half as much lies behind it */
-    uint64_t next;           /* step that the next operation to run begins with */
-    uint64_t all_in;         /* all ranks have entered this one */
-    int since_async;         /* operations, up to PATIENCE, since the last that its caller did not wait for */
-    _Atomic uint64_t *words; /* see board_near.c */
-    uint32_t tray_ps;        /* what a byte takes into a tray; 0: not known */
-    struct pace fills[TUTTI_SEND], results; /* see shm_put.c */
-    struct shm_put put;                     /* what is being put */
-    char *scratch;                          /* blocks of others */
-    char *result;                           /* what others read that has no place in the caller's memory */
+    size_t tray;                   /* what a rank can put into one; half as much lies behind it */
+    uint64_t next;                 /* step that the next operation to run begins with */
+    uint64_t all_in;               /* all ranks have entered this one */
+    int since_async;               /* operations, up to PATIENCE, since the last that its caller did not wait for */
+    _Atomic uint64_t *words;       /* see board_near.c */
+    uint32_t tray_ps;              /* what a byte takes into a tray; 0: not known */
+    struct pace fills[TUTTI_SEND]; /* see shm_put.c */
+    struct pace results[2];        /* of piped, and of large operations */
+    struct shm_put put;            /* what is being put */
+    char *scratch;                 /* blocks of others */
+    char *result;                  /* what others read that has no place in the caller's memory */
     size_t result_bytes;
     bool result_is_shared;
     TAILQ_HEAD(board_ops, board_op) ops; /* begun; the first one runs */
@@ -183,12 +185,12 @@ bool board_is_shared(const struct board *board, const struct board_op *op);
  * the room; and reduces what others will read: begin, before any of it is looked at, says in board->put how. */
 void board_fill(struct board *board, struct board_op *op);
 void board_put(struct board *board, const struct board_op *op, void *to, const void *from, size_t bytes);
-void board_begin_result(struct board *board, size_t bytes);
+void board_begin_result(struct board *board, const struct board_op *op, size_t bytes);
 void board_reduce_result(struct board *board, const struct board_op *op, char *to, const void *const *from,
                          size_t bytes);
 
 /* board_near.c.  Whether an operation that may go either way goes the way of cores that are near each other; the step
- * that it begins with may be entered.  It goes by what this rank has filled with plain stores, in so long; and by a
+ * that it begins with may be entered.  It goes by what rank 0 has filled with plain stores, in so long; and by a
  * split operation as a whole, whose chunks are too small to be timed: from where both ranks are in the midst of it to
  * the end, in which each byte has gone into a room and out of one (called in each of its steps, once it has done). */
 bool board_goes_near(struct board *board, const struct board_op *op);

@@ -23,7 +23,7 @@ void board_fill(struct board *board, struct board_op *op)
 {
     size_t bytes = op->split ? 0 : filled(board, op);
     shm_put_begin(board->shm, &board->put, &board->fills[op->kind], bytes);
-    if (op->either && !op->far) board->put.past = false;
+    if (op->either && !op->far && board->rank == 0) board->put.past = false; /* it is rank 0 that tells near from far */
     board_put_pipe(board, op);
     uint64_t ns = shm_put_end(board->shm, &board->put, cost_of(board, op));
     if (ns > 0 && !board->put.past) board_has_filled(board, op, bytes, ns);
@@ -36,9 +36,9 @@ void board_put(struct board *board, const struct board_op *op, void *to, const v
     shm_put_end(board->shm, &board->put, cost_of(board, op));
 }
 
-void board_begin_result(struct board *board, size_t bytes)
+void board_begin_result(struct board *board, const struct board_op *op, size_t bytes)
 {
-    shm_put_begin(board->shm, &board->put, &board->results, bytes);
+    shm_put_begin(board->shm, &board->put, &board->results[op->large], bytes);
 }
 
 void board_reduce_result(struct board *board, const struct board_op *op, char *to, const void *const *from,

@@ -63,7 +63,7 @@ static int reduce_block(struct board *board, struct board_op *op, size_t at, siz
     const char *own = (scatter ? board_in_block(op, board->rank) : op->in) + at;
     if (most > BLOCK_MOST) most = BLOCK_MOST;
     if (bytes > most) bytes = most;
-    if (!scatter) board_begin_result(board, bytes);
+    if (!scatter) board_begin_result(board, op, bytes);
     bool past = !scatter && board->put.past;
     for (int i = 0; i < board->n; i++) {
         const struct board_cell *cell = board_cell_of(board, i, op->first);

@@ -3,7 +3,7 @@
  * Where they do, a copy into a tray and one out of it, by two cores at a time, are faster than to have the kernel read
  * the other rank's memory (all_to_all of 64 KiB 4.7 us for 8.9); where they do not, each line of a tray crosses twice,
  * and they are slower (12).  Then the other's memory is read after all; but where one of them alone would read, or
- * cannot, what is put into trays goes past the caches (shm_put.c; broadcast of 4 MiB 235 us, read directly 330).  A
+ * none may, what is put into trays goes past the caches (shm_put.c; broadcast of 4 MiB 235 us, read directly 330).  A
  * virtual machine's cores are now near and now far, so it is measured, by what filling trays takes, and both ranks have
  * to do the same.
  *

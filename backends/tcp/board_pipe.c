@@ -80,7 +80,7 @@ static void reduce_slice(struct board *board, const struct board_op *op)
 {
     struct slice chunk = board_chunk_of(op, op->at), own = board_part_of(board, op, chunk.bytes, board->rank);
     const void *from[SHM_SEATS];
-    board_begin_result(board, own.bytes);
+    board_begin_result(board, op, own.bytes);
     for (int i = 0; i < board->n; i++)
         from[i] = i == board->rank ? op->in + chunk.at + own.at : tray_of(board, op, i, op->at) + own.at;
     board_reduce_result(board, op, result_of(board, op, board->rank, op->at), from, own.bytes);

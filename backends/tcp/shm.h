@@ -229,8 +229,8 @@ struct shm_put {
  * them. */
 enum shm_cost { SHM_COST_AWAY = 30, SHM_COST_PARTS = 60, SHM_COST_HERE = 150 };
 
-/* Says in put->past how the bytes, which others have read, are to be written; it goes by what others took that went by
- * the same pace.  And once they are: how long that took, ns, or 0. */
+/* Says in put->past how the bytes are to be written, by what earlier ones of the same pace took.  And once they are:
+ * how long that took, ns, or 0. */
 void shm_put_begin(const struct shm *shm, struct shm_put *put, struct pace *pace, size_t bytes);
 uint64_t shm_put_end(const struct shm *shm, const struct shm_put *put, enum shm_cost cost_ps);
 

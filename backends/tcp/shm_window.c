@@ -69,7 +69,8 @@ size_t shm_window_put(struct shm *shm, int seat, const void *data)
     const char *from = data;
     struct shm_put put;
     if (peer->window_owed == 0 || !shm_window_fits(shm, seat)) return 0;
-    shm_put_begin(shm, &put, &peer->puts, peer->window_owed < span(shm) ? (size_t)peer->window_owed : span(shm));
+    size_t most = peer->window_owed < span(shm) ? (size_t)peer->window_owed : span(shm);
+    shm_put_begin(shm, &put, &peer->puts, most);
     do {
         size_t bytes = piece(shm, peer->window_owed);
         shm_put_copy(&put, place(shm, peer->out, peer->window_put), from, bytes);
@@ -77,11 +78,11 @@ size_t shm_window_put(struct shm *shm, int seat, const void *data)
         peer->window_owed -= bytes;
         peer->window_put += bytes;
         atomic_store_explicit(&peer->out->window_put, peer->window_put, memory_order_release);
-    } while (peer->window_owed > 0 && shm_window_fits(shm, seat));
-    put.bytes = (size_t)(from - (const char *)data);
-    shm_put_end(shm, &put, SHM_COST_HERE);
+    } while (from < (const char *)data + most && shm_window_fits(shm, seat));
+    /* What less takes says little of so much. */
+    if (from == (const char *)data + most) shm_put_end(shm, &put, SHM_COST_HERE);
     shm_wake(shm, seat);
-    return put.bytes;
+    return (size_t)(from - (const char *)data);
 }
 
 void shm_window_take_back(struct shm *shm, int seat)

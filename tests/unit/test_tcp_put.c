@@ -81,7 +81,7 @@ static void test_results(void **state)
     (void)state;
     for (int past = 0; past < 2; past++) {
         for (int64_t i = 0; i <= N; i++) in[0][i] = i, in[1][i] = i * 1000, in[2][i] = past, out[i] = -1;
-        board_begin_result(&board, N * sizeof(int64_t));
+        board_begin_result(&board, &op, N * sizeof(int64_t));
         board.put.past = past;
         board_reduce_result(&board, &op, (char *)out, from, N * sizeof(int64_t));
         for (int64_t i = 0; i < N; i++) assert_int_equal(out[i], i * 1001 + past);
@@ -145,6 +145,9 @@ static void test_near_is_plain(void **state)
     board_fill(&board, &op);
     assert_false(board.put.past);
     assert_int_not_equal(board.tray_ps, 0);
+    board.rank = 1; /* which goes by its own pace, for the other one may never fill a tray */
+    board_fill(&board, &op);
+    assert_true(board.put.past);
     board_close(&board);
     pair_close(end);
 }
