@@ -402,7 +402,7 @@ static bool describe(const struct board *board, const tutti_op *wanted, struct b
     }
     op->first = 0;
     op->at = op->entered = op->ahead = 0;
-    op->met = op->far = false;
+    op->met = false;
     return true;
 }
 

@@ -85,6 +85,5 @@ void board_has_split(struct board *board, struct board_op *op)
     if (!op->either || board->rank != 0) return;
     if (op->at == BOARD_ROOMS) op->midst_ns = board->host->now_ns();
     if (op->at < op->steps - 1 || op->at <= BOARD_ROOMS) return;
-    int64_t ns = board->host->now_ns() - op->midst_ns;
-    learn(board, 2 * (op->bytes - (BOARD_ROOMS + 1) * op->chunk), ns > 0 ? (uint64_t)ns : 1);
+    learn(board, 2 * (op->bytes - (BOARD_ROOMS + 1) * op->chunk), shm_ns_since(board->host, op->midst_ns));
 }

@@ -68,12 +68,6 @@ enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32
     return push;
 }
 
-static uint64_t ns_since(const struct proto *proto, int64_t begin_ns)
-{
-    int64_t ns = proto->host->now_ns() - begin_ns;
-    return ns > 0 ? (uint64_t)ns : 1;
-}
-
 /* From end to end. */
 static void learn(struct proto *proto, int32_t peer, int way, size_t bytes, uint64_t ns)
 {
@@ -85,7 +79,7 @@ int bulk_copy(struct proto *proto, const tutti_request *request, int32_t peer, s
     if (!is_timed(proto->shm)) return proto_say(proto, peer, header, request->data, request->bytes);
     int64_t begin = proto->host->now_ns();
     int status = proto_say(proto, peer, header, request->data, request->bytes);
-    learn(proto, peer, PUSH, request->bytes, 2 * ns_since(proto, begin)); /* it is copied twice */
+    learn(proto, peer, PUSH, request->bytes, 2 * shm_ns_since(proto->host, begin)); /* it is copied twice */
     return status;
 }
 
@@ -142,7 +136,7 @@ int bulk_pull_now(struct proto *proto, tutti_request *request, int32_t peer, con
         shm_unreadable(proto->shm, seat);
         return proto_lost(proto, peer);
     }
-    say_fin(proto, peer, offer->id, ns_since(proto, begin));
+    say_fin(proto, peer, offer->id, shm_ns_since(proto->host, begin));
     return TUTTI_REQUEST_DONE;
 }
 
@@ -158,7 +152,7 @@ static void pull(struct proto *proto, struct proto_op *op)
         return;
     }
     op->at += bytes;
-    op->took_ns += ns_since(proto, begin);
+    op->took_ns += shm_ns_since(proto->host, begin);
     if (op->at < request->bytes) return;
     if (!shm_is_open(proto->shm, seat)) {
         shm_unreadable(proto->shm, seat);
@@ -245,7 +239,7 @@ static bool push(struct proto *proto, struct proto_op *op)
     op->at += bytes;
     if (op->at < request->bytes) return bytes > 0;
     if (is_timed(proto->shm) && request->bytes > 0)
-        learn(proto, op->peer, PUSH, request->bytes, ns_since(proto, op->since_ns));
+        learn(proto, op->peer, PUSH, request->bytes, shm_ns_since(proto->host, op->since_ns));
     proto_finish(proto, op, TUTTI_OK);
     return true;
 }

@@ -2,10 +2,12 @@
  *
  * A message to a peer is pushed, which is copied into the ring by one core and out of it by another, or pulled, which
  * one core does alone, with the kernel's help.  On two cores that share a cache pushing takes half the time (512 KiB
- * 30 us for 63), on two that do not it takes twice as long (110): then every line crosses twice.  What
- * others will read is written with plain stores or past the caches (shm_put.c).  A program cannot tell which cores it
- * has, a virtual machine's change under way, and so what either way last took decides.  A time can be too long for many
- * reasons, and too short for none: a shorter one is believed at once, a longer one slowly.
+ * 30 us for 63), on two that do not it takes twice as long (110): then every line crosses twice.  What others will read
+ * is written with plain stores or past the caches (shm_put.c).
+ *
+ * A program cannot tell which cores it has, a virtual machine's change under way, and so what either way last took
+ * decides.  A time can be too long for many reasons, and too short for none: a shorter one is believed at once, a
+ * longer one slowly.
  */
 #ifndef PACE_H
 #define PACE_H

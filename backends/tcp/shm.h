@@ -214,6 +214,13 @@ void shm_arena_close(struct shm *shm);
 /* As memcpy, for more than stays in the cache. */
 void shm_stream(void *to, const void *from, size_t bytes);
 
+/* How long something has taken, for a pace: something. */
+static inline uint64_t shm_ns_since(const tutti_host *host, int64_t begin_ns)
+{
+    int64_t ns = host->now_ns() - begin_ns;
+    return ns > 0 ? (uint64_t)ns : 1;
+}
+
 /* ---- shm_put.c --------------------------------------------------------------------------------------------- */
 
 /* How bytes that others will read are written. */

@@ -27,8 +27,7 @@ void shm_put_begin(const struct shm *shm, struct shm_put *put, struct pace *pace
 uint64_t shm_put_end(const struct shm *shm, const struct shm_put *put, enum shm_cost cost_ps)
 {
     if (put->pace == NULL) return 0;
-    int64_t taken = shm->config.host->now_ns() - put->begin_ns;
-    uint64_t ns = taken > 0 ? (uint64_t)taken : 1, cost = put->past ? put->bytes * cost_ps / 1000 : 0;
+    uint64_t ns = shm_ns_since(shm->config.host, put->begin_ns), cost = put->past ? put->bytes * cost_ps / 1000 : 0;
     pace_learn(put->pace, put->past ? PAST : PLAIN, put->bytes, ns + cost);
     return ns;
 }
