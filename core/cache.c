@@ -354,6 +354,13 @@ int cache_take(struct cache *cache, const struct tutti_group *group, const struc
     return TUTTI_OK;
 }
 
+static void make_room(struct cache *cache, size_t bytes)
+{
+    struct cache_entry *old = TAILQ_LAST(&cache->by_age, by_age_head);
+    for (; cache->scratch_kept + bytes > CACHE_SCRATCH_KEPT; old = TAILQ_PREV(old, by_age_head, age))
+        free_spares(cache, old);
+}
+
 void cache_give(struct cache *cache, struct cache_entry *entry, struct exec *exec)
 {
     entry->running--;
@@ -361,9 +368,7 @@ void cache_give(struct cache *cache, struct cache_entry *entry, struct exec *exe
         exec_free(exec);
         return;
     }
-    struct cache_entry *old = TAILQ_LAST(&cache->by_age, by_age_head);
-    for (; cache->scratch_kept + exec->scratch_bytes > CACHE_SCRATCH_KEPT; old = TAILQ_PREV(old, by_age_head, age))
-        free_spares(cache, old);
+    if (cache->scratch_kept + exec->scratch_bytes > CACHE_SCRATCH_KEPT) make_room(cache, exec->scratch_bytes);
     exec->next_free = entry->spare;
     entry->spare = exec;
     cache->scratch_kept += exec->scratch_bytes;

@@ -35,15 +35,11 @@ struct engine_event {
 
 enum engine_poller { POLLER_CALLER, POLLER_THREAD };
 
+/* What each operation looks at comes first: after a large one's copy little of it is left in the caches. */
 struct engine {
     struct lock lock;
-
-    struct {
-        const tutti_backend *backend;
-        void *state; /* of the family's first group */
-    } source[ENGINE_SOURCES];
+    int fork_generation;
     int n_sources;
-
     struct work_queue active;       /* begun, not ended */
     struct work_queue runnable;     /* those of them with steps to do */
     struct work_queue callbacks;    /* ended, their callback is owed */
@@ -55,6 +51,10 @@ struct engine {
     int n_blocked;             /* works that wait for an earlier one's memory */
     int n_comparing;           /* works whose ranks compare their calls first */
     bool recheck;              /* one ended since: some of them may begin */
+
+    /* By engine_poller.  Set under the lock, taken back by the poller without it. */
+    atomic_bool polling[2]; /* it is in poll, without the lock */
+    atomic_bool wanted[2];  /* it has been told to come out of it, and not heard that yet */
 
     int wake_fd[2];   /* eventfds that get either out of poll */
     bool own_core;    /* each rank of the host has one */
@@ -76,10 +76,6 @@ struct engine {
 
     atomic_bool attending; /* the thread looks for asynchronous work often; written by it, without the lock */
 
-    /* By engine_poller.  Set under the lock, taken back by the poller without it. */
-    atomic_bool polling[2]; /* it is in poll, without the lock */
-    atomic_bool wanted[2];  /* it has been told to come out of it, and not heard that yet */
-
     pthread_mutex_t asleep; /* taken under the lock */
     pthread_cond_t changed; /* with asleep: a work ended, the poller left */
     int dozing;             /* callers on it */
@@ -87,7 +83,10 @@ struct engine {
     pthread_t thread;
     bool has_thread, frees_itself;
     atomic_int references; /* groups, works that were given out, threads in a blocking call */
-    int fork_generation;
+    struct {
+        const tutti_backend *backend;
+        void *state; /* of the family's first group */
+    } source[ENGINE_SOURCES];
     LIST_ENTRY(engine) exits_link;
     bool watches_exit; /* it is on exits.c's list */
 };

@@ -12,13 +12,13 @@ struct exec *exec_new(const struct plan *plan)
     size_t n = plan->n_steps > 0 ? plan->n_steps : 1;
     exec->plan = plan;
     exec->requests = calloc(n, sizeof *exec->requests);
-    exec->waits = malloc(n * sizeof *exec->waits);
-    exec->talk = malloc(n * sizeof *exec->talk);
-    exec->compute = malloc(n * sizeof *exec->compute);
-    if (exec->requests == NULL || exec->waits == NULL || exec->talk == NULL || exec->compute == NULL) {
+    exec->waits = malloc(3 * n * sizeof *exec->waits); /* together: of most plans they are one line of the cache */
+    if (exec->requests == NULL || exec->waits == NULL) {
         exec_free(exec);
         return NULL;
     }
+    exec->talk = exec->waits + n;
+    exec->compute = exec->talk + n;
     return exec;
 }
 
@@ -26,9 +26,7 @@ void exec_free(struct exec *exec)
 {
     if (exec == NULL) return;
     free(exec->requests);
-    free(exec->waits);
-    free(exec->talk);
-    free(exec->compute);
+    free(exec->waits); /* talk and compute lie behind it */
     free(exec->scratch);
     free(exec);
 }
@@ -60,7 +58,7 @@ int exec_start(struct exec *exec)
 {
     const struct plan *plan = exec->plan;
     exec->element = tutti_dtype_bytes(exec->run.dtype);
-    exec->reduce = reduce_find(exec->run.dtype, exec->run.op);
+    exec->reduce = plan->reduces ? reduce_find(exec->run.dtype, exec->run.op) : NULL;
     int status = reserve_scratch(exec);
     if (status != TUTTI_OK) return status;
     exec->talk_head = exec->talk_tail = exec->compute_head = exec->compute_tail = 0;
@@ -170,7 +168,7 @@ static void compute(struct exec *exec, uint32_t id)
 
 static inline bool is_small(const struct exec *exec, uint32_t id)
 {
-    enum { SMALL = 4096 };
+    enum { SMALL = 64 << 10 };
     return exec->plan->steps[id].numel * exec->element <= SMALL;
 }
 

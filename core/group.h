@@ -28,9 +28,26 @@ struct group_door {
     struct tuning tuned;
 };
 
+/* What each operation looks at comes first: after a large one's copy little of it is left in the caches. */
 struct tutti_group {
-    atomic_int references; /* the handle, calls that wait, threads that coalesce on it */
     struct engine *engine;
+    struct work_queue works; /* not ended, in order of issue (group_link) */
+    uint64_t sequence;       /* of the last collective issued */
+    uint64_t past;           /* a trace of all of them: see fingerprint_with_past */
+    int64_t timeout_ms;
+    struct cache *cache;
+    struct health *health;
+    int rank, size;  /* -1, -1: not a member */
+    char *gone_text; /* a member is gone although nothing waited for it: the next operation fails with this */
+    int failed;      /* status of the first failure, or 0 */
+    bool shut;       /* its backends are closed; only the handle is left */
+    int n_doors[2];
+    struct group_door stager; /* copies CUDA tensors where one of their doors takes CPU tensors alone; else not open */
+    struct group_door doors[2][GROUP_DOORS];  /* by device: CPU, CUDA */
+    struct checked checked[TUTTI_KIND_COUNT]; /* the last call of each kind */
+    uint64_t calls;                           /* that did not repeat the one before them */
+
+    atomic_int references;    /* the handle, calls that wait, threads that coalesce on it */
     struct tutti_group *root; /* the family's first group; itself for that one */
     TAILQ_ENTRY(tutti_group) family_link;
     TAILQ_HEAD(group_list, tutti_group) family; /* the root's: all groups of the family, itself included */
@@ -38,7 +55,6 @@ struct tutti_group {
     char backend_text[NAMES_TEXT_MAX];
     struct names names;
     uint64_t id;
-    int rank, size; /* -1, -1: not a member */
     int *global_ranks;
     bool *lost;    /* of the root: global ranks to which the connection has ended, whoever ended it */
     int *local_of; /* global rank -> rank in this group, -1; world-size entries */
@@ -46,30 +62,16 @@ struct tutti_group {
     int local_rank, local_world_size;
     int64_t turn;       /* of the root: how many groups were opened over its store before */
     tutti_store *store; /* a prefix, owned; NULL for non-members, and for subgroups after their world */
-    int64_t timeout_ms;
     tutti_device device;
+    const char *algorithm; /* TUTTI_ALGO, or NULL; the root's counts */
+    char *agreed;          /* the root's: what the first rank to come said of it */
+    char *tuning;          /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
 
-    struct group_door doors[2][GROUP_DOORS]; /* by device: CPU, CUDA */
-    int n_doors[2];
-    struct group_door stager; /* copies CUDA tensors where one of their doors takes CPU tensors alone; else not open */
-    const char *algorithm;    /* TUTTI_ALGO, or NULL; the root's counts */
-    char *agreed;             /* the root's: what the first rank to come said of it */
-    char *tuning;             /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
-
-    struct checked checked[TUTTI_KIND_COUNT]; /* the last call of each kind */
-    uint64_t calls;                           /* that did not repeat the one before them */
-
-    uint64_t sequence;       /* of the last collective issued */
-    uint64_t past;           /* a trace of all of them: see fingerprint_with_past */
-    uint64_t children;       /* made from this one, for their ids */
-    uint64_t shrinks;        /* how often it was */
-    uint64_t last_split;     /* the latest whose choices are in the store; 0: none */
-    struct group_use *uses;  /* lists of members that groups were made of by the members alone */
-    struct work_queue works; /* not ended, in order of issue (group_link) */
-    struct op_span reach;    /* of the memory of the collectives among them, at least */
-    struct cache *cache;
-    struct health *health;
-    int failed; /* status of the first failure, or 0 */
+    uint64_t children;      /* made from this one, for their ids */
+    uint64_t shrinks;       /* how often it was */
+    uint64_t last_split;    /* the latest whose choices are in the store; 0: none */
+    struct group_use *uses; /* lists of members that groups were made of by the members alone */
+    struct op_span reach;   /* of the memory of the collectives among them, at least */
     char *failed_text;
     uint64_t failed_sequence;         /* the first collective that did not end well */
     bool failed_met;                  /* a collective of this rank has ended with it, or none needs to */
@@ -78,9 +80,7 @@ struct tutti_group {
     char *told_text;
     uint64_t told_sequence;
     int64_t told_ns;
-    char *gone_text; /* a member is gone although nothing waited for it: the next operation fails with this */
-    bool aborted;    /* its backends were told that it failed */
-    bool shut;       /* its backends are closed; only the handle is left */
+    bool aborted; /* its backends were told that it failed */
 };
 
 /* Which backends by device, parsed; ranks; store: what a new group is made from. */

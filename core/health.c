@@ -28,8 +28,10 @@ struct asker {
 };
 
 struct health {
-    uint64_t sequence[HISTORY], fingerprint[HISTORY];
-    uint64_t latest, latest_fingerprint;
+    struct {
+        uint64_t sequence, fingerprint;
+    } issued[HISTORY];
+    uint64_t latest;
     struct missing *missing;
     uint64_t said; /* a digest of what those who asked know */
     int64_t passed_on_ns, told_ns;
@@ -62,10 +64,9 @@ struct missing *health_missing(const struct health *health)
 
 void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprint)
 {
-    health->sequence[sequence % HISTORY] = sequence;
-    health->fingerprint[sequence % HISTORY] = fingerprint;
+    health->issued[sequence % HISTORY].sequence = sequence;
+    health->issued[sequence % HISTORY].fingerprint = fingerprint;
     health->latest = sequence;
-    health->latest_fingerprint = fingerprint;
 }
 
 /* ---- notes ------------------------------------------------------------------------------------------------- */
@@ -134,9 +135,9 @@ int health_ask(const struct tutti_work *work)
 static uint64_t call_before(const struct health *health, uint64_t fingerprint)
 {
     for (unsigned i = 0; i < HISTORY; i++) {
-        if (health->fingerprint[i] != fingerprint || health->sequence[i] < 2) continue;
+        if (health->issued[i].fingerprint != fingerprint || health->issued[i].sequence < 2) continue;
         unsigned at = (i + HISTORY - 1) % HISTORY;
-        return health->sequence[at] == health->sequence[i] - 1 ? health->fingerprint[at] : 0;
+        return health->issued[at].sequence == health->issued[i].sequence - 1 ? health->issued[at].fingerprint : 0;
     }
     return 0;
 }
@@ -186,7 +187,7 @@ static void tell_place(struct tutti_group *group, int peer, int64_t now)
     struct note here = {.type = NOTE_HERE,
                         .fingerprint = message_waited_in(group),
                         .latest = health->latest,
-                        .latest_fingerprint = health->latest_fingerprint};
+                        .latest_fingerprint = health->issued[health->latest % HISTORY].fingerprint};
     if (waiting != NULL) {
         here.sequence = waiting->op.sequence;
         here.n_places = missing_find(waiting, now, here.place);
@@ -226,9 +227,10 @@ static void answer(struct tutti_group *group, int peer, const struct note *ask)
 {
     struct health *health = group->health;
     unsigned at = ask->sequence % HISTORY;
-    if (ask->sequence > 0 && health->sequence[at] == ask->sequence && health->fingerprint[at] != ask->fingerprint) {
+    if (ask->sequence > 0 && health->issued[at].sequence == ask->sequence &&
+        health->issued[at].fingerprint != ask->fingerprint) {
         char calls[400], text[512];
-        health_describe_mismatch(group, peer, ask->fingerprint, health->fingerprint[at], calls, sizeof calls);
+        health_describe_mismatch(group, peer, ask->fingerprint, health->issued[at].fingerprint, calls, sizeof calls);
         snprintf(text, sizeof text, "the ranks' calls differ at #%" PRIu64 " of group %s: %s", ask->sequence,
                  group->name, calls);
         group_fail(group, TUTTI_ERR_MISMATCH, text, true);

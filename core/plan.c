@@ -282,6 +282,7 @@ uint32_t plan_recv_reduce(struct plan *plan, int peer, struct plan_ref dst, stru
 
 uint32_t plan_reduce(struct plan *plan, struct plan_ref dst, struct plan_ref a, struct plan_ref b, int64_t numel)
 {
+    plan->reduces = true;
     return plan_add_local(plan, PLAN_REDUCE, dst, a, b, numel);
 }
 

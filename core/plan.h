@@ -57,6 +57,7 @@ struct plan {
     uint32_t n_ready;
     int64_t scratch; /* elements of scratch needed */
     int rank, size;
+    bool reduces;                 /* some step is a PLAN_REDUCE */
     struct plan_builder *builder; /* private to plan.c; gone after plan_finish */
     int error;                    /* first failure while building: TUTTI_ERR_NO_MEMORY, or 0 */
 };

@@ -248,7 +248,7 @@ static void test_local(void **state)
 static void test_last(void **state)
 {
     (void)state;
-    enum { SMALL = 8, LARGE = 2048 };
+    enum { SMALL = 16 << 10, LARGE = SMALL + 1 }; /* 64 KiB are small */
     static float in[2 * LARGE], out[2 * LARGE];
     static const struct {
         bool awaited, last;
