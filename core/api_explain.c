@@ -81,7 +81,7 @@ int tutti_describe_backend(const char *name, char *out, size_t capacity)
     int status = check_room("describe_backend", out, capacity);
     if (status == TUTTI_OK && name == NULL)
         status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend's name is NULL");
-    if (status == TUTTI_OK) status = registry_load(name, &backend);
+    if (status == TUTTI_OK) status = registry_load(name, &host_services, &backend);
     if (status != TUTTI_OK) return status;
     put(&text, "%s, version %s\n", dladdr(backend, &file) != 0 ? file.dli_fname : backend->name,
         backend->version != NULL ? backend->version : "unknown");

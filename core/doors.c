@@ -193,7 +193,7 @@ static int add_backend(struct tutti_group *group, const struct group_args *args,
 {
     const tutti_backend *backend = NULL;
     struct group_door door = {0};
-    int status = registry_load(name, &backend);
+    int status = registry_load(name, &host_services, &backend);
     if (status == TUTTI_OK && only_device && device == 0 && !group_takes_device(backend, device))
         status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend %s takes no CPU tensors", name);
     const struct group_door *shared = status == TUTTI_OK ? doors_find(group, backend) : NULL;
@@ -236,7 +236,7 @@ static int open_stager(struct tutti_group *group, const struct group_args *args)
 {
     static const char name[] = "cuda";
     const tutti_backend *backend = NULL;
-    int status = registry_load(name, &backend);
+    int status = registry_load(name, &host_services, &backend);
     if (status == TUTTI_OK && !(TUTTI_HAS(backend, stage_open) && TUTTI_HAS(backend, native[TUTTI_COPY])))
         status = error_set(TUTTI_ERR_BACKEND, "plug-in %s does not stage tensors", name);
     void *parent = args->parent != NULL ? group->root->stager.state : NULL;

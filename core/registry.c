@@ -72,8 +72,32 @@ static int check_table(const char *path, const tutti_backend *backend)
     return TUTTI_OK;
 }
 
-static int load_file(const char *path, const char *name, const tutti_backend **out)
+static int gives_none(const char *path, bool says_why)
 {
+    char why[ERROR_TEXT_MAX / 2];
+    snprintf(why, sizeof why, "%s", says_why ? error_text() : "it does not say why");
+    return error_set(TUTTI_ERR_BACKEND, "%s gives no table: %s", path, why);
+}
+
+/* The table that is to be used: the library's own, or the one that it gives instead. */
+static int find_table(const char *path, void *library, const tutti_host *host, const tutti_backend **out)
+{
+    const tutti_backend *table = dlsym(library, TUTTI_BACKEND_SYMBOL);
+    if (table == NULL)
+        return error_set(TUTTI_ERR_BACKEND, "%s has no symbol %s: it is no Tutti plug-in, or of another major version",
+                         path, TUTTI_BACKEND_SYMBOL);
+    if (table->abi == TUTTI_BACKEND_ABI && TUTTI_HAS(table, instead)) {
+        unsigned errors = error_count();
+        table = table->instead(host);
+        if (table == NULL) return gives_none(path, error_count() != errors);
+    }
+    *out = table;
+    return check_table(path, table);
+}
+
+static int load_file(const char *path, const char *name, const tutti_host *host, const tutti_backend **out)
+{
+    const tutti_backend *backend = NULL;
     int status = check_safe(path);
     if (status != TUTTI_OK) return status;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -81,14 +105,7 @@ static int load_file(const char *path, const char *name, const tutti_backend **o
         const char *why = dlerror();
         return error_set(TUTTI_ERR_BACKEND, "%s does not load: %s", path, why != NULL ? why : "no reason given");
     }
-    const tutti_backend *backend = dlsym(library, TUTTI_BACKEND_SYMBOL);
-    if (backend == NULL) {
-        status =
-            error_set(TUTTI_ERR_BACKEND, "%s has no symbol %s: it is no Tutti plug-in, or of another major version",
-                      path, TUTTI_BACKEND_SYMBOL);
-    } else {
-        status = check_table(path, backend);
-    }
+    status = find_table(path, library, host, &backend);
     if (status == TUTTI_OK && name != NULL && strcmp(name, backend->name) != 0)
         status = error_set(TUTTI_ERR_BACKEND, "%s calls itself \"%s\", not \"%s\"", path, backend->name, name);
     if (status != TUTTI_OK) return status; /* never dlclose: its constructors may have left pointers behind */
@@ -178,14 +195,14 @@ void registry_list(char *text, size_t capacity)
     pthread_mutex_unlock(&registry_lock);
 }
 
-static int load_name(const char *name, const tutti_backend **out)
+static int load_name(const char *name, const tutti_host *host, const tutti_backend **out)
 {
     char tried[600] = "";
     int n = search_folders(registry_folders, FOLDERS_MOST);
     for (int i = 0; i < n; i++) {
         char path[PATH_MAX + 64];
         snprintf(path, sizeof path, "%s/libtutti_%s.so", registry_folders[i], name);
-        if (access(path, F_OK) == 0) return load_file(path, name, out);
+        if (access(path, F_OK) == 0) return load_file(path, name, host, out);
         size_t used = strlen(tried);
         snprintf(tried + used, sizeof tried - used, "%s%s", used > 0 ? ", " : "", path);
     }
@@ -194,7 +211,7 @@ static int load_name(const char *name, const tutti_backend **out)
                      tried);
 }
 
-int registry_load(const char *name, const tutti_backend **backend)
+int registry_load(const char *name, const tutti_host *host, const tutti_backend **backend)
 {
     if (name[0] != '/' && !name_is_valid(name))
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
@@ -207,7 +224,7 @@ int registry_load(const char *name, const tutti_backend **backend)
     while (entry != NULL && strcmp(entry->name, name) != 0) entry = entry->next;
     if (entry == NULL) {
         const tutti_backend *found = NULL;
-        status = name[0] == '/' ? load_file(name, NULL, &found) : load_name(name, &found);
+        status = name[0] == '/' ? load_file(name, NULL, host, &found) : load_name(name, host, &found);
         if (status == TUTTI_OK) entry = calloc(1, sizeof *entry);
         if (entry != NULL) {
             entry->backend = found;

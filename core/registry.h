@@ -5,8 +5,9 @@
 #include <tutti/backend.h>
 
 /* The backend of this name ([a-z0-9_]{1,32}) or of this absolute path.  BACKEND with a sentence that says at which
- * step it was refused and where it was looked for; INVALID_ARGUMENT for an impossible name. */
-int registry_load(const char *name, const tutti_backend **backend);
+ * step it was refused and where it was looked for; INVALID_ARGUMENT for an impossible name.  host: for a plug-in that
+ * chooses. */
+int registry_load(const char *name, const tutti_host *host, const tutti_backend **backend);
 
 /* The names of the plug-ins that lie in the folders searched, with blanks between; what does not fit is left out. */
 void registry_list(char *text, size_t capacity);

@@ -43,7 +43,7 @@ bool tutti_is_initialized(void)
 bool tutti_is_backend_available(const char *name)
 {
     const tutti_backend *backend = NULL;
-    if (name != NULL) return registry_load(name, &backend) == TUTTI_OK;
+    if (name != NULL) return registry_load(name, &host_services, &backend) == TUTTI_OK;
     error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend's name is NULL");
     return false;
 }

@@ -395,6 +395,11 @@ typedef struct tutti_backend {
     /* Up to how many bytes recv_reduce is better than a receive and a reduction by the core, which lets at most four
      * messages wait in memory of its own.  0: always. */
     int64_t recv_reduce_most;
+
+    /* The table to be used in place of this one, of the same name: for a plug-in that chooses between others, whose
+     * table then needs no more than its name and this.  Asked once, when it has been loaded.  NULL: there is none, and
+     * host->error says why.  Optional. */
+    const struct tutti_backend *(*instead)(const tutti_host *host);
 } tutti_backend;
 
 enum tutti_backend_traits {

@@ -181,6 +181,7 @@ static const struct place places[] = {
     AT(tutti_backend, is_near, 504),
     AT(tutti_backend, explain, 512),
     AT(tutti_backend, recv_reduce_most, 520),
+    AT(tutti_backend, instead, 528),
 };
 
 static void test_places(void **state)

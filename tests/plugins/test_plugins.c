@@ -74,6 +74,40 @@ static void other_name(void **state)
     assert_int_equal(start(FOLDER "/libtutti_broken_name.so"), TUTTI_OK); /* by path any name will do */
 }
 
+/* A table that another is used in place of: it is asked for one when it has been loaded, and what it gives is looked at
+ * as its own would be.  A refusal is not remembered. */
+static void another_table(void **state)
+{
+    static const struct {
+        const char *what, *reason;
+    } wrong[] = {
+        {"none", "/libtutti_chooses.so gives no table: nothing that fits"},
+        {"silent", "/libtutti_chooses.so gives no table: it does not say why"},
+        {"abi", "/libtutti_chooses.so speaks plug-in ABI 7, this library speaks 1"},
+        {"short", "/libtutti_chooses.so has a table of 48 bytes, at least 64 are needed"},
+        {"name", "/libtutti_chooses.so calls itself \"somebody_else\", not \"chooses\""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        setenv("CHOOSES", wrong[i].what, 1);
+        assert_int_equal(start("chooses"), TUTTI_ERR_BACKEND);
+        has(wrong[i].reason);
+        assert_false(tutti_is_backend_available("chooses"));
+        has(wrong[i].reason);
+    }
+    unsetenv("CHOOSES");
+    void *library = dlopen(FOLDER "/libtutti_chooses.so", RTLD_NOW | RTLD_NOLOAD);
+    assert_non_null(library);
+    int *asked = dlsym(library, "chooses_asked");
+    *asked = 0;
+    for (int twice = 0; twice < 2; twice++) assert_int_equal(start("chooses"), TUTTI_OK);
+    assert_int_equal(*asked, 1);
+    setenv("CHOOSES", "none", 1);
+    assert_int_equal(start("chooses"), TUTTI_OK); /* it has been chosen */
+    unsetenv("CHOOSES");
+    dlclose(library);
+}
+
 /* These load, so they are available; that they cannot work shows when a group is made of them. */
 static void start_fails(void **state)
 {
@@ -236,10 +270,10 @@ static void together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables),      cmocka_unit_test(dependency),   cmocka_unit_test(other_name),
-        cmocka_unit_test(start_fails), cmocka_unit_test(wrong_device), cmocka_unit_test(names),
-        cmocka_unit_test(missing),     cmocka_unit_test(unsafe_files), cmocka_unit_test(order),
-        cmocka_unit_test(together),
+        cmocka_unit_test(tables),      cmocka_unit_test(dependency),    cmocka_unit_test(other_name),
+        cmocka_unit_test(start_fails), cmocka_unit_test(wrong_device),  cmocka_unit_test(names),
+        cmocka_unit_test(missing),     cmocka_unit_test(unsafe_files),  cmocka_unit_test(order),
+        cmocka_unit_test(together),    cmocka_unit_test(another_table),
     };
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
