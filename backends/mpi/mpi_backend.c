@@ -35,18 +35,12 @@ static int open_further(struct mpib_group *group, const tutti_group_info *info)
     return mpib_meet_members(group, info);
 }
 
-/* The same on all ranks: see mpib_meet_world. */
-static int native_of(const tutti_group_info *info, const tutti_host *host)
-{
-    if (info->parent != NULL) return ((const struct mpib_group *)info->parent)->native;
-    if (host->env("TUTTI_MPI_NATIVE") == NULL) return MPIB_NATIVE_MEASURED;
-    return tutti_env_bool(host, "TUTTI_MPI_NATIVE", false) ? MPIB_NATIVE_ALWAYS : MPIB_NATIVE_NEVER;
-}
+static enum mpib_native native; /* of the table that was given out; the same on all ranks: see mpib_meet_world */
 
 static int mpib_open(void *state, const tutti_group_info *info, const tutti_host *host)
 {
     struct mpib_group *group = state;
-    group->native = native_of(info, host);
+    group->native = info->parent != NULL ? ((const struct mpib_group *)info->parent)->native : native;
     group->own.host = host;
     group->own.comm = group->comm = MPI_COMM_NULL;
     group->own.timer = group->own.bell = -1;
@@ -131,6 +125,18 @@ static int mpib_describe(const tutti_host *host, void *group, char *text, size_t
 
 TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
 
+/* Asked again where the plug-in is loaded by another name, too; the answer stays the same. */
+static const tutti_backend *with_natives(const tutti_host *host)
+{
+    static tutti_backend table;
+    if (table.abi != 0) return &table;
+    bool asked = host->env("TUTTI_MPI_NATIVE") != NULL;
+    if (asked) native = tutti_env_bool(host, "TUTTI_MPI_NATIVE", false) ? MPIB_NATIVE_ALWAYS : MPIB_NATIVE_NEVER;
+    table = tutti_backend_v1;
+    mpib_native_fill(native, &table);
+    return &table;
+}
+
 const tutti_backend tutti_backend_v1 = {
     TUTTI_BACKEND_HEADER,
     .name = MPIB_TABLE,
@@ -139,14 +145,6 @@ const tutti_backend tutti_backend_v1 = {
     .devices = 1u << TUTTI_CPU,
     .open = mpib_open,
     .close = mpib_close,
-    .native = {[TUTTI_BROADCAST] = mpib_native,
-               [TUTTI_ALL_REDUCE] = mpib_native,
-               [TUTTI_REDUCE] = mpib_native,
-               [TUTTI_ALL_GATHER] = mpib_native,
-               [TUTTI_GATHER] = mpib_native,
-               [TUTTI_SCATTER] = mpib_native,
-               [TUTTI_REDUCE_SCATTER] = mpib_native,
-               [TUTTI_ALL_TO_ALL] = mpib_native},
     .send = mpib_send,
     .recv = mpib_recv,
     .recv_reduce = mpib_recv_reduce,
@@ -155,6 +153,10 @@ const tutti_backend tutti_backend_v1 = {
     .cancel = mpib_cancel,
     .notify = mpib_notify,
     .abort = mpib_abort,
-    MPIB_NUMBERS,
+    .latency_ns = 1500,
+    .bytes_per_us = 4000,
+    .segment_bytes = 256 << 10,
+    .recv_reduce_most = MPIB_SHORT,
     .describe = mpib_describe,
+    .instead = with_natives,
 };

@@ -6,6 +6,8 @@
 /* One MPI message has at most this many bytes; a longer one goes in pieces, one after the other. */
 enum { PIECE = 1 << 30 };
 
+enum { FEW = 4 }; /* requests that are tested one by one: MPI_Testsome looks at each more than once */
+
 int mpib_flights_reserve(struct mpib_family *family, int n)
 {
     if (family->n_flights + n <= family->room) return TUTTI_OK;
@@ -30,8 +32,10 @@ void mpib_flights_add(struct mpib_family *family, MPI_Request request, const str
     family->flights[family->n_flights++] = *flight;
 }
 
-static int begin_piece(struct mpib_family *family, struct mpib_flight *flight, MPI_Request *request)
+static int begin_piece(struct mpib_family *family, int i)
 {
+    struct mpib_flight *flight = &family->flights[i];
+    MPI_Request *request = &family->requests[i];
     size_t now = flight->left < PIECE ? flight->left : PIECE;
     char *data = flight->data;
     flight->data += now;
@@ -42,13 +46,12 @@ static int begin_piece(struct mpib_family *family, struct mpib_flight *flight, M
 
 int mpib_flights_begin(struct mpib_family *family, const struct mpib_flight *flight)
 {
-    struct mpib_flight copy = *flight;
-    MPI_Request request;
     int status = mpib_flights_reserve(family, 1);
     if (status != TUTTI_OK) return status;
-    int error = begin_piece(family, &copy, &request);
+    family->flights[family->n_flights] = *flight;
+    int error = begin_piece(family, family->n_flights);
     if (error != MPI_SUCCESS) return mpib_error(family->host, flight->sends ? "MPI_Isend" : "MPI_Irecv", error);
-    mpib_flights_add(family, request, &copy);
+    family->n_flights++;
     return TUTTI_OK;
 }
 
@@ -74,7 +77,7 @@ static bool ends(struct mpib_family *family, int i, int error, tutti_request **r
 {
     struct mpib_flight *flight = &family->flights[i];
     if (error == MPI_SUCCESS && flight->left > 0) {
-        error = begin_piece(family, flight, &family->requests[i]);
+        error = begin_piece(family, i);
         if (error == MPI_SUCCESS) return false;
     }
     *request = flight->request;
@@ -101,16 +104,24 @@ int mpib_flights_look(struct mpib_family *family, tutti_request *request)
     return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
 }
 
+/* From the end on: what is taken out is filled from there. */
+static int test_each(struct mpib_family *family, int n)
+{
+    int ended = 0;
+    for (int i = n - 1; i >= 0; i--) {
+        int done = 0, error = MPI_Test(&family->requests[i], &done, MPI_STATUS_IGNORE);
+        if (!done && error == MPI_SUCCESS) continue;
+        end(family, i, error);
+        ended++;
+    }
+    return ended;
+}
+
 int mpib_flights_test(struct mpib_family *family)
 {
     int n = family->n_flights, done = 0;
     if (n == 0) return 0;
-    if (n == 1) {
-        MPI_Status status;
-        int error = MPI_Test(&family->requests[0], &done, &status);
-        if (done || error != MPI_SUCCESS) end(family, 0, error);
-        return done || error != MPI_SUCCESS;
-    }
+    if (n <= FEW) return test_each(family, n);
     int error = MPI_Testsome(n, family->requests, &done, family->done, family->status);
     if (done == MPI_UNDEFINED || done <= 0) {
         if (error != MPI_SUCCESS)
@@ -122,7 +133,7 @@ int mpib_flights_test(struct mpib_family *family)
         flight->ended = true;
         flight->error = error == MPI_SUCCESS ? MPI_SUCCESS : family->status[k].MPI_ERROR;
     }
-    for (int i = n - 1; i >= 0; i--) { /* from the end on: what is taken out is filled from there */
+    for (int i = n - 1; i >= 0; i--) { /* as above */
         struct mpib_flight *flight = &family->flights[i];
         if (!flight->ended) continue;
         flight->ended = false;

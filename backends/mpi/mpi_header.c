@@ -67,12 +67,11 @@ int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_h
     return status;
 }
 
-static bool is_sound(const struct mpib_envelope *envelope, int bytes)
+/* MPI hands over whole messages: that what the header says fits in is all that there is to find out. */
+static bool is_sound(const struct mpib_header *header)
 {
-    const struct mpib_header *header = &envelope->header;
-    if (bytes < (int)sizeof *header) return false;
-    size_t here = (size_t)bytes - sizeof *header;
-    return header->long_tag == 0 ? header->bytes == here : here == 0 && header->bytes > MPIB_SHORT;
+    bool is_long = header->bytes > MPIB_SHORT;
+    return is_long ? header->long_tag >= MPIB_TAG_LONG && header->long_tag <= MPIB_TAG_LONG_END : header->long_tag == 0;
 }
 
 int mpib_messages_listen(struct mpib_family *family)
@@ -97,7 +96,7 @@ enum mpib_came mpib_header_poll(struct mpib_family *family)
 {
     struct mpib_envelope *envelope = family->buffer;
     MPI_Status status;
-    int there = 0, bytes = 0, error = post(family);
+    int there = 0, error = post(family);
     if (error != MPI_SUCCESS) {
         family->host->failed(family->core, TUTTI_ERR_BACKEND, "MPI takes no receive");
         return MPIB_NOTHING;
@@ -108,11 +107,9 @@ enum mpib_came mpib_header_poll(struct mpib_family *family)
     for (int i = 0; i < looks && !there && error == MPI_SUCCESS; i++) error = MPI_Test(&family->inbox, &there, &status);
     if (!there && error == MPI_SUCCESS) return MPIB_NOTHING;
     family->listens = false;
-    enum mpib_came came = MPIB_KEPT;
-    MPI_Get_count(&status, MPI_BYTE, &bytes);
-    if (error == MPI_SUCCESS && is_sound(envelope, bytes))
-        came = mpib_match_arrive(family, status.MPI_SOURCE, envelope) ? MPIB_WANTED : MPIB_KEPT;
-    else
-        family->host->log(0, "a message of %d bytes from rank %d makes no sense", bytes, status.MPI_SOURCE);
-    return came;
+    if (error == MPI_SUCCESS && is_sound(&envelope->header))
+        return mpib_match_arrive(family, status.MPI_SOURCE, envelope) ? MPIB_WANTED : MPIB_KEPT;
+    family->host->log(0, "a message of %llu bytes from rank %d makes no sense",
+                      (unsigned long long)envelope->header.bytes, status.MPI_SOURCE);
+    return MPIB_KEPT;
 }

@@ -189,8 +189,11 @@ static bool fits_world(const struct card *cards, int i, int n, struct verdict *v
         return refused(verdict, TUTTI_ERR_BACKEND, "rank 0 runs %s and rank %d runs %s: all need the same MPI",
                        cards[0].library, i, cards[i].library);
     if (cards[i].native != cards[0].native)
-        return refused(verdict, TUTTI_ERR_INVALID_ARGUMENT,
-                       "TUTTI_MPI_NATIVE differs between rank 0 and rank %d: set it alike on all ranks", i);
+        return refused(
+            verdict, TUTTI_ERR_INVALID_ARGUMENT,
+            "TUTTI_MPI_NATIVE differed between rank 0 and rank %d when they loaded the backend: set it alike "
+            "on all ranks, before the first call that names it",
+            i);
     if (cards[i].world_size < n)
         return refused(verdict, TUTTI_ERR_BACKEND,
                        "rank %d is in an MPI world of %d, the group has %d ranks: start them with one mpirun "

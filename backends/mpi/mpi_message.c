@@ -8,13 +8,11 @@
 #include "mpi_message.h"
 
 enum {
-    TAG_LONG = 16,        /* the first tag for long messages */
-    TAG_LONG_END = 32767, /* every MPI has tags up to here */
-    POLL_MOST = 16,       /* headers a round */
-    ROUNDS = 32,          /* for a message that a caller waits for, before its receive is posted */
-    LOOKS_LONG = 64,      /* at a long one that a caller waits for, before it is left to the rounds of progress, */
-    LOOK_BYTES = 256,     /* and one more for so many bytes: as long as it should take, */
-    LOOKS_MOST = 1024
+    POLL_MOST = 16,  /* headers a round */
+    ROUNDS = 32,     /* for a message that a caller waits for, before its receive is posted */
+    LOOKS_LONG = 64, /* at a long one that a caller waits for, before it is left to the rounds of progress, */
+    LOOK_BYTES = 64, /* and one more for so many bytes: two or three times as long as it should take, */
+    LOOKS_MOST = 4096
 };
 
 int mpib_messages_open(struct mpib_family *family)
@@ -23,18 +21,14 @@ int mpib_messages_open(struct mpib_family *family)
     TAILQ_INIT(&family->found);
     TAILQ_INIT(&family->later);
     TAILQ_INIT(&family->arrived);
-    family->next_tag = TAG_LONG;
-    family->buffer = malloc(sizeof(struct mpib_envelope));
+    family->next_tag = MPIB_TAG_LONG;
+    family->buffer = malloc(sizeof *family->buffer);
     return family->buffer != NULL ? TUTTI_OK : family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
 }
 
 void mpib_messages_close(struct mpib_family *family)
 {
-    struct mpib_arrived *arrived;
-    while ((arrived = TAILQ_FIRST(&family->arrived)) != NULL) {
-        TAILQ_REMOVE(&family->arrived, arrived, link);
-        free(arrived);
-    }
+    mpib_match_close(family);
     struct mpib_slot *slot;
     while ((slot = family->spare) != NULL) {
         family->spare = slot->next;
@@ -55,7 +49,7 @@ static int send_locked(struct mpib_group *group, tutti_request *request)
         return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
     }
     header.long_tag = family->next_tag;
-    family->next_tag = family->next_tag == TAG_LONG_END ? TAG_LONG : family->next_tag + 1;
+    family->next_tag = family->next_tag == MPIB_TAG_LONG_END ? MPIB_TAG_LONG : family->next_tag + 1;
     struct mpib_flight flight = {.request = request,
                                  .group = group,
                                  .data = request->data,
@@ -147,7 +141,9 @@ static int await(struct mpib_group *group, tutti_request *request)
         mpib_header_poll(family);
     }
     family->awaited.request = NULL;
-    return family->awaited.has_come ? look(group, request, family->awaited.status) : mpib_match_recv(group, request);
+    if (family->awaited.has_come) return look(group, request, family->awaited.status);
+    int status = mpib_match_recv(group, request);
+    return ((struct mpib_posted *)request->priv)->waits ? status : look(group, request, status);
 }
 
 int mpib_recv(void *state, tutti_request *request)
@@ -186,7 +182,8 @@ int mpib_progress(void *state)
     if (family == NULL || !mpib_enter()) return 0;
     int moved = begin_put_off(family);
     moved += mpib_flights_test(family);
-    moved += mpib_messages_poll(family);
+    family->hears = moved == 0 || !family->hears; /* what has ended comes first, but not always */
+    if (family->hears) moved += mpib_messages_poll(family);
     family->moved |= moved > 0;
     mpib_leave();
     return moved;

@@ -9,6 +9,11 @@
 
 #include "mpib.h"
 
+enum {
+    MPIB_TAG_LONG = 16,       /* the first tag for long messages */
+    MPIB_TAG_LONG_END = 32767 /* every MPI has tags up to here */
+};
+
 struct mpib_header {
     uint64_t group, tag, fingerprint, bytes;
     int32_t long_tag; /* 0: the bytes are here */
@@ -32,7 +37,7 @@ struct mpib_arrived {
     TAILQ_ENTRY(mpib_arrived) link;
     int32_t source; /* global rank */
     struct mpib_header header;
-    char data[];
+    char data[]; /* of a short one */
 };
 
 /* ---- mpi_header.c ---------------------------------------------------------------------------------------------- */
@@ -53,6 +58,8 @@ int mpib_match_recv(struct mpib_group *group, tutti_request *request);
 
 /* Whether a receive was waiting for the message, and gets it. */
 bool mpib_match_arrive(struct mpib_family *family, int32_t source, const struct mpib_envelope *envelope);
+
+void mpib_match_close(struct mpib_family *family);
 
 /* Tells receives whose message had come, and did not fit.  How many. */
 int mpib_match_tell(struct mpib_family *family);

@@ -148,11 +148,10 @@ static bool is_for_mpi(const struct mpib_group *group, const tutti_op *op)
 /* Nearly all operations are not: those find that out here. */
 static inline bool may_be_for_mpi(const struct mpib_group *group, const tutti_op *op)
 {
-    const struct kind *kind = &kinds[op->kind];
-    if (group->family == NULL || kind->start == NULL || group->native == MPIB_NATIVE_NEVER) return false;
+    if (group->family == NULL || group->native == MPIB_NATIVE_NEVER) return false;
     if (group->native == MPIB_NATIVE_ALWAYS) return true;
     const tutti_tensor *one = op->n_out > 0 ? op->out : op->in; /* the whole has at most so many bytes: */
-    return group->world_size <= RANKS_MOST && one->numel >= kind->from / (RANKS_MOST * ELEMENT_MOST);
+    return group->world_size <= RANKS_MOST && one->numel >= kinds[op->kind].from / (RANKS_MOST * ELEMENT_MOST);
 }
 
 static bool overlap(const char *a, int64_t na, const char *b, int64_t nb)
@@ -231,7 +230,16 @@ __attribute__((noinline)) static int start_native(struct mpib_group *group, cons
     return TUTTI_REQUEST_PENDING;
 }
 
-int mpib_native(void *state, const tutti_op *op, tutti_request *request)
+static int native(void *state, const tutti_op *op, tutti_request *request)
 {
     return may_be_for_mpi(state, op) ? start_native(state, op, request) : TUTTI_ERR_UNSUPPORTED;
+}
+
+/* What is never for MPI gets no entry, so that nobody asks. */
+void mpib_native_fill(enum mpib_native way, tutti_backend *table)
+{
+    for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) {
+        bool measured = way == MPIB_NATIVE_MEASURED && kinds[kind].from != FROM_NEVER;
+        if (kinds[kind].start != NULL && (way == MPIB_NATIVE_ALWAYS || measured)) table->native[kind] = native;
+    }
 }

@@ -14,15 +14,16 @@
 #include "mpib.h"
 
 static struct {
-    pthread_mutex_t lock; /* starting */
-    pthread_mutex_t one;  /* MPI's own limit: one thread at a time */
-    bool started, ours;
-    pid_t pid; /* whose MPI it is */
-    const tutti_host *host;
-    bool yields; /* as the launcher has told MPI */
     int level;
-    atomic_int open;  /* families */
     atomic_bool over; /* the program has finalized its MPI, with groups of ours open or without */
+    bool started, ours;
+    pthread_t main;       /* the only thread, where MPI was started for less than MPI_THREAD_SERIALIZED */
+    pthread_mutex_t one;  /* where it was started for that: one at a time */
+    pthread_mutex_t lock; /* starting */
+    pid_t pid;            /* whose MPI it is */
+    const tutti_host *host;
+    bool yields;     /* as the launcher has told MPI */
+    atomic_int open; /* families */
     atomic_bool unclean;
     char library[64];
 } mpib = {.lock = PTHREAD_MUTEX_INITIALIZER, .one = PTHREAD_MUTEX_INITIALIZER};
@@ -57,12 +58,8 @@ void mpib_block_end(void)
 static bool may_enter(void)
 {
     if (atomic_load_explicit(&mpib.over, memory_order_relaxed)) return false; /* relaxed: it orders nothing else */
-    if (mpib.level == MPI_THREAD_MULTIPLE) return true;
-    int is_main = 1;
-    pthread_mutex_lock(&mpib.one);
-    if (mpib.level < MPI_THREAD_SERIALIZED) MPI_Is_thread_main(&is_main);
-    if (!is_main) pthread_mutex_unlock(&mpib.one);
-    return is_main;
+    if (mpib.level == MPI_THREAD_SERIALIZED) pthread_mutex_lock(&mpib.one);
+    return mpib.level >= MPI_THREAD_SERIALIZED || pthread_equal(mpib.main, pthread_self());
 }
 
 bool mpib_enter(void)
@@ -80,7 +77,7 @@ bool mpib_main_only(void)
 void mpib_leave(void)
 {
     if (!mpib.ours) mpib_block_begin(); /* the program may block in MPI next */
-    if (mpib.level != MPI_THREAD_MULTIPLE) pthread_mutex_unlock(&mpib.one);
+    if (mpib.level == MPI_THREAD_SERIALIZED) pthread_mutex_unlock(&mpib.one);
 }
 
 /* ---- words ----------------------------------------------------------------------------------------------------- */
@@ -211,6 +208,7 @@ static int start_now(const tutti_host *host, int world_size)
             return host->error(TUTTI_ERR_BACKEND,
                                "the program started MPI for its main thread alone, and this is another");
     }
+    mpib.main = pthread_self(); /* looked at only where there must be but one */
     find_yields();
     name_library();
     error = mpib_types_make(host);

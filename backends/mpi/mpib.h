@@ -23,8 +23,6 @@
 #include <sys/queue.h>
 #include <tutti/backend.h>
 
-#include "mpi_numbers.h"
-
 #ifdef OPEN_MPI
 #define MPIB_BUILT_FOR "Open MPI"
 #else
@@ -34,6 +32,9 @@
 #ifndef MPIB_TABLE
 #define MPIB_TABLE "mpi" /* or mpi_openmpi, mpi_mpich, where both are built */
 #endif
+
+/* What rides along with its header, which is then less than what any MPI sends at once. */
+enum { MPIB_SHORT = 3072 };
 
 struct mpib_group;
 
@@ -93,53 +94,60 @@ struct mpib_awaited {
     bool has_come;
 };
 
+/* What each message needs comes first: after a large one's copy little of it is left in the caches. */
 struct mpib_family {
     const tutti_host *host;
-    void *core;
     MPI_Comm comm;     /* messages; its ranks are the global ranks */
     MPI_Request inbox; /* the receive for headers; it */
     bool listens;      /* has been started */
-    int32_t rank;
+    bool hears;        /* the last round looked at it */
+    bool shares_cores; /* this host has more ranks than cores for them */
+    bool moved;        /* something has ended or begun since moved_ns */
+    int n_flights, room;
     int32_t next_tag;
     MPI_Request *requests; /* those under way, and beside each what it is */
     struct mpib_flight *flights;
-    int n_flights, room;
-    int *done; /* scratch of MPI_Testsome */
-    MPI_Status *status;
+    struct mpib_envelope *buffer; /* one header with what it carries */
+    struct mpib_slot *spare;      /* for headers on their way */
     struct mpib_awaited awaited;
     struct mpib_posted_list posted;
     struct mpib_posted_list found;
-    struct mpib_posted_list later;    /* sends and receives that only the main thread may begin */
-    struct mpib_arrived_list arrived; /* messages that nobody has asked for yet */
+    struct mpib_posted_list later;      /* sends and receives that only the main thread may begin */
+    struct mpib_arrived_list arrived;   /* messages that nobody has asked for yet */
+    struct mpib_arrived *spare_arrived; /* or NULL */
+    int goodbyes;                       /* peers whose last word this was */
+
+    int *done; /* scratch of MPI_Testsome */
+    MPI_Status *status;
+    int64_t moved_ns;
+    int32_t rank;
+    void *core;
     struct mpib_group_list groups;
-    struct mpib_slot *spare; /* for headers on their way */
-    void *buffer;            /* one header with what it carries */
-    pthread_t waiter;        /* the program's thread that opened it */
+    pthread_t waiter; /* the program's thread that opened it */
     int timer;
-    bool shares_cores;       /* this host has more ranks than cores for them */
     int bell;                /* its descriptor; -1: none */
     struct mpib_bell *bells; /* of all ranks */
     int rings, rings_due;    /* heard, and to be heard before it is relied on */
     uint64_t *dead;          /* groups that have failed: nobody takes what still comes for them */
     int n_dead;
     bool closing; /* nobody takes anything any more */
-    int goodbyes; /* peers whose last word this was */
-    bool moved;   /* something has ended or begun since */
-    int64_t moved_ns;
 };
+
+/* TUTTI_MPI_NATIVE */
+enum mpib_native { MPIB_NATIVE_MEASURED, MPIB_NATIVE_NEVER, MPIB_NATIVE_ALWAYS };
 
 /* The state of one group; the first one's holds the family. */
 struct mpib_group {
     struct mpib_family *family; /* NULL where there is one rank: MPI is left alone then */
-    struct mpib_family own;
-    LIST_ENTRY(mpib_group) link;
-    MPI_Comm comm; /* collectives */
     uint64_t id;
     const int32_t *global_ranks;
     int32_t rank, world_size;
+    enum mpib_native native;
+    MPI_Comm comm; /* collectives */
     void *core;
-    enum { MPIB_NATIVE_MEASURED, MPIB_NATIVE_NEVER, MPIB_NATIVE_ALWAYS } native; /* TUTTI_MPI_NATIVE */
+    LIST_ENTRY(mpib_group) link;
     bool listed;
+    _Alignas(64) struct mpib_family own;
 };
 
 /* ---- mpi_start.c ----------------------------------------------------------------------------------------------- */
@@ -210,7 +218,8 @@ int mpib_flights_cancel(struct mpib_family *family, const tutti_request *request
 
 /* ---- mpi_native.c ---------------------------------------------------------------------------------------------- */
 
-int mpib_native(void *group, const tutti_op *op, tutti_request *request);
+/* Gives the table its entries of operations that may be MPI's. */
+void mpib_native_fill(enum mpib_native way, tutti_backend *table);
 
 /* ---- mpi_message.c --------------------------------------------------------------------------------------------- */
 

@@ -25,7 +25,6 @@ static const struct floor {
     {"tools/*", PUBLIC " bench/* run/* conformance/*", true},
     /* transports: the plug-in door alone */
     {"backends/nccl/*", "<tutti/backend.h> <tutti/types.h> <tutti/store.h> cuda/*", true},
-    {"backends/mpi_choose/*", "<tutti/backend.h> ../mpi/mpi_numbers.h", true},
     {"backends/*/*", "<tutti/backend.h> <tutti/types.h> <tutti/store.h>", true},
     /* algorithms are pure */
     {"core/coll/select.c", "<tutti/types.h> plan.h base/error.h", true},

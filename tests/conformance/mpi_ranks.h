@@ -246,6 +246,50 @@ static int messages(void)
     return 0;
 }
 
+/* Messages as long as what just rides along with its header, and as what does not, received before they are sent or
+ * after. */
+static int sizes(void)
+{
+    static char mine[4][3074], theirs[4][3074];
+    int next = (my.rank + 1) % my.size, before = (my.rank + my.size - 1) % my.size;
+    for (int n = 3071; n <= 3074; n++) {
+        for (int early = 0; early < 2; early++) {
+            tutti_work *works[2][4];
+            for (int i = 0; i < 4; i++) memset(mine[i], n + my.rank * 16 + i, (size_t)n);
+            for (int turn = 0; turn < 2; turn++) {
+                for (int i = 0; i < 4; i++) {
+                    bool sends = turn == early;
+                    tutti_tensor tensor = tutti_tensor_of(sends ? mine[i] : theirs[i], n, TUTTI_INT8);
+                    const tutti_opts *opts = tutti_with(.group = my.mpi, .tag = i % 2);
+                    OK(sends ? tutti_isend(tensor, next, opts, &works[0][i])
+                             : tutti_irecv(tensor, before, opts, &works[1][i]));
+                }
+                if (early == 0) OK(tutti_barrier(tutti_with(.group = my.mpi)));
+            }
+            for (int i = 0; i < 8; i++) OK(tutti_wait(&works[i / 4][i % 4], 20000));
+            for (int i = 0; i < 4; i++)
+                if (theirs[i][0] != (char)(n + before * 16 + i) || theirs[i][n - 1] != theirs[i][0])
+                    return wrong("messages of 3 KiB", "other bytes");
+        }
+    }
+    return 0;
+}
+
+/* More long messages than there are tags for them. */
+static int many_long(void)
+{
+    enum { TIMES = 33000, N = 800 };
+    static int mine[N], theirs[N];
+    int peer = my.rank ^ 1;
+    for (int i = 0; i < TIMES && my.rank < 2; i++) {
+        mine[0] = mine[N - 1] = i;
+        if (my.rank == 0) OK(tutti_send(tutti_view(mine, N), peer, tutti_with(.group = my.mpi)));
+        if (my.rank == 1) OK(tutti_recv(tutti_view(theirs, N), peer, tutti_with(.group = my.mpi)));
+        if (my.rank == 1 && (theirs[0] != i || theirs[N - 1] != i)) return wrong("many long messages", "other bytes");
+    }
+    return 0;
+}
+
 /* Each reads what the one before writes; the core holds some back, on each rank at its own time. */
 static int order(void)
 {
@@ -380,6 +424,8 @@ static int rank_main(void)
     if (failed == 0) failed = all_reductions();
     if (failed == 0) failed = all_forms();
     if (failed == 0) failed = messages();
+    if (failed == 0) failed = sizes();
+    if (failed == 0 && my.size == 2) failed = many_long();
     if (failed == 0) failed = order();
     if (failed == 0) failed = subgroups();
     if (failed == 0) failed = group_behind_an_operation();

@@ -65,6 +65,32 @@ static int read_only_root(void)
     return 0;
 }
 
+/* What is MPI's own has an entry in the table, and nothing else: asked for as the environment says. */
+static int natives(const char *expected)
+{
+    char text[4096];
+    OK(tutti_describe_backend("mpi", text, sizeof text));
+    if (strstr(text, expected) == NULL) return wrong("describe", text);
+    printf("all right\n");
+    return 0;
+}
+
+/* This rank has loaded the plug-in before the variable was set, the others do so after it; `other`: a second name,
+ * which it loads after it, too.  All find that they differ. */
+static int native_set_late(const char *other)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    bool loads = rank != NULL && strcmp(rank, "0") == 0;
+    if (loads && !tutti_is_backend_available("mpi")) return wrong("mpi", tutti_last_error());
+    setenv("TUTTI_MPI_NATIVE", "1", 1);
+    if (loads && other != NULL && !tutti_is_backend_available(other)) return wrong(other, tutti_last_error());
+    int status = tutti_init_process_group("mpi", NULL);
+    if (status != TUTTI_ERR_INVALID_ARGUMENT || strstr(tutti_last_error(), "TUTTI_MPI_NATIVE differed") == NULL)
+        return wrong("init", tutti_last_error());
+    printf("all right\n");
+    return 0;
+}
+
 static int program_main(const char *mpi, int level, bool early)
 {
     int got = -1;
@@ -127,6 +153,49 @@ static void programs_own(void **state)
                 fail_msg("%s: status %d\n%s\n%s", arguments, launch.status, launch.out.data, launch.err.data);
             end(&launch);
         }
+    }
+}
+
+/* An MPI that gives less than the plug-in asks for.  With the two lowest the plug-in's own thread is the only one. */
+static void mpi_gives_less(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *mpi, *library;
+    } mpis[] = {{"openmpi", "libmpi.so.40"}, {"mpich", "libmpich.so.12"}};
+    for (int i = 0; i < 2; i++) {
+        for (int level = 1; level < 3 && has(mpis[i].mpi); level++) {
+            char environment[4200];
+            snprintf(environment, sizeof environment,
+                     "LD_PRELOAD=%s/tests/plugins/libtutti_few_threads.so FEW_THREADS=%d FEW_THREADS_OF=%s",
+                     TUTTI_BUILD_DIR, level, mpis[i].library);
+            expect_of("rank", mpis[i].mpi, environment, 2);
+        }
+    }
+}
+
+static void native_is_set_late(void **state)
+{
+    (void)state;
+    if (!has("openmpi")) skip();
+    expect_of("native_late", "openmpi", "", 2);
+    expect_of("native_late mpi_openmpi", "openmpi", "", 2);
+}
+
+static void natives_as_asked(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *mpi, *environment, *expected;
+    } cases[] = {{"openmpi", "", "'does broadcast; messages'"},
+                 {"openmpi", "TUTTI_MPI_NATIVE=1", "all_reduce"},
+                 {"openmpi", "TUTTI_MPI_NATIVE=0", "'tensors: messages'"},
+                 {"mpich", "", "'tensors: messages'"},
+                 {"mpich", "TUTTI_MPI_NATIVE=1", "'does all_reduce'"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char call[80];
+        snprintf(call, sizeof call, "natives %s", cases[i].expected);
+        if (has(cases[i].mpi)) expect_of(call, cases[i].mpi, cases[i].environment, 1);
     }
 }
 
@@ -302,6 +371,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "rank") == 0) return rank_main();
     if (argc > 1 && strcmp(argv[1], "read_only") == 0) return read_only_root();
+    if (argc > 1 && strcmp(argv[1], "native_late") == 0) return native_set_late(argv[2]);
+    if (argc > 2 && strcmp(argv[1], "natives") == 0) return natives(argv[2]);
     if (argc > 3 && strcmp(argv[1], "program") == 0) return program_main(argv[2], atoi(argv[3]), argc > 4);
     if (realpath("/proc/self/exe", self) == NULL) return 1;
     if (!has("openmpi") && !has("mpich")) {
@@ -318,6 +389,9 @@ int main(int argc, char **argv)
                                        cmocka_unit_test(conformance),
                                        cmocka_unit_test(programs_own),
                                        cmocka_unit_test(programs_own_ends_early),
+                                       cmocka_unit_test(mpi_gives_less),
+                                       cmocka_unit_test(native_is_set_late),
+                                       cmocka_unit_test(natives_as_asked),
                                        cmocka_unit_test(examples),
                                        cmocka_unit_test(lines_of_the_log_have_a_rank),
                                        cmocka_unit_test(no_launcher),
