@@ -29,8 +29,10 @@ pack() {
         done
     done
     cp "$(dirname "$0")/../../examples/data/digits.csv" "$dir/examples/data"
-    ldd "$dir"/bin/* "$dir"/lib/*.so "$dir"/lib/tutti/*.so | awk '/libuv|libsodium|libfabric/ {print $3}' | sort -u |
+    # tcp loads libfabric by its name, and only for other hosts: it is not needed here
+    ldd "$dir"/bin/* "$dir"/lib/*.so "$dir"/lib/tutti/*.so | awk '/libuv|libsodium/ {print $3}' | sort -u |
         xargs -r -I{} cp -L {} "$dir/lib"
+    cp "$0" "$dir/run.sh"
     strip --strip-debug "$dir"/bin/* "$dir"/examples/* "$dir"/lib/*.so* "$dir"/lib/tutti/*.so 2>/dev/null
     du -sh "$dir"
 }
@@ -45,16 +47,18 @@ dir=$(cd "${1:?a folder made by --pack}" && pwd)
 shift
 parts=" ${*:-cases two staged eager shared refuse examples bench overhead} "
 unset TUTTI_FAKES
-# NCCL and the driver where the loader does not look by itself: a Python package's, a mounted folder's.
+# NCCL and the driver where the loader does not look by itself: a Python package's, a mounted folder's.  Not the driver
+# of the toolkit's forward compatibility, which fails beside a kernel module that it is not for.
 find_library() {
     ldconfig -p | grep -q "$1" && return
-    find / \( -path /proc -o -path /sys \) -prune -o -name "$1" -not -path '*/stubs/*' -not -path '*/fakes/*' -print \
-        2>/dev/null | head -1 | xargs -r dirname
+    find / \( -path /proc -o -path /sys \) -prune -o -name "$1" -not -path '*/stubs/*' -not -path '*/fakes/*' \
+        -not -path '*/compat/*' -print 2>/dev/null | head -1 | xargs -r dirname
 }
 extra=$( (find_library libcuda.so.1; find_library libnccl.so.2) | sort -u | tr '\n' ':')
 export LD_LIBRARY_PATH=$dir/lib:$extra${LD_LIBRARY_PATH:-}
 export TUTTI_BACKEND_PATH=$dir/lib/tutti
 export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}
+export NCCL_NET=${NCCL_NET:-Socket} # not the machine's InfiniBand, or a plug-in of the cloud's: two ranks are one host
 export TUTTI_LOG=${TUTTI_LOG:-warn}
 run=$dir/bin/tutti-run
 failed=0
