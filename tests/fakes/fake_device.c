@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct CUctx_st fake_contexts[FAKE_DEVICES_MAX];
 
@@ -271,10 +272,40 @@ static CUresult enqueue_copy(struct copy what, CUstream stream)
     return fake_enqueue(stream, &work, copy);
 }
 
+struct arrival {
+    CUdeviceptr to;
+    size_t bytes;
+    char data[];
+};
+
+static void arrive(void *argument, uint64_t number)
+{
+    static const struct timespec late = {0, 300000};
+    (void)number;
+    const struct arrival *arrival = argument;
+    nanosleep(&late, NULL);
+    memcpy((void *)arrival->to, arrival->data, arrival->bytes);
+}
+
+/* As CUDA does it where the host's memory is not pinned: the call returns when that has been read,
+ * while the last way to the device is still the legacy stream's, for which other streams do not wait. */
+static CUresult bring(CUdeviceptr to, const void *from, size_t bytes)
+{
+    static const struct fake_work work = {NULL, arrive, free};
+    struct arrival *arrival = malloc(sizeof *arrival + bytes);
+    if (arrival == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+    arrival->to = to;
+    arrival->bytes = bytes;
+    memcpy(arrival->data, from, bytes);
+    return fake_enqueue(NULL, &work, arrival);
+}
+
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
     if (fake_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     cuStreamSynchronize(NULL); /* the legacy stream's order */
+    bool pageable = !is_within((void *)from, 1, false) && !is_within((void *)from, 1, true);
+    if (pageable && is_within((void *)to, bytes, false)) return bring(to, (void *)from, bytes);
     memcpy((void *)to, (void *)from, bytes);
     return CUDA_SUCCESS;
 }

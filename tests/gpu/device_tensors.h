@@ -125,6 +125,8 @@ static inline void fill(tutti_tensor x, double (*value)(int64_t i, const int *wh
     void *host = malloc(bytes_of(x) + 16);
     for (int64_t i = 0; i < x.numel; i++) number_put(x.dtype, host, i, value(i, what));
     if (x.numel > 0 && cu.copy((cu_memory)(uintptr_t)x.data, (cu_memory)(uintptr_t)host, bytes_of(x)) != 0) abort();
+    cu.stream_wait(
+        NULL); /* the copy has read host when it returns; the streams of the cases do not wait for the rest */
     free(host);
 }
 
