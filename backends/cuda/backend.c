@@ -80,7 +80,7 @@ static int cuda_stage_open(void *state, const tutti_op *op, size_t bytes, void *
     int status = device_check(&first->device, op, op->stream, stager->info.name);
     if (status != TUTTI_OK) return status;
     struct visit here = visit(first);
-    if (device_is_capturing(op->stream))
+    if (device_capture(op->stream) != DEVICE_NO_CAPTURE)
         status = stager->host->error(TUTTI_ERR_INVALID_ARGUMENT,
                                      "cuda: the stream is being captured into a graph, and what goes through host "
                                      "memory cannot be a part of one");

@@ -35,11 +35,11 @@ void device_unrelax(CUstreamCaptureMode mode)
     driver.cuThreadExchangeStreamCaptureMode(&mode);
 }
 
-bool device_is_capturing(CUstream stream)
+enum device_capture device_capture(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    /* an error: some other stream is being captured and this is the legacy one, which then takes no events */
-    return driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS) return DEVICE_BARRED;
+    return status != CU_STREAM_CAPTURE_STATUS_NONE ? DEVICE_CAPTURED : DEVICE_NO_CAPTURE;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------- */

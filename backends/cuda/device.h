@@ -29,7 +29,11 @@ void device_leave(bool entered);
 CUstreamCaptureMode device_relax(void);
 void device_unrelax(CUstreamCaptureMode mode);
 
-bool device_is_capturing(CUstream stream);
+/* What a capture does to a stream.  Barred: it is the legacy default stream, while one that waits for it by itself is
+ * being captured; whatever is put into it then fails, and ends the capture. */
+enum device_capture { DEVICE_NO_CAPTURE, DEVICE_CAPTURED, DEVICE_BARRED };
+
+enum device_capture device_capture(CUstream stream);
 
 /* Whether op's memory and stream are on the device; the sentence says which is not.  group: its name. */
 int device_check(const struct device *device, const tutti_op *op, CUstream stream, const char *group);

@@ -309,12 +309,14 @@ static int nccl_wait_stream(void *state, tutti_request *request, void *stream)
     if (request->priv[0] == NULL) ncclb_queue_hurry(state, request);
     const struct ncclb_mark *mark = request->priv[0];
     if (mark == NULL) return TUTTI_ERR_UNSUPPORTED; /* it waits for its communicator, or has ended */
-    bool entered = device_enter(&((struct ncclb_group *)state)->device);
-    CUresult result = driver.cuStreamWaitEvent(stream, mark->event, 0);
+    const struct device *device = &((struct ncclb_group *)state)->device;
+    bool entered = device_enter(device);
+    bool captured =
+        device_capture(stream) != DEVICE_NO_CAPTURE; /* waiting for what is none of it would end the capture */
+    CUresult result = captured ? CUDA_SUCCESS : driver.cuStreamWaitEvent(stream, mark->event, 0);
     device_leave(entered);
-    return result == CUDA_SUCCESS
-               ? TUTTI_OK
-               : device_failed(&((struct ncclb_group *)state)->device, "waiting for an operation", result);
+    if (captured) return TUTTI_ERR_UNSUPPORTED; /* the host waits */
+    return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(device, "waiting for an operation", result);
 }
 
 static int nccl_describe(const tutti_host *host, void *state, char *text, size_t capacity)

@@ -23,6 +23,20 @@ static int refuse_capture(const struct ncclb_channel *channel, const char *what)
                                        "nccl: the stream is being captured into a graph: %s", what);
 }
 
+/* What of op cannot be done while a graph is captured; now: it goes to NCCL at once. */
+static int check_capture(const struct ncclb_channel *channel, const tutti_op *op, enum device_capture capture, bool now)
+{
+    if (capture == DEVICE_BARRED)
+        return channel->group->host->error(
+            TUTTI_ERR_INVALID_ARGUMENT, "nccl: the legacy default stream takes nothing while a stream that waits for "
+                                        "it is being captured into a graph; name another one");
+    if (capture == DEVICE_CAPTURED && on_own_stream(op))
+        return refuse_capture(channel, "only blocking calls, and no barrier, can go into it");
+    if (capture == DEVICE_CAPTURED && !now)
+        return refuse_capture(channel, "make one such call before the capture, which opens the communicator");
+    return TUTTI_OK;
+}
+
 /* ---- what waits -------------------------------------------------------------------------------------------- */
 
 static size_t list_bytes(const tutti_op *op, int size)
@@ -176,14 +190,11 @@ int ncclb_queue(struct ncclb_channel *channel, const tutti_op *op, tutti_request
                                   group->info.name);
     int status = device_check(&group->device, op, op->stream, group->info.name);
     if (status != TUTTI_OK) return status;
-    bool entered = device_enter(&group->device), capturing = device_is_capturing(op->stream);
-    bool now = is_clear(channel);
-    if (capturing && on_own_stream(op))
-        status = refuse_capture(channel, "only blocking calls, and no barrier, can go into it");
-    else if (capturing && !now)
-        status = refuse_capture(channel, "make one such call before the capture, which opens the communicator");
-    else
-        status = now ? run(channel, op, request, capturing) : defer(channel, op, request, NCCLB_HELD);
+    bool entered = device_enter(&group->device), now = is_clear(channel);
+    enum device_capture capture = device_capture(op->stream);
+    status = check_capture(channel, op, capture, now);
+    if (status == TUTTI_OK)
+        status = now ? run(channel, op, request, capture == DEVICE_CAPTURED) : defer(channel, op, request, NCCLB_HELD);
     device_leave(entered);
     if (!now && !group->coalescing) ncclb_channel_open(channel);
     return status;
@@ -202,8 +213,9 @@ static void refuse(struct ncclb_channel *channel, struct ncclb_waiting *waiting,
 static void settle(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
 {
     tutti_request *request = waiting->request;
-    int status =
-        request != NULL ? finish(channel, &waiting->op, request, device_is_capturing(waiting->op.stream)) : TUTTI_OK;
+    int status = request != NULL
+                     ? finish(channel, &waiting->op, request, device_capture(waiting->op.stream) != DEVICE_NO_CAPTURE)
+                     : TUTTI_OK;
     drop(channel, waiting);
     if (request == NULL || status == TUTTI_REQUEST_PENDING) return;
     channel->group->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);

@@ -55,6 +55,7 @@ struct CUstream_st {
     pthread_cond_t changed;
     struct fake_tasks queue;
     bool busy, closing;
+    bool blocking; /* it and the legacy stream wait for each other */
     int priority;
     CUgraph graph; /* being captured */
     CUstreamCaptureMode mode;

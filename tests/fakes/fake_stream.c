@@ -74,10 +74,10 @@ static void *stream_main(void *argument)
 
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned int flags, int priority)
 {
-    (void)flags;
     pthread_t thread;
     if (fake_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     CUstream stream = calloc(1, sizeof *stream);
+    stream->blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
     stream->context = fake_current();
     stream->priority = priority;
     pthread_mutex_init(&stream->lock, NULL);
@@ -143,9 +143,25 @@ static void push(CUstream stream, struct fake_task *task)
     pthread_mutex_unlock(&stream->lock);
 }
 
+/* Whether the legacy stream is in the way of a capture of its context; if so, using it ends that. */
+static bool is_barred(CUstream stream, bool use)
+{
+    bool barred = false;
+    if (stream == NULL || stream != stream->context->legacy) return false;
+    pthread_mutex_lock(&captures_lock);
+    for (int i = 0; i < n_capturing; i++) {
+        if (capturing[i]->context != stream->context || !capturing[i]->blocking) continue;
+        capturing[i]->spoiled |= use;
+        barred = true;
+    }
+    pthread_mutex_unlock(&captures_lock);
+    return barred;
+}
+
 CUresult fake_enqueue(CUstream stream, const struct fake_work *work, void *argument)
 {
     stream = fake_stream(stream);
+    if (is_barred(stream, true)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     struct fake_task *task = calloc(1, sizeof *task);
     if (stream == NULL || task == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     task->work = work;
@@ -300,7 +316,10 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags)
 {
     (void)flags;
-    if (fake_stream(stream)->graph != NULL) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    if (fake_stream(stream)->graph != NULL) {
+        fake_stream(stream)->spoiled = true;
+        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
     return fake_enqueue(stream, &wait_for, moment_new(event, false));
 }
 
@@ -359,6 +378,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
 {
+    if (is_barred(fake_stream(stream), false)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     *status = fake_stream(stream)->graph != NULL ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }

@@ -329,7 +329,7 @@ static const struct device_case nccl_cases[] = {
     {"moves", case_moves},         {"reductions", case_reductions}, {"bool", case_bool},
     {"uneven", case_uneven},       {"messages", case_messages},     {"streams", case_streams},
     {"coalesced", case_coalesced}, {"capture", case_capture},       {"groups", case_groups},
-    {"duration", case_duration},   {"refused", case_refused}};
+    {"duration", case_duration},   {"refused", case_refused},       {"capture_legacy", case_capture_legacy}};
 
 enum { NCCL_CASES = sizeof nccl_cases / sizeof *nccl_cases };
 

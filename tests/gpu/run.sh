@@ -104,12 +104,12 @@ if want refuse; then # before anything is set up: NCCL is not reached
     fi
 fi
 if want cases; then
-    for name in moves reductions bool uneven streams coalesced capture groups duration refused; do
+    for name in moves reductions bool uneven streams coalesced capture capture_legacy groups duration refused; do
         check "case $name, 1 rank" timeout 150 "$run" -n 1 "$dir/bin/nccl_cases" $name
     done
 fi
 if want two; then
-    for name in bool moves reductions uneven messages streams coalesced capture groups duration refused; do
+    for name in bool moves reductions uneven messages streams coalesced capture capture_legacy groups duration refused; do
         check "case $name, 2 ranks" timeout 150 "$run" -n 2 bash -c "$two '$dir/bin/nccl_cases' $name"
     done
 fi

@@ -127,7 +127,11 @@ static inline int case_capture(tutti_group *group, int rank, int size)
     void *graph = NULL, *exec = NULL;
     EXPECT(tutti_all_reduce_into(y, x, TUTTI_SUM, &opts) == TUTTI_OK); /* opens and connects */
     wait_stream(stream);
+    tutti_work *before = NULL;
+    EXPECT(tutti_all_reduce(y, TUTTI_SUM, &(tutti_opts){.group = group, .async_op = &before}) == TUTTI_OK);
     EXPECT(cu.capture(stream, capture_mode) == 0);
+    EXPECT(tutti_wait_stream(before, stream) == TUTTI_OK); /* from without: the host waits, the capture goes on */
+    tutti_work_free(before);
     EXPECT(tutti_all_reduce_into(y, x, TUTTI_SUM, &opts) == TUTTI_OK);
     EXPECT(tutti_all_reduce(y, TUTTI_SUM, &opts) == TUTTI_OK);
     opts.async_op = &work;
@@ -148,6 +152,35 @@ static inline int case_capture(tutti_group *group, int rank, int size)
     cu.graph_free(graph);
     drop(group, x);
     drop(group, y);
+    cu.stream_free(stream);
+    return 0;
+}
+
+/* A stream that waits for the legacy one is captured: that one takes nothing then, and neither the capture nor the
+ * group suffers from the attempt. */
+static inline int case_capture_legacy(tutti_group *group, int rank, int size)
+{
+    enum { N = 10 };
+    cu_stream stream = NULL;
+    void *graph = NULL;
+    tutti_opts opts = {.group = group}, own = {.group = group};
+    tutti_tensor x = on_device(group, N, TUTTI_INT32);
+    EXPECT(cu.stream_new(&stream, 0) == 0);
+    own.stream = stream;
+    fill(x, of_rank, (int[]){rank, 0});
+    EXPECT(tutti_broadcast(x, 0, &own) == TUTTI_OK);
+    wait_stream(stream);
+    EXPECT(cu.capture(stream, capture_mode) == 0);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "legacy default stream") != NULL);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &own) == TUTTI_OK);
+    EXPECT(cu.capture_end(stream, &graph) == 0);
+    cu.graph_free(graph);
+    fill(x, of_rank, (int[]){rank, 0});
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    wait_stream(NULL);
+    EXPECT(holds(x, reduced, (int[]){0, 0, TUTTI_SUM, size}));
+    drop(group, x);
     cu.stream_free(stream);
     return 0;
 }
