@@ -19,9 +19,17 @@ void ncclb_memory_register(struct ncclb_group *group)
     LIST_FOREACH(block, &group->blocks, link) make_known(group, block);
 }
 
+/* Before 2.26 NCCL rounds up to the granularity that the GPU recommends for multicast objects, which is made for large
+ * ones; nobody here has seen how large it is. */
+static bool is_worth_it(size_t bytes)
+{
+    enum { LARGE = 256 << 20 };
+    return ncclb_lib.version >= 22600 || bytes >= LARGE;
+}
+
 static int allocate(struct ncclb_group *group, struct ncclb_block *block)
 {
-    if (ncclb_lib.ncclMemAlloc != NULL && ncclb_lib.ncclMemFree != NULL &&
+    if (is_worth_it(block->bytes) && ncclb_lib.ncclMemAlloc != NULL && ncclb_lib.ncclMemFree != NULL &&
         ncclb_lib.ncclMemAlloc(&block->memory, block->bytes) == ncclSuccess)
         return TUTTI_OK;
     CUdeviceptr memory = 0;

@@ -28,7 +28,8 @@ long fake_fault(const char *kind, int rank)
 
 ncclResult_t ncclGetVersion(int *version)
 {
-    *version = NCCL_VERSION_CODE;
+    const char *text = getenv("FAKE_NCCL_VERSION");
+    *version = text != NULL ? atoi(text) : NCCL_VERSION_CODE;
     return ncclSuccess;
 }
 
@@ -50,9 +51,22 @@ const char *ncclGetLastError(ncclComm_t comm)
     return comm != NULL ? comm->text : "FAKE NCCL";
 }
 
+static atomic_size_t allocated;
+
+size_t fake_nccl_allocated(void)
+{
+    return atomic_load(&allocated);
+}
+
+/* As before 2.26, of a GPU that has multicast: in units of that. */
 ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
 {
+    enum { UNIT = 512 << 20 };
     CUdeviceptr at = 0;
+    int version = 0;
+    ncclGetVersion(&version);
+    if (version < 22600) bytes = (bytes + UNIT - 1) / UNIT * UNIT;
+    atomic_fetch_add(&allocated, bytes);
     CUresult result = cuMemAlloc(&at, bytes);
     *memory = (void *)at;
     return result == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;

@@ -9,6 +9,7 @@
  *       slow@R:N    each operation begins N milliseconds late          oom@R:0    its communicators find no memory
  *   FAKE_NCCL_LATE_US=N   every call is answered ncclInProgress, and a thread of its own puts the operation into its
  *                         stream N microseconds later, as NCCL does from 2.23 on
+ *   FAKE_NCCL_VERSION=22809   the version that is told
  */
 #ifndef FAKE_NCCL_H
 #define FAKE_NCCL_H
@@ -118,6 +119,9 @@ void fake_release(ncclComm_t comm);
 
 /* For tests: how many splits were asked for in this process. */
 int fake_nccl_splits(void);
+
+/* How many bytes ncclMemAlloc has taken in all. */
+size_t fake_nccl_allocated(void);
 
 /* And how many windows and communicators there are now. */
 int fake_nccl_windows(void);

@@ -107,7 +107,7 @@ static inline int case_duration(tutti_group *group, int rank, int size)
     clock_gettime(CLOCK_MONOTONIC, &ended);
     double ms = (double)(ended.tv_sec - opened.tv_sec) * 1e3 + (double)(ended.tv_nsec - opened.tv_nsec) / 1e6;
     double took = (double)tutti_work_duration_ns(work) / 1e6;
-    EXPECT(took > 0 && took < ms + 1);
+    EXPECT(took >= 0 && took < ms + 1); /* one rank in place has nothing to do; CUDA counts half microseconds */
     tutti_work_free(work);
     drop(group, x);
     cu.stream_free(stream);
