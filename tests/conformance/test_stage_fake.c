@@ -259,9 +259,43 @@ static int destroyed_early(tutti_group *group, int rank, int size)
     return 0; /* with it the group; the memory is the process's */
 }
 
+static void *break_soon(void *gate)
+{
+    void (*fake_break)(int device, bool broken) = NULL;
+    *(void **)&fake_break = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "fake_break");
+    sleep_here(&(int){50});
+    if (fake_break != NULL) fake_break(0, gate != NULL);
+    if (gate != NULL) __atomic_store_n(&((struct gate *)gate)->open, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* The device meets an error while the host waits: that looks now and then, as nothing of the driver's calls then. */
+static int device_breaks(tutti_group *group, int rank, int size)
+{
+    pthread_t thread;
+    cu_stream stream = new_stream();
+    struct gate gate = {false};
+    tutti_tensor x = on_device(group, 1000, TUTTI_INT32);
+    tutti_work *work = NULL;
+    (void)rank;
+    (void)size;
+    cu.call_host(stream, wait_at, &gate);
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .stream = stream, .async_op = &work}) ==
+           TUTTI_OK);
+    EXPECT(pthread_create(&thread, NULL, break_soon, &gate) == 0);
+    EXPECT(tutti_wait(&work, 3000) == TUTTI_ERR_BACKEND);
+    EXPECT(strstr(tutti_last_error(), "copying a tensor") != NULL);
+    pthread_join(thread, NULL);
+    break_soon(NULL); /* and is whole again */
+    drop(group, x);
+    cu.stream_free(stream);
+    return 0;
+}
+
 static void test_failures(void **state)
 {
     (void)state;
+    run_ranks("cuda:tcp", 1, device_breaks, 10000);
     run_ranks("cuda:tcp", 3, counts_differ, 10000);
     run_ranks("cuda:tcp", 2, message_differs, 10000);
     run_ranks("cuda:tcp", 3, one_is_missing, 800);

@@ -10,6 +10,7 @@
 
 #include <cuda.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -38,6 +39,7 @@ struct CUctx_st {
     int device;
     int retained;
     CUstream legacy; /* the NULL stream */
+    atomic_bool broken;
 };
 
 struct CUgraph_st {
@@ -88,7 +90,10 @@ CUcontext fake_current(void);
 bool fake_is_busy(CUcontext context);
 void fake_wait_for(CUcontext context);
 
-/* For tests: how many streams there are. */
+/* For tests: the device meets an error, which its events tell from then on; nobody's host functions are called. */
+void fake_break(int device, bool broken);
+
+/* And how many streams there are. */
 int fake_streams_of_priority(int priority);
 
 #endif

@@ -327,6 +327,7 @@ CUresult cuEventQuery(CUevent event)
 {
     if (fake_current() == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     if (!fake_may()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (atomic_load(&fake_current()->broken)) return CUDA_ERROR_LAUNCH_FAILED;
     pthread_mutex_lock(&event->lock);
     bool done = event->done >= event->recorded;
     pthread_mutex_unlock(&event->lock);
@@ -431,25 +432,39 @@ CUresult cuGraphDestroy(CUgraph graph)
 
 /* ---- work of the program's own ----------------------------------------------------------------------------- */
 
+void fake_break(int device, bool broken)
+{
+    atomic_store(&fake_contexts[device].broken, broken);
+}
+
+static pthread_mutex_t callbacks[FAKE_DEVICES_MAX] = {
+    [0 ... FAKE_DEVICES_MAX - 1] = PTHREAD_MUTEX_INITIALIZER}; /* held by the one of the device that runs */
+
 struct host_call {
+    CUcontext context;
     CUhostFn fn;
     void *data;
 };
 
-/* As CUDA does it, on a thread of the driver's, which comes some time after the event before it. */
+/* As CUDA does it, on a thread of the driver's, which comes some time after the event before it; one after the other,
+ * also those of different streams, which CUDA leaves open; and not at all after an error. */
 static void host_run(void *argument, uint64_t number)
 {
     static const struct timespec late = {0, 100000};
     (void)number;
     struct host_call *call = argument;
     nanosleep(&late, NULL);
+    if (atomic_load(&call->context->broken)) return;
+    pthread_mutex_lock(&callbacks[call->context->device]);
     call->fn(call->data);
+    pthread_mutex_unlock(&callbacks[call->context->device]);
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data)
 {
     static const struct fake_work work = {NULL, host_run, free};
+    if (fake_stream(stream) == NULL) return CUDA_ERROR_INVALID_CONTEXT;
     struct host_call *call = malloc(sizeof *call);
-    *call = (struct host_call){fn, data};
+    *call = (struct host_call){fake_stream(stream)->context, fn, data};
     return fake_enqueue(stream, &work, call);
 }
