@@ -98,8 +98,7 @@ static bool end_communicators(struct ncclb_group *group, bool gently)
     TAILQ_FOREACH(channel, &group->open, link)
     {
         bool good = gently && ncclb_channel_is_free(channel);
-        if (reaping != NULL && channel->comm != NULL) ncclb_reap_add(reaping, channel->comm, good);
-        channel->comm = NULL;
+        ncclb_reap_add(reaping, channel, good);
         channel->state = NCCLB_DEAD;
     }
     bool ended = reaping != NULL ? ncclb_reap(group, reaping) : n == 0;
@@ -140,6 +139,7 @@ static void nccl_close(void *state)
                 TAILQ_REMOVE(&group->spare[timed], mark, link);
                 ncclb_mark_free(mark);
             }
+        if (ended) ncclb_hand_free(group->hand); /* else NCCL may still look there */
         if (group->word != NULL && ended) driver.cuMemFree((CUdeviceptr)group->word); /* else it would wait */
         device_leave(entered);
         device_close(&group->device);

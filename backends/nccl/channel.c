@@ -83,12 +83,24 @@ static int make_word(struct ncclb_group *group)
     return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&group->device, "allocating", result);
 }
 
-static void start(struct ncclb_channel *channel, const ncclUniqueId *id)
+struct start {
+    struct ncclb_channel *channel;
+    const ncclUniqueId *id;
+};
+
+static ncclResult_t init(void *argument)
 {
+    const struct start *start = argument;
+    struct ncclb_channel *channel = start->channel;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    return ncclb_lib.ncclCommInitRankConfig(&channel->comm, channel->size, *start->id, channel->rank, &config);
+}
+
+static void start(struct ncclb_channel *channel, const ncclUniqueId *id)
+{
     channel->state = NCCLB_STARTING;
-    ncclResult_t result = ncclb_lib.ncclCommInitRankConfig(&channel->comm, channel->size, *id, channel->rank, &config);
+    ncclResult_t result = ncclb_hand_do(channel->hand, init, &(struct start){channel, id});
     if (result != ncclSuccess && result != ncclInProgress)
         ncclb_channel_failed(channel, "making a communicator", result);
 }
@@ -143,7 +155,8 @@ static void look_at_start(struct ncclb_channel *channel)
 static bool prepare(struct ncclb_channel *channel)
 {
     TAILQ_INSERT_TAIL(&channel->group->open, channel, link);
-    return make_stream(channel) == TUTTI_OK && make_word(channel->group) == TUTTI_OK;
+    return make_stream(channel) == TUTTI_OK && make_word(channel->group) == TUTTI_OK &&
+           ncclb_hand_new(channel->group, &channel->hand) == TUTTI_OK;
 }
 
 static void fail_to_prepare(struct ncclb_channel *channel)
@@ -186,11 +199,8 @@ void ncclb_channel_open(struct ncclb_channel *channel)
 void ncclb_channel_abort(struct ncclb_channel *channel)
 {
     struct reaping *reaping = channel->comm != NULL ? ncclb_reap_new(channel->group, 1) : NULL;
-    if (reaping != NULL) {
-        ncclb_reap_add(reaping, channel->comm, false);
-        channel->lingers = !ncclb_reap(channel->group, reaping);
-    }
-    channel->comm = NULL;
+    ncclb_reap_add(reaping, channel, false);
+    if (reaping != NULL) channel->lingers = !ncclb_reap(channel->group, reaping);
     channel->state = NCCLB_DEAD;
 }
 
@@ -202,6 +212,8 @@ void ncclb_channel_close(struct ncclb_channel *channel)
     if (channel->entry != NULL) driver.cuEventDestroy(channel->entry);
     if (channel->begin != NULL) driver.cuEventDestroy(channel->begin);
     if (channel->stream != NULL) driver.cuStreamDestroy(channel->stream);
+    ncclb_hand_free(channel->hand);
+    channel->hand = NULL;
     channel->entry = channel->begin = NULL;
     channel->stream = NULL;
     channel->state = NCCLB_CLOSED;

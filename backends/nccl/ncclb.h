@@ -11,6 +11,7 @@
  *   collect.c   the operations that move                   reduce.c    those that reduce
  *   together.c  what all ranks wait for: splits, windows
  *   memory.c    tutti_alloc                                notes.c     failures, told through the store
+ *   hand.c      the threads that call older NCCL
  *   backend.c   the table                                  ../cuda     the driver, and the rank's device
  */
 #ifndef NCCLB_H
@@ -23,6 +24,7 @@
 
 struct ncclb_group;
 struct ncclb_channel;
+struct ncclb_hand;
 
 /* A place in a stream: an event behind what was enqueued so far, and whose request ends there. */
 struct ncclb_mark {
@@ -66,6 +68,7 @@ struct ncclb_channel {
     int rank, size;
     char key[48]; /* of its unique id in the group's store */
     ncclComm_t comm;
+    struct ncclb_hand *hand; /* the thread that calls NCCL for it; NULL: any */
     CUstream stream;
     CUevent entry; /* what the caller's stream held */
     CUevent begin; /* before the next operation in the own stream */
@@ -112,8 +115,9 @@ struct ncclb_group {
     int64_t note_ns; /* a peer's note is not looked for before this */
     uint32_t calls;
     bool fp8_reduces, aborted, told, noted;
-    char why[300];   /* what was told */
-    bool coalescing; /* an NCCL group is open */
+    char why[300];           /* what was told */
+    bool coalescing;         /* an NCCL group is open */
+    struct ncclb_hand *hand; /* the thread that opens it, likewise */
 };
 
 /* The moment ms after now; or never. */
@@ -171,13 +175,25 @@ int ncclb_abstain(void *group);
 /* Whether communicators are made with their groups. */
 bool ncclb_is_eager(const struct ncclb_group *group);
 
+/* ---- hand.c ---- */
+
+/* *hand, if NCCL is so old that one is needed and there is none yet. */
+int ncclb_hand_new(const struct ncclb_group *group, struct ncclb_hand **hand);
+
+/* fn's answer, called by the hand; by this thread where that is NULL. */
+ncclResult_t ncclb_hand_do(struct ncclb_hand *hand, ncclResult_t (*fn)(void *argument), void *argument);
+
+/* After its communicator has ended. */
+void ncclb_hand_free(struct ncclb_hand *hand);
+
 /* ---- reap.c ---- */
 
 /* Communicators that are to be ended, up to so many; NULL, with a line in the log, where that cannot be. */
 struct reaping *ncclb_reap_new(struct ncclb_group *group, int most);
 
-/* gently: what is under way ends first. */
-void ncclb_reap_add(struct reaping *reaping, ncclComm_t comm, bool gently);
+/* Takes the channel's communicator, if it has one; where reaping is NULL that is left.  gently: what is under way ends
+ * first. */
+void ncclb_reap_add(struct reaping *reaping, struct ncclb_channel *channel, bool gently);
 
 /* Ends them on threads and waits for that a while; whether they have ended. */
 bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping);

@@ -103,9 +103,40 @@ static CUresult follow_caller(struct ncclb_channel *channel, const tutti_op *op,
     return result == CUDA_SUCCESS ? driver.cuStreamWaitEvent(channel->stream, after, 0) : result;
 }
 
+struct handing {
+    struct ncclb_channel *channel;
+    const tutti_op *op;
+    CUstream stream;
+};
+
+static ncclResult_t call(void *argument)
+{
+    const struct handing *it = argument;
+    return tutti_kind_reduces(it->op->kind) ? ncclb_reduce(it->channel, it->op, it->stream)
+                                            : ncclb_collect(it->channel, it->op, it->stream);
+}
+
 static ncclResult_t hand_over(struct ncclb_channel *channel, const tutti_op *op, CUstream stream)
 {
-    return tutti_kind_reduces(op->kind) ? ncclb_reduce(channel, op, stream) : ncclb_collect(channel, op, stream);
+    struct ncclb_hand *hand = channel->group->coalescing ? channel->group->hand : channel->hand;
+    return ncclb_hand_do(hand, call, &(struct handing){channel, op, stream});
+}
+
+static ncclResult_t make_sure(void *argument)
+{
+    const struct ncclb_channel *channel = argument;
+    double factor = 1;
+    ncclRedOp_t op;
+    ncclResult_t result =
+        ncclb_lib.ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat64, ncclScalarHostImmediate, channel->comm);
+    return result == ncclSuccess ? ncclb_lib.ncclRedOpDestroy(op, channel->comm) : result;
+}
+
+/* Before 2.23 NCCL lets go of what a call has begun only in the communicator's next call, though a group's hand may
+ * have something else to begin before. */
+static ncclResult_t forget_job(struct ncclb_channel *channel)
+{
+    return ncclb_lib.version < 22300 ? ncclb_hand_do(channel->hand, make_sure, channel) : ncclSuccess;
 }
 
 /* Where one is that NCCL has.  After an error it stays there until the communicator is ended. */
@@ -114,6 +145,7 @@ static enum ncclb_place ask(struct ncclb_channel *channel)
     ncclResult_t state = ncclSuccess;
     ncclResult_t result = ncclb_lib.ncclCommGetAsyncError(channel->comm, &state);
     if (result == ncclSuccess) result = state;
+    if (result == ncclSuccess) result = forget_job(channel);
     if (result == ncclSuccess) return NCCLB_ENQUEUED;
     if (result != ncclInProgress) ncclb_channel_failed(channel, "starting an operation", result);
     return NCCLB_HANDED;
@@ -324,17 +356,35 @@ static void end_gathering(struct ncclb_channel *channel, int status)
     }
 }
 
+static ncclResult_t start_group(void *unused)
+{
+    (void)unused;
+    return ncclb_lib.ncclGroupStart();
+}
+
+static ncclResult_t end_group(void *unused)
+{
+    (void)unused;
+    return ncclb_lib.ncclGroupEnd();
+}
+
+static bool begin_group(struct ncclb_group *group)
+{
+    return may_coalesce(group) && ncclb_hand_new(group, &group->hand) == TUTTI_OK &&
+           ncclb_hand_do(group->hand, start_group, NULL) == ncclSuccess;
+}
+
 int ncclb_coalesce(void *state, bool begin)
 {
     struct ncclb_group *group = state;
     struct ncclb_channel *channel;
     if (begin) {
-        group->coalescing = may_coalesce(group) && ncclb_lib.ncclGroupStart() == ncclSuccess;
+        group->coalescing = begin_group(group);
         return TUTTI_OK;
     }
     if (!group->coalescing) return TUTTI_OK;
     bool entered = device_enter(&group->device);
-    ncclResult_t result = ncclb_lib.ncclGroupEnd();
+    ncclResult_t result = ncclb_hand_do(group->hand, end_group, NULL);
     group->coalescing = false;
     int status = result == ncclSuccess || result == ncclInProgress
                      ? TUTTI_OK

@@ -16,6 +16,7 @@ enum { WAIT_MS = 900, GENTLE_MS = 5000 };
 struct ending {
     struct reaping *reaping;
     ncclComm_t comm;
+    struct ncclb_hand *hand;
     bool gently;
     ncclResult_t state; /* of its goodbyes */
 };
@@ -76,8 +77,14 @@ static void *abort_one(void *argument)
     const struct ending *ending = argument;
     driver.cuCtxPushCurrent(ending->reaping->context);
     ncclb_lib.ncclCommAbort(ending->comm);
+    ncclb_hand_free(ending->hand);
     thread_ends(ending->reaping);
     return NULL;
+}
+
+static ncclResult_t say_goodbye(void *comm)
+{
+    return ncclb_lib.ncclCommFinalize(comm);
 }
 
 /* Until all have said their goodbyes, or the time is up. */
@@ -88,7 +95,7 @@ static void finalize(struct reaping *reaping)
     bool busy = true;
     for (int i = 0; i < reaping->n; i++) {
         struct ending *ending = &reaping->ending[i];
-        if (ending->gently) ending->state = ncclb_lib.ncclCommFinalize(ending->comm);
+        if (ending->gently) ending->state = ncclb_hand_do(ending->hand, say_goodbye, ending->comm);
     }
     while (busy && reaping->now_ns() < deadline) {
         busy = false;
@@ -114,7 +121,9 @@ static void *end_gently(void *argument)
     }
     for (int i = 0; i < reaping->n; i++) {
         const struct ending *ending = &reaping->ending[i];
-        if (ending->gently && ending->state == ncclSuccess) ncclb_lib.ncclCommDestroy(ending->comm);
+        if (!ending->gently || ending->state != ncclSuccess) continue;
+        ncclb_lib.ncclCommDestroy(ending->comm);
+        ncclb_hand_free(ending->hand);
     }
     thread_ends(reaping);
     return NULL;
@@ -144,9 +153,13 @@ struct reaping *ncclb_reap_new(struct ncclb_group *group, int most)
     return reaping;
 }
 
-void ncclb_reap_add(struct reaping *reaping, ncclComm_t comm, bool gently)
+void ncclb_reap_add(struct reaping *reaping, struct ncclb_channel *channel, bool gently)
 {
-    reaping->ending[reaping->n++] = (struct ending){reaping, comm, gently, ncclSuccess};
+    if (channel->comm == NULL) return;
+    if (reaping != NULL)
+        reaping->ending[reaping->n++] = (struct ending){reaping, channel->comm, channel->hand, gently, ncclSuccess};
+    channel->comm = NULL;
+    channel->hand = NULL;
 }
 
 /* Whether they are through within the time; if not, the last one frees what they share. */

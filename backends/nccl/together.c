@@ -89,13 +89,26 @@ static int no_memory(const struct ncclb_group *group)
     return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for what NCCL makes");
 }
 
-static int split(struct ncclb_group *from, int color, int key, ncclComm_t *comm, const char *doing, int64_t deadline)
+struct splitting {
+    ncclComm_t comm;
+    int color, key;
+    ncclComm_t *cell;
+};
+
+static ncclResult_t call_split(void *argument)
 {
+    const struct splitting *it = argument;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    return ncclb_lib.ncclCommSplit(it->comm, it->color, it->key, it->cell, &config);
+}
+
+static int split(struct ncclb_group *from, int color, int key, ncclComm_t *comm, const char *doing, int64_t deadline)
+{
     ncclComm_t *cell = calloc(1, sizeof *cell);
     if (cell == NULL) return no_memory(from);
-    ncclResult_t result = ncclb_lib.ncclCommSplit(from->main.comm, color, key, cell, &config);
+    struct splitting it = {from->main.comm, color, key, cell};
+    ncclResult_t result = ncclb_hand_do(from->main.hand, call_split, &it);
     int status = let_end(from, result, doing, deadline);
     *comm = take((void **)cell, status, from, doing);
     return status;

@@ -3,6 +3,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -32,18 +34,80 @@ static int memory(tutti_group *group, int rank, int size)
     return 0;
 }
 
+/* Something stands still: the communicators are aborted. */
+static int hang(tutti_group *group, int rank, int size)
+{
+    tutti_tensor x = on_device(group, 10, TUTTI_INT32);
+    tutti_opts opts = {.group = group, .timeout_ms = 300};
+    tutti_work *work = NULL;
+    (void)rank;
+    (void)size;
+    EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK);
+    opts.async_op = &work;
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
+    EXPECT(tutti_work_wait(work, 5000) != TUTTI_OK);
+    tutti_work_free(work);
+    return 0; /* the memory is the process's */
+}
+
+static int count(const char *name)
+{
+    int (*there)(void) = NULL;
+    *(void **)&there = dlsym(dlopen("libnccl.so.2", RTLD_NOW), name);
+    return there != NULL ? there() : -1;
+}
+
+/* What one thread begins while something of another communicator is under way would spoil both: so none does, also
+ * where groups end. */
+static void test_threads(void **state)
+{
+    static const case_fn cases[] = {case_messages, case_coalesced, case_groups, case_streams, case_capture};
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        setenv("FAKE_NCCL_LATE_US", late == 0 ? "0" : "300", 1);
+        for (int size = 1; size <= 3; size++)
+            for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_ranks("nccl", size, cases[i], 20000);
+    }
+    unsetenv("FAKE_NCCL_LATE_US");
+    setenv("TUTTI_NCCL_EAGER", "1", 1);
+    run_ranks("nccl", 3, case_groups, 20000);
+    unsetenv("TUTTI_NCCL_EAGER");
+    setenv("FAKE_NCCL_FAULT", "hang@0:2", 1);
+    run_ranks("nccl", 2, hang, 20000);
+    unsetenv("FAKE_NCCL_FAULT");
+    double begin = seconds();
+    while (count("fake_nccl_communicators") > 0 && seconds() - begin < 10) sleep_here(&(int){5});
+    assert_int_equal(count("fake_nccl_communicators"), 0);
+    assert_int_equal(count("fake_nccl_misuses"), 0);
+}
+
 static void test_memory(void **state)
 {
     (void)state;
     run_ranks("nccl", 1, memory, 20000);
 }
 
-int main(void)
+static int run(const char *version)
 {
-    setenv("FAKE_NCCL_VERSION", "22506", 1);
-    if (!fakes_are_here()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_threads),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    setenv("FAKE_NCCL_VERSION", version, 1);
+    if (!fakes_are_here()) return 77;
+    return cmocka_run_group_tests_name(version, tests, NULL, NULL);
+}
+
+/* Before 2.23 what a call began is kept until the communicator's next one, too. */
+int main(void)
+{
+    static const char *const versions[] = {"21903", "22506"};
+    for (int i = 0; i < 2; i++) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0) _exit(run(versions[i]));
+        if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status)) return 1;
+        if (WEXITSTATUS(status) != 0) return WEXITSTATUS(status);
+    }
+    return 0;
 }

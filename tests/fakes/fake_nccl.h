@@ -9,7 +9,8 @@
  *       slow@R:N    each operation begins N milliseconds late          oom@R:0    its communicators find no memory
  *   FAKE_NCCL_LATE_US=N   every call is answered ncclInProgress, and a thread of its own puts the operation into its
  *                         stream N microseconds later, as NCCL does from 2.23 on
- *   FAKE_NCCL_VERSION=22809   the version that is told
+ *   FAKE_NCCL_VERSION=22809   the version that is told.  Before 22700 one thread may begin nothing while something of
+ *                             another call of its is under way
  */
 #ifndef FAKE_NCCL_H
 #define FAKE_NCCL_H
@@ -72,6 +73,9 @@ struct ncclComm {
     int n_held;
     int splits, windows;
     CUcontext context;
+    struct ncclComm *next; /* of all that there are */
+    pthread_t caller;      /* whose call began what is under way; job: which one */
+    uint64_t job;
     atomic_bool works; /* on a split, a window or a late operation, by a thread of its own */
     pthread_mutex_t lock;
     pthread_cond_t changed;
