@@ -4,6 +4,9 @@
 
 #include "ncclb.h"
 
+/* Numbers of NCCL's that headers before 2.24 do not have, or only beside CUDA's of that type. */
+enum { BFLOAT16 = 9, FLOAT8E4M3 = 10, FLOAT8E5M2 = 11 };
+
 /* A dtype as NCCL takes it: a bool is a byte whose maximum is or, a complex number two reals. */
 struct form {
     ncclDataType_t type;
@@ -30,7 +33,7 @@ static struct form form_of(tutti_dtype dtype)
     case TUTTI_FLOAT16:
         return (struct form){ncclFloat16, 1, true};
     case TUTTI_BFLOAT16:
-        return (struct form){ncclBfloat16, 1, true};
+        return (struct form){(ncclDataType_t)BFLOAT16, 1, true};
     case TUTTI_FLOAT32:
         return (struct form){ncclFloat32, 1, true};
     case TUTTI_FLOAT64:
@@ -39,12 +42,10 @@ static struct form form_of(tutti_dtype dtype)
         return (struct form){ncclFloat32, 2, true};
     case TUTTI_COMPLEX128:
         return (struct form){ncclFloat64, 2, true};
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
     case TUTTI_FLOAT8_E4M3FN:
-        return (struct form){ncclFloat8e4m3, 1, true};
+        return (struct form){(ncclDataType_t)FLOAT8E4M3, 1, true};
     case TUTTI_FLOAT8_E5M2:
-        return (struct form){ncclFloat8e5m2, 1, true};
-#endif
+        return (struct form){(ncclDataType_t)FLOAT8E5M2, 1, true};
     default:
         return (struct form){ncclInt8, 1, false};
     }

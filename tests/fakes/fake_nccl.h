@@ -15,10 +15,18 @@
 #ifndef FAKE_NCCL_H
 #define FAKE_NCCL_H
 
+#define __CUDA_BF16_TYPES_EXIST__ 1 /* headers before 2.24 have bfloat16 only beside CUDA's own */
 #include <nccl.h>
 #include <stdatomic.h>
 
 #include "fake_cuda.h"
+
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 27, 0) /* headers that have no windows */
+typedef struct ncclWindow *ncclWindow_t;
+enum { NCCL_WIN_COLL_SYMMETRIC = 1 };
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags);
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
+#endif
 
 enum { FAKE_CHUNK = 32 << 10, FAKE_SCALARS = 64, FAKE_RANKS = 16 };
 
