@@ -37,12 +37,12 @@ static void *hand_main(void *argument)
     return NULL;
 }
 
-static bool begin(struct ncclb_hand *hand)
+bool ncclb_thread_new(pthread_t *thread, void *(*main)(void *), void *argument)
 {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
-    int error = pthread_create(&hand->thread, NULL, hand_main, hand);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(thread, NULL, main, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error == 0;
 }
@@ -55,7 +55,7 @@ int ncclb_hand_new(const struct ncclb_group *group, struct ncclb_hand **out)
     pthread_mutex_init(&hand->lock, NULL);
     pthread_cond_init(&hand->changed, NULL);
     hand->context = group->device.context;
-    if (!begin(hand)) {
+    if (!ncclb_thread_new(&hand->thread, hand_main, hand)) {
         free(hand);
         return group->host->error(TUTTI_ERR_SYSTEM, "nccl: no thread for a communicator");
     }

@@ -17,6 +17,7 @@
 #ifndef NCCLB_H
 #define NCCLB_H
 
+#include <pthread.h>
 #include <sys/queue.h>
 
 #include "cuda/device.h"
@@ -176,6 +177,9 @@ int ncclb_abstain(void *group);
 bool ncclb_is_eager(const struct ncclb_group *group);
 
 /* ---- hand.c ---- */
+
+/* One that gets no signals: those are the program's.  False: there is none to be had. */
+bool ncclb_thread_new(pthread_t *thread, void *(*main)(void *), void *argument);
 
 /* *hand, if NCCL is so old that one is needed and there is none yet. */
 int ncclb_hand_new(const struct ncclb_group *group, struct ncclb_hand **hand);

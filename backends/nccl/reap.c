@@ -5,7 +5,6 @@
  * another order, and may be waiting for the goodbye of one while this rank destroys another.  The others are aborted at
  * once, each on a thread: the end of one may wait for the whole device, where kernels of another still turn. */
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -57,16 +56,11 @@ static void thread_ends(struct reaping *reaping)
 /* Where there is no thread to be had, here and now. */
 static void begin(struct reaping *reaping, void *(*fn)(void *), void *argument)
 {
-    sigset_t all, before;
     pthread_t thread;
     pthread_mutex_lock(&reaping->lock);
     reaping->threads++;
     pthread_mutex_unlock(&reaping->lock);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
-    int error = pthread_create(&thread, NULL, fn, argument);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0)
+    if (ncclb_thread_new(&thread, fn, argument))
         pthread_detach(thread);
     else
         fn(argument);
