@@ -70,8 +70,8 @@ int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_h
 /* MPI hands over whole messages: that what the header says fits in is all that there is to find out. */
 static bool is_sound(const struct mpib_header *header)
 {
-    bool is_long = header->bytes > MPIB_SHORT;
-    return is_long ? header->long_tag >= MPIB_TAG_LONG && header->long_tag <= MPIB_TAG_LONG_END : header->long_tag == 0;
+    if (header->bytes <= MPIB_SHORT) return header->long_tag == 0;
+    return header->note == 0 && header->long_tag >= MPIB_TAG_LONG && header->long_tag <= MPIB_TAG_LONG_END;
 }
 
 int mpib_messages_listen(struct mpib_family *family)
