@@ -65,34 +65,6 @@ static int take_in(struct mpib_group *group, tutti_request *request, int32_t sou
     return status == TUTTI_OK ? TUTTI_REQUEST_PENDING : status;
 }
 
-/* That of a long one is kept for the next: one that runs ahead makes it needed each time. */
-static void free_arrived(struct mpib_family *family, struct mpib_arrived *arrived)
-{
-    bool keeps = arrived->header.long_tag != 0 && family->spare_arrived == NULL;
-    if (keeps)
-        family->spare_arrived = arrived;
-    else
-        free(arrived);
-}
-
-static struct mpib_arrived *new_arrived(struct mpib_family *family, const struct mpib_header *header)
-{
-    struct mpib_arrived *spare = family->spare_arrived;
-    if (header->long_tag == 0) return malloc(sizeof *spare + header->bytes);
-    family->spare_arrived = NULL;
-    return spare != NULL ? spare : malloc(sizeof *spare);
-}
-
-void mpib_match_close(struct mpib_family *family)
-{
-    struct mpib_arrived *arrived;
-    while ((arrived = TAILQ_FIRST(&family->arrived)) != NULL) {
-        TAILQ_REMOVE(&family->arrived, arrived, link);
-        free(arrived);
-    }
-    free(family->spare_arrived);
-}
-
 static void refuse(struct mpib_group *group, tutti_request *request, int32_t source, const struct mpib_header *header)
 {
     const tutti_host *host = group->family->host;
@@ -125,7 +97,7 @@ int mpib_match_recv(struct mpib_group *group, tutti_request *request)
     }
     posted->waits = false;
     int status = take_in(group, request, arrived->source, &arrived->header, arrived->data);
-    free_arrived(family, arrived);
+    free(arrived);
     return status;
 }
 
@@ -163,14 +135,15 @@ static void keep(struct mpib_family *family, int32_t source, const struct mpib_e
         sink(family, source, &envelope->header);
         return;
     }
-    struct mpib_arrived *arrived = new_arrived(family, &envelope->header);
+    size_t bytes = envelope->header.long_tag == 0 ? envelope->header.bytes : 0;
+    struct mpib_arrived *arrived = malloc(sizeof *arrived + bytes);
     if (arrived == NULL) {
         family->host->failed(family->core, TUTTI_ERR_NO_MEMORY, "no memory for a message that came early");
         return;
     }
     arrived->source = source;
     arrived->header = envelope->header;
-    if (envelope->header.long_tag == 0) memcpy(arrived->data, envelope->data, envelope->header.bytes);
+    memcpy(arrived->data, envelope->data, bytes);
     TAILQ_INSERT_TAIL(&family->arrived, arrived, link);
 }
 

@@ -28,7 +28,11 @@ int mpib_messages_open(struct mpib_family *family)
 
 void mpib_messages_close(struct mpib_family *family)
 {
-    mpib_match_close(family);
+    struct mpib_arrived *arrived;
+    while ((arrived = TAILQ_FIRST(&family->arrived)) != NULL) {
+        TAILQ_REMOVE(&family->arrived, arrived, link);
+        free(arrived);
+    }
     struct mpib_slot *slot;
     while ((slot = family->spare) != NULL) {
         family->spare = slot->next;

@@ -59,8 +59,6 @@ int mpib_match_recv(struct mpib_group *group, tutti_request *request);
 /* Whether a receive was waiting for the message, and gets it. */
 bool mpib_match_arrive(struct mpib_family *family, int32_t source, const struct mpib_envelope *envelope);
 
-void mpib_match_close(struct mpib_family *family);
-
 /* Tells receives whose message had come, and did not fit.  How many. */
 int mpib_match_tell(struct mpib_family *family);
 

@@ -112,10 +112,9 @@ struct mpib_family {
     struct mpib_awaited awaited;
     struct mpib_posted_list posted;
     struct mpib_posted_list found;
-    struct mpib_posted_list later;      /* sends and receives that only the main thread may begin */
-    struct mpib_arrived_list arrived;   /* messages that nobody has asked for yet */
-    struct mpib_arrived *spare_arrived; /* or NULL */
-    int goodbyes;                       /* peers whose last word this was */
+    struct mpib_posted_list later;    /* sends and receives that only the main thread may begin */
+    struct mpib_arrived_list arrived; /* messages that nobody has asked for yet */
+    int goodbyes;                     /* peers whose last word this was */
 
     int *done; /* scratch of MPI_Testsome */
     MPI_Status *status;
