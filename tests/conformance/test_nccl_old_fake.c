@@ -10,10 +10,15 @@
 
 #include "fake_ranks.h"
 
+static void *stand_in(const char *name)
+{
+    return dlsym(dlopen("libnccl.so.2", RTLD_NOW), name);
+}
+
 static size_t allocated(void)
 {
     size_t (*there)(void) = NULL;
-    *(void **)&there = dlsym(dlopen("libnccl.so.2", RTLD_NOW), "fake_nccl_allocated");
+    *(void **)&there = stand_in("fake_nccl_allocated");
     return there != NULL ? there() : SIZE_MAX;
 }
 
@@ -53,7 +58,7 @@ static int hang(tutti_group *group, int rank, int size)
 static int count(const char *name)
 {
     int (*there)(void) = NULL;
-    *(void **)&there = dlsym(dlopen("libnccl.so.2", RTLD_NOW), name);
+    *(void **)&there = stand_in(name);
     return there != NULL ? there() : -1;
 }
 

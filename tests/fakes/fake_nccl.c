@@ -92,54 +92,6 @@ int fake_nccl_communicators(void)
     return atomic_load(&communicators);
 }
 
-static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
-static ncclComm_t all;
-static uint64_t jobs;
-static atomic_int misuses;
-
-static void list(ncclComm_t comm)
-{
-    pthread_mutex_lock(&all_lock);
-    comm->next = all;
-    all = comm;
-    pthread_mutex_unlock(&all_lock);
-}
-
-static void unlist(ncclComm_t comm)
-{
-    pthread_mutex_lock(&all_lock);
-    ncclComm_t *at = &all;
-    while (*at != comm) at = &(*at)->next;
-    *at = comm->next;
-    pthread_mutex_unlock(&all_lock);
-}
-
-static bool is_under_way(const struct ncclComm *comm)
-{
-    return !atomic_load(&comm->aborted) && atomic_load(&comm->error) == ncclSuccess &&
-           (!comm->ready || atomic_load(&comm->works) || comm->n_held > 0);
-}
-
-/* What n communicators do is begun by one call.  NCCL kept that in variables of the thread until 2.27. */
-static void begin_job(ncclComm_t *comms, int n)
-{
-    int version = 0;
-    ncclGetVersion(&version);
-    pthread_mutex_lock(&all_lock);
-    jobs++;
-    for (int i = 0; i < n; i++) {
-        comms[i]->caller = pthread_self();
-        comms[i]->job = jobs;
-    }
-    for (ncclComm_t other = all; other != NULL && version < 22700; other = other->next)
-        if (other->job != 0 && other->job != jobs && pthread_equal(other->caller, pthread_self()) &&
-            is_under_way(other)) {
-            fprintf(stderr, "FAKE NCCL: a thread begins something while something else of its is under way\n");
-            atomic_fetch_add(&misuses, 1);
-        }
-    pthread_mutex_unlock(&all_lock);
-}
-
 static ncclComm_t new_communicator(int rank, int n)
 {
     const char *late = getenv("FAKE_NCCL_LATE_US");
@@ -152,7 +104,7 @@ static ncclComm_t new_communicator(int rank, int n)
     comm->late_us = late != NULL ? atol(late) : 0;
     pthread_mutex_init(&comm->lock, NULL);
     pthread_cond_init(&comm->changed, NULL);
-    list(comm);
+    fake_job_list(comm);
     return comm;
 }
 
@@ -192,7 +144,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int
         return ncclInProgress;
     }
     name_by_id(comm, &id);
-    begin_job(&comm, 1);
+    fake_job_begin(&comm, 1);
     ncclResult_t result = attach(comm);
     return result == ncclSuccess ? ncclInProgress : result;
 }
@@ -315,7 +267,7 @@ static ncclResult_t begin_together(struct together task)
     struct together *copy = malloc(sizeof *copy);
     if (copy == NULL) return ncclSystemError;
     *copy = task;
-    begin_job(&copy->comm, 1);
+    fake_job_begin(&copy->comm, 1);
     begin_working(task.comm, together_main, copy);
     return ncclSuccess;
 }
@@ -368,7 +320,7 @@ void fake_release(ncclComm_t comm)
     pthread_mutex_unlock(&comm->lock);
     if (!last) return;
     atomic_fetch_sub(&communicators, 1);
-    unlist(comm);
+    fake_job_unlist(comm);
     if (comm->region != NULL) munmap(comm->region, comm->region_bytes);
     if (comm->region != NULL && !comm->ready) shm_unlink(comm->name);
     pthread_cond_destroy(&comm->changed);
@@ -402,7 +354,7 @@ static void *finalize_main(void *argument)
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     if (!is_free(comm) || comm->n_held > 0) return ncclInvalidArgument;
-    begin_job(&comm, 1);
+    fake_job_begin(&comm, 1);
     begin_working(comm, finalize_main, comm);
     return ncclInProgress;
 }
@@ -438,14 +390,9 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes,
     return comm->ready ? ncclSuccess : ncclInvalidUsage;
 }
 
-int fake_nccl_misuses(void)
-{
-    return atomic_load(&misuses);
-}
-
 static void look_for_misuse(ncclComm_t comm)
 {
-    if (is_busy(comm)) atomic_fetch_add(&misuses, 1);
+    if (is_busy(comm)) fake_misused("memory is taken from a communicator with operations under way");
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
@@ -550,7 +497,7 @@ ncclResult_t ncclGroupEnd(void)
         ncclResult_t one = launch(group[i].op, group[i].stream);
         if (one != ncclSuccess) result = one;
     }
-    if (result == ncclInProgress) begin_job(comms, n_comms);
+    if (result == ncclInProgress) fake_job_begin(comms, n_comms);
     for (int i = 0; i < n_comms; i++) start(comms[i]); /* an operation is gone when it has run */
     n_group = 0;
     free(group);
@@ -582,7 +529,7 @@ static ncclResult_t call(ncclComm_t comm, struct fake_call what, const void *sen
     if (depth == 0) {
         ncclResult_t result = launch(op, stream);
         if (result != ncclInProgress) return result;
-        begin_job(&comm, 1);
+        fake_job_begin(&comm, 1);
         return start(comm);
     }
     group[n_group++] = (struct fake_held){op, stream};

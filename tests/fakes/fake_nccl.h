@@ -139,8 +139,14 @@ size_t fake_nccl_allocated(void);
 int fake_nccl_windows(void);
 int fake_nccl_communicators(void);
 
-/* How often memory was taken from a communicator while operations were under way. */
+/* How often something was done that NCCL does not notice, and that spoils what it does; and one more. */
 int fake_nccl_misuses(void);
+void fake_misused(const char *how);
+
+/* All communicators that there are; and what n of them do is begun by one call of this thread. */
+void fake_job_list(ncclComm_t comm);
+void fake_job_unlist(ncclComm_t comm);
+void fake_job_begin(ncclComm_t *comms, int n);
 
 /* A fault asked for by FAKE_NCCL_FAULT for this rank: its number, or -1. */
 long fake_fault(const char *kind, int rank);

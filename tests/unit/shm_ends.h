@@ -86,13 +86,17 @@ static const tutti_host host = {.abi = TUTTI_BACKEND_ABI,
                                 .complete = completed,
                                 .reduce_many = add_many};
 
+static inline uint64_t next_random(uint64_t *state)
+{
+    return *state = *state * 6364136223846793005u + 1442695040888963407u;
+}
+
 /* A clock by which now this is the faster way, now that. */
 static _Thread_local uint64_t chance;
 
 __attribute__((unused)) static int64_t chance_ns(void)
 {
-    chance = chance * 6364136223846793005u + 1442695040888963407u;
-    return now_ns() + (int64_t)(chance >> 46);
+    return now_ns() + (int64_t)(next_random(&chance) >> 46);
 }
 
 /* ---- two ranks, or three ----------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ static void *ways(void *argument)
     end->shm.peer[1 - rank].pid = getpid();
     board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
     for (int64_t i = 0; i < WAYS && end->lost == 0 && end->wrong == 0; i++) {
-        random = random * 6364136223846793005u + 1442695040888963407u;
+        next_random(&random);
         bool reduce = random >> 60 == 0, small = random >> 62 != 0 && !reduce;
         int64_t numel = small ? 1 : reduce ? WAYS_NUMEL : 6000;
         int root = (int)(random >> 40 & 31) == 0;
@@ -72,7 +72,7 @@ static void *trays(void *argument)
     end->shm.peer[1 - rank].pid = getpid();
     board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
     for (int64_t i = 0; i < TRAYS && end->lost == 0 && end->wrong == 0; i++) {
-        random = random * 6364136223846793005u + 1442695040888963407u;
+        next_random(&random);
         tutti_kind kind = kinds[(random >> 50) % 3];
         int root = (int)(random >> 40 & 1);
         int64_t numel = random >> 60 == 0 && (kind != TUTTI_ALL_REDUCE || !may_read) ? TRAYS_NUMEL : 3000;
