@@ -1,153 +1,15 @@
-/* Rendezvous, row by row of what can go wrong.  Each rank is a forked process with an environment of its own; it leaves
- * its result in shared memory, and only the parent asserts. */
+/* Rendezvous, row by row of what can go wrong: environments, disagreements, URLs. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "base/clock.h"
-#include "base/error.h"
-#include "rendezvous.h"
 #include "rendezvous_place.h"
-
-struct result {
-    int status, rank, world_size, local_rank, local_world_size;
-    bool exchanged;
-    int64_t ms;
-    char text[ERROR_TEXT_MAX];
-};
-
-static struct result *results; /* shared with the children */
-enum { RESULTS_MAX = 8 };
-
-static const char *const cleared[] = {"MASTER_ADDR",
-                                      "MASTER_PORT",
-                                      "RANK",
-                                      "WORLD_SIZE",
-                                      "LOCAL_RANK",
-                                      "LOCAL_WORLD_SIZE",
-                                      "TUTTI_TOKEN",
-                                      "TUTTI_TOKEN_FD",
-                                      "TUTTI_TOKEN_FILE",
-                                      "TUTTI_STORE_HOSTED",
-                                      "TORCHELASTIC_USE_AGENT_STORE",
-                                      "PMI_RANK",
-                                      "PMI_SIZE",
-                                      "PMIX_RANK",
-                                      "OMPI_COMM_WORLD_RANK",
-                                      "OMPI_COMM_WORLD_SIZE",
-                                      "OMPI_COMM_WORLD_LOCAL_RANK",
-                                      "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                      "SLURM_PROCID",
-                                      "SLURM_NTASKS",
-                                      "SLURM_STEP_NUM_TASKS",
-                                      "SLURM_LOCALID"};
+#include "rendezvous_ranks.h"
 
 /* The C library's, here also as a set-uid program sees it: Tutti's objects find this one first. */
 char *secure_getenv(const char *name)
 {
     return getenv("TEST_IS_SET_UID") != NULL ? NULL : getenv(name);
-}
-
-static int setup(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof cleared / sizeof *cleared; i++) unsetenv(cleared[i]);
-    results = mmap(NULL, RESULTS_MAX * sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return results == MAP_FAILED;
-}
-
-/* "A=1 B=2" into the environment; "A=" makes it empty. */
-static void set_environment(const char *text)
-{
-    char copy[1024], *rest = NULL;
-    snprintf(copy, sizeof copy, "%s", text);
-    for (char *word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
-        char *equals = strchr(word, '=');
-        *equals = '\0';
-        setenv(word, equals + 1, 1);
-    }
-}
-
-/* All ranks tell each other something through the store they met in. */
-static bool exchange(const struct rendezvous *met)
-{
-    char key[32], value[8];
-    size_t bytes;
-    snprintf(key, sizeof key, "hello/%d", met->rank);
-    if (tutti_store_set(met->store, key, key, 6) != TUTTI_OK) return false;
-    snprintf(key, sizeof key, "hello/%d", (met->rank + 1) % met->world_size);
-    if (tutti_store_get(met->store, key, value, sizeof value, &bytes, 5000) != TUTTI_OK) return false;
-    return tutti_store_barrier(met->store, "end", met->world_size, 5000) == TUTTI_OK;
-}
-
-static void rank_main(const struct rendezvous_args *args, struct result *result)
-{
-    struct rendezvous met;
-    int64_t begun = clock_now_ns();
-    result->status = rendezvous_join(args, &met);
-    result->ms = (clock_now_ns() - begun) / 1000000;
-    snprintf(result->text, sizeof result->text, "%s", error_text());
-    result->rank = met.rank;
-    result->world_size = met.world_size;
-    result->local_rank = met.local_rank;
-    result->local_world_size = met.local_world_size;
-    result->exchanged = result->status == TUTTI_OK && exchange(&met);
-    if (result->exchanged && met.rank == 0) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-    rendezvous_leave(&met);
-}
-
-static pid_t start_rank(int i, const char *environment, const struct rendezvous_args *args)
-{
-    results[i] = (struct result){.status = 1};
-    pid_t child = fork();
-    if (child != 0) return child;
-    set_environment(environment);
-    rank_main(args, &results[i]);
-    _exit(0);
-}
-
-static void await_rank(pid_t child)
-{
-    int result = -1;
-    assert_int_equal(waitpid(child, &result, 0), child);
-    assert_int_equal(result, 0);
-}
-
-/* n ranks whose environments are given; args NULL: env://, 20 s. */
-static void run_ranks(int n, char environments[][256], const struct rendezvous_args *args)
-{
-    static const struct rendezvous_args usual = {.rank = -1, .world_size = -1, .timeout_ms = 20000};
-    pid_t children[RESULTS_MAX];
-    for (int i = 0; i < n; i++) children[i] = start_rank(i, environments[i], args == NULL ? &usual : args);
-    for (int i = 0; i < n; i++) await_rank(children[i]);
-}
-
-static void expect(int i, int status, const char *part)
-{
-    if (results[i].status != status || strstr(results[i].text, part) == NULL)
-        fail_msg("result %d is %s after %d ms: %s; expected %s: ...%s...", i, error_name(results[i].status),
-                 (int)results[i].ms, results[i].text, error_name(status), part);
-}
-
-static void expect_met(int i, int rank, int world_size)
-{
-    expect(i, TUTTI_OK, "");
-    assert_int_equal(results[i].rank, rank);
-    assert_int_equal(results[i].world_size, world_size);
-    assert_true(results[i].exchanged);
 }
 
 /* A port that was free a moment ago. */
@@ -510,123 +372,6 @@ static void test_arguments_contradict(void **state)
     tutti_store_free(store);
 }
 
-/* ---- file:// ---------------------------------------------------------------------------------------------------- */
-
-static void test_file(void **state)
-{
-    (void)state;
-    char url[96], path[64];
-    pid_t children[3];
-    snprintf(path, sizeof path, "/tmp/test_rendezvous.%d", (int)getpid());
-    snprintf(url, sizeof url, "file://%s?world_size=3", path);
-    for (int round = 0; round < 2; round++) { /* rank 0 removes the file, so that the next run can use the path */
-        for (int i = 0; i < 3; i++) {
-            struct rendezvous_args args = {.init_method = url, .rank = i, .world_size = -1, .timeout_ms = 20000};
-            children[i] = start_rank(i, "X=1", &args);
-        }
-        for (int i = 0; i < 3; i++) await_rank(children[i]);
-        for (int i = 0; i < 3; i++) expect_met(i, i, 3);
-        assert_int_not_equal(access(path, F_OK), 0);
-    }
-}
-
-static void test_file_left_over(void **state)
-{
-    (void)state;
-    char url[96], path[64];
-    int killed;
-    snprintf(path, sizeof path, "/tmp/test_rendezvous.left.%d", (int)getpid());
-    snprintf(url, sizeof url, "file://%s?world_size=2", path);
-    struct rendezvous_args args = {.init_method = url, .rank = 0, .world_size = -1, .timeout_ms = 20000};
-    pid_t child = start_rank(0, "X=1", &args);
-    nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
-    kill(child, SIGKILL);
-    waitpid(child, &killed, 0);
-    args.rank = 1;
-    await_rank(start_rank(1, "X=1", &args));
-    expect(1, TUTTI_ERR_STORE, "left over from an earlier run (rank 0 was ");
-    unlink(path);
-    /* one whose ranks have met, and ended without leaving */
-    struct rendezvous met;
-    snprintf(url, sizeof url, "file://%s?world_size=1&rank=0", path);
-    args = (struct rendezvous_args){.init_method = url, .rank = -1, .world_size = -1, .timeout_ms = 20000};
-    assert_int_equal(rendezvous_join(&args, &met), TUTTI_OK);
-    await_rank(start_rank(0, "X=1", &args));
-    expect(0, TUTTI_ERR_STORE, "left over from an earlier run (its ranks have met)");
-    rendezvous_leave(&met);
-}
-
-/* The ranks of two containers on one host: neither knows the other's process by its number. */
-static void test_file_across_containers(void **state)
-{
-    (void)state;
-    enum { CANNOT = 77 };
-    char url[96], path[64];
-    const char *const there[] = {"tutti/world/rank/0"};
-    tutti_store *store;
-    snprintf(path, sizeof path, "/tmp/test_rendezvous.apart.%d", (int)getpid());
-    snprintf(url, sizeof url, "file://%s?world_size=2", path);
-    struct rendezvous_args args = {.init_method = url, .rank = 0, .world_size = -1, .timeout_ms = 20000};
-    pid_t first = start_rank(0, "X=1", &args);
-    assert_int_equal(tutti_store_file(path, NULL, &store), TUTTI_OK);
-    assert_int_equal(tutti_store_wait(store, there, 1, 20000), TUTTI_OK);
-    tutti_store_free(store);
-    pid_t second = fork();
-    if (second == 0) {
-        int result = -1;
-        if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) _exit(CANNOT);
-        args.rank = 1;
-        pid_t child = start_rank(1, "X=1", &args); /* is number 1 there */
-        waitpid(child, &result, 0);
-        _exit(result != 0);
-    }
-    int result = -1;
-    waitpid(second, &result, 0);
-    if (WIFEXITED(result) && WEXITSTATUS(result) == CANNOT) {
-        kill(first, SIGKILL);
-        waitpid(first, &result, 0);
-        unlink(path);
-        print_message("skipped: this machine lets nobody make a namespace of processes\n");
-        skip();
-    }
-    assert_int_equal(result, 0);
-    await_rank(first);
-    for (int i = 0; i < 2; i++) expect_met(i, i, 2);
-}
-
-/* Another program's entry is no verdict: above all not "all have met". */
-static void test_no_verdict(void **state)
-{
-    (void)state;
-    static const char *const verdicts[] = {"", "met", "0", "7 a", "-99 b", "0x c"};
-    for (size_t i = 0; i < sizeof verdicts / sizeof *verdicts; i++) {
-        struct rendezvous met;
-        tutti_store *store;
-        assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
-        assert_int_equal(tutti_store_set(store, "tutti/world/verdict", verdicts[i], strlen(verdicts[i])), TUTTI_OK);
-        struct rendezvous_args args = {.store = store, .rank = 0, .world_size = 2, .timeout_ms = 5000};
-        int status = rendezvous_join(&args, &met);
-        if (status != TUTTI_ERR_STORE || strstr(error_text(), "as the verdict") == NULL)
-            fail_msg("\"%s\": %d, %s", verdicts[i], status, status != TUTTI_OK ? error_text() : "met");
-        tutti_store_free(store);
-    }
-}
-
-/* A rank that died after its name was written, and before it was counted. */
-static void test_died_before_it_was_counted(void **state)
-{
-    (void)state;
-    struct rendezvous met;
-    tutti_store *store;
-    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
-    assert_int_equal(tutti_store_set(store, "tutti/world/rank/1", "there:7 8", 9), TUTTI_OK);
-    struct rendezvous_args args = {.store = store, .rank = 0, .world_size = 2, .timeout_ms = 50};
-    int status = rendezvous_join(&args, &met);
-    if (status != TUTTI_ERR_TIMEOUT || strstr(error_text(), "all 2 ranks came, but one of them died") == NULL)
-        fail_msg("%d, %s", status, status != TUTTI_OK ? error_text() : "met");
-    tutti_store_free(store);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -646,11 +391,6 @@ int main(void)
         cmocka_unit_test(test_url_parsing),
         cmocka_unit_test(test_tcp_url),
         cmocka_unit_test(test_arguments_contradict),
-        cmocka_unit_test(test_file),
-        cmocka_unit_test(test_file_left_over),
-        cmocka_unit_test(test_file_across_containers),
-        cmocka_unit_test(test_no_verdict),
-        cmocka_unit_test(test_died_before_it_was_counted),
     };
-    return cmocka_run_group_tests(tests, setup, NULL);
+    return cmocka_run_group_tests(tests, clear_environment, NULL);
 }
