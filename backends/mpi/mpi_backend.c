@@ -101,7 +101,10 @@ static void mpib_close(void *state)
         LIST_REMOVE(group, link);
         mpib_messages_drop(group);
         mpib_flights_drop(group->family, group);
-        for (int i = 0; i < group->family->n_flights; i++) ended |= group->family->flights[i].group == group;
+        for (int i = 0; i < group->family->n_flights; i++) {
+            const struct mpib_flight *flight = &group->family->flights[i];
+            ended |= flight->group == group && !flight->is_message;
+        }
     }
     if (may_call && group->comm != MPI_COMM_NULL && !ended) MPI_Comm_free(&group->comm);
     if (may_call && group->family == &group->own) close_family(&group->own, group->world_size - 1);

@@ -37,9 +37,10 @@ static int post(struct mpib_family *family)
 }
 
 int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_header *header, const void *data,
-                     const struct mpib_flight *follows)
+                     const struct mpib_flight *message)
 {
-    size_t bytes = header->long_tag == 0 ? header->bytes : 0;
+    bool follows = header->long_tag != 0;
+    size_t bytes = follows ? 0 : header->bytes;
     struct mpib_slot *slot = take_slot(family);
     MPI_Request request;
     int done = 0, status = mpib_flights_reserve(family, 2);
@@ -55,16 +56,19 @@ int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_h
         mpib_slot_give(family, slot);
         return status;
     }
-    if (follows != NULL) status = mpib_flights_begin(family, follows);
+    if (follows) status = mpib_flights_begin(family, message);
     MPI_Test(&request, &done, MPI_STATUS_IGNORE); /* it mostly is: there is nothing to keep */
     post(family);                                 /* where it fails, the next look tells */
     if (done) {
         mpib_slot_give(family, slot);
     } else {
-        struct mpib_flight flight = {.is_message = true, .sends = true, .slot = slot};
+        struct mpib_flight flight = {.is_message = true, .sends = true};
+        if (message != NULL && !follows) flight = *message;
+        flight.slot = slot;
         mpib_flights_add(family, request, &flight);
     }
-    return status;
+    if (status != TUTTI_OK) return status;
+    return done && !follows ? TUTTI_REQUEST_DONE : TUTTI_REQUEST_PENDING;
 }
 
 /* MPI hands over whole messages: that what the header says fits in is all that there is to find out. */

@@ -48,22 +48,16 @@ static int send_locked(struct mpib_group *group, tutti_request *request)
     int32_t to = group->global_ranks[request->peer];
     struct mpib_header header = {
         .group = group->id, .tag = request->tag, .fingerprint = request->fingerprint, .bytes = request->bytes};
-    if (request->bytes <= MPIB_SHORT) {
-        int status = mpib_header_send(family, to, &header, request->data, NULL);
-        return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
+    struct mpib_flight flight = {.request = request, .group = group, .sends = true, .is_message = true};
+    if (request->bytes > MPIB_SHORT) {
+        header.long_tag = family->next_tag;
+        family->next_tag = family->next_tag == MPIB_TAG_LONG_END ? MPIB_TAG_LONG : family->next_tag + 1;
+        flight.data = request->data;
+        flight.left = request->bytes;
+        flight.peer = to;
+        flight.tag = header.long_tag;
     }
-    header.long_tag = family->next_tag;
-    family->next_tag = family->next_tag == MPIB_TAG_LONG_END ? MPIB_TAG_LONG : family->next_tag + 1;
-    struct mpib_flight flight = {.request = request,
-                                 .group = group,
-                                 .data = request->data,
-                                 .left = request->bytes,
-                                 .peer = to,
-                                 .tag = header.long_tag,
-                                 .sends = true,
-                                 .is_message = true};
-    int status = mpib_header_send(family, to, &header, request->data, &flight);
-    return status == TUTTI_OK ? TUTTI_REQUEST_PENDING : status;
+    return mpib_header_send(family, to, &header, request->data, &flight);
 }
 
 int mpib_messages_poll(struct mpib_family *family)
@@ -137,10 +131,10 @@ int mpib_send(void *state, tutti_request *request)
 static int await(struct mpib_group *group, tutti_request *request)
 {
     struct mpib_family *family = group->family;
-    bool looks = may_look(group, request);
+    int rounds = may_look(group, request) ? ROUNDS : (request->flags & TUTTI_REQUEST_AWAITED) ? 1 : 0;
     family->awaited = (struct mpib_awaited){.group = group, .request = request};
     /* One that was posted before, or has come before, may be for the same message. */
-    for (int i = 0; looks && i < ROUNDS && family->awaited.request != NULL; i++) {
+    for (int i = 0; i < rounds && family->awaited.request != NULL; i++) {
         if (!TAILQ_EMPTY(&family->posted) || !TAILQ_EMPTY(&family->arrived)) break;
         mpib_header_poll(family);
     }
@@ -177,7 +171,7 @@ int mpib_notify(void *state, int32_t peer, const void *message, size_t bytes)
     int status = mpib_header_send(group->family, to, &header, message, NULL);
     mpib_leave();
     mpib_bell_ring(group->family->bell, &group->family->bells[to]); /* it may have nothing to do but to sleep */
-    return status;
+    return status < 0 ? status : TUTTI_OK;
 }
 
 int mpib_progress(void *state)

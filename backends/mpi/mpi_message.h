@@ -42,9 +42,10 @@ struct mpib_arrived {
 
 /* ---- mpi_header.c ---------------------------------------------------------------------------------------------- */
 
-/* `follows`: the long message that it announces, or NULL. */
+/* Sends one for `message`, which is long and follows, or short and rides along; NULL: a note.  DONE: MPI has taken all
+ * of it; PENDING; or an error. */
 int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_header *header, const void *data,
-                     const struct mpib_flight *follows);
+                     const struct mpib_flight *message);
 
 enum mpib_came { MPIB_NOTHING, MPIB_KEPT, MPIB_WANTED };
 

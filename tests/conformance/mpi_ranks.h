@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
 
@@ -290,6 +291,38 @@ static int many_long(void)
     return 0;
 }
 
+/* Who sends to one that is busy waits once MPI takes no more, and keeps no copies: they would fill the memory.  A send
+ * whose time is up meanwhile is on its way all the same. */
+static int far_ahead(void)
+{
+    enum { TIMES = 20000, N = 3072, MOST_KIB = 16 << 10 };
+    static char data[N];
+    struct rusage before, after;
+    int sent = 0, status = TUTTI_OK;
+    getrusage(RUSAGE_SELF, &before);
+    if (my.rank == 0) {
+        for (; sent < TIMES && status == TUTTI_OK; sent++) {
+            data[0] = (char)sent;
+            status = tutti_send(tutti_tensor_of(data, N, TUTTI_INT8), 1, tutti_with(.group = my.mpi, .timeout_ms = 50));
+        }
+        if (status != TUTTI_ERR_TIMEOUT) return wrong("sends to one that is busy", "no end");
+    }
+    OK(tutti_broadcast(tutti_view(&sent, 1), 0, NULL)); /* until here nobody else calls MPI */
+    for (int i = 0; i < TIMES; i++) {
+        if (i >= sent) data[0] = (char)i;
+        if (i >= sent && my.rank == 0)
+            OK(tutti_send(tutti_tensor_of(data, N, TUTTI_INT8), 1, tutti_with(.group = my.mpi)));
+        if (my.rank != 1) continue;
+        OK(tutti_recv(tutti_tensor_of(data, N, TUTTI_INT8), 0, tutti_with(.group = my.mpi)));
+        if (data[0] != (char)i) return wrong("sends to one that is busy", "other bytes");
+        if (i % 1000 == 0) usleep(1000);
+    }
+    getrusage(RUSAGE_SELF, &after);
+    if (my.rank == 0 && after.ru_maxrss - before.ru_maxrss > MOST_KIB)
+        return wrong("sends to one that is busy", "they were copied");
+    return 0;
+}
+
 /* Each reads what the one before writes; the core holds some back, on each rank at its own time. */
 static int order(void)
 {
@@ -426,6 +459,7 @@ static int rank_main(void)
     if (failed == 0) failed = messages();
     if (failed == 0) failed = sizes();
     if (failed == 0 && my.size == 2) failed = many_long();
+    if (failed == 0) failed = far_ahead();
     if (failed == 0) failed = order();
     if (failed == 0) failed = subgroups();
     if (failed == 0) failed = group_behind_an_operation();
