@@ -12,7 +12,7 @@ static int open_first(struct mpib_group *group, const tutti_group_info *info)
     struct mpib_family *family = &group->own;
     family->rank = info->rank;
     family->core = info->core;
-    int status = mpib_messages_open(family);
+    int status = mpib_messages_open(family, info->world_size);
     if (status == TUTTI_OK) status = mpib_meet_world(group, info);
     if (status == TUTTI_OK && mpib_enter()) {
         status = mpib_messages_listen(family);

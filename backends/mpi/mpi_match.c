@@ -75,21 +75,48 @@ static void refuse(struct mpib_group *group, tutti_request *request, int32_t sou
     host->complete(request, host->error(TUTTI_ERR_MISMATCH, "rank %d sent something else", source));
 }
 
+static struct mpib_arrived *first_from(const struct mpib_group *group, const tutti_request *request, int32_t rank)
+{
+    int32_t source = group->global_ranks[rank];
+    struct mpib_arrived *arrived;
+    TAILQ_FOREACH(arrived, &group->family->arrived[source], link)
+    {
+        if (is_for(group, request, source, &arrived->header)) break;
+    }
+    return arrived;
+}
+
+/* Of what any rank has sent, what came first. */
+static struct mpib_arrived *first_arrived(const struct mpib_group *group, const tutti_request *request)
+{
+    struct mpib_arrived *first = NULL;
+    if (group->family->n_arrived == 0) return NULL;
+    if (request->peer != TUTTI_ANY_SOURCE) return first_from(group, request, request->peer);
+    for (int32_t rank = 0; rank < group->world_size; rank++) {
+        struct mpib_arrived *arrived = first_from(group, request, rank);
+        if (arrived != NULL && (first == NULL || arrived->number < first->number)) first = arrived;
+    }
+    return first;
+}
+
+/* It stays the caller's to free. */
+static void take_out(struct mpib_family *family, struct mpib_arrived *arrived)
+{
+    TAILQ_REMOVE(&family->arrived[arrived->source], arrived, link);
+    family->n_arrived--;
+}
+
 int mpib_match_recv(struct mpib_group *group, tutti_request *request)
 {
     struct mpib_family *family = group->family;
     struct mpib_posted *posted = (struct mpib_posted *)request->priv;
-    struct mpib_arrived *arrived;
     *posted = (struct mpib_posted){.group = group, .request = request, .waits = true};
-    TAILQ_FOREACH(arrived, &family->arrived, link)
-    {
-        if (is_for(group, request, arrived->source, &arrived->header)) break;
-    }
+    struct mpib_arrived *arrived = first_arrived(group, request);
     if (arrived == NULL) {
         TAILQ_INSERT_TAIL(&family->posted, posted, link);
         return TUTTI_REQUEST_PENDING;
     }
-    TAILQ_REMOVE(&family->arrived, arrived, link);
+    take_out(family, arrived);
     if (!fits(request, &arrived->header)) { /* told in the next progress, not from within this call */
         posted->found = arrived;
         TAILQ_INSERT_TAIL(&family->found, posted, link);
@@ -119,13 +146,15 @@ static bool is_dead(const struct mpib_family *family, uint64_t group)
 /* What has come for groups that are dead. */
 static void sink_arrived(struct mpib_family *family)
 {
-    struct mpib_arrived *arrived, *next;
-    for (arrived = TAILQ_FIRST(&family->arrived); arrived != NULL; arrived = next) {
-        next = TAILQ_NEXT(arrived, link);
-        if (!is_dead(family, arrived->header.group)) continue;
-        TAILQ_REMOVE(&family->arrived, arrived, link);
-        sink(family, arrived->source, &arrived->header);
-        free(arrived);
+    for (int i = 0; i < family->n_ranks; i++) {
+        struct mpib_arrived *arrived, *next;
+        for (arrived = TAILQ_FIRST(&family->arrived[i]); arrived != NULL; arrived = next) {
+            next = TAILQ_NEXT(arrived, link);
+            if (!is_dead(family, arrived->header.group)) continue;
+            take_out(family, arrived);
+            sink(family, arrived->source, &arrived->header);
+            free(arrived);
+        }
     }
 }
 
@@ -141,10 +170,12 @@ static void keep(struct mpib_family *family, int32_t source, const struct mpib_e
         family->host->failed(family->core, TUTTI_ERR_NO_MEMORY, "no memory for a message that came early");
         return;
     }
+    arrived->number = family->arrivals++;
     arrived->source = source;
     arrived->header = envelope->header;
     memcpy(arrived->data, envelope->data, bytes);
-    TAILQ_INSERT_TAIL(&family->arrived, arrived, link);
+    TAILQ_INSERT_TAIL(&family->arrived[source], arrived, link);
+    family->n_arrived++;
 }
 
 /* One for a group that is not here any more, for all of it opened it before the first note, is answered: see notify. */

@@ -15,29 +15,35 @@ enum {
     LOOKS_MOST = 4096
 };
 
-int mpib_messages_open(struct mpib_family *family)
+int mpib_messages_open(struct mpib_family *family, int world_size)
 {
     TAILQ_INIT(&family->posted);
     TAILQ_INIT(&family->found);
     TAILQ_INIT(&family->later);
-    TAILQ_INIT(&family->arrived);
     family->next_tag = MPIB_TAG_LONG;
     family->buffer = malloc(sizeof *family->buffer);
-    return family->buffer != NULL ? TUTTI_OK : family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    family->arrived = malloc((size_t)world_size * sizeof *family->arrived);
+    if (family->buffer == NULL || family->arrived == NULL)
+        return family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    for (; family->n_ranks < world_size; family->n_ranks++) TAILQ_INIT(&family->arrived[family->n_ranks]);
+    return TUTTI_OK;
 }
 
 void mpib_messages_close(struct mpib_family *family)
 {
-    struct mpib_arrived *arrived;
-    while ((arrived = TAILQ_FIRST(&family->arrived)) != NULL) {
-        TAILQ_REMOVE(&family->arrived, arrived, link);
-        free(arrived);
+    for (int i = 0; i < family->n_ranks; i++) {
+        struct mpib_arrived *arrived;
+        while ((arrived = TAILQ_FIRST(&family->arrived[i])) != NULL) {
+            TAILQ_REMOVE(&family->arrived[i], arrived, link);
+            free(arrived);
+        }
     }
     struct mpib_slot *slot;
     while ((slot = family->spare) != NULL) {
         family->spare = slot->next;
         free(slot);
     }
+    free(family->arrived);
     free(family->buffer);
     free(family->dead);
 }
@@ -128,14 +134,21 @@ int mpib_send(void *state, tutti_request *request)
     return status;
 }
 
+static bool may_have_come(const struct mpib_group *group, const tutti_request *request)
+{
+    const struct mpib_family *family = group->family;
+    return family->n_arrived > 0 &&
+           (request->peer == TUTTI_ANY_SOURCE || !TAILQ_EMPTY(&family->arrived[group->global_ranks[request->peer]]));
+}
+
 static int await(struct mpib_group *group, tutti_request *request)
 {
     struct mpib_family *family = group->family;
-    int rounds = may_look(group, request) ? ROUNDS : (request->flags & TUTTI_REQUEST_AWAITED) ? 1 : 0;
+    bool looks = may_look(group, request);
     family->awaited = (struct mpib_awaited){.group = group, .request = request};
     /* One that was posted before, or has come before, may be for the same message. */
-    for (int i = 0; i < rounds && family->awaited.request != NULL; i++) {
-        if (!TAILQ_EMPTY(&family->posted) || !TAILQ_EMPTY(&family->arrived)) break;
+    for (int i = 0; looks && i < ROUNDS && family->awaited.request != NULL; i++) {
+        if (!TAILQ_EMPTY(&family->posted) || may_have_come(group, request)) break;
         mpib_header_poll(family);
     }
     family->awaited.request = NULL;

@@ -35,6 +35,7 @@ struct mpib_slot {
 /* A message that came before its receive. */
 struct mpib_arrived {
     TAILQ_ENTRY(mpib_arrived) link;
+    uint64_t number;
     int32_t source; /* global rank */
     struct mpib_header header;
     char data[]; /* of a short one */

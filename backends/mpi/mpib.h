@@ -112,9 +112,11 @@ struct mpib_family {
     struct mpib_awaited awaited;
     struct mpib_posted_list posted;
     struct mpib_posted_list found;
-    struct mpib_posted_list later;    /* sends and receives that only the main thread may begin */
-    struct mpib_arrived_list arrived; /* messages that nobody has asked for yet */
-    int goodbyes;                     /* peers whose last word this was */
+    struct mpib_posted_list later;     /* sends and receives that only the main thread may begin */
+    struct mpib_arrived_list *arrived; /* messages that nobody has asked for yet, a list for each rank's: */
+    int n_ranks, n_arrived;            /* who runs ahead may have sent many, but they mostly are asked for in order */
+    uint64_t arrivals;                 /* that there have been */
+    int goodbyes;                      /* peers whose last word this was */
 
     int *done; /* scratch of MPI_Testsome */
     MPI_Status *status;
@@ -222,7 +224,7 @@ void mpib_native_fill(enum mpib_native way, tutti_backend *table);
 
 /* ---- mpi_message.c --------------------------------------------------------------------------------------------- */
 
-int mpib_messages_open(struct mpib_family *family);
+int mpib_messages_open(struct mpib_family *family, int world_size);
 void mpib_messages_close(struct mpib_family *family);
 int mpib_messages_poll(struct mpib_family *family);
 
