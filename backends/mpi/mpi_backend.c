@@ -114,7 +114,7 @@ static void mpib_close(void *state)
 /* MPI says which it is before it has been started, too. */
 static int mpib_describe(const tutti_host *host, void *group, char *text, size_t capacity)
 {
-    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    char library[MPIB_VERSION_MOST] = "";
     int length = 0;
     (void)host;
     MPI_Get_library_version(library, &length);
