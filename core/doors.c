@@ -24,6 +24,7 @@ static void close_door(struct tutti_group *group, struct group_door *door)
     door->backend->close(door->state);
     engine_handle_events(group->engine); /* what it told in its last breath */
     engine_unlock(group->engine);
+    tutti_store_free(door->store);
     free(door->state);
     door->state = NULL;
 }
@@ -36,17 +37,28 @@ const struct group_door *doors_find(const struct tutti_group *group, const tutti
     return NULL;
 }
 
+/* What the backend finds in its part of the store was put there by this group, in this making of it. */
+static int open_store(const struct tutti_group *group, struct group_door *door)
+{
+    char prefix[80];
+    snprintf(prefix, sizeof prefix, "%.40s/%" PRIi64, door->backend->name, group->turn);
+    return tutti_store_prefix(group->store, prefix, &door->store);
+}
+
 /* Peers that have opened it already may send notes, which whoever drives the family answers through the doors. */
 static int open_door(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
                      void *parent, struct group_door *door)
 {
     const struct group_door *from = args->whole != NULL ? doors_find(args->whole, backend) : NULL;
-    *door = (struct group_door){.backend = backend};
-    int status = TUTTI_HAS(backend, probe) && parent == NULL ? backend->probe(&host_services) : TUTTI_OK;
-    if (status != TUTTI_OK) return status;
     size_t bytes = (backend->group_bytes + 63) / 64 * 64;
+    *door = (struct group_door){.backend = backend};
+    int status = open_store(group, door);
+    if (status != TUTTI_OK) return status;
     door->state = aligned_alloc(64, bytes > 0 ? bytes : 64);
-    if (door->state == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %s", backend->name);
+    if (door->state == NULL) {
+        tutti_store_free(door->store);
+        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %s", backend->name);
+    }
     memset(door->state, 0, bytes);
     tutti_group_info info = {
         .size = sizeof info,
@@ -56,7 +68,7 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
         .id = group->id,
         .parent = parent,
         .core = group,
-        .store = group->store,
+        .store = door->store,
         .device = group->device,
         .timeout_ms = group->timeout_ms,
         .local_rank = group->local_rank,
@@ -172,12 +184,32 @@ static int agree(struct tutti_group *group, const char *name, const char *what, 
     return met;
 }
 
-/* All ranks open a backend, or none does. */
-static int agree_on_backend(struct tutti_group *group, const char *name, int status)
+/* On all ranks or on none; stage is a word for it. */
+static int agree_on_backend(struct tutti_group *group, const char *stage, const char *name, int status)
 {
-    char what[160];
+    char key[160], what[160];
+    snprintf(key, sizeof key, "%s/%.100s", stage, name);
     snprintf(what, sizeof what, "backend %.100s did not start on all ranks", name);
-    return agree(group, name, what, status);
+    return agree(group, key, what, status);
+}
+
+/* A backend's first group in this family.  Opening may wait for the peers, and not every library lets go of that when
+ * its time is over (MPI does not): none begins before all have the backend. */
+static int open_first(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
+                      const char *name, int status, struct group_door *door)
+{
+    char text[ERROR_TEXT_MAX];
+    if (status == TUTTI_OK && TUTTI_HAS(backend, probe)) status = backend->probe(&host_services);
+    status = agree_on_backend(group, "load", name, status);
+    if (status != TUTTI_OK) return status;
+    status = open_door(group, args, backend, NULL, door);
+    int agreed = agree_on_backend(group, "open", name, status);
+    if (agreed != TUTTI_OK && status == TUTTI_OK) {
+        snprintf(text, sizeof text, "%s", error_text()); /* close may overwrite it */
+        close_door(group, door);
+        error_set(agreed, "%s", text);
+    }
+    return agreed;
 }
 
 static void add_door(struct tutti_group *group, int device, const struct group_door *door)
@@ -203,17 +235,8 @@ static int add_backend(struct tutti_group *group, const struct group_args *args,
     }
     const struct group_door *parent =
         status == TUTTI_OK && args->parent != NULL ? doors_find(group->root, backend) : NULL;
-    if (status == TUTTI_OK) status = open_door(group, args, backend, parent != NULL ? parent->state : NULL, &door);
-    if (args->parent == NULL || parent == NULL) {
-        int agreed = agree_on_backend(group, name, status);
-        if (agreed != TUTTI_OK && status == TUTTI_OK) {
-            char text[ERROR_TEXT_MAX];
-            snprintf(text, sizeof text, "%s", error_text());
-            close_door(group, &door);
-            error_set(agreed, "%s", text);
-        }
-        status = agreed;
-    }
+    status = parent != NULL ? open_door(group, args, backend, parent->state, &door)
+                            : open_first(group, args, backend, name, status, &door);
     if (status != TUTTI_OK) return status;
     if (only_device) {
         add_door(group, device, &door);
@@ -240,11 +263,10 @@ static int open_stager(struct tutti_group *group, const struct group_args *args)
     if (status == TUTTI_OK && !(TUTTI_HAS(backend, stage_open) && TUTTI_HAS(backend, native[TUTTI_COPY])))
         status = error_set(TUTTI_ERR_BACKEND, "plug-in %s does not stage tensors", name);
     void *parent = args->parent != NULL ? group->root->stager.state : NULL;
-    if (status == TUTTI_OK) status = open_door(group, args, backend, parent, &group->stager);
-    if (parent == NULL) {
-        int agreed = agree_on_backend(group, name, status);
-        if (agreed != TUTTI_OK && status == TUTTI_OK) status = agreed; /* what has opened is closed with the group */
-    }
+    if (parent == NULL)
+        status = open_first(group, args, backend, name, status, &group->stager);
+    else if (status == TUTTI_OK)
+        status = open_door(group, args, backend, parent, &group->stager);
     if (status == TUTTI_OK) return TUTTI_OK;
     return error_prefix(status, "CUDA tensors on a backend of CPU tensors need the plug-in %s", name);
 }

@@ -35,9 +35,9 @@ static int env_missing(const char *name, const char *because)
                      name, text == NULL ? "not set, or empty" : text, because);
 }
 
-static const char *env_first(const char *const *names, int n)
+static const char *env_first(const char *const *names, size_t n)
 {
-    for (int i = 0; i < n && names[i] != NULL; i++)
+    for (size_t i = 0; i < n && names[i] != NULL; i++)
         if (env_string(names[i], NULL) != NULL) return names[i];
     return NULL;
 }
@@ -115,12 +115,12 @@ static int env_check_hidden(void)
 
 int place_from_env(struct place *place)
 {
-    static const char *const any[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"};
+    static const char *const any[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
     const struct launcher *from = env_launcher();
     if (from == NULL) {
         int status = env_check_hidden();
         if (status != TUTTI_OK) return status;
-        const char *set = env_first(any, 3);
+        const char *set = env_first(any, sizeof any / sizeof *any);
         if (set != NULL) return env_missing("RANK", set);
         place->rank = 0;
         place->world_size = 1;

@@ -35,12 +35,13 @@ static int open_further(struct mpib_group *group, const tutti_group_info *info)
     return mpib_meet_members(group, info);
 }
 
-static enum mpib_native native; /* of the table that was given out; the same on all ranks: see mpib_meet_world */
+/* Of the table that was given out, which it does not change after; the same on all ranks: see mpib_meet_world. */
+static enum mpib_native native;
 
 static int mpib_open(void *state, const tutti_group_info *info, const tutti_host *host)
 {
     struct mpib_group *group = state;
-    group->native = info->parent != NULL ? ((const struct mpib_group *)info->parent)->native : native;
+    group->native = native;
     group->own.host = host;
     group->own.comm = group->comm = MPI_COMM_NULL;
     group->own.timer = group->own.bell = -1;
@@ -117,7 +118,7 @@ static void mpib_close(void *state)
 /* MPI says which it is before it has been started, too. */
 static int mpib_describe(const tutti_host *host, void *group, char *text, size_t capacity)
 {
-    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    char library[MPIB_VERSION_MOST] = "";
     int length = 0;
     (void)host;
     MPI_Get_library_version(library, &length);

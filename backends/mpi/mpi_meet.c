@@ -23,12 +23,15 @@ struct card {
     int32_t world_rank, world_size;
     int32_t native; /* as mpib_group has it */
     char library[64];
+    char job[256]; /* as PMIx calls it, empty where there is none: ranks of two cannot meet in MPI, which would wait */
     struct mpib_bell bell;
 };
 
-/* What rank 0 finds, for all: a status and its sentence, then each one's rank in MPI_COMM_WORLD, and bell. */
+/* What rank 0 finds, for all: a status and its sentence, a number of this meeting's own, then each one's rank in
+ * MPI_COMM_WORLD, and bell. */
 struct verdict {
     int32_t status;
+    uint32_t number;
     char text[500];
     struct {
         int32_t world_rank;
@@ -120,6 +123,7 @@ static int lead(const struct meeting *meeting, const struct card *mine, struct v
         refused(verdict, TUTTI_ERR_TIMEOUT, "%s", missing);
     else
         meeting->judge(meeting, cards, verdict);
+    meeting->host->random(&verdict->number, sizeof verdict->number);
     free(cards);
     int told = meeting->host->store_set(meeting->info->store, "mpi/verdict", verdict, bytes);
     return status != TUTTI_OK ? status : told;
@@ -165,7 +169,9 @@ static struct card my_card(struct mpib_family *family, const tutti_group_info *i
     if (card.status != TUTTI_OK) return card;
     MPI_Comm_rank(MPI_COMM_WORLD, &card.world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &card.world_size);
+    const char *job = host->env("PMIX_NAMESPACE");
     snprintf(card.library, sizeof card.library, "%s", mpib_library());
+    snprintf(card.job, sizeof card.job, "%s", job != NULL ? job : "");
     family->bell = mpib_bell_open(host, info->local_world_size == info->world_size, &card.bell);
     return card;
 }
@@ -199,6 +205,11 @@ static bool fits_world(const struct card *cards, int i, int n, struct verdict *v
                        "rank %d is in an MPI world of %d, the group has %d ranks: start them with one mpirun "
                        "or mpiexec, and with that of %s",
                        i, cards[i].world_size, n, cards[0].library);
+    if (strcmp(cards[i].job, cards[0].job) != 0)
+        return refused(
+            verdict, TUTTI_ERR_BACKEND,
+            "rank 0 is of job \"%.100s\" and rank %d of job \"%.100s\": start all ranks with one mpirun of %s",
+            cards[0].job, i, cards[i].job, cards[0].library);
     return is_own_rank(cards, i, verdict);
 }
 
@@ -214,14 +225,16 @@ static void judge_world(const struct meeting *meeting, const struct card *cards,
 
 /* ---- communicators --------------------------------------------------------------------------------------------- */
 
-/* A communicator of the members of `from` with these ranks, in this order; members alone call. */
-static int make(struct mpib_group *group, MPI_Comm from, const int32_t *ranks, int n, uint64_t id, MPI_Comm *comm)
+/* A communicator of the members of `from` with these ranks, in this order; members alone call.  The number tells two
+ * apart that threads make of the same ranks at once.  Open MPI takes it for the tag of messages that it sends within
+ * `from`, where a receive of ours would get them: there must be none. */
+static int make(struct mpib_group *group, MPI_Comm from, const int32_t *ranks, int n, uint32_t number, MPI_Comm *comm)
 {
     MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
     int error = MPI_Comm_group(from, &all);
     if (error == MPI_SUCCESS) error = MPI_Group_incl(all, n, ranks, &some);
     mpib_block_begin();
-    if (error == MPI_SUCCESS) error = MPI_Comm_create_group(from, some, (int)(id % TAG_MOST), comm);
+    if (error == MPI_SUCCESS) error = MPI_Comm_create_group(from, some, (int)(number % TAG_MOST), comm);
     mpib_block_end();
     if (error == MPI_SUCCESS) error = MPI_Comm_set_errhandler(*comm, MPI_ERRORS_RETURN);
     if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
@@ -241,7 +254,8 @@ static int make_world(struct mpib_group *group, const tutti_group_info *info, co
         ranks[i] = verdict->of[i].world_rank;
         family->bells[i] = verdict->of[i].bell;
     }
-    if (status == TUTTI_OK) status = make(group, MPI_COMM_WORLD, ranks, info->world_size, info->id, &family->comm);
+    if (status == TUTTI_OK)
+        status = make(group, MPI_COMM_WORLD, ranks, info->world_size, verdict->number, &family->comm);
     mpib_block_begin();
     if (status == TUTTI_OK) MPI_Comm_dup(family->comm, &group->comm);
     mpib_block_end();
@@ -257,7 +271,7 @@ static int stay_away(const tutti_group_info *info, const tutti_host *host, const
     snprintf(key, sizeof key, "mpi/card/%d", info->rank);
     int told = host->store_set(info->store, key, card, sizeof *card);
     if (info->rank == 0) {
-        refused(verdict, TUTTI_ERR_BACKEND, "rank 0 could not start MPI");
+        refused(verdict, TUTTI_ERR_BACKEND, "rank %d could not make the group", info->global_ranks[0]);
         told = host->store_set(info->store, "mpi/begun", "", 1);
         if (told == TUTTI_OK) told = host->store_set(info->store, "mpi/verdict", verdict, bytes);
     }
@@ -286,19 +300,38 @@ int mpib_meet_world(struct mpib_group *group, const tutti_group_info *info)
 
 static void judge_members(const struct meeting *meeting, const struct card *cards, struct verdict *verdict)
 {
-    (void)meeting, (void)cards;
-    verdict->status = TUTTI_OK; /* that all have come is enough */
+    for (int i = 0; i < meeting->info->world_size; i++)
+        if (cards[i].status != TUTTI_OK)
+            refused(verdict, cards[i].status, "rank %d could not make the group", meeting->info->global_ranks[i]);
+}
+
+static int not_here(const tutti_host *host)
+{
+    return host->error(
+        TUTTI_ERR_BACKEND,
+        "MPI cannot be called here: the program started it for its main thread alone, which this is not, "
+        "or has finalized it");
+}
+
+/* Said before the others go into a call that waits for this rank. */
+static int may_make(const tutti_host *host)
+{
+    if (!mpib_enter()) return not_here(host);
+    mpib_leave();
+    return TUTTI_OK;
 }
 
 int mpib_meet_members(struct mpib_group *group, const tutti_group_info *info)
 {
-    struct card card = {.status = TUTTI_OK};
+    struct card card = {.status = may_make(group->own.host)};
     struct verdict verdict = {.status = TUTTI_OK};
-    int status = meet(group, info, info->timeout_ms, &card, judge_members, &verdict, sizeof verdict);
-    if (status == TUTTI_OK && !mpib_enter())
-        status = group->own.host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread alone");
+    int status = card.status == TUTTI_OK
+                     ? meet(group, info, info->timeout_ms, &card, judge_members, &verdict, sizeof verdict)
+                     : stay_away(info, group->own.host, &card, &verdict, sizeof verdict);
+    if (status == TUTTI_OK && !mpib_enter()) status = not_here(group->own.host);
     if (status != TUTTI_OK) return status;
-    status = make(group, group->family->comm, info->global_ranks, info->world_size, info->id, &group->comm);
+    MPI_Comm parent = ((const struct mpib_group *)info->parent)->comm; /* no messages, and the same ranks as theirs */
+    status = make(group, parent, info->global_ranks, info->world_size, verdict.number, &group->comm);
     mpib_leave();
     return status;
 }

@@ -98,13 +98,26 @@ int mpib_error(const tutti_host *host, const char *what, int error)
 /* "Open MPI v4.1.4, package: .." and "MPICH Version:\t4.0.2\n.." to what people call them. */
 static void name_library(void)
 {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    char text[MPIB_VERSION_MOST] = "";
     int length = 0;
     MPI_Get_library_version(text, &length);
     text[strcspn(text, ",\n")] = '\0';
     for (char *c = text; *c != '\0'; c++)
         if (*c == '\t') *c = ' ';
     snprintf(mpib.library, sizeof mpib.library, "%s", text);
+}
+
+/* Where the program has another MPI, whose functions have the same names, the ones called here are that one's. */
+static int check_library(const tutti_host *host)
+{
+    static const char open_mpi[] = "Open MPI";
+    name_library();
+    bool runs_open_mpi = strstr(mpib.library, open_mpi) != NULL;
+    if (runs_open_mpi == (strcmp(MPIB_BUILT_FOR, open_mpi) == 0)) return TUTTI_OK;
+    return host->error(TUTTI_ERR_BACKEND,
+                       "backend " MPIB_TABLE " was built for " MPIB_BUILT_FOR
+                       ", and this program has loaded %s: name backend mpi, which takes the plug-in for that one",
+                       mpib.library);
 }
 
 /* ---- the launcher ---------------------------------------------------------------------------------------------- */
@@ -184,14 +197,14 @@ static void watch_finalize(void)
 
 static int start_now(const tutti_host *host, int world_size)
 {
-    int running = 0, over = 0, is_main = 1, error = MPI_SUCCESS;
-    show_library();
+    int running = 0, over = 0, is_main = 1, error = MPI_SUCCESS, status = check_library(host);
     MPI_Initialized(&running);
     MPI_Finalized(&over);
     if (over) return host->error(TUTTI_ERR_BACKEND, "MPI has been finalized already; it cannot be started again");
+    if (status == TUTTI_OK && !running) status = check_launcher(host, world_size);
+    if (status != TUTTI_OK) return status;
+    show_library(); /* not sooner: a plug-in for another MPI that is loaded instead would take this one's functions */
     if (!running) {
-        int status = check_launcher(host, world_size);
-        if (status != TUTTI_OK) return status;
         error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &mpib.level);
         if (error != MPI_SUCCESS) return host->error(TUTTI_ERR_BACKEND, "MPI_Init_thread failed (%d)", error);
         mpib.ours = true;
@@ -210,7 +223,6 @@ static int start_now(const tutti_host *host, int world_size)
     }
     mpib.main = pthread_self(); /* looked at only where there must be but one */
     find_yields();
-    name_library();
     error = mpib_types_make(host);
     watch_finalize();
     return error == MPI_SUCCESS ? TUTTI_OK : mpib_error(host, "MPI has no datatypes for us", error);

@@ -33,6 +33,10 @@
 #define MPIB_TABLE "mpi" /* or mpi_openmpi, mpi_mpich, where both are built */
 #endif
 
+/* Room for what any MPI says of itself: what is called may be another one than this was built for. */
+enum { MPIB_VERSION_MOST = 8192 };
+_Static_assert(MPIB_VERSION_MOST >= MPI_MAX_LIBRARY_VERSION_STRING, "this one's, too");
+
 /* What rides along with its header, which is then less than what any MPI sends at once. */
 enum { MPIB_SHORT = 3072 };
 

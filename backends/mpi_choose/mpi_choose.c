@@ -51,7 +51,10 @@ static const tutti_backend *choose(const tutti_host *host)
     const char *why = library == NULL ? dlerror() : NULL;
     const tutti_backend *table = library != NULL ? dlsym(library, TUTTI_BACKEND_SYMBOL) : NULL;
     if (table == NULL || table->abi != TUTTI_BACKEND_ABI) {
-        host->error(TUTTI_ERR_BACKEND, "%s does not load: %s", path, why != NULL ? why : "it is no plug-in for this");
+        host->error(TUTTI_ERR_BACKEND, "%s does not load: %s", path,
+                    why != NULL     ? why
+                    : table == NULL ? "it is no plug-in"
+                                    : "it was built for another version of Tutti");
         return NULL;
     }
     if (TUTTI_HAS(table, instead)) table = table->instead(host);

@@ -143,7 +143,7 @@ typedef struct tutti_host {
     /* data = a op b, n elements, by the rules of Tutti's CPU reductions; data may be a or b.  Unaligned is fine. */
     void (*reduce)(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *a, const void *b, int64_t n);
 
-    /* The group's part of the store: blocks up to timeout_ms (get waits for the key). */
+    /* The backend's part of the store: blocks up to timeout_ms (get waits for the key). */
     int (*store_set)(tutti_store *store, const char *key, const void *value, size_t bytes);
     int (*store_get)(tutti_store *store, const char *key, void *buffer, size_t capacity, size_t *bytes,
                      int64_t timeout_ms);
@@ -237,7 +237,7 @@ typedef struct tutti_group_info {
     void *parent;                /* state of the family's first group with this backend, NULL for that one itself.  Its
                                     ranks are the global ranks: share its connections */
     void *core;                  /* to be handed back to host->notified and peer_lost */
-    tutti_store *store;          /* the group's part of the store; valid as long as the group */
+    tutti_store *store;          /* this backend's part of the group's, empty at first; valid as long as the group */
     tutti_device device;         /* this rank's */
     int64_t timeout_ms;          /* the group's default */
     int32_t local_rank;          /* -1 where unknown */
@@ -277,8 +277,9 @@ typedef struct tutti_backend {
      * error.  May block shortly.  Optional: then yes. */
     int (*probe)(const tutti_host *host);
 
-    /* Makes the state of a group.  All members call it; it may talk to them through info->store, and may block, bounded
-     * by info->timeout_ms.  After an error the core calls close on the same state.  Mandatory. */
+    /* Makes the state of a group.  All members call it, once all have loaded the plug-in and probe has said yes on all;
+     * it may talk to them through info->store, and may block, bounded by info->timeout_ms.  After an error the core
+     * calls close on the same state.  Mandatory. */
     int (*open)(void *group, const tutti_group_info *info, const tutti_host *host);
 
     /* Gives everything back.  Also after a failed open, and on a zeroed state.  Pending requests are dropped: no

@@ -1,15 +1,18 @@
 /* To be loaded before an MPI (LD_PRELOAD): it gives a program the level of threads that FEW_THREADS says, a digit,
  * where more is asked for, as an MPI does that was built or set up for less than MPI_THREAD_MULTIPLE; and with 0 and 1,
- * which mean the thread that started MPI alone, it ends a process in which another one looks for messages.
- * FEW_THREADS_OF names the MPI's library. */
+ * which mean the thread that started MPI alone, it ends a process in which another one looks for messages, with 2,
+ * which means one thread at a time, a process in which two do so at once. FEW_THREADS_OF names the MPI's library. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static int (*test)(void *request, int *done, void *status);
 static pthread_t starter;
 static int most;
+static atomic_int inside;
 
 __attribute__((visibility("default"))) int MPI_Init_thread(int *argc, char ***argv, int wanted, int *got);
 __attribute__((visibility("default"))) int MPI_Test(void *request, int *done, void *status);
@@ -32,5 +35,12 @@ int MPI_Test(void *request, int *done, void *status)
         fprintf(stderr, "MPI_Test is called by a thread that may not\n");
         abort();
     }
-    return test(request, done, status);
+    if (most == 2 && atomic_fetch_add(&inside, 1) > 0) {
+        fprintf(stderr, "MPI_Test is called by two threads at once\n");
+        abort();
+    }
+    if (most == 2) sched_yield(); /* one that does not wait for its turn comes now */
+    int error = test(request, done, status);
+    atomic_fetch_sub(&inside, 1);
+    return error;
 }

@@ -169,16 +169,50 @@ static void missing(void **state)
 
 /* ---- files that are not safe ------------------------------------------------------------------------------- */
 
-/* A copy of the loop plug-in at path. */
-static void copy_loop(const char *path)
+static void copy_file(const char *of, const char *path)
 {
     char buffer[65536];
-    int from = open(FOLDER "/libtutti_loop.so", O_RDONLY), to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0755);
+    int from = open(of, O_RDONLY), to = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0755);
     assert_true(from >= 0 && to >= 0);
     for (ssize_t got; (got = read(from, buffer, sizeof buffer)) > 0;)
         assert_int_equal(write(to, buffer, (size_t)got), got);
     close(from);
     close(to);
+}
+
+/* A copy of the plug-in of that name at path. */
+static void copy(const char *name, const char *path)
+{
+    char of[4096];
+    snprintf(of, sizeof of, FOLDER "/libtutti_%s.so", name);
+    copy_file(of, path);
+}
+
+/* What libtutti_mpi.so chooses lies beside it, and may have been built at another time. */
+static void chosen_older(void **state)
+{
+    static const char *const behind[] = {"broken_abi", "older"};
+    char folder[] = "/tmp/tutti-plugins-XXXXXX", path[4096], chosen[4096];
+    (void)state;
+    if (access(TUTTI_BACKENDS_DIR "/libtutti_mpi.so", F_OK) != 0) skip();
+    assert_int_equal(start("older"), TUTTI_OK);
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%d", folder, i);
+        assert_int_equal(mkdir(path, 0755), 0);
+        snprintf(chosen, sizeof chosen, "%s/libtutti_mpi_openmpi.so", path);
+        copy(behind[i], chosen);
+        strcat(path, "/libtutti_mpi.so");
+        copy_file(TUTTI_BACKENDS_DIR "/libtutti_mpi.so", path);
+        assert_int_equal(start(path), i == 0 ? TUTTI_ERR_BACKEND : TUTTI_OK);
+        if (i == 0) has(chosen);
+        if (i == 0) has("built for another version of Tutti");
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(unlink(chosen), 0);
+        *strrchr(path, '/') = '\0';
+        assert_int_equal(rmdir(path), 0);
+    }
+    assert_int_equal(rmdir(folder), 0);
 }
 
 static void unsafe_files(void **state)
@@ -188,7 +222,7 @@ static void unsafe_files(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/libtutti_copy.so", folder);
 
-    copy_loop(path);
+    copy("loop", path);
     assert_int_equal(chmod(path, 0757), 0);
     assert_int_equal(start(path), TUTTI_ERR_BACKEND);
     has(path);
@@ -273,7 +307,7 @@ int main(void)
         cmocka_unit_test(tables),      cmocka_unit_test(dependency),    cmocka_unit_test(other_name),
         cmocka_unit_test(start_fails), cmocka_unit_test(wrong_device),  cmocka_unit_test(names),
         cmocka_unit_test(missing),     cmocka_unit_test(unsafe_files),  cmocka_unit_test(order),
-        cmocka_unit_test(together),    cmocka_unit_test(another_table),
+        cmocka_unit_test(together),    cmocka_unit_test(another_table), cmocka_unit_test(chosen_older),
     };
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,6 +72,8 @@ static void test_env_names_what_is_wrong(void **state)
         {"MASTER_ADDR=x MASTER_PORT=1 RANK=0 WORLD_SIZE=2 LOCAL_RANK=z", "LOCAL_RANK is \"z\""},
         {"OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2", "MASTER_ADDR"},
         {"PMIX_RANK=0", "WORLD_SIZE"},
+        {"OMPI_COMM_WORLD_SIZE=2", "needs RANK, which is not set, or empty (OMPI_COMM_WORLD_SIZE)"},
+        {"PMI_SIZE=2", "needs RANK, which is not set, or empty (PMI_SIZE)"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         one_rank(rows[i].environment);
