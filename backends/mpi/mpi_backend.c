@@ -12,7 +12,7 @@ static int open_first(struct mpib_group *group, const tutti_group_info *info)
     struct mpib_family *family = &group->own;
     family->rank = info->rank;
     family->core = info->core;
-    int status = mpib_messages_open(family);
+    int status = mpib_messages_open(family, info->world_size);
     if (status == TUTTI_OK) status = mpib_meet_world(group, info);
     if (status == TUTTI_OK && mpib_enter()) {
         status = mpib_messages_listen(family);
@@ -154,6 +154,7 @@ const tutti_backend tutti_backend_v1 = {
     .cancel = mpib_cancel,
     .notify = mpib_notify,
     .abort = mpib_abort,
+    .leave = mpib_left,
     .latency_ns = 1500,
     .bytes_per_us = 4000,
     .segment_bytes = 4 << 20, /* each costs some us: with 256 KiB 4 MiB took a tenth longer than MPI's own */

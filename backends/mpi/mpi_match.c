@@ -75,6 +75,27 @@ static void refuse(struct mpib_group *group, tutti_request *request, int32_t sou
     host->complete(request, host->error(TUTTI_ERR_MISMATCH, "rank %d sent something else", source));
 }
 
+static int tell_lost(const struct mpib_family *family, int32_t rank)
+{
+    return family->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: it left the group", rank);
+}
+
+/* What it sent before has come before, so what still waits for a message of its waits in vain. */
+static void lose(struct mpib_family *family, int32_t rank)
+{
+    struct mpib_posted *posted, *next;
+    family->left[rank] = true;
+    family->host->peer_lost(family->core, rank, true, "it left the group");
+    for (posted = TAILQ_FIRST(&family->posted); posted != NULL; posted = next) {
+        tutti_request *request = posted->request;
+        next = TAILQ_NEXT(posted, link);
+        if (request->peer == TUTTI_ANY_SOURCE || posted->group->global_ranks[request->peer] != rank) continue;
+        TAILQ_REMOVE(&family->posted, posted, link);
+        posted->waits = false;
+        family->host->complete(request, tell_lost(family, rank));
+    }
+}
+
 int mpib_match_recv(struct mpib_group *group, tutti_request *request)
 {
     struct mpib_family *family = group->family;
@@ -86,6 +107,9 @@ int mpib_match_recv(struct mpib_group *group, tutti_request *request)
         if (is_for(group, request, arrived->source, &arrived->header)) break;
     }
     if (arrived == NULL) {
+        int32_t from = request->peer != TUTTI_ANY_SOURCE ? group->global_ranks[request->peer] : family->rank;
+        posted->waits = !family->left[from];
+        if (!posted->waits) return tell_lost(family, from);
         TAILQ_INSERT_TAIL(&family->posted, posted, link);
         return TUTTI_REQUEST_PENDING;
     }
@@ -170,6 +194,7 @@ bool mpib_match_arrive(struct mpib_family *family, int32_t source, const struct 
     struct mpib_posted *posted;
     family->goodbyes += header->note == MPIB_NOTE_GOODBYE;
     if (header->note != 0) {
+        if (header->note == MPIB_NOTE_LEFT) lose(family, source);
         if (header->note == MPIB_NOTE_OF_CORE)
             pass_note(family, source, envelope); /* the last that is done with envelope */
         return false;

@@ -15,7 +15,7 @@ enum {
     LOOKS_MOST = 4096
 };
 
-int mpib_messages_open(struct mpib_family *family)
+int mpib_messages_open(struct mpib_family *family, int world_size)
 {
     TAILQ_INIT(&family->posted);
     TAILQ_INIT(&family->found);
@@ -23,7 +23,10 @@ int mpib_messages_open(struct mpib_family *family)
     TAILQ_INIT(&family->arrived);
     family->next_tag = MPIB_TAG_LONG;
     family->buffer = malloc(sizeof *family->buffer);
-    return family->buffer != NULL ? TUTTI_OK : family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    family->left = calloc((size_t)world_size, sizeof *family->left);
+    return family->buffer != NULL && family->left != NULL
+               ? TUTTI_OK
+               : family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
 }
 
 void mpib_messages_close(struct mpib_family *family)
@@ -39,6 +42,7 @@ void mpib_messages_close(struct mpib_family *family)
         free(slot);
     }
     free(family->buffer);
+    free(family->left);
     free(family->dead);
 }
 
@@ -178,6 +182,20 @@ int mpib_notify(void *state, int32_t peer, const void *message, size_t bytes)
     mpib_leave();
     mpib_bell_ring(group->family->bell, &group->family->bells[to]); /* it may have nothing to do but to sleep */
     return status;
+}
+
+/* Nothing of this rank's comes any more, and not every launcher ends the others for it. */
+void mpib_left(void *state)
+{
+    struct mpib_group *group = state;
+    struct mpib_header header = {.note = MPIB_NOTE_LEFT};
+    if (group->family == NULL || !mpib_enter()) return;
+    for (int32_t rank = 0; rank < group->world_size; rank++) {
+        if (rank == group->rank) continue;
+        mpib_header_send(group->family, rank, &header, NULL, NULL);
+        mpib_bell_ring(group->family->bell, &group->family->bells[rank]);
+    }
+    mpib_leave();
 }
 
 int mpib_progress(void *state)

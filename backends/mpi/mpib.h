@@ -133,6 +133,7 @@ struct mpib_family {
     int rings, rings_due;    /* heard, and to be heard before it is relied on */
     uint64_t *dead;          /* groups that have failed: nobody takes what still comes for them */
     int n_dead;
+    bool *left;   /* global ranks that have exited: nothing of theirs comes any more */
     bool closing; /* nobody takes anything any more */
 };
 
@@ -226,7 +227,7 @@ void mpib_native_fill(enum mpib_native way, tutti_backend *table);
 
 /* ---- mpi_message.c --------------------------------------------------------------------------------------------- */
 
-int mpib_messages_open(struct mpib_family *family);
+int mpib_messages_open(struct mpib_family *family, int world_size);
 void mpib_messages_close(struct mpib_family *family);
 int mpib_messages_poll(struct mpib_family *family);
 
@@ -234,6 +235,7 @@ int mpib_send(void *group, tutti_request *request);
 int mpib_recv(void *group, tutti_request *request);
 int mpib_recv_reduce(void *group, tutti_request *request);
 int mpib_notify(void *group, int32_t peer, const void *message, size_t bytes);
+void mpib_left(void *group);
 
 int mpib_progress(void *group);
 
