@@ -79,7 +79,7 @@ static struct mpib_arrived *first_from(const struct mpib_group *group, const tut
 {
     int32_t source = group->global_ranks[rank];
     struct mpib_arrived *arrived;
-    TAILQ_FOREACH(arrived, &group->family->arrived[source], link)
+    TAILQ_FOREACH(arrived, &group->family->peers[source].arrived, link)
     {
         if (is_for(group, request, source, &arrived->header)) break;
     }
@@ -102,8 +102,37 @@ static struct mpib_arrived *first_arrived(const struct mpib_group *group, const 
 /* It stays the caller's to free. */
 static void take_out(struct mpib_family *family, struct mpib_arrived *arrived)
 {
-    TAILQ_REMOVE(&family->arrived[arrived->source], arrived, link);
+    TAILQ_REMOVE(&family->peers[arrived->source].arrived, arrived, link);
     family->n_arrived--;
+}
+
+static int tell_lost(const struct mpib_family *family, int32_t rank)
+{
+    return family->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: it left the group", rank);
+}
+
+static struct mpib_posted *first_posted_for(const struct mpib_family *family, int32_t rank)
+{
+    struct mpib_posted *posted;
+    TAILQ_FOREACH(posted, &family->posted, link)
+    {
+        const tutti_request *request = posted->request;
+        if (request->peer != TUTTI_ANY_SOURCE && posted->group->global_ranks[request->peer] == rank) break;
+    }
+    return posted;
+}
+
+/* What it sent before has come before, so what still waits for a message of its waits in vain. */
+static void lose(struct mpib_family *family, int32_t rank)
+{
+    struct mpib_posted *posted;
+    family->peers[rank].has_left = true;
+    family->host->peer_lost(family->core, rank, true, "it left the group");
+    while ((posted = first_posted_for(family, rank)) != NULL) {
+        TAILQ_REMOVE(&family->posted, posted, link);
+        posted->waits = false;
+        family->host->complete(posted->request, tell_lost(family, rank));
+    }
 }
 
 int mpib_match_recv(struct mpib_group *group, tutti_request *request)
@@ -113,6 +142,9 @@ int mpib_match_recv(struct mpib_group *group, tutti_request *request)
     *posted = (struct mpib_posted){.group = group, .request = request, .waits = true};
     struct mpib_arrived *arrived = first_arrived(group, request);
     if (arrived == NULL) {
+        int32_t from = request->peer != TUTTI_ANY_SOURCE ? group->global_ranks[request->peer] : family->rank;
+        posted->waits = !family->peers[from].has_left;
+        if (!posted->waits) return tell_lost(family, from);
         TAILQ_INSERT_TAIL(&family->posted, posted, link);
         return TUTTI_REQUEST_PENDING;
     }
@@ -146,9 +178,9 @@ static bool is_dead(const struct mpib_family *family, uint64_t group)
 /* What has come for groups that are dead. */
 static void sink_arrived(struct mpib_family *family)
 {
-    for (int i = 0; i < family->n_ranks; i++) {
+    for (int i = 0; i < family->n_peers; i++) {
         struct mpib_arrived *arrived, *next;
-        for (arrived = TAILQ_FIRST(&family->arrived[i]); arrived != NULL; arrived = next) {
+        for (arrived = TAILQ_FIRST(&family->peers[i].arrived); arrived != NULL; arrived = next) {
             next = TAILQ_NEXT(arrived, link);
             if (!is_dead(family, arrived->header.group)) continue;
             take_out(family, arrived);
@@ -174,7 +206,7 @@ static void keep(struct mpib_family *family, int32_t source, const struct mpib_e
     arrived->source = source;
     arrived->header = envelope->header;
     memcpy(arrived->data, envelope->data, bytes);
-    TAILQ_INSERT_TAIL(&family->arrived[source], arrived, link);
+    TAILQ_INSERT_TAIL(&family->peers[source].arrived, arrived, link);
     family->n_arrived++;
 }
 
@@ -201,6 +233,7 @@ bool mpib_match_arrive(struct mpib_family *family, int32_t source, const struct 
     struct mpib_posted *posted;
     family->goodbyes += header->note == MPIB_NOTE_GOODBYE;
     if (header->note != 0) {
+        if (header->note == MPIB_NOTE_LEFT) lose(family, source);
         if (header->note == MPIB_NOTE_OF_CORE)
             pass_note(family, source, envelope); /* the last that is done with envelope */
         return false;

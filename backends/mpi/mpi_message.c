@@ -22,19 +22,19 @@ int mpib_messages_open(struct mpib_family *family, int world_size)
     TAILQ_INIT(&family->later);
     family->next_tag = MPIB_TAG_LONG;
     family->buffer = malloc(sizeof *family->buffer);
-    family->arrived = malloc((size_t)world_size * sizeof *family->arrived);
-    if (family->buffer == NULL || family->arrived == NULL)
+    family->peers = calloc((size_t)world_size, sizeof *family->peers);
+    if (family->buffer == NULL || family->peers == NULL)
         return family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
-    for (; family->n_ranks < world_size; family->n_ranks++) TAILQ_INIT(&family->arrived[family->n_ranks]);
+    for (; family->n_peers < world_size; family->n_peers++) TAILQ_INIT(&family->peers[family->n_peers].arrived);
     return TUTTI_OK;
 }
 
 void mpib_messages_close(struct mpib_family *family)
 {
-    for (int i = 0; i < family->n_ranks; i++) {
+    for (int i = 0; i < family->n_peers; i++) {
         struct mpib_arrived *arrived;
-        while ((arrived = TAILQ_FIRST(&family->arrived[i])) != NULL) {
-            TAILQ_REMOVE(&family->arrived[i], arrived, link);
+        while ((arrived = TAILQ_FIRST(&family->peers[i].arrived)) != NULL) {
+            TAILQ_REMOVE(&family->peers[i].arrived, arrived, link);
             free(arrived);
         }
     }
@@ -43,7 +43,7 @@ void mpib_messages_close(struct mpib_family *family)
         family->spare = slot->next;
         free(slot);
     }
-    free(family->arrived);
+    free(family->peers);
     free(family->buffer);
     free(family->dead);
 }
@@ -137,8 +137,8 @@ int mpib_send(void *state, tutti_request *request)
 static bool may_have_come(const struct mpib_group *group, const tutti_request *request)
 {
     const struct mpib_family *family = group->family;
-    return family->n_arrived > 0 &&
-           (request->peer == TUTTI_ANY_SOURCE || !TAILQ_EMPTY(&family->arrived[group->global_ranks[request->peer]]));
+    return family->n_arrived > 0 && (request->peer == TUTTI_ANY_SOURCE ||
+                                     !TAILQ_EMPTY(&family->peers[group->global_ranks[request->peer]].arrived));
 }
 
 static int await(struct mpib_group *group, tutti_request *request)
@@ -185,6 +185,20 @@ int mpib_notify(void *state, int32_t peer, const void *message, size_t bytes)
     mpib_leave();
     mpib_bell_ring(group->family->bell, &group->family->bells[to]); /* it may have nothing to do but to sleep */
     return status < 0 ? status : TUTTI_OK;
+}
+
+/* Nothing of this rank's comes any more, and not every launcher ends the others for it. */
+void mpib_left(void *state)
+{
+    struct mpib_group *group = state;
+    struct mpib_header header = {.note = MPIB_NOTE_LEFT};
+    if (group->family == NULL || !mpib_enter()) return;
+    for (int32_t rank = 0; rank < group->world_size; rank++) {
+        if (rank == group->rank) continue;
+        mpib_header_send(group->family, rank, &header, NULL, NULL);
+        mpib_bell_ring(group->family->bell, &group->family->bells[rank]);
+    }
+    mpib_leave();
 }
 
 int mpib_progress(void *state)

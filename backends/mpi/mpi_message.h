@@ -20,7 +20,7 @@ struct mpib_header {
     int32_t note;     /* 0: a message; enum mpib_note */
 };
 
-enum mpib_note { MPIB_NOTE_OF_CORE = 1, MPIB_NOTE_GOODBYE };
+enum mpib_note { MPIB_NOTE_OF_CORE = 1, MPIB_NOTE_GOODBYE, MPIB_NOTE_LEFT };
 
 struct mpib_envelope {
     struct mpib_header header;

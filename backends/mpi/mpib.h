@@ -90,6 +90,11 @@ TAILQ_HEAD(mpib_posted_list, mpib_posted);
 TAILQ_HEAD(mpib_arrived_list, mpib_arrived);
 LIST_HEAD(mpib_group_list, mpib_group);
 
+struct mpib_peer {
+    struct mpib_arrived_list arrived; /* messages that nobody has asked for yet; they mostly are asked for in order */
+    bool has_left;                    /* it has exited: nothing of its comes any more */
+};
+
 /* A receive whose caller looks for its message right now. */
 struct mpib_awaited {
     struct mpib_group *group;
@@ -116,11 +121,11 @@ struct mpib_family {
     struct mpib_awaited awaited;
     struct mpib_posted_list posted;
     struct mpib_posted_list found;
-    struct mpib_posted_list later;     /* sends and receives that only the main thread may begin */
-    struct mpib_arrived_list *arrived; /* messages that nobody has asked for yet, a list for each rank's: */
-    int n_ranks, n_arrived;            /* who runs ahead may have sent many, but they mostly are asked for in order */
-    uint64_t arrivals;                 /* that there have been */
-    int goodbyes;                      /* peers whose last word this was */
+    struct mpib_posted_list later; /* sends and receives that only the main thread may begin */
+    struct mpib_peer *peers;       /* by global rank */
+    int n_peers, n_arrived;
+    uint64_t arrivals; /* that there have been */
+    int goodbyes;      /* peers whose last word this was */
 
     int *done; /* scratch of MPI_Testsome */
     MPI_Status *status;
@@ -236,6 +241,7 @@ int mpib_send(void *group, tutti_request *request);
 int mpib_recv(void *group, tutti_request *request);
 int mpib_recv_reduce(void *group, tutti_request *request);
 int mpib_notify(void *group, int32_t peer, const void *message, size_t bytes);
+void mpib_left(void *group);
 
 int mpib_progress(void *group);
 

@@ -123,6 +123,19 @@ static int rank_of_leaving(int first)
     return 0;
 }
 
+/* Who waits for a rank that has exited hears of it, not of the time that ran out, nor of its launcher. */
+static int rank_of_waiting(void)
+{
+    int x = 1;
+    EXPECT(tutti_init_process_group("mpi", NULL) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    if (tutti_get_rank(NULL) == 1) return 0;
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.timeout_ms = 20000)) == TUTTI_ERR_PEER_LOST);
+    EXPECT(strstr(tutti_last_error(), "left the group") != NULL);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
 /* What cannot be taken back when its time is over is left to MPI. */
 static int rank_of_giving_up(void)
 {
@@ -149,6 +162,7 @@ static int rank_main(const char *part, const char *path)
     if (strcmp(part, "absent") == 0) failed = rank_of_absence();
     if (strcmp(part, "leaves_first") == 0) failed = rank_of_leaving(1);
     if (strcmp(part, "leaves_last") == 0) failed = rank_of_leaving(0);
+    if (strcmp(part, "waits") == 0) failed = rank_of_waiting();
     if (strcmp(part, "gives_up") == 0) failed = rank_of_giving_up();
     tutti_store_free(beside);
     if (failed == 0) printf("all right\n");
@@ -218,6 +232,18 @@ static void exits(void **state)
                "left out on rank 1 of MPI_COMM_WORLD: rank 0 has left without it");
 }
 
+/* Open MPI's launcher ends the others for it, sooner or later than they hear of it. */
+static void waiting(void **state)
+{
+    struct launch launch;
+    (void)state;
+    if (!has("mpich")) skip();
+    start("mpich", "waits", 2, &launch);
+    if (launch.status != 0 || count_of(launch.out.data != NULL ? launch.out.data : "", "all right") != 2)
+        fail_msg("status %d\n%s", launch.status, launch.err.data);
+    end(&launch);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 2) return rank_main(argv[1], argv[2]);
@@ -226,6 +252,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "skipped: no mpi backend was built, or no launcher of its MPI is installed\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(idle), cmocka_unit_test(absent), cmocka_unit_test(exits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(idle), cmocka_unit_test(absent), cmocka_unit_test(exits),
+                                       cmocka_unit_test(waiting)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
