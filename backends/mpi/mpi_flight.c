@@ -30,6 +30,7 @@ void mpib_flights_add(struct mpib_family *family, MPI_Request request, const str
 {
     family->requests[family->n_flights] = request;
     family->flights[family->n_flights++] = *flight;
+    family->n_copies += flight->slot != NULL;
 }
 
 static int begin_piece(struct mpib_family *family, int i)
@@ -83,7 +84,10 @@ static bool ends(struct mpib_family *family, int i, int error, tutti_request **r
     *request = flight->request;
     *status = status_of(family, error);
     free(flight->memory);
-    if (flight->slot != NULL) mpib_slot_give(family, flight->slot);
+    if (flight->slot != NULL) {
+        family->n_copies--;
+        mpib_slot_give(family, flight->slot);
+    }
     remove_at(family, i);
     return true;
 }

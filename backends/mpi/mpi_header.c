@@ -9,7 +9,8 @@
 
 enum {
     TAG_HEADER = 1,
-    LOOKS = 8 /* for one that a receive waits for, before others have their turn: a round takes twice as long */
+    COPIES = 16, /* that MPI has not taken yet: who sends more to ranks that are busy waits, or they would pile up */
+    LOOKS = 8    /* for one that a receive waits for, before others have their turn: a round takes twice as long */
 };
 
 static struct mpib_slot *take_slot(struct mpib_family *family)
@@ -39,7 +40,7 @@ static int post(struct mpib_family *family)
 int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_header *header, const void *data,
                      const struct mpib_flight *message)
 {
-    bool follows = header->long_tag != 0;
+    bool follows = header->long_tag != 0, waits = false;
     size_t bytes = follows ? 0 : header->bytes;
     struct mpib_slot *slot = take_slot(family);
     MPI_Request request;
@@ -63,12 +64,13 @@ int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_h
         mpib_slot_give(family, slot);
     } else {
         struct mpib_flight flight = {.is_message = true, .sends = true};
-        if (message != NULL && !follows) flight = *message;
+        waits = message != NULL && !follows && family->n_copies >= COPIES;
+        if (waits) flight = *message;
         flight.slot = slot;
         mpib_flights_add(family, request, &flight);
     }
     if (status != TUTTI_OK) return status;
-    return done && !follows ? TUTTI_REQUEST_DONE : TUTTI_REQUEST_PENDING;
+    return follows || waits ? TUTTI_REQUEST_PENDING : TUTTI_REQUEST_DONE;
 }
 
 /* MPI hands over whole messages: that what the header says fits in is all that there is to find out. */

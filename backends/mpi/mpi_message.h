@@ -43,8 +43,8 @@ struct mpib_arrived {
 
 /* ---- mpi_header.c ---------------------------------------------------------------------------------------------- */
 
-/* Sends one for `message`, which is long and follows, or short and rides along; NULL: a note.  DONE: MPI has taken all
- * of it; PENDING; or an error. */
+/* Sends one for `message`, which is long and follows, or short and rides along; NULL: a note.  DONE: nobody need wait
+ * for it; PENDING; or an error. */
 int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_header *header, const void *data,
                      const struct mpib_flight *message);
 

@@ -113,6 +113,7 @@ struct mpib_family {
     bool shares_cores; /* this host has more ranks than cores for them */
     bool moved;        /* something has ended or begun since moved_ns */
     int n_flights, room;
+    int n_copies; /* of the flights: short messages of which MPI still reads a copy */
     int32_t next_tag;
     MPI_Request *requests; /* those under way, and beside each what it is */
     struct mpib_flight *flights;
