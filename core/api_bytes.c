@@ -26,6 +26,8 @@ static int check_bytes(const char *what, const tutti_opts *opts, const void *dat
                          what);
     if (data == NULL && bytes > 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: data is NULL but bytes is %zu", what, bytes);
+    if (bytes > PTRDIFF_MAX) /* as a negative number would be */
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: bytes is %zu, more than memory can be", what, bytes);
     *size = group->size;
     *rank = group->rank;
     return TUTTI_OK;
@@ -42,16 +44,26 @@ static tutti_tensor bytes_tensor(const void *data, size_t bytes)
 }
 
 /* Memory for each entry, and tensors over it. */
-static int allocate(tutti_bytes *out, const int64_t *sizes, int n, tutti_tensor *tensors)
+static int allocate(const char *what, tutti_bytes *out, const int64_t *sizes, int n, tutti_tensor *tensors)
 {
     for (int i = 0; i < n; i++) {
         out[i].bytes = (size_t)sizes[i];
         out[i].data = malloc(out[i].bytes > 0 ? out[i].bytes : 1);
         if (out[i].data == NULL)
-            return error_set(TUTTI_ERR_NO_MEMORY, "no memory for %zu bytes from rank %d", out[i].bytes, i);
+            return error_set(TUTTI_ERR_NO_MEMORY, "%s: no memory for %zu bytes", what, out[i].bytes);
         tensors[i] = bytes_tensor(out[i].data, out[i].bytes);
     }
     return TUTTI_OK;
+}
+
+/* After the first step the others are in the second one, or about to be, where they would wait for this rank: so what
+ * ends the call here ends the group.  Keeps the sentence. */
+static int give_up(const tutti_opts *opts, int status)
+{
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", error_text());
+    tutti_abort(opts->group, text);
+    return error_set(status, "%s", text);
 }
 
 static int check_list(const char *what, const void *list, int n, int size)
@@ -73,8 +85,11 @@ int tutti_all_gather_bytes(tutti_bytes *out, int n, const void *data, size_t byt
     tutti_tensor *tensors = calloc((size_t)n, sizeof *tensors);
     status = sizes != NULL && tensors != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for a list");
     if (status == TUTTI_OK) status = tutti_all_gather_into_tensor(tutti_view(sizes, n), tutti_view(&own, 1), &plain);
-    if (status == TUTTI_OK) status = allocate(out, sizes, n, tensors);
-    if (status == TUTTI_OK) status = tutti_all_gather(tensors, n, bytes_tensor(data, bytes), &plain);
+    if (status == TUTTI_OK) {
+        status = allocate("all_gather_bytes", out, sizes, n, tensors);
+        if (status == TUTTI_OK) status = tutti_all_gather(tensors, n, bytes_tensor(data, bytes), &plain);
+        if (status != TUTTI_OK) status = give_up(&plain, status);
+    }
     if (status != TUTTI_OK) tutti_bytes_free(out, n);
     free(tensors);
     free(sizes);
@@ -95,9 +110,12 @@ int tutti_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes, 
     if (is_root) memset(out, 0, (size_t)n * sizeof *out);
     if (status == TUTTI_OK)
         status = tutti_gather_into_tensor(tutti_view(sizes, size), tutti_view(&own, 1), root, &plain);
-    if (status == TUTTI_OK && is_root) status = allocate(out, sizes, n, tensors);
-    if (status == TUTTI_OK)
-        status = tutti_gather(bytes_tensor(data, bytes), is_root ? tensors : NULL, is_root ? n : 0, root, &plain);
+    if (status == TUTTI_OK) {
+        if (is_root) status = allocate("gather_bytes", out, sizes, n, tensors);
+        if (status == TUTTI_OK)
+            status = tutti_gather(bytes_tensor(data, bytes), is_root ? tensors : NULL, is_root ? n : 0, root, &plain);
+        if (status != TUTTI_OK) status = give_up(&plain, status);
+    }
     if (status != TUTTI_OK && is_root) tutti_bytes_free(out, n);
     free(tensors);
     free(sizes);
@@ -117,8 +135,11 @@ int tutti_broadcast_bytes(tutti_bytes *inout, int root, const tutti_opts *opts)
     int64_t bytes = (int64_t)inout->bytes;
     tutti_tensor tensor = bytes_tensor(inout->data, inout->bytes);
     status = tutti_broadcast(tutti_view(&bytes, 1), root, &plain);
-    if (status == TUTTI_OK && !is_root) status = allocate(inout, &bytes, 1, &tensor);
-    if (status == TUTTI_OK) status = tutti_broadcast(tensor, root, &plain);
+    if (status == TUTTI_OK) {
+        if (!is_root) status = allocate("broadcast_bytes", inout, &bytes, 1, &tensor);
+        if (status == TUTTI_OK) status = tutti_broadcast(tensor, root, &plain);
+        if (status != TUTTI_OK) status = give_up(&plain, status);
+    }
     if (status != TUTTI_OK && !is_root) tutti_bytes_free(inout, 1);
     return status;
 }
@@ -143,8 +164,11 @@ int tutti_scatter_bytes(tutti_bytes *out, const tutti_bytes *in, int n, int root
     }
     memset(out, 0, sizeof *out);
     if (status == TUTTI_OK) status = tutti_scatter_tensor(tutti_view(&own, 1), tutti_view(sizes, size), root, &plain);
-    if (status == TUTTI_OK) status = allocate(out, &own, 1, &mine);
-    if (status == TUTTI_OK) status = tutti_scatter(mine, is_root ? tensors : NULL, is_root ? n : 0, root, &plain);
+    if (status == TUTTI_OK) {
+        status = allocate("scatter_bytes", out, &own, 1, &mine);
+        if (status == TUTTI_OK) status = tutti_scatter(mine, is_root ? tensors : NULL, is_root ? n : 0, root, &plain);
+        if (status != TUTTI_OK) status = give_up(&plain, status);
+    }
     if (status != TUTTI_OK) tutti_bytes_free(out, 1);
     free(tensors);
     free(sizes);

@@ -18,6 +18,8 @@ static int check_local(const tutti_tensor *inout, const tutti_tensor *in, tutti_
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_local: data is NULL");
     if (in->device.type != TUTTI_CPU || inout->device.type != TUTTI_CPU)
         return error_set(TUTTI_ERR_UNSUPPORTED, "reduce_local: CPU tensors only");
+    if ((unsigned)op >= TUTTI_REDUCE_OP_COUNT)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_local: reduce op %d does not exist", (int)op);
     if (op == TUTTI_PREMUL_SUM || !dtype_reduces(inout->dtype, op))
         return error_set(TUTTI_ERR_UNSUPPORTED, "reduce_local: %s does not reduce %s here", reduce_op_name(op),
                          dtype_name(inout->dtype));

@@ -73,7 +73,6 @@ const char *error_name(int status)
                                         "TUTTI_ERR_SYSTEM",
                                         "TUTTI_ERR_BACKEND",
                                         "TUTTI_ERR_NOT_FOUND"};
-    int index = -status;
-    if (index < 0 || index >= (int)(sizeof names / sizeof *names)) return "unknown status";
-    return names[index];
+    if (status > 0 || status <= -(int)(sizeof names / sizeof *names)) return "unknown status";
+    return names[-status];
 }

@@ -348,7 +348,9 @@ TUTTI_API int tutti_coalesce_end(tutti_group *group, tutti_work **work);
 
 /* ---- byte strings of differing length ---------------------------------------------------------------------- */
 
-/* As torch's object collectives.  The library allocates each out[i].data; tutti_bytes_free frees them.  Blocking. */
+/* As torch's object collectives.  The library allocates each out[i].data; tutti_bytes_free frees them.  Blocking: an
+ * async_op in opts is not used.  A rank that has no memory for what comes aborts the group: NO_MEMORY there, ABORTED on
+ * those that wait for it. */
 TUTTI_API int tutti_all_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes, const tutti_opts *opts);
 TUTTI_API int tutti_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes, int root,
                                  const tutti_opts *opts);

@@ -1,5 +1,6 @@
 /* No memory to share: the segment or a group's board is refused as by a full machine.  The ranks then talk over
- * libfabric, or in messages, say so once, and nobody touches memory that was not given (which would be SIGBUS). */
+ * libfabric, or in messages, say so once, and nobody touches memory that was not given (which would be SIGBUS).  No
+ * memory for byte strings that come: the group is aborted. */
 #include "procs.h"
 
 #include <sys/resource.h>
@@ -185,6 +186,64 @@ static void test_few_descriptors(void **state)
     run_procs(30, rank_of_few_descriptors, NULL);
 }
 
+/* ---- byte strings for which there is no memory --------------------------------------------------------------- */
+
+enum { GATHERED, BROADCAST, SCATTERED, ALL_GATHERED, CALLS };
+
+enum { MUCH = 256 << 20 }; /* what rank 0 gives */
+
+static uint8_t much[MUCH];
+
+/* From now on this process may have half of that more than it has. */
+static int limit_memory(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    EXPECT(file != NULL && fscanf(file, "%lu", &pages) == 1);
+    fclose(file);
+    rlim_t most = pages * (rlim_t)sysconf(_SC_PAGESIZE) + MUCH / 2;
+    EXPECT(setrlimit(RLIMIT_AS, &(struct rlimit){most, most}) == 0);
+    return 0;
+}
+
+static int call_bytes(int call, int rank, tutti_group *group)
+{
+    tutti_bytes out[3] = {{NULL, 0}}, in[3] = {{much, 1}, {much, MUCH}, {much, 1}};
+    const tutti_opts *opts = tutti_with(.group = group);
+    size_t bytes = rank == 0 ? MUCH : 1;
+    if (call == GATHERED) return tutti_gather_bytes(rank == 1 ? out : NULL, rank == 1 ? 3 : 0, much, bytes, 1, opts);
+    if (call == BROADCAST) return tutti_broadcast_bytes(rank == 0 ? &in[1] : out, 0, opts);
+    if (call == SCATTERED) return tutti_scatter_bytes(out, rank == 0 ? in : NULL, rank == 0 ? 3 : 0, 0, opts);
+    return tutti_all_gather_bytes(out, 3, much, bytes, opts);
+}
+
+/* Rank 1 has been in the call's first step and cannot take part in its second one, in which the others would wait. */
+static int rank_without_room(int rank, int size, void *argument)
+{
+    (void)argument;
+    given_memfds = given_ranges = PLENTY;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    if (rank == 1) EXPECT(limit_memory() == 0);
+    for (int call = 0; call < CALLS; call++) {
+        tutti_group *group = NULL;
+        EXPECT(tutti_new_group((int[]){0, 1, 2}, size, NULL, &group) == TUTTI_OK);
+        int status = call_bytes(call, rank, group);
+        if (rank == 1) EXPECT_ERROR(status, TUTTI_ERR_NO_MEMORY, "_bytes: no memory for 268435456 bytes");
+        if (rank == 0) EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "_bytes: no memory for 268435456 bytes");
+        EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_ABORTED, "aborted by rank 1", "no memory");
+        EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    }
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_no_memory_for_bytes(void **state)
+{
+    (void)state;
+    run_procs(3, rank_without_room, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_no_pages_for_the_first_board),
         cmocka_unit_test(test_no_pages_for_a_board_later),
         cmocka_unit_test(test_few_descriptors),
+        cmocka_unit_test(test_no_memory_for_bytes),
     };
     setenv("TUTTI_LOG", "info", 1);
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));

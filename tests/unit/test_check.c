@@ -291,6 +291,8 @@ static int bytes(void)
     INVALID(tutti_gather_bytes(out, 2, "x", 1, WRONG, opts), "gather_bytes|2 entries");
     INVALID(tutti_gather_bytes(NULL, SIZE, "x", 1, WRONG, opts), "gather_bytes|3 ranks");
     INVALID(tutti_gather_bytes(out, SIZE, "x", 1, 3, opts), "root is 3");
+    INVALID(tutti_all_gather_bytes(out, SIZE, "x", SIZE_MAX, opts), "all_gather_bytes|more than memory can be");
+    INVALID(tutti_gather_bytes(out, SIZE, "x", SIZE_MAX, WRONG, opts), "gather_bytes|more than memory can be");
     INVALID(tutti_broadcast_bytes(NULL, 0, opts), "broadcast_bytes|NULL");
     INVALID(tutti_broadcast_bytes(in, 17, opts), "root is 17");
     INVALID(tutti_scatter_bytes(NULL, in, SIZE, WRONG, opts), "scatter_bytes|out is NULL");
@@ -433,13 +435,14 @@ static void test_outsider(void **state)
 /* Byte strings that are refused at the root: nobody may have been told their sizes before. */
 static int late_refusal(tutti_group *group, int rank, int size, void *argument)
 {
-    tutti_bytes bad = {NULL, 5}, out = {0}, in[SIZE] = {{f, 1}, {NULL, 5}, {f, 1}};
+    tutti_bytes bad = {NULL, 5}, out = {0}, in[SIZE] = {{f, 1}, {NULL, 5}, {f, 1}}, negative = {f, (size_t)-1};
     (void)size;
     (void)argument;
     if (rank == WRONG) {
         own = group;
         INVALID(tutti_broadcast_bytes(&bad, WRONG, OPTS(.tag = 0)), "NULL");
         INVALID(tutti_scatter_bytes(&out, in, SIZE, WRONG, OPTS(.tag = 0)), "NULL");
+        INVALID(tutti_broadcast_bytes(&negative, WRONG, OPTS(.tag = 0)), "more than memory can be");
     }
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     return 0;
@@ -483,6 +486,28 @@ static void test_right(void **state)
 {
     (void)state;
     run_ranks(SIZE, right, NULL);
+}
+
+/* ---- calls without a group ---------------------------------------------------------------------------------- */
+
+static int alone(void)
+{
+    INVALID(tutti_reduce_local(F(4), tutti_view(f + 4, 3), TUTTI_SUM), "reduce_local|4 and 3");
+    INVALID(tutti_reduce_local(F(4), D(4), TUTTI_SUM), "reduce_local|float32 and float64");
+    INVALID(tutti_reduce_local(F(4), tutti_view(f + 4, 4), (tutti_reduce_op)77), "reduce op 77 does not exist");
+    INVALID(tutti_reduce_local(F(4), tutti_view(f + 4, 4), (tutti_reduce_op)-1), "reduce op -1 does not exist");
+    REFUSED(tutti_reduce_local(F(4), tutti_view(f + 4, 4), TUTTI_BAND), UNSUPPORTED, "BAND does not reduce float32");
+    return 0;
+}
+
+static void test_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(alone(), 0);
+    assert_string_equal(tutti_status_string(TUTTI_ERR_NOT_FOUND), "TUTTI_ERR_NOT_FOUND");
+    assert_string_equal(tutti_status_string(TUTTI_ERR_NOT_FOUND - 1), "unknown status");
+    assert_string_equal(tutti_status_string(1), "unknown status");
+    assert_string_equal(tutti_status_string(INT32_MIN), "unknown status");
 }
 
 /* ---- calls that differ in one thing from the one before ----------------------------------------------------- */
@@ -587,12 +612,12 @@ int main(void)
 {
     static const char *const names[] = {"tensors", "reduce_ops", "roots", "options", "lists",           "all_to_all",
                                         "batches", "bytes",      "works", "groups",  "without_default", "not_yet"};
-    enum { PARTS = sizeof parts / sizeof *parts };
-    struct CMUnitTest tests[PARTS + 5] = {cmocka_unit_test(test_outsider), cmocka_unit_test(test_right),
-                                          cmocka_unit_test(test_again), cmocka_unit_test(test_again_in_pair),
-                                          cmocka_unit_test(test_late_refusal)};
+    enum { PARTS = sizeof parts / sizeof *parts, OTHERS = 6 };
+    struct CMUnitTest tests[PARTS + OTHERS] = {
+        cmocka_unit_test(test_outsider),      cmocka_unit_test(test_right),        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_again_in_pair), cmocka_unit_test(test_late_refusal), cmocka_unit_test(test_alone)};
     for (int i = 0; i < PARTS; i++)
-        tests[i + 5] = (struct CMUnitTest){names[i], test_part, NULL, NULL, (void *)(uintptr_t)&parts[i]};
+        tests[i + OTHERS] = (struct CMUnitTest){names[i], test_part, NULL, NULL, (void *)(uintptr_t)&parts[i]};
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
