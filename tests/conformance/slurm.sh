@@ -4,7 +4,7 @@
 folder=$1
 shift
 host=$(hostname -s)
-port=$((20000 + RANDOM % 20000))
+port=$((20000 + RANDOM % 12000)) # below those that the kernel gives to whoever asks for any
 mkdir -p "$folder/state" "$folder/spool"
 export SLURM_CONF=$folder/slurm.conf
 cat >"$SLURM_CONF" <<END
