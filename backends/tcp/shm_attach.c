@@ -66,20 +66,24 @@ static int publish(const struct attach *self)
     return self->host->store_set(self->config->store, key, bytes, sizeof bytes);
 }
 
-static bool read_entry(const struct attach *self, int32_t rank, int64_t end_ns, struct entry *entry)
+/* Zeros, which look like nobody, where there is none in time, or none that this rank understands.  An error: the group
+ * will not be opened, as a rank has died. */
+static int read_entry(const struct attach *self, int32_t rank, int64_t end_ns, struct entry *entry)
 {
     char key[32];
     uint8_t bytes[ENTRY];
     size_t n = 0;
     int64_t left = (end_ns - self->host->now_ns()) / 1000000;
     snprintf(key, sizeof key, "shm/%d", rank);
-    if (left <= 0) return false;
-    if (self->host->store_get(self->config->store, key, bytes, sizeof bytes, &n, left) != TUTTI_OK) return false;
-    if (n != ENTRY || memcmp(bytes, ENTRY_MAGIC, 8) != 0) return false;
+    *entry = (struct entry){0};
+    if (left <= 0) return TUTTI_OK;
+    int status = self->host->store_get(self->config->store, key, bytes, sizeof bytes, &n, left);
+    if (status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_INVALID_ARGUMENT) return TUTTI_OK; /* or it is too long */
+    if (status != TUTTI_OK || n != ENTRY || memcmp(bytes, ENTRY_MAGIC, 8) != 0) return status;
     memcpy(entry->like, bytes + 8, 32);
     memcpy(entry->name, bytes + 40, WIRE_NONCE);
     memcpy(entry->nonce, bytes + 56, WIRE_NONCE);
-    return true;
+    return TUTTI_OK;
 }
 
 /* What tells of this process's end: polls readable then, or hung up.  Where the system gives no pidfd (Linux
@@ -198,7 +202,7 @@ static bool reach(struct attach *self, int fd, int32_t to, struct entry *host, i
         socklen_t bytes = shm_address(host->name, &address);
         if (connect(fd, (struct sockaddr *)&address, bytes) == 0) return shm_is_same_user(fd);
         if (errno == EAGAIN) stale = now + (int64_t)SHM_STALE_MS * 1000000; /* it listens; others are waiting there */
-        if (!read_entry(self, to, stale, host)) return false;
+        if (read_entry(self, to, stale, host) != TUTTI_OK) return false;
         usleep(1000);
     }
     return false;
@@ -308,14 +312,17 @@ static int attach(struct attach *self)
     struct entry entry;
     int n = 1, most = most_seats();
     for (int32_t other = 0; other < config->rank; other++) {
-        if (!read_entry(self, other, end, &entry)) continue;
+        int status = read_entry(self, other, end, &entry);
+        if (status != TUTTI_OK) return status;
         if (memcmp(entry.like, self->mine.like, sizeof entry.like) == 0) return join(self, other, &entry);
     }
-    for (int32_t other = config->rank + 1; other < config->world_size && n < most; other++)
-        if (read_entry(self, other, end, &entry) && memcmp(entry.like, self->mine.like, sizeof entry.like) == 0) {
-            memcpy(self->name[n], entry.name, WIRE_NONCE);
-            rank[n++] = other;
-        }
+    for (int32_t other = config->rank + 1; other < config->world_size && n < most; other++) {
+        int status = read_entry(self, other, end, &entry);
+        if (status != TUTTI_OK) return status;
+        if (memcmp(entry.like, self->mine.like, sizeof entry.like) != 0) continue;
+        memcpy(self->name[n], entry.name, WIRE_NONCE);
+        rank[n++] = other;
+    }
     if (n > 1) return shm_serve(self, rank, n);
     snprintf(self->why, sizeof self->why, "no other rank looks to be on this host");
     return 1;

@@ -489,6 +489,35 @@ static void test_no_network_for_some(void **state)
     run_procs(3, rank_without_network, NULL);
 }
 
+/* One finds something else where the plug-in should be.  It says so, and the others do not begin to attach to its
+ * memory. */
+static int rank_without_plugin(int rank, int size, void *argument)
+{
+    (void)size;
+    if (rank == *(int *)argument) {
+        char folder[] = "/tmp/tutti-test-XXXXXX", path[64];
+        EXPECT(mkdtemp(folder) != NULL);
+        snprintf(path, sizeof path, "%s/libtutti_tcp.so", folder);
+        FILE *file = fopen(path, "we");
+        EXPECT(file != NULL && fputs("no library", file) >= 0 && fclose(file) == 0);
+        setenv("TUTTI_BACKEND_PATH", folder, 1);
+        int status = proc_init(20000);
+        unlink(path);
+        rmdir(folder);
+        EXPECT_ERROR(status, TUTTI_ERR_BACKEND, folder, "does not load");
+    } else {
+        EXPECT_ERROR(proc_init(20000), TUTTI_ERR_BACKEND, "backend tcp did not start on all ranks: rank ",
+                     "does not load");
+    }
+    return 0;
+}
+
+static void test_one_has_no_plugin(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 3; which++) run_procs(3, rank_without_plugin, &which);
+}
+
 /* More ranks than a machine word has bits share memory: they need no network. */
 static int rank_of_many(int rank, int size, void *argument)
 {
@@ -574,6 +603,7 @@ int main(void)
         cmocka_unit_test(test_an_error_among_the_late),
         cmocka_unit_test(test_signals_during_large_messages),
         cmocka_unit_test(test_no_network_for_some),
+        cmocka_unit_test(test_one_has_no_plugin),
         cmocka_unit_test(test_many_share_memory),
         cmocka_unit_test(test_the_store_stands_still),
     };
