@@ -16,7 +16,7 @@ enum { TEXT_MAX = RENDEZVOUS_HOST_MAX + 2 * TOKEN_BYTES + 32 };
 static const struct launcher_board *find_board(void)
 {
     if (launcher_torchrun.present()) return &launcher_torchrun; /* srun may have started torchrun */
-    if (launcher_pmix.present()) return &launcher_pmix;
+    if (launcher_pmix.present() && !launcher_pmi1_is_last()) return &launcher_pmix;
     return launcher_pmi1.present() ? &launcher_pmi1 : NULL;
 }
 

@@ -109,6 +109,14 @@ static int pmi1_ready(int64_t timeout_ms)
     return TUTTI_OK;
 }
 
+bool launcher_pmi1_is_last(void)
+{
+    int64_t fd = -1;
+    struct stat wire;
+    if (env_string("PMI_RANK", NULL) == NULL || env_int("PMI_FD", -1, 0, INT32_MAX, &fd) != TUTTI_OK) return false;
+    return fd >= 0 && fstat((int)fd, &wire) == 0 && S_ISSOCK(wire.st_mode);
+}
+
 static bool pmi1_present(void)
 {
     return env_string("PMI_FD", NULL) != NULL && env_string("PMI_RANK", NULL) != NULL;

@@ -14,9 +14,10 @@ struct launcher {
     const char *size[4], *local_rank[2], *local_size[2];
 };
 
+enum { PMI1 = 1 };
 static const struct launcher launchers[] = {
     {"OMPI_COMM_WORLD_RANK", {"OMPI_COMM_WORLD_SIZE"}, {"OMPI_COMM_WORLD_LOCAL_RANK"}, {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
-    {"PMI_RANK", {"PMI_SIZE"}, {"MPI_LOCALRANKID"}, {"MPI_LOCALNRANKS"}},
+    [PMI1] = {"PMI_RANK", {"PMI_SIZE"}, {"MPI_LOCALRANKID"}, {"MPI_LOCALNRANKS"}},
     {"PMIX_RANK",
      {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"},
      {"SLURM_LOCALID"},
@@ -65,6 +66,7 @@ static int env_read_ranks(const struct launcher *from, struct place *place)
 static const struct launcher *env_launcher(void)
 {
     if (env_string(own.rank, NULL) != NULL) return &own;
+    if (launcher_pmi1_is_last()) return &launchers[PMI1];
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
         if (env_string(launchers[i].rank, NULL) != NULL) return &launchers[i];
     return NULL;

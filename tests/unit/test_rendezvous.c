@@ -118,7 +118,13 @@ static void test_other_launchers(void **state)
         "PMIX_RANK=%d SLURM_NTASKS=2 SLURM_LOCALID=1",
         "SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=1",
         "RANK=%d WORLD_SIZE=2 LOCAL_RANK=1 OMPI_COMM_WORLD_RANK=7 OMPI_COMM_WORLD_SIZE=9", /* ours come first */
+        /* one in the other: mpirun closes what mpiexec has opened */
+        "PMI_RANK=%d PMI_SIZE=2 PMI_FD=77 MPI_LOCALRANKID=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1",
+        "OMPI_COMM_WORLD_RANK=%d OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=1 PMI_FD=78 OMPI_COMM_WORLD_LOCAL_RANK=1",
     };
+    int wire[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, wire), 0);
+    assert_int_equal(dup2(wire[0], 77), 77);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         char environments[2][256];
         int port = free_port();
@@ -135,6 +141,8 @@ static void test_other_launchers(void **state)
             assert_int_equal(results[rank].local_rank, 1);
         }
     }
+    for (int i = 0; i < 2; i++) close(wire[i]);
+    close(77);
 }
 
 static void test_hosted(void **state)
