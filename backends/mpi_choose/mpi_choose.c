@@ -6,9 +6,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <tutti/backend.h>
 #include <unistd.h>
 
@@ -23,20 +21,10 @@ static const char *of_program(void)
     return strstr(info.dli_fname, "libmpich") != NULL ? "mpich" : "openmpi";
 }
 
-/* MPICH's mpiexec has started this process, whatever it was started by: its wire is open, which mpirun would have
- * closed. */
-static bool is_hydra_last(const tutti_host *host)
-{
-    const char *fd = host->env("PMI_FD");
-    struct stat wire;
-    return fd != NULL && fstat(atoi(fd), &wire) == 0 && S_ISSOCK(wire.st_mode);
-}
-
 static const char *which(const tutti_host *host)
 {
     const char *program = of_program();
     if (program != NULL) return program;
-    if (is_hydra_last(host)) return "mpich";
     if (host->env("OMPI_COMM_WORLD_SIZE") != NULL || host->env("PMIX_NAMESPACE") != NULL) return "openmpi";
     return host->env("PMI_FD") != NULL || host->env("PMI_RANK") != NULL ? "mpich" : "openmpi";
 }
