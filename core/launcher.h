@@ -17,7 +17,7 @@ struct launcher_board {
 extern const struct launcher_board launcher_pmix, launcher_pmi1, launcher_torchrun;
 
 /* Whether MPICH's mpiexec has started this very process: what it was started by has left its variables, too, and where
- * another launcher has come in between, that has closed the wire. */
+ * another launcher has come in between, that has closed the wire, whose number may be another file's by now. */
 bool launcher_pmi1_is_last(void);
 
 /* Whether the launcher has a board. */

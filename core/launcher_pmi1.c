@@ -112,9 +112,10 @@ static int pmi1_ready(int64_t timeout_ms)
 bool launcher_pmi1_is_last(void)
 {
     int64_t fd = -1;
-    struct stat wire;
+    struct ucred other; /* of a pair of sockets: who has made it */
+    socklen_t bytes = sizeof other;
     if (env_string("PMI_RANK", NULL) == NULL || env_int("PMI_FD", -1, 0, INT32_MAX, &fd) != TUTTI_OK) return false;
-    return fd >= 0 && fstat((int)fd, &wire) == 0 && S_ISSOCK(wire.st_mode);
+    return getsockopt((int)fd, SOL_SOCKET, SO_PEERCRED, &other, &bytes) == 0 && other.pid > 0 && other.pid != getpid();
 }
 
 static bool pmi1_present(void)

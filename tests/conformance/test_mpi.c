@@ -385,6 +385,24 @@ static void other_launcher(void **state)
     end(&launch);
 }
 
+/* The last one's ranks count, not those of the first one, which has started one process. */
+static void launcher_in_a_launcher(void **state)
+{
+    (void)state;
+    static const char *const last[] = {
+        "mpiexec.mpich -n 2", "mpirun.openmpi --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 -n 2"};
+    if (!has("openmpi") || !has("mpich")) skip();
+    for (int i = 0; i < 2; i++) {
+        char program[4400];
+        struct launch launch;
+        snprintf(program, sizeof program, "%s %s/hello", last[i], TUTTI_EXAMPLES_DIR);
+        under(i == 0 ? "openmpi" : "mpich", "", 1, program, "tcp", &launch);
+        if (launch.status != 0 || strstr(launch.out.data, "Hello from rank 1 out of 2 processes!") == NULL)
+            fail_msg("%s: %d\n%s\n%s", program, launch.status, launch.out.data, launch.err.data);
+        end(&launch);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "rank") == 0) return rank_main();
@@ -414,6 +432,7 @@ int main(int argc, char **argv)
                                        cmocka_unit_test(examples),
                                        cmocka_unit_test(lines_of_the_log_have_a_rank),
                                        cmocka_unit_test(no_launcher),
-                                       cmocka_unit_test(other_launcher)};
+                                       cmocka_unit_test(other_launcher),
+                                       cmocka_unit_test(launcher_in_a_launcher)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
