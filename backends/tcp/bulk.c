@@ -270,6 +270,14 @@ void bulk_drain(struct proto *proto, int32_t peer)
     if (op != NULL) take(proto, op);
 }
 
+/* One without bytes is sent with its announcement, which the peer may have received it by, and left. */
+void bulk_lost(struct proto *proto, int32_t peer)
+{
+    bulk_drain(proto, peer);
+    struct proto_op *op = first_of(&proto->pushes, peer);
+    if (op != NULL && op->request->bytes == 0) push(proto, op);
+}
+
 void bulk_stream(struct proto *proto, const struct wire_header *header)
 {
     int32_t peer = (int32_t)header->source;

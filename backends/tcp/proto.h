@@ -200,6 +200,8 @@ void bulk_forget(struct proto *proto, struct proto_op *op);
 void bulk_stream(struct proto *proto, const struct wire_header *header);
 /* Takes what has come through the peer's window. */
 void bulk_drain(struct proto *proto, int32_t peer);
+/* The link has ended: what is whole without having had its turn is done. */
+void bulk_lost(struct proto *proto, int32_t peer);
 int bulk_progress(struct proto *proto);
 
 /* Shared by these files. */

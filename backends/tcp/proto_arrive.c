@@ -401,7 +401,7 @@ static void on_lost(void *user, int32_t peer, const char *why)
     struct proto *proto = user;
     forget_questions(&proto->arrived, peer);
     forget_questions(&proto->opened, peer);
-    if (link_is_local(proto, peer)) bulk_drain(proto, peer);
+    if (link_is_local(proto, peer)) bulk_lost(proto, peer);
     proto->moved++;
     if (proto->closing) return;
     for (size_t i = 0; i < proto->n_slots; i++) {

@@ -211,6 +211,32 @@ static void test_the_next_one_is_announced(void **state)
     assert_true(came(3));
 }
 
+/* The peer has received one without bytes, and leaves before this rank has had a turn.  The next one has not been
+ * announced, and one with bytes is not whole. */
+static void test_one_without_bytes_at_the_end(void **state)
+{
+    (void)state;
+    request[0].bytes = request[1].bytes = request[2].bytes = 0;
+    bulk_push(&proto, &op[0]);
+    bulk_push(&proto, &op[2]);
+    bulk_stream(&proto, &said[0]);
+    assert_int_equal(ended[1], 1);
+    bulk_lost(&proto, PEER);
+    assert_int_equal(ended[0], 1);
+    assert_int_equal(ended[2], 0);
+}
+
+static void test_one_with_bytes_at_the_end(void **state)
+{
+    (void)state;
+    bulk_push(&proto, &op[0]);
+    bulk_stream(&proto, &said[0]);
+    push(&proto, &op[0]);
+    bulk_lost(&proto, PEER);
+    assert_int_equal(ended[0], 0);
+    assert_int_equal(ended[1], 0);
+}
+
 /* What a peer that has gone wrong announces: two at a time, other bytes, for who did not ask. */
 static void test_nonsense(void **state)
 {
@@ -245,6 +271,8 @@ int main(void)
         TEST(test_one_under_way_is_taken_back),
         TEST(test_a_receive_is_given_up),
         TEST(test_the_next_one_is_announced),
+        TEST(test_one_without_bytes_at_the_end),
+        TEST(test_one_with_bytes_at_the_end),
         TEST(test_nonsense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,7 +76,7 @@ static bool loses; /* the next message's announcement finds no memory, which end
 
 static struct proto_op *whole; /* a receive whose last bytes are in the window */
 
-void bulk_drain(struct proto *proto, int32_t peer)
+void bulk_lost(struct proto *proto, int32_t peer)
 {
     if (whole != NULL) proto_finish_recv(proto, whole, peer, TUTTI_OK);
     whole = NULL;
