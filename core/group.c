@@ -96,9 +96,12 @@ void group_drop(struct tutti_group *group)
 
 int group_check_device(const char *doing, tutti_device device)
 {
-    if (device.type == 0 || group_device_index(device) >= 0) return TUTTI_OK;
-    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: device type %d is neither TUTTI_CPU nor TUTTI_CUDA", doing,
-                     (int)device.type);
+    if (device.type != 0 && group_device_index(device) < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: device type %d is neither TUTTI_CPU nor TUTTI_CUDA", doing,
+                         (int)device.type);
+    if (device.index < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: the device's index is %d", doing, (int)device.index);
+    return TUTTI_OK;
 }
 
 uint64_t group_count_use(struct tutti_group *parent, uint64_t hash)

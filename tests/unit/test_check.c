@@ -497,6 +497,9 @@ static int alone(void)
     INVALID(tutti_reduce_local(F(4), tutti_view(f + 4, 4), (tutti_reduce_op)77), "reduce op 77 does not exist");
     INVALID(tutti_reduce_local(F(4), tutti_view(f + 4, 4), (tutti_reduce_op)-1), "reduce op -1 does not exist");
     REFUSED(tutti_reduce_local(F(4), tutti_view(f + 4, 4), TUTTI_BAND), UNSUPPORTED, "BAND does not reduce float32");
+    tutti_init_opts nowhere = {.device = {7, 0}}, below = {.device = {TUTTI_CUDA, -7}};
+    INVALID(tutti_init_process_group("loop", &nowhere), "init|device type 7");
+    INVALID(tutti_init_process_group("loop", &below), "init|index is -7");
     return 0;
 }
 
