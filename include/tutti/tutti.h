@@ -114,6 +114,9 @@ TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opt
 /* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back (up to 2 s more, where a
  * backend cannot take back what it has begun, as an MPI its sends).  NULL: the default group.
  *
+ * What was sent and has not arrived is given a second for it.  So a message is lost if its receiver's process takes
+ * nothing in for so long, as one that was stopped, and may be if its sender ends by _exit or a signal.
+ *
  * What another rank waits for from this one then ends within a second: ABORTED, or PEER_LOST with the default group.
  * Not so on nccl, where it is the timeout that ends it.
  *
