@@ -4,15 +4,18 @@
 #include <tutti/tutti.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "coalesce.h"
 #include "group.h"
 
 /* opts without what these calls do not have: they block. */
-static tutti_opts blocking(const tutti_opts *opts)
+static int make_blocking(const tutti_opts *opts, size_t opts_bytes, tutti_opts *plain)
 {
-    tutti_opts copy = opts != NULL ? *opts : (tutti_opts){0};
-    copy.async_op = NULL;
-    return copy;
+    tutti_opts copy;
+    int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
+    *plain = status == TUTTI_OK && opts != NULL ? *opts : (tutti_opts){0};
+    plain->async_op = NULL;
+    return status;
 }
 
 static int check_bytes(const char *what, const tutti_opts *opts, const void *data, size_t bytes, int *size, int *rank)
@@ -73,11 +76,13 @@ static int check_list(const char *what, const void *list, int n, int size)
                      list == NULL ? 0 : n, size);
 }
 
-int tutti_all_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes, const tutti_opts *opts)
+int tutti_all_gather_bytes_sized(tutti_bytes *out, int n, const void *data, size_t bytes, const tutti_opts *opts,
+                                 size_t opts_bytes)
 {
-    tutti_opts plain = blocking(opts);
-    int size = 0, rank = 0;
-    int status = check_bytes("all_gather_bytes", &plain, data, bytes, &size, &rank);
+    tutti_opts plain;
+    int size = 0, rank = 0, status = make_blocking(opts, opts_bytes, &plain);
+    if (status != TUTTI_OK) return status;
+    status = check_bytes("all_gather_bytes", &plain, data, bytes, &size, &rank);
     if (status == TUTTI_OK) status = check_list("all_gather_bytes", out, n, size);
     if (status != TUTTI_OK) return status;
     memset(out, 0, (size_t)n * sizeof *out);
@@ -96,11 +101,13 @@ int tutti_all_gather_bytes(tutti_bytes *out, int n, const void *data, size_t byt
     return status;
 }
 
-int tutti_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes, int root, const tutti_opts *opts)
+int tutti_gather_bytes_sized(tutti_bytes *out, int n, const void *data, size_t bytes, int root, const tutti_opts *opts,
+                             size_t opts_bytes)
 {
-    tutti_opts plain = blocking(opts);
-    int size = 0, rank = 0;
-    int status = check_bytes("gather_bytes", &plain, data, bytes, &size, &rank);
+    tutti_opts plain;
+    int size = 0, rank = 0, status = make_blocking(opts, opts_bytes, &plain);
+    if (status != TUTTI_OK) return status;
+    status = check_bytes("gather_bytes", &plain, data, bytes, &size, &rank);
     bool is_root = status == TUTTI_OK && is_own_rank(&plain, root, rank);
     if (status == TUTTI_OK && is_root) status = check_list("gather_bytes", out, n, size);
     if (status != TUTTI_OK) return status;
@@ -122,12 +129,13 @@ int tutti_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes, 
     return status;
 }
 
-int tutti_broadcast_bytes(tutti_bytes *inout, int root, const tutti_opts *opts)
+int tutti_broadcast_bytes_sized(tutti_bytes *inout, int root, const tutti_opts *opts, size_t opts_bytes)
 {
-    tutti_opts plain = blocking(opts);
-    int size = 0, rank = 0;
+    tutti_opts plain;
+    int size = 0, rank = 0, status = make_blocking(opts, opts_bytes, &plain);
+    if (status != TUTTI_OK) return status;
     if (inout == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "broadcast_bytes: inout is NULL");
-    int status = check_bytes("broadcast_bytes", &plain, NULL, 0, &size, &rank);
+    status = check_bytes("broadcast_bytes", &plain, NULL, 0, &size, &rank);
     bool is_root = status == TUTTI_OK && is_own_rank(&plain, root, rank);
     if (is_root) status = check_bytes("broadcast_bytes", &plain, inout->data, inout->bytes, &size, &rank);
     if (status != TUTTI_OK) return status;
@@ -144,12 +152,14 @@ int tutti_broadcast_bytes(tutti_bytes *inout, int root, const tutti_opts *opts)
     return status;
 }
 
-int tutti_scatter_bytes(tutti_bytes *out, const tutti_bytes *in, int n, int root, const tutti_opts *opts)
+int tutti_scatter_bytes_sized(tutti_bytes *out, const tutti_bytes *in, int n, int root, const tutti_opts *opts,
+                              size_t opts_bytes)
 {
-    tutti_opts plain = blocking(opts);
-    int size = 0, rank = 0;
+    tutti_opts plain;
+    int size = 0, rank = 0, status = make_blocking(opts, opts_bytes, &plain);
+    if (status != TUTTI_OK) return status;
     if (out == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "scatter_bytes: out is NULL");
-    int status = check_bytes("scatter_bytes", &plain, NULL, 0, &size, &rank);
+    status = check_bytes("scatter_bytes", &plain, NULL, 0, &size, &rank);
     bool is_root = status == TUTTI_OK && is_own_rank(&plain, root, rank);
     if (status == TUTTI_OK && is_root) status = check_list("scatter_bytes", in, n, size);
     for (int i = 0; status == TUTTI_OK && is_root && i < n; i++) /* before any rank hears of it */

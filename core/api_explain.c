@@ -8,6 +8,7 @@
 #include <tutti/tutti.h>
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "cache.h"
 #include "coll/coll.h"
 #include "fingerprint.h"
@@ -264,11 +265,14 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
                      fingerprint_kind_name(kind));
 }
 
-int tutti_explain(tutti_kind kind, int64_t bytes, const tutti_opts *opts, char *out, size_t capacity)
+int tutti_explain_sized(tutti_kind kind, int64_t bytes, const tutti_opts *opts, size_t opts_bytes, char *out,
+                        size_t capacity)
 {
+    tutti_opts copy;
     struct text text = {out, capacity};
     struct tutti_group *group = NULL;
-    int status = check_room("explain", out, capacity);
+    int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
+    if (status == TUTTI_OK) status = check_room("explain", out, capacity);
     if (status == TUTTI_OK && ((int)kind < 0 || kind >= TUTTI_COALESCED))
         status =
             error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: kind %d is no operation that is done alone", (int)kind);

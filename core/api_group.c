@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "child.h"
+#include "fingerprint.h"
 #include "group.h"
 
 const char *tutti_last_error(void)
@@ -22,6 +25,26 @@ const char *tutti_status_string(int status)
 const char *tutti_version(void)
 {
     return TUTTI_VERSION;
+}
+
+int tutti_abi_version(void)
+{
+    return TUTTI_ABI_VERSION;
+}
+
+const char *tutti_kind_name(tutti_kind kind)
+{
+    return fingerprint_kind_name(kind);
+}
+
+const char *tutti_dtype_name(tutti_dtype dtype)
+{
+    return dtype_name(dtype);
+}
+
+const char *tutti_reduce_op_name(tutti_reduce_op op)
+{
+    return reduce_op_name(op);
 }
 
 /* ---- asking ------------------------------------------------------------------------------------------------ */
@@ -70,6 +93,15 @@ tutti_device tutti_get_device(const tutti_group *group)
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------ */
+
+/* The options as this library knows them; NULL: all defaults. */
+static int read_opts(const tutti_group_opts **opts, size_t bytes, tutti_group_opts *copy)
+{
+    static const tutti_group_opts defaults;
+    if (*opts != NULL) return SIZED_READ(tutti_group_opts, *opts, bytes, copy);
+    *opts = &defaults;
+    return TUTTI_OK;
+}
 
 /* The parent, if a group can be made from it. */
 static int find_parent(const char *what, const tutti_group_opts *opts, struct tutti_group **parent)
@@ -127,13 +159,14 @@ static uint64_t next_id(struct tutti_group *parent, const int *ranks, int n, boo
     return id;
 }
 
-int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti_group **group)
+int tutti_new_group_sized(const int *ranks, int n, const tutti_group_opts *opts, size_t opts_bytes, tutti_group **group)
 {
-    static const tutti_group_opts defaults;
-    if (opts == NULL) opts = &defaults;
+    tutti_group_opts copy;
+    int status = read_opts(&opts, opts_bytes, &copy);
+    if (status != TUTTI_OK) return status;
     if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "new_group: group is NULL");
     struct tutti_group *parent = NULL;
-    int status = find_parent("new_group", opts, &parent);
+    status = find_parent("new_group", opts, &parent);
     if (status == TUTTI_OK) status = check_members(parent, ranks, n);
     if (status != TUTTI_OK) return status;
     return child_open(parent, ranks, n, next_id(parent, ranks, n, opts->members_only), 0, opts, group);
@@ -237,13 +270,14 @@ static int exchange(struct tutti_group *parent, uint64_t id, int color, int key,
     return status;
 }
 
-int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_group **group)
+int tutti_split_group_sized(int color, int key, const tutti_group_opts *opts, size_t opts_bytes, tutti_group **group)
 {
-    static const tutti_group_opts defaults;
-    if (opts == NULL) opts = &defaults;
+    tutti_group_opts copy;
+    int status = read_opts(&opts, opts_bytes, &copy);
+    if (status != TUTTI_OK) return status;
     if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "split_group: group is NULL");
     struct tutti_group *parent = NULL;
-    int status = find_parent("split_group", opts, &parent);
+    status = find_parent("split_group", opts, &parent);
     if (status != TUTTI_OK) return status;
     uint64_t id = next_id(parent, NULL, 0, false);
     struct chosen *all = calloc((size_t)parent->size, sizeof *all);
@@ -264,11 +298,12 @@ int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_gr
 
 /* ---- a group of its own ------------------------------------------------------------------------------------ */
 
-int tutti_create_group(const char *backend, tutti_store *store, int rank, int world_size, const tutti_group_opts *opts,
-                       tutti_group **group)
+int tutti_create_group_sized(const char *backend, tutti_store *store, int rank, int world_size,
+                             const tutti_group_opts *opts, size_t opts_bytes, tutti_group **group)
 {
-    static const tutti_group_opts defaults;
-    if (opts == NULL) opts = &defaults;
+    tutti_group_opts copy;
+    int status = read_opts(&opts, opts_bytes, &copy);
+    if (status != TUTTI_OK) return status;
     if (store == NULL || group == NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: %s is NULL", store == NULL ? "store" : "group");
     if (world_size < 1 || rank < 0 || rank >= world_size)
@@ -276,7 +311,7 @@ int tutti_create_group(const char *backend, tutti_store *store, int rank, int wo
     if (opts->timeout_ms < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: timeout_ms is %" PRId64, opts->timeout_ms);
     struct names names;
-    int status = group_check_device("create_group", opts->device);
+    status = group_check_device("create_group", opts->device);
     if (status == TUTTI_OK) status = names_parse(backend, &names);
     if (status != TUTTI_OK) return status;
     struct group_args args = {

@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sized.h"
 #include "begin.h"
 #include "check.h"
 #include "checked.h"
@@ -317,14 +318,20 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
     return status;
 }
 
-int submit(tutti_op *op, const tutti_opts *opts)
+int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
 {
+    tutti_opts copy;
+    int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
+    if (status != TUTTI_OK) return status;
     if (opts != NULL && opts->async_op != NULL) return submit_work(op, opts, true, opts->async_op);
     return submit_work(op, opts, false, NULL);
 }
 
-int submit_async(tutti_op *op, const tutti_opts *opts, tutti_work **work)
+int submit_async(tutti_op *op, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
 {
+    tutti_opts copy;
+    int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
+    if (status != TUTTI_OK) return status;
     return submit_work(op, opts, true, work);
 }
 

@@ -11,11 +11,12 @@ struct tutti_work;
 struct coalesce_packing;
 
 /* Checks, begins and, unless opts ask for a Work, waits for op on opts' group.  op has kind, tensors, root (as the
- * caller gave it), reduce_op, splits and list set; the rest is filled in here. */
-int submit(tutti_op *op, const tutti_opts *opts);
+ * caller gave it), reduce_op, splits and list set; the rest is filled in here.  opts_bytes: their size in the program.
+ */
+int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes);
 
 /* The same with a Work given out whatever opts say. */
-int submit_async(tutti_op *op, const tutti_opts *opts, tutti_work **work);
+int submit_async(tutti_op *op, const tutti_opts *opts, size_t opts_bytes, tutti_work **work);
 
 /* Waits for what has to end before op may be begun on a group that is usable; an error: it is not any more. */
 int submit_make_way(struct tutti_group *group, const tutti_op *op);

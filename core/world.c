@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sized.h"
 #include "group.h"
 #include "host.h"
 #include "registry.h"
@@ -53,8 +54,11 @@ static int check_init(const tutti_init_opts *opts)
     if (opts->timeout_ms < 0 || opts->store_timeout_ms < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: a timeout is negative (%lld, %lld ms)",
                          (long long)opts->timeout_ms, (long long)opts->store_timeout_ms);
-    if (opts->has_rank && opts->rank < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: rank is %d", opts->rank);
+    if (opts->rank < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: rank is %d", opts->rank);
     if (opts->world_size < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: world_size is %d", opts->world_size);
+    if (opts->rank > 0 && opts->world_size == 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: rank is %d without a world_size: give both, or neither",
+                         opts->rank);
     return group_check_device("init", opts->device);
 }
 
@@ -74,7 +78,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
     struct rendezvous_args meeting = {
         .init_method = opts->init_method,
         .store = opts->store,
-        .rank = opts->has_rank ? opts->rank : -1,
+        .rank = opts->world_size > 0 ? opts->rank : -1,
         .world_size = opts->world_size > 0 ? opts->world_size : -1,
         .timeout_ms = opts->store_timeout_ms,
     };
@@ -109,10 +113,12 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
     return TUTTI_OK;
 }
 
-int tutti_init_process_group(const char *backend, const tutti_init_opts *opts)
+int tutti_init_process_group_sized(const char *backend, const tutti_init_opts *opts, size_t opts_bytes)
 {
     static const tutti_init_opts defaults;
-    int status;
+    tutti_init_opts copy;
+    int status = SIZED_READ(tutti_init_opts, opts, opts_bytes, &copy);
+    if (status != TUTTI_OK) return status;
     pthread_mutex_lock(&world.lock);
     if (world.ending)
         status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "the default group is just being destroyed");

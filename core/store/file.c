@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file_limit.h"
+#include "base/sized.h"
 #include "base/token.h"
 #include "store/table.h"
 #include "store/wire.h"
@@ -307,18 +308,21 @@ static void file_close(tutti_store *store, bool forked)
 
 static const struct store_class file_class = {.call = file_call, .close = file_close};
 
-int tutti_store_file(const char *path, const tutti_store_opts *opts, tutti_store **store)
+int tutti_store_file_sized(const char *path, const tutti_store_opts *opts, size_t opts_bytes, tutti_store **store)
 {
+    tutti_store_opts known;
     if (path == NULL || *path == '\0' || store == NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_file: %s",
                          store == NULL ? "store is NULL" : "path is missing");
     *store = NULL;
+    int status = SIZED_READ(tutti_store_opts, opts, opts_bytes, &known);
+    if (status != TUTTI_OK) return status;
     struct file *file = calloc(1, sizeof *file + strlen(path) + 1);
     if (file == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_file: out of memory");
     strcpy(file->path, path);
     file->fd = -1;
     pthread_mutex_init(&file->mutex, NULL);
-    int status = store_base_init(&file->base, &file_class, opts);
+    status = store_base_init(&file->base, &file_class, opts);
     snprintf(file->base.name, sizeof file->base.name, "file store %.200s", path);
     if (status == TUTTI_OK) status = file_open(file);
     if (status != TUTTI_OK) {

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "store/store_impl.h"
 #include "store/table.h"
 
@@ -63,13 +64,16 @@ static void memory_init_lock(struct memory *memory)
     pthread_mutex_init(&memory->lock, NULL);
 }
 
-int tutti_store_memory(const tutti_store_opts *opts, tutti_store **store)
+int tutti_store_memory_sized(const tutti_store_opts *opts, size_t opts_bytes, tutti_store **store)
 {
+    tutti_store_opts known;
     if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_memory: store is NULL");
     *store = NULL;
+    int status = SIZED_READ(tutti_store_opts, opts, opts_bytes, &known);
+    if (status != TUTTI_OK) return status;
     struct memory *memory = calloc(1, sizeof *memory);
     if (memory == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_memory: out of memory");
-    int status = store_base_init(&memory->base, &memory_class, opts);
+    status = store_base_init(&memory->base, &memory_class, opts);
     if (status == TUTTI_OK) status = store_max_bytes(&memory->table.max_bytes);
     if (status != TUTTI_OK) {
         free(memory);

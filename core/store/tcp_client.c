@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sized.h"
 #include "store/store_impl.h"
 #include "store/tcp_link.h"
 #include "store/tcp_server.h"
@@ -213,11 +214,15 @@ static int client_open(struct client *client, const tutti_store_opts *opts)
     return client_connect(client, clock_deadline_ns(client->base.timeout_ms));
 }
 
-int tutti_store_tcp(const char *host, uint16_t port, const tutti_store_opts *opts, tutti_store **store)
+int tutti_store_tcp_sized(const char *host, uint16_t port, const tutti_store_opts *opts, size_t opts_bytes,
+                          tutti_store **store)
 {
+    tutti_store_opts known;
     static const tutti_store_opts defaults;
     if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_tcp: store is NULL");
     *store = NULL;
+    int status = SIZED_READ(tutti_store_opts, opts, opts_bytes, &known);
+    if (status != TUTTI_OK) return status;
     if (opts == NULL) opts = &defaults;
     if (port == 0 && !opts->server)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_tcp: port is 0, which only a server may ask for");
@@ -225,7 +230,7 @@ int tutti_store_tcp(const char *host, uint16_t port, const tutti_store_opts *opt
     if (client == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_tcp: out of memory");
     client->target.port = port;
     pthread_mutex_init(&client->lock, NULL);
-    int status = store_base_init(&client->base, &client_class, opts);
+    status = store_base_init(&client->base, &client_class, opts);
     if (status == TUTTI_OK) status = address_host(host, client->target.host);
     if (status == TUTTI_OK) status = client_open(client, opts);
     if (status != TUTTI_OK) {

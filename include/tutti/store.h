@@ -37,6 +37,13 @@ typedef struct tutti_store_opts {
     bool insecure;        /* tcp server: serve an address other than loopback without any token */
 } tutti_store_opts;
 
+/* The three functions below, with the size of tutti_store_opts in the program: see sized.h. */
+TUTTI_API int tutti_store_tcp_sized(const char *host, uint16_t port, const tutti_store_opts *opts, size_t opts_bytes,
+                                    tutti_store **store);
+TUTTI_API int tutti_store_file_sized(const char *path, const tutti_store_opts *opts, size_t opts_bytes,
+                                     tutti_store **store);
+TUTTI_API int tutti_store_memory_sized(const tutti_store_opts *opts, size_t opts_bytes, tutti_store **store);
+
 /* A tcp store.  host is a name, an IPv4 address or an IPv6 address (with or without brackets).  A server binds that
  * one address only; port 0 takes any free port (see tutti_store_port).  A client retries until the server is there or
  * the timeout has passed (at most 30 s where the name does not resolve, 10 s where it is its own server).  The
@@ -44,14 +51,23 @@ typedef struct tutti_store_opts {
  * caller raises `ulimit -n` for a large job.  Errors: AUTH (the token differs or is missing on one side, or something
  * else answers there), STORE (the address is in use, a wildcard such as 0.0.0.0, cannot be resolved or reached; a
  * server on a non-loopback address without a token, unless opts or TUTTI_INSECURE=1 allow it), and the common ones. */
-TUTTI_API int tutti_store_tcp(const char *host, uint16_t port, const tutti_store_opts *opts, tutti_store **store);
+static inline int tutti_store_tcp(const char *host, uint16_t port, const tutti_store_opts *opts, tutti_store **store)
+{
+    return tutti_store_tcp_sized(host, port, opts, sizeof *opts, store);
+}
 
 /* A store in a file on a path that all processes share; it is made when absent, and the last handle of the job does
  * not remove it.  Changes are serialised by a lock on the file. */
-TUTTI_API int tutti_store_file(const char *path, const tutti_store_opts *opts, tutti_store **store);
+static inline int tutti_store_file(const char *path, const tutti_store_opts *opts, tutti_store **store)
+{
+    return tutti_store_file_sized(path, opts, sizeof *opts, store);
+}
 
 /* A store in this process' memory, for ranks that are threads.  Share the handle, or make prefixes of it. */
-TUTTI_API int tutti_store_memory(const tutti_store_opts *opts, tutti_store **store);
+static inline int tutti_store_memory(const tutti_store_opts *opts, tutti_store **store)
+{
+    return tutti_store_memory_sized(opts, sizeof *opts, store);
+}
 
 /* The part of base whose keys begin with prefix (1 to 255 bytes) followed by '/'; a key's limit includes it.  Holds a
  * reference to base, which may be freed. */

@@ -32,6 +32,9 @@
  *   with async_op before, which may still be under way.  Their Works say when; a barrier does not.  On CUDA tensors it
  *   enqueues on opts->stream and returns: the result may be used by later work on that stream.  Through a CPU backend
  *   it returns when it is done.
+ * - A struct that the program fills (options, tutti_p2p_op) grows at its end.  The functions that take one are
+ * therefore inline: each passes the struct's size to an exported function, of the same name with _sized at the end.
+ * sized.h has these, which bindings for other languages call.
  * - Errors common to all operations: INVALID_ARGUMENT (a NULL that may not be, a rank outside the group, a negative
  *   or overflowing count, a dtype or list length that does not fit, a device that no backend of the group serves;
  *   refused before anything is sent, the group stays usable), UNSUPPORTED (no backend of the group does this operation
@@ -43,6 +46,7 @@
 #ifndef TUTTI_TUTTI_H
 #define TUTTI_TUTTI_H
 
+#include <tutti/sized.h>
 #include <tutti/store.h>
 #include <tutti/types.h>
 
@@ -56,6 +60,9 @@ extern "C" {
 #define TUTTI_VERSION_MAJOR 0
 #define TUTTI_VERSION_MINOR 1
 #define TUTTI_VERSION_PATCH 0
+
+/* Counts up when an exported function goes away or changes; the number in the library's soname. */
+#define TUTTI_ABI_VERSION 1
 
 /* A process group as this rank sees it. */
 typedef struct tutti_group tutti_group;
@@ -74,6 +81,14 @@ TUTTI_API const char *tutti_status_string(int status);
 /* "0.1.0", of the library that is loaded. */
 TUTTI_API const char *tutti_version(void);
 
+/* TUTTI_ABI_VERSION of the library that is loaded: bindings that open it by themselves compare it with their own. */
+TUTTI_API int tutti_abi_version(void);
+
+/* "all_reduce", "float32", "SUM"; never NULL.  A value that this library does not know: "unknown operation", "?". */
+TUTTI_API const char *tutti_kind_name(tutti_kind kind);
+TUTTI_API const char *tutti_dtype_name(tutti_dtype dtype);
+TUTTI_API const char *tutti_reduce_op_name(tutti_reduce_op op);
+
 /* Ends the program with the sentence on stderr where expr is an error: for examples and tests. */
 #define TUTTI_CHECK(expr)                                                                                              \
     do {                                                                                                               \
@@ -88,12 +103,11 @@ TUTTI_API const char *tutti_version(void);
 /* ---- starting and ending ----------------------------------------------------------------------------------- */
 
 typedef struct tutti_init_opts {
-    const char *init_method; /* "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?.."; NULL: env:// */
-    tutti_store *store;      /* meet through this store instead (then rank and world_size are needed); borrowed until
-                                the group is destroyed.  With init_method: an error */
-    int rank;                /* with has_rank: this rank; else from init_method or the environment */
-    int world_size;          /* 0: from init_method or the environment */
-    bool has_rank;
+    const char *init_method;  /* "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?.."; NULL: env:// */
+    tutti_store *store;       /* meet through this store instead (then rank and world_size are needed); borrowed until
+                                 the group is destroyed.  With init_method: an error */
+    int rank;                 /* this rank; counts where world_size is given, before init_method and the environment */
+    int world_size;           /* 0: rank and world size come from init_method or the environment */
     int64_t timeout_ms;       /* of the group's operations; 0: 30 minutes, 10 for CUDA tensors on nccl */
     int64_t store_timeout_ms; /* of the rendezvous; 0: 5 minutes */
     tutti_device device;      /* the device of this rank; zero: CPU, or LOCAL_RANK's device for nccl */
@@ -109,7 +123,10 @@ typedef struct tutti_init_opts {
  * Errors: INVALID_ARGUMENT (a default group exists; a variable is missing or malformed, by name; a bad map), BACKEND
  * (a plug-in is not there or refused, with the paths tried), TIMEOUT ("joined 2 of 3, missing 1"), and what the store
  * answers (STORE, AUTH, SYSTEM: see store.h). */
-TUTTI_API int tutti_init_process_group(const char *backend, const tutti_init_opts *opts);
+static inline int tutti_init_process_group(const char *backend, const tutti_init_opts *opts)
+{
+    return tutti_init_process_group_sized(backend, opts, sizeof *opts);
+}
 
 /* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back (up to 2 s more, where a
  * backend cannot take back what it has begun, as an MPI its sends).  NULL: the default group.
@@ -154,18 +171,27 @@ typedef struct tutti_group_opts {
 /* A group of n of the parent's ranks, given as global ranks, whose order is the order in the new group.  All ranks of
  * the parent call it in the same order (see members_only); one that is not a member gets a handle in which its
  * rank and the world size are -1, good for tutti_get_rank and tutti_destroy_process_group alone. */
-TUTTI_API int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti_group **group);
+static inline int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti_group **group)
+{
+    return tutti_new_group_sized(ranks, n, opts, sizeof *opts, group);
+}
 
 /* Groups of the parent's ranks that gave the same color, ordered by key, then by rank; as MPI_Comm_split.  A negative
  * color: no group, the handle has rank -1.  All ranks of the parent call.
  * Errors: TIMEOUT (a rank did not call within the parent's timeout: nobody splits, nor does that one when it calls). */
-TUTTI_API int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_group **group);
+static inline int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_group **group)
+{
+    return tutti_split_group_sized(color, key, opts, sizeof *opts, group);
+}
 
 /* A group on its own, beside the default group and without needing it: world_size callers that share store, with
  * ranks 0 .. world_size - 1.  Several ranks may be threads of one process.  They are waited for a minute (TIMEOUT).
  * store is borrowed until the group has been destroyed; use a prefix store to make several groups from one. */
-TUTTI_API int tutti_create_group(const char *backend, tutti_store *store, int rank, int world_size,
-                                 const tutti_group_opts *opts, tutti_group **group);
+static inline int tutti_create_group(const char *backend, tutti_store *store, int rank, int world_size,
+                                     const tutti_group_opts *opts, tutti_group **group)
+{
+    return tutti_create_group_sized(backend, store, rank, world_size, opts, sizeof *opts, group);
+}
 
 /* After a failure: a group of the ranks that are left, in the old order, over the connections that are left; group may
  * have failed.  The new one descends from it: a default group, or one of tutti_create_group, is destroyed after it, not
@@ -250,61 +276,114 @@ typedef struct tutti_opts {
  * call than one of single tensors. */
 
 /* Every rank's tensor becomes root's. */
-TUTTI_API int tutti_broadcast(tutti_tensor tensor, int root, const tutti_opts *opts);
+static inline int tutti_broadcast(tutti_tensor tensor, int root, const tutti_opts *opts)
+{
+    return tutti_broadcast_sized(tensor, root, opts, sizeof *opts);
+}
 
 /* Every rank's tensor becomes the reduction of all, the same bits everywhere.  _into leaves in as it was; in and out
  * are the same memory or apart. */
-TUTTI_API int tutti_all_reduce(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts);
-TUTTI_API int tutti_all_reduce_into(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts);
+static inline int tutti_all_reduce(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts)
+{
+    return tutti_all_reduce_sized(tensor, op, opts, sizeof *opts);
+}
+
+static inline int tutti_all_reduce_into(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts)
+{
+    return tutti_all_reduce_into_sized(out, in, op, opts, sizeof *opts);
+}
 
 /* Root's tensor becomes the reduction of all; the others' stay as they are.  _into: out is used on the root alone. */
-TUTTI_API int tutti_reduce(tutti_tensor tensor, int root, tutti_reduce_op op, const tutti_opts *opts);
-TUTTI_API int tutti_reduce_into(tutti_tensor out, tutti_tensor in, int root, tutti_reduce_op op,
-                                const tutti_opts *opts);
+static inline int tutti_reduce(tutti_tensor tensor, int root, tutti_reduce_op op, const tutti_opts *opts)
+{
+    return tutti_reduce_sized(tensor, root, op, opts, sizeof *opts);
+}
+
+static inline int tutti_reduce_into(tutti_tensor out, tutti_tensor in, int root, tutti_reduce_op op,
+                                    const tutti_opts *opts)
+{
+    return tutti_reduce_into_sized(out, in, root, op, opts, sizeof *opts);
+}
 
 /* out[r], of as many elements as rank r's in, becomes rank r's in.  n is the group's size. */
-TUTTI_API int tutti_all_gather(const tutti_tensor *out, int n, tutti_tensor in, const tutti_opts *opts);
+static inline int tutti_all_gather(const tutti_tensor *out, int n, tutti_tensor in, const tutti_opts *opts)
+{
+    return tutti_all_gather_sized(out, n, in, opts, sizeof *opts);
+}
 
 /* The same into consecutive parts of one tensor: out.numel is in.numel times the group's size.  in may be its own part
  * of out. */
-TUTTI_API int tutti_all_gather_into_tensor(tutti_tensor out, tutti_tensor in, const tutti_opts *opts);
+static inline int tutti_all_gather_into_tensor(tutti_tensor out, tutti_tensor in, const tutti_opts *opts)
+{
+    return tutti_all_gather_into_tensor_sized(out, in, opts, sizeof *opts);
+}
 
 /* Root's out[r] becomes rank r's in.  The others pass NULL and 0. */
-TUTTI_API int tutti_gather(tutti_tensor in, const tutti_tensor *out, int n, int root, const tutti_opts *opts);
+static inline int tutti_gather(tutti_tensor in, const tutti_tensor *out, int n, int root, const tutti_opts *opts)
+{
+    return tutti_gather_sized(in, out, n, root, opts, sizeof *opts);
+}
 
 /* The same into consecutive parts of one tensor; out is used on the root alone.  in may be root's own part of it. */
-TUTTI_API int tutti_gather_into_tensor(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts);
+static inline int tutti_gather_into_tensor(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts)
+{
+    return tutti_gather_into_tensor_sized(out, in, root, opts, sizeof *opts);
+}
 
 /* Rank r's out becomes root's in[r].  The others pass NULL and 0. */
-TUTTI_API int tutti_scatter(tutti_tensor out, const tutti_tensor *in, int n, int root, const tutti_opts *opts);
+static inline int tutti_scatter(tutti_tensor out, const tutti_tensor *in, int n, int root, const tutti_opts *opts)
+{
+    return tutti_scatter_sized(out, in, n, root, opts, sizeof *opts);
+}
 
 /* The same from consecutive parts of one tensor; in is used on the root alone. */
-TUTTI_API int tutti_scatter_tensor(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts);
+static inline int tutti_scatter_tensor(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts)
+{
+    return tutti_scatter_tensor_sized(out, in, root, opts, sizeof *opts);
+}
 
 /* Rank r's out becomes the reduction of all ranks' in[r]. */
-TUTTI_API int tutti_reduce_scatter(tutti_tensor out, const tutti_tensor *in, int n, tutti_reduce_op op,
-                                   const tutti_opts *opts);
+static inline int tutti_reduce_scatter(tutti_tensor out, const tutti_tensor *in, int n, tutti_reduce_op op,
+                                       const tutti_opts *opts)
+{
+    return tutti_reduce_scatter_sized(out, in, n, op, opts, sizeof *opts);
+}
 
 /* The same from consecutive parts of one tensor: in.numel is out.numel times the group's size.  out may be its own
  * part of in. */
-TUTTI_API int tutti_reduce_scatter_tensor(tutti_tensor out, tutti_tensor in, tutti_reduce_op op,
-                                          const tutti_opts *opts);
+static inline int tutti_reduce_scatter_tensor(tutti_tensor out, tutti_tensor in, tutti_reduce_op op,
+                                              const tutti_opts *opts)
+{
+    return tutti_reduce_scatter_tensor_sized(out, in, op, opts, sizeof *opts);
+}
 
 /* out[r] becomes rank r's in[own rank].  Both lists have n entries, the group's size. */
-TUTTI_API int tutti_all_to_all(const tutti_tensor *out, const tutti_tensor *in, int n, const tutti_opts *opts);
+static inline int tutti_all_to_all(const tutti_tensor *out, const tutti_tensor *in, int n, const tutti_opts *opts)
+{
+    return tutti_all_to_all_sized(out, in, n, opts, sizeof *opts);
+}
 
 /* The same in consecutive parts of one tensor each.  Splits are elements a rank, zeros allowed, and add up to
  * the tensor's numel; NULL: equal parts.  in may be out if the splits are the same on both sides. */
-TUTTI_API int tutti_all_to_all_single(tutti_tensor out, tutti_tensor in, const int64_t *out_splits,
-                                      const int64_t *in_splits, const tutti_opts *opts);
+static inline int tutti_all_to_all_single(tutti_tensor out, tutti_tensor in, const int64_t *out_splits,
+                                          const int64_t *in_splits, const tutti_opts *opts)
+{
+    return tutti_all_to_all_single_sized(out, in, out_splits, in_splits, opts, sizeof *opts);
+}
 
 /* No rank leaves before the last has entered. */
-TUTTI_API int tutti_barrier(const tutti_opts *opts);
+static inline int tutti_barrier(const tutti_opts *opts)
+{
+    return tutti_barrier_sized(opts, sizeof *opts);
+}
 
 /* A barrier that, when its time runs out, names the ranks that did not come: all of them in a group of up to 128 ranks,
  * in a larger one those that are found.  Every rank then tells every other one, so it is for finding out, not for each
  * step. */
-TUTTI_API int tutti_monitored_barrier(const tutti_opts *opts);
+static inline int tutti_monitored_barrier(const tutti_opts *opts)
+{
+    return tutti_monitored_barrier_sized(opts, sizeof *opts);
+}
 
 /* ---- point to point ---------------------------------------------------------------------------------------- */
 
@@ -319,12 +398,26 @@ TUTTI_API int tutti_monitored_barrier(const tutti_opts *opts);
  * its way, it is then not received; a receive that had begun to take it fails with ABORTED ("rank 1 took its message
  * back"), as only that message does, not the group.  mpi cannot take a send back: it keeps the memory of one of more
  * than 3 KiB, which must stay valid and unchanged, and it may still be received. */
-TUTTI_API int tutti_send(tutti_tensor tensor, int dst, const tutti_opts *opts);
-TUTTI_API int tutti_recv(tutti_tensor tensor, int src, const tutti_opts *opts);
+static inline int tutti_send(tutti_tensor tensor, int dst, const tutti_opts *opts)
+{
+    return tutti_send_sized(tensor, dst, opts, sizeof *opts);
+}
+
+static inline int tutti_recv(tutti_tensor tensor, int src, const tutti_opts *opts)
+{
+    return tutti_recv_sized(tensor, src, opts, sizeof *opts);
+}
 
 /* The same, returning at once with a Work. */
-TUTTI_API int tutti_isend(tutti_tensor tensor, int dst, const tutti_opts *opts, tutti_work **work);
-TUTTI_API int tutti_irecv(tutti_tensor tensor, int src, const tutti_opts *opts, tutti_work **work);
+static inline int tutti_isend(tutti_tensor tensor, int dst, const tutti_opts *opts, tutti_work **work)
+{
+    return tutti_isend_sized(tensor, dst, opts, sizeof *opts, work);
+}
+
+static inline int tutti_irecv(tutti_tensor tensor, int src, const tutti_opts *opts, tutti_work **work)
+{
+    return tutti_irecv_sized(tensor, src, opts, sizeof *opts, work);
+}
 
 typedef struct tutti_p2p_op {
     tutti_kind kind; /* TUTTI_SEND or TUTTI_RECV */
@@ -336,7 +429,10 @@ typedef struct tutti_p2p_op {
 
 /* Starts n sends and receives as one; works[i] receives the i-th's Work.  On an error none was started.
  * opts' tag, source and async_op are not used. */
-TUTTI_API int tutti_batch_isend_irecv(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works);
+static inline int tutti_batch_isend_irecv(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works)
+{
+    return tutti_batch_isend_irecv_sized(ops, sizeof *ops, n, opts, sizeof *opts, works);
+}
 
 /* ---- several operations as one ----------------------------------------------------------------------------- */
 
@@ -354,11 +450,27 @@ TUTTI_API int tutti_coalesce_end(tutti_group *group, tutti_work **work);
 /* As torch's object collectives.  The library allocates each out[i].data; tutti_bytes_free frees them.  Blocking: an
  * async_op in opts is not used.  A rank that has no memory for what comes aborts the group: NO_MEMORY there, ABORTED on
  * those that wait for it. */
-TUTTI_API int tutti_all_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes, const tutti_opts *opts);
-TUTTI_API int tutti_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes, int root,
-                                 const tutti_opts *opts);
-TUTTI_API int tutti_broadcast_bytes(tutti_bytes *inout, int root, const tutti_opts *opts);
-TUTTI_API int tutti_scatter_bytes(tutti_bytes *out, const tutti_bytes *in, int n, int root, const tutti_opts *opts);
+static inline int tutti_all_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes,
+                                         const tutti_opts *opts)
+{
+    return tutti_all_gather_bytes_sized(out, n, data, bytes, opts, sizeof *opts);
+}
+
+static inline int tutti_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes, int root,
+                                     const tutti_opts *opts)
+{
+    return tutti_gather_bytes_sized(out, n, data, bytes, root, opts, sizeof *opts);
+}
+
+static inline int tutti_broadcast_bytes(tutti_bytes *inout, int root, const tutti_opts *opts)
+{
+    return tutti_broadcast_bytes_sized(inout, root, opts, sizeof *opts);
+}
+
+static inline int tutti_scatter_bytes(tutti_bytes *out, const tutti_bytes *in, int n, int root, const tutti_opts *opts)
+{
+    return tutti_scatter_bytes_sized(out, in, n, root, opts, sizeof *opts);
+}
 
 /* ---- work -------------------------------------------------------------------------------------------------- */
 
@@ -434,7 +546,10 @@ TUTTI_API int tutti_describe_group(tutti_group *group, char *text, size_t capaci
  * it, segments, and what this rank would send.  Nothing is sent.  bytes are those of the operation's larger tensor, or
  * list of tensors, on one rank; parts are equal, the root is rank 0 of the group.  Errors: INVALID_ARGUMENT (no such
  * kind, no member of the group, TUTTI_ALGO), UNSUPPORTED. */
-TUTTI_API int tutti_explain(tutti_kind kind, int64_t bytes, const tutti_opts *opts, char *text, size_t capacity);
+static inline int tutti_explain(tutti_kind kind, int64_t bytes, const tutti_opts *opts, char *text, size_t capacity)
+{
+    return tutti_explain_sized(kind, bytes, opts, sizeof *opts, text, capacity);
+}
 
 /* The i-th algorithm that TUTTI_ALGO can name for a kind of operation; NULL behind the last. */
 TUTTI_API const char *tutti_algorithm_name(tutti_kind kind, int i);

@@ -1,6 +1,6 @@
 /* Where the fields of the public structs lie on x86-64 and arm64: programs and plug-ins that were built earlier have
- * these numbers in them.  Structs that carry their size grow at the end alone; the others do not change within an ABI.
- */
+ * these numbers in them.  Structs that carry their size, or whose functions are told it, grow at the end alone
+ * (docs/abi.md); the others do not change within an ABI. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,15 +41,14 @@ static const struct place places[] = {
     AT(tutti_store_opts, token, 8),
     AT(tutti_store_opts, server, 16),
     AT(tutti_store_opts, insecure, 17),
-    SIZE(tutti_init_opts, 56),
+    SIZE(tutti_init_opts, 48),
     AT(tutti_init_opts, init_method, 0),
     AT(tutti_init_opts, store, 8),
     AT(tutti_init_opts, rank, 16),
     AT(tutti_init_opts, world_size, 20),
-    AT(tutti_init_opts, has_rank, 24),
-    AT(tutti_init_opts, timeout_ms, 32),
-    AT(tutti_init_opts, store_timeout_ms, 40),
-    AT(tutti_init_opts, device, 48),
+    AT(tutti_init_opts, timeout_ms, 24),
+    AT(tutti_init_opts, store_timeout_ms, 32),
+    AT(tutti_init_opts, device, 40),
     SIZE(tutti_group_opts, 48),
     AT(tutti_group_opts, backend, 0),
     AT(tutti_group_opts, parent, 8),
@@ -220,6 +219,7 @@ static void test_numbers(void **state)
         {"-TUTTI_ERR_INVALID_ARGUMENT", -TUTTI_ERR_INVALID_ARGUMENT, 1},
         {"-TUTTI_ERR_NOT_FOUND", -TUTTI_ERR_NOT_FOUND, 12},
         {"TUTTI_BACKEND_ABI", TUTTI_BACKEND_ABI, 1},
+        {"TUTTI_ABI_VERSION", TUTTI_ABI_VERSION, 1},
     };
     (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)

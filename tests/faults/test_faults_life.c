@@ -188,7 +188,7 @@ static void tear_down(tutti_work *work, void *argument)
 
 static int rank_that_is_torn_down(int rank, int size, void *argument)
 {
-    const tutti_init_opts opts = {.store = proc_store(), .has_rank = true, .rank = rank, .world_size = size};
+    const tutti_init_opts opts = {.store = proc_store(), .rank = rank, .world_size = size};
     tutti_work *work = NULL;
     int x = 1, wrong = 0;
     (void)argument;

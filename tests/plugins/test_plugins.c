@@ -18,7 +18,7 @@ static int start(const char *backend)
 {
     tutti_store *store = NULL;
     assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
-    tutti_init_opts opts = {.store = store, .rank = 0, .has_rank = true, .world_size = 1, .timeout_ms = 5000};
+    tutti_init_opts opts = {.store = store, .rank = 0, .world_size = 1, .timeout_ms = 5000};
     int status = tutti_init_process_group(backend, &opts);
     if (status == TUTTI_OK) assert_int_equal(tutti_destroy_process_group(NULL), TUTTI_OK);
     assert_false(tutti_is_initialized());

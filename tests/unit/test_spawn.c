@@ -331,7 +331,7 @@ static void not_where_the_default_group_exists(void **state)
     tutti_store *store = NULL;
     (void)state;
     assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
-    tutti_init_opts alone = {.store = store, .has_rank = true, .world_size = 1};
+    tutti_init_opts alone = {.store = store, .world_size = 1};
     assert_int_equal(tutti_init_process_group(TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so", &alone), TUTTI_OK);
     assert_int_equal(tutti_spawn(meet, NULL, 2), TUTTI_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(tutti_last_error(), "the default group exists"));

@@ -64,8 +64,7 @@ static enum verdict env(struct rank *rank)
 {
     const char *backend = rank->options->backend;
     FAIL_UNLESS(!tutti_is_initialized() && tutti_get_rank(NULL) == -1);
-    tutti_init_opts both = {
-        .init_method = "env://", .store = rank->store, .has_rank = true, .rank = 0, .world_size = 1};
+    tutti_init_opts both = {.init_method = "env://", .store = rank->store, .rank = 0, .world_size = 1};
     REFUSED(tutti_init_process_group(backend, &both), TUTTI_ERR_INVALID_ARGUMENT);
     tutti_init_opts wrong = {.init_method = "carrier-pigeon://x"};
     REFUSED(tutti_init_process_group(backend, &wrong), TUTTI_ERR_INVALID_ARGUMENT);
@@ -80,8 +79,7 @@ static enum verdict given_store(struct rank *rank)
 {
     tutti_store *store = NULL;
     TRY(tutti_store_prefix(rank->store, "given", &store));
-    tutti_init_opts opts = {
-        .store = store, .has_rank = true, .rank = rank->rank, .world_size = rank->size, .timeout_ms = 20000};
+    tutti_init_opts opts = {.store = store, .rank = rank->rank, .world_size = rank->size, .timeout_ms = 20000};
     TRY(tutti_init_process_group(rank->options->backend, &opts));
     enum verdict verdict = starts_use_and_end(rank, rank->rank, rank->size);
     tutti_store_free(store);
