@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "cause.h"
 #include "doors.h"
 #include "group.h"
 #include "health.h"
@@ -35,6 +36,8 @@ static bool has_before(const struct tutti_group *group, uint64_t sequence)
     return false;
 }
 
+static void fail_group(struct tutti_group *group, int status, const char *text, bool tell, bool settled);
+
 static void take_told(struct tutti_group *group)
 {
     if (!group->failed && has_before(group, group->told_sequence) && clock_now_ns() - group->told_ns < TOLD_NS) return;
@@ -42,8 +45,9 @@ static void take_told(struct tutti_group *group)
     group->told = TUTTI_OK;
     group->engine->n_told--;
     if (group->told_sequence == UINT64_MAX && TAILQ_EMPTY(&group->works))
-        return; /* all ended well: the next will fail */
-    if (!group->failed) group_fail(group, status, group->told_text != NULL ? group->told_text : "", true);
+        return;                                        /* all ended well: the next will fail */
+    bool settled = group->told_sequence != UINT64_MAX; /* by the peer that told */
+    if (!group->failed) fail_group(group, status, group->told_text != NULL ? group->told_text : "", true, settled);
 }
 
 void group_told(struct tutti_group *group, int status, const char *text, uint64_t sequence)
@@ -73,19 +77,26 @@ static bool was_given_up(const struct tutti_group *group)
     return note_ranks_have(&group->failed_missing, group->rank);
 }
 
-void group_fail(struct tutti_group *group, int status, const char *text, bool tell)
+static void take_cause(struct tutti_group *group, int status, const char *text)
 {
-    if (group->failed == TUTTI_OK) {
-        group->failed = status;
-        group->failed_text = strdup(text);
-        log_write(LOG_INFO, "group %s failed: %s: %s", group->name, error_name(status), text);
-        group->failed_sequence = failed_sequence(group);
-        bool every_ranks = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST;
-        group->failed_met = !every_ranks || has_before(group, UINT64_MAX);
-        if (tell && !group->shut) health_tell(group);
-    }
+    group->failed = status;
+    group->failed_text = strdup(text);
+    log_write(LOG_INFO, "group %s failed: %s: %s", group->name, error_name(status), text);
+    group->failed_sequence = failed_sequence(group);
+    bool every_ranks = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST;
+    group->failed_met = !every_ranks || has_before(group, UINT64_MAX);
+}
+
+/* settled: the rank that found the failure has offered its cause to the others. */
+static void fail_group(struct tutti_group *group, int status, const char *text, bool tell, bool settled)
+{
     char copy[ERROR_TEXT_MAX]; /* text may be a work's own */
     snprintf(copy, sizeof copy, "%s", text);
+    if (group->failed == TUTTI_OK) {
+        if (tell && !settled && !group->shut) status = cause_settle(group, status, copy);
+        take_cause(group, status, copy);
+        if (tell && !group->shut) health_tell(group);
+    }
     if (status == TUTTI_ERR_TIMEOUT && was_given_up(group)) status = TUTTI_ERR_ABORTED;
     doors_abort(group);
     engine_alert(group->engine);
@@ -98,6 +109,11 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
         work->text = NULL;
         work_withdraw(work, status, copy);
     }
+}
+
+void group_fail(struct tutti_group *group, int status, const char *text, bool tell)
+{
+    fail_group(group, status, text, tell, false);
 }
 
 static int check_forked(const struct tutti_group *group)
@@ -134,7 +150,7 @@ int group_check_usable(struct tutti_group *group, const char *doing)
                  group->gone_text);
         group_fail(group, TUTTI_ERR_PEER_LOST, text, true);
         group->failed_met = true; /* by this call */
-        return error_set(TUTTI_ERR_PEER_LOST, "%s", text);
+        return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : text);
     }
     return TUTTI_OK;
 }

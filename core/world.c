@@ -13,7 +13,7 @@
 #include "registry.h"
 #include "rendezvous.h"
 
-enum { DEFAULT_TIMEOUT_MS = 30 * 60 * 1000, CUDA_TIMEOUT_MS = 10 * 60 * 1000, LEAVE_MS = 2000 };
+enum { DEFAULT_TIMEOUT_MS = 30 * 60 * 1000, CUDA_TIMEOUT_MS = 10 * 60 * 1000, LEAVE_MS = 2000, LEAVE_FAILED_MS = 1000 };
 
 static struct {
     pthread_mutex_t lock; /* init and destroy */
@@ -139,7 +139,8 @@ static void say_goodbye(const struct tutti_group *group)
     if (left == group->size) tutti_store_set(group->store, "all_left", "", 0);
 }
 
-/* Whoever hosts the store stays until the others have left, within bounds: they may still look addresses up. */
+/* Whoever hosts the store stays until the others have left, within bounds: they may still look addresses up.  After a
+ * failure some never leave; the others find its cause in the store (cause.h). */
 static void await_others(tutti_store *board, int64_t deadline)
 {
     const char *keys[1] = {"all_left"};
@@ -161,12 +162,14 @@ static int destroy_world(void)
     engine_lock(group->engine);
     bool parts = group->size > 1 && !group->failed;
     engine_unlock(group->engine);
-    bool hosts = world.rendezvous.hosts && parts;
+    bool hosts = world.rendezvous.hosts && parts, last = world.rendezvous.hosts && group->size > 1 && !parts;
+    int64_t failed_deadline = clock_deadline_ns(LEAVE_FAILED_MS);
     tutti_store *board = NULL; /* outlives the group */
     if (hosts) tutti_store_prefix(world.rendezvous.store, "tutti", &board);
     if (parts) say_goodbye(group);
     group_close(group);
     await_others(board, deadline);
+    if (last) tutti_store_linger(world.rendezvous.store, clock_left_ms(failed_deadline));
     pthread_mutex_lock(&world.lock);
     rendezvous_leave(&world.rendezvous);
     memset(&world.rendezvous, 0, sizeof world.rendezvous);

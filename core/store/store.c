@@ -255,6 +255,25 @@ int tutti_store_compare_set(tutti_store *store, const char *key, const void *exp
     return status;
 }
 
+int store_offer(tutti_store *store, const char *key, const void *value, size_t value_bytes, void *buffer,
+                size_t capacity, size_t *bytes, int64_t timeout_ms)
+{
+    struct store_slice name = {key, strlen(key)}, values[2] = {{"", 0}, {value, value_bytes}};
+    struct store_request request = {.op = STORE_COMPARE_SET,
+                                    .n_keys = 1,
+                                    .keys = &name,
+                                    .n_values = 2,
+                                    .values = values,
+                                    .deadline_ns = clock_deadline_ns(timeout_ms),
+                                    .prompt = true};
+    struct store_reply reply;
+    int status = store_call(store, &request, &reply);
+    *bytes = status == TUTTI_OK && reply.n_values > 0 ? reply.values[0].bytes : 0;
+    if (*bytes > 0 && *bytes <= capacity) memcpy(buffer, reply.values[0].data, *bytes);
+    store_reply_free(&reply);
+    return status;
+}
+
 int tutti_store_delete(tutti_store *store, const char *key, bool *existed)
 {
     struct store_reply reply;

@@ -43,6 +43,7 @@ struct store_request {
     const struct store_slice *keys, *values; /* borrowed */
     int64_t number;
     int64_t deadline_ns; /* of a waiting operation, and of a transport that must wait for its server */
+    bool prompt;         /* a late answer is of no use: the transport gives up at the deadline, too */
 };
 
 /* What the table answered.  status and text are the operation's own; a call that never got an answer returns its status
@@ -91,6 +92,11 @@ tutti_store *store_retain(tutti_store *store);
 
 /* Deletes all keys that begin with prefix. */
 int store_clear(tutti_store *store, const char *prefix);
+
+/* Sets key to value if it is absent, and gives what is there then, as tutti_store_compare_set.  Gives up after
+ * timeout_ms also where the server does not answer. */
+int store_offer(tutti_store *store, const char *key, const void *value, size_t value_bytes, void *buffer,
+                size_t capacity, size_t *bytes, int64_t timeout_ms);
 
 /* Whether the operation changes the store. */
 bool store_op_writes(int op);

@@ -84,7 +84,7 @@ static int client_take(struct client *client, int64_t deadline_ns, struct link *
 static int client_call(tutti_store *store, const struct store_request *request, struct store_reply *reply)
 {
     struct client *client = (struct client *)store;
-    int64_t deadline_ns = client_grace(request->deadline_ns);
+    int64_t deadline_ns = request->prompt ? request->deadline_ns : client_grace(request->deadline_ns);
     struct link *link = NULL;
     int status = client_take(client, deadline_ns, &link);
     if (status != TUTTI_OK) return status;

@@ -1,0 +1,46 @@
+#include "cause.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "group.h"
+#include "note.h"
+#include "store/store_impl.h"
+
+enum { OFFER_MS = 300 };
+
+/* True if another rank's failure may look like this one: the rank left because of it. */
+static bool may_be_consequence(int status)
+{
+    return status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_STORE;
+}
+
+static size_t encode(const struct tutti_group *group, int status, const char *text, uint8_t wire[NOTE_BYTES])
+{
+    struct note note = {.type = NOTE_FAILED, .status = status, .given_up = group->failed_missing};
+    snprintf(note.text, sizeof note.text, "%s", text);
+    return note_encode(&note, wire);
+}
+
+int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX])
+{
+    uint8_t mine[NOTE_BYTES], first[NOTE_BYTES];
+    char key[48], before[ERROR_TEXT_MAX];
+    struct note note;
+    size_t bytes = 0, n = encode(group, status, text, mine);
+    if (group->store == NULL || group->size < 2) return status;
+    snprintf(key, sizeof key, "failure/%" PRIi64, group->root->turn);
+    snprintf(before, sizeof before, "%s", error_text()); /* the store's answer is not this call's error */
+    int answer = store_offer(group->store, key, mine, n, first, sizeof first, &bytes, OFFER_MS);
+    error_set(status, "%s", before);
+    if (answer != TUTTI_OK || !may_be_consequence(status)) return status;
+    if (bytes > sizeof first || !note_parse(first, bytes, &note)) return status;
+    if (note.type != NOTE_FAILED || note.status >= 0) return status;
+    if (bytes == n && memcmp(first, mine, n) == 0) return status;
+    log_write(LOG_INFO, "group %s: %s, which follows from: %s", group->name, text, note.text);
+    group->failed_missing = note.given_up;
+    snprintf(text, ERROR_TEXT_MAX, "%s", note.text);
+    return note.status;
+}

@@ -1,0 +1,144 @@
+/* One rank is killed in the first operation, before or while the ranks connect over the network.  Every survivor
+ * reports PEER_LOST and names that rank: never another survivor, which leaves because of the failure, and never the
+ * store.
+ *
+ * FAULTS_KILLS is how often (200 for a soak), FAULTS_SEED makes other moments. */
+#include "procs.h"
+
+enum { RANKS = 4, KILLS = 24, KINDS = 5, NUMEL = 1000, DELAY_US = 3000, LATE_MS = 400, SOON_S = 5 };
+
+/* What a survivor does once it knows. */
+enum leaving { DESTROYS, EXITS, ENDS, LEAVINGS };
+
+struct kill {
+    int victim, kind, delay_us; /* delay_us < 0: the rank is dead before the others call */
+    int late, late_ms;          /* a survivor that calls later than the others; -1: none */
+    enum leaving leaving;
+    int store_port; /* rank 0 hosts the store here; 0: the parent does */
+};
+
+static int call(int kind, int size, int64_t *in, int64_t *out)
+{
+    switch (kind) {
+    case 0:
+        return tutti_all_reduce(tutti_view(in, NUMEL), TUTTI_SUM, NULL);
+    case 1:
+        return tutti_barrier(NULL);
+    case 2:
+        return tutti_all_to_all_single(tutti_view(out, NUMEL * size), tutti_view(in, NUMEL * size), NULL, NULL, NULL);
+    case 3:
+        return tutti_all_gather_into_tensor(tutti_view(out, NUMEL * size), tutti_view(in, NUMEL), NULL);
+    default:
+        return tutti_broadcast(tutti_view(in, NUMEL), size - 1, NULL);
+    }
+}
+
+/* PEER_LOST, and no rank but the victim is named as lost. */
+static int judge(const struct kill *kill, int status)
+{
+    char guilty[32];
+    snprintf(guilty, sizeof guilty, "rank %d is lost: ", kill->victim);
+    EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, guilty);
+    EXPECT(proc_count(tutti_last_error(), " is lost: ") == 1);
+    return 0;
+}
+
+static int rank_of_cold(int rank, int size, void *argument)
+{
+    const struct kill *kill = argument;
+    int64_t *in = calloc(NUMEL * RANKS, sizeof *in), *out = calloc(NUMEL * RANKS, sizeof *out);
+    if (kill->store_port != 0) {
+        unsetenv("TUTTI_STORE_HOSTED");
+        proc_set_int("MASTER_PORT", kill->store_port);
+    }
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    proc_say_and_wait(1);
+    if (rank == kill->victim && kill->delay_us < 0) pause();
+    if (rank == kill->late) procs_nap_ms(kill->late_ms);
+    int status = TUTTI_OK;
+    for (int64_t begin = procs_now_ns(); status == TUTTI_OK && procs_seconds(begin) < 30;)
+        status = call(kill->kind, size, in, out);
+    proc_say(2);
+    int result = judge(kill, status);
+    if (kill->leaving == DESTROYS && tutti_destroy_process_group(NULL) != TUTTI_OK) result = __LINE__;
+    if (kill->leaving == ENDS) _exit(result & 0xff);
+    free(in);
+    free(out);
+    exit(result & 0xff);
+}
+
+static void kill_cold(struct procs *procs, void *argument)
+{
+    const struct kill *kill = argument;
+    if (!procs_await(procs, 1)) return;
+    if (kill->delay_us < 0) procs_signal(procs, kill->victim, SIGKILL);
+    if (kill->delay_us < 0) procs_nap_ms(10);
+    procs_go(procs, 1);
+    if (kill->delay_us >= 0) usleep((useconds_t)kill->delay_us);
+    procs_signal(procs, kill->victim, SIGKILL);
+    int64_t killed_ns = procs_now_ns();
+    procs_wait(procs);
+    for (int i = 0; i < RANKS; i++) {
+        double took = (double)(atomic_load(&procs->board->at_ns[i]) - killed_ns) / 1e9;
+        if (i == kill->victim || took < SOON_S) continue;
+        fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
+        procs->failed = true;
+    }
+}
+
+static uint64_t draw(uint64_t *state, uint64_t below)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (*state >> 33) % below;
+}
+
+static struct kill draw_kill(uint64_t *chance)
+{
+    struct kill kill = {.victim = (int)draw(chance, RANKS), .kind = (int)draw(chance, KINDS), .late = -1};
+    kill.delay_us = draw(chance, 3) == 0 ? -1 : (int)draw(chance, DELAY_US);
+    kill.leaving = (enum leaving)draw(chance, LEAVINGS);
+    if (draw(chance, 2) == 0) kill.late = (int)draw(chance, RANKS);
+    kill.late_ms = (int)draw(chance, LATE_MS);
+    if (kill.late == kill.victim) kill.late = -1;
+    bool hosted = kill.victim != 0 && kill.leaving == DESTROYS; /* else the store's end would tell nobody who died */
+    if (draw(chance, 3) == 0 && hosted) kill.store_port = procs_free_port();
+    return kill;
+}
+
+/* How many survivors reported something else. */
+static int run_kill(const struct kill *kill)
+{
+    struct procs procs = {.size = RANKS, .fn = rank_of_cold, .argument = (void *)(uintptr_t)kill, .act = kill_cold};
+    int wrong = 0;
+    procs.may_fail = true;
+    procs_run(&procs);
+    for (int i = 0; i < RANKS; i++) wrong += i != kill->victim && procs.code[i] != 0;
+    if (wrong > 0)
+        fprintf(stderr, "%d wrong: victim %d, kind %d, after %d us, rank %d is late by %d ms, leaving %d, store %s\n\n",
+                wrong, kill->victim, kill->kind, kill->delay_us, kill->late, kill->late_ms, kill->leaving,
+                kill->store_port != 0 ? "on rank 0" : "elsewhere");
+    return wrong;
+}
+
+static void test_killed_cold(void **state)
+{
+    (void)state;
+    int times = getenv("FAULTS_KILLS") != NULL ? atoi(getenv("FAULTS_KILLS")) : KILLS, wrong = 0, kills = 0;
+    uint64_t chance = getenv("FAULTS_SEED") != NULL ? strtoull(getenv("FAULTS_SEED"), NULL, 10) : 1;
+    setenv("TUTTI_SHM", "0", 1);
+    for (int i = 0; i < times; i++) {
+        struct kill kill = draw_kill(&chance);
+        int n = run_kill(&kill);
+        wrong += n;
+        kills += n > 0;
+    }
+    fprintf(stderr, "%d cold kills, %d blamed wrongly by %d survivors\n", times, kills, wrong);
+    assert_int_equal(wrong, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_killed_cold)};
+    cmocka_set_test_filter(getenv("FAULTS_ONLY"));
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
