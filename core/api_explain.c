@@ -257,7 +257,7 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
             return TUTTI_OK;
         }
         if (!TUTTI_HAS(door->backend, send)) continue;
-        if (kind != TUTTI_SEND && kind != TUTTI_RECV) return put_plan(text, group, door, &example.op);
+        if (!op_is_message(&example.op)) return put_plan(text, group, door, &example.op);
         put(text, "%s: one message\n", door->backend->name);
         return TUTTI_OK;
     }

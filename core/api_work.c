@@ -224,6 +224,18 @@ int tutti_work_source(const tutti_work *work)
     return work != NULL && work_ended(work) ? work->source : -1;
 }
 
+int tutti_work_tag(const tutti_work *work)
+{
+    bool has = work != NULL && work_ended(work) && work->source >= 0;
+    return has ? work->tag : TUTTI_ANY_TAG;
+}
+
+int64_t tutti_work_received(const tutti_work *work)
+{
+    bool has = work != NULL && work_ended(work) && work->status == TUTTI_OK && work->source >= 0;
+    return has ? work->received : -1;
+}
+
 int tutti_work_fd(tutti_work *work)
 {
     if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "work_fd: work is NULL");

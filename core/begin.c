@@ -12,6 +12,9 @@
 #include "stage.h"
 #include "work.h"
 
+/* Collectives have the other half of the tags. */
+#define MESSAGE_TAG (UINT64_C(1) << 63)
+
 static tutti_request *new_request(struct tutti_work *work, const tutti_op *op, const struct group_door *door)
 {
     memset(&work->request, 0, sizeof work->request);
@@ -30,14 +33,27 @@ static int begin_native(struct tutti_work *work, const tutti_op *op, const struc
     return door->backend->native[op->kind](door->state, op, request);
 }
 
+/* The request of a receive, or a probe, that does not know all of its message. */
+static void open_request(tutti_request *request, const tutti_op *op)
+{
+    if (op->up_to) request->flags |= TUTTI_REQUEST_UP_TO;
+    if (op->tag == TUTTI_ANY_TAG) request->flags |= TUTTI_REQUEST_ANY_TAG;
+    if (op->kind == TUTTI_PROBE) request->flags |= TUTTI_REQUEST_PEEK;
+    if (op->tag == TUTTI_ANY_TAG) request->tag = MESSAGE_TAG;
+    request->fingerprint_mask = fingerprint_mask(op);
+}
+
 static int begin_message(struct tutti_work *work, const tutti_op *op, const struct group_door *door, uint32_t flags)
 {
     tutti_request *request = new_request(work, op, door);
     const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
     request->flags = flags;
-    request->tag = UINT64_C(1) << 63 | (uint64_t)op->tag; /* collectives have the other half of the tags */
-    request->data = tensor->data;
-    request->bytes = (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype));
+    request->tag = MESSAGE_TAG | (uint64_t)op->tag;
+    if (op_is_open(op)) open_request(request, op);
+    if (op->kind != TUTTI_PROBE) {
+        request->data = tensor->data;
+        request->bytes = (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype));
+    }
     return op->kind == TUTTI_SEND ? door->backend->send(door->state, request)
                                   : door->backend->recv(door->state, request);
 }
@@ -109,6 +125,11 @@ static int plan_at_once(struct tutti_work *work, const struct tutti_group *group
     return TUTTI_REQUEST_DONE;
 }
 
+static bool takes_open(const tutti_backend *backend)
+{
+    return TUTTI_HAS(backend, traits) && (backend->traits & TUTTI_BACKEND_UNSIZED) != 0;
+}
+
 int begin_at_once(struct tutti_work *work, const struct tutti_group *group, const tutti_op *op, uint64_t fingerprint)
 {
     int device = group_device_of(group, op), status = TUTTI_ERR_UNSUPPORTED;
@@ -116,6 +137,7 @@ int begin_at_once(struct tutti_work *work, const struct tutti_group *group, cons
     if (group->n_doors[device] == 0 || group->stager.backend != NULL) return TUTTI_ERR_UNSUPPORTED;
     if (!message && !TAILQ_EMPTY(&group->works)) return TUTTI_ERR_UNSUPPORTED;
     const struct group_door *door = &group->doors[device][0];
+    if (op_is_open(op) && !takes_open(door->backend)) return TUTTI_ERR_UNSUPPORTED;
     work->fingerprint = fingerprint;
     work->group = NULL; /* it is no work yet, which work_complete has to know */
     work->exec = NULL;
@@ -172,7 +194,11 @@ static int enter(struct tutti_work *work, const struct group_door *door)
         work_end(work, work->parent->failing, work->parent->text);
         return TUTTI_REQUEST_PENDING;
     }
-    if (work->door == NULL && stage_is_needed(door, &work->op)) return stage_begin(work, door);
+    bool staged = work->door == NULL && stage_is_needed(door, &work->op);
+    if (op_is_open(&work->op) && (staged || !takes_open(door->backend)))
+        return error_set(TUTTI_ERR_UNSUPPORTED, "%s has no probes, and no receives of any tag or of up to a size%s",
+                         door->backend->name, staged ? ", of this device's tensors" : "");
+    if (staged) return stage_begin(work, door);
     int status = through_door(work, door);
     if (status != TUTTI_REQUEST_DONE) return status;
     work_complete(&work->request, TUTTI_OK); /* with it the rank that a receive came from */

@@ -248,8 +248,8 @@ static int check_overlap(const struct tutti_group *group, const tutti_op *op)
 static int check_root(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
 {
     bool message = op_is_message(op);
-    const char *word = op->kind == TUTTI_SEND ? "dst" : op->kind == TUTTI_RECV ? "src" : "root";
-    if (op->kind == TUTTI_RECV && op->root == TUTTI_ANY_SOURCE) return TUTTI_OK;
+    const char *word = op->kind == TUTTI_SEND ? "dst" : message ? "src" : "root";
+    if (message && op->kind != TUTTI_SEND && op->root == TUTTI_ANY_SOURCE) return TUTTI_OK;
     int local = opts->group_rank ? (op->root >= 0 && op->root < group->size ? op->root : -1)
                                  : tutti_get_group_rank(group, op->root);
     if (local < 0)
@@ -302,7 +302,8 @@ static int check_own(const struct tutti_group *group, tutti_op *op, const tutti_
     } else {
         op->root = -1;
     }
-    if (opts->tag < 0) return REFUSE("tag is %d, it may not be negative", opts->tag);
+    bool any_tag = opts->tag == TUTTI_ANY_TAG && (op->kind == TUTTI_RECV || op->kind == TUTTI_PROBE);
+    if (opts->tag < 0 && !any_tag) return REFUSE("tag is %d, it may not be negative", opts->tag);
     return TUTTI_OK;
 }
 

@@ -18,7 +18,7 @@ const char *fingerprint_kind_name(tutti_kind kind)
     static const char *const names[TUTTI_KIND_COUNT] = {
         "broadcast", "all_reduce",     "reduce",     "all_gather", "gather",
         "scatter",   "reduce_scatter", "all_to_all", "barrier",    "monitored_barrier",
-        "send",      "recv",           "coalesced",  "copy"};
+        "send",      "recv",           "coalesced",  "copy",       "probe"};
     return (unsigned)kind < TUTTI_KIND_COUNT ? names[kind] : "unknown operation";
 }
 
@@ -41,6 +41,7 @@ static uint64_t count_of(const tutti_op *op, int size)
     switch (op->kind) {
     case TUTTI_BARRIER:
     case TUTTI_MONITORED_BARRIER:
+    case TUTTI_PROBE:
         return 0;
     case TUTTI_ALL_GATHER:
         return op->list ? count_of_list(op->out, size) : (uint64_t)op->in[0].numel & COUNT_MASK;
@@ -62,13 +63,19 @@ static uint64_t count_of(const tutti_op *op, int size)
 
 uint64_t fingerprint_of(const tutti_op *op, int group_size)
 {
-    tutti_kind kind = op->kind == TUTTI_RECV ? TUTTI_SEND : op->kind; /* both ends of a message say the same */
+    bool receives = op->kind == TUTTI_RECV || op->kind == TUTTI_PROBE;
+    tutti_kind kind = receives ? TUTTI_SEND : op->kind; /* both ends of a message say the same */
     uint64_t value = ((uint64_t)kind + 1) << KIND_AT | count_of(op, group_size);
     int dtype = dtype_index(op->dtype);
     if (dtype >= 0 && kind != TUTTI_BARRIER && kind != TUTTI_MONITORED_BARRIER) value |= (uint64_t)dtype << DTYPE_AT;
     if (tutti_kind_reduces(kind)) value |= (uint64_t)op->reduce_op << OP_AT;
     if (tutti_kind_has_root(kind)) value |= ((uint64_t)(op->root + 1) & ROOT_MASK) << ROOT_AT;
     return value;
+}
+
+uint64_t fingerprint_mask(const tutti_op *op)
+{
+    return op->up_to ? ~((UINT64_C(1) << UNEVEN_AT) | COUNT_MASK) : UINT64_MAX;
 }
 
 static uint64_t past_bits(uint64_t fingerprint)

@@ -9,7 +9,10 @@
 /* Never 0. */
 uint64_t fingerprint_of(const tutti_op *op, int group_size);
 
-/* The same with a trace of all operations before it, where there is room: kinds without a root.  Ranks whose calls
+/* The bits in which a message's fingerprint has to agree with that of the receive op. */
+uint64_t fingerprint_mask(const tutti_op *op);
+
+/* fingerprint with a trace of all operations before it, where there is room: kinds without a root.  Ranks whose calls
  * differed in an operation that ended well on both (two roots that only sent) find that out in a later one. */
 uint64_t fingerprint_with_past(uint64_t fingerprint, uint64_t past);
 

@@ -60,8 +60,8 @@ struct tutti_group {
     bool *lost;    /* of the root: global ranks to which the connection has ended, whoever ended it */
     int *local_of; /* global rank -> rank in this group, -1; world-size entries */
     int world;     /* of the root */
-    int local_rank, local_world_size, node_rank; /* as the launcher says; -1 where it does not */
-    int64_t turn;                                /* of the root: how many groups were opened over its store before */
+    int local_rank, local_world_size;
+    int64_t turn;       /* of the root: how many groups were opened over its store before */
     tutti_store *store; /* a prefix, owned; NULL for non-members, and for subgroups after their world */
     tutti_device device;
     const char *algorithm; /* TUTTI_ALGO, or NULL; the root's counts */
@@ -94,8 +94,8 @@ struct group_args {
     uint64_t id;
     const char *name;
     int rank, size;
-    const int *global_ranks;                     /* NULL: 0 .. size - 1 */
-    int local_rank, local_world_size, node_rank; /* -1 where the launcher does not say */
+    const int *global_ranks; /* NULL: 0 .. size - 1 */
+    int local_rank, local_world_size;
     int64_t timeout_ms;
     tutti_device device;
     bool high_priority;
@@ -119,9 +119,6 @@ void group_drop(struct tutti_group *group);
 /* Ends all of the group's operations with status and text, and lets no further one begin.  With tell, the other ranks
  * are told.  Under the lock. */
 void group_fail(struct tutti_group *group, int status, const char *text, bool tell);
-
-/* Fails all groups of the family, because the program has closed the engine's descriptors.  Under the lock. */
-void group_disowned(struct tutti_group *first);
 
 /* A peer says that the group failed; sequence is the first collective that did not end well there.  Those before it may
  * still end well here, as they did there: they have a moment for it. */

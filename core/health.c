@@ -175,7 +175,7 @@ static uint64_t message_waited_in(const struct tutti_group *group)
         work = i < OLDEST ? TAILQ_NEXT(work, group_link) : NULL;
     if (work == NULL) return 0;
     int root = work->op.root;
-    return note_message_pack(&(struct note_message){.receives = work->op.kind == TUTTI_RECV,
+    return note_message_pack(&(struct note_message){.receives = work->op.kind != TUTTI_SEND,
                                                     .peer = root == TUTTI_ANY_SOURCE ? -1 : group->global_ranks[root],
                                                     .tag = work->op.tag});
 }

@@ -98,7 +98,7 @@ static void mark_peer(const tutti_request *request, void *argument)
 
 static bool is_from_any(const struct tutti_work *work)
 {
-    return work->op.kind == TUTTI_RECV && work->op.root == TUTTI_ANY_SOURCE;
+    return op_is_message(&work->op) && work->op.root == TUTTI_ANY_SOURCE;
 }
 
 bool *missing_awaited(const struct tutti_work *work)
@@ -259,10 +259,10 @@ static void describe_message(uint64_t packed, char *text, size_t size)
 {
     struct note_message message = note_message_unpack(packed);
     const char *way = message.receives ? "recv from" : "send to";
-    if (message.peer < 0)
-        snprintf(text, size, "%s any rank, tag %d", way, message.tag);
-    else
-        snprintf(text, size, "%s rank %d, tag %d", way, message.peer, message.tag);
+    char peer[24] = "any rank", tag[24] = "any tag";
+    if (message.peer >= 0) snprintf(peer, sizeof peer, "rank %d", message.peer);
+    if (message.tag >= 0) snprintf(tag, sizeof tag, "tag %d", message.tag);
+    snprintf(text, size, "%s %s, %s", way, peer, tag);
 }
 
 /* For a rank that waits in a message: of a peer that is in no call its latest collective is no more than history. */

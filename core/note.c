@@ -3,15 +3,20 @@
 #include <endian.h>
 #include <string.h>
 
+#define PEER_MASK UINT64_C(0x3fffffff)
+#define ANY_TAG (UINT64_C(1) << 61)
+
 uint64_t note_message_pack(const struct note_message *message)
 {
-    uint64_t peer = (uint64_t)((int64_t)message->peer + 1) & INT32_MAX, tag = (uint64_t)message->tag & INT32_MAX;
+    uint64_t peer = (uint64_t)((int64_t)message->peer + 1) & PEER_MASK, tag = (uint64_t)message->tag & INT32_MAX;
+    if (message->tag == TUTTI_ANY_TAG) tag = ANY_TAG;
     return UINT64_C(1) << 63 | (uint64_t)message->receives << 62 | peer << 31 | tag;
 }
 
 struct note_message note_message_unpack(uint64_t packed)
 {
-    return (struct note_message){packed >> 62 & 1, (int)(packed >> 31 & INT32_MAX) - 1, (int)(packed & INT32_MAX)};
+    int tag = packed & ANY_TAG ? TUTTI_ANY_TAG : (int)(packed & INT32_MAX);
+    return (struct note_message){packed >> 62 & 1, (int)(packed >> 31 & PEER_MASK) - 1, tag};
 }
 
 static size_t encode_places(const struct note *note, uint8_t *wire)

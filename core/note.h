@@ -33,7 +33,7 @@ struct note_place {
 struct note_message {
     bool receives;
     int peer; /* global; -1: any */
-    int tag;
+    int tag;  /* TUTTI_ANY_TAG: any */
 };
 
 /* Ranks of the group, no more than anybody tells of. */

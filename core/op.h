@@ -39,7 +39,13 @@ static inline bool op_overlap(struct op_span a, struct op_span b)
 
 static inline bool op_is_message(const tutti_op *op)
 {
-    return op->kind == TUTTI_SEND || op->kind == TUTTI_RECV;
+    return op->kind == TUTTI_SEND || op->kind == TUTTI_RECV || op->kind == TUTTI_PROBE;
+}
+
+/* True if op does not know all of the message that it asks for: its size or its tag. */
+static inline bool op_is_open(const tutti_op *op)
+{
+    return op->kind == TUTTI_PROBE || (op->kind == TUTTI_RECV && (op->up_to || op->tag == TUTTI_ANY_TAG));
 }
 
 /* Whether the rank of the group only gives what the others get: it writes nothing, though its tensor is an output. */

@@ -46,7 +46,9 @@ static bool may_be_native(const struct tutti_work *work)
 static bool same_way(const tutti_op *a, const tutti_op *b)
 {
     bool any = a->root == TUTTI_ANY_SOURCE || b->root == TUTTI_ANY_SOURCE;
-    return a->kind == b->kind && a->tag == b->tag && (any || a->root == b->root);
+    bool any_tag = a->tag == TUTTI_ANY_TAG || b->tag == TUTTI_ANY_TAG;
+    return (a->kind == TUTTI_SEND) == (b->kind == TUTTI_SEND) && (any_tag || a->tag == b->tag) &&
+           (any || a->root == b->root);
 }
 
 static bool must_follow(const struct tutti_work *earlier, const struct tutti_work *work)

@@ -1,5 +1,6 @@
 #include "submit.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,7 @@ static void fill(struct tutti_work *work, struct tutti_group *group, const tutti
     work->group = group;
     work->point_to_point = op->sequence == 0;
     work->async = op->async;
-    work->source_out = op->kind == TUTTI_RECV ? opts->source : NULL;
+    work->outs = work_outs_of(op, opts);
     work->group_rank = opts->group_rank;
     work->deadline_ns = CLOCK_NEVER;
 }
@@ -192,6 +193,16 @@ static void become(struct tutti_work *work, struct tutti_group *group, const tut
     work->started = true;
 }
 
+/* What the caller of a receive or a probe that is over wants to know. */
+static void report_at_once(struct tutti_work *work, struct tutti_group *group, const tutti_op *op,
+                           const tutti_opts *opts)
+{
+    work_clear(work, group->engine);
+    fill(work, group, op, opts);
+    work_learn_message(work, &work->request);
+    work_report_message(work);
+}
+
 /* Most operations that are waited for are over when the backend has begun them: no work is made of these.
  * TUTTI_REQUEST_DONE; TUTTI_REQUEST_PENDING, with *out; UNSUPPORTED: nothing was begun, and the long way may take it;
  * another error: the operation's. */
@@ -219,8 +230,8 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
     }
     if (status == TUTTI_REQUEST_DONE) {
         placed(group, op, fingerprint);
-        if (op->kind == TUTTI_RECV && opts->source != NULL)
-            *opts->source = work_rank_to_report(group, opts->group_rank, work->request.source);
+        if (opts->source != NULL || opts->received_tag != NULL || opts->received != NULL)
+            report_at_once(work, group, op, opts);
     } else if (status < 0 && status != TUTTI_ERR_UNSUPPORTED && op->sequence == 0) {
         become(work, group, op, opts);
         work_explain(work, &work->request, status);
@@ -280,6 +291,7 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
     op->tag = opts->tag;
     op->factor = opts->factor;
     op->stream = opts->stream;
+    op->up_to = op->kind == TUTTI_RECV && opts->received != NULL;
     if (coalesce_is_open(group)) {
         int status = check_op(group, op, opts);
         if (status != TUTTI_OK) return status;
@@ -335,6 +347,113 @@ int submit_async(tutti_op *op, const tutti_opts *opts, size_t opts_bytes, tutti_
     return submit_work(op, opts, true, work);
 }
 
+/* Begins a probe and leaves it when it finds nothing in one round; rounds false: at once.  *found: it has. */
+static int look(struct tutti_group *group, const tutti_op *probe, const tutti_opts *opts, bool rounds, bool *found)
+{
+    tutti_op op = *probe;
+    struct tutti_work *work = NULL;
+    uint64_t fingerprint;
+    *found = false;
+    int status = checked_op(group, &op, opts, &fingerprint);
+    if (status == TUTTI_OK) status = check_usable(group, &op);
+    if (status == TUTTI_OK) status = submit_locked(group, &op, fingerprint, opts, false, &work);
+    if (status != TUTTI_OK) return status;
+    *found = work_ended(work) || (rounds && engine_wait(group->engine, work, 0));
+    if (*found) status = work_result(work);
+    if (!*found) work_withdraw(work, TUTTI_ERR_ABORTED, "nothing was there");
+    work_release_locked(work);
+    return status;
+}
+
+static int wait_for_message(struct tutti_group *group, const tutti_op *probe, const tutti_opts *opts)
+{
+    tutti_op op = *probe;
+    struct tutti_work *work = NULL;
+    uint64_t fingerprint;
+    int status = checked_op(group, &op, opts, &fingerprint);
+    if (status == TUTTI_OK) status = check_usable(group, &op);
+    if (status == TUTTI_OK) status = submit_locked(group, &op, fingerprint, opts, false, &work);
+    if (status != TUTTI_OK) return status;
+    if (!work_ended(work)) engine_wait(group->engine, work, CLOCK_NEVER); /* its own deadline ends it */
+    status = work_result(work);
+    work_release_locked(work);
+    return status;
+}
+
+/* The same op, as its caller gave it, with opts' own fields in it. */
+static tutti_op with_opts(const tutti_op *given, const tutti_opts *opts)
+{
+    tutti_op op = *given;
+    op.size = sizeof op;
+    op.tag = opts->tag;
+    return op;
+}
+
+int submit_look(const tutti_op *given, const tutti_opts *opts, bool *found)
+{
+    struct tutti_group *group = group_for_call(opts->group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    struct engine *engine = group->engine;
+    tutti_op op = with_opts(given, opts);
+    engine_lock(engine);
+    engine_called(engine);
+    group_hold(group);
+    int status = look(group, &op, opts, true, found);
+    engine_unlock(engine);
+    if (!*found && !engine->own_core) sched_yield(); /* the sender may need this core */
+    group_drop(group);
+    return status;
+}
+
+static int take_found(struct tutti_group *group, tutti_tensor tensor, int source, const tutti_opts *opts)
+{
+    tutti_op op = with_opts(&(tutti_op){.kind = TUTTI_RECV, .root = source, .n_out = 1, .out = &tensor}, opts);
+    struct tutti_work *work = NULL;
+    uint64_t fingerprint;
+    int status = checked_op(group, &op, opts, &fingerprint);
+    if (status == TUTTI_OK) status = submit_locked(group, &op, fingerprint, opts, false, &work);
+    if (status != TUTTI_OK) return status;
+    if (!work_ended(work)) engine_wait(group->engine, work, CLOCK_NEVER);
+    status = work_result(work);
+    work_release_locked(work);
+    return status;
+}
+
+/* The message is there, and stays there while the lock is held. */
+static int take_bytes(struct tutti_group *group, const tutti_opts *found, tutti_bytes *out)
+{
+    tutti_opts opts = {.timeout_ms = found->timeout_ms, .tag = *found->received_tag, .group_rank = found->group_rank};
+    size_t bytes = (size_t)*found->received;
+    void *data = malloc(bytes > 0 ? bytes : 1);
+    if (data == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "recv_bytes: no memory for %zu bytes", bytes);
+    int status = take_found(group, tutti_tensor_of(data, (int64_t)bytes, TUTTI_UINT8), *found->source, &opts);
+    if (status == TUTTI_OK)
+        *out = (tutti_bytes){data, bytes};
+    else
+        free(data);
+    return status;
+}
+
+int submit_recv_bytes(const tutti_op *given, const tutti_opts *opts, tutti_bytes *out)
+{
+    struct tutti_group *group = group_for_call(opts->group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    tutti_op op = with_opts(given, opts);
+    engine_lock(group->engine);
+    engine_called(group->engine);
+    group_hold(group);
+    bool found = false;
+    int status = look(group, &op, opts, false, &found);
+    while (status == TUTTI_OK && !found) { /* another thread may take what has come while this one waits */
+        status = wait_for_message(group, &op, opts);
+        if (status == TUTTI_OK) status = look(group, &op, opts, false, &found);
+    }
+    if (status == TUTTI_OK) status = take_bytes(group, opts, out);
+    engine_unlock(group->engine);
+    group_drop(group);
+    return status;
+}
+
 static tutti_op message_op(const tutti_p2p_op *message)
 {
     bool send = message->kind == TUTTI_SEND;
@@ -352,6 +471,8 @@ int submit_batch(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_w
     tutti_opts each = opts != NULL ? *opts : (tutti_opts){0};
     struct tutti_group *group = group_for_call(each.group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    each.received = NULL;
+    each.received_tag = NULL;
     int status = TUTTI_OK;
     for (int i = 0; i < n && status == TUTTI_OK; i++) {
         if (ops[i].kind != TUTTI_SEND && ops[i].kind != TUTTI_RECV)

@@ -29,6 +29,13 @@ int submit_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts,
 /* A part of a staged one, through a door of its own. */
 int submit_staged(struct tutti_work *whole, tutti_op *op, const struct group_door *door);
 
+/* A probe, op, that does not wait: *found says whether opts' source, received_tag and received have been set. */
+int submit_look(const tutti_op *op, const tutti_opts *opts, bool *found);
+
+/* Waits for the message that the probe op finds and receives it into memory that it allocates.  opts have source,
+ * received_tag and received set. */
+int submit_recv_bytes(const tutti_op *op, const tutti_opts *opts, tutti_bytes *out);
+
 /* n messages: all are checked before the first begins. */
 int submit_batch(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works);
 

@@ -93,6 +93,17 @@ void work_give_up(struct tutti_work *work)
     engine_drop(engine);
 }
 
+/* "recv from rank 1, tag 5, of group world" */
+static void describe_message(const struct tutti_work *work, char *text, size_t size)
+{
+    char peer[24] = "any rank", tag[24] = "any tag";
+    const tutti_op *op = &work->op;
+    if (op->root >= 0) snprintf(peer, sizeof peer, "rank %d", work->group->global_ranks[op->root]);
+    if (op->tag >= 0) snprintf(tag, sizeof tag, "tag %d", op->tag);
+    snprintf(text, size, "%s %s %s, %s, of group %s", fingerprint_kind_name(op->kind),
+             op->kind == TUTTI_SEND ? "to" : "from", peer, tag, work->group->name);
+}
+
 void work_describe(const struct tutti_work *work, char *text, size_t size)
 {
     if (work->op.kind == TUTTI_COPY) work = work->parent;
@@ -101,11 +112,8 @@ void work_describe(const struct tutti_work *work, char *text, size_t size)
         snprintf(text, size, "%s #%" PRIu64 " of group %s", kind, work->op.sequence, group);
     else if (!work_is_message(work))
         snprintf(text, size, "%s of group %s", kind, group);
-    else if (work->op.root < 0)
-        snprintf(text, size, "%s from any rank, tag %d, of group %s", kind, work->op.tag, group);
     else
-        snprintf(text, size, "%s %s rank %d, tag %d, of group %s", kind, work->op.kind == TUTTI_SEND ? "to" : "from",
-                 work->group->global_ranks[work->op.root], work->op.tag, group);
+        describe_message(work, text, size);
 }
 
 /* ---- ending ------------------------------------------------------------------------------------------------ */
@@ -143,9 +151,13 @@ void work_end(struct tutti_work *work, int status, const char *text)
         parent->text = work->text != NULL ? strdup(work->text) : NULL;
     }
     if (work->start_ns > 0) work->end_ns = clock_now_ns();
-    if (work->door != NULL && work->source >= 0) parent->source = work->source;
+    if (work->door != NULL && work->source >= 0) {
+        parent->source = work->source;
+        parent->tag = work->tag;
+        parent->received = work->received;
+    }
     if (work->stage != NULL) stage_ended(work->stage);
-    if (work->source_out != NULL && status == TUTTI_OK) *work->source_out = work->source;
+    if (status == TUTTI_OK) work_report_message(work);
     if (work->comparing != NULL) engine->n_comparing--;
     work->comparing = NULL;
     work_release_exec(work);
@@ -227,6 +239,11 @@ static void explain(const struct tutti_work *work, const tutti_request *request,
     work_describe(work, what, sizeof what);
     if (status != TUTTI_ERR_MISMATCH || request == NULL) {
         snprintf(cause, sizeof cause, "%s", error_text());
+    } else if (work->op.up_to &&
+               ((request->found_fingerprint ^ request->fingerprint) & request->fingerprint_mask) == 0) {
+        snprintf(cause, sizeof cause, "rank %d has sent %" PRIu64 " bytes, rank %d has room for %zu",
+                 request->source >= 0 ? work->group->global_ranks[request->source] : -1, request->found_bytes,
+                 work->group->global_ranks[work->group->rank], request->bytes);
     } else if (request->found_fingerprint != 0 && request->found_fingerprint != request->fingerprint) {
         int peer = request->peer >= 0 ? request->peer : request->source;
         health_describe_mismatch(work->group, peer, request->found_fingerprint, request->fingerprint, cause,
@@ -308,10 +325,36 @@ void work_run(struct tutti_work *work)
     if (work->failing != TUTTI_OK) fail(work, work->failing);
 }
 
-int work_rank_to_report(const struct tutti_group *group, bool group_rank, int source)
+struct work_outs work_outs_of(const tutti_op *op, const tutti_opts *opts)
 {
-    if (source < 0 || source >= group->size) return -1;
-    return group_rank ? source : group->global_ranks[source];
+    if (!op_is_message(op) || op->kind == TUTTI_SEND) return (struct work_outs){NULL, NULL, NULL};
+    return (struct work_outs){opts->source, opts->received_tag, opts->received};
+}
+
+/* The rank as the caller counts; -1 if there is none. */
+static int rank_to_report(const struct tutti_work *work, int source)
+{
+    if (source < 0 || source >= work->group->size) return -1;
+    return work->group_rank ? source : work->group->global_ranks[source];
+}
+
+void work_learn_message(struct tutti_work *work, const tutti_request *request)
+{
+    const tutti_op *op = &work->op;
+    if (!op_is_message(op) || op->kind == TUTTI_SEND) return;
+    work->source = rank_to_report(work, request->source);
+    work->tag = op->tag == TUTTI_ANY_TAG ? (int)(request->found_tag & INT32_MAX) : op->tag;
+    if (op->kind == TUTTI_PROBE)
+        work->received = (int64_t)request->found_bytes;
+    else
+        work->received = op->up_to ? (int64_t)request->bytes : op->out->numel * tutti_dtype_bytes(op->out->dtype);
+}
+
+void work_report_message(const struct tutti_work *work)
+{
+    if (work->outs.source != NULL) *work->outs.source = work->source;
+    if (work->outs.tag != NULL) *work->outs.tag = work->tag;
+    if (work->outs.received != NULL) *work->outs.received = work->received;
 }
 
 void work_complete(tutti_request *request, int status)
@@ -335,8 +378,7 @@ void work_complete(tutti_request *request, int status)
         return;
     }
     request->owner = NULL;
-    int source = work->op.kind == TUTTI_RECV ? request->source : -1;
-    work->source = work_rank_to_report(work->group, work->group_rank, source);
+    work_learn_message(work, request);
     if (work->draining)
         work_end(work, work->failing, NULL);
     else if (status == TUTTI_OK)

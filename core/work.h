@@ -60,7 +60,12 @@ struct tutti_work {
     bool moved;       /* something completed since */
     bool warned;
     int source;
-    int *source_out;
+    int tag;          /* a receive's or a probe's: the message's, once it is known */
+    int64_t received; /* bytes of it */
+    struct work_outs {
+        int *source, *tag;
+        int64_t *received;
+    } outs; /* where the caller wants these at the end */
     int event_fd;
     void (*callback)(struct tutti_work *work, void *argument);
     void *argument;
@@ -141,8 +146,14 @@ static inline bool work_is_message(const struct tutti_work *work)
     return op_is_message(work->op.kind == TUTTI_COPY ? &work->parent->op : &work->op);
 }
 
-/* The rank that a receive came from, as its caller counts; -1 if that is none. */
-int work_rank_to_report(const struct tutti_group *group, bool group_rank, int source);
+/* Where the caller of a message wants what becomes known of it. */
+struct work_outs work_outs_of(const tutti_op *op, const tutti_opts *opts);
+
+/* Sets work's source, tag and received by what the request of its receive or probe has met. */
+void work_learn_message(struct tutti_work *work, const tutti_request *request);
+
+/* Hands them to the caller. */
+void work_report_message(const struct tutti_work *work);
 
 /* The result of a work that has ended, with its text as the calling thread's. */
 int work_result(const struct tutti_work *work);

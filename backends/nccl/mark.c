@@ -114,7 +114,7 @@ static void look_at_time(struct ncclb_channel *channel, const struct ncclb_mark 
     static const char *const names[TUTTI_KIND_COUNT] = {
         "broadcast", "all_reduce",     "reduce",     "all_gather", "gather",
         "scatter",   "reduce_scatter", "all_to_all", "barrier",    "monitored_barrier",
-        "send",      "recv",           "coalesced",  "copy"};
+        "send",      "recv",           "coalesced",  "copy",       "probe"};
     char text[300];
     if (mark->request != NULL || channel->state == NCCLB_DEAD || now < mark->deadline_ns) return;
     snprintf(text, sizeof text,

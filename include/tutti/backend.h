@@ -61,7 +61,17 @@ enum tutti_request_flags {
     TUTTI_REQUEST_COMPARED = 2,
     /* A message whose caller does nothing else meanwhile (as of a native operation without async): the entry may look
      * for some hundred nanoseconds, or give its core away a few times, to be able to answer DONE. */
-    TUTTI_REQUEST_AWAITED = 4
+    TUTTI_REQUEST_AWAITED = 4,
+    /* The next three are set on receives of backends with the trait TUTTI_BACKEND_UNSIZED alone.
+     * The receive takes a message of up to `bytes`.  When it meets one, tutti_request_settle makes `bytes` that
+     * message's. */
+    TUTTI_REQUEST_UP_TO = 8,
+    /* The receive takes a message of any tag that agrees with `tag` in the highest bit: the oldest of those from its
+     * peer.  A receive with this flag and one for a single tag meet messages in the order in which they were posted. */
+    TUTTI_REQUEST_ANY_TAG = 16,
+    /* The receive takes nothing.  It completes as soon as a message is there that no receive has met and that a receive
+     * of its peer and tag would take next, of any size and fingerprint.  The message stays.  Data is NULL. */
+    TUTTI_REQUEST_PEEK = 32
 };
 
 /* One message, or one native operation, under way.  Allocated by the core. */
@@ -85,7 +95,43 @@ typedef struct tutti_request {
 
     /* The backend's own while the request is pending: a list link, a handle, an event.  Zeroed by the core. */
     void *priv[8];
+
+    /* Appended: there if one of the flags UP_TO, ANY_TAG and PEEK is set. */
+    uint64_t fingerprint_mask; /* set by the core: the bits in which the two fingerprints have to agree */
+    uint64_t found_tag;        /* set by the backend: the message's */
 } tutti_request;
+
+/* The flags of a receive that does not know all of its message. */
+#define TUTTI_REQUEST_OPEN (TUTTI_REQUEST_UP_TO | TUTTI_REQUEST_ANY_TAG | TUTTI_REQUEST_PEEK)
+
+/* True if a receive may meet a message of this tag. */
+static inline bool tutti_request_takes_tag(const tutti_request *request, uint64_t tag)
+{
+    if (request->flags & TUTTI_REQUEST_ANY_TAG) return (tag ^ request->tag) >> 63 == 0;
+    return tag == request->tag;
+}
+
+/* True if the message that a receive has met is one that it takes; else it is a MISMATCH. */
+static inline bool tutti_request_fits(const tutti_request *request, uint64_t bytes, uint64_t fingerprint)
+{
+    if (request->flags & TUTTI_REQUEST_PEEK) return true;
+    if (request->flags & TUTTI_REQUEST_UP_TO)
+        return bytes <= request->bytes && ((fingerprint ^ request->fingerprint) & request->fingerprint_mask) == 0;
+    return bytes == request->bytes && fingerprint == request->fingerprint;
+}
+
+/* Gives a receive what it did not know of the message that it has met, which fits.  Nothing changes for other
+ * requests. */
+static inline void tutti_request_settle(tutti_request *request, uint64_t tag, uint64_t bytes, uint64_t fingerprint)
+{
+    if ((request->flags & TUTTI_REQUEST_OPEN) == 0) return;
+    request->found_tag = tag;
+    request->found_bytes = bytes;
+    request->found_fingerprint = fingerprint;
+    if ((request->flags & TUTTI_REQUEST_UP_TO) == 0) return;
+    request->bytes = (size_t)bytes;
+    request->fingerprint = fingerprint;
+}
 
 /* What an operation is.  Tensors have been checked: on the device the backend serves, dtypes alike, sizes as the
  * kind asks.  Valid during the call only. */
@@ -109,6 +155,7 @@ typedef struct tutti_op {
     bool list;          /* the caller used the form with a list (also on ranks that pass none) */
     uint64_t call;      /* calls of a group with the same number here, other than 0, are alike in kind, reduce_op,
                            dtype, root, tensors and form: what was found of one of them holds for the others */
+    bool up_to;         /* a receive of up to its tensor's size; never native, as one of TUTTI_ANY_TAG */
 } tutti_op;
 
 /* The kinds that reduce, and those with a root. */
@@ -406,7 +453,10 @@ typedef struct tutti_backend {
 enum tutti_backend_traits {
     /* Native operations of a group take effect in the order in which they were begun, whatever memory they share:
      * the core begins each at once and in order of issue, and never holds one back for an earlier one. */
-    TUTTI_BACKEND_ORDERED = 1
+    TUTTI_BACKEND_ORDERED = 1,
+
+    /* recv understands TUTTI_REQUEST_UP_TO, TUTTI_REQUEST_ANY_TAG and TUTTI_REQUEST_PEEK. */
+    TUTTI_BACKEND_UNSIZED = 2
 };
 
 #ifdef __cplusplus

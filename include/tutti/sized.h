@@ -25,6 +25,7 @@ typedef struct tutti_init_opts tutti_init_opts;
 typedef struct tutti_group_opts tutti_group_opts;
 typedef struct tutti_opts tutti_opts;
 typedef struct tutti_p2p_op tutti_p2p_op;
+typedef struct tutti_message tutti_message;
 
 TUTTI_API int tutti_init_process_group_sized(const char *backend, const tutti_init_opts *opts, size_t opts_bytes);
 TUTTI_API int tutti_new_group_sized(const int *ranks, int n, const tutti_group_opts *opts, size_t opts_bytes,
@@ -72,6 +73,12 @@ TUTTI_API int tutti_irecv_sized(tutti_tensor tensor, int src, const tutti_opts *
                                 tutti_work **work);
 TUTTI_API int tutti_batch_isend_irecv_sized(const tutti_p2p_op *ops, size_t op_bytes, int n, const tutti_opts *opts,
                                             size_t opts_bytes, tutti_work **works);
+TUTTI_API int tutti_probe_sized(int src, const tutti_opts *opts, size_t opts_bytes, tutti_message *message);
+TUTTI_API int tutti_iprobe_sized(int src, const tutti_opts *opts, size_t opts_bytes, bool *found,
+                                 tutti_message *message);
+TUTTI_API int tutti_send_bytes_sized(const void *data, size_t bytes, int dst, const tutti_opts *opts,
+                                     size_t opts_bytes);
+TUTTI_API int tutti_recv_bytes_sized(tutti_bytes *out, int src, const tutti_opts *opts, size_t opts_bytes);
 TUTTI_API int tutti_all_gather_bytes_sized(tutti_bytes *out, int n, const void *data, size_t bytes,
                                            const tutti_opts *opts, size_t opts_bytes);
 TUTTI_API int tutti_gather_bytes_sized(tutti_bytes *out, int n, const void *data, size_t bytes, int root,

@@ -208,13 +208,6 @@ TUTTI_API int tutti_shrink_group(tutti_group *group, tutti_group **smaller);
 TUTTI_API int tutti_get_rank(const tutti_group *group);
 TUTTI_API int tutti_get_world_size(const tutti_group *group);
 
-/* This rank among those of its node, their number, and the number of the node, from 0, all of the default group: as the
- * launcher says (torchrun, tutti-run, mpirun, mpiexec, srun), else as the group's backend has found (tutti_get_host).
- * -1 before init, and where neither knows. */
-TUTTI_API int tutti_get_local_rank(void);
-TUTTI_API int tutti_get_local_world_size(void);
-TUTTI_API int tutti_get_node_rank(void);
-
 /* Translation; -1 where the rank is not in the group. */
 TUTTI_API int tutti_get_global_rank(const tutti_group *group, int group_rank);
 TUTTI_API int tutti_get_group_rank(const tutti_group *group, int global_rank);
@@ -271,10 +264,12 @@ typedef struct tutti_opts {
     tutti_work **async_op; /* non-NULL: return at once, *async_op receives the Work, to be waited for or freed */
     void *stream;          /* CUDA: a cudaStream_t */
     int64_t timeout_ms;    /* of this operation; 0: the group's */
-    int tag;               /* of send and recv; 0 .. INT_MAX */
+    int tag;               /* of send and recv; 0 .. INT_MAX; of recv and probe also TUTTI_ANY_TAG */
     bool group_rank;       /* src, dst and root are ranks of the group */
     int *source;           /* recv: receives the rank that sent (global, or of the group with group_rank) */
     double factor;         /* of TUTTI_PREMUL_SUM, which needs one that is not 0 */
+    int64_t *received;     /* recv: takes a message of up to the tensor's size, and receives its bytes */
+    int *received_tag;     /* recv: receives the message's tag */
 } tutti_opts;
 
 /* ---- collectives ------------------------------------------------------------------------------------------- */
@@ -415,7 +410,7 @@ static inline int tutti_recv(tutti_tensor tensor, int src, const tutti_opts *opt
     return tutti_recv_sized(tensor, src, opts, sizeof *opts);
 }
 
-/* The same, returning at once with a Work. */
+/* send and recv, returning at once with a Work. */
 static inline int tutti_isend(tutti_tensor tensor, int dst, const tutti_opts *opts, tutti_work **work)
 {
     return tutti_isend_sized(tensor, dst, opts, sizeof *opts, work);
@@ -424,6 +419,40 @@ static inline int tutti_isend(tutti_tensor tensor, int dst, const tutti_opts *op
 static inline int tutti_irecv(tutti_tensor tensor, int src, const tutti_opts *opts, tutti_work **work)
 {
     return tutti_irecv_sized(tensor, src, opts, sizeof *opts, work);
+}
+
+/* A receive need not know all of its message:
+ *
+ * - opts->received makes the tensor's size a limit.  The receive takes a message of any size up to it, puts it where
+ *   the tensor begins, and sets *received to its bytes.  A larger message, or one of another dtype: MISMATCH, nothing
+ *   is written, and the message is gone.
+ * - opts->tag == TUTTI_ANY_TAG takes the oldest message of any tag, and sets *received_tag.  Messages of one pair and
+ *   tag keep their order, among receives of one tag and of any tag alike.
+ *
+ * *source, *received and *received_tag are valid once the call has returned TUTTI_OK, or the Work has ended with it.
+ * Both forms, and probes, are for CPU tensors on tcp, on mpi, and on plug-ins that say that they have them.
+ * Elsewhere: UNSUPPORTED. */
+
+/* What a probe finds. */
+struct tutti_message {
+    int source; /* as opts->source */
+    int tag;
+    int64_t bytes;
+};
+
+/* Waits until a message from src (or TUTTI_ANY_SOURCE) with opts->tag (or TUTTI_ANY_TAG) is there that no receive has
+ * met, and describes it, as MPI_Probe does.  The message stays: the next receive from message->source with message->tag
+ * gets it.  message may be NULL.  source, received and received_tag of opts are set, too.
+ * Errors: UNSUPPORTED (see above), INVALID_ARGUMENT (between tutti_coalesce_begin and _end), and those of a receive. */
+static inline int tutti_probe(int src, const tutti_opts *opts, tutti_message *message)
+{
+    return tutti_probe_sized(src, opts, sizeof *opts, message);
+}
+
+/* The same, returning after one round of progress, as MPI_Iprobe does.  *found is false if nothing is there. */
+static inline int tutti_iprobe(int src, const tutti_opts *opts, bool *found, tutti_message *message)
+{
+    return tutti_iprobe_sized(src, opts, sizeof *opts, found, message);
 }
 
 typedef struct tutti_p2p_op {
@@ -479,6 +508,20 @@ static inline int tutti_scatter_bytes(tutti_bytes *out, const tutti_bytes *in, i
     return tutti_scatter_bytes_sized(out, in, n, root, opts, sizeof *opts);
 }
 
+/* A message of a length that the sender alone knows: one of TUTTI_UINT8 like any other.  recv_bytes allocates
+ * out->data, and receives the very message that it has measured, whatever other threads receive meanwhile.  opts->tag
+ * may be TUTTI_ANY_TAG, src TUTTI_ANY_SOURCE.  If there is no memory, the message stays where it is.  UNSUPPORTED as
+ * tutti_probe. */
+static inline int tutti_send_bytes(const void *data, size_t bytes, int dst, const tutti_opts *opts)
+{
+    return tutti_send_bytes_sized(data, bytes, dst, opts, sizeof *opts);
+}
+
+static inline int tutti_recv_bytes(tutti_bytes *out, int src, const tutti_opts *opts)
+{
+    return tutti_recv_bytes_sized(out, src, opts, sizeof *opts);
+}
+
 /* ---- work -------------------------------------------------------------------------------------------------- */
 
 /* Blocks the host until *work is done, then frees it, sets it to NULL and gives the operation's result.
@@ -518,6 +561,10 @@ TUTTI_API tutti_kind tutti_work_op(const tutti_work *work);
 TUTTI_API uint64_t tutti_work_sequence(const tutti_work *work);
 TUTTI_API int64_t tutti_work_duration_ns(const tutti_work *work);
 TUTTI_API int tutti_work_source(const tutti_work *work);
+
+/* Of a receive that has ended well: its message's tag and bytes.  TUTTI_ANY_TAG and -1 before that. */
+TUTTI_API int tutti_work_tag(const tutti_work *work);
+TUTTI_API int64_t tutti_work_received(const tutti_work *work);
 
 /* A descriptor that polls readable once it is done, for event loops; owned by the work.  Negative: an error. */
 TUTTI_API int tutti_work_fd(tutti_work *work);

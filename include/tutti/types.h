@@ -121,10 +121,12 @@ typedef enum tutti_kind {
     TUTTI_RECV,
     TUTTI_COALESCED, /* several operations begun and completed as one */
     TUTTI_COPY,      /* between a device's memory and the host's: asked of plug-ins alone (tutti_backend.stage_open) */
+    TUTTI_PROBE,     /* looks for a message and leaves it; never native */
     TUTTI_KIND_COUNT
 } tutti_kind;
 
 #define TUTTI_ANY_SOURCE (-1)
+#define TUTTI_ANY_TAG (-1)
 
 /* Timeouts, in milliseconds.  Any other negative value is an error. */
 #define TUTTI_INFINITE INT64_MAX

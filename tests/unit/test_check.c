@@ -273,8 +273,8 @@ static int batches(void)
     ops[1].peer = WRONG;
     INVALID(tutti_batch_isend_irecv(ops, 2, opts, works), "recv|this rank itself");
     ops[1].peer = 0;
-    ops[1].tag = -1;
-    INVALID(tutti_batch_isend_irecv(ops, 2, opts, works), "recv|tag is -1");
+    ops[1].tag = -2;
+    INVALID(tutti_batch_isend_irecv(ops, 2, opts, works), "recv|tag is -2");
     ops[1].tag = 0;
     ops[1].tensor.numel = -1;
     INVALID(tutti_batch_isend_irecv(ops, 2, opts, works), "recv|numel is -1");

@@ -147,6 +147,22 @@ static void test_lists(void **state)
     assert_int_equal(of_list(TUTTI_ALL_TO_ALL, uneven, true), of_list(TUTTI_ALL_TO_ALL, turned, true));
 }
 
+/* A receive of up to a size takes any count of its dtype. */
+static void test_mask(void **state)
+{
+    float x[9];
+    tutti_tensor sent = tutti_view(x, 3), room = tutti_view(x, 9), other = tutti_tensor_of(x, 3, TUTTI_INT32);
+    tutti_op send = {.kind = TUTTI_SEND, .dtype = TUTTI_FLOAT32, .n_in = 1, .in = &sent};
+    tutti_op recv = {.kind = TUTTI_RECV, .dtype = TUTTI_FLOAT32, .n_out = 1, .out = &room};
+    tutti_op wrong = {.kind = TUTTI_SEND, .dtype = TUTTI_INT32, .n_in = 1, .in = &other};
+    (void)state;
+    uint64_t mine = fingerprint_of(&recv, 2), theirs = fingerprint_of(&send, 2), odd = fingerprint_of(&wrong, 2);
+    assert_true(((mine ^ theirs) & fingerprint_mask(&recv)) != 0);
+    recv.up_to = true;
+    assert_true(((mine ^ theirs) & fingerprint_mask(&recv)) == 0);
+    assert_true(((mine ^ odd) & fingerprint_mask(&recv)) != 0);
+}
+
 static void test_kind_names(void **state)
 {
     (void)state;
@@ -154,6 +170,7 @@ static void test_kind_names(void **state)
     assert_string_equal(fingerprint_kind_name(TUTTI_REDUCE_SCATTER), "reduce_scatter");
     assert_string_equal(fingerprint_kind_name(TUTTI_COALESCED), "coalesced");
     assert_string_equal(fingerprint_kind_name(TUTTI_COPY), "copy");
+    assert_string_equal(fingerprint_kind_name(TUTTI_PROBE), "probe");
     assert_string_equal(fingerprint_kind_name(TUTTI_KIND_COUNT), "unknown operation");
     assert_string_equal(fingerprint_kind_name((tutti_kind)-1), "unknown operation");
 }
@@ -161,8 +178,9 @@ static void test_kind_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),    cmocka_unit_test(test_any_bits), cmocka_unit_test(test_differences),
-        cmocka_unit_test(test_sameness), cmocka_unit_test(test_lists),    cmocka_unit_test(test_kind_names),
+        cmocka_unit_test(test_words),      cmocka_unit_test(test_any_bits), cmocka_unit_test(test_differences),
+        cmocka_unit_test(test_sameness),   cmocka_unit_test(test_lists),    cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_kind_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,9 +60,9 @@ static void test_malformed(void **state)
 static void test_messages(void **state)
 {
     static const struct note_message messages[] = {
-        {true, -1, 0}, {true, 0, INT32_MAX}, {false, 5, 7}, {false, INT32_MAX - 1, 0}};
+        {true, -1, 0}, {true, 0, INT32_MAX}, {false, 5, 7}, {false, (1 << 30) - 2, 0}, {true, -1, TUTTI_ANY_TAG}};
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         uint64_t packed = note_message_pack(&messages[i]);
         struct note_message read = note_message_unpack(packed);
         assert_int_not_equal(packed, 0);
