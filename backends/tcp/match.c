@@ -33,6 +33,7 @@ static struct match_bucket *buckets_new(size_t n)
 bool match_init(struct match_table *table)
 {
     *table = (struct match_table){.mask = MATCH_BUCKETS - 1};
+    TAILQ_INIT(&table->all);
     table->exact = buckets_new(MATCH_BUCKETS);
     table->loose = buckets_new(MATCH_BUCKETS);
     if (table->exact != NULL && table->loose != NULL) return true;
@@ -86,7 +87,9 @@ void match_put(struct match_table *table, struct match_item *item)
     item->order = table->order++;
     item->in = true;
     insert(table, item);
+    TAILQ_INSERT_TAIL(&table->all, item, all);
     table->count++;
+    table->any_tags += item->tag == MATCH_ANY_TAG;
 }
 
 void match_take(struct match_table *table, struct match_item *item)
@@ -95,8 +98,10 @@ void match_take(struct match_table *table, struct match_item *item)
     uint64_t loose = hash_loose(item->group, item->tag);
     TAILQ_REMOVE(&table->exact[hash_exact(loose, item->source) & table->mask], item, exact);
     TAILQ_REMOVE(&table->loose[loose & table->mask], item, loose);
+    TAILQ_REMOVE(&table->all, item, all);
     item->in = false;
     table->count--;
+    table->any_tags -= item->tag == MATCH_ANY_TAG;
 }
 
 struct match_item *match_exact(const struct match_table *table, uint64_t group, int32_t source, uint64_t tag)
@@ -117,12 +122,28 @@ struct match_item *match_loose(const struct match_table *table, uint64_t group, 
     return NULL;
 }
 
+struct match_item *match_oldest(const struct match_table *table, uint64_t group, int32_t source)
+{
+    if (table->count == 0) return NULL;
+    struct match_item *item;
+    TAILQ_FOREACH(item, &table->all, all)
+    if (item->tag >> 63 != 0 && item->group == group && (source == MATCH_ANY || item->source == source)) return item;
+    return NULL;
+}
+
+static struct match_item *older(struct match_item *a, struct match_item *b)
+{
+    if (a == NULL || b == NULL) return a != NULL ? a : b;
+    return a->order < b->order ? a : b;
+}
+
 struct match_item *match_posted(const struct match_table *table, uint64_t group, int32_t source, uint64_t tag)
 {
     struct match_item *named = match_exact(table, group, source, tag);
-    struct match_item *open = match_exact(table, group, MATCH_ANY, tag);
-    if (named == NULL || open == NULL) return named != NULL ? named : open;
-    return named->order < open->order ? named : open;
+    struct match_item *found = older(named, match_exact(table, group, MATCH_ANY, tag));
+    if (table->any_tags == 0 || tag >> 63 == 0) return found;
+    found = older(found, match_exact(table, group, source, MATCH_ANY_TAG));
+    return older(found, match_exact(table, group, MATCH_ANY, MATCH_ANY_TAG));
 }
 
 struct match_item *match_search(const struct match_table *table,

@@ -13,10 +13,13 @@
 #include <sys/queue.h>
 
 #define MATCH_ANY (-1)
+/* As the tag of a posted receive: it takes any tag with the highest bit set.  No message has this tag. */
+#define MATCH_ANY_TAG UINT64_MAX
 
 struct match_item {
     TAILQ_ENTRY(match_item) exact; /* the bucket of group, source and tag */
     TAILQ_ENTRY(match_item) loose; /* the bucket of group and tag */
+    TAILQ_ENTRY(match_item) all;   /* in order */
     uint64_t group;
     uint64_t tag;
     uint64_t order;
@@ -29,8 +32,10 @@ TAILQ_HEAD(match_bucket, match_item);
 struct match_table {
     struct match_bucket *exact;
     struct match_bucket *loose;
+    struct match_bucket all;
     size_t mask;
     size_t count;
+    size_t any_tags; /* items of MATCH_ANY_TAG */
     uint64_t order;
 };
 
@@ -52,7 +57,12 @@ struct match_item *match_exact(const struct match_table *table, uint64_t group, 
 /* The oldest item of any source: what a receive from whoever takes. */
 struct match_item *match_loose(const struct match_table *table, uint64_t group, uint64_t tag);
 
-/* The oldest item from this source or from MATCH_ANY: the posted receive that takes a message. */
+/* The oldest item of any tag with the highest bit set, from this source or, with MATCH_ANY, from any.  Walks over older
+ * items that do not fit. */
+struct match_item *match_oldest(const struct match_table *table, uint64_t group, int32_t source);
+
+/* The oldest item from this source or from MATCH_ANY, of this tag or, if it has the highest bit, of MATCH_ANY_TAG: the
+ * posted receive that takes a message. */
 struct match_item *match_posted(const struct match_table *table, uint64_t group, int32_t source, uint64_t tag);
 
 /* Some item for which wanted answers true, or NULL.  Looks at all: for ends and failures. */

@@ -47,7 +47,7 @@ struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request,
         .request = request, .group = group, .id = id, .generation = generation, .peer = peer, .state = (uint8_t)state};
     op->item.group = group->id;
     op->item.source = peer;
-    op->item.tag = request->tag;
+    op->item.tag = request->flags & TUTTI_REQUEST_ANY_TAG ? MATCH_ANY_TAG : request->tag;
     request->priv[0] = op;
     return op;
 }
@@ -60,9 +60,15 @@ struct proto_op *proto_op_find(const struct proto *proto, uint64_t id)
     return op->request != NULL && op->id == id ? op : NULL;
 }
 
+struct match_table *proto_table_of(struct proto *proto, const struct proto_op *op)
+{
+    if (op->state == PROTO_SEND_WAITING) return &proto->waiting;
+    return op->state == PROTO_RECV_PEEKING ? &proto->peeking : &proto->posted;
+}
+
 void proto_op_free(struct proto *proto, struct proto_op *op)
 {
-    match_take(op->state == PROTO_SEND_WAITING ? &proto->waiting : &proto->posted, &op->item);
+    match_take(proto_table_of(proto, op), &op->item);
     fabric_conceal(&op->memory);
     free(op->stage);
     if (op->is_due) TAILQ_REMOVE(op->cancelled ? &proto->revoked : &proto->patient, op, due);
@@ -269,8 +275,8 @@ int proto_open(struct proto *proto, const struct fabric_config *config, void *co
     LIST_INIT(&proto->groups);
     proto->peer = calloc((size_t)config->world_size, sizeof *proto->peer);
     proto->block = malloc(PROTO_REDUCE_MOST);
-    if (proto->peer == NULL || proto->block == NULL || !match_init(&proto->posted) || !match_init(&proto->arrived) ||
-        !match_init(&proto->waiting) || !match_init(&proto->opened))
+    if (proto->peer == NULL || proto->block == NULL || !match_init(&proto->posted) || !match_init(&proto->peeking) ||
+        !match_init(&proto->arrived) || !match_init(&proto->waiting) || !match_init(&proto->opened))
         return host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", config->world_size);
     int status = open_local(proto, config);
     if (status != TUTTI_OK || all_local(proto)) return status;
@@ -354,6 +360,7 @@ void proto_close(struct proto *proto)
     free_arrivals(&proto->arrived);
     free_arrivals(&proto->opened);
     match_free(&proto->posted);
+    match_free(&proto->peeking);
     match_free(&proto->waiting);
     /* The first slot of each block is the block: slots 0, SLOTS, 2 * SLOTS, 4 * SLOTS .. */
     for (size_t i = 0; i < proto->n_slots; i = i == 0 ? SLOTS : i * 2) free(proto->slot[i]);

@@ -52,8 +52,9 @@ enum proto_state {
     PROTO_SEND_WAITING, /* for a receiver's memory */
     PROTO_SEND_WRITING,
     PROTO_RECV_POSTED,
-    PROTO_RECV_OPEN,   /* memory open to the peer; still among the posted if it was opened unasked */
-    PROTO_RECV_PULLING /* reads what a local peer has offered */
+    PROTO_RECV_OPEN,    /* memory open to the peer; still among the posted if it was opened unasked */
+    PROTO_RECV_PULLING, /* reads what a local peer has offered */
+    PROTO_RECV_PEEKING  /* waits until a message is there, and leaves it there */
 };
 
 /* A request under way.  The slot it lies in and a count make its name on the wire. */
@@ -122,6 +123,7 @@ struct proto {
     int32_t rank, world_size;
     struct proto_awaited awaited;
     struct match_table posted;  /* receives */
+    struct match_table peeking; /* those that take nothing */
     struct match_table arrived; /* messages and questions without a receive */
     struct match_table waiting; /* sends without the receiver's memory */
     struct match_table opened;  /* the receiver's memory without a send */
@@ -221,6 +223,8 @@ void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key);
 void proto_refuse(struct proto *proto, int32_t peer, enum wire_kind kind, uint64_t ref, const tutti_request *request,
                   bool taken_back);
 bool proto_agrees(const tutti_request *request, uint64_t bytes, uint64_t fingerprint);
+/* The table in which an operation waits for its counterpart. */
+struct match_table *proto_table_of(struct proto *proto, const struct proto_op *op);
 int proto_mismatch(struct proto *proto, tutti_request *request, int32_t peer, uint64_t bytes, uint64_t fingerprint);
 /* Forgets an RTS or an offer that no receive has met.  false: there is none. */
 bool proto_forget_announced(struct proto *proto, int32_t peer, uint64_t id);

@@ -9,6 +9,25 @@ static struct proto_op *op_of(struct match_item *item)
     return (struct proto_op *)(void *)item; /* the first member */
 }
 
+/* The posted operation that takes a message, or NULL.  One from any source means any of its group. */
+static struct proto_op *find_in(const struct match_table *table, const struct wire_header *header)
+{
+    int32_t peer = (int32_t)header->source;
+    struct match_item *item = match_posted(table, header->group, peer, header->tag);
+    struct proto_op *op = item != NULL ? op_of(item) : NULL;
+    return op == NULL || op->peer != MATCH_ANY || proto_group_rank(op->group, peer) >= 0 ? op : NULL;
+}
+
+/* A message is kept: those who wait for it without taking it are told of it. */
+static void show(struct proto *proto, const struct wire_header *header)
+{
+    struct proto_op *op;
+    while ((op = find_in(&proto->peeking, header)) != NULL) {
+        tutti_request_settle(op->request, header->tag, header->bytes, header->fingerprint);
+        proto_finish_recv(proto, op, (int32_t)header->source, TUTTI_OK);
+    }
+}
+
 /* Keeps a message until its counterpart is posted. */
 static void keep(struct proto *proto, struct match_table *table, const struct wire_header *header, const void *payload)
 {
@@ -31,6 +50,7 @@ static void keep(struct proto *proto, struct match_table *table, const struct wi
     arrival->header = *header;
     if (bytes > 0) memcpy(arrival->payload, payload, bytes);
     match_put(table, &arrival->item);
+    if (table == &proto->arrived && proto->peeking.count > 0) show(proto, header);
 }
 
 void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status)
@@ -39,13 +59,9 @@ void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, i
     proto_finish(proto, op, status);
 }
 
-/* The receive that is posted for it, or NULL.  One from any source means any of its group. */
 static struct proto_op *find_posted(const struct proto *proto, const struct wire_header *header)
 {
-    int32_t peer = (int32_t)header->source;
-    struct match_item *item = match_posted(&proto->posted, header->group, peer, header->tag);
-    struct proto_op *op = item != NULL ? op_of(item) : NULL;
-    return op == NULL || op->peer != MATCH_ANY || proto_group_rank(op->group, peer) >= 0 ? op : NULL;
+    return find_in(&proto->posted, header);
 }
 
 static bool is_awaited(const struct proto *proto, const struct wire_header *header)
@@ -63,6 +79,7 @@ static int take_eager(struct proto *proto, tutti_request *request, const struct 
     proto_consumed(proto, peer, header->bytes);
     if (!proto_agrees(request, header->bytes, header->fingerprint))
         return proto_mismatch(proto, request, peer, header->bytes, header->fingerprint);
+    tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
     tutti_request_take(proto->host, request, 0, payload, header->bytes);
     return TUTTI_OK;
 }
@@ -129,6 +146,7 @@ static void arrive_rts(struct proto *proto, const struct wire_header *header)
         return;
     }
     if (op->state == PROTO_RECV_OPEN) return; /* opened unasked: the question crossed the answer */
+    tutti_request_settle(op->request, header->tag, header->bytes, header->fingerprint);
     match_take(&proto->posted, &op->item);
     op->peer = peer;
     if (header->kind == WIRE_OFFER) {

@@ -48,6 +48,7 @@ void proto_refuse(struct proto *proto, int32_t peer, enum wire_kind kind, uint64
 
 bool proto_agrees(const tutti_request *request, uint64_t bytes, uint64_t fingerprint)
 {
+    if (request->flags & TUTTI_REQUEST_OPEN) return tutti_request_fits(request, bytes, fingerprint);
     if (request->bytes != bytes) return false;
     return request->fingerprint == fingerprint || request->fingerprint == 0 || fingerprint == 0;
 }
@@ -215,6 +216,7 @@ static int recv_arrived(struct proto_group *group, tutti_request *request, struc
     bool agrees = proto_agrees(request, header.bytes, header.fingerprint);
     request->source = proto_group_rank(group, peer);
     match_take(&proto->arrived, &arrival->item);
+    if (agrees) tutti_request_settle(request, header.tag, header.bytes, header.fingerprint);
     if (header.kind == WIRE_EAGER_DATA) {
         if (agrees) tutti_request_take(proto->host, request, 0, arrival->payload, header.bytes);
         proto_consumed(proto, peer, header.bytes);
@@ -252,12 +254,17 @@ static int await(struct proto_group *group, tutti_request *request, int32_t peer
     return proto->awaited.status == TUTTI_OK ? TUTTI_REQUEST_DONE : proto->awaited.status;
 }
 
+static struct match_item *find(const struct match_table *arrived, uint64_t group, uint64_t tag)
+{
+    return tag == MATCH_ANY_TAG ? match_oldest(arrived, group, MATCH_ANY) : match_loose(arrived, group, tag);
+}
+
 /* From any rank of the group: what another one has sent for it is nobody's. */
 static struct match_item *find_from_any(const struct proto_group *group, uint64_t tag)
 {
     struct match_table *arrived = &group->proto->arrived;
     struct match_item *item;
-    while ((item = match_loose(arrived, group->id, tag)) != NULL && proto_group_rank(group, item->source) < 0) {
+    while ((item = find(arrived, group->id, tag)) != NULL && proto_group_rank(group, item->source) < 0) {
         match_take(arrived, item);
         free(item); /* the first member */
     }
@@ -266,8 +273,29 @@ static struct match_item *find_from_any(const struct proto_group *group, uint64_
 
 static struct match_item *find_arrived(const struct proto_group *group, const tutti_request *request, int32_t peer)
 {
+    if ((request->flags & TUTTI_REQUEST_ANY_TAG) && peer != MATCH_ANY)
+        return match_oldest(&group->proto->arrived, group->id, peer);
+    if (request->flags & TUTTI_REQUEST_ANY_TAG) return find_from_any(group, MATCH_ANY_TAG);
     return peer == MATCH_ANY ? find_from_any(group, request->tag)
                              : match_exact(&group->proto->arrived, group->id, peer, request->tag);
+}
+
+/* Describes what has come, or waits for it. */
+static int peek(struct proto_group *group, tutti_request *request, int32_t peer, struct match_item *item)
+{
+    struct proto *proto = group->proto;
+    if (item != NULL) {
+        const struct wire_header *header = &((const struct proto_arrival *)(void *)item)->header;
+        request->source = proto_group_rank(group, item->source);
+        tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
+        return TUTTI_REQUEST_DONE;
+    }
+    int status = peer == MATCH_ANY ? TUTTI_OK : link_connect(proto, peer);
+    if (status != TUTTI_OK) return status;
+    struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_PEEKING);
+    if (op == NULL) return TUTTI_ERR_NO_MEMORY;
+    match_put(&proto->peeking, &op->item);
+    return TUTTI_REQUEST_PENDING;
 }
 
 int proto_recv(struct proto_group *group, tutti_request *request)
@@ -277,8 +305,10 @@ int proto_recv(struct proto_group *group, tutti_request *request)
     int32_t peer = any ? MATCH_ANY : group->global_ranks[request->peer];
     bool local = !any && link_is_local(proto, peer);
     struct match_item *arrived = find_arrived(group, request, peer);
+    if (request->flags & TUTTI_REQUEST_PEEK) return peek(group, request, peer, arrived);
     /* A receive that was posted before may be meant for the same message. */
-    if (arrived == NULL && local && (request->flags & TUTTI_REQUEST_AWAITED) && proto->posted.count == 0) {
+    bool awaits = (request->flags & TUTTI_REQUEST_AWAITED) && (request->flags & TUTTI_REQUEST_ANY_TAG) == 0;
+    if (arrived == NULL && local && awaits && proto->posted.count == 0) {
         int status = await(group, request, peer);
         if (status != TUTTI_REQUEST_PENDING) return status;
         arrived = find_arrived(group, request, peer);

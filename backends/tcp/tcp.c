@@ -178,6 +178,7 @@ const tutti_backend tutti_backend_v1 = {
     .latency_ns = 7000,
     .bytes_per_us = 2500,
     .segment_bytes = 256 << 10,
+    .traits = TUTTI_BACKEND_UNSIZED,
     .alloc = tcp_alloc,
     .free = tcp_free,
     .hosts = tcp_hosts,

@@ -170,6 +170,55 @@ static void test_thousands_cost_what_few_do(void **state)
     }
 }
 
+#define MESSAGE(tag) (UINT64_C(1) << 63 | (tag))
+
+/* Receives of any tag and of one meet messages in the order in which they were posted; other tags are none of theirs.
+ */
+static void test_any_tag(void **state)
+{
+    (void)state;
+    struct match_table table;
+    assert_true(match_init(&table));
+    struct match_item named = item_of(1, 4, MESSAGE(7)), open = item_of(1, 4, MATCH_ANY_TAG);
+    struct match_item whoever = item_of(1, MATCH_ANY, MATCH_ANY_TAG), last = item_of(1, 4, MESSAGE(7));
+    match_put(&table, &named);
+    match_put(&table, &open);
+    match_put(&table, &whoever);
+    match_put(&table, &last);
+    assert_null(match_posted(&table, 1, 4, 7)); /* not a message's tag */
+    assert_null(match_posted(&table, 2, 4, MESSAGE(7)));
+    assert_ptr_equal(match_posted(&table, 1, 5, MESSAGE(7)), &whoever);
+    assert_ptr_equal(match_posted(&table, 1, 4, MESSAGE(8)), &open);
+    assert_ptr_equal(match_posted(&table, 1, 4, MESSAGE(7)), &named);
+    match_take(&table, &named);
+    assert_ptr_equal(match_posted(&table, 1, 4, MESSAGE(7)), &open);
+    match_take(&table, &open);
+    match_take(&table, &whoever);
+    assert_ptr_equal(match_posted(&table, 1, 4, MESSAGE(7)), &last);
+    assert_true(table.any_tags == 0);
+    match_free(&table);
+}
+
+static void test_oldest(void **state)
+{
+    (void)state;
+    struct match_table table;
+    struct match_item items[300];
+    assert_true(match_init(&table));
+    assert_null(match_oldest(&table, 1, MATCH_ANY));
+    for (uint64_t i = 0; i < 300; i++) { /* the table grows meanwhile */
+        items[i] = item_of(1 + i % 2, (int32_t)(i % 3), i < 9 ? i : MESSAGE(i));
+        match_put(&table, &items[i]);
+    }
+    assert_ptr_equal(match_oldest(&table, 1, MATCH_ANY), &items[10]);
+    assert_ptr_equal(match_oldest(&table, 2, 0), &items[9]);
+    assert_ptr_equal(match_oldest(&table, 2, 2), &items[11]);
+    assert_null(match_oldest(&table, 3, MATCH_ANY));
+    match_take(&table, &items[10]);
+    assert_ptr_equal(match_oldest(&table, 1, MATCH_ANY), &items[12]);
+    match_free(&table);
+}
+
 static bool has_tag(const struct match_item *item, const void *tag)
 {
     return item->tag == *(const uint64_t *)tag;
@@ -198,6 +247,8 @@ int main(void)
         cmocka_unit_test(test_all_of_the_key_counts),
         cmocka_unit_test(test_any_source),
         cmocka_unit_test(test_against_a_list),
+        cmocka_unit_test(test_any_tag),
+        cmocka_unit_test(test_oldest),
         cmocka_unit_test(test_search),
         cmocka_unit_test(test_thousands_cost_what_few_do),
     };
