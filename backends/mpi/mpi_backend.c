@@ -162,6 +162,7 @@ const tutti_backend tutti_backend_v1 = {
     .bytes_per_us = 4000,
     .segment_bytes = 4 << 20, /* each costs some us: with 256 KiB 4 MiB took a tenth longer than MPI's own */
     .recv_reduce_most = MPIB_SHORT,
+    .traits = TUTTI_BACKEND_UNSIZED,
     .describe = mpib_describe,
     .instead = with_natives,
 };

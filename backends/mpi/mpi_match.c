@@ -19,13 +19,13 @@ static int32_t rank_in(const struct mpib_group *group, int32_t global)
 static bool is_for(const struct mpib_group *group, const tutti_request *request, int32_t source,
                    const struct mpib_header *header)
 {
-    return header->group == group->id && header->tag == request->tag &&
+    return header->group == group->id && tutti_request_takes_tag(request, header->tag) &&
            (request->peer == TUTTI_ANY_SOURCE || group->global_ranks[request->peer] == source);
 }
 
 static bool fits(const tutti_request *request, const struct mpib_header *header)
 {
-    return header->bytes == request->bytes && header->fingerprint == request->fingerprint;
+    return tutti_request_fits(request, header->bytes, header->fingerprint);
 }
 
 /* A long message that nobody can take must be taken all the same, or its sender would wait for good. */
@@ -50,6 +50,7 @@ static int take_in(struct mpib_group *group, tutti_request *request, int32_t sou
                    const void *data)
 {
     request->source = request->peer != TUTTI_ANY_SOURCE ? request->peer : rank_in(group, source);
+    tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
     if (header->long_tag == 0) {
         tutti_request_take(group->family->host, request, 0, data, header->bytes);
         return TUTTI_REQUEST_DONE;
@@ -111,10 +112,10 @@ static int tell_lost(const struct mpib_family *family, int32_t rank)
     return family->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: it left the group", rank);
 }
 
-static struct mpib_posted *first_posted_for(const struct mpib_family *family, int32_t rank)
+static struct mpib_posted *first_posted_for(const struct mpib_posted_list *list, int32_t rank)
 {
     struct mpib_posted *posted;
-    TAILQ_FOREACH(posted, &family->posted, link)
+    TAILQ_FOREACH(posted, list, link)
     {
         const tutti_request *request = posted->request;
         if (request->peer != TUTTI_ANY_SOURCE && posted->group->global_ranks[request->peer] == rank) break;
@@ -125,13 +126,39 @@ static struct mpib_posted *first_posted_for(const struct mpib_family *family, in
 /* What it sent before has come before, so what still waits for a message of its waits in vain. */
 static void lose(struct mpib_family *family, int32_t rank)
 {
+    struct mpib_posted_list *lists[2] = {&family->posted, &family->peeking};
     struct mpib_posted *posted;
     family->peers[rank].has_left = true;
     family->host->peer_lost(family->core, rank, true, "it left the group");
-    while ((posted = first_posted_for(family, rank)) != NULL) {
-        TAILQ_REMOVE(&family->posted, posted, link);
+    for (int i = 0; i < 2; i++)
+        while ((posted = first_posted_for(lists[i], rank)) != NULL) {
+            TAILQ_REMOVE(lists[i], posted, link);
+            posted->waits = false;
+            family->host->complete(posted->request, tell_lost(family, rank));
+        }
+}
+
+/* What a request that takes nothing has been waiting for. */
+static int describe(const struct mpib_group *group, tutti_request *request, const struct mpib_arrived *arrived)
+{
+    request->source = rank_in(group, arrived->source);
+    tutti_request_settle(request, arrived->header.tag, arrived->header.bytes, arrived->header.fingerprint);
+    return TUTTI_REQUEST_DONE;
+}
+
+/* A message has been kept: those who wait for it without taking it are told of it. */
+static void show(struct mpib_family *family, const struct mpib_arrived *arrived)
+{
+    struct mpib_posted *posted = TAILQ_FIRST(&family->peeking), *next;
+    for (; posted != NULL; posted = next) {
+        struct mpib_group *group = posted->group;
+        tutti_request *request = posted->request;
+        next = TAILQ_NEXT(posted, link);
+        if (!is_for(group, request, arrived->source, &arrived->header)) continue;
+        TAILQ_REMOVE(&family->peeking, posted, link);
         posted->waits = false;
-        family->host->complete(posted->request, tell_lost(family, rank));
+        describe(group, request, arrived);
+        family->host->complete(request, TUTTI_OK);
     }
 }
 
@@ -145,8 +172,13 @@ int mpib_match_recv(struct mpib_group *group, tutti_request *request)
         int32_t from = request->peer != TUTTI_ANY_SOURCE ? group->global_ranks[request->peer] : family->rank;
         posted->waits = !family->peers[from].has_left;
         if (!posted->waits) return tell_lost(family, from);
-        TAILQ_INSERT_TAIL(&family->posted, posted, link);
+        struct mpib_posted_list *list = request->flags & TUTTI_REQUEST_PEEK ? &family->peeking : &family->posted;
+        TAILQ_INSERT_TAIL(list, posted, link);
         return TUTTI_REQUEST_PENDING;
+    }
+    if (request->flags & TUTTI_REQUEST_PEEK) {
+        posted->waits = false;
+        return describe(group, request, arrived);
     }
     take_out(family, arrived);
     if (!fits(request, &arrived->header)) { /* told in the next progress, not from within this call */
@@ -208,6 +240,7 @@ static void keep(struct mpib_family *family, int32_t source, const struct mpib_e
     memcpy(arrived->data, envelope->data, bytes);
     TAILQ_INSERT_TAIL(&family->peers[source].arrived, arrived, link);
     family->n_arrived++;
+    show(family, arrived);
 }
 
 /* One for a group that is not here any more, for all of it opened it before the first note, is answered: see notify. */
@@ -300,6 +333,8 @@ static bool withdraw(struct mpib_family *family, struct mpib_posted *posted)
         free(posted->found);
     } else if (is_on(&family->later, posted)) {
         TAILQ_REMOVE(&family->later, posted, link);
+    } else if (is_on(&family->peeking, posted)) {
+        TAILQ_REMOVE(&family->peeking, posted, link);
     } else {
         TAILQ_REMOVE(&family->posted, posted, link);
     }
@@ -308,7 +343,8 @@ static bool withdraw(struct mpib_family *family, struct mpib_posted *posted)
 
 static bool is_waiting(const struct mpib_family *family, const struct mpib_posted *wanted)
 {
-    return is_on(&family->posted, wanted) || is_on(&family->found, wanted) || is_on(&family->later, wanted);
+    return is_on(&family->posted, wanted) || is_on(&family->found, wanted) || is_on(&family->later, wanted) ||
+           is_on(&family->peeking, wanted);
 }
 
 int mpib_cancel(void *state, tutti_request *request)
@@ -326,8 +362,9 @@ int mpib_cancel(void *state, tutti_request *request)
 
 void mpib_messages_drop(struct mpib_group *group)
 {
-    struct mpib_posted_list *lists[3] = {&group->family->posted, &group->family->found, &group->family->later};
-    for (int i = 0; i < 3; i++) {
+    struct mpib_family *family = group->family;
+    struct mpib_posted_list *lists[4] = {&family->posted, &family->found, &family->later, &family->peeking};
+    for (int i = 0; i < 4; i++) {
         struct mpib_posted *posted, *next;
         for (posted = TAILQ_FIRST(lists[i]); posted != NULL; posted = next) {
             next = TAILQ_NEXT(posted, link);

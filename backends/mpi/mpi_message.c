@@ -19,6 +19,7 @@ int mpib_messages_open(struct mpib_family *family, int world_size)
 {
     TAILQ_INIT(&family->posted);
     TAILQ_INIT(&family->found);
+    TAILQ_INIT(&family->peeking);
     TAILQ_INIT(&family->later);
     family->next_tag = MPIB_TAG_LONG;
     family->buffer = malloc(sizeof *family->buffer);
@@ -144,7 +145,7 @@ static bool may_have_come(const struct mpib_group *group, const tutti_request *r
 static int await(struct mpib_group *group, tutti_request *request)
 {
     struct mpib_family *family = group->family;
-    bool looks = may_look(group, request);
+    bool looks = may_look(group, request) && (request->flags & TUTTI_REQUEST_PEEK) == 0;
     family->awaited = (struct mpib_awaited){.group = group, .request = request};
     /* One that was posted before, or has come before, may be for the same message. */
     for (int i = 0; looks && i < ROUNDS && family->awaited.request != NULL; i++) {

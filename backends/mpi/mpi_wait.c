@@ -52,7 +52,7 @@ void mpib_wait_close(struct mpib_family *family)
 static bool is_idle(const struct mpib_family *family)
 {
     return family->n_flights == 0 && TAILQ_EMPTY(&family->posted) && TAILQ_EMPTY(&family->found) &&
-           TAILQ_EMPTY(&family->later);
+           TAILQ_EMPTY(&family->later) && TAILQ_EMPTY(&family->peeking);
 }
 
 /* A tenth of the time it has been quiet already; while idle as long again; within bounds. */

@@ -122,8 +122,9 @@ struct mpib_family {
     struct mpib_awaited awaited;
     struct mpib_posted_list posted;
     struct mpib_posted_list found;
-    struct mpib_posted_list later; /* sends and receives that only the main thread may begin */
-    struct mpib_peer *peers;       /* by global rank */
+    struct mpib_posted_list peeking; /* receives that take nothing */
+    struct mpib_posted_list later;   /* sends and receives that only the main thread may begin */
+    struct mpib_peer *peers;         /* by global rank */
     int n_peers, n_arrived;
     uint64_t arrivals; /* that there have been */
     int goodbyes;      /* peers whose last word this was */
