@@ -88,6 +88,16 @@ static void test_tcp_three(void **state)
     passes("--backend tcp --quick --ranks 3");
 }
 
+/* Messages between ranks that share no memory. */
+static void test_tcp_wire(void **state)
+{
+    (void)state;
+    int status =
+        finish(start("TUTTI_SHM=0", "--backend tcp --quick --ranks 3 --filter messages/"), output, sizeof output);
+    if (status != 0) fprintf(stderr, "%s\n", output);
+    assert_int_equal(status, 0);
+}
+
 /* Collectives in the memory of devices that are stand-ins; these know no 8-bit floats, as GPUs before 9.0. */
 static void test_cuda_fakes(void **state)
 {
@@ -228,10 +238,10 @@ static void test_junit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_by_path),   cmocka_unit_test(test_tcp_two),
-        cmocka_unit_test(test_tcp_three),    cmocka_unit_test(test_job),       cmocka_unit_test(test_cuda_fakes),
-        cmocka_unit_test(test_every_line),   cmocka_unit_test(test_arguments), cmocka_unit_test(test_junit),
-        cmocka_unit_test(test_spoilt),
+        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_by_path),    cmocka_unit_test(test_tcp_two),
+        cmocka_unit_test(test_tcp_three),    cmocka_unit_test(test_tcp_wire),   cmocka_unit_test(test_job),
+        cmocka_unit_test(test_cuda_fakes),   cmocka_unit_test(test_every_line), cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_junit),        cmocka_unit_test(test_spoilt),
     };
     return cmocka_run_group_tests(tests, start_spoilt, NULL);
 }

@@ -68,6 +68,7 @@ void cases_make(struct cases *cases, const struct options *options)
     cases_rows(cases, options, "order", order_rows, n_order_rows);
     cases_rows(cases, options, "barrier", barrier_rows, n_barrier_rows);
     cases_rows(cases, options, "messages", message_rows, n_message_rows);
+    cases_rows(cases, options, "messages", unsized_rows, n_unsized_rows);
     cases_rows(cases, options, "work", work_rows, n_work_rows);
     cases_rows(cases, options, "bytes", bytes_rows, n_bytes_rows);
     cases_rows(cases, options, "memory", memory_rows, n_memory_rows);

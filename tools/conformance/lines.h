@@ -44,6 +44,10 @@
     X(P_BOTH, "messages", 2, 'b', "both sides may send first, at any size")                                            \
     X(P_SELF, "messages", 1, 'b', "send to self is an error")                                                          \
     X(P_MISMATCH, "messages", 2, 'b', "a receive of another size or dtype is MISMATCH, never a partial fill")          \
+    X(P_UP_TO, "messages", 2, 'b', "a receive may take up to its tensor's size, and says what it received")            \
+    X(P_ANY_TAG, "messages", 2, 'b', "a receive may take a message of any tag, and says which")                        \
+    X(P_PROBE, "messages", 2, 'b', "probe and iprobe describe a message, and leave it")                                \
+    X(P_BYTES, "messages", 2, 'b', "byte strings of a length that the sender alone knows")                             \
     X(C_BROADCAST, "collectives", 1, 'b', "broadcast")                                                                 \
     X(C_ALL_REDUCE, "collectives", 1, 'b', "all_reduce")                                                               \
     X(C_REDUCE, "collectives", 1, 'b', "reduce")                                                                       \
