@@ -80,6 +80,8 @@ enum fabric_state {
 struct msg_link {
     struct fid_ep *ep;
     int fd;                     /* its socket, where it could be found; once up */
+    uint64_t acked;             /* bytes that the peer's host had acknowledged when it was looked at last */
+    int64_t acked_ns;           /* the last time that it acknowledged some, or owed nothing */
     struct fabric_buffers sent; /* copies that the provider may still read, in order */
     int unsignalled;
     struct fabric_chunk chunk[FABRIC_CHUNKS];

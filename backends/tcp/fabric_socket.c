@@ -2,10 +2,12 @@
  * addresses among the process' descriptors. */
 #include <dirent.h>
 #include <fcntl.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h> /* the C library's tcp_info is an older one */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 
@@ -40,26 +42,53 @@ static bool same_host(struct sockaddr_storage *a, struct sockaddr_storage *b)
 }
 
 /* The socket that listens on own, or the one between own and peer. */
+static bool is_socket(int fd, const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
+{
+    struct sockaddr_storage name;
+    socklen_t bytes = sizeof name, length = sizeof(int);
+    int listens = 0;
+    memset(&name, 0, sizeof name);
+    if (getsockname(fd, (struct sockaddr *)&name, &bytes) != 0 || !same(&name, own)) return false;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0) return false;
+    if ((peer == NULL) != (listens != 0)) return false;
+    bytes = sizeof name;
+    return peer == NULL || (getpeername(fd, (struct sockaddr *)&name, &bytes) == 0 && same(&name, peer));
+}
+
+enum { BATCH = 256 };
+
+static int find_in_batch(int first, int n, const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
+{
+    struct pollfd polled[BATCH];
+    for (int i = 0; i < n; i++) polled[i] = (struct pollfd){.fd = first + i};
+    if (poll(polled, (nfds_t)n, 0) < 0) return -1;
+    for (int i = 0; i < n; i++)
+        if (!(polled[i].revents & POLLNVAL) && is_socket(first + i, own, peer)) return first + i;
+    return -1;
+}
+
+/* Without /proc: poll() tells which descriptors are open, many at a time. */
+static int find_by_number(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
+{
+    enum { MOST = 1 << 20 };
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    int end = limit.rlim_cur < MOST ? (int)limit.rlim_cur : MOST, found = -1;
+    for (int first = 0; first < end && found < 0; first += BATCH)
+        found = find_in_batch(first, end - first < BATCH ? end - first : BATCH, own, peer);
+    return found;
+}
+
 static int find_socket(const struct sockaddr_storage *own, const struct sockaddr_storage *peer)
 {
     DIR *folder = opendir("/proc/self/fd");
-    if (folder == NULL) return -1;
+    if (folder == NULL) return find_by_number(own, peer);
     int found = -1;
     struct dirent *entry;
     while (found < 0 && (entry = readdir(folder)) != NULL) {
         char *end;
         long fd = strtol(entry->d_name, &end, 10);
-        if (end == entry->d_name || *end != '\0') continue;
-        struct sockaddr_storage name;
-        socklen_t bytes = sizeof name, length = sizeof(int);
-        int listens = 0;
-        memset(&name, 0, sizeof name);
-        if (getsockname((int)fd, (struct sockaddr *)&name, &bytes) != 0 || !same(&name, own)) continue;
-        if (getsockopt((int)fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0) continue;
-        if ((peer == NULL) != (listens != 0)) continue;
-        bytes = sizeof name;
-        if (peer == NULL || (getpeername((int)fd, (struct sockaddr *)&name, &bytes) == 0 && same(&name, peer)))
-            found = (int)fd;
+        if (end != entry->d_name && *end == '\0' && is_socket((int)fd, own, peer)) found = (int)fd;
     }
     closedir(folder);
     return found;
@@ -112,28 +141,44 @@ void fabric_tune_link(struct fabric_link *link)
 
 /* ---- silence ----------------------------------------------------------------------------------------------- */
 
-/* The peer's kernel was asked and did not answer.  That of a peer which is stopped, or does not read, does. */
-static bool is_silent(const struct fabric_link *link)
+/* The peer's host was asked and did not answer.  That of a peer which is stopped, or does not read, does.
+ *
+ * Either nothing at all has come from it, or what was sent is not acknowledged: where only one direction of the network
+ * is lost, what the peer itself sends again still arrives.  A window that stays shut is another matter: what is not
+ * sent yet is not owed. */
+static bool is_silent(struct fabric_link *link, int64_t now, bool anew)
 {
     struct tcp_info info;
     socklen_t bytes = sizeof info;
+    memset(&info, 0, sizeof info); /* an older kernel fills less */
     if (link->msg.fd < 0 || getsockopt(link->msg.fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+    if (anew || info.tcpi_unacked == 0 || info.tcpi_bytes_acked != link->msg.acked) link->msg.acked_ns = now;
+    link->msg.acked = info.tcpi_bytes_acked;
     bool asked = info.tcpi_retransmits > 1 || info.tcpi_probes > 1;
-    return asked && info.tcpi_last_ack_recv > (uint32_t)link->fabric->silent_ms;
+    bool owes = (now - link->msg.acked_ns) / 1000000 > link->fabric->silent_ms;
+    return asked && (owes || info.tcpi_last_ack_recv > (uint32_t)link->fabric->silent_ms);
+}
+
+/* With a reset: the end of the connection would wait behind data that nobody acknowledges, and the peer may hear us. */
+static void drop_silent(struct fabric_link *link)
+{
+    struct linger reset = {.l_onoff = 1};
+    char why[96];
+    setsockopt(link->msg.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    snprintf(why, sizeof why, "its host has not answered for %d s (TUTTI_SILENT_MS)", link->fabric->silent_ms / 1000);
+    fabric_drop(link->fabric, link->rank, why, true);
 }
 
 void fabric_end_silent(struct fabric *fabric)
 {
     enum { LOOK_MS = 500 };
-    int64_t now = fabric->config.host->now_ns();
-    if (now - fabric->msg.listened_ns < (int64_t)LOOK_MS * 1000000) return;
+    int64_t now = fabric->config.host->now_ns(), since_ms = (now - fabric->msg.listened_ns) / 1000000;
+    if (since_ms < LOOK_MS) return;
     fabric->msg.listened_ns = now;
+    bool anew = since_ms > 4 * LOOK_MS; /* this rank did not look: what is owed may be young */
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
         struct fabric_link *link = &fabric->link[rank];
-        if (link->state != FABRIC_UP || !is_silent(link)) continue;
-        char why[96];
-        snprintf(why, sizeof why, "its host has not answered for %d s (TUTTI_SILENT_MS)", fabric->silent_ms / 1000);
-        fabric_drop(fabric, rank, why, true);
+        if (link->state == FABRIC_UP && is_silent(link, now, anew)) drop_silent(link);
     }
 }
 

@@ -4,7 +4,9 @@
 #   TUTTI_BUILD_DIR=build tests/hosts/faults.sh [CASE..]      all, unless some are named; status 77: not possible here
 set -uo pipefail
 
-all=(link_returns loss slow reset destroyed vanished partition partition_one_way partition_short
+all=(link_returns loss slow reset destroyed vanished vanished_without_proc partition partition_one_way partition_short
+    partition_to_one partition_from_one partition_to_one_large partition_from_one_large
+    partition_to_host partition_from_host partition_deaf
     partition_resting partition_before partition_large loss_heavy)
 
 # looping TIMEOUT_MS BYTES SECONDS [PAUSE_S]: a job of 2 + 2 ranks that reduces, once it runs
@@ -138,6 +140,22 @@ vanished() {
 }
 
 # Row 11: within min(T, 6 s).
+# Row 48: without /proc.
+vanished_without_proc() {
+    command -v unshare >/dev/null || skip "unshare is not there"
+    export TUTTI_SILENT_MS=2000
+    hosts_up 2
+    needs_nft
+    bound=80 nodes 10.77.0.1 "0 1" 2 unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh \
+        "${loop[@]}" 40 60000 65536 20000
+    until_true 20 all_running || fail "the job does not start"
+    cut
+    for pid in $(ip netns pids "$name-1"); do kill -KILL "$pid" 2>/dev/null; done
+    await_job 0
+    report
+    ended 5 "$lost" '0.out' 2
+}
+
 partition() {
     needs_nft_on 60000 65536
     cut
@@ -161,6 +179,27 @@ partition_one_way() {
     report
     ended 8 "$lost" '*.out' 4
 }
+
+# Row 42: four hosts, and what one of them sends does not arrive, either at one other or at all others.
+losing_way() { # HOSTS BYTES HOST RULE..
+    local n=$1 bytes=$2 host=$3
+    shift 3
+    hosts_up "$n"
+    needs_nft
+    bound=80 nodes 10.77.0.1 "${hosts[*]}" $((4 / n)) "${loop[@]}" 40 60000 "$bytes" 20000
+    until_true 20 all_running || fail "the job does not start"
+    nft_in "$host" "$@"
+    await_all
+    report
+    ended 7 "$lost" '*.out' 4
+}
+partition_to_one() { losing_way 4 65536 1 ip saddr 10.77.0.1 drop; }
+partition_from_one() { losing_way 4 65536 0 ip saddr 10.77.0.2 drop; }
+partition_to_one_large() { losing_way 4 33554432 1 ip saddr 10.77.0.1 drop; }
+partition_from_one_large() { losing_way 4 33554432 0 ip saddr 10.77.0.2 drop; }
+partition_to_host() { losing_way 2 4194304 1 drop; }
+partition_from_host() { losing_way 2 4194304 0 drop; }
+partition_deaf() { losing_way 4 1024 2 drop; }
 
 partition_short() {
     needs_nft_on 2000 65536
