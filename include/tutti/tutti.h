@@ -89,13 +89,14 @@ TUTTI_API const char *tutti_kind_name(tutti_kind kind);
 TUTTI_API const char *tutti_dtype_name(tutti_dtype dtype);
 TUTTI_API const char *tutti_reduce_op_name(tutti_reduce_op op);
 
-/* Ends the program with the sentence on stderr where expr is an error: for examples and tests. */
-#define TUTTI_CHECK(expr)                                                                                              \
+/* Ends the program with the sentence on stderr where the expression is an error: for examples and tests.  Commas in it,
+ * as those of a compound literal, are fine. */
+#define TUTTI_CHECK(...)                                                                                               \
     do {                                                                                                               \
-        int tutti_check_status = (expr);                                                                               \
+        int tutti_check_status = (__VA_ARGS__);                                                                        \
         if (tutti_check_status < 0) {                                                                                  \
-            fprintf(stderr, "%s:%d: %s: %s: %s\n", __FILE__, __LINE__, #expr, tutti_status_string(tutti_check_status), \
-                    tutti_last_error());                                                                               \
+            fprintf(stderr, "%s:%d: %s: %s: %s\n", __FILE__, __LINE__, #__VA_ARGS__,                                   \
+                    tutti_status_string(tutti_check_status), tutti_last_error());                                      \
             exit(1);                                                                                                   \
         }                                                                                                              \
     } while (0)
@@ -614,13 +615,21 @@ TUTTI_API const char *tutti_algorithm_name(tutti_kind kind, int i);
 
 /* ---- the shorthands ---------------------------------------------------------------------------------------- */
 
-/* tutti_view(pointer, n): a CPU tensor whose dtype follows from the pointer's type.  For 16- and 8-bit floats,
- * complex numbers in C++, and void pointers use tutti_tensor_of.
- * tutti_with(.group = g, .async_op = &work): options in place (C alone; C++17 fills a tutti_opts). */
+/* tutti_view(pointer, n): a CPU tensor whose dtype follows from the pointer's type; char is an integer of 8 bits, with
+ * a sign where the compiler gives it one.  For 16- and 8-bit floats, complex numbers in C++, and void pointers use
+ * tutti_tensor_of.
+ * tutti_with(.group = g, .async_op = &work): options in place, in C and in C++20; C++ wants them in the order of
+ * tutti_opts.  They last until the end of the full expression, in C of the block. */
 #ifndef __cplusplus
+/* What tutti_view finds of any other type: its name is the compiler's message. */
+struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of {
+    int none;
+};
 #define TUTTI_DTYPE_OF(pointer)                                                                                        \
     _Generic((pointer),                                                                                                \
         bool *: TUTTI_BOOL, const bool *: TUTTI_BOOL,                                                                  \
+        char *: ((char)-1 < 0 ? TUTTI_INT8 : TUTTI_UINT8),                                                             \
+        const char *: ((char)-1 < 0 ? TUTTI_INT8 : TUTTI_UINT8),                                                       \
         int8_t *: TUTTI_INT8, const int8_t *: TUTTI_INT8,                                                              \
         int16_t *: TUTTI_INT16, const int16_t *: TUTTI_INT16,                                                          \
         int32_t *: TUTTI_INT32, const int32_t *: TUTTI_INT32,                                                          \
@@ -636,12 +645,25 @@ TUTTI_API const char *tutti_algorithm_name(tutti_kind kind, int i);
         float *: TUTTI_FLOAT32, const float *: TUTTI_FLOAT32,                                                          \
         double *: TUTTI_FLOAT64, const double *: TUTTI_FLOAT64,                                                        \
         float _Complex *: TUTTI_COMPLEX64, const float _Complex *: TUTTI_COMPLEX64,                                    \
-        double _Complex *: TUTTI_COMPLEX128, const double _Complex *: TUTTI_COMPLEX128)
+        double _Complex *: TUTTI_COMPLEX128, const double _Complex *: TUTTI_COMPLEX128,                                   \
+        default: (struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of){0})
 /* The comma is for clang: of an &x that goes to a const pointer it thinks that x is only read, and warns of a recv. */
 #define tutti_view(pointer, numel) tutti_tensor_of(((void)0, (pointer)), (numel), TUTTI_DTYPE_OF(pointer))
 #define tutti_with(...) (&(tutti_opts){__VA_ARGS__})
 #else
 #include <type_traits>
+inline const tutti_opts *tutti_opts_in_place(const tutti_opts &opts)
+{
+    return &opts;
+}
+/* In a lambda, where a pragma may stand: what is left out is zero, and gcc would warn of it. */
+#define tutti_with(...)                                                                                                \
+    tutti_opts_in_place([&] {                                                                                          \
+        _Pragma("GCC diagnostic push")                                                                                 \
+            _Pragma("GCC diagnostic ignored \"-Wmissing-field-initializers\"") return tutti_opts{__VA_ARGS__};         \
+        _Pragma("GCC diagnostic pop")                                                                                  \
+    }())
+
 template <typename T> inline tutti_tensor tutti_view(T *pointer, int64_t numel)
 {
     using U = typename std::remove_cv<T>::type;

@@ -1,5 +1,6 @@
-/* The headers compile alone and together, twice, as C11 without extensions, as GNU C11 and as C++17, with each compiler
- * that is there; and so do the shorthands tutti_view and tutti_with. */
+/* The headers compile alone and together, twice, as C11 to C23 without extensions, as GNU C11 and as C++11 to C++20,
+ * with each compiler that is there, and without a pedantic warning.  So do the shorthands tutti_view, tutti_with and
+ * TUTTI_CHECK; what they refuse they refuse with a sentence. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,11 +17,19 @@ static const struct {
     const char *compiler, *language, *flags;
 } ways[] = {
     {"gcc", "c", "-std=c11 -Wpedantic -Wstrict-prototypes"},
+    {"gcc", "c", "-std=c17 -Wpedantic"},
+    {"gcc", "c", "-std=c2x -Wpedantic"},
     {"gcc", "c", "-std=gnu11 -Wpedantic -Wmissing-prototypes"},
+    {"g++", "c++", "-std=c++11 -Wpedantic"},
     {"g++", "c++", "-std=c++17 -Wpedantic"},
+    {"g++", "c++", "-std=c++20 -Wpedantic"},
     {"clang", "c", "-std=c11 -Wpedantic"},
-    {"clang", "c", "-std=gnu11"},
+    {"clang", "c", "-std=c17 -Wpedantic"},
+    {"clang", "c", "-std=c2x -Wpedantic"},
+    {"clang", "c", "-std=gnu11 -Wpedantic"},
+    {"clang++", "c++", "-std=c++11 -Wpedantic"},
     {"clang++", "c++", "-std=c++17 -Wpedantic"},
+    {"clang++", "c++", "-std=c++20 -Wpedantic"},
 };
 
 /* Whether text compiles; what the compiler says is shown. */
@@ -46,18 +55,41 @@ static bool is_there(const char *program)
     return system(command) == 0;
 }
 
-/* text in each way, or in those of one language. */
-static void everywhere(const char *language, const char *text)
+/* text in each way, or in those of one language, or with flags that hold `standard`. */
+static void everywhere_with(const char *language, const char *standard, const char *text)
 {
     int tried = 0, wrong = 0;
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         if (language != NULL && strcmp(ways[i].language, language) != 0) continue;
+        if (strstr(ways[i].flags, standard) == NULL) continue;
         if (!is_there(ways[i].compiler)) continue;
         tried++;
         wrong += !compiles(ways[i].compiler, ways[i].language, ways[i].flags, text);
     }
     assert_int_equal(wrong, 0);
     assert_true(tried > 0);
+}
+
+static void everywhere(const char *language, const char *text)
+{
+    everywhere_with(language, "", text);
+}
+
+/* text does not compile, and each compiler says so with this part of a sentence. */
+static void nowhere(const char *language, const char *text, const char *part)
+{
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        static char said[65536];
+        char command[2048];
+        if (strcmp(ways[i].language, language) != 0 || !is_there(ways[i].compiler)) continue;
+        snprintf(command, sizeof command, "printf '%s' | %s -x %s %s -fsyntax-only -I '%s/include' - 2>&1", text,
+                 ways[i].compiler, language, ways[i].flags, TUTTI_SOURCE_DIR);
+        FILE *output = popen(command, "r");
+        assert_non_null(output);
+        said[fread(said, 1, sizeof said - 1, output)] = '\0';
+        if (pclose(output) == 0 || strstr(said, part) == NULL)
+            fail_msg("%s %s: %s", ways[i].compiler, ways[i].flags, said);
+    }
 }
 
 static void test_alone(void **state)
@@ -104,6 +136,53 @@ static void test_c(void **state)
                "    _Static_assert(TUTTI_DTYPE_OF((unsigned long *)0) == TUTTI_UINT64, \"\");\n"
                "    return tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);\n"
                "}\n");
+    everywhere("c",
+               "#include <tutti/tutti.h>\n"
+               "int all(char *c, const char *k);\n"
+               "int all(char *c, const char *k)\n"
+               "{\n"
+               "    char text[] = \"text\";\n"
+               "    tutti_group *group = NULL;\n"
+               "    TUTTI_CHECK(tutti_broadcast(tutti_view(c, 4), 0, tutti_with(.tag = 1, .group = NULL)));\n"
+               "    TUTTI_CHECK(tutti_broadcast(tutti_view(text, 4), 0, &(tutti_opts){.tag = 1, .group = NULL}));\n"
+               "    TUTTI_CHECK(tutti_new_group((int[]){0, 1}, 2, NULL, &group));\n"
+               "    TUTTI_CHECK(tutti_init_process_group(\"tcp\", &(tutti_init_opts){.rank = 1, .world_size = 2}));\n"
+               "    return tutti_send(tutti_view(k, 4), 0, NULL);\n"
+               "}\n");
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    nowhere("c", "#include <tutti/tutti.h>\nint f(void *x) { return tutti_send(tutti_view(x, 1), 0, NULL); }\n",
+            "tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of");
+    nowhere("c",
+            "#include <tutti/tutti.h>\nstruct s { int i; };\n"
+            "int f(struct s *x) { return tutti_send(tutti_view(x, 1), 0, NULL); }\n",
+            "tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of");
+    nowhere("c++",
+            "#include <tutti/tutti.h>\nstruct s { int i; };\n"
+            "int f(struct s *x) { return tutti_send(tutti_view(x, 1), 0, nullptr); }\n",
+            "tutti_view takes arithmetic types; use tutti_tensor_of");
+    nowhere("c++", "#include <tutti/tutti.h>\nint f(void *x) { return tutti_send(tutti_view(x, 1), 0, nullptr); }\n",
+            "tutti_view takes arithmetic types; use tutti_tensor_of");
+}
+
+/* Options in place, which C++ has since it has designators. */
+static void test_cxx20(void **state)
+{
+    (void)state;
+    everywhere_with("c++", "c++20",
+                    "#include <tutti/tutti.h>\n"
+                    "int all(float *f, char *c, tutti_group *group);\n"
+                    "int all(float *f, char *c, tutti_group *group)\n"
+                    "{\n"
+                    "    tutti_work *work = nullptr;\n"
+                    "    TUTTI_CHECK(tutti_all_reduce(tutti_view(f, 4), TUTTI_SUM, tutti_with(.group = group, "
+                    ".async_op = &work)));\n"
+                    "    TUTTI_CHECK(tutti_send(tutti_view(c, 4), 0, tutti_with(.tag = 1)));\n"
+                    "    return tutti_barrier(tutti_with());\n"
+                    "}\n");
 }
 
 static void test_cxx(void **state)
@@ -138,7 +217,8 @@ static void test_plugin(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone), cmocka_unit_test(test_c),
-                                       cmocka_unit_test(test_cxx), cmocka_unit_test(test_plugin)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alone),   cmocka_unit_test(test_c),
+                                       cmocka_unit_test(test_cxx),     cmocka_unit_test(test_plugin),
+                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_cxx20)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
