@@ -15,6 +15,7 @@
 #include "child.h"
 #include "cores.h"
 #include "doors.h"
+#include "drain.h"
 #include "exits.h"
 #include "health.h"
 #include "learn.h"
@@ -290,14 +291,18 @@ static void each_to_close(struct tutti_group *group, void (*visit)(struct tutti_
     }
 }
 
-void group_close(struct tutti_group *group)
+void group_close(struct tutti_group *group, int64_t delivery_ms)
 {
     if (group->engine != NULL && engine_is_forked(group->engine)) return; /* the parent's, all of it */
     struct tutti_group *other = NULL;
     each_to_close(group, let_end, clock_deadline_ns(CLOSE_WAIT_MS));
     each_to_close(group, fail_late, 0);
     each_to_close(group, let_end, clock_deadline_ns(LET_GO_MS));
-    while ((other = next_to_close(group, other)) != NULL) shut(other); /* its handle stays good for destroying */
+    int64_t deadline = clock_deadline_ns(delivery_ms == TUTTI_DEFAULT_TIMEOUT ? group->timeout_ms : delivery_ms);
+    while ((other = next_to_close(group, other)) != NULL) {
+        drain_group(other, deadline);
+        shut(other); /* its handle stays good for destroying */
+    }
     if (group == group->root) engine_retire(group->engine);
     engine_lock(group->engine);
     struct tutti_group *root = group->root, *member;

@@ -109,8 +109,9 @@ int group_open_outsider(struct tutti_group *parent, const char *name, struct tut
 /* How often members' lists of this hash were used for a group by the members alone, this time included. */
 uint64_t group_count_use(struct tutti_group *parent, uint64_t hash);
 
-/* Ends what is under way (waiting up to 2 s), closes the backends, gives the handle's reference back. */
-void group_close(struct tutti_group *group);
+/* Ends what is under way (waiting up to 2 s), gives what was sent delivery_ms to arrive (TUTTI_DEFAULT_TIMEOUT: the
+ * group's timeout), closes the backends, gives the handle's reference back. */
+void group_close(struct tutti_group *group, int64_t delivery_ms);
 
 /* Another thread may destroy the group meanwhile: until group_drop it is there, though shut.  drop without the lock. */
 void group_hold(struct tutti_group *group);

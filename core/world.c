@@ -1,4 +1,5 @@
 /* The default group: made by tutti_init_process_group, ended by tutti_destroy_process_group.  The one global. */
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -149,7 +150,7 @@ static void await_others(tutti_store *board, int64_t deadline)
 }
 
 /* Without the lock while it waits for callbacks, which may call here. */
-static int destroy_world(void)
+static int destroy_world(int64_t delivery_ms)
 {
     pthread_mutex_lock(&world.lock);
     struct tutti_group *group = atomic_load_explicit(&world.group, memory_order_acquire);
@@ -167,7 +168,7 @@ static int destroy_world(void)
     tutti_store *board = NULL; /* outlives the group */
     if (hosts) tutti_store_prefix(world.rendezvous.store, "tutti", &board);
     if (parts) say_goodbye(group);
-    group_close(group);
+    group_close(group, delivery_ms);
     await_others(board, deadline);
     if (last) tutti_store_linger(world.rendezvous.store, clock_left_ms(failed_deadline));
     pthread_mutex_lock(&world.lock);
@@ -178,9 +179,17 @@ static int destroy_world(void)
     return TUTTI_OK;
 }
 
+int tutti_destroy_process_group_within(tutti_group *group, int64_t delivery_ms)
+{
+    if (delivery_ms < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "destroy_process_group: delivery_ms is %" PRId64, delivery_ms);
+    if (group == NULL || group == atomic_load_explicit(&world.group, memory_order_acquire))
+        return destroy_world(delivery_ms);
+    group_close(group, delivery_ms);
+    return TUTTI_OK;
+}
+
 int tutti_destroy_process_group(tutti_group *group)
 {
-    if (group == NULL || group == atomic_load_explicit(&world.group, memory_order_acquire)) return destroy_world();
-    group_close(group);
-    return TUTTI_OK;
+    return tutti_destroy_process_group_within(group, TUTTI_DEFAULT_TIMEOUT);
 }

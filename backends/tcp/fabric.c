@@ -135,8 +135,11 @@ void fabric_set_state(struct fabric_link *link, enum fabric_state state)
     link->fabric->connecting -= fabric_is_on_its_way(link);
     link->state = (uint8_t)state;
     link->fabric->connecting += fabric_is_on_its_way(link);
-    if (fabric_is_on_its_way(link))
-        link->deadline_ns = link->fabric->config.host->now_ns() + (int64_t)FABRIC_CONNECT_MS * 1000000;
+    if (!fabric_is_on_its_way(link)) return;
+    int64_t now = link->fabric->config.host->now_ns();
+    link->deadline_ns = now + (int64_t)FABRIC_CONNECT_MS * 1000000;
+    int64_t timeout_ms = link->fabric->config.timeout_ms;
+    link->last_ns = timeout_ms < (INT64_MAX - now) / 1000000 ? now + timeout_ms * 1000000 : INT64_MAX;
 }
 
 int fabric_connect(struct fabric *fabric, int32_t rank)

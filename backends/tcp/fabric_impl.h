@@ -25,7 +25,7 @@ enum {
     FABRIC_CHUNK = 1 << 20,                       /* a message waits behind at most FABRIC_CHUNKS of these */
     FABRIC_SIGNAL_EVERY = 8,   /* only each n-th copied message asks for a completion, which frees those before it */
     FABRIC_STRANGERS = 256,    /* that are looked after at a time */
-    FABRIC_CONNECT_MS = 15000, /* to get an answer from a peer that listens */
+    FABRIC_CONNECT_MS = 15000, /* to get an answer from a peer's host; its process may be held up for longer */
     FABRIC_REGIONS = 256       /* RDM: lists of opened memory */
 };
 
@@ -110,7 +110,8 @@ struct fabric_link {
     struct fabric *fabric;
     int32_t rank;
     uint8_t state;
-    int64_t deadline_ns;           /* while not up */
+    int64_t deadline_ns;           /* while not up; it moves on as long as the peer's host answers, */
+    int64_t last_ns;               /* up to here: the group's timeout */
     struct fabric_buffers waiting; /* to leave once it can, in order */
     struct fabric_write *first_write, *last_write;
     struct fabric_write *cut;      /* ended short, and to be told so */
@@ -242,6 +243,8 @@ void fabric_free_buffers(struct fabric_buffers *buffers);
 /* fabric_socket.c: the provider's sockets, which it does not show: found among the process' descriptors and set up. */
 void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own);
 void fabric_tune_link(struct fabric_link *link);
+/* True if the peer's host has accepted the connection.  From then on the kernel watches that host. */
+bool fabric_host_answers(struct fabric_link *link);
 /* Gives up the links to hosts that do not answer. */
 void fabric_end_silent(struct fabric *fabric);
 /* Ends what has been connected to the listener for a second without becoming a link; or, with all, at once. */

@@ -123,15 +123,33 @@ void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_sto
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 
+/* Both ends of the connection under the link.  false: there is none. */
+static bool find_ends(const struct fabric_link *link, struct sockaddr_storage *own, struct sockaddr_storage *peer)
+{
+    size_t own_bytes = sizeof *own, peer_bytes = sizeof *peer;
+    memset(own, 0, sizeof *own);
+    memset(peer, 0, sizeof *peer);
+    return fi_getname(&link->msg.ep->fid, own, &own_bytes) == 0 && fi_getpeer(link->msg.ep, peer, &peer_bytes) == 0;
+}
+
+bool fabric_host_answers(struct fabric_link *link)
+{
+    enum { ESTABLISHED = 1 }; /* TCP_ESTABLISHED of <netinet/tcp.h>, which does not go with <linux/tcp.h> */
+    struct sockaddr_storage own, peer;
+    struct tcp_info info;
+    socklen_t bytes = sizeof info;
+    if (!find_ends(link, &own, &peer)) return false;
+    int fd = find_socket(&own, &peer);
+    if (fd < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+    tune(link->fabric, fd);
+    return info.tcpi_state == ESTABLISHED;
+}
+
 void fabric_tune_link(struct fabric_link *link)
 {
     struct sockaddr_storage own, peer;
-    size_t own_bytes = sizeof own, peer_bytes = sizeof peer;
-    memset(&own, 0, sizeof own);
-    memset(&peer, 0, sizeof peer);
     link->msg.fd = -1;
-    if (fi_getname(&link->msg.ep->fid, &own, &own_bytes) != 0) return;
-    if (fi_getpeer(link->msg.ep, &peer, &peer_bytes) != 0) return;
+    if (!find_ends(link, &own, &peer)) return;
     link->msg.fd = find_socket(&own, &peer);
     tune(link->fabric, link->msg.fd);
     const tutti_host *host = link->fabric->config.host;

@@ -271,12 +271,22 @@ int msg_handle_events(struct fabric *fabric)
     }
 }
 
+/* A process that is stopped or has no processor time leaves a connection unanswered that its host has accepted. */
+static bool may_wait_on(struct fabric_link *link, int64_t now)
+{
+    enum { LOOK_MS = 1000 };
+    if (link->state != FABRIC_CONNECTING || now > link->last_ns || !fabric_host_answers(link)) return false;
+    link->deadline_ns = now + (int64_t)LOOK_MS * 1000000;
+    return true;
+}
+
 void msg_check_deadlines(struct fabric *fabric)
 {
     int64_t now = fabric->config.host->now_ns();
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
         struct fabric_link *link = &fabric->link[rank];
-        if (fabric_is_on_its_way(link) && now > link->deadline_ns)
-            fabric_lose_connecting(link, "no answer within 15 s");
+        if (fabric_is_on_its_way(link) && now > link->deadline_ns && !may_wait_on(link, now))
+            fabric_lose_connecting(link, now > link->last_ns ? "no answer within the group's timeout"
+                                                             : "no answer within 15 s");
     }
 }

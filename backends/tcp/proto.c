@@ -321,9 +321,30 @@ static void say_goodbye(struct proto *proto, int64_t limit_ms)
     }
 }
 
+/* True if the peer may lack data that its sender was told are sent.  Only the peer's goodbye proves that it has the
+ * writes; its credit proves that it has the eager messages. */
+static bool may_lack_data(const struct proto *proto, int32_t peer)
+{
+    const struct proto_peer *state = &proto->peer[peer];
+    return state->written || state->sent != state->sent_gone;
+}
+
+int32_t proto_drain(struct proto *proto)
+{
+    int32_t found = -1;
+    if (proto->fabric == NULL && proto->shm == NULL) return -1;
+    proto->closing = true;
+    for (int32_t peer = 0; peer < proto->world_size; peer++) {
+        if (peer == proto->rank) continue;
+        bool parted = has_parted(proto, peer); /* says goodbye */
+        if (found < 0 && !parted && may_lack_data(proto, peer)) found = peer;
+    }
+    return found;
+}
+
 void proto_leave(struct proto *proto)
 {
-    if (proto->closing || (proto->fabric == NULL && proto->shm == NULL)) return;
+    if (proto->fabric == NULL && proto->shm == NULL) return;
     proto->closing = true;
     say_goodbye(proto, 300);
 }

@@ -101,6 +101,7 @@ struct proto_peer {
     uint64_t done, done_told; /* of those that found theirs here, and what it knows of that */
     int64_t owes_ns;          /* since when it has said nothing to notes and questions; 0: it has */
     bool left, told;          /* it said goodbye; we did */
+    bool written;             /* the network was given a write to its memory */
 };
 
 /* A receive whose caller looks for its message right now: it is neither posted nor has it an operation. */
@@ -145,6 +146,8 @@ int proto_open(struct proto *proto, const struct fabric_config *config, void *co
 void proto_close(struct proto *proto);
 /* Says goodbye as proto_close does, and gives nothing back. */
 void proto_leave(struct proto *proto);
+/* See tutti_backend.drain. */
+int32_t proto_drain(struct proto *proto);
 void proto_add_group(struct proto *proto, struct proto_group *group);
 void proto_remove_group(struct proto_group *group);
 int proto_progress(struct proto *proto);

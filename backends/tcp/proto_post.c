@@ -91,6 +91,7 @@ void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key)
     op->is_due = false;
     op->state = PROTO_SEND_WRITING;
     op->write = (struct fabric_write){.data = op->request->data, .bytes = op->request->bytes, .key = key, .owner = op};
+    proto->peer[op->peer].written = true;
     link_write(proto, op);
 }
 

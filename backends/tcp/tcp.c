@@ -139,6 +139,12 @@ static void tcp_leave(void *state)
     if (self->opened) proto_leave(&self->proto);
 }
 
+static int32_t tcp_drain(void *state)
+{
+    struct tcp_group *self = state;
+    return self->opened ? proto_drain(&self->proto) : -1;
+}
+
 static int tcp_describe(const tutti_host *host, void *state, char *text, size_t capacity)
 {
     const struct tcp_group *self = state;
@@ -187,4 +193,5 @@ const tutti_backend tutti_backend_v1 = {
     .explain = tcp_explain,
     .describe = tcp_describe,
     .leave = tcp_leave,
+    .drain = tcp_drain,
 };

@@ -448,6 +448,12 @@ typedef struct tutti_backend {
      * table then needs no more than its name and this.  Asked once, when it has been loaded.  NULL: there is none, and
      * host->error says why.  Optional. */
     const struct tutti_backend *(*instead)(const tutti_host *host);
+
+    /* Returns a rank that may not have received all that was sent to it and reported as complete, or -1 if there is
+     * none: every other rank has what was sent to it, or is gone.  The first call says goodbye to all peers; the core
+     * begins nothing after it.  Called for the family's first group before close and before leave, alternately with
+     * progress, until it returns -1 or the time for delivery has passed.  Must not block.  Optional. */
+    int32_t (*drain)(void *group);
 } tutti_backend;
 
 enum tutti_backend_traits {

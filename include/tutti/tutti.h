@@ -132,8 +132,11 @@ static inline int tutti_init_process_group(const char *backend, const tutti_init
 /* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back (up to 2 s more, where a
  * backend cannot take back what it has begun, as an MPI its sends).  NULL: the default group.
  *
- * What was sent and has not arrived is given a second for it.  So a message is lost if its receiver's process takes
- * nothing in for so long, as one that was stopped, and may be if its sender ends by _exit or a signal.
+ * What a send or a collective has reported as complete arrives unless its receiver is gone.  So this function waits, as
+ * long as a receiver lives that has not received everything (one whose process is stopped, say), up to the group's
+ * timeout; a warning names that rank after 2 s.  The same holds for a process that calls exit with groups open.  After
+ * the timeout, or if the sender ends by _exit or a signal, such a message may be lost.  A failed group ends within 2 s:
+ * it gives a second to what was sent before.
  *
  * What another rank waits for from this one then ends within a second: ABORTED, or PEER_LOST with the default group.
  * Not so on nccl, where it is the timeout that ends it.
@@ -145,6 +148,10 @@ static inline int tutti_init_process_group(const char *backend, const tutti_init
  * A process whose threads all end by pthread_exit lives on while it has a group, whose thread takes no signals but
  * SIGKILL: destroy it, or call exit. */
 TUTTI_API int tutti_destroy_process_group(tutti_group *group);
+
+/* The same, where what was sent has delivery_ms to arrive instead of the group's timeout.  TUTTI_INFINITE: as long as
+ * the receivers live.  Errors: INVALID_ARGUMENT (delivery_ms is negative). */
+TUTTI_API int tutti_destroy_process_group_within(tutti_group *group, int64_t delivery_ms);
 
 /* Whether the default group exists. */
 TUTTI_API bool tutti_is_initialized(void);
