@@ -46,7 +46,7 @@ static int serve(struct place *place, int64_t timeout_ms, char text[TEXT_MAX], t
         for (int i = 0; i < TOKEN_BYTES; i++) snprintf(digits + 2 * i, 3, "%02x", token[i]);
     }
     token_wipe(token, sizeof token);
-    tutti_store_opts opts = {.timeout_ms = timeout_ms, .server = true};
+    tutti_store_opts opts = {.timeout_ms = timeout_ms, .server = true, .world_size = place->world_size};
     own_address(place, place->host);
     status = tutti_store_tcp(place->host, 0, &opts, store);
     if (status != TUTTI_OK) return status;

@@ -79,7 +79,9 @@ static int rendezvous_fresh(int rank, tutti_store **store)
 static int rendezvous_open(const struct rendezvous_args *args, struct place *place, int64_t timeout_ms,
                            tutti_store **store)
 {
-    tutti_store_opts opts = {.timeout_ms = timeout_ms, .server = place->rank == 0 && !place->hosted};
+    tutti_store_opts opts = {.timeout_ms = timeout_ms,
+                             .server = place->rank == 0 && !place->hosted,
+                             .world_size = place->world_size > 0 ? place->world_size : 0};
     if (args->store != NULL) {
         *store = store_retain(args->store);
         return TUTTI_OK;

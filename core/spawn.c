@@ -232,7 +232,7 @@ static int run(struct spawn *spawn, int (*fn)(int, void *), void *argument)
 {
     uint8_t token[TUTTI_TOKEN_BYTES];
     tutti_store *store = NULL;
-    tutti_store_opts opts = {.token = token, .server = true};
+    tutti_store_opts opts = {.token = token, .server = true, .world_size = spawn->n};
     int status = make_token(token, &spawn->token_fd);
     if (status == TUTTI_OK && pipe2(spawn->gate, O_CLOEXEC) != 0)
         status = error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot make a pipe");

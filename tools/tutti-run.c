@@ -49,7 +49,7 @@ static int host_store(const struct options *options, const uint8_t *token, tutti
 {
     *store = NULL;
     if (options->node_rank != 0) return 0;
-    tutti_store_opts opts = {.token = token, .server = true};
+    tutti_store_opts opts = {.token = token, .server = true, .world_size = options->nproc * options->nnodes};
     if (tutti_store_tcp(options->master_addr, (uint16_t)options->master_port, &opts, store) == TUTTI_OK) return 0;
     fprintf(stderr, "tutti-run: %s\n", tutti_last_error());
     return -1;

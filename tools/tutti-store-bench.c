@@ -184,7 +184,7 @@ int main(int argc, char **argv)
     struct shared *shared = make_shared(processes);
     tutti_store *store = NULL;
     double begin[PHASES];
-    tutti_store_opts opts = {.token = token, .server = true};
+    tutti_store_opts opts = {.token = token, .server = true, .world_size = clients};
     if (shared == NULL || tutti_store_tcp("127.0.0.1", 0, &opts, &store) != TUTTI_OK) {
         fprintf(stderr, "the store cannot be started\n");
         return 1;

@@ -23,6 +23,7 @@ enum {
     CLIENT_UNRESOLVED_MS = 30000, /* for a name to appear */
     CLIENT_RETRY_MS = 10,         /* between attempts, doubling up to the next */
     CLIENT_RETRY_MAX_MS = 250,
+    CLIENT_BUSY_MAX_MS = 2000, /* the same where the server drops us: each attempt costs it work */
     CLIENT_WARN_MS = 5000
 };
 
@@ -70,15 +71,34 @@ static void client_give(struct client *client, struct link *link)
     if (!keep) link_close(link, false);
 }
 
-/* A link that works, or a new one: the server was there before, so one attempt tells. */
+/* Sleeps before the next attempt.  The random part spreads the attempts of a thousand clients that were refused at
+ * once.
+ */
+static void client_back_off(int *pause_ms, int most_ms, int64_t deadline_ns)
+{
+    uint8_t random;
+    token_random(&random, 1);
+    int sleep_ms = *pause_ms / 2 + *pause_ms * random / 510;
+    int left = clock_left_ms(deadline_ns);
+    if (left >= 0 && sleep_ms > left) sleep_ms = left;
+    struct timespec pause = clock_timespec((int64_t)sleep_ms * 1000000);
+    nanosleep(&pause, NULL);
+    *pause_ms = 2 * *pause_ms > most_ms ? most_ms : 2 * *pause_ms;
+}
+
+/* A link that works, or a new one.  The server was there before: an attempt that does not reach it is final, but one
+ * that it drops is repeated. */
 static int client_take(struct client *client, int64_t deadline_ns, struct link **link)
 {
-    bool again;
     while ((*link = client_pop(client)) != NULL) {
         if (link_alive(*link)) return TUTTI_OK;
         link_close(*link, false);
     }
-    return link_open(&client->target, deadline_ns, link, &again);
+    enum link_retry retry;
+    for (int pause_ms = CLIENT_RETRY_MS;; client_back_off(&pause_ms, CLIENT_BUSY_MAX_MS, deadline_ns)) {
+        int status = link_open(&client->target, deadline_ns, link, &retry);
+        if (status == TUTTI_OK || retry != LINK_BUSY || clock_now_ns() >= deadline_ns) return status;
+    }
 }
 
 static int client_call(tutti_store *store, const struct store_request *request, struct store_reply *reply)
@@ -98,19 +118,6 @@ static int client_call(tutti_store *store, const struct store_request *request, 
 
 /* ---- opening and closing ------------------------------------------------------------------------------------ */
 
-/* Sleeps before the next attempt; the random part keeps a thousand ranks from coming at once. */
-static void client_back_off(int *pause_ms, int64_t deadline_ns)
-{
-    uint8_t random;
-    token_random(&random, 1);
-    int sleep_ms = *pause_ms / 2 + *pause_ms * random / 510;
-    int left = clock_left_ms(deadline_ns);
-    if (left >= 0 && sleep_ms > left) sleep_ms = left;
-    struct timespec pause = clock_timespec((int64_t)sleep_ms * 1000000);
-    nanosleep(&pause, NULL);
-    *pause_ms = 2 * *pause_ms > CLIENT_RETRY_MAX_MS ? CLIENT_RETRY_MAX_MS : 2 * *pause_ms;
-}
-
 static bool client_unresolvable(const struct link_target *target)
 {
     struct addrinfo *list;
@@ -127,16 +134,17 @@ static int client_connect(struct client *client, int64_t deadline_ns)
     int64_t begun = clock_now_ns(), warn_at = begun + (int64_t)CLIENT_WARN_MS * 1000000;
     int64_t unresolved_at = begun + (int64_t)CLIENT_UNRESOLVED_MS * 1000000;
     struct link *link = NULL;
-    bool again;
-    for (int pause_ms = CLIENT_RETRY_MS;; client_back_off(&pause_ms, deadline_ns)) {
-        int status = link_open(&client->target, deadline_ns, &link, &again);
+    for (int pause_ms = CLIENT_RETRY_MS, most_ms;; client_back_off(&pause_ms, most_ms, deadline_ns)) {
+        enum link_retry retry;
+        int status = link_open(&client->target, deadline_ns, &link, &retry);
+        most_ms = retry == LINK_BUSY ? CLIENT_BUSY_MAX_MS : CLIENT_RETRY_MAX_MS;
         if (status == TUTTI_OK) {
             link_settle(link, &client->target);
             client_give(client, link);
             return TUTTI_OK;
         }
         int64_t now = clock_now_ns();
-        if (!again || (now > unresolved_at && client_unresolvable(&client->target))) return status;
+        if (retry == LINK_FINAL || (now > unresolved_at && client_unresolvable(&client->target))) return status;
         if (now >= deadline_ns)
             return error_prefix(status == TUTTI_ERR_TIMEOUT ? TUTTI_ERR_STORE : status,
                                 client->server == NULL
@@ -206,7 +214,8 @@ static int client_open(struct client *client, const tutti_store_opts *opts)
     struct link_target *target = &client->target;
     int status = client_get_token(client, opts);
     if (status == TUTTI_OK && opts->server)
-        status = server_start(target->host, target->port, target->token, opts->insecure, &client->server);
+        status =
+            server_start(target->host, target->port, target->token, opts->insecure, opts->world_size, &client->server);
     if (status != TUTTI_OK) return status;
     if (client->server != NULL) target->port = server_port(client->server);
     address_text(target->host, target->port, target->text);
@@ -224,6 +233,9 @@ int tutti_store_tcp_sized(const char *host, uint16_t port, const tutti_store_opt
     int status = SIZED_READ(tutti_store_opts, opts, opts_bytes, &known);
     if (status != TUTTI_OK) return status;
     if (opts == NULL) opts = &defaults;
+    if (opts->world_size < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_tcp: world_size is %d; 0 stands for unknown",
+                         opts->world_size);
     if (port == 0 && !opts->server)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_tcp: port is 0, which only a server may ask for");
     struct client *client = calloc(1, sizeof *client);

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 #include <utlist.h>
@@ -15,6 +16,7 @@
 #include "base/clock.h"
 #include "base/forked.h"
 #include "base/log.h"
+#include "store/tcp_admission.h"
 
 struct conn_queue {
     UT_hash_handle hh;
@@ -33,6 +35,7 @@ struct conn_reply {
 
 static void conn_run(struct conn *conn);
 static void conn_resume_parked(struct tcp_server *server);
+static void conn_resume_accept(struct tcp_server *server);
 
 /* ---- waiting for a key -------------------------------------------------------------------------------------- */
 
@@ -158,15 +161,28 @@ void conn_close(struct conn *conn)
     conn_count_buffer(conn, 0);
     conn_close_socket(&conn->tcp, conn_on_closed);
     uv_close((uv_handle_t *)&conn->timer, conn_on_closed);
+    conn_resume_accept(server);
 }
 
 /* ---- timers ------------------------------------------------------------------------------------------------- */
 
 static void conn_reply(struct conn *conn, struct store_reply *reply);
 
+/* Whether bytes of the other side lie here that this loop has not come to read: timers run before sockets. */
+static bool conn_has_unread(const struct conn *conn)
+{
+    uv_os_fd_t fd;
+    int bytes = 0;
+    return uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0 && ioctl(fd, FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
 static void conn_on_timer(uv_timer_t *timer)
 {
     struct conn *conn = timer->data;
+    if (conn->state != CONN_READY && conn_has_unread(conn)) { /* the server is late, not the client */
+        uv_timer_start(timer, conn_on_timer, 0, 0); /* once more after the sockets; CONN_AUTH_BYTES bound it */
+        return;
+    }
     if (conn->queue == NULL) { /* a stranger, or a client that does not take its reply */
         conn_close(conn);
         return;
@@ -381,6 +397,7 @@ static bool conn_make_ready(struct conn *conn)
     DL_APPEND(conn->server->clients, conn);
     atomic_fetch_add_explicit(&conn->server->n_clients, 1, memory_order_relaxed);
     conn->state = CONN_READY;
+    conn_resume_accept(conn->server);
     return true;
 }
 
@@ -446,6 +463,7 @@ static int conn_open(struct conn *conn)
     uv_tcp_init(&server->loop, &conn->tcp);
     conn->timer.data = conn->tcp.data = conn;
     conn->handles = 2;
+    conn->accepted_ms = uv_now(&server->loop);
     DL_APPEND(server->strangers, conn);
     server->n_strangers++;
     int status = uv_accept((uv_stream_t *)&server->listener, (uv_stream_t *)&conn->tcp);
@@ -457,16 +475,34 @@ static int conn_open(struct conn *conn)
     return uv_read_start((uv_stream_t *)&conn->tcp, conn_on_alloc, conn_on_read);
 }
 
+/* Gives the oldest stranger no more than its grace, as another connection needs its place. */
+static void conn_hurry_oldest(struct tcp_server *server)
+{
+    struct conn *oldest = server->strangers;
+    uint64_t age = uv_now(&server->loop) - oldest->accepted_ms, grace = admission_grace_ms(server);
+    uv_timer_start(&oldest->timer, conn_on_timer, age < grace ? grace - age : 0, 0);
+}
+
+/* Without uv_accept libuv does not accept any more: further connections wait in the kernel. */
 void conn_accept(struct tcp_server *server)
 {
+    server->accept_pending = true;
+    if (server->n_strangers >= admission_limit(server)) {
+        conn_hurry_oldest(server);
+        return;
+    }
     struct conn *conn = calloc(1, sizeof *conn);
-    if (conn == NULL) return; /* not even 2 KiB: libuv stops accepting; those connected already are served on */
+    if (conn == NULL) return; /* until one that is connected leaves */
     conn->server = server;
     conn->buffer = conn->early;
     conn->capacity = sizeof conn->early;
     memcpy(conn->shake.token, server->token, TOKEN_BYTES);
-    if (conn_open(conn) != 0)
-        conn_close(conn);
-    else if (server->n_strangers > server->strangers_max)
-        conn_close(server->strangers);
+    server->accept_pending = false;
+    if (conn_open(conn) != 0) conn_close(conn);
+}
+
+/* A place is free. */
+static void conn_resume_accept(struct tcp_server *server)
+{
+    if (server->accept_pending && !server->stopping) conn_accept(server);
 }

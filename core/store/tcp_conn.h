@@ -11,11 +11,10 @@
 #include "store/wire.h"
 
 enum {
-    CONN_AUTH_MS = 2000,      /* to prove the token */
-    CONN_AUTH_BYTES = 256,    /* all that is taken from a stranger */
-    CONN_STALL_MS = 60000,    /* for a client to take a reply */
-    CONN_BUFFER_BYTES = 4096, /* kept per client; larger frames get a larger buffer while they last */
-    CONN_STRANGERS_MAX = 1024 /* connections that have not proved the token yet; the oldest goes first */
+    CONN_AUTH_MS = 2000,     /* to prove the token */
+    CONN_AUTH_BYTES = 256,   /* all that is taken from a stranger */
+    CONN_STALL_MS = 60000,   /* for a client to take a reply */
+    CONN_BUFFER_BYTES = 4096 /* kept per client; larger frames get a larger buffer while they last */
 };
 
 enum conn_state { CONN_HELLO, CONN_PROOF, CONN_READY, CONN_CLOSING };
@@ -27,6 +26,7 @@ struct conn {
     uv_timer_t timer; /* for the state: the handshake, a wait, or a reply that is not taken */
     struct tcp_server *server;
     struct conn *prev, *next; /* in server->strangers or server->clients */
+    uint64_t accepted_ms;     /* by the loop's clock */
     enum conn_state state;
     int handles; /* not closed yet */
     struct handshake shake;
@@ -54,7 +54,9 @@ struct tcp_server {
     struct conn *strangers, *clients; /* utlist; the oldest first */
     struct conn *parked;
     struct conn_queue *queues; /* uthash by key */
-    int n_strangers, strangers_max;
+    int n_strangers;
+    int expected;        /* clients, as the caller says; 0: unknown */
+    bool accept_pending; /* a connection waits at the listener until there is room: see tcp_admission.h */
     size_t buffered;     /* bytes of frames and replies in memory, beyond CONN_BUFFER_BYTES a client */
     size_t parked_bytes; /* of these, frames of those that are parked */
     unsigned refused;    /* for the log */
@@ -62,7 +64,7 @@ struct tcp_server {
     atomic_int n_clients;
 };
 
-/* Takes a connection that is waiting at the listener. */
+/* Takes the connection that is waiting at the listener, or leaves it there until there is room. */
 void conn_accept(struct tcp_server *server);
 
 void conn_close(struct conn *conn);

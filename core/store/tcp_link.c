@@ -156,12 +156,12 @@ static int64_t link_earlier(int64_t deadline_ns, int64_t ms)
     return limit < deadline_ns ? limit : deadline_ns;
 }
 
-static int link_connect(const struct link_target *target, int64_t deadline_ns, int *fd, bool *again)
+static int link_connect(const struct link_target *target, int64_t deadline_ns, int *fd, enum link_retry *retry)
 {
     struct addrinfo *list;
     int failure = address_resolve(target->host, target->port, &list);
     if (failure != 0) {
-        *again = true; /* a name may appear with its host */
+        *retry = LINK_ABSENT; /* a name may appear with its host */
         return error_set(TUTTI_ERR_STORE, "tcp store %s: the host cannot be resolved: %s", target->text,
                          failure == EAI_SYSTEM ? strerror(errno) : gai_strerror(failure));
     }
@@ -172,8 +172,9 @@ static int link_connect(const struct link_target *target, int64_t deadline_ns, i
     freeaddrinfo(list);
     if (*fd >= 0) return TUTTI_OK;
     errno = error;
-    *again = link_error_passes(error);
-    return error_errno(*again ? TUTTI_ERR_STORE : TUTTI_ERR_SYSTEM, "tcp store %s: no connection", target->text);
+    *retry = link_error_passes(error) ? LINK_ABSENT : LINK_FINAL;
+    return error_errno(*retry != LINK_FINAL ? TUTTI_ERR_STORE : TUTTI_ERR_SYSTEM, "tcp store %s: no connection",
+                       target->text);
 }
 
 /* ---- the handshake ------------------------------------------------------------------------------------------ */
@@ -221,18 +222,18 @@ static int link_prove(int fd, const struct link_target *target, const struct han
     return TUTTI_OK;
 }
 
-int link_open(const struct link_target *target, int64_t deadline_ns, struct link **out, bool *again)
+int link_open(const struct link_target *target, int64_t deadline_ns, struct link **out, enum link_retry *retry)
 {
     int fd = -1;
-    *again = false;
+    *retry = LINK_FINAL;
     int64_t limit = link_earlier(deadline_ns, LINK_HANDSHAKE_MS); /* one attempt is not to eat up a long deadline */
-    int status = link_connect(target, limit, &fd, again);
+    int status = link_connect(target, limit, &fd, retry);
     if (status != TUTTI_OK) return status;
     struct handshake shake = {0};
     memcpy(shake.token, target->token, TOKEN_BYTES);
     status = link_hello(fd, target, &shake, limit);
     if (status == TUTTI_OK) status = link_prove(fd, target, &shake, limit);
-    *again = status == TUTTI_ERR_STORE || status == TUTTI_ERR_TIMEOUT; /* dropped among too many strangers, or ending */
+    if (status == TUTTI_ERR_STORE || status == TUTTI_ERR_TIMEOUT) *retry = LINK_BUSY; /* or it is ending */
     struct link *link = status == TUTTI_OK ? calloc(1, sizeof *link) : NULL;
     if (link != NULL) {
         link->fd = fd;

@@ -21,9 +21,15 @@ struct link_target {
     uint8_t token[TOKEN_BYTES];
 };
 
-/* One attempt.  *again: nobody listens there yet, or the server was too busy; another attempt may succeed.  The
- * sentence is set in any case. */
-int link_open(const struct link_target *target, int64_t deadline_ns, struct link **link, bool *again);
+/* Whether another attempt may succeed after one that failed. */
+enum link_retry {
+    LINK_FINAL,  /* no */
+    LINK_ABSENT, /* yes: nobody listens there yet */
+    LINK_BUSY    /* yes: the server was there and dropped us, as it does when too many come at once */
+};
+
+/* One attempt.  The error text is set in any case. */
+int link_open(const struct link_target *target, int64_t deadline_ns, struct link **link, enum link_retry *retry);
 
 /* Sends the request and takes its reply.  After an error the link is of no more use. */
 int link_call(struct link *link, const struct link_target *target, const struct store_request *request,

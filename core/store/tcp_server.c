@@ -1,16 +1,17 @@
 #include "store/tcp_server.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <utlist.h>
 
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "store/address.h"
+#include "store/tcp_admission.h"
 #include "store/tcp_conn.h"
 
 static void server_on_connection(uv_stream_t *listener, int status)
@@ -70,7 +71,8 @@ static int server_bind(struct tcp_server *server, const struct sockaddr *address
     if (status != 0) return status;
     server->listener.data = server;
     status = uv_tcp_bind(&server->listener, address, address->sa_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0);
-    if (status == 0) status = uv_listen((uv_stream_t *)&server->listener, 4096, server_on_connection);
+    /* As many as the system allows (somaxconn): a SYN that finds no place comes again only after a second. */
+    if (status == 0) status = uv_listen((uv_stream_t *)&server->listener, INT_MAX, server_on_connection);
     if (status == 0) conn_forked_gives_up(&server->listener);
     if (status == 0) return 0;
     conn_close_socket(&server->listener, NULL);
@@ -171,20 +173,13 @@ static int server_open(struct tcp_server *server, const char *host, uint16_t por
     return status;
 }
 
-/* Strangers may take a quarter of the descriptors, so that clients always find one. */
-static int server_strangers_max(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > 4 * CONN_STRANGERS_MAX) return CONN_STRANGERS_MAX;
-    return limit.rlim_cur < 32 ? 8 : (int)(limit.rlim_cur / 4);
-}
-
-int server_start(const char *host, uint16_t port, const uint8_t token[32], bool insecure, struct tcp_server **out)
+int server_start(const char *host, uint16_t port, const uint8_t token[32], bool insecure, int expected,
+                 struct tcp_server **out)
 {
     struct tcp_server *server = calloc(1, sizeof *server);
     if (server == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tcp store: out of memory");
     memcpy(server->token, token, TOKEN_BYTES);
-    server->strangers_max = server_strangers_max();
+    server->expected = expected;
     int status = store_max_bytes(&server->table.max_bytes);
     int failure = status == TUTTI_OK ? uv_loop_init(&server->loop) : 0;
     if (failure != 0) status = error_set(TUTTI_ERR_SYSTEM, "tcp store: %s", uv_strerror(failure));
@@ -198,6 +193,7 @@ int server_start(const char *host, uint16_t port, const uint8_t token[32], bool 
     }
     log_write(LOG_INFO, "tcp store: serving %s port %u%s", host, server->port,
               token_is_none(token) ? ", without a job token" : "");
+    admission_check_descriptors(server);
     *out = server;
     return TUTTI_OK;
 }

@@ -7,9 +7,10 @@
 
 struct tcp_server;
 
-/* Binds the one address that host names, and serves it.  token may be all zero ("none").
- * STORE: the address is in use, not of this machine, a wildcard, or not loopback while there is no token. */
-int server_start(const char *host, uint16_t port, const uint8_t token[32], bool insecure, struct tcp_server **server);
+/* Binds the one address that host names, and serves it.  token may be all zero ("none").  expected: clients, 0:
+ * unknown. STORE: the address is in use, not of this machine, a wildcard, or not loopback while there is no token. */
+int server_start(const char *host, uint16_t port, const uint8_t token[32], bool insecure, int expected,
+                 struct tcp_server **server);
 
 uint16_t server_port(const struct tcp_server *server);
 

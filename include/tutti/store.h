@@ -35,6 +35,7 @@ typedef struct tutti_store_opts {
                              TUTTI_TOKEN */
     bool server;          /* tcp: also run the server, on a thread of its own, until the handle is freed */
     bool insecure;        /* tcp server: serve an address other than loopback without any token */
+    int32_t world_size;   /* tcp server: how many clients are expected; 0: unknown */
 } tutti_store_opts;
 
 /* The three functions below, with the size of tutti_store_opts in the program: see sized.h. */
@@ -48,9 +49,11 @@ TUTTI_API int tutti_store_memory_sized(const tutti_store_opts *opts, size_t opts
  * one address only; port 0 takes any free port (see tutti_store_port).  A client retries until the server is there or
  * the timeout has passed (at most 30 s where the name does not resolve, 10 s where it is its own server).  The
  * handshake proves the job token in both directions without sending it.  A server needs a descriptor per client: the
- * caller raises `ulimit -n` for a large job.  Errors: AUTH (the token differs or is missing on one side, or something
- * else answers there), STORE (the address is in use, a wildcard such as 0.0.0.0, cannot be resolved or reached; a
- * server on a non-loopback address without a token, unless opts or TUTTI_INSECURE=1 allow it), and the common ones. */
+ * caller raises `ulimit -n` for a large job.  Connections that have not proved the token yet take a quarter of the free
+ * descriptors, or as many as world_size asks for; more wait in the kernel's queue.  Errors: AUTH (the token differs or
+ * is missing on one side, or something else answers there), STORE (the address is in use, a wildcard such as 0.0.0.0,
+ * cannot be resolved or reached; a server on a non-loopback address without a token, unless opts or TUTTI_INSECURE=1
+ * allow it), and the common ones. */
 static inline int tutti_store_tcp(const char *host, uint16_t port, const tutti_store_opts *opts, tutti_store **store)
 {
     return tutti_store_tcp_sized(host, port, opts, sizeof *opts, store);

@@ -41,6 +41,7 @@ static const struct place places[] = {
     AT(tutti_store_opts, token, 8),
     AT(tutti_store_opts, server, 16),
     AT(tutti_store_opts, insecure, 17),
+    AT(tutti_store_opts, world_size, 20),
     SIZE(tutti_init_opts, 48),
     AT(tutti_init_opts, init_method, 0),
     AT(tutti_init_opts, store, 8),

@@ -113,12 +113,11 @@ struct recording {
     struct seal out, in;
 };
 
-UNUSED static int shake_hands(uint16_t port, struct recording *recording)
+UNUSED static void shake_hands_on(int fd, struct recording *recording)
 {
     struct handshake shake = {0};
     uint8_t theirs[HANDSHAKE_HELLO_BYTES], verdict[HANDSHAKE_VERDICT_BYTES];
     memcpy(shake.token, token_a, sizeof token_a);
-    int fd = knock(port);
     handshake_start(&shake, HANDSHAKE_CLIENT, recording->hello);
     transmit(fd, recording->hello, sizeof recording->hello);
     receive(fd, theirs, sizeof theirs);
@@ -129,6 +128,12 @@ UNUSED static int shake_hands(uint16_t port, struct recording *recording)
     assert_int_equal(verdict[0], 1);
     assert_true(handshake_verify(&shake, HANDSHAKE_SERVER, verdict + 8));
     handshake_keys(&shake, &recording->out, &recording->in);
+}
+
+UNUSED static int shake_hands(uint16_t port, struct recording *recording)
+{
+    int fd = knock(port);
+    shake_hands_on(fd, recording);
     return fd;
 }
 

@@ -1,0 +1,153 @@
+/* The tcp store when many clients join at once, and when strangers take the places that clients need. */
+#include "store_tcp.h"
+
+/* Lets this process have n descriptors.  False: the hard limit is lower. */
+static bool may_have_descriptors(rlim_t n)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_max < n) return false;
+    if (limit.rlim_cur < n) limit.rlim_cur = n;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+/* None of these sends a byte before all are connected: none may be dropped for another one. */
+static void test_burst(void **state)
+{
+    (void)state;
+    enum { N = 1500 };
+    if (!may_have_descriptors(8 * N)) skip();
+    tutti_store *server = serve(token_a);
+    struct recording recording;
+    int *fds = calloc(N, sizeof *fds);
+    for (int i = 0; i < N; i++) fds[i] = knock(tutti_store_port(server));
+    for (int i = 0; i < N; i++) shake_hands_on(fds[i], &recording);
+    for (int i = 0; i < N; i++) close(fds[i]);
+    free(fds);
+    tutti_store_free(server);
+}
+
+/* ---- a server that has few descriptors ----------------------------------------------------------------------------
+ */
+
+enum { FEW = 400 };
+
+struct served {
+    pid_t child;
+    int gate; /* the server lives until it is closed */
+    uint16_t port;
+};
+
+static int serve_with_few(int gate, int out, int32_t world_size)
+{
+    tutti_store *server = NULL;
+    char byte;
+    tutti_store_opts opts = {.server = true, .token = token_a, .world_size = world_size};
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){FEW, FEW});
+    if (tutti_store_tcp("127.0.0.1", 0, &opts, &server) != TUTTI_OK) return 1;
+    uint16_t port = tutti_store_port(server);
+    if (write(out, &port, sizeof port) != sizeof port) return 2;
+    if (read(gate, &byte, 1) != 0) return 3;
+    tutti_store_free(server);
+    return 0;
+}
+
+static struct served start_with_few(int32_t world_size)
+{
+    struct served served;
+    int gate[2], out[2];
+    assert_int_equal(pipe2(gate, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    served.child = fork();
+    if (served.child == 0) {
+        close(gate[1]);
+        _exit(serve_with_few(gate[0], out[1], world_size));
+    }
+    close(gate[0]);
+    close(out[1]);
+    served.gate = gate[1];
+    assert_int_equal(read(out[0], &served.port, sizeof served.port), sizeof served.port);
+    close(out[0]);
+    return served;
+}
+
+static void end_server(const struct served *served)
+{
+    int status = -1;
+    close(served->gate);
+    assert_int_equal(waitpid(served->child, &status, 0), served->child);
+    assert_int_equal(status, 0);
+}
+
+struct joiner {
+    uint16_t port;
+    tutti_store *store;
+    int status;
+};
+
+static void *join_once(void *argument)
+{
+    struct joiner *joiner = argument;
+    tutti_store_opts opts = {.token = token_a, .timeout_ms = 30000};
+    joiner->status = tutti_store_tcp("127.0.0.1", joiner->port, &opts, &joiner->store);
+    if (joiner->status == TUTTI_OK) joiner->status = tutti_store_add(joiner->store, "n", 1, NULL);
+    return NULL;
+}
+
+/* More clients at once than there are places for strangers, and all of them at the server in the end. */
+static void check_joins(int32_t world_size)
+{
+    enum { N = 250 };
+    static struct joiner joiner[N];
+    pthread_t thread[N];
+    struct served served = start_with_few(world_size);
+    for (int i = 0; i < N; i++) {
+        joiner[i] = (struct joiner){.port = served.port};
+        assert_int_equal(pthread_create(&thread[i], NULL, join_once, &joiner[i]), 0);
+    }
+    for (int i = 0; i < N; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < N; i++) OK(joiner[i].status);
+    int64_t n;
+    OK(tutti_store_add(joiner[0].store, "n", 0, &n));
+    assert_int_equal(n, N);
+    for (int i = 0; i < N; i++) tutti_store_free(joiner[i].store);
+    end_server(&served);
+}
+
+static void test_joins_beyond_the_limit(void **state)
+{
+    (void)state;
+    if (!may_have_descriptors(1024)) skip();
+    check_joins(0);
+    check_joins(250);
+}
+
+/* Silent connections take every place there is, and more of them wait.  A client joins all the same, and soon. */
+static void test_strangers_keep_nobody_out(void **state)
+{
+    (void)state;
+    enum { N = 600 };
+    int fds[N];
+    if (!may_have_descriptors(2048)) skip();
+    struct served served = start_with_few(0);
+    for (int i = 0; i < N; i++) fds[i] = knock(served.port);
+    int64_t begun = clock_now_ns();
+    struct joiner joiner = {.port = served.port};
+    join_once(&joiner);
+    OK(joiner.status);
+    int64_t took_ms = (clock_now_ns() - begun) / 1000000;
+    if (took_ms > 5000) fail_msg("a client joins after %lld ms", (long long)took_ms);
+    tutti_store_free(joiner.store);
+    for (int i = 0; i < N; i++) close(fds[i]);
+    end_server(&served);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_burst),
+        cmocka_unit_test(test_joins_beyond_the_limit),
+        cmocka_unit_test(test_strangers_keep_nobody_out),
+    };
+    return token_init() == TUTTI_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+}
