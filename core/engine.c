@@ -21,6 +21,7 @@ enum {
     LOOK_MS = 100,      /* how often a wait looks at the operations' deadlines */
     LOOK_ROUNDS = 16,   /* how often one that has no time to sleep looks at the clock */
     SETTLE_NS = 100000, /* the first sleep on the backends: see their arm */
+    UNARMED_MS = 20,    /* an idle group looks so often for notes where no descriptor tells of them */
     NAP_US = 50,        /* sleep where a backend has nothing to poll */
     ATTEND_US = 100,    /* grace for the caller to wait itself before the thread takes over */
     TRIES = 100,        /* to let others have the lock */
@@ -512,7 +513,8 @@ static bool drive(struct engine *engine)
         engine_unlock(engine);
         return true;
     }
-    bool called = sleep_on_backends(engine, POLLER_THREAD, engine->n_async > 0 ? look_ms(next) : -1);
+    int idle_ms = engine->n_unarmed > 0 ? UNARMED_MS : -1;
+    bool called = sleep_on_backends(engine, POLLER_THREAD, engine->n_async > 0 ? look_ms(next) : idle_ms);
     engine->polling[POLLER_THREAD] = false;
     return !called;
 }

@@ -49,6 +49,7 @@ struct engine {
     struct tutti_group *first; /* the family's */
     int n_told;                /* groups that hold a peer's failure back */
     int n_blocked;             /* works that wait for an earlier one's memory */
+    int n_unarmed;             /* groups whose notes come over a backend without arm */
     int n_comparing;           /* works whose ranks compare their calls first */
     bool recheck;              /* one ended since: some of them may begin */
 

@@ -13,6 +13,7 @@
 #include "base/streams.h"
 #include "cache.h"
 #include "child.h"
+#include "control.h"
 #include "cores.h"
 #include "doors.h"
 #include "drain.h"
@@ -34,6 +35,7 @@ static void shut(struct tutti_group *group)
 {
     engine_lock(group->engine);
     bool was = group->shut;
+    if (!was) control_flush(group);
     group->shut = true;
     engine_handle_events(group->engine); /* what is told to a backend, before it is closed */
     engine_unlock(group->engine);
@@ -43,6 +45,7 @@ static void shut(struct tutti_group *group)
     struct tutti_work *work;
     while ((work = TAILQ_LAST(&group->works, work_queue)) != NULL) work_closed(work); /* parts before their parent */
     engine_handle_events(group->engine);
+    control_close(group);
     engine_unlock(group->engine);
     tutti_store_free(group->store); /* now: what it is a part of may go before the last reference does */
     group->store = NULL;
@@ -205,6 +208,9 @@ int group_open(const struct group_args *args, struct tutti_group **out)
         return error_set(status, "%s", text);
     }
     doors_describe(group);
+    engine_lock(group->engine);
+    control_open(group);
+    engine_unlock(group->engine);
     if (group->root == group && group->size > 1) {
         engine_lock(group->engine);
         engine_start_thread(group->engine);

@@ -38,10 +38,11 @@ struct tutti_group {
     int64_t timeout_ms;
     struct cache *cache;
     struct health *health;
-    int rank, size;  /* -1, -1: not a member */
-    char *gone_text; /* a member is gone although nothing waited for it: the next operation fails with this */
-    int failed;      /* status of the first failure, or 0 */
-    bool shut;       /* its backends are closed; only the handle is left */
+    struct control *control; /* carries notes where no backend does; or NULL */
+    int rank, size;          /* -1, -1: not a member */
+    char *gone_text;         /* a member is gone although nothing waited for it: the next operation fails with this */
+    int failed;              /* status of the first failure, or 0 */
+    bool shut;               /* its backends are closed; only the handle is left */
     int n_doors[2];
     struct group_door stager; /* copies CUDA tensors where one of their doors takes CPU tensors alone; else not open */
     struct group_door doors[2][GROUP_DOORS];  /* by device: CPU, CUDA */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "control.h"
 #include "fingerprint.h"
 #include "group.h"
 #include "missing.h"
@@ -82,6 +83,7 @@ static void note_send(struct tutti_group *group, int peer, const struct note *no
             if (TUTTI_HAS(door->backend, notify) && door->backend->notify(door->state, peer, wire, bytes) == TUTTI_OK)
                 return;
         }
+    control_send(group, peer, wire, bytes);
 }
 
 void health_tell(struct tutti_group *group)

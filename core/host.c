@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/reduce.h"
 #include "base/token.h"
+#include "control.h"
 #include "group.h"
 #include "health.h"
 #include "rendezvous.h"
@@ -93,10 +94,18 @@ static void host_token_mac(uint8_t mac[32], const void *message, size_t bytes)
     token_mac(mac, token, message, bytes);
 }
 
+static void host_complete(tutti_request *request, int status)
+{
+    if (control_owns(request))
+        control_complete(request, status);
+    else
+        work_complete(request, status);
+}
+
 const tutti_host host_services = {
     .abi = TUTTI_BACKEND_ABI,
     .size = sizeof(tutti_host),
-    .complete = work_complete,
+    .complete = host_complete,
     .error = error_set,
     .log = host_log,
     .now_ns = host_now_ns,

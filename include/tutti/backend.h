@@ -352,7 +352,9 @@ typedef struct tutti_backend {
      * Mandatory where any entry answers PENDING. */
     int (*progress)(void *group);
 
-    /* Before sleeping: fills at most TUTTI_ARM_MAX descriptors that will poll readable (POLLIN) when progress has
+    /* Without this entry and without notify the core calls progress of an idle family every 20 ms, for notes.
+     *
+     * Before sleeping: fills at most TUTTI_ARM_MAX descriptors that will poll readable (POLLIN) when progress has
      * something to do, and returns how many; 0 means something is there already, do not sleep.  The core first polls
      * for 0.1 ms, then calls again before it sleeps for longer: what comes just while the first call looks need not
      * make a descriptor readable, if the second one finds it.  Called for the family's first group.  Optional: without
@@ -363,7 +365,10 @@ typedef struct tutti_backend {
      * be called.  An error: too late or not possible, complete() will be called.  Optional. */
     int (*cancel)(void *group, tutti_request *request);
 
-    /* Sends a few bytes to peer besides all ordering and matching, best effort, dropped where there is no connection.
+    /* Without this entry the core sends notes as messages of one size under a tag of its own (bit 62 alone is set), and
+     * keeps a receive from TUTTI_ANY_SOURCE posted for them, or one for each peer where that is refused.
+     *
+     * Sends a few bytes to peer besides all ordering and matching, best effort, dropped where there is no connection.
      * They reach host->notified there.  A note for a group that has been closed there is answered with one of no bytes,
      * behind all that was sent for the group.  Optional. */
     int (*notify)(void *group, int32_t peer, const void *message, size_t bytes);

@@ -57,6 +57,13 @@ static void test_loop_threads(void **state)
     passes("--backend loop --threads --quick --ranks 1..3");
 }
 
+/* One that has nothing but send, recv and progress gets everything that the core promises. */
+static void test_plain(void **state)
+{
+    (void)state;
+    passes("--backend plain --threads --quick --ranks 3");
+}
+
 /* A plug-in that was built elsewhere, with the public headers and a compiler, and that no folder is searched for. */
 static void test_by_path(void **state)
 {
@@ -238,10 +245,10 @@ static void test_junit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_by_path),    cmocka_unit_test(test_tcp_two),
-        cmocka_unit_test(test_tcp_three),    cmocka_unit_test(test_tcp_wire),   cmocka_unit_test(test_job),
-        cmocka_unit_test(test_cuda_fakes),   cmocka_unit_test(test_every_line), cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_junit),        cmocka_unit_test(test_spoilt),
+        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_plain),      cmocka_unit_test(test_by_path),
+        cmocka_unit_test(test_tcp_two),      cmocka_unit_test(test_tcp_three),  cmocka_unit_test(test_tcp_wire),
+        cmocka_unit_test(test_job),          cmocka_unit_test(test_cuda_fakes), cmocka_unit_test(test_every_line),
+        cmocka_unit_test(test_arguments),    cmocka_unit_test(test_junit),      cmocka_unit_test(test_spoilt),
     };
     return cmocka_run_group_tests(tests, start_spoilt, NULL);
 }

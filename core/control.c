@@ -1,0 +1,185 @@
+#include "control.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "group.h"
+#include "health.h"
+#include "note.h"
+
+enum {
+    LENGTH = 8, /* bytes before the note: how long it is */
+    FRAME = LENGTH + NOTE_BYTES,
+    SENDS_A_RANK = 8, /* that may be under way before notes are dropped */
+    FLUSH_NS = 1000 * 1000 * 1000,
+    FLUSH_NAP_US = 50
+};
+
+#define FINGERPRINT UINT64_C(0x65746f6e) /* both ends have the same: nothing to compare */
+
+struct frame {
+    tutti_request request;     /* first */
+    struct engine_event event; /* a receive's: to be posted again, outside of the backend's entries */
+    LIST_ENTRY(frame) link;
+    struct control *control;
+    bool receives;
+    uint8_t data[FRAME];
+};
+
+struct control {
+    struct tutti_group *group;
+    const struct group_door *door;
+    LIST_HEAD(, frame) frames;
+    int n_sends;
+};
+
+static void drop(struct frame *frame)
+{
+    if (!frame->receives) frame->control->n_sends--;
+    LIST_REMOVE(frame, link);
+    free(frame);
+}
+
+static struct frame *new_frame(struct control *control, int peer, bool receives)
+{
+    struct frame *frame = calloc(1, sizeof *frame);
+    if (frame == NULL) return NULL;
+    frame->control = control;
+    frame->receives = receives;
+    frame->request.peer = peer;
+    LIST_INSERT_HEAD(&control->frames, frame, link);
+    if (!receives) control->n_sends++;
+    return frame;
+}
+
+static void prepare(struct frame *frame)
+{
+    frame->request = (tutti_request){.peer = frame->request.peer,
+                                     .tag = CONTROL_TAG,
+                                     .fingerprint = FINGERPRINT,
+                                     .data = frame->data,
+                                     .bytes = FRAME,
+                                     .owner = frame};
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------- */
+
+/* The bytes come from another machine: note_parse checks them further. */
+static void deliver(const struct frame *frame)
+{
+    uint64_t bytes;
+    memcpy(&bytes, frame->data, sizeof bytes);
+    bytes = le64toh(bytes);
+    int peer = frame->request.peer >= 0 ? frame->request.peer : frame->request.source;
+    if (bytes <= NOTE_BYTES) health_notified(frame->control->group, peer, frame->data + LENGTH, (size_t)bytes);
+}
+
+static int post(struct frame *frame)
+{
+    const struct group_door *door = frame->control->door;
+    int status;
+    do {
+        prepare(frame);
+        status = door->backend->recv(door->state, &frame->request);
+        if (status == TUTTI_REQUEST_DONE) deliver(frame);
+    } while (status == TUTTI_REQUEST_DONE);
+    return status;
+}
+
+static void post_again(struct engine_event *event)
+{
+    struct frame *frame = (struct frame *)(void *)((char *)event - offsetof(struct frame, event));
+    if (!frame->control->group->shut && post(frame) == TUTTI_REQUEST_PENDING) return;
+    drop(frame);
+}
+
+void control_complete(tutti_request *request, int status)
+{
+    struct frame *frame = (struct frame *)(void *)request;
+    if (frame->receives && status == TUTTI_OK) {
+        deliver(frame);
+        frame->event.handle = post_again;
+        engine_post(frame->control->group->engine, &frame->event);
+    } else {
+        drop(frame); /* after an error the backend would only repeat it */
+    }
+}
+
+/* ---- sending ----------------------------------------------------------------------------------------------- */
+
+void control_send(struct tutti_group *group, int peer, const void *message, size_t bytes)
+{
+    struct control *control = group->control;
+    if (control == NULL || bytes > NOTE_BYTES || control->n_sends >= SENDS_A_RANK * group->size) return;
+    struct frame *frame = new_frame(control, peer, false);
+    if (frame == NULL) return;
+    uint64_t length = htole64(bytes);
+    memcpy(frame->data, &length, sizeof length);
+    memcpy(frame->data + LENGTH, message, bytes);
+    prepare(frame);
+    if (control->door->backend->send(control->door->state, &frame->request) != TUTTI_REQUEST_PENDING) drop(frame);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+/* The group's first backend of messages; NULL where another way for notes is there. */
+static const struct group_door *door_of(const struct tutti_group *group)
+{
+    const struct group_door *found = NULL;
+    for (int i = 0; i < group->n_doors[0]; i++) {
+        const struct group_door *door = &group->doors[0][i];
+        if (TUTTI_HAS(door->backend, notify)) return NULL;
+        if (found == NULL && TUTTI_HAS(door->backend, send)) found = door;
+    }
+    return found;
+}
+
+/* False if the backend does not take it. */
+static bool listen_to(struct control *control, int peer)
+{
+    struct frame *frame = new_frame(control, peer, true);
+    if (frame == NULL) return false;
+    if (post(frame) == TUTTI_REQUEST_PENDING) return true;
+    drop(frame);
+    return false;
+}
+
+void control_open(struct tutti_group *group)
+{
+    const struct group_door *door = door_of(group);
+    if (door == NULL || group->size < 2) return;
+    struct control *control = calloc(1, sizeof *control);
+    if (control == NULL) return; /* ranks that disagree then find it out when their time has run out */
+    control->group = group;
+    control->door = door;
+    LIST_INIT(&control->frames);
+    group->control = control;
+    if (!TUTTI_HAS(door->backend, arm)) group->engine->n_unarmed++;
+    if (listen_to(control, TUTTI_ANY_SOURCE)) return;
+    for (int peer = 0; peer < group->size; peer++)
+        if (peer != group->rank && !listen_to(control, peer))
+            log_write(LOG_INFO, "group %s: %s takes no control messages from rank %d", group->name, door->backend->name,
+                      group->global_ranks[peer]);
+}
+
+void control_flush(struct tutti_group *group)
+{
+    int64_t end = clock_now_ns() + FLUSH_NS;
+    while (group->control != NULL && group->control->n_sends > 0 && clock_now_ns() < end)
+        if (!engine_step(group->engine)) usleep(FLUSH_NAP_US);
+}
+
+void control_close(struct tutti_group *group)
+{
+    struct control *control = group->control;
+    if (control == NULL) return;
+    if (!TUTTI_HAS(control->door->backend, arm)) group->engine->n_unarmed--;
+    while (!LIST_EMPTY(&control->frames)) drop(LIST_FIRST(&control->frames));
+    free(control);
+    group->control = NULL;
+}
