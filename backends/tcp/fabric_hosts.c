@@ -5,13 +5,14 @@
  *
  * What counts as one host: ranks with one address.  It is chosen by a rule that gives the same on all of a host
  * (fabric_address.c), and two hosts that reach each other do not have the same.  A transport that knows better, which
- * ranks have attached each other's memory, belongs in hosts_alike().
+ * ranks have attached each other's memory, belongs in hosts_first_ranks().
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fabric_impl.h"
+#include "hosts.h"
 
 enum { HOSTS_BYTES = 4 }; /* a rank, little-endian */
 
@@ -20,23 +21,20 @@ static const struct wire_address *hosts_address(const struct fabric *fabric, int
     return rank == fabric->config.rank ? &fabric->address : &fabric->link[rank].address;
 }
 
-static bool hosts_alike(const struct fabric *fabric, int32_t a, int32_t b)
-{
-    const struct wire_address *x = hosts_address(fabric, a), *y = hosts_address(fabric, b);
-    return x->family == y->family && memcmp(x->ip, y->ip, sizeof x->ip) == 0;
-}
-
 /* The number of a host is its first rank. */
 static int hosts_find(struct fabric *fabric, int32_t *host)
 {
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
-        int status = rank != fabric->config.rank ? fabric_look_up(&fabric->link[rank]) : TUTTI_OK;
-        if (status != TUTTI_OK) return status;
-        host[rank] = 0;
-        while (host[rank] < rank && (host[host[rank]] != host[rank] || !hosts_alike(fabric, host[rank], rank)))
-            host[rank]++;
+    int32_t n = fabric->config.world_size;
+    const struct wire_address **address = malloc((size_t)n * sizeof *address);
+    int status = address != NULL ? TUTTI_OK : TUTTI_ERR_NO_MEMORY;
+    for (int32_t rank = 0; rank < n && status == TUTTI_OK; rank++) {
+        if (rank != fabric->config.rank) status = fabric_look_up(&fabric->link[rank]);
+        address[rank] = hosts_address(fabric, rank);
     }
-    return TUTTI_OK;
+    if (address == NULL || (status == TUTTI_OK && !hosts_first_ranks(address, n, host)))
+        status = fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for the addresses of %d ranks", n);
+    free(address);
+    return status;
 }
 
 static int hosts_publish(struct fabric *fabric, const int32_t *host, uint8_t *entry, size_t bytes)

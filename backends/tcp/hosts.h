@@ -1,0 +1,10 @@
+/* Which ranks have one address.  A pure function; what counts as one host is explained in fabric_hosts.c. */
+#ifndef TCP_HOSTS_H
+#define TCP_HOSTS_H
+
+#include "wire.h"
+
+/* Sets first[rank] to the lowest of the n ranks with the same address, in O(n log n).  False: out of memory. */
+bool hosts_first_ranks(const struct wire_address **address, int32_t n, int32_t *first);
+
+#endif
