@@ -23,6 +23,7 @@ enum {
     SETTLE_NS = 100000, /* the first sleep on the backends: see their arm */
     UNARMED_MS = 20,    /* an idle group looks so often for notes where no descriptor tells of them */
     NAP_US = 50,        /* sleep where a backend has nothing to poll */
+    DISOWNED_US = 1000, /* sleep where the program has closed the engine's descriptors */
     ATTEND_US = 100,    /* grace for the caller to wait itself before the thread takes over */
     TRIES = 100,        /* to let others have the lock */
     QUIET_MS = 1,       /* without calls of other threads: a waiting caller polls */
@@ -54,12 +55,20 @@ static void watch_forks(void)
     pthread_atfork(NULL, NULL, in_child);
 }
 
+bool engine_is_disowned(struct engine *engine)
+{
+    if (!engine->disowned && engine->witness.fd >= 0) engine->disowned = !witness_holds(&engine->witness);
+    return engine->disowned;
+}
+
 static void close_wake_fds(struct engine *engine)
 {
+    bool ours = !engine_is_disowned(engine);
     for (int i = 0; i < 2; i++) {
-        if (engine->wake_fd[i] >= 0) close(engine->wake_fd[i]);
+        if (engine->wake_fd[i] >= 0 && ours) close(engine->wake_fd[i]);
         engine->wake_fd[i] = -1;
     }
+    witness_close(&engine->witness);
 }
 
 int engine_new(int local_world_size, struct engine **out)
@@ -70,7 +79,8 @@ int engine_new(int local_world_size, struct engine **out)
     if (engine == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
     engine->wake_fd[POLLER_CALLER] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->wake_fd[POLLER_THREAD] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (engine->wake_fd[POLLER_CALLER] < 0 || engine->wake_fd[POLLER_THREAD] < 0) {
+    engine->witness.fd = -1;
+    if (engine->wake_fd[POLLER_CALLER] < 0 || engine->wake_fd[POLLER_THREAD] < 0 || !witness_open(&engine->witness)) {
         close_wake_fds(engine);
         free(engine);
         return error_errno(TUTTI_ERR_SYSTEM, "no eventfd for a group");
@@ -123,6 +133,7 @@ static void engine_free(struct engine *engine)
 static void wake(struct engine *engine, enum engine_poller who)
 {
     uint64_t one = 1;
+    if (engine_is_disowned(engine)) return; /* it sleeps by the clock alone */
     ssize_t written = write(engine->wake_fd[who], &one, sizeof one);
     (void)written; /* EAGAIN: it is readable already */
 }
@@ -134,12 +145,14 @@ static void want(struct engine *engine, enum engine_poller who)
     if (!atomic_exchange(&engine->wanted[who], true)) wake(engine, who);
 }
 
-/* Ends the thread.  False: that is this one, which is in a callback, and ends after it. */
+/* Ends the thread.  False: that is this one, which is in a callback, and ends after it; or it cannot be woken, because
+ * the program has closed the descriptor for that. */
 static bool end_thread(struct engine *engine)
 {
     if (!engine->has_thread || engine_is_forked(engine)) return true;
     engine->stopping = true;
     wake(engine, POLLER_THREAD);
+    if (engine_is_disowned(engine)) return false;
     if (pthread_equal(engine->thread, pthread_self())) return false;
     pthread_join(engine->thread, NULL);
     engine->has_thread = false;
@@ -154,7 +167,7 @@ void engine_drop(struct engine *engine)
         engine_free(engine);
         return;
     }
-    engine->frees_itself = true;
+    if (!engine->disowned) engine->frees_itself = true; /* else the engine is left to the thread for good */
     pthread_detach(engine->thread);
 }
 
@@ -311,6 +324,7 @@ struct wait {
 static void take_wake(struct engine *engine, enum engine_poller who)
 {
     uint64_t count;
+    if (engine_is_disowned(engine)) return;
     ssize_t got = read(engine->wake_fd[who], &count, sizeof count);
     (void)got;
     engine->wanted[who] = false;
@@ -358,12 +372,22 @@ static int arm_again(struct engine *engine, enum engine_poller who, struct pollf
     return n;
 }
 
+/* Without descriptors there is nothing to sleep on.  All groups fail. */
+static bool nap_disowned(struct engine *engine, enum engine_poller who)
+{
+    if (engine->first != NULL) group_disowned(engine->first);
+    lock_give(&engine->lock);
+    usleep(who == POLLER_CALLER ? DISOWNED_US : WATCH_MS * 1000);
+    return false;
+}
+
 /* Sleeps until a backend has something, somebody calls, or timeout_ms (-1: no limit) has passed.  Lets the lock go, and
  * returns without it; polling[who] is still set then.  Whether somebody called. */
 static bool sleep_on_backends(struct engine *engine, enum engine_poller who, int timeout_ms)
 {
     struct pollfd polled[ENGINE_SOURCES * TUTTI_ARM_MAX + 1];
     struct timespec settle = clock_timespec(SETTLE_NS);
+    if (engine_is_disowned(engine)) return nap_disowned(engine, who);
     int n = arm(engine, who, polled), found = 0;
     engine->polling[who] = n != 0;
     lock_give(&engine->lock);
@@ -498,7 +522,9 @@ static bool nap(struct engine *engine, int64_t ns)
 {
     struct pollfd polled = {engine->wake_fd[POLLER_THREAD], POLLIN, 0};
     struct timespec time = clock_timespec(ns);
+    if (engine_is_disowned(engine)) polled.fd = -1;
     if (ppoll(&polled, 1, &time, NULL) <= 0) return false; /* EINTR: too early */
+    if (polled.revents & POLLNVAL) usleep(DISOWNED_US);
     take_wake(engine, POLLER_THREAD);
     return true;
 }

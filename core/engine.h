@@ -18,6 +18,7 @@
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
+#include "base/descriptors.h"
 #include "base/lock.h"
 
 struct tutti_work;
@@ -80,6 +81,10 @@ struct engine {
     pthread_mutex_t asleep; /* taken under the lock */
     pthread_cond_t changed; /* with asleep: a work ended, the poller left */
     int dozing;             /* callers on it */
+
+    /* The program has closed the engine's descriptors: nothing is polled, woken or closed any more. */
+    struct witness witness;
+    atomic_bool disowned;
 
     pthread_t thread;
     bool has_thread, frees_itself;
@@ -163,6 +168,9 @@ void engine_attend(struct engine *engine);
 
 /* A group has failed: its peers ask for their memory back and cannot go on before they have an answer. */
 void engine_alert(struct engine *engine);
+
+/* True if the program has closed the engine's descriptors. */
+bool engine_is_disowned(struct engine *engine);
 
 /* Someone's wait is over. */
 void engine_notice(struct engine *engine);

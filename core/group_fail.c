@@ -77,6 +77,9 @@ static bool was_given_up(const struct tutti_group *group)
     return note_ranks_have(&group->failed_missing, group->rank);
 }
 
+static const char disowned[] = "the program closed descriptors that the library uses: a program may close only "
+                               "descriptors that it has opened itself";
+
 static void take_cause(struct tutti_group *group, int status, const char *text)
 {
     group->failed = status;
@@ -91,9 +94,11 @@ static void take_cause(struct tutti_group *group, int status, const char *text)
 static void fail_group(struct tutti_group *group, int status, const char *text, bool tell, bool settled)
 {
     char copy[ERROR_TEXT_MAX]; /* text may be a work's own */
-    snprintf(copy, sizeof copy, "%s", text);
+    bool is_cause = group->failed == TUTTI_OK && engine_is_disowned(group->engine);
+    snprintf(copy, sizeof copy, "%s", is_cause ? disowned : text);
+    if (is_cause) status = TUTTI_ERR_SYSTEM; /* what was found is a consequence */
     if (group->failed == TUTTI_OK) {
-        if (tell && !settled && !group->shut) status = cause_settle(group, status, copy);
+        if (tell && !settled && !group->shut && !is_cause) status = cause_settle(group, status, copy);
         take_cause(group, status, copy);
         if (tell && !group->shut) health_tell(group);
     }
@@ -114,6 +119,15 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
 void group_fail(struct tutti_group *group, int status, const char *text, bool tell)
 {
     fail_group(group, status, text, tell, false);
+}
+
+void group_disowned(struct tutti_group *first)
+{
+    struct tutti_group *group;
+    TAILQ_FOREACH(group, &first->family, family_link)
+    {
+        if (group->rank >= 0 && !group->failed && !group->shut) group_fail(group, TUTTI_ERR_SYSTEM, disowned, true);
+    }
 }
 
 static int check_forked(const struct tutti_group *group)

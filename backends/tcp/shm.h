@@ -124,6 +124,13 @@ struct shm_config {
     void *user;
 };
 
+/* The end of the liveness pipe that this process alone holds, and what tells it from a later descriptor. */
+struct shm_held {
+    int fd;
+    dev_t device;
+    ino_t inode; /* 0: there is none */
+};
+
 /* The memory that this rank shares. */
 struct shm_arena {
     char *base; /* of its addresses, or NULL: it has not been used */
@@ -147,8 +154,9 @@ struct shm {
     unsigned pauses;
     int home;                         /* the core where this rank belongs, as far as is known */
     int64_t spread_ns, spread_gap_ns; /* when it may go there again, and how long after that */
-    int held;                         /* see shm_attach.c, make_life; -1 */
-    int memfd, bell, watch;           /* watch: an epoll of the peers' lives */
+    struct shm_held held;
+    bool disowned;          /* the program has closed this process's descriptors: see shm_life.c */
+    int memfd, bell, watch; /* watch: an epoll of the peers' lives */
     size_t cells, ring_bytes, window_bytes, ring_span, board_span, rings_at, boards_at;
     size_t bytes;
     char *base;
@@ -165,6 +173,15 @@ struct shm {
  * none.  An error where one of them may think otherwise. */
 int shm_open_host(const struct shm_config *config, struct shm **shm);
 void shm_close(struct shm *shm);
+
+/* ---- shm_life.c -------------------------------------------------------------------------------------------- */
+
+/* Makes a liveness descriptor, which hangs up when this process ends, execs, or closes its descriptors. */
+bool shm_life_open(const tutti_host *host, int *life, struct shm_held *held);
+void shm_life_close(const tutti_host *host, struct shm_held *held);
+/* True if the program has closed this process's descriptors.  Their numbers may be the program's by then, so nothing is
+ * written to, mapped from or closed by them any more. */
+bool shm_is_disowned(struct shm *shm);
 
 /* ---- shm_segment.c ----------------------------------------------------------------------------------------- */
 

@@ -71,7 +71,7 @@ static bool reserve(struct shm *shm)
     struct shm_arena *arena = &shm->arena;
     size_t bytes = shm_arena_bytes(), quarter = round_up(shm_allowed(RLIMIT_AS) / 4); /* the program wants some, too */
     if (arena->base != NULL) return true;
-    if (!shm->can_share) return false;
+    if (!shm->can_share || shm_is_disowned(shm)) return false;
     if (bytes > quarter) bytes = quarter;
     void *base = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd_of(shm), 0);
     if (base == MAP_FAILED) return false;
@@ -114,7 +114,7 @@ static void give_pages_back(struct shm *shm, const struct shm_block *block)
     mprotect(shm->arena.base + block->at, block->bytes, PROT_NONE);
     /* Where somebody may still be reading, the pages stay for the next block here: a hole would be filled with new
      * ones, of which nobody has made sure. */
-    if (!shm->arena.is_read)
+    if (!shm->arena.is_read && !shm_is_disowned(shm))
         fallocate(fd_of(shm), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)block->at, (off_t)block->bytes);
 }
 
@@ -122,6 +122,10 @@ static bool take_pages(struct shm *shm, const struct shm_block *block)
 {
     char *at = shm->arena.base + block->at;
     int result;
+    if (shm_is_disowned(shm)) {
+        errno = EBADF;
+        return false;
+    }
     do result = fallocate(fd_of(shm), 0, (off_t)block->at, (off_t)block->bytes);
     while (result != 0 && errno == EINTR);
     if (result == 0 && mprotect(at, block->bytes, PROT_READ | PROT_WRITE) == 0) {
@@ -212,6 +216,7 @@ const void *shm_reach(struct shm *shm, int seat, uint64_t from, size_t bytes)
     uint64_t base = atomic_load_explicit(&shm_seat_at(shm, seat)->arena_at, memory_order_acquire);
     uint64_t at = from - base, whole = shm->arena_bytes;
     if (!shm->can_share || base == 0 || at >= whole || bytes > whole - at) return NULL;
+    if (at + bytes > peer->seen_bytes && shm_is_disowned(shm)) return NULL;
     if (at + bytes > peer->seen_bytes && !see(peer, at + bytes, whole)) return NULL;
     return peer->seen + at;
 }
@@ -233,7 +238,7 @@ void shm_arena_close(struct shm *shm)
     if (arena->base != NULL && arena->bytes > at) munmap(arena->base + at, arena->bytes - at);
     for (int i = 0; shm->peer != NULL && i < shm->n; i++) {
         if (shm->peer[i].seen != NULL) munmap(shm->peer[i].seen, shm->peer[i].seen_bytes);
-        if (shm->peer[i].arena >= 0) close(shm->peer[i].arena);
+        if (shm->peer[i].arena >= 0 && !shm->disowned) close(shm->peer[i].arena);
     }
     *arena = (struct shm_arena){0};
 }

@@ -24,7 +24,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "shm_attach.h"
@@ -86,27 +85,6 @@ static int read_entry(const struct attach *self, int32_t rank, int64_t end_ns, s
     return TUTTI_OK;
 }
 
-/* What tells of this process's end: polls readable then, or hung up.  Where the system gives no pidfd (Linux
- * before 5.3, old containers' filters, valgrind) it is a pipe whose other end this process alone holds. */
-static bool make_life(struct attach *self)
-{
-    int ends[2];
-    self->life = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    if (self->life >= 0) return true;
-    if (pipe2(ends, O_CLOEXEC) != 0) return false;
-    self->life = ends[0];
-    self->held = ends[1];
-    if (TUTTI_HAS(self->host, forked_gives_up)) self->host->forked_gives_up(self->held);
-    return true;
-}
-
-static void let_go(const tutti_host *host, int held)
-{
-    if (held < 0) return;
-    if (TUTTI_HAS(host, forked_forgets)) host->forked_forgets(held);
-    close(held);
-}
-
 static bool listen_here(struct attach *self)
 {
     struct sockaddr_un address;
@@ -116,8 +94,9 @@ static bool listen_here(struct attach *self)
     self->listener = shm_socket();
     self->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     self->arena = shm_arena_make();
-    return self->listener >= 0 && self->bell >= 0 && make_life(self) && self->arena >= 0 &&
-           bind(self->listener, (struct sockaddr *)&address, bytes) == 0 && listen(self->listener, SHM_CROWD) == 0;
+    return self->listener >= 0 && self->bell >= 0 && shm_life_open(self->host, &self->life, &self->held) &&
+           self->arena >= 0 && bind(self->listener, (struct sockaddr *)&address, bytes) == 0 &&
+           listen(self->listener, SHM_CROWD) == 0;
 }
 
 /* ---- proof ------------------------------------------------------------------------------------------------- */
@@ -147,7 +126,7 @@ bool shm_make_seats(struct attach *self, int n, int seat)
     shm->memfd = shm->watch = -1;
     shm->bell = self->bell;
     shm->held = self->held;
-    self->bell = self->held = -1;
+    self->bell = self->held.fd = -1;
     TAILQ_INIT(&shm->arena.blocks);
     shm->arena_bytes = shm_arena_bytes();
     shm_measure(shm, n);
@@ -353,7 +332,7 @@ static void tell(const struct attach *self, int result)
 int shm_open_host(const struct shm_config *config, struct shm **out)
 {
     struct attach self = {
-        .config = config, .host = config->host, .listener = -1, .bell = -1, .life = -1, .held = -1, .arena = -1};
+        .config = config, .host = config->host, .listener = -1, .bell = -1, .life = -1, .held.fd = -1, .arena = -1};
     bool off = !tutti_env_bool(config->host, "TUTTI_SHM", true);
     int result = 1;
     *out = NULL;
@@ -375,7 +354,7 @@ int shm_open_host(const struct shm_config *config, struct shm **out)
     if (self.listener >= 0) close(self.listener);
     if (self.bell >= 0) close(self.bell);
     if (self.life >= 0) close(self.life);
-    let_go(self.host, self.held);
+    shm_life_close(self.host, &self.held);
     if (self.arena >= 0) close(self.arena);
     if (result == 0)
         *out = self.shm;
@@ -384,20 +363,26 @@ int shm_open_host(const struct shm_config *config, struct shm **out)
     return status != TUTTI_OK ? status : result < 0 ? result : TUTTI_OK;
 }
 
+static void close_own(const struct shm *shm, int fd)
+{
+    if (fd >= 0 && !shm->disowned) close(fd);
+}
+
 void shm_close(struct shm *shm)
 {
     if (shm == NULL) return;
+    shm_is_disowned(shm);
     for (int i = 0; shm->peer != NULL && i < shm->n; i++) {
         if (!shm->peer[i].lost && shm->watch >= 0) shm_drop(shm, i, "closed", false);
-        if (shm->peer[i].bell >= 0) close(shm->peer[i].bell);
-        if (shm->peer[i].life >= 0) close(shm->peer[i].life);
+        close_own(shm, shm->peer[i].bell);
+        close_own(shm, shm->peer[i].life);
     }
     shm_arena_close(shm);
     if (shm->base != NULL) munmap(shm->base, shm->bytes);
-    if (shm->memfd >= 0) close(shm->memfd);
-    if (shm->bell >= 0) close(shm->bell);
-    if (shm->watch >= 0) close(shm->watch);
-    let_go(shm->config.host, shm->held);
+    close_own(shm, shm->memfd);
+    close_own(shm, shm->bell);
+    close_own(shm, shm->watch);
+    shm_life_close(shm->config.host, &shm->held);
     free(shm->peer);
     free(shm->seat_of);
     free(shm);

@@ -31,7 +31,8 @@ struct attach {
     const tutti_host *host;
     struct shm *shm;
     struct entry mine;
-    int listener, bell, life, held, arena;
+    int listener, bell, life, arena;
+    struct shm_held held;
     int link[SHM_SEATS];                 /* the host's: to each member; -1: it has not come, -2: it will not */
     uint8_t name[SHM_SEATS][WIRE_NONCE]; /* the host's: where each member listens, as long as it lives */
     bool in[SHM_SEATS];

@@ -36,7 +36,8 @@ void shm_ring_bell(struct shm *shm, int seat)
 {
     /* relaxed: of those who would wake it one does; the bell orders the rest */
     if (atomic_exchange_explicit(&shm_seat_at(shm, seat)->asleep, 0, memory_order_relaxed) == 0) return;
-    uint64_t one = 1; /* nobody else wakes it */
+    if (shm_is_disowned(shm)) return; /* the peer sees this process's end */
+    uint64_t one = 1;                 /* nobody else wakes it */
     ssize_t written = write(shm->peer[seat].bell, &one, sizeof one);
     (void)written; /* EAGAIN: it is readable already */
 }
@@ -228,7 +229,7 @@ void shm_drop(struct shm *shm, int seat, const char *why, bool notify)
     atomic_store_explicit(&peer->out->closed, 1, memory_order_release); /* after what was sent before, */
     atomic_thread_fence(memory_order_release);                          /* and before the memory is used again */
     shm_wake(shm, seat);
-    if (peer->life >= 0) epoll_ctl(shm->watch, EPOLL_CTL_DEL, peer->life, NULL);
+    if (peer->life >= 0 && !shm_is_disowned(shm)) epoll_ctl(shm->watch, EPOLL_CTL_DEL, peer->life, NULL);
     if (notify) shm->config.events->lost(shm->config.user, peer->rank, peer->why);
 }
 
@@ -239,7 +240,8 @@ bool shm_is_open(struct shm *shm, int seat)
     /* The peer stores it before it lets its memory be used for anything else, so what was read before is the peer's
      * message if it is still 0; the fence keeps reads of mapped memory from coming after the load. */
     atomic_thread_fence(memory_order_acquire);
-    if (peer->lost || atomic_load_explicit(&peer->in->closed, memory_order_acquire) != 0) return false;
+    if (peer->lost || shm_is_disowned(shm) || atomic_load_explicit(&peer->in->closed, memory_order_acquire) != 0)
+        return false;
     int ended;
     do ended = poll(&life, 1, 0);
     while (ended < 0 && errno == EINTR); /* a signal says nothing of the peer */
@@ -262,9 +264,21 @@ void shm_unreadable(struct shm *shm, int seat)
         lose(shm, seat);
 }
 
+/* What the peers do cannot be heard any more.  They see the end of this process. */
+static int lose_all(struct shm *shm)
+{
+    int lost = 0;
+    for (int seat = 0; seat < shm->n; seat++) {
+        lost += !shm->peer[seat].lost;
+        shm_drop(shm, seat, "the program closed this process's descriptors", true);
+    }
+    return lost;
+}
+
 int shm_look_at_lives(struct shm *shm)
 {
     struct epoll_event event[8];
+    if (shm_is_disowned(shm)) return lose_all(shm);
     int n = epoll_wait(shm->watch, event, 8, 0), lost = 0;
     for (int i = 0; i < n; i++, lost++) lose(shm, (int)event[i].data.u32);
     atomic_thread_fence(memory_order_acquire); /* see shm_is_open */
@@ -287,6 +301,7 @@ static void awake(struct shm *shm)
     /* relaxed: whoever has seen it still up rings, now or later; then a later sleep ends a little early.  So the bell
      * is read in any case: it may have been for an earlier sleep. */
     atomic_store_explicit(&shm_seat_at(shm, shm->seat)->asleep, 0, memory_order_relaxed);
+    if (shm_is_disowned(shm)) return;
     ssize_t got = read(shm->bell, &count, sizeof count);
     (void)got;
 }

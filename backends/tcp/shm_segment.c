@@ -96,8 +96,12 @@ void *shm_board_at(const struct shm *shm, int board)
     return shm->base + shm->boards_at + (size_t)board * shm->board_span;
 }
 
-static bool change_board(const struct shm *shm, int board, int how)
+static bool change_board(struct shm *shm, int board, int how)
 {
+    if (shm_is_disowned(shm)) {
+        errno = EBADF;
+        return false;
+    }
     off_t at = (off_t)(shm->boards_at + (size_t)board * shm->board_span);
     return fallocate(shm->memfd, how, at, (off_t)shm->board_span) == 0;
 }

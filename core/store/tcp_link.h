@@ -3,12 +3,14 @@
 #ifndef STORE_TCP_LINK_H
 #define STORE_TCP_LINK_H
 
+#include "base/descriptors.h"
 #include "store/address.h"
 #include "store/handshake.h"
 #include "store/wire.h"
 
 struct link {
     int fd;
+    struct witness witness; /* that fd is still this link's */
     struct seal out, in;
     struct link *next; /* in the client's pool */
 };
@@ -39,7 +41,7 @@ int link_call(struct link *link, const struct link_target *target, const struct 
  * nor ask for them. */
 void link_settle(const struct link *link, struct link_target *target);
 
-/* Whether an idle link is still good: the server has not closed it. */
+/* True if an idle link is still good: neither the server nor the program has closed it. */
 bool link_alive(const struct link *link);
 
 /* In a forked child the descriptor is closed already. */

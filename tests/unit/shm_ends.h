@@ -20,6 +20,7 @@
 #include "../../backends/tcp/board_take.c"
 #include "../../backends/tcp/pace.c"
 #include "../../backends/tcp/shm_arena.c"
+#include "../../backends/tcp/shm_life.c"
 #include "../../backends/tcp/shm_put.c"
 #include "../../backends/tcp/shm_ring.c"
 #include "../../backends/tcp/shm_segment.c"

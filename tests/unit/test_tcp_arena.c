@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "../../backends/tcp/shm_arena.c"
+#include "../../backends/tcp/shm_life.c"
 #include "../../backends/tcp/shm_segment.c"
 
 #include <stdatomic.h>

@@ -1,0 +1,142 @@
+/* A rank that becomes another program, or closes all its descriptors: the others name it at once, and its own calls
+ * fail instead of using descriptors that the program has opened since. */
+#include "procs.h"
+
+#include <sys/syscall.h>
+
+enum {
+    SOON_S = 5, /* FAULTS' second, on a machine that does other things as well */
+    GUILTY = 2,
+    OPENED = 64,
+    CONTENT = 4096,
+    AHEAD = 3
+};
+
+struct end {
+    bool execs, waiting;
+    const char *shm; /* TUTTI_SHM */
+};
+
+static int sum_once(void)
+{
+    float x = 1;
+    return tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL);
+}
+
+/* ---- the one that does it ---------------------------------------------------------------------------------- */
+
+static int become_another_program(void)
+{
+    execl("/bin/sleep", "sleep", "8", (char *)NULL);
+    return 1;
+}
+
+/* Files on all numbers that were closed; the program's own from now on. */
+static int reopen(int fds[OPENED])
+{
+    char content[CONTENT];
+    memset(content, 7, sizeof content);
+    for (int i = 0; i < OPENED; i++) {
+        fds[i] = (int)syscall(SYS_memfd_create, "the program's", 0);
+        EXPECT(fds[i] >= 0 && pwrite(fds[i], content, sizeof content, 0) == sizeof content);
+    }
+    return 0;
+}
+
+static int check_untouched(const int fds[OPENED])
+{
+    char content[CONTENT + 1];
+    for (int i = 0; i < OPENED; i++) {
+        EXPECT(fcntl(fds[i], F_GETFD) >= 0 && lseek(fds[i], 0, SEEK_CUR) == 0);
+        EXPECT(pread(fds[i], content, sizeof content, 0) == CONTENT);
+        for (int k = 0; k < CONTENT; k++) EXPECT(content[k] == 7);
+    }
+    return 0;
+}
+
+static int close_all(const struct end *end)
+{
+    int fds[OPENED], result;
+    bool local = end->shm[0] == '1'; /* libfabric closes its descriptors by number */
+    EXPECT(syscall(SYS_close_range, 3, ~0U, 0) == 0);
+    result = local ? reopen(fds) : 0;
+    procs_nap_ms(200); /* the library's thread looks meanwhile */
+    int64_t begin = procs_now_ns();
+    int status = TUTTI_OK;
+    for (int i = 0; i < AHEAD && status == TUTTI_OK; i++) status = sum_once(); /* what has come already needs none */
+    if (status != TUTTI_ERR_ABORTED) EXPECT(status == TUTTI_ERR_SYSTEM); /* the library's thread may have noticed */
+    EXPECT_ERROR(status, status, "the program closed descriptors");
+    EXPECT(sum_once() == TUTTI_ERR_ABORTED);
+    EXPECT_WITHIN(begin, 0, SOON_S);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    EXPECT_WITHIN(begin, 0, SOON_S + 4);
+    return local && result == 0 ? check_untouched(fds) : result;
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------- */
+
+static int rank_of_end(int rank, int size, void *argument)
+{
+    const struct end *end = argument;
+    (void)size;
+    setenv("TUTTI_SHM", end->shm, 1);
+    EXPECT(proc_init(30000) == TUTTI_OK);
+    EXPECT(sum_once() == TUTTI_OK);
+    proc_say(1);
+    if (rank == GUILTY) {
+        if (end->waiting) procs_nap_ms(300); /* the others sleep in their call by then */
+        return end->execs ? become_another_program() : close_all(end);
+    }
+    if (!end->waiting) procs_nap_ms(300);
+    int64_t begin = procs_now_ns();
+    int status = sum_once();
+    if (status != TUTTI_ERR_PEER_LOST && status != TUTTI_ERR_ABORTED) EXPECT(status == TUTTI_ERR_PEER_LOST);
+    EXPECT_ERROR(status, status, "rank 2");
+    EXPECT_WITHIN(begin, 0, SOON_S);
+    proc_meet(GUILTY, 2);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void run_end(bool execs, bool waiting, const char *shm)
+{
+    run_procs(3, rank_of_end, &(struct end){.execs = execs, .waiting = waiting, .shm = shm});
+}
+
+static void test_execs_over_shared_memory(void **state)
+{
+    (void)state;
+    run_end(true, true, "1");
+    run_end(true, false, "1");
+}
+
+static void test_execs_over_the_wire(void **state)
+{
+    (void)state;
+    run_end(true, true, "0");
+}
+
+static void test_closes_all_over_shared_memory(void **state)
+{
+    (void)state;
+    run_end(false, true, "1");
+    run_end(false, false, "1");
+}
+
+static void test_closes_all_over_the_wire(void **state)
+{
+    (void)state;
+    run_end(false, true, "0");
+}
+
+int main(void)
+{
+    if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) return 77; /* built without libfabric */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_execs_over_shared_memory),
+        cmocka_unit_test(test_execs_over_the_wire),
+        cmocka_unit_test(test_closes_all_over_shared_memory),
+        cmocka_unit_test(test_closes_all_over_the_wire),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
