@@ -323,6 +323,7 @@ int tutti_create_group_sized(const char *backend, tutti_store *store, int rank, 
         .size = world_size,
         .local_rank = -1,
         .local_world_size = -1,
+        .node_rank = -1,
         .timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : 30 * 60 * 1000,
         .device = opts->device.type != 0 ? opts->device : (tutti_device){TUTTI_CPU, 0},
     };

@@ -163,6 +163,7 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     group->device = args->device;
     group->local_rank = args->local_rank;
     group->local_world_size = args->local_world_size;
+    group->node_rank = args->node_rank;
     snprintf(group->name, sizeof group->name, "%s", args->name);
     int status = TUTTI_OK;
     struct tutti_group *root = args->parent != NULL ? args->parent->root : group;

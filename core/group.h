@@ -61,8 +61,8 @@ struct tutti_group {
     bool *lost;    /* of the root: global ranks to which the connection has ended, whoever ended it */
     int *local_of; /* global rank -> rank in this group, -1; world-size entries */
     int world;     /* of the root */
-    int local_rank, local_world_size;
-    int64_t turn;       /* of the root: how many groups were opened over its store before */
+    int local_rank, local_world_size, node_rank; /* as the launcher says; -1 where it does not */
+    int64_t turn;                                /* of the root: how many groups were opened over its store before */
     tutti_store *store; /* a prefix, owned; NULL for non-members, and for subgroups after their world */
     tutti_device device;
     const char *algorithm; /* TUTTI_ALGO, or NULL; the root's counts */
@@ -95,8 +95,8 @@ struct group_args {
     uint64_t id;
     const char *name;
     int rank, size;
-    const int *global_ranks; /* NULL: 0 .. size - 1 */
-    int local_rank, local_world_size;
+    const int *global_ranks;                     /* NULL: 0 .. size - 1 */
+    int local_rank, local_world_size, node_rank; /* -1 where the launcher does not say */
     int64_t timeout_ms;
     tutti_device device;
     bool high_priority;

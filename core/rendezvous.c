@@ -42,14 +42,19 @@ static int rendezvous_check(const struct place *place)
 static int rendezvous_locate(const struct rendezvous_args *args, struct place *place)
 {
     int status = TUTTI_OK;
-    *place = (struct place){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1};
+    *place = (struct place){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
     if (args->store != NULL && args->init_method != NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
                          "init_method \"%.200s\" and a store are given: either says where to meet", args->init_method);
     if (args->rank < -1 || args->world_size == 0 || args->world_size < -1)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "rank is %d and world_size is %d; -1 stands for not given",
                          args->rank, args->world_size);
-    if (args->store == NULL) status = place_find(args->init_method, place);
+    bool given = args->rank >= 0 && args->world_size > 0;
+    bool env = args->init_method == NULL || strcmp(args->init_method, "env://") == 0;
+    if (args->store == NULL && given && env)
+        status = place_from_env_as(args->rank, args->world_size, place);
+    else if (args->store == NULL)
+        status = place_find(args->init_method, place);
     if (status == TUTTI_OK) status = rendezvous_merge("rank", args->rank, &place->rank);
     if (status == TUTTI_OK) status = rendezvous_merge("world_size", args->world_size, &place->world_size);
     return status == TUTTI_OK ? rendezvous_check(place) : status;
@@ -119,6 +124,7 @@ static int rendezvous_keep(const struct place *place, struct rendezvous *out)
     out->world_size = place->world_size;
     out->local_rank = place->local_rank;
     out->local_world_size = place->local_world_size;
+    out->node_rank = place->node_rank;
     strcpy(out->address, place->host);
     out->port = place->port;
     out->hosts = place->kind == PLACE_TCP && place->rank == 0 && !place->hosted;
@@ -181,7 +187,7 @@ static int64_t rendezvous_patience(int64_t timeout_ms, int status)
 
 int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out)
 {
-    *out = (struct rendezvous){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1};
+    *out = (struct rendezvous){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
     int64_t timeout_ms = args->timeout_ms;
     if (timeout_ms < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "rendezvous: timeout_ms is %" PRId64, timeout_ms);
     if (timeout_ms == 0 || timeout_ms == TUTTI_DEFAULT_TIMEOUT) timeout_ms = STORE_DEFAULT_TIMEOUT_MS;
@@ -207,5 +213,6 @@ void rendezvous_leave(struct rendezvous *rendezvous)
         unlink(rendezvous->remove); /* the others have it open; the next run must not find it */
     free(rendezvous->remove);
     tutti_store_free(rendezvous->store);
-    *rendezvous = (struct rendezvous){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1};
+    *rendezvous =
+        (struct rendezvous){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
 }

@@ -17,8 +17,8 @@ struct rendezvous_args {
 struct rendezvous {
     tutti_store *store; /* where the ranks met; keys of other purposes may be put beside the rendezvous' own */
     int rank, world_size;
-    int local_rank, local_world_size;  /* -1 where the launcher did not say */
-    char address[RENDEZVOUS_HOST_MAX]; /* of the tcp store; "" otherwise */
+    int local_rank, local_world_size, node_rank; /* -1 where the launcher did not say */
+    char address[RENDEZVOUS_HOST_MAX];           /* of the tcp store; "" otherwise */
     uint16_t port;
     bool hosts;   /* this rank runs the store's server: the others need it until they have left */
     char *remove; /* internal: the file that rank 0 removes when it leaves */

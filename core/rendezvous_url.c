@@ -99,7 +99,7 @@ int place_from_url(const char *url, struct place *place)
 
 int place_find(const char *init_method, struct place *place)
 {
-    *place = (struct place){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1};
+    *place = (struct place){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
     if (init_method == NULL || strcmp(init_method, "env://") == 0) return place_from_env(place);
     if (strncmp(init_method, "env://", 6) == 0) return url_error(init_method, "env:// takes no parameters");
     return place_from_url(init_method, place);

@@ -96,6 +96,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
         .size = world.rendezvous.world_size,
         .local_rank = world.rendezvous.local_rank,
         .local_world_size = world.rendezvous.local_world_size,
+        .node_rank = world.rendezvous.node_rank,
         .device = default_device(opts, &names, world.rendezvous.local_rank),
     };
     args.timeout_ms = opts->timeout_ms > 0             ? opts->timeout_ms

@@ -216,6 +216,13 @@ TUTTI_API int tutti_shrink_group(tutti_group *group, tutti_group **smaller);
 TUTTI_API int tutti_get_rank(const tutti_group *group);
 TUTTI_API int tutti_get_world_size(const tutti_group *group);
 
+/* This rank among those of its node, their number, and the number of the node, from 0, all of the default group: as the
+ * launcher says (torchrun, tutti-run, mpirun, mpiexec, srun), else as the group's backend has found (tutti_get_host).
+ * -1 before init, and where neither knows. */
+TUTTI_API int tutti_get_local_rank(void);
+TUTTI_API int tutti_get_local_world_size(void);
+TUTTI_API int tutti_get_node_rank(void);
+
 /* Translation; -1 where the rank is not in the group. */
 TUTTI_API int tutti_get_global_rank(const tutti_group *group, int group_rank);
 TUTTI_API int tutti_get_group_rank(const tutti_group *group, int global_rank);

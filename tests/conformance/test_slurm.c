@@ -45,10 +45,11 @@ static void srun(void **state)
     (void)state;
     static const char *const commands[] = {"-n 3 --mpi=pmix " TUTTI_EXAMPLES_DIR "/all_reduce tcp",
                                            "-n 3 --mpi=pmi2 " TUTTI_EXAMPLES_DIR "/all_gather tcp",
-                                           "-n 2 --mpi=none " TUTTI_EXAMPLES_DIR "/hello tcp"};
-    run(commands, 3);
-    if (times("has the sum of the ranks [3]") != 3 || times("has [[0], [1], [2]]") != 3 || times("status 0") != 2 ||
-        times("or srun --mpi=pmix") != 2)
+                                           "-n 2 --mpi=none " TUTTI_EXAMPLES_DIR "/hello tcp",
+                                           "-n 3 --mpi=pmix " TUTTI_BUILD_DIR "/tests/test_nodes rank tcp"};
+    run(commands, 4);
+    if (times("has the sum of the ranks [3]") != 3 || times("has [[0], [1], [2]]") != 3 || times("status 0") != 3 ||
+        times("rank 2 of 3 is 2 of 3 on node 0") != 1 || times("or srun --mpi=pmix") != 2)
         fail_msg("%s", said);
 }
 

@@ -21,7 +21,7 @@
 #include "rendezvous.h"
 
 struct result {
-    int status, rank, world_size, local_rank, local_world_size;
+    int status, rank, world_size, local_rank, local_world_size, node_rank;
     bool exchanged;
     int64_t ms;
     char text[ERROR_TEXT_MAX];
@@ -52,7 +52,12 @@ static const char *const cleared[] = {"MASTER_ADDR",
                                       "SLURM_PROCID",
                                       "SLURM_NTASKS",
                                       "SLURM_STEP_NUM_TASKS",
-                                      "SLURM_LOCALID"};
+                                      "SLURM_LOCALID",
+                                      "SLURM_NODEID",
+                                      "SLURM_STEP_TASKS_PER_NODE",
+                                      "GROUP_RANK",
+                                      "NODE_RANK",
+                                      "TORCHELASTIC_RUN_ID"};
 
 static inline int clear_environment(void **state)
 {
@@ -97,6 +102,7 @@ static inline void rank_main(const struct rendezvous_args *args, struct result *
     result->world_size = met.world_size;
     result->local_rank = met.local_rank;
     result->local_world_size = met.local_world_size;
+    result->node_rank = met.node_rank;
     result->exchanged = result->status == TUTTI_OK && exchange(&met);
     if (result->exchanged && met.rank == 0) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     rendezvous_leave(&met);

@@ -50,6 +50,77 @@ static void test_env(void **state)
     }
 }
 
+/* The tutorials' setup(): the environment says where to meet, the arguments say who comes, whatever it says of that. */
+static void test_ranks_by_argument(void **state)
+{
+    static const char *const forms[] = {
+        "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d",
+        "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=7 WORLD_SIZE=9 LOCAL_RANK=5",
+        "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=none WORLD_SIZE=2",
+        "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d SLURM_PROCID=1 SLURM_NTASKS=4 SLURM_LOCALID=1",
+    };
+    (void)state;
+    for (size_t form = 0; form < sizeof forms / sizeof *forms; form++) {
+        char environment[256];
+        pid_t children[2];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        snprintf(environment, sizeof environment, forms[form], free_port());
+#pragma GCC diagnostic pop
+        for (int i = 0; i < 2; i++) {
+            struct rendezvous_args args = {.rank = i, .world_size = 2, .timeout_ms = 20000};
+            children[i] = start_rank(i, environment, &args);
+        }
+        for (int i = 0; i < 2; i++) await_rank(children[i]);
+        for (int i = 0; i < 2; i++) expect_met(i, i, 2);
+        for (int i = 0; i < 2; i++) assert_int_equal(results[i].local_rank, -1);
+    }
+    char as_launched[1][256] = {"RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=3"},
+         alone[1][256] = {"X=1"};
+    struct rendezvous_args args = {.rank = 0, .world_size = 1, .timeout_ms = 20000};
+    run_ranks(1, as_launched, &args);
+    expect_met(0, 0, 1);
+    assert_int_equal(results[0].node_rank, 3);
+    run_ranks(1, alone, &args);
+    expect_met(0, 0, 1);
+    args.world_size = 2;
+    run_ranks(1, alone, &args);
+    expect(0, TUTTI_ERR_INVALID_ARGUMENT,
+           "env:// needs MASTER_ADDR, which is not set, or empty (rank 0 of 2 is given by");
+    run_ranks(1, alone, &(struct rendezvous_args){.init_method = "env://", .rank = 2, .world_size = 2});
+    expect(0, TUTTI_ERR_INVALID_ARGUMENT, "");
+}
+
+/* What launchers say of a rank's node. */
+static void test_nodes(void **state)
+{
+    static const struct {
+        const char *environment;
+        int local_rank, local_world_size, node_rank;
+    } rows[] = {
+        {"RANK=4 WORLD_SIZE=6 LOCAL_RANK=1 LOCAL_WORLD_SIZE=3 GROUP_RANK=1", 1, 3, 1},
+        {"SLURM_PROCID=6 SLURM_NTASKS=7 SLURM_LOCALID=0 SLURM_NODEID=3 SLURM_STEP_TASKS_PER_NODE=2(x3),1", 0, 1, 3},
+        {"SLURM_PROCID=3 SLURM_NTASKS=7 SLURM_LOCALID=1 SLURM_NODEID=1 SLURM_STEP_TASKS_PER_NODE=2(x3),1", 1, 2, 1},
+        {"SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_NODEID=9 SLURM_STEP_TASKS_PER_NODE=2", 0, -1, 9},
+        {"SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_STEP_TASKS_PER_NODE=x", 0, -1, 0},
+        {"OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1", 0,
+         1, -1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct place *place = malloc(sizeof *place);
+        set_environment(rows[i].environment);
+        set_environment("MASTER_ADDR=127.0.0.1 MASTER_PORT=1");
+        int status = place_find("env://", place);
+        clear_environment(NULL);
+        assert_int_equal(status, TUTTI_OK);
+        assert_int_equal(place->local_rank, rows[i].local_rank);
+        assert_int_equal(place->local_world_size, rows[i].local_world_size);
+        assert_int_equal(place->node_rank, rows[i].node_rank);
+        free(place);
+    }
+}
+
 static void test_env_names_what_is_wrong(void **state)
 {
     (void)state;
@@ -386,6 +457,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_env),
+        cmocka_unit_test(test_ranks_by_argument),
+        cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_env_names_what_is_wrong),
         cmocka_unit_test(test_nobody_launched_us),
         cmocka_unit_test(test_set_uid),
