@@ -78,6 +78,7 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
         .made_from = from != NULL ? from->state : NULL,
         .color = args->color,
         .plans_only = group->algorithm != NULL,
+        .open_timeout_ms = group->open_timeout_ms,
     };
     engine_lock(group->engine);
     host_set_opening(group);
@@ -140,7 +141,8 @@ static int await_verdict(struct tutti_group *group, const char *key, const char 
     if (status == TUTTI_OK) status = tutti_store_add(group->store, count, 0, &came);
     if (status != TUTTI_OK) return error_prefix(status, "%s", what);
     int here = (int)((came - 1) % group->size) + 1;
-    status = error_set(TUTTI_ERR_TIMEOUT, "%d of %d ranks came within %d s", here, group->size, DOORS_AGREE_MS / 1000);
+    status = error_set(TUTTI_ERR_TIMEOUT, "%d of %d ranks came within %" PRIi64 " ms", here, group->size,
+                       group->open_timeout_ms);
     return give_failure(group, key, status, what);
 }
 
@@ -163,7 +165,7 @@ static void await_all(struct tutti_group *group, const char *all, int status, in
 static int agree(struct tutti_group *group, const char *name, const char *what, int status)
 {
     char key[400], count[400], all[400], mine[ERROR_TEXT_MAX];
-    int64_t came = 0, deadline_ns = clock_deadline_ns(DOORS_AGREE_MS);
+    int64_t came = 0, deadline_ns = clock_deadline_ns(group->open_timeout_ms);
     if (group->size == 1) return status;
     snprintf(mine, sizeof mine, "%s", status == TUTTI_OK ? "" : error_text());
     snprintf(key, sizeof key, "verdict/%" PRIi64 "/%s", group->root->turn, name);

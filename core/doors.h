@@ -8,8 +8,6 @@ struct group_args;
 struct group_door;
 struct tutti_group;
 
-enum { DOORS_AGREE_MS = 60000 };
-
 /* Opens what args->names say, with their fallbacks, and what stages tensors between them. */
 int doors_open(struct tutti_group *group, const struct group_args *args);
 

@@ -160,6 +160,7 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     group->size = args->size;
     group->id = args->id;
     group->timeout_ms = args->timeout_ms;
+    group->open_timeout_ms = args->open_timeout_ms > 0 ? args->open_timeout_ms : args->timeout_ms;
     group->device = args->device;
     group->local_rank = args->local_rank;
     group->local_world_size = args->local_world_size;

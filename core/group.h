@@ -62,6 +62,7 @@ struct tutti_group {
     int *local_of; /* global rank -> rank in this group, -1; world-size entries */
     int world;     /* of the root */
     int local_rank, local_world_size, node_rank; /* as the launcher says; -1 where it does not */
+    int64_t open_timeout_ms;                     /* of each wait for the other ranks while the group is made */
     int64_t turn;                                /* of the root: how many groups were opened over its store before */
     tutti_store *store; /* a prefix, owned; NULL for non-members, and for subgroups after their world */
     tutti_device device;
@@ -98,6 +99,7 @@ struct group_args {
     const int *global_ranks;                     /* NULL: 0 .. size - 1 */
     int local_rank, local_world_size, node_rank; /* -1 where the launcher does not say */
     int64_t timeout_ms;
+    int64_t open_timeout_ms; /* of each wait for the other ranks while the group is made; 0: as timeout_ms */
     tutti_device device;
     bool high_priority;
 };

@@ -85,6 +85,25 @@ static int host_store_get(tutti_store *store, const char *key, void *buffer, siz
     }
 }
 
+/* The last rank to count itself says so; by then all entries are there. */
+static int host_store_gather(tutti_store *store, const char *key, const char *part, const void *entry,
+                             size_t entry_bytes, int32_t n, void *all, size_t capacity, size_t *bytes,
+                             int64_t timeout_ms)
+{
+    char entries[256], count[128], done[128];
+    int64_t came = 0;
+    snprintf(entries, sizeof entries, "%.100s/part/%.100s", key, part);
+    snprintf(count, sizeof count, "%.100s/came", key);
+    snprintf(done, sizeof done, "%.100s/all", key);
+    int status = tutti_store_append(store, entries, entry, entry_bytes);
+    if (status == TUTTI_OK) status = tutti_store_add(store, count, 1, &came);
+    if (status == TUTTI_OK && came == n)
+        status = tutti_store_set(store, done, "", 0);
+    else if (status == TUTTI_OK)
+        status = host_store_get(store, done, NULL, 0, bytes, timeout_ms);
+    return status == TUTTI_OK ? tutti_store_get(store, entries, all, capacity, bytes, timeout_ms) : status;
+}
+
 /* Without a token the key is zero: see SECURITY.md. */
 static void host_token_mac(uint8_t mac[32], const void *message, size_t bytes)
 {
@@ -124,4 +143,6 @@ const tutti_host host_services = {
     .average = host_average,
     .forked_gives_up = forked_gives_up,
     .forked_forgets = forked_forgets,
+    .store_append = tutti_store_append,
+    .store_gather = host_store_gather,
 };

@@ -63,7 +63,7 @@ static int take_tuning(struct tutti_group *group)
     if (group != group->root || group->rank == 0) return TUTTI_OK;
     char *text = malloc(TUNING_TEXT_MAX + 1);
     if (text == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for the tuning");
-    int status = tutti_store_get(group->store, "tuning", text, TUNING_TEXT_MAX, &bytes, DOORS_AGREE_MS);
+    int status = tutti_store_get(group->store, "tuning", text, TUNING_TEXT_MAX, &bytes, group->open_timeout_ms);
     if (status == TUTTI_OK && bytes > 0 && bytes <= TUNING_TEXT_MAX) {
         text[bytes] = '\0';
         group->tuning = text;

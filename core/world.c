@@ -13,6 +13,7 @@
 #include "host.h"
 #include "registry.h"
 #include "rendezvous.h"
+#include "store/store_impl.h"
 
 enum { DEFAULT_TIMEOUT_MS = 30 * 60 * 1000, CUDA_TIMEOUT_MS = 10 * 60 * 1000, LEAVE_MS = 2000, LEAVE_FAILED_MS = 1000 };
 
@@ -102,6 +103,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
     args.timeout_ms = opts->timeout_ms > 0             ? opts->timeout_ms
                       : args.device.type == TUTTI_CUDA ? CUDA_TIMEOUT_MS
                                                        : DEFAULT_TIMEOUT_MS;
+    args.open_timeout_ms = opts->store_timeout_ms > 0 ? opts->store_timeout_ms : STORE_DEFAULT_TIMEOUT_MS;
     struct tutti_group *group = NULL;
     status = group_open(&args, &group);
     if (status != TUTTI_OK) {

@@ -39,7 +39,7 @@ struct fabric_config {
     int32_t world_size;
     int32_t local_world_size; /* -1: unknown */
     uint64_t family;
-    int64_t timeout_ms;
+    int64_t timeout_ms, open_timeout_ms; /* of operations; of opening */
     const tutti_host *host;
     tutti_store *store;
     const struct fabric_events *events;

@@ -1,7 +1,7 @@
 /* Which ranks share a host.
  *
- * All ranks must have one answer, or their plans would not fit together.  So rank 0 alone finds it, from what each rank
- * has published in the store when it opened, and publishes the result; the others take it as it is.
+ * All ranks must have one answer, or their plans would not fit together.  Each finds it by the same rule from the same
+ * data, the address book that all ranks have read from the store, so nobody waits for another rank here.
  *
  * What counts as one host: ranks with one address.  It is chosen by a rule that gives the same on all of a host
  * (fabric_address.c), and two hosts that reach each other do not have the same.  A transport that knows better, which
@@ -13,8 +13,6 @@
 
 #include "fabric_impl.h"
 #include "hosts.h"
-
-enum { HOSTS_BYTES = 4 }; /* a rank, little-endian */
 
 static const struct wire_address *hosts_address(const struct fabric *fabric, int32_t rank)
 {
@@ -37,37 +35,7 @@ static int hosts_find(struct fabric *fabric, int32_t *host)
     return status;
 }
 
-static int hosts_publish(struct fabric *fabric, const int32_t *host, uint8_t *entry, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++) entry[i] = (uint8_t)((uint32_t)host[i / HOSTS_BYTES] >> 8 * (i % HOSTS_BYTES));
-    return fabric->config.host->store_set(fabric->config.store, "tcp/hosts", entry, bytes);
-}
-
-static int hosts_take(struct fabric *fabric, int32_t *host, uint8_t *entry, size_t capacity)
-{
-    const tutti_host *core = fabric->config.host;
-    size_t bytes = 0;
-    int status = core->store_get(fabric->config.store, "tcp/hosts", entry, capacity, &bytes, fabric->config.timeout_ms);
-    if (status != TUTTI_OK) return status;
-    bool good = bytes == capacity;
-    for (int32_t rank = 0; good && rank < fabric->config.world_size; rank++) {
-        uint32_t value = 0;
-        for (size_t i = 0; i < HOSTS_BYTES; i++) value |= (uint32_t)entry[(size_t)rank * HOSTS_BYTES + i] << 8 * i;
-        good = value <= (uint32_t)rank;
-        host[rank] = (int32_t)value;
-    }
-    if (good) return TUTTI_OK;
-    return core->error(TUTTI_ERR_STORE, "the store's entry tcp/hosts is no list of this version of Tutti: do all ranks "
-                                        "run the same?");
-}
-
 int fabric_hosts(struct fabric *fabric, int32_t *host)
 {
-    size_t bytes = (size_t)fabric->config.world_size * HOSTS_BYTES;
-    uint8_t *entry = malloc(bytes);
-    if (entry == NULL) return fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for the ranks' hosts");
-    int status = fabric->config.rank == 0 ? hosts_find(fabric, host) : hosts_take(fabric, host, entry, bytes);
-    if (status == TUTTI_OK && fabric->config.rank == 0) status = hosts_publish(fabric, host, entry, bytes);
-    free(entry);
-    return status;
+    return hosts_find(fabric, host);
 }

@@ -109,6 +109,7 @@ struct rdm_link {
 struct fabric_link {
     struct fabric *fabric;
     int32_t rank;
+    bool is_known; /* its address was read */
     uint8_t state;
     int64_t deadline_ns;           /* while not up; it moves on as long as the peer's host answers, */
     int64_t last_ns;               /* up to here: the group's timeout */

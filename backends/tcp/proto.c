@@ -248,6 +248,7 @@ static int open_local(struct proto *proto, const struct fabric_config *config)
                                .local_world_size = config->local_world_size,
                                .family = config->family,
                                .timeout_ms = config->timeout_ms,
+                               .open_timeout_ms = config->open_timeout_ms,
                                .host = config->host,
                                .store = config->store,
                                .events = &proto_local_events,

@@ -117,7 +117,7 @@ struct shm_config {
     int32_t rank, world_size;
     int32_t local_world_size; /* -1: unknown */
     uint64_t family;
-    int64_t timeout_ms;
+    int64_t timeout_ms, open_timeout_ms;
     const tutti_host *host;
     tutti_store *store;
     const struct shm_events *events;

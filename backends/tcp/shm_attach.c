@@ -1,7 +1,8 @@
 /* Who shares memory with whom: found by doing it, not by comparing names.
  *
- * Every rank publishes where it listens (an abstract unix socket of random name, gone with its process) and what its
- * host looks like from inside (boot id, network namespace).  The lowest rank of those that look alike is their host: it
+ * Every rank gives an entry to the store: where it listens (an abstract unix socket of random name, gone with its
+ * process), under what its host looks like from inside (boot id, network namespace).  Once all have given theirs each
+ * reads those of its own host.  The lowest rank of those that look alike is their host: it
  * makes the segment, the others connect to it, both sides prove the job's token, and then all go through the same three
  * rounds:
  *
@@ -29,12 +30,11 @@
 #include "shm_attach.h"
 
 enum {
-    ENTRY = 72,
+    ENTRY = 44,
     LOOKS = 128,
     LOOKS_SHARED = 8,
-    WAIT_MS = 60000 /* for others' entries in the store, and a member for its host */
 };
-#define ENTRY_MAGIC "tuttish7"
+#define ENTRY_MAGIC "tuttish8"
 
 /* ---- entries ----------------------------------------------------------------------------------------------- */
 
@@ -53,36 +53,58 @@ static void look_around(uint8_t like[32])
     like[23] = 1; /* not all zero, whatever was found */
 }
 
-static int publish(const struct attach *self)
+/* The part of the gathered entries that ranks of one host share: what the host looks like from inside. */
+static void name_part(const struct attach *self, char part[72])
 {
-    char key[32];
-    uint8_t bytes[ENTRY];
-    snprintf(key, sizeof key, "shm/%d", self->config->rank);
-    memcpy(bytes, ENTRY_MAGIC, 8);
-    memcpy(bytes + 8, self->mine.like, 32);
-    memcpy(bytes + 40, self->mine.name, WIRE_NONCE);
-    memcpy(bytes + 56, self->mine.nonce, WIRE_NONCE);
-    return self->host->store_set(self->config->store, key, bytes, sizeof bytes);
+    bool takes_part = self->mine.like[23] != 0;
+    snprintf(part, 72, takes_part ? "host-" : "none");
+    for (int i = 0; takes_part && i < 32; i++) snprintf(part + 5 + 2 * i, 3, "%02x", self->mine.like[i]);
 }
 
-/* Zeros, which look like nobody, where there is none in time, or none that this rank understands.  An error: the group
- * will not be opened, as a rank has died. */
-static int read_entry(const struct attach *self, int32_t rank, int64_t end_ns, struct entry *entry)
+static int by_rank(const void *a, const void *b)
 {
-    char key[32];
-    uint8_t bytes[ENTRY];
-    size_t n = 0;
-    int64_t left = (end_ns - self->host->now_ns()) / 1000000;
-    snprintf(key, sizeof key, "shm/%d", rank);
-    *entry = (struct entry){0};
-    if (left <= 0) return TUTTI_OK;
-    int status = self->host->store_get(self->config->store, key, bytes, sizeof bytes, &n, left);
-    if (status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_INVALID_ARGUMENT) return TUTTI_OK; /* or it is too long */
-    if (status != TUTTI_OK || n != ENTRY || memcmp(bytes, ENTRY_MAGIC, 8) != 0) return status;
-    memcpy(entry->like, bytes + 8, 32);
-    memcpy(entry->name, bytes + 40, WIRE_NONCE);
-    memcpy(entry->nonce, bytes + 56, WIRE_NONCE);
+    int32_t x, y;
+    memcpy(&x, (const uint8_t *)a + 8, sizeof x);
+    memcpy(&y, (const uint8_t *)b + 8, sizeof y);
+    return (x > y) - (x < y);
+}
+
+/* Exchanges entries with all ranks: *entries, to be freed, are the n of this host, in order of rank. */
+static int exchange(const struct attach *self, uint8_t **entries, int *n)
+{
+    const tutti_host *host = self->host;
+    const struct shm_config *config = self->config;
+    size_t capacity = (size_t)config->world_size * ENTRY, got = 0;
+    uint8_t mine[ENTRY];
+    char part[72];
+    if (!TUTTI_HAS(host, store_gather))
+        return host->error(TUTTI_ERR_BACKEND, "this tcp plug-in needs a newer libtutti: it cannot gather entries");
+    memcpy(mine, ENTRY_MAGIC, 8);
+    memcpy(mine + 8, &config->rank, 4); /* of this host's byte order: it is for ranks of this host */
+    memcpy(mine + 12, self->mine.name, WIRE_NONCE);
+    memcpy(mine + 28, self->mine.nonce, WIRE_NONCE);
+    name_part(self, part);
+    *entries = malloc(capacity);
+    if (*entries == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d ranks", config->world_size);
+    int status = host->store_gather(config->store, "shm", part, mine, ENTRY, config->world_size, *entries, capacity,
+                                    &got, config->open_timeout_ms);
+    if (status != TUTTI_OK) {
+        free(*entries);
+        *entries = NULL;
+        return status;
+    }
+    *n = (int)(got / ENTRY);
+    qsort(*entries, (size_t)*n, ENTRY, by_rank);
     return TUTTI_OK;
+}
+
+/* False: no rank of this version wrote it. */
+static bool read_entry(const struct attach *self, const uint8_t *bytes, struct entry *entry)
+{
+    memcpy(&entry->rank, bytes + 8, 4);
+    memcpy(entry->name, bytes + 12, WIRE_NONCE);
+    memcpy(entry->nonce, bytes + 28, WIRE_NONCE);
+    return memcmp(bytes, ENTRY_MAGIC, 8) == 0 && entry->rank >= 0 && entry->rank < self->config->world_size;
 }
 
 static bool listen_here(struct attach *self)
@@ -97,6 +119,19 @@ static bool listen_here(struct attach *self)
     return self->listener >= 0 && self->bell >= 0 && shm_life_open(self->host, &self->life, &self->held) &&
            self->arena >= 0 && bind(self->listener, (struct sockaddr *)&address, bytes) == 0 &&
            listen(self->listener, SHM_CROWD) == 0;
+}
+
+int64_t shm_deadline_ns(const struct attach *self)
+{
+    enum { DAY_MS = 86400000 }; /* poll counts in an int */
+    int64_t ms = self->config->open_timeout_ms < DAY_MS ? self->config->open_timeout_ms : DAY_MS;
+    return self->host->now_ns() + ms * 1000000;
+}
+
+int64_t shm_round_deadline_ns(const struct attach *self)
+{
+    int64_t part_ms = self->config->open_timeout_ms / 6;
+    return self->host->now_ns() + (part_ms < SHM_ROUND_MS ? part_ms : SHM_ROUND_MS) * 1000000;
 }
 
 /* ---- proof ------------------------------------------------------------------------------------------------- */
@@ -173,26 +208,24 @@ bool shm_settle(struct attach *self, const bool *in, uint8_t word)
 
 /* ---- a member ---------------------------------------------------------------------------------------------- */
 
-static bool reach(struct attach *self, int fd, int32_t to, struct entry *host, int64_t end)
+/* All listen before they give their entry, so a host that refuses has ended, or goes on without us. */
+static bool reach(const struct attach *self, int fd, const struct entry *host, int64_t end)
 {
     struct sockaddr_un address;
-    int64_t now = self->host->now_ns(), stale = now + (int64_t)SHM_STALE_MS * 1000000;
-    for (; now < end && now < stale; now = self->host->now_ns()) {
-        socklen_t bytes = shm_address(host->name, &address);
+    socklen_t bytes = shm_address(host->name, &address);
+    for (; self->host->now_ns() < end; usleep(1000)) {
         if (connect(fd, (struct sockaddr *)&address, bytes) == 0) return shm_is_same_user(fd);
-        if (errno == EAGAIN) stale = now + (int64_t)SHM_STALE_MS * 1000000; /* it listens; others are waiting there */
-        if (read_entry(self, to, stale, host) != TUTTI_OK) return false;
-        usleep(1000);
+        if (errno != EAGAIN && errno != EINTR) return false; /* EAGAIN: others are waiting there */
     }
     return false;
 }
 
-static bool call(struct attach *self, int fd, int32_t to, struct entry *host, int64_t end)
+static bool call(struct attach *self, int fd, const struct entry *host, int64_t end)
 {
-    if (!reach(self, fd, to, host, end)) return false;
+    if (!reach(self, fd, host, end)) return false;
     struct wire_greeting hello = {.kind = WIRE_CONNECT,
                                   .from = (uint32_t)self->config->rank,
-                                  .to = (uint32_t)to,
+                                  .to = (uint32_t)host->rank,
                                   .world_size = (uint32_t)self->config->world_size,
                                   .family = self->config->family};
     struct wire_greeting answer;
@@ -208,7 +241,7 @@ static bool call(struct attach *self, int fd, int32_t to, struct entry *host, in
     memcpy(place, in + WIRE_GREETING, sizeof place);
     int n = place[0], seat = place[1];
     bool sound = wire_greeting_parse(in, WIRE_GREETING, &answer) && answer.kind == WIRE_ACCEPT &&
-                 answer.from == (uint32_t)to && answer.to == hello.from && answer.family == hello.family &&
+                 answer.from == hello.to && answer.to == hello.from && answer.family == hello.family &&
                  memcmp(answer.client_nonce, hello.client_nonce, WIRE_NONCE) == 0 &&
                  memcmp(answer.server_nonce, hello.server_nonce, WIRE_NONCE) == 0 && shm_verify(self, in, &answer);
     if (!sound || n < 2 || n > SHM_SEATS || seat < 1 || seat >= n || !shm_make_seats(self, n, seat)) {
@@ -250,13 +283,14 @@ static bool take_round(struct attach *self, int fd, int64_t end, uint8_t *word)
 }
 
 /* 0: it is in; 1: it is not, and all know that; an error: nobody knows. */
-static int join(struct attach *self, int32_t to, struct entry *host)
+static int join(struct attach *self, const struct entry *host)
 {
-    int64_t end = self->host->now_ns() + (int64_t)WAIT_MS * 1000000;
+    int64_t end = shm_deadline_ns(self);
+    int32_t to = host->rank;
     uint8_t word = 1;
     int fd = shm_socket(), result = 1;
     snprintf(self->why, sizeof self->why, "rank %d did not share its memory", to);
-    if (fd >= 0 && call(self, fd, to, host, end) && take_seats(self, fd, end) && shm_give(fd, &word, 1, NULL, 0) &&
+    if (fd >= 0 && call(self, fd, host, end) && take_seats(self, fd, end) && shm_give(fd, &word, 1, NULL, 0) &&
         take_round(self, fd, end, &word)) {
         word = shm_try_all(self);
         if (!shm_give(fd, &word, 1, NULL, 0) || !take_round(self, fd, end, &word))
@@ -283,24 +317,16 @@ static int most_seats(void)
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
-static int attach(struct attach *self)
+static int attach(struct attach *self, const uint8_t *entries, int n_entries)
 {
-    const struct shm_config *config = self->config;
-    int64_t end = self->host->now_ns() + (int64_t)WAIT_MS * 1000000;
-    int32_t rank[SHM_SEATS] = {config->rank};
+    int32_t rank[SHM_SEATS] = {self->config->rank};
     struct entry entry;
     int n = 1, most = most_seats();
-    for (int32_t other = 0; other < config->rank; other++) {
-        int status = read_entry(self, other, end, &entry);
-        if (status != TUTTI_OK) return status;
-        if (memcmp(entry.like, self->mine.like, sizeof entry.like) == 0) return join(self, other, &entry);
-    }
-    for (int32_t other = config->rank + 1; other < config->world_size && n < most; other++) {
-        int status = read_entry(self, other, end, &entry);
-        if (status != TUTTI_OK) return status;
-        if (memcmp(entry.like, self->mine.like, sizeof entry.like) != 0) continue;
+    for (int i = 0; i < n_entries && n < most; i++) {
+        if (!read_entry(self, entries + (size_t)i * ENTRY, &entry) || entry.rank == self->config->rank) continue;
+        if (entry.rank < self->config->rank) return join(self, &entry); /* the lowest: it is the host */
         memcpy(self->name[n], entry.name, WIRE_NONCE);
-        rank[n++] = other;
+        rank[n++] = entry.rank;
     }
     if (n > 1) return shm_serve(self, rank, n);
     snprintf(self->why, sizeof self->why, "no other rank looks to be on this host");
@@ -346,8 +372,10 @@ int shm_open_host(const struct shm_config *config, struct shm **out)
     else
         look_around(self.mine.like);
     bool takes_part = self.mine.like[23] != 0;
-    int status = publish(&self);
-    if (status == TUTTI_OK && takes_part) result = attach(&self);
+    uint8_t *entries = NULL;
+    int n = 0, status = exchange(&self, &entries, &n);
+    if (status == TUTTI_OK && takes_part) result = attach(&self, entries, n);
+    free(entries);
     if (status == TUTTI_OK) tell(&self, result);
     for (int i = 0; i < SHM_SEATS; i++)
         if (self.link[i] >= 0) close(self.link[i]);

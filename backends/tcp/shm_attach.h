@@ -13,13 +13,13 @@ enum shm_word { SHM_CAN_PULL = 1, SHM_CAN_SHARE = 2 };
 enum {
     SHM_FDS = 3,          /* of a rank: its bell, its life, its arena */
     SHM_PLACE = 4,        /* bytes: how many seats there are, which one is the member's */
-    SHM_ROUND_MS = 10000, /* a host waits so long for its members */
-    SHM_STALE_MS = 2000, /* nobody listens where a rank said that it does: an earlier family's entry, or it has ended */
+    SHM_ROUND_MS = 10000, /* a host waits at most so long for its members */
     SHM_CROWD = 2 * SHM_SEATS
 };
 
-/* What a rank publishes.  like: all zero where it takes no part. */
+/* What a rank gives to the others.  like: all zero where it takes no part; only its own. */
 struct entry {
+    int32_t rank;
     uint8_t like[32];
     uint8_t name[WIRE_NONCE];
     uint8_t nonce[WIRE_NONCE];
@@ -41,6 +41,10 @@ struct attach {
 
 /* ---- shm_attach.c ------------------------------------------------------------------------------------------ */
 
+/* When a member's part in opening must be over; and when a round must be, of which the host has three.  A host that
+ * leaves out a member that is held up does so while the others still wait for it. */
+int64_t shm_deadline_ns(const struct attach *self);
+int64_t shm_round_deadline_ns(const struct attach *self);
 void shm_sign(const struct attach *self, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING]);
 bool shm_verify(const struct attach *self, const uint8_t bytes[WIRE_GREETING], const struct wire_greeting *greeting);
 bool shm_make_seats(struct attach *self, int n, int seat);

@@ -116,8 +116,7 @@ static void look_for_missing(struct attach *self, int n, int *missing)
 static void gather(struct attach *self, const int32_t *rank, int n, int (*fds)[SHM_FDS], struct wire_greeting *greeting)
 {
     struct crowd crowd = {.most = SHM_CROWD};
-    int64_t now = self->host->now_ns(), end = now + (int64_t)SHM_ROUND_MS * 1000000;
-    int64_t stale = now + (int64_t)SHM_STALE_MS * 1000000;
+    int64_t now = self->host->now_ns(), end = shm_round_deadline_ns(self);
     int missing = n - 1;
     while (missing > 0 && now < end && crowd.most > 0) {
         if (crowd.n == crowd.most) make_room(&crowd, now);
@@ -125,7 +124,7 @@ static void gather(struct attach *self, const int32_t *rank, int n, int (*fds)[S
         crowd.polled[0] = (struct pollfd){full ? -1 : self->listener, POLLIN, 0};
         int ready = poll(crowd.polled, 1 + (nfds_t)crowd.n, LOOK_MS);
         now = self->host->now_ns();
-        if (ready == 0 && now > stale) look_for_missing(self, n, &missing);
+        if (ready == 0) look_for_missing(self, n, &missing);
         if (ready <= 0) continue;
         for (int i = crowd.n; i >= 1; i--) {
             if (crowd.polled[i].revents == 0) continue;
@@ -156,7 +155,7 @@ static void tell_round(struct attach *self, uint8_t word)
 /* Hears a byte from each; those who say nothing in time are left out.  What all that are in said. */
 static uint8_t hear_round(struct attach *self)
 {
-    int64_t end = self->host->now_ns() + (int64_t)SHM_ROUND_MS * 1000000;
+    int64_t end = shm_round_deadline_ns(self);
     uint8_t all = UINT8_MAX;
     for (int i = 1; i < self->shm->n; i++) {
         uint8_t word = 0;

@@ -30,6 +30,9 @@ static int tcp_open(void *state, const tutti_group_info *info, const tutti_host 
                                    .local_world_size = info->local_world_size,
                                    .family = info->id,
                                    .timeout_ms = info->timeout_ms,
+                                   .open_timeout_ms = TUTTI_HAS(info, open_timeout_ms) && info->open_timeout_ms > 0
+                                                          ? info->open_timeout_ms
+                                                          : info->timeout_ms,
                                    .host = host,
                                    .store = info->store};
     self->opened = true;

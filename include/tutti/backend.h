@@ -227,6 +227,16 @@ typedef struct tutti_host {
      * at once.  forked_forgets comes before it is closed. */
     void (*forked_gives_up)(int fd);
     void (*forked_forgets)(int fd);
+
+    /* Appends to the value under key, which is made when absent. */
+    int (*store_append)(tutti_store *store, const char *key, const void *value, size_t bytes);
+
+    /* Gathers the entries of n ranks, in a number of requests that does not grow with n.  Each rank gives one entry
+     * and names the part it belongs to (its host, say).  Waits until all n ranks have given theirs, then copies the
+     * entries of the same part to `all`, one behind the other in any order, and their size to *bytes.  A key serves
+     * once.  Errors: TIMEOUT; PEER_LOST where a rank has died meanwhile. */
+    int (*store_gather)(tutti_store *store, const char *key, const char *part, const void *entry, size_t entry_bytes,
+                        int32_t n, void *all, size_t capacity, size_t *bytes, int64_t timeout_ms);
 } tutti_host;
 
 /* As memmove, which takes longer to be called than a word takes to be copied. */
@@ -301,6 +311,9 @@ typedef struct tutti_group_info {
      * have neither are to be answered UNSUPPORTED, where the core's plans can take their place (not on a device's
      * memory).  The same on all ranks. */
     bool plans_only;
+
+    /* How long open may wait for the other ranks.  0: as timeout_ms. */
+    int64_t open_timeout_ms;
 } tutti_group_info;
 
 /* At most this many bytes in one notify message. */

@@ -137,6 +137,8 @@ static const struct place places[] = {
     AT(tutti_host, average, 136),
     AT(tutti_host, forked_gives_up, 144),
     AT(tutti_host, forked_forgets, 152),
+    AT(tutti_host, store_append, 160),
+    AT(tutti_host, store_gather, 168),
     AT(tutti_group_info, size, 0),
     AT(tutti_group_info, rank, 4),
     AT(tutti_group_info, world_size, 8),

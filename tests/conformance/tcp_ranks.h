@@ -31,11 +31,11 @@ enum { RANKS_MOST = 4, KEYS = 64, WAIT_MS = 20000 };
 /* ---- the store --------------------------------------------------------------------------------------------- */
 
 struct shared {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock, append;
     int n;
     struct {
         char key[64];
-        uint8_t value[256];
+        uint8_t value[1024];
         size_t bytes;
     } entry[KEYS];
 };
@@ -47,6 +47,7 @@ static struct shared *shared_new(void)
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
     pthread_mutex_init(&shared->lock, &attributes);
+    pthread_mutex_init(&shared->append, &attributes);
     return shared;
 }
 
@@ -94,6 +95,52 @@ static int store_get(tutti_store *store, const char *key, void *buffer, size_t c
         pthread_mutex_unlock(&shared->lock);
         if (now_ns() > end) return host_error(TUTTI_ERR_TIMEOUT, "no key %s", key);
     }
+}
+
+/* Of records, each a rank and a size before its bytes: a rank that opens once more replaces its own. */
+static int store_append(tutti_store *store, const char *key, const void *value, size_t bytes)
+{
+    uint8_t old[1024], all[1024];
+    size_t before = 0, after = 0;
+    uint32_t header[2];
+    struct shared *shared = (void *)store;
+    pthread_mutex_lock(&shared->append);
+    if (store_get(store, key, old, sizeof old, &before, 0) != TUTTI_OK) before = 0;
+    for (size_t at = 0; at < before; at += sizeof header + header[1]) {
+        memcpy(header, old + at, sizeof header);
+        if (memcmp(header, value, sizeof *header) == 0) continue;
+        memcpy(all + after, old + at, sizeof header + header[1]);
+        after += sizeof header + header[1];
+    }
+    memcpy(all + after, value, bytes);
+    store_set(store, key, all, after + bytes);
+    pthread_mutex_unlock(&shared->append);
+    return TUTTI_OK;
+}
+
+/* An entry whose second word is its rank replaces what a test has given in that rank's name. */
+static int store_gather(tutti_store *store, const char *key, const char *part, const void *entry, size_t entry_bytes,
+                        int32_t n, void *all, size_t capacity, size_t *bytes, int64_t timeout_ms)
+{
+    char name[64];
+    uint8_t one[256];
+    int32_t rank;
+    memcpy(&rank, (const uint8_t *)entry + 8, sizeof rank);
+    snprintf(name, sizeof name, "%s/%d", key, rank);
+    memcpy(one, part, 5); /* "host-" or "none" */
+    memcpy(one + 5, entry, entry_bytes);
+    store_set(store, name, one, 5 + entry_bytes);
+    *bytes = 0;
+    for (int32_t i = 0; i < n; i++) {
+        size_t got = 0;
+        snprintf(name, sizeof name, "%s/%d", key, i);
+        int status = store_get(store, name, one, sizeof one, &got, timeout_ms);
+        if (status != TUTTI_OK || *bytes + entry_bytes > capacity) return status;
+        if (got != 5 + entry_bytes || memcmp(one, part, 5) != 0) continue;
+        memcpy((uint8_t *)all + *bytes, one + 5, entry_bytes);
+        *bytes += entry_bytes;
+    }
+    return TUTTI_OK;
 }
 
 /* All ranks have come here. */
@@ -227,7 +274,9 @@ static const tutti_host host = {.abi = TUTTI_BACKEND_ABI,
                                 .notified = host_notified,
                                 .peer_lost = host_lost,
                                 .forked_gives_up = forked_gives_up,
-                                .forked_forgets = forked_forgets};
+                                .forked_forgets = forked_forgets,
+                                .store_append = store_append,
+                                .store_gather = store_gather};
 
 /* ---- a rank ------------------------------------------------------------------------------------------------ */
 

@@ -18,7 +18,13 @@
 
 #include "tcp_ranks.h"
 
-enum { ENTRY_LIKE = 8, ENTRY_NAME = 40, ENTRY_NONCE = 56, ENTRY = 72 }; /* what a rank publishes */
+enum {
+    PART = 5,
+    ENTRY_RANK = PART + 8,
+    ENTRY_NAME = PART + 12,
+    ENTRY_NONCE = PART + 28,
+    ENTRY = PART + 44
+}; /* what a rank publishes */
 
 /* All ranks send to all, and nothing is lost or changed. */
 static int talk(struct rank *self)
@@ -143,6 +149,7 @@ static int bring_strangers(struct rank *self, int *silent, int *n_silent)
     tutti_store *store = (tutti_store *)self->shared;
     CHECK(store_get(store, "shm/0", entry, sizeof entry, &bytes, WAIT_MS) == TUTTI_OK && bytes == ENTRY);
     memcpy(mine, entry, ENTRY);
+    memcpy(mine + ENTRY_RANK, &(int32_t){2}, sizeof(int32_t));
     token_random(mine + ENTRY_NAME, 2 * WIRE_NONCE);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0); /* it listens, as whoever lives */
     socklen_t length = shm_address(mine + ENTRY_NAME, &address);
