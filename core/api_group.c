@@ -142,21 +142,38 @@ static int check_members(const struct tutti_group *parent, const int *ranks, int
     return status;
 }
 
-/* The members' number for this group.  Where all of the parent call, their count of calls is it; where members alone
- * do, it is how often this very list has been used. */
-static uint64_t next_id(struct tutti_group *parent, const int *ranks, int n, bool members_only)
+static int by_number(const void *a, const void *b)
 {
+    const int *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Alike for lists of the same members, in whichever order. */
+static int set_of(uint64_t id, const int *ranks, int n, uint64_t *set)
+{
+    int *sorted = malloc((size_t)n * sizeof *sorted);
+    if (sorted == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    memcpy(sorted, ranks, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_number);
+    *set = child_mix(id, 2);
+    for (int i = 0; i < n; i++) *set = child_mix(*set, (uint64_t)sorted[i] + 1);
+    free(sorted);
+    return TUTTI_OK;
+}
+
+/* Which group this is.  Where all of the parent call, their count of calls tells; where members alone do, it is how
+ * often these members have been used. */
+static int next_id(struct tutti_group *parent, const int *ranks, int n, bool members_only, struct child_id *id)
+{
+    uint64_t base = child_mix(parent->id, 1), set = 0;
+    int status = members_only ? set_of(base, ranks, n, &set) : TUTTI_OK;
+    if (status != TUTTI_OK) return status;
     engine_lock(parent->engine);
-    uint64_t id = child_mix(parent->id, 1);
-    if (members_only) {
-        id = child_mix(id, 2);
-        for (int i = 0; i < n; i++) id = child_mix(id, (uint64_t)ranks[i] + 1);
-        id = child_mix(id, group_count_use(parent, id));
-    } else {
-        id = child_mix(id, ++parent->children + 2);
-    }
+    *id = (struct child_id){.number = members_only ? 0 : ++parent->children, .may_pend = members_only};
+    id->key = members_only ? child_mix(set, group_count_use(parent, set)) : child_mix(base, id->number + 2);
+    id->id = id->key;
     engine_unlock(parent->engine);
-    return id;
+    return TUTTI_OK;
 }
 
 int tutti_new_group_sized(const int *ranks, int n, const tutti_group_opts *opts, size_t opts_bytes, tutti_group **group)
@@ -168,8 +185,9 @@ int tutti_new_group_sized(const int *ranks, int n, const tutti_group_opts *opts,
     struct tutti_group *parent = NULL;
     status = find_parent("new_group", opts, &parent);
     if (status == TUTTI_OK) status = check_members(parent, ranks, n);
-    if (status != TUTTI_OK) return status;
-    return child_open(parent, ranks, n, next_id(parent, ranks, n, opts->members_only), 0, opts, group);
+    struct child_id id;
+    if (status == TUTTI_OK) status = next_id(parent, ranks, n, opts->members_only, &id);
+    return status == TUTTI_OK ? child_open(parent, ranks, n, &id, 0, opts, group) : status;
 }
 
 /* ---- split ------------------------------------------------------------------------------------------------- */
@@ -279,7 +297,10 @@ int tutti_split_group_sized(int color, int key, const tutti_group_opts *opts, si
     struct tutti_group *parent = NULL;
     status = find_parent("split_group", opts, &parent);
     if (status != TUTTI_OK) return status;
-    uint64_t id = next_id(parent, NULL, 0, false);
+    struct child_id of_all;
+    status = next_id(parent, NULL, 0, false, &of_all);
+    if (status != TUTTI_OK) return status;
+    uint64_t id = of_all.id;
     struct chosen *all = calloc((size_t)parent->size, sizeof *all);
     int *ranks = calloc((size_t)parent->size, sizeof *ranks), n = 0;
     status = all != NULL && ranks != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
@@ -289,7 +310,8 @@ int tutti_split_group_sized(int color, int key, const tutti_group_opts *opts, si
         qsort(all, (size_t)parent->size, sizeof *all, by_key);
         for (int i = 0; i < parent->size; i++)
             if (color >= 0 && all[i].color == color) ranks[n++] = all[i].rank;
-        status = child_open(parent, ranks, n, child_mix(id, (uint64_t)color + 3), color, opts, group);
+        struct child_id part = {.id = child_mix(id, (uint64_t)color + 3), .key = child_mix(id, (uint64_t)color + 3)};
+        status = child_open(parent, ranks, n, &part, color, opts, group);
     }
     free(ranks);
     free(all);

@@ -4,6 +4,7 @@
 
 #include "doors.h"
 #include "group.h"
+#include "making.h"
 
 uint64_t child_mix(uint64_t hash, uint64_t value)
 {
@@ -11,7 +12,7 @@ uint64_t child_mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
-int child_open(struct tutti_group *parent, const int *ranks, int n, uint64_t id, int color,
+int child_open(struct tutti_group *parent, const int *ranks, int n, const struct child_id *id, int color,
                const tutti_group_opts *opts, tutti_group **group)
 {
     int own = parent->global_ranks[parent->rank], rank = -1;
@@ -21,21 +22,26 @@ int child_open(struct tutti_group *parent, const int *ranks, int n, uint64_t id,
     if (opts->name != NULL)
         snprintf(name, sizeof name, "%s", opts->name);
     else
-        snprintf(name, sizeof name, "%.40s/%04x", parent->name, (unsigned)(id & 0xffff));
+        snprintf(name, sizeof name, "%.40s/%04x", parent->name, (unsigned)(id->id & 0xffff));
     bool all_call = !opts->members_only && opts->backend == NULL;
-    int status = rank < 0 && all_call ? doors_abstain(parent) : TUTTI_OK;
-    if (rank < 0 || status != TUTTI_OK) return status == TUTTI_OK ? group_open_outsider(parent, name, group) : status;
     struct names names = parent->names;
-    if (opts->backend != NULL) {
-        status = names_parse(opts->backend, &names);
-        if (status != TUTTI_OK) return status;
+    int status = opts->backend != NULL ? names_parse(opts->backend, &names) : TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    if (rank < 0) {
+        if (id->number > 0) making_abstain(parent, ranks, n, &names, id->key, id->number);
+        status = all_call ? doors_abstain(parent) : TUTTI_OK;
+        return status == TUTTI_OK ? group_open_outsider(parent, name, group) : status;
     }
     struct group_args args = {
         .names = &names,
         .parent = parent,
         .whole = all_call ? parent : NULL,
         .color = color,
-        .id = id,
+        .id = id->id,
+        .key = id->key,
+        .number = id->number,
+        .survivors = id->survivors,
+        .may_pend = id->may_pend,
         .name = name,
         .rank = rank,
         .size = n,

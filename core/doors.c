@@ -12,6 +12,7 @@
 #include "group.h"
 #include "host.h"
 #include "learn.h"
+#include "making.h"
 #include "registry.h"
 
 #define AGREED "0" /* the verdict where no rank has found anything wrong */
@@ -45,30 +46,19 @@ static int open_store(const struct tutti_group *group, struct group_door *door)
     return tutti_store_prefix(group->store, prefix, &door->store);
 }
 
-/* Peers that have opened it already may send notes, which whoever drives the family answers through the doors. */
-static int open_door(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
-                     void *parent, struct group_door *door)
+static tutti_group_info info_for(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
+                                 void *parent, tutti_store *store)
 {
     const struct group_door *from = args->whole != NULL ? doors_find(args->whole, backend) : NULL;
-    size_t bytes = (backend->group_bytes + 63) / 64 * 64;
-    *door = (struct group_door){.backend = backend};
-    int status = open_store(group, door);
-    if (status != TUTTI_OK) return status;
-    door->state = aligned_alloc(64, bytes > 0 ? bytes : 64);
-    if (door->state == NULL) {
-        tutti_store_free(door->store);
-        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %s", backend->name);
-    }
-    memset(door->state, 0, bytes);
-    tutti_group_info info = {
-        .size = sizeof info,
+    return (tutti_group_info){
+        .size = sizeof(tutti_group_info),
         .rank = group->rank,
         .world_size = group->size,
         .global_ranks = parent != NULL ? group->global_ranks : group->root->global_ranks, /* 0, 1, .. */
         .id = group->id,
         .parent = parent,
         .core = group,
-        .store = door->store,
+        .store = store,
         .device = group->device,
         .timeout_ms = group->timeout_ms,
         .local_rank = group->local_rank,
@@ -80,6 +70,93 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
         .plans_only = group->algorithm != NULL,
         .open_timeout_ms = group->open_timeout_ms,
     };
+}
+
+/* ---- what is agreed on before --------------------------------------------------------------------------------- */
+
+/* The backends of a group, among those that the family's first one has, in an order that is the same on all ranks; how
+ * many. */
+static int list_shared(struct tutti_group *group, const struct group_args *args,
+                       const struct group_door *shared[2 * GROUP_DOORS])
+{
+    int n = 0;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < args->names->n[device]; i++) {
+            const tutti_backend *backend = NULL;
+            if (registry_load(args->names->name[device][i], &host_services, &backend) != TUTTI_OK) continue;
+            const struct group_door *door = doors_find(group->root, backend);
+            for (int k = 0; k < n; k++)
+                if (shared[k] == door) door = NULL;
+            if (door != NULL) shared[n++] = door;
+        }
+    return n;
+}
+
+static const uint8_t *offer_of(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend)
+{
+    const struct group_door *shared[2 * GROUP_DOORS];
+    if (group->making == NULL || !TUTTI_HAS(backend, offer)) return NULL;
+    int n = list_shared(group, args, shared), at = 0;
+    for (int i = 0; i < n; i++) {
+        if (shared[i]->backend == backend) return making_offer(group, at);
+        at += TUTTI_HAS(shared[i]->backend, offer);
+    }
+    return NULL;
+}
+
+int doors_ready(struct tutti_group *group, const struct group_args *args)
+{
+    const struct group_door *shared[2 * GROUP_DOORS];
+    int n = list_shared(group, args, shared), status = TUTTI_OK;
+    for (int i = 0; i < n && status == TUTTI_OK; i++)
+        if (TUTTI_HAS(shared[i]->backend, ready)) status = shared[i]->backend->ready(shared[i]->state);
+    return status;
+}
+
+bool doors_open_alone(struct tutti_group *group, const struct group_args *args)
+{
+    const struct group_door *shared[2 * GROUP_DOORS];
+    int n = list_shared(group, args, shared);
+    if (args->names->n[1] > 0 || n == 0) return false;
+    for (int i = 0; i < n; i++)
+        if (!TUTTI_HAS(shared[i]->backend, traits) || (shared[i]->backend->traits & TUTTI_BACKEND_OPENS_ALONE) == 0)
+            return false;
+    return true;
+}
+
+int doors_offer(struct tutti_group *group, const struct group_args *args, uint8_t (*offer)[TUTTI_OFFER_BYTES],
+                uint32_t *n)
+{
+    const struct group_door *shared[2 * GROUP_DOORS];
+    int of = list_shared(group, args, shared), status = TUTTI_OK;
+    *n = 0;
+    for (int i = 0; i < of && status == TUTTI_OK; i++) {
+        const struct group_door *door = shared[i];
+        if (!TUTTI_HAS(door->backend, offer)) continue;
+        tutti_group_info info = info_for(group, args, door->backend, door->state, NULL);
+        status = door->backend->offer(door->state, &info, offer[(*n)++]);
+    }
+    return status;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------- */
+
+/* Peers that have opened it already may send notes, which whoever drives the family answers through the doors. */
+static int open_door(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
+                     void *parent, struct group_door *door)
+{
+    size_t bytes = (backend->group_bytes + 63) / 64 * 64;
+    *door = (struct group_door){.backend = backend};
+    int status = open_store(group, door);
+    if (status != TUTTI_OK) return status;
+    door->state = aligned_alloc(64, bytes > 0 ? bytes : 64);
+    if (door->state == NULL) {
+        tutti_store_free(door->store);
+        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %s", backend->name);
+    }
+    memset(door->state, 0, bytes);
+    tutti_group_info info = info_for(group, args, backend, parent, door->store);
+    info.offer = offer_of(group, args, backend);
     engine_lock(group->engine);
     host_set_opening(group);
     status = backend->open(door->state, &info, &host_services);

@@ -11,6 +11,13 @@ struct tutti_group;
 /* Opens what args->names say, with their fallbacks, and what stages tensors between them. */
 int doors_open(struct tutti_group *group, const struct group_args *args);
 
+/* For a group that is made from another one, see making.h: whether this rank will be able to open its backends; whether
+ * it needs none of the others for it; what they offer, of one rank for all, under the lock. */
+int doors_ready(struct tutti_group *group, const struct group_args *args);
+bool doors_open_alone(struct tutti_group *group, const struct group_args *args);
+int doors_offer(struct tutti_group *group, const struct group_args *args, uint8_t (*offer)[TUTTI_OFFER_BYTES],
+                uint32_t *n);
+
 /* Closes them all; also after a failed doors_open. */
 void doors_close(struct tutti_group *group);
 

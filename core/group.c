@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "alive.h"
 #include "base/clock.h"
@@ -20,6 +21,7 @@
 #include "exits.h"
 #include "health.h"
 #include "learn.h"
+#include "making.h"
 #include "submit.h"
 #include "work.h"
 
@@ -28,7 +30,8 @@
 
 enum {
     CLOSE_WAIT_MS = 2000, /* for operations under way to end */
-    LET_GO_MS = 1000      /* for backends to let go of those that have not; close may take as long again */
+    LET_GO_MS = 1000,     /* for backends to let go of those that have not; close may take as long again */
+    SETTLE_NAP_US = 100   /* between two looks whether another thread has settled a group */
 };
 
 static void shut(struct tutti_group *group)
@@ -36,7 +39,13 @@ static void shut(struct tutti_group *group)
     engine_lock(group->engine);
     bool was = group->shut;
     if (!was) control_flush(group);
+    if (group->making != NULL && group->rank >= 0) {
+        char text[ERROR_TEXT_MAX];
+        snprintf(text, sizeof text, "rank %d has destroyed the group", group->global_ranks[group->rank]);
+        making_give_up(group, TUTTI_ERR_ABORTED, text);
+    }
     group->shut = true;
+    if (group->root == group) making_free_all(group);
     engine_handle_events(group->engine); /* what is told to a backend, before it is closed */
     engine_unlock(group->engine);
     if (was) return;
@@ -64,6 +73,8 @@ static void free_group(struct tutti_group *group)
     struct engine *engine = group->engine;
     if (engine != NULL) {
         engine_lock(engine);
+        making_forget(group);
+        if (group->root == group) making_free_all(group);
         if (group->root != NULL) TAILQ_REMOVE(&group->root->family, group, family_link);
         if (group->told != TUTTI_OK) engine->n_told--;
         engine_unlock(engine);
@@ -179,11 +190,11 @@ static int fill(struct tutti_group *group, const struct group_args *args)
         group->engine->first = group;
     }
     group->root = root;
+    status = fill_ranks(group, args); /* before others can see the group */
     TAILQ_INSERT_TAIL(&root->family, group, family_link);
     engine_unlock(group->engine);
     bool fixed = root == group && env_bool("TUTTI_DETERMINISTIC", false);
     group->algorithm = root != group ? root->algorithm : fixed ? FIXED_TREE : env_string("TUTTI_ALGO", NULL);
-    status = fill_ranks(group, args);
     if (status != TUTTI_OK) return status;
     group->cache = cache_new();
     group->health = health_new(args->size);
@@ -191,28 +202,102 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     return make_store(group, args);
 }
 
+/* What the others say when this rank cannot go on, or what it has found. */
+static int fail_open(struct tutti_group *group, int status)
+{
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", error_text());
+    if (group->engine != NULL) {
+        engine_lock(group->engine);
+        making_give_up(group, status, text);
+        engine_unlock(group->engine);
+        shut(group);
+    }
+    free_group(group);
+    return error_set(status, "%s", text);
+}
+
+/* Its backends, and what follows from them. */
+static int open_rest(struct tutti_group *group, const struct group_args *args)
+{
+    int status = learn_give(group);
+    if (status == TUTTI_OK) status = doors_open(group, args);
+    if (status == TUTTI_OK) status = learn_take(group);
+    if (status != TUTTI_OK) return status;
+    engine_lock(group->engine);
+    group->backend_text[0] = '\0';
+    doors_describe(group);
+    control_open(group);
+    making_end(group);
+    engine_unlock(group->engine);
+    log_write(LOG_INFO, "group %s: rank %d of %d, %s", group->name, group->rank, group->size, group->backend_text);
+    return TUTTI_OK;
+}
+
+/* The members agree that they make one and the same group, before any of them opens it.  *pends: that is not over. */
+static int agree(struct tutti_group *group, const struct group_args *args, bool *pends)
+{
+    *pends = false;
+    if (args->parent == NULL || group->size == 1 || !making_is_possible(group->root)) return TUTTI_OK;
+    int status = making_begin(group, args, doors_ready(group, args));
+    if (status != TUTTI_OK) return status;
+    if (!args->may_pend || !doors_open_alone(group, args)) return making_wait(group);
+    snprintf(group->backend_text, sizeof group->backend_text, "%s", args->parent->backend_text);
+    /* release: pairs with group_for_call's acquire; whoever has the handle has it from this thread in any case */
+    atomic_store_explicit(&group->pending, true, memory_order_release);
+    *pends = true;
+    return TUTTI_OK;
+}
+
+/* Another thread may be at it. */
+static bool takes_settling(struct tutti_group *group)
+{
+    while (group->settling) {
+        engine_unlock(group->engine);
+        usleep(SETTLE_NAP_US);
+        engine_lock(group->engine);
+    }
+    group->settling = atomic_load_explicit(&group->pending, memory_order_relaxed); /* written under the lock */
+    return group->settling;
+}
+
+void group_settle(struct tutti_group *group)
+{
+    engine_lock(group->engine);
+    bool takes = takes_settling(group);
+    struct group_args args = takes ? *making_args(group) : (struct group_args){0};
+    engine_unlock(group->engine);
+    if (!takes) return;
+    char text[ERROR_TEXT_MAX] = "";
+    int status = making_wait(group);
+    if (status != TUTTI_OK) snprintf(text, sizeof text, "%s", error_text());
+    int opened = open_rest(group, &args); /* also of one that has failed, so that its calls are checked as ever */
+    if (status == TUTTI_OK && opened != TUTTI_OK) snprintf(text, sizeof text, "%s", error_text());
+    if (status == TUTTI_OK) status = opened;
+    engine_lock(group->engine);
+    if (status != TUTTI_OK) {
+        making_give_up(group, status, text);
+        group_fail(group, status, text, false);
+        group->failed_met = false; /* the first call says it */
+    }
+    group->settling = false;
+    /* release: the backends are open, or the group has failed */
+    atomic_store_explicit(&group->pending, false, memory_order_release);
+    engine_unlock(group->engine);
+}
+
 int group_open(const struct group_args *args, struct tutti_group **out)
 {
     struct tutti_group *group = calloc(1, sizeof *group);
+    bool pends = false;
     if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
     streams_fill(); /* the program may have closed them since it had a store */
     int status = fill(group, args);
     if (status == TUTTI_OK && group->size > 1 && group->root == group) status = alive_publish(group);
     if (group->turn > 0) group->id = child_mix(group->id, (uint64_t)group->turn); /* unlike those before */
-    if (status == TUTTI_OK) status = learn_give(group);
-    if (status == TUTTI_OK) status = doors_open(group, args);
-    if (status == TUTTI_OK) status = learn_take(group);
-    if (status != TUTTI_OK) {
-        char text[ERROR_TEXT_MAX];
-        snprintf(text, sizeof text, "%s", error_text());
-        if (group->engine != NULL) shut(group);
-        free_group(group);
-        return error_set(status, "%s", text);
-    }
-    doors_describe(group);
-    engine_lock(group->engine);
-    control_open(group);
-    engine_unlock(group->engine);
+    if (status == TUTTI_OK) status = agree(group, args, &pends);
+    if (status == TUTTI_OK && !pends) status = open_rest(group, args);
+    if (status != TUTTI_OK) return fail_open(group, status);
     if (group->root == group && group->size > 1) {
         engine_lock(group->engine);
         engine_start_thread(group->engine);
@@ -220,7 +305,6 @@ int group_open(const struct group_args *args, struct tutti_group **out)
         engine_unlock(group->engine);
         cores_start_even(group->local_rank, group->local_world_size); /* last: each sleep before may undo it */
     }
-    log_write(LOG_INFO, "group %s: rank %d of %d, %s", group->name, group->rank, group->size, group->backend_text);
     *out = group;
     return TUTTI_OK;
 }

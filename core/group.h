@@ -16,6 +16,8 @@
 
 struct cache;
 struct health;
+struct making;
+struct making_family;
 
 enum { GROUP_DOORS = 3, GROUP_NAME_MAX = 64 };
 
@@ -70,11 +72,17 @@ struct tutti_group {
     char *agreed;          /* the root's: what the first rank to come said of it */
     char *tuning;          /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
 
-    uint64_t children;      /* made from this one, for their ids */
-    uint64_t shrinks;       /* how often it was */
-    uint64_t last_split;    /* the latest whose choices are in the store; 0: none */
-    struct group_use *uses; /* lists of members that groups were made of by the members alone */
-    struct op_span reach;   /* of the memory of the collectives among them, at least */
+    uint64_t children;     /* made from this one, for their ids */
+    uint64_t called;       /* the number of the latest one that this rank has begun to make, or abstained from */
+    struct making *making; /* while the members agree on it: see making.h */
+    atomic_bool pending;   /* it has to be settled before its first use */
+    bool settling;         /* by a thread, just now */
+    struct making_family *makings; /* the root's */
+    int n_early;                   /* the root's: messages of groups that this rank has not begun to make */
+    uint64_t shrinks;              /* how often it was */
+    uint64_t last_split;           /* the latest whose choices are in the store; 0: none */
+    struct group_use *uses;        /* lists of members that groups were made of by the members alone */
+    struct op_span reach;          /* of the memory of the collectives among them, at least */
     char *failed_text;
     uint64_t failed_sequence;         /* the first collective that did not end well */
     bool failed_met;                  /* a collective of this rank has ended with it, or none needs to */
@@ -94,6 +102,10 @@ struct group_args {
     int color;
     tutti_store *store; /* family of its own: borrowed; the group makes a prefix of it */
     uint64_t id;
+    uint64_t key;    /* with a parent: what tells the making apart, which may be alike for lists that differ */
+    uint64_t number; /* among those that all of the parent make; 0: another kind */
+    bool survivors;  /* of a parent that has failed, or is about to */
+    bool may_pend;   /* its making need not end before the first use */
     const char *name;
     int rank, size;
     const int *global_ranks;                     /* NULL: 0 .. size - 1 */
@@ -105,6 +117,9 @@ struct group_args {
 };
 
 int group_open(const struct group_args *args, struct tutti_group **group);
+
+/* Waits until a group that is pending is made; if it cannot be made, it has failed. */
+void group_settle(struct tutti_group *group);
 
 /* A handle for somebody who is not in the group. */
 int group_open_outsider(struct tutti_group *parent, const char *name, struct tutti_group **group);

@@ -11,6 +11,7 @@
 #include "doors.h"
 #include "group.h"
 #include "health.h"
+#include "making.h"
 #include "work.h"
 
 enum { TOLD_NS = 200 * 1000 * 1000 };
@@ -101,6 +102,7 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
         if (tell && !settled && !group->shut && !is_cause) status = cause_settle(group, status, copy);
         take_cause(group, status, copy);
         if (tell && !group->shut) health_tell(group);
+        making_parent_failed(group, TUTTI_ERR_ABORTED, group->failed_text != NULL ? group->failed_text : "");
     }
     if (status == TUTTI_ERR_TIMEOUT && was_given_up(group)) status = TUTTI_ERR_ABORTED;
     doors_abort(group);
@@ -140,7 +142,10 @@ static int check_forked(const struct tutti_group *group)
 struct tutti_group *group_for_call(const struct tutti_group *group)
 {
     struct tutti_group *found = group_or_default(group);
-    return found != NULL && check_forked(found) == TUTTI_OK ? found : NULL;
+    if (found == NULL || check_forked(found) != TUTTI_OK) return NULL;
+    /* acquire: whoever settled it has opened its backends before */
+    if (atomic_load_explicit(&found->pending, memory_order_acquire)) group_settle(found);
+    return found;
 }
 
 int group_check_open(const struct tutti_group *group)
@@ -188,7 +193,7 @@ struct lost_event {
 /* A member has gone, and not by leaving. */
 static void note_gone(struct tutti_group *group, int peer, const char *text)
 {
-    if (group->rank < 0 || group->local_of[peer] < 0 || group->failed || group->shut) return;
+    if (group->rank < 0 || group->local_of == NULL || group->local_of[peer] < 0 || group->failed || group->shut) return;
     if (group->gone_text == NULL) group->gone_text = strdup(text);
     if (TAILQ_EMPTY(&group->works)) return;
     char what[160], whole[500];
@@ -206,6 +211,7 @@ static void handle_lost(struct engine_event *event)
     char text[300];
     snprintf(text, sizeof text, "rank %d is lost: %s", lost->peer, lost->why);
     if (lost->first == root || !lost->left) root->lost[lost->peer] = true;
+    if (lost->first == root) making_peer_lost(root, lost->peer, lost->left, text);
     TAILQ_FOREACH(group, &root->family, family_link)
     {
         if (!lost->left && (lost->first == root || group == lost->first)) note_gone(group, lost->peer, text);

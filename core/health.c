@@ -9,6 +9,8 @@
 #include "control.h"
 #include "fingerprint.h"
 #include "group.h"
+#include "making.h"
+#include "making_wire.h"
 #include "missing.h"
 #include "note.h"
 #include "work.h"
@@ -280,6 +282,10 @@ static void handle_note(struct engine_event *event)
 void health_notified(void *core, int32_t peer, const void *message, size_t bytes)
 {
     struct tutti_group *group = core;
+    if (making_is(message, bytes)) {
+        making_notified(group, peer, message, bytes);
+        return;
+    }
     if (group->size < 1 || peer < 0 || peer >= group->size || peer == group->rank) return;
     struct note_event *came = malloc(sizeof *came);
     if (came == NULL) return; /* notes are best effort */

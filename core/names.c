@@ -1,6 +1,7 @@
 #include "names.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -81,4 +82,23 @@ int names_parse(const char *text, struct names *names)
         if (part[length] == '\0') return TUTTI_OK;
         part += length + 1;
     }
+}
+
+void names_print(const struct names *names, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    if (names->automatic) {
+        snprintf(text, size, "auto");
+        return;
+    }
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < names->n[device] && used < size; i++) {
+            const char *lead = i > 0               ? "|"
+                               : !names->by_device ? ""
+                               : device == 0       ? "cpu:"
+                               : used > 0          ? ",cuda:"
+                                                   : "cuda:";
+            used += (size_t)snprintf(text + used, size - used, "%s%s", lead, names->name[device][i]);
+        }
 }

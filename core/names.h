@@ -2,6 +2,7 @@
 #ifndef NAMES_H
 #define NAMES_H
 
+#include <stddef.h>
 #include <tutti/types.h>
 
 enum { NAMES_MOST = 3, NAMES_LENGTH = 256, NAMES_TEXT_MAX = 1024 };
@@ -16,5 +17,8 @@ struct names {
 
 /* INVALID_ARGUMENT with a sentence that says which part is wrong. */
 int names_parse(const char *text, struct names *names);
+
+/* The same as text, alike for what means the same. */
+void names_print(const struct names *names, char *text, size_t size);
 
 #endif

@@ -213,7 +213,8 @@ static int open_smaller(struct shrink *shrink, tutti_group **smaller)
     for (int rank = 0; rank < shrink->size; rank++)
         if (shrink->members[rank] == 'y') ranks[n++] = group->global_ranks[rank];
     uint64_t id = child_mix(child_mix(group->id, UINT64_C(0x736872696e6b)), shrink->number);
-    int status = child_open(group, ranks, n, id, 0, &(tutti_group_opts){.members_only = true}, smaller);
+    int status = child_open(group, ranks, n, &(struct child_id){.id = id, .key = id, .survivors = true}, 0,
+                            &(tutti_group_opts){.members_only = true}, smaller);
     free(ranks);
     return status;
 }

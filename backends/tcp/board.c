@@ -70,17 +70,27 @@ char *board_room_of(const struct board *board, int rank, uint64_t step)
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
-void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank, int32_t n, const int32_t *global_ranks)
+static bool share_memory(const struct shm *shm, int32_t n, const int32_t *global_ranks)
+{
+    if (shm == NULL || n < 2 || n > shm->n) return false;
+    for (int i = 0; i < n; i++)
+        if (shm->seat_of[global_ranks[i]] < 0) return false;
+    return true;
+}
+
+int board_reserve(struct shm *shm, int32_t n, const int32_t *global_ranks)
+{
+    return share_memory(shm, n, global_ranks) ? board_directory_take(shm, n) : BOARD_ABSENT;
+}
+
+void board_open(struct board *board, struct shm *shm, int index, int32_t rank, int32_t n, const int32_t *global_ranks)
 {
     TAILQ_INIT(&board->ops);
     board->state = BOARD_NONE;
-    if (shm == NULL || n < 2 || n > shm->n) return;
-    for (int i = 0; i < n; i++)
-        if (shm->seat_of[global_ranks[i]] < 0) return;
-    *board = (struct board){.shm = shm, .host = shm->config.host, .n = n, .rank = rank, .index = -1};
+    if (index < 0 || index >= SHM_BOARDS || !share_memory(shm, n, global_ranks)) return;
+    if (!board_directory_has(shm, index)) return;
+    *board = (struct board){.shm = shm, .host = shm->config.host, .n = n, .rank = rank, .index = index};
     TAILQ_INIT(&board->ops);
-    board->index = board_directory_find(shm, id);
-    if (board->index < 0) return;
     board->seat = malloc((size_t)n * sizeof *board->seat);
     board->spare = calloc(1, sizeof *board->spare);
     if (board->seat == NULL || board->spare == NULL) return; /* its operations fail where the others wait for it */
@@ -102,7 +112,7 @@ void board_close(struct board *board)
     struct board_op *op;
     if (board->shm == NULL) return;
     while ((op = TAILQ_FIRST(&board->ops)) != NULL) board_cancel(board, op->request);
-    if (board->index >= 0) board_directory_leave(board->shm, board->index, board->n);
+    board_directory_leave(board->shm, board->index, board->n);
     free(board->seat);
     free(board->spare);
     free(board->scratch);

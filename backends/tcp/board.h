@@ -36,6 +36,10 @@
 #include "shm.h"
 
 enum { BOARD_DEPTH = 64, BOARD_SLOTS = 32, BOARD_ROOMS = 4, BOARD_TRAYS = 2 };
+enum {
+    BOARD_FIRST = 0, /* the board of the family's first group, taken by who makes the segment if all ranks share it */
+    BOARD_ABSENT = -1
+};
 enum { BOARD_AHEAD = 1 }; /* steps that a rank may have entered beyond the one that it is in */
 
 /* Bytes of an operation's data that fit into a cell; that fit into a slot. */
@@ -126,10 +130,10 @@ LIST_HEAD(board_list, board);
 
 size_t board_bytes(int n);
 
-/* Finds a board for a group whose ranks share memory; without one its operations are plans.  All ranks get the same
- * answer. */
-void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank, int32_t n,
-                const int32_t *global_ranks);
+/* Takes a board for a group if its ranks share memory: its number, or BOARD_ABSENT.  One rank calls it for all. */
+int board_reserve(struct shm *shm, int32_t n, const int32_t *global_ranks);
+/* Opens the board that was taken for the group; BOARD_ABSENT: there is none, and its operations are plans. */
+void board_open(struct board *board, struct shm *shm, int index, int32_t rank, int32_t n, const int32_t *global_ranks);
 void board_close(struct board *board);
 
 /* As an entry of tutti_backend.native. */
@@ -144,9 +148,10 @@ void board_awaits(const struct board *board, const tutti_request *request, bool 
 /* As tutti_backend.explain. */
 const char *board_explain(const struct board *board, const tutti_op *op);
 
-/* board_directory.c; a new segment's is empty.  find: the number of the group's board, the same for all of its ranks,
- * or -1.  leave: the last of n ranks gives pages and entry back. */
-int board_directory_find(struct shm *shm, uint64_t id);
+/* board_directory.c; a new segment's is empty.  take: the number of a board for a group of n ranks, or BOARD_ABSENT;
+ * one rank calls it for all.  leave: the last of n ranks gives it back. */
+int board_directory_take(struct shm *shm, int n);
+bool board_directory_has(const struct shm *shm, int index);
 void board_directory_leave(struct shm *shm, int index, int n);
 
 /* board_take.c.  Fills what the operation is, not where it stands. */

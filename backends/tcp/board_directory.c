@@ -1,85 +1,102 @@
 /* Which groups have boards.
  *
- * The first rank of a group to come takes an entry, with pages for the board or without; the others find it.  Where all
- * entries are taken the directory is marked full for good: a group without an entry then has no board, whoever asks.
- * It is looked at under a lock, held for microseconds.  The lock is a word that says who has it; of a rank that has
- * died with it, or a word that names nobody, the next one takes it over.  A mutex would not do: it keeps pointers in
- * the shared memory, through which a rank that has gone wrong could have another one write anywhere.
+ * One rank of a group takes an entry for it, with the pages of its board, and tells the others (tutti_backend.offer):
+ * so all of them have the board, or none has.  An entry is taken by exchanging its state, and nothing is locked: what
+ * is slow, such as to have pages reserved, is done by the rank that has the entry alone.  The last rank of a group to
+ * leave makes the entry free again.  It leaves the pages of some boards where they are, since the next group wants
+ * them: to have them taken and cleared by the kernel costs much more than all else about making a group.
+ *
+ * A rank that dies while it takes an entry leaves a state that names it, and the next one to look takes that over.
  */
 #include <poll.h>
-#include <sched.h>
+#include <string.h>
 
 #include "board.h"
 
-enum {
-    LOCK_MS = 3000, /* of a rank that is stopped with it: then this group has no board here, and its calls differ */
-    LEAVE_MS = 500  /* the same, where a group ends: then its board stays taken */
-};
+enum { FREE, TAKEN, TAKING /* and the seat */ };
+enum { KEEP_BYTES = 16 << 20 }; /* pages of free boards */
 
-/* Whether whom the word names is another rank, and lives. */
-static bool may_hold(const struct shm *shm, uint32_t holder)
+/* Whether the rank that is taking an entry has died. */
+static bool has_died(const struct shm *shm, uint32_t state)
 {
-    if (holder == 0 || holder > (uint32_t)shm->n || holder == (uint32_t)shm->seat + 1) return false;
-    struct pollfd life = {shm->peer[holder - 1].life, POLLIN, 0};
-    return poll(&life, 1, 0) <= 0; /* a signal says nothing of it */
+    uint32_t seat = state - TAKING;
+    if (seat == (uint32_t)shm->seat) return true; /* it was interrupted by its own end, and forgot */
+    if (seat >= (uint32_t)shm->n) return true;
+    struct pollfd life = {shm->peer[seat].life, POLLIN, 0};
+    return poll(&life, 1, 0) > 0;
 }
 
-static bool lock(const struct shm *shm, int64_t limit_ms)
+static bool take_entry(const struct shm *shm, struct shm_entry *entry)
 {
-    _Atomic uint32_t *holder = &shm_directory(shm)->holder;
-    int64_t end = shm->config.host->now_ns() + limit_ms * 1000000;
-    uint32_t found = 0;
-    /* acquire: what the one before has written.  An entry is taken last of all, so what the dead left is a directory
-     * without it, or with all of it. */
-    while (!atomic_compare_exchange_strong_explicit(holder, &found, (uint32_t)shm->seat + 1, memory_order_acquire,
-                                                    memory_order_relaxed)) {
-        if (shm->config.host->now_ns() > end) return false;
-        if (!may_hold(shm, found)) continue; /* it is taken from whom it names */
-        sched_yield();
-        found = 0;
-    }
-    return true;
+    uint32_t mine = TAKING + (uint32_t)shm->seat;
+    uint32_t found = atomic_load_explicit(&entry->state, memory_order_relaxed); /* a guess */
+    if (found == TAKEN || (found != FREE && !has_died(shm, found))) return false;
+    /* acquire: all that the ranks of the group before have read and written in the board comes before */
+    return atomic_compare_exchange_strong_explicit(&entry->state, &found, mine, memory_order_acquire,
+                                                   memory_order_relaxed);
 }
 
-static void unlock(const struct shm *shm)
+/* Those that have pages first. */
+static int take_any(const struct shm *shm)
 {
-    atomic_store_explicit(&shm_directory(shm)->holder, 0, memory_order_release);
+    struct shm_entry *entry = shm_directory(shm)->entry;
+    for (int pages = 1; pages >= 0; pages--)
+        for (int i = 0; i < SHM_BOARDS; i++)
+            if ((entry[i].has_pages != 0) == pages && take_entry(shm, &entry[i])) return i;
+    return BOARD_ABSENT;
 }
 
-/* With the lock held. */
-static struct shm_entry *find_entry(struct shm *shm, uint64_t id)
+/* As a new board: nobody has entered any step. */
+static void clear_steps(const struct shm *shm, int index, int n)
 {
-    struct shm_directory *directory = shm_directory(shm);
-    struct shm_entry *spare = NULL;
-    for (int i = 0; i < SHM_BOARDS; i++) {
-        struct shm_entry *entry = &directory->entry[i];
-        if (entry->taken && entry->id == id) return entry;
-        if (!entry->taken && spare == NULL) spare = entry;
-    }
-    if (directory->full || spare == NULL) {
-        directory->full = true;
-        return NULL;
-    }
-    spare->id = id;
-    spare->left = 0;
-    spare->has_pages = shm_reserve_board(shm, (int)(spare - directory->entry));
-    spare->taken = true;
-    return spare;
+    struct board board = {.base = (char *)shm_board_at(shm, index) + SHM_LINE};
+    memset(shm_board_at(shm, index), 0, SHM_LINE);
+    for (int rank = 0; rank < n; rank++)
+        for (uint64_t i = 0; i < BOARD_DEPTH; i++) /* relaxed: the group's ranks hear of the board with a message */
+            atomic_store_explicit(&board_cell_of(&board, rank, i)->step, 0, memory_order_relaxed);
 }
 
-int board_directory_find(struct shm *shm, uint64_t id)
+static void give_entry(struct shm_entry *entry, uint32_t state)
 {
-    if (!lock(shm, LOCK_MS)) return -1;
-    const struct shm_entry *entry = find_entry(shm, id);
-    int index = entry != NULL && entry->has_pages ? (int)(entry - shm_directory(shm)->entry) : -1;
-    unlock(shm);
-    return index;
+    atomic_store_explicit(&entry->state, state, memory_order_release); /* with the entry, and what is in the board */
+}
+
+int board_directory_take(struct shm *shm, int n)
+{
+    int index = take_any(shm);
+    if (index == BOARD_ABSENT) return BOARD_ABSENT;
+    struct shm_entry *entry = &shm_directory(shm)->entry[index];
+    if (entry->has_pages)
+        clear_steps(shm, index, n);
+    else
+        entry->has_pages = shm_reserve_board(shm, index);
+    atomic_store_explicit(&entry->left, 0, memory_order_relaxed); /* as the steps */
+    bool taken = entry->has_pages;
+    give_entry(entry, taken ? TAKEN : FREE);
+    return taken ? index : BOARD_ABSENT;
+}
+
+bool board_directory_has(const struct shm *shm, int index)
+{
+    return atomic_load_explicit(&shm_directory(shm)->entry[index].state, memory_order_acquire) == TAKEN;
+}
+
+/* Whether this one's pages can stay for the next group. */
+static bool may_keep(const struct shm *shm)
+{
+    size_t kept = shm->board_span;
+    const struct shm_entry *entry = shm_directory(shm)->entry;
+    for (int i = 0; i < SHM_BOARDS; i++)
+        if (entry[i].has_pages && atomic_load_explicit(&entry[i].state, memory_order_relaxed) == FREE)
+            kept += shm->board_span;
+    return kept <= KEEP_BYTES;
 }
 
 void board_directory_leave(struct shm *shm, int index, int n)
 {
-    if (!lock(shm, LEAVE_MS)) return;
     struct shm_entry *entry = &shm_directory(shm)->entry[index];
-    if (++entry->left == (uint32_t)n && shm_release_board(shm, index)) entry->taken = false;
-    unlock(shm);
+    /* release for this rank's part, acquire for the last one's, who gives the board to whoever comes next */
+    if (atomic_fetch_add_explicit(&entry->left, 1, memory_order_acq_rel) + 1 != (uint32_t)n) return;
+    if (!may_keep(shm) && shm_release_board(shm, index)) entry->has_pages = 0;
+    give_entry(entry, FREE);
 }

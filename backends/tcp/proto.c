@@ -98,7 +98,7 @@ int32_t proto_group_rank(const struct proto_group *group, int32_t global)
     return -1;
 }
 
-/* One rank of a group asks for its board's memory; the others find out that there is none. */
+/* One rank of a group asks for its board's memory; the others hear from it that there is none. */
 static void tell_of_board(struct shm *shm)
 {
     if (shm == NULL || shm->board_refused == 0) return;
@@ -111,9 +111,18 @@ void proto_add_group(struct proto *proto, struct proto_group *group)
 {
     group->proto = proto;
     struct shm *shm = group->plans_only ? NULL : proto->shm; /* a board reduces in an order of its own */
-    board_open(&group->board, shm, group->id, group->rank, group->world_size, group->global_ranks);
+    board_open(&group->board, shm, group->board_at, group->rank, group->world_size, group->global_ranks);
     tell_of_board(proto->shm);
     LIST_INSERT_HEAD(&proto->groups, group, link);
+}
+
+int proto_reserve_board(struct proto *proto, const tutti_group_info *info)
+{
+    int index = BOARD_ABSENT;
+    if (proto->shm != NULL && !TUTTI_HAS(info, plans_only))
+        index = board_reserve(proto->shm, info->world_size, info->global_ranks);
+    tell_of_board(proto->shm);
+    return index;
 }
 
 static bool of_group(const struct match_item *item, const void *id)
@@ -227,6 +236,19 @@ void proto_expects(struct proto *proto, int32_t peer)
     if (proto->peer[peer].owes_ns == 0) proto->peer[peer].owes_ns = proto->host->now_ns();
 }
 
+static int say_note(struct proto_group *group, int32_t peer, const void *message, size_t bytes)
+{
+    struct wire_header header = {.kind = WIRE_NOTE_DATA, .group = group->id, .bytes = bytes};
+    return proto_say(group->proto, peer, &header, message, bytes);
+}
+
+int proto_tell(struct proto_group *group, int32_t peer, const void *message, size_t bytes)
+{
+    int32_t global = group->global_ranks[peer];
+    int status = link_connect(group->proto, global);
+    return status == TUTTI_OK ? say_note(group, global, message, bytes) : status;
+}
+
 int proto_notify(struct proto_group *group, int32_t peer, const void *message, size_t bytes)
 {
     struct proto *proto = group->proto;
@@ -234,9 +256,8 @@ int proto_notify(struct proto_group *group, int32_t peer, const void *message, s
     if (bytes > WIRE_NOTE)
         return proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a note of %zu bytes; at most %d", bytes, WIRE_NOTE);
     if (!link_is_up(proto, global)) return TUTTI_OK;
-    struct wire_header header = {.kind = WIRE_NOTE_DATA, .group = group->id, .bytes = bytes};
     proto_expects(proto, global);
-    return proto_say(proto, global, &header, message, bytes);
+    return say_note(group, global, message, bytes);
 }
 
 /* ---- family ------------------------------------------------------------------------------------------------ */

@@ -44,6 +44,7 @@ struct proto_group {
     void *core;
     struct board board;
     bool plans_only; /* as tutti_group_info */
+    int board_at;    /* the number of its board, or BOARD_ABSENT */
     bool closing;    /* its requests are not completed any more */
     LIST_ENTRY(proto_group) link;
 };
@@ -151,6 +152,9 @@ int32_t proto_drain(struct proto *proto);
 void proto_add_group(struct proto *proto, struct proto_group *group);
 void proto_remove_group(struct proto_group *group);
 int proto_progress(struct proto *proto);
+int proto_tell(struct proto_group *group, int32_t peer, const void *message, size_t bytes);
+/* A board for a group that is about to be made; BOARD_ABSENT: there is none for it. */
+int proto_reserve_board(struct proto *proto, const tutti_group_info *info);
 int proto_notify(struct proto_group *group, int32_t peer, const void *message, size_t bytes);
 
 /* proto_post.c: what the core asks for */

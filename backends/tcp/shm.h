@@ -67,15 +67,13 @@ struct shm_seat {
 
 /* Which groups have boards: see board_directory.c.  No bool: of one that holds neither 0 nor 1 C says nothing. */
 struct shm_entry {
-    uint64_t id;   /* of the group */
-    uint32_t left; /* ranks of the group that have closed it */
-    uint32_t taken, has_pages;
+    _Atomic uint32_t state;
+    _Atomic uint32_t left; /* ranks of the group that have closed it */
+    uint32_t has_pages;    /* written by the rank that is taking the entry, or giving it back */
 };
 
 struct shm_directory {
-    _Alignas(SHM_LINE) _Atomic uint32_t holder; /* the seat, and 1, of the rank that has the lock; 0: none has */
-    uint32_t full;
-    struct shm_entry entry[SHM_BOARDS];
+    _Alignas(SHM_LINE) struct shm_entry entry[SHM_BOARDS];
 };
 
 /* What a rank knows of another one's seat. */

@@ -236,6 +236,8 @@ int shm_serve(struct attach *self, const int32_t *rank, int n)
                  limit ? self->shm->bytes : self->shm->boards_at, strerror(errno), limit ? " (ulimit -f)" : "");
         return 1;
     }
+    if (at == self->config->world_size)
+        board_directory_take(self->shm, at); /* BOARD_FIRST; if it cannot be had, all see it */
     for (int i = 1; i < at; i++) welcome(self, i, &greeting[i]);
     hear_round(self);
     tell_round(self, 1);

@@ -10,6 +10,23 @@ struct tcp_group {
     bool opened;
 };
 
+/* Which board was taken for the group. */
+static int board_at(const tutti_group_info *info)
+{
+    int32_t at = BOARD_ABSENT;
+    if (info->parent == NULL) return BOARD_FIRST;
+    if (TUTTI_HAS(info, offer)) memcpy(&at, info->offer, sizeof at);
+    return at;
+}
+
+static int tcp_offer(void *state, const tutti_group_info *info, uint8_t *offer)
+{
+    struct tcp_group *self = state;
+    int32_t at = self->opened ? proto_reserve_board(&self->proto, info) : BOARD_ABSENT;
+    memcpy(offer, &at, sizeof at);
+    return TUTTI_OK;
+}
+
 static int tcp_open(void *state, const tutti_group_info *info, const tutti_host *host)
 {
     struct tcp_group *self = state;
@@ -18,7 +35,8 @@ static int tcp_open(void *state, const tutti_group_info *info, const tutti_host 
                                        .world_size = info->world_size,
                                        .global_ranks = info->global_ranks,
                                        .core = info->core,
-                                       .plans_only = TUTTI_HAS(info, plans_only)};
+                                       .plans_only = TUTTI_HAS(info, plans_only),
+                                       .board_at = board_at(info)};
     if (info->parent != NULL) {
         struct tcp_group *first = info->parent;
         if (first->opened) proto_add_group(&first->proto, &self->group);
@@ -130,6 +148,12 @@ static int tcp_notify(void *state, int32_t peer, const void *message, size_t byt
     return group->proto != NULL ? proto_notify(group, peer, message, bytes) : TUTTI_OK;
 }
 
+static int tcp_tell(void *state, int32_t peer, const void *message, size_t bytes)
+{
+    struct tcp_group *self = state;
+    return self->opened ? proto_tell(&self->group, peer, message, bytes) : TUTTI_OK;
+}
+
 static int tcp_hosts(void *state, int32_t *host)
 {
     struct tcp_group *self = state;
@@ -187,7 +211,7 @@ const tutti_backend tutti_backend_v1 = {
     .latency_ns = 7000,
     .bytes_per_us = 2500,
     .segment_bytes = 256 << 10,
-    .traits = TUTTI_BACKEND_UNSIZED,
+    .traits = TUTTI_BACKEND_UNSIZED | TUTTI_BACKEND_OPENS_ALONE,
     .alloc = tcp_alloc,
     .free = tcp_free,
     .hosts = tcp_hosts,
@@ -197,4 +221,6 @@ const tutti_backend tutti_backend_v1 = {
     .describe = tcp_describe,
     .leave = tcp_leave,
     .drain = tcp_drain,
+    .tell = tcp_tell,
+    .offer = tcp_offer,
 };

@@ -285,6 +285,9 @@ static inline bool tutti_env_bool(const tutti_host *host, const char *name, bool
     return value < 0 ? fallback : value != 0;
 }
 
+/* What the leading rank of a group may tell the others about it: see offer. */
+#define TUTTI_OFFER_BYTES 16
+
 typedef struct tutti_group_info {
     uint32_t size; /* sizeof(tutti_group_info) of the core */
     int32_t rank;
@@ -314,6 +317,10 @@ typedef struct tutti_group_info {
 
     /* How long open may wait for the other ranks.  0: as timeout_ms. */
     int64_t open_timeout_ms;
+
+    /* What this backend's `offer` said on the group's leading rank; TUTTI_OFFER_BYTES, valid during open.  NULL: nobody
+     * was asked. */
+    const uint8_t *offer;
 } tutti_group_info;
 
 /* At most this many bytes in one notify message. */
@@ -472,6 +479,19 @@ typedef struct tutti_backend {
      * begins nothing after it.  Called for the family's first group before close and before leave, alternately with
      * progress, until it returns -1 or the time for delivery has passed.  Must not block.  Optional. */
     int32_t (*drain)(void *group);
+
+    /* As notify, but certain: it makes a connection where there is none, and messages of one pair arrive, in order.  An
+     * error: it cannot arrive (PEER_LOST); a peer that is found to be lost later is told with peer_lost.  Called for
+     * the family's first group.  With it the ranks of a family agree on the groups that are made from it.  Optional. */
+    int (*tell)(void *group, int32_t peer, const void *message, size_t bytes);
+
+    /* A group is about to be made from a family; group is its first one with this backend.  ready: whether this rank
+     * will be able to open it; called on all members before any of them opens.  offer: once all members are ready, on
+     * one of them; fills TUTTI_OFFER_BYTES (zeroed), which all get in tutti_group_info.offer.  It may block shortly.
+     * Either one's error is the error of making the group on all members.  Each is optional, and used where the family
+     * has tell. */
+    int (*ready)(void *group);
+    int (*offer)(void *group, const tutti_group_info *info, uint8_t *offer);
 } tutti_backend;
 
 enum tutti_backend_traits {
@@ -480,7 +500,10 @@ enum tutti_backend_traits {
     TUTTI_BACKEND_ORDERED = 1,
 
     /* recv understands TUTTI_REQUEST_UP_TO, TUTTI_REQUEST_ANY_TAG and TUTTI_REQUEST_PEEK. */
-    TUTTI_BACKEND_UNSIZED = 2
+    TUTTI_BACKEND_UNSIZED = 2,
+
+    /* To open a group with a parent, a rank needs none of the others. */
+    TUTTI_BACKEND_OPENS_ALONE = 4
 };
 
 #ifdef __cplusplus

@@ -311,4 +311,6 @@ TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
     .notify = LOOP_MORE(loop_notify),
     .hosts = LOOP_MORE(loop_hosts),
     .describe = LOOP_MORE(loop_describe),
+    .traits = TUTTI_BACKEND_OPENS_ALONE,
+    .tell = LOOP_MORE(loop_notify),
 };

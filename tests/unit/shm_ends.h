@@ -176,6 +176,7 @@ static void ends_open(struct end *end, int n)
             STAILQ_INIT(&shm->peer[k].waiting);
         }
     }
+    assert_int_equal(board_directory_take(&end[0].shm, n), BOARD_FIRST); /* for the test's first group */
 }
 
 __attribute__((unused)) static void pair_open(struct end end[2])

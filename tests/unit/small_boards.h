@@ -34,7 +34,7 @@ __attribute__((unused)) static void open_small(struct end *end, struct small *sm
 {
     *small = (struct small){.numel = 1};
     LIST_INIT(&small->running);
-    board_open(&small->board, &end->shm, 5, end->shm.seat, n, (int32_t[]){0, 1, 2});
+    board_open(&small->board, &end->shm, BOARD_FIRST, end->shm.seat, n, (int32_t[]){0, 1, 2});
     assert_int_equal(small->board.state, BOARD_READY);
 }
 

@@ -13,7 +13,7 @@ static void *steps(void *argument)
     struct board board;
     struct board_list running = LIST_HEAD_INITIALIZER(running);
     int rank = end->shm.seat;
-    board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
+    board_open(&board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
     if (board.state != BOARD_READY) end->wrong++;
     for (int64_t i = 0; i < STEPS && end->lost == 0 && end->wrong == 0; i++) {
         int64_t in[40], out[40], numel = i % 40 + 1;
@@ -92,7 +92,7 @@ static void exchange(struct end *end, int64_t n, int64_t least, int64_t most, bo
     struct board_list running = LIST_HEAD_INITIALIZER(running);
     int rank = end->shm.seat;
     int64_t *in = malloc(2 * NUMEL_MOST * sizeof *in), *out = malloc(2 * NUMEL_MOST * sizeof *out);
-    board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
+    board_open(&board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
     for (int64_t i = 0; i < n && end->lost == 0 && end->wrong == 0; i++) {
         int64_t numel = least + i * 7919 % (most - least);
         int which = (int)(i % 8), root = (int)(i / 8 % 2);
@@ -185,7 +185,7 @@ static void begin_with(struct end *end, struct large *large, bool can_pull)
     end->shm.can_pull = can_pull;
     end->shm.shares_cores = true; /* else it would go through the trays first */
     end->shm.peer[1 - rank].pid = getpid();
-    board_open(&large->board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
+    board_open(&large->board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
     assert_int_equal(large->board.state, BOARD_READY);
     for (int i = 0; i < LARGE; i++) large->data[i] = rank + 1;
     tutti_tensor tensor = {large->data, LARGE, TUTTI_INT64, {TUTTI_CPU, 0}};
@@ -475,23 +475,74 @@ static void test_leaves_after_it_has_come(void **state)
     ends_close(end, ENDS);
 }
 
-static void open_and_close(struct end *end)
+static int take(struct end *end)
 {
-    struct board board;
-    board_open(&board, &end->shm, 5, 0, 2, (int32_t[]){0, 1});
-    assert_int_equal(board.state, BOARD_READY);
-    board_close(&board);
+    return board_directory_take(&end->shm, 2);
 }
 
-/* A rank that dies while it looks for a group's board leaves no lock behind: the others still find one. */
+/* A board that was given back is taken again, as one in which nobody has entered a step; its pages are not. */
+static void test_takes_again(void **state)
+{
+    struct end end[2];
+    struct small small[2];
+    struct stat before, after;
+    (void)state;
+    open_met(end, small);
+    assert_int_equal(fstat(end[0].shm.memfd, &before), 0);
+    for (int i = 0; i < 2; i++) board_close(&small[i].board);
+    assert_int_equal(take(&end[1]), BOARD_FIRST);
+    assert_int_equal(fstat(end[0].shm.memfd, &after), 0);
+    assert_int_equal(after.st_blocks, before.st_blocks);
+    for (int i = 0; i < 2; i++) open_small(&end[i], &small[i], 2);
+    begin_small(&small[0], TUTTI_ALL_REDUCE);
+    board_progress(&small[0].running);
+    assert_int_equal(small[0].ended, 0); /* the other one's steps are of the group before */
+    begin_small(&small[1], TUTTI_ALL_REDUCE);
+    for (int turn = 0; turn < 8; turn++) board_progress(&small[turn % 2].running);
+    assert_true(small[0].ended == 1 && small[1].ended == 1);
+    close_met(end, small);
+}
+
+/* Each is taken once; those beyond the last have none, and whoever takes one later has it. */
+static void test_takes_all(void **state)
+{
+    struct end end[2];
+    (void)state;
+    pair_open(end);
+    for (int i = 1; i < SHM_BOARDS; i++) assert_int_equal(take(&end[i % 2]), i);
+    for (int i = 0; i < 2; i++) assert_int_equal(take(&end[i]), BOARD_ABSENT);
+    for (int i = 0; i < 2; i++) board_directory_leave(&end[i].shm, 7, 2);
+    assert_int_equal(take(&end[1]), 7);
+    pair_close(end);
+}
+
+/* Many groups that end leave the pages of a few boards. */
+static void test_gives_pages_back(void **state)
+{
+    struct end end[2];
+    struct stat status;
+    (void)state;
+    pair_open(end);
+    for (int i = 1; i < SHM_BOARDS; i++) assert_int_equal(take(&end[0]), i);
+    for (int i = 0; i < SHM_BOARDS; i++)
+        for (int k = 0; k < 2; k++) board_directory_leave(&end[k].shm, i, 2);
+    assert_int_equal(fstat(end[0].shm.memfd, &status), 0);
+    assert_true((size_t)status.st_blocks * 512 <= end[0].shm.boards_at + KEEP_BYTES);
+    pair_close(end);
+}
+
+/* A rank that dies while it takes an entry does not keep it. */
 static void test_dies_in_the_directory(void **state)
 {
     struct end end[2];
     (void)state;
     pair_open(end);
-    end[0].shm.peer[1].life = eventfd(1, EFD_CLOEXEC); /* readable, as one of a process that has ended */
-    assert_true(lock(&end[1].shm, 0));
-    open_and_close(&end[0]);
+    struct shm_entry *entry = &shm_directory(&end[0].shm)->entry[1];
+    end[0].shm.peer[1].life = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    assert_true(take_entry(&end[1].shm, entry));
+    assert_int_equal(take(&end[0]), 2); /* it lives */
+    assert_int_equal(write(end[0].shm.peer[1].life, &(uint64_t){1}, sizeof(uint64_t)), sizeof(uint64_t));
+    assert_int_equal(take(&end[0]), 1); /* readable, as one of a process that has ended */
     close(end[0].shm.peer[1].life);
     pair_close(end);
 }
@@ -503,17 +554,11 @@ static void test_nonsense_in_the_directory(void **state)
     struct board board;
     (void)state;
     pair_open(end);
-    struct shm_directory *directory = shm_directory(&end[0].shm);
-    for (uint32_t holder = 1; holder != 0; holder <<= 1) {
-        if (holder == 2) continue; /* which names the other one */
-        directory->holder = holder;
-        open_and_close(&end[0]);
-    }
-    directory->holder = 2; /* which lives: it is waited for, but not for ever */
-    board_open(&board, &end[0].shm, 5, 0, 2, (int32_t[]){0, 1});
+    memset(shm_directory(&end[0].shm), 0xa5, sizeof(struct shm_directory));
+    board_open(&board, &end[0].shm, BOARD_FIRST, 0, 2, (int32_t[]){0, 1});
     assert_int_equal(board.state, BOARD_NONE);
-    memset(directory, 0xa5, sizeof *directory);
-    board_open(&board, &end[0].shm, 5, 0, 2, (int32_t[]){0, 1});
+    assert_int_equal(take(&end[0]), 0); /* of a seat that there is not: nobody's */
+    board_open(&board, &end[0].shm, SHM_BOARDS, 0, 2, (int32_t[]){0, 1});
     assert_int_equal(board.state, BOARD_NONE);
     pair_close(end);
 }
@@ -522,6 +567,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_takes_again),
+        cmocka_unit_test(test_takes_all),
+        cmocka_unit_test(test_gives_pages_back),
         cmocka_unit_test(test_dies_in_the_directory),
         cmocka_unit_test(test_nonsense_in_the_directory),
         cmocka_unit_test(test_chunks),

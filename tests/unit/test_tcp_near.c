@@ -17,7 +17,7 @@ static void *ways(void *argument)
     uint64_t random = 1;
     end->shm.can_pull = true;
     end->shm.peer[1 - rank].pid = getpid();
-    board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
+    board_open(&board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
     for (int64_t i = 0; i < WAYS && end->lost == 0 && end->wrong == 0; i++) {
         next_random(&random);
         bool reduce = random >> 60 == 0, small = random >> 62 != 0 && !reduce;
@@ -70,7 +70,7 @@ static void *trays(void *argument)
     uint64_t random = 7;
     end->shm.can_pull = may_read;
     end->shm.peer[1 - rank].pid = getpid();
-    board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
+    board_open(&board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
     for (int64_t i = 0; i < TRAYS && end->lost == 0 && end->wrong == 0; i++) {
         next_random(&random);
         tutti_kind kind = kinds[(random >> 50) % 3];
@@ -132,7 +132,7 @@ static void *splits(void *argument)
     int rank = end->shm.seat;
     tutti_tensor tensor = {both[rank], NUMEL, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {.kind = TUTTI_BROADCAST, .dtype = TUTTI_INT64, .n_out = 1, .out = &tensor};
-    board_open(&board, &end->shm, 5, rank, 2, (int32_t[]){0, 1});
+    board_open(&board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
     for (uint64_t i = 1; i <= 8; i++) {
         end->wrong += run_op(end, &board, &running, &op, i) != 1;
         end->wrong += board.spare->split != (i > 1); /* of the first it is not known whether both wait */
@@ -162,7 +162,7 @@ static void test_near_again_is_found_out(void **state)
     struct board board;
     (void)state;
     pair_open(end);
-    board_open(&board, &end[0].shm, 5, 0, 2, (int32_t[]){0, 1});
+    board_open(&board, &end[0].shm, BOARD_FIRST, 0, 2, (int32_t[]){0, 1});
     uint64_t step = 1, tried = 0;
     board.tray_ps = 1000;
     assert_true(goes_near(&board, step++)); /* the other rank may be as far, and cannot know yet */

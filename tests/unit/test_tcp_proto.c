@@ -60,7 +60,9 @@ STUB(void, fabric_close, struct fabric *fabric)
 STUB(void, fabric_conceal, struct fabric_memory *memory)
 STUB(void, board_close, struct board *board)
 
-void board_open(struct board *board, struct shm *shm, uint64_t id, int32_t rank, int32_t n, const int32_t *global_ranks)
+STUB(int, board_reserve, struct shm *shm, int32_t n, const int32_t *global_ranks)
+
+void board_open(struct board *board, struct shm *shm, int index, int32_t rank, int32_t n, const int32_t *global_ranks)
 {
     *board = (struct board){.n = n};
 }

@@ -132,7 +132,7 @@ static void test_near_is_plain(void **state)
         .kind = TUTTI_ALL_GATHER, .either = true, .bytes = BYTES, .chunk = BYTES, .first = 1, .in = data};
     (void)state;
     pair_open(end);
-    board_open(&board, &end[0].shm, 5, 0, 2, (int32_t[]){0, 1});
+    board_open(&board, &end[0].shm, BOARD_FIRST, 0, 2, (int32_t[]){0, 1});
     struct pace *pace = &board.fills[TUTTI_ALL_GATHER];
     pace_learn(pace, PLAIN, BYTES, 1000000);
     pace_learn(pace, PAST, BYTES, 1);

@@ -56,7 +56,7 @@ static void open_all(void)
         }
         member[i] = (struct member){.end = &end[i]};
         LIST_INIT(&member[i].running);
-        if (i < ranks) board_open(&member[i].board, shm, 5, i, ranks, (int32_t[]){0, 1, 2});
+        if (i < ranks) board_open(&member[i].board, shm, BOARD_FIRST, i, ranks, (int32_t[]){0, 1, 2});
         if (i < ranks) assert_int_equal(member[i].board.state, BOARD_READY);
         open_side(&member[i], &member[i].in, ENDS * N * sizeof(int64_t));
         open_side(&member[i], &member[i].out, ENDS * N * sizeof(int64_t));

@@ -1,0 +1,276 @@
+/* What others say about a group that is made. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "making_impl.h"
+#include "work.h"
+
+enum { EARLY_MOST = 4096 /* messages of one family that came before this rank called */ };
+
+/* ---- words ------------------------------------------------------------------------------------------------- */
+
+static struct tutti_group *find_group(struct tutti_group *root, uint64_t id)
+{
+    struct tutti_group *group;
+    TAILQ_FOREACH(group, &root->family, family_link)
+    {
+        if (group->id == id && group->rank >= 0) return group;
+    }
+    return NULL;
+}
+
+/* What this rank is doing, for whoever waits for it. */
+static void describe_place(struct tutti_group *root, uint64_t parent, char *text, size_t size)
+{
+    struct tutti_group *group = find_group(root, parent);
+    char what[160];
+    if (group == NULL || group->shut) {
+        snprintf(text, size, "it has destroyed the group that this one is made from");
+    } else if (!TAILQ_EMPTY(&group->works)) {
+        work_describe(TAILQ_FIRST(&group->works), what, sizeof what);
+        snprintf(text, size, "it is in %s", what);
+    } else {
+        snprintf(text, size, "it has made %" PRIu64 " groups of group %s, and is in no call of it", group->called,
+                 group->name);
+    }
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------- */
+
+/* Another list than this rank's.  What has been made of this one, or is about to be, fails on all of its members. */
+static void refuse(struct making *making, int peer, const struct making_message *message, const char *why)
+{
+    struct tutti_group *group = making->group;
+    char text[MAKING_TEXT];
+    snprintf(text, sizeof text, "%s", why); /* why may be the making's own */
+    making_answer(making->root, peer, message, TUTTI_ERR_MISMATCH, text);
+    if (making->state != MAKING_DECIDED)
+        making_decide(making, TUTTI_ERR_MISMATCH, text, true);
+    else if (making->status == TUTTI_OK && group != NULL)
+        making_fail_made(making, TUTTI_ERR_MISMATCH, text);
+}
+
+static bool is_member(const struct making *making, int peer)
+{
+    const struct tutti_group *group = making->group;
+    return group != NULL && peer >= 0 && peer < group->world && group->local_of[peer] >= 0;
+}
+
+static void hear_card(struct making *making, int peer, const struct making_message *card)
+{
+    char text[MAKING_TEXT];
+    if (making_differs(&card->list, peer, &making->list, making->root->rank, text, sizeof text)) {
+        refuse(making, peer, card, text);
+        return;
+    }
+    if (making->state == MAKING_DECIDED && making->status != TUTTI_OK) {
+        making_answer(making->root, peer, card, making->status, making->text);
+        return;
+    }
+    if (making->state != MAKING_GATHERING || !is_member(making, peer)) return;
+    int rank = making->group->local_of[peer];
+    if (making->came[rank]) return;
+    making->came[rank] = true;
+    if (++making->n_came == making->group->size - 1) making_decide(making, TUTTI_OK, "", true);
+}
+
+/* A member cannot, or can no longer. */
+static void hear_failed(struct making *making, int peer, const struct making_message *message)
+{
+    struct tutti_group *group = making->group;
+    if (!is_member(making, peer) || message->status == TUTTI_OK) return;
+    if (making->state != MAKING_DECIDED)
+        making_decide(making, message->status, message->text, true);
+    else if (making->status == TUTTI_OK && !group->failed)
+        group_fail(group, message->status, message->text, true);
+}
+
+/* The member's time is over.  What was decided is on its way to it already. */
+static void hear_withdraw(struct making *making, int peer, const struct making_message *message)
+{
+    if (making->state != MAKING_GATHERING || !is_member(making, peer) || message->status == TUTTI_OK) return;
+    if (message->status == TUTTI_ERR_TIMEOUT)
+        making_decide_late(making);
+    else
+        making_decide(making, message->status, message->text, true);
+}
+
+static void hear_verdict(struct making *making, int peer, const struct making_message *verdict)
+{
+    struct making_message failed;
+    bool leads = peer == making->leader;
+    if (making->state == MAKING_HANDED && (leads || verdict->status != TUTTI_OK)) {
+        making->n_offers = verdict->n_offers;
+        memcpy(making->offer, verdict->offer, sizeof making->offer);
+        making_decide(making, verdict->status, verdict->text, !leads);
+    } else if (making->state == MAKING_GATHERING && verdict->status != TUTTI_OK) {
+        making_decide(making, verdict->status, verdict->text, true);
+    } else if (making->state == MAKING_DECIDED && making->status != TUTTI_OK && leads && verdict->status == TUTTI_OK) {
+        failed = *verdict; /* too late: this rank has given up without an answer */
+        failed.type = MAKING_FAILED;
+        failed.status = making->status;
+        failed.n_offers = 0;
+        memcpy(failed.text, making->text, sizeof failed.text);
+        making_tell(making->root, peer, &failed);
+    } else if (making->state == MAKING_DECIDED && making->status == TUTTI_OK && verdict->status != TUTTI_OK &&
+               making->group != NULL && !making->group->failed) {
+        making_fail_made(making, verdict->status, verdict->text);
+    }
+}
+
+static void hear_ask(struct making *making, int peer)
+{
+    if (making->state != MAKING_HANDED || making->leader != peer) making_send_card(making, peer);
+}
+
+static void hear_place(struct making *making, int peer, const struct making_message *message)
+{
+    if (making->state != MAKING_GATHERING || making->place == NULL || !is_member(making, peer)) return;
+    memcpy(making->place[making->group->local_of[peer]], message->text, sizeof message->text);
+}
+
+static void hear_known(struct making *making, int peer, const struct making_message *message)
+{
+    switch ((enum making_type)message->type) {
+    case MAKING_CARD:
+        hear_card(making, peer, message);
+        break;
+    case MAKING_WITHDRAW:
+        hear_withdraw(making, peer, message);
+        break;
+    case MAKING_FAILED:
+        hear_failed(making, peer, message);
+        break;
+    case MAKING_VERDICT:
+        hear_verdict(making, peer, message);
+        break;
+    case MAKING_ASK:
+        hear_ask(making, peer);
+        break;
+    case MAKING_PLACE:
+        hear_place(making, peer, message);
+        break;
+    }
+}
+
+/* ---- before this rank has called ---------------------------------------------------------------------------- */
+
+static void keep(struct tutti_group *root, struct making *making, int peer, const struct making_message *message)
+{
+    if (making == NULL) making = making_new(root, message->key);
+    if (making == NULL || root->n_early >= EARLY_MOST) return; /* the peer asks again, or its time passes */
+    struct making_early *early = malloc(sizeof *early);
+    if (early == NULL) return;
+    early->peer = peer;
+    early->message = *message;
+    STAILQ_INSERT_TAIL(&making->early, early, link);
+    root->n_early++;
+}
+
+/* Whoever has failed, or given up, handed in its card before that. */
+static void hear_early_failures(struct making *making)
+{
+    struct making_early *early;
+    STAILQ_FOREACH(early, &making->early, link)
+    {
+        if (early->message.type == MAKING_FAILED) hear_known(making, early->peer, &early->message);
+    }
+}
+
+void making_hear_early(struct making *making)
+{
+    struct making_early *early;
+    hear_early_failures(making);
+    while ((early = STAILQ_FIRST(&making->early)) != NULL) {
+        STAILQ_REMOVE_HEAD(&making->early, link);
+        making->root->n_early--;
+        hear_known(making, early->peer, &early->message);
+        free(early);
+    }
+}
+
+/* This rank's call of that number was long ago, and is not remembered. */
+static bool is_past(struct tutti_group *root, const struct making_message *message)
+{
+    const struct tutti_group *parent = find_group(root, message->parent);
+    return message->number > 0 && parent != NULL && parent->called >= message->number;
+}
+
+/* The leader does not lead yet: it says so in its place, and the group fails when it calls. */
+static void refuse_late(struct tutti_group *root, struct making *making, int peer, const struct making_message *message)
+{
+    char place[160], text[MAKING_TEXT];
+    struct making_message failed = *message;
+    describe_place(root, message->parent, place, sizeof place);
+    snprintf(text, sizeof text, "rank %d has not made this group; %s", root->rank, place);
+    making_answer(root, peer, message, message->status, text);
+    failed.type = MAKING_FAILED;
+    keep(root, making, peer, &failed);
+}
+
+static void hear_unknown(struct tutti_group *root, struct making *making, int peer,
+                         const struct making_message *message)
+{
+    char text[MAKING_TEXT];
+    if (message->type == MAKING_ASK) {
+        describe_place(root, message->parent, text, sizeof text);
+        making_answer(root, peer, message, TUTTI_OK, text);
+    } else if (message->type == MAKING_WITHDRAW) {
+        refuse_late(root, making, peer, message);
+    } else if (message->type != MAKING_PLACE) {
+        keep(root, making, peer, message);
+    }
+}
+
+void making_hear(struct tutti_group *root, int peer, const struct making_message *message)
+{
+    struct making *making = making_find(root, message->key);
+    char text[MAKING_TEXT];
+    if (making != NULL && making->state != MAKING_EARLY) {
+        hear_known(making, peer, message);
+    } else if (is_past(root, message)) {
+        if (message->type != MAKING_CARD && message->type != MAKING_ASK) return;
+        snprintf(text, sizeof text, "rank %d made group number %" PRIu64 " long before, of other ranks or not at all",
+                 root->rank, message->number);
+        struct making_message card = *message;
+        card.type = MAKING_CARD; /* a verdict for whoever asked, too */
+        making_answer(root, peer, &card, TUTTI_ERR_MISMATCH, text);
+    } else {
+        hear_unknown(root, making, peer, message);
+    }
+}
+
+/* ---- coming in --------------------------------------------------------------------------------------------- */
+
+struct making_event {
+    struct engine_event event; /* first */
+    struct tutti_group *root;
+    int peer;
+    struct making_message message;
+};
+
+static void handle(struct engine_event *event)
+{
+    struct making_event *came = (struct making_event *)event;
+    if (!came->root->shut) making_hear(came->root, came->peer, &came->message);
+    free(came);
+}
+
+void making_notified(struct tutti_group *root, int peer, const void *message, size_t bytes)
+{
+    if (root != root->root || peer < 0 || peer >= root->size || peer == root->rank) return;
+    struct making_event *came = malloc(sizeof *came);
+    if (came == NULL) return; /* whoever waits for it asks */
+    if (!making_parse(message, bytes, &came->message)) {
+        free(came);
+        return;
+    }
+    came->event.handle = handle;
+    came->root = root;
+    came->peer = peer;
+    engine_post(root->engine, &came->event);
+}

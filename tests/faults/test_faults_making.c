@@ -1,0 +1,282 @@
+/* Making a group whose members do not agree, do not come, die or stand still meanwhile: one answer on all of them. */
+#include "procs.h"
+
+enum { SIZE = 4, T_MS = 1500, SOON_S = 5, ROUNDS = 100, STOPPED_MS = 3000 };
+
+static void shm(bool there)
+{
+    if (there)
+        unsetenv("TUTTI_SHM");
+    else
+        setenv("TUTTI_SHM", "0", 1);
+}
+
+/* The parent goes on, whatever was made of it. */
+static int expect_parent(int size)
+{
+    int x = 1;
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.timeout_ms = 20000)) == TUTTI_OK && x == size);
+    return 0;
+}
+
+static int leave_well(int size)
+{
+    EXPECT(expect_parent(size) == 0);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+/* ---- lists that differ -------------------------------------------------------------------------------------- */
+
+struct lists {
+    int n[SIZE], of[SIZE][SIZE];
+    bool members_only;
+    const char *words[2]; /* of both, in every sentence */
+};
+
+static const struct lists lists[] = {
+    {{4, 4, 4, 4}, {{0, 1, 2, 3}, {0, 1, 3, 2}, {0, 1, 2, 3}, {0, 1, 2, 3}}, false, {"[0,1,3,2]", "[0,1,2,3]"}},
+    {{4, 4, 4, 4}, {{0, 1, 2, 3}, {0, 1, 3, 2}, {0, 1, 2, 3}, {0, 1, 2, 3}}, true, {"[0,1,3,2]", "[0,1,2,3]"}},
+    {{4, 4, 4, 4},
+     {{0, 1, 2, 3}, {1, 0, 2, 3}, {2, 1, 0, 3}, {3, 1, 2, 0}},
+     false,
+     {"made this group of", "[0,1,2,3]"}},
+    {{2, 2, 2, 2}, {{0, 1}, {0, 1}, {1, 2}, {0, 1}}, false, {"[0,1]", "[1,2]"}},
+    {{4, 4, 4, 3}, {{0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1, 2}}, false, {"[0,1,2]", "[0,1,2,3]"}},
+    {{2, 2, 3, 2}, {{2, 3}, {2, 3}, {1, 2, 3}, {2, 3}}, false, {"[2,3]", "[1,2,3]"}},
+};
+enum { LISTS = sizeof lists / sizeof *lists };
+
+static bool is_in(const struct lists *those, int rank)
+{
+    for (int i = 0; i < those->n[rank]; i++)
+        if (those->of[rank][i] == rank) return true;
+    return false;
+}
+
+/* Either making it fails, or, where the other list came to light after that, its first use: nothing is summed. */
+static int differ(const struct lists *those, int rank)
+{
+    float x = 1;
+    tutti_group *group = NULL;
+    int64_t begin = procs_now_ns();
+    tutti_group_opts opts = {.members_only = those->members_only};
+    int status = tutti_new_group(those->of[rank], those->n[rank], &opts, &group);
+    if (status == TUTTI_OK && is_in(those, rank)) {
+        procs_nap_ms(500); /* the leader has asked by then */
+        status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group));
+    }
+    if (is_in(those, rank))
+        EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, those->words[0], those->words[1]);
+    else
+        EXPECT(status == TUTTI_OK);
+    EXPECT_WITHIN(begin, 0, 1 + SOON_S);
+    if (group != NULL) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    return 0;
+}
+
+static int rank_of_lists(int rank, int size, void *argument)
+{
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    for (int i = 0; i < LISTS; i++) {
+        int line = differ(&lists[i], rank);
+        if (line != 0) fprintf(stderr, "rank %d: lists %d\n", rank, i);
+        if (line != 0) return line;
+        EXPECT(expect_parent(size) == 0);
+    }
+    return leave_well(size);
+}
+
+static void test_lists_differ(void **state)
+{
+    shm(*state != NULL);
+    run_procs(SIZE, rank_of_lists, NULL);
+}
+
+static int rank_of_backends(int rank, int size, void *argument)
+{
+    int all[SIZE] = {0, 1, 2, 3};
+    tutti_group *group = NULL;
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    tutti_group_opts opts = {.backend = rank == 2 ? "cpu:tcp" : NULL};
+    EXPECT_ERROR(tutti_new_group(all, size, &opts, &group), TUTTI_ERR_MISMATCH, "rank 2", "cpu:tcp", "\"tcp\"");
+    return leave_well(size);
+}
+
+static void test_backends_differ(void **state)
+{
+    shm(*state != NULL);
+    run_procs(SIZE, rank_of_backends, NULL);
+}
+
+/* ---- who does not come -------------------------------------------------------------------------------------- */
+
+struct absence {
+    int absent;
+    bool members_only;
+};
+
+/* The others hear what it is doing; when it comes at last it hears that they have given up. */
+static int rank_of_absence(int rank, int size, void *argument)
+{
+    const struct absence *case_of = argument;
+    int all[SIZE] = {0, 1, 2, 3}, x = 1;
+    char name[40];
+    tutti_group *group = NULL;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    tutti_group_opts opts = {.timeout_ms = T_MS, .members_only = case_of->members_only, .name = "late"};
+    if (rank == case_of->absent) proc_say_and_wait(2);
+    int64_t begin = procs_now_ns();
+    int status = tutti_new_group(all, size, &opts, &group);
+    if (status == TUTTI_OK) status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group));
+    snprintf(name, sizeof name, "rank %d has not made this group", case_of->absent);
+    if (rank == case_of->absent) {
+        EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "group late was not made within 1.500 s");
+    } else {
+        EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "group late was not made within 1.500 s", name,
+                     "it has made 0 groups of group world");
+        EXPECT_WITHIN(begin, 0.9 * T_MS / 1000.0, T_MS / 1000.0 + SOON_S);
+    }
+    if (group != NULL) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    proc_say(1);
+    return leave_well(size);
+}
+
+static void let_it_come(struct procs *procs, void *argument)
+{
+    const struct absence *case_of = argument;
+    for (int i = 0; i < SIZE; i++)
+        while (i != case_of->absent && procs->board->step[i] < 1 && procs_reap(procs)) procs_nap_ms(1);
+    procs_go(procs, 2);
+}
+
+static void test_absent(void **state)
+{
+    shm(*state != NULL);
+    for (int absent = 0; absent < SIZE; absent += 2)
+        for (int members_only = 0; members_only < 2; members_only++)
+            run_procs_acting(SIZE, rank_of_absence, let_it_come, &(struct absence){absent, members_only});
+}
+
+/* ---- who dies ----------------------------------------------------------------------------------------------- */
+
+/* Before it has made the group: those who wait for it hear of it, whether they lead or not. */
+static int rank_of_death(int rank, int size, void *argument)
+{
+    int victim = *(int *)argument, all[SIZE] = {0, 1, 2, 3};
+    char name[24];
+    tutti_group *group = NULL;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    if (rank == victim) proc_say_and_wait(99);
+    proc_say(1);
+    snprintf(name, sizeof name, "rank %d is lost", victim);
+    EXPECT_ERROR(tutti_new_group(all, size, NULL, &group), TUTTI_ERR_PEER_LOST, name);
+    EXPECT(procs_now_ns() - atomic_load(&proc_board->at_ns[victim]) < (int64_t)SOON_S * 1000000000);
+    tutti_destroy_process_group(NULL);
+    return 0;
+}
+
+static void kill_it(struct procs *procs, void *argument)
+{
+    if (!procs_await(procs, 1)) return;
+    procs_nap_ms(50);
+    procs_signal(procs, *(int *)argument, SIGKILL);
+}
+
+static void test_dies(void **state)
+{
+    shm(*state != NULL);
+    for (int victim = 0; victim < SIZE; victim += 3) run_procs_acting(SIZE, rank_of_death, kill_it, &victim);
+}
+
+/* ---- who is stopped ----------------------------------------------------------------------------------------- */
+
+/* In the midst of making groups: all ranks agree on every group, and on how its operations are done. */
+static int rank_of_stops(int rank, int size, void *argument)
+{
+    int all[SIZE] = {0, 1, 2, 3};
+    tutti_group *groups[ROUNDS];
+    (void)argument;
+    EXPECT(proc_init(30000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    proc_say(1);
+    for (int i = 0; i < ROUNDS; i++) {
+        procs_nap_ms(1);
+        EXPECT(tutti_new_group(all, size, NULL, &groups[i]) == TUTTI_OK);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        int x = rank;
+        EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = groups[i], .timeout_ms = 10000)) ==
+                   TUTTI_OK &&
+               x == 6);
+    }
+    return leave_well(size);
+}
+
+static void stop_it(struct procs *procs, void *argument)
+{
+    int victim = *(int *)argument;
+    if (!procs_await(procs, 1)) return;
+    procs_nap_ms(60);
+    procs_signal(procs, victim, SIGSTOP);
+    procs_nap_ms(STOPPED_MS);
+    procs_signal(procs, victim, SIGCONT);
+}
+
+static void test_stopped(void **state)
+{
+    shm(*state != NULL);
+    for (int victim = 0; victim < 2; victim++) run_procs_acting(SIZE, rank_of_stops, stop_it, &victim);
+}
+
+/* ---- pending ------------------------------------------------------------------------------------------------ */
+
+/* Each with its neighbours, in a circle: none can wait for the one before.  Some are destroyed without having been
+ * used, some not yet made by the other. */
+static int rank_of_circle(int rank, int size, void *argument)
+{
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    const tutti_group_opts opts = {.members_only = true};
+    (void)argument;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    for (int i = 0; i < ROUNDS; i++) {
+        int x = rank, y = rank;
+        tutti_work *work = NULL;
+        tutti_group *with_next = NULL, *with_before = NULL;
+        EXPECT(tutti_new_group((int[]){rank, next}, 2, &opts, &with_next) == TUTTI_OK);
+        EXPECT(tutti_new_group((int[]){before, rank}, 2, &opts, &with_before) == TUTTI_OK);
+        EXPECT(tutti_get_rank(with_next) == 0 && strcmp(tutti_get_backend(with_next), "cpu:tcp") == 0);
+        EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = with_before, .async_op = &work)) ==
+               TUTTI_OK);
+        EXPECT(tutti_all_reduce(tutti_view(&y, 1), TUTTI_SUM, tutti_with(.group = with_next)) == TUTTI_OK);
+        EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK && x == rank + before && y == rank + next);
+        EXPECT(tutti_destroy_process_group(with_before) == TUTTI_OK);
+        EXPECT(tutti_destroy_process_group(with_next) == TUTTI_OK);
+    }
+    tutti_group *unused = NULL;
+    if (rank < 2) EXPECT(tutti_new_group((int[]){0, 1}, 2, &opts, &unused) == TUTTI_OK);
+    if (rank < 2) EXPECT(tutti_destroy_process_group(unused) == TUTTI_OK);
+    return leave_well(size);
+}
+
+static void test_circle(void **state)
+{
+    shm(*state != NULL);
+    run_procs(SIZE, rank_of_circle, NULL);
+}
+
+int main(void)
+{
+#define BOTH(test)                                                                                                     \
+    {#test " over the wire", test, NULL, NULL, NULL},                                                                  \
+    {                                                                                                                  \
+#test " through shared memory", test, NULL, NULL, ""                                                           \
+    }
+    const struct CMUnitTest tests[] = {BOTH(test_lists_differ), BOTH(test_backends_differ), BOTH(test_absent),
+                                       BOTH(test_dies),         BOTH(test_stopped),         BOTH(test_circle)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,112 @@
+/* core/making_wire.c: what ranks say while they make a group arrives whole, nothing malformed is believed, and what
+ * differs is said in words. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "making_wire.h"
+
+static struct making_message full(enum making_type type)
+{
+    struct making_message message = {.type = type,
+                                     .status = type == MAKING_CARD ? TUTTI_OK : TUTTI_ERR_MISMATCH,
+                                     .key = UINT64_MAX - 1,
+                                     .parent = 7,
+                                     .number = 1000};
+    if (type == MAKING_CARD) {
+        message.list = (struct making_list){.hash = 3, .backend_hash = 4, .n = 300, .told = MAKING_RANKS};
+        for (int i = 0; i < MAKING_RANKS; i++) message.list.rank[i] = i * 1000;
+        memset(message.list.backend, 'b', MAKING_TEXT - 1);
+    } else {
+        message.n_offers = MAKING_OFFERS;
+        memset(message.offer, 0xab, sizeof message.offer);
+        memset(message.text, 't', MAKING_TEXT - 1);
+    }
+    return message;
+}
+
+static void test_whole(void **state)
+{
+    (void)state;
+    for (enum making_type type = MAKING_CARD; type <= MAKING_PLACE; type++) {
+        struct making_message sent = full(type), read;
+        uint8_t wire[MAKING_BYTES];
+        size_t bytes = making_encode(&sent, wire);
+        assert_true(bytes <= MAKING_BYTES && bytes <= TUTTI_NOTIFY_MAX);
+        assert_true(making_parse(wire, bytes, &read));
+        assert_memory_equal(&read, &sent, sizeof sent);
+    }
+}
+
+/* Any byte of the head may be anything. */
+static void test_malformed(void **state)
+{
+    struct making_message sent = full(MAKING_CARD), read;
+    uint8_t wire[MAKING_BYTES + 1];
+    (void)state;
+    size_t bytes = making_encode(&sent, wire);
+    for (size_t n = 0; n < MAKING_HEAD + MAKING_RANKS * sizeof(int32_t); n++)
+        assert_false(making_parse(wire, n, &read));
+    assert_false(making_parse(wire, MAKING_BYTES + 1, &read));
+    for (size_t at = 0; at < MAKING_HEAD; at++)
+        for (int value = 0; value < 256; value++) {
+            uint8_t before = wire[at];
+            wire[at] = (uint8_t)value;
+            if (making_parse(wire, bytes, &read))
+                assert_true(read.list.told <= MAKING_RANKS && read.n_offers <= MAKING_OFFERS && read.status <= 0 &&
+                            read.list.told <= read.list.n);
+            wire[at] = before;
+        }
+}
+
+static struct making_list list_of(const int32_t *ranks, uint32_t n, const char *backend)
+{
+    struct making_list list = {.hash = n, .backend_hash = 1, .n = n, .told = n < MAKING_RANKS ? n : MAKING_RANKS};
+    for (uint32_t i = 0; i < n; i++) {
+        list.hash = list.hash * 31 + (uint64_t)ranks[i];
+        if (i < MAKING_RANKS) list.rank[i] = ranks[i];
+    }
+    for (const char *at = backend; *at != '\0'; at++) list.backend_hash = list.backend_hash * 31 + (uint64_t)*at;
+    strcpy(list.backend, backend);
+    return list;
+}
+
+static void test_words(void **state)
+{
+    enum { MANY = 256 };
+    char text[MAKING_TEXT];
+    int32_t many[MANY];
+    (void)state;
+    struct making_list a = list_of((int32_t[]){0, 1, 3, 2}, 4, "tcp"), b = list_of((int32_t[]){0, 1, 2, 3}, 4, "tcp");
+    assert_false(making_differs(&a, 1, &a, 0, text, sizeof text));
+    assert_true(making_differs(&a, 1, &b, 0, text, sizeof text));
+    assert_string_equal(text, "rank 1 made this group of [0,1,3,2], rank 0 of [0,1,2,3]");
+    b = list_of((int32_t[]){0, 1, 3, 2}, 4, "cpu:tcp|mpi");
+    assert_true(making_differs(&a, 1, &b, 0, text, sizeof text));
+    assert_string_equal(text, "rank 1 made this group with backend \"tcp\", rank 0 with \"cpu:tcp|mpi\"");
+    for (int i = 0; i < MANY; i++) many[i] = i;
+    a = list_of(many, MANY, "tcp");
+    many[40] = 41;
+    many[41] = 40;
+    b = list_of(many, MANY, "tcp");
+    assert_true(making_differs(&a, 1, &b, 0, text, sizeof text));
+    assert_string_equal(text,
+                        "rank 1 made this group of 256 ranks of which #40 is 40, rank 0 of 256 of which it is 41");
+    many[40] = 40;
+    many[41] = 41;
+    many[255] = 300; /* further than what is told */
+    b = list_of(many, MANY, "tcp");
+    assert_true(making_differs(&a, 1, &b, 0, text, sizeof text));
+    assert_non_null(strstr(text, "256 in all"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_whole), cmocka_unit_test(test_malformed),
+                                       cmocka_unit_test(test_words)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
