@@ -23,10 +23,11 @@ enum {
     FABRIC_RECEIVES = 64,                         /* buffers posted for messages of all peers */
     FABRIC_CHUNKS = 2,                            /* MSG: pieces of writes in the provider, a link */
     FABRIC_CHUNK = 1 << 20,                       /* a message waits behind at most FABRIC_CHUNKS of these */
-    FABRIC_SIGNAL_EVERY = 8,   /* only each n-th copied message asks for a completion, which frees those before it */
-    FABRIC_STRANGERS = 256,    /* that are looked after at a time */
-    FABRIC_CONNECT_MS = 15000, /* to get an answer from a peer's host; its process may be held up for longer */
-    FABRIC_REGIONS = 256       /* RDM: lists of opened memory */
+    FABRIC_SIGNAL_EVERY = 8,     /* only each n-th copied message asks for a completion, which frees those before it */
+    FABRIC_STRANGERS = 256,      /* unauthenticated connections that are looked after at a time, */
+    FABRIC_STRANGERS_SPARE = 64, /* and how many may be open besides one for each link that is still to come */
+    FABRIC_CONNECT_MS = 15000,   /* to get an answer from a peer's host; its process may be held up for longer */
+    FABRIC_REGIONS = 256         /* RDM: lists of opened memory */
 };
 
 /* Our own address, as text for fi_getinfo, and its family 4 or 6. */
@@ -111,6 +112,7 @@ struct fabric_link {
     int32_t rank;
     bool is_known; /* its address was read */
     uint8_t state;
+    uint8_t repeats;               /* of our request, because the peer closed it unread */
     int64_t deadline_ns;           /* while not up; it moves on as long as the peer's host answers, */
     int64_t last_ns;               /* up to here: the group's timeout */
     struct fabric_buffers waiting; /* to leave once it can, in order */
@@ -124,7 +126,7 @@ struct fabric_link {
     struct rdm_link rdm;
 };
 
-/* Connections to our listener that belong to no link, as they were found last. */
+/* Connections to our listener that belong to no link, as they were found last, oldest first. */
 struct fabric_strangers {
     int64_t looked_ns;
     int n;
@@ -248,7 +250,8 @@ void fabric_tune_link(struct fabric_link *link);
 bool fabric_host_answers(struct fabric_link *link);
 /* Gives up the links to hosts that do not answer. */
 void fabric_end_silent(struct fabric *fabric);
-/* Ends what has been connected to the listener for a second without becoming a link; or, with all, at once. */
+/* Ends connections to the listener that have not become a link, the oldest first, where there are too many of them or
+ * too few descriptors; where no link is to come any more, each after a second or two; or, with all, at once. */
 void fabric_end_strangers(struct fabric *fabric, bool all);
 
 #endif

@@ -216,11 +216,13 @@ static bool is_of_link(const struct fabric *fabric, int fd)
     return false;
 }
 
-static bool was_seen(const struct fabric_strangers *strangers, int fd, uint16_t port)
+/* Ranks whose link is still to come: each may be in the midst of its handshake. */
+static int count_expected(const struct fabric *fabric)
 {
-    for (int i = 0; i < strangers->n; i++)
-        if (strangers->seen[i].fd == fd && strangers->seen[i].port == port) return true;
-    return false;
+    int n = 0;
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++)
+        n += rank != fabric->config.rank && fabric->link[rank].state < FABRIC_UP;
+    return n;
 }
 
 /* The port of the stranger on fd; 0: it is none. */
@@ -235,31 +237,89 @@ static uint16_t stranger_port(const struct fabric *fabric, const struct sockaddr
     return ((struct sockaddr_in *)(void *)&name)->sin_port; /* IPv6 alike */
 }
 
+/* What a look at the process' descriptors found. */
+struct look {
+    struct fabric_strangers fresh;   /* not seen before */
+    bool is_there[FABRIC_STRANGERS]; /* those seen before, by their place */
+    int n_descriptors, n_strangers;
+};
+
+static void note_stranger(const struct fabric_strangers *before, int fd, uint16_t port, struct look *look)
+{
+    look->n_strangers++;
+    for (int i = 0; i < before->n; i++) {
+        if (before->seen[i].fd != fd || before->seen[i].port != port) continue;
+        look->is_there[i] = true;
+        return;
+    }
+    struct fabric_strangers *fresh = &look->fresh;
+    if (fresh->n == FABRIC_STRANGERS) return;
+    fresh->seen[fresh->n].fd = fd;
+    fresh->seen[fresh->n++].port = port;
+}
+
+static bool look_around(const struct fabric *fabric, const struct sockaddr_storage *own, struct look *look)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    if (folder == NULL) return false;
+    struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL) {
+        char *end;
+        long fd = strtol(entry->d_name, &end, 10);
+        if (end == entry->d_name || *end != '\0') continue;
+        look->n_descriptors++;
+        uint16_t port = stranger_port(fabric, own, (int)fd);
+        if (port != 0) note_stranger(&fabric->msg.strangers, (int)fd, port, look);
+    }
+    closedir(folder);
+    return true;
+}
+
+/* The strangers that are still there, oldest first, with how many of them were seen before. */
+static struct fabric_strangers sort_by_age(const struct fabric_strangers *before, const struct look *look, int *n_old)
+{
+    struct fabric_strangers sorted = {.n = 0};
+    for (int i = 0; i < before->n; i++)
+        if (look->is_there[i]) sorted.seen[sorted.n++] = before->seen[i];
+    *n_old = sorted.n;
+    for (int i = 0; i < look->fresh.n && sorted.n < FABRIC_STRANGERS; i++)
+        sorted.seen[sorted.n++] = look->fresh.seen[i];
+    return sorted;
+}
+
+/* How many have to go.  While links are still to come, a silent connection may be that of a rank which has no processor
+ * time: then only number counts, and the descriptors that are left. */
+static int count_excess(const struct fabric *fabric, const struct look *look, int n_old)
+{
+    enum { RESERVE = 16 };
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    int expected = count_expected(fabric);
+    if (expected == 0) return n_old;
+    int excess = look->n_strangers - expected - FABRIC_STRANGERS_SPARE;
+    int room = limit.rlim_cur < INT32_MAX ? (int)limit.rlim_cur - RESERVE - look->n_descriptors : INT32_MAX;
+    if (-room > excess) excess = -room;
+    return excess > 0 ? excess : 0;
+}
+
 /* A connection that says nothing holds a descriptor for as long as it likes: the provider has no time limit.  Shut
  * down, it is closed by the provider itself at the next reading of events. */
 void fabric_end_strangers(struct fabric *fabric, bool all)
 {
     enum { LOOK_MS = 1000 };
-    struct fabric_strangers now = {.looked_ns = fabric->config.host->now_ns()};
+    struct fabric_strangers *strangers = &fabric->msg.strangers;
+    struct look look = {.n_descriptors = 0};
     struct sockaddr_storage own;
     size_t own_bytes = sizeof own;
-    if (!all && now.looked_ns - fabric->msg.strangers.looked_ns < (int64_t)LOOK_MS * 1000000) return;
+    int64_t now = fabric->config.host->now_ns();
+    if (!all && now - strangers->looked_ns < (int64_t)LOOK_MS * 1000000) return;
     memset(&own, 0, sizeof own);
     if (fabric->msg.pep == NULL || fi_getname(&fabric->msg.pep->fid, &own, &own_bytes) != 0) return;
-    DIR *folder = is_accepting(fabric) ? NULL : opendir("/proc/self/fd");
-    if (folder == NULL) return;
-    struct dirent *entry;
-    while ((entry = readdir(folder)) != NULL) {
-        int fd = atoi(entry->d_name);
-        uint16_t port = stranger_port(fabric, &own, fd);
-        if (port == 0) continue;
-        if (all || was_seen(&fabric->msg.strangers, fd, port)) {
-            shutdown(fd, SHUT_RDWR);
-        } else if (now.n < FABRIC_STRANGERS) {
-            now.seen[now.n].fd = fd;
-            now.seen[now.n++].port = port;
-        }
-    }
-    closedir(folder);
-    fabric->msg.strangers = now;
+    if (is_accepting(fabric) || !look_around(fabric, &own, &look)) return;
+    int n_old = 0;
+    *strangers = sort_by_age(strangers, &look, &n_old);
+    strangers->looked_ns = now;
+    int excess = all ? strangers->n : count_excess(fabric, &look, n_old);
+    if (excess > strangers->n) excess = strangers->n;
+    for (int i = 0; i < excess; i++) shutdown(strangers->seen[i].fd, SHUT_RDWR);
 }

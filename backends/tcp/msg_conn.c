@@ -208,6 +208,24 @@ static bool is_closed(int error)
     return error == FI_EIO || error == FI_ECONNRESET || error == FI_ECONNABORTED || error == EPIPE;
 }
 
+/* The peer may have closed the request without having read it: unauthenticated connections are limited in number, and
+ * the provider reads a request only for a moment.  A peer that has gone refuses the next one. */
+static void repeat_or_lose(struct fabric_link *link)
+{
+    enum { REPEATS = 5 };
+    if (link->state != FABRIC_CONNECTING || link->repeats == REPEATS || link->fabric->closing) {
+        fabric_lose_connecting(link, MSG_CLOSED);
+        return;
+    }
+    int64_t last_ns = link->last_ns;
+    link->repeats++;
+    close_endpoint(link);
+    if (msg_ask(link) != TUTTI_OK)
+        fabric_lose_connecting(link, MSG_CLOSED);
+    else
+        link->last_ns = last_ns;
+}
+
 static void handle_failure(struct fabric_link *link, int error, const void *data, size_t n)
 {
     struct wire_greeting greeting;
@@ -220,7 +238,7 @@ static void handle_failure(struct fabric_link *link, int error, const void *data
     if (error == FI_ECONNREFUSED)
         fabric_lose_connecting(link, "connection refused (it has left or died, or its job token differs)");
     else if (is_closed(error))
-        fabric_lose_connecting(link, MSG_CLOSED);
+        repeat_or_lose(link);
     else
         fabric_lose_connecting(link, fabric_library.strerror(error));
 }
@@ -266,7 +284,7 @@ int msg_handle_events(struct fabric *fabric)
             while (msg_drain(fabric) > 0) continue; /* what came before the end counts */
             fabric_drop(fabric, link->rank, "connection closed", true);
         } else {
-            fabric_lose_connecting(link, MSG_CLOSED);
+            repeat_or_lose(link);
         }
     }
 }

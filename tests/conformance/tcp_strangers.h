@@ -181,6 +181,81 @@ static int crowd(struct rank *self)
     return 0;
 }
 
+/* A rank without processor time is in the midst of its handshake. */
+static int held_up(struct rank *self)
+{
+    enum { HELD_MS = 3500 };
+    CHECK(rank_open(self) == TUTTI_OK);
+    uint8_t data[4] = {0};
+    struct message m;
+    if (self->rank == 0) {
+        start(self, &m, true, 1, 1, data, sizeof data, 0);
+        meet(self->shared, "begun", 0, 2);
+        meet(self->shared, "kept", 0, 2);
+        CHECK(wait_for(self, &m) == TUTTI_OK);
+        meet_moving(self, "sent");
+    } else {
+        meet(self->shared, "begun", 1, 2);
+        start(self, &m, false, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
+        turns(self, HELD_MS);
+        meet(self->shared, "kept", 1, 2);
+        CHECK(wait_for(self, &m) == TUTTI_OK);
+        CHECK(self->told.lost == 0);
+        meet_moving(self, "sent");
+    }
+    rank_close(self);
+    return 0;
+}
+
+static void test_a_rank_held_up_in_its_handshake(void **state)
+{
+    (void)state;
+    run(held_up, 2);
+}
+
+/* While a link is still to come, unauthenticated connections are limited by number. */
+static int flooded(struct rank *self)
+{
+    enum { CROWD = 120, MOST = 1 + 64 };
+    CHECK(rank_open(self) == TUTTI_OK);
+    uint8_t address[256], data[4] = {0};
+    size_t bytes;
+    struct message m;
+    if (self->rank == 0) {
+        int fd[CROWD];
+        CHECK(store_get((tutti_store *)self->shared, "tcp/1", address, sizeof address, &bytes, 5000) == TUTTI_OK);
+        for (int i = 0; i < CROWD; i++) fd[i] = knock(address, NULL, 0);
+        meet(self->shared, "came", 0, 2);
+        meet(self->shared, "counted", 0, 2);
+        start(self, &m, true, 1, 1, data, sizeof data, 0);
+        CHECK(wait_for(self, &m) == TUTTI_OK);
+        meet_moving(self, "sent");
+        for (int i = 0; i < CROWD; i++) close(fd[i]);
+    } else {
+        int before = count_fds();
+        meet(self->shared, "came", 1, 2);
+        CHECK(await_fds(self, before + MOST));
+        turns(self, 2500);
+        CHECK(count_fds() == before + MOST);
+        meet(self->shared, "counted", 1, 2);
+        start(self, &m, false, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
+        CHECK(wait_for(self, &m) == TUTTI_OK);
+        meet_moving(self, "sent");
+    }
+    rank_close(self);
+    return 0;
+}
+
+static void test_a_flood_before_the_first_link(void **state)
+{
+    (void)state;
+    if (is_rdm()) {
+        print_message("skipped: the provider keeps its own connections\n");
+        skip();
+    }
+    run(flooded, 2);
+}
+
 static void test_a_crowd_at_the_listener(void **state)
 {
     (void)state;
