@@ -62,7 +62,7 @@ struct procs {
     bool killed[PROCS_MOST];
     int64_t deadline_ns;
     struct procs_board *board;
-    tutti_store *store; /* the ranks', for act to look into */
+    tutti_store *store; /* the ranks', for act to look into, or to end: it sets NULL then */
 };
 
 static struct procs_board *proc_board; /* in a rank */
@@ -403,7 +403,7 @@ static inline void procs_collect(struct procs *procs, const int gate[2])
     procs->store = store;
     if (procs->act != NULL) procs->act(procs, procs->argument);
     procs_wait(procs);
-    tutti_store_free(store);
+    tutti_store_free(procs->store);
 }
 
 /* Runs the ranks to their end.  Unless may_fail is set, asserts that each returned 0 or was killed by the
