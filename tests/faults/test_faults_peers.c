@@ -392,7 +392,7 @@ static int rank_that_splits_late(int rank, int size, void *argument)
     if (rank == 1)
         while (atomic_load(&proc_board->step[0]) < 1 || atomic_load(&proc_board->step[2]) < 1) proc_nap();
     EXPECT_ERROR(tutti_split_group(0, 0, NULL, &part), TUTTI_ERR_TIMEOUT,
-                 rank == 1 ? "split_group of group world: the other ranks have given up" : "1 of 3 keys missing");
+                 rank == 1 ? "split_group of group world: the other ranks have given up" : "2 of 3 ranks came");
     EXPECT(part == NULL);
     proc_meet(size, 1);
     EXPECT(tutti_split_group(0, 0, NULL, &part) == TUTTI_OK);
