@@ -43,6 +43,7 @@ static int mpib_open(void *state, const tutti_group_info *info, const tutti_host
     struct mpib_group *group = state;
     group->native = native;
     group->own.host = host;
+    STAILQ_INIT(&group->untold);
     group->own.comm = group->comm = MPI_COMM_NULL;
     group->own.timer = group->own.bell = -1;
     group->own.inbox = MPI_REQUEST_NULL;
@@ -97,6 +98,7 @@ static void mpib_close(void *state)
 {
     struct mpib_group *group = state;
     if (group->own.host == NULL) return;
+    mpib_forget_untold(group);
     bool may_call = group->family != NULL && mpib_enter(), ended = false;
     if (group->listed) {
         LIST_REMOVE(group, link);
@@ -164,5 +166,8 @@ const tutti_backend tutti_backend_v1 = {
     .recv_reduce_most = MPIB_SHORT,
     .traits = TUTTI_BACKEND_UNSIZED,
     .describe = mpib_describe,
+    .tell = mpib_tell,
+    .ready = mpib_ready,
+    .offer = mpib_offer,
     .instead = with_natives,
 };

@@ -1,10 +1,10 @@
 /* Finding each other: which rank of MPI_COMM_WORLD each of ours is, and a communicator of just these.
  *
- * MPI's making of a communicator waits for all members without an end, so they first make sure through the store, whose
- * waits have one, that all of them are about to do it.  Rank 0 decides for all: it says that it is there, the others
+ * MPI's making of a communicator waits for all members without an end, so they first make sure that all of them are
+ * about to do it.  Members of a further group have agreed when the core opens it (see mpib_ready).  Those of the first
+ * one do so through the store, whose waits have an end.  Rank 0 decides for all: it says that it is there, the others
  * hand in their cards, and it hands out what it makes of them.  Who has handed in his card goes by what is decided and
  * by nothing else: were he to give up at a time of his own, he might be missed just after all had been told to begin.
- * Meanwhile messages go on: a peer may have to finish one before it gets here.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 /* The first group of all: as long as the core waits afterwards for all ranks to have opened it. */
 #define MOST_MS (INT64_C(1) << 40) /* some 30 years, in place of no limit */
-enum { FIRST_MS = 60000, LATER_MS = 1000, LOOK_MS = 2, TAG_MOST = 30000, NS_A_MS = 1000000 };
+enum { FIRST_MS = 60000, LATER_MS = 1000, TAG_MOST = 30000, NS_A_MS = 1000000 };
 
 /* What each rank tells of itself; the MPI's own part only to the first group. */
 struct card {
@@ -61,21 +61,12 @@ struct meeting {
     void (*judge)(const struct meeting *meeting, const struct card *cards, struct verdict *verdict);
 };
 
-/* Waits for a key until then; what the family has under way goes on. */
 static int await_key(const struct meeting *meeting, const char *key, void *value, size_t bytes, int64_t until_ns)
 {
     const tutti_host *host = meeting->host;
     size_t got = 0;
-    int status;
-    do {
-        int64_t left = (until_ns - host->now_ns()) / NS_A_MS, look = meeting->group->family != NULL ? LOOK_MS : left;
-        status = host->store_get(meeting->info->store, key, value, bytes, &got,
-                                 left < 0      ? 0
-                                 : look < left ? look
-                                               : left);
-        if (status != TUTTI_ERR_TIMEOUT) break;
-        if (meeting->group->family != NULL) mpib_progress(meeting->group);
-    } while (host->now_ns() < until_ns);
+    int64_t left = (until_ns - host->now_ns()) / NS_A_MS;
+    int status = host->store_get(meeting->info->store, key, value, bytes, &got, left < 0 ? 0 : left);
     if (status == TUTTI_OK && got != bytes) return host->error(TUTTI_ERR_STORE, "mpi: %s holds %zu bytes", key, got);
     return status;
 }
@@ -298,13 +289,6 @@ int mpib_meet_world(struct mpib_group *group, const tutti_group_info *info)
     return status;
 }
 
-static void judge_members(const struct meeting *meeting, const struct card *cards, struct verdict *verdict)
-{
-    for (int i = 0; i < meeting->info->world_size; i++)
-        if (cards[i].status != TUTTI_OK)
-            refused(verdict, cards[i].status, "rank %d could not make the group", meeting->info->global_ranks[i]);
-}
-
 static int not_here(const tutti_host *host)
 {
     return host->error(
@@ -313,25 +297,32 @@ static int not_here(const tutti_host *host)
         "or has finalized it");
 }
 
-/* Said before the others go into a call that waits for this rank. */
-static int may_make(const tutti_host *host)
+int mpib_ready(void *state)
 {
+    const tutti_host *host = ((struct mpib_group *)state)->own.host;
     if (!mpib_enter()) return not_here(host);
     mpib_leave();
     return TUTTI_OK;
 }
 
+int mpib_offer(void *state, const tutti_group_info *info, uint8_t *offer)
+{
+    uint32_t number;
+    (void)info;
+    ((struct mpib_group *)state)->own.host->random(&number, sizeof number);
+    memcpy(offer, &number, sizeof number);
+    return TUTTI_OK;
+}
+
 int mpib_meet_members(struct mpib_group *group, const tutti_group_info *info)
 {
-    struct card card = {.status = may_make(group->own.host)};
-    struct verdict verdict = {.status = TUTTI_OK};
-    int status = card.status == TUTTI_OK
-                     ? meet(group, info, info->timeout_ms, &card, judge_members, &verdict, sizeof verdict)
-                     : stay_away(info, group->own.host, &card, &verdict, sizeof verdict);
-    if (status == TUTTI_OK && !mpib_enter()) status = not_here(group->own.host);
-    if (status != TUTTI_OK) return status;
+    const tutti_host *host = group->own.host;
+    uint32_t number;
+    if (!TUTTI_HAS(info, offer)) return host->error(TUTTI_ERR_BACKEND, "mpi: the ranks have not agreed on a group");
+    if (!mpib_enter()) return not_here(host);
+    memcpy(&number, info->offer, sizeof number);
     MPI_Comm parent = ((const struct mpib_group *)info->parent)->comm; /* no messages, and the same ranks as theirs */
-    status = make(group, parent, info->global_ranks, info->world_size, verdict.number, &group->comm);
+    int status = make(group, parent, info->global_ranks, info->world_size, number, &group->comm);
     mpib_leave();
     return status;
 }

@@ -188,6 +188,53 @@ int mpib_notify(void *state, int32_t peer, const void *message, size_t bytes)
     return status < 0 ? status : TUTTI_OK;
 }
 
+/* One that was to be told from a thread that may not call MPI: it is, by the one that may. */
+struct mpib_untold {
+    STAILQ_ENTRY(mpib_untold) link;
+    int32_t peer;
+    size_t bytes;
+    uint8_t message[];
+};
+
+static int keep_untold(struct mpib_group *group, int32_t peer, const void *message, size_t bytes)
+{
+    struct mpib_untold *untold = malloc(sizeof *untold + bytes);
+    if (untold == NULL) return group->own.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message");
+    untold->peer = peer;
+    untold->bytes = bytes;
+    memcpy(untold->message, message, bytes);
+    STAILQ_INSERT_TAIL(&group->untold, untold, link);
+    return TUTTI_OK;
+}
+
+static void tell_kept(struct mpib_group *group)
+{
+    struct mpib_untold *untold;
+    while ((untold = STAILQ_FIRST(&group->untold)) != NULL) {
+        STAILQ_REMOVE_HEAD(&group->untold, link);
+        mpib_notify(group, untold->peer, untold->message, untold->bytes);
+        free(untold);
+    }
+}
+
+void mpib_forget_untold(struct mpib_group *group)
+{
+    struct mpib_untold *untold;
+    while ((untold = STAILQ_FIRST(&group->untold)) != NULL) {
+        STAILQ_REMOVE_HEAD(&group->untold, link);
+        free(untold);
+    }
+}
+
+int mpib_tell(void *state, int32_t peer, const void *message, size_t bytes)
+{
+    struct mpib_group *group = state;
+    if (group->family == NULL) return TUTTI_OK;
+    if (!mpib_enter()) return keep_untold(group, peer, message, bytes);
+    mpib_leave();
+    return mpib_notify(state, peer, message, bytes);
+}
+
 /* Nothing of this rank's comes any more, and not every launcher ends the others for it. */
 void mpib_left(void *state)
 {
@@ -212,5 +259,6 @@ int mpib_progress(void *state)
     if (family->hears) moved += mpib_messages_poll(family);
     family->moved |= moved > 0;
     mpib_leave();
+    tell_kept(state);
     return moved;
 }

@@ -159,6 +159,7 @@ struct mpib_group {
     void *core;
     LIST_ENTRY(mpib_group) link;
     bool listed;
+    STAILQ_HEAD(, mpib_untold) untold; /* of the family's first group: see mpib_tell */
     _Alignas(64) struct mpib_family own;
 };
 
@@ -198,6 +199,9 @@ bool mpib_end_together(const tutti_host *host);
 
 int mpib_meet_world(struct mpib_group *group, const tutti_group_info *info);
 int mpib_meet_members(struct mpib_group *group, const tutti_group_info *info);
+/* As the entries of the table: whether this rank can take part in making a communicator, and a number for it. */
+int mpib_ready(void *state);
+int mpib_offer(void *state, const tutti_group_info *info, uint8_t *offer);
 
 /* ---- mpi_types.c ----------------------------------------------------------------------------------------------- */
 
@@ -243,6 +247,8 @@ int mpib_send(void *group, tutti_request *request);
 int mpib_recv(void *group, tutti_request *request);
 int mpib_recv_reduce(void *group, tutti_request *request);
 int mpib_notify(void *group, int32_t peer, const void *message, size_t bytes);
+int mpib_tell(void *group, int32_t peer, const void *message, size_t bytes);
+void mpib_forget_untold(struct mpib_group *group);
 void mpib_left(void *group);
 
 int mpib_progress(void *group);

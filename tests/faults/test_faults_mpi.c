@@ -81,12 +81,12 @@ static int rank_of_idleness(void)
 
 static int refused(int absent, int *late, const char *first, const char *second)
 {
-    char sentence[40], done[40];
+    char sentence[48], done[40];
     const int ranks[] = {0, 1, 2};
     tutti_group *group = NULL;
     tutti_group_opts opts = {.timeout_ms = 1500, .members_only = true, .name = "three"};
     bool comes = tutti_get_rank(NULL) != absent;
-    snprintf(sentence, sizeof sentence, "rank %d did not come", absent);
+    snprintf(sentence, sizeof sentence, "rank %d has not made this group", absent);
     if (!comes) EXPECT(await(first) == TUTTI_OK && await(second) == TUTTI_OK);
     int status = tutti_new_group(ranks, 3, &opts, &group);
     EXPECT(status == TUTTI_ERR_TIMEOUT && group == NULL);
