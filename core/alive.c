@@ -5,12 +5,15 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "group.h"
 
@@ -47,48 +50,132 @@ static bool has_ended(pid_t pid)
     return ended;
 }
 
-int alive_ended(const char *name)
+static int ended_here(const char *name, const char here[HERE_MAX])
 {
-    char here[HERE_MAX];
     int pid = 0, used = 0;
-    look_around(here);
     if (here[0] == '\0' || sscanf(name, "%d %n", &pid, &used) < 1 || pid <= 0 || strcmp(name + used, here) != 0)
         return 0;
     return has_ended((pid_t)pid) ? pid : 0;
 }
 
-/* In the store of the family's first group, whose ranks are the global ones: later groups have the same processes. */
-static void key_of(const struct tutti_group *root, int rank, char key[KEY])
+int alive_ended(const char *name)
 {
-    snprintf(key, KEY, "process/%" PRIi64 "/%d", root->turn, rank);
+    char here[HERE_MAX];
+    look_around(here);
+    return ended_here(name, here);
+}
+
+/* ---- what others say of a rank's end ----------------------------------------------------------------------------- */
+
+static atomic_bool heeds_launcher;
+
+void alive_heed_launcher(bool heeds)
+{
+    atomic_store_explicit(&heeds_launcher, heeds, memory_order_relaxed); /* read by the same thread, or a later one */
+}
+
+int alive_lost(tutti_store *store, const char *key)
+{
+    char text[ERROR_TEXT_MAX];
+    size_t bytes = 0;
+    int failure = TUTTI_ERR_PEER_LOST, used = 0;
+    int status = tutti_store_get(store, key, text, sizeof text - 1, &bytes, 0);
+    if (status == TUTTI_ERR_TIMEOUT) return TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    text[bytes] = '\0';
+    bool by_launcher = text[0] == 'L';
+    if (by_launcher && !atomic_load_explicit(&heeds_launcher, memory_order_relaxed)) return TUTTI_OK;
+    const char *at = text + by_launcher;
+    if (sscanf(at, "%d %n", &failure, &used) < 1 || failure >= 0) failure = TUTTI_ERR_PEER_LOST;
+    return error_set(failure, "%s", at + used);
+}
+
+void alive_say_lost(tutti_store *store, const char *key, int status, const char *sentence)
+{
+    char value[ERROR_TEXT_MAX];
+    snprintf(value, sizeof value, "%d %.900s", status, sentence);
+    tutti_store_compare_set(store, key, "", 0, value, strlen(value), NULL, 0, NULL);
+}
+
+/* ---- the processes of this host ------------------------------------------------------------------------------------
+ */
+
+int alive_append(tutti_store *store, const char *key, int rank)
+{
+    char name[ALIVE_NAME_MAX], line[ALIVE_NAME_MAX + 16];
+    alive_name(name);
+    snprintf(line, sizeof line, "%d %s\n", rank, name);
+    return tutti_store_append(store, key, line, strlen(line));
+}
+
+/* Reads the list once it may have changed: what all ranks have written is read once.  A list that is not complete is
+ * read again, the more seldom the more ranks there are. */
+static int read_list(struct alive_list *list, tutti_store *store, const char *key, int n)
+{
+    int64_t pause_ms = n > ALIVE_LOOK_MS / 5 ? 5 * (int64_t)n : ALIVE_LOOK_MS;
+    if (list->n == n || clock_now_ns() < list->again_ns) return TUTTI_OK;
+    list->again_ns = clock_deadline_ns(pause_ms);
+    size_t bytes = 0, capacity = (size_t)n * (ALIVE_NAME_MAX + 16);
+    char *text = realloc(list->text, capacity + 1);
+    if (text == NULL) return TUTTI_OK; /* then one learns it later, by the time that is over */
+    list->text = text;
+    int status = tutti_store_get(store, key, text, capacity, &bytes, 0);
+    text[status == TUTTI_OK ? bytes : 0] = '\0';
+    list->n = 0;
+    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++) list->n++;
+    return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
+}
+
+int alive_check_list(struct alive_list *list, tutti_store *store, const char *key, int n)
+{
+    char here[HERE_MAX], name[ALIVE_NAME_MAX];
+    int status = read_list(list, store, key, n);
+    look_around(here);
+    for (const char *at = list->text; status == TUTTI_OK && at != NULL && *at != '\0'; at = strchr(at, '\n') + 1) {
+        int rank = -1, used = 0;
+        if (sscanf(at, "%d %n", &rank, &used) < 1) continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at + used, "\n"), at + used);
+        int pid = ended_here(name, here);
+        if (pid > 0 && (list->members == NULL || (rank < list->n_members && rank >= 0 && list->members[rank] >= 0)))
+            status = error_set(TUTTI_ERR_PEER_LOST, "rank %d is lost: its process %d has ended", rank, pid);
+    }
+    return status;
+}
+
+void alive_list_free(struct alive_list *list)
+{
+    free(list->text);
+    *list = (struct alive_list){0};
+}
+
+/* In the store of the family's first group, whose ranks are the global ones: later groups have the same processes. */
+static void key_of(const struct tutti_group *root, char key[KEY])
+{
+    snprintf(key, KEY, "process/%" PRIi64, root->turn);
 }
 
 int alive_publish(struct tutti_group *group)
 {
-    char key[KEY], name[ALIVE_NAME_MAX];
+    char key[KEY];
     int64_t came = 0;
     int status = tutti_store_add(group->store, "processes", 1, &came);
     if (status != TUTTI_OK) return status;
     group->turn = (came - 1) / group->size;
-    alive_name(name);
-    key_of(group, group->rank, key);
-    return tutti_store_set(group->store, key, name, strlen(name));
+    key_of(group, key);
+    return alive_append(group->store, key, group->rank);
 }
 
 int alive_check(struct tutti_group *group)
 {
-    char key[KEY], name[ALIVE_NAME_MAX];
-    for (int rank = 0; rank < group->size; rank++) {
-        size_t bytes = 0;
-        key_of(group->root, group->global_ranks[rank], key);
-        int status = tutti_store_get(group->root->store, key, name, sizeof name - 1, &bytes, 0);
-        if (status == TUTTI_ERR_TIMEOUT) continue;
-        if (status != TUTTI_OK) return status;
-        name[bytes] = '\0';
-        int pid = alive_ended(name);
-        if (pid > 0)
-            return error_set(TUTTI_ERR_PEER_LOST, "rank %d is lost: its process %d has ended",
-                             group->global_ranks[rank], pid);
-    }
-    return TUTTI_OK;
+    char key[KEY];
+    struct tutti_group *root = group->root;
+    struct alive_list list = root->processes;
+    int status = group == root ? alive_lost(root->store, "world/lost") : TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    key_of(root, key);
+    list.members = group->local_of;
+    list.n_members = group->world;
+    status = alive_check_list(&list, root->store, key, root->size);
+    root->processes = list;
+    return status;
 }

@@ -213,7 +213,7 @@ static int await_verdict(struct tutti_group *group, const char *key, const char 
         text[bytes < sizeof text ? bytes : 0] = '\0';
         if (status == TUTTI_OK) return read_verdict(text, what);
         if (status == TUTTI_ERR_TIMEOUT) status = alive_check(group);
-        if (status == TUTTI_ERR_PEER_LOST) return give_failure(group, key, status, what);
+        if (status != TUTTI_OK && status != TUTTI_ERR_STORE) return give_failure(group, key, status, what);
     } while (status == TUTTI_OK && clock_now_ns() < deadline_ns);
     if (status == TUTTI_OK) status = tutti_store_add(group->store, count, 0, &came);
     if (status != TUTTI_OK) return error_prefix(status, "%s", what);

@@ -85,6 +85,7 @@ static void free_group(struct tutti_group *group)
         free(use);
     }
     learn_forget(group);
+    alive_list_free(&group->processes);
     cache_free(group->cache);
     health_free(group->health);
     free(group->global_ranks);

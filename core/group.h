@@ -7,6 +7,7 @@
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
+#include "alive.h"
 #include "checked.h"
 #include "engine.h"
 #include "names.h"
@@ -65,6 +66,7 @@ struct tutti_group {
     int world;     /* of the root */
     int local_rank, local_world_size, node_rank; /* as the launcher says; -1 where it does not */
     int64_t open_timeout_ms;                     /* of each wait for the other ranks while the group is made */
+    struct alive_list processes;                 /* of the root */
     int64_t turn;                                /* of the root: how many groups were opened over its store before */
     tutti_store *store; /* a prefix, owned; NULL for non-members, and for subgroups after their world */
     tutti_device device;

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "alive.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "launcher.h"
 #include "rendezvous_meet.h"
@@ -179,6 +181,15 @@ static int rendezvous_try(const struct rendezvous_args *args, struct place *plac
     return status;
 }
 
+/* The launcher tells of its ranks' ends by the numbers that it gave them. */
+static void rendezvous_heed_launcher(const struct place *place)
+{
+    int64_t rank = -1, size = -1;
+    bool set = place->hosted && env_int("RANK", -1, 0, INT32_MAX, &rank) == TUTTI_OK &&
+               env_int("WORLD_SIZE", -1, 1, INT32_MAX, &size) == TUTTI_OK;
+    alive_heed_launcher(set && rank == place->rank && size == place->world_size);
+}
+
 /* Where a store broke off, a little time for the next one to be there; where its job had come to its end, all. */
 static int64_t rendezvous_patience(int64_t timeout_ms, int status)
 {
@@ -196,6 +207,7 @@ int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out)
     int64_t deadline_ns = clock_deadline_ns(timeout_ms), again_ns = clock_deadline_ns(RENDEZVOUS_ENDING_MS);
     bool again = false;
     int status = rendezvous_locate(args, place);
+    if (status == TUTTI_OK) rendezvous_heed_launcher(place);
     if (status == TUTTI_OK) status = rendezvous_try(args, place, timeout_ms, timeout_ms, out, &again);
     while (again && clock_now_ns() < deadline_ns && clock_now_ns() < again_ns) {
         usleep(RENDEZVOUS_NAP_MS * 1000);

@@ -130,7 +130,8 @@ static int meet_register(const struct meet *meet)
     snprintf(mine, sizeof mine, "%s:%d %016" PRIx64 " %s", host, (int)getpid(), nonce, process);
     snprintf(key, sizeof key, "rank/%d", meet->rank);
     int status = meet_claim(meet, key, mine, now, sizeof now);
-    if (status != TUTTI_OK || strcmp(now, mine) == 0) return status;
+    if (status == TUTTI_OK && strcmp(now, mine) == 0) return alive_append(meet->store, "processes", meet->rank);
+    if (status != TUTTI_OK) return status;
     now[strcspn(now, " ")] = '\0';
     return error_set(TUTTI_ERR_MISMATCH, "rendezvous: rank %d already joined from %s%s%s", meet->rank, now,
                      meet->file == NULL ? "" : "; if that was an earlier run, remove ",
@@ -165,16 +166,45 @@ static int meet_missing(const struct meet *meet)
     return meet_fail(meet, TUTTI_ERR_TIMEOUT, sentence);
 }
 
+/* What is known of ranks that cannot come any more: from the launcher, and of this host's processes. */
+static int meet_check_lost(const struct meet *meet, struct alive_list *list)
+{
+    int status = alive_lost(meet->store, "lost");
+    return status == TUTTI_OK ? alive_check_list(list, meet->store, "processes", meet->world_size) : status;
+}
+
 static int meet_await(const struct meet *meet, int64_t deadline_ns)
 {
     char verdict[ERROR_TEXT_MAX];
-    size_t bytes = 0;
-    int64_t left = deadline_ns == CLOCK_NEVER ? TUTTI_INFINITE : (deadline_ns - clock_now_ns()) / 1000000;
-    int status = tutti_store_get(meet->store, "verdict", verdict, sizeof verdict - 1, &bytes, left < 0 ? 0 : left);
-    if (status == TUTTI_ERR_TIMEOUT) return meet_missing(meet);
-    if (status != TUTTI_OK) return status;
-    verdict[bytes] = '\0';
-    return meet_read_verdict(verdict);
+    struct alive_list list = {0};
+    int status = TUTTI_ERR_TIMEOUT;
+    while (status == TUTTI_ERR_TIMEOUT) {
+        size_t bytes = 0;
+        int64_t left = (deadline_ns - clock_now_ns()) / 1000000;
+        bool last = left <= 0;
+        status = tutti_store_get(meet->store, "verdict", verdict, sizeof verdict - 1, &bytes,
+                                 last                   ? 0
+                                 : left < ALIVE_LOOK_MS ? left
+                                                        : ALIVE_LOOK_MS);
+        verdict[status == TUTTI_OK ? bytes : 0] = '\0';
+        if (status == TUTTI_OK)
+            status = meet_read_verdict(verdict);
+        else if (status == TUTTI_ERR_TIMEOUT) {
+            int lost = meet_check_lost(meet, &list);
+            if (lost != TUTTI_OK && lost != TUTTI_ERR_STORE) {
+                char text[ERROR_TEXT_MAX];
+                snprintf(text, sizeof text, "%s", error_text());
+                status = meet_fail(meet, lost, text);
+            } else if (lost != TUTTI_OK || last) {
+                status = lost != TUTTI_OK ? lost : meet_missing(meet);
+            } else {
+                continue;
+            }
+        }
+        break;
+    }
+    alive_list_free(&list);
+    return status;
 }
 
 int meet_all(struct meet *meet)

@@ -38,6 +38,7 @@ struct spawn {
     int first; /* the child that failed first, -1 */
     int token_fd;
     int gate[2];
+    tutti_store *store; /* the ranks' */
 };
 
 /* ---- in the child ------------------------------------------------------------------------------------------ */
@@ -93,6 +94,15 @@ _Noreturn static void be_rank(struct spawn *spawn, int rank, pid_t parent, int (
 
 /* ---- in the parent: waiting and ending ---------------------------------------------------------------------- */
 
+/* Tells the others that this rank has ended: they may wait for it in init. */
+static void tell_end(const struct spawn *spawn, int rank)
+{
+    char value[100];
+    if (spawn->store == NULL || spawn->running == 0) return;
+    snprintf(value, sizeof value, "L%d rank %d is lost: its process has ended", TUTTI_ERR_PEER_LOST, rank);
+    tutti_store_compare_set(spawn->store, "tutti/world/lost", "", 0, value, strlen(value), NULL, 0, NULL);
+}
+
 static bool failed(const struct child *child)
 {
     return child->code != CLD_EXITED || child->status != 0;
@@ -122,6 +132,7 @@ static void reap_all(struct spawn *spawn)
         struct child *child = &spawn->children[i];
         if (!reap(child)) continue;
         spawn->running--;
+        tell_end(spawn, i);
         if (!failed(child)) continue;
         if (candidate < 0 || (spawn->children[candidate].code == CLD_EXITED && child->code != CLD_EXITED))
             candidate = i;
@@ -231,18 +242,17 @@ static int open_gate(const struct spawn *spawn, uint16_t port)
 static int run(struct spawn *spawn, int (*fn)(int, void *), void *argument)
 {
     uint8_t token[TUTTI_TOKEN_BYTES];
-    tutti_store *store = NULL;
     tutti_store_opts opts = {.token = token, .server = true, .world_size = spawn->n};
     int status = make_token(token, &spawn->token_fd);
     if (status == TUTTI_OK && pipe2(spawn->gate, O_CLOEXEC) != 0)
         status = error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot make a pipe");
     if (status == TUTTI_OK) status = fork_children(spawn, fn, argument);
-    if (status == TUTTI_OK) status = tutti_store_tcp("127.0.0.1", 0, &opts, &store);
-    if (status == TUTTI_OK) status = open_gate(spawn, tutti_store_port(store));
+    if (status == TUTTI_OK) status = tutti_store_tcp("127.0.0.1", 0, &opts, &spawn->store);
+    if (status == TUTTI_OK) status = open_gate(spawn, tutti_store_port(spawn->store));
     token_wipe(token, sizeof token);
     if (status == TUTTI_OK) wait_children(spawn, true, TUTTI_INFINITE);
     if (spawn->running) end_children(spawn);
-    tutti_store_free(store);
+    tutti_store_free(spawn->store);
     return status != TUTTI_OK ? status : result_of(spawn);
 }
 

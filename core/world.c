@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alive.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -15,7 +16,13 @@
 #include "rendezvous.h"
 #include "store/store_impl.h"
 
-enum { DEFAULT_TIMEOUT_MS = 30 * 60 * 1000, CUDA_TIMEOUT_MS = 10 * 60 * 1000, LEAVE_MS = 2000, LEAVE_FAILED_MS = 1000 };
+enum {
+    DEFAULT_TIMEOUT_MS = 30 * 60 * 1000,
+    CUDA_TIMEOUT_MS = 10 * 60 * 1000,
+    LEAVE_MS = 2000,
+    LEAVE_FAILED_MS = 1000,
+    LINGER_MS = 1000
+};
 
 static struct {
     pthread_mutex_t lock; /* init and destroy */
@@ -109,6 +116,8 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
     if (status != TUTTI_OK) {
         char text[ERROR_TEXT_MAX];
         strcpy(text, error_text());
+        alive_say_lost(world.rendezvous.store, "tutti/world/lost", status, text); /* to those who still wait */
+        if (world.rendezvous.hosts) tutti_store_linger(world.rendezvous.store, LINGER_MS);
         rendezvous_leave(&world.rendezvous);
         return error_set(status, "%s", text);
     }

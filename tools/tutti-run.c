@@ -68,8 +68,13 @@ static int run(const struct options *options, const struct signals *signals, int
     explicit_bzero(token, sizeof token);
     if (hosted != 0) return 1;
     uint16_t port = store ? tutti_store_port(store) : (uint16_t)options->master_port;
-    struct job job = {
-        .options = options, .signals = signals, .port = port, .token_fd = token_fd, .out_fd = out_fd, .files = files};
+    struct job job = {.options = options,
+                      .signals = signals,
+                      .port = port,
+                      .token_fd = token_fd,
+                      .out_fd = out_fd,
+                      .files = files,
+                      .store = store};
     int status = job_run(&job);
     if (store && status == 0) tutti_store_linger(store, LINGER_MS); /* other nodes' ranks may be a step behind ours */
     tutti_store_free(store);

@@ -53,13 +53,9 @@ static int rank_in_danger(int rank, int size, void *argument)
 /* All ranks have met, and begin to attach: one that had not come would merely be missing. */
 static void await_attaching(struct procs *procs)
 {
-    char key[RANKS][32];
-    const char *keys[RANKS];
-    for (int i = 0; i < RANKS; i++) {
-        snprintf(key[i], sizeof key[i], "tutti/process/0/%d", i);
-        keys[i] = key[i];
-    }
-    tutti_store_wait(procs->store, keys, RANKS, 20000);
+    int64_t came = 0, limit_ns = procs_now_ns() + INT64_C(20000000000);
+    while (came < RANKS && procs_now_ns() < limit_ns)
+        if (tutti_store_add(procs->store, "tutti/processes", 0, &came) != TUTTI_OK) return;
 }
 
 static void kill_one(struct procs *procs, void *argument)

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,9 +82,21 @@ static void on_timeout(uv_timer_t *timer)
     job_end(job);
 }
 
+/* Tells the others that this rank has ended: those that still wait for it in init would wait for ever.  Where they have
+ * met nobody reads it. */
+static void tell_end(const struct job *job, const struct rank *rank)
+{
+    char value[200], how[100];
+    if (job->store == NULL || job->running == 0) return;
+    snprintf(value, sizeof value, "L%d rank %d is lost: its process %d %s", TUTTI_ERR_PEER_LOST, rank->number,
+             (int)rank->pid, rank_how(rank, how, sizeof how));
+    tutti_store_compare_set(job->store, "tutti/world/lost", "", 0, value, strlen(value), NULL, 0, NULL);
+}
+
 static void ended(struct job *job, struct rank *rank)
 {
     job->running--;
+    tell_end(job, rank);
     if (rank_failed(rank) && !job->first && !job->ending) {
         job->first = rank;
         job->quiet = rank->signalled && rank->code == job->passed;

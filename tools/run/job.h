@@ -13,6 +13,8 @@
 #include "signals.h"
 #include "sink.h"
 
+#include <tutti/store.h>
+
 /* Where the ranks' output goes. */
 enum job_output { JOB_PREFIXED, JOB_PASSED, JOB_FILED };
 
@@ -24,6 +26,8 @@ struct job {
     int token_fd;        /* -1: the ranks get none */
     int out_fd;          /* our own stdout, for the ranks */
     struct rlimit files; /* what we were given, for the ranks */
+
+    tutti_store *store; /* the ranks', where this launcher hosts it; or NULL */
 
     uv_loop_t loop;
     uv_poll_t signal_poll;
