@@ -6,7 +6,7 @@ set -uo pipefail
 
 all=(two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_example every_operation hierarchy_two_and_two
     hierarchy_three_and_one hierarchy_mixed hierarchy_bytes tuning one_address iface by_name
-    own_name_is_loopback store_late refusals another_token suite_two_and_two_v4 suite_three_and_one_v6)
+    own_name_is_loopback store_late refusals another_token suite_two_and_two_v4 suite_three_and_one_v6 thirty_two_hosts)
 
 two_and_two_v4() { examples_on 10.77.0.1 "0 1" 2 '10\.77\.0\.'; }
 three_and_one_v4() { examples_on 10.77.0.1 "0 1 0 0" 1 '10\.77\.0\.'; }
@@ -155,6 +155,13 @@ tuning() {
     job 1 --nnodes 2 --node-rank 1 --master-addr 10.77.0.1 --master-port 29500 \
         --token-file "$work/token" -n 2 "$build/bin/tutti-bench" --ops all_reduce,broadcast --sizes 4,1M --ms 1
     all_well "a file on node 0 alone"
+}
+
+# 128 ranks on 32 hosts: a barrier, an all_reduce, an all_to_all and some groups.
+thirty_two_hosts() {
+    hosts_up 32
+    bound=100 nodes 10.77.0.1 "$(seq -s' ' 0 31)" 4 "$build/tests/test_many_ranks" 128
+    all_well "32 hosts"
 }
 
 # Who listens while a job runs: the store and each rank, on that one address.

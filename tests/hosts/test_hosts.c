@@ -51,6 +51,7 @@ static struct script {
     {.file = "launchers.sh", .name = "mpiexec_two_hosts"},
     {.file = "cases.sh", .name = "suite_two_and_two_v4"},
     {.file = "cases.sh", .name = "suite_three_and_one_v6"},
+    {.file = "cases.sh", .name = "thirty_two_hosts"},
 };
 
 enum { SCRIPTS = sizeof scripts / sizeof *scripts };
