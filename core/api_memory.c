@@ -14,34 +14,67 @@
 
 /* ---- what backends have lent on CPU ------------------------------------------------------------------------ */
 
+struct loan {
+    void *memory;
+    size_t bytes;
+    const struct engine *family; /* whose groups' memory it is; NULL once they have ended: it is the program's */
+    const tutti_backend *backend;
+};
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static void *lent; /* a tree of addresses */
+static void *loans; /* a tree of them by address */
 
 static int by_address(const void *a, const void *b)
 {
-    return (a > b) - (a < b);
+    const struct loan *x = a, *y = b;
+    return (x->memory > y->memory) - (x->memory < y->memory);
 }
 
-static bool note(void *memory)
+static bool note(void *memory, size_t bytes, const struct engine *family, const tutti_backend *backend)
 {
+    struct loan *loan = malloc(sizeof *loan);
+    if (loan == NULL) return false;
+    *loan = (struct loan){memory, bytes, family, backend};
     pthread_mutex_lock(&mutex);
-    bool noted = tsearch(memory, &lent, by_address) != NULL;
+    bool noted = tsearch(loan, &loans, by_address) != NULL;
     pthread_mutex_unlock(&mutex);
+    if (!noted) free(loan);
     return noted;
 }
 
-static bool is_lent(const void *memory)
+/* *found: the loan as it is now.  False: the memory is none. */
+static bool find_loan(void *memory, struct loan *found)
 {
+    struct loan asked = {.memory = memory};
     pthread_mutex_lock(&mutex);
-    bool found = tfind(memory, &lent, by_address) != NULL;
+    struct loan **loan = tfind(&asked, &loans, by_address);
+    if (loan != NULL) *found = **loan;
     pthread_mutex_unlock(&mutex);
-    return found;
+    return loan != NULL;
 }
 
-static void forget(const void *memory)
+/* False: another thread was first. */
+static bool forget(void *memory)
+{
+    struct loan asked = {.memory = memory};
+    pthread_mutex_lock(&mutex);
+    struct loan **found = tfind(&asked, &loans, by_address), *loan = found != NULL ? *found : NULL;
+    if (loan != NULL) tdelete(&asked, &loans, by_address);
+    pthread_mutex_unlock(&mutex);
+    free(loan);
+    return loan != NULL;
+}
+
+static void leave_one(const void *node, VISIT visit, void *family)
+{
+    struct loan *loan = *(struct loan *const *)node;
+    if ((visit == preorder || visit == leaf) && loan->family == family) loan->family = NULL;
+}
+
+void memory_leave(const struct engine *family)
 {
     pthread_mutex_lock(&mutex);
-    tdelete(memory, &lent, by_address);
+    twalk_r(loans, leave_one, (void *)(uintptr_t)family);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -66,7 +99,7 @@ static int borrow(const struct tutti_group *group, const struct group_door *door
     void *made = NULL;
     if (group->shut) return error_set(TUTTI_ERR_ABORTED, "alloc: group %s has been destroyed", group->name);
     int status = door != NULL ? door->backend->alloc(door->state, bytes, &made) : TUTTI_ERR_UNSUPPORTED;
-    if (status == TUTTI_OK && group->device.type == TUTTI_CPU && !note(made)) {
+    if (status == TUTTI_OK && group->device.type == TUTTI_CPU && !note(made, bytes, group->engine, door->backend)) {
         door->backend->free(door->state, made);
         status = error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory to remember %p with", made);
     }
@@ -74,22 +107,30 @@ static int borrow(const struct tutti_group *group, const struct group_door *door
     return status;
 }
 
-static int refuse_left(const void *memory)
+/* Memory that the program kept when its groups ended. */
+static int reclaim(const struct loan *loan)
 {
-    return error_set(TUTTI_ERR_ABORTED,
-                     "free: %p is memory of a group that has been destroyed; it stays until the process ends", memory);
+    if (!TUTTI_HAS(loan->backend, reclaim))
+        return error_set(TUTTI_ERR_ABORTED,
+                         "free: %p is memory of a group that has been destroyed, and backend %s cannot take it back "
+                         "after that; it stays until the process ends",
+                         loan->memory, loan->backend->name);
+    if (forget(loan->memory)) loan->backend->reclaim(loan->memory, loan->bytes);
+    return TUTTI_OK;
 }
 
 static int give_back(const struct tutti_group *group, const struct group_door *door, void *memory)
 {
-    bool on_cpu = group->device.type == TUTTI_CPU;
-    if (on_cpu && !is_lent(memory)) {
+    struct loan loan;
+    bool lent = group->device.type == TUTTI_CPU && find_loan(memory, &loan);
+    if (group->device.type == TUTTI_CPU && !lent) {
         free(memory);
         return TUTTI_OK;
     }
-    if (group->shut) return refuse_left(memory);
+    if (lent && loan.family == NULL) return reclaim(&loan);
+    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "free: group %s has been destroyed", group->name);
     int status = door != NULL ? door->backend->free(door->state, memory) : TUTTI_ERR_UNSUPPORTED;
-    if (status == TUTTI_OK && on_cpu) forget(memory);
+    if (status == TUTTI_OK && lent) forget(memory);
     return status;
 }
 
@@ -118,8 +159,10 @@ int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)
 int tutti_free(tutti_group *group, void *memory)
 {
     if (memory == NULL) return TUTTI_OK;
-    if (group == NULL && !tutti_is_initialized()) { /* after the end of all */
-        if (is_lent(memory)) return refuse_left(memory);
+    struct loan loan;
+    bool lent = find_loan(memory, &loan);
+    if (lent && loan.family == NULL) return reclaim(&loan);
+    if (!lent && group == NULL && !tutti_is_initialized()) { /* after the end of all: the system's */
         free(memory);
         return TUTTI_OK;
     }

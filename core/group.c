@@ -396,6 +396,7 @@ void group_close(struct tutti_group *group, int64_t delivery_ms)
         drain_group(other, deadline);
         shut(other); /* its handle stays good for destroying */
     }
+    if (group == group->root) memory_leave(group->engine);
     if (group == group->root) engine_retire(group->engine);
     engine_lock(group->engine);
     struct tutti_group *root = group->root, *member;

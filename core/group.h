@@ -129,6 +129,9 @@ int group_open_outsider(struct tutti_group *parent, const char *name, struct tut
 /* How often members' lists of this hash were used for a group by the members alone, this time included. */
 uint64_t group_count_use(struct tutti_group *parent, uint64_t hash);
 
+/* All groups of a family are closed: what tutti_alloc gave of their memory is the program's from here on. */
+void memory_leave(const struct engine *family);
+
 /* Ends what is under way (waiting up to 2 s), gives what was sent delivery_ms to arrive (TUTTI_DEFAULT_TIMEOUT: the
  * group's timeout), closes the backends, gives the handle's reference back. */
 void group_close(struct tutti_group *group, int64_t delivery_ms);

@@ -217,6 +217,8 @@ size_t shm_arena_bytes(void);
 /* As tutti_backend.alloc and free. */
 int shm_alloc(struct shm *shm, size_t bytes, void **memory);
 int shm_free(struct shm *shm, void *memory);
+/* As tutti_backend.reclaim. */
+void shm_reclaim(void *memory, size_t bytes);
 /* Whether these bytes are this rank's arena's, and the others can map that. */
 bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes);
 /* Where a peer's bytes are mapped here, or NULL: they are not in its arena.  Valid until the peer is asked again.

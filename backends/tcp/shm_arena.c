@@ -223,6 +223,12 @@ const void *shm_reach(struct shm *shm, int seat, uint64_t from, size_t bytes)
 
 /* ---- the end ----------------------------------------------------------------------------------------------- */
 
+/* A block of an arena that is closed is a mapping of its own. */
+void shm_reclaim(void *memory, size_t bytes)
+{
+    munmap(memory, round_up(bytes > 0 ? bytes : 1));
+}
+
 /* What the program has not given back stays its own: the addresses between are given up. */
 void shm_arena_close(struct shm *shm)
 {

@@ -223,4 +223,5 @@ const tutti_backend tutti_backend_v1 = {
     .drain = tcp_drain,
     .tell = tcp_tell,
     .offer = tcp_offer,
+    .reclaim = shm_reclaim,
 };

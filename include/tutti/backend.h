@@ -492,6 +492,10 @@ typedef struct tutti_backend {
      * has tell. */
     int (*ready)(void *group);
     int (*offer)(void *group, const tutti_group_info *info, uint8_t *offer);
+
+    /* Frees memory of alloc, of `bytes` as it was asked for, after all groups of its family have been closed.  Called
+     * from any thread.  Optional: without it such memory stays until the process ends. */
+    void (*reclaim)(void *memory, size_t bytes);
 } tutti_backend;
 
 enum tutti_backend_traits {

@@ -260,10 +260,11 @@ static inline tutti_tensor tutti_on(tutti_tensor tensor, tutti_device device)
  * ranks of the host map: collectives and messages read it where it is.  Its pages are taken at once, so a lack of them
  * is an error here, and a process that forks shares it with its child.
  *
- * Freed with tutti_free, on CPU with this or another group that descends from the same one, before those are destroyed.
- * What has not been freed by then stays readable and writable until the process ends, and can no more be freed
- * (ABORTED).  No operation may be under way on it.  As with free, what was not given out, or has been freed, must not
- * be given back.  Errors: INVALID_ARGUMENT, NO_MEMORY (which says how much). */
+ * Freed with tutti_free, on CPU with this or another group that descends from the same one, or after these have been
+ * destroyed: until it is freed it stays readable and writable, and then group may be NULL or any group.  On CUDA it is
+ * freed before its group is destroyed.  No operation may be under way on it.  As with free, what was not given out, or
+ * has been freed, must not be given back.  Errors: INVALID_ARGUMENT, NO_MEMORY (which says how much), ABORTED (another
+ * plug-in than Tutti's own cannot free memory after its groups). */
 TUTTI_API int tutti_alloc(tutti_group *group, int64_t bytes, void **memory);
 TUTTI_API int tutti_free(tutti_group *group, void *memory);
 

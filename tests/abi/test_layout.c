@@ -193,6 +193,11 @@ static const struct place places[] = {
     AT(tutti_backend, explain, 512),
     AT(tutti_backend, recv_reduce_most, 520),
     AT(tutti_backend, instead, 528),
+    AT(tutti_backend, drain, 536),
+    AT(tutti_backend, tell, 544),
+    AT(tutti_backend, ready, 552),
+    AT(tutti_backend, offer, 560),
+    AT(tutti_backend, reclaim, 568),
 };
 
 static void test_places(void **state)
