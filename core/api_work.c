@@ -10,7 +10,7 @@
 
 static int check_timeout(int64_t timeout_ms)
 {
-    if (timeout_ms >= 0) return TUTTI_OK;
+    if (timeout_ms >= 0 || timeout_ms == TUTTI_NOW) return TUTTI_OK;
     return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: timeout_ms is %lld, it may not be negative",
                      (long long)timeout_ms);
 }
@@ -24,7 +24,7 @@ static int check_forked(const struct engine *engine)
 /* An operation's own deadline ends it, so its own timeout is no limit here.  0: one round. */
 static int64_t moment(int64_t timeout_ms)
 {
-    if (timeout_ms == 0) return 0;
+    if (timeout_ms == 0 || timeout_ms == TUTTI_NOW) return 0;
     return timeout_ms == TUTTI_DEFAULT_TIMEOUT ? CLOCK_NEVER : clock_deadline_ns(timeout_ms);
 }
 
@@ -48,10 +48,11 @@ static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t time
     if (!*ended) {
         char what[160];
         work_describe(work, what, sizeof what);
-        error_set(status, "wait: %s is still under way after %lld ms; it goes on", what, (long long)timeout_ms);
+        error_set(status, "wait: %s is still under way after %lld ms; it goes on", what,
+                  (long long)(timeout_ms > 0 ? timeout_ms : 0));
     }
     engine_unlock(engine);
-    if (!*ended && timeout_ms == 0) give_way(engine);
+    if (!*ended && timeout_ms <= 0) give_way(engine);
     return status;
 }
 
@@ -131,7 +132,7 @@ int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index)
                         : error_set(TUTTI_ERR_TIMEOUT, "wait_any: none of %d operations ended in %lld ms; they go on",
                                     n, (long long)timeout_ms);
     engine_unlock(engine);
-    if (found < 0 && timeout_ms == 0) give_way(engine);
+    if (found < 0 && timeout_ms <= 0) give_way(engine);
     if (found < 0) return status;
     work_give_up(works[found]);
     works[found] = NULL;

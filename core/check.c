@@ -295,7 +295,8 @@ static int check_presence(const struct tutti_group *group, tutti_op *op)
 static int check_own(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
 {
     if (group->rank < 0) return REFUSE("this rank is not in group %s", group->name);
-    if (opts->timeout_ms < 0) return REFUSE("timeout_ms is %" PRId64 ", it may not be negative", opts->timeout_ms);
+    if (opts->timeout_ms < 0 && opts->timeout_ms != TUTTI_NOW)
+        return REFUSE("timeout_ms is %" PRId64 ", it may not be negative", opts->timeout_ms);
     if (tutti_kind_has_root(op->kind) || op_is_message(op)) {
         int status = check_root(group, op, opts);
         if (status != TUTTI_OK) return status;

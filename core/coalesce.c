@@ -264,6 +264,7 @@ static int begin_run(struct tutti_group *group, const struct kept *run, int n, s
     struct coalesce_packing *packing = NULL;
     if (n > 1) {
         opts.timeout_ms = shortest_timeout(group, run, n);
+        if (opts.timeout_ms == 0) opts.timeout_ms = TUTTI_NOW;
         packing = pack(group, run, n, &op, &whole);
         if (packing == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to pack %d operations", n);
     }

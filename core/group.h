@@ -166,6 +166,7 @@ int group_check_open(const struct tutti_group *group);
 /* A timeout in milliseconds: the group's where none is given. */
 static inline int64_t group_timeout(const struct tutti_group *group, int64_t given)
 {
+    if (given == TUTTI_NOW) return 0;
     return given > 0 ? given : group->timeout_ms;
 }
 

@@ -265,7 +265,8 @@ int submit_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts,
 int submit_staged(struct tutti_work *whole, tutti_op *op, const struct group_door *door)
 {
     struct tutti_group *group = whole->group;
-    tutti_opts opts = {.timeout_ms = whole->op.timeout_ms, .group_rank = whole->group_rank};
+    tutti_opts opts = {.timeout_ms = whole->op.timeout_ms > 0 ? whole->op.timeout_ms : TUTTI_NOW,
+                       .group_rank = whole->group_rank};
     struct tutti_work *work = NULL;
     const tutti_op *seen = op->kind == TUTTI_COPY ? op : &whole->op;
     int status = new_work(group, op, fingerprint_of(seen, group->size), &opts, true, &work);
@@ -422,7 +423,9 @@ static int take_found(struct tutti_group *group, tutti_tensor tensor, int source
 /* The message is there, and stays there while the lock is held. */
 static int take_bytes(struct tutti_group *group, const tutti_opts *found, tutti_bytes *out)
 {
-    tutti_opts opts = {.timeout_ms = found->timeout_ms, .tag = *found->received_tag, .group_rank = found->group_rank};
+    tutti_opts opts = {.timeout_ms = found->timeout_ms > 0 ? found->timeout_ms : TUTTI_NOW,
+                       .tag = *found->received_tag,
+                       .group_rank = found->group_rank};
     size_t bytes = (size_t)*found->received;
     void *data = malloc(bytes > 0 ? bytes : 1);
     if (data == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "recv_bytes: no memory for %zu bytes", bytes);

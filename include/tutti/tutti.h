@@ -279,7 +279,7 @@ typedef struct tutti_opts {
     tutti_group *group;    /* NULL: the default group */
     tutti_work **async_op; /* non-NULL: return at once, *async_op receives the Work, to be waited for or freed */
     void *stream;          /* CUDA: a cudaStream_t */
-    int64_t timeout_ms;    /* of this operation; 0: the group's */
+    int64_t timeout_ms;    /* of this operation; 0: the group's; TUTTI_NOW: none, it ends or fails when begun */
     int tag;               /* of send and recv; 0 .. INT_MAX; of recv and probe also TUTTI_ANY_TAG */
     bool group_rank;       /* src, dst and root are ranks of the group */
     int *source;           /* recv: receives the rank that sent (global, or of the group with group_rank) */
@@ -541,7 +541,7 @@ static inline int tutti_recv_bytes(tutti_bytes *out, int src, const tutti_opts *
 /* ---- work -------------------------------------------------------------------------------------------------- */
 
 /* Blocks the host until *work is done, then frees it, sets it to NULL and gives the operation's result.
- * If timeout_ms passes first: TIMEOUT, *work stays and the operation goes on.  0 polls once;
+ * If timeout_ms passes first: TIMEOUT, *work stays and the operation goes on.  0, or TUTTI_NOW, polls once;
  * TUTTI_DEFAULT_TIMEOUT waits as long as the operation itself may take.  *work == NULL: INVALID_ARGUMENT. */
 TUTTI_API int tutti_wait(tutti_work **work, int64_t timeout_ms);
 
@@ -584,6 +584,16 @@ TUTTI_API int64_t tutti_work_received(const tutti_work *work);
 
 /* A descriptor that polls readable once it is done, for event loops; owned by the work.  Negative: an error. */
 TUTTI_API int tutti_work_fd(tutti_work *work);
+
+/* Waits until all that this process had begun on the group when it called is done, well or not: operations with a Work,
+ * also those whose Work was given up, and calls of other threads.  Their Works still give their results.  What is kept
+ * since tutti_coalesce_begin has not begun.  TIMEOUT: something is still under way, and goes on; tutti_last_error()
+ * says what and how many.  timeout_ms as in tutti_wait. */
+TUTTI_API int tutti_group_quiesce(tutti_group *group, int64_t timeout_ms);
+
+/* The place of the latest collective that this rank has begun on the group (see tutti_work_sequence); 0 before the
+ * first and where it is no member.  The same on all ranks that have made the same calls. */
+TUTTI_API uint64_t tutti_get_sequence(const tutti_group *group);
 
 /* Gives the handle up without waiting; the operation still completes, its tensors must stay valid until then.
  * NULL is ignored. */

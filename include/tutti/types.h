@@ -130,6 +130,7 @@ typedef enum tutti_kind {
 
 /* Timeouts, in milliseconds.  Any other negative value is an error. */
 #define TUTTI_INFINITE INT64_MAX
+#define TUTTI_NOW (-INT64_MAX) /* of an operation or a wait: no time at all, where 0 of an operation is the group's */
 #define TUTTI_DEFAULT_TIMEOUT (INT64_MAX - 1) /* the operation's, the group's or the store's own */
 
 #ifdef __cplusplus
