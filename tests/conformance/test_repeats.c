@@ -192,7 +192,7 @@ static int messages(struct rank *r, int64_t n)
         EXPECT(tutti_recv(tutti_view(r->b, n), left, &opts) == TUTTI_OK);
         EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
         EXPECT(holds(r->b, n, 1, 1000 * (left + 1)));
-        opts.tag = -1;
+        opts.tag = -2;
         EXPECT(tutti_recv(tutti_view(r->b, n), left, &opts) == TUTTI_ERR_INVALID_ARGUMENT);
     }
     return 0;
