@@ -220,8 +220,7 @@ void coalesce_part_ended(struct tutti_work *work, int status)
     work->packing = NULL;
 }
 
-/* Tells the backends that what comes between the two may start as one. */
-static int tell_backends(struct tutti_group *group, bool begin)
+int coalesce_tell(struct tutti_group *group, bool begin)
 {
     int status = TUTTI_OK;
     for (int device = 0; device < 2; device++)
@@ -271,11 +270,11 @@ static int begin_run(struct tutti_group *group, const struct kept *run, int n, s
     return submit_part(group, &op, &opts, parent, packing, staged);
 }
 
-static int tell_end(struct tutti_group *group, int status)
+int coalesce_tell_end(struct tutti_group *group, int status)
 {
     char text[ERROR_TEXT_MAX]; /* the first error's */
     snprintf(text, sizeof text, "%s", error_text());
-    int ended = tell_backends(group, false);
+    int ended = coalesce_tell(group, false);
     return status == TUTTI_OK ? ended : error_set(status, "%s", text);
 }
 
@@ -291,13 +290,13 @@ static int begin_all(struct tutti_group *group, const struct run *run, struct tu
         status = submit_make_way(group, &run->kept[i].op);
         if (status == TUTTI_OK && !told && !group->shut) {
             told = true;
-            status = tell_backends(group, true);
+            status = coalesce_tell(group, true);
         }
         if (status == TUTTI_OK) status = begin_run(group, &run->kept[i], n, parent, &staged);
-        if (told && staged) status = tell_end(group, status);
+        if (told && staged) status = coalesce_tell_end(group, status);
         told &= !staged;
     }
-    return told ? tell_end(group, status) : status;
+    return told ? coalesce_tell_end(group, status) : status;
 }
 
 int tutti_coalesce_end(tutti_group *group, tutti_work **work)

@@ -30,6 +30,11 @@ int coalesce_add(struct tutti_group *group, const tutti_op *op, const tutti_opts
 /* Gives up what an operation that did not begin had packed; NULL is ignored. */
 void coalesce_drop(struct coalesce_packing *packing);
 
+/* Tells the backends that what comes between the two may start as one.  The second form is the end, after status: the
+ * first error and its sentence stay. */
+int coalesce_tell(struct tutti_group *group, bool begin);
+int coalesce_tell_end(struct tutti_group *group, int status);
+
 /* A work ends, under the lock: copies a packed one's results to where they belong. */
 void coalesce_part_ended(struct tutti_work *work, int status);
 

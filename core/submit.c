@@ -469,28 +469,106 @@ static tutti_op message_op(const tutti_p2p_op *message)
                       .out = &message->tensor};
 }
 
-int submit_batch(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works)
+/* A message of a batch, checked. */
+struct checked_message {
+    tutti_op op;
+    uint64_t fingerprint;
+};
+
+static tutti_opts opts_of(const tutti_p2p_op *message, const tutti_opts *opts)
 {
-    tutti_opts each = opts != NULL ? *opts : (tutti_opts){0};
-    struct tutti_group *group = group_for_call(each.group);
-    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
-    each.received = NULL;
-    each.received_tag = NULL;
+    tutti_opts each = *opts;
+    each.tag = message->tag;
+    each.source = message->source;
+    return each;
+}
+
+static int check_batch(struct tutti_group *group, const tutti_p2p_op *ops, int n, const tutti_opts *opts,
+                       struct checked_message *checked)
+{
     int status = TUTTI_OK;
     for (int i = 0; i < n && status == TUTTI_OK; i++) {
         if (ops[i].kind != TUTTI_SEND && ops[i].kind != TUTTI_RECV)
             return error_set(TUTTI_ERR_INVALID_ARGUMENT, "batch_isend_irecv: ops[%d] is neither a send nor a receive",
                              i);
-        tutti_op op = message_op(&ops[i]);
-        each.tag = ops[i].tag;
-        status = check_op(group, &op, &each);
+        tutti_opts each = opts_of(&ops[i], opts);
+        checked[i].op = message_op(&ops[i]);
+        checked[i].op.size = sizeof checked[i].op;
+        checked[i].op.stream = opts->stream;
+        status = checked_op(group, &checked[i].op, &each, &checked[i].fingerprint);
     }
-    if (status != TUTTI_OK) return status;
+    return status;
+}
+
+/* Begins those of one kind. */
+static int begin_batch(struct tutti_group *group, const tutti_p2p_op *ops, int n, tutti_kind kind,
+                       const tutti_opts *opts, struct checked_message *checked, tutti_work **works)
+{
+    int status = TUTTI_OK;
+    for (int i = 0; i < n && status == TUTTI_OK; i++) {
+        if (ops[i].kind != kind) continue;
+        tutti_opts each = opts_of(&ops[i], opts);
+        status = submit_locked(group, &checked[i].op, checked[i].fingerprint, &each, true, &works[i]);
+        if (status != TUTTI_OK) works[i] = NULL;
+    }
+    return status;
+}
+
+/* Receives first: what peers send meanwhile then goes where it belongs. */
+static int begin_together(struct tutti_group *group, const tutti_p2p_op *ops, int n, const tutti_opts *opts,
+                          struct checked_message *checked, tutti_work **works)
+{
+    int status = coalesce_tell(group, true);
+    if (status == TUTTI_OK) status = begin_batch(group, ops, n, TUTTI_RECV, opts, checked, works);
+    if (status == TUTTI_OK) status = begin_batch(group, ops, n, TUTTI_SEND, opts, checked, works);
+    return coalesce_tell_end(group, status);
+}
+
+/* Gives the works to the caller, or, after an error, gives them up: those that were begun go on. */
+static void hand_out(struct engine *engine, int n, bool gives, tutti_work **works)
+{
+    bool attend = false;
+    for (int i = 0; i < n; i++) {
+        if (works[i] == NULL) continue;
+        attend |= !work_ended(works[i]);
+        if (gives) {
+            engine_hold(engine); /* a handle may outlive its group */
+            continue;
+        }
+        work_release_locked(works[i]);
+        works[i] = NULL;
+    }
+    if (attend) engine_attend(engine);
+}
+
+static int submit_together(struct tutti_group *group, const tutti_p2p_op *ops, int n, const tutti_opts *opts,
+                           struct checked_message *checked, tutti_work **works)
+{
+    struct engine *engine = group->engine;
+    memset(works, 0, (size_t)n * sizeof *works);
+    engine_lock(engine);
+    int status = check_batch(group, ops, n, opts, checked);
+    if (status == TUTTI_OK && n > 0) status = check_usable(group, &checked[0].op);
+    if (status != TUTTI_OK) {
+        engine_unlock(engine);
+        return status;
+    }
+    engine_called(engine);
+    group_hold(group);
+    status = begin_together(group, ops, n, opts, checked, works);
+    hand_out(engine, n, status == TUTTI_OK, works);
+    engine_unlock(engine);
+    group_drop(group);
+    return status;
+}
+
+/* Between coalesce_begin and _end, or where one message may have to wait until another is staged. */
+static int submit_each(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works)
+{
     for (int i = 0; i < n; i++) {
         tutti_op op = message_op(&ops[i]);
-        each.tag = ops[i].tag;
-        each.source = ops[i].source;
-        status = submit_work(&op, &each, true, &works[i]);
+        tutti_opts each = opts_of(&ops[i], opts);
+        int status = submit_work(&op, &each, true, &works[i]);
         if (status == TUTTI_OK) continue;
         while (i-- > 0) { /* those before go on; their handles are of no use to a caller who has an error */
             if (works[i] != NULL) work_give_up(works[i]); /* NULL: it is coalesced */
@@ -499,4 +577,26 @@ int submit_batch(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_w
         return status;
     }
     return TUTTI_OK;
+}
+
+int submit_batch(const tutti_p2p_op *ops, int n, const tutti_opts *given, tutti_work **works)
+{
+    tutti_opts opts = given != NULL ? *given : (tutti_opts){0};
+    struct tutti_group *group = group_for_call(opts.group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    opts.received = NULL;
+    opts.received_tag = NULL;
+    struct checked_message *checked = malloc((size_t)n * sizeof *checked + 1);
+    if (checked == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a batch of %d messages", n);
+    int status;
+    if (coalesce_is_open(group) || group->stager.backend != NULL) {
+        engine_lock(group->engine);
+        status = check_batch(group, ops, n, &opts, checked);
+        engine_unlock(group->engine);
+        if (status == TUTTI_OK) status = submit_each(ops, n, &opts, works);
+    } else {
+        status = submit_together(group, ops, n, &opts, checked, works);
+    }
+    free(checked);
+    return status;
 }

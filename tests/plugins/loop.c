@@ -37,6 +37,10 @@ atomic_long loop_messages;
 TUTTI_BACKEND_EXPORT extern atomic_long loop_armed_twice;
 atomic_long loop_armed_twice;
 
+/* How often operations were begun together, and receives that were begun behind a send of the same batch. */
+TUTTI_BACKEND_EXPORT extern atomic_long loop_batches, loop_late_receives;
+atomic_long loop_batches, loop_late_receives;
+
 static pthread_mutex_t mailbox_lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct loop {
@@ -52,6 +56,7 @@ struct loop {
     unsigned seen;       /* the first group's: how many had arrived when it last looked */
     bool asked;          /* the first group's: a receive was started since */
     int armed;           /* the first group's: how often since the last progress */
+    bool batch, sent;    /* between coalesce's two calls; a send was begun since */
     tutti_request *pending[4096];
     int n_pending;
 };
@@ -150,6 +155,7 @@ static int loop_send(void *state, tutti_request *request)
     if (message == NULL) return loop->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message");
     message->tag = request->tag;
     message->fingerprint = request->fingerprint;
+    loop->sent = true;
     atomic_fetch_add(&loop_messages, 1);
     post(loop, message);
     return TUTTI_REQUEST_DONE;
@@ -192,6 +198,7 @@ static int loop_recv(void *state, tutti_request *request)
     struct loop *loop = state;
     if (loop->n_pending == 4096) return loop->host->error(TUTTI_ERR_NO_MEMORY, "too many receives");
     loop->pending[loop->n_pending++] = request;
+    if (loop->batch && loop->sent) atomic_fetch_add(&loop_late_receives, 1);
     loop->first->asked = true;
     return TUTTI_REQUEST_PENDING;
 }
@@ -262,6 +269,15 @@ static int loop_notify(void *state, int32_t peer, const void *data, size_t bytes
     return TUTTI_OK;
 }
 
+static int loop_coalesce(void *state, bool begin)
+{
+    struct loop *loop = state;
+    loop->batch = begin;
+    loop->sent = false;
+    if (begin) atomic_fetch_add(&loop_batches, 1);
+    return TUTTI_OK;
+}
+
 static int loop_hosts(void *state, int32_t *host)
 {
     const struct loop *loop = state;
@@ -309,6 +325,7 @@ TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
     .arm = LOOP_MORE(loop_arm),
     .cancel = LOOP_MORE(loop_cancel),
     .notify = LOOP_MORE(loop_notify),
+    .coalesce = LOOP_MORE(loop_coalesce),
     .hosts = LOOP_MORE(loop_hosts),
     .describe = LOOP_MORE(loop_describe),
     .traits = TUTTI_BACKEND_OPENS_ALONE,
