@@ -293,7 +293,11 @@ typedef struct tutti_opts {
 /* All ranks of the group make the same calls, in the same order.  A gather, scatter or all_to_all of lists is another
  * call than one of single tensors. */
 
-/* Every rank's tensor becomes root's. */
+/* Every rank's tensor becomes root's.
+ *
+ * A root receives nothing, so a rank that names itself the root while others name another one cannot know it: it gets
+ * TUTTI_OK, as does each root of a scatter.  The group's next collective is MISMATCH on every rank then, and names this
+ * call ("their earlier calls differ").  A program that has to know before it goes on calls tutti_barrier. */
 static inline int tutti_broadcast(tutti_tensor tensor, int root, const tutti_opts *opts)
 {
     return tutti_broadcast_sized(tensor, root, opts, sizeof *opts);
@@ -479,8 +483,8 @@ typedef struct tutti_p2p_op {
     int *source; /* as in tutti_opts */
 } tutti_p2p_op;
 
-/* Starts n sends and receives as one; works[i] receives the i-th's Work.  On an error none was started.
- * opts' tag, source and async_op are not used. */
+/* Starts n sends and receives as one, the receives first; works[i] receives the i-th's Work.  On an error none was
+ * started. opts' tag, source and async_op are not used. */
 static inline int tutti_batch_isend_irecv(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works)
 {
     return tutti_batch_isend_irecv_sized(ops, sizeof *ops, n, opts, sizeof *opts, works);

@@ -246,6 +246,46 @@ static void test_two_roots(void **state)
     run_procs(3, rank_of_two_roots, NULL);
 }
 
+/* Each rank is the root in its own eyes.  Where a root only sends it learns that with the next collective, which names
+ * the call before; where it receives, in the call itself. */
+static int rank_of_all_roots(int rank, int size, void *argument)
+{
+    float x[4] = {(float)rank}, all[16] = {0};
+    int status = TUTTI_OK;
+    EXPECT(proc_init(20000) == TUTTI_OK && size <= 4);
+    switch (*(const tutti_kind *)argument) {
+    case TUTTI_BROADCAST:
+        EXPECT(tutti_broadcast(tutti_view(x, 4), rank, NULL) == TUTTI_OK && x[0] == (float)rank);
+        EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_MISMATCH, "earlier calls differ", "broadcast(", "root");
+        break;
+    case TUTTI_SCATTER:
+        EXPECT(tutti_scatter_tensor(tutti_view(x, 4), tutti_view(all, 4 * size), rank, NULL) == TUTTI_OK);
+        EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_MISMATCH, "earlier calls differ", "scatter(", "root");
+        break;
+    case TUTTI_REDUCE:
+        status = tutti_reduce(tutti_view(x, 4), rank, TUTTI_SUM, NULL);
+        EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "reduce(", "root");
+        break;
+    default:
+        status = tutti_gather_into_tensor(tutti_view(all, 4 * size), tutti_view(x, 4), rank, NULL);
+        EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "gather(", "root");
+    }
+    proc_meet(size, 1);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_all_roots(void **state)
+{
+    static const tutti_kind kinds[] = {TUTTI_BROADCAST, TUTTI_SCATTER, TUTTI_REDUCE, TUTTI_GATHER};
+    (void)state;
+    for (int shm = 0; shm < 2; shm++) {
+        setenv("TUTTI_SHM", shm == 1 ? "1" : "0", 1);
+        for (int i = 0; i < 4; i++) run_procs(3, rank_of_all_roots, (void *)(uintptr_t)&kinds[i]);
+    }
+    unsetenv("TUTTI_SHM");
+}
+
 static void test_a_rank_that_is_late_to_a_mismatch(void **state)
 {
     (void)state;
@@ -374,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_large_calls_that_differ),
         cmocka_unit_test(test_a_rank_that_is_late_to_a_mismatch),
         cmocka_unit_test(test_two_roots),
+        cmocka_unit_test(test_all_roots),
         cmocka_unit_test(test_mixed_algorithms),
         cmocka_unit_test(test_messages_that_do_not_fit),
         cmocka_unit_test(test_refused_calls_leave_the_group_usable),
