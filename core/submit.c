@@ -348,8 +348,16 @@ int submit_async(tutti_op *op, const tutti_opts *opts, size_t opts_bytes, tutti_
     return submit_work(op, opts, true, work);
 }
 
-/* Begins a probe and leaves it when it finds nothing in one round; rounds false: at once.  *found: it has. */
-static int look(struct tutti_group *group, const tutti_op *probe, const tutti_opts *opts, bool rounds, bool *found)
+/* One round of progress.  engine_wait would let other threads in behind it. */
+static bool ends_in_a_step(struct engine *engine, const struct tutti_work *work)
+{
+    engine_step(engine);
+    return work_ended(work);
+}
+
+/* Begins a probe and leaves it when it finds nothing in one round, in which the lock may be let go, or, with `holds`,
+ * is not.  *found: it has. */
+static int look(struct tutti_group *group, const tutti_op *probe, const tutti_opts *opts, bool holds, bool *found)
 {
     tutti_op op = *probe;
     struct tutti_work *work = NULL;
@@ -359,7 +367,8 @@ static int look(struct tutti_group *group, const tutti_op *probe, const tutti_op
     if (status == TUTTI_OK) status = check_usable(group, &op);
     if (status == TUTTI_OK) status = submit_locked(group, &op, fingerprint, opts, false, &work);
     if (status != TUTTI_OK) return status;
-    *found = work_ended(work) || (rounds && engine_wait(group->engine, work, 0));
+    struct engine *engine = group->engine;
+    *found = work_ended(work) || (holds ? ends_in_a_step(engine, work) : engine_wait(engine, work, 0));
     if (*found) status = work_result(work);
     if (!*found) work_withdraw(work, TUTTI_ERR_ABORTED, "nothing was there");
     work_release_locked(work);
@@ -399,7 +408,7 @@ int submit_look(const tutti_op *given, const tutti_opts *opts, bool *found)
     engine_lock(engine);
     engine_called(engine);
     group_hold(group);
-    int status = look(group, &op, opts, true, found);
+    int status = look(group, &op, opts, false, found);
     engine_unlock(engine);
     if (!*found && !engine->own_core) sched_yield(); /* the sender may need this core */
     group_drop(group);
@@ -446,10 +455,10 @@ int submit_recv_bytes(const tutti_op *given, const tutti_opts *opts, tutti_bytes
     engine_called(group->engine);
     group_hold(group);
     bool found = false;
-    int status = look(group, &op, opts, false, &found);
+    int status = look(group, &op, opts, true, &found);
     while (status == TUTTI_OK && !found) { /* another thread may take what has come while this one waits */
         status = wait_for_message(group, &op, opts);
-        if (status == TUTTI_OK) status = look(group, &op, opts, false, &found);
+        if (status == TUTTI_OK) status = look(group, &op, opts, true, &found);
     }
     if (status == TUTTI_OK) status = take_bytes(group, opts, out);
     engine_unlock(group->engine);
