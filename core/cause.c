@@ -17,6 +17,14 @@ static bool may_be_consequence(int status)
     return status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_STORE;
 }
 
+/* True if the cause is the loss of this very rank: both sides of a partition report the other one. */
+static bool is_about_this_rank(const struct tutti_group *group, const char *text)
+{
+    char lost[32];
+    snprintf(lost, sizeof lost, "rank %d is lost: ", group->global_ranks[group->rank]);
+    return strstr(text, lost) != NULL;
+}
+
 static size_t encode(const struct tutti_group *group, int status, const char *text, uint8_t wire[NOTE_BYTES])
 {
     struct note note = {.type = NOTE_FAILED, .status = status, .given_up = group->failed_missing};
@@ -38,7 +46,7 @@ int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX
     if (answer != TUTTI_OK || !may_be_consequence(status)) return status;
     if (bytes > sizeof first || !note_parse(first, bytes, &note)) return status;
     if (note.type != NOTE_FAILED || note.status >= 0) return status;
-    if (bytes == n && memcmp(first, mine, n) == 0) return status;
+    if ((bytes == n && memcmp(first, mine, n) == 0) || is_about_this_rank(group, note.text)) return status;
     log_write(LOG_INFO, "group %s: %s, which follows from: %s", group->name, text, note.text);
     group->failed_missing = note.given_up;
     snprintf(text, ERROR_TEXT_MAX, "%s", note.text);
