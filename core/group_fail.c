@@ -81,6 +81,18 @@ static bool was_given_up(const struct tutti_group *group)
 static const char disowned[] = "the program closed descriptors that the library uses: a program may close only "
                                "descriptors that it has opened itself";
 
+/* A failure of this rank's own is told with its number: the others see it as theirs. */
+static void name_rank(const struct tutti_group *group, int status, char text[ERROR_TEXT_MAX])
+{
+    char name[32], told[ERROR_TEXT_MAX];
+    bool own = status == TUTTI_ERR_SYSTEM || status == TUTTI_ERR_NO_MEMORY || status == TUTTI_ERR_BACKEND;
+    if (!own || group->rank < 0) return;
+    snprintf(name, sizeof name, "rank %d: ", group->global_ranks[group->rank]);
+    if (strstr(text, name) != NULL) return;
+    snprintf(told, sizeof told, "%s%.900s", name, text);
+    memcpy(text, told, sizeof told);
+}
+
 static void take_cause(struct tutti_group *group, int status, const char *text)
 {
     group->failed = status;
@@ -99,7 +111,10 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
     snprintf(copy, sizeof copy, "%s", is_cause ? disowned : text);
     if (is_cause) status = TUTTI_ERR_SYSTEM; /* what was found is a consequence */
     if (group->failed == TUTTI_OK) {
-        if (tell && !settled && !group->shut && !is_cause) status = cause_settle(group, status, copy);
+        if (tell && !settled && !group->shut && !is_cause) {
+            name_rank(group, status, copy);
+            status = cause_settle(group, status, copy);
+        }
         take_cause(group, status, copy);
         if (tell && !group->shut) health_tell(group);
         making_parent_failed(group, TUTTI_ERR_ABORTED, group->failed_text != NULL ? group->failed_text : "");

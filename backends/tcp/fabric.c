@@ -3,13 +3,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "fabric_impl.h"
 
+/* The provider gives back what it had before it reports a failure. */
+static bool lacks_descriptors(void)
+{
+    enum { ENOUGH = 8 };
+    int fd[ENOUGH], n = 0;
+    while (n < ENOUGH && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0) n++;
+    bool lacks = n < ENOUGH && errno == EMFILE;
+    while (n > 0) close(fd[--n]);
+    return lacks;
+}
+
+/* The provider says EIO where a system call failed for want of a descriptor. */
+const char *fabric_reason(int error)
+{
+    if (error < 0) error = -error;
+    return fabric_library.strerror(error == FI_EIO && lacks_descriptors() ? FI_EMFILE : error);
+}
+
 int fabric_failed(struct fabric *fabric, const char *what, int error)
 {
-    return fabric->config.host->error(TUTTI_ERR_BACKEND, "libfabric: %s failed: %s", what,
-                                      fabric_library.strerror(error < 0 ? -error : error));
+    return fabric->config.host->error(TUTTI_ERR_BACKEND, "libfabric: %s failed: %s", what, fabric_reason(error));
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */

@@ -214,6 +214,7 @@ struct fabric {
 };
 
 /* fabric.c */
+const char *fabric_reason(int error); /* the provider's error as text */
 int fabric_failed(struct fabric *fabric, const char *what, int error);
 void fabric_set_state(struct fabric_link *link, enum fabric_state state);
 bool fabric_is_on_its_way(const struct fabric_link *link);

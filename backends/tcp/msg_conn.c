@@ -91,7 +91,7 @@ int msg_ask(struct fabric_link *link)
     status = make_endpoint(link, fabric->info, &link->msg.ep);
     if (status != 0)
         return fabric->config.host->error(TUTTI_ERR_SYSTEM, "no endpoint for rank %d: %s", link->rank,
-                                          fabric_library.strerror(-status));
+                                          fabric_reason(status));
     fabric_greet(link);
     fabric_sign(fabric, &link->greeting, data);
     to_sockaddr(&link->address, &to);
@@ -115,7 +115,7 @@ int msg_listen(struct fabric *fabric)
     if (status == 0) status = fi_getname(&fabric->msg.pep->fid, &own, &bytes);
     if (status != 0)
         return host->error(TUTTI_ERR_SYSTEM, "cannot listen: %s (TUTTI_IFACE chooses the interface)",
-                           fabric_library.strerror(-status));
+                           fabric_reason(status));
     if (own.ss_family == AF_INET) {
         const struct sockaddr_in *in = (const void *)&own;
         fabric->address.family = 4;

@@ -3,14 +3,27 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static _Thread_local char error_buffer[ERROR_TEXT_MAX];
 static _Thread_local unsigned error_n;
+
+/* Libraries report EMFILE in their own sentences: the remedy is added to all that quote it. */
+static void name_limit(char text[ERROR_TEXT_MAX])
+{
+    struct rlimit limit;
+    size_t used = strlen(text);
+    if (strstr(text, strerror(EMFILE)) == NULL || strstr(text, "RLIMIT_NOFILE") != NULL) return;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        snprintf(text + used, ERROR_TEXT_MAX - used, " (RLIMIT_NOFILE is %llu; raise it with `ulimit -n`)",
+                 (unsigned long long)limit.rlim_cur);
+}
 
 int error_vset(int status, const char *format, va_list args)
 {
     char text[ERROR_TEXT_MAX]; /* arguments may point into error_buffer */
     vsnprintf(text, sizeof text, format, args);
+    if (status < 0) name_limit(text);
     memcpy(error_buffer, text, sizeof text);
     error_n++;
     return status;
