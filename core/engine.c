@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "cores.h"
 #include "exits.h"
 #include "group.h"
@@ -385,7 +385,7 @@ static bool nap_disowned(struct engine *engine, enum engine_poller who)
  * returns without it; polling[who] is still set then.  Whether somebody called. */
 static bool sleep_on_backends(struct engine *engine, enum engine_poller who, int timeout_ms)
 {
-    struct pollfd polled[ENGINE_SOURCES * TUTTI_ARM_MAX + 1];
+    struct pollfd *polled = engine->polled[who];
     struct timespec settle = clock_timespec(SETTLE_NS);
     if (engine_is_disowned(engine)) return nap_disowned(engine, who);
     int n = arm(engine, who, polled), found = 0;
@@ -592,11 +592,7 @@ static void *thread_main(void *argument)
 
 static void start_thread(struct engine *engine)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
-    int error = pthread_create(&engine->thread, NULL, thread_main, engine);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = thread_start(&engine->thread, thread_main, engine);
     engine->has_thread = error == 0;
     if (error != 0) log_write(LOG_WARN, "no thread for asynchronous progress: it happens in tutti_wait alone");
 }

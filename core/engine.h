@@ -12,6 +12,7 @@
 #ifndef ENGINE_H
 #define ENGINE_H
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/queue.h>
@@ -85,6 +86,8 @@ struct engine {
     /* The program has closed the engine's descriptors: nothing is polled, woken or closed any more. */
     struct witness witness;
     atomic_bool disowned;
+
+    struct pollfd polled[2][ENGINE_SOURCES * TUTTI_ARM_MAX + 1]; /* by engine_poller: too much for a small stack */
 
     pthread_t thread;
     bool has_thread, frees_itself;

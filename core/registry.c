@@ -25,6 +25,7 @@ static struct loaded *registry_all;
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 
 enum { FOLDERS_MOST = 16 };
+static char registry_path[PATH_MAX + 64];
 static char registry_folders[FOLDERS_MOST][PATH_MAX]; /* under registry_lock */
 
 static bool name_is_valid(const char *name)
@@ -142,14 +143,15 @@ static int search_folders(char folders[][PATH_MAX], int most)
     }
     warned = true;
     Dl_info self;
-    char real[PATH_MAX];
-    if (dladdr((void *)(uintptr_t)registry_load, &self) != 0 && realpath(self.dli_fname, real) != NULL) {
+    char *real = dladdr((void *)(uintptr_t)registry_load, &self) != 0 ? realpath(self.dli_fname, NULL) : NULL;
+    if (real != NULL) {
         char *slash = strrchr(real, '/');
         if (slash != NULL) {
             *slash = '\0';
             if (snprintf(folders[n], PATH_MAX, "%s/tutti", real) < PATH_MAX) n++;
         }
     }
+    free(real);
     snprintf(folders[n++], PATH_MAX, "%s", TUTTI_INSTALL_BACKENDS);
     return n;
 }
@@ -200,8 +202,8 @@ static int load_name(const char *name, const tutti_host *host, const tutti_backe
     char tried[600] = "";
     int n = search_folders(registry_folders, FOLDERS_MOST);
     for (int i = 0; i < n; i++) {
-        char path[PATH_MAX + 64];
-        snprintf(path, sizeof path, "%s/libtutti_%s.so", registry_folders[i], name);
+        char *path = registry_path; /* under registry_lock, and too large for a small stack */
+        snprintf(path, sizeof registry_path, "%s/libtutti_%s.so", registry_folders[i], name);
         if (access(path, F_OK) == 0) return load_file(path, name, host, out);
         size_t used = strlen(tried);
         snprintf(tried + used, sizeof tried - used, "%s%s", used > 0 ? ", " : "", path);

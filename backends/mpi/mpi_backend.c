@@ -120,12 +120,13 @@ static void mpib_close(void *state)
 /* MPI says which it is before it has been started, too. */
 static int mpib_describe(const tutti_host *host, void *group, char *text, size_t capacity)
 {
-    char library[MPIB_VERSION_MOST] = "";
+    char *library = calloc(1, MPIB_VERSION_MOST); /* too large for a small stack */
     int length = 0;
-    (void)host;
+    if (library == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for the name of the MPI library");
     MPI_Get_library_version(library, &length);
     library[strcspn(library, "\n")] = '\0';
     snprintf(text, capacity, "%s%s\n", group != NULL ? "mpi: " : "library: ", library);
+    free(library);
     return TUTTI_OK;
 }
 

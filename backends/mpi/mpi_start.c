@@ -98,7 +98,7 @@ int mpib_error(const tutti_host *host, const char *what, int error)
 /* "Open MPI v4.1.4, package: .." and "MPICH Version:\t4.0.2\n.." to what people call them. */
 static void name_library(void)
 {
-    char text[MPIB_VERSION_MOST] = "";
+    static char text[MPIB_VERSION_MOST]; /* too large for a small stack; always the same text */
     int length = 0;
     MPI_Get_library_version(text, &length);
     text[strcspn(text, ",\n")] = '\0';

@@ -1,7 +1,7 @@
 /* What a rank writes for the others: its rooms, its trays, and what it reduces for all.  How, is told in shm_put.c. */
 #include "board_parts.h"
 
-enum { BLOCK = 4 << 10 }; /* reduced in the first-level cache, before it is written past it */
+enum { BLOCK = 2 << 10 }; /* reduced in the first-level cache, before it is written past it */
 
 /* Bytes that this rank puts into its tray, in the step that it is about to enter. */
 static size_t filled(const struct board *board, const struct board_op *op)

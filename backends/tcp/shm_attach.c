@@ -355,40 +355,50 @@ static void tell(const struct attach *self, int result)
                                       : ": that many can");
 }
 
-int shm_open_host(const struct shm_config *config, struct shm **out)
+static int open_host(struct attach *self, struct shm **out)
 {
-    struct attach self = {
-        .config = config, .host = config->host, .listener = -1, .bell = -1, .life = -1, .held.fd = -1, .arena = -1};
+    const struct shm_config *config = self->config;
     bool off = !tutti_env_bool(config->host, "TUTTI_SHM", true);
     int result = 1;
-    *out = NULL;
-    for (int i = 0; i < SHM_SEATS; i++) self.link[i] = -1;
+    for (int i = 0; i < SHM_SEATS; i++) self->link[i] = -1;
     if (off)
-        snprintf(self.why, sizeof self.why, "TUTTI_SHM=%s", config->host->env("TUTTI_SHM"));
+        snprintf(self->why, sizeof self->why, "TUTTI_SHM=%s", config->host->env("TUTTI_SHM"));
     else if (config->local_world_size == 1)
-        snprintf(self.why, sizeof self.why, "it is alone on this host");
-    else if (!listen_here(&self))
-        snprintf(self.why, sizeof self.why, "no unix socket, eventfd, pipe or memfd: %s", strerror(errno));
+        snprintf(self->why, sizeof self->why, "it is alone on this host");
+    else if (!listen_here(self))
+        snprintf(self->why, sizeof self->why, "no unix socket, eventfd, pipe or memfd: %s", strerror(errno));
     else
-        look_around(self.mine.like);
-    bool takes_part = self.mine.like[23] != 0;
+        look_around(self->mine.like);
+    bool takes_part = self->mine.like[23] != 0;
     uint8_t *entries = NULL;
-    int n = 0, status = exchange(&self, &entries, &n);
-    if (status == TUTTI_OK && takes_part) result = attach(&self, entries, n);
+    int n = 0, status = exchange(self, &entries, &n);
+    if (status == TUTTI_OK && takes_part) result = attach(self, entries, n);
     free(entries);
-    if (status == TUTTI_OK) tell(&self, result);
+    if (status == TUTTI_OK) tell(self, result);
     for (int i = 0; i < SHM_SEATS; i++)
-        if (self.link[i] >= 0) close(self.link[i]);
-    if (self.listener >= 0) close(self.listener);
-    if (self.bell >= 0) close(self.bell);
-    if (self.life >= 0) close(self.life);
-    shm_life_close(self.host, &self.held);
-    if (self.arena >= 0) close(self.arena);
+        if (self->link[i] >= 0) close(self->link[i]);
+    if (self->listener >= 0) close(self->listener);
+    if (self->bell >= 0) close(self->bell);
+    if (self->life >= 0) close(self->life);
+    shm_life_close(self->host, &self->held);
+    if (self->arena >= 0) close(self->arena);
     if (result == 0)
-        *out = self.shm;
+        *out = self->shm;
     else
-        shm_close(self.shm);
+        shm_close(self->shm);
     return status != TUTTI_OK ? status : result < 0 ? result : TUTTI_OK;
+}
+
+int shm_open_host(const struct shm_config *config, struct shm **out)
+{
+    struct attach *self = malloc(sizeof *self); /* too large for a small stack */
+    *out = NULL;
+    if (self == NULL) return config->host->error(TUTTI_ERR_NO_MEMORY, "no memory to look for ranks of this host");
+    *self = (struct attach){
+        .config = config, .host = config->host, .listener = -1, .bell = -1, .life = -1, .held.fd = -1, .arena = -1};
+    int status = open_host(self, out);
+    free(self);
+    return status;
 }
 
 static void close_own(const struct shm *shm, int fd)

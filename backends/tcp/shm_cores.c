@@ -10,7 +10,7 @@
 
 struct matching {
     const struct shm *shm;
-    int owner[CPU_SETSIZE]; /* seat, or -1 */
+    int16_t owner[CPU_SETSIZE]; /* seat, or -1 */
     bool tried[CPU_SETSIZE];
 };
 
@@ -18,7 +18,7 @@ static bool give_free(struct matching *matching, int seat)
 {
     for (int core = 0; core < CPU_SETSIZE; core++) {
         if (!CPU_ISSET(core, &shm_seat_at(matching->shm, seat)->cores) || matching->owner[core] >= 0) continue;
-        matching->owner[core] = seat;
+        matching->owner[core] = (int16_t)seat;
         return true;
     }
     return false;
@@ -31,7 +31,7 @@ static bool give(struct matching *matching, int seat)
         if (!CPU_ISSET(core, &shm_seat_at(matching->shm, seat)->cores) || matching->tried[core]) continue;
         matching->tried[core] = true;
         if (matching->owner[core] >= 0 && !give(matching, matching->owner[core])) continue;
-        matching->owner[core] = seat;
+        matching->owner[core] = (int16_t)seat;
         return true;
     }
     return false;

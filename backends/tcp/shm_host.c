@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -115,25 +116,28 @@ static void look_for_missing(struct attach *self, int n, int *missing)
 /* Waits for the members, and for those who only say that they are. */
 static void gather(struct attach *self, const int32_t *rank, int n, int (*fds)[SHM_FDS], struct wire_greeting *greeting)
 {
-    struct crowd crowd = {.most = SHM_CROWD};
+    struct crowd *crowd = calloc(1, sizeof *crowd); /* too large for a small stack */
+    if (crowd == NULL) return;
+    crowd->most = SHM_CROWD;
     int64_t now = self->host->now_ns(), end = shm_round_deadline_ns(self);
     int missing = n - 1;
-    while (missing > 0 && now < end && crowd.most > 0) {
-        if (crowd.n == crowd.most) make_room(&crowd, now);
-        bool full = crowd.n == crowd.most;
-        crowd.polled[0] = (struct pollfd){full ? -1 : self->listener, POLLIN, 0};
-        int ready = poll(crowd.polled, 1 + (nfds_t)crowd.n, LOOK_MS);
+    while (missing > 0 && now < end && crowd->most > 0) {
+        if (crowd->n == crowd->most) make_room(crowd, now);
+        bool full = crowd->n == crowd->most;
+        crowd->polled[0] = (struct pollfd){full ? -1 : self->listener, POLLIN, 0};
+        int ready = poll(crowd->polled, 1 + (nfds_t)crowd->n, LOOK_MS);
         now = self->host->now_ns();
         if (ready == 0) look_for_missing(self, n, &missing);
         if (ready <= 0) continue;
-        for (int i = crowd.n; i >= 1; i--) {
-            if (crowd.polled[i].revents == 0) continue;
-            let_in(self, crowd.polled[i].fd, rank, n, fds, greeting, &missing);
-            forget(&crowd, i);
+        for (int i = crowd->n; i >= 1; i--) {
+            if (crowd->polled[i].revents == 0) continue;
+            let_in(self, crowd->polled[i].fd, rank, n, fds, greeting, &missing);
+            forget(crowd, i);
         }
-        if (crowd.polled[0].revents != 0) meet_caller(self, &crowd, now);
+        if (crowd->polled[0].revents != 0) meet_caller(self, crowd, now);
     }
-    for (int i = 1; i <= crowd.n; i++) close(crowd.polled[i].fd);
+    for (int i = 1; i <= crowd->n; i++) close(crowd->polled[i].fd);
+    free(crowd);
 }
 
 static void leave_out(struct attach *self, int seat)
@@ -193,12 +197,20 @@ static int fail_host(struct attach *self, const char *what)
     return 1;
 }
 
-/* Those that came, in order of rank, get the seats. */
-int shm_serve(struct attach *self, const int32_t *rank, int n)
-{
-    int fds[SHM_SEATS][SHM_FDS], at = 1;
+/* Whoever has come, and with what. */
+struct arrivals {
+    int fds[SHM_SEATS][SHM_FDS];
     struct wire_greeting greeting[SHM_SEATS];
-    int32_t seated[SHM_SEATS] = {self->config->rank};
+    int32_t seated[SHM_SEATS];
+};
+
+/* Those that came, in order of rank, get the seats. */
+static int serve(struct attach *self, const int32_t *rank, int n, struct arrivals *arrivals)
+{
+    int(*fds)[SHM_FDS] = arrivals->fds, at = 1;
+    struct wire_greeting *greeting = arrivals->greeting;
+    int32_t *seated = arrivals->seated;
+    seated[0] = self->config->rank;
     gather(self, rank, n, fds, greeting);
     for (int i = 1; i < n; i++) {
         if (self->link[i] < 0) continue;
@@ -246,4 +258,13 @@ int shm_serve(struct attach *self, const int32_t *rank, int n)
     if (!shm_settle(self, self->in, word)) return fail_host(self, "epoll");
     tell_round(self, word);
     return 0;
+}
+
+int shm_serve(struct attach *self, const int32_t *rank, int n)
+{
+    struct arrivals *arrivals = malloc(sizeof *arrivals); /* too large for a small stack */
+    if (arrivals == NULL) return fail_host(self, "no memory");
+    int result = serve(self, rank, n, arrivals);
+    free(arrivals);
+    return result;
 }

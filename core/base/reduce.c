@@ -7,7 +7,8 @@
 #include <cpuid.h>
 #endif
 
-enum { BLOCK_BYTES = 8192 }; /* an accumulator that stays in the first-level cache */
+enum { WIDE = 512 };         /* elements of such a block in float32, of which there are two */
+enum { BLOCK_BYTES = 4096 }; /* accumulators: they stay in the first-level cache, and fit a small stack */
 
 static const struct reduce_version *const versions[] = {
     &reduce_base,
@@ -91,7 +92,7 @@ static const void *at(const void *p, int64_t bytes)
 static void many_wide(tutti_dtype dtype, reduce_fn op, void *dst, const void *const *src, int n_src, int64_t offset,
                       int64_t n)
 {
-    float sum[BLOCK_BYTES / sizeof(float)], next[BLOCK_BYTES / sizeof(float)];
+    float sum[WIDE], next[WIDE];
     int index = dtype_index(dtype);
 
     best()->widen[index](sum, at(src[0], offset), n);
@@ -122,7 +123,7 @@ void reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *c
     }
     int64_t width = tutti_dtype_bytes(dtype);
     bool rounds = best()->widen[dtype_index(dtype)] && op != TUTTI_MIN && op != TUTTI_MAX;
-    int64_t block = BLOCK_BYTES / (rounds ? (int64_t)sizeof(float) : width);
+    int64_t block = rounds ? WIDE : BLOCK_BYTES / width;
     if (n_src == 1) {
         if (dst != src[0] && n > 0) memcpy(dst, src[0], (size_t)(n * width));
         return;

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -10,6 +9,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "store/address.h"
 #include "store/tcp_admission.h"
 #include "store/tcp_conn.h"
@@ -141,14 +141,9 @@ static void server_read_port(struct tcp_server *server)
         server->port = address_port((struct sockaddr *)&address);
 }
 
-/* The program's signal handlers must not run on our thread. */
 static int server_start_thread(struct tcp_server *server)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&server->thread, NULL, server_run, server);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failure = thread_start(&server->thread, server_run, server);
     if (failure == 0) return TUTTI_OK;
     errno = failure;
     return error_errno(TUTTI_ERR_SYSTEM, "tcp store: the server's thread cannot be started");
