@@ -5,7 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOM_MOST = 16 << 10, ROOM_LEAST = 4 << 10, TRAY_MOST = 256 << 10, TRAY_PART = 256, ROOM_RANKS = 8 };
+enum {
+    ROOM_MOST = 16 << 10,
+    ROOM_LEAST = 4 << 10,
+    TRAY_MOST = 256 << 10,
+    TRAY_LEAST = SHM_SEATS * SHM_LINE / 2,
+    ROOM_RANKS = 8
+};
 
 enum { PATIENCE = 64 }; /* operations that a rank has to wait for before it says that it does */
 
@@ -33,12 +39,13 @@ static size_t rooms_for(int n)
     return (size_t)n * BOARD_ROOMS * room_for(n);
 }
 
-/* Two of them, for a core's second-level cache; less each where there are many, but some lines for each of these. */
+/* Two of them, for a core's second-level cache; less each where there are many, but a line (board_parts.h) for each of
+ * these.  A segment grows no faster than the number of ranks. */
 static size_t tray_for(int n)
 {
-    size_t tray = TRAY_MOST, least = (size_t)n * TRAY_PART;
+    size_t tray = TRAY_MOST;
     for (int many = ROOM_RANKS; many < n; many *= 2) tray /= 2;
-    return tray > least ? tray : least;
+    return tray > TRAY_LEAST ? tray : TRAY_LEAST;
 }
 
 size_t board_bytes(int n)

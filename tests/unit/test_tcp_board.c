@@ -563,9 +563,19 @@ static void test_nonsense_in_the_directory(void **state)
     pair_close(end);
 }
 
+/* ---- size -------------------------------------------------------------------------------------------------- */
+
+static void test_grows_with_the_ranks(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= SHM_SEATS / 2; n++) assert_true(board_bytes(2 * n) <= 2 * board_bytes(n));
+    for (int n = 2; n <= SHM_SEATS; n++) assert_true(board_bytes(n) >= (size_t)n * (size_t)n * BOARD_ALIGN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_grows_with_the_ranks),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_takes_again),
         cmocka_unit_test(test_takes_all),
