@@ -29,6 +29,7 @@ struct cache_entry {
     uint64_t call; /* that it was taken for last: see tutti_op */
     int64_t *counts;
     struct plan *plan;
+    size_t bytes; /* of the plan, of what one run of it takes besides scratch, and of this */
     struct exec *spare;
     int running;
 };
@@ -38,6 +39,7 @@ struct cache {
     LIST_HEAD(, cache_entry) bucket[CACHE_BUCKETS];
     struct cache_entry *latest[TUTTI_KIND_COUNT]; /* for calls that repeat the one before them; or NULL */
     int n;
+    size_t bytes;        /* of all entries */
     size_t scratch_kept; /* bytes, of all spare execs */
 };
 
@@ -77,6 +79,7 @@ static void entry_free(struct cache *cache, struct cache_entry *entry)
     LIST_REMOVE(entry, chain);
     if (cache->latest[entry->key.kind] == entry) cache->latest[entry->key.kind] = NULL;
     cache->n--;
+    cache->bytes -= entry->bytes;
     free_spares(cache, entry);
     plan_free(entry->plan);
     free(entry->counts);
@@ -278,10 +281,27 @@ static int build(const struct tutti_group *group, const struct group_door *door,
     return *plan != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
 }
 
-static void evict(struct cache *cache)
+/* Of an entry. */
+static size_t bytes_of(const struct cache_entry *entry)
+{
+    const struct plan *plan = entry->plan;
+    size_t steps = plan->n_steps,
+           plans = steps * sizeof *plan->steps + (plan->n_next + plan->n_ready) * sizeof *plan->next;
+    size_t runs = sizeof(struct exec) + steps * (sizeof(tutti_request) + 3 * sizeof(uint32_t));
+    return sizeof *entry + sizeof *plan + entry->key.n_counts * sizeof *entry->counts + plans + runs;
+}
+
+size_t cache_bytes(const struct cache *cache)
+{
+    return cache->bytes;
+}
+
+/* Makes room for an entry of so many bytes, the least recently used first.  What runs stays. */
+static void evict(struct cache *cache, size_t bytes)
 {
     struct cache_entry *entry, *before;
-    for (entry = TAILQ_LAST(&cache->by_age, by_age_head); entry != NULL && cache->n >= CACHE_MOST; entry = before) {
+    for (entry = TAILQ_LAST(&cache->by_age, by_age_head); entry != NULL; entry = before) {
+        if (cache->n < CACHE_MOST && cache->bytes + bytes <= CACHE_BYTES_MOST) return;
         before = TAILQ_PREV(entry, by_age_head, age);
         if (entry->running == 0) entry_free(cache, entry);
     }
@@ -290,7 +310,6 @@ static void evict(struct cache *cache)
 static int insert(struct cache *cache, const struct tutti_group *group, const struct group_door *door,
                   const struct shape *shape, unsigned bucket, struct cache_entry **out)
 {
-    evict(cache);
     struct cache_entry *entry = calloc(1, sizeof *entry);
     size_t bytes = shape->key.n_counts * sizeof(int64_t);
     if (entry != NULL && bytes > 0) entry->counts = malloc(bytes);
@@ -307,9 +326,12 @@ static int insert(struct cache *cache, const struct tutti_group *group, const st
         free(entry);
         return status;
     }
+    entry->bytes = bytes_of(entry);
+    evict(cache, entry->bytes);
     TAILQ_INSERT_HEAD(&cache->by_age, entry, age);
     LIST_INSERT_HEAD(&cache->bucket[bucket], entry, chain);
     cache->n++;
+    cache->bytes += entry->bytes;
     *out = entry;
     return TUTTI_OK;
 }

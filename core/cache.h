@@ -13,6 +13,9 @@ struct coll_reason;
 struct group_door;
 struct tutti_group;
 
+/* Bytes that a group's plans and their runs may take, scratch apart.  The least recently used plans go first. */
+enum { CACHE_BYTES_MOST = 16 << 20 };
+
 struct cache *cache_new(void);
 void cache_free(struct cache *cache);
 
@@ -27,5 +30,8 @@ int cache_explain(const struct tutti_group *group, const struct group_door *door
 
 /* Gives it back; one that ended badly is freed. */
 void cache_give(struct cache *cache, struct cache_entry *entry, struct exec *exec);
+
+/* Bytes of the plans that are kept: at most CACHE_BYTES_MOST, unless more of them run, or one alone takes more. */
+size_t cache_bytes(const struct cache *cache);
 
 #endif
