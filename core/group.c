@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/streams.h"
 #include "cache.h"
@@ -86,6 +87,7 @@ static void free_group(struct tutti_group *group)
     }
     learn_forget(group);
     alive_list_free(&group->processes);
+    if (group->limit_ranks > 0) limits_restore(group->limit_ranks);
     cache_free(group->cache);
     health_free(group->health);
     free(group->global_ranks);
@@ -292,6 +294,10 @@ int group_open(const struct group_args *args, struct tutti_group **out)
     struct tutti_group *group = calloc(1, sizeof *group);
     bool pends = false;
     if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (args->parent == NULL && args->size > 1) {
+        limits_raise(args->size);
+        group->limit_ranks = args->size;
+    }
     streams_fill(); /* the program may have closed them since it had a store */
     int status = fill(group, args);
     if (status == TUTTI_OK && group->size > 1 && group->root == group) status = alive_publish(group);

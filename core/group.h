@@ -71,6 +71,7 @@ struct tutti_group {
     tutti_store *store; /* a prefix, owned; NULL for non-members, and for subgroups after their world */
     tutti_device device;
     const char *algorithm; /* TUTTI_ALGO, or NULL; the root's counts */
+    int limit_ranks;       /* as limits_raise was told; 0: it was not */
     char *agreed;          /* the root's: what the first rank to come said of it */
     char *tuning;          /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
 
