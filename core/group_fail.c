@@ -78,8 +78,14 @@ static bool was_given_up(const struct tutti_group *group)
     return note_ranks_have(&group->failed_missing, group->rank);
 }
 
-static const char disowned[] = "the program closed descriptors that the library uses: a program may close only "
-                               "descriptors that it has opened itself";
+/* The text goes to the other ranks, too. */
+static void describe_disowned(const struct tutti_group *group, char text[ERROR_TEXT_MAX])
+{
+    snprintf(text, ERROR_TEXT_MAX,
+             "rank %d: the program closed descriptors that the library uses: a program may close only descriptors that "
+             "it has opened itself",
+             group->rank >= 0 ? group->global_ranks[group->rank] : -1);
+}
 
 /* A failure of this rank's own is told with its number: the others see it as theirs. */
 static void name_rank(const struct tutti_group *group, int status, char text[ERROR_TEXT_MAX])
@@ -108,7 +114,8 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
 {
     char copy[ERROR_TEXT_MAX]; /* text may be a work's own */
     bool is_cause = group->failed == TUTTI_OK && engine_is_disowned(group->engine);
-    snprintf(copy, sizeof copy, "%s", is_cause ? disowned : text);
+    snprintf(copy, sizeof copy, "%s", text);
+    if (is_cause) describe_disowned(group, copy);
     if (is_cause) status = TUTTI_ERR_SYSTEM; /* what was found is a consequence */
     if (group->failed == TUTTI_OK) {
         if (tell && !settled && !group->shut && !is_cause) {
@@ -143,7 +150,7 @@ void group_disowned(struct tutti_group *first)
     struct tutti_group *group;
     TAILQ_FOREACH(group, &first->family, family_link)
     {
-        if (group->rank >= 0 && !group->failed && !group->shut) group_fail(group, TUTTI_ERR_SYSTEM, disowned, true);
+        if (group->rank >= 0 && !group->failed && !group->shut) group_fail(group, TUTTI_ERR_SYSTEM, "", true);
     }
 }
 
