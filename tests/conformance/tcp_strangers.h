@@ -219,11 +219,10 @@ static int flooded(struct rank *self)
     enum { CROWD = 120, MOST = 1 + 64 };
     CHECK(rank_open(self) == TUTTI_OK);
     uint8_t address[256], data[4] = {0};
-    size_t bytes;
     struct message m;
     if (self->rank == 0) {
         int fd[CROWD];
-        CHECK(store_get((tutti_store *)self->shared, "tcp/1", address, sizeof address, &bytes, 5000) == TUTTI_OK);
+        CHECK(find_address(self, 1, address));
         for (int i = 0; i < CROWD; i++) fd[i] = knock(address, NULL, 0);
         meet(self->shared, "came", 0, 2);
         meet(self->shared, "counted", 0, 2);
