@@ -197,6 +197,27 @@ void registry_list(char *text, size_t capacity)
     pthread_mutex_unlock(&registry_lock);
 }
 
+/* What other libraries call what a backend here does. */
+static const char *meant_by(const char *name)
+{
+    static const char *const known[][2] = {{"gloo", "tcp"},  {"ofi", "tcp"},     {"libfabric", "tcp"}, {"ucc", "tcp"},
+                                           {"cuda", "nccl"}, {"openmpi", "mpi"}, {"mpich", "mpi"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i][0]) == 0) return known[i][1];
+    return NULL;
+}
+
+/* The backends that are in the n folders, and which of them may have been meant. */
+static void describe_others(const char *name, int n, char *text, size_t capacity)
+{
+    char there[300] = "";
+    const char *meant = meant_by(name);
+    for (int i = 0; i < n; i++) list_folder(registry_folders[i], there, sizeof there);
+    if (meant != NULL && !has_word(there, meant)) meant = NULL;
+    snprintf(text, capacity, "%s%s%sthere is %s", meant != NULL ? "did you mean " : "", meant != NULL ? meant : "",
+             meant != NULL ? "? " : "", there[0] != '\0' ? there : "none");
+}
+
 static int load_name(const char *name, const tutti_host *host, const tutti_backend **out)
 {
     char tried[600] = "";
@@ -208,9 +229,11 @@ static int load_name(const char *name, const tutti_host *host, const tutti_backe
         size_t used = strlen(tried);
         snprintf(tried + used, sizeof tried - used, "%s%s", used > 0 ? ", " : "", path);
     }
+    char others[400];
+    describe_others(name, n, others, sizeof others);
     return error_set(TUTTI_ERR_BACKEND,
-                     "backend \"%s\" is not there; looked for %s (set TUTTI_BACKEND_PATH to add a folder)", name,
-                     tried);
+                     "backend \"%s\" is not there; %s; looked for %s (set TUTTI_BACKEND_PATH to add a folder)", name,
+                     others, tried);
 }
 
 int registry_load(const char *name, const tutti_host *host, const tutti_backend **backend)

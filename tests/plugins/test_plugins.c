@@ -159,7 +159,7 @@ static void missing(void **state)
 {
     (void)state;
     assert_int_equal(start("nowhere"), TUTTI_ERR_BACKEND);
-    has("backend \"nowhere\" is not there");
+    has("backend \"nowhere\" is not there; there is ");
     has(FOLDER "/libtutti_nowhere.so"); /* the folders that were looked through */
     has(TUTTI_BACKENDS_DIR "/libtutti_nowhere.so");
     has("TUTTI_BACKEND_PATH");
