@@ -17,6 +17,10 @@ static void refuses_a_bad_command_line(void **state)
     assert_refused(ARGS("-n", "2"), 2, "no program to run");
     assert_refused(ARGS("--frobnicate", "true"), 2, "unknown option --frobnicate");
     assert_refused(ARGS("-x", "true"), 2, "unknown option -x");
+    assert_refused(ARGS("--rdzv-backend=c10d", "true"), 2, "tutti-run has no --rdzv-backend=c10d as torchrun has");
+    assert_refused(ARGS("--max_restarts", "3", "true"), 2, "not started again");
+    assert_refused(ARGS("-m", "module"), 2, "python -m MODULE");
+    assert_refused(ARGS("--nnodes", "1:2", "true"), 2, "not a range as torchrun's");
     assert_refused(ARGS("-n", "zero", "true"), 2, "--nproc-per-node takes a number from 1");
     assert_refused(ARGS("-n", "0", "true"), 2, "not \"0\"");
     assert_refused(ARGS("--nproc-per-node"), 2, "--nproc-per-node needs a value");

@@ -90,6 +90,9 @@ static bool set_nproc(struct options *options, const char *name, const char *val
 
 static bool set_nnodes(struct options *options, const char *name, const char *value)
 {
+    if (strchr(value, ':'))
+        return refuse("--%s takes one number, not a range as torchrun's \"%s\": the nodes of a job do not change", name,
+                      value);
     return parse_int(name, value, 1, 1 << 20, &options->nnodes);
 }
 
@@ -188,6 +191,44 @@ static bool same_name(const char *text, const char *name)
     return *text == '\0' || *text == '=';
 }
 
+/* Says why an option of torchrun's is not there, or returns NULL: it is none. */
+static const char *why_not(const char *argument)
+{
+    static const char own_rendezvous[] = "the rendezvous is Tutti's own: give --master-addr and --master-port";
+    static const char fixed[] = "a job whose rank ends is ended, and not started again";
+    static const char logs[] = "--log-dir DIR writes each rank's output to files of its own";
+    static const char *const theirs[][2] = {
+        {"rdzv-backend", own_rendezvous},
+        {"rdzv-endpoint", own_rendezvous},
+        {"rdzv-id", own_rendezvous},
+        {"rdzv-conf", own_rendezvous},
+        {"local-addr", own_rendezvous},
+        {"use-agent-store", own_rendezvous},
+        {"max-restarts", fixed},
+        {"monitor-interval", fixed},
+        {"redirects", logs},
+        {"tee", logs},
+        {"logs-specs", logs},
+        {"local-ranks-filter", logs},
+        {"no-python", "a program is started as it is: leave the option out"},
+        {"run-path", "a program is started as it is: leave the option out"},
+        {"module", "start `python -m MODULE` as the program"},
+        {"start-method", "each rank is a program of its own"},
+        {"role", "all ranks have one role"},
+        {"shutdown-timeout", "--grace SECONDS is that time here"},
+        {"virtual-local-rank", "LOCAL_RANK is each rank's own"},
+        {"event-log-handler", "what happens is said on stderr"},
+        {"numa-binding", "start the ranks under numactl"},
+    };
+    if (argument[1] != '-') {
+        if (argument[1] == 'm') return "start `python -m MODULE` as the program";
+        return argument[1] == 'r' || argument[1] == 't' ? logs : NULL;
+    }
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
+        if (same_name(argument + 2, theirs[i][0])) return theirs[i][1];
+    return NULL;
+}
+
 static const struct option *find(const char *argument)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -212,6 +253,8 @@ static bool take(struct options *options, char **argv, int *at)
 {
     const char *argument = argv[(*at)++];
     const struct option *option = find(argument);
+    if (!option && why_not(argument))
+        return refuse("tutti-run has no %s as torchrun has: %s", argument, why_not(argument));
     if (!option) return refuse("unknown option %s", argument);
     const char *value = value_within(argument);
     if (value && option->value == WITHOUT) return refuse("--%s takes no value", option->name);
