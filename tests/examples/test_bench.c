@@ -211,6 +211,7 @@ static void plots(void **state)
     (void)state;
     assert_refused(ARGS("/usr/bin/env", "PATH=/nowhere", TUTTI_BENCH_PATH, "--plot", "x.svg"), 2,
                    "--plot needs gnuplot, which is in no folder of PATH");
+    assert_refused(ARGS(TUTTI_BENCH_PATH, "--plot", "x.pdf"), 2, "--plot draws SVG and PNG");
     if (access("/usr/bin/gnuplot", X_OK) != 0) skip();
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -225,6 +226,20 @@ static void plots(void **state)
     free(text);
     close(fd);
     unlink(path);
+    launch_free(&launch);
+    /* the ending says what is drawn */
+    char png[] = "/tmp/tutti-bench-XXXXXX.png", head[8] = "";
+    fd = mkstemps(png, 4);
+    assert_true(fd >= 0);
+    launch = RUN("-n", "2", TUTTI_BENCH_PATH, "--backend", "tcp", "--ops", "all_reduce", "--sizes", "4,64K", "--ms",
+                 "1", "--plot", png);
+    if (launch.status != 0) fail_msg("%d: %s%s", launch.status, launch.out.data, launch.err.data);
+    close(fd);
+    fd = open(png, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(read(fd, head, sizeof head), sizeof head);
+    assert_memory_equal(head, "\x89PNG", 4);
+    close(fd);
+    unlink(png);
     launch_free(&launch);
 }
 

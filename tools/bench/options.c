@@ -24,7 +24,7 @@ static const char help[] =
     "  --ranks N        refuse another number of ranks\n"
     "  --explain OP X   measure nothing: say how OP of X bytes would be done here, and why\n"
     "  --tune FILE      measure each operation's algorithms, and write the thresholds to FILE for TUTTI_TUNING\n"
-    "  --plot FILE.svg  draw the times with gnuplot, a line a backend\n";
+    "  --plot FILE.svg  draw the times with gnuplot (or FILE.png), a line a backend\n";
 
 static const char *const reduce_ops[TUTTI_REDUCE_OP_COUNT] = {
     [TUTTI_SUM] = "SUM",   [TUTTI_PRODUCT] = "PRODUCT", [TUTTI_MIN] = "MIN",

@@ -34,10 +34,25 @@ static bool is_in_path(const char *program)
     return false;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 void plot_check(const struct options *options)
 {
     if (!options->plot) return;
     if (strpbrk(options->plot, "'\n")) options_refuse("--plot: the file's name may have no quotes or line ends");
+    bool named = strchr(base_name(options->plot), '.') != NULL; /* without an ending it is SVG */
+    if (named && !ends_with(options->plot, ".svg") && !ends_with(options->plot, ".png"))
+        options_refuse("--plot draws SVG and PNG: the file's name ends with .svg or .png");
     if (!is_in_path("gnuplot"))
         options_refuse("--plot needs gnuplot, which is in no folder of PATH (Debian: gnuplot-nox)");
 }
@@ -102,15 +117,16 @@ static void draw(FILE *out, const struct options *options)
     int panels = count_panels(), columns = panels < COLUMNS ? panels : COLUMNS, rows = (panels - 1) / columns + 1;
     bool key = true; /* in the first panel */
     fprintf(out,
-            "set terminal svg size %d,%d dynamic font 'sans-serif,12' background '#ffffff'\nset output '%s'\n"
+            "set terminal %s size %d,%d font 'sans-serif,12' background '#ffffff'\nset output '%s'\n"
             "set multiplot layout %d,%d title \"tutti %s, %d ranks, %s: the median time in µs by bytes\" font ',15'\n"
             "set logscale x 2\nset logscale y 10\nset format y '%%g'\n"
             "set xtics ('4' 4, '64' 64, '1K' 1024, '16K' 16384, '256K' 262144, '4M' 4194304, '64M' 67108864, "
             "'1G' 1073741824)\n"
             "set grid xtics ytics lc rgb '#e0e0e0' lt 1\nset border 3 lc rgb '#808080'\nset tics nomirror\n"
             "set key top left samplen 2\nset offsets graph 0.03, graph 0.03, 0, 0\n",
-            columns * PANEL_WIDTH, rows * PANEL_HEIGHT + TITLE_HEIGHT, options->plot, rows, columns, tutti_version(),
-            ranks, options->dtype->name);
+            ends_with(options->plot, ".png") ? "pngcairo" : "svg dynamic", columns * PANEL_WIDTH,
+            rows * PANEL_HEIGHT + TITLE_HEIGHT, options->plot, rows, columns, tutti_version(), ranks,
+            options->dtype->name);
     for (const struct bench_op *op = bench_ops; op->name; op++) {
         if (!count_points(op, -1)) continue;
         draw_panel(out, options, op, key);
