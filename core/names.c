@@ -102,3 +102,12 @@ void names_print(const struct names *names, char *text, size_t size)
             used += (size_t)snprintf(text + used, size - used, "%s%s", lead, names->name[device][i]);
         }
 }
+
+const char *names_meant_by(const char *name)
+{
+    static const char *const known[][2] = {{"gloo", "tcp"},  {"ofi", "tcp"},     {"libfabric", "tcp"}, {"ucc", "tcp"},
+                                           {"cuda", "nccl"}, {"openmpi", "mpi"}, {"mpich", "mpi"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i][0]) == 0) return known[i][1];
+    return NULL;
+}

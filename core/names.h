@@ -21,4 +21,7 @@ int names_parse(const char *text, struct names *names);
 /* The same as text, alike for what means the same. */
 void names_print(const struct names *names, char *text, size_t size);
 
+/* Returns the backend that does what other libraries call by this name, or NULL. */
+const char *names_meant_by(const char *name);
+
 #endif

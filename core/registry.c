@@ -14,6 +14,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "names.h"
 
 struct loaded {
     const tutti_backend *backend;
@@ -25,7 +26,6 @@ static struct loaded *registry_all;
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 
 enum { FOLDERS_MOST = 16 };
-static char registry_path[PATH_MAX + 64];
 static char registry_folders[FOLDERS_MOST][PATH_MAX]; /* under registry_lock */
 
 static bool name_is_valid(const char *name)
@@ -143,15 +143,14 @@ static int search_folders(char folders[][PATH_MAX], int most)
     }
     warned = true;
     Dl_info self;
-    char *real = dladdr((void *)(uintptr_t)registry_load, &self) != 0 ? realpath(self.dli_fname, NULL) : NULL;
-    if (real != NULL) {
+    char real[PATH_MAX];
+    if (dladdr((void *)(uintptr_t)registry_load, &self) != 0 && realpath(self.dli_fname, real) != NULL) {
         char *slash = strrchr(real, '/');
         if (slash != NULL) {
             *slash = '\0';
             if (snprintf(folders[n], PATH_MAX, "%s/tutti", real) < PATH_MAX) n++;
         }
     }
-    free(real);
     snprintf(folders[n++], PATH_MAX, "%s", TUTTI_INSTALL_BACKENDS);
     return n;
 }
@@ -197,21 +196,11 @@ void registry_list(char *text, size_t capacity)
     pthread_mutex_unlock(&registry_lock);
 }
 
-/* What other libraries call what a backend here does. */
-static const char *meant_by(const char *name)
-{
-    static const char *const known[][2] = {{"gloo", "tcp"},  {"ofi", "tcp"},     {"libfabric", "tcp"}, {"ucc", "tcp"},
-                                           {"cuda", "nccl"}, {"openmpi", "mpi"}, {"mpich", "mpi"}};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(name, known[i][0]) == 0) return known[i][1];
-    return NULL;
-}
-
 /* The backends that are in the n folders, and which of them may have been meant. */
 static void describe_others(const char *name, int n, char *text, size_t capacity)
 {
     char there[300] = "";
-    const char *meant = meant_by(name);
+    const char *meant = names_meant_by(name);
     for (int i = 0; i < n; i++) list_folder(registry_folders[i], there, sizeof there);
     if (meant != NULL && !has_word(there, meant)) meant = NULL;
     snprintf(text, capacity, "%s%s%sthere is %s", meant != NULL ? "did you mean " : "", meant != NULL ? meant : "",
@@ -223,8 +212,8 @@ static int load_name(const char *name, const tutti_host *host, const tutti_backe
     char tried[600] = "";
     int n = search_folders(registry_folders, FOLDERS_MOST);
     for (int i = 0; i < n; i++) {
-        char *path = registry_path; /* under registry_lock, and too large for a small stack */
-        snprintf(path, sizeof registry_path, "%s/libtutti_%s.so", registry_folders[i], name);
+        char path[PATH_MAX + 64];
+        snprintf(path, sizeof path, "%s/libtutti_%s.so", registry_folders[i], name);
         if (access(path, F_OK) == 0) return load_file(path, name, host, out);
         size_t used = strlen(tried);
         snprintf(tried + used, sizeof tried - used, "%s%s", used > 0 ? ", " : "", path);

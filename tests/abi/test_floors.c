@@ -35,7 +35,7 @@ static const struct floor {
     {"core/exec*", "<tutti/types.h> <tutti/backend.h> exec.h plan.h base/*", false},
     {"core/fingerprint*", "<tutti/types.h> <tutti/backend.h> fingerprint.h base/*", false},
     {"core/names*", "<tutti/types.h> names.h base/*", false},
-    {"core/registry*", "<tutti/*> registry.h base/*", false},
+    {"core/registry*", "<tutti/*> registry.h names.h base/*", false},
     {"core/store/*", "<tutti/types.h> <tutti/store.h> base/* store/*", true},
     {"core/host*", "<tutti/*> * base/*", false},
     /* the public headers stand on each other */
