@@ -75,9 +75,9 @@ static int judge(int victim, int rank, int status)
     char guilty[32];
     const char *text = tutti_last_error();
     snprintf(guilty, sizeof guilty, "rank %d is lost: ", victim);
-    int verdict = status != TUTTI_ERR_PEER_LOST                                         ? WRONG_STATUS
-                  : strstr(text, guilty) == NULL || proc_count(text, " is lost: ") != 1 ? WRONG_NAME
-                                                                                        : GOOD;
+    bool lost = status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_ABORTED; /* between two calls of an exchange */
+    bool named = strstr(text, guilty) != NULL && proc_count(text, " is lost: ") == 1;
+    int verdict = !lost ? WRONG_STATUS : !named ? WRONG_NAME : GOOD;
     if (verdict != GOOD)
         fprintf(stderr, "rank %d: %s, but rank %d was killed: %s\n", rank, tutti_status_string(status), victim, text);
     return verdict;
