@@ -1,6 +1,7 @@
 /* A backend for tests: ranks are threads of one process, messages go through one table in memory.
  *
- * The smallest honest plug-in: send, recv, progress.  Sends are copied at once, receives match in progress.  What a
+ * The smallest honest plug-in: send, recv, progress.  Sends are copied at once, receives match in progress, those of
+ * unknown size or tag as well.  What a
  * test wants to go wrong is asked for by environment variables when a group is opened:
  *   LOOP_FAIL_OPEN=R   rank R's open fails
  *   LOOP_HOSTS=0,1,1   the ranks are on these hosts; those beyond the list are on the last one
@@ -161,8 +162,8 @@ static int loop_send(void *state, tutti_request *request)
     return TUTTI_REQUEST_DONE;
 }
 
-/* The first message in the table that the request asks for; taken out. */
-static struct message *take(struct loop *loop, const tutti_request *request)
+/* The first message in the table that the request asks for. */
+static struct message *find(struct loop *loop, const tutti_request *request)
 {
     struct message *message;
     struct box *box = box_of(loop, loop->info.rank);
@@ -170,25 +171,29 @@ static struct message *take(struct loop *loop, const tutti_request *request)
     {
         if (message->world != loop->world || message->group != loop->info.id || message->to != loop->info.rank)
             continue;
-        if (message->note || message->tag != request->tag) continue;
+        if (message->note || !tutti_request_takes_tag(request, message->tag)) continue;
         if (request->peer != TUTTI_ANY_SOURCE && request->peer != message->from) continue;
-        TAILQ_REMOVE(box, message, link);
         return message;
     }
     return NULL;
 }
 
-static int deliver(const tutti_host *host, tutti_request *request, struct message *message)
+/* A request that only looks leaves the message where it is. */
+static int deliver(struct loop *loop, tutti_request *request, struct message *message)
 {
     int status = TUTTI_OK;
+    bool takes = (request->flags & TUTTI_REQUEST_PEEK) == 0;
     request->source = message->from;
-    if (message->bytes != request->bytes || message->fingerprint != request->fingerprint) {
+    if (!tutti_request_fits(request, message->bytes, message->fingerprint)) {
         request->found_bytes = message->bytes;
         request->found_fingerprint = message->fingerprint;
-        status = host->error(TUTTI_ERR_MISMATCH, "rank %d sent something else", message->from);
-    } else if (message->bytes > 0) {
-        memcpy(request->data, message->data, message->bytes);
+        status = loop->host->error(TUTTI_ERR_MISMATCH, "rank %d sent something else", message->from);
+    } else {
+        tutti_request_settle(request, message->tag, message->bytes, message->fingerprint);
+        if (takes && message->bytes > 0) memcpy(request->data, message->data, message->bytes);
     }
+    if (!takes) return status;
+    TAILQ_REMOVE(box_of(loop, loop->info.rank), message, link);
     free(message);
     return status;
 }
@@ -209,12 +214,12 @@ static int progress_group(struct loop *loop)
     pthread_mutex_lock(&mailbox_lock); /* for the whole pass: receives of one tag match in order */
     for (int i = 0; i < loop->n_pending; i++) {
         tutti_request *request = loop->pending[i];
-        struct message *message = take(loop, request);
+        struct message *message = find(loop, request);
         if (message == NULL) continue;
         memmove(&loop->pending[i], &loop->pending[i + 1], (size_t)(--loop->n_pending - i) * sizeof *loop->pending);
         i--;
         moved++;
-        int status = deliver(loop->host, request, message);
+        int status = deliver(loop, request, message);
         loop->host->complete(request, status);
     }
     struct message *message, *next;
@@ -304,9 +309,11 @@ static int loop_describe(const tutti_host *host, void *state, char *text, size_t
 /* What plain.c leaves out. */
 #ifdef LOOP_PLAIN
 #define LOOP_NAME "plain"
+#define LOOP_IS_PLAIN 1
 #define LOOP_MORE(entry) (1 ? NULL : (entry))
 #else
 #define LOOP_NAME "loop"
+#define LOOP_IS_PLAIN 0
 #define LOOP_MORE(entry) (entry)
 #endif
 
@@ -328,6 +335,6 @@ TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
     .coalesce = LOOP_MORE(loop_coalesce),
     .hosts = LOOP_MORE(loop_hosts),
     .describe = LOOP_MORE(loop_describe),
-    .traits = TUTTI_BACKEND_OPENS_ALONE,
+    .traits = TUTTI_BACKEND_OPENS_ALONE | (LOOP_IS_PLAIN ? 0 : TUTTI_BACKEND_UNSIZED),
     .tell = LOOP_MORE(loop_notify),
 };
