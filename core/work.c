@@ -136,6 +136,19 @@ void work_dequeue(struct tutti_work *work)
     work->queued = false;
 }
 
+/* Adds to the work's error how long it had been under way; a TIMEOUT's text has it already. */
+static void tell_time(struct tutti_work *work, int status)
+{
+    bool told = status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_ABORTED;
+    char *longer = NULL;
+    if (!told || work->text == NULL || strstr(work->text, "under way for ") != NULL) return;
+    /* A blocking call's clock starts when it has waited for a little. */
+    double seconds = work->start_ns > 0 ? (double)(clock_now_ns() - work->start_ns) / 1e9 : 0;
+    if (asprintf(&longer, "%.*s (under way for %.3f s)", ERROR_TEXT_MAX - 40, work->text, seconds) < 0) return;
+    free(work->text);
+    work->text = longer;
+}
+
 void work_end(struct tutti_work *work, int status, const char *text)
 {
     struct engine *engine = work->engine;
@@ -146,6 +159,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     coalesce_part_ended(work, status);
     work->status = status;
     if (status != TUTTI_OK && work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
+    tell_time(work, status);
     if (parent != NULL && status != TUTTI_OK && parent->failing == TUTTI_OK) {
         parent->failing = status;
         parent->text = work->text != NULL ? strdup(work->text) : NULL;

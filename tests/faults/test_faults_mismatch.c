@@ -164,7 +164,8 @@ static int differ(tutti_store *store, int rank, int size, const struct differing
     } else if (strstr(tutti_last_error(), "earlier calls differ") != NULL) { /* others were a call further already */
         EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "barrier #3");
     } else {
-        EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "#2", differing->words[0], differing->words[1], guilty);
+        EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "#2", differing->words[0], differing->words[1], guilty,
+                     "under way for ");
     }
     EXPECT(whole);
     EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_ABORTED, name);
