@@ -109,6 +109,19 @@ static void take_cause(struct tutti_group *group, int status, const char *text)
     group->failed_met = !every_ranks || has_before(group, UINT64_MAX);
 }
 
+/* Takes the cause that a peer has sent in place of a loss that this rank found meanwhile: a peer that fails sends its
+ * cause and leaves, and both may arrive before the cause is acted upon (take_told waits a little).  Returns whether
+ * that peer has offered the cause to the others. */
+static bool prefer_told(struct tutti_group *group, int *status, char text[ERROR_TEXT_MAX])
+{
+    if (group->told == TUTTI_OK || *status != TUTTI_ERR_PEER_LOST) return false;
+    *status = group->told;
+    snprintf(text, ERROR_TEXT_MAX, "%s", group->told_text != NULL ? group->told_text : "");
+    group->told = TUTTI_OK;
+    group->engine->n_told--;
+    return group->told_sequence != UINT64_MAX;
+}
+
 /* settled: the rank that found the failure has offered its cause to the others. */
 static void fail_group(struct tutti_group *group, int status, const char *text, bool tell, bool settled)
 {
@@ -118,6 +131,7 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
     if (is_cause) describe_disowned(group, copy);
     if (is_cause) status = TUTTI_ERR_SYSTEM; /* what was found is a consequence */
     if (group->failed == TUTTI_OK) {
+        if (tell && !settled && !is_cause) settled = prefer_told(group, &status, copy);
         if (tell && !settled && !group->shut && !is_cause) {
             name_rank(group, status, copy);
             status = cause_settle(group, status, copy);
