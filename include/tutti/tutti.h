@@ -178,7 +178,10 @@ typedef struct tutti_group_opts {
 
 /* A group of n of the parent's ranks, given as global ranks, whose order is the order in the new group.  All ranks of
  * the parent call it in the same order (see members_only); one that is not a member gets a handle in which its
- * rank and the world size are -1, good for tutti_get_rank and tutti_destroy_process_group alone. */
+ * rank and the world size are -1, good for tutti_get_rank and tutti_destroy_process_group alone.
+ * Errors: MISMATCH on every member that can see it (the lists, their order or the backends differ between ranks; the
+ * sentence has both lists), PEER_LOST (a member died), TIMEOUT (a member did not make this group in time).  With
+ * members_only the first operation on the group may return them instead. */
 static inline int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti_group **group)
 {
     return tutti_new_group_sized(ranks, n, opts, sizeof *opts, group);
