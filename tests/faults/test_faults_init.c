@@ -71,7 +71,6 @@ static int be_rank(const char *path)
     int rank = atoi(getenv("RANK"));
     char name[16];
     if (sheet == NULL) return 1;
-    signal(SIGTERM, SIG_IGN); /* by which the launcher ends the others */
     if (rank == sheet->victim) arrange_end(sheet);
     struct seen *seen = &sheet->seen[rank];
     float one = 1;
@@ -104,13 +103,14 @@ static void run_job(const char *path)
     if (pid == 0) {
         int null = open("/dev/null", O_WRONLY);
         dup2(null, STDERR_FILENO);
+        signal(SIGTERM, SIG_IGN); /* in the ranks from their first instruction: by it the launcher ends the others */
         execl(TUTTI_RUN_PATH, TUTTI_RUN_PATH, "-n", ranks, self, "rank", path, (char *)NULL);
         _exit(127);
     }
     int64_t limit = now_ns() + (int64_t)LIMIT_S * 1000000000;
     while (waitpid(pid, NULL, WNOHANG) == 0) {
         if (now_ns() > limit) {
-            kill(pid, SIGTERM);
+            kill(pid, SIGKILL); /* its ranks die with it */
             waitpid(pid, NULL, 0);
             break;
         }
