@@ -432,7 +432,8 @@ static int take_found(struct tutti_group *group, tutti_tensor tensor, int source
 /* The message is there, and stays there while the lock is held. */
 static int take_bytes(struct tutti_group *group, const tutti_opts *found, tutti_bytes *out)
 {
-    tutti_opts opts = {.timeout_ms = found->timeout_ms > 0 ? found->timeout_ms : TUTTI_NOW,
+    /* Its data may still have to come: with TUTTI_NOW, too, the receive has the group's time. */
+    tutti_opts opts = {.timeout_ms = found->timeout_ms > 0 ? found->timeout_ms : 0,
                        .tag = *found->received_tag,
                        .group_rank = found->group_rank};
     size_t bytes = (size_t)*found->received;
