@@ -1,4 +1,4 @@
-/* Messages of which only the sender knows the size: probes, and byte strings. */
+/* Messages whose size the sender alone knows: probes and byte strings. */
 #include <stdlib.h>
 #include <string.h>
 #include <tutti/tutti.h>

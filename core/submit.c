@@ -355,17 +355,23 @@ static bool ends_in_a_step(struct engine *engine, const struct tutti_work *work)
     return work_ended(work);
 }
 
+static int begin_probe(struct tutti_group *group, const tutti_op *probe, const tutti_opts *opts,
+                       struct tutti_work **work)
+{
+    tutti_op op = *probe; /* the check changes it */
+    uint64_t fingerprint;
+    int status = checked_op(group, &op, opts, &fingerprint);
+    if (status == TUTTI_OK) status = check_usable(group, &op);
+    return status == TUTTI_OK ? submit_locked(group, &op, fingerprint, opts, false, work) : status;
+}
+
 /* Begins a probe and leaves it when it finds nothing in one round, in which the lock may be let go, or, with `holds`,
  * is not.  *found: it has. */
 static int look(struct tutti_group *group, const tutti_op *probe, const tutti_opts *opts, bool holds, bool *found)
 {
-    tutti_op op = *probe;
     struct tutti_work *work = NULL;
-    uint64_t fingerprint;
     *found = false;
-    int status = checked_op(group, &op, opts, &fingerprint);
-    if (status == TUTTI_OK) status = check_usable(group, &op);
-    if (status == TUTTI_OK) status = submit_locked(group, &op, fingerprint, opts, false, &work);
+    int status = begin_probe(group, probe, opts, &work);
     if (status != TUTTI_OK) return status;
     struct engine *engine = group->engine;
     *found = work_ended(work) || (holds ? ends_in_a_step(engine, work) : engine_wait(engine, work, 0));
@@ -377,12 +383,8 @@ static int look(struct tutti_group *group, const tutti_op *probe, const tutti_op
 
 static int wait_for_message(struct tutti_group *group, const tutti_op *probe, const tutti_opts *opts)
 {
-    tutti_op op = *probe;
     struct tutti_work *work = NULL;
-    uint64_t fingerprint;
-    int status = checked_op(group, &op, opts, &fingerprint);
-    if (status == TUTTI_OK) status = check_usable(group, &op);
-    if (status == TUTTI_OK) status = submit_locked(group, &op, fingerprint, opts, false, &work);
+    int status = begin_probe(group, probe, opts, &work);
     if (status != TUTTI_OK) return status;
     if (!work_ended(work)) engine_wait(group->engine, work, CLOCK_NEVER); /* its own deadline ends it */
     status = work_result(work);
