@@ -11,6 +11,7 @@
 #include "child.h"
 #include "fingerprint.h"
 #include "group.h"
+#include "hooks.h"
 
 const char *tutti_last_error(void)
 {
@@ -372,6 +373,7 @@ int tutti_create_group_sized(const char *backend, tutti_store *store, int rank, 
     struct group_args args = {
         .names = &names,
         .store = store,
+        .hooks = &library_hooks,
         .id = 1,
         .name = opts->name != NULL ? opts->name : "own",
         .rank = rank,

@@ -169,7 +169,7 @@ bool tutti_work_is_completed(tutti_work *work)
     engine_lock(engine);
     engine_called(engine);
     bool moved = work_ended(work) || engine_step(engine);
-    if (!moved) work_check_time(engine, clock_now_ns());
+    if (!moved) engine->hooks->check_deadlines(engine, clock_now_ns());
     engine_unlock(engine);
     if (!moved) give_way(engine);
     return work_ended(work);

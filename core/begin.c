@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cache.h"
+#include "failure.h"
 #include "fingerprint.h"
 #include "group.h"
 #include "stage.h"
@@ -183,7 +184,7 @@ static int through_door(struct tutti_work *work, const struct group_door *door)
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(door->backend, send)) return status;
     if (!op_is_message(&work->op)) return begin_plan(work, door, &work->op);
     status = begin_message(work, &work->op, door, 0);
-    return status < 0 && status != TUTTI_ERR_UNSUPPORTED ? work_explain(work, &work->request, status) : status;
+    return status < 0 && status != TUTTI_ERR_UNSUPPORTED ? failure_explain(work, &work->request, status) : status;
 }
 
 /* PENDING also where it has ended meanwhile. */

@@ -13,8 +13,6 @@
 #include "base/thread.h"
 #include "cores.h"
 #include "exits.h"
-#include "group.h"
-#include "submit.h"
 #include "work.h"
 
 enum {
@@ -71,7 +69,7 @@ static void close_wake_fds(struct engine *engine)
     witness_close(&engine->witness);
 }
 
-int engine_new(int local_world_size, struct engine **out)
+int engine_new(int local_world_size, const struct engine_hooks *hooks, struct engine **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
@@ -100,6 +98,7 @@ int engine_new(int local_world_size, struct engine **out)
     engine->spins = engine->spins_most = engine->own_core ? SPINS_MOST : SPINS_SHARED;
     engine->yields = YIELDS;
     engine->references = 1;
+    engine->hooks = hooks;
     engine->fork_generation = atomic_load_explicit(&fork_generation, memory_order_relaxed);
     *out = engine;
     return TUTTI_OK;
@@ -248,7 +247,7 @@ static void look_at_clock(struct engine *engine)
     engine->now_ns = clock_now_ns();
     if (engine->now_ns < engine->look_ns) return;
     engine->look_ns = engine->now_ns + (int64_t)LOOK_MS * 1000000;
-    work_check_time(engine, engine->now_ns);
+    engine->hooks->check_deadlines(engine, engine->now_ns);
 }
 
 /* Each work gets one turn, so that a long local computation of one does not keep the wire waiting. */
@@ -269,7 +268,7 @@ static void begin_unblocked(struct engine *engine)
 {
     if (!engine->recheck) return;
     engine->recheck = false;
-    if (engine->n_blocked > 0 && engine->first != NULL) submit_unblocked(engine->first);
+    if (engine->n_blocked > 0 && engine->first != NULL) engine->hooks->begin_unblocked(engine->first);
 }
 
 void engine_go_on(struct engine *engine)
@@ -294,7 +293,7 @@ bool engine_step(struct engine *engine)
     /* First: a peer's note says why the connections break that the same round may have reported. */
     moved |= engine_handle_events(engine);
     moved |= run_works(engine);
-    if (engine->n_told > 0 && engine->first != NULL) group_take_told(engine->first);
+    if (engine->n_told > 0 && engine->first != NULL) engine->hooks->take_told(engine->first);
     begin_unblocked(engine);
     if (++engine->rounds % LOOK_ROUNDS == 0) look_at_clock(engine);
     return moved;
@@ -375,7 +374,7 @@ static int arm_again(struct engine *engine, enum engine_poller who, struct pollf
 /* Without descriptors there is nothing to sleep on.  All groups fail. */
 static bool nap_disowned(struct engine *engine, enum engine_poller who)
 {
-    if (engine->first != NULL) group_disowned(engine->first);
+    if (engine->first != NULL) engine->hooks->disowned(engine->first);
     lock_give(&engine->lock);
     usleep(who == POLLER_CALLER ? DISOWNED_US : WATCH_MS * 1000);
     return false;
@@ -499,7 +498,7 @@ int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int 
         if ((index = first_ended(works, n)) >= 0) break;
         int64_t now = clock_now_ns();
         if (now >= deadline_ns) break;
-        int64_t next = work_check_time(engine, now);
+        int64_t next = engine->hooks->check_deadlines(engine, now);
         if ((index = first_ended(works, n)) >= 0) break;
         for (int i = 0; i < n; i++)
             if (works[i] != NULL) works[i]->awaited = true;
@@ -534,7 +533,7 @@ static bool drive(struct engine *engine)
 {
     if (engine->stopping || engine->callers > 0 || !try_lock(engine)) return false;
     bool moved = engine_step(engine);
-    int64_t next = moved ? 0 : work_check_time(engine, clock_now_ns());
+    int64_t next = moved ? 0 : engine->hooks->check_deadlines(engine, clock_now_ns());
     if (moved || !TAILQ_EMPTY(&engine->callbacks)) {
         engine_unlock(engine);
         return true;

@@ -22,6 +22,8 @@
 #include "base/descriptors.h"
 #include "base/lock.h"
 
+struct engine;
+struct stage;
 struct tutti_work;
 TAILQ_HEAD(work_queue, tutti_work);
 
@@ -35,6 +37,32 @@ struct engine_event {
     void (*handle)(struct engine_event *event); /* with the lock held; frees it */
 };
 
+/* What the layers above do when the engine or one of its works asks for it.  All are called with the lock held. */
+struct engine_hooks {
+    /* Ends what is late.  Returns when the next look is due. */
+    int64_t (*check_deadlines)(struct engine *engine, int64_t now);
+    /* Begins works that waited for an earlier one's memory. */
+    void (*begin_unblocked)(struct tutti_group *first);
+    /* Takes in the failures that the family's groups were told of, once they are due. */
+    void (*take_told)(struct tutti_group *first);
+    /* Fails all groups, because the program has closed the engine's descriptors. */
+    void (*disowned)(struct tutti_group *first);
+    /* The process exits: waits until peers have received what was sent to them. */
+    void (*drain_at_exit)(struct engine *engine);
+
+    /* All ranks have called what work is.  An error: its backend could not begin it. */
+    int (*resume)(struct tutti_work *work);
+    /* Copies the results of a work that packs several small operations to where they belong, and frees the packing. */
+    void (*part_ended)(struct tutti_work *work, int status);
+    /* The last part of a staged operation has ended. */
+    void (*stage_ended)(struct stage *stage);
+    /* Writes the error message of a work's request that failed with status; request may be NULL. */
+    void (*describe_failure)(const struct tutti_work *work, const tutti_request *request, int status, char *text,
+                             size_t size);
+    /* Ends a failed work, and its group where it fails with it. */
+    void (*end_failed)(struct tutti_work *work, int status);
+};
+
 enum engine_poller { POLLER_CALLER, POLLER_THREAD };
 
 /* What each operation looks at comes first: after a large one's copy little of it is left in the caches. */
@@ -42,6 +70,7 @@ struct engine {
     struct lock lock;
     int fork_generation;
     int n_sources;
+    const struct engine_hooks *hooks;
     struct work_queue active;       /* begun, not ended */
     struct work_queue runnable;     /* those of them with steps to do */
     struct work_queue callbacks;    /* ended, their callback is owed */
@@ -101,7 +130,7 @@ struct engine {
 };
 
 /* local_world_size: ranks on this host, which decides how to wait. */
-int engine_new(int local_world_size, struct engine **engine);
+int engine_new(int local_world_size, const struct engine_hooks *hooks, struct engine **engine);
 void engine_hold(struct engine *engine);
 /* Gives a reference back, without the lock; the last one ends the thread, if it still runs. */
 void engine_drop(struct engine *engine);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "drain.h"
 #include "engine.h"
 
 enum { TRY_US = 1000, TRIES = 300 };
@@ -25,7 +24,7 @@ static bool try_lock(struct lock *which)
 static void leave(struct engine *engine)
 {
     if (engine_is_forked(engine) || !try_lock(&engine->lock)) return;
-    drain_at_exit(engine);
+    engine->hooks->drain_at_exit(engine);
     for (int i = 0; i < engine->n_sources; i++)
         if (TUTTI_HAS(engine->source[i].backend, leave)) engine->source[i].backend->leave(engine->source[i].state);
     lock_give(&engine->lock);

@@ -187,7 +187,8 @@ static int fill(struct tutti_group *group, const struct group_args *args)
         engine_lock(group->engine);
         engine_hold(group->engine);
     } else {
-        status = engine_new(args->local_world_size > 0 ? args->local_world_size : args->size, &group->engine);
+        status =
+            engine_new(args->local_world_size > 0 ? args->local_world_size : args->size, args->hooks, &group->engine);
         if (status != TUTTI_OK) return status;
         engine_lock(group->engine);
         group->engine->first = group;

@@ -103,7 +103,8 @@ struct group_args {
     struct tutti_group *parent; /* NULL: a family of its own */
     struct tutti_group *whole; /* the group whose ranks all make groups of it now, by color; NULL: members alone call */
     int color;
-    tutti_store *store; /* family of its own: borrowed; the group makes a prefix of it */
+    tutti_store *store;               /* family of its own: borrowed; the group makes a prefix of it */
+    const struct engine_hooks *hooks; /* family of its own: for its engine */
     uint64_t id;
     uint64_t key;    /* with a parent: what tells the making apart, which may be alike for lists that differ */
     uint64_t number; /* among those that all of the parent make; 0: another kind */

@@ -13,6 +13,7 @@
 #include "check.h"
 #include "checked.h"
 #include "coalesce.h"
+#include "failure.h"
 #include "fingerprint.h"
 #include "group.h"
 #include "health.h"
@@ -234,7 +235,7 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
             report_at_once(work, group, op, opts);
     } else if (status < 0 && status != TUTTI_ERR_UNSUPPORTED && op->sequence == 0) {
         become(work, group, op, opts);
-        work_explain(work, &work->request, status);
+        failure_explain(work, &work->request, status);
     }
     work_give_back(engine, work);
     return status == TUTTI_REQUEST_COMPARE ? TUTTI_ERR_UNSUPPORTED : status;

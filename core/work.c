@@ -10,16 +10,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "begin.h"
 #include "cache.h"
-#include "coalesce.h"
 #include "fingerprint.h"
 #include "group.h"
-#include "health.h"
-#include "missing.h"
-#include "stage.h"
 
-enum { SPARE_MOST = 64, ASK_NS = 200 * 1000 * 1000, ASK_LEAST_NS = 20 * 1000 * 1000, DRAIN_NS = 2000 * 1000 * 1000 };
+enum { SPARE_MOST = 64, DRAIN_NS = 2000 * 1000 * 1000 };
 
 /* Where what a work lends before it is one begins: see work.h. */
 #define LENT_AT offsetof(struct tutti_work, fingerprint)
@@ -156,7 +151,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     struct tutti_group *group = work->group;
     if (work_ended(work)) return;
     bool awaited = work->awaited;
-    coalesce_part_ended(work, status);
+    if (work->packing != NULL) engine->hooks->part_ended(work, status);
     work->status = status;
     if (status != TUTTI_OK && work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
     tell_time(work, status);
@@ -170,7 +165,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
         parent->tag = work->tag;
         parent->received = work->received;
     }
-    if (work->stage != NULL) stage_ended(work->stage);
+    if (work->stage != NULL) engine->hooks->stage_ended(work->stage);
     if (status == TUTTI_OK) work_report_message(work);
     if (work->comparing != NULL) engine->n_comparing--;
     work->comparing = NULL;
@@ -229,8 +224,7 @@ void work_withdraw(struct tutti_work *work, int status, const char *text)
     work->deadline_ns = clock_now_ns() + DRAIN_NS;
 }
 
-/* The backend keeps what it has: that must outlive it. */
-static void abandon(struct tutti_work *work)
+void work_abandon(struct tutti_work *work)
 {
     log_write(LOG_WARN, "%s cannot take a failed operation back: its tensors stay in use and must stay valid",
               work->exec != NULL ? work->exec->run.backend->name : work->backend->name);
@@ -246,59 +240,12 @@ void work_closed(struct tutti_work *work)
     work_end(work, work->failing != TUTTI_OK ? work->failing : TUTTI_ERR_ABORTED, "the group was destroyed");
 }
 
-/* The sentence for a failure that a request shows. */
-static void explain(const struct tutti_work *work, const tutti_request *request, int status, char *text, size_t size)
-{
-    char what[160], cause[600];
-    work_describe(work, what, sizeof what);
-    if (status != TUTTI_ERR_MISMATCH || request == NULL) {
-        snprintf(cause, sizeof cause, "%s", error_text());
-    } else if (work->op.up_to &&
-               ((request->found_fingerprint ^ request->fingerprint) & request->fingerprint_mask) == 0) {
-        snprintf(cause, sizeof cause, "rank %d has sent %" PRIu64 " bytes, rank %d has room for %zu",
-                 request->source >= 0 ? work->group->global_ranks[request->source] : -1, request->found_bytes,
-                 work->group->global_ranks[work->group->rank], request->bytes);
-    } else if (request->found_fingerprint != 0 && request->found_fingerprint != request->fingerprint) {
-        int peer = request->peer >= 0 ? request->peer : request->source;
-        health_describe_mismatch(work->group, peer, request->found_fingerprint, request->fingerprint, cause,
-                                 sizeof cause);
-    } else {
-        int peer = request->peer >= 0 ? request->peer : request->source;
-        snprintf(cause, sizeof cause, "rank %d has %" PRIu64 " bytes where rank %d has %zu",
-                 peer >= 0 ? work->group->global_ranks[peer] : -1, request->found_bytes,
-                 work->group->global_ranks[work->group->rank], request->bytes);
-    }
-    snprintf(text, size, "%s: %s", what, cause);
-}
-
-int work_explain(const struct tutti_work *work, const tutti_request *request, int status)
-{
-    char text[ERROR_TEXT_MAX];
-    explain(work, request, status, text, sizeof text);
-    return error_set(status, "%s", text);
-}
-
-/* A work has failed.  A message that did not fit leaves the group as it was; all else fails the group. */
-static void fail(struct tutti_work *work, int status)
-{
-    if (work_is_message(work) && status != TUTTI_ERR_PEER_LOST) {
-        work_withdraw(work, status, NULL);
-        return;
-    }
-    struct tutti_group *group = work->group;
-    char text[ERROR_TEXT_MAX]; /* what a peer told is the cause of what is found here */
-    if (group->told != TUTTI_OK) status = group->told;
-    const char *cause = group->told != TUTTI_OK ? group->told_text : work->text;
-    snprintf(text, sizeof text, "%s", cause != NULL ? cause : error_name(status));
-    group_fail(group, status, text, true);
-}
-
 /* Remembers the first failure; the work ends with it in its next turn, outside of the backend. */
 static void note_failure(struct tutti_work *work, const tutti_request *request, int status)
 {
     if (work->failing != TUTTI_OK) return;
     char text[ERROR_TEXT_MAX];
-    explain(work, request, status, text, sizeof text);
+    work->engine->hooks->describe_failure(work, request, status, text, sizeof text);
     work->failing = status;
     work->text = strdup(text);
     work_queue_run(work);
@@ -325,7 +272,7 @@ void work_run(struct tutti_work *work)
         if (work->exec->status != TUTTI_OK) {
             note_failure(work, work->exec->failed, work->exec->status);
         } else if (work->exec->left == 0 && work->comparing != NULL) {
-            int status = begin_compared(work);
+            int status = work->engine->hooks->resume(work);
             if (status >= 0) return;
             note_failure(work, NULL, status);
         } else if (work->exec->left == 0) {
@@ -336,7 +283,7 @@ void work_run(struct tutti_work *work)
             return;
         }
     }
-    if (work->failing != TUTTI_OK) fail(work, work->failing);
+    if (work->failing != TUTTI_OK) work->engine->hooks->end_failed(work, work->failing);
 }
 
 struct work_outs work_outs_of(const tutti_op *op, const tutti_opts *opts)
@@ -407,106 +354,9 @@ void work_took(tutti_request *request, int64_t ns)
     if (work != NULL && work->exec == NULL) work->took_ns = ns > 0 ? ns : 1;
 }
 
-/* ---- time -------------------------------------------------------------------------------------------------- */
-
 void work_start_clock(struct tutti_work *work, int64_t now)
 {
     bool never = work->op.timeout_ms >= INT64_MAX / 2000000;
     work->start_ns = work->asked_ns = now;
     work->deadline_ns = never ? CLOCK_NEVER : now + work->op.timeout_ms * 1000000;
-}
-
-static void time_out(struct tutti_work *work, int64_t now)
-{
-    char what[160], missing[600], text[ERROR_TEXT_MAX];
-    work_describe(work, what, sizeof what);
-    missing_describe(work, now, missing, sizeof missing);
-    snprintf(text, sizeof text, "%s: rank %d waited %.3f s for %s", what, work->group->global_ranks[work->group->rank],
-             (double)(now - work->start_ns) / 1e9, missing);
-    if (work_is_message(work)) {
-        work_withdraw(work, TUTTI_ERR_TIMEOUT, text);
-        return;
-    }
-    if (!work->group->failed) work->group->failed_missing = missing_set(work, now);
-    group_fail(work->group, TUTTI_ERR_TIMEOUT, text, true);
-}
-
-/* A peer that it waits for has destroyed the group. */
-static void forsake(struct tutti_work *work, int peer)
-{
-    char what[160], text[ERROR_TEXT_MAX];
-    work_describe(work, what, sizeof what);
-    snprintf(text, sizeof text, "%s: rank %d has destroyed the group", what, work->group->global_ranks[peer]);
-    if (work_is_message(work))
-        work_withdraw(work, TUTTI_ERR_ABORTED, text);
-    else
-        group_fail(work->group, TUTTI_ERR_ABORTED, text, true);
-}
-
-static void warn_late(struct tutti_work *work, int64_t now)
-{
-    char what[160], missing[600];
-    work_describe(work, what, sizeof what);
-    missing_describe(work, now, missing, sizeof missing);
-    log_write(LOG_WARN, "%s takes long (%.3f s); waiting for %s", what, (double)(now - work->start_ns) / 1e9, missing);
-    work->warned = true;
-}
-
-/* When the peers are to be asked next where they are: soon enough that their answers can be in a timeout's text. */
-static int64_t ask_at(const struct tutti_work *work)
-{
-    int64_t quarter = work->deadline_ns == CLOCK_NEVER ? ASK_NS : (work->deadline_ns - work->start_ns) / 4;
-    int64_t every = quarter < ASK_LEAST_NS ? ASK_LEAST_NS : quarter;
-    return work->asked_ns + (every < ASK_NS ? every : ASK_NS);
-}
-
-/* Whether it was ended, and maybe others with it. */
-static bool check_one(struct tutti_work *work, int64_t now)
-{
-    if (work->start_ns == 0 && !work->draining) work_start_clock(work, now);
-    if (now >= work->deadline_ns) {
-        if (work->draining)
-            abandon(work);
-        else
-            time_out(work, now);
-        return true;
-    }
-    if (work->draining) return false;
-    if (work->moved) {
-        work->moved = false;
-        work->asked_ns = now;
-        return false;
-    }
-    if (work->started && now >= ask_at(work)) {
-        work->asked_ns = now;
-        int left = health_ask(work);
-        if (left >= 0) {
-            forsake(work, left);
-            return true;
-        }
-    }
-    if (!work->warned && work->deadline_ns != CLOCK_NEVER &&
-        now - work->start_ns > (work->deadline_ns - work->start_ns) / 2)
-        warn_late(work, now);
-    return false;
-}
-
-static int64_t next_look(const struct tutti_work *work)
-{
-    int64_t asks = work->started && !work->draining ? ask_at(work) : CLOCK_NEVER;
-    return asks < work->deadline_ns ? asks : work->deadline_ns;
-}
-
-int64_t work_check_time(struct engine *engine, int64_t now)
-{
-    /* The end of one may end other works of its group too: begin again after it. */
-    struct tutti_work *work = TAILQ_FIRST(&engine->active);
-    int64_t deadline = CLOCK_NEVER;
-    while (work != NULL) {
-        struct tutti_work *next = TAILQ_NEXT(work, link);
-        bool ended = check_one(work, now);
-        if (!ended && next_look(work) < deadline) deadline = next_look(work);
-        work = ended ? TAILQ_FIRST(&engine->active) : next;
-    }
-    return deadline;
 }

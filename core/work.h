@@ -113,6 +113,9 @@ void work_end(struct tutti_work *work, int status, const char *text);
  */
 void work_withdraw(struct tutti_work *work, int status, const char *text);
 
+/* Ends a withdrawn work whose backend does not let go of it in time.  What the backend still uses stays allocated. */
+void work_abandon(struct tutti_work *work);
+
 /* Its backend is closed, which has given everything back. */
 void work_closed(struct tutti_work *work);
 
@@ -125,14 +128,8 @@ void work_release_exec(struct tutti_work *work);
 /* The host service behind tutti_host.took. */
 void work_took(tutti_request *request, int64_t ns);
 
-/* Makes of the error that a request was refused with one that names the operation and both sides; gives status. */
-int work_explain(const struct tutti_work *work, const tutti_request *request, int status);
-
 /* From now on the work's time runs, its deadline too. */
 void work_start_clock(struct tutti_work *work, int64_t now);
-
-/* Looks at deadlines and at what has not moved for a while; gives the moment when that is due again. */
-int64_t work_check_time(struct engine *engine, int64_t now);
 
 static inline bool work_ended(const struct tutti_work *work)
 {

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/sized.h"
 #include "group.h"
+#include "hooks.h"
 #include "host.h"
 #include "registry.h"
 #include "rendezvous.h"
@@ -98,6 +99,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
     struct group_args args = {
         .names = &names,
         .store = world.rendezvous.store,
+        .hooks = &library_hooks,
         .id = 1,
         .name = "world",
         .rank = world.rendezvous.rank,
