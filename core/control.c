@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "group.h"
-#include "health.h"
 #include "note.h"
 
 enum {
@@ -76,7 +75,9 @@ static void deliver(const struct frame *frame)
     memcpy(&bytes, frame->data, sizeof bytes);
     bytes = le64toh(bytes);
     int peer = frame->request.peer >= 0 ? frame->request.peer : frame->request.source;
-    if (bytes <= NOTE_BYTES) health_notified(frame->control->group, peer, frame->data + LENGTH, (size_t)bytes);
+    if (bytes <= NOTE_BYTES)
+        frame->control->group->engine->hooks->notified(frame->control->group, peer, frame->data + LENGTH,
+                                                       (size_t)bytes);
 }
 
 static int post(struct frame *frame)
@@ -112,7 +113,7 @@ void control_complete(tutti_request *request, int status)
 
 /* ---- sending ----------------------------------------------------------------------------------------------- */
 
-void control_send(struct tutti_group *group, int peer, const void *message, size_t bytes)
+static void send_frame(struct tutti_group *group, int peer, const void *message, size_t bytes)
 {
     struct control *control = group->control;
     if (control == NULL || bytes > NOTE_BYTES || control->n_sends >= SENDS_A_RANK * group->size) return;
@@ -123,6 +124,20 @@ void control_send(struct tutti_group *group, int peer, const void *message, size
     memcpy(frame->data + LENGTH, message, bytes);
     prepare(frame);
     if (control->door->backend->send(control->door->state, &frame->request) != TUTTI_REQUEST_PENDING) drop(frame);
+}
+
+/* A device's backend may have no way but the store, where there is room for one note: the failure. */
+void control_send(struct tutti_group *group, int peer, const struct note *note)
+{
+    uint8_t wire[NOTE_BYTES];
+    size_t bytes = note_encode(note, wire);
+    for (int device = 0; device < (note->type == NOTE_FAILED ? 2 : 1); device++)
+        for (int i = 0; i < group->n_doors[device]; i++) {
+            const struct group_door *door = &group->doors[device][i];
+            if (TUTTI_HAS(door->backend, notify) && door->backend->notify(door->state, peer, wire, bytes) == TUTTI_OK)
+                return;
+        }
+    send_frame(group, peer, wire, bytes);
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <tutti/backend.h>
 
+struct note;
 struct tutti_group;
 
 /* The tags of collectives are below, those of messages above. */
@@ -22,8 +23,8 @@ void control_flush(struct tutti_group *group);
 /* Frees all.  The backends are closed. */
 void control_close(struct tutti_group *group);
 
-/* Sends a note to a peer, if there is room for one. */
-void control_send(struct tutti_group *group, int peer, const void *message, size_t bytes);
+/* Sends a note to a peer: through a backend's notify, else in a message of this file, if there is room for one. */
+void control_send(struct tutti_group *group, int peer, const struct note *note);
 
 static inline bool control_owns(const tutti_request *request)
 {

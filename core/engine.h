@@ -49,6 +49,8 @@ struct engine_hooks {
     void (*disowned)(struct tutti_group *first);
     /* The process exits: waits until peers have received what was sent to them. */
     void (*drain_at_exit)(struct engine *engine);
+    /* A control message of a peer has come in over a backend's own messages. */
+    void (*notified)(void *core, int32_t peer, const void *message, size_t bytes);
 
     /* All ranks have called what work is.  An error: its backend could not begin it. */
     int (*resume)(struct tutti_work *work);

@@ -9,8 +9,6 @@
 #include "control.h"
 #include "fingerprint.h"
 #include "group.h"
-#include "making.h"
-#include "making_wire.h"
 #include "missing.h"
 #include "note.h"
 #include "work.h"
@@ -74,20 +72,6 @@ void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprin
 
 /* ---- notes ------------------------------------------------------------------------------------------------- */
 
-/* A device's backend may have no way but the store, where there is room for one note: the failure. */
-static void note_send(struct tutti_group *group, int peer, const struct note *note)
-{
-    uint8_t wire[NOTE_BYTES];
-    size_t bytes = note_encode(note, wire);
-    for (int device = 0; device < (note->type == NOTE_FAILED ? 2 : 1); device++)
-        for (int i = 0; i < group->n_doors[device]; i++) {
-            const struct group_door *door = &group->doors[device][i];
-            if (TUTTI_HAS(door->backend, notify) && door->backend->notify(door->state, peer, wire, bytes) == TUTTI_OK)
-                return;
-        }
-    control_send(group, peer, wire, bytes);
-}
-
 void health_tell(struct tutti_group *group)
 {
     struct note note = {.type = NOTE_FAILED,
@@ -96,7 +80,7 @@ void health_tell(struct tutti_group *group)
                         .given_up = group->failed_missing};
     snprintf(note.text, sizeof note.text, "%s", group->failed_text != NULL ? group->failed_text : "");
     for (int peer = 0; peer < group->size; peer++)
-        if (peer != group->rank) note_send(group, peer, &note);
+        if (peer != group->rank) control_send(group, peer, &note);
 }
 
 static void tell_askers(struct tutti_group *group, int64_t now);
@@ -128,7 +112,7 @@ int health_ask(const struct tutti_work *work)
     for (int peer = 0; asks && peer < group->size; peer++) {
         if (!marked[peer]) continue;
         bool anew = missing_asked(group->health->missing, peer, now);
-        if (anew || !work->point_to_point) note_send(group, peer, &note);
+        if (anew || !work->point_to_point) control_send(group, peer, &note);
     }
     free(marked);
     if (asks) tell_askers(group, now);
@@ -196,7 +180,7 @@ static void tell_place(struct tutti_group *group, int peer, int64_t now)
         here.sequence = waiting->op.sequence;
         here.n_places = missing_find(waiting, now, here.place);
     }
-    note_send(group, peer, &here);
+    control_send(group, peer, &here);
 }
 
 /* What this rank's answers say of others, in short. */
@@ -227,74 +211,36 @@ static void tell_askers(struct tutti_group *group, int64_t now)
             tell_place(group, peer, now);
 }
 
-static void answer(struct tutti_group *group, int peer, const struct note *ask)
+bool health_answer(struct tutti_group *group, int peer, const struct note *ask, char *text, size_t size)
 {
     struct health *health = group->health;
     unsigned at = ask->sequence % HISTORY;
     if (ask->sequence > 0 && health->issued[at].sequence == ask->sequence &&
         health->issued[at].fingerprint != ask->fingerprint) {
-        char calls[400], text[512];
+        char calls[400];
         health_describe_mismatch(group, peer, ask->fingerprint, health->issued[at].fingerprint, calls, sizeof calls);
-        snprintf(text, sizeof text, "the ranks' calls differ at #%" PRIu64 " of group %s: %s", ask->sequence,
-                 group->name, calls);
-        group_fail(group, TUTTI_ERR_MISMATCH, text, true);
-        return;
+        snprintf(text, size, "the ranks' calls differ at #%" PRIu64 " of group %s: %s", ask->sequence, group->name,
+                 calls);
+        return false;
     }
     int64_t now = clock_now_ns();
     health->asker[peer] = (struct asker){now, ask->sequence};
     tell_place(group, peer, now);
     const struct tutti_work *waiting = missing_waiting(group, ask->sequence);
-    if (waiting == NULL || now - health->passed_on_ns < PASS_ON_NS) return;
+    if (waiting == NULL || now - health->passed_on_ns < PASS_ON_NS) return true;
     health->passed_on_ns = now; /* the question goes on along the chain */
     health_ask(waiting);
+    return true;
 }
 
-struct note_event {
-    struct engine_event event; /* first */
-    struct tutti_group *group;
-    int peer;
-    struct note note;
-};
-
-static void handle_note(struct engine_event *event)
+void health_heard(struct tutti_group *group, int peer, const struct note *here)
 {
-    struct note_event *came = (struct note_event *)event;
-    struct tutti_group *group = came->group;
-    const struct note *note = &came->note;
-    if (note->type == NOTE_ASK) {
-        if (group->failed)
-            health_tell(group); /* it missed the first telling */
-        else
-            answer(group, came->peer, note);
-    } else if (note->type == NOTE_HERE) {
-        int64_t now = clock_now_ns();
-        missing_heard(group->health->missing, came->peer, note, now);
-        tell_askers(group, now);
-    } else if (note->type == NOTE_LEFT) {
-        missing_leaves(group->health->missing, came->peer);
-    } else if (note->type == NOTE_FAILED && !group->failed && note->status < 0) {
-        group->failed_missing = note->given_up;
-        group_told(group, note->status, note->text, note->sequence); /* and told on: not all know the first one */
-    }
-    free(came);
+    int64_t now = clock_now_ns();
+    missing_heard(group->health->missing, peer, here, now);
+    tell_askers(group, now);
 }
 
-void health_notified(void *core, int32_t peer, const void *message, size_t bytes)
+void health_left(struct tutti_group *group, int peer)
 {
-    struct tutti_group *group = core;
-    if (making_is(message, bytes)) {
-        making_notified(group, peer, message, bytes);
-        return;
-    }
-    if (group->size < 1 || peer < 0 || peer >= group->size || peer == group->rank) return;
-    struct note_event *came = malloc(sizeof *came);
-    if (came == NULL) return; /* notes are best effort */
-    if (!note_parse(message, bytes, &came->note)) {
-        free(came);
-        return;
-    }
-    came->event.handle = handle_note;
-    came->group = group;
-    came->peer = peer;
-    engine_post(group->engine, &came->event);
+    missing_leaves(group->health->missing, peer);
 }

@@ -8,10 +8,12 @@
 #ifndef HEALTH_H
 #define HEALTH_H
 
+#include <stdbool.h>
 #include <tutti/backend.h>
 
 struct health;
 struct missing;
+struct note;
 struct tutti_group;
 struct tutti_work;
 
@@ -28,8 +30,15 @@ int health_ask(const struct tutti_work *work);
 /* Tells all peers that the group failed, how, and from which collective on. */
 void health_tell(struct tutti_group *group);
 
-/* A note came in: the host service behind tutti_host.notified. */
-void health_notified(void *core, int32_t peer, const void *message, size_t bytes);
+/* Answers a peer that asks where this rank is, and passes the question on.  False, with a text, if the two ranks' calls
+ * differ: the group has to fail. */
+bool health_answer(struct tutti_group *group, int peer, const struct note *ask, char *text, size_t size);
+
+/* A peer says where it is. */
+void health_heard(struct tutti_group *group, int peer, const struct note *here);
+
+/* A peer has destroyed the group. */
+void health_left(struct tutti_group *group, int peer);
 
 /* What the peers' answers tell. */
 struct missing *health_missing(const struct health *health);

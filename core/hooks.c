@@ -6,6 +6,7 @@
 #include "drain.h"
 #include "failure.h"
 #include "group.h"
+#include "notice.h"
 #include "stage.h"
 #include "submit.h"
 
@@ -15,6 +16,7 @@ const struct engine_hooks library_hooks = {
     .take_told = group_take_told,
     .disowned = group_disowned,
     .drain_at_exit = drain_at_exit,
+    .notified = notice_received,
     .resume = begin_compared,
     .part_ended = coalesce_part_ended,
     .stage_ended = stage_ended,

@@ -16,7 +16,7 @@
 #include "base/token.h"
 #include "control.h"
 #include "group.h"
-#include "health.h"
+#include "notice.h"
 #include "rendezvous.h"
 #include "work.h"
 
@@ -135,7 +135,7 @@ const tutti_host host_services = {
     .token_mac = host_token_mac,
     .token_equal = token_equal,
     .random = token_random,
-    .notified = health_notified,
+    .notified = notice_received,
     .peer_lost = group_peer_lost,
     .failed = group_failed,
     .took = work_took,
