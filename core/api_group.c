@@ -71,8 +71,7 @@ int tutti_get_global_rank(const tutti_group *group, int group_rank)
 int tutti_get_group_rank(const tutti_group *group, int global_rank)
 {
     group = group_to_ask(group);
-    bool known = group != NULL && group->rank >= 0 && global_rank >= 0 && global_rank < group->world;
-    return known ? group->local_of[global_rank] : -1;
+    return group != NULL ? group_rank_of(group, global_rank) : -1;
 }
 
 const char *tutti_get_name(const tutti_group *group)

@@ -1,84 +1,10 @@
-/* tutti_alloc and tutti_free.
- *
- * On CPU memory is a backend's, where one has some that it can use better, or the system's.  Which of the two is kept
- * here by address and not by group: memory may be given back with another group of the family, and what a group leaves
- * behind at its end must not be taken for the system's.
- */
+/* tutti_alloc and tutti_free: memory of a backend that it can use better than other memory, or of the system. */
 #include <inttypes.h>
-#include <pthread.h>
-#include <search.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "group.h"
-
-/* ---- what backends have lent on CPU ------------------------------------------------------------------------ */
-
-struct loan {
-    void *memory;
-    size_t bytes;
-    const struct engine *family; /* whose groups' memory it is; NULL once they have ended: it is the program's */
-    const tutti_backend *backend;
-};
-
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static void *loans; /* a tree of them by address */
-
-static int by_address(const void *a, const void *b)
-{
-    const struct loan *x = a, *y = b;
-    return (x->memory > y->memory) - (x->memory < y->memory);
-}
-
-static bool note(void *memory, size_t bytes, const struct engine *family, const tutti_backend *backend)
-{
-    struct loan *loan = malloc(sizeof *loan);
-    if (loan == NULL) return false;
-    *loan = (struct loan){memory, bytes, family, backend};
-    pthread_mutex_lock(&mutex);
-    bool noted = tsearch(loan, &loans, by_address) != NULL;
-    pthread_mutex_unlock(&mutex);
-    if (!noted) free(loan);
-    return noted;
-}
-
-/* *found: the loan as it is now.  False: the memory is none. */
-static bool find_loan(void *memory, struct loan *found)
-{
-    struct loan asked = {.memory = memory};
-    pthread_mutex_lock(&mutex);
-    struct loan **loan = tfind(&asked, &loans, by_address);
-    if (loan != NULL) *found = **loan;
-    pthread_mutex_unlock(&mutex);
-    return loan != NULL;
-}
-
-/* False: another thread was first. */
-static bool forget(void *memory)
-{
-    struct loan asked = {.memory = memory};
-    pthread_mutex_lock(&mutex);
-    struct loan **found = tfind(&asked, &loans, by_address), *loan = found != NULL ? *found : NULL;
-    if (loan != NULL) tdelete(&asked, &loans, by_address);
-    pthread_mutex_unlock(&mutex);
-    free(loan);
-    return loan != NULL;
-}
-
-static void leave_one(const void *node, VISIT visit, void *family)
-{
-    struct loan *loan = *(struct loan *const *)node;
-    if ((visit == preorder || visit == leaf) && loan->family == family) loan->family = NULL;
-}
-
-void memory_leave(const struct engine *family)
-{
-    pthread_mutex_lock(&mutex);
-    twalk_r(loans, leave_one, (void *)(uintptr_t)family);
-    pthread_mutex_unlock(&mutex);
-}
-
-/* ---- the two calls ----------------------------------------------------------------------------------------- */
+#include "loans.h"
 
 /* The first of the group's backends that takes its device's tensors itself and allocates; NULL where none does. */
 static const struct group_door *allocating_door(const struct tutti_group *group)
@@ -99,7 +25,8 @@ static int borrow(const struct tutti_group *group, const struct group_door *door
     void *made = NULL;
     if (group->shut) return error_set(TUTTI_ERR_ABORTED, "alloc: group %s has been destroyed", group->name);
     int status = door != NULL ? door->backend->alloc(door->state, bytes, &made) : TUTTI_ERR_UNSUPPORTED;
-    if (status == TUTTI_OK && group->device.type == TUTTI_CPU && !note(made, bytes, group->engine, door->backend)) {
+    if (status == TUTTI_OK && group->device.type == TUTTI_CPU &&
+        !loans_add(made, bytes, group->engine, door->backend)) {
         door->backend->free(door->state, made);
         status = error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory to remember %p with", made);
     }
@@ -115,14 +42,14 @@ static int reclaim(const struct loan *loan)
                          "free: %p is memory of a group that has been destroyed, and backend %s cannot take it back "
                          "after that; it stays until the process ends",
                          loan->memory, loan->backend->name);
-    if (forget(loan->memory)) loan->backend->reclaim(loan->memory, loan->bytes);
+    if (loans_remove(loan->memory)) loan->backend->reclaim(loan->memory, loan->bytes);
     return TUTTI_OK;
 }
 
 static int give_back(const struct tutti_group *group, const struct group_door *door, void *memory)
 {
     struct loan loan;
-    bool lent = group->device.type == TUTTI_CPU && find_loan(memory, &loan);
+    bool lent = group->device.type == TUTTI_CPU && loans_find(memory, &loan);
     if (group->device.type == TUTTI_CPU && !lent) {
         free(memory);
         return TUTTI_OK;
@@ -130,7 +57,7 @@ static int give_back(const struct tutti_group *group, const struct group_door *d
     if (lent && loan.family == NULL) return reclaim(&loan);
     if (group->shut) return error_set(TUTTI_ERR_ABORTED, "free: group %s has been destroyed", group->name);
     int status = door != NULL ? door->backend->free(door->state, memory) : TUTTI_ERR_UNSUPPORTED;
-    if (status == TUTTI_OK && lent) forget(memory);
+    if (status == TUTTI_OK && lent) loans_remove(memory);
     return status;
 }
 
@@ -160,7 +87,7 @@ int tutti_free(tutti_group *group, void *memory)
 {
     if (memory == NULL) return TUTTI_OK;
     struct loan loan;
-    bool lent = find_loan(memory, &loan);
+    bool lent = loans_find(memory, &loan);
     if (lent && loan.family == NULL) return reclaim(&loan);
     if (!lent && group == NULL && !tutti_is_initialized()) { /* after the end of all: the system's */
         free(memory);

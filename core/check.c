@@ -250,8 +250,8 @@ static int check_root(const struct tutti_group *group, tutti_op *op, const tutti
     bool message = op_is_message(op);
     const char *word = op->kind == TUTTI_SEND ? "dst" : message ? "src" : "root";
     if (message && op->kind != TUTTI_SEND && op->root == TUTTI_ANY_SOURCE) return TUTTI_OK;
-    int local = opts->group_rank ? (op->root >= 0 && op->root < group->size ? op->root : -1)
-                                 : tutti_get_group_rank(group, op->root);
+    int local =
+        opts->group_rank ? (op->root >= 0 && op->root < group->size ? op->root : -1) : group_rank_of(group, op->root);
     if (local < 0)
         return REFUSE("%s is %d, which is no %s of group %s (%d ranks)", word, op->root,
                       opts->group_rank ? "rank" : "global rank", group->name, group->size);

@@ -22,6 +22,7 @@
 #include "exits.h"
 #include "health.h"
 #include "learn.h"
+#include "loans.h"
 #include "making.h"
 #include "submit.h"
 #include "work.h"
@@ -403,7 +404,7 @@ void group_close(struct tutti_group *group, int64_t delivery_ms)
         drain_group(other, deadline);
         shut(other); /* its handle stays good for destroying */
     }
-    if (group == group->root) memory_leave(group->engine);
+    if (group == group->root) loans_release(group->engine);
     if (group == group->root) engine_retire(group->engine);
     engine_lock(group->engine);
     struct tutti_group *root = group->root, *member;

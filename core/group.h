@@ -131,9 +131,6 @@ int group_open_outsider(struct tutti_group *parent, const char *name, struct tut
 /* How often members' lists of this hash were used for a group by the members alone, this time included. */
 uint64_t group_count_use(struct tutti_group *parent, uint64_t hash);
 
-/* All groups of a family are closed: what tutti_alloc gave of their memory is the program's from here on. */
-void memory_leave(const struct engine *family);
-
 /* Ends what is under way (waiting up to 2 s), gives what was sent delivery_ms to arrive (TUTTI_DEFAULT_TIMEOUT: the
  * group's timeout), closes the backends, gives the handle's reference back. */
 void group_close(struct tutti_group *group, int64_t delivery_ms);
@@ -185,6 +182,9 @@ int group_check_usable(struct tutti_group *group, const char *doing);
  * call after it fails with, also where the peers told before this rank came to it; those after that are ABORTED. */
 int group_check_collective(struct tutti_group *group, const char *doing);
 
+/* Makes group, or none, the default group.  Returns the one before. */
+struct tutti_group *group_set_default(struct tutti_group *group);
+
 /* The default group where group is NULL; NULL, with the error text set, if there is none. */
 struct tutti_group *group_or_default(const struct tutti_group *group);
 
@@ -194,6 +194,13 @@ const struct tutti_group *group_to_ask(const struct tutti_group *group);
 /* As group_or_default, for a call that is to do something: NULL, with the error text set, also in a forked child. There
  * the group's lock may be held by a thread that is not there, and its memory is shared with the parent's peers. */
 struct tutti_group *group_for_call(const struct tutti_group *group);
+
+/* Returns the rank in the group of a global rank, or -1 if it is not a member or this process is none. */
+static inline int group_rank_of(const struct tutti_group *group, int global_rank)
+{
+    bool known = group->rank >= 0 && global_rank >= 0 && global_rank < group->world;
+    return known ? group->local_of[global_rank] : -1;
+}
 
 static inline int group_device_index(tutti_device device)
 {

@@ -1,7 +1,6 @@
-/* The default group: made by tutti_init_process_group, ended by tutti_destroy_process_group.  The one global. */
+/* The default group: made by tutti_init_process_group, ended by tutti_destroy_process_group.  */
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,24 +26,9 @@ enum {
 
 static struct {
     pthread_mutex_t lock; /* init and destroy */
-    _Atomic(struct tutti_group *) group;
     struct rendezvous rendezvous;
-    bool ending; /* group is NULL, but not all of it is gone */
+    bool ending; /* there is no default group, but not all of the last one is gone */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-const struct tutti_group *group_to_ask(const struct tutti_group *group)
-{
-    /* acquire pairs with init's release: who sees the group sees it made */
-    return group != NULL ? group : atomic_load_explicit(&world.group, memory_order_acquire);
-}
-
-struct tutti_group *group_or_default(const struct tutti_group *group)
-{
-    const struct tutti_group *found = group_to_ask(group);
-    if (found == NULL)
-        error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group: call tutti_init_process_group first");
-    return (struct tutti_group *)(uintptr_t)found;
-}
 
 bool tutti_is_initialized(void)
 {
@@ -123,8 +107,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
         rendezvous_leave(&world.rendezvous);
         return error_set(status, "%s", text);
     }
-    /* release: see group_to_ask */
-    atomic_store_explicit(&world.group, group, memory_order_release);
+    group_set_default(group);
     return TUTTI_OK;
 }
 
@@ -167,8 +150,7 @@ static void await_others(tutti_store *board, int64_t deadline)
 static int destroy_world(int64_t delivery_ms)
 {
     pthread_mutex_lock(&world.lock);
-    struct tutti_group *group = atomic_load_explicit(&world.group, memory_order_acquire);
-    atomic_store_explicit(&world.group, NULL, memory_order_release);
+    struct tutti_group *group = group_set_default(NULL);
     if (group != NULL) world.ending = !engine_is_forked(group->engine);
     pthread_mutex_unlock(&world.lock);
     if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group to destroy");
@@ -197,8 +179,7 @@ int tutti_destroy_process_group_within(tutti_group *group, int64_t delivery_ms)
 {
     if (delivery_ms < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "destroy_process_group: delivery_ms is %" PRId64, delivery_ms);
-    if (group == NULL || group == atomic_load_explicit(&world.group, memory_order_acquire))
-        return destroy_world(delivery_ms);
+    if (group == NULL || group == group_to_ask(NULL)) return destroy_world(delivery_ms);
     group_close(group, delivery_ms);
     return TUTTI_OK;
 }
