@@ -100,7 +100,7 @@ static int begin_plan(struct tutti_work *work, const struct group_door *door, co
 
 /* Whoever has a core stays with the plan for a while: a round of its backend alone takes half the time of the engine's,
  * and most plans are then over before a work is made of them. */
-__attribute__((noinline)) static void stay_with(struct exec *exec, struct engine *engine)
+__attribute__((noinline)) static void stay_with(struct exec *exec, struct engine *engine, void *first)
 {
     enum { ROUNDS = 4 }; /* for one of the engine's */
     const tutti_backend *backend = exec->run.backend;
@@ -108,7 +108,7 @@ __attribute__((noinline)) static void stay_with(struct exec *exec, struct engine
     bool computes = exec_advance(exec);
     if (exec->left > 0 && rounds > 0) engine_drives(engine);
     for (int i = 0; i < rounds && exec->left > 0 && exec->status == TUTTI_OK && !lock_is_wanted(&engine->lock); i++) {
-        if (!computes) backend->progress(exec->run.state);
+        if (!computes) backend->progress(first);
         computes = exec_advance(exec);
     }
     if (exec->left == 0) engine_go_on(engine); /* with what else came; or else a round follows */
@@ -119,7 +119,7 @@ static int plan_at_once(struct tutti_work *work, const struct tutti_group *group
 {
     int status = start_plan(work, group, door, op, op->sequence, true);
     if (status != TUTTI_OK) return status;
-    stay_with(work->exec, group->engine);
+    stay_with(work->exec, group->engine, door->first);
     if (work->exec->left > 0) return TUTTI_REQUEST_PENDING;
     cache_give(group->cache, work->cached, work->exec);
     work->exec = NULL;

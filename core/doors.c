@@ -155,6 +155,7 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
         return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %s", backend->name);
     }
     memset(door->state, 0, bytes);
+    door->first = parent != NULL ? parent : door->state;
     tutti_group_info info = info_for(group, args, backend, parent, door->store);
     info.offer = offer_of(group, args, backend);
     engine_lock(group->engine);

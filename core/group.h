@@ -26,6 +26,7 @@ enum { GROUP_DOORS = 3, GROUP_NAME_MAX = 64 };
 struct group_door {
     const tutti_backend *backend;
     void *state;
+    void *first;              /* state of the family's first group with this backend, which progress is called for */
     tutti_store *store;       /* its part of the group's */
     bool told;                /* that operations fall through to the next one (said once) */
     struct coll_hosts *hosts; /* who shares a host, as the backend says; NULL: it does not */
