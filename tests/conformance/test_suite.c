@@ -64,6 +64,13 @@ static void test_plain(void **state)
     passes("--backend plain --threads --quick --ranks 3");
 }
 
+/* The plug-in that docs/backend-guide.md walks through, by its path. */
+static void test_minimal(void **state)
+{
+    (void)state;
+    passes("--backend " TUTTI_EXAMPLES_DIR "/minimal_backend/libtutti_minimal.so --quick --ranks 1..3");
+}
+
 /* A plug-in that was built elsewhere, with the public headers and a compiler, and that no folder is searched for. */
 static void test_by_path(void **state)
 {
@@ -245,10 +252,11 @@ static void test_junit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_plain),      cmocka_unit_test(test_by_path),
-        cmocka_unit_test(test_tcp_two),      cmocka_unit_test(test_tcp_three),  cmocka_unit_test(test_tcp_wire),
-        cmocka_unit_test(test_job),          cmocka_unit_test(test_cuda_fakes), cmocka_unit_test(test_every_line),
-        cmocka_unit_test(test_arguments),    cmocka_unit_test(test_junit),      cmocka_unit_test(test_spoilt),
+        cmocka_unit_test(test_loop_threads), cmocka_unit_test(test_plain),     cmocka_unit_test(test_minimal),
+        cmocka_unit_test(test_by_path),      cmocka_unit_test(test_tcp_two),   cmocka_unit_test(test_tcp_three),
+        cmocka_unit_test(test_tcp_wire),     cmocka_unit_test(test_job),       cmocka_unit_test(test_cuda_fakes),
+        cmocka_unit_test(test_every_line),   cmocka_unit_test(test_arguments), cmocka_unit_test(test_junit),
+        cmocka_unit_test(test_spoilt),
     };
     return cmocka_run_group_tests(tests, start_spoilt, NULL);
 }

@@ -1,0 +1,273 @@
+/* The smallest useful plug-in: messages between the ranks of one host, over unix datagram sockets.
+ *
+ * It sends and receives; Tutti builds every collective from that.  docs/backend-guide.md walks through this file.
+ * Each rank has one socket.  A message travels as packets of up to 32 KiB.  The receiver joins them, then matches the
+ * message with a posted receive, or keeps it until one is posted. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <tutti/backend.h>
+#include <unistd.h>
+
+enum { PROOF = 32, PACKET = 32 << 10 };
+#define MESSAGE_MOST ((uint64_t)1 << 40)
+
+struct header {           /* of each packet; all ranks share a host, hence a byte order */
+    uint8_t proof[PROOF]; /* of the receiver's socket, made from the job's token: other users cannot know it */
+    uint64_t from;        /* global rank */
+    uint64_t group, tag, fingerprint, bytes;
+};
+
+struct message { /* arriving, or complete and waiting for its receive */
+    TAILQ_ENTRY(message) link;
+    struct header header;
+    size_t done; /* bytes that have arrived */
+    char data[];
+};
+
+TAILQ_HEAD(pending_list, pending);
+
+struct pending { /* a posted request; it lives in the words that a request has for its backend */
+    TAILQ_ENTRY(pending) link;
+    struct pending_list *list;
+    tutti_request *request;
+    struct group *group;
+    size_t done; /* bytes sent */
+};
+_Static_assert(sizeof(struct pending) <= sizeof((tutti_request){0}.priv), "a request's words hold a struct pending");
+
+struct peer {
+    struct sockaddr_un address;
+    uint8_t proof[PROOF];
+    struct pending_list sends;
+    struct message *arriving;
+};
+
+struct group {
+    const tutti_host *host;
+    tutti_group_info info;
+    struct group *first; /* the group whose socket this one uses; only that group has the members below */
+    int fd;
+    struct peer *peers; /* by global rank */
+    struct pending_list receives;
+    TAILQ_HEAD(, message) kept;
+};
+
+static int post(struct group *group, tutti_request *request, struct pending_list *list)
+{
+    struct pending *pending = (struct pending *)request->priv;
+    *pending = (struct pending){.list = list, .request = request, .group = group};
+    TAILQ_INSERT_TAIL(list, pending, link);
+    return TUTTI_REQUEST_PENDING;
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------------ */
+
+static bool matches(const struct group *group, const tutti_request *receive, const struct header *header)
+{
+    if (header->group != group->info.id || header->tag != receive->tag) return false;
+    return receive->peer == TUTTI_ANY_SOURCE || (uint64_t)group->info.global_ranks[receive->peer] == header->from;
+}
+
+/* Copies a message to its receive and frees it.  Sizes and fingerprints must agree. */
+static int deliver(const struct group *group, tutti_request *receive, struct message *message)
+{
+    int status = TUTTI_OK;
+    for (int rank = 0; rank < group->info.world_size; rank++)
+        if ((uint64_t)group->info.global_ranks[rank] == message->header.from) receive->source = rank;
+    receive->found_bytes = message->header.bytes;
+    receive->found_fingerprint = message->header.fingerprint;
+    if (tutti_request_fits(receive, receive->found_bytes, receive->found_fingerprint))
+        tutti_copy(receive->data, message->data, receive->bytes);
+    else
+        status = group->host->error(TUTTI_ERR_MISMATCH, "a message differs from its receive");
+    free(message);
+    return status;
+}
+
+static void arrive(struct group *first, struct message *message)
+{
+    struct pending *receive;
+    TAILQ_FOREACH(receive, &first->receives, link)
+    {
+        if (!matches(receive->group, receive->request, &message->header)) continue;
+        TAILQ_REMOVE(&first->receives, receive, link);
+        first->host->complete(receive->request, deliver(receive->group, receive->request, message));
+        return;
+    }
+    TAILQ_INSERT_TAIL(&first->kept, message, link);
+}
+
+/* ---- packets ------------------------------------------------------------------------------------------------- */
+
+/* Reads one packet.  Drops it if its header does not hold. */
+static bool receive_packet(struct group *first)
+{
+    struct header header;
+    struct message *message = NULL;
+    ssize_t got = recv(first->fd, &header, sizeof header, MSG_PEEK | MSG_TRUNC), bytes = got - (ssize_t)sizeof header;
+    if (got < 0) return false;
+    if (bytes >= 0 && first->host->token_equal(header.proof, first->peers[first->info.rank].proof) &&
+        header.from < (uint64_t)first->info.world_size && header.bytes <= MESSAGE_MOST) {
+        message = first->peers[header.from].arriving;
+        if (message == NULL && (message = malloc(sizeof *message + header.bytes)) != NULL)
+            *message = (struct message){.header = header};
+        if (message == NULL) first->host->failed(first->info.core, TUTTI_ERR_NO_MEMORY, "no memory for a message");
+    }
+    if (message == NULL || (size_t)bytes > message->header.bytes - message->done)
+        return recv(first->fd, NULL, 0, 0) >= 0;
+    struct iovec parts[] = {{&header, sizeof header}, {message->data + message->done, (size_t)bytes}};
+    recvmsg(first->fd, &(struct msghdr){.msg_iov = parts, .msg_iovlen = 2}, 0);
+    message->done += (size_t)bytes;
+    bool complete = message->done == message->header.bytes;
+    first->peers[header.from].arriving = complete ? NULL : message;
+    if (complete) arrive(first, message);
+    return true;
+}
+
+/* Sends one packet of the oldest message to a peer.  Returns false if there is none, or if the peer's queue is full. */
+static bool send_packet(struct group *first, struct peer *peer)
+{
+    struct pending *send = TAILQ_FIRST(&peer->sends);
+    if (send == NULL) return false;
+    tutti_request *request = send->request;
+    size_t left = request->bytes - send->done, bytes = left < PACKET ? left : PACKET;
+    struct header header = {.from = (uint64_t)first->info.rank,
+                            .group = send->group->info.id,
+                            .tag = request->tag,
+                            .fingerprint = request->fingerprint,
+                            .bytes = request->bytes};
+    memcpy(header.proof, peer->proof, PROOF);
+    struct iovec parts[] = {{&header, sizeof header}, {(char *)request->data + send->done, bytes}};
+    struct msghdr packet = {&peer->address, sizeof peer->address, parts, 2, NULL, 0, 0};
+    bool sent = sendmsg(first->fd, &packet, MSG_NOSIGNAL) >= 0;
+    if (!sent && (errno == EAGAIN || errno == EINTR)) return false;
+    send->done += bytes;
+    if (sent && send->done < request->bytes) return true;
+    TAILQ_REMOVE(&peer->sends, send, link);
+    first->host->complete(request, sent ? TUTTI_OK : first->host->error(TUTTI_ERR_PEER_LOST, "its socket is closed"));
+    return true;
+}
+
+/* ---- the table's entries ------------------------------------------------------------------------------------- */
+
+/* Makes the socket of this rank and publishes its address. */
+static int open_socket(struct group *group)
+{
+    const tutti_host *host = group->host;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char key[16];
+    host->random(address.sun_path + 1, 16); /* behind a zero byte: an abstract name, which ends with its socket */
+    snprintf(key, sizeof key, "%d", group->info.rank);
+    group->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (group->fd < 0 || bind(group->fd, (struct sockaddr *)&address, sizeof address) != 0)
+        return host->error(TUTTI_ERR_SYSTEM, "minimal: no socket: %s", strerror(errno));
+    return host->store_set(group->info.store, key, &address, sizeof address);
+}
+
+static int my_open(void *state, const tutti_group_info *info, const tutti_host *host)
+{
+    struct group *group = state;
+    *group = (struct group){.host = host, .info = *info, .first = info->parent ? info->parent : group, .fd = -1};
+    if (info->parent != NULL) return TUTTI_OK;
+    TAILQ_INIT(&group->receives);
+    TAILQ_INIT(&group->kept);
+    group->peers = calloc((size_t)info->world_size, sizeof *group->peers);
+    if (group->peers == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d ranks", info->world_size);
+    int status = open_socket(group);
+    for (int rank = 0; rank < info->world_size && status == TUTTI_OK; rank++) {
+        struct peer *peer = &group->peers[rank];
+        size_t bytes, most = sizeof peer->address;
+        char key[16];
+        snprintf(key, sizeof key, "%d", rank);
+        TAILQ_INIT(&peer->sends);
+        status = host->store_get(info->store, key, &peer->address, most, &bytes, info->timeout_ms);
+        host->token_mac(peer->proof, &peer->address, most);
+    }
+    return status;
+}
+
+static void drop(struct pending_list *list, const struct group *group)
+{
+    for (struct pending *pending = TAILQ_FIRST(list), *next; pending != NULL; pending = next) {
+        next = TAILQ_NEXT(pending, link);
+        if (pending->group == group) TAILQ_REMOVE(list, pending, link);
+    }
+}
+
+static void my_close(void *state)
+{
+    struct group *group = state, *first = group->first;
+    struct message *message;
+    if (first == NULL || first->peers == NULL) return; /* it was never open */
+    drop(&first->receives, group);
+    for (int rank = 0; rank < first->info.world_size; rank++) drop(&first->peers[rank].sends, group);
+    if (group != first) return;
+    while ((message = TAILQ_FIRST(&first->kept)) != NULL) {
+        TAILQ_REMOVE(&first->kept, message, link);
+        free(message);
+    }
+    for (int rank = 0; rank < first->info.world_size; rank++) free(first->peers[rank].arriving);
+    free(first->peers);
+    if (first->fd >= 0) close(first->fd);
+}
+
+static int my_send(void *state, tutti_request *request)
+{
+    struct group *group = state;
+    return post(group, request, &group->first->peers[group->info.global_ranks[request->peer]].sends);
+}
+
+static int my_recv(void *state, tutti_request *request)
+{
+    struct group *group = state;
+    struct message *message;
+    TAILQ_FOREACH(message, &group->first->kept, link)
+    {
+        if (!matches(group, request, &message->header)) continue;
+        TAILQ_REMOVE(&group->first->kept, message, link);
+        int status = deliver(group, request, message);
+        return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
+    }
+    return post(group, request, &group->first->receives);
+}
+
+/* A message of which a part has been sent cannot be taken back. */
+static int my_cancel(void *state, tutti_request *request)
+{
+    struct pending *pending = (struct pending *)request->priv;
+    const struct group *group = state;
+    if (pending->done > 0) return group->host->error(TUTTI_ERR_ABORTED, "a part of the message has been sent");
+    TAILQ_REMOVE(pending->list, pending, link);
+    return TUTTI_OK;
+}
+
+static int my_progress(void *state)
+{
+    struct group *first = state;
+    int moved = 0;
+    while (receive_packet(first)) moved++;
+    for (int rank = 0; rank < first->info.world_size; rank++)
+        while (send_packet(first, &first->peers[rank])) moved++;
+    return moved;
+}
+
+TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
+
+const tutti_backend tutti_backend_v1 = {
+    TUTTI_BACKEND_HEADER,
+    .name = "minimal",
+    .version = "an example",
+    .group_bytes = sizeof(struct group),
+    .devices = 1u << TUTTI_CPU,
+    .open = my_open,
+    .close = my_close,
+    .send = my_send,
+    .recv = my_recv,
+    .progress = my_progress,
+    .cancel = my_cancel,
+    .traits = TUTTI_BACKEND_OPENS_ALONE,
+};
