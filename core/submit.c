@@ -1,6 +1,7 @@
 #include "submit.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,12 +179,28 @@ int submit_make_way(struct tutti_group *group, const tutti_op *op)
     return check_usable(group, op); /* time has passed */
 }
 
+/* Returns the error of an operation that could not begin because its peer is lost.  The peer may have left because of
+ * another rank's failure, and its control message that says so may wait to be handled: one round of progress handles
+ * it, and the group fails with that cause. */
+static int explain_loss(struct tutti_group *group, const tutti_op *op)
+{
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", error_text());
+    engine_step(group->engine);
+    if (group->told != TUTTI_OK) group_fail(group, TUTTI_ERR_PEER_LOST, text, true); /* with the cause that was sent */
+    int status = group->failed ? TUTTI_OK : check_usable(group, op);
+    if (!group->failed) return status != TUTTI_OK ? status : error_set(TUTTI_ERR_PEER_LOST, "%s", text);
+    group->failed_met = true;
+    return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : text);
+}
+
 static int submit_locked(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts,
                          bool async, struct tutti_work **work)
 {
     int status = submit_make_way(group, op);
     if (status == TUTTI_OK) status = new_work(group, op, fingerprint, opts, async, work);
-    return status == TUTTI_OK ? issue(*work) : status;
+    if (status == TUTTI_OK) status = issue(*work);
+    return status == TUTTI_ERR_PEER_LOST ? explain_loss(group, op) : status;
 }
 
 /* What a work that only lent its request becomes. */
@@ -238,6 +255,7 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
         failure_explain(work, &work->request, status);
     }
     work_give_back(engine, work);
+    if (status == TUTTI_ERR_PEER_LOST) return explain_loss(group, op);
     return status == TUTTI_REQUEST_COMPARE ? TUTTI_ERR_UNSUPPORTED : status;
 }
 

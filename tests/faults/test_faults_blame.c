@@ -98,11 +98,94 @@ static void test_sizes_differ_and_their_rank_leaves(void **state)
     for (int i = 0; i < 15; i++) run_procs(RANKS, rank_that_differs, (void *)(uintptr_t)&sizes[i % 3]);
 }
 
+/* ---- a survivor that left -------------------------------------------------------------------------------------- */
+
+enum { VICTIM, LEAVER, LATE, MOMENT_MS = 20 };
+
+/* A call of rank LATE, with rank LEAVER where it has a peer. */
+static int call_late(int kind)
+{
+    int32_t x = 0;
+    bool found;
+    tutti_message message;
+    tutti_work *work = NULL;
+    tutti_p2p_op op = {.kind = TUTTI_RECV, .tensor = tutti_view(&x, 1), .peer = LEAVER};
+    switch (kind) {
+    case 0:
+        return tutti_recv(tutti_view(&x, 1), LEAVER, NULL);
+    case 1:
+        return tutti_send(tutti_view(&x, 1), LEAVER, NULL);
+    case 2:
+        return tutti_probe(LEAVER, NULL, &message);
+    case 3:
+        return tutti_iprobe(LEAVER, NULL, &found, &message);
+    case 4: {
+        int status = tutti_batch_isend_irecv(&op, 1, NULL, &work);
+        return status == TUTTI_OK ? tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) : status;
+    }
+    default:
+        return tutti_barrier(NULL);
+    }
+}
+
+enum { LATE_CALLS = 6 };
+
+/* Rank VICTIM is killed, rank LEAVER sees it and leaves.  Rank LATE does nothing meanwhile: in its next call it finds
+ * that LEAVER has left, and what LEAVER has sent it before about the cause. */
+static int rank_of_leaving(int rank, int size, void *argument)
+{
+    int32_t x = 0;
+    (void)size;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK);
+    proc_say(1);
+    if (rank == VICTIM) pause();
+    if (rank == LEAVER) {
+        EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), VICTIM, NULL), TUTTI_ERR_PEER_LOST, "rank 0 is lost: ");
+        proc_say(2);
+        return tutti_destroy_process_group(NULL);
+    }
+    while (atomic_load(&proc_board->step[LEAVER]) < 2) proc_nap();
+    procs_nap_ms(MOMENT_MS);
+    int status = TUTTI_OK; /* a send goes as long as the end of the link was not seen */
+    for (int64_t begin = procs_now_ns(); status == TUTTI_OK && procs_seconds(begin) < SOON_S;)
+        status = call_late(*(const int *)argument);
+    EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "rank 0 is lost: ");
+    EXPECT(proc_count(tutti_last_error(), " is lost: ") == 1);
+    return tutti_destroy_process_group(NULL);
+}
+
+static void kill_the_victim(struct procs *procs, void *argument)
+{
+    (void)argument;
+    if (procs_await(procs, 1)) procs_signal(procs, VICTIM, SIGKILL);
+}
+
+static void expect_survivors_agree(int kind)
+{
+    struct procs procs = {
+        .size = 3, .fn = rank_of_leaving, .argument = &kind, .act = kill_the_victim, .may_fail = true};
+    procs_run(&procs);
+    assert_int_equal(procs.code[LEAVER], 0);
+    assert_int_equal(procs.code[LATE], 0);
+}
+
+static void test_a_survivor_that_left_is_not_blamed(void **state)
+{
+    (void)state;
+    for (int wire = 0; wire < 2; wire++) {
+        setenv("TUTTI_SHM", wire ? "0" : "1", 1);
+        for (int kind = 0; kind < LATE_CALLS; kind++) expect_survivors_agree(kind);
+    }
+    setenv("TUTTI_SHM", "0", 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_descriptors_run_out_in_the_first_operation),
                                        cmocka_unit_test(test_few_descriptors_from_the_start),
-                                       cmocka_unit_test(test_sizes_differ_and_their_rank_leaves)};
+                                       cmocka_unit_test(test_sizes_differ_and_their_rank_leaves),
+                                       cmocka_unit_test(test_a_survivor_that_left_is_not_blamed)};
     setenv("TUTTI_SHM", "0", 1);
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
