@@ -6,7 +6,7 @@ enum {
     HELD_MS = 2500,  /* how long the receiver is stopped */
     SMALL = 10000,   /* bytes: sent without asking */
     LARGE = 3 << 20, /* bytes: the sender asks first */
-    SOON_S = 5,      /* what FAULTS.md promises, on a machine that does other things as well */
+    SOON_S = 5,      /* as docs/faults.md promises, on a machine that does other things as well */
     TIMEOUT_MS = 30000
 };
 

@@ -54,7 +54,7 @@ report() { [[ -n ${SHOW:-} ]] && grep -hE ' TUTTI_ERR_|destroyed|right after' "$
 
 lost='TUTTI_ERR_PEER_LOST|TUTTI_ERR_TIMEOUT|TUTTI_ERR_ABORTED'
 
-# ---- what a job gets over (FAULTS.md, row 12) ----------------------------------------------------------------------
+# ---- what a job survives (docs/faults.md, row 12) ----------------------------------------------------------------------
 
 link_returns() {
     looping 20000 65536 3
