@@ -58,7 +58,7 @@ extern "C" {
 #endif
 
 #define TUTTI_VERSION_MAJOR 0
-#define TUTTI_VERSION_MINOR 1
+#define TUTTI_VERSION_MINOR 2
 #define TUTTI_VERSION_PATCH 0
 
 /* Counts up when an exported function goes away or changes; the number in the library's soname. */
@@ -78,7 +78,7 @@ TUTTI_API const char *tutti_last_error(void);
 /* "TUTTI_ERR_TIMEOUT" for TUTTI_ERR_TIMEOUT, and so on; never NULL. */
 TUTTI_API const char *tutti_status_string(int status);
 
-/* "0.1.0", of the library that is loaded. */
+/* "0.2.0", of the library that is loaded. */
 TUTTI_API const char *tutti_version(void);
 
 /* TUTTI_ABI_VERSION of the library that is loaded: bindings that open it by themselves compare it with their own. */

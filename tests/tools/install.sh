@@ -27,7 +27,7 @@ with_find_package() {
     cat >CMakeLists.txt <<'LISTS'
 cmake_minimum_required(VERSION 3.20)
 project(program C)
-find_package(Tutti 0.1 REQUIRED)
+find_package(Tutti 0.2 REQUIRED)
 add_executable(program program.c)
 target_link_libraries(program Tutti::tutti)
 LISTS
