@@ -95,7 +95,10 @@ struct tutti_group {
     char *told_text;
     uint64_t told_sequence;
     int64_t told_ns;
-    bool aborted; /* its backends were told that it failed */
+    bool aborted;           /* its backends were told that it failed */
+    bool in_collective;     /* while a call to a collective checks whether the group is usable */
+    bool rank0_hosts_store; /* of the root: the store ends with rank 0's process */
+    struct spread *spread;  /* while its failure is sent to all members */
 };
 
 /* Which backends by device, parsed; ranks; store: what a new group is made from. */

@@ -12,6 +12,7 @@
 #include "group.h"
 #include "health.h"
 #include "making.h"
+#include "spread.h"
 #include "work.h"
 
 enum { TOLD_NS = 200 * 1000 * 1000 };
@@ -138,6 +139,7 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
         }
         take_cause(group, status, copy);
         if (tell && !group->shut) health_tell(group);
+        if (tell && !group->shut) spread_failure(group);
         making_parent_failed(group, TUTTI_ERR_ABORTED, group->failed_text != NULL ? group->failed_text : "");
     }
     if (status == TUTTI_ERR_TIMEOUT && was_given_up(group)) status = TUTTI_ERR_ABORTED;
@@ -212,8 +214,12 @@ int group_check_usable(struct tutti_group *group, const char *doing)
 
 int group_check_collective(struct tutti_group *group, const char *doing)
 {
-    if (!group->failed || group->failed_met || group->shut || engine_is_forked(group->engine))
-        return group_check_usable(group, doing);
+    if (!group->failed || group->failed_met || group->shut || engine_is_forked(group->engine)) {
+        group->in_collective = true;
+        int status = group_check_usable(group, doing);
+        group->in_collective = false;
+        return status;
+    }
     group->failed_met = true;
     return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : "");
 }
@@ -259,6 +265,7 @@ void group_peer_lost(void *core, int32_t peer, bool left, const char *why)
 {
     struct tutti_group *first = core;
     if (peer < 0 || peer >= first->size) return;
+    spread_answered(first, peer);
     struct lost_event *lost = malloc(sizeof *lost);
     if (lost == NULL) return; /* what waits for the peer fails through its requests */
     *lost = (struct lost_event){

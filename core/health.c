@@ -72,13 +72,25 @@ void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprin
 
 /* ---- notes ------------------------------------------------------------------------------------------------- */
 
-void health_tell(struct tutti_group *group)
+static struct note failure_of(const struct tutti_group *group)
 {
     struct note note = {.type = NOTE_FAILED,
                         .status = group->failed,
                         .sequence = group->failed_sequence,
                         .given_up = group->failed_missing};
     snprintf(note.text, sizeof note.text, "%s", group->failed_text != NULL ? group->failed_text : "");
+    return note;
+}
+
+size_t health_failure(const struct tutti_group *group, uint8_t wire[])
+{
+    struct note note = failure_of(group);
+    return note_encode(&note, wire);
+}
+
+void health_tell(struct tutti_group *group)
+{
+    struct note note = failure_of(group);
     for (int peer = 0; peer < group->size; peer++)
         if (peer != group->rank) control_send(group, peer, &note);
 }

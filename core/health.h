@@ -27,6 +27,9 @@ void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprin
  * destroyed the group before, so that the operation cannot end; -1: none. */
 int health_ask(const struct tutti_work *work);
 
+/* Encodes the control message that says how the group failed, from which collective on.  Returns its length. */
+size_t health_failure(const struct tutti_group *group, uint8_t wire[]);
+
 /* Tells all peers that the group failed, how, and from which collective on. */
 void health_tell(struct tutti_group *group);
 

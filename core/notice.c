@@ -7,6 +7,7 @@
 #include "making.h"
 #include "making_wire.h"
 #include "note.h"
+#include "spread.h"
 
 struct note_event {
     struct engine_event event; /* first */
@@ -51,6 +52,7 @@ void notice_received(void *core, int32_t peer, const void *message, size_t bytes
         free(came);
         return;
     }
+    if (came->note.type == NOTE_FAILED || came->note.type == NOTE_LEFT) spread_answered(group, peer);
     came->event.handle = handle_note;
     came->group = group;
     came->peer = peer;

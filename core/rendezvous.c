@@ -129,7 +129,8 @@ static int rendezvous_keep(const struct place *place, struct rendezvous *out)
     out->node_rank = place->node_rank;
     strcpy(out->address, place->host);
     out->port = place->port;
-    out->hosts = place->kind == PLACE_TCP && place->rank == 0 && !place->hosted;
+    out->rank0_hosts = place->kind == PLACE_TCP && !place->hosted;
+    out->hosts = out->rank0_hosts && place->rank == 0;
     if (place->kind != PLACE_FILE || place->rank != 0) return TUTTI_OK;
     out->remove = strdup(place->path);
     return out->remove != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: out of memory");

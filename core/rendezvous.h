@@ -20,8 +20,9 @@ struct rendezvous {
     int local_rank, local_world_size, node_rank; /* -1 where the launcher did not say */
     char address[RENDEZVOUS_HOST_MAX];           /* of the tcp store; "" otherwise */
     uint16_t port;
-    bool hosts;   /* this rank runs the store's server: the others need it until they have left */
-    char *remove; /* internal: the file that rank 0 removes when it leaves */
+    bool rank0_hosts; /* rank 0's process runs the store's server */
+    bool hosts;       /* this rank runs the store's server: the others need it until they have left */
+    char *remove;     /* internal: the file that rank 0 removes when it leaves */
 };
 
 /* Joins and waits until all ranks have.  Errors, all with a sentence that fits every rank:

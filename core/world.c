@@ -107,6 +107,9 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
         rendezvous_leave(&world.rendezvous);
         return error_set(status, "%s", text);
     }
+    engine_lock(group->engine);
+    group->rank0_hosts_store = world.rendezvous.rank0_hosts;
+    engine_unlock(group->engine);
     group_set_default(group);
     return TUTTI_OK;
 }

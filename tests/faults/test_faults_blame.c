@@ -180,12 +180,82 @@ static void test_a_survivor_that_left_is_not_blamed(void **state)
     setenv("TUTTI_SHM", "0", 1);
 }
 
+/* ---- the store ends with rank 0 ---------------------------------------------------------------------------------- */
+
+enum { HOST, OTHER_1, OTHER_2 };
+
+/* Rank 0 hosts the store; no rank has a connection yet. */
+struct ending {
+    int victim, first, late; /* killed; finds it and ends at once; calls after that */
+    int store_port;
+};
+
+static int rank_of_ending(int rank, int size, void *argument)
+{
+    const struct ending *ending = argument;
+    char guilty[32];
+    int32_t x = 0;
+    (void)size;
+    unsetenv("TUTTI_STORE_HOSTED");
+    proc_set_int("MASTER_PORT", ending->store_port);
+    snprintf(guilty, sizeof guilty, "rank %d is lost: ", ending->victim);
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    proc_say_and_wait(1);
+    if (rank == ending->first) {
+        EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), ending->victim, NULL), TUTTI_ERR_PEER_LOST, guilty);
+        _exit(0);
+    }
+    proc_say_and_wait(2);
+    EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_PEER_LOST, guilty);
+    EXPECT(proc_count(tutti_last_error(), " is lost: ") == 1);
+    return tutti_destroy_process_group(NULL);
+}
+
+static void end_in_order(struct procs *procs, void *argument)
+{
+    const struct ending *ending = argument;
+    if (!procs_await(procs, 1)) return;
+    procs_signal(procs, ending->victim, SIGKILL);
+    procs_nap_ms(MOMENT_MS);
+    procs_go(procs, 1);
+    for (int64_t begin = procs_now_ns(); procs->pid[ending->first] != 0 && procs_seconds(begin) < SOON_S;) {
+        procs_reap(procs);
+        procs_nap_ms(1);
+    }
+    procs_go(procs, 2);
+}
+
+static void run_ending(struct ending ending)
+{
+    struct procs procs = {.size = 3, .fn = rank_of_ending, .argument = &ending, .act = end_in_order, .may_fail = true};
+    ending.store_port = procs_free_port();
+    procs_run(&procs);
+    assert_int_equal(procs.code[ending.first], 0);
+    assert_int_equal(procs.code[ending.late], 0);
+}
+
+static void test_the_store_ends_with_the_killed_rank(void **state)
+{
+    (void)state;
+    run_ending((struct ending){.victim = HOST, .first = OTHER_1, .late = OTHER_2});
+    run_ending((struct ending){.victim = HOST, .first = OTHER_2, .late = OTHER_1});
+}
+
+static void test_the_store_ends_with_a_survivor(void **state)
+{
+    (void)state;
+    run_ending((struct ending){.victim = OTHER_2, .first = HOST, .late = OTHER_1});
+    run_ending((struct ending){.victim = OTHER_1, .first = HOST, .late = OTHER_2});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_descriptors_run_out_in_the_first_operation),
                                        cmocka_unit_test(test_few_descriptors_from_the_start),
                                        cmocka_unit_test(test_sizes_differ_and_their_rank_leaves),
-                                       cmocka_unit_test(test_a_survivor_that_left_is_not_blamed)};
+                                       cmocka_unit_test(test_a_survivor_that_left_is_not_blamed),
+                                       cmocka_unit_test(test_the_store_ends_with_the_killed_rank),
+                                       cmocka_unit_test(test_the_store_ends_with_a_survivor)};
     setenv("TUTTI_SHM", "0", 1);
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

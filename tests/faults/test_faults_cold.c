@@ -100,8 +100,7 @@ static struct kill draw_kill(uint64_t *chance)
     if (draw(chance, 2) == 0) kill.late = (int)draw(chance, RANKS);
     kill.late_ms = (int)draw(chance, LATE_MS);
     if (kill.late == kill.victim) kill.late = -1;
-    bool hosted = kill.victim != 0 && kill.leaving == DESTROYS; /* else the store's end would tell nobody who died */
-    if (draw(chance, 3) == 0 && hosted) kill.store_port = procs_free_port();
+    if (draw(chance, 3) == 0) kill.store_port = procs_free_port();
     return kill;
 }
 
