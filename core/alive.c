@@ -19,7 +19,8 @@
 
 enum { HERE_MAX = 64, KEY = 48 };
 
-/* Where process numbers mean the same: this boot of this machine, and this namespace of processes. */
+/* Names the scope in which a process id means one process: this boot of this host, and this pid namespace.  Empty if
+ * /proc is not there. */
 static void look_around(char here[HERE_MAX])
 {
     struct stat pids = {0};
@@ -28,7 +29,8 @@ static void look_around(char here[HERE_MAX])
     ssize_t n = fd >= 0 ? read(fd, boot, sizeof boot - 1) : -1;
     if (fd >= 0) close(fd);
     here[0] = '\0';
-    if (n != sizeof boot - 1 || stat("/proc/self/ns/pid", &pids) != 0) return; /* nobody is known to be here */
+    if (n != sizeof boot - 1 || stat("/proc/self/ns/pid", &pids) != 0)
+        return; /* no process is known to be in this scope */
     snprintf(here, HERE_MAX, "%s %" PRIuMAX, boot, (uintmax_t)pids.st_ino);
 }
 
@@ -39,7 +41,7 @@ void alive_name(char name[ALIVE_NAME_MAX])
     snprintf(name, ALIVE_NAME_MAX, "%d %s", (int)getpid(), here);
 }
 
-/* A process that has ended and was not waited for has ended, too: its descriptor tells, its number would not. */
+/* True if the process has ended.  Asks its pidfd, because kill() also finds a zombie. */
 static bool has_ended(pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -65,13 +67,14 @@ int alive_ended(const char *name)
     return ended_here(name, here);
 }
 
-/* ---- what others say of a rank's end ----------------------------------------------------------------------------- */
+/* ---- what others report of a rank's end -----------------------------------------------------------------------------
+ */
 
 static atomic_bool heeds_launcher;
 
 void alive_heed_launcher(bool heeds)
 {
-    atomic_store_explicit(&heeds_launcher, heeds, memory_order_relaxed); /* read by the same thread, or a later one */
+    atomic_store_explicit(&heeds_launcher, heeds, memory_order_relaxed); /* no other data depends on it */
 }
 
 int alive_lost(tutti_store *store, const char *key)
@@ -108,8 +111,8 @@ int alive_append(tutti_store *store, const char *key, int rank)
     return tutti_store_append(store, key, line, strlen(line));
 }
 
-/* Reads the list once it may have changed: what all ranks have written is read once.  A list that is not complete is
- * read again, the more seldom the more ranks there are. */
+/* Reads the list if it may have changed.  A complete list is read once; an incomplete one is read again, more rarely
+ * with more ranks, so that the store's load stays bounded. */
 static int read_list(struct alive_list *list, tutti_store *store, const char *key, int n)
 {
     int64_t pause_ms = n > ALIVE_LOOK_MS / 5 ? 5 * (int64_t)n : ALIVE_LOOK_MS;
@@ -117,7 +120,7 @@ static int read_list(struct alive_list *list, tutti_store *store, const char *ke
     list->again_ns = clock_deadline_ns(pause_ms);
     size_t bytes = 0, capacity = (size_t)n * (ALIVE_NAME_MAX + 16);
     char *text = realloc(list->text, capacity + 1);
-    if (text == NULL) return TUTTI_OK; /* then one learns it later, by the time that is over */
+    if (text == NULL) return TUTTI_OK; /* the deadline still bounds the wait */
     list->text = text;
     int status = tutti_store_get(store, key, text, capacity, &bytes, 0);
     text[status == TUTTI_OK ? bytes : 0] = '\0';
@@ -148,7 +151,7 @@ void alive_list_free(struct alive_list *list)
     *list = (struct alive_list){0};
 }
 
-/* In the store of the family's first group, whose ranks are the global ones: later groups have the same processes. */
+/* The list lies in the store of the group tree's first group, because all later groups have the same processes. */
 static void key_of(const struct tutti_group *root, char key[KEY])
 {
     snprintf(key, KEY, "process/%" PRIi64, root->turn);

@@ -12,18 +12,18 @@
 #include "note.h"
 
 enum {
-    LENGTH = 8, /* bytes before the note: how long it is */
+    LENGTH = 8, /* bytes before the note: its size */
     FRAME = LENGTH + NOTE_BYTES,
-    SENDS_A_RANK = 8, /* that may be under way before notes are dropped */
+    SENDS_A_RANK = 8, /* pending sends per rank; beyond that notes are dropped */
     FLUSH_NS = 1000 * 1000 * 1000,
     FLUSH_NAP_US = 50
 };
 
-#define FINGERPRINT UINT64_C(0x65746f6e) /* both ends have the same: nothing to compare */
+#define FINGERPRINT UINT64_C(0x65746f6e) /* the same on both ends, so it never mismatches */
 
 struct frame {
     tutti_request request;     /* first */
-    struct engine_event event; /* a receive's: to be posted again, outside of the backend's entries */
+    struct engine_event event; /* posts a receive again, after the backend has returned */
     LIST_ENTRY(frame) link;
     struct control *control;
     bool receives;
@@ -68,7 +68,7 @@ static void prepare(struct frame *frame)
 
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
-/* The bytes come from another machine: note_parse checks them further. */
+/* Checks the size only: note_parse checks the bytes, which come from a peer. */
 static void deliver(const struct frame *frame)
 {
     uint64_t bytes;
@@ -107,7 +107,7 @@ void control_complete(tutti_request *request, int status)
         frame->event.handle = post_again;
         engine_post(frame->control->group->engine, &frame->event);
     } else {
-        drop(frame); /* after an error the backend would only repeat it */
+        drop(frame); /* posting it again would only repeat the error */
     }
 }
 
@@ -126,7 +126,7 @@ static void send_frame(struct tutti_group *group, int peer, const void *message,
     if (control->door->backend->send(control->door->state, &frame->request) != TUTTI_REQUEST_PENDING) drop(frame);
 }
 
-/* A device's backend may have no way but the store, where there is room for one note: the failure. */
+/* Device backends are asked for NOTE_FAILED only: some can send no other note, because they use the store. */
 void control_send(struct tutti_group *group, int peer, const struct note *note)
 {
     uint8_t wire[NOTE_BYTES];
@@ -142,7 +142,7 @@ void control_send(struct tutti_group *group, int peer, const struct note *note)
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-/* The group's first backend of messages; NULL where another way for notes is there. */
+/* Returns the group's first point-to-point backend, or NULL if a backend has notify. */
 static const struct group_door *door_of(const struct tutti_group *group)
 {
     const struct group_door *found = NULL;
@@ -154,7 +154,7 @@ static const struct group_door *door_of(const struct tutti_group *group)
     return found;
 }
 
-/* False if the backend does not take it. */
+/* Posts a receive.  Returns false if the backend refuses it. */
 static bool listen_to(struct control *control, int peer)
 {
     struct frame *frame = new_frame(control, peer, true);
@@ -169,7 +169,7 @@ void control_open(struct tutti_group *group)
     const struct group_door *door = door_of(group);
     if (door == NULL || group->size < 2) return;
     struct control *control = calloc(1, sizeof *control);
-    if (control == NULL) return; /* ranks that disagree then find it out when their time has run out */
+    if (control == NULL) return; /* ranks that disagree then notice at their timeout */
     control->group = group;
     control->door = door;
     LIST_INIT(&control->frames);

@@ -1,7 +1,7 @@
-/* Control messages over a backend's own messages: for plug-ins that have send and recv, and no notify.
+/* Control messages over a backend's send and recv, for plug-ins without notify.
  *
- * They are messages of one size under a tag that no operation has.  A group keeps a receive from any source posted for
- * them.  A backend that has none from any source gets one for each peer.  As with notify, they are best effort. */
+ * All have one size and a tag that no operation uses.  A group keeps one receive from any source posted, or one per
+ * peer if the backend refuses that.  Delivery is best effort, as with notify. */
 #ifndef CONTROL_H
 #define CONTROL_H
 
@@ -11,19 +11,19 @@
 struct note;
 struct tutti_group;
 
-/* The tags of collectives are below, those of messages above. */
+/* Tags of collectives are below it, tags of messages above. */
 #define CONTROL_TAG (UINT64_C(1) << 62)
 
-/* Posts the group's receives, if it has no backend with notify.  All functions want the lock held. */
+/* Posts the group's receives, unless a backend has notify.  All functions require the engine's lock. */
 void control_open(struct tutti_group *group);
 
-/* Waits up to a second until what was sent has left. */
+/* Waits until pending sends have completed, for up to a second. */
 void control_flush(struct tutti_group *group);
 
-/* Frees all.  The backends are closed. */
+/* Frees everything, after the backends have been closed. */
 void control_close(struct tutti_group *group);
 
-/* Sends a note to a peer: through a backend's notify, else in a message of this file, if there is room for one. */
+/* Sends a note to a peer: through a backend's notify, else as a message.  Drops it if too many are pending. */
 void control_send(struct tutti_group *group, int peer, const struct note *note);
 
 static inline bool control_owns(const tutti_request *request)
@@ -31,7 +31,7 @@ static inline bool control_owns(const tutti_request *request)
     return request->tag == CONTROL_TAG;
 }
 
-/* The backend has completed a request of this file. */
+/* Handles the completion of a request that control_owns. */
 void control_complete(tutti_request *request, int status);
 
 #endif

@@ -15,7 +15,7 @@
 #include "making.h"
 #include "registry.h"
 
-#define AGREED "0" /* the verdict where no rank has found anything wrong */
+#define AGREED "0" /* the verdict if no rank has failed */
 
 static void close_door(struct tutti_group *group, struct group_door *door)
 {
@@ -23,7 +23,7 @@ static void close_door(struct tutti_group *group, struct group_door *door)
     engine_lock(group->engine);
     engine_remove_source(group->engine, door->state);
     door->backend->close(door->state);
-    engine_handle_events(group->engine); /* what it told in its last breath */
+    engine_handle_events(group->engine); /* events that close has posted */
     engine_unlock(group->engine);
     tutti_store_free(door->store);
     free(door->state);
@@ -38,7 +38,7 @@ const struct group_door *doors_find(const struct tutti_group *group, const tutti
     return NULL;
 }
 
-/* What the backend finds in its part of the store was put there by this group, in this making of it. */
+/* Opens the backend's part of the group's store.  The turn in its prefix keeps keys of earlier groups out. */
 static int open_store(const struct tutti_group *group, struct group_door *door)
 {
     char prefix[80];
@@ -72,10 +72,11 @@ static tutti_group_info info_for(struct tutti_group *group, const struct group_a
     };
 }
 
-/* ---- what is agreed on before --------------------------------------------------------------------------------- */
+/* ---- before a group is made from another one
+ * --------------------------------------------------------------------------------- */
 
-/* The backends of a group, among those that the family's first one has, in an order that is the same on all ranks; how
- * many. */
+/* Lists the backends that a new group shares with the first group, in an order alike on all ranks.  Returns their
+ * number. */
 static int list_shared(struct tutti_group *group, const struct group_args *args,
                        const struct group_door *shared[2 * GROUP_DOORS])
 {
@@ -141,7 +142,8 @@ int doors_offer(struct tutti_group *group, const struct group_args *args, uint8_
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
-/* Peers that have opened it already may send notes, which whoever drives the family answers through the doors. */
+/* Opens one backend under the engine's lock: peers that have opened it already may send control messages, which any
+ * thread that polls answers. */
 static int open_door(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
                      void *parent, struct group_door *door)
 {
@@ -173,7 +175,7 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
     return TUTTI_OK;
 }
 
-/* "-5 rank 1: the sentence" to a status and this thread's sentence. */
+/* Parses "-5 rank 1: text" into a status and this thread's error text. */
 static int read_verdict(const char *text, const char *what)
 {
     int status = TUTTI_ERR_BACKEND, used = 0;
@@ -182,7 +184,7 @@ static int read_verdict(const char *text, const char *what)
     return error_set(status, "%s: %s", what, text + used);
 }
 
-/* Gives the verdict, unless there is one already: the first one counts, for all. */
+/* Publishes a verdict.  If there is one already, that one counts for all and is returned. */
 static int give_verdict(struct tutti_group *group, const char *key, const char *verdict, const char *what)
 {
     char now[ERROR_TEXT_MAX];
@@ -201,7 +203,7 @@ static int give_failure(struct tutti_group *group, const char *key, int status, 
     return give_verdict(group, key, verdict, what);
 }
 
-/* Until there is a verdict; but one that has died will never come. */
+/* Waits for the verdict.  Publishes a failure instead if a rank has died or the deadline has passed. */
 static int await_verdict(struct tutti_group *group, const char *key, const char *count, const char *what,
                          int64_t deadline_ns)
 {
@@ -224,8 +226,8 @@ static int await_verdict(struct tutti_group *group, const char *key, const char 
     return give_failure(group, key, status, what);
 }
 
-/* After a failure, so that a rank that hosts the store does not take it away before the others have come and seen why.
- * Keeps the sentence. */
+/* Waits after a failure until all ranks have read the verdict: the store ends with the rank that hosts it.  Keeps the
+ * error text. */
 static void await_all(struct tutti_group *group, const char *all, int status, int64_t deadline_ns)
 {
     char text[ERROR_TEXT_MAX];
@@ -237,9 +239,9 @@ static void await_all(struct tutti_group *group, const char *all, int status, in
     error_set(status, "%s", text);
 }
 
-/* An error anywhere is an error everywhere, with the first one's text; name is alike on all, what says what failed.
- * There is one verdict: the last to come says that all is well, whoever finds out before that something is not says
- * so.  So none has an answer of its own, whenever a rank dies, or comes when others have given it up. */
+/* Makes all ranks return the same status: the first error with its text, or OK.  `name` is alike on all ranks, `what`
+ * says what failed.  There is one verdict: the last rank to arrive publishes OK, unless a rank has published a failure
+ * before.  So no rank has an answer of its own, even if a rank dies, or arrives after the others have given it up. */
 static int agree(struct tutti_group *group, const char *name, const char *what, int status)
 {
     char key[400], count[400], all[400], mine[ERROR_TEXT_MAX];
@@ -264,7 +266,7 @@ static int agree(struct tutti_group *group, const char *name, const char *what, 
     return met;
 }
 
-/* On all ranks or on none; stage is a word for it. */
+/* Makes a backend's stage ("load", "open") succeed on all ranks or on none. */
 static int agree_on_backend(struct tutti_group *group, const char *stage, const char *name, int status)
 {
     char key[160], what[160];
@@ -273,8 +275,8 @@ static int agree_on_backend(struct tutti_group *group, const char *stage, const 
     return agree(group, key, what, status);
 }
 
-/* A backend's first group in this family.  Opening may wait for the peers, and not every library lets go of that when
- * its time is over (MPI does not): none begins before all have the backend. */
+/* Opens a backend's first group in the group tree.  Opening may wait for peers, and not every library gives up at a
+ * timeout (MPI does not), so no rank begins before all have loaded the backend. */
 static int open_first(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
                       const char *name, int status, struct group_door *door)
 {
@@ -299,7 +301,7 @@ static void add_door(struct tutti_group *group, int device, const struct group_d
     engine_unlock(group->engine);
 }
 
-/* Loads and opens one backend by name, for the devices it is to serve. */
+/* Loads and opens one backend by name, for one device or for all that it takes. */
 static int add_backend(struct tutti_group *group, const struct group_args *args, const char *name, int device,
                        bool only_device)
 {
@@ -334,7 +336,7 @@ static bool needs_stager(const struct tutti_group *group)
     return false;
 }
 
-/* For CUDA tensors on backends that take CPU tensors: the plug-in with the device's name copies them. */
+/* Opens the plug-in that copies CUDA tensors for backends of CPU tensors: it has the device's name. */
 static int open_stager(struct tutti_group *group, const struct group_args *args)
 {
     static const char name[] = "cuda";
@@ -351,7 +353,7 @@ static int open_stager(struct tutti_group *group, const struct group_args *args)
     return error_prefix(status, "CUDA tensors on a backend of CPU tensors need the plug-in %s", name);
 }
 
-/* What the backends of CUDA tensors do not have goes to those of CPU tensors, named for it or not. */
+/* Adds the CPU backends as fallbacks for CUDA tensors, if a plug-in can copy them. */
 static int add_staging(struct tutti_group *group, const struct group_args *args)
 {
     int named = group->n_doors[1];

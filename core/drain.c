@@ -15,7 +15,7 @@ enum {
     WARN_MS = 2000 /* a wait of this length is explained to the user */
 };
 
-/* How a wait for delivery sleeps, and when it speaks. */
+/* State of a wait for delivery: its deadline, when to warn, how long to sleep. */
 struct patience {
     int64_t deadline_ns, warn_ns;
     useconds_t nap_us;
@@ -26,7 +26,7 @@ static struct patience begin_waiting(int64_t deadline_ns)
     return (struct patience){deadline_ns, clock_deadline_ns(WARN_MS), NAP_US};
 }
 
-/* Returns a rank that may lack data, or -1.  A backend says so for the family's first group that uses it. */
+/* Returns a rank that may not have received everything, or -1.  Asks each backend about its first group. */
 static int32_t find_lacking(const struct engine *engine, const struct tutti_group *group)
 {
     int32_t found = -1;

@@ -11,19 +11,19 @@
 #include "work.h"
 
 enum {
-    AGAIN_MS = 15,    /* so soon again, a peer need not be asked */
-    PATIENT_MS = 400, /* it may take so long to answer, and not be called silent */
-    OLD_MS = 2000
+    AGAIN_MS = 15,    /* least time between two questions to a peer */
+    PATIENT_MS = 400, /* a peer that has not answered for so long counts as silent */
+    OLD_MS = 2000     /* a report of this age is ignored */
 };
 
 struct peer {
-    uint64_t waits_in, latest, fingerprint, message; /* as it told */
+    uint64_t waits_in, latest, fingerprint, message; /* as it reported */
     int64_t heard_ns;                                /* 0: never */
-    int64_t owes_ns;                                 /* the first question that it has not answered; 0: none */
-    int64_t asked_ns;                                /* the last one */
+    int64_t owes_ns;                                 /* when it was first asked without an answer since; 0: never */
+    int64_t asked_ns;                                /* when it was last asked */
     bool left;                                       /* it has destroyed the group */
     int n_places;
-    struct note_place *place; /* whom it waits for in the end; room for NOTE_PLACES */
+    struct note_place *place; /* the stragglers it reports: NOTE_PLACES entries */
 };
 
 struct missing {
@@ -54,7 +54,7 @@ bool missing_asked(struct missing *missing, int peer, int64_t now)
 {
     struct peer *state = &missing->peer[peer];
     if (state->asked_ns != 0 && ms_since(state->asked_ns, now) < AGAIN_MS) return false;
-    bool anew = state->asked_ns == 0 || ms_since(state->asked_ns, now) > OLD_MS; /* that question may have been lost */
+    bool anew = state->asked_ns == 0 || ms_since(state->asked_ns, now) > OLD_MS; /* the question may have been lost */
     if (state->owes_ns == 0 || anew) state->owes_ns = now;
     state->asked_ns = now;
     return true;
@@ -88,7 +88,7 @@ bool missing_any_left(const struct missing *missing)
     return missing->any_left;
 }
 
-/* ---- what is waited for ------------------------------------------------------------------------------------ */
+/* ---- what a work waits for ------------------------------------------------------------------------------------ */
 
 static void mark_peer(const tutti_request *request, void *argument)
 {
@@ -116,8 +116,9 @@ bool *missing_awaited(const struct tutti_work *work)
     return marked;
 }
 
-/* That a peer has left comes behind what it has sent, where both go over the same backend: notes go over the first one,
- * if it takes any.  A message that any rank may send can come as long as one of them is there. */
+/* A peer's note that it leaves arrives after its data if both use the same backend.  Notes use the first backend with
+ * notify, so only operations of that backend are judged.  A receive from any source can still end while one of its
+ * possible senders is there. */
 int missing_left(const struct tutti_work *work, const bool *awaited)
 {
     const struct missing *missing = health_missing(work->group->health);
@@ -143,7 +144,7 @@ const struct tutti_work *missing_waiting(const struct tutti_group *group, uint64
         if (work->point_to_point || !work->started || work->parts > 0) continue;
         if (work->op.sequence == sequence) return work;
         if (first == NULL) first = work;
-        if (work->op.sequence > sequence) break; /* they are in order; there may be thousands */
+        if (work->op.sequence > sequence) break; /* works are in order, and there may be thousands */
     }
     return first;
 }
@@ -155,7 +156,7 @@ struct ends {
     int64_t now;
     int n;
     struct note_place *place;
-    bool *rest; /* by rank: those for whom there was no place; may be NULL */
+    bool *rest; /* by rank: those that did not fit into place; may be NULL */
 };
 
 static void add(struct ends *ends, struct note_place place)
@@ -173,7 +174,7 @@ static void add(struct ends *ends, struct note_place place)
         ends->rest[place.rank] = true;
 }
 
-/* What the peer told of others, unless they have told something else since. */
+/* Adds the stragglers that a peer reported, unless they have reported a later position themselves. */
 static void add_told(struct ends *ends, const struct missing *missing, const struct peer *state)
 {
     int64_t since_ms = ms_since(state->heard_ns, ends->now);
@@ -192,7 +193,7 @@ static bool is_silent(const struct peer *state, const struct tutti_work *work, i
     return state->owes_ns != 0 && state->asked_ns >= work->start_ns && ms_since(state->owes_ns, now) >= PATIENT_MS;
 }
 
-/* Whether it has told where it is since the work began. */
+/* True if the peer has reported its position since the work began. */
 static bool is_known(const struct peer *state, const struct tutti_work *work)
 {
     return state->heard_ns != 0 && state->heard_ns >= work->start_ns;
@@ -212,7 +213,7 @@ static void add_awaited(struct ends *ends, const struct missing *missing, int pe
     } else if (is_known(state, work) && (state->latest < work->op.sequence || work->point_to_point)) {
         place.message = state->message;
         place.age_ms = (uint32_t)ms_since(state->heard_ns, ends->now);
-        if (place.age_ms > OLD_MS) place.age_ms = OLD_MS; /* it owes no answer: nobody has asked since */
+        if (place.age_ms > OLD_MS) place.age_ms = OLD_MS; /* it has answered every question, so the report is current */
         add(ends, place);
     }
 }
@@ -265,7 +266,7 @@ static void describe_message(uint64_t packed, char *text, size_t size)
     snprintf(text, size, "%s %s, %s", way, peer, tag);
 }
 
-/* For a rank that waits in a message: of a peer that is in no call its latest collective is no more than history. */
+/* True if a rank waits in a message for a peer that is in no call: the peer's latest collective has ended. */
 static bool is_over(const struct tutti_work *work, const struct note_place *place)
 {
     return work->point_to_point && health_missing(work->group->health)->peer[place->rank].waits_in == 0;
@@ -296,7 +297,7 @@ static void say_place(struct sentence *sentence, const struct tutti_work *work, 
     say(sentence, group->global_ranks[place->rank], where);
 }
 
-/* Those that are waited for directly and of which no end is known: they have not answered yet, or are in it too. */
+/* Names the awaited peers that are no known stragglers: they have not answered yet, or are in the operation too. */
 static void say_unknown(struct sentence *sentence, const struct tutti_work *work, int64_t now, bool all)
 {
     const struct tutti_group *group = work->group;
@@ -312,7 +313,7 @@ static void say_unknown(struct sentence *sentence, const struct tutti_work *work
     free(marked);
 }
 
-/* Those for whom there is no room to say where they are: "and ranks 14-22, 31". */
+/* Names the ranks for which there is no room to say where they are: "and ranks 14-22, 31". */
 static void say_rest(struct sentence *sentence, const struct tutti_group *group, const bool *rest)
 {
     const char *before = sentence->used > 0 ? " and ranks " : "ranks ";
@@ -336,14 +337,14 @@ static void say_rest(struct sentence *sentence, const struct tutti_group *group,
 
 void missing_describe(const struct tutti_work *work, int64_t now, char *text, size_t size)
 {
-    enum { REST = 160 }; /* letters that are left for say_rest */
+    enum { REST = 160 }; /* characters reserved for say_rest */
     struct note_place places[NOTE_PLACES];
     const char *begins = is_from_any(work) && work->group->size > 2 ? "any of " : "";
     size_t begun = (size_t)snprintf(text, size, "%s", begins);
     struct sentence sentence = {text + begun, size - begun, 0};
     if (!work->started || work->parts > 0) {
         const struct tutti_work *before = missing_waiting(work->group, 0);
-        if (before != NULL) work = before; /* the group waits in that one */
+        if (before != NULL) work = before; /* this work cannot begin before that one has ended */
     }
     bool *rest = calloc((size_t)work->group->size, sizeof *rest);
     int n = find(work, now, places, rest);

@@ -1,9 +1,8 @@
-/* Whom an operation waits for in the end.
+/* Stragglers: which ranks an operation waits for, directly or through other ranks.
  *
- * A rank knows which peers it waits for itself.  Those may be in the operation too and wait for others; each tells,
- * when it is asked (health.c), whom it waits for in the end, so that the ranks that are missing become known along
- * any chain and round any circle of waits.  What is told grows old, or a rank that came after all would be handed
- * round a circle for good.
+ * A rank knows which peers it waits for itself.  Those may be in the operation too and wait for others.  Each peer that
+ * is asked (health.c) reports the stragglers it knows of, so they become known along any chain or circle of waits.
+ * Reports expire.  Otherwise a rank that has caught up would be passed around a circle for good.
  */
 #ifndef MISSING_H
 #define MISSING_H
@@ -19,32 +18,32 @@ struct tutti_work;
 struct missing *missing_new(int size);
 void missing_free(struct missing *missing);
 
-/* The peer was asked where it is, or is to be asked: false where that was only just done. */
+/* Records that a peer is asked for its position.  Returns false if it was asked only just now. */
 bool missing_asked(struct missing *missing, int peer, int64_t now);
 
-/* It answered. */
+/* Records a peer's answer. */
 void missing_heard(struct missing *missing, int peer, const struct note *here, int64_t now);
 
-/* It has destroyed the group. */
+/* Records that a peer has destroyed the group. */
 void missing_leaves(struct missing *missing, int peer);
 
-/* Whether any has. */
+/* True if any peer has destroyed the group. */
 bool missing_any_left(const struct missing *missing);
 
-/* Which peers the work waits for itself, one entry a rank; NULL when out of memory.  The caller frees it. */
+/* Returns the peers that the work waits for directly, one entry per rank, or NULL if out of memory.  The caller frees
+ * it. */
 bool *missing_awaited(const struct tutti_work *work);
 
-/* One of those without which the work cannot end, because it has destroyed the group before; -1: none. */
+/* Returns an awaited peer that has destroyed the group, so that the work cannot end, or -1. */
 int missing_left(const struct tutti_work *work, const bool *awaited);
 
-/* The collective in which the group stands: the one of this sequence if it is under way, else the earliest that is;
- * NULL: none. */
+/* Returns the collective of this sequence number if it is under way, else the earliest one that is, or NULL. */
 const struct tutti_work *missing_waiting(const struct tutti_group *group, uint64_t sequence);
 
-/* The ranks that work waits for in the end and that have not called it or do not answer; how many. */
+/* Finds the stragglers of a work: ranks that have not called it, or do not answer.  Returns their number. */
 int missing_find(const struct tutti_work *work, int64_t now, struct note_place places[NOTE_PLACES]);
 
-/* The same without where they are. */
+/* The same, ranks only. */
 struct note_ranks missing_set(const struct tutti_work *work, int64_t now);
 
 /* The same as text, for a timeout: "rank 2 (is at #40 broadcast(..)), rank 3 (no heartbeat for 2.0 s)". */
