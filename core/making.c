@@ -11,11 +11,11 @@
 #include "work.h"
 
 enum {
-    ASK_MS = 200, /* then a leader asks who has not come, a quarter of a shorter timeout */
+    ASK_MS = 200, /* then a leader asks the missing members (or after a quarter of a shorter timeout) */
     ASK_AGAIN_MS = 500,
     ASK_MOST = 64,   /* ranks at a time */
-    ANSWER_MS = 300, /* for a leader to decide when a member's time is over */
-    PAST = 64        /* of what was decided so many are remembered, for those who come with another list */
+    ANSWER_MS = 300, /* time for the leader's verdict after a member's timeout */
+    PAST = 64        /* decided makings that are kept, to answer a rank that comes with another list */
 };
 
 /* ---- which ------------------------------------------------------------------------------------------------- */
@@ -25,7 +25,7 @@ struct making_family {
     int n;
 };
 
-/* The first backend of CPU tensors that all ranks of the family have. */
+/* Returns the first CPU backend of the group tree that has `tell`, or NULL. */
 static const struct group_door *door_of(const struct tutti_group *root)
 {
     for (int i = 0; i < root->n_doors[0]; i++)
@@ -63,7 +63,7 @@ static void free_making(struct making *making)
     free(making);
 }
 
-/* The oldest that nobody waits for. */
+/* Frees the oldest makings that nobody waits for. */
 static void forget_oldest(struct making_family *family)
 {
     struct making *making, *next;
@@ -92,14 +92,14 @@ struct making *making_new(struct tutti_group *root, uint64_t key)
     return making;
 }
 
-/* ---- saying ------------------------------------------------------------------------------------------------ */
+/* ---- sending ------------------------------------------------------------------------------------------------ */
 
 int making_tell(struct tutti_group *root, int peer, const struct making_message *message)
 {
     uint8_t wire[MAKING_BYTES];
     const struct group_door *door = door_of(root);
     size_t bytes = making_encode(message, wire);
-    if (door == NULL) return TUTTI_OK; /* the family is being closed */
+    if (door == NULL) return TUTTI_OK; /* the group tree is being closed */
     return door->backend->tell(door->state, peer, wire, bytes);
 }
 
@@ -186,7 +186,7 @@ static int lowest(const int *ranks, int n)
     return least;
 }
 
-/* One that this rank calls for. */
+/* Finds or makes the state of a group that this rank calls for. */
 static struct making *call(struct tutti_group *root, uint64_t key, uint64_t parent, uint64_t number)
 {
     struct making *making = making_find(root, key);
@@ -198,7 +198,7 @@ static struct making *call(struct tutti_group *root, uint64_t key, uint64_t pare
     return making;
 }
 
-/* One of the members is gone already. */
+/* Decides PEER_LOST if a member is lost already. */
 static void look_for_lost(struct making *making)
 {
     const struct tutti_group *group = making->group;
@@ -239,7 +239,7 @@ static int begin_locked(struct tutti_group *group, const struct group_args *args
     making->begun_ns = clock_now_ns();
     making->args = *args;
     making->args.names = &group->names;
-    making->args.parent = root; /* the parent may be gone when a pending group is used */
+    making->args.parent = root; /* the parent may be freed before a pending group is used */
     making->args.global_ranks = group->global_ranks;
     fill_list(&making->list, group->global_ranks, group->size, &group->names);
     if (args->number > parent->called) parent->called = args->number;
@@ -275,7 +275,7 @@ void making_abstain(struct tutti_group *parent, const int *ranks, int n, const s
     engine_lock(parent->engine);
     struct making *making = call(parent->root, key, parent->id, number);
     if (number > parent->called) parent->called = number;
-    if (making != NULL) { /* else a rank that takes this one for a member hears of it when its time is over */
+    if (making != NULL) { /* without memory a rank that counts on this one times out */
         fill_list(&making->list, ranks, n, names);
         making->state = MAKING_DECIDED;
         making->leader = -1;
@@ -300,7 +300,7 @@ static void ask_missing(struct making *making)
     }
 }
 
-/* "rank 2 has not made this group; it is in broadcast #41 of group world" */
+/* Writes "rank 2 has not made this group; it is in broadcast #41 of group world". */
 static void name_missing(const struct making *making, char *text, size_t size)
 {
     const struct tutti_group *group = making->group;
@@ -396,14 +396,14 @@ int making_wait(struct tutti_group *group)
     return status;
 }
 
-/* ---- ends -------------------------------------------------------------------------------------------------- */
+/* ---- ending --------------------------------------------------------------------------------------------------- */
 
 void making_end(struct tutti_group *group)
 {
     group->making = NULL;
 }
 
-/* Over the family's first group: the others may not have opened this one yet. */
+/* Tells all members over the first group, because they may not have opened this one yet. */
 static void tell_all_failed(struct making *making, int status, const char *text)
 {
     const struct tutti_group *group = making->group;

@@ -1,18 +1,18 @@
-/* How the members of a group that is made from another one agree on it.
+/* Agreement among the members of a group that is made from another one.
  *
- * The member of the lowest rank leads.  Each other one hands in its card: the ordered list of members, the backends,
- * and whether it is able to.  The leader gives one verdict for all: why the group cannot be made, or what its backends
- * offer (such as the place of a group's memory), which all members then use.  All of it are messages between the ranks
- * of the family's first group (`tell` in the ABI), so they arrive wherever the group's own backends are not open yet.
+ * The member of the lowest rank leads.  Every other member sends it a card: its ordered list of members, its backends,
+ * and whether it is able to make the group.  The leader sends one verdict to all: the error, or the backends' offers
+ * (such as the place of the group's collective segment).  These are control messages between the ranks of the first
+ * group of the tree (`tell` in the ABI), so they arrive although the new group's backends are not open yet.
  *
- * Members whose lists have other leaders meet, too: a card that comes to a rank that does not lead the group, or is not
- * in it, is answered with what differs.  A leader that waits asks those who have not come, who answer with their card
- * for that number, or with what they are doing.  Nobody gives up on its own: a member whose time is over asks the
- * leader to decide, so that the verdict is one.
+ * Lists that name different leaders meet, too: a rank that gets a card of a group that it does not lead, or is not in,
+ * answers with what differs.  A leader that waits asks the missing members.  They answer with their card, or with what
+ * they are doing.  A member never gives up on its own: at its timeout it asks the leader to decide, so that there is
+ * one verdict.
  *
- * Where only the members call, they may make several groups in different orders, so they cannot wait for each other
- * then.  If the backends need nobody to open a group (TUTTI_BACKEND_OPENS_ALONE), such a group is pending until its
- * first use, which waits for the verdict.
+ * With members_only the members may make several groups in different orders, so they must not wait for each other in
+ * the call.  If the backends need no other rank to open a group (TUTTI_BACKEND_OPENS_ALONE), such a group is pending
+ * until its first use, which waits for the verdict.
  */
 #ifndef MAKING_H
 #define MAKING_H
@@ -21,42 +21,43 @@
 
 struct making;
 
-/* Whether the ranks of the family can agree so: their first backend of CPU tensors has `tell`. */
+/* True if this group tree can use it: its first backend of CPU tensors has `tell`. */
 bool making_is_possible(const struct tutti_group *root);
 
-/* Begins: hands in this rank's card, or collects the others'.  ready is why this rank cannot, with its sentence as the
- * thread's error.  group->making is set; on an error there is none, and the others have been told. */
+/* Sends this rank's card, or begins to collect the others'.  ready is the error for which this rank cannot make the
+ * group, with the thread's error text, or TUTTI_OK.  Sets group->making.  On an error it is not set, and the other
+ * members have been told. */
 int making_begin(struct tutti_group *group, const struct group_args *args, int ready);
 
-/* Waits for the verdict, then forgets group->making unless it is TUTTI_OK. */
+/* Waits for the verdict and returns it.  Clears group->making unless the verdict is TUTTI_OK. */
 int making_wait(struct tutti_group *group);
 
-/* What the i-th of the backends offers; NULL: nothing. */
+/* Returns the offer of the i-th backend that has one, or NULL. */
 const uint8_t *making_offer(const struct tutti_group *group, int i);
 
-/* The arguments of a group that is pending. */
+/* Returns the arguments of a pending group. */
 const struct group_args *making_args(const struct tutti_group *group);
 
-/* This rank calls as one that is not in the group. */
+/* Records the call of a non-member. */
 void making_abstain(struct tutti_group *parent, const int *ranks, int n, const struct names *names, uint64_t key,
                     uint64_t number);
 
-/* The group is made, or never will be.  Under the lock. */
+/* Ends the making: the group is made, or never will be.  Lock held. */
 void making_end(struct tutti_group *group);
 
-/* This rank gives up a group that is pending, or cannot open one that the others have been told to: they hear of it.
- * Under the lock. */
+/* Gives up a pending group, or one that this rank cannot open after a verdict of OK, and tells the others.  Lock held.
+ */
 void making_give_up(struct tutti_group *group, int status, const char *text);
 
-/* Destroys what the family has of it; a group that is about to be freed is not mentioned any more.  Under the lock. */
+/* Drops the references to a group that is about to be freed.  making_free_all frees all state.  Lock held. */
 void making_forget(struct tutti_group *group);
 void making_free_all(struct tutti_group *root);
 
-/* A peer is gone for good; a group that others are made from has failed.  Under the lock. */
+/* Ends what waits for a lost peer, or is made from a failed group.  Lock held. */
 void making_peer_lost(struct tutti_group *root, int peer, bool left, const char *text);
 void making_parent_failed(struct tutti_group *parent, int status, const char *text);
 
-/* A message came in; core is the family's first group. */
+/* Handles a control message to the group tree's first group. */
 void making_notified(struct tutti_group *root, int peer, const void *message, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* What others say about a group that is made. */
+/* Handles the messages of other ranks about a group that is being made. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "making_impl.h"
 #include "work.h"
 
-enum { EARLY_MOST = 4096 /* messages of one family that came before this rank called */ };
+enum { EARLY_MOST = 4096 /* messages of one group tree that are kept until this rank calls */ };
 
-/* ---- words ------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------- */
 
 static struct tutti_group *find_group(struct tutti_group *root, uint64_t id)
 {
@@ -23,7 +23,7 @@ static struct tutti_group *find_group(struct tutti_group *root, uint64_t id)
     return NULL;
 }
 
-/* What this rank is doing, for whoever waits for it. */
+/* Describes what this rank is doing, for a leader that waits for it. */
 static void describe_place(struct tutti_group *root, uint64_t parent, char *text, size_t size)
 {
     struct tutti_group *group = find_group(root, parent);
@@ -41,12 +41,12 @@ static void describe_place(struct tutti_group *root, uint64_t parent, char *text
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-/* Another list than this rank's.  What has been made of this one, or is about to be, fails on all of its members. */
+/* Handles a list that differs from this rank's: the group fails on all its members, even if it has been made. */
 static void refuse(struct making *making, int peer, const struct making_message *message, const char *why)
 {
     struct tutti_group *group = making->group;
     char text[MAKING_TEXT];
-    snprintf(text, sizeof text, "%s", why); /* why may be the making's own */
+    snprintf(text, sizeof text, "%s", why); /* `why` may lie in the making */
     making_answer(making->root, peer, message, TUTTI_ERR_MISMATCH, text);
     if (making->state != MAKING_DECIDED)
         making_decide(making, TUTTI_ERR_MISMATCH, text, true);
@@ -78,7 +78,7 @@ static void hear_card(struct making *making, int peer, const struct making_messa
     if (++making->n_came == making->group->size - 1) making_decide(making, TUTTI_OK, "", true);
 }
 
-/* A member cannot, or can no longer. */
+/* Handles a member's failure. */
 static void hear_failed(struct making *making, int peer, const struct making_message *message)
 {
     struct tutti_group *group = making->group;
@@ -89,7 +89,7 @@ static void hear_failed(struct making *making, int peer, const struct making_mes
         group_fail(group, message->status, message->text, true);
 }
 
-/* The member's time is over.  What was decided is on its way to it already. */
+/* Handles a member's timeout.  A verdict that has been sent is on its way already. */
 static void hear_withdraw(struct making *making, int peer, const struct making_message *message)
 {
     if (making->state != MAKING_GATHERING || !is_member(making, peer) || message->status == TUTTI_OK) return;
@@ -110,7 +110,7 @@ static void hear_verdict(struct making *making, int peer, const struct making_me
     } else if (making->state == MAKING_GATHERING && verdict->status != TUTTI_OK) {
         making_decide(making, verdict->status, verdict->text, true);
     } else if (making->state == MAKING_DECIDED && making->status != TUTTI_OK && leads && verdict->status == TUTTI_OK) {
-        failed = *verdict; /* too late: this rank has given up without an answer */
+        failed = *verdict; /* the verdict is too late: this rank has given up */
         failed.type = MAKING_FAILED;
         failed.status = making->status;
         failed.n_offers = 0;
@@ -162,7 +162,7 @@ static void hear_known(struct making *making, int peer, const struct making_mess
 static void keep(struct tutti_group *root, struct making *making, int peer, const struct making_message *message)
 {
     if (making == NULL) making = making_new(root, message->key);
-    if (making == NULL || root->n_early >= EARLY_MOST) return; /* the peer asks again, or its time passes */
+    if (making == NULL || root->n_early >= EARLY_MOST) return; /* the peer asks again, or times out */
     struct making_early *early = malloc(sizeof *early);
     if (early == NULL) return;
     early->peer = peer;
@@ -171,7 +171,7 @@ static void keep(struct tutti_group *root, struct making *making, int peer, cons
     root->n_early++;
 }
 
-/* Whoever has failed, or given up, handed in its card before that. */
+/* Handles failures before cards: a peer that has failed or given up may have sent its card before. */
 static void hear_early_failures(struct making *making)
 {
     struct making_early *early;
@@ -193,14 +193,15 @@ void making_hear_early(struct making *making)
     }
 }
 
-/* This rank's call of that number was long ago, and is not remembered. */
+/* True if this rank has called that number so long ago that its state is no longer kept. */
 static bool is_past(struct tutti_group *root, const struct making_message *message)
 {
     const struct tutti_group *parent = find_group(root, message->parent);
     return message->number > 0 && parent != NULL && parent->called >= message->number;
 }
 
-/* The leader does not lead yet: it says so in its place, and the group fails when it calls. */
+/* Answers a withdrawing member on behalf of a leader that has not called: it says where this rank is, and the group
+ * fails when this rank calls. */
 static void refuse_late(struct tutti_group *root, struct making *making, int peer, const struct making_message *message)
 {
     char place[160], text[MAKING_TEXT];
@@ -237,14 +238,14 @@ void making_hear(struct tutti_group *root, int peer, const struct making_message
         snprintf(text, sizeof text, "rank %d made group number %" PRIu64 " long before, of other ranks or not at all",
                  root->rank, message->number);
         struct making_message card = *message;
-        card.type = MAKING_CARD; /* a verdict for whoever asked, too */
+        card.type = MAKING_CARD; /* it is a verdict for the rank that asked, too */
         making_answer(root, peer, &card, TUTTI_ERR_MISMATCH, text);
     } else {
         hear_unknown(root, making, peer, message);
     }
 }
 
-/* ---- coming in --------------------------------------------------------------------------------------------- */
+/* ---- receiving --------------------------------------------------------------------------------------------- */
 
 struct making_event {
     struct engine_event event; /* first */
@@ -264,7 +265,7 @@ void making_notified(struct tutti_group *root, int peer, const void *message, si
 {
     if (root != root->root || peer < 0 || peer >= root->size || peer == root->rank) return;
     struct making_event *came = malloc(sizeof *came);
-    if (came == NULL) return; /* whoever waits for it asks */
+    if (came == NULL) return; /* the leader asks again */
     if (!making_parse(message, bytes, &came->message)) {
         free(came);
         return;

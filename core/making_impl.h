@@ -8,13 +8,13 @@
 #include "making_wire.h"
 
 enum making_state {
-    MAKING_EARLY,     /* others have begun, this rank has not */
-    MAKING_GATHERING, /* it leads */
-    MAKING_HANDED,    /* its card is with the leader */
+    MAKING_EARLY,     /* a peer's message has come, this rank has not called */
+    MAKING_GATHERING, /* this rank leads and collects cards */
+    MAKING_HANDED,    /* this rank has sent its card */
     MAKING_DECIDED
 };
 
-/* What came before this rank called. */
+/* A message that came before this rank called. */
 struct making_early {
     STAILQ_ENTRY(making_early) link;
     int peer;
@@ -26,20 +26,20 @@ struct making {
     struct tutti_group *root;
     uint64_t key, parent, number;
     enum making_state state;
-    struct tutti_group *group; /* NULL: this rank is not in it, or has freed it */
-    bool known;                /* this rank has called: list is what it said */
+    struct tutti_group *group; /* NULL: this rank is no member, or has freed it */
+    bool known;                /* this rank has called, and `list` is its list */
     struct making_list list;
     int leader; /* global rank */
     int64_t begun_ns;
     int n_came;
-    bool *came;                 /* the leader's: by rank of the group */
-    char (*place)[MAKING_TEXT]; /* the leader's: what those have answered that have not come; NULL: nobody was asked */
-    struct tutti_work *waiter;  /* ends with the verdict */
+    bool *came;                 /* on the leader, by rank of the group: its card is here */
+    char (*place)[MAKING_TEXT]; /* on the leader: what stragglers have answered; NULL: none was asked */
+    struct tutti_work *waiter;  /* marked ended by the verdict */
     int status;                 /* the verdict */
     char text[MAKING_TEXT];
     uint32_t n_offers;
     uint8_t offer[MAKING_OFFERS][TUTTI_OFFER_BYTES];
-    struct group_args args; /* of a group that is pending; names and parent outlive it */
+    struct group_args args; /* of a pending group; names and parent outlive it */
     STAILQ_HEAD(, making_early) early;
 };
 TAILQ_HEAD(making_list_head, making);
@@ -47,20 +47,20 @@ TAILQ_HEAD(making_list_head, making);
 /* making.c */
 struct making *making_find(struct tutti_group *root, uint64_t key);
 struct making *making_new(struct tutti_group *root, uint64_t key);
-/* Says it to a global rank: TUTTI_OK, or PEER_LOST. */
+/* Sends a message to a global rank.  Returns TUTTI_OK or PEER_LOST. */
 int making_tell(struct tutti_group *root, int peer, const struct making_message *message);
 void making_answer(struct tutti_group *root, int peer, const struct making_message *to, int status, const char *text);
-/* The verdict, as far as this rank is concerned.  tell: the leader tells all members, a member its leader. */
+/* Sets the verdict of this rank.  If `tell` is set, a leader sends it to all members, a member to its leader. */
 void making_decide(struct making *making, int status, const char *text, bool tell);
-/* Time has run out. */
+/* Decides TIMEOUT and names the stragglers. */
 void making_decide_late(struct making *making);
-/* All were told that it is made, and now it fails on all of them. */
+/* Fails a group on all members after a verdict of OK. */
 void making_fail_made(struct making *making, int status, const char *text);
 int making_send_card(struct making *making, int peer);
 
 /* making_hear.c */
 void making_hear(struct tutti_group *root, int peer, const struct making_message *message);
-/* What came early is heard now. */
+/* Handles the messages that came before this rank called. */
 void making_hear_early(struct making *making);
 
 #endif

@@ -88,9 +88,9 @@ bool making_parse(const void *bytes_of, size_t bytes, struct making_message *mes
     return true;
 }
 
-/* ---- words --------------------------------------------------------------------------------------------------- */
+/* ---- text ---------------------------------------------------------------------------------------------------- */
 
-/* "[0,1,3,2]"; of a long one the beginning and the length. */
+/* Writes "[0,1,3,2]", or the beginning and the length of a long list. */
 static void describe_list(const struct making_list *list, char *text, size_t size)
 {
     enum { TAIL = 24 };
@@ -104,7 +104,7 @@ static void describe_list(const struct making_list *list, char *text, size_t siz
         snprintf(text + used, size - used, "]");
 }
 
-/* The first place at which both are told and differ; -1: they are alike as far as they are told. */
+/* Returns the first index at which the known parts differ, or -1. */
 static int first_difference(const struct making_list *a, const struct making_list *b)
 {
     uint32_t told = a->told < b->told ? a->told : b->told;

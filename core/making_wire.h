@@ -1,4 +1,4 @@
-/* What ranks say to each other while they make a group, as bytes.  Pure functions: a parser believes nothing.
+/* Wire format of the messages with which ranks agree on a group.  Pure functions; the parser checks every field.
  *
  * On the wire, little-endian: type, status (32 bits each); key, parent, number, hash of the list, hash of the backends
  * (64 bits each); length of the list (32 bits), how many of its ranks follow, how many offers follow (16 bits each).
@@ -13,25 +13,25 @@
 enum {
     MAKING_HEAD = 56,
     MAKING_BYTES = 512, /* TUTTI_NOTIFY_MAX */
-    MAKING_RANKS = 48,  /* of a list, as many are told */
+    MAKING_RANKS = 48,  /* most ranks of a list in a message */
     MAKING_OFFERS = 6,
     MAKING_TEXT = 250
 };
 
 enum making_type {
     MAKING_CARD = 64, /* member to leader: I make this group, of this list */
-    MAKING_WITHDRAW,  /* member to leader: decide now, I have waited long enough */
-    MAKING_FAILED,    /* to the leader: it cannot be made, or cannot be used any more */
-    MAKING_VERDICT,   /* leader to member; to anybody whose list differs */
-    MAKING_ASK,       /* leader to a member that has not come */
-    MAKING_PLACE      /* its answer, as text */
+    MAKING_WITHDRAW,  /* member to leader: decide now, my time is over */
+    MAKING_FAILED,    /* to the leader: the group cannot be made, or has failed */
+    MAKING_VERDICT,   /* leader to member, and to any rank whose list differs */
+    MAKING_ASK,       /* leader to a straggler: where are you */
+    MAKING_PLACE      /* the answer, as text */
 };
 
-/* What has to be the same on all members. */
+/* What must be alike on all members. */
 struct making_list {
     uint64_t hash, backend_hash;
     uint32_t n, told;
-    int32_t rank[MAKING_RANKS]; /* global; the first ones */
+    int32_t rank[MAKING_RANKS]; /* global ranks: the first `told` of `n` */
     char backend[MAKING_TEXT];
 };
 
@@ -40,23 +40,24 @@ struct making_message {
     int32_t status;
     uint64_t key;            /* of the group that is made */
     uint64_t parent;         /* id of the group that it is made from */
-    uint64_t number;         /* among those made from it by all of its ranks; 0: made by the members alone */
+    uint64_t number;         /* its place among the groups that all ranks of parent make; 0: members_only */
     struct making_list list; /* CARD */
     uint32_t n_offers;       /* VERDICT */
     uint8_t offer[MAKING_OFFERS][TUTTI_OFFER_BYTES];
-    char text[MAKING_TEXT]; /* why; a CARD's backends are there on the wire */
+    char text[MAKING_TEXT]; /* the reason; on the wire a CARD has its backends here */
 };
 
-/* The number of bytes written. */
+/* Returns the number of bytes written. */
 size_t making_encode(const struct making_message *message, uint8_t wire[MAKING_BYTES]);
 
-/* false: it is malformed. */
+/* Returns false if it is malformed. */
 bool making_parse(const void *wire, size_t bytes, struct making_message *message);
 
-/* Whether this is one of these messages. */
+/* True if the type is one of these. */
 bool making_is(const void *wire, size_t bytes);
 
-/* "rank 1 made this group of [0,1,3,2], rank 0 of [0,1,2,3]"; false: the lists are the same. */
+/* Writes how two lists differ: "rank 1 made this group of [0,1,3,2], rank 0 of [0,1,2,3]".  Returns false if they are
+ * the same. */
 bool making_differs(const struct making_list *a, int rank_a, const struct making_list *b, int rank_b, char *text,
                     size_t size);
 
