@@ -1,5 +1,5 @@
-/* More groups than the program's limit of descriptors allows: the library raises it, as far as it may, and gives it
- * back. */
+/* More groups than the program's descriptor limit allows: the library raises the limit as far as it may, and restores
+ * it at the end. */
 #include "procs.h"
 
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-/* Memory of tutti_alloc that ranks of one host map, when things go wrong: a rank is killed while others read its
- * memory, memory is still out at the group's end, a process has neither descriptors nor mappings left. */
+/* Faults around memory of tutti_alloc: a rank is killed while others read its memory, memory is still allocated when
+ * its group ends, and nothing of it is left afterwards. */
 #include "procs.h"
 
 enum { BIG = 1 << 20, SIZE = 3, KILLS = 12 };
@@ -49,7 +49,7 @@ static int rank_that_ends(int rank, int size, void *argument)
         EXPECT(proc_init(20000) == TUTTI_OK);
         EXPECT(tutti_alloc(NULL, BIG * sizeof(float), &memory) == TUTTI_OK);
         EXPECT(sum_in_place(memory, BIG) == TUTTI_OK);
-        EXPECT(mappings() > SIZE); /* the segment, the own memory, and the others' */
+        EXPECT(mappings() > SIZE); /* the segment, this rank's arena, and the others' */
         EXPECT(tutti_free(NULL, memory) == TUTTI_OK);
         EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
         EXPECT(mappings() == 0);
@@ -65,7 +65,7 @@ static void test_nothing_is_left(void **state)
     run_procs(SIZE, rank_that_ends, "0");
 }
 
-/* What is still out stays the program's memory, and can be given back with any group or none. */
+/* Memory that is still allocated stays the program's, and can be freed with any group or none. */
 static int rank_that_keeps(int rank, int size, void *argument)
 {
     void *kept = NULL, *freed = NULL, *ordinary = NULL;
@@ -85,7 +85,7 @@ static int rank_that_keeps(int rank, int size, void *argument)
     EXPECT(data[rank] == -1);
     if (rank == 0) EXPECT(tutti_free(NULL, kept) == TUTTI_OK && mappings() == 0);
 
-    EXPECT(proc_init(20000) == TUTTI_OK); /* another family: it is none of its memory, and yet it is taken */
+    EXPECT(proc_init(20000) == TUTTI_OK); /* another group tree, which did not allocate it, frees it */
     EXPECT(tutti_alloc(NULL, 100, &ordinary) == TUTTI_OK && (rank == 0 || ordinary != kept));
     if (rank == 1) EXPECT(tutti_free(NULL, kept) == TUTTI_OK);
     EXPECT(tutti_free(NULL, ordinary) == TUTTI_OK);
@@ -123,7 +123,7 @@ static int rank_in_sums(int rank, int size, void *argument)
     while (status == TUTTI_OK) status = sum_in_place(memory, BIG);
     if (status != TUTTI_ERR_ABORTED) EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "all_reduce ", guilty);
     EXPECT_ERROR(status, status, guilty);
-    EXPECT(tutti_free(NULL, memory) == TUTTI_OK); /* a failed group gives memory back */
+    EXPECT(tutti_free(NULL, memory) == TUTTI_OK); /* a failed group frees memory */
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     EXPECT(mappings() == 0);
     return 0;
@@ -146,7 +146,7 @@ static void test_killed_while_others_read(void **state)
     }
 }
 
-/* ---- more than there is ------------------------------------------------------------------------------------ */
+/* ---- out of memory ------------------------------------------------------------------------------------ */
 
 static int rank_that_wants_all(int rank, int size, void *argument)
 {
@@ -160,7 +160,7 @@ static int rank_that_wants_all(int rank, int size, void *argument)
     EXPECT_ERROR(tutti_alloc(NULL, 2 * pages * page, &memory), TUTTI_ERR_NO_MEMORY, "alloc", number);
     EXPECT_ERROR(tutti_alloc(NULL, pages * page, &memory), TUTTI_ERR_NO_MEMORY, "alloc", "available");
     EXPECT(memory == NULL);
-    if (rank == 0) EXPECT(tutti_alloc(NULL, BIG * sizeof(float), &some) == TUTTI_OK); /* on one rank alone */
+    if (rank == 0) EXPECT(tutti_alloc(NULL, BIG * sizeof(float), &some) == TUTTI_OK); /* on one rank only */
     float *data = rank == 0 ? some : malloc(BIG * sizeof(float));
     EXPECT(sum_in_place(data, BIG) == TUTTI_OK);
     EXPECT(tutti_free(NULL, data) == TUTTI_OK);

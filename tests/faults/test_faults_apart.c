@@ -1,4 +1,5 @@
-/* Groups that end while others go on, ranks that cannot all talk to each other, and what an error path leaves open. */
+/* Groups that end while others are in use, ranks that cannot all reach each other, and state that an error path leaves.
+ */
 #include "procs.h"
 
 #include <fcntl.h>
@@ -10,7 +11,7 @@ enum { SOON_S = 5, LARGE = 1 << 20 };
 
 /* ---- a group with a backend of its own -------------------------------------------------------------------------- */
 
-static char second_tcp[64]; /* a copy of the plug-in: to the core it is another one */
+static char second_tcp[64]; /* a copy of the plug-in, which is another backend to the core */
 
 static bool copy_plugin(void)
 {
@@ -24,12 +25,12 @@ static bool copy_plugin(void)
     return to >= 0 && from >= 0 && n == 0 && close(to) == 0;
 }
 
-/* Its peers end, in order or not: that is told to it, and the world is as it was. */
+/* The subgroup's peers end, in order or not.  It is notified, and the world stays usable. */
 static int rank_of_own_backend(int rank, int size, void *argument)
 {
     bool leaves = *(bool *)argument;
     tutti_group *own = NULL, *plain = NULL;
-    int ranks[] = {1, 2}; /* which are 0 and 1 there */
+    int ranks[] = {1, 2}; /* ranks 0 and 1 of the subgroup */
     float x = 1;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_new_group(ranks, 2, &(tutti_group_opts){.backend = second_tcp}, &own) == TUTTI_OK);
@@ -100,7 +101,7 @@ static void test_many_groups_with_backends_of_their_own(void **state)
 /* ---- groups that end ----------------------------------------------------------------------------------------------
  */
 
-/* A large message was offered in it, which nobody has taken. */
+/* Destroys a group in which a large message was offered and never received. */
 static int rank_of_an_offer(int rank, int size, void *argument)
 {
     static float data[LARGE];
@@ -117,7 +118,7 @@ static int rank_of_an_offer(int rank, int size, void *argument)
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     if (rank == 0) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
     if (rank == 0) EXPECT(tutti_work_wait(work, 0) < 0);
-    EXPECT(tutti_barrier(NULL) == TUTTI_OK); /* the world goes on */
+    EXPECT(tutti_barrier(NULL) == TUTTI_OK); /* the world stays usable */
     tutti_work_free(work);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
@@ -129,7 +130,7 @@ static void test_destroyed_with_an_offer(void **state)
     run_procs(2, rank_of_an_offer, NULL);
 }
 
-/* Their time is that of one. */
+/* Many groups wait for one peer: together they take the time of one. */
 static int rank_of_late_groups(int rank, int size, void *argument)
 {
     enum { GROUPS = 6 };
@@ -146,7 +147,7 @@ static int rank_of_late_groups(int rank, int size, void *argument)
     int64_t begin = procs_now_ns();
     while (rank == 1 && atomic_load(&proc_board->step[0]) < 1) proc_nap();
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
-    if (rank == 0) EXPECT_WITHIN(begin, 0, 2 + SOON_S); /* 2 s for each of them were 12 */
+    if (rank == 0) EXPECT_WITHIN(begin, 0, 2 + SOON_S); /* 2 s for each of them would be 12 */
     if (rank == 0) proc_say(1);
     for (int i = 0; i < GROUPS && rank == 0; i++) EXPECT(tutti_wait(&work[i], 0) < 0);
     return 0;
@@ -158,7 +159,7 @@ static void test_many_groups_that_wait(void **state)
     run_procs(2, rank_of_late_groups, NULL);
 }
 
-/* What a thread has begun to coalesce when an error led it elsewhere says nothing of later groups. */
+/* A thread that left a coalesced run open after an error can use later groups. */
 static int rank_that_forgets_to_end(int rank, int size, void *argument)
 {
     tutti_store *store = proc_store();
@@ -188,10 +189,10 @@ static void test_coalescing_that_never_ends(void **state)
     run_procs(2, rank_that_forgets_to_end, NULL);
 }
 
-/* One side has closed the group, the other one goes on sending in it: that costs the world nothing. */
+/* One side has closed the group and the other one keeps sending in it: the world stays usable. */
 static int rank_of_late_messages(int rank, int size, void *argument)
 {
-    enum { TIMES = 4000 /* of 1 KiB: twice what a peer may hold for this one */, ASKS_FIRST = 50000 };
+    enum { TIMES = 4000 /* of 1 KiB: twice the eager credit */, ASKS_FIRST = 50000 };
     static int32_t data[ASKS_FIRST];
     tutti_group *group = NULL;
     int ranks[] = {0, 1};
@@ -201,7 +202,7 @@ static int rank_of_late_messages(int rank, int size, void *argument)
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     if (rank == 1) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
-    for (int i = 0; i < TIMES && rank == 0; i++) { /* one that has to ask first is refused */
+    for (int i = 0; i < TIMES && rank == 0; i++) { /* a message that needs a CTS is refused */
         int status = tutti_send(tutti_view(data, 256), 1, tutti_with(.group = group, .timeout_ms = 10000));
         EXPECT(status == TUTTI_OK || status == TUTTI_ERR_ABORTED);
     }
@@ -219,7 +220,7 @@ static void test_messages_for_a_closed_group(void **state)
     for (int apart = 0; apart < 2; apart++) run_procs(2, rank_of_late_messages, &(bool){apart});
 }
 
-/* A blocking send that nobody receives in time is taken back: the next receive is for the next message. */
+/* A blocking send that times out is cancelled: the next receive gets the next message. */
 static int rank_of_messages_taken_back(int rank, int size, void *argument)
 {
     enum { ASKS_FIRST = 50000, TIMES = 3 };
@@ -231,7 +232,8 @@ static int rank_of_messages_taken_back(int rank, int size, void *argument)
     for (int i = 0; i < TIMES && rank == 0; i++)
         EXPECT(tutti_send(tutti_view(data, ASKS_FIRST), 1, tutti_with(.timeout_ms = 100)) == TUTTI_ERR_TIMEOUT);
     if (rank == 0) EXPECT(tutti_send(tutti_view(data, 1), 1, tutti_with(.tag = 1)) == TUTTI_OK);
-    if (rank == 1) EXPECT(tutti_recv(tutti_view(data, 1), 0, tutti_with(.tag = 1)) == TUTTI_OK); /* it comes behind */
+    if (rank == 1)
+        EXPECT(tutti_recv(tutti_view(data, 1), 0, tutti_with(.tag = 1)) == TUTTI_OK); /* it arrives after that one */
     for (int k = 0; k < ASKS_FIRST; k++) data[k] = rank == 0 ? k + 1 : 0;
     if (rank == 0) EXPECT(tutti_send(tutti_view(data, ASKS_FIRST), 1, NULL) == TUTTI_OK);
     if (rank == 1) EXPECT(tutti_recv(tutti_view(data, ASKS_FIRST), 0, NULL) == TUTTI_OK);
@@ -246,8 +248,8 @@ static void test_messages_taken_back(void **state)
     for (int apart = 0; apart < 2; apart++) run_procs(2, rank_of_messages_taken_back, &(bool){apart});
 }
 
-/* Of a group that one has destroyed, with nothing under way: what it had sent still comes in, what waits for it ends,
- * and a message that another may send is waited for. */
+/* One rank has destroyed the group: its messages still arrive, receives from it end, and a receive from any source
+ * waits for the other ranks. */
 static int rank_of_a_group_that_one_has_left(int rank, int size, void *argument)
 {
     tutti_group *group = NULL;
@@ -266,7 +268,7 @@ static int rank_of_a_group_that_one_has_left(int rank, int size, void *argument)
                      "rank 2 has destroyed the group", "of group sub");
         EXPECT(tutti_recv(tutti_view(&x, 1), TUTTI_ANY_SOURCE, tutti_with(.group = group)) == TUTTI_OK);
     } else if (rank == 1) {
-        procs_nap_ms(500); /* some askings */
+        procs_nap_ms(500); /* time for some questions */
         EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.group = group)) == TUTTI_OK);
     }
     if (rank < 2)
@@ -283,10 +285,10 @@ static void test_a_group_that_one_has_left(void **state)
     for (int apart = 0; apart < 2; apart++) run_procs(3, rank_of_a_group_that_one_has_left, &(bool){apart});
 }
 
-/* Many receives wait for one that has left, behind one that waits for another rank: they do not end a few at a time. */
+/* Many receives wait for a rank that has left, behind one that waits for another rank: all end at once. */
 static int rank_of_many_that_wait_for_one(int rank, int size, void *argument)
 {
-    enum { MANY = 400, ENOUGH_MS = 5000 }; /* a few at a time they took 22 s */
+    enum { MANY = 400, ENOUGH_MS = 5000 }; /* a few at a time would take 22 s */
     static tutti_work *works[MANY];
     static int32_t data[MANY];
     tutti_group *group = NULL;
@@ -321,7 +323,7 @@ static void test_many_wait_for_one_that_has_left(void **state)
 /* ---- callbacks ----------------------------------------------------------------------------------------------------
  */
 
-/* Gives up the last that there is, from within a call that does not wait. */
+/* A callback destroys the last group, from within a call that does not wait. */
 static void give_all_up(tutti_work *work, void *argument)
 {
     tutti_work_free(work);
@@ -366,7 +368,7 @@ static void answer(tutti_work *work, void *argument)
     mine->status = tutti_send(tutti_view(&mine->x, 1), 1, tutti_with(.tag = 2, .async_op = &mine->work));
 }
 
-/* A callback begins an operation while its thread is in coalesce_end: that is none of those. */
+/* A callback begins an operation while its thread is in coalesce_end: it is not part of the coalesced run. */
 static int rank_of_an_answer(int rank, int size, void *argument)
 {
     struct answer mine = {.x = 3, .status = 1};
@@ -402,7 +404,7 @@ static void test_a_callback_in_coalesce_end(void **state)
     run_procs(2, rank_of_an_answer, NULL);
 }
 
-/* Time runs out for one of several, another one has failed: that error is not lost. */
+/* wait_all: one operation times out and another has failed: the failure is returned. */
 static int rank_of_two_ends(int rank, int size, void *argument)
 {
     double wrong[2] = {0};
@@ -442,7 +444,7 @@ static void on_alarm(int number)
     (void)number;
 }
 
-/* A large message is read out of the sender's memory: a signal just then says nothing of the sender. */
+/* A signal interrupts a single-copy read: the sender does not count as lost. */
 static int rank_of_signals(int rank, int size, void *argument)
 {
     enum { TIMES = 400 };
@@ -473,7 +475,7 @@ static void test_signals_during_large_messages(void **state)
 /* ---- no network ---------------------------------------------------------------------------------------------------
  */
 
-/* Two share memory, the third has to be reached over a network that cannot be opened. */
+/* Two ranks share memory, and the third one can only be reached over a network that cannot be opened. */
 static int rank_without_network(int rank, int size, void *argument)
 {
     (void)size, (void)argument;
@@ -489,8 +491,7 @@ static void test_no_network_for_some(void **state)
     run_procs(3, rank_without_network, NULL);
 }
 
-/* One finds something else where the plug-in should be.  It says so, and the others do not begin to attach to its
- * memory. */
+/* One rank finds another file in place of the plug-in.  It reports that, and the others do not begin to attach. */
 static int rank_without_plugin(int rank, int size, void *argument)
 {
     (void)size;
@@ -518,7 +519,7 @@ static void test_one_has_no_plugin(void **state)
     for (int which = 0; which < 3; which++) run_procs(3, rank_without_plugin, &which);
 }
 
-/* More ranks than a machine word has bits share memory: they need no network. */
+/* More ranks than a machine word has bits share memory, without a network. */
 static int rank_of_many(int rank, int size, void *argument)
 {
     enum { EACH = 100 };
@@ -554,12 +555,12 @@ static void test_many_share_memory(void **state)
 
 static int rank_whose_store_stands_still(int rank, int size, void *argument)
 {
-    unsetenv("TUTTI_STORE_HOSTED"); /* rank 0 hosts it */
+    unsetenv("TUTTI_STORE_HOSTED"); /* rank 0 hosts the store */
     proc_set_int("MASTER_PORT", *(int *)argument);
     EXPECT(proc_init(20000) == TUTTI_OK);
     proc_meet(size, 1);
     if (rank == 0) {
-        raise(SIGSTOP); /* the parent lets it go on */
+        raise(SIGSTOP); /* the parent continues it */
     } else {
         procs_nap_ms(200);
         int64_t begin = procs_now_ns();

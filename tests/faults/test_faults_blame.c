@@ -1,5 +1,5 @@
-/* The first cause wins: who fails for a reason of its own is reported with that reason, also where the others only see
- * it leave. */
+/* The first cause wins: a rank that fails by itself is reported with its reason, also by ranks that only see it leave.
+ */
 #include "procs.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static int rank_without_descriptors(int rank, int size, void *argument)
     (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
     proc_meet(size, 1);
-    int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest that is free */
+    int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest free number */
     close(next);
     if (rank == 1) limit_descriptors((rlim_t)next);
     int64_t begin = procs_now_ns();
@@ -73,7 +73,7 @@ static void test_few_descriptors_from_the_start(void **state)
 
 /* ---- calls that differ ----------------------------------------------------------------------------------------- */
 
-/* Rank 2's parts have another size.  It destroys the group as soon as its own call has failed. */
+/* Rank 2's parts have another size.  It destroys its group as soon as its call has failed. */
 static int rank_that_differs(int rank, int size, void *argument)
 {
     int64_t *in = calloc(100000, sizeof *in), *out = calloc(100000, sizeof *out);
@@ -102,7 +102,7 @@ static void test_sizes_differ_and_their_rank_leaves(void **state)
 
 enum { VICTIM, LEAVER, LATE, MOMENT_MS = 20 };
 
-/* A call of rank LATE, with rank LEAVER where it has a peer. */
+/* A call of rank LATE; its peer, if it has one, is rank LEAVER. */
 static int call_late(int kind)
 {
     int32_t x = 0;
@@ -130,8 +130,8 @@ static int call_late(int kind)
 
 enum { LATE_CALLS = 6 };
 
-/* Rank VICTIM is killed, rank LEAVER sees it and leaves.  Rank LATE does nothing meanwhile: in its next call it finds
- * that LEAVER has left, and what LEAVER has sent it before about the cause. */
+/* Rank VICTIM is killed; rank LEAVER notices and leaves.  Rank LATE is idle meanwhile.  In its next call it finds that
+ * LEAVER has left, and the cause that LEAVER had sent before. */
 static int rank_of_leaving(int rank, int size, void *argument)
 {
     int32_t x = 0;
@@ -147,7 +147,7 @@ static int rank_of_leaving(int rank, int size, void *argument)
     }
     while (atomic_load(&proc_board->step[LEAVER]) < 2) proc_nap();
     procs_nap_ms(MOMENT_MS);
-    int status = TUTTI_OK; /* a send goes as long as the end of the link was not seen */
+    int status = TUTTI_OK; /* a send succeeds until the end of the link is noticed */
     for (int64_t begin = procs_now_ns(); status == TUTTI_OK && procs_seconds(begin) < SOON_S;)
         status = call_late(*(const int *)argument);
     EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "rank 0 is lost: ");

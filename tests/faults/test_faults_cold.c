@@ -7,7 +7,7 @@
 
 enum { RANKS = 4, KILLS = 24, KINDS = 5, NUMEL = 1000, DELAY_US = 3000, LATE_MS = 400, SOON_S = 5 };
 
-/* What a survivor does once it knows. */
+/* What a survivor does after its error. */
 enum leaving { DESTROYS, EXITS, ENDS, LEAVINGS };
 
 struct kill {
@@ -33,7 +33,7 @@ static int call(int kind, int size, int64_t *in, int64_t *out)
     }
 }
 
-/* PEER_LOST, and no rank but the victim is named as lost. */
+/* True if the error is PEER_LOST and names only the victim. */
 static int judge(const struct kill *kill, int status)
 {
     char guilty[32];
@@ -104,7 +104,7 @@ static struct kill draw_kill(uint64_t *chance)
     return kill;
 }
 
-/* How many survivors reported something else. */
+/* Returns how many survivors reported something else. */
 static int run_kill(const struct kill *kill)
 {
     struct procs procs = {.size = RANKS, .fn = rank_of_cold, .argument = (void *)(uintptr_t)kill, .act = kill_cold};

@@ -1,12 +1,12 @@
-/* What a send or a collective has reported as complete arrives, however long its receiver is held up and whatever its
- * sender does next: it destroys its group, it exits. */
+/* Data of a completed send or collective arrive, however long the receiver is stopped, and although the sender destroys
+ * its group or exits. */
 #include "procs.h"
 
 enum {
     HELD_MS = 2500,  /* how long the receiver is stopped */
     SMALL = 10000,   /* bytes: sent without asking */
     LARGE = 3 << 20, /* bytes: the sender asks first */
-    SOON_S = 5,      /* as docs/faults.md promises, on a machine that does other things as well */
+    SOON_S = 5,      /* docs/faults.md promises less; a busy machine needs more */
     TIMEOUT_MS = 30000
 };
 
@@ -14,7 +14,7 @@ struct delivery {
     const char *shm;      /* TUTTI_SHM */
     const char *provider; /* TUTTI_FABRIC_PROVIDER, or NULL */
     int messages;         /* small ones; 0: a broadcast instead */
-    bool large;           /* a large one behind them */
+    bool large;           /* followed by a large one */
     bool exits;           /* the senders exit without destroying their group */
 };
 
@@ -143,7 +143,7 @@ static void test_exit_after_sending(void **state)
 
 /* ---- bounds ------------------------------------------------------------------------------------------------- */
 
-/* The receiver stays stopped: the parameter ends the wait. */
+/* The receiver stays stopped: delivery_ms ends the wait. */
 static int rank_of_bound(int rank, int size, void *argument)
 {
     (void)size;
@@ -210,7 +210,7 @@ static void test_a_failed_group_ends_soon(void **state)
     run_procs_acting(2, rank_of_failure, end_the_wait, NULL);
 }
 
-/* The receiver dies while its sender waits: nobody is left to wait for. */
+/* The receiver dies while the sender waits for delivery: the wait ends. */
 static void kill_the_receiver(struct procs *procs, void *argument)
 {
     (void)argument;

@@ -1,11 +1,11 @@
-/* A rank that becomes another program, or closes all its descriptors: the others name it at once, and its own calls
- * fail instead of using descriptors that the program has opened since. */
+/* A rank execs another program, or closes all its descriptors.  The others name it at once.  Its own calls fail and do
+ * not use descriptors that the program has opened since. */
 #include "procs.h"
 
 #include <sys/syscall.h>
 
 enum {
-    SOON_S = 5, /* FAULTS' second, on a machine that does other things as well */
+    SOON_S = 5, /* docs/faults.md promises 1; a busy machine needs more */
     GUILTY = 2,
     OPENED = 64,
     CONTENT = 4096,
@@ -23,7 +23,7 @@ static int sum_once(void)
     return tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL);
 }
 
-/* ---- the one that does it ---------------------------------------------------------------------------------- */
+/* ---- the faulty rank ----------------------------------------------------------------------------------- */
 
 static int become_another_program(void)
 {
@@ -31,7 +31,7 @@ static int become_another_program(void)
     return 1;
 }
 
-/* Files on all numbers that were closed; the program's own from now on. */
+/* Opens files of the program's own on all numbers that were closed. */
 static int reopen(int fds[OPENED])
 {
     char content[CONTENT];
@@ -57,14 +57,15 @@ static int check_untouched(const int fds[OPENED])
 static int close_all(const struct end *end)
 {
     int fds[OPENED], result;
-    bool local = end->shm[0] == '1'; /* libfabric closes its descriptors by number */
+    bool local = end->shm[0] == '1'; /* otherwise libfabric would close the new files by number */
     EXPECT(syscall(SYS_close_range, 3, ~0U, 0) == 0);
     result = local ? reopen(fds) : 0;
-    procs_nap_ms(200); /* the library's thread looks meanwhile */
+    procs_nap_ms(200); /* time for the progress thread to poll */
     int64_t begin = procs_now_ns();
     int status = TUTTI_OK;
-    for (int i = 0; i < AHEAD && status == TUTTI_OK; i++) status = sum_once(); /* what has come already needs none */
-    if (status != TUTTI_ERR_ABORTED) EXPECT(status == TUTTI_ERR_SYSTEM); /* the library's thread may have noticed */
+    for (int i = 0; i < AHEAD && status == TUTTI_OK; i++)
+        status = sum_once();                                             /* data that have arrived need no descriptor */
+    if (status != TUTTI_ERR_ABORTED) EXPECT(status == TUTTI_ERR_SYSTEM); /* the progress thread may have noticed */
     EXPECT_ERROR(status, status, "the program closed descriptors");
     EXPECT(sum_once() == TUTTI_ERR_ABORTED);
     EXPECT_WITHIN(begin, 0, SOON_S);
@@ -73,7 +74,7 @@ static int close_all(const struct end *end)
     return local && result == 0 ? check_untouched(fds) : result;
 }
 
-/* ---- all --------------------------------------------------------------------------------------------------- */
+/* ---- all ranks --------------------------------------------------------------------------------------------------- */
 
 static int rank_of_end(int rank, int size, void *argument)
 {
@@ -84,7 +85,7 @@ static int rank_of_end(int rank, int size, void *argument)
     EXPECT(sum_once() == TUTTI_OK);
     proc_say(1);
     if (rank == GUILTY) {
-        if (end->waiting) procs_nap_ms(300); /* the others sleep in their call by then */
+        if (end->waiting) procs_nap_ms(300); /* the others are asleep in their call then */
         return end->execs ? become_another_program() : close_all(end);
     }
     if (!end->waiting) procs_nap_ms(300);

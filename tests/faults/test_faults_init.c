@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 enum { RANKS = 4, KILLS = 12, SPREAD_US = 120000, LIMIT_S = 30 };
-#define SOON_S 10.0 /* a busy machine; the figures tell how many were later than 1 s */
+#define SOON_S 10.0 /* for a busy machine; the output says how many took more than 1 s */
 
 struct seen {
     int status;
@@ -30,7 +30,7 @@ struct seen {
     char text[300];
 };
 
-/* A file that the test and the ranks share. */
+/* A file that the test and the ranks map. */
 struct sheet {
     int victim, delay_us;
     _Atomic int64_t killed_ns;
@@ -103,14 +103,14 @@ static void run_job(const char *path)
     if (pid == 0) {
         int null = open("/dev/null", O_WRONLY);
         dup2(null, STDERR_FILENO);
-        signal(SIGTERM, SIG_IGN); /* in the ranks from their first instruction: by it the launcher ends the others */
+        signal(SIGTERM, SIG_IGN); /* inherited by the ranks: the launcher ends the others with it */
         execl(TUTTI_RUN_PATH, TUTTI_RUN_PATH, "-n", ranks, self, "rank", path, (char *)NULL);
         _exit(127);
     }
     int64_t limit = now_ns() + (int64_t)LIMIT_S * 1000000000;
     while (waitpid(pid, NULL, WNOHANG) == 0) {
         if (now_ns() > limit) {
-            kill(pid, SIGKILL); /* its ranks die with it */
+            kill(pid, SIGKILL); /* its ranks are killed with it */
             waitpid(pid, NULL, 0);
             break;
         }

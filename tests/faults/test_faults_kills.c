@@ -1,5 +1,5 @@
-/* One rank is killed at a random moment: while the ranks attach to their host's memory, in small operations, in large
- * ones.  Every other one learns of it, and of none of them anything is left.
+/* One rank is killed at a random moment: while the ranks attach to shared memory, in small operations, or in large
+ * ones. Every other rank is notified, and nothing of any rank is left.
  *
  * FAULTS_KILLS is how often (tests/soak/kills.sh: 100), FAULTS_SEED makes other moments. */
 #include "leftovers.h"
@@ -50,7 +50,7 @@ static int rank_in_danger(int rank, int size, void *argument)
     return 0;
 }
 
-/* All ranks have met, and begin to attach: one that had not come would merely be missing. */
+/* All ranks have arrived and begin to attach: one that had not arrived would only be a straggler. */
 static void await_attaching(struct procs *procs)
 {
     int64_t came = 0, limit_ns = procs_now_ns() + INT64_C(20000000000);
@@ -65,7 +65,7 @@ static void kill_one(struct procs *procs, void *argument)
     pid_t pids[RANKS];
     if (!procs_await(procs, kill->phase == ATTACHING ? 1 : 2)) return;
     for (int i = 0; i < RANKS; i++) pids[i] = procs->pid[i];
-    if (kill->phase != ATTACHING) /* which takes less time than to look at what they have */
+    if (kill->phase != ATTACHING) /* attaching is over before the descriptors could be counted */
         for (int i = 0; i < RANKS; i++) note_things(&things, pids[i]);
     if (kill->phase == ATTACHING) await_attaching(procs);
     usleep((useconds_t)kill->delay_us);
@@ -107,7 +107,7 @@ static void test_killed_at_random(void **state)
                         seed, i, kill.victim, kill.delay_us, kill.phase, k, procs.code[k]);
             assert_int_equal(procs.code[k], expected);
         }
-        if (i == 0) before = count_fds(); /* what the first store loads stays */
+        if (i == 0) before = count_fds(); /* what the first store loads stays open */
         assert_int_equal(count_fds(), before);
     }
 }

@@ -1,5 +1,5 @@
-/* What a process may do around its operations: interrupt them, fork, abort, destroy, begin again, end.  Nothing is left
- * behind. */
+/* What a process may do around its operations: interrupt them, fork, abort, destroy, begin again, exit.  Nothing is
+ * left behind. */
 #include "leftovers.h"
 #include "procs.h"
 
@@ -97,7 +97,7 @@ static void test_same_port_fifty_times(void **state)
     run_procs(3, rank_of_again, &port);
 }
 
-/* Through one file, too: who comes first may find it before the earlier world's rank 0 has removed it. */
+/* The same through one file: the first rank may find it before rank 0 of the earlier world has removed it. */
 static int rank_of_one_file(int rank, int size, void *argument)
 {
     char method[200];
@@ -106,7 +106,7 @@ static int rank_of_one_file(int rank, int size, void *argument)
         tutti_init_opts opts = {.init_method = method, .timeout_ms = 20000, .store_timeout_ms = 20000};
         EXPECT(tutti_init_process_group("tcp", &opts) == TUTTI_OK);
         EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
-        if (rank == 0) procs_nap_ms(i % 5); /* the others are back before it is gone */
+        if (rank == 0) procs_nap_ms(i % 5); /* the others come back before the file is removed */
         EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     }
     return 0;
@@ -124,7 +124,7 @@ static void test_same_file_fifty_times(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-/* Their subgroups are forgotten, and an operation's handle. */
+/* Worlds are destroyed while the handles of subgroups and of a Work are still held. */
 static int rank_of_many_groups(int rank, int size, void *argument)
 {
     enum { MANY = 100 };
@@ -138,7 +138,7 @@ static int rank_of_many_groups(int rank, int size, void *argument)
         char name[32];
         tutti_store *part = NULL;
         tutti_group *group = NULL;
-        if (i == 3) { /* what the first ones load stays */
+        if (i == 3) { /* what the first worlds load stays */
             fds = count_fds();
             threads = count_threads();
         }
@@ -170,11 +170,11 @@ static void test_a_hundred_groups(void **state)
     run_procs(2, rank_of_many_groups, NULL);
 }
 
-/* ---- a callback that tears down -------------------------------------------------------------------------------- */
+/* ---- a callback that destroys -------------------------------------------------------------------------------- */
 
-static atomic_int called; /* 1: it runs, 2: it has ended */
+static atomic_int called; /* 1: the callback runs, 2: it has ended */
 
-/* As one that ends all where something has failed, just while the program does so itself. */
+/* Destroys everything after a failure, while the program does so itself. */
 static void tear_down(tutti_work *work, void *argument)
 {
     int *wrong = argument;
@@ -193,7 +193,7 @@ static int rank_that_is_torn_down(int rank, int size, void *argument)
     int x = 1, wrong = 0;
     (void)argument;
     EXPECT(tutti_init_process_group("tcp", &opts) == TUTTI_OK);
-    if (rank == 0) { /* the library's thread calls back: this one does nothing meanwhile */
+    if (rank == 0) { /* this thread is idle, so that the progress thread calls back */
         EXPECT(tutti_irecv(tutti_view(&x, 1), 1, NULL, &work) == TUTTI_OK);
         EXPECT(tutti_work_then(work, tear_down, &wrong) == TUTTI_OK);
     }
@@ -217,7 +217,7 @@ static void test_torn_down_twice(void **state)
 
 /* ---- failed groups leave nothing ------------------------------------------------------------------------------- */
 
-/* In each cycle the group fails in one of three ways, with operations in flight. */
+/* Each cycle fails the group in one of three ways, with operations in flight. */
 static int fail_once(tutti_store *store, int rank, int size, int cycle)
 {
     char name[32];
@@ -231,7 +231,7 @@ static int fail_once(tutti_store *store, int rank, int size, int cycle)
     if (cycle % 3 == 0 && rank == 0) EXPECT(tutti_abort(group, "enough of this") == TUTTI_OK);
     if (cycle % 3 == 0)
         status = sum_once(group, size, BIG);
-    else if (cycle % 3 == 1) /* rank 0 is missing: their time runs out */
+    else if (cycle % 3 == 1) /* rank 0 does not call: they time out */
         status = rank == 0 ? TUTTI_ERR_TIMEOUT : sum_once(group, size, BIG);
     else
         status = sum_once(group, size, rank == 0 ? BIG / 2 : BIG);
@@ -239,7 +239,7 @@ static int fail_once(tutti_store *store, int rank, int size, int cycle)
     proc_meet(size, 2 * cycle + 2);
     int64_t begin = procs_now_ns();
     status = sum_once(group, size, 3);
-    if (status != TUTTI_ERR_ABORTED && rank == 0) { /* it has not heard of the failure yet, but finds out itself */
+    if (status != TUTTI_ERR_ABORTED && rank == 0) { /* not notified yet: it finds the failure itself */
         EXPECT(status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_MISMATCH);
         EXPECT_ERROR(status, status, name);
     }
@@ -252,7 +252,7 @@ static int fail_once(tutti_store *store, int rank, int size, int cycle)
 
 static int rank_of_failing_groups(int rank, int size, void *argument)
 {
-    /* Far less than one operation's scratch memory, and not for each cycle: the allocator's own doings. */
+    /* The allocator's own growth: far less than one operation's scratch memory per cycle. */
     enum { CYCLES = 15, WARM = 6, KEPT = 64 << 10 };
     (void)argument;
     tutti_store *store = proc_store();
@@ -334,10 +334,10 @@ static int child_of_rank(tutti_work *work)
     EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT, "fork", "world");
     EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_INVALID_ARGUMENT, "fork");
     EXPECT(tutti_abort(NULL, "a child") == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(tutti_get_rank(NULL) == 1 && tutti_get_host(NULL, 0) <= 0); /* to ask is no use of it */
+    EXPECT(tutti_get_rank(NULL) == 1 && tutti_get_host(NULL, 0) <= 0); /* queries are allowed */
     EXPECT_ERROR(tutti_work_wait(work, 100), TUTTI_ERR_INVALID_ARGUMENT, "fork");
     tutti_work_free(work);
-    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK); /* its own copy of the handle alone */
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK); /* destroys the child's copy of the handle only */
     EXPECT(!tutti_is_initialized());
     return 0;
 }
@@ -347,7 +347,7 @@ static int rank_that_forks(int rank, int size, void *argument)
     enum { CHILDREN = 20 };
     int status = -1;
     float x = 0, one = 1;
-    tutti_work *work = NULL; /* keeps the library's thread at work, which may hold the lock at the fork */
+    tutti_work *work = NULL; /* keeps the progress thread busy: it may hold the lock at the fork */
     (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
@@ -370,7 +370,7 @@ static void test_fork_after_init(void **state)
     run_procs(3, rank_that_forks, NULL);
 }
 
-/* The descriptors that a program would inherit which is started now. */
+/* Counts the descriptors that a program started now would inherit. */
 static int count_inherited(void)
 {
     enum { MOST = 1024 };
@@ -415,7 +415,7 @@ static int rank_of_other_size(int rank, int size, void *argument)
 static int rank_that_came_twice(int rank, int size, void *argument)
 {
     (void)argument;
-    if (rank == 2) { /* another rank 1, after the first one */
+    if (rank == 2) { /* a second rank 1 */
         while (atomic_load(&proc_board->step[1]) < 1) proc_nap();
         proc_set_int("RANK", 1);
         procs_nap_ms(300);
@@ -451,7 +451,7 @@ static void test_ranks_that_do_not_add_up(void **state)
     run_procs(3, rank_that_may_be_missing, NULL);
 }
 
-/* Rank 0 alone fails, and takes the store away as soon as it may: rank 1, which comes later, hears why. */
+/* Only rank 0 fails, and ends the store as soon as it may: rank 1, which arrives later, gets the reason. */
 static int rank_of_a_failing_host(int rank, int size, void *argument)
 {
     tutti_group *group = NULL;
@@ -483,13 +483,14 @@ static void test_failing_host(void **state)
 
 enum { TURNS = 4, LATE_MS = 700 };
 
-/* What one process does in its only turn. */
+/* Runs one turn of the store, in a process of its own. */
 static int turn_of(int rank, int size, int turn)
 {
     tutti_group *group = NULL;
     if (turn == 1) setenv("TUTTI_SHM", "0", 1);
-    if (turn == 1 && rank == 1) setenv("TUTTI_FABRIC_PROVIDER", "none_such", 1); /* a backend that does not open */
-    if (rank == 1 && turn > 1) procs_nap_ms(LATE_MS); /* the others look whether it lives, and find the turn before */
+    if (turn == 1 && rank == 1) setenv("TUTTI_FABRIC_PROVIDER", "none_such", 1); /* makes the backend fail to open */
+    if (rank == 1 && turn > 1)
+        procs_nap_ms(LATE_MS); /* the others check its process, and find that of the turn before */
     tutti_store *store = proc_store();
     tutti_group_opts opts = {.timeout_ms = 20000, .name = "turn"};
     int status = tutti_create_group("tcp", store, rank, size, &opts, &group);
@@ -518,8 +519,8 @@ static int rank_in_turns(int rank, int size, void *argument)
     return 0;
 }
 
-/* What an earlier group has left in the store is not the next one's: neither that a process of its has ended, nor that
- * a backend did not open. */
+/* An earlier group's keys in the store do not affect the next group: neither an ended process nor a backend that did
+ * not open. */
 static void test_groups_in_turns(void **state)
 {
     (void)state;

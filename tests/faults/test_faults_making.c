@@ -1,4 +1,4 @@
-/* Making a group whose members do not agree, do not come, die or stand still meanwhile: one answer on all of them. */
+/* Members that disagree, do not call, die or are stopped while a group is made: all members get one answer. */
 #include "procs.h"
 
 enum { SIZE = 4, T_MS = 1500, SOON_S = 5, ROUNDS = 100, STOPPED_MS = 3000 };
@@ -11,7 +11,7 @@ static void shm(bool there)
         setenv("TUTTI_SHM", "0", 1);
 }
 
-/* The parent goes on, whatever was made of it. */
+/* Checks that the parent stays usable. */
 static int expect_parent(int size)
 {
     int x = 1;
@@ -31,7 +31,7 @@ static int leave_well(int size)
 struct lists {
     int n[SIZE], of[SIZE][SIZE];
     bool members_only;
-    const char *words[2]; /* of both, in every sentence */
+    const char *words[2]; /* of both lists, in every rank's error */
 };
 
 static const struct lists lists[] = {
@@ -54,7 +54,7 @@ static bool is_in(const struct lists *those, int rank)
     return false;
 }
 
-/* Either making it fails, or, where the other list came to light after that, its first use: nothing is summed. */
+/* Making the group fails, or its first use does, if the other list arrives later: nothing is summed. */
 static int differ(const struct lists *those, int rank)
 {
     float x = 1;
@@ -63,7 +63,7 @@ static int differ(const struct lists *those, int rank)
     tutti_group_opts opts = {.members_only = those->members_only};
     int status = tutti_new_group(those->of[rank], those->n[rank], &opts, &group);
     if (status == TUTTI_OK && is_in(those, rank)) {
-        procs_nap_ms(500); /* the leader has asked by then */
+        procs_nap_ms(500); /* until the leader has asked */
         status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group));
     }
     if (is_in(those, rank))
@@ -111,14 +111,14 @@ static void test_backends_differ(void **state)
     run_procs(SIZE, rank_of_backends, NULL);
 }
 
-/* ---- who does not come -------------------------------------------------------------------------------------- */
+/* ---- a member does not call -------------------------------------------------------------------------------------- */
 
 struct absence {
     int absent;
     bool members_only;
 };
 
-/* The others hear what it is doing; when it comes at last it hears that they have given up. */
+/* The others' error says what it is doing.  When it calls at last, its error says that they have given up. */
 static int rank_of_absence(int rank, int size, void *argument)
 {
     const struct absence *case_of = argument;
@@ -161,9 +161,9 @@ static void test_absent(void **state)
             run_procs_acting(SIZE, rank_of_absence, let_it_come, &(struct absence){absent, members_only});
 }
 
-/* ---- who dies ----------------------------------------------------------------------------------------------- */
+/* ---- a member dies ----------------------------------------------------------------------------------------------- */
 
-/* Before it has made the group: those who wait for it hear of it, whether they lead or not. */
+/* A member dies before it has made the group: every rank that waits is notified, leader or not. */
 static int rank_of_death(int rank, int size, void *argument)
 {
     int victim = *(int *)argument, all[SIZE] = {0, 1, 2, 3};
@@ -193,9 +193,9 @@ static void test_dies(void **state)
     for (int victim = 0; victim < SIZE; victim += 3) run_procs_acting(SIZE, rank_of_death, kill_it, &victim);
 }
 
-/* ---- who is stopped ----------------------------------------------------------------------------------------- */
+/* ---- a member is stopped ----------------------------------------------------------------------------------------- */
 
-/* In the midst of making groups: all ranks agree on every group, and on how its operations are done. */
+/* A rank is stopped while groups are made: all agree on every group, and on how its operations are done. */
 static int rank_of_stops(int rank, int size, void *argument)
 {
     int all[SIZE] = {0, 1, 2, 3};
@@ -235,8 +235,8 @@ static void test_stopped(void **state)
 
 /* ---- pending ------------------------------------------------------------------------------------------------ */
 
-/* Each with its neighbours, in a circle: none can wait for the one before.  Some are destroyed without having been
- * used, some not yet made by the other. */
+/* Each rank makes groups with its neighbours, in a circle, so none may wait for the one before.  Some groups are
+ * destroyed unused, some before the other member has made them. */
 static int rank_of_circle(int rank, int size, void *argument)
 {
     int next = (rank + 1) % size, before = (rank + size - 1) % size;

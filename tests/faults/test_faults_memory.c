@@ -1,6 +1,6 @@
-/* No memory to share: the segment or a group's board is refused as by a full machine.  The ranks then talk over
- * libfabric, or in messages, say so once, and nobody touches memory that was not given (which would be SIGBUS).  No
- * memory for byte strings that come: the group is aborted. */
+/* Out of memory.  The segment, or a group's collective segment, is refused as on a full machine: the ranks use
+ * libfabric, or messages, log that once, and never touch memory that was refused (SIGBUS).  No memory for incoming byte
+ * strings aborts the group. */
 #include "procs.h"
 
 #include <sys/resource.h>
@@ -10,9 +10,9 @@
 
 enum { PLENTY = 1000 };
 
-/* The tcp plug-in's calls come here: the first `given` of a kind succeed, further ones fail. */
+/* Replaces calls of the tcp plug-in: the first `given` of a kind succeed, the others fail. */
 static int given_memfds, given_ranges;
-static int segment = -1; /* the last one */
+static int segment = -1; /* the last memfd */
 static off_t refused_at;
 static off_t refused_bytes;
 
@@ -37,7 +37,7 @@ __attribute__((visibility("default"))) int fallocate(int fd, int mode, off_t at,
     return -1;
 }
 
-/* Whether anything was written where memory was refused. */
+/* True if memory that was refused has been written. */
 static bool was_touched(void)
 {
     if (refused_bytes == 0) return false;
@@ -48,11 +48,11 @@ static bool was_touched(void)
 /* ---- ranks --------------------------------------------------------------------------------------------------- */
 
 struct lack {
-    int memfds, ranges; /* that are given; each rank has a memfd of its own, rank 0 then makes the segment */
-    bool later;         /* they are enough for the world; a further group's board is refused */
-    const char *said;   /* by one rank, in one line */
-    rlim_t file;        /* bytes that a file may have; 0: any number */
-    bool by_network;    /* they do not even share messages' memory, and each says so */
+    int memfds, ranges; /* granted calls; each rank makes one memfd, then rank 0 makes the segment */
+    bool later;         /* enough for the world; the next group's collective segment is refused */
+    const char *said;   /* logged by one rank, in one line */
+    rlim_t file;        /* RLIMIT_FSIZE; 0: none */
+    bool by_network;    /* not even messages are shared, and each rank logs it */
 };
 
 static int sums(tutti_group *group, int size, int64_t n)
@@ -79,7 +79,7 @@ static int every_size(tutti_group *group, int size)
     return 0;
 }
 
-/* Whether the group's collectives go through memory that it shares. */
+/* True if the group has a collective segment. */
 static bool has_board(tutti_group *group)
 {
     char text[4096] = "";
@@ -95,7 +95,7 @@ static int rank_in_want(int rank, int size, void *argument)
     int saved;
     if (lack->file > 0) setrlimit(RLIMIT_FSIZE, &(struct rlimit){lack->file, lack->file});
     given_memfds = lack->memfds;
-    given_ranges = rank == 0 || lack->later ? lack->ranges : 0; /* any rank may ask for a board */
+    given_ranges = rank == 0 || lack->later ? lack->ranges : 0; /* any rank may reserve a collective segment */
     int fd = proc_capture_stderr(&saved);
     int status = proc_init(20000);
     if (status == TUTTI_OK && lack->later) {
@@ -159,7 +159,7 @@ static void test_no_pages_for_a_board_later(void **state)
     run_procs(3, rank_in_want, &(struct lack){.memfds = PLENTY, .ranges = PLENTY, .later = true, .said = NO_BOARD});
 }
 
-/* One that has too few descriptors for those of so many says so, and goes over the network. */
+/* A rank with too few descriptors for so many peers logs that and uses the network. */
 static int rank_of_few_descriptors(int rank, int size, void *argument)
 {
     enum { FEW = 80 };
@@ -190,11 +190,11 @@ static void test_few_descriptors(void **state)
 
 enum { GATHERED, BROADCAST, SCATTERED, ALL_GATHERED, CALLS };
 
-enum { MUCH = 256 << 20 }; /* what rank 0 gives */
+enum { MUCH = 256 << 20 }; /* bytes that rank 0 sends */
 
 static uint8_t much[MUCH];
 
-/* From now on this process may have half of that more than it has. */
+/* Limits this process to half of that beyond its present size. */
 static int limit_memory(void)
 {
     unsigned long pages = 0;
@@ -217,7 +217,7 @@ static int call_bytes(int call, int rank, tutti_group *group)
     return tutti_all_gather_bytes(out, 3, much, bytes, opts);
 }
 
-/* Rank 1 has been in the call's first step and cannot take part in its second one, in which the others would wait. */
+/* Rank 1 has taken part in the call's first step and cannot in its second one, in which the others wait. */
 static int rank_without_room(int rank, int size, void *argument)
 {
     (void)argument;
@@ -231,7 +231,7 @@ static int rank_without_room(int rank, int size, void *argument)
         if (rank == 1) EXPECT_ERROR(status, TUTTI_ERR_NO_MEMORY, "_bytes: no memory for 268435456 bytes");
         if (rank == 0) EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "_bytes: no memory for 268435456 bytes");
         EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_ABORTED, "aborted by rank 1", "no memory");
-        EXPECT(tutti_barrier(NULL) == TUTTI_OK); /* or a rank would hear first that another one has destroyed it */
+        EXPECT(tutti_barrier(NULL) == TUTTI_OK); /* otherwise another rank's destroy could be noticed first */
         EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
     }
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);

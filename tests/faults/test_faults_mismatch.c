@@ -1,4 +1,4 @@
-/* Ranks that do not agree: an error on every rank that prints both sides, no byte beyond a buffer, no hang. */
+/* Calls that differ: every rank gets an error with both sides; nothing beyond a buffer is written; no hang. */
 #include "procs.h"
 
 enum { SMALL = 5, LARGE = 300000, GUARD = 64, CANARY = 0xA5, SOON_S = 5 };
@@ -21,7 +21,7 @@ static struct guarded guarded_new(size_t bytes)
     return it;
 }
 
-/* Whether nothing around the data was touched; frees it. */
+/* Returns true if the canaries are intact; frees the buffer. */
 static bool guarded_end(struct guarded *it)
 {
     bool whole = true;
@@ -45,7 +45,7 @@ struct call {
 struct differing {
     const char *name;
     struct call one, other;
-    const char *words[2]; /* of both sides, in every rank's sentence */
+    const char *words[2]; /* of both sides, in every rank's error */
 };
 
 static const struct differing cases[] = {
@@ -140,7 +140,7 @@ static int make_call(tutti_group *group, int size, const struct call *call, int6
     return status;
 }
 
-/* An operation without a failure goes first, so that the sequence number is not the first.  The last rank is odd. */
+/* A successful operation comes first, so that the sequence number is not 1.  The last rank is the one that differs. */
 static int differ(tutti_store *store, int rank, int size, const struct differing *differing, int64_t count, int step)
 {
     char name[64], guilty[16];
@@ -153,15 +153,15 @@ static int differ(tutti_store *store, int rank, int size, const struct differing
     snprintf(name, sizeof name, "%s-%lld", differing->name, (long long)count);
     EXPECT(proc_group(store, name, size, 20000, &part, &group) == TUTTI_OK);
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    proc_meet(size, 2 * step - 1); /* a failure that comes early would end the barrier, too */
+    proc_meet(size, 2 * step - 1); /* an early failure would end a barrier, too */
     int64_t begin = procs_now_ns();
     int status = make_call(group, size, mine, count, &whole);
     EXPECT_WITHIN(begin, 0, SOON_S);
-    if (status == TUTTI_OK) { /* it needed nothing of the others: the next call tells */
+    if (status == TUTTI_OK) { /* it needed no data of the others: the next call fails */
         EXPECT(mine->kind == TUTTI_BROADCAST || mine->kind == TUTTI_REDUCE || mine->kind == TUTTI_GATHER);
         status = tutti_barrier(tutti_with(.group = group));
         EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "called");
-    } else if (strstr(tutti_last_error(), "earlier calls differ") != NULL) { /* others were a call further already */
+    } else if (strstr(tutti_last_error(), "earlier calls differ") != NULL) { /* the others were one call ahead */
         EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "barrier #3");
     } else {
         EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, name, "#2", differing->words[0], differing->words[1], guilty,
@@ -169,7 +169,7 @@ static int differ(tutti_store *store, int rank, int size, const struct differing
     }
     EXPECT(whole);
     EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_ABORTED, name);
-    proc_meet(size, 2 * step); /* who leaves early is not what is tested here */
+    proc_meet(size, 2 * step); /* keeps a rank's leaving out of the test */
     EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
     tutti_store_free(part);
     return 0;
@@ -203,7 +203,7 @@ static void test_large_calls_that_differ(void **state)
     for (int size = 2; size <= 4; size++) run_procs(size, rank_of_differing, &(int64_t){LARGE});
 }
 
-/* The others' calls differ and fail before the last rank comes to that call: its own is a mismatch all the same. */
+/* The others' calls differ and fail before the last rank calls: its call is a mismatch all the same. */
 static int rank_that_is_late(int rank, int size, void *argument)
 {
     (void)argument;
@@ -213,7 +213,7 @@ static int rank_that_is_late(int rank, int size, void *argument)
     bool late = rank == size - 1;
     if (late) {
         proc_meet(size, 1);
-        usleep(300000); /* for the others' word to come in */
+        usleep(300000); /* until the others' messages have arrived */
     }
     int status = tutti_all_reduce(tutti_view(x, rank == 0 ? 4 : 8), TUTTI_SUM, NULL);
     EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "#2", "rank 0", "4 elements", "8 elements");
@@ -224,7 +224,7 @@ static int rank_that_is_late(int rank, int size, void *argument)
     return 0;
 }
 
-/* Nobody sends anything to a root, so one that is it in its own eyes alone cannot know; with the next calls it does. */
+/* Nobody sends to a root, so a rank that alone names itself the root cannot know; its next calls fail. */
 static int rank_of_two_roots(int rank, int size, void *argument)
 {
     enum { MORE = 4 };
@@ -247,8 +247,8 @@ static void test_two_roots(void **state)
     run_procs(3, rank_of_two_roots, NULL);
 }
 
-/* Each rank is the root in its own eyes.  Where a root only sends it learns that with the next collective, which names
- * the call before; where it receives, in the call itself. */
+/* Every rank names itself the root.  A root that only sends gets the error in the next collective, which names this
+ * call; a root that receives gets it in the call. */
 static int rank_of_all_roots(int rank, int size, void *argument)
 {
     float x[4] = {(float)rank}, all[16] = {0};
@@ -298,7 +298,7 @@ static void test_a_rank_that_is_late_to_a_mismatch(void **state)
 
 static int rank_of_mixed_algorithms(int rank, int size, void *argument)
 {
-    const char *const *settings = argument; /* of the others, of the last rank: NAME=VALUE, or "" */
+    const char *const *settings = argument; /* NAME=VALUE of the others and of the last rank, or "" */
     const char *mine = settings[rank == size - 1], *equals = strchr(mine, '=');
     char name[64];
     if (equals != NULL) {
@@ -345,7 +345,7 @@ static int message(tutti_group *group, int rank, int64_t sent, int64_t received,
     } else if (rank == 1) {
         EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "rank 0", "recv", tutti_get_name(group));
         for (size_t i = 0; i < it.bytes; i++) EXPECT(((uint8_t *)it.data)[i] == 1);
-    } else if (status != TUTTI_OK) { /* small ones were on their way already */
+    } else if (status != TUTTI_OK) { /* small messages were sent eagerly */
         EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "rank 1", "send", tutti_get_name(group));
     }
     EXPECT(guarded_end(&it));
@@ -386,7 +386,7 @@ static int rank_of_refusals(int rank, int size, void *argument)
     (void)argument;
     float x[4] = {1, 1, 1, 1};
     EXPECT(proc_init(20000) == TUTTI_OK);
-    if (rank == 0) { /* one rank alone, so nothing can have been sent */
+    if (rank == 0) { /* on one rank only, so nothing can have been sent */
         EXPECT_ERROR(tutti_broadcast(tutti_view(x, 4), size, NULL), TUTTI_ERR_INVALID_ARGUMENT, "broadcast", "world");
         EXPECT_ERROR(tutti_all_reduce(tutti_view(x, -1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT, "-1");
         EXPECT_ERROR(tutti_all_reduce(tutti_view((float *)NULL, 4), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT,

@@ -1,5 +1,5 @@
-/* One rank never calls.  Whatever the collective, the number of ranks and the algorithm, the others' timeouts name that
- * rank and what it did last, although most of them do not wait for it themselves. */
+/* One rank never calls.  For every collective, number of ranks and algorithm, the others' timeouts name that rank and
+ * its last call, although most of them do not wait for it directly. */
 #include "procs.h"
 
 enum {
@@ -21,7 +21,7 @@ struct call {
     tutti_opts opts;
     tutti_work *work, *behind;
     int root;
-    int64_t n; /* elements a rank */
+    int64_t n; /* elements per rank */
     int32_t *in, *out;
     tutti_tensor in_list[MOST], out_list[MOST];
     bool is_root;
@@ -124,7 +124,7 @@ static const struct {
 
 enum { CALLS = sizeof calls / sizeof *calls, VARIANTS = 4, GROUPS = CALLS * VARIANTS };
 
-/* Small and large, and with the missing rank as the root and another. */
+/* Small and large, with the straggler as the root or another rank. */
 static void prepare(struct call *c, int variant, int rank, int size, int missing)
 {
     c->n = variant % 2 == 0 ? SMALL : LARGE;
@@ -147,7 +147,7 @@ static int start(struct call *c, int (*start_it)(struct call *call))
     return 0;
 }
 
-/* A rank that was not kept by the operation itself is by the barrier behind it. */
+/* A rank that the operation itself does not block is blocked by the barrier after it. */
 static int expect_named(struct call *c, const char *name, const char *guilty, int64_t begin, int timeout_ms)
 {
     int status = tutti_wait(&c->work, TUTTI_DEFAULT_TIMEOUT);
@@ -156,7 +156,7 @@ static int expect_named(struct call *c, const char *name, const char *guilty, in
     if (strstr(tutti_last_error(), guilty) == NULL)
         fprintf(stderr, "%s of %lld elements a rank, root %d, %d ranks:\n", name, (long long)c->n, c->root, c->size);
     EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, guilty, "at #1 broadcast(int32, ", " waited ", "of group");
-    EXPECT_WITHIN(begin, timeout_ms / 2e3, timeout_ms / 1e3 + SOON_S); /* another may have begun earlier */
+    EXPECT_WITHIN(begin, timeout_ms / 2e3, timeout_ms / 1e3 + SOON_S); /* another rank may have begun earlier */
     return 0;
 }
 
@@ -186,8 +186,8 @@ static int rank_of_missing(int rank, int size, void *argument)
     return 0;
 }
 
-/* The word of who is missing has to come along a chain of ranks within the timeout, for all groups at once.  What that
- * takes is up to the machine: where it was too little, the ranks are given more. */
+/* The straggler's name must pass along a chain of ranks within the timeout, for all groups at once.  A slow machine
+ * needs a longer timeout, so a failed round is repeated with one. */
 static void name_the_missing(int size, int missing)
 {
     for (int ms = TIMEOUT_MS; ms <= TIMEOUT_MS_MOST; ms *= 4) {
@@ -217,7 +217,7 @@ static void test_another_rank_is_missing(void **state)
     }
 }
 
-/* A monitored barrier names all that did not come, whoever they are, over a network as through shared memory. */
+/* A monitored barrier names all ranks that did not call, over a network and in shared memory. */
 static int rank_of_monitored(int rank, int size, void *argument)
 {
     int come = ((int *)argument)[0];
@@ -251,7 +251,7 @@ static void test_all_that_are_missing(void **state)
     }
 }
 
-/* Who waits for a message is told what its peer does instead. */
+/* A rank that waits for a message is told what its peer does instead. */
 static int rank_of_messages(int rank, int size, void *argument)
 {
     int x = 0;
@@ -278,7 +278,7 @@ static void test_messages_are_named(void **state)
     run_procs(3, rank_of_messages, NULL);
 }
 
-/* A rank whose calls are all refused answers the others as one that does not call. */
+/* A rank whose calls are all refused appears to the others as one that does not call. */
 static int rank_of_refused(int rank, int size, void *argument)
 {
     int x = 0;

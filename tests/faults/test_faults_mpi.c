@@ -1,5 +1,5 @@
-/* The mpi backend where ranks have nothing to do, or do not come: an idle group sleeps and yet hears its peers, and
- * making a group ends at its time.  Skipped where no launcher of an MPI is installed.
+/* The mpi backend with idle or missing ranks: an idle group sleeps and still answers its peers, and making a group ends
+ * at its timeout.  Skipped where no launcher of an MPI is installed.
  *
  * Ranks meet through a file store beside the groups under test. */
 #include <sys/resource.h>
@@ -45,7 +45,7 @@ static int nap(int ms)
     return usleep((useconds_t)ms * 1000);
 }
 
-/* Each look ends a sleep; four a second would be twelve. */
+/* Each poll ends a sleep; four a second would be twelve. */
 static int rank_of_idleness(void)
 {
     enum { SETTLE_MS = 1500, IDLE_MS = 3000, SLEEPS_MOST = 8 };
@@ -63,7 +63,7 @@ static int rank_of_idleness(void)
     if (woken > SLEEPS_MOST) fprintf(stderr, "rank %d woke %ld times\n", rank, woken);
     EXPECT(woken <= SLEEPS_MOST);
 
-    /* Long asleep, and yet it says at once where it is: by itself it would look in some seconds. */
+    /* It has slept for long and still answers at once: without a ring it would poll only seconds later. */
     if (rank == 0) {
         int status = tutti_broadcast(tutti_view(&x, 1), last, tutti_with(.timeout_ms = 1000));
         EXPECT(status == TUTTI_ERR_TIMEOUT);
@@ -77,7 +77,7 @@ static int rank_of_idleness(void)
     return 0;
 }
 
-/* ---- who does not come ------------------------------------------------------------------------------------------ */
+/* ---- missing members ------------------------------------------------------------------------------------------ */
 
 static int refused(int absent, int *late, const char *first, const char *second)
 {
@@ -105,14 +105,14 @@ static int rank_of_absence(void)
     EXPECT(refused(1, &late, "0 without 1", "2 without 1") == 0);
     EXPECT(refused(0, &late, "1 without 0", "2 without 0") == 0);
     EXPECT(late == (tutti_get_rank(NULL) < 2));
-    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == 3); /* the parent goes on */
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == 3); /* the parent stays usable */
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
 
 /* ---- the exit ---------------------------------------------------------------------------------------------------- */
 
-/* A rank that exits with its groups open, before the others or after, keeps nobody waiting in MPI_Finalize. */
+/* A rank that exits with groups open, before the others or after, blocks nobody in MPI_Finalize. */
 static int rank_of_leaving(int first)
 {
     EXPECT(tutti_init_process_group("mpi", NULL) == TUTTI_OK);
@@ -123,7 +123,7 @@ static int rank_of_leaving(int first)
     return 0;
 }
 
-/* Who waits for a rank that has exited hears of it, not of the time that ran out, nor of its launcher. */
+/* A rank that waits for one that has exited gets PEER_LOST, not a timeout, nor a signal of the launcher. */
 static int rank_of_waiting(void)
 {
     int x = 1;
@@ -136,7 +136,7 @@ static int rank_of_waiting(void)
     return 0;
 }
 
-/* What cannot be taken back when its time is over is left to MPI. */
+/* An operation that cannot be cancelled at its timeout is left to MPI. */
 static int rank_of_giving_up(void)
 {
     static char many[1 << 20];
@@ -195,7 +195,8 @@ static void expect_ranks(const char *part, int ranks)
     }
 }
 
-/* The job ends by itself, and says who left MPI out; Open MPI's launcher may then end the others before they do. */
+/* The job ends by itself and reports who skipped MPI_Finalize; Open MPI's launcher may end the others before they do.
+ */
 static void expect_end(const char *part, const char *sentence, const char *others)
 {
     for (int i = 0; i < 2; i++) {
@@ -232,7 +233,7 @@ static void exits(void **state)
                "left out on rank 1 of MPI_COMM_WORLD: rank 0 has left without it");
 }
 
-/* Open MPI's launcher ends the others for it, sooner or later than they hear of it. */
+/* Open MPI's launcher ends the others, before or after they are notified. */
 static void waiting(void **state)
 {
     struct launch launch;

@@ -1,10 +1,10 @@
-/* Peers that die, leave, stop, are slow or never come: every other rank learns who it was, in time. */
+/* Peers that die, leave, stop, are slow or never call: every other rank names them in time. */
 #include "procs.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
 
-enum { SOON_S = 5 }; /* FAULTS' second, on a machine that does other things as well */
+enum { SOON_S = 5 }; /* docs/faults.md promises 1; a busy machine needs more */
 
 static int sum_once(int rank, int size, float *data, int n)
 {
@@ -18,7 +18,7 @@ static int sum_once(int rank, int size, float *data, int n)
     return status;
 }
 
-/* A group that failed refuses at once with the first cause, and can be destroyed soon. */
+/* Checks that a failed group refuses calls at once with the first cause, and is destroyed soon. */
 static int expect_failed_group(const char *cause)
 {
     float x = 1;
@@ -51,13 +51,13 @@ static int rank_of_death(int rank, int size, void *argument)
     int64_t begin = procs_now_ns();
     int status = sum_once(rank, size, &x, 1);
     const char *how = death->leaves ? "left the group" : "rank 2";
-    if (status == TUTTI_ERR_ABORTED && !death->waiting) /* the other one's call came first, and told */
+    if (status == TUTTI_ERR_ABORTED && !death->waiting) /* the other survivor called first and reported it */
         EXPECT_ERROR(status, status, "rank 2", "group world", "TUTTI_ERR_PEER_LOST", how);
     else
         EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "rank 2", "group world", "all_reduce ", how);
     EXPECT(death->leaves == (strstr(tutti_last_error(), "left the group") != NULL));
     EXPECT_WITHIN(begin, 0, SOON_S);
-    proc_meet(2, 3); /* what one that is leaving looks like to the other is another test's */
+    proc_meet(2, 3); /* a survivor's leaving is another test's subject */
     return expect_failed_group("rank 2");
 }
 
@@ -89,7 +89,7 @@ static void test_killed_while_others_wait(void **state)
     run_procs_acting(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true, .waiting = true});
 }
 
-/* Who is called for the first time when it has left already cannot say so any more. */
+/* The first contact with a rank that has already left. */
 static int rank_that_calls_late(int rank, int size, void *argument)
 {
     float x = 0;
@@ -114,12 +114,12 @@ static void test_first_contact_after_the_end(void **state)
     run_procs(2, rank_that_calls_late, NULL);
 }
 
-/* A child of the killed rank lives on, with copies of all that it had open. */
+/* A child of the killed rank lives on with copies of its descriptors. */
 static int rank_of_orphan(int rank, int size, void *argument)
 {
     float x;
     (void)argument;
-    setenv("TUTTI_SHM", "0", 1); /* connections, whose end the child might hide */
+    setenv("TUTTI_SHM", "0", 1); /* connections, whose end the child could hide */
     EXPECT(proc_init(30000) == TUTTI_OK);
     EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
     if (rank == 2) {
@@ -150,7 +150,7 @@ static void test_exit_without_destroy(void **state)
                      &(struct death){.connected = true, .leaves = true, .waiting = true});
 }
 
-/* Nobody waits for others in a broadcast, until so many are under way that the one that left is missed. */
+/* The root of a broadcast waits for nobody until so many are under way that the rank that left is needed. */
 static int rank_ahead_of_one_that_leaves(int rank, int size, void *argument)
 {
     int64_t x = 7;
@@ -171,7 +171,7 @@ static void test_exit_behind_a_root(void **state)
     run_procs(3, rank_ahead_of_one_that_leaves, NULL);
 }
 
-/* A group with a backend that the world does not have is opened anew, for which a member is waited for. */
+/* A group with a backend that the world does not have is opened from scratch, and waits for its members. */
 static int rank_that_opens(int rank, int size, void *argument)
 {
     int all[3] = {0, 1, 2};
@@ -238,7 +238,7 @@ static void kill_at_random(struct procs *procs, void *argument)
     int64_t killed_ns = procs_now_ns();
     procs_signal(procs, chance->victim, SIGKILL);
     if (!procs_await(procs, 2)) return;
-    for (int i = 0; i < procs->size; i++) { /* it counts when the operation failed, not when the process ended */
+    for (int i = 0; i < procs->size; i++) { /* measures when the operation failed, not when the process ended */
         double took = (double)(atomic_load(&procs->board->at_ns[i]) - killed_ns) / 1e9;
         if (i != chance->victim && took > SOON_S + 1) {
             fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
@@ -280,7 +280,7 @@ static int rank_of_stop(int rank, int size, void *argument)
     proc_say_and_wait(1);
     int64_t begin = procs_now_ns();
     int status = sum_once(rank, size, &x, 1);
-    if (rank == 1) { /* it was stopped meanwhile */
+    if (rank == 1) { /* the stopped rank, continued */
         EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "group world", "rank 1 (no heartbeat for ");
     } else {
         EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "rank 1 (no heartbeat for ", "all_reduce #2", "group world");
@@ -335,7 +335,7 @@ static int rank_of_slowness(int rank, int size, void *argument)
     proc_meet(size, 1);
     int fd = proc_capture_stderr(&saved);
     if (rank != 1) EXPECT(pthread_create(&thread, NULL, tell_of_a_warning, &fd) == 0);
-    for (int i = 0; i < size && rank == 1; i++) /* it calls when the others have complained */
+    for (int i = 0; i < size && rank == 1; i++) /* calls after the others have logged their warning */
         while (i != rank && atomic_load(&proc_board->step[i]) < 2) proc_nap();
     int status = sum_once(rank, size, &x, 1);
     if (rank != 1 && status == TUTTI_OK) pthread_join(thread, NULL);
@@ -372,7 +372,7 @@ static int rank_that_may_not_call(int rank, int size, void *argument)
         EXPECT_WITHIN(begin, 1.4, 1.5 + SOON_S);
     }
     proc_meet(size, 2);
-    if (rank == 2) procs_nap_ms(500); /* so that the others' word has reached it */
+    if (rank == 2) procs_nap_ms(500); /* until the others' messages have arrived */
     return expect_failed_group("rank 2");
 }
 
@@ -382,7 +382,7 @@ static void test_never_calls(void **state)
     run_procs(3, rank_that_may_not_call, NULL);
 }
 
-/* When it splits at last, the others have given it up: it must not find itself in a group with them. */
+/* When the late rank splits, the others have given it up: it must not get a group with them. */
 static int rank_that_splits_late(int rank, int size, void *argument)
 {
     tutti_group *part = NULL;

@@ -1,9 +1,9 @@
-/* The survivors of a group go on in a smaller one. */
+/* The survivors of a group continue in a smaller one. */
 #include "procs.h"
 
 enum { BIG = 1 << 20, SIZE = 4, SOON_S = 5 };
 
-/* The sum of what the given global ranks have, in the group that is left. */
+/* Sums over the given global ranks in the shrunken group. */
 static int expect_sum(tutti_group *group, int rank, const int *left, int n, int64_t count)
 {
     int64_t *data = malloc((size_t)count * sizeof *data), sum = 0;
@@ -52,12 +52,12 @@ static int rank_that_goes_on(int rank, int size, void *argument)
     proc_say(1);
     while (status == TUTTI_OK) status = tutti_all_reduce(tutti_view(data, BIG), TUTTI_SUM, NULL);
     EXPECT(status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_ABORTED);
-    if (deaths->n > 1) proc_meet(SIZE, 2); /* the second one dies, too, before the first calls */
+    if (deaths->n > 1) proc_meet(SIZE, 2); /* the second one dies before the first survivor calls */
     int64_t begin = procs_now_ns();
     EXPECT(tutti_shrink_group(NULL, &smaller) == TUTTI_OK);
     EXPECT_WITHIN(begin, 0, 2 + SOON_S);
     EXPECT(expect_members(smaller, rank, left, n) == 0);
-    EXPECT(tutti_shrink_group(smaller, &again) == TUTTI_OK); /* nobody is missing there */
+    EXPECT(tutti_shrink_group(smaller, &again) == TUTTI_OK); /* nobody is lost in it */
     EXPECT(expect_members(again, rank, left, n) == 0);
     EXPECT(tutti_destroy_process_group(smaller) == TUTTI_OK);
     EXPECT(expect_members(again, rank, left, n) == 0);
@@ -73,7 +73,7 @@ static void kill_them(struct procs *procs, void *argument)
     procs_nap_ms(deaths->delay_ms);
     for (int i = 0; i < deaths->n; i++) {
         procs_signal(procs, deaths->victims[i], SIGKILL);
-        atomic_store(&procs->board->step[deaths->victims[i]], 99); /* nobody waits for it on the board */
+        atomic_store(&procs->board->step[deaths->victims[i]], 99); /* a dead rank does not hold up proc_meet */
     }
 }
 
@@ -101,7 +101,7 @@ static int rank_that_misses_nobody(int rank, int size, void *argument)
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_shrink_group(NULL, &same) == TUTTI_OK);
     EXPECT(expect_members(same, rank, all, size) == 0);
-    if (rank == 2) EXPECT(tutti_abort(same, "to see what is left") == TUTTI_OK); /* a failure without a loss */
+    if (rank == 2) EXPECT(tutti_abort(same, "to see what is left") == TUTTI_OK); /* a failure without a lost rank */
     EXPECT(tutti_shrink_group(same, &smaller) == TUTTI_OK);
     EXPECT(expect_members(smaller, rank, all, size) == 0);
     EXPECT(tutti_new_group((int[]){1, 3}, 2, &(tutti_group_opts){.parent = smaller}, &pair) == TUTTI_OK);
@@ -118,7 +118,7 @@ static void test_nobody_is_lost(void **state)
     run_procs(SIZE, rank_that_misses_nobody, NULL);
 }
 
-/* One that does not call is given up by the others' timeout; when it calls at last they have gone on. */
+/* The others give up a rank that does not call at their timeout.  When it calls, they have gone on. */
 static int rank_that_may_be_late(int rank, int size, void *argument)
 {
     int left[SIZE] = {0, 1, 3}, x = 0;
@@ -151,8 +151,8 @@ static void test_one_is_given_up(void **state)
     run_procs(SIZE, rank_that_may_be_late, NULL);
 }
 
-/* Nobody knows anything of a rank that does not call.  When it calls at last the others have gone: it must not find
- * itself in a group with them.  The next time all agree. */
+/* Nothing is known of a rank that does not call.  When it calls, the others have gone on: it must not get a group with
+ * them.  The next time all agree. */
 static int rank_that_waits_in_vain(int rank, int size, void *argument)
 {
     int all[3] = {0, 1, 2};
@@ -180,7 +180,7 @@ static void test_one_does_not_call(void **state)
     run_procs(3, rank_that_waits_in_vain, NULL);
 }
 
-/* One has died, another one does not call: only that one is waited for, and named. */
+/* One rank has died and another one does not call: only the latter is waited for, and named. */
 static int rank_that_waits_for_one_of_two(int rank, int size, void *argument)
 {
     int64_t x = 1;

@@ -1,12 +1,12 @@
-/* Ranks that are stopped, continued and at last one of them killed, at random moments, over shared memory and over the
- * network in turns: no hang, no wrong value, and every survivor names the rank that was killed.
+/* Ranks are stopped and continued, and at last one is killed, at random moments, over shared memory and the network in
+ * turns: no hang, no wrong value, and every survivor names the killed rank.
  *
  * FAULTS_SECONDS is how long (tests/soak/faults.sh: 300), FAULTS_SEED makes other moments. */
 #include "procs.h"
 
 enum { RANKS = 4, KINDS = 6, SMALL = 100, LARGE = 200000, SECONDS = 10, STOPS = 4, STOP_MS = 300, SOON_S = 8 };
 
-/* What a rank's exit code tells. */
+/* Exit codes of a rank. */
 enum verdict { GOOD, NO_START = 10, WRONG_VALUE, WRONG_STATUS, WRONG_NAME, WRONG_END };
 
 struct turn {
@@ -35,7 +35,7 @@ static void set_all(int64_t *data, int64_t n, int64_t value)
     for (int64_t i = 0; i < n; i++) data[i] = value;
 }
 
-/* One operation of the kind; *right: its result, where it is OK. */
+/* Runs one operation of the kind.  Sets *right if its result is right. */
 static int call(int kind, int rank, int size, int64_t *in, int64_t *out, int64_t n, bool *right)
 {
     int next = (rank + 1) % size, before = (rank + size - 1) % size, status;
@@ -121,7 +121,7 @@ static void stop_some(struct procs *procs, uint64_t *chance)
     }
 }
 
-/* Now and then another rank is stopped while the victim dies. */
+/* Stops another rank now and then while the victim dies. */
 static void act(struct procs *procs, void *argument)
 {
     const struct turn *turn = argument;
@@ -132,7 +132,7 @@ static void act(struct procs *procs, void *argument)
     usleep((useconds_t)draw(&chance, 20000));
     bool stops = other < RANKS && other != turn->victim;
     if (stops) procs_signal(procs, other, SIGSTOP);
-    if (draw(&chance, 4) == 0) procs_signal(procs, turn->victim, SIGSTOP); /* it dies while it is stopped */
+    if (draw(&chance, 4) == 0) procs_signal(procs, turn->victim, SIGSTOP); /* the victim dies while stopped */
     procs_signal(procs, turn->victim, SIGKILL);
     if (stops) procs_nap_ms((int)draw(&chance, 2 * STOP_MS));
     if (stops) procs_signal(procs, other, SIGCONT);

@@ -1,4 +1,4 @@
-/* The store is needed to make groups alone: without it, ranks that have never talked to each other still can. */
+/* Only making groups needs the store: ranks that have never exchanged a message can do so after it has died. */
 #include "procs.h"
 
 static int rank_of_storeless(int rank, int size, void *argument)

@@ -1,5 +1,5 @@
-/* Operations under way when something else happens to them: abort, destroy, handles given up early, callbacks that go
- * on, several threads, event loops. */
+/* Operations in flight during other events: abort, destroy, handles freed early, callbacks that start operations,
+ * several threads, event loops. */
 #include "procs.h"
 
 #include <pthread.h>
@@ -26,7 +26,7 @@ static int rank_of_abort(int rank, int size, void *argument)
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == size);
     proc_meet(size, 1);
     if (rank == 0) EXPECT(pthread_create(&thread, NULL, abort_soon, NULL) == 0);
-    if (rank == 2) procs_nap_ms(1000); /* its call comes when all is over */
+    if (rank == 2) procs_nap_ms(1000); /* it calls when the group has been aborted */
     EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_ABORTED, "rank 0", "enough of this",
                  "world");
     began = atomic_load(&proc_board->value[0]);
@@ -43,8 +43,8 @@ static void test_abort_during_a_wait(void **state)
     run_procs(3, rank_of_abort, NULL);
 }
 
-/* A group that is aborted in the midst of moving much data costs the others of its family nothing, although its
- * members compute from then on: each one's memory has to be given back by peers that do not call. */
+/* Aborting a subgroup in the midst of a large transfer does not slow the other groups, although its members compute
+ * from then on and each rank's memory must be released by peers that do not call. */
 static int rank_of_child_abort(int rank, int size, void *argument)
 {
     enum { HUGE = 8 << 20, ROUNDS = 8 };
@@ -63,8 +63,9 @@ static int rank_of_child_abort(int rank, int size, void *argument)
             EXPECT(tutti_abort(child, "enough of this") == TUTTI_OK);
         }
         if (status == TUTTI_OK) status = tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
-        if (status != TUTTI_OK) EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "enough of this"); /* it may have come late */
-        proc_meet(size, round);                                                            /* nobody calls now */
+        if (status != TUTTI_OK)
+            EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "enough of this"); /* the abort may have been notified first */
+        proc_meet(size, round);                                        /* nobody is in a call now */
         EXPECT(tutti_destroy_process_group(child) == TUTTI_OK);
     }
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == size);
@@ -79,7 +80,8 @@ static void test_abort_of_a_child_spares_the_family(void **state)
     run_procs(3, rank_of_child_abort, NULL);
 }
 
-/* ---- destroy, and handles given up ------------------------------------------------------------------------------- */
+/* ---- destroy, and handles freed early -------------------------------------------------------------------------------
+ */
 
 static int rank_of_destroy(int rank, int size, void *argument)
 {
@@ -89,7 +91,7 @@ static int rank_of_destroy(int rank, int size, void *argument)
     (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
-    if (rank == 0) { /* the other never comes to this one */
+    if (rank == 0) { /* the peer never calls this operation */
         EXPECT(tutti_all_reduce(tutti_view(data, BIG), TUTTI_SUM, tutti_with(.async_op = &work)) == TUTTI_OK);
         int64_t begin = procs_now_ns();
         EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -117,7 +119,8 @@ static void test_destroy_with_operations_in_flight(void **state)
     run_procs(2, rank_of_destroy, NULL);
 }
 
-/* Operations on one memory wait for each other.  Their peer leaves after the first: the others end, each once. */
+/* Operations on the same memory wait for each other.  Their peer leaves after the first one: each of the others ends,
+ * once. */
 static int rank_of_blocked(int rank, int size, void *argument)
 {
     enum { N = 6 };
@@ -145,7 +148,7 @@ static int rank_of_blocked(int rank, int size, void *argument)
     return 0;
 }
 
-/* Rank 0 stands still meanwhile, so that it hears of both in one round. */
+/* Rank 0 is stopped meanwhile, so that it gets both in one round. */
 static void stop_the_first(struct procs *procs, void *argument)
 {
     (void)argument;
@@ -230,7 +233,7 @@ static int rank_of_threads(int rank, int size, void *argument)
     (void)argument;
     EXPECT(store != NULL);
     EXPECT(proc_init(20000) == TUTTI_OK);
-    EXPECT(tutti_new_group(ranks, size, NULL, &looper[1].group) == TUTTI_OK); /* of the same family */
+    EXPECT(tutti_new_group(ranks, size, NULL, &looper[1].group) == TUTTI_OK); /* of the same group tree */
     EXPECT(proc_group(store, "apart", size, 20000, &part, &looper[2].group) == TUTTI_OK);
     for (int i = 0; i < GROUPS; i++) {
         looper[i].size = size;
@@ -280,7 +283,7 @@ static void chain_on(tutti_work *work, void *argument)
     struct chain *chain = argument;
     if (tutti_work_status(work) != TUTTI_OK) atomic_fetch_add(&chain->errors, 1);
     if (atomic_load(&chain->errors) == 0 && atomic_load(&chain->started) < CHAIN) chain_start(chain);
-    atomic_fetch_add(&chain->ended, 1); /* after the next has started, or even ended: then callbacks nest */
+    atomic_fetch_add(&chain->ended, 1); /* the next one has started, or even ended, if callbacks nest */
 }
 
 static int callbacks(int rank, int size)
@@ -318,7 +321,7 @@ static int descriptors(int rank, int size)
     tutti_work *works[2] = {NULL};
     struct pollfd polled[2];
     proc_meet(size, 1);
-    if (rank == 0) procs_nap_ms(200); /* so that the others do poll */
+    if (rank == 0) procs_nap_ms(200); /* so that the others do wait in poll */
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_MAX, tutti_with(.async_op = &works[0])) == TUTTI_OK);
     EXPECT(tutti_all_reduce(tutti_view(&y, 1), TUTTI_SUM, tutti_with(.async_op = &works[1])) == TUTTI_OK);
     for (int i = 0; i < 2; i++) {

@@ -1,5 +1,5 @@
-/* Waiting costs nothing: an idle group takes no CPU time, a wait for a late rank next to none, and more ranks than
- * cores do not run at the pace of the scheduler's slices. */
+/* Waiting is cheap: an idle group takes no CPU time, a wait for a late rank next to none, and more ranks than cores do
+ * not run at the pace of the scheduler's slices. */
 #include "procs.h"
 
 #include <dirent.h>
@@ -36,11 +36,11 @@ static int rank_of_idleness(int rank, int size, void *argument)
     EXPECT(proc_init(60000) == TUTTI_OK);
     EXPECT(sum_once(rank, size) == 0);
     proc_meet(size, 1);
-    procs_nap_ms(300); /* what follows a call settles */
+    procs_nap_ms(300); /* until the progress thread sleeps */
     double begin = cpu_seconds();
     procs_nap_ms(IDLE_MS);
     EXPECT(report_cpu("an idle group", begin, IDLE_MS, 0.01) == 0);
-    proc_meet(size, 2); /* the others' work would be seen here */
+    proc_meet(size, 2); /* otherwise the others' work would be counted here */
 
     int64_t x = rank;
     tutti_work *work = NULL;
@@ -67,7 +67,7 @@ static void test_idle_ranks_take_no_time(void **state)
     run_procs(4, rank_of_idleness, NULL);
 }
 
-/* However many operations wait for the late one: what is asked of peers, and answered, does not grow with them. */
+/* The number of questions to peers does not grow with the number of operations that wait for a late rank. */
 static int rank_of_many_waits(int rank, int size, void *argument)
 {
     enum { OPS = 2000, WAIT_MS = 2000 };
@@ -102,7 +102,7 @@ static void test_thousands_wait(void **state)
     run_procs(4, rank_of_many_waits, NULL);
 }
 
-/* A program that asks again and again, and does nothing else. */
+/* A program that polls in a loop and does nothing else. */
 static int sum_asking(tutti_tensor x)
 {
     tutti_work *work = NULL;
@@ -136,7 +136,7 @@ static int rank_of_many(int rank, int size, void *argument)
     return 0;
 }
 
-/* The failure that this is for: 4 ms times the number of ranks.  The best of some rounds, as others use the machine. */
+/* Guards against 4 ms times the number of ranks.  Takes the best of some rounds, because the machine is shared. */
 static void test_more_ranks_than_cores(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void test_more_ranks_than_cores(void **state)
     run_procs(8, rank_of_many, &(bool){true});
 }
 
-/* How often the process's threads but the caller's have gone to sleep. */
+/* Counts how often the process's other threads have gone to sleep. */
 static long sleeps_of_others(void)
 {
     char path[64], line[128];
@@ -163,7 +163,7 @@ static long sleeps_of_others(void)
     return sum;
 }
 
-/* A thread that only looks whether it is wanted must not wait for the lock of those who call. */
+/* The progress thread must not sleep for the lock while callers use it. */
 static int rank_of_calls(int rank, int size, void *argument)
 {
     enum { MS = 1000, MOST = 200 };
@@ -171,7 +171,8 @@ static int rank_of_calls(int rank, int size, void *argument)
     tutti_work *work = NULL;
     (void)argument;
     EXPECT(proc_init(60000) == TUTTI_OK);
-    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.async_op = &work)) == TUTTI_OK); /* it attends */
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.async_op = &work)) ==
+           TUTTI_OK); /* the progress thread is needed */
     EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
     procs_nap_ms(100);
     long before = sleeps_of_others();

@@ -1,4 +1,4 @@
-/* What the library keeps between operations, so as not to ask for it again, has a bound. */
+/* Memory that the library caches between operations is bounded. */
 #include "procs.h"
 
 static long resident_mib(void)
@@ -12,7 +12,7 @@ static long resident_mib(void)
     return kib >> 10;
 }
 
-/* Each size is a plan of its own, with scratch of its own. */
+/* Each size makes a plan with scratch of its own. */
 static int rank_of_sizes(int rank, int size, void *argument)
 {
     enum { SIZES = 100, STEP = 64, LEAST = (4 << 20) - SIZES * STEP, MOST_MIB = 128 };
@@ -38,7 +38,7 @@ static int rank_of_sizes(int rank, int size, void *argument)
 static void test_scratch_of_many_sizes(void **state)
 {
     (void)state;
-    setenv("TUTTI_SHM", "0", 1); /* plans of messages */
+    setenv("TUTTI_SHM", "0", 1); /* forces plans */
     run_procs(2, rank_of_sizes, NULL);
 }
 

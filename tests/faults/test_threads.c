@@ -1,4 +1,4 @@
-/* Threads of a rank that wait, or call, at the same time do not hold each other up. */
+/* Threads of a rank that wait or call at the same time do not delay each other. */
 #include "procs.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ static int answer(int asked_tag, int answer_tag, int after_ms)
     return 0;
 }
 
-/* Two threads of a rank sleep at once: whichever was the last to look, the answer wakes the one that it is for. */
+/* Two threads of a rank sleep at once: the answer wakes the right one, whichever polled last. */
 static int rank_of_two_waits(int rank, int size, void *argument)
 {
     enum { ROUNDS = 3, TIMES = 10, ANSWER_MS = 5, MOST_MS = 30 };
@@ -56,7 +56,7 @@ static int rank_of_two_waits(int rank, int size, void *argument)
     return 0;
 }
 
-/* The failure that this is for: each answer comes when the sleeper looks at the clock, each 100 ms. */
+/* Guards against answers that are noticed only at the sleeper's next look at the clock, every 100 ms. */
 static void test_two_threads_wait(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static void *call(void *argument)
     return NULL;
 }
 
-/* Two threads of each rank call, each on a group of its own. */
+/* Two threads of each rank call, each on its own group. */
 static int rank_of_two_callers(int rank, int size, void *argument)
 {
     enum { ROUNDS = 5, TIMES = 1000, MOST_US = 100 };
@@ -105,14 +105,14 @@ static int rank_of_two_callers(int rank, int size, void *argument)
     return 0;
 }
 
-/* The failure that this is for: 500 us, the lock passed on by being woken for it. */
+/* Guards against 500 us per operation, which a lock handed over by wake-ups costs. */
 static void test_two_threads_call(void **state)
 {
     (void)state;
     run_procs(2, rank_of_two_callers, NULL);
 }
 
-/* Two threads pass messages to and fro until told to end. */
+/* Two threads exchange messages until told to end. */
 static atomic_int traffic_ends;
 
 static void *exchange(void *argument)
@@ -132,7 +132,7 @@ static void *exchange(void *argument)
     return NULL;
 }
 
-/* Whoever waits in vain hears of it in time, although other threads never let him sleep. */
+/* A wait times out in time although other threads never let it sleep. */
 static int rank_of_a_wait_in_traffic(int rank, int size, void *argument)
 {
     enum { SOON_S = 5 };
@@ -165,7 +165,7 @@ static void test_a_wait_in_traffic(void **state)
     run_procs(2, rank_of_a_wait_in_traffic, NULL);
 }
 
-/* One thread waits in coalesce_end for what never comes, the other destroys the group. */
+/* One thread waits in coalesce_end for a peer that never calls; the other destroys the group. */
 static void *destroy_soon(void *group)
 {
     procs_nap_ms(100);
@@ -202,7 +202,7 @@ static void test_destroyed_while_it_ends(void **state)
     run_procs(2, rank_of_a_destroyed_end, NULL);
 }
 
-/* What one thread gives back another gets at once, at the same address. */
+/* Memory that one thread frees is allocated by another at once, at the same address. */
 static void *takes_and_gives(void *argument)
 {
     enum { TIMES = 20000 };
