@@ -116,15 +116,16 @@ static bool receive_packet(struct group *first)
         if (message == NULL && (message = malloc(sizeof *message + header.bytes)) != NULL)
             *message = (struct message){.header = header};
         if (message == NULL) first->host->failed(first->info.core, TUTTI_ERR_NO_MEMORY, "no memory for a message");
+        first->peers[header.from].arriving = message;
     }
     if (message == NULL || (size_t)bytes > message->header.bytes - message->done)
         return recv(first->fd, NULL, 0, 0) >= 0;
     struct iovec parts[] = {{&header, sizeof header}, {message->data + message->done, (size_t)bytes}};
-    recvmsg(first->fd, &(struct msghdr){.msg_iov = parts, .msg_iovlen = 2}, 0);
+    if (recvmsg(first->fd, &(struct msghdr){.msg_iov = parts, .msg_iovlen = 2}, 0) < 0) return false;
     message->done += (size_t)bytes;
-    bool complete = message->done == message->header.bytes;
-    first->peers[header.from].arriving = complete ? NULL : message;
-    if (complete) arrive(first, message);
+    if (message->done < message->header.bytes) return true;
+    first->peers[header.from].arriving = NULL;
+    arrive(first, message);
     return true;
 }
 
