@@ -143,12 +143,36 @@ static void test_exit_after_sending(void **state)
 
 /* ---- bounds ------------------------------------------------------------------------------------------------- */
 
-/* The receiver stays stopped: delivery_ms ends the wait. */
-static int rank_of_bound(int rank, int size, void *argument)
+/* delivery_ms ends the wait. */
+static int destroy_within(void)
 {
-    (void)size;
-    (void)argument;
+    EXPECT_ERROR(tutti_destroy_process_group_within(NULL, -1), TUTTI_ERR_INVALID_ARGUMENT, "delivery_ms is -1");
+    int64_t begin = procs_now_ns();
+    EXPECT(tutti_destroy_process_group_within(NULL, 1500) == TUTTI_OK);
+    EXPECT_WITHIN(begin, 1.4, 1.5 + SOON_S);
+    return 0;
+}
+
+/* A group that has failed ends soon, although a peer has not received everything. */
+static int abort_and_destroy(void)
+{
+    EXPECT(tutti_abort(NULL, "enough") == TUTTI_OK);
+    int64_t begin = procs_now_ns();
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    EXPECT_WITHIN(begin, 0, 2);
+    return 0;
+}
+
+struct ending {
+    int (*end)(void);
+};
+
+/* The receiver stays stopped until the sender has ended its group. */
+static int rank_of_ending(int rank, int size, void *argument)
+{
+    const struct ending *ending = argument;
     uint8_t data[SMALL] = {0};
+    (void)size;
     setenv("TUTTI_SHM", "0", 1);
     EXPECT(proc_init(TIMEOUT_MS) == TUTTI_OK);
     if (rank == 1) {
@@ -159,12 +183,9 @@ static int rank_of_bound(int rank, int size, void *argument)
     while (atomic_load(&proc_board->step[1]) < 1) proc_nap();
     procs_nap_ms(50);
     EXPECT(tutti_send(tutti_view(data, SMALL), 1, NULL) == TUTTI_OK);
-    EXPECT_ERROR(tutti_destroy_process_group_within(NULL, -1), TUTTI_ERR_INVALID_ARGUMENT, "delivery_ms is -1");
-    int64_t begin = procs_now_ns();
-    EXPECT(tutti_destroy_process_group_within(NULL, 1500) == TUTTI_OK);
-    EXPECT_WITHIN(begin, 1.4, 1.5 + SOON_S);
+    int result = ending->end();
     proc_say(2);
-    return 0;
+    return result;
 }
 
 static void end_the_wait(struct procs *procs, void *argument)
@@ -177,37 +198,13 @@ static void end_the_wait(struct procs *procs, void *argument)
 static void test_the_wait_is_bounded(void **state)
 {
     (void)state;
-    run_procs_acting(2, rank_of_bound, end_the_wait, NULL);
-}
-
-/* A group that has failed ends soon, although a peer has not received everything. */
-static int rank_of_failure(int rank, int size, void *argument)
-{
-    (void)size;
-    (void)argument;
-    uint8_t data[SMALL] = {0};
-    setenv("TUTTI_SHM", "0", 1);
-    EXPECT(proc_init(TIMEOUT_MS) == TUTTI_OK);
-    if (rank == 1) {
-        proc_say(1);
-        raise(SIGSTOP);
-        return 0;
-    }
-    while (atomic_load(&proc_board->step[1]) < 1) proc_nap();
-    procs_nap_ms(50);
-    EXPECT(tutti_send(tutti_view(data, SMALL), 1, NULL) == TUTTI_OK);
-    EXPECT(tutti_abort(NULL, "enough") == TUTTI_OK);
-    int64_t begin = procs_now_ns();
-    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
-    EXPECT_WITHIN(begin, 0, 2);
-    proc_say(2);
-    return 0;
+    run_procs_acting(2, rank_of_ending, end_the_wait, &(struct ending){destroy_within});
 }
 
 static void test_a_failed_group_ends_soon(void **state)
 {
     (void)state;
-    run_procs_acting(2, rank_of_failure, end_the_wait, NULL);
+    run_procs_acting(2, rank_of_ending, end_the_wait, &(struct ending){abort_and_destroy});
 }
 
 /* The receiver dies while the sender waits for delivery: the wait ends. */

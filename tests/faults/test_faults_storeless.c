@@ -1,5 +1,8 @@
-/* Only making groups needs the store: ranks that have never exchanged a message can do so after it has died. */
+/* A world does not need the store once it is made: ranks that have never exchanged a message can do so after it has
+ * died, and new_group works.  split_group gathers the choices there and answers STORE. */
 #include "procs.h"
+
+enum { RANKS = 5, SOON_S = 2 };
 
 static int rank_of_storeless(int rank, int size, void *argument)
 {
@@ -26,11 +29,55 @@ static void end_the_store(struct procs *procs, void *argument)
 static void test_first_contact_without_the_store(void **state)
 {
     (void)state;
-    run_procs_acting(5, rank_of_storeless, end_the_store, NULL);
+    run_procs_acting(RANKS, rank_of_storeless, end_the_store, NULL);
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------- */
+
+static int use_and_destroy(tutti_group *group)
+{
+    int32_t x = 1;
+    if (tutti_get_rank(group) >= 0) {
+        EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK);
+        EXPECT(x == tutti_get_world_size(group));
+    }
+    return tutti_destroy_process_group(group);
+}
+
+/* argument: TUTTI_SHM.  The first operation of all is a group's. */
+static int rank_that_makes_groups(int rank, int size, void *argument)
+{
+    tutti_group *group = NULL;
+    tutti_group_opts members = {.members_only = true};
+    setenv("TUTTI_SHM", argument, 1);
+    EXPECT(proc_init(30000) == TUTTI_OK);
+    proc_say_and_wait(1);
+    int64_t begin = procs_now_ns();
+    EXPECT(tutti_new_group((int[]){0, 2, 4}, 3, NULL, &group) == TUTTI_OK);
+    EXPECT(use_and_destroy(group) == TUTTI_OK);
+    EXPECT(tutti_new_group((int[]){4, 3, 2, 1, 0}, size, NULL, &group) == TUTTI_OK);
+    EXPECT(use_and_destroy(group) == TUTTI_OK);
+    if (rank < 2) {
+        EXPECT(tutti_new_group((int[]){0, 1}, 2, &members, &group) == TUTTI_OK);
+        EXPECT(use_and_destroy(group) == TUTTI_OK);
+    }
+    EXPECT_ERROR(tutti_split_group(rank % 2, rank, NULL, &group), TUTTI_ERR_STORE, "tcp store", "no connection");
+    EXPECT_WITHIN(begin, 0, SOON_S);
+    return tutti_destroy_process_group(NULL);
+}
+
+static void test_groups_without_the_store(void **state)
+{
+    (void)state;
+    run_procs_acting(RANKS, rank_that_makes_groups, end_the_store, "0");
+    run_procs_acting(RANKS, rank_that_makes_groups, end_the_store, "1");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_first_contact_without_the_store)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first_contact_without_the_store),
+        cmocka_unit_test(test_groups_without_the_store),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
