@@ -168,6 +168,17 @@ int alive_publish(struct tutti_group *group)
     return alive_append(group->store, key, group->rank);
 }
 
+/* Replaces the loss of a process by what a failing rank has written.  A rank that fails writes why before it ends, so
+ * the one that was found may have ended because of another one. */
+static int prefer_written(const struct tutti_group *root, int status)
+{
+    char found[ERROR_TEXT_MAX];
+    snprintf(found, sizeof found, "%s", error_text());
+    int written = alive_lost(root->store, "world/lost");
+    if (written == TUTTI_OK || written == TUTTI_ERR_STORE) return error_set(status, "%s", found);
+    return written;
+}
+
 int alive_check(struct tutti_group *group)
 {
     char key[KEY];
@@ -180,5 +191,5 @@ int alive_check(struct tutti_group *group)
     list.n_members = group->world;
     status = alive_check_list(&list, root->store, key, root->size);
     root->processes = list;
-    return status;
+    return group == root && status == TUTTI_ERR_PEER_LOST ? prefer_written(root, status) : status;
 }
