@@ -366,7 +366,7 @@ static int add_staging(struct tutti_group *group, const struct group_args *args)
     if (!needs_stager(group)) return TUTTI_OK;
     int status = open_stager(group, args);
     if (status == TUTTI_OK || wanted) return status;
-    log_write(LOG_INFO, "group %s: CUDA tensors do not go to CPU backends: %s", group->name, error_text());
+    log_write(LOG_INFO, "group %s: CUDA tensors cannot be staged for CPU backends: %s", group->name, error_text());
     close_door(group, &group->stager);
     group->stager = (struct group_door){0};
     group->n_doors[1] = named;
@@ -386,7 +386,7 @@ int doors_open(struct tutti_group *group, const struct group_args *args)
             if (status == TUTTI_OK) opened++;
             if (status == TUTTI_OK && names->automatic) break;
             if (status != TUTTI_OK && i + 1 < names->n[device])
-                log_write(LOG_INFO, "group %s goes on without backend %s: %s", group->name, name, error_text());
+                log_write(LOG_INFO, "group %s continues without backend %s: %s", group->name, name, error_text());
         }
         if (names->n[device] > 0 && opened == 0) return status;
     }

@@ -325,7 +325,7 @@ void making_decide_late(struct making *making)
     if (making->state == MAKING_GATHERING)
         name_missing(making, text, sizeof text);
     else
-        snprintf(text, sizeof text, "rank %d, which leads, does not answer", making->leader);
+        snprintf(text, sizeof text, "the leader, rank %d, does not answer", making->leader);
     making_decide(making, TUTTI_ERR_TIMEOUT, text, true);
 }
 
@@ -333,7 +333,7 @@ static void withdraw(struct making *making, int status)
 {
     struct making_message message = message_of(making, MAKING_WITHDRAW);
     message.status = status;
-    snprintf(message.text, sizeof message.text, "rank %d has waited long enough", making->root->rank);
+    snprintf(message.text, sizeof message.text, "rank %d has timed out", making->root->rank);
     if (making_tell(making->root, making->leader, &message) != TUTTI_OK)
         making_decide(making, TUTTI_ERR_PEER_LOST, error_text(), false);
 }

@@ -29,12 +29,12 @@ static void describe_place(struct tutti_group *root, uint64_t parent, char *text
     struct tutti_group *group = find_group(root, parent);
     char what[160];
     if (group == NULL || group->shut) {
-        snprintf(text, size, "it has destroyed the group that this one is made from");
+        snprintf(text, size, "it has destroyed the parent of this group");
     } else if (!TAILQ_EMPTY(&group->works)) {
         work_describe(TAILQ_FIRST(&group->works), what, sizeof what);
         snprintf(text, size, "it is in %s", what);
     } else {
-        snprintf(text, size, "it has made %" PRIu64 " groups of group %s, and is in no call of it", group->called,
+        snprintf(text, size, "it has made %" PRIu64 " groups of group %s and is in no call on it", group->called,
                  group->name);
     }
 }
@@ -235,7 +235,8 @@ void making_hear(struct tutti_group *root, int peer, const struct making_message
         hear_known(making, peer, message);
     } else if (is_past(root, message)) {
         if (message->type != MAKING_CARD && message->type != MAKING_ASK) return;
-        snprintf(text, sizeof text, "rank %d made group number %" PRIu64 " long before, of other ranks or not at all",
+        snprintf(text, sizeof text,
+                 "rank %d called for group number %" PRIu64 " long before, with other ranks or as no member",
                  root->rank, message->number);
         struct making_message card = *message;
         card.type = MAKING_CARD; /* it is a verdict for the rank that asked, too */

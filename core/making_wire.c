@@ -123,8 +123,9 @@ bool making_differs(const struct making_list *a, int rank_a, const struct making
     describe_list(a, one, sizeof one);
     describe_list(b, other, sizeof other);
     if (lists && at >= SHORT)
-        snprintf(text, size, "rank %d made this group of %u ranks of which #%d is %d, rank %d of %u of which it is %d",
-                 rank_a, a->n, at, a->rank[at], rank_b, b->n, b->rank[at]);
+        snprintf(text, size,
+                 "rank %d made this group of %u ranks with %d at index %d, rank %d of %u ranks with %d there", rank_a,
+                 a->n, a->rank[at], at, rank_b, b->n, b->rank[at]);
     else if (lists)
         snprintf(text, size, "rank %d made this group of %s, rank %d of %s", rank_a, one, rank_b, other);
     else if (a->backend_hash != b->backend_hash)

@@ -95,7 +95,7 @@ static void test_words(void **state)
     b = list_of(many, MANY, "tcp");
     assert_true(making_differs(&a, 1, &b, 0, text, sizeof text));
     assert_string_equal(text,
-                        "rank 1 made this group of 256 ranks of which #40 is 40, rank 0 of 256 of which it is 41");
+                        "rank 1 made this group of 256 ranks with 40 at index 40, rank 0 of 256 ranks with 41 there");
     many[40] = 40;
     many[41] = 41;
     many[255] = 300; /* further than what is told */
