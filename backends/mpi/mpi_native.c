@@ -65,35 +65,16 @@ static int start_all_to_all(const struct call *c, MPI_Request *request)
     return MPI_Ialltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm, request);
 }
 
-/* From how many bytes (of the whole) on MPI's own is taken.  Measured with Open MPI 4.1.4 and 2 ranks on one host, in
- * us, MPI's nonblocking collective / our plan over MPI's messages, the best of each:
+/* From how many bytes of the whole operation MPI's own collective is taken.
  *
- *               4 B          8 KiB       64 KiB
- *   barrier     0.57 / 0.29
- *   broadcast   0.61 / 0.27  3.0 / 3.8   6.7 / 7.1
- *   all_gather  0.82 / 0.48  3.1 / 3.2   5.5 / 5.2
- *   all_to_all  0.90 / 0.48  3.1 / 3.2   5.1 / 5.3
- *   all_reduce  1.7  / 0.48  6.2 / 3.4  15.0 / 10.8
- *   reduce      1.5  / 0.29  3.9 / 3.8  23.9 / 8.3     4 MiB: 65000 / 1700
- *   red_scatter 1.8  / 0.51  6.2 / 3.2  11.9 / 5.4
+ * MPI builds a schedule for each call, and comparing the ranks' calls first takes a barrier.  So MPI's own pays where
+ * it is much faster, the data are large, and few ranks wait for each other in the barrier.  Measured with Open MPI
+ * (docs/benchmarks/mpi.md), broadcast costs nothing then, and may be better on another machine.  all_to_all is not
+ * taken: in place it needs a copy of all the input.
  *
- * (MPI builds a schedule for each call, and reduces in the simplest ways.)  To compare takes as long as a barrier, so
- * that MPI's pays where it is much faster and the data are large; and where few ranks wait for each other in it.  With
- * the comparison, as multiples of MPI's blocking call, MPI's / ours:
- *
- *                           512 KiB       1 MiB         4 MiB         32 MiB
- *   broadcast   2 ranks   1.15 / 1.12   1.08 / 1.08   0.99 / 1.05   1.04 / 1.08
- *               4         1.07 / 0.73   0.70 / 0.60   0.90 / 0.90   0.97 / 1.1
- *   all_to_all  2         1.14 / 1.02   1.17 / 1.05   1.10 / 1.00   1.03 / 1.00
- *               4         1.11 / 1.10   1.01 / 1.05   1.00 / 1.02   1.01 / 1.02
- *               8, in us   570 / 447                  3210 / 3160
- *
- * So MPI's broadcast is taken where it costs nothing: it may know better on another machine.  Its all_to_all is not:
- * in place it needs a copy of all the input, which with 32 MiB and 2 ranks takes 25 ms; the plan takes 8.
- *
- * MPICH's broadcast is never taken: from some KiB on, where the root is not rank 0, MPI_Ibcast (4.0.2) writes into the
- * root's tensor, what it holds already.  Of memory that can only be read, as mapped weights, the job dies, and others
- * that read it meanwhile may see half of what is written.
+ * MPICH's broadcast is never taken.  From some KiB on, if the root is not rank 0, MPI_Ibcast (4.0.2) writes into the
+ * root's tensor what it holds already.  If that memory is read-only, such as mapped weights, the job dies; threads that
+ * read it meanwhile may see half of what is written.
  *
  * TUTTI_MPI_NATIVE=1 takes MPI's wherever there is one, for an MPI whose network does collectives; 0 never. */
 #ifdef OPEN_MPI
