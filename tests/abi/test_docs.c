@@ -1,4 +1,5 @@
-/* The documentation names files that exist, its links lead somewhere, and its lines are at most 110 columns wide. */
+/* The documentation names files and tests that exist, its links lead somewhere, and its lines are at most 110 columns
+ * wide. */
 #include <dirent.h>
 #include <fnmatch.h>
 #include <ftw.h>
@@ -15,16 +16,22 @@
 
 enum { COLUMNS_MOST = 110, NAMES_MOST = 4096, LINE_MOST = 4096 };
 
-static char *names[NAMES_MOST]; /* base names of the sources */
-static int n_names, wrong, pages;
+static struct source {
+    char *path;
+    const char *name; /* the last part of path */
+} sources[NAMES_MOST];
+static int n_sources, wrong, pages, cases;
 
 /* Others' files, and names that stand for any. */
 static const char *const known[] = {"cuda.h", "nccl.h", "rxm_conn.c", "test_NAME.c", "NAME.c"};
 
-static int add_name(const char *path, const struct stat *status, int type, struct FTW *at)
+static int add_source(const char *path, const struct stat *status, int type, struct FTW *at)
 {
     (void)status;
-    if (type == FTW_F && n_names < NAMES_MOST) names[n_names++] = strdup(path + at->base);
+    if (type != FTW_F || n_sources == NAMES_MOST) return 0;
+    struct source *source = &sources[n_sources++];
+    source->path = strdup(path);
+    source->name = source->path + at->base;
     return 0;
 }
 
@@ -38,9 +45,22 @@ static bool is_there(const char *name)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(name, known[i]) == 0) return true;
-    for (int i = 0; i < n_names; i++)
-        if (fnmatch(name, names[i], 0) == 0) return true;
+    for (int i = 0; i < n_sources; i++)
+        if (fnmatch(name, sources[i].name, 0) == 0) return true;
     return false;
+}
+
+/* True if a file of this name holds the text. */
+static bool holds(const char *name, const char *text)
+{
+    char line[LINE_MOST];
+    bool found = false;
+    for (int i = 0; i < n_sources && !found; i++) {
+        FILE *file = fnmatch(name, sources[i].name, 0) == 0 ? fopen(sources[i].path, "r") : NULL;
+        while (file != NULL && !found && fgets(line, sizeof line, file) != NULL) found = strstr(line, text) != NULL;
+        if (file != NULL) fclose(file);
+    }
+    return found;
 }
 
 /* `board*.c`, `core/engine.c`, `wire.[ch]`: what stands between backquotes and ends as a source does. */
@@ -79,6 +99,35 @@ static void check_width(const char *page, int number, const char *line)
     if (columns > COLUMNS_MOST && strncmp(line, "    ", 4) != 0) complain(page, number, "too wide", line);
 }
 
+/* A row of docs/faults.md ends with tests: "faults_peers/slow, stopped, hosts/loss".  A star stands for any end. */
+static void check_tests(const char *page, int number, char *cell)
+{
+    char program[256] = "";
+    for (char *token, *rest = cell; (token = strsep(&rest, ",;")) != NULL;) {
+        char file[320], *slash;
+        token += strspn(token, " ");
+        token[strcspn(token, " *(:|")] = '\0';
+        if (token[0] == '\0' || (token[0] >= '0' && token[0] <= '9')) continue;
+        if ((slash = strchr(token, '/')) != NULL) *slash = '\0';
+        snprintf(file, sizeof file, "test_%s.c", token);
+        bool names_program = slash != NULL || is_there(file);
+        if (names_program) snprintf(program, sizeof program, "%s", strcmp(token, "hosts") == 0 ? "*.sh" : file);
+        if (!is_there(program)) complain(page, number, "no such test", token);
+        const char *one = names_program ? (slash != NULL ? slash + 1 : NULL) : token;
+        if (one != NULL && !holds(program, one)) complain(page, number, "no such case", one);
+        cases++;
+    }
+}
+
+static void check_row(const char *page, int number, const char *line)
+{
+    char copy[LINE_MOST];
+    if (line[0] != '|' || line[1] != ' ' || line[2] < '0' || line[2] > '9') return;
+    snprintf(copy, sizeof copy, "%.*s", (int)strlen(line) - 1, line); /* without the bar at the end */
+    char *bar = strrchr(copy, '|');
+    if (bar != NULL) check_tests(page, number, bar + 1);
+}
+
 static void check_page(const char *folder, const char *name)
 {
     char page[LINE_MOST], line[LINE_MOST];
@@ -90,6 +139,7 @@ static void check_page(const char *folder, const char *name)
         check_files(page, number, line);
         check_links(folder, page, number, line);
         check_width(page, number, line);
+        if (strcmp(name, "faults.md") == 0) check_row(page, number, line);
     }
     fclose(file);
     pages++;
@@ -107,19 +157,19 @@ static void check_folder(const char *folder)
 
 static void test_pages(void **state)
 {
-    static const char *const sources[] = {"core", "backends", "include", "tools", "examples", "tests"};
+    static const char *const folders[] = {"core", "backends", "include", "tools", "examples", "tests"};
     (void)state;
-    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         char path[LINE_MOST];
-        snprintf(path, sizeof path, "%s/%s", TUTTI_SOURCE_DIR, sources[i]);
-        assert_int_equal(nftw(path, add_name, 16, FTW_PHYS), 0);
+        snprintf(path, sizeof path, "%s/%s", TUTTI_SOURCE_DIR, folders[i]);
+        assert_int_equal(nftw(path, add_source, 16, FTW_PHYS), 0);
     }
     check_folder(TUTTI_SOURCE_DIR);
     check_folder(TUTTI_SOURCE_DIR "/docs");
     check_folder(TUTTI_SOURCE_DIR "/docs/benchmarks");
-    assert_true(pages > 10 && n_names > 300 && n_names < NAMES_MOST);
+    assert_true(pages > 10 && cases > 40 && n_sources > 300 && n_sources < NAMES_MOST);
     assert_int_equal(wrong, 0);
-    while (n_names > 0) free(names[--n_names]);
+    while (n_sources > 0) free(sources[--n_sources].path);
 }
 
 int main(void)
