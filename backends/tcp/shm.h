@@ -82,9 +82,9 @@ struct shm_peer {
     int seat;
     bool lost;
     char why[96];
-    int bell;   /* eventfd: wakes it */
-    int life;   /* polls readable, or hung up, once it has died */
-    int arena;  /* the memory it shares: see shm_arena.c */
+    int bell;   /* eventfd: wakes it; -1 for the own one */
+    int life;   /* polls readable, or hung up, once it has died; -1 for the own one */
+    int arena;  /* the memory it shares: see shm_arena.c; -1 once part of it is mapped */
     char *seen; /* the part of that which is mapped here */
     size_t seen_bytes;
     pid_t pid;
@@ -213,6 +213,8 @@ bool shm_pull(struct shm *shm, int seat, void *to, uint64_t from, size_t bytes);
 /* A descriptor of an arena for this rank, or -1; and whether one is what it should be. */
 int shm_arena_make(void);
 bool shm_arena_is_sound(int fd);
+/* Maps the first page of a peer's arena.  The mapping grows without the descriptor.  False: there is no room. */
+bool shm_arena_map_first(struct shm_peer *peer);
 size_t shm_arena_bytes(void);
 /* As tutti_backend.alloc and free. */
 int shm_alloc(struct shm *shm, size_t bytes, void **memory);

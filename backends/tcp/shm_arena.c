@@ -194,6 +194,16 @@ bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes)
 
 /* ---- a peer's ---------------------------------------------------------------------------------------------- */
 
+bool shm_arena_map_first(struct shm_peer *peer)
+{
+    size_t page = round_up(1);
+    void *seen = mmap(NULL, page, PROT_READ, MAP_SHARED | MAP_NORESERVE, peer->arena, 0);
+    if (seen == MAP_FAILED) return false;
+    peer->seen = seen;
+    peer->seen_bytes = page;
+    return true;
+}
+
 /* Maps at least the arena's first bytes. */
 static bool see(struct shm_peer *peer, size_t bytes, size_t whole)
 {

@@ -184,6 +184,24 @@ uint8_t shm_try_all(struct attach *self)
     return (uint8_t)((shm_probe(self->shm, self->in) ? SHM_CAN_PULL : 0) | (sound ? SHM_CAN_SHARE : 0));
 }
 
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+/* Closes the descriptors that served only to be handed out.  A rank neither rings its own doorbell nor watches its own
+ * life, and a peer's arena stays within reach once its first page is mapped. */
+static void close_spare(struct shm *shm, const bool *in)
+{
+    close_fd(&shm->peer[shm->seat].bell);
+    close_fd(&shm->peer[shm->seat].life);
+    for (int i = 0; i < shm->n; i++) {
+        bool needed = i == shm->seat || (in[i] && shm->can_share);
+        if (!needed || (i != shm->seat && shm_arena_map_first(&shm->peer[i]))) close_fd(&shm->peer[i].arena);
+    }
+}
+
 /* The last step, the same for all: who is in. */
 bool shm_settle(struct attach *self, const bool *in, uint8_t word)
 {
@@ -203,6 +221,7 @@ bool shm_settle(struct attach *self, const bool *in, uint8_t word)
         shm->seat_of[peer->rank] = (int16_t)i;
         if (!peer->lost && epoll_ctl(shm->watch, EPOLL_CTL_ADD, peer->life, &event) != 0) return false;
     }
+    close_spare(shm, in);
     return true;
 }
 
