@@ -18,7 +18,7 @@ enum {
     PAST = 64        /* decided makings that are kept, to answer a rank that comes with another list */
 };
 
-/* ---- which ------------------------------------------------------------------------------------------------- */
+/* ---- lookup ------------------------------------------------------------------------------------------------ */
 
 struct making_family {
     struct making_list_head makings;

@@ -1,9 +1,9 @@
-/* A note between ranks as bytes.  Pure functions: a parser believes nothing, for the bytes come from another machine.
+/* Wire format of control messages ("notes") between ranks.  Pure functions; the parser checks every field.
  *
  * On the wire: type, status, sequence, fingerprint, and the sender's latest sequence and fingerprint as little-endian
- * 32- and 64-bit numbers; then, for NOTE_FAILED (whose latest says how many), the ranks that were given up, and text
- * without a terminator; for NOTE_HERE the places of other ranks: rank, age, silence, latest sequence and fingerprint of
- * each.  NOTE_LEFT has no bytes: it is a backend's answer where the group has been closed. */
+ * 32- and 64-bit numbers; then, for NOTE_FAILED, the ranks that were given up (`latest` is their number), and text
+ * without a terminator; for NOTE_HERE the positions of stragglers: rank, age, silence, latest sequence and fingerprint
+ * of each.  NOTE_LEFT has no bytes: a backend answers so for a group that has been closed. */
 #ifndef NOTE_H
 #define NOTE_H
 
@@ -20,13 +20,13 @@ enum {
 
 enum note_type { NOTE_LEFT, NOTE_FAILED, NOTE_ASK, NOTE_HERE };
 
-/* Where a rank stands that others wait for. */
+/* The position of a straggler. */
 struct note_place {
     uint32_t rank;                /* of the group */
-    uint32_t age_ms;              /* of this knowledge */
-    uint32_t silent_ms;           /* since when it owes an answer; 0: it owes none */
-    uint64_t latest, fingerprint; /* its latest collective, as far as it is known; 0: it has called none */
-    uint64_t message;             /* as in a note, where the rank has told it itself: others do not pass it on */
+    uint32_t age_ms;              /* age of this report */
+    uint32_t silent_ms;           /* time since the first question without an answer; 0: all are answered */
+    uint64_t latest, fingerprint; /* its latest known collective; 0: none */
+    uint64_t message;             /* as note.fingerprint; only in a rank's own report, not passed on */
 };
 
 /* A send or receive that a rank waits in. */
@@ -36,7 +36,7 @@ struct note_message {
     int tag;  /* TUTTI_ANY_TAG: any */
 };
 
-/* Ranks of the group, no more than anybody tells of. */
+/* A set of ranks of the group, as many as a note can hold. */
 struct note_ranks {
     int n;
     uint32_t rank[NOTE_PLACES];
@@ -56,20 +56,20 @@ struct note {
     uint64_t fingerprint; /* HERE: of note_message_pack; 0: it waits in no message */
     uint64_t latest;
     uint64_t latest_fingerprint;
-    struct note_ranks given_up;           /* FAILED, with TIMEOUT: for whom nobody waits any more; not checked either */
-    char text[NOTE_TEXT + 1];             /* FAILED: why; as much as the ranks leave room for */
-    int n_places;                         /* HERE: whom the sender waits for in the end */
-    struct note_place place[NOTE_PLACES]; /* ranks are not checked against the group's size */
+    struct note_ranks given_up;           /* FAILED, with TIMEOUT: stragglers that were given up; not range-checked */
+    char text[NOTE_TEXT + 1];             /* FAILED: the reason, as much as fits behind the ranks */
+    int n_places;                         /* HERE: the stragglers that the sender knows */
+    struct note_place place[NOTE_PLACES]; /* ranks are not range-checked */
 };
 
-/* As a number, which is not 0; and back again. */
+/* Packs a message into a number other than 0, and back. */
 uint64_t note_message_pack(const struct note_message *message);
 struct note_message note_message_unpack(uint64_t packed);
 
-/* The number of bytes written. */
+/* Returns the number of bytes written. */
 size_t note_encode(const struct note *note, uint8_t wire[NOTE_BYTES]);
 
-/* false: it is malformed.  Control characters in the text become question marks, as it is shown to people. */
+/* Returns false if it is malformed.  Control characters in the text become question marks, because users see it. */
 bool note_parse(const void *message, size_t bytes, struct note *note);
 
 #endif

@@ -4,17 +4,18 @@
  *
  *     const tutti_backend tutti_backend_v1 = {TUTTI_BACKEND_HEADER, .name = "mine", .group_bytes = .., ..};
  *
- * It links to nothing of Tutti's: what it needs comes through tutti_host.  It offers one or both of two doors:
+ * It links to nothing of Tutti's: everything it needs comes through tutti_host.  docs/backend-guide.md walks through an
+ * example.  A backend offers one or both of two interfaces:
  *
  *   native          native[kind] does a whole operation (nccl, mpi)
  *   point to point  send and recv of tagged messages (tcp); from these alone Tutti builds every collective
  *
- * An entry that is NULL, or that answers TUTTI_ERR_UNSUPPORTED before it has begun anything, means "not native here":
- * the core then takes the next way (a plan over the point-to-point door, composition, the group's next backend).
+ * An entry that is NULL, or that answers TUTTI_ERR_UNSUPPORTED before it has begun, means "not native here".  The core
+ * then tries the next way: a plan over point to point, composition, the group's next backend.
  *
  * THREADS.  A group and the groups made from it are a family.  The core calls all entries of one family under one
- * lock, from whichever thread happens to drive it: never two at a time, so a backend needs no locks of its own for
- * them.  Families are independent and may be driven at once.  No entry may block unless its comment says so.
+ * lock, from whichever thread makes progress: never two at a time, so a backend needs no locks of its own for them.
+ * Families are independent and may run at the same time.  No entry may block unless its comment says so.
  *
  * ONCE.  A request is handed over by native[], send, recv or recv_reduce.  The entry answers
  *   TUTTI_REQUEST_PENDING  host->complete(request, status) will be called exactly once, from within any later entry of
@@ -47,20 +48,20 @@ extern "C" {
 #define TUTTI_BACKEND_HEADER .abi = TUTTI_BACKEND_ABI, .size = sizeof(tutti_backend)
 #define TUTTI_BACKEND_EXPORT __attribute__((visibility("default")))
 
-/* Whether *table reaches as far as entry, and the entry is set. */
+/* True if *table is long enough to have the entry, and the entry is set. */
 #define TUTTI_HAS(table, entry)                                                                                        \
     ((table)->size >= offsetof(__typeof__(*(table)), entry) + sizeof((table)->entry) && (table)->entry)
 
 enum { TUTTI_REQUEST_PENDING = 0, TUTTI_REQUEST_DONE = 1, TUTTI_REQUEST_COMPARE = 2 };
 
 enum tutti_request_flags {
-    /* The peer is certain to post the matching half, and no other message of this group has this tag: a receiver
-     * may announce a large buffer before it is asked. */
+    /* The peer is certain to post the matching half, and no other message of this group has this tag.  A receiver may
+     * open a large buffer to the sender before it is asked. */
     TUTTI_REQUEST_EXPECTED = 1,
-    /* A native operation: all ranks have come, and have called the same. */
+    /* A native operation: all ranks have arrived, and their calls agree. */
     TUTTI_REQUEST_COMPARED = 2,
-    /* A message whose caller does nothing else meanwhile (as of a native operation without async): the entry may look
-     * for some hundred nanoseconds, or give its core away a few times, to be able to answer DONE. */
+    /* The caller is blocked on this message alone (as on a native operation without async).  The entry may poll for
+     * some hundred nanoseconds, or yield its core a few times, so that it can answer DONE. */
     TUTTI_REQUEST_AWAITED = 4,
     /* The next three are set on receives of backends with the trait TUTTI_BACKEND_UNSIZED alone.
      * The receive takes a message of up to `bytes`.  When it meets one, tutti_request_settle makes `bytes` that
@@ -74,7 +75,7 @@ enum tutti_request_flags {
     TUTTI_REQUEST_PEEK = 32
 };
 
-/* One message, or one native operation, under way.  Allocated by the core. */
+/* One pending message or native operation.  Allocated by the core. */
 typedef struct tutti_request {
     /* Set by the core. */
     int32_t peer;         /* rank in the group, never the own one; TUTTI_ANY_SOURCE for a receive from whoever */
@@ -93,7 +94,7 @@ typedef struct tutti_request {
     uint64_t found_fingerprint; /* MISMATCH: what the other side had */
     uint64_t found_bytes;
 
-    /* The backend's own while the request is pending: a list link, a handle, an event.  Zeroed by the core. */
+    /* For the backend while the request is pending: a list link, a handle, an event.  Zeroed by the core. */
     void *priv[8];
 
     /* Appended: there if one of the flags UP_TO, ANY_TAG and PEEK is set. */
@@ -101,7 +102,7 @@ typedef struct tutti_request {
     uint64_t found_tag;        /* set by the backend: the message's */
 } tutti_request;
 
-/* The flags of a receive that does not know all of its message. */
+/* The flags of a receive that does not know its message's size or tag. */
 #define TUTTI_REQUEST_OPEN (TUTTI_REQUEST_UP_TO | TUTTI_REQUEST_ANY_TAG | TUTTI_REQUEST_PEEK)
 
 /* True if a receive may meet a message of this tag. */
@@ -111,7 +112,7 @@ static inline bool tutti_request_takes_tag(const tutti_request *request, uint64_
     return tag == request->tag;
 }
 
-/* True if the message that a receive has met is one that it takes; else it is a MISMATCH. */
+/* True if the matched message agrees with the receive; else it is a MISMATCH. */
 static inline bool tutti_request_fits(const tutti_request *request, uint64_t bytes, uint64_t fingerprint)
 {
     if (request->flags & TUTTI_REQUEST_PEEK) return true;
@@ -120,8 +121,8 @@ static inline bool tutti_request_fits(const tutti_request *request, uint64_t byt
     return bytes == request->bytes && fingerprint == request->fingerprint;
 }
 
-/* Gives a receive what it did not know of the message that it has met, which fits.  Nothing changes for other
- * requests. */
+/* Sets the size, tag and fingerprint of an open receive from the message that it has matched, which fits.  Does nothing
+ * for other requests. */
 static inline void tutti_request_settle(tutti_request *request, uint64_t tag, uint64_t bytes, uint64_t fingerprint)
 {
     if ((request->flags & TUTTI_REQUEST_OPEN) == 0) return;
@@ -133,8 +134,8 @@ static inline void tutti_request_settle(tutti_request *request, uint64_t tag, ui
     request->fingerprint = fingerprint;
 }
 
-/* What an operation is.  Tensors have been checked: on the device the backend serves, dtypes alike, sizes as the
- * kind asks.  Valid during the call only. */
+/* One operation.  Tensors have been checked: they are on the backend's device, their dtypes agree, their sizes fit the
+ * kind.  Valid during the call only. */
 typedef struct tutti_op {
     uint32_t size; /* sizeof(tutti_op) of the core */
     tutti_kind kind;
@@ -169,16 +170,16 @@ static inline bool tutti_kind_has_root(tutti_kind kind)
     return kind == TUTTI_BROADCAST || kind == TUTTI_REDUCE || kind == TUTTI_GATHER || kind == TUTTI_SCATTER;
 }
 
-/* What the core offers a backend.  All functions may be called from within any entry; log, now_ns, env and error also
+/* The core's services for backends.  All functions may be called from within any entry; log, now_ns, env and error also
  * from the backend's own threads. */
 typedef struct tutti_host {
     uint32_t abi;
     uint32_t size;
 
-    /* Ends a pending request with TUTTI_OK or a negative status.  On an error set the sentence with error() first. */
+    /* Ends a pending request with TUTTI_OK or a negative status.  Set the error text with error() first. */
     void (*complete)(tutti_request *request, int status);
 
-    /* Sets the sentence for status (printf) and returns status. */
+    /* Sets the error text for status (printf) and returns status. */
     int (*error)(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
     /* level: 0 error, 1 warning, 2 info, 3 debug.  Shown as TUTTI_LOG says. */
@@ -201,11 +202,12 @@ typedef struct tutti_host {
     bool (*token_equal)(const uint8_t a[32], const uint8_t b[32]);
     void (*random)(void *buffer, size_t bytes);
 
-    /* A note from a peer (see notify) has come in; core is tutti_group_info.core of the group it was sent on. */
+    /* Delivers a control message of a peer (see notify); core is tutti_group_info.core of the group it was sent on. */
     void (*notified)(void *core, int32_t peer, const void *message, size_t bytes);
 
-    /* The connection to peer is gone for good.  left: it said goodbye first, so only what still waits for it fails;
-     * else the core fails every group that the peer is in.  why: "connection closed", "left the group", .. */
+    /* Reports that the connection to a peer has ended for good.  If `left` is set, the peer said goodbye first, and
+     * only operations that still wait for it fail.  Otherwise the core fails every group that the peer is in.  why:
+     * "connection closed", "left the group", .. */
     void (*peer_lost)(void *core, int32_t peer, bool left, const char *why);
 
     /* The group cannot go on, though no request of it may be pending: a device's queue has met an error or stands still
