@@ -66,7 +66,7 @@ static void close_wake_fds(struct engine *engine)
         if (engine->wake_fd[i] >= 0 && ours) close(engine->wake_fd[i]);
         engine->wake_fd[i] = -1;
     }
-    witness_close(&engine->witness);
+    witness_leave(&engine->witness);
 }
 
 int engine_new(int local_world_size, const struct engine_hooks *hooks, struct engine **out)
@@ -78,7 +78,7 @@ int engine_new(int local_world_size, const struct engine_hooks *hooks, struct en
     engine->wake_fd[POLLER_CALLER] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->wake_fd[POLLER_THREAD] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->witness.fd = -1;
-    if (engine->wake_fd[POLLER_CALLER] < 0 || engine->wake_fd[POLLER_THREAD] < 0 || !witness_open(&engine->witness)) {
+    if (engine->wake_fd[POLLER_CALLER] < 0 || engine->wake_fd[POLLER_THREAD] < 0 || !witness_join(&engine->witness)) {
         close_wake_fds(engine);
         free(engine);
         return error_errno(TUTTI_ERR_SYSTEM, "no eventfd for a group");

@@ -16,13 +16,14 @@ struct witness {
     ino_t inode;
 };
 
-/* Opens a socket that is never used.  False, with errno: there are no descriptors left. */
-bool witness_open(struct witness *witness);
+/* Remembers a socket that is never used: one for the whole process, opened for its first user.  A user that comes after
+ * the program has closed it opens another one.  False, with errno: there are no descriptors left.  Thread-safe. */
+bool witness_join(struct witness *witness);
+/* Gives witness_join's back.  The last user closes the socket. */
+void witness_leave(struct witness *witness);
 /* Remembers a socket. */
 bool witness_of(struct witness *witness, int fd);
 /* True if the descriptor is still the one that was opened. */
 bool witness_holds(const struct witness *witness);
-/* Closes the descriptor, unless it has become somebody else's. */
-void witness_close(struct witness *witness);
 
 #endif

@@ -4,7 +4,7 @@
 
 enum {
     GROUPS = 10,
-    ENGINE = 3, /* two eventfds, and the witness of descriptors.h */
+    ENGINE = 2, /* eventfds; the witness of descriptors.h is one for all groups */
     OWN = 5,    /* doorbell, the end that the peers watch, arena, segment, epoll */
     OF_PEER = 2 /* doorbell, liveness */
 };
