@@ -138,32 +138,54 @@ static int meet_register(const struct meet *meet)
                      meet->file == NULL ? "" : meet->file);
 }
 
-/* "joined 2 of 3, missing 1" */
-static int meet_missing(const struct meet *meet)
+/* Marks the ranks whose processes are in the list that all append to.  One request, however many ranks there are. */
+static int meet_read_joined(const struct meet *meet, bool *joined)
 {
-    char sentence[512], key[32];
-    const char *keys[] = {key};
-    int joined = 0, named = 0;
-    size_t used = 0;
+    size_t bytes = 0, capacity = (size_t)meet->world_size * (ALIVE_NAME_MAX + 16);
+    char *text = malloc(capacity + 1);
+    if (text == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: no memory for %d ranks", meet->world_size);
+    int status = tutti_store_get(meet->store, "processes", text, capacity, &bytes, 0);
+    text[status == TUTTI_OK ? bytes : 0] = '\0';
+    for (const char *at = text; *at != '\0'; at++) {
+        long rank = strtol(at, NULL, 10);
+        if (rank >= 0 && rank < meet->world_size) joined[rank] = true;
+        at += strcspn(at, "\n");
+        if (*at == '\0') break;
+    }
+    free(text);
+    return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
+}
+
+/* "joined 2 of 3, missing 1" */
+static void meet_say_missing(const struct meet *meet, const bool *joined, char *sentence, size_t size)
+{
     char missing[256] = "";
+    int n_missing = 0;
+    size_t used = 0;
     for (int i = 0; i < meet->world_size; i++) {
-        bool present = false;
-        snprintf(key, sizeof key, "rank/%d", i);
-        int status = tutti_store_check(meet->store, keys, 1, &present);
-        if (status != TUTTI_OK) return status;
-        joined += present;
-        if (present || named++ >= MEET_NAMED) continue;
+        if (joined[i] || n_missing++ >= MEET_NAMED) continue;
         used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%d", used > 0 ? ", " : "", i);
     }
-    if (named > 0)
-        snprintf(sentence, sizeof sentence, "rendezvous: joined %d of %d, missing %s%s, after %" PRId64 " ms", joined,
-                 meet->world_size, missing, named > MEET_NAMED ? ", ..." : "", meet->timeout_ms);
+    if (n_missing > 0)
+        snprintf(sentence, size, "rendezvous: joined %d of %d, missing %s%s, after %" PRId64 " ms",
+                 meet->world_size - n_missing, meet->world_size, missing, n_missing > MEET_NAMED ? ", ..." : "",
+                 meet->timeout_ms);
     else /* the name comes before the count */
-        snprintf(sentence, sizeof sentence,
+        snprintf(sentence, size,
                  "rendezvous: all %d ranks came, but one of them died or was stopped before it had joined, after "
                  "%" PRId64 " ms",
                  meet->world_size, meet->timeout_ms);
-    return meet_fail(meet, TUTTI_ERR_TIMEOUT, sentence);
+}
+
+static int meet_missing(const struct meet *meet)
+{
+    char sentence[512];
+    bool *joined = calloc((size_t)meet->world_size, sizeof *joined);
+    if (joined == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: no memory for %d ranks", meet->world_size);
+    int status = meet_read_joined(meet, joined);
+    if (status == TUTTI_OK) meet_say_missing(meet, joined, sentence, sizeof sentence);
+    free(joined);
+    return status == TUTTI_OK ? meet_fail(meet, TUTTI_ERR_TIMEOUT, sentence) : status;
 }
 
 /* What is known of ranks that cannot come any more: from the launcher, and of this host's processes. */

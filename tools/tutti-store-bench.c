@@ -131,7 +131,7 @@ static void print_latency(tutti_store *store)
     }
 }
 
-static int bench(struct shared *shared, tutti_store *store, int processes, double *begin)
+static int bench(struct shared *shared, tutti_store *store, int clients, int processes, double *begin)
 {
     int failed = 0;
     for (int phase = 0; phase < PHASES; phase++) {
@@ -148,6 +148,9 @@ static int bench(struct shared *shared, tutti_store *store, int processes, doubl
         wait(&status);
         failed |= status != 0;
     }
+    int64_t requests = 0;
+    if (!failed && tutti_store_num_requests(store, &requests) == TUTTI_OK)
+        printf("requests %8.1f a client\n", (double)requests / clients);
     if (!failed) print_latency(store);
     return failed;
 }
@@ -193,7 +196,7 @@ int main(int argc, char **argv)
     fflush(stdout);
     for (int i = 0; i < processes; i++)
         if (fork() == 0) _exit(process_main(shared, i, processes, clients, tutti_store_port(store)));
-    int failed = bench(shared, store, processes, begin);
+    int failed = bench(shared, store, clients, processes, begin);
     tutti_store_free(store);
     return failed;
 }

@@ -242,6 +242,9 @@ static int file_call(tutti_store *store, const struct store_request *request, st
     bool done = false, last = false;
     int pause_us = FILE_POLL_US;
     off_t seen = 0;
+    pthread_mutex_lock(&file->mutex);
+    file->table.n_requests++;
+    pthread_mutex_unlock(&file->mutex);
     for (;;) {
         last = clock_now_ns() >= request->deadline_ns;
         int status = file_call_once(file, request, reply, last, &done, &seen);

@@ -31,6 +31,7 @@ static int memory_call(tutti_store *store, const struct store_request *request, 
     struct memory *memory = (struct memory *)store;
     int missing;
     pthread_mutex_lock(&memory->lock);
+    memory->table.n_requests++;
     while (!table_apply(&memory->table, request, reply, &missing)) {
         if (memory_sleep(memory, request->deadline_ns)) continue;
         if (!table_apply(&memory->table, request, reply, &missing)) table_timeout(&memory->table, request, reply);

@@ -13,9 +13,11 @@
 #include "store/store_impl.h"
 
 static const char *const op_names[STORE_OP_END] = {
-    [STORE_SET] = "set",       [STORE_GET] = "get",       [STORE_WAIT] = "wait",
-    [STORE_CHECK] = "check",   [STORE_ADD] = "add",       [STORE_COMPARE_SET] = "compare_set",
-    [STORE_DELETE] = "delete", [STORE_APPEND] = "append", [STORE_NUM_KEYS] = "num_keys",
+    [STORE_SET] = "set",           [STORE_GET] = "get",
+    [STORE_WAIT] = "wait",         [STORE_CHECK] = "check",
+    [STORE_ADD] = "add",           [STORE_COMPARE_SET] = "compare_set",
+    [STORE_DELETE] = "delete",     [STORE_APPEND] = "append",
+    [STORE_NUM_KEYS] = "num_keys", [STORE_NUM_REQUESTS] = "num_requests",
 };
 
 /* ---- what the kinds share ----------------------------------------------------------------------------------- */
@@ -297,18 +299,29 @@ int tutti_store_append(tutti_store *store, const char *key, const void *value, s
                               : store_one(store, STORE_APPEND, key, 1, &slice, 0, TUTTI_DEFAULT_TIMEOUT, &reply);
 }
 
-int tutti_store_num_keys(tutti_store *store, int64_t *count)
+/* A number about the whole store. */
+static int store_count(tutti_store *store, int op, int64_t *count)
 {
-    int status = store_check_handle("num_keys", store);
+    int status = store_check_handle(op_names[op], store);
     if (status != TUTTI_OK) return status;
-    if (count == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store num_keys: count is NULL");
+    if (count == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: count is NULL", op_names[op]);
     struct store_slice all = {"", 0};
-    struct store_request request = {.op = STORE_NUM_KEYS, .n_keys = 1, .keys = &all};
+    struct store_request request = {.op = op, .n_keys = 1, .keys = &all};
     struct store_reply reply;
     status = store_deadline(store, TUTTI_DEFAULT_TIMEOUT, &request.deadline_ns);
     if (status == TUTTI_OK) status = store_call(store, &request, &reply);
     if (status == TUTTI_OK) *count = reply.number;
     return status;
+}
+
+int tutti_store_num_keys(tutti_store *store, int64_t *count)
+{
+    return store_count(store, STORE_NUM_KEYS, count);
+}
+
+int tutti_store_num_requests(tutti_store *store, int64_t *count)
+{
+    return store_count(store, STORE_NUM_REQUESTS, count);
 }
 
 /* ---- many keys ---------------------------------------------------------------------------------------------- */

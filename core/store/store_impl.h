@@ -21,6 +21,7 @@ enum store_op {
     STORE_DELETE,   /* 1 key; number: 1 when it was there.  Asked for with number 1: all that begin with it; how many */
     STORE_APPEND,   /* 1 key, 1 value */
     STORE_NUM_KEYS, /* 1 key: what the counted ones begin with, may be empty; number: how many */
+    STORE_NUM_REQUESTS, /* 1 key, not looked at; number: how many requests the store has taken */
     STORE_OP_END
 };
 

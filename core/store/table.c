@@ -258,6 +258,9 @@ bool table_apply(struct table *table, const struct store_request *request, struc
     case STORE_NUM_KEYS:
         table_count(table, request->keys, reply);
         return true;
+    case STORE_NUM_REQUESTS:
+        reply->number = table->n_requests;
+        return true;
     case STORE_OP_END:
         break;
     }

@@ -8,6 +8,7 @@
 struct table {
     struct table_entry *entries;
     size_t bytes, max_bytes; /* of all keys and values, with what an entry costs */
+    int64_t n_requests; /* taken by the store; its owner counts, because one request may be applied several times */
 };
 
 /* Applies the request.  True: done, and the reply says how.  False: the operation must wait for the key of index

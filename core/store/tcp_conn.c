@@ -335,6 +335,7 @@ static void conn_begin(struct conn *conn, uint8_t *frame, size_t bytes)
     }
     conn->request.deadline_ns = clock_deadline_ns(timeout_ms);
     conn->busy = true;
+    conn->server->table.n_requests++;
     conn_run(conn);
 }
 

@@ -72,9 +72,10 @@ struct wire_shape {
 };
 
 static const struct wire_shape wire_shapes[STORE_OP_END] = {
-    [STORE_SET] = {true, -1, 1},    [STORE_GET] = {true, 0, 1},     [STORE_WAIT] = {true, 0, 1},
-    [STORE_CHECK] = {true, 0, 1},   [STORE_ADD] = {false, 0, 1},    [STORE_COMPARE_SET] = {false, 2, 1},
-    [STORE_DELETE] = {false, 0, 1}, [STORE_APPEND] = {false, 1, 1}, [STORE_NUM_KEYS] = {false, 0, 0},
+    [STORE_SET] = {true, -1, 1},          [STORE_GET] = {true, 0, 1},     [STORE_WAIT] = {true, 0, 1},
+    [STORE_CHECK] = {true, 0, 1},         [STORE_ADD] = {false, 0, 1},    [STORE_COMPARE_SET] = {false, 2, 1},
+    [STORE_DELETE] = {false, 0, 1},       [STORE_APPEND] = {false, 1, 1}, [STORE_NUM_KEYS] = {false, 0, 0},
+    [STORE_NUM_REQUESTS] = {false, 0, 0},
 };
 
 static bool wire_shape_fits(int op, uint32_t n_keys, uint32_t n_values)

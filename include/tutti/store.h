@@ -138,6 +138,10 @@ TUTTI_API int tutti_store_multi_set(tutti_store *store, const char *const *keys,
 /* The number of keys (of the prefix, for a prefix store). */
 TUTTI_API int tutti_store_num_keys(tutti_store *store, int64_t *count);
 
+/* The number of requests that the store has taken from all of its clients, this one included; of a file store, from
+ * this handle.  A call about more keys than fit into one request makes several. */
+TUTTI_API int tutti_store_num_requests(tutti_store *store, int64_t *count);
+
 /* Returns once world_size callers have entered the barrier of this name.  A name may be used again, but not after a
  * TIMEOUT, whose text says how many came: those that gave up stay counted.  Keeps two keys, "name/world_size/..". */
 TUTTI_API int tutti_store_barrier(tutti_store *store, const char *name, int world_size, int64_t timeout_ms);

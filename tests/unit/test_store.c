@@ -230,6 +230,22 @@ static void test_append(void **state)
     assert_value(f->b, "log", "one,two,three");
 }
 
+/* Each call is one request, whoever makes it and however long it waits. */
+static void test_num_requests(void **state)
+{
+    struct fixture *f = *state;
+    int64_t before = 0, after = 0;
+    char value[8];
+    size_t bytes;
+    OK(tutti_store_num_requests(f->a, &before));
+    OK(tutti_store_set(f->a, "counted", "x", 1));
+    OK(tutti_store_get(f->a, "counted", value, sizeof value, &bytes, 1000));
+    assert_int_equal(tutti_store_get(f->a, "never", value, sizeof value, &bytes, 50), TUTTI_ERR_TIMEOUT);
+    OK(tutti_store_num_requests(f->a, &after));
+    assert_int_equal(after - before, 4);
+    FAILS(tutti_store_num_requests(f->a, NULL), TUTTI_ERR_INVALID_ARGUMENT);
+}
+
 static void test_num_keys(void **state)
 {
     struct fixture *f = *state;
@@ -513,11 +529,11 @@ static void test_fork(void **state)
     {                                                                                                                  \
         PER_KIND(test_set_get, kind), PER_KIND(test_binary_values, kind), PER_KIND(test_add, kind),                    \
             PER_KIND(test_compare_set, kind), PER_KIND(test_delete, kind), PER_KIND(test_clear, kind),                 \
-            PER_KIND(test_append, kind), PER_KIND(test_num_keys, kind), PER_KIND(test_wait_and_check, kind),           \
-            PER_KIND(test_multi, kind), PER_KIND(test_multi_large, kind), PER_KIND(test_limits, kind),                 \
-            PER_KIND(test_bad_arguments, kind), PER_KIND(test_get_waits_and_holds_up_nobody, kind),                    \
-            PER_KIND(test_timeouts, kind), PER_KIND(test_adds_from_threads, kind), PER_KIND(test_barrier, kind),       \
-            PER_KIND(test_fork, kind),                                                                                 \
+            PER_KIND(test_append, kind), PER_KIND(test_num_keys, kind), PER_KIND(test_num_requests, kind),             \
+            PER_KIND(test_wait_and_check, kind), PER_KIND(test_multi, kind), PER_KIND(test_multi_large, kind),         \
+            PER_KIND(test_limits, kind), PER_KIND(test_bad_arguments, kind),                                           \
+            PER_KIND(test_get_waits_and_holds_up_nobody, kind), PER_KIND(test_timeouts, kind),                         \
+            PER_KIND(test_adds_from_threads, kind), PER_KIND(test_barrier, kind), PER_KIND(test_fork, kind),           \
     }
 
 int main(void)

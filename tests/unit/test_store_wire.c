@@ -84,7 +84,7 @@ static void test_request_shapes(void **state)
                 wire_put_request(bytes, &in, 0);
                 good += parse_request_copy(bytes, wire_request_bytes(&in)) == TUTTI_OK;
             }
-    assert_int_equal(good, 3 + 3 * 3 + 5); /* set; get, wait, check; the five of one key */
+    assert_int_equal(good, 3 + 3 * 3 + 6); /* set; get, wait, check; the six of one key */
 }
 
 static void put_u64(uint8_t *out, uint32_t low, uint32_t high)
