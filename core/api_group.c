@@ -12,6 +12,7 @@
 #include "fingerprint.h"
 #include "group.h"
 #include "hooks.h"
+#include "split.h"
 
 const char *tutti_last_error(void)
 {
@@ -192,133 +193,11 @@ int tutti_new_group_sized(const int *ranks, int n, const tutti_group_opts *opts,
 
 /* ---- split ------------------------------------------------------------------------------------------------- */
 
-enum { SPLIT_KEY = 64, CHOICE_MOST = 40 };
-
-#define NOBODY_SPLITS "n" /* a verdict; another one has all choices */
-
-struct chosen {
-    int color, key, rank; /* the rank is global */
-};
-
 static int by_key(const void *a, const void *b)
 {
-    const struct chosen *x = a, *y = b;
+    const struct split_choice *x = a, *y = b;
     if (x->key != y->key) return x->key < y->key ? -1 : 1;
     return (x->rank > y->rank) - (x->rank < y->rank);
-}
-
-static void split_key(uint64_t id, const char *what, char key[SPLIT_KEY])
-{
-    snprintf(key, SPLIT_KEY, "split/%016" PRIx64 "/%s", id, what);
-}
-
-/* Takes the split before out of the store.  All have chosen anew, so all have read it. */
-static void forget_last(struct tutti_group *parent, uint64_t id)
-{
-    static const char *const parts[] = {"choices", "came", "verdict"};
-    char key[SPLIT_KEY];
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && parent->rank == 0 && parent->last_split != 0; i++) {
-        split_key(parent->last_split, parts[i], key);
-        tutti_store_delete(parent->store, key, NULL);
-    }
-    parent->last_split = id;
-}
-
-/* Lines of rank, color and key: one of each rank. */
-static int read_choices(const struct tutti_group *parent, const char *text, struct chosen *all)
-{
-    int n = 0;
-    for (int i = 0; i < parent->size; i++) all[i].rank = -1;
-    for (; *text != '\0'; n++) {
-        struct chosen choice;
-        int rank, used = 0;
-        bool whole = sscanf(text, "%d %d %d%n", &rank, &choice.color, &choice.key, &used) == 3 && text[used] == '\n';
-        if (!whole || rank < 0 || rank >= parent->size || all[rank].rank >= 0)
-            return error_set(TUTTI_ERR_STORE, "split_group: a choice in the store is \"%.*s\"",
-                             (int)strcspn(text, "\n"), text);
-        choice.rank = parent->global_ranks[rank];
-        all[rank] = choice;
-        text += used + 1;
-    }
-    if (n == parent->size) return TUTTI_OK;
-    return error_set(TUTTI_ERR_STORE, "split_group: the store has the choices of %d of %d ranks", n, parent->size);
-}
-
-/* Whether the ranks split: the one that has all choices, or the first that has waited long enough for them, says so for
- * all.  So nobody splits with one that has given up, and nobody gives up when others have begun. */
-static int settle(struct tutti_group *parent, uint64_t id, const char *mine, char *verdict, size_t room)
-{
-    char key[SPLIT_KEY];
-    size_t bytes = 0;
-    split_key(id, "verdict", key);
-    int status = tutti_store_compare_set(parent->store, key, "", 0, mine, strlen(mine), verdict, room - 1, &bytes);
-    verdict[status == TUTTI_OK && bytes < room ? bytes : 0] = '\0';
-    return status;
-}
-
-/* The last to choose reads what all have chosen, and hands it out. */
-static int hand_out(struct tutti_group *parent, uint64_t id, char *choices, char *verdict, size_t room)
-{
-    char key[SPLIT_KEY];
-    size_t bytes = 0;
-    split_key(id, "choices", key);
-    int status = tutti_store_get(parent->store, key, choices, room - 1, &bytes, parent->timeout_ms);
-    if (status != TUTTI_OK) return status;
-    choices[bytes] = '\0';
-    return settle(parent, id, choices, verdict, room);
-}
-
-static int await_verdict(struct tutti_group *parent, uint64_t id, char *verdict, size_t room)
-{
-    char key[SPLIT_KEY];
-    size_t bytes = 0;
-    int64_t came = 0;
-    split_key(id, "verdict", key);
-    int status = tutti_store_get(parent->store, key, verdict, room - 1, &bytes, parent->timeout_ms);
-    verdict[status == TUTTI_OK ? bytes : 0] = '\0';
-    if (status != TUTTI_ERR_TIMEOUT) return status;
-    status = settle(parent, id, NOBODY_SPLITS, verdict, room);
-    if (status != TUTTI_OK || strcmp(verdict, NOBODY_SPLITS) != 0) return status;
-    split_key(id, "came", key);
-    status = tutti_store_add(parent->store, key, 0, &came);
-    if (status != TUTTI_OK) return status;
-    return error_set(TUTTI_ERR_TIMEOUT, "split_group of group %s: %d of %d ranks came within %.3f s", parent->name,
-                     (int)came, parent->size, (double)parent->timeout_ms / 1000);
-}
-
-static int choose(struct tutti_group *parent, uint64_t id, int color, int key, int64_t *came)
-{
-    char name[SPLIT_KEY], own[CHOICE_MOST];
-    split_key(id, "choices", name);
-    snprintf(own, sizeof own, "%d %d %d\n", parent->rank, color, key);
-    int status = tutti_store_append(parent->store, name, own, strlen(own));
-    split_key(id, "came", name);
-    return status == TUTTI_OK ? tutti_store_add(parent->store, name, 1, came) : status;
-}
-
-/* All ranks' choices, through the store: it needs no tensors of any device.  A rank makes a few requests for one key
- * each, however many ranks there are. */
-static int exchange(struct tutti_group *parent, uint64_t id, int color, int key, struct chosen *all)
-{
-    size_t room = (size_t)parent->size * CHOICE_MOST + CHOICE_MOST;
-    char *choices = malloc(2 * room), *verdict = choices + room;
-    int64_t came = 0;
-    if (choices == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
-    int status = choose(parent, id, color, key, &came);
-    if (status == TUTTI_OK && came == parent->size)
-        status = hand_out(parent, id, choices, verdict, room);
-    else if (status == TUTTI_OK)
-        status = await_verdict(parent, id, verdict, room);
-    if (status == TUTTI_OK && strcmp(verdict, NOBODY_SPLITS) == 0)
-        status = error_set(TUTTI_ERR_TIMEOUT,
-                           "split_group of group %s: the other ranks have given up waiting for this one (%d), or for "
-                           "others",
-                           parent->name, parent->global_ranks[parent->rank]);
-    else if (status == TUTTI_OK)
-        status = read_choices(parent, verdict, all);
-    if (status == TUTTI_OK) forget_last(parent, id);
-    free(choices);
-    return status;
 }
 
 int tutti_split_group_sized(int color, int key, const tutti_group_opts *opts, size_t opts_bytes, tutti_group **group)
@@ -334,11 +213,11 @@ int tutti_split_group_sized(int color, int key, const tutti_group_opts *opts, si
     status = next_id(parent, NULL, 0, false, &of_all);
     if (status != TUTTI_OK) return status;
     uint64_t id = of_all.id;
-    struct chosen *all = calloc((size_t)parent->size, sizeof *all);
+    struct split_choice *all = calloc((size_t)parent->size, sizeof *all);
     int *ranks = calloc((size_t)parent->size, sizeof *ranks), n = 0;
     status = all != NULL && ranks != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
     if (color < 0) color = -1;
-    if (status == TUTTI_OK) status = exchange(parent, id, color, key, all);
+    if (status == TUTTI_OK) status = split_exchange(parent, &of_all, color, key, all);
     if (status == TUTTI_OK) {
         qsort(all, (size_t)parent->size, sizeof *all, by_key);
         for (int i = 0; i < parent->size; i++)

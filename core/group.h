@@ -114,6 +114,8 @@ struct group_args {
     uint64_t number; /* among those that all of the parent make; 0: another kind */
     bool survivors;  /* of a parent that has failed, or is about to */
     bool may_pend;   /* its making need not end before the first use */
+    bool splits;     /* nothing is made: the ranks exchange color and split_key */
+    int split_key;
     const char *name;
     int rank, size;
     const int *global_ranks;                     /* NULL: 0 .. size - 1 */

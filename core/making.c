@@ -58,6 +58,7 @@ static void free_making(struct making *making)
     }
     free(making->came);
     free(making->place);
+    free(making->choice);
     TAILQ_REMOVE(&making->root->makings->makings, making, link);
     making->root->makings->n--;
     free(making);
@@ -113,6 +114,8 @@ int making_send_card(struct making *making, int peer)
 {
     struct making_message card = message_of(making, MAKING_CARD);
     card.list = making->list;
+    card.color = making->args.color;
+    card.split_key = making->args.split_key;
     return making_tell(making->root, peer, &card);
 }
 
@@ -146,11 +149,32 @@ static void tell_verdict(const struct making *making)
         if (i != making->group->rank) making_tell(making->root, making->group->global_ranks[i], &verdict);
 }
 
+/* Before the verdict, which comes behind them. */
+static void tell_choices(const struct making *making, int peer)
+{
+    uint32_t n = 2 * (uint32_t)making->group->size;
+    for (uint32_t at = 0; at < n; at += MAKING_RANKS) {
+        struct making_message part = message_of(making, MAKING_CHOICES);
+        part.list.told = n - at < MAKING_RANKS ? n - at : MAKING_RANKS;
+        part.list.n = at + part.list.told;
+        memcpy(part.list.rank, making->choice + at, part.list.told * sizeof *part.list.rank);
+        making_tell(making->root, peer, &part);
+    }
+}
+
+static void tell_all_choices(const struct making *making)
+{
+    for (int i = 0; i < making->group->size; i++)
+        if (i != making->group->rank) tell_choices(making, making->group->global_ranks[i]);
+}
+
 void making_decide(struct making *making, int status, const char *text, bool tell)
 {
     if (making->state == MAKING_DECIDED) return;
     bool leads = making->state == MAKING_GATHERING;
-    if (leads && status == TUTTI_OK) {
+    if (leads && status == TUTTI_OK && making->choice != NULL) {
+        tell_all_choices(making);
+    } else if (leads && status == TUTTI_OK) {
         status = doors_offer(making->group, &making->args, making->offer, &making->n_offers);
         text = status == TUTTI_OK ? "" : error_text();
     }
@@ -231,7 +255,13 @@ static int begin_locked(struct tutti_group *group, const struct group_args *args
     if (making == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
     bool leads = lowest(group->global_ranks, group->size) == root->rank;
     if (leads) making->came = calloc((size_t)group->size, sizeof *making->came);
-    if (leads && making->came == NULL) ready = error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (args->splits) making->choice = calloc(2 * (size_t)group->size, sizeof *making->choice);
+    if ((leads && making->came == NULL) || (args->splits && making->choice == NULL))
+        ready = error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (making->choice != NULL) {
+        making->choice[2 * group->rank] = args->color;
+        making->choice[2 * group->rank + 1] = args->split_key;
+    }
     making->group = group;
     group->making = making;
     making->leader = lowest(group->global_ranks, group->size);
@@ -242,6 +272,7 @@ static int begin_locked(struct tutti_group *group, const struct group_args *args
     making->args.parent = root; /* the parent may be freed before a pending group is used */
     making->args.global_ranks = group->global_ranks;
     fill_list(&making->list, group->global_ranks, group->size, &group->names);
+    making->list.splits = args->splits;
     if (args->number > parent->called) parent->called = args->number;
     hand_in(making, ready);
     look_for_lost(making);
@@ -255,6 +286,11 @@ int making_begin(struct tutti_group *group, const struct group_args *args, int r
     int status = begin_locked(group, args, ready);
     engine_unlock(group->engine);
     return status;
+}
+
+const int32_t *making_choices(const struct tutti_group *group)
+{
+    return group->making->choice;
 }
 
 const uint8_t *making_offer(const struct tutti_group *group, int i)
@@ -311,8 +347,9 @@ static void name_missing(const struct making *making, char *text, size_t size)
     for (int i = 0; i < group->size && used < size; i++) {
         if (i == group->rank || making->came[i]) continue;
         const char *place = making->place != NULL ? making->place[i] : "";
-        used += (size_t)snprintf(text + used, size - used, "%srank %d has not made this group%s%s",
-                                 used > 0 ? ", " : "", group->global_ranks[i], missing <= 2 ? "; " : "",
+        used += (size_t)snprintf(text + used, size - used, "%srank %d has not %s%s%s", used > 0 ? ", " : "",
+                                 group->global_ranks[i], making->args.splits ? "called split_group" : "made this group",
+                                 missing <= 2 ? "; " : "",
                                  missing > 2        ? ""
                                  : place[0] != '\0' ? place
                                                     : "it does not answer");
@@ -372,6 +409,9 @@ static int verdict_of(const struct making *making)
     const struct tutti_group *group = making->group;
     if (making->status == TUTTI_OK) return TUTTI_OK;
     double seconds = (double)(clock_now_ns() - making->begun_ns) / 1e9;
+    if (making->args.splits)
+        return error_set(making->status, "split_group of group %s failed after %.3f s: %s", group->name, seconds,
+                         making->text);
     if (making->status == TUTTI_ERR_TIMEOUT)
         return error_set(TUTTI_ERR_TIMEOUT, "group %s was not made within %.3f s: %s", group->name,
                          (double)group->timeout_ms / 1000, making->text);
@@ -440,6 +480,8 @@ void making_forget(struct tutti_group *group)
     {
         if (making->group != group) continue;
         making->group = NULL;
+        free(making->choice);
+        making->choice = NULL;
         if (making->state != MAKING_DECIDED) making->state = MAKING_DECIDED;
     }
 }

@@ -10,6 +10,9 @@
  * they are doing.  A member never gives up on its own: at its timeout it asks the leader to decide, so that there is
  * one verdict.
  *
+ * A split is agreed on in the same way, by all ranks of the parent: each card carries a color and a key, and the leader
+ * sends them to all before the verdict.
+ *
  * With members_only the members may make several groups in different orders, so they must not wait for each other in
  * the call.  If the backends need no other rank to open a group (TUTTI_BACKEND_OPENS_ALONE), such a group is pending
  * until its first use, which waits for the verdict.
@@ -31,6 +34,9 @@ int making_begin(struct tutti_group *group, const struct group_args *args, int r
 
 /* Waits for the verdict and returns it.  Clears group->making unless the verdict is TUTTI_OK. */
 int making_wait(struct tutti_group *group);
+
+/* Returns the color and key of each rank of a split, after making_wait has returned TUTTI_OK. */
+const int32_t *making_choices(const struct tutti_group *group);
 
 /* Returns the offer of the i-th backend that has one, or NULL. */
 const uint8_t *making_offer(const struct tutti_group *group, int i);

@@ -75,7 +75,21 @@ static void hear_card(struct making *making, int peer, const struct making_messa
     int rank = making->group->local_of[peer];
     if (making->came[rank]) return;
     making->came[rank] = true;
+    if (making->choice != NULL) {
+        making->choice[2 * rank] = card->color;
+        making->choice[2 * rank + 1] = card->split_key;
+    }
     if (++making->n_came == making->group->size - 1) making_decide(making, TUTTI_OK, "", true);
+}
+
+/* Copies one part of a split's colors and keys.  The parts arrive in order, without a gap. */
+static void hear_choices(struct making *making, int peer, const struct making_message *part)
+{
+    const struct making_list *list = &part->list;
+    if (making->state != MAKING_HANDED || peer != making->leader || making->choice == NULL) return;
+    if (list->n > 2 * (uint32_t)making->group->size || list->n - list->told != making->n_choices) return;
+    memcpy(making->choice + making->n_choices, list->rank, list->told * sizeof *list->rank);
+    making->n_choices = list->n;
 }
 
 /* Handles a member's failure. */
@@ -106,7 +120,11 @@ static void hear_verdict(struct making *making, int peer, const struct making_me
     if (making->state == MAKING_HANDED && (leads || verdict->status != TUTTI_OK)) {
         making->n_offers = verdict->n_offers;
         memcpy(making->offer, verdict->offer, sizeof making->offer);
-        making_decide(making, verdict->status, verdict->text, !leads);
+        if (verdict->status == TUTTI_OK && making->choice != NULL &&
+            making->n_choices != 2 * (uint32_t)making->group->size)
+            making_decide(making, TUTTI_ERR_BACKEND, "the colors of some ranks have not come", true);
+        else
+            making_decide(making, verdict->status, verdict->text, !leads);
     } else if (making->state == MAKING_GATHERING && verdict->status != TUTTI_OK) {
         making_decide(making, verdict->status, verdict->text, true);
     } else if (making->state == MAKING_DECIDED && making->status != TUTTI_OK && leads && verdict->status == TUTTI_OK) {
@@ -153,6 +171,9 @@ static void hear_known(struct making *making, int peer, const struct making_mess
         break;
     case MAKING_PLACE:
         hear_place(making, peer, message);
+        break;
+    case MAKING_CHOICES:
+        hear_choices(making, peer, message);
         break;
     }
 }

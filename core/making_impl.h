@@ -39,6 +39,8 @@ struct making {
     char text[MAKING_TEXT];
     uint32_t n_offers;
     uint8_t offer[MAKING_OFFERS][TUTTI_OFFER_BYTES];
+    int32_t *choice;        /* of a split: color and key of each rank */
+    uint32_t n_choices;     /* on a member: numbers received so far */
     struct group_args args; /* of a pending group; names and parent outlive it */
     STAILQ_HEAD(, making_early) early;
 };

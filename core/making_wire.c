@@ -12,7 +12,7 @@ bool making_is(const void *wire, size_t bytes)
     if (bytes < MAKING_HEAD) return false;
     memcpy(&type, wire, sizeof type);
     type = le32toh(type);
-    return type >= MAKING_CARD && type <= MAKING_PLACE;
+    return type >= MAKING_CARD && type <= MAKING_CHOICES;
 }
 
 size_t making_encode(const struct making_message *message, uint8_t wire[MAKING_BYTES])
@@ -27,6 +27,9 @@ size_t making_encode(const struct making_message *message, uint8_t wire[MAKING_B
     memcpy(wire + 8, longs, sizeof longs);
     memcpy(wire + 48, &n, sizeof n);
     memcpy(wire + 52, counts, sizeof counts);
+    uint32_t split[3] = {htole32(list->splits), htole32((uint32_t)message->color),
+                         htole32((uint32_t)message->split_key)};
+    memcpy(wire + 56, split, sizeof split);
     size_t at = MAKING_HEAD;
     memcpy(wire + at, message->offer, (size_t)message->n_offers * TUTTI_OFFER_BYTES);
     at += (size_t)message->n_offers * TUTTI_OFFER_BYTES;
@@ -51,10 +54,12 @@ static bool parse_head(const uint8_t *wire, struct making_message *message)
     uint32_t words[2], n;
     uint64_t longs[LONGS];
     uint16_t counts[2];
+    uint32_t split[3];
     memcpy(words, wire, sizeof words);
     memcpy(longs, wire + 8, sizeof longs);
     memcpy(&n, wire + 48, sizeof n);
     memcpy(counts, wire + 52, sizeof counts);
+    memcpy(split, wire + 56, sizeof split);
     message->type = le32toh(words[0]);
     message->status = (int32_t)le32toh(words[1]);
     message->key = le64toh(longs[0]);
@@ -65,8 +70,12 @@ static bool parse_head(const uint8_t *wire, struct making_message *message)
     message->list.n = le32toh(n);
     message->list.told = le16toh(counts[0]);
     message->n_offers = le16toh(counts[1]);
-    return message->status <= 0 && message->status >= TUTTI_ERR_NOT_FOUND && message->list.told <= MAKING_RANKS &&
-           message->list.told <= message->list.n && message->n_offers <= MAKING_OFFERS;
+    message->list.splits = le32toh(split[0]);
+    message->color = (int32_t)le32toh(split[1]);
+    message->split_key = (int32_t)le32toh(split[2]);
+    return message->list.splits <= 1 && message->status <= 0 && message->status >= TUTTI_ERR_NOT_FOUND &&
+           message->list.told <= MAKING_RANKS && message->list.told <= message->list.n &&
+           message->n_offers <= MAKING_OFFERS;
 }
 
 bool making_parse(const void *bytes_of, size_t bytes, struct making_message *message)
@@ -118,6 +127,12 @@ bool making_differs(const struct making_list *a, int rank_a, const struct making
 {
     enum { LIST = 90, SHORT = 20 };
     char one[LIST], other[LIST];
+    if (a->splits != b->splits) {
+        int splitter = a->splits ? rank_a : rank_b, maker = a->splits ? rank_b : rank_a;
+        describe_list(a->splits ? b : a, one, sizeof one);
+        snprintf(text, size, "rank %d called split_group, rank %d new_group of %s", splitter, maker, one);
+        return true;
+    }
     bool lists = a->n != b->n || a->hash != b->hash;
     int at = first_difference(a, b);
     describe_list(a, one, sizeof one);

@@ -1,8 +1,9 @@
 /* Wire format of the messages with which ranks agree on a group.  Pure functions; the parser checks every field.
  *
  * On the wire, little-endian: type, status (32 bits each); key, parent, number, hash of the list, hash of the backends
- * (64 bits each); length of the list (32 bits), how many of its ranks follow, how many offers follow (16 bits each).
- * Then the offers, the ranks (32 bits each), and text without a terminator.  The types do not overlap those of note.h.
+ * (64 bits each); length of the list (32 bits), how many of its ranks follow, how many offers follow (16 bits each);
+ * whether it is a split, its color and key (32 bits each).  Then the offers, the ranks (32 bits each), and text without
+ * a terminator.  The types do not overlap those of note.h.
  */
 #ifndef MAKING_WIRE_H
 #define MAKING_WIRE_H
@@ -11,7 +12,7 @@
 #include <tutti/backend.h>
 
 enum {
-    MAKING_HEAD = 56,
+    MAKING_HEAD = 68,
     MAKING_BYTES = 512, /* TUTTI_NOTIFY_MAX */
     MAKING_RANKS = 48,  /* most ranks of a list in a message */
     MAKING_OFFERS = 6,
@@ -24,14 +25,17 @@ enum making_type {
     MAKING_FAILED,    /* to the leader: the group cannot be made, or has failed */
     MAKING_VERDICT,   /* leader to member, and to any rank whose list differs */
     MAKING_ASK,       /* leader to a straggler: where are you */
-    MAKING_PLACE      /* the answer, as text */
+    MAKING_PLACE,     /* the answer, as text */
+    MAKING_CHOICES    /* leader to member, before the verdict on a split: colors and keys, by rank */
 };
 
 /* What must be alike on all members. */
 struct making_list {
     uint64_t hash, backend_hash;
     uint32_t n, told;
-    int32_t rank[MAKING_RANKS]; /* global ranks: the first `told` of `n` */
+    uint32_t splits;            /* 1: a split of this list, not a group of it */
+    int32_t rank[MAKING_RANKS]; /* global ranks: the first `told` of `n`.  CHOICES: color, key, color, ..; `n` is their
+                                   end */
     char backend[MAKING_TEXT];
 };
 
@@ -44,7 +48,8 @@ struct making_message {
     struct making_list list; /* CARD */
     uint32_t n_offers;       /* VERDICT */
     uint8_t offer[MAKING_OFFERS][TUTTI_OFFER_BYTES];
-    char text[MAKING_TEXT]; /* the reason; on the wire a CARD has its backends here */
+    int32_t color, split_key; /* CARD of a split */
+    char text[MAKING_TEXT];   /* the reason; on the wire a CARD has its backends here */
 };
 
 /* Returns the number of bytes written. */

@@ -506,10 +506,30 @@ static int false_choice(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
+/* Over a backend without `tell`, whose ranks split through the store. */
+static void run_ranks_of_plain(int size, rank_fn fn)
+{
+    const char *before = getenv("TUTTI_TEST_BACKEND");
+    char *kept = before != NULL ? strdup(before) : NULL;
+    setenv("TUTTI_TEST_BACKEND", "plain", 1);
+    run_ranks(size, fn, NULL);
+    if (kept != NULL)
+        setenv("TUTTI_TEST_BACKEND", kept, 1);
+    else
+        unsetenv("TUTTI_TEST_BACKEND");
+    free(kept);
+}
+
 static void test_false_choice(void **state)
 {
     (void)state;
-    run_ranks(2, false_choice, NULL);
+    run_ranks_of_plain(2, false_choice);
+}
+
+static void test_splits_through_the_store(void **state)
+{
+    (void)state;
+    run_ranks_of_plain(5, splits);
 }
 
 /* Groups one after the other over one store: a rank that comes late to its split is not taken for one of before. */
@@ -572,11 +592,12 @@ static void test_lost_by_many(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[CASES + 3] = {cmocka_unit_test(test_tcp), /* first: no threads yet */
+    struct CMUnitTest tests[CASES + 5] = {cmocka_unit_test(test_tcp), /* first: no threads yet */
                                           cmocka_unit_test(test_false_choice), cmocka_unit_test(test_splits_in_turns),
-                                          cmocka_unit_test(test_lost_by_many)};
+                                          cmocka_unit_test(test_lost_by_many),
+                                          cmocka_unit_test(test_splits_through_the_store)};
     for (int i = 0; i < CASES; i++)
-        tests[i + 3] = (struct CMUnitTest){cases[i].name, test_case, NULL, NULL, (void *)(intptr_t)i};
+        tests[i + 5] = (struct CMUnitTest){cases[i].name, test_case, NULL, NULL, (void *)(intptr_t)i};
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 then knows of all memory */
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);

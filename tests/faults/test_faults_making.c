@@ -94,6 +94,26 @@ static void test_lists_differ(void **state)
     run_procs(SIZE, rank_of_lists, NULL);
 }
 
+/* Rank 1 makes a group where the others split. */
+static int rank_of_split(int rank, int size, void *argument)
+{
+    static const int all[SIZE] = {0, 1, 2, 3};
+    (void)argument;
+    tutti_group *group = NULL;
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    int64_t begin = procs_now_ns();
+    int status = rank == 1 ? tutti_new_group(all, SIZE, NULL, &group) : tutti_split_group(0, 0, NULL, &group);
+    EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "rank 1 new_group of [0,1,2,3]", "split_group");
+    EXPECT_WITHIN(begin, 0, 1 + SOON_S);
+    return leave_well(size);
+}
+
+static void test_split_against_group(void **state)
+{
+    shm(*state != NULL);
+    run_procs(SIZE, rank_of_split, NULL);
+}
+
 static int rank_of_backends(int rank, int size, void *argument)
 {
     int all[SIZE] = {0, 1, 2, 3};
@@ -276,7 +296,12 @@ int main(void)
     {                                                                                                                  \
 #test " through shared memory", test, NULL, NULL, ""                                                           \
     }
-    const struct CMUnitTest tests[] = {BOTH(test_lists_differ), BOTH(test_backends_differ), BOTH(test_absent),
-                                       BOTH(test_dies),         BOTH(test_stopped),         BOTH(test_circle)};
+    const struct CMUnitTest tests[] = {BOTH(test_lists_differ),
+                                       BOTH(test_backends_differ),
+                                       BOTH(test_split_against_group),
+                                       BOTH(test_absent),
+                                       BOTH(test_dies),
+                                       BOTH(test_stopped),
+                                       BOTH(test_circle)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

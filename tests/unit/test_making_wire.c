@@ -32,7 +32,7 @@ static struct making_message full(enum making_type type)
 static void test_whole(void **state)
 {
     (void)state;
-    for (enum making_type type = MAKING_CARD; type <= MAKING_PLACE; type++) {
+    for (enum making_type type = MAKING_CARD; type <= MAKING_CHOICES; type++) {
         struct making_message sent = full(type), read;
         uint8_t wire[MAKING_BYTES];
         size_t bytes = making_encode(&sent, wire);

@@ -1,0 +1,129 @@
+/* How many requests the ranks make to the store: while they initialise, while one of them is late or never comes, and
+ * while they make groups.  The number a rank must not grow with the number of ranks. */
+#include "procs.h"
+
+enum {
+    INIT_MOST = 30, /* a rank: about 20, and a look or two while it waits */
+    LATE_MS = 2000,
+    LOOK_MS = 200, /* a rank that waits looks so often */
+    LOOK_REQUESTS = 3,
+    MISSING_MS = 1000,
+    SPLITS = 5
+};
+
+enum { INITIALISED = 1, MADE_GROUPS };
+
+struct run {
+    bool wire;
+    int late_ms;         /* the last rank comes so much later */
+    double init, groups; /* requests a rank; filled in */
+};
+
+static int run_rank(int rank, int size, void *argument)
+{
+    const struct run *run = argument;
+    if (run->wire) setenv("TUTTI_SHM", "0", 1);
+    if (rank == size - 1) procs_nap_ms(run->late_ms);
+    EXPECT(proc_init(30000) == TUTTI_OK);
+    proc_say_and_wait(INITIALISED);
+    for (int i = 0; i < SPLITS; i++) {
+        tutti_group *part = NULL, *all = NULL;
+        int ranks[PROCS_MOST];
+        for (int r = 0; r < size; r++) ranks[r] = r;
+        EXPECT(tutti_split_group((rank + i) % 2, -rank, NULL, &part) == TUTTI_OK);
+        EXPECT(tutti_new_group(ranks, size, NULL, &all) == TUTTI_OK);
+        EXPECT(tutti_get_world_size(part) == (size + ((rank + i) % 2 == 0 ? 1 : 0)) / 2 || size % 2 != 0);
+        EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
+        EXPECT(tutti_destroy_process_group(all) == TUTTI_OK);
+    }
+    proc_say_and_wait(MADE_GROUPS);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static int64_t count(struct procs *procs)
+{
+    int64_t n = 0;
+    if (tutti_store_num_requests(procs->store, &n) != TUTTI_OK) procs->failed = true;
+    return n;
+}
+
+static void watch(struct procs *procs, void *argument)
+{
+    struct run *run = argument;
+    procs->failed = !procs_await(procs, INITIALISED);
+    int64_t init = count(procs);
+    procs_go(procs, INITIALISED);
+    procs->failed |= !procs_await(procs, MADE_GROUPS);
+    run->groups = (double)(count(procs) - init - 1) / procs->size; /* but for the one that asks */
+    run->init = (double)init / procs->size;
+    procs_go(procs, MADE_GROUPS);
+}
+
+static void test_init(void **state)
+{
+    static const int sizes[] = {2, 8, 32, 64};
+    (void)state;
+    for (int wire = 0; wire < 2; wire++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            struct run run = {.wire = wire != 0};
+            run_procs_acting(sizes[i], run_rank, watch, &run);
+            print_message("%s, %d ranks: %.1f requests a rank in init, %.2f in %d splits and groups\n",
+                          wire ? "wire" : "shm", sizes[i], run.init, run.groups, SPLITS);
+            if (run.init > INIT_MOST) fail_msg("%.1f requests a rank", run.init);
+            if (run.groups > 0) fail_msg("%.2f requests a rank for groups", run.groups);
+        }
+}
+
+static void test_late(void **state)
+{
+    static const int sizes[] = {2, 48};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct run run = {.late_ms = LATE_MS};
+        run_procs_acting(sizes[i], run_rank, watch, &run);
+        print_message("%d ranks, one %d ms late: %.1f requests a rank in init\n", sizes[i], LATE_MS, run.init);
+        if (run.init > INIT_MOST + LOOK_REQUESTS * LATE_MS / LOOK_MS) fail_msg("%.1f requests a rank", run.init);
+    }
+}
+
+/* ---- one never comes ------------------------------------------------------------------------------------------- */
+
+static int run_waiting(int rank, int size, void *argument)
+{
+    (void)argument;
+    char never[32];
+    snprintf(never, sizeof never, "missing %d", size);
+    proc_set_int("WORLD_SIZE", size + 1);
+    EXPECT_ERROR(tutti_init_process_group("tcp", &(tutti_init_opts){.store_timeout_ms = MISSING_MS}), TUTTI_ERR_TIMEOUT,
+                 "joined", never);
+    proc_say_and_wait(INITIALISED);
+    (void)rank;
+    return 0;
+}
+
+static void watch_waiting(struct procs *procs, void *argument)
+{
+    procs->failed = !procs_await(procs, INITIALISED);
+    *(double *)argument = (double)count(procs) / procs->size;
+    procs_go(procs, INITIALISED);
+}
+
+static void test_missing(void **state)
+{
+    static const int sizes[] = {2, 64};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        double requests = 0;
+        run_procs_acting(sizes[i], run_waiting, watch_waiting, &requests);
+        print_message("%d ranks of %d: %.1f requests a rank\n", sizes[i], sizes[i] + 1, requests);
+        if (requests > INIT_MOST + LOOK_REQUESTS * MISSING_MS / LOOK_MS) fail_msg("%.1f requests a rank", requests);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_init), cmocka_unit_test(test_late),
+                                       cmocka_unit_test(test_missing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
