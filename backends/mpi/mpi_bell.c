@@ -1,13 +1,13 @@
-/* Waking a rank that sleeps.
+/* Doorbells: wake a rank that sleeps.
  *
- * MPI has nothing to sleep on, so a rank with nothing under way would have to ask it again and again whether a peer has
- * sent a note.  Instead it has a datagram socket, whose descriptor it sleeps on, and whoever sends it a note through
- * MPI rings there.  On one host that is a unix socket with a name that the kernel picks; else UDP, at all addresses the
- * rank has, as it does not know by which one a peer gets there.
+ * MPI offers no descriptor to sleep on, so an idle rank would have to poll MPI for control messages.  Instead each rank
+ * sleeps on a datagram socket, and a peer that sends it a control message through MPI also rings this doorbell.  If all
+ * ranks share a host it is a unix socket with an abstract name chosen by the kernel.  Otherwise it is a UDP socket
+ * bound to all addresses of the host, because a rank does not know which of them a peer can reach.
  *
- * A ring says nothing, but who knows where and with which number to ring is of the job: strangers who find the socket
- * cost the time it takes to read what they send.  Rings that are lost, or that cannot be, leave the rank to the looks
- * that it takes by itself now and then (mpi_wait.c).
+ * A ring carries no data.  Only ranks of the job know the address and the number that a valid ring contains.  An
+ * unauthenticated peer that finds the socket costs the time to read its datagrams.  If rings are lost or impossible,
+ * the rank still polls MPI at growing intervals (mpi_wait.c).
  */
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -19,13 +19,13 @@
 
 #include "mpib.h"
 
-/* Strangers' datagrams read at once, lest they keep us; as many rings as a unix socket holds. */
-enum { READ_MOST = 64, TRY_MOST = 256 };
-
-/* ---- where ---------------------------------------------------------------------------------------------------------
+/* READ_MAX bounds the time spent on datagrams of unauthenticated peers; TRY_MAX is the queue length of a unix socket.
  */
+enum { READ_MAX = 64, TRY_MAX = 256 };
 
-/* A unix socket's abstract name, or a port at all of the host's addresses. */
+/* ---- opening -------------------------------------------------------------------------------------------------- */
+
+/* Binds an abstract unix socket, or a UDP port on all addresses of the host. */
 static int open_socket(bool one_host)
 {
     struct sockaddr_un local = {.sun_family = AF_UNIX};
@@ -39,7 +39,7 @@ static int open_socket(bool one_host)
         if (fd >= 0 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) == 0 &&
             bind(fd, (struct sockaddr *)&any, sizeof any) == 0)
             return fd;
-        if (fd >= 0) close(fd); /* a host without IPv6 */
+        if (fd >= 0) close(fd); /* IPv6 is not available */
         fd = socket(AF_INET, type, 0);
         if (fd >= 0 && bind(fd, (struct sockaddr *)&any4, sizeof any4) == 0) return fd;
     }
@@ -47,40 +47,40 @@ static int open_socket(bool one_host)
     return -1;
 }
 
-static void add_address(struct mpib_bell *bell, const void *address, socklen_t length)
+static void append_address(struct mpib_bell *bell, const void *address, socklen_t length)
 {
     if (bell->n == MPIB_BELL_ADDRESSES || length > sizeof bell->address[0].bytes) return;
     memcpy(bell->address[bell->n].bytes, address, length);
     bell->address[bell->n++].length = length;
 }
 
-/* An interface's address in the form that the socket takes, which is IPv6 unless the host has none. */
-static void add_interface(struct mpib_bell *bell, const struct sockaddr *address, sa_family_t form, in_port_t port)
+/* Adds an interface's address in the socket's address family: IPv6 unless the host has none. */
+static void append_interface(struct mpib_bell *bell, const struct sockaddr *address, sa_family_t family, in_port_t port)
 {
-    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = port};
-    struct sockaddr_in four;
+    struct sockaddr_in6 address6 = {.sin6_family = AF_INET6, .sin6_port = port};
+    struct sockaddr_in address4;
     if (address->sa_family == AF_INET) {
-        memcpy(&four, address, sizeof four);
-        four.sin_port = port;
-        memcpy(six.sin6_addr.s6_addr, "\0\0\0\0\0\0\0\0\0\0\377\377", 12);
-        memcpy(six.sin6_addr.s6_addr + 12, &four.sin_addr, sizeof four.sin_addr);
-        if (form == AF_INET) add_address(bell, &four, sizeof four);
+        memcpy(&address4, address, sizeof address4);
+        address4.sin_port = port;
+        memcpy(address6.sin6_addr.s6_addr, "\0\0\0\0\0\0\0\0\0\0\377\377", 12);
+        memcpy(address6.sin6_addr.s6_addr + 12, &address4.sin_addr, sizeof address4.sin_addr);
+        if (family == AF_INET) append_address(bell, &address4, sizeof address4);
     } else {
-        memcpy(&six, address, sizeof six);
-        six.sin6_port = port;
-        if (IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr)) return; /* it means another interface there */
+        memcpy(&address6, address, sizeof address6);
+        address6.sin6_port = port;
+        if (IN6_IS_ADDR_LINKLOCAL(&address6.sin6_addr)) return; /* link-local: not valid on another host */
     }
-    if (form == AF_INET6) add_address(bell, &six, sizeof six);
+    if (family == AF_INET6) append_address(bell, &address6, sizeof address6);
 }
 
-static void add_interfaces(struct mpib_bell *bell, sa_family_t form, in_port_t port)
+static void append_interfaces(struct mpib_bell *bell, sa_family_t family, in_port_t port)
 {
     struct ifaddrs *list = NULL;
     if (getifaddrs(&list) != 0) return;
-    for (const struct ifaddrs *one = list; one != NULL; one = one->ifa_next) {
-        if (one->ifa_addr == NULL || (one->ifa_flags & (IFF_UP | IFF_LOOPBACK)) != IFF_UP) continue;
-        if (one->ifa_addr->sa_family == AF_INET || one->ifa_addr->sa_family == AF_INET6)
-            add_interface(bell, one->ifa_addr, form, port);
+    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
+        if (entry->ifa_addr == NULL || (entry->ifa_flags & (IFF_UP | IFF_LOOPBACK)) != IFF_UP) continue;
+        if (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6)
+            append_interface(bell, entry->ifa_addr, family, port);
     }
     freeifaddrs(list);
 }
@@ -97,21 +97,20 @@ int mpib_bell_open(const tutti_host *host, bool one_host, struct mpib_bell *bell
     }
     host->random(&bell->number, sizeof bell->number);
     if (one_host)
-        add_address(bell, &name, length);
-    else /* the port is at the same place in both forms */
-        add_interfaces(bell, name.ss_family, ((struct sockaddr_in *)&name)->sin_port);
+        append_address(bell, &name, length);
+    else /* sin_port and sin6_port are at the same offset */
+        append_interfaces(bell, name.ss_family, ((struct sockaddr_in *)&name)->sin_port);
     return fd;
 }
 
-/* ---- ringing -------------------------------------------------------------------------------------------------------
- */
+/* ---- ringing -------------------------------------------------------------------------------------------------- */
 
 void mpib_bell_ring(int fd, const struct mpib_bell *bell)
 {
     for (uint32_t i = 0; fd >= 0 && i < bell->n && i < MPIB_BELL_ADDRESSES; i++) {
         struct sockaddr_storage to = {0};
         memcpy(&to, bell->address[i].bytes, sizeof bell->address[i].bytes);
-        /* Where it is full it has been rung already and not been heard yet. */
+        /* A full queue means that earlier rings have not been read yet; one more is not needed. */
         ssize_t sent = sendto(fd, &bell->number, sizeof bell->number, MSG_NOSIGNAL, (struct sockaddr *)&to,
                               bell->address[i].length);
         (void)sent;
@@ -120,20 +119,20 @@ void mpib_bell_ring(int fd, const struct mpib_bell *bell)
 
 int mpib_bell_rings(int fd, uint64_t number)
 {
-    uint64_t got;
+    uint64_t number_read;
     int rings = 0;
-    for (int i = 0; fd >= 0 && i < READ_MOST; i++) {
-        ssize_t n = recv(fd, &got, sizeof got, MSG_TRUNC);
+    for (int i = 0; fd >= 0 && i < READ_MAX; i++) {
+        ssize_t n = recv(fd, &number_read, sizeof number_read, MSG_TRUNC);
         if (n < 0) break;
-        rings += n == (ssize_t)sizeof got && got == number;
+        rings += n == (ssize_t)sizeof number_read && number_read == number;
     }
     return rings;
 }
 
-/* Those at twice the distance each time: few, and some of them on other hosts. */
-void mpib_bells_try(struct mpib_family *family, int world_size)
+/* Rings the ranks at distances 1, 2, 4, ...: few ranks, some of them on other hosts. */
+void mpib_bells_probe(struct mpib_family *family, int world_size)
 {
-    for (int distance = 1; distance < world_size && distance < TRY_MOST; distance *= 2) {
+    for (int distance = 1; distance < world_size && distance < TRY_MAX; distance *= 2) {
         mpib_bell_ring(family->bell, &family->bells[(family->rank + distance) % world_size]);
         family->rings_due++;
     }

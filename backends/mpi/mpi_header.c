@@ -1,6 +1,6 @@
-/* Headers: each begins a message, and carries it if it is short.
+/* Headers: each starts a message, and carries its data if the message is short.
  *
- * One receive, which is started again after each, takes in those of all ranks.
+ * A single persistent receive, restarted after each header, accepts those of all ranks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,9 @@
 
 enum {
     TAG_HEADER = 1,
-    COPIES = 16, /* that MPI has not taken yet: who sends more to ranks that are busy waits, or they would pile up */
-    LOOKS = 8    /* for one that a receive waits for, before others have their turn: a round takes twice as long */
+    COPIES = 16, /* buffered short messages that MPI has not sent yet; beyond these a sender waits, so that messages to
+                    busy ranks do not pile up */
+    INBOX_TESTS = 8 /* tests of the inbox per round while a receive is posted; more would delay other work */
 };
 
 static struct mpib_slot *take_slot(struct mpib_family *family)
@@ -21,30 +22,30 @@ static struct mpib_slot *take_slot(struct mpib_family *family)
     return slot;
 }
 
-void mpib_slot_give(struct mpib_family *family, struct mpib_slot *slot)
+void mpib_slot_release(struct mpib_family *family, struct mpib_slot *slot)
 {
     slot->next = family->spare;
     family->spare = slot;
 }
 
-/* The receive for the next header, which MPI then puts there by itself.  It is started again while a header of ours is
- * on its way, or with the next look: not while somebody waits for what the last one brought. */
-static int post(struct mpib_family *family)
+/* Starts the persistent receive for the next header; MPI then delivers it without help.  Called while a header of this
+ * rank is being sent or before the next poll, never between the arrival of a message and its delivery. */
+static int start_inbox(struct mpib_family *family)
 {
-    if (family->listens) return MPI_SUCCESS;
+    if (family->inbox_started) return MPI_SUCCESS;
     int error = MPI_Start(&family->inbox);
-    family->listens = error == MPI_SUCCESS;
+    family->inbox_started = error == MPI_SUCCESS;
     return error;
 }
 
 int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_header *header, const void *data,
-                     const struct mpib_flight *message)
+                     const struct mpib_pending *message)
 {
-    bool follows = header->long_tag != 0, waits = false;
-    size_t bytes = follows ? 0 : header->bytes;
+    bool is_long = header->long_tag != 0, waits = false;
+    size_t bytes = is_long ? 0 : header->bytes;
     struct mpib_slot *slot = take_slot(family);
     MPI_Request request;
-    int done = 0, status = mpib_flights_reserve(family, 2);
+    int done = 0, status = mpib_pending_reserve(family, 2);
     if (slot == NULL) return family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message");
     if (status == TUTTI_OK) {
         slot->envelope.header = *header;
@@ -54,68 +55,69 @@ int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_h
         if (error != MPI_SUCCESS) status = mpib_error(family->host, "MPI_Isend", error);
     }
     if (status != TUTTI_OK) {
-        mpib_slot_give(family, slot);
+        mpib_slot_release(family, slot);
         return status;
     }
-    if (follows) status = mpib_flights_begin(family, message);
-    MPI_Test(&request, &done, MPI_STATUS_IGNORE); /* it mostly is: there is nothing to keep */
-    post(family);                                 /* where it fails, the next look tells */
+    if (is_long) status = mpib_pending_begin(family, message);
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE); /* usually true at once: then there is nothing to track */
+    start_inbox(family);                          /* on failure the next poll reports the error */
     if (done) {
-        mpib_slot_give(family, slot);
+        mpib_slot_release(family, slot);
     } else {
-        struct mpib_flight flight = {.is_message = true, .sends = true};
-        waits = message != NULL && !follows && family->n_copies >= COPIES;
-        if (waits) flight = *message;
-        flight.slot = slot;
-        mpib_flights_add(family, request, &flight);
+        struct mpib_pending pending = {.is_message = true, .sends = true};
+        waits = message != NULL && !is_long && family->n_copies >= COPIES;
+        if (waits) pending = *message;
+        pending.slot = slot;
+        mpib_pending_add(family, request, &pending);
     }
     if (status != TUTTI_OK) return status;
-    return follows || waits ? TUTTI_REQUEST_PENDING : TUTTI_REQUEST_DONE;
+    return is_long || waits ? TUTTI_REQUEST_PENDING : TUTTI_REQUEST_DONE;
 }
 
-/* MPI hands over whole messages: that what the header says fits in is all that there is to find out. */
-static bool is_sound(const struct mpib_header *header)
+/* MPI delivers whole messages, so only the header's consistency needs a check. */
+static bool is_valid(const struct mpib_header *header)
 {
     if (header->bytes <= MPIB_SHORT) return header->long_tag == 0;
-    return header->note == 0 && header->long_tag >= MPIB_TAG_LONG && header->long_tag <= MPIB_TAG_LONG_END;
+    return header->control == 0 && header->long_tag >= MPIB_TAG_LONG && header->long_tag <= MPIB_TAG_LONG_END;
 }
 
 int mpib_messages_listen(struct mpib_family *family)
 {
     int error = MPI_Recv_init(family->buffer, sizeof(struct mpib_envelope), MPI_BYTE, MPI_ANY_SOURCE, TAG_HEADER,
                               family->comm, &family->inbox);
-    if (error == MPI_SUCCESS) error = post(family);
-    return error == MPI_SUCCESS ? TUTTI_OK : mpib_error(family->host, "MPI_Recv_init and MPI_Start", error);
+    if (error == MPI_SUCCESS) error = start_inbox(family);
+    return error == MPI_SUCCESS ? TUTTI_OK : mpib_error(family->host, "MPI_Recv_init or MPI_Start", error);
 }
 
-void mpib_messages_deafen(struct mpib_family *family)
+void mpib_messages_unlisten(struct mpib_family *family)
 {
-    if (family->listens) {
+    if (family->inbox_started) {
         MPI_Cancel(&family->inbox);
         MPI_Wait(&family->inbox, MPI_STATUS_IGNORE);
-        family->listens = false;
+        family->inbox_started = false;
     }
     if (family->inbox != MPI_REQUEST_NULL) MPI_Request_free(&family->inbox);
 }
 
-enum mpib_came mpib_header_poll(struct mpib_family *family)
+enum mpib_arrival mpib_header_poll(struct mpib_family *family)
 {
     struct mpib_envelope *envelope = family->buffer;
     MPI_Status status;
-    int there = 0, error = post(family);
+    int arrived = 0, error = start_inbox(family);
     if (error != MPI_SUCCESS) {
-        family->host->failed(family->core, TUTTI_ERR_BACKEND, "MPI takes no receive");
+        family->host->failed(family->core, TUTTI_ERR_BACKEND, "MPI cannot start the receive for message headers");
         return MPIB_NOTHING;
     }
     bool wanted = family->awaited.request != NULL || !TAILQ_EMPTY(&family->posted);
-    bool looks_again = !family->shares_cores && family->n_flights == 0 && wanted;
-    int looks = looks_again ? LOOKS : 1;
-    for (int i = 0; i < looks && !there && error == MPI_SUCCESS; i++) error = MPI_Test(&family->inbox, &there, &status);
-    if (!there && error == MPI_SUCCESS) return MPIB_NOTHING;
-    family->listens = false;
-    if (error == MPI_SUCCESS && is_sound(&envelope->header))
+    bool polls_again = !family->shares_cores && family->n_pending == 0 && wanted;
+    int rounds = polls_again ? INBOX_TESTS : 1;
+    for (int i = 0; i < rounds && !arrived && error == MPI_SUCCESS; i++)
+        error = MPI_Test(&family->inbox, &arrived, &status);
+    if (!arrived && error == MPI_SUCCESS) return MPIB_NOTHING;
+    family->inbox_started = false;
+    if (error == MPI_SUCCESS && is_valid(&envelope->header))
         return mpib_match_arrive(family, status.MPI_SOURCE, envelope) ? MPIB_WANTED : MPIB_KEPT;
-    family->host->log(0, "a message of %llu bytes from rank %d makes no sense",
+    family->host->log(0, "dropped a message of %llu bytes from rank %d: its header is invalid",
                       (unsigned long long)envelope->header.bytes, status.MPI_SOURCE);
     return MPIB_KEPT;
 }

@@ -1,14 +1,14 @@
-/* Which receive a message is for.
+/* Matches messages with receives.
  *
- * Messages are matched here as their headers come, so a receive that does not fit is noticed before a byte of it is
- * written, and receives from any source are no case of their own.
+ * Matching happens as headers arrive.  A receive that does not fit is detected before any byte of it is written, and
+ * receives from any source need no special case.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi_message.h"
 
-/* The rank in the group, -1 where it is none. */
+/* Returns the rank in the group, or -1 if it is not a member. */
 static int32_t rank_in(const struct mpib_group *group, int32_t global)
 {
     for (int32_t i = 0; i < group->world_size; i++)
@@ -16,8 +16,8 @@ static int32_t rank_in(const struct mpib_group *group, int32_t global)
     return -1;
 }
 
-static bool is_for(const struct mpib_group *group, const tutti_request *request, int32_t source,
-                   const struct mpib_header *header)
+static bool matches(const struct mpib_group *group, const tutti_request *request, int32_t source,
+                    const struct mpib_header *header)
 {
     return header->group == group->id && tutti_request_takes_tag(request, header->tag) &&
            (request->peer == TUTTI_ANY_SOURCE || group->global_ranks[request->peer] == source);
@@ -28,26 +28,26 @@ static bool fits(const tutti_request *request, const struct mpib_header *header)
     return tutti_request_fits(request, header->bytes, header->fingerprint);
 }
 
-/* A long message that nobody can take must be taken all the same, or its sender would wait for good. */
-static void sink(struct mpib_family *family, int32_t source, const struct mpib_header *header)
+/* Receives and discards a long message that no receive will match; otherwise its sender would wait forever. */
+static void discard(struct mpib_family *family, int32_t source, const struct mpib_header *header)
 {
     if (header->long_tag == 0) return;
-    struct mpib_flight flight = {.left = header->bytes,
-                                 .peer = source,
-                                 .tag = header->long_tag,
-                                 .is_message = true,
-                                 .memory = malloc(header->bytes)};
-    flight.data = flight.memory;
-    if (flight.memory == NULL || mpib_flights_begin(family, &flight) != TUTTI_OK) {
-        free(flight.memory);
-        family->host->log(1, "no memory to take in a message of %llu bytes that nobody wants",
+    struct mpib_pending pending = {.left = header->bytes,
+                                   .peer = source,
+                                   .tag = header->long_tag,
+                                   .is_message = true,
+                                   .memory = malloc(header->bytes)};
+    pending.data = pending.memory;
+    if (pending.memory == NULL || mpib_pending_begin(family, &pending) != TUTTI_OK) {
+        free(pending.memory);
+        family->host->log(1, "no memory to discard a message of %llu bytes that no receive matches",
                           (unsigned long long)header->bytes);
     }
 }
 
-/* The message of a receive that it fits: DONE, PENDING or an error. */
-static int take_in(struct mpib_group *group, tutti_request *request, int32_t source, const struct mpib_header *header,
-                   const void *data)
+/* Receives a message into a request that it fits.  Returns DONE, PENDING or an error. */
+static int receive_message(struct mpib_group *group, tutti_request *request, int32_t source,
+                           const struct mpib_header *header, const void *data)
 {
     request->source = request->peer != TUTTI_ANY_SOURCE ? request->peer : rank_in(group, source);
     tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
@@ -55,25 +55,27 @@ static int take_in(struct mpib_group *group, tutti_request *request, int32_t sou
         tutti_request_take(group->family->host, request, 0, data, header->bytes);
         return TUTTI_REQUEST_DONE;
     }
-    struct mpib_flight flight = {.request = request,
-                                 .group = group,
-                                 .data = request->data,
-                                 .left = request->bytes,
-                                 .peer = source,
-                                 .tag = header->long_tag,
-                                 .is_message = true};
-    int status = mpib_flights_begin(group->family, &flight);
+    struct mpib_pending pending = {.request = request,
+                                   .group = group,
+                                   .data = request->data,
+                                   .left = request->bytes,
+                                   .peer = source,
+                                   .tag = header->long_tag,
+                                   .is_message = true};
+    int status = mpib_pending_begin(group->family, &pending);
     return status == TUTTI_OK ? TUTTI_REQUEST_PENDING : status;
 }
 
-static void refuse(struct mpib_group *group, tutti_request *request, int32_t source, const struct mpib_header *header)
+static void fail_mismatch(struct mpib_group *group, tutti_request *request, int32_t source,
+                          const struct mpib_header *header)
 {
     const tutti_host *host = group->family->host;
     request->source = rank_in(group, source);
     request->found_bytes = header->bytes;
     request->found_fingerprint = header->fingerprint;
-    sink(group->family, source, header);
-    host->complete(request, host->error(TUTTI_ERR_MISMATCH, "rank %d sent something else", source));
+    discard(group->family, source, header);
+    host->complete(request,
+                   host->error(TUTTI_ERR_MISMATCH, "rank %d sent a message that does not match the receive", source));
 }
 
 static struct mpib_arrived *first_from(const struct mpib_group *group, const tutti_request *request, int32_t rank)
@@ -82,12 +84,12 @@ static struct mpib_arrived *first_from(const struct mpib_group *group, const tut
     struct mpib_arrived *arrived;
     TAILQ_FOREACH(arrived, &group->family->peers[source].arrived, link)
     {
-        if (is_for(group, request, source, &arrived->header)) break;
+        if (matches(group, request, source, &arrived->header)) break;
     }
     return arrived;
 }
 
-/* Of what any rank has sent, what came first. */
+/* Returns the oldest matching message among all sources. */
 static struct mpib_arrived *first_arrived(const struct mpib_group *group, const tutti_request *request)
 {
     struct mpib_arrived *first = NULL;
@@ -100,14 +102,14 @@ static struct mpib_arrived *first_arrived(const struct mpib_group *group, const 
     return first;
 }
 
-/* It stays the caller's to free. */
-static void take_out(struct mpib_family *family, struct mpib_arrived *arrived)
+/* Unlinks a message; the caller frees it. */
+static void unlink_arrived(struct mpib_family *family, struct mpib_arrived *arrived)
 {
     TAILQ_REMOVE(&family->peers[arrived->source].arrived, arrived, link);
     family->n_arrived--;
 }
 
-static int tell_lost(const struct mpib_family *family, int32_t rank)
+static int report_peer_lost(const struct mpib_family *family, int32_t rank)
 {
     return family->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: it left the group", rank);
 }
@@ -123,8 +125,8 @@ static struct mpib_posted *first_posted_for(const struct mpib_posted_list *list,
     return posted;
 }
 
-/* What it sent before has come before, so what still waits for a message of its waits in vain. */
-static void lose(struct mpib_family *family, int32_t rank)
+/* Messages of one rank arrive in order, so a receive that still waits for this rank can never match. */
+static void handle_departure(struct mpib_family *family, int32_t rank)
 {
     struct mpib_posted_list *lists[2] = {&family->posted, &family->peeking};
     struct mpib_posted *posted;
@@ -134,30 +136,30 @@ static void lose(struct mpib_family *family, int32_t rank)
         while ((posted = first_posted_for(lists[i], rank)) != NULL) {
             TAILQ_REMOVE(lists[i], posted, link);
             posted->waits = false;
-            family->host->complete(posted->request, tell_lost(family, rank));
+            family->host->complete(posted->request, report_peer_lost(family, rank));
         }
 }
 
-/* What a request that takes nothing has been waiting for. */
-static int describe(const struct mpib_group *group, tutti_request *request, const struct mpib_arrived *arrived)
+/* Fills a probe (TUTTI_REQUEST_PEEK) with the envelope of the message it matches. */
+static int fill_probe(const struct mpib_group *group, tutti_request *request, const struct mpib_arrived *arrived)
 {
     request->source = rank_in(group, arrived->source);
     tutti_request_settle(request, arrived->header.tag, arrived->header.bytes, arrived->header.fingerprint);
     return TUTTI_REQUEST_DONE;
 }
 
-/* A message has been kept: those who wait for it without taking it are told of it. */
-static void show(struct mpib_family *family, const struct mpib_arrived *arrived)
+/* Completes the probes that match a message just queued. */
+static void complete_probes(struct mpib_family *family, const struct mpib_arrived *arrived)
 {
     struct mpib_posted *posted = TAILQ_FIRST(&family->peeking), *next;
     for (; posted != NULL; posted = next) {
         struct mpib_group *group = posted->group;
         tutti_request *request = posted->request;
         next = TAILQ_NEXT(posted, link);
-        if (!is_for(group, request, arrived->source, &arrived->header)) continue;
+        if (!matches(group, request, arrived->source, &arrived->header)) continue;
         TAILQ_REMOVE(&family->peeking, posted, link);
         posted->waits = false;
-        describe(group, request, arrived);
+        fill_probe(group, request, arrived);
         family->host->complete(request, TUTTI_OK);
     }
 }
@@ -171,67 +173,68 @@ int mpib_match_recv(struct mpib_group *group, tutti_request *request)
     if (arrived == NULL) {
         int32_t from = request->peer != TUTTI_ANY_SOURCE ? group->global_ranks[request->peer] : family->rank;
         posted->waits = !family->peers[from].has_left;
-        if (!posted->waits) return tell_lost(family, from);
+        if (!posted->waits) return report_peer_lost(family, from);
         struct mpib_posted_list *list = request->flags & TUTTI_REQUEST_PEEK ? &family->peeking : &family->posted;
         TAILQ_INSERT_TAIL(list, posted, link);
         return TUTTI_REQUEST_PENDING;
     }
     if (request->flags & TUTTI_REQUEST_PEEK) {
         posted->waits = false;
-        return describe(group, request, arrived);
+        return fill_probe(group, request, arrived);
     }
-    take_out(family, arrived);
-    if (!fits(request, &arrived->header)) { /* told in the next progress, not from within this call */
+    unlink_arrived(family, arrived);
+    if (!fits(request, &arrived->header)) { /* reported by the next progress call, not from within this one */
         posted->found = arrived;
         TAILQ_INSERT_TAIL(&family->found, posted, link);
         return TUTTI_REQUEST_PENDING;
     }
     posted->waits = false;
-    int status = take_in(group, request, arrived->source, &arrived->header, arrived->data);
+    int status = receive_message(group, request, arrived->source, &arrived->header, arrived->data);
     free(arrived);
     return status;
 }
 
-/* A receive whose caller waits is looked for before it is posted: what comes meanwhile goes straight to it. */
+/* True if the message matches the receive whose caller is polling before it is posted; the data then goes directly to
+ * it. */
 static bool is_awaited(const struct mpib_family *family, int32_t source, const struct mpib_header *header)
 {
     const struct mpib_awaited *awaited = &family->awaited;
-    return awaited->request != NULL && is_for(awaited->group, awaited->request, source, header) &&
+    return awaited->request != NULL && matches(awaited->group, awaited->request, source, header) &&
            fits(awaited->request, header);
 }
 
-static bool is_dead(const struct mpib_family *family, uint64_t group)
+static bool has_failed(const struct mpib_family *family, uint64_t group)
 {
-    for (int i = 0; i < family->n_dead; i++)
-        if (family->dead[i] == group) return true;
+    for (int i = 0; i < family->n_failed_groups; i++)
+        if (family->failed_groups[i] == group) return true;
     return family->closing;
 }
 
-/* What has come for groups that are dead. */
-static void sink_arrived(struct mpib_family *family)
+/* Discards queued messages of failed groups. */
+static void discard_arrived(struct mpib_family *family)
 {
     for (int i = 0; i < family->n_peers; i++) {
         struct mpib_arrived *arrived, *next;
         for (arrived = TAILQ_FIRST(&family->peers[i].arrived); arrived != NULL; arrived = next) {
             next = TAILQ_NEXT(arrived, link);
-            if (!is_dead(family, arrived->header.group)) continue;
-            take_out(family, arrived);
-            sink(family, arrived->source, &arrived->header);
+            if (!has_failed(family, arrived->header.group)) continue;
+            unlink_arrived(family, arrived);
+            discard(family, arrived->source, &arrived->header);
             free(arrived);
         }
     }
 }
 
-static void keep(struct mpib_family *family, int32_t source, const struct mpib_envelope *envelope)
+static void queue_unexpected(struct mpib_family *family, int32_t source, const struct mpib_envelope *envelope)
 {
-    if (is_dead(family, envelope->header.group)) {
-        sink(family, source, &envelope->header);
+    if (has_failed(family, envelope->header.group)) {
+        discard(family, source, &envelope->header);
         return;
     }
     size_t bytes = envelope->header.long_tag == 0 ? envelope->header.bytes : 0;
     struct mpib_arrived *arrived = malloc(sizeof *arrived + bytes);
     if (arrived == NULL) {
-        family->host->failed(family->core, TUTTI_ERR_NO_MEMORY, "no memory for a message that came early");
+        family->host->failed(family->core, TUTTI_ERR_NO_MEMORY, "no memory for an unexpected message");
         return;
     }
     arrived->number = family->arrivals++;
@@ -240,13 +243,14 @@ static void keep(struct mpib_family *family, int32_t source, const struct mpib_e
     memcpy(arrived->data, envelope->data, bytes);
     TAILQ_INSERT_TAIL(&family->peers[source].arrived, arrived, link);
     family->n_arrived++;
-    show(family, arrived);
+    complete_probes(family, arrived);
 }
 
-/* One for a group that is not here any more, for all of it opened it before the first note, is answered: see notify. */
-static void pass_note(struct mpib_family *family, int32_t source, const struct mpib_envelope *envelope)
+/* Delivers a control message.  If its group is no longer open, the sender gets an empty answer: all members opened the
+ * group before the first control message (see notify). */
+static void deliver_control(struct mpib_family *family, int32_t source, const struct mpib_envelope *envelope)
 {
-    struct mpib_header answer = {.group = envelope->header.group, .note = MPIB_NOTE_OF_CORE};
+    struct mpib_header answer = {.group = envelope->header.group, .control = MPIB_CONTROL_CORE};
     struct mpib_group *group;
     LIST_FOREACH(group, &family->groups, link)
     {
@@ -258,48 +262,48 @@ static void pass_note(struct mpib_family *family, int32_t source, const struct m
     if (envelope->header.bytes > 0 && !family->closing) mpib_header_send(family, source, &answer, NULL, NULL);
 }
 
-/* One that is refused is no reason to stop: what fails it may have a cause in a note that comes right behind, and the
+/* A mismatch does not stop the polling round.  A control message right behind it may carry the root cause, and the root
  * cause must win. */
 bool mpib_match_arrive(struct mpib_family *family, int32_t source, const struct mpib_envelope *envelope)
 {
     const struct mpib_header *header = &envelope->header;
     struct mpib_posted *posted;
-    family->goodbyes += header->note == MPIB_NOTE_GOODBYE;
-    if (header->note != 0) {
-        if (header->note == MPIB_NOTE_LEFT) lose(family, source);
-        if (header->note == MPIB_NOTE_OF_CORE)
-            pass_note(family, source, envelope); /* the last that is done with envelope */
+    family->goodbyes += header->control == MPIB_CONTROL_GOODBYE;
+    if (header->control != 0) {
+        if (header->control == MPIB_CONTROL_EXIT) handle_departure(family, source);
+        if (header->control == MPIB_CONTROL_CORE) deliver_control(family, source, envelope); /* last use of envelope */
         return false;
     }
     if (is_awaited(family, source, header)) {
         struct mpib_awaited awaited = family->awaited;
         family->awaited = (struct mpib_awaited){
-            .status = take_in(awaited.group, awaited.request, source, header, envelope->data), .has_come = true};
+            .status = receive_message(awaited.group, awaited.request, source, header, envelope->data),
+            .has_arrived = true};
         return true;
     }
     TAILQ_FOREACH(posted, &family->posted, link)
     {
-        if (is_for(posted->group, posted->request, source, header)) break;
+        if (matches(posted->group, posted->request, source, header)) break;
     }
     if (posted == NULL) {
-        keep(family, source, envelope);
+        queue_unexpected(family, source, envelope);
         return false;
     }
-    struct mpib_group *group = posted->group; /* posted is the request's own memory, which goes with it */
+    struct mpib_group *group = posted->group; /* posted lives in the request and is invalid once that completes */
     tutti_request *request = posted->request;
     TAILQ_REMOVE(&family->posted, posted, link);
     posted->waits = false;
     if (!fits(request, header)) {
-        refuse(group, request, source, header);
+        fail_mismatch(group, request, source, header);
         return false;
     }
-    int status = take_in(group, request, source, header, envelope->data);
+    int status = receive_message(group, request, source, header, envelope->data);
     if (status != TUTTI_REQUEST_PENDING)
         family->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);
     return true;
 }
 
-int mpib_match_tell(struct mpib_family *family)
+int mpib_match_report(struct mpib_family *family)
 {
     int n = 0;
     struct mpib_posted *posted;
@@ -307,14 +311,14 @@ int mpib_match_tell(struct mpib_family *family)
         struct mpib_arrived *arrived = posted->found;
         TAILQ_REMOVE(&family->found, posted, link);
         posted->waits = false;
-        refuse(posted->group, posted->request, arrived->source, &arrived->header);
+        fail_mismatch(posted->group, posted->request, arrived->source, &arrived->header);
         free(arrived);
         n++;
     }
     return n;
 }
 
-/* ---- taking back ----------------------------------------------------------------------------------------------- */
+/* ---- cancellation --------------------------------------------------------------------------------------------- */
 
 static bool is_on(const struct mpib_posted_list *list, const struct mpib_posted *wanted)
 {
@@ -329,7 +333,7 @@ static bool withdraw(struct mpib_family *family, struct mpib_posted *posted)
     posted->waits = false;
     if (posted->found != NULL) {
         TAILQ_REMOVE(&family->found, posted, link);
-        sink(family, posted->found->source, &posted->found->header);
+        discard(family, posted->found->source, &posted->found->header);
         free(posted->found);
     } else if (is_on(&family->later, posted)) {
         TAILQ_REMOVE(&family->later, posted, link);
@@ -355,7 +359,7 @@ int mpib_cancel(void *state, tutti_request *request)
     if (family == NULL) return TUTTI_ERR_NOT_FOUND;
     if (is_waiting(family, posted) && withdraw(family, posted)) return TUTTI_OK;
     if (!mpib_enter()) return TUTTI_ERR_UNSUPPORTED;
-    int status = mpib_flights_cancel(family, request);
+    int status = mpib_pending_cancel(family, request);
     mpib_leave();
     return status;
 }
@@ -373,27 +377,28 @@ void mpib_messages_drop(struct mpib_group *group)
     }
 }
 
-/* ---- the end --------------------------------------------------------------------------------------------------- */
+/* ---- close and abort ------------------------------------------------------------------------------------------ */
 
 void mpib_abort(void *state)
 {
     struct mpib_group *group = state;
     struct mpib_family *family = group->family;
-    if (family == NULL || is_dead(family, group->id)) return;
-    uint64_t *dead = realloc(family->dead, (size_t)(family->n_dead + 1) * sizeof *dead);
-    if (dead == NULL) return; /* a peer may then have to give up what it sends */
-    dead[family->n_dead++] = group->id;
-    family->dead = dead;
+    if (family == NULL || has_failed(family, group->id)) return;
+    uint64_t *failed_groups =
+        realloc(family->failed_groups, (size_t)(family->n_failed_groups + 1) * sizeof *failed_groups);
+    if (failed_groups == NULL) return; /* a peer may then have to abandon what it is sending */
+    failed_groups[family->n_failed_groups++] = group->id;
+    family->failed_groups = failed_groups;
     if (!mpib_enter()) return;
-    sink_arrived(family);
+    discard_arrived(family);
     mpib_leave();
 }
 
 void mpib_messages_last(struct mpib_family *family, int peers)
 {
-    struct mpib_header header = {.note = MPIB_NOTE_GOODBYE};
+    struct mpib_header header = {.control = MPIB_CONTROL_GOODBYE};
     family->closing = true;
-    sink_arrived(family);
-    for (int32_t rank = 0; family->n_dead > 0 && rank <= peers; rank++)
+    discard_arrived(family);
+    for (int32_t rank = 0; family->n_failed_groups > 0 && rank <= peers; rank++)
         if (rank != family->rank) mpib_header_send(family, rank, &header, NULL, NULL);
 }

@@ -1,18 +1,18 @@
-/* Messages with tags and fingerprints of 64 bits, over MPI, whose tags have 31 at most.
+/* Messages with 64-bit tags and fingerprints over MPI, whose tags have at most 31 bits.
  *
- * Each message begins with a header under one tag of MPI's: in it all that MPI has no room for.  A short message rides
- * along; a long one follows by itself, under a tag that its header names, straight from and to the program's memory.
+ * Each message begins with a header, sent under one MPI tag, that holds everything MPI has no field for.  A short
+ * message travels in its header.  A long one follows under the tag its header names, directly between the user buffers.
  */
 #include <stdlib.h>
 
 #include "mpi_message.h"
 
 enum {
-    POLL_MOST = 16,  /* headers a round */
-    ROUNDS = 32,     /* for a message that a caller waits for, before its receive is posted */
-    LOOKS_LONG = 64, /* at a long one that a caller waits for, before it is left to the rounds of progress, */
-    LOOK_BYTES = 64, /* and one more for so many bytes: two or three times as long as it should take, */
-    LOOKS_MOST = 4096
+    POLL_MAX = 16,       /* headers per round */
+    AWAIT_POLLS = 32,    /* polls for an awaited message before its receive is posted */
+    POLLS_LONG = 64,     /* polls of an awaited long message before it is left to progress, */
+    BYTES_PER_POLL = 64, /* plus one per this many bytes: two to three times the expected duration */
+    POLLS_MAX = 4096
 };
 
 int mpib_messages_open(struct mpib_family *family, int world_size)
@@ -46,7 +46,7 @@ void mpib_messages_close(struct mpib_family *family)
     }
     free(family->peers);
     free(family->buffer);
-    free(family->dead);
+    free(family->failed_groups);
 }
 
 static int send_locked(struct mpib_group *group, tutti_request *request)
@@ -55,32 +55,33 @@ static int send_locked(struct mpib_group *group, tutti_request *request)
     int32_t to = group->global_ranks[request->peer];
     struct mpib_header header = {
         .group = group->id, .tag = request->tag, .fingerprint = request->fingerprint, .bytes = request->bytes};
-    struct mpib_flight flight = {.request = request, .group = group, .sends = true, .is_message = true};
+    struct mpib_pending pending = {.request = request, .group = group, .sends = true, .is_message = true};
     if (request->bytes > MPIB_SHORT) {
         header.long_tag = family->next_tag;
         family->next_tag = family->next_tag == MPIB_TAG_LONG_END ? MPIB_TAG_LONG : family->next_tag + 1;
-        flight.data = request->data;
-        flight.left = request->bytes;
-        flight.peer = to;
-        flight.tag = header.long_tag;
+        pending.data = request->data;
+        pending.left = request->bytes;
+        pending.peer = to;
+        pending.tag = header.long_tag;
     }
-    return mpib_header_send(family, to, &header, request->data, &flight);
+    return mpib_header_send(family, to, &header, request->data, &pending);
 }
 
 int mpib_messages_poll(struct mpib_family *family)
 {
-    int n = mpib_match_tell(family);
-    for (int i = 0; i < POLL_MOST; i++) {
-        enum mpib_came came = mpib_header_poll(family);
+    int n = mpib_match_report(family);
+    for (int i = 0; i < POLL_MAX; i++) {
+        enum mpib_arrival came = mpib_header_poll(family);
         if (came == MPIB_NOTHING) break;
         n++;
-        if (came == MPIB_WANTED) break; /* somebody may be waiting for just this: asking on would take time */
+        if (came == MPIB_WANTED) break; /* a caller may be waiting for this message; further polls would delay it */
     }
     return n;
 }
 
-/* The core's thread has come to a message that MPI lets the main thread alone begin: it does so when it next waits. */
-static int put_off(struct mpib_group *group, tutti_request *request, bool sends)
+/* Defers a request that the progress thread started although MPI admits only the main thread, which starts it when it
+ * next waits. */
+static int defer(struct mpib_group *group, tutti_request *request, bool sends)
 {
     struct mpib_posted *posted = (struct mpib_posted *)request->priv;
     *posted = (struct mpib_posted){.group = group, .request = request, .waits = true, .sends = sends};
@@ -88,7 +89,7 @@ static int put_off(struct mpib_group *group, tutti_request *request, bool sends)
     return TUTTI_REQUEST_PENDING;
 }
 
-static int begin_put_off(struct mpib_family *family)
+static int start_deferred(struct mpib_family *family)
 {
     struct mpib_posted *posted;
     int n = 0;
@@ -104,66 +105,66 @@ static int begin_put_off(struct mpib_family *family)
     return n;
 }
 
-/* Whether the caller of a request waits for it, and nobody else needs the core meanwhile. */
-static bool may_look(const struct mpib_group *group, const tutti_request *request)
+/* True if the request's caller waits for it and no other rank needs the core. */
+static bool may_poll(const struct mpib_group *group, const tutti_request *request)
 {
     return (request->flags & TUTTI_REQUEST_AWAITED) && !group->family->shares_cores;
 }
 
-/* One whose caller waits has nothing else to do, but for what the same operation receives meanwhile. */
-static int look(struct mpib_group *group, tutti_request *request, int status)
+/* Polls a request whose caller waits.  Meanwhile it also serves messages received by the same operation. */
+static int poll_request(struct mpib_group *group, tutti_request *request, int status)
 {
     struct mpib_family *family = group->family;
-    if (status != TUTTI_REQUEST_PENDING || !may_look(group, request)) return status;
-    size_t looks = LOOKS_LONG + request->bytes / LOOK_BYTES;
-    if (looks > LOOKS_MOST) looks = LOOKS_MOST;
-    for (; looks > 0 && status == TUTTI_REQUEST_PENDING; looks--) {
+    if (status != TUTTI_REQUEST_PENDING || !may_poll(group, request)) return status;
+    size_t polls = POLLS_LONG + request->bytes / BYTES_PER_POLL;
+    if (polls > POLLS_MAX) polls = POLLS_MAX;
+    for (; polls > 0 && status == TUTTI_REQUEST_PENDING; polls--) {
         if (!TAILQ_EMPTY(&family->posted)) mpib_header_poll(family);
-        status = mpib_flights_look(family, request);
+        status = mpib_pending_poll(family, request);
     }
-    if (family->n_flights > 0) mpib_flights_test(family);
+    if (family->n_pending > 0) mpib_pending_test(family);
     return status;
 }
 
 int mpib_send(void *state, tutti_request *request)
 {
     struct mpib_group *group = state;
-    if (!mpib_enter()) return put_off(group, request, true);
-    int status = look(group, request, send_locked(group, request));
-    group->family->moved = true;
+    if (!mpib_enter()) return defer(group, request, true);
+    int status = poll_request(group, request, send_locked(group, request));
+    group->family->has_moved = true;
     mpib_leave();
     return status;
 }
 
-static bool may_have_come(const struct mpib_group *group, const tutti_request *request)
+static bool may_have_arrived(const struct mpib_group *group, const tutti_request *request)
 {
     const struct mpib_family *family = group->family;
     return family->n_arrived > 0 && (request->peer == TUTTI_ANY_SOURCE ||
                                      !TAILQ_EMPTY(&family->peers[group->global_ranks[request->peer]].arrived));
 }
 
-static int await(struct mpib_group *group, tutti_request *request)
+static int await_message(struct mpib_group *group, tutti_request *request)
 {
     struct mpib_family *family = group->family;
-    bool looks = may_look(group, request) && (request->flags & TUTTI_REQUEST_PEEK) == 0;
+    bool polls = may_poll(group, request) && (request->flags & TUTTI_REQUEST_PEEK) == 0;
     family->awaited = (struct mpib_awaited){.group = group, .request = request};
-    /* One that was posted before, or has come before, may be for the same message. */
-    for (int i = 0; looks && i < ROUNDS && family->awaited.request != NULL; i++) {
-        if (!TAILQ_EMPTY(&family->posted) || may_have_come(group, request)) break;
+    /* A receive posted earlier, or a message that arrived earlier, may take precedence. */
+    for (int i = 0; polls && i < AWAIT_POLLS && family->awaited.request != NULL; i++) {
+        if (!TAILQ_EMPTY(&family->posted) || may_have_arrived(group, request)) break;
         mpib_header_poll(family);
     }
     family->awaited.request = NULL;
-    if (family->awaited.has_come) return look(group, request, family->awaited.status);
+    if (family->awaited.has_arrived) return poll_request(group, request, family->awaited.status);
     int status = mpib_match_recv(group, request);
-    return ((struct mpib_posted *)request->priv)->waits ? status : look(group, request, status);
+    return ((struct mpib_posted *)request->priv)->waits ? status : poll_request(group, request, status);
 }
 
 int mpib_recv(void *state, tutti_request *request)
 {
     struct mpib_group *group = state;
-    if (!mpib_enter()) return put_off(group, request, false);
-    int status = await(group, request);
-    group->family->moved = true;
+    if (!mpib_enter()) return defer(group, request, false);
+    int status = await_message(group, request);
+    group->family->has_moved = true;
     mpib_leave();
     return status;
 }
@@ -172,57 +173,57 @@ int mpib_recv_reduce(void *state, tutti_request *request)
 {
     if (request->bytes <= MPIB_SHORT) return mpib_recv(state, request);
     return ((struct mpib_group *)state)
-        ->family->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a recv_reduce of %zu bytes; at most %d", request->bytes,
-                              MPIB_SHORT);
+        ->family->host->error(TUTTI_ERR_INVALID_ARGUMENT, "recv_reduce of %zu bytes exceeds the limit of %d",
+                              request->bytes, MPIB_SHORT);
 }
 
 int mpib_notify(void *state, int32_t peer, const void *message, size_t bytes)
 {
     struct mpib_group *group = state;
     if (group->family == NULL || peer == group->rank || bytes > MPIB_SHORT || !mpib_enter()) return TUTTI_OK;
-    struct mpib_header header = {.group = group->id, .bytes = bytes, .note = MPIB_NOTE_OF_CORE};
+    struct mpib_header header = {.group = group->id, .bytes = bytes, .control = MPIB_CONTROL_CORE};
     int32_t to = group->global_ranks[peer];
     int status = mpib_header_send(group->family, to, &header, message, NULL);
     mpib_leave();
-    mpib_bell_ring(group->family->bell, &group->family->bells[to]); /* it may have nothing to do but to sleep */
+    mpib_bell_ring(group->family->bell, &group->family->bells[to]); /* the peer may be asleep */
     return status < 0 ? status : TUTTI_OK;
 }
 
-/* One that was to be told from a thread that may not call MPI: it is, by the one that may. */
-struct mpib_untold {
-    STAILQ_ENTRY(mpib_untold) link;
+/* A failure notice from a thread that may not call MPI; the main thread sends it later. */
+struct mpib_unsent {
+    STAILQ_ENTRY(mpib_unsent) link;
     int32_t peer;
     size_t bytes;
     uint8_t message[];
 };
 
-static int keep_untold(struct mpib_group *group, int32_t peer, const void *message, size_t bytes)
+static int queue_failure(struct mpib_group *group, int32_t peer, const void *message, size_t bytes)
 {
-    struct mpib_untold *untold = malloc(sizeof *untold + bytes);
-    if (untold == NULL) return group->own.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message");
-    untold->peer = peer;
-    untold->bytes = bytes;
-    memcpy(untold->message, message, bytes);
-    STAILQ_INSERT_TAIL(&group->untold, untold, link);
+    struct mpib_unsent *unsent = malloc(sizeof *unsent + bytes);
+    if (unsent == NULL) return group->own.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a failure notice");
+    unsent->peer = peer;
+    unsent->bytes = bytes;
+    memcpy(unsent->message, message, bytes);
+    STAILQ_INSERT_TAIL(&group->unsent, unsent, link);
     return TUTTI_OK;
 }
 
-static void tell_kept(struct mpib_group *group)
+static void send_queued_failures(struct mpib_group *group)
 {
-    struct mpib_untold *untold;
-    while ((untold = STAILQ_FIRST(&group->untold)) != NULL) {
-        STAILQ_REMOVE_HEAD(&group->untold, link);
-        mpib_notify(group, untold->peer, untold->message, untold->bytes);
-        free(untold);
+    struct mpib_unsent *unsent;
+    while ((unsent = STAILQ_FIRST(&group->unsent)) != NULL) {
+        STAILQ_REMOVE_HEAD(&group->unsent, link);
+        mpib_notify(group, unsent->peer, unsent->message, unsent->bytes);
+        free(unsent);
     }
 }
 
-void mpib_forget_untold(struct mpib_group *group)
+void mpib_drop_unsent(struct mpib_group *group)
 {
-    struct mpib_untold *untold;
-    while ((untold = STAILQ_FIRST(&group->untold)) != NULL) {
-        STAILQ_REMOVE_HEAD(&group->untold, link);
-        free(untold);
+    struct mpib_unsent *unsent;
+    while ((unsent = STAILQ_FIRST(&group->unsent)) != NULL) {
+        STAILQ_REMOVE_HEAD(&group->unsent, link);
+        free(unsent);
     }
 }
 
@@ -230,16 +231,16 @@ int mpib_tell(void *state, int32_t peer, const void *message, size_t bytes)
 {
     struct mpib_group *group = state;
     if (group->family == NULL) return TUTTI_OK;
-    if (!mpib_enter()) return keep_untold(group, peer, message, bytes);
+    if (!mpib_enter()) return queue_failure(group, peer, message, bytes);
     mpib_leave();
     return mpib_notify(state, peer, message, bytes);
 }
 
-/* Nothing of this rank's comes any more, and not every launcher ends the others for it. */
-void mpib_left(void *state)
+/* Tells all peers that this rank is gone, since not every launcher ends them. */
+void mpib_announce_exit(void *state)
 {
     struct mpib_group *group = state;
-    struct mpib_header header = {.note = MPIB_NOTE_LEFT};
+    struct mpib_header header = {.control = MPIB_CONTROL_EXIT};
     if (group->family == NULL || !mpib_enter()) return;
     for (int32_t rank = 0; rank < group->world_size; rank++) {
         if (rank == group->rank) continue;
@@ -253,12 +254,12 @@ int mpib_progress(void *state)
 {
     struct mpib_family *family = ((struct mpib_group *)state)->family;
     if (family == NULL || !mpib_enter()) return 0;
-    int moved = begin_put_off(family);
-    moved += mpib_flights_test(family);
-    family->hears = moved == 0 || !family->hears; /* what has ended comes first, but not always */
-    if (family->hears) moved += mpib_messages_poll(family);
-    family->moved |= moved > 0;
+    int has_moved = start_deferred(family);
+    has_moved += mpib_pending_test(family);
+    family->polled_inbox = has_moved == 0 || !family->polled_inbox; /* completions come first, but not in every round */
+    if (family->polled_inbox) has_moved += mpib_messages_poll(family);
+    family->has_moved |= has_moved > 0;
     mpib_leave();
-    tell_kept(state);
-    return moved;
+    send_queued_failures(state);
+    return has_moved;
 }

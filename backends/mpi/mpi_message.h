@@ -1,8 +1,8 @@
 /* Messages over MPI: what their three files share.
  *
- *   mpi_header.c   headers, on their way and taken in
- *   mpi_match.c    which receive a message is for
- *   mpi_message.c  the table's entries
+ *   mpi_header.c   sending and receiving headers
+ *   mpi_match.c    matching messages with receives
+ *   mpi_message.c  the entries of the function table
  */
 #ifndef MPI_MESSAGE_H
 #define MPI_MESSAGE_H
@@ -10,17 +10,17 @@
 #include "mpib.h"
 
 enum {
-    MPIB_TAG_LONG = 16,       /* the first tag for long messages */
-    MPIB_TAG_LONG_END = 32767 /* every MPI has tags up to here */
+    MPIB_TAG_LONG = 16,       /* first tag for long messages */
+    MPIB_TAG_LONG_END = 32767 /* the largest tag that every MPI supports */
 };
 
 struct mpib_header {
     uint64_t group, tag, fingerprint, bytes;
-    int32_t long_tag; /* 0: the bytes are here */
-    int32_t note;     /* 0: a message; enum mpib_note */
+    int32_t long_tag; /* 0: the data is in the envelope */
+    int32_t control;  /* 0: a message; else enum mpib_control */
 };
 
-enum mpib_note { MPIB_NOTE_OF_CORE = 1, MPIB_NOTE_GOODBYE, MPIB_NOTE_LEFT };
+enum mpib_control { MPIB_CONTROL_CORE = 1, MPIB_CONTROL_GOODBYE, MPIB_CONTROL_EXIT };
 
 struct mpib_envelope {
     struct mpib_header header;
@@ -32,36 +32,36 @@ struct mpib_slot {
     struct mpib_envelope envelope;
 };
 
-/* A message that came before its receive. */
+/* An unexpected message: it arrived before its receive was posted. */
 struct mpib_arrived {
     TAILQ_ENTRY(mpib_arrived) link;
     uint64_t number;
     int32_t source; /* global rank */
     struct mpib_header header;
-    char data[]; /* of a short one */
+    char data[]; /* of a short message */
 };
 
 /* ---- mpi_header.c ---------------------------------------------------------------------------------------------- */
 
-/* Sends one for `message`, which is long and follows, or short and rides along; NULL: a note.  DONE: nobody need wait
- * for it; PENDING; or an error. */
+/* Sends a header.  `message` is NULL for a control message; a long message follows its header, a short one is carried
+ * by it.  Returns DONE if the caller need not wait, PENDING, or an error. */
 int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_header *header, const void *data,
-                     const struct mpib_flight *message);
+                     const struct mpib_pending *message);
 
-enum mpib_came { MPIB_NOTHING, MPIB_KEPT, MPIB_WANTED };
+enum mpib_arrival { MPIB_NOTHING, MPIB_KEPT, MPIB_WANTED };
 
-/* Takes one in, if one is there. */
-enum mpib_came mpib_header_poll(struct mpib_family *family);
+/* Receives one header if one has arrived. */
+enum mpib_arrival mpib_header_poll(struct mpib_family *family);
 
 /* ---- mpi_match.c ----------------------------------------------------------------------------------------------- */
 
-/* A receive, for which a message may have come: DONE, PENDING or an error. */
+/* Posts a receive, which may match a queued message.  Returns DONE, PENDING or an error. */
 int mpib_match_recv(struct mpib_group *group, tutti_request *request);
 
-/* Whether a receive was waiting for the message, and gets it. */
+/* Handles a message.  Returns true if a receive was waiting for it. */
 bool mpib_match_arrive(struct mpib_family *family, int32_t source, const struct mpib_envelope *envelope);
 
-/* Tells receives whose message had come, and did not fit.  How many. */
-int mpib_match_tell(struct mpib_family *family);
+/* Fails the receives whose message did not fit.  Returns how many. */
+int mpib_match_report(struct mpib_family *family);
 
 #endif

@@ -1,24 +1,24 @@
 /* Collectives by MPI's own nonblocking ones.
  *
- * What MPI does not have, or what it would take copies for, is refused before it has begun, and the core builds it from
- * messages: lists (a tensor a rank, each somewhere else), splits, AVG, PREMUL_SUM, more than a GiB.  A refusal must
- * follow from what all ranks have alike.
+ * Operations that MPI lacks, or would need copies for, are refused before they start; the core then builds them from
+ * messages.  These are lists (one tensor per rank), splits, AVG, PREMUL_SUM, and more than 1 GiB.  A refusal may depend
+ * only on what is equal on all ranks.
  *
- * MPI does not look whether the ranks' calls are the same; where they are not it waits for ever, writes other data than
- * were asked for, or crashes.  So the core has the ranks compare first.
+ * MPI does not check that the ranks' calls agree.  If they differ it hangs, writes wrong data or crashes, so the core
+ * first compares the calls.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpib.h"
 
-/* A gibibyte: MPI counts with int, and inside it more than the arguments may be an int. */
-#define NATIVE_MOST (INT64_C(1) << 30)
+/* 1 GiB: MPI counts in int, and may exceed the arguments internally. */
+#define NATIVE_MAX (INT64_C(1) << 30)
 
 struct call {
     const void *in; /* may be MPI_IN_PLACE */
     void *out;
-    int count; /* elements of a part, where there are parts; else of the whole */
+    int count; /* elements of one block if the operation has blocks, else of the whole tensor */
     int root;
     MPI_Datatype type;
     MPI_Op reduce;
@@ -65,30 +65,31 @@ static int start_all_to_all(const struct call *c, MPI_Request *request)
     return MPI_Ialltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm, request);
 }
 
-/* From how many bytes of the whole operation MPI's own collective is taken.
+/* From how many bytes (of the whole tensor) on MPI's own collective is used.
  *
- * MPI builds a schedule for each call, and comparing the ranks' calls first takes a barrier.  So MPI's own pays where
- * it is much faster, the data are large, and few ranks wait for each other in the barrier.  Measured with Open MPI
- * (docs/benchmarks/mpi.md), broadcast costs nothing then, and may be better on another machine.  all_to_all is not
- * taken: in place it needs a copy of all the input.
+ * MPI builds a schedule for each call and reduces with simple algorithms, and comparing the calls costs as much as a
+ * barrier.  Native collectives therefore pay only for large data and few ranks (docs/benchmarks/mpi.md).  MPI's
+ * broadcast is used from FROM_LARGE on, where it costs nothing and may know the network better.  Its all_to_all is not:
+ * in place it needs a copy of the whole input.
  *
- * MPICH's broadcast is never taken.  From some KiB on, if the root is not rank 0, MPI_Ibcast (4.0.2) writes into the
- * root's tensor what it holds already.  If that memory is read-only, such as mapped weights, the job dies; threads that
- * read it meanwhile may see half of what is written.
+ * MPICH's broadcast is never used.  If the root is not rank 0, MPI_Ibcast (4.0.2) writes into the root's own tensor,
+ * with the data it already holds.  That kills the job if the memory is read-only, for example mapped weights, and other
+ * readers may see partial writes.
  *
- * TUTTI_MPI_NATIVE=1 takes MPI's wherever there is one, for an MPI whose network does collectives; 0 never. */
+ * TUTTI_MPI_NATIVE=1 uses MPI's collectives wherever possible, for an MPI whose network offloads them; 0 never does.
+ */
 #ifdef OPEN_MPI
 #define BROADCAST_KEEPS_ROOT true
 #else
 #define BROADCAST_KEEPS_ROOT false
 #endif
 #define FROM_LARGE (4 << 20)
-#define RANKS_MOST 4
-#define ELEMENT_MOST 16
+#define RANKS_MAX 4
+#define ELEMENT_MAX 16
 #define FROM_NEVER INT64_MAX
 
-/* `parts`: which side has a part for each rank.  `place`: where in and out may be the same memory, as a whole or as far
- * as this rank's part goes, so that MPI_IN_PLACE is for `in` (SLICE_OUT) or for `out` (SLICE_IN). */
+/* `in_parts`, `out_parts`: the side has one block per rank.  `place`: where the two sides may share memory, as a whole
+ * or in this rank's block, so that MPI_IN_PLACE replaces `in` (SLICE_OUT) or `out` (SLICE_IN). */
 static const struct kind {
     int (*start)(const struct call *call, MPI_Request *request);
     int64_t from;
@@ -105,8 +106,8 @@ static const struct kind {
     [TUTTI_ALL_TO_ALL] = {start_all_to_all, FROM_NEVER, false, true, true, PLACE_NEVER},
 };
 
-/* Elements of the whole, the same on all ranks. */
-static int64_t whole_of(const struct mpib_group *group, const tutti_op *op)
+/* Returns the elements of the whole tensor, the same on all ranks. */
+static int64_t whole_numel(const struct mpib_group *group, const tutti_op *op)
 {
     const tutti_tensor *in = op->n_in > 0 ? op->in : NULL, *out = op->n_out > 0 ? op->out : NULL;
     const struct kind *kind = &kinds[op->kind];
@@ -116,23 +117,24 @@ static int64_t whole_of(const struct mpib_group *group, const tutti_op *op)
     return out != NULL ? out->numel : in->numel;
 }
 
-static bool is_for_mpi(const struct mpib_group *group, const tutti_op *op)
+static bool is_suitable(const struct mpib_group *group, const tutti_op *op)
 {
     const struct kind *kind = &kinds[op->kind];
     if (op->list || op->in_splits != NULL || mpib_type(op->dtype) == MPI_DATATYPE_NULL) return false;
     if (kind->reduces && mpib_reduce(op->reduce_op) == MPI_OP_NULL) return false;
-    int64_t whole = whole_of(group, op), element = tutti_dtype_bytes(op->dtype);
-    if (whole <= 0 || whole > NATIVE_MOST / element) return false;
+    int64_t whole = whole_numel(group, op), element = tutti_dtype_bytes(op->dtype);
+    if (whole <= 0 || whole > NATIVE_MAX / element) return false;
     return group->native == MPIB_NATIVE_ALWAYS || whole * element >= kind->from;
 }
 
-/* Nearly all operations are not: those find that out here. */
-static inline bool may_be_for_mpi(const struct mpib_group *group, const tutti_op *op)
+/* A quick test that rejects nearly all operations. */
+static inline bool may_be_suitable(const struct mpib_group *group, const tutti_op *op)
 {
     if (group->family == NULL || group->native == MPIB_NATIVE_NEVER) return false;
     if (group->native == MPIB_NATIVE_ALWAYS) return true;
-    const tutti_tensor *one = op->n_out > 0 ? op->out : op->in; /* the whole has at most so many bytes: */
-    return group->world_size <= RANKS_MOST && one->numel >= kinds[op->kind].from / (RANKS_MOST * ELEMENT_MOST);
+    const tutti_tensor *largest =
+        op->n_out > 0 ? op->out : op->in; /* an upper bound of the whole tensor's bytes is enough here */
+    return group->world_size <= RANKS_MAX && largest->numel >= kinds[op->kind].from / (RANKS_MAX * ELEMENT_MAX);
 }
 
 static bool overlap(const char *a, int64_t na, const char *b, int64_t nb)
@@ -140,9 +142,9 @@ static bool overlap(const char *a, int64_t na, const char *b, int64_t nb)
     return a < b + nb && b < a + na;
 }
 
-/* MPI does not let in and out be the same memory, but has a word for the usual case; in the others it gets a copy of
- * the input.  *copy is to be freed at the end. */
-static int place(const struct mpib_group *group, const tutti_op *op, struct call *call, void **copy)
+/* MPI forbids in and out to share memory, but offers MPI_IN_PLACE for the usual case.  In other cases the call reads a
+ * copy of the input; the caller frees *copy at the end. */
+static int resolve_aliasing(const struct mpib_group *group, const tutti_op *op, struct call *call, void **copy)
 {
     if (op->n_in == 0 || op->n_out == 0) return TUTTI_OK;
     int64_t element = tutti_dtype_bytes(op->dtype), slice = call->count * element * group->rank;
@@ -169,10 +171,10 @@ static int place(const struct mpib_group *group, const tutti_op *op, struct call
     return TUTTI_OK;
 }
 
-static struct call call_of(const struct mpib_group *group, const tutti_op *op)
+static struct call make_call(const struct mpib_group *group, const tutti_op *op)
 {
     struct call call = {.comm = group->comm, .root = op->root};
-    int64_t whole = whole_of(group, op);
+    int64_t whole = whole_numel(group, op);
     bool parts = kinds[op->kind].in_parts || kinds[op->kind].out_parts;
     call.in = op->n_in > 0 ? op->in->data : NULL;
     call.out = op->n_out > 0 ? op->out->data : NULL;
@@ -182,45 +184,47 @@ static struct call call_of(const struct mpib_group *group, const tutti_op *op)
     return call;
 }
 
-/* Apart, so that the way of all others is short. */
+/* Kept out of line so that the path of all other operations is short. */
 __attribute__((noinline)) static int start_native(struct mpib_group *group, const tutti_op *op, tutti_request *request)
 {
-    if (!is_for_mpi(group, op)) return TUTTI_ERR_UNSUPPORTED;
+    if (!is_suitable(group, op)) return TUTTI_ERR_UNSUPPORTED;
     if ((request->flags & TUTTI_REQUEST_COMPARED) == 0) return TUTTI_REQUEST_COMPARE;
     struct mpib_family *family = group->family;
-    struct mpib_flight flight = {.request = request, .group = group};
-    struct call call = call_of(group, op);
+    struct mpib_pending pending = {.request = request, .group = group};
+    struct call call = make_call(group, op);
     MPI_Request handle = MPI_REQUEST_NULL;
-    int status = mpib_flights_reserve(family, 1);
-    if (status == TUTTI_OK) status = place(group, op, &call, &flight.memory);
+    int status = mpib_pending_reserve(family, 1);
+    if (status == TUTTI_OK) status = resolve_aliasing(group, op, &call, &pending.memory);
     if (status == TUTTI_OK && !mpib_enter())
-        status = family->host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread alone");
+        status = family->host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread only: call Tutti "
+                                                        "from that thread, or use MPI_THREAD_MULTIPLE");
     if (status != TUTTI_OK) {
-        free(flight.memory);
+        free(pending.memory);
         return status;
     }
     int error = kinds[op->kind].start(&call, &handle);
     mpib_leave();
     if (error != MPI_SUCCESS) {
-        free(flight.memory);
-        return mpib_error(family->host, "a collective of MPI", error);
+        free(pending.memory);
+        return mpib_error(family->host, "nonblocking collective of MPI", error);
     }
-    request->peer = (group->rank + 1) % group->world_size; /* whom to ask when it takes long */
-    mpib_flights_add(family, handle, &flight);
-    family->moved = true;
+    request->peer = (group->rank + 1) % group->world_size; /* the peer to ask if the operation takes long */
+    mpib_pending_add(family, handle, &pending);
+    family->has_moved = true;
     return TUTTI_REQUEST_PENDING;
 }
 
-static int native(void *state, const tutti_op *op, tutti_request *request)
+static int start_if_suitable(void *state, const tutti_op *op, tutti_request *request)
 {
-    return may_be_for_mpi(state, op) ? start_native(state, op, request) : TUTTI_ERR_UNSUPPORTED;
+    return may_be_suitable(state, op) ? start_native(state, op, request) : TUTTI_ERR_UNSUPPORTED;
 }
 
-/* What is never for MPI gets no entry, so that nobody asks. */
+/* Operations that never use MPI's collectives get no entry, so the core does not ask. */
 void mpib_native_fill(enum mpib_native way, tutti_backend *table)
 {
     for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) {
         bool measured = way == MPIB_NATIVE_MEASURED && kinds[kind].from != FROM_NEVER;
-        if (kinds[kind].start != NULL && (way == MPIB_NATIVE_ALWAYS || measured)) table->native[kind] = native;
+        if (kinds[kind].start != NULL && (way == MPIB_NATIVE_ALWAYS || measured))
+            table->native[kind] = start_if_suitable;
     }
 }

@@ -1,7 +1,8 @@
-/* Starting and ending MPI.
+/* Starting MPI and scheduling its end.
  *
- * The program may have started MPI itself, with whatever thread level; then it also ends it.  Where we start it we end
- * it too, when the process exits: MPI can be started only once, so the last group's end would be too early.
+ * The program may have started MPI itself, with any thread level; then the program also finalizes it.  If Tutti starts
+ * MPI, it finalizes it when the process exits.  MPI can be started only once, so finalizing it with the last group
+ * would be too early.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -15,28 +16,28 @@
 
 static struct {
     int level;
-    atomic_bool over; /* the program has finalized its MPI, with groups of ours open or without */
+    atomic_bool over; /* the program has finalized its MPI, whether or not groups were open */
     bool started, ours;
-    pthread_t main;       /* the only thread, where MPI was started for less than MPI_THREAD_SERIALIZED */
-    pthread_mutex_t one;  /* where it was started for that: one at a time */
-    pthread_mutex_t lock; /* starting */
-    pid_t pid;            /* whose MPI it is */
+    pthread_t main;       /* the only thread that may call MPI below MPI_THREAD_SERIALIZED */
+    pthread_mutex_t one;  /* serializes calls under MPI_THREAD_SERIALIZED */
+    pthread_mutex_t lock; /* guards the start */
+    pid_t pid;            /* the process that started MPI */
     const tutti_host *host;
-    bool yields;     /* as the launcher has told MPI */
-    atomic_int open; /* families */
+    bool yields;     /* the launcher told MPI to yield when idle */
+    atomic_int open; /* open group trees */
     atomic_bool unclean;
     char library[64];
 } mpib = {.lock = PTHREAD_MUTEX_INITIALIZER, .one = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- yielding -------------------------------------------------------------------------------------------------- */
 
-/* Where ranks share cores Open MPI gives its own away in each look that finds nothing, and whoever has more than one
- * thing to look for loses it between any two of them; on a busy machine for milliseconds each.  We do it once a round
- * (mpi_wait.c), so MPI need not, but in calls that block, and in the program's own.  The switch is its library's own;
- * where it has none it stays as it is. */
+/* When ranks share cores, Open MPI yields in every poll that finds nothing.  A caller that polls for several things
+ * would lose its core between any two of them.  Tutti yields once a round (mpi_wait.c), so MPI need yield only in
+ * blocking calls and in the program's own.  The switch is an internal symbol of Open MPI; without it nothing changes.
+ */
 static bool (*set_yields)(bool);
 
-static void find_yields(void)
+static void find_yield_switch(void)
 {
     *(void **)&set_yields = dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle");
     mpib.yields = set_yields != NULL && set_yields(false);
@@ -57,7 +58,7 @@ void mpib_block_end(void)
 
 static bool may_enter(void)
 {
-    if (atomic_load_explicit(&mpib.over, memory_order_relaxed)) return false; /* relaxed: it orders nothing else */
+    if (atomic_load_explicit(&mpib.over, memory_order_relaxed)) return false; /* relaxed: orders nothing else */
     if (mpib.level == MPI_THREAD_SERIALIZED) pthread_mutex_lock(&mpib.one);
     return mpib.level >= MPI_THREAD_SERIALIZED || pthread_equal(mpib.main, pthread_self());
 }
@@ -80,7 +81,7 @@ void mpib_leave(void)
     if (mpib.level == MPI_THREAD_SERIALIZED) pthread_mutex_unlock(&mpib.one);
 }
 
-/* ---- words ----------------------------------------------------------------------------------------------------- */
+/* ---- texts ---------------------------------------------------------------------------------------------------- */
 
 const char *mpib_library(void)
 {
@@ -95,10 +96,10 @@ int mpib_error(const tutti_host *host, const char *what, int error)
     return host->error(TUTTI_ERR_BACKEND, "%s: %s", what, text);
 }
 
-/* "Open MPI v4.1.4, package: .." and "MPICH Version:\t4.0.2\n.." to what people call them. */
+/* Shortens "Open MPI v4.1.4, package: .." and "MPICH Version:\\t4.0.2\\n.." to their first part. */
 static void name_library(void)
 {
-    static char text[MPIB_VERSION_MOST]; /* too large for a small stack; always the same text */
+    static char text[MPIB_VERSION_MAX]; /* too large for a small stack; the text never changes */
     int length = 0;
     MPI_Get_library_version(text, &length);
     text[strcspn(text, ",\n")] = '\0';
@@ -107,7 +108,8 @@ static void name_library(void)
     snprintf(mpib.library, sizeof mpib.library, "%s", text);
 }
 
-/* Where the program has another MPI, whose functions have the same names, the ones called here are that one's. */
+/* If the program has loaded another MPI, the calls here resolve to that library, since the function names are the same.
+ */
 static int check_library(const tutti_host *host)
 {
     static const char open_mpi[] = "Open MPI";
@@ -116,7 +118,7 @@ static int check_library(const tutti_host *host)
     if (runs_open_mpi == (strcmp(MPIB_BUILT_FOR, open_mpi) == 0)) return TUTTI_OK;
     return host->error(TUTTI_ERR_BACKEND,
                        "backend " MPIB_TABLE " was built for " MPIB_BUILT_FOR
-                       ", and this program has loaded %s: name backend mpi, which takes the plug-in for that one",
+                       ", but this program has loaded %s: use backend mpi, which selects the matching plug-in",
                        mpib.library);
 }
 
@@ -126,12 +128,12 @@ static int check_library(const tutti_host *host)
 #define MPIB_LAUNCHER "tutti-run --mpi -n %d PROGRAM, mpirun -n %d PROGRAM (Open MPI's mpirun), or srun --mpi=pmix"
 static const char *const launcher_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "PRTE_MCA_prte_base_help"};
 static const char *const other_variables[] = {"PMI_FD", "HYDI_CONTROL_FD"};
-#define MPIB_OTHER "MPICH's mpiexec"
+#define MPIB_OTHER "by MPICH's mpiexec"
 #else
 #define MPIB_LAUNCHER "tutti-run --mpi=mpich -n %d PROGRAM, mpiexec -n %d PROGRAM (MPICH's mpiexec), or srun --mpi=pmi2"
 static const char *const launcher_variables[] = {"PMI_FD", "PMI_PORT", "PMI_RANK"};
 static const char *const other_variables[] = {"OMPI_COMM_WORLD_SIZE"};
-#define MPIB_OTHER "Open MPI's mpirun"
+#define MPIB_OTHER "by Open MPI's mpirun"
 #endif
 
 static bool any_set(const tutti_host *host, const char *const *names, size_t n)
@@ -141,22 +143,22 @@ static bool any_set(const tutti_host *host, const char *const *names, size_t n)
     return false;
 }
 
-/* MPI without its launcher would make a world of one of each rank. */
+/* Without its launcher, MPI would give each rank a world of its own. */
 static int check_launcher(const tutti_host *host, int world_size)
 {
     if (any_set(host, launcher_variables, sizeof launcher_variables / sizeof *launcher_variables)) return TUTTI_OK;
     bool other = any_set(host, other_variables, sizeof other_variables / sizeof *other_variables);
     return host->error(TUTTI_ERR_BACKEND,
                        "backend mpi was built for " MPIB_BUILT_FOR
-                       ", and this program was started by %s: start it with " MPIB_LAUNCHER,
-                       other ? MPIB_OTHER ", which " MPIB_BUILT_FOR " does not understand" : "no launcher of MPI",
+                       ", but this program was started %s: start it with " MPIB_LAUNCHER,
+                       other ? MPIB_OTHER ", which " MPIB_BUILT_FOR " does not support" : "without an MPI launcher",
                        world_size, world_size);
 }
 
 /* ---- start and end --------------------------------------------------------------------------------------------- */
 
-/* libmpi came in with this plug-in, hidden from others; its own components need to see it. */
-static void show_library(void)
+/* libmpi was loaded privately by this plug-in; MPI's own components need its symbols globally. */
+static void export_library(void)
 {
     Dl_info info;
     if (dladdr((void *)(uintptr_t)MPI_Init_thread, &info) != 0)
@@ -167,19 +169,19 @@ static void finalize(void)
 {
     int done = 0;
     MPI_Finalized(&done);
-    if (done || getpid() != mpib.pid) return; /* a child of fork has no part in it */
+    if (done || getpid() != mpib.pid) return; /* a forked child does not own MPI */
     if (atomic_load(&mpib.open) > 0) {
-        mpib_end_alone(mpib.host, "the process exits with groups open");
+        mpib_end_alone(mpib.host, "the process exits with open groups");
     } else if (atomic_load(&mpib.unclean)) {
-        mpib_end_alone(mpib.host, "operations that were given up are still under way in MPI");
+        mpib_end_alone(mpib.host, "abandoned operations are still pending in MPI");
     } else if (mpib_end_together(mpib.host)) {
         mpib_block_begin();
         MPI_Finalize();
     }
 }
 
-/* MPI_Finalize, whoever calls it, first gives up what is attached to MPI_COMM_SELF. */
-static int at_finalize(MPI_Comm comm, int key, void *value, void *extra)
+/* MPI_Finalize, whoever calls it, first deletes the attributes of MPI_COMM_SELF. */
+static int on_finalize(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void)comm, (void)key, (void)value, (void)extra;
     mpib_types_free();
@@ -190,20 +192,21 @@ static int at_finalize(MPI_Comm comm, int key, void *value, void *extra)
 static void watch_finalize(void)
 {
     int key = MPI_KEYVAL_INVALID;
-    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &key, NULL);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &key, NULL);
     MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
-    MPI_Comm_free_keyval(&key); /* lives as long as the attribute */
+    MPI_Comm_free_keyval(&key); /* stays valid as long as the attribute */
 }
 
-static int start_now(const tutti_host *host, int world_size)
+static int start_unlocked(const tutti_host *host, int world_size)
 {
     int running = 0, over = 0, is_main = 1, error = MPI_SUCCESS, status = check_library(host);
     MPI_Initialized(&running);
     MPI_Finalized(&over);
-    if (over) return host->error(TUTTI_ERR_BACKEND, "MPI has been finalized already; it cannot be started again");
+    if (over) return host->error(TUTTI_ERR_BACKEND, "MPI has already been finalized and cannot be started again");
     if (status == TUTTI_OK && !running) status = check_launcher(host, world_size);
     if (status != TUTTI_OK) return status;
-    show_library(); /* not sooner: a plug-in for another MPI that is loaded instead would take this one's functions */
+    export_library(); /* not earlier: a plug-in for another MPI, loaded instead, would resolve to this one's functions
+                       */
     if (!running) {
         error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &mpib.level);
         if (error != MPI_SUCCESS) return host->error(TUTTI_ERR_BACKEND, "MPI_Init_thread failed (%d)", error);
@@ -215,23 +218,23 @@ static int start_now(const tutti_host *host, int world_size)
         MPI_Query_thread(&mpib.level);
         MPI_Is_thread_main(&is_main);
         if (mpib.level < MPI_THREAD_SERIALIZED)
-            host->log(
-                2, "the program started MPI without threads: async operations move only while its main thread waits");
+            host->log(2, "the program started MPI below MPI_THREAD_SERIALIZED: async operations progress only while "
+                         "its main thread waits");
         if (mpib.level < MPI_THREAD_SERIALIZED && !is_main)
-            return host->error(TUTTI_ERR_BACKEND,
-                               "the program started MPI for its main thread alone, and this is another");
+            return host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread only: call Tutti from "
+                                                  "that thread, or use MPI_THREAD_MULTIPLE");
     }
-    mpib.main = pthread_self(); /* looked at only where there must be but one */
-    find_yields();
+    mpib.main = pthread_self(); /* used only if a single thread may call MPI */
+    find_yield_switch();
     error = mpib_types_make(host);
     watch_finalize();
-    return error == MPI_SUCCESS ? TUTTI_OK : mpib_error(host, "MPI has no datatypes for us", error);
+    return error == MPI_SUCCESS ? TUTTI_OK : mpib_error(host, "MPI cannot create the reduction datatypes", error);
 }
 
 int mpib_start(const tutti_host *host, int world_size)
 {
     pthread_mutex_lock(&mpib.lock);
-    int status = mpib.started ? TUTTI_OK : start_now(host, world_size);
+    int status = mpib.started ? TUTTI_OK : start_unlocked(host, world_size);
     if (status == TUTTI_OK) mpib.started = true;
     pthread_mutex_unlock(&mpib.lock);
     return status;

@@ -1,8 +1,9 @@
 /* Datatypes and reduce operations.
  *
- * MPI's own MPI_SUM and MPI_MAX know no 16- and 8-bit floats and no bool, drop NaN, and leave its sign open.  So all
- * reductions are operations of ours that call the host's, and give the same bits as on every other backend.  Such a
- * function is told the MPI_Datatype: there is one for each dtype, even where MPI's own would hold the same bytes.
+ * MPI_SUM and MPI_MAX do not support 8-bit and 16-bit floats or bool, may drop NaN, and leave the sign of zero open.
+ * All reductions are therefore user-defined operations that call the host's kernels, with results bitwise identical to
+ * other backends.  Such a function learns the element type only from its MPI_Datatype, so each dtype has a datatype of
+ * its own.
  */
 #include <string.h>
 
@@ -18,17 +19,17 @@ static MPI_Datatype types[DTYPES];
 static MPI_Op ops[TUTTI_REDUCE_OP_COUNT];
 static void (*reduce)(tutti_dtype, tutti_reduce_op, void *, const void *, const void *, int64_t);
 
-static void run(tutti_reduce_op op, const void *in, void *inout, int n, MPI_Datatype type)
+static void reduce_elements(tutti_reduce_op op, const void *in, void *inout, int n, MPI_Datatype type)
 {
     for (int i = 0; i < DTYPES; i++)
         if (types[i] == type) reduce(dtypes[i], op, inout, in, inout, n);
 }
 
-/* MPI hands its function no word of ours, so there is one for each operation. */
+/* MPI passes no context to a user function, so each operation has its own. */
 #define RUN(name, op)                                                                                                  \
     static void name(void *in, void *inout, int *n, MPI_Datatype *type)                                                \
     {                                                                                                                  \
-        run(op, in, inout, *n, *type);                                                                                 \
+        reduce_elements(op, in, inout, *n, *type);                                                                     \
     }
 RUN(run_sum, TUTTI_SUM)
 RUN(run_product, TUTTI_PRODUCT)
@@ -38,7 +39,7 @@ RUN(run_band, TUTTI_BAND)
 RUN(run_bor, TUTTI_BOR)
 RUN(run_bxor, TUTTI_BXOR)
 
-/* AVG and PREMUL_SUM are left to plans: MPI has no step before or after a reduction. */
+/* AVG and PREMUL_SUM are left to plans: MPI cannot scale before or after a reduction. */
 static MPI_User_function *const functions[TUTTI_REDUCE_OP_COUNT] = {
     [TUTTI_SUM] = run_sum,   [TUTTI_PRODUCT] = run_product, [TUTTI_MIN] = run_min,  [TUTTI_MAX] = run_max,
     [TUTTI_BAND] = run_band, [TUTTI_BOR] = run_bor,         [TUTTI_BXOR] = run_bxor};

@@ -1,9 +1,9 @@
-/* What a thread does while nothing comes in.
+/* What a thread does while nothing arrives.
  *
- * MPI has nothing to sleep on.  The program's own thread, waiting, asks again and again for a while, and offers its
- * core to others after the first 10 us; then, and on the core's thread at once, a timer's descriptor wakes whoever
- * asks: soon at first, later less often.  With nothing under way what a peer may ask or tell is a note, and with it the
- * bell is rung (mpi_bell.c); the looks that go on, at twice the distance each time, are for rings that are lost.
+ * MPI offers no descriptor to sleep on.  A waiting caller first polls, and yields its core after KEEP_NS.  Later, and
+ * on the progress thread at once, it sleeps on a timer whose period grows.  With nothing pending, a peer can only send
+ * a control message, which comes with a ring of the doorbell (mpi_bell.c).  Polling continues at doubling intervals in
+ * case a ring is lost.
  */
 #include <errno.h>
 #include <sched.h>
@@ -14,11 +14,11 @@
 
 #include "mpib.h"
 
-enum { NS_A_SECOND = 1000000000, KEEP_NS = 10000, SPIN_NS = 2000000, NAP_NS = 50000, NAP_MOST_NS = 1000000 };
+enum { NS_PER_S = 1000000000, YIELD_AFTER_NS = 10000, SPIN_NS = 2000000, SLEEP_MIN_NS = 50000, SLEEP_MAX_NS = 1000000 };
 
-/* With nothing under way: where rings are heard, and where they may not be. */
-#define IDLE_MOST_NS INT64_C(10000000000)
-#define DEAF_MOST_NS INT64_C(250000000)
+/* Longest sleep with nothing pending: if the doorbell is known to work, and if not. */
+#define IDLE_MAX_NS INT64_C(10000000000)
+#define DEAF_MAX_NS INT64_C(250000000)
 
 static int cores_of(pid_t pid)
 {
@@ -26,7 +26,7 @@ static int cores_of(pid_t pid)
     return sched_getaffinity(pid, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 0;
 }
 
-/* A launcher that has given each rank a core of its own has more of them itself. */
+/* A launcher that binds each rank to a core usually has more cores itself. */
 static bool shares_cores(int local_world_size)
 {
     int cores = cores_of(0), launchers = cores_of(getppid());
@@ -39,7 +39,7 @@ int mpib_wait_open(struct mpib_family *family, const tutti_group_info *info)
     family->shares_cores = shares_cores(info->local_world_size > 0 ? info->local_world_size : info->world_size);
     family->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (family->timer >= 0) return TUTTI_OK;
-    return family->host->error(TUTTI_ERR_SYSTEM, "no timer for a group: %s", strerror(errno));
+    return family->host->error(TUTTI_ERR_SYSTEM, "cannot create a timer: %s", strerror(errno));
 }
 
 void mpib_wait_close(struct mpib_family *family)
@@ -51,32 +51,34 @@ void mpib_wait_close(struct mpib_family *family)
 
 static bool is_idle(const struct mpib_family *family)
 {
-    return family->n_flights == 0 && TAILQ_EMPTY(&family->posted) && TAILQ_EMPTY(&family->found) &&
+    return family->n_pending == 0 && TAILQ_EMPTY(&family->posted) && TAILQ_EMPTY(&family->found) &&
            TAILQ_EMPTY(&family->later) && TAILQ_EMPTY(&family->peeking);
 }
 
-/* A tenth of the time it has been quiet already; while idle as long again; within bounds. */
+/* Sleeps a tenth of the quiet time so far, or all of it when idle, within bounds. */
 static void set_timer(struct mpib_family *family, int64_t quiet_ns)
 {
-    bool idle = is_idle(family), hears = family->bell >= 0 && family->rings >= family->rings_due;
-    int64_t nap = idle ? quiet_ns : quiet_ns / 10, most = !idle ? NAP_MOST_NS : hears ? IDLE_MOST_NS : DEAF_MOST_NS;
-    nap = nap < NAP_NS ? NAP_NS : nap > most ? most : nap;
-    struct itimerspec at = {.it_value = {.tv_sec = nap / NS_A_SECOND, .tv_nsec = nap % NS_A_SECOND}};
-    timerfd_settime(family->timer, 0, &at, NULL); /* also takes back that it had run out */
+    bool idle = is_idle(family), doorbell_works = family->bell >= 0 && family->rings >= family->rings_due;
+    int64_t sleep_ns = idle ? quiet_ns : quiet_ns / 10, max_ns = !idle            ? SLEEP_MAX_NS
+                                                                 : doorbell_works ? IDLE_MAX_NS
+                                                                                  : DEAF_MAX_NS;
+    sleep_ns = sleep_ns < SLEEP_MIN_NS ? SLEEP_MIN_NS : sleep_ns > max_ns ? max_ns : sleep_ns;
+    struct itimerspec at = {.it_value = {.tv_sec = sleep_ns / NS_PER_S, .tv_nsec = sleep_ns % NS_PER_S}};
+    timerfd_settime(family->timer, 0, &at, NULL); /* also clears an earlier expiry */
 }
 
 int mpib_arm(void *state, int *descriptors)
 {
-    struct mpib_family *family = &((struct mpib_group *)state)->own; /* always asked of the first group */
+    struct mpib_family *family = &((struct mpib_group *)state)->own; /* always called with the root group's state */
     int64_t now = family->host->now_ns();
     int rings = mpib_bell_rings(family->bell, family->bells != NULL ? family->bells[family->rank].number : 0);
     family->rings += rings;
-    if (family->moved || rings > 0) {
-        family->moved = false;
+    if (family->has_moved || rings > 0) {
+        family->has_moved = false;
         family->moved_ns = now;
     }
     if (!is_idle(family) && now - family->moved_ns < SPIN_NS && pthread_equal(family->waiter, pthread_self())) {
-        if (family->shares_cores || now - family->moved_ns > KEEP_NS) sched_yield();
+        if (family->shares_cores || now - family->moved_ns > YIELD_AFTER_NS) sched_yield();
         return 0;
     }
     set_timer(family, now - family->moved_ns);

@@ -1,19 +1,20 @@
 /* The mpi backend: what its files share.
  *
- *   mpi_backend.c  the table
- *   mpi_start.c    starting MPI, which threads may call it
- *   mpi_end.c      leaving it
- *   mpi_meet.c     which rank of MPI_COMM_WORLD each of ours is; communicators
+ *   mpi_backend.c  function table
+ *   mpi_start.c    starting MPI, thread rules
+ *   mpi_end.c      finalizing MPI
+ *   mpi_meet.c     mapping to ranks of MPI_COMM_WORLD; communicators
  *   mpi_types.c    datatypes and reduce operations
- *   mpi_flight.c   MPI requests under way
+ *   mpi_pending.c  pending MPI requests
  *   mpi_native.c   collectives by MPI's nonblocking ones
  *   mpi_wait.c     sleeping
- *   mpi_bell.c     waking a rank that sleeps
- *   mpi_message.c  messages with 64-bit tags and fingerprints, over MPI's with small ones; with mpi_message.h
- *   mpi_header.c   what each of them begins with
- *   mpi_match.c    which receive it is for
+ *   mpi_bell.c     doorbells: waking a rank that sleeps
+ *   mpi_message.c  messages with 64-bit tags and fingerprints; with mpi_message.h
+ *   mpi_header.c   message headers
+ *   mpi_match.c    matching messages with receives
  *
- * All entries of a family come one at a time, so its state needs no lock.  MPI itself may need one: see mpib_enter.
+ * Calls into one group tree are serialized by the core, so its state needs no lock.  MPI itself may need one: see
+ * mpib_enter.
  */
 #ifndef MPIB_H
 #define MPIB_H
@@ -30,14 +31,14 @@
 #endif
 
 #ifndef MPIB_TABLE
-#define MPIB_TABLE "mpi" /* or mpi_openmpi, mpi_mpich, where both are built */
+#define MPIB_TABLE "mpi" /* or mpi_openmpi, mpi_mpich, if both are built */
 #endif
 
-/* Room for what any MPI says of itself: what is called may be another one than this was built for. */
-enum { MPIB_VERSION_MOST = 8192 };
-_Static_assert(MPIB_VERSION_MOST >= MPI_MAX_LIBRARY_VERSION_STRING, "this one's, too");
+/* Capacity for the version text of any MPI: the library at run time may differ from the one at build time. */
+enum { MPIB_VERSION_MAX = 8192 };
+_Static_assert(MPIB_VERSION_MAX >= MPI_MAX_LIBRARY_VERSION_STRING, "MPIB_VERSION_MAX holds this MPI's version text");
 
-/* What rides along with its header, which is then less than what any MPI sends at once. */
+/* Maximum data carried by a header; together they stay below every MPI's eager limit. */
 enum { MPIB_SHORT = 3072 };
 
 struct mpib_group;
@@ -46,9 +47,9 @@ struct mpib_group;
 
 enum { MPIB_BELL_ADDRESSES = 8 };
 
-/* Where a rank can be rung; it goes through the store. */
+/* Address of a rank's doorbell, exchanged through the store. */
 struct mpib_bell {
-    uint64_t number; /* what a ring has to say */
+    uint64_t number; /* content of a valid ring */
     uint32_t n;
     struct {
         uint32_t length;
@@ -58,29 +59,29 @@ struct mpib_bell {
 
 /* ---- requests of MPI under way --------------------------------------------------------------------------------- */
 
-/* What an MPI_Request belongs to, and what follows once it is done. */
-struct mpib_flight {
-    tutti_request *request;   /* to be completed at the end; NULL: nobody waits any more, or never did */
+/* Owner of an MPI_Request, and what to do when it completes. */
+struct mpib_pending {
+    tutti_request *request;   /* completed at the end; NULL: none, or abandoned */
     struct mpib_group *group; /* of request */
     void *memory;             /* freed at the end */
-    struct mpib_slot *slot;   /* to be reused at the end */
-    char *data;               /* a long message goes in pieces: the next one's place, */
-    size_t left;              /* and how much is to follow */
+    struct mpib_slot *slot;   /* returned to the spare list at the end */
+    char *data;               /* next piece of a long message */
+    size_t left;              /* bytes after that piece has started */
     int32_t peer, tag;
     bool sends, is_message;
-    bool ended; /* as MPI_Testsome has just said, with */
+    bool ended; /* reported by the current MPI_Testsome, with its error */
     int error;
 };
 
 /* ---- a family of groups ---------------------------------------------------------------------------------------- */
 
-/* A receive that waits for its message, or a message that waits to be begun; lives in request->priv. */
+/* A posted receive, or a deferred message; stored in request->priv. */
 struct mpib_posted {
     TAILQ_ENTRY(mpib_posted) link;
     struct mpib_group *group;
     tutti_request *request;
-    struct mpib_arrived *found; /* on the list of found ones: its message, which does not fit */
-    bool waits;                 /* on one of the lists */
+    struct mpib_arrived *found; /* on the list `found`: the message, which does not fit */
+    bool waits;                 /* linked on one of the lists */
     bool sends;
 };
 _Static_assert(sizeof(struct mpib_posted) <= sizeof(((tutti_request *)NULL)->priv),
@@ -91,150 +92,150 @@ TAILQ_HEAD(mpib_arrived_list, mpib_arrived);
 LIST_HEAD(mpib_group_list, mpib_group);
 
 struct mpib_peer {
-    struct mpib_arrived_list arrived; /* messages that nobody has asked for yet; they mostly are asked for in order */
-    bool has_left;                    /* it has exited: nothing of its comes any more */
+    struct mpib_arrived_list arrived; /* unexpected messages, usually received in order */
+    bool has_left;                    /* exited: no further messages will arrive */
 };
 
-/* A receive whose caller looks for its message right now. */
+/* The receive whose caller is polling right now. */
 struct mpib_awaited {
     struct mpib_group *group;
-    tutti_request *request; /* NULL: there is none */
-    int status;             /* what its message made of it, once that has come */
-    bool has_come;
+    tutti_request *request; /* NULL: none */
+    int status;             /* result, once the message has arrived */
+    bool has_arrived;
 };
 
-/* What each message needs comes first: after a large one's copy little of it is left in the caches. */
+/* State of a group tree.  Fields that every message needs come first, since a large copy evicts most of the cache. */
 struct mpib_family {
     const tutti_host *host;
-    MPI_Comm comm;     /* messages; its ranks are the global ranks */
-    MPI_Request inbox; /* the receive for headers; it */
-    bool listens;      /* has been started */
-    bool hears;        /* the last round looked at it */
-    bool shares_cores; /* this host has more ranks than cores for them */
-    bool moved;        /* something has ended or begun since moved_ns */
-    int n_flights, room;
-    int n_copies; /* of the flights: short messages of which MPI still reads a copy */
+    MPI_Comm comm;      /* for messages; its ranks are the global ranks */
+    MPI_Request inbox;  /* persistent receive for headers */
+    bool inbox_started; /* inbox is started */
+    bool polled_inbox;  /* the last round polled the inbox */
+    bool shares_cores;  /* more ranks than cores on this host */
+    bool has_moved;     /* something started or completed since moved_ns */
+    int n_pending, capacity;
+    int n_copies; /* pending short messages that MPI sends from a copy */
     int32_t next_tag;
-    MPI_Request *requests; /* those under way, and beside each what it is */
-    struct mpib_flight *flights;
-    struct mpib_envelope *buffer; /* one header with what it carries */
-    struct mpib_slot *spare;      /* for headers on their way */
+    MPI_Request *requests; /* pending requests, and in parallel their owners */
+    struct mpib_pending *pending;
+    struct mpib_envelope *buffer; /* one header with its data */
+    struct mpib_slot *spare;      /* free buffers for outgoing headers */
     struct mpib_awaited awaited;
     struct mpib_posted_list posted;
     struct mpib_posted_list found;
-    struct mpib_posted_list peeking; /* receives that take nothing */
-    struct mpib_posted_list later;   /* sends and receives that only the main thread may begin */
+    struct mpib_posted_list peeking; /* probes */
+    struct mpib_posted_list later;   /* requests that only the main thread may start */
     struct mpib_peer *peers;         /* by global rank */
     int n_peers, n_arrived;
-    uint64_t arrivals; /* that there have been */
-    int goodbyes;      /* peers whose last word this was */
+    uint64_t arrivals; /* unexpected messages so far */
+    int goodbyes;      /* peers that have said goodbye */
 
-    int *done; /* scratch of MPI_Testsome */
+    int *done; /* scratch for MPI_Testsome */
     MPI_Status *status;
     int64_t moved_ns;
     int32_t rank;
     void *core;
     struct mpib_group_list groups;
-    pthread_t waiter; /* the program's thread that opened it */
+    pthread_t waiter; /* the thread that opened the root group */
     int timer;
-    int bell;                /* its descriptor; -1: none */
+    int bell;                /* descriptor of the doorbell, or -1 */
     struct mpib_bell *bells; /* of all ranks */
-    int rings, rings_due;    /* heard, and to be heard before it is relied on */
-    uint64_t *dead;          /* groups that have failed: nobody takes what still comes for them */
-    int n_dead;
-    bool closing; /* nobody takes anything any more */
+    int rings, rings_due;    /* rings received, and rings required before the doorbell is trusted */
+    uint64_t *failed_groups; /* ids of failed groups, whose messages are discarded */
+    int n_failed_groups;
+    bool closing; /* all messages are discarded */
 };
 
 /* TUTTI_MPI_NATIVE */
 enum mpib_native { MPIB_NATIVE_MEASURED, MPIB_NATIVE_NEVER, MPIB_NATIVE_ALWAYS };
 
-/* The state of one group; the first one's holds the family. */
+/* State of one group; the root group's holds the group tree. */
 struct mpib_group {
-    struct mpib_family *family; /* NULL where there is one rank: MPI is left alone then */
+    struct mpib_family *family; /* NULL in a group of one rank, which does not use MPI */
     uint64_t id;
     const int32_t *global_ranks;
     int32_t rank, world_size;
     enum mpib_native native;
-    MPI_Comm comm; /* collectives */
+    MPI_Comm comm; /* for collectives */
     void *core;
     LIST_ENTRY(mpib_group) link;
     bool listed;
-    STAILQ_HEAD(, mpib_untold) untold; /* of the family's first group: see mpib_tell */
+    STAILQ_HEAD(, mpib_unsent) unsent; /* root group only: see mpib_tell */
     _Alignas(64) struct mpib_family own;
 };
 
 /* ---- mpi_start.c ----------------------------------------------------------------------------------------------- */
 
-/* Starts MPI if nobody has.  world_size is for the sentence. */
+/* Starts MPI unless it is running.  world_size is for the error message. */
 int mpib_start(const tutti_host *host, int world_size);
 
-/* MPI of less than THREAD_MULTIPLE is called by one thread at a time.  False: this thread may not call it at all. */
+/* Serializes calls of MPI below MPI_THREAD_MULTIPLE.  Returns false if this thread may not call MPI at all. */
 bool mpib_enter(void);
 bool mpib_main_only(void);
 void mpib_leave(void);
 
-/* Around calls of MPI that wait for other ranks. */
+/* Bracket calls of MPI that wait for other ranks. */
 void mpib_block_begin(void);
 void mpib_block_end(void);
 
-/* Whether families are open, or left operations behind: MPI cannot be finalized then. */
+/* Count open group trees and remember whether one left operations pending: MPI cannot be finalized then. */
 void mpib_family_opened(void);
 void mpib_family_closed(bool clean);
 
-/* host->error with MPI's own words. */
+/* host->error with MPI's text for the error. */
 int mpib_error(const tutti_host *host, const char *what, int error);
 
-/* "Open MPI 4.1.4" */
+/* Returns for example "Open MPI v4.1.4". */
 const char *mpib_library(void);
 
 /* ---- mpi_end.c ------------------------------------------------------------------------------------------------- */
 
-/* This rank exits without MPI_Finalize, and says so to all. */
+/* Exits without MPI_Finalize and notifies all ranks. */
 void mpib_end_alone(const tutti_host *host, const char *why);
 
-/* Whether all ranks are about to call MPI_Finalize; waits until that is known. */
+/* Waits until it is known whether all ranks will call MPI_Finalize; returns true if so. */
 bool mpib_end_together(const tutti_host *host);
 
 /* ---- mpi_meet.c ------------------------------------------------------------------------------------------------ */
 
-int mpib_meet_world(struct mpib_group *group, const tutti_group_info *info);
-int mpib_meet_members(struct mpib_group *group, const tutti_group_info *info);
-/* As the entries of the table: whether this rank can take part in making a communicator, and a number for it. */
+int mpib_create_world(struct mpib_group *group, const tutti_group_info *info);
+int mpib_create_subgroup(struct mpib_group *group, const tutti_group_info *info);
+/* Entries of the function table: reports whether this rank can create a communicator, and draws a number for it. */
 int mpib_ready(void *state);
 int mpib_offer(void *state, const tutti_group_info *info, uint8_t *offer);
 
 /* ---- mpi_types.c ----------------------------------------------------------------------------------------------- */
 
-/* Once, after MPI has started.  MPI's error, or MPI_SUCCESS. */
+/* Call once, after MPI has started.  Returns MPI_SUCCESS or MPI's error. */
 int mpib_types_make(const tutti_host *host);
 void mpib_types_free(void);
-MPI_Datatype mpib_type(tutti_dtype dtype); /* MPI_DATATYPE_NULL: none */
-MPI_Op mpib_reduce(tutti_reduce_op op);    /* MPI_OP_NULL: none */
+MPI_Datatype mpib_type(tutti_dtype dtype); /* MPI_DATATYPE_NULL if none */
+MPI_Op mpib_reduce(tutti_reduce_op op);    /* MPI_OP_NULL if none */
 
-/* ---- mpi_flight.c ---------------------------------------------------------------------------------------------- */
+/* ---- mpi_pending.c --------------------------------------------------------------------------------------------- */
 
-int mpib_flights_reserve(struct mpib_family *family, int n); /* room for n more, a few, or NO_MEMORY */
-void mpib_flights_add(struct mpib_family *family, MPI_Request request, const struct mpib_flight *flight);
+int mpib_pending_reserve(struct mpib_family *family, int n); /* makes room for a few (n) more, or returns NO_MEMORY */
+void mpib_pending_add(struct mpib_family *family, MPI_Request request, const struct mpib_pending *pending);
 
-/* Begins a long message: data goes in pieces under tag. */
-int mpib_flights_begin(struct mpib_family *family, const struct mpib_flight *flight);
+/* Starts a long message: data is sent in pieces under one tag. */
+int mpib_pending_begin(struct mpib_family *family, const struct mpib_pending *pending);
 
-/* Whether the request's, which is under way, has ended, which then is not completed but told here: DONE, PENDING or an
+/* Tests the entry of a pending request.  The result is returned, not passed to host->complete: DONE, PENDING or an
  * error. */
-int mpib_flights_look(struct mpib_family *family, tutti_request *request);
+int mpib_pending_poll(struct mpib_family *family, tutti_request *request);
 
-/* How many ended. */
-int mpib_flights_test(struct mpib_family *family);
+/* Returns how many completed. */
+int mpib_pending_test(struct mpib_family *family);
 
-/* Nobody waits any more for what the group has under way. */
-void mpib_flights_drop(struct mpib_family *family, const struct mpib_group *group);
+/* Detaches all pending requests of a group from their owners. */
+void mpib_pending_drop(struct mpib_family *family, const struct mpib_group *group);
 
-/* A receive under way is taken back: OK, or an error where it is too late. */
-int mpib_flights_cancel(struct mpib_family *family, const tutti_request *request);
+/* Cancels a pending receive.  Returns OK, or an error if it is too late. */
+int mpib_pending_cancel(struct mpib_family *family, const tutti_request *request);
 
 /* ---- mpi_native.c ---------------------------------------------------------------------------------------------- */
 
-/* Gives the table its entries of operations that may be MPI's. */
+/* Adds entries for the operations that MPI may run natively. */
 void mpib_native_fill(enum mpib_native way, tutti_backend *table);
 
 /* ---- mpi_message.c --------------------------------------------------------------------------------------------- */
@@ -248,44 +249,45 @@ int mpib_recv(void *group, tutti_request *request);
 int mpib_recv_reduce(void *group, tutti_request *request);
 int mpib_notify(void *group, int32_t peer, const void *message, size_t bytes);
 int mpib_tell(void *group, int32_t peer, const void *message, size_t bytes);
-void mpib_forget_untold(struct mpib_group *group);
-void mpib_left(void *group);
+void mpib_drop_unsent(struct mpib_group *group);
+void mpib_announce_exit(void *group);
 
 int mpib_progress(void *group);
 
 /* ---- mpi_header.c ---------------------------------------------------------------------------------------------- */
 
-/* From here on headers are taken in; until here. */
+/* Start and stop receiving headers. */
 int mpib_messages_listen(struct mpib_family *family);
-void mpib_messages_deafen(struct mpib_family *family);
+void mpib_messages_unlisten(struct mpib_family *family);
 
-void mpib_slot_give(struct mpib_family *family, struct mpib_slot *slot);
+void mpib_slot_release(struct mpib_family *family, struct mpib_slot *slot);
 
 /* ---- mpi_match.c ----------------------------------------------------------------------------------------------- */
 
 int mpib_cancel(void *group, tutti_request *request);
 
-/* The group is closed: its receives wait no more. */
+/* Withdraws the posted receives of a group that closes. */
 void mpib_messages_drop(struct mpib_group *group);
 
-/* The group has failed: what peers have begun to send for it is taken in and dropped, or they could never end. */
+/* Marks the group as failed.  Messages that peers have started are received and discarded, so that their sends
+ * complete. */
 void mpib_abort(void *group);
 
-/* The same for all of the family, at its end; tells the peers that nothing more will come from here. */
+/* Does the same for the whole group tree when it closes, and says goodbye to the peers. */
 void mpib_messages_last(struct mpib_family *family, int peers);
 
 /* ---- mpi_bell.c ------------------------------------------------------------------------------------------------ */
 
-/* A descriptor that polls readable when it is rung, and where; -1 where there can be none. */
+/* Returns a descriptor that polls readable when rung, and its address in *bell; -1 if there can be none. */
 int mpib_bell_open(const tutti_host *host, bool one_host, struct mpib_bell *bell);
 
 void mpib_bell_ring(int fd, const struct mpib_bell *bell);
 
-/* How many rings have come in. */
+/* Returns how many rings have arrived. */
 int mpib_bell_rings(int fd, uint64_t number);
 
-/* Each rank rings some others, so that all find out whether rings reach them. */
-void mpib_bells_try(struct mpib_family *family, int world_size);
+/* Rings a few other ranks, so that every rank finds out whether rings arrive. */
+void mpib_bells_probe(struct mpib_family *family, int world_size);
 
 /* ---- mpi_wait.c ------------------------------------------------------------------------------------------------ */
 

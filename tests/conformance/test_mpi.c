@@ -360,7 +360,7 @@ static void no_launcher(void **state)
     setenv("TUTTI_BACKEND_PATH", TUTTI_BACKENDS_DIR, 1);
     struct launch launch = RUN("-n", "2", path, "mpi");
     assert_int_not_equal(launch.status, 0);
-    assert_non_null(strstr(launch.err.data, "started by no launcher of MPI: start it with tutti-run --mpi"));
+    assert_non_null(strstr(launch.err.data, "started without an MPI launcher: start it with tutti-run --mpi"));
     assert_null(strstr(launch.out.data != NULL ? launch.out.data : "", "Hello"));
     end(&launch);
 }

@@ -175,7 +175,8 @@ static void *make_pair(void *argument)
     const int ranks[] = {0, 1};
     tutti_group *group = NULL;
     int status = tutti_new_group(ranks, 2, &(tutti_group_opts){.parent = family->group}, &group);
-    const char *why = rank == 0 ? "rank 1: MPI cannot be called here" : "started it for its main thread alone";
+    const char *why =
+        rank == 0 ? "rank 1: MPI cannot be called from this thread" : "started it for its main thread only";
     family->failed = status != TUTTI_ERR_BACKEND || strstr(tutti_last_error(), why) == NULL;
     if (family->failed) fprintf(stderr, "rank %d: new_group gave %d: %s\n", rank, status, tutti_last_error());
     return NULL;

@@ -225,12 +225,12 @@ static void absent(void **state)
 static void exits(void **state)
 {
     (void)state;
-    expect_end("leaves_first", "left out on rank 1 of MPI_COMM_WORLD: the process exits with groups open",
-               "left out on rank 0 of MPI_COMM_WORLD: rank 1 has left without it");
-    expect_end("leaves_last", "left out on rank 1 of MPI_COMM_WORLD: the process exits with groups open",
-               "left out on rank 0 of MPI_COMM_WORLD: rank 1 has left without it");
-    expect_end("gives_up", "left out on rank 0 of MPI_COMM_WORLD: operations that were given up are still under way",
-               "left out on rank 1 of MPI_COMM_WORLD: rank 0 has left without it");
+    expect_end("leaves_first", "skipping MPI_Finalize on rank 1 of MPI_COMM_WORLD: the process exits with open groups",
+               "skipping MPI_Finalize on rank 0 of MPI_COMM_WORLD: rank 1 exited without it");
+    expect_end("leaves_last", "skipping MPI_Finalize on rank 1 of MPI_COMM_WORLD: the process exits with open groups",
+               "skipping MPI_Finalize on rank 0 of MPI_COMM_WORLD: rank 1 exited without it");
+    expect_end("gives_up", "skipping MPI_Finalize on rank 0 of MPI_COMM_WORLD: abandoned operations are still pending",
+               "skipping MPI_Finalize on rank 1 of MPI_COMM_WORLD: rank 0 exited without it");
 }
 
 /* Open MPI's launcher ends the others, before or after they are notified. */
