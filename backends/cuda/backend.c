@@ -1,4 +1,4 @@
-/* The table of the cuda plug-in. */
+/* Function table of the cuda plug-in. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -6,23 +6,23 @@
 
 #include "stager.h"
 
-/* In the device's context, and without ending a capture of another thread's: events are asked, pinned memory comes and
- * goes. */
-struct visit {
+/* Scope in the device's context.  It does not invalidate another thread's graph capture, although it queries events and
+ * allocates pinned memory. */
+struct scope {
     bool entered;
     CUstreamCaptureMode mode;
 };
 
-static struct visit visit(const struct stager *first)
+static struct scope scope(const struct stager *first)
 {
     bool entered = device_enter(&first->device);
-    return (struct visit){entered, device_relax()};
+    return (struct scope){entered, device_relax()};
 }
 
-static void leave(struct visit visit)
+static void scope_leave(struct scope scope)
 {
-    device_unrelax(visit.mode);
-    device_leave(visit.entered);
+    device_unrelax(scope.mode);
+    device_leave(scope.entered);
 }
 
 static int cuda_probe(const tutti_host *host)
@@ -30,7 +30,7 @@ static int cuda_probe(const tutti_host *host)
     return driver_load(host, "cuda");
 }
 
-static int open_first(struct stager *first)
+static int open_root(struct stager *first)
 {
     LIST_INIT(&first->idle);
     TAILQ_INIT(&first->under_way);
@@ -39,7 +39,7 @@ static int open_first(struct stager *first)
     if (status == TUTTI_OK) status = device_open(&first->device);
     if (status != TUTTI_OK) return status;
     first->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return first->bell >= 0 ? TUTTI_OK : first->host->error(TUTTI_ERR_SYSTEM, "cuda: no eventfd");
+    return first->bell >= 0 ? TUTTI_OK : first->host->error(TUTTI_ERR_SYSTEM, "cuda: cannot create an eventfd");
 }
 
 static int cuda_open(void *state, const tutti_group_info *info, const tutti_host *host)
@@ -50,18 +50,18 @@ static int cuda_open(void *state, const tutti_group_info *info, const tutti_host
     stager->bell = -1;
     stager->first = info->parent != NULL ? info->parent : stager;
     int status = driver_load(host, "cuda");
-    return status == TUTTI_OK && stager->first == stager ? open_first(stager) : status;
+    return status == TUTTI_OK && stager->first == stager ? open_root(stager) : status;
 }
 
 static void cuda_close(void *state)
 {
     struct stager *stager = state;
     if (stager->first == stager && stager->device.context != NULL) {
-        struct visit here = visit(stager);
+        struct scope here = scope(stager);
         lane_end(stager);
-        leave(here);
-        if (stager->lanes > 0) { /* their copies ring the bell when they end */
-            stager->host->log(1, "cuda: copies of group %s do not end; their memory is left to them",
+        scope_leave(here);
+        if (stager->lanes > 0) { /* their copies ring the doorbell when they complete */
+            stager->host->log(1, "cuda: copies of group %s have not completed; their memory is not freed",
                               stager->info.name);
         } else {
             if (stager->bell >= 0) close(stager->bell);
@@ -79,14 +79,14 @@ static int cuda_stage_open(void *state, const tutti_op *op, size_t bytes, void *
     struct lane *lane = NULL;
     int status = device_check(&first->device, op, op->stream, stager->info.name);
     if (status != TUTTI_OK) return status;
-    struct visit here = visit(first);
+    struct scope here = scope(first);
     if (device_capture(op->stream) != DEVICE_NO_CAPTURE)
-        status = stager->host->error(TUTTI_ERR_INVALID_ARGUMENT,
-                                     "cuda: the stream is being captured into a graph, and what goes through host "
-                                     "memory cannot be a part of one");
+        status =
+            stager->host->error(TUTTI_ERR_INVALID_ARGUMENT, "cuda: the stream is being captured into a graph; "
+                                                            "operations staged through host memory cannot be captured");
     else
         status = lane_open(first, op->stream, bytes, &lane);
-    leave(here);
+    scope_leave(here);
     if (status != TUTTI_OK) return status;
     *stage = lane;
     *memory = lane->memory;
@@ -96,17 +96,17 @@ static int cuda_stage_open(void *state, const tutti_op *op, size_t bytes, void *
 static void cuda_stage_close(void *state, void *stage)
 {
     struct stager *stager = state;
-    struct visit here = visit(stager->first);
+    struct scope here = scope(stager->first);
     lane_close(stager->first, stage);
-    leave(here);
+    scope_leave(here);
 }
 
 static int cuda_copy(void *state, const tutti_op *op, tutti_request *request)
 {
     struct stager *first = ((struct stager *)state)->first;
-    struct visit here = visit(first);
+    struct scope here = scope(first);
     int status = lane_copy(first, op->stream, op, request);
-    leave(here);
+    scope_leave(here);
     return status;
 }
 
@@ -114,9 +114,9 @@ static int cuda_progress(void *state)
 {
     struct stager *first = state;
     if (first->device.context == NULL || (TAILQ_EMPTY(&first->under_way) && first->rings == 0)) return 0;
-    struct visit here = visit(first);
+    struct scope here = scope(first);
     int moved = lane_move(first);
-    leave(here);
+    scope_leave(here);
     return moved;
 }
 
@@ -129,9 +129,9 @@ static int cuda_arm(void *state, int *descriptors)
 static int cuda_cancel(void *state, tutti_request *request)
 {
     struct stager *first = ((struct stager *)state)->first;
-    struct visit here = visit(first);
+    struct scope here = scope(first);
     int status = lane_cancel(first, request);
-    leave(here);
+    scope_leave(here);
     return status;
 }
 
@@ -144,12 +144,12 @@ static int cuda_alloc(void *state, size_t bytes, void **memory)
     bool entered = device_enter(&first->device);
     CUresult result = driver.cuMemAlloc(&at, bytes > 0 ? bytes : 1);
     device_leave(entered);
-    if (result != CUDA_SUCCESS) return device_failed(&first->device, "allocating", result);
+    if (result != CUDA_SUCCESS) return device_failed(&first->device, "cannot allocate memory", result);
     *memory = (void *)at;
     return TUTTI_OK;
 }
 
-/* Waits, as cudaFree does, for what may use the memory. */
+/* Waits, like cudaFree, for work that may use the memory. */
 static int cuda_free(void *state, void *memory)
 {
     const struct stager *first = ((struct stager *)state)->first;
@@ -157,7 +157,7 @@ static int cuda_free(void *state, void *memory)
     CUresult result = driver.cuMemFree((CUdeviceptr)memory);
     device_leave(entered);
     if (result == CUDA_SUCCESS) return TUTTI_OK;
-    return first->host->error(TUTTI_ERR_INVALID_ARGUMENT, "cuda: %p is not memory of tutti_alloc: %s", memory,
+    return first->host->error(TUTTI_ERR_INVALID_ARGUMENT, "cuda: %p was not allocated by tutti_alloc: %s", memory,
                               driver_error(result));
 }
 

@@ -47,18 +47,18 @@ enum device_capture device_capture(CUstream stream)
 int device_choose(struct device *device, const tutti_group_info *info, const tutti_host *host, const char *who)
 {
     int count = 0;
-    bool named = info->device.type == TUTTI_CUDA;
+    bool explicit = info->device.type == TUTTI_CUDA;
     *device = (struct device){.host = host, .who = who, .what = ""};
     driver.cuDeviceGetCount(&count);
-    device->index = named ? info->device.index : info->local_rank > 0 ? info->local_rank : 0;
+    device->index = explicit ? info->device.index : info->local_rank > 0 ? info->local_rank : 0;
     if (device->index < 0 || device->index >= count)
-        return host->error(
-            TUTTI_ERR_INVALID_ARGUMENT,
-            "%s: rank %d is to use cuda:%d%s, but this process sees %d GPU%s; name another by opts.device, "
-            "LOCAL_RANK or CUDA_VISIBLE_DEVICES",
-            who, info->rank, device->index, named ? "" : " (by LOCAL_RANK)", count, count == 1 ? "" : "s");
+        return host->error(TUTTI_ERR_INVALID_ARGUMENT,
+                           "%s: rank %d selects cuda:%d%s, but this process sees %d GPU%s; select another with "
+                           "opts.device, LOCAL_RANK or CUDA_VISIBLE_DEVICES",
+                           who, info->rank, device->index, explicit ? "" : " (by LOCAL_RANK)", count,
+                           count == 1 ? "" : "s");
     CUresult result = driver.cuDeviceGet(&device->handle, device->index);
-    return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(device, "finding the device", result);
+    return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(device, "cannot look up the device", result);
 }
 
 int device_open(struct device *device)
@@ -66,7 +66,7 @@ int device_open(struct device *device)
     CUresult result = driver.cuDevicePrimaryCtxRetain(&device->context, device->handle);
     if (result == CUDA_SUCCESS) return TUTTI_OK;
     device->context = NULL;
-    return device_failed(device, "making a context", result);
+    return device_failed(device, "cannot retain the primary context", result);
 }
 
 void device_close(struct device *device)
@@ -85,39 +85,39 @@ static int check_tensor(const struct device *device, const tutti_tensor *tensor,
     void *into[] = {&type, &ordinal};
     if (tensor->device.index != device->index)
         return host->error(TUTTI_ERR_INVALID_ARGUMENT,
-                           "%s: the tensor says cuda:%d, but this rank's device in group %s is cuda:%d", device->who,
+                           "%s: the tensor is on cuda:%d, but this rank's device in group %s is cuda:%d", device->who,
                            tensor->device.index, group, device->index);
     if (tensor->numel == 0) return TUTTI_OK;
     driver.cuPointerGetAttributes(2, what, into, (CUdeviceptr)tensor->data);
     if (type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED)
         return host->error(TUTTI_ERR_INVALID_ARGUMENT,
-                           "%s: the tensor says cuda:%d, but %p is %s; set its device to TUTTI_CPU or allocate it on "
-                           "the GPU",
+                           "%s: the tensor is declared on cuda:%d, but %p is %s; set its device to TUTTI_CPU or "
+                           "allocate it on the GPU",
                            device->who, device->index, tensor->data,
-                           type == CU_MEMORYTYPE_HOST ? "pinned host memory" : "memory that CUDA does not know");
+                           type == CU_MEMORYTYPE_HOST ? "pinned host memory" : "memory unknown to CUDA");
     if (ordinal == device->index) return TUTTI_OK;
-    return host->error(TUTTI_ERR_INVALID_ARGUMENT, "%s: the tensor says cuda:%d, but %p is memory of cuda:%d",
+    return host->error(TUTTI_ERR_INVALID_ARGUMENT, "%s: the tensor is declared on cuda:%d, but %p is memory of cuda:%d",
                        device->who, device->index, tensor->data, ordinal);
 }
 
 static int check_stream(const struct device *device, CUstream stream, const char *group)
 {
     CUcontext context = NULL;
-    if (stream == CU_STREAM_PER_THREAD) /* it would be another one on the thread that puts the operation into it */
-        return device->host->error(TUTTI_ERR_INVALID_ARGUMENT,
-                                   "%s: opts.stream is CU_STREAM_PER_THREAD, which names another stream on each "
-                                   "thread, and an operation may be begun by the library's: create a stream",
-                                   device->who);
+    if (stream == CU_STREAM_PER_THREAD) /* the progress thread would resolve it to a stream of its own */
+        return device->host->error(
+            TUTTI_ERR_INVALID_ARGUMENT,
+            "%s: opts.stream is CU_STREAM_PER_THREAD, which names a different stream on each thread; create a stream",
+            device->who);
     if (stream == NULL || stream == CU_STREAM_LEGACY) return TUTTI_OK;
     CUresult result = driver.cuStreamGetCtx(stream, &context);
     if (result == CUDA_SUCCESS && context == device->context) return TUTTI_OK;
     if (result != CUDA_SUCCESS)
-        return device->host->error(TUTTI_ERR_INVALID_ARGUMENT, "%s: opts.stream (%p) is no stream: %s", device->who,
-                                   (void *)stream, driver_error(result));
-    return device->host->error(TUTTI_ERR_INVALID_ARGUMENT,
-                               "%s: opts.stream (%p) belongs to another device or context than cuda:%d's, on which "
-                               "this rank of group %s is",
-                               device->who, (void *)stream, device->index, group);
+        return device->host->error(TUTTI_ERR_INVALID_ARGUMENT, "%s: opts.stream (%p) is not a valid stream: %s",
+                                   device->who, (void *)stream, driver_error(result));
+    return device->host->error(
+        TUTTI_ERR_INVALID_ARGUMENT,
+        "%s: opts.stream (%p) does not belong to cuda:%d's primary context, which this rank uses in group %s",
+        device->who, (void *)stream, device->index, group);
 }
 
 int device_check(const struct device *device, const tutti_op *op, CUstream stream, const char *group)

@@ -1,4 +1,4 @@
-/* A rank's GPU: which one, its context, and whether what a call names is there. */
+/* A rank's GPU: selection, context, and checks of a call's memory and stream. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -6,39 +6,39 @@
 
 struct device {
     const tutti_host *host;
-    const char *who;  /* the plug-in, for sentences */
-    const char *what; /* versions, likewise; "" where there is nothing to say */
+    const char *who;  /* plug-in name for error messages */
+    const char *what; /* versions for error messages, or "" */
     int index;
     CUdevice handle;
-    CUcontext context; /* NULL until it is open */
+    CUcontext context; /* NULL until opened */
 };
 
-/* Which one it is: the one that the rank named, else the one of its place on the host.  No context yet. */
+/* Selects the device named by the rank, or the one of its local rank.  Does not create a context. */
 int device_choose(struct device *device, const tutti_group_info *info, const tutti_host *host, const char *who);
 
-/* Holds the device's primary context. */
+/* Retains the device's primary context. */
 int device_open(struct device *device);
 void device_close(struct device *device);
 
-/* Makes the context the thread's; what it answers goes to leave, which makes it as it was. */
+/* Makes the context current on this thread.  Pass the result to device_leave, which restores the previous one. */
 bool device_enter(const struct device *device);
 void device_leave(bool entered);
 
-/* Between the two the thread may ask events and allocate although a graph is being captured somewhere: without them
- * that would end the capture. */
+/* Between these calls the thread may query events and allocate while a graph is being captured elsewhere.  Otherwise
+ * such calls would invalidate the capture. */
 CUstreamCaptureMode device_relax(void);
 void device_unrelax(CUstreamCaptureMode mode);
 
-/* What a capture does to a stream.  Barred: it is the legacy default stream, while one that waits for it by itself is
- * being captured; whatever is put into it then fails, and ends the capture. */
+/* A stream's state with respect to graph capture.  Barred: it is the legacy default stream while a blocking stream is
+ * being captured; work enqueued there fails and invalidates the capture. */
 enum device_capture { DEVICE_NO_CAPTURE, DEVICE_CAPTURED, DEVICE_BARRED };
 
 enum device_capture device_capture(CUstream stream);
 
-/* Whether op's memory and stream are on the device; the sentence says which is not.  group: its name. */
+/* Checks that op's memory and stream belong to the device; the error message names what does not.  group: its name. */
 int device_check(const struct device *device, const tutti_op *op, CUstream stream, const char *group);
 
-/* A driver's error as ours. */
+/* Translates a driver error. */
 int device_failed(const struct device *device, const char *doing, CUresult result);
 
 #endif

@@ -24,20 +24,22 @@ const char *driver_error(CUresult result)
 static void load_once(void)
 {
     if (!library_open(&load.library, "libcuda.so.1")) {
-        library_refuse(&load.library, "NVIDIA's driver is not installed here: %s", dlerror());
+        library_refuse(&load.library, "NVIDIA's driver is not installed on this host: %s", dlerror());
         return;
     }
     DRIVER_CALLS(RESOLVE)
     *(void **)&driver.elapsed = library_need(&load.library, "cuEventElapsedTime");
     if (load.library.missing != NULL) {
-        library_refuse(&load.library, "NVIDIA's driver is too old: libcuda.so.1 has no %s; CUDA 12 or newer is needed",
+        library_refuse(&load.library,
+                       "NVIDIA's driver is too old: libcuda.so.1 has no %s; install one for CUDA 12 or newer",
                        load.library.missing);
         return;
     }
     CUresult result = driver.cuInit(0);
     if (result != CUDA_SUCCESS) {
-        library_refuse(&load.library, "NVIDIA's driver does not start (%s)%s", driver_error(result),
-                       result == CUDA_ERROR_NO_DEVICE ? ": there is no GPU, or CUDA_VISIBLE_DEVICES hides all" : "");
+        library_refuse(
+            &load.library, "cannot initialize NVIDIA's driver (%s)%s", driver_error(result),
+            result == CUDA_ERROR_NO_DEVICE ? ": this host has no GPU, or CUDA_VISIBLE_DEVICES hides all of them" : "");
         return;
     }
     driver.cuDriverGetVersion(&driver.version);

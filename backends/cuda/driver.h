@@ -1,12 +1,12 @@
-/* NVIDIA's driver (libcuda.so.1), loaded when it is first needed: so a plug-in loads on any machine and says in a
- * sentence what is missing.  The CUDA runtime is not used: its streams and events are the driver's. */
+/* NVIDIA's driver (libcuda.so.1), loaded on first use.  A plug-in thus loads on any machine and can report what is
+ * missing.  The CUDA runtime is not used; its streams and events are the driver's. */
 #ifndef DRIVER_H
 #define DRIVER_H
 
 #include <cuda.h>
 #include <tutti/backend.h>
 
-/* Names go through the header's own macros, so that a call and its version suffix stay together. */
+/* Names are expanded by the header's macros, so that a call and its version suffix stay together. */
 #define DRIVER_CALLS(X)                                                                                                \
     X(cuInit)                                                                                                          \
     X(cuDriverGetVersion)                                                                                              \
@@ -47,16 +47,17 @@ struct driver {
 #define DRIVER_MEMBER(name) __typeof__(name) *name;
     DRIVER_CALLS(DRIVER_MEMBER)
 #undef DRIVER_MEMBER
-    CUresult (*elapsed)(float *ms, CUevent begin, CUevent end); /* cuEventElapsedTime's first version, which all have */
-    int version;                                                /* the newest CUDA it knows: 13000 is 13.0 */
+    CUresult (*elapsed)(float *ms, CUevent begin,
+                        CUevent end); /* the unversioned cuEventElapsedTime, exported by all drivers */
+    int version;                      /* newest CUDA version supported: 13000 is 13.0 */
 };
 
 extern struct driver driver;
 
-/* Loads and starts it; once, then always the same answer, with a sentence that begins with who. */
+/* Loads and initializes the driver once; later calls return the same result.  Error messages begin with `who`. */
 int driver_load(const tutti_host *host, const char *who);
 
-/* The name of a driver's error: "CUDA_ERROR_OUT_OF_MEMORY". */
+/* Returns the name of a driver error, such as "CUDA_ERROR_OUT_OF_MEMORY". */
 const char *driver_error(CUresult result);
 
 #endif

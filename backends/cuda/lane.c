@@ -19,15 +19,15 @@ static void lane_free(struct stager *first, struct lane *lane)
     first->lanes--;
 }
 
-/* Sizes are rounded up, for the next operation to find one that fits. */
-static size_t rounded(size_t bytes)
+/* Rounds a size up so that later operations find a lane that fits. */
+static size_t round_up(size_t bytes)
 {
     size_t size = LEAST;
     while (size < bytes && size < SIZE_MAX / 2) size += size < (64 << 20) ? size : size / 4 / 4096 * 4096;
     return size;
 }
 
-static CUresult lane_fill(struct lane *lane, bool high)
+static CUresult create_lane_resources(struct lane *lane, bool high)
 {
     int least = 0, greatest = 0;
     driver.cuCtxGetStreamPriorityRange(&least, &greatest);
@@ -44,20 +44,21 @@ static int lane_new(struct stager *first, size_t bytes, struct lane **out)
 {
     struct lane *lane = calloc(1, sizeof *lane);
     if (lane == NULL) return first->host->error(TUTTI_ERR_NO_MEMORY, "cuda: no memory to stage an operation");
-    lane->bytes = rounded(bytes);
+    lane->bytes = round_up(bytes);
     first->lanes++;
-    CUresult result = lane_fill(lane, first->info.high_priority);
+    CUresult result = create_lane_resources(lane, first->info.high_priority);
     if (result != CUDA_SUCCESS) {
         lane_free(first, lane);
-        if (result != CUDA_ERROR_OUT_OF_MEMORY) return device_failed(&first->device, "making a stream", result);
-        return first->host->error(TUTTI_ERR_NO_MEMORY, "cuda: no %zu bytes of pinned host memory for cuda:%d", bytes,
+        if (result != CUDA_ERROR_OUT_OF_MEMORY) return device_failed(&first->device, "cannot create a stream", result);
+        return first->host->error(TUTTI_ERR_NO_MEMORY,
+                                  "cuda: cannot allocate %zu bytes of pinned host memory for cuda:%d", bytes,
                                   first->device.index);
     }
     *out = lane;
     return TUTTI_OK;
 }
 
-/* The smallest that fits. */
+/* Takes the smallest idle lane that fits. */
 static struct lane *lane_find(struct stager *first, size_t bytes)
 {
     struct lane *lane, *best = NULL;
@@ -71,7 +72,7 @@ static struct lane *lane_find(struct stager *first, size_t bytes)
     return best;
 }
 
-static void lane_rest(struct stager *first, struct lane *lane)
+static void lane_park(struct stager *first, struct lane *lane)
 {
     if (first->idle_bytes + lane->bytes > IDLE_MOST) {
         lane_free(first, lane);
@@ -91,8 +92,8 @@ int lane_open(struct stager *first, CUstream stream, size_t bytes, struct lane *
     if (result == CUDA_SUCCESS) result = driver.cuStreamWaitEvent(lane->out, lane->entry, 0);
     if (result == CUDA_SUCCESS) result = driver.cuStreamWaitEvent(lane->back, lane->entry, 0);
     if (result != CUDA_SUCCESS) {
-        lane_rest(first, lane);
-        return device_failed(&first->device, "an event of the given stream", result);
+        lane_park(first, lane);
+        return device_failed(&first->device, "cannot record an event on the caller's stream", result);
     }
     *out = lane;
     return TUTTI_OK;
@@ -101,12 +102,12 @@ int lane_open(struct stager *first, CUstream stream, size_t bytes, struct lane *
 void lane_close(struct stager *first, struct lane *lane)
 {
     lane->closed = true;
-    if (lane->copies == 0) lane_rest(first, lane);
+    if (lane->copies == 0) lane_park(first, lane);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------ */
 
-static struct copy *copy_take(struct stager *first)
+static struct copy *take_copy(struct stager *first)
 {
     struct copy *copy = TAILQ_FIRST(&first->spare);
     if (copy != NULL) {
@@ -119,7 +120,7 @@ static struct copy *copy_take(struct stager *first)
     return NULL;
 }
 
-/* On a thread of the driver's, which may not call it: the core's poll is woken. */
+/* Runs on a driver thread, which may not call CUDA; wakes the core's poll. */
 static void CUDA_CB ring(void *argument)
 {
     uint64_t one = 1;
@@ -139,7 +140,7 @@ static CUresult enqueue(const struct copy *copy, const tutti_op *op, CUstream st
     return result;
 }
 
-/* What comes behind the copies. */
+/* Enqueues the completion event and the doorbell after the copies. */
 static CUresult enqueue_end(struct stager *first, const struct copy *copy, CUstream stream)
 {
     CUresult result = driver.cuEventRecord(copy->ended, stream);
@@ -148,11 +149,11 @@ static CUresult enqueue_end(struct stager *first, const struct copy *copy, CUstr
     return result;
 }
 
-/* Where one of the copies is refused those before it are under way all the same, and the lane is theirs. */
+/* If one copy fails to enqueue, earlier ones are still running and keep the lane busy. */
 int lane_copy(struct stager *first, struct lane *lane, const tutti_op *op, tutti_request *request)
 {
-    struct copy *copy = copy_take(first);
-    if (copy == NULL) return first->host->error(TUTTI_ERR_NO_MEMORY, "cuda: no event for a copy");
+    struct copy *copy = take_copy(first);
+    if (copy == NULL) return first->host->error(TUTTI_ERR_NO_MEMORY, "cuda: cannot create an event for a copy");
     copy->lane = lane;
     copy->out = op->in->device.type != TUTTI_CPU;
     CUstream stream = copy->out ? lane->out : lane->back;
@@ -161,16 +162,17 @@ int lane_copy(struct stager *first, struct lane *lane, const tutti_op *op, tutti
     copy->request = result == CUDA_SUCCESS ? request : NULL;
     lane->copies++;
     TAILQ_INSERT_TAIL(&first->under_way, copy, link);
-    return result == CUDA_SUCCESS ? TUTTI_REQUEST_PENDING : device_failed(&first->device, "copying a tensor", result);
+    return result == CUDA_SUCCESS ? TUTTI_REQUEST_PENDING
+                                  : device_failed(&first->device, "cannot copy a tensor", result);
 }
 
-/* Of no interest any more; its lane may be the next one's. */
-static void copy_end(struct stager *first, struct copy *copy)
+/* Recycles a completed copy; an idle, closed lane becomes reusable. */
+static void recycle_copy(struct stager *first, struct copy *copy)
 {
     struct lane *lane = copy->lane;
     TAILQ_REMOVE(&first->under_way, copy, link);
     TAILQ_INSERT_HEAD(&first->spare, copy, link);
-    if (--lane->copies == 0 && lane->closed) lane_rest(first, lane);
+    if (--lane->copies == 0 && lane->closed) lane_park(first, lane);
 }
 
 int lane_move(struct stager *first)
@@ -178,8 +180,8 @@ int lane_move(struct stager *first)
     struct copy *copy, *next;
     uint64_t count;
     int moved = 0;
-    /* Before the events are asked: a later one rings again.  Also where none is left: an event is seen before the bell
-     * that is behind it, and a bell that nobody hears keeps the core awake. */
+    /* Drain the doorbell before querying events, so that a later copy rings again.  Drain it even if no copy is left:
+     * an event can be seen before the ring behind it, and an undrained doorbell keeps the core awake. */
     if (read(first->bell, &count, sizeof count) == sizeof count) first->rings -= count;
     if (TAILQ_EMPTY(&first->under_way)) return 0;
     for (copy = TAILQ_FIRST(&first->under_way); copy != NULL; copy = next) {
@@ -187,11 +189,11 @@ int lane_move(struct stager *first)
         CUresult result = driver.cuEventQuery(copy->ended);
         if (result == CUDA_ERROR_NOT_READY) continue;
         tutti_request *request = copy->request;
-        copy_end(first, copy);
+        recycle_copy(first, copy);
         moved++;
         if (request == NULL) continue;
         first->host->complete(
-            request, result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&first->device, "copying a tensor", result));
+            request, result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&first->device, "cannot copy a tensor", result));
     }
     return moved;
 }
@@ -202,8 +204,8 @@ int lane_cancel(struct stager *first, const tutti_request *request)
     TAILQ_FOREACH(copy, &first->under_way, link)
     {
         if (copy->request != request) continue;
-        /* It uses the caller's memory until it ends, which is soon, unless what the caller's stream holds does not:
-         * then it has not begun, and reads at most what nobody will look at. */
+        /* The copy uses the caller's memory until it completes.  It cannot have started while the caller's stream is
+         * busy; then it can be cancelled, because it only reads data that nobody will use. */
         if (!copy->out || driver.cuEventQuery(copy->lane->entry) != CUDA_ERROR_NOT_READY) return TUTTI_ERR_ABORTED;
         copy->request = NULL;
         return TUTTI_OK;
@@ -213,7 +215,7 @@ int lane_cancel(struct stager *first, const tutti_request *request)
 
 /* ---- the end ----------------------------------------------------------------------------------------------- */
 
-/* Behind a copy's event comes the ringing of the bell. */
+/* The doorbell is enqueued behind a copy's event, so check the streams. */
 static bool lane_is_busy(const struct lane *lane)
 {
     return driver.cuStreamQuery(lane->out) == CUDA_ERROR_NOT_READY ||
@@ -222,17 +224,17 @@ static bool lane_is_busy(const struct lane *lane)
 
 void lane_end(struct stager *first)
 {
-    static const struct timespec nap = {0, 100000};
+    static const struct timespec interval = {0, 100000};
     int64_t deadline = first->host->now_ns() + INT64_C(1000000) * END_MS;
     struct copy *copy;
     struct lane *lane;
     TAILQ_FOREACH(copy, &first->under_way, link) copy->request = NULL;
     while (!TAILQ_EMPTY(&first->under_way) && first->host->now_ns() < deadline) {
-        if (lane_move(first) == 0) nanosleep(&nap, NULL);
+        if (lane_move(first) == 0) nanosleep(&interval, NULL);
     }
     while ((lane = LIST_FIRST(&first->idle)) != NULL) {
         LIST_REMOVE(lane, link);
-        while (lane_is_busy(lane) && first->host->now_ns() < deadline) nanosleep(&nap, NULL);
+        while (lane_is_busy(lane) && first->host->now_ns() < deadline) nanosleep(&interval, NULL);
         if (!lane_is_busy(lane)) lane_free(first, lane);
     }
     while ((copy = TAILQ_FIRST(&first->spare)) != NULL) {

@@ -1,4 +1,4 @@
-/* A vendor's library that is loaded when it is first needed, or the sentence that says why it cannot be. */
+/* A vendor library loaded on first use, or the error message that says why it cannot be loaded. */
 #ifndef LIBRARY_H
 #define LIBRARY_H
 
@@ -6,23 +6,23 @@
 
 struct library {
     void *handle;
-    const char *missing; /* the first call that was asked for and is not there */
+    const char *missing; /* the first required symbol that is missing */
     bool refused;
     char why[500];
 };
 
-/* false: it is not there, and dlerror tells why. */
+/* Returns false if the library cannot be loaded; dlerror has the reason. */
 bool library_open(struct library *library, const char *file);
 
-/* A call by name; NULL: it has none. */
+/* Returns a symbol, or NULL if there is none. */
 void *library_find(const struct library *library, const char *name);
 
-/* The same for one that must be there. */
+/* Like library_find, and records the symbol as missing if there is none. */
 void *library_need(struct library *library, const char *name);
 
 void library_refuse(struct library *library, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The text of a name after the vendor's macros have had their way with it. */
+/* The text of a name after expansion by the vendor's macros. */
 #define LIBRARY_NAME(name) #name
 
 #endif

@@ -1,8 +1,8 @@
-/* The device plug-in: it does no operation between ranks, but lets a CPU backend do them on CUDA tensors, by copies in
- * pinned host memory.
+/* The device plug-in.  It runs no operation between ranks.  It lets a CPU backend work on CUDA tensors by copying them
+ * through pinned host memory.
  *
- *   backend.c   the table, and tutti_alloc     lane.c   where the copies of one operation run
- *   driver.c, device.c   NVIDIA's driver, the rank's GPU (the nccl plug-in has them too)
+ *   backend.c   function table, tutti_alloc    lane.c   resources for the copies of one operation
+ *   driver.c, device.c   NVIDIA's driver, the rank's GPU (shared with the nccl plug-in)
  */
 #ifndef STAGER_H
 #define STAGER_H
@@ -11,14 +11,15 @@
 
 #include "device.h"
 
-/* Pinned memory, and a stream each way: so a chunk goes to the device while the next one comes from it. */
+/* Pinned memory and a stream per direction, so that one chunk is copied to the device while the next is copied from it.
+ */
 struct lane {
-    LIST_ENTRY(lane) link; /* idle ones */
+    LIST_ENTRY(lane) link; /* on the list of idle lanes */
     CUstream out, back;
-    CUevent entry; /* what the caller's stream held */
+    CUevent entry; /* work in the caller's stream at the time of the call */
     void *memory;
     size_t bytes;
-    int copies; /* under way */
+    int copies; /* pending copies */
     bool closed;
 };
 
@@ -33,29 +34,29 @@ struct copy {
 struct stager {
     const tutti_host *host;
     tutti_group_info info;
-    struct stager *first; /* of the family: it has all that follows */
+    struct stager *first; /* root group of the tree, which owns all that follows */
     struct device device;
-    int bell;       /* an eventfd, rung behind each copy */
-    uint64_t rings; /* not heard yet */
+    int bell;       /* an eventfd, rung after each copy */
+    uint64_t rings; /* rings not drained yet */
     LIST_HEAD(, lane) idle;
     size_t idle_bytes;
-    int lanes; /* that there are */
+    int lanes; /* lanes in existence */
     TAILQ_HEAD(, copy) under_way, spare;
 };
 
-/* A lane whose copies come after what stream holds. */
+/* Opens a lane whose copies run after the work already in `stream`. */
 int lane_open(struct stager *first, CUstream stream, size_t bytes, struct lane **lane);
 void lane_close(struct stager *first, struct lane *lane);
 
 int lane_copy(struct stager *first, struct lane *lane, const tutti_op *op, tutti_request *request);
 
-/* Completes what has ended; how many. */
+/* Completes finished copies.  Returns how many. */
 int lane_move(struct stager *first);
 
-/* Takes a copy's request back, if the copy has not begun and will not write what is the caller's. */
+/* Cancels a copy's request, if the copy has not started and will not write to the caller's memory. */
 int lane_cancel(struct stager *first, const tutti_request *request);
 
-/* Gives everything back, after a bounded wait for what is under way. */
+/* Frees everything, after a bounded wait for pending copies. */
 void lane_end(struct stager *first);
 
 #endif

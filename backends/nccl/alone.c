@@ -1,4 +1,4 @@
-/* The GPU is this rank's alone, or NCCL would hang or say something less clear. */
+/* Checks that no other rank uses this GPU.  NCCL would hang or report something less clear. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,8 +7,8 @@
 
 enum { CARD_MAX = 200 };
 
-/* What tells a GPU from all others, and the host that NCCL will take this rank to be on. */
-static void describe(const struct ncclb_group *group, char *card)
+/* Identifies the GPU, and the host NCCL will assign this rank to. */
+static void identify_gpu(const struct ncclb_group *group, char *card)
 {
     CUuuid uuid = {{0}};
     char bus[32] = "", host[65] = "";
@@ -22,21 +22,21 @@ static void describe(const struct ncclb_group *group, char *card)
     snprintf(card + used, CARD_MAX - (size_t)used, " %s %.64s", bus, given != NULL ? given : host);
 }
 
-/* From 2.30 on NCCL can when it is told to. */
+/* Since 2.30 NCCL supports several ranks per GPU if enabled. */
 static bool may_share(const tutti_host *host)
 {
-    const char *told = host->env("NCCL_MULTI_RANK_GPU_ENABLE");
-    return told != NULL && strcmp(told, "0") != 0 && ncclb_lib.version >= 23000;
+    const char *failed = host->env("NCCL_MULTI_RANK_GPU_ENABLE");
+    return failed != NULL && strcmp(failed, "0") != 0 && ncclb_lib.version >= 23000;
 }
 
-/* NCCL wants a GPU of its own for each rank of what it takes for one host.  Found here, before it is asked. */
+/* NCCL requires a GPU per rank on what it considers one host.  Checked here, before NCCL is called. */
 int ncclb_check_alone(struct ncclb_group *group)
 {
     const tutti_group_info *info = &group->info;
     const tutti_host *host = group->host;
     char key[32], mine[CARD_MAX], theirs[CARD_MAX];
     if (info->world_size == 1 || info->parent != NULL) return TUTTI_OK;
-    describe(group, mine);
+    identify_gpu(group, mine);
     snprintf(key, sizeof key, "nccl/gpu/%d", info->rank);
     int status = host->store_set(info->store, key, mine, strlen(mine));
     if (may_share(host)) return status;
@@ -50,9 +50,9 @@ int ncclb_check_alone(struct ncclb_group *group)
         if (strcmp(mine, theirs) == 0)
             return host->error(
                 TUTTI_ERR_INVALID_ARGUMENT,
-                "nccl: ranks %d and %d are both on one GPU (PCI %.16s); NCCL wants one a rank. Give each its "
-                "own (LOCAL_RANK, opts.device or CUDA_VISIBLE_DEVICES), or set NCCL_HOSTID to another value on "
-                "each rank: NCCL then takes them for two hosts and goes through the network",
+                "nccl: ranks %d and %d both use one GPU (PCI %.16s), but NCCL needs one per rank. Give each rank its "
+                "own (LOCAL_RANK, opts.device or CUDA_VISIBLE_DEVICES), or set NCCL_HOSTID to a different value on "
+                "each rank: NCCL then treats them as two hosts and uses the network",
                 info->rank < peer ? info->rank : peer, info->rank < peer ? peer : info->rank, mine + 33);
     }
     return status;

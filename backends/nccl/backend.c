@@ -1,4 +1,4 @@
-/* The table of the nccl backend: CUDA tensors on NCCL, in the order and on the streams that torch.distributed has. */
+/* Function table of the nccl backend: CUDA tensors on NCCL, with the ordering and streams of torch.distributed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #define TEXT(x) #x
 #define DOTTED(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
 
-enum { LOOK_SOON_NS = 10000, LOOK_LATE_NS = 1000000, LOOK_SLOW_NS = 100000000 };
+enum { POLL_SOON_NS = 10000, POLL_LATE_NS = 1000000, POLL_SLOW_NS = 100000000 };
 
 static int nccl_probe(const tutti_host *host)
 {
@@ -19,7 +19,7 @@ static int nccl_probe(const tutti_host *host)
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
-/* Before Hopper NCCL moves 8-bit floats but does not add them. */
+/* Before Hopper NCCL can move 8-bit floats but not reduce them. */
 static bool reduces_fp8(const struct ncclb_group *group)
 {
     int major = 0;
@@ -46,11 +46,11 @@ static int open_eagerly(struct ncclb_group *group)
 {
     ncclComm_t comm = NULL;
     if (group->made_from == NULL) {
-        ncclb_channel_open(&group->main);
+        ncclb_comm_stream_open(&group->main);
         return TUTTI_OK;
     }
     int status = ncclb_split(group->made_from, group->color, group->info.rank, &comm);
-    if (status == TUTTI_OK) ncclb_channel_adopt(&group->main, comm);
+    if (status == TUTTI_OK) ncclb_comm_stream_adopt(&group->main, comm);
     return status;
 }
 
@@ -61,7 +61,7 @@ static int open_group(struct ncclb_group *group)
     if (status != TUTTI_OK) return status;
     if (group->first == group) {
         group->clock = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-        if (group->clock < 0) return group->host->error(TUTTI_ERR_SYSTEM, "nccl: no timerfd");
+        if (group->clock < 0) return group->host->error(TUTTI_ERR_SYSTEM, "nccl: cannot create a timerfd");
         group->host->log(2, "nccl: %s", ncclb_versions());
     }
     return ncclb_is_eager(group) ? open_eagerly(group) : TUTTI_OK;
@@ -84,41 +84,42 @@ static int nccl_open(void *state, const tutti_group_info *info, const tutti_host
     TAILQ_INIT(&group->spare[1]);
     LIST_INIT(&group->blocks);
     TAILQ_INSERT_TAIL(&group->first->family, group, family_link);
-    ncclb_channel_init(&group->main, group, info->rank, info->world_size, "nccl/id");
+    ncclb_comm_stream_init(&group->main, group, info->rank, info->world_size, "nccl/id");
     return open_group(group);
 }
 
-/* All communicators, those in good order gently; whether they have ended, with those that were aborted before. */
-static bool end_communicators(struct ncclb_group *group, bool gently)
+/* Ends all communicators, those without errors gracefully.  Returns true if all have ended, including those aborted
+ * earlier. */
+static bool end_comms(struct ncclb_group *group, bool gently)
 {
-    struct ncclb_channel *channel;
+    struct ncclb_comm_stream *cs;
     int n = 0;
-    TAILQ_FOREACH(channel, &group->open, link) n += channel->comm != NULL;
+    TAILQ_FOREACH(cs, &group->open, link) n += cs->comm != NULL;
     struct reaping *reaping = n > 0 ? ncclb_reap_new(group, n) : NULL;
-    TAILQ_FOREACH(channel, &group->open, link)
+    TAILQ_FOREACH(cs, &group->open, link)
     {
-        bool good = gently && ncclb_channel_is_free(channel);
-        ncclb_reap_add(reaping, channel, good);
-        channel->state = NCCLB_DEAD;
+        bool good = gently && ncclb_comm_stream_is_free(cs);
+        ncclb_reap_add(reaping, cs, good);
+        cs->state = NCCLB_DEAD;
     }
     bool ended = reaping != NULL ? ncclb_reap(group, reaping) : n == 0;
-    TAILQ_FOREACH(channel, &group->open, link)
+    TAILQ_FOREACH(cs, &group->open, link)
     {
-        channel->lingers |= !ended;
-        if (channel->lingers) ended = false;
+        cs->is_ending |= !ended;
+        if (cs->is_ending) ended = false;
     }
     return ended;
 }
 
-/* Whether no operation is under way, though some may not have been seen to end. */
+/* True if no operation is pending, even if some completions have not been observed yet. */
 static bool is_quiet(const struct ncclb_group *group)
 {
-    const struct ncclb_channel *channel;
-    TAILQ_FOREACH(channel, &group->open, link)
+    const struct ncclb_comm_stream *cs;
+    TAILQ_FOREACH(cs, &group->open, link)
     {
-        const struct ncclb_mark *last = TAILQ_LAST(&channel->marks, ncclb_marks);
-        if (channel->lingers || !TAILQ_EMPTY(&channel->waiting)) return false;
-        if (last != NULL && !ncclb_mark_has_ended(last)) return false;
+        const struct ncclb_mark *last = TAILQ_LAST(&cs->completions, ncclb_completions);
+        if (cs->is_ending || !TAILQ_EMPTY(&cs->waiting)) return false;
+        if (last != NULL && !ncclb_completion_has_ended(last)) return false;
     }
     return true;
 }
@@ -126,21 +127,22 @@ static bool is_quiet(const struct ncclb_group *group)
 static void nccl_close(void *state)
 {
     struct ncclb_group *group = state;
-    struct ncclb_channel *channel;
-    struct ncclb_mark *mark;
+    struct ncclb_comm_stream *cs;
+    struct ncclb_mark *completion;
     if (group->host == NULL) return;
     if (group->device.context != NULL) {
         bool entered = device_enter(&group->device);
         ncclb_memory_close(group, is_quiet(group));
-        bool ended = end_communicators(group, !group->aborted);
-        while ((channel = TAILQ_FIRST(&group->open)) != NULL) ncclb_channel_close(channel);
+        bool ended = end_comms(group, !group->aborted);
+        while ((cs = TAILQ_FIRST(&group->open)) != NULL) ncclb_comm_stream_close(cs);
         for (int timed = 0; timed < 2; timed++)
-            while ((mark = TAILQ_FIRST(&group->spare[timed])) != NULL) {
-                TAILQ_REMOVE(&group->spare[timed], mark, link);
-                ncclb_mark_free(mark);
+            while ((completion = TAILQ_FIRST(&group->spare[timed])) != NULL) {
+                TAILQ_REMOVE(&group->spare[timed], completion, link);
+                ncclb_completion_free(completion);
             }
-        if (ended) ncclb_hand_free(group->hand); /* else NCCL may still look there */
-        if (group->word != NULL && ended) driver.cuMemFree((CUdeviceptr)group->word); /* else it would wait */
+        if (ended) ncclb_proxy_stop(group->proxy); /* otherwise NCCL may still use it */
+        if (group->barrier_word != NULL && ended)
+            driver.cuMemFree((CUdeviceptr)group->barrier_word); /* otherwise cuMemFree would wait */
         device_leave(entered);
         device_close(&group->device);
     }
@@ -154,23 +156,24 @@ void ncclb_abort(void *state)
 {
     struct ncclb_group *group = state;
     group->aborted = true;
-    end_communicators(group, false);
+    end_comms(group, false);
 }
 
-/* ---- the native door --------------------------------------------------------------------------------------- */
+/* ---- native entries --------------------------------------------------------------------------------------- */
 
-static int nccl_move(void *group, const tutti_op *op, tutti_request *request)
+static int enqueue(void *group, const tutti_op *op, tutti_request *request)
 {
     return ncclb_queue(&((struct ncclb_group *)group)->main, op, request);
 }
 
-static int nccl_reduce(void *state, const tutti_op *op, tutti_request *request)
+static int enqueue_reduction(void *state, const tutti_op *op, tutti_request *request)
 {
     int status = ncclb_reduce_check(state, op);
-    return status == TUTTI_OK ? nccl_move(state, op, request) : status;
+    return status == TUTTI_OK ? enqueue(state, op, request) : status;
 }
 
-/* Whether what goes to a peer lies where what comes from it is put; a rank's own part may stay where it is. */
+/* True if a block sent to a peer shares memory with the one received from it; the rank's own block may stay in place.
+ */
 static bool is_in_place(const struct ncclb_group *group, const tutti_op *op)
 {
     if (!op->list) return op->in->numel > 0 && op->in->data == op->out->data && group->info.world_size > 1;
@@ -179,16 +182,16 @@ static bool is_in_place(const struct ncclb_group *group, const tutti_op *op)
     return false;
 }
 
-static int nccl_all_to_all(void *state, const tutti_op *op, tutti_request *request)
+static int enqueue_all_to_all(void *state, const tutti_op *op, tutti_request *request)
 {
     struct ncclb_group *group = state;
     if (is_in_place(group, op))
-        return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL has no all_to_all in place");
-    return nccl_move(state, op, request);
+        return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: in-place all_to_all is not supported by NCCL");
+    return enqueue(state, op, request);
 }
 
-/* The channel of one direction between two ranks; NULL when out of memory. */
-static struct ncclb_channel *pair_channel(struct ncclb_group *group, int peer, bool sends)
+/* Returns the comm stream of one direction between two ranks, or NULL if out of memory. */
+static struct ncclb_comm_stream *pair_comm_stream(struct ncclb_group *group, int peer, bool sends)
 {
     int size = group->info.world_size, own = group->info.rank;
     if (group->pairs == NULL) {
@@ -197,22 +200,22 @@ static struct ncclb_channel *pair_channel(struct ncclb_group *group, int peer, b
             char key[48];
             bool to = i < size;
             snprintf(key, sizeof key, "nccl/id/%d-%d", to ? own : i - size, to ? i : own);
-            ncclb_channel_init(&group->pairs[i], group, to ? 0 : 1, 2, key);
+            ncclb_comm_stream_init(&group->pairs[i], group, to ? 0 : 1, 2, key);
         }
     }
     return group->pairs != NULL ? &group->pairs[sends ? peer : size + peer] : NULL;
 }
 
-static int nccl_message(void *state, const tutti_op *op, tutti_request *request)
+static int enqueue_message(void *state, const tutti_op *op, tutti_request *request)
 {
     struct ncclb_group *group = state;
-    if (op->tag != 0) return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL has no tags; only tag 0 goes");
+    if (op->tag != 0) return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL has no tags; use tag 0");
     if (op->root == TUTTI_ANY_SOURCE)
-        return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL cannot receive from any source");
+        return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL cannot receive from any source; name the source");
     request->source = op->root;
-    struct ncclb_channel *channel = pair_channel(group, op->root, op->kind == TUTTI_SEND);
-    if (channel == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for a communicator");
-    return ncclb_queue(channel, op, request);
+    struct ncclb_comm_stream *cs = pair_comm_stream(group, op->root, op->kind == TUTTI_SEND);
+    if (cs == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for a communicator");
+    return ncclb_queue(cs, op, request);
 }
 
 /* ---- moving on --------------------------------------------------------------------------------------------- */
@@ -220,46 +223,47 @@ static int nccl_message(void *state, const tutti_op *op, tutti_request *request)
 static int nccl_progress(void *state)
 {
     struct ncclb_group *first = state, *group;
-    struct ncclb_channel *channel;
+    struct ncclb_comm_stream *cs;
     int moved = 0;
     if (first->device.context == NULL) return 0;
     int64_t now = first->host->now_ns();
     TAILQ_FOREACH(group, &first->family, family_link)
     {
         bool waits = false;
-        TAILQ_FOREACH(channel, &group->open, link)
+        TAILQ_FOREACH(cs, &group->open, link)
         {
-            moved += ncclb_queue_move(channel, now);
-            moved += ncclb_mark_move(channel, now);
-            if (channel->state == NCCLB_DEAD) continue;
-            if (!TAILQ_EMPTY(&channel->marks)) ncclb_channel_watch(channel, now);
-            waits |= !TAILQ_EMPTY(&channel->marks) || !TAILQ_EMPTY(&channel->waiting);
+            moved += ncclb_queue_move(cs, now);
+            moved += ncclb_completion_move(cs, now);
+            if (cs->state == NCCLB_DEAD) continue;
+            if (!TAILQ_EMPTY(&cs->completions)) ncclb_comm_stream_watch(cs, now);
+            waits |= !TAILQ_EMPTY(&cs->completions) || !TAILQ_EMPTY(&cs->waiting);
         }
         if (waits)
-            ncclb_look_for_note(group, now);
+            ncclb_poll_control(group, now);
         else
-            group->note_ns = 0;
+            group->control_ns = 0;
     }
     return moved;
 }
 
-/* When to look again: soon where somebody waits, and less often the longer nothing moves; now and then where
- * enqueued operations are only watched; 0 for never. */
-static int64_t next_look(const struct ncclb_group *first, int64_t now)
+/* Returns when to poll next, in ns: soon if a caller waits, less often the longer nothing moves, rarely if enqueued
+ * operations are only watched for timeouts, and 0 for never. */
+static int64_t next_poll(const struct ncclb_group *first, int64_t now)
 {
     const struct ncclb_group *group;
-    const struct ncclb_channel *channel;
+    const struct ncclb_comm_stream *cs;
     int64_t next = 0;
     TAILQ_FOREACH(group, &first->family, family_link)
-    TAILQ_FOREACH(channel, &group->open, link)
+    TAILQ_FOREACH(cs, &group->open, link)
     {
-        const struct ncclb_mark *mark = TAILQ_FIRST(&channel->marks), *last = TAILQ_LAST(&channel->marks, ncclb_marks);
-        bool dead = channel->state == NCCLB_DEAD;
-        bool awaited = (!dead && (!TAILQ_EMPTY(&channel->waiting) || channel->state < NCCLB_READY)) ||
-                       (mark != NULL && (mark->request != NULL || last->request != NULL));
+        const struct ncclb_mark *completion = TAILQ_FIRST(&cs->completions),
+                                *last = TAILQ_LAST(&cs->completions, ncclb_completions);
+        bool dead = cs->state == NCCLB_DEAD;
+        bool awaited = (!dead && (!TAILQ_EMPTY(&cs->waiting) || cs->state < NCCLB_READY)) ||
+                       (completion != NULL && (completion->request != NULL || last->request != NULL));
         int64_t soon = (now - group->moved_ns) / 8;
-        soon = soon < LOOK_SOON_NS ? LOOK_SOON_NS : soon > LOOK_LATE_NS ? LOOK_LATE_NS : soon;
-        int64_t this = awaited ? soon : mark != NULL && !dead ? LOOK_SLOW_NS : 0;
+        soon = soon < POLL_SOON_NS ? POLL_SOON_NS : soon > POLL_LATE_NS ? POLL_LATE_NS : soon;
+        int64_t this = awaited ? soon : completion != NULL && !dead ? POLL_SLOW_NS : 0;
         if (this > 0 && (next == 0 || this < next)) next = this;
     }
     return next;
@@ -268,37 +272,37 @@ static int64_t next_look(const struct ncclb_group *first, int64_t now)
 static int nccl_arm(void *state, int *descriptors)
 {
     struct ncclb_group *first = state;
-    int64_t next = next_look(first, first->host->now_ns());
+    int64_t next = next_poll(first, first->host->now_ns());
     struct itimerspec when = {.it_value = {next / 1000000000, next % 1000000000}};
-    timerfd_settime(first->clock, 0, &when, NULL); /* what it had counted is forgotten: it polls readable no more */
+    timerfd_settime(first->clock, 0, &when, NULL); /* resets the count, so the descriptor is no longer readable */
     descriptors[0] = first->clock;
     return 1;
 }
 
-/* Takes the request back from the channel, if it is there; whether it is not, or was. */
-static bool take_back(struct ncclb_channel *channel, const tutti_request *request)
+/* Cancels the request if this comm stream holds it.  Returns false if its operation cannot be cancelled. */
+static bool cancel_in(struct ncclb_comm_stream *cs, const tutti_request *request)
 {
-    const struct ncclb_mark *mark;
+    const struct ncclb_mark *completion;
     const struct ncclb_waiting *waiting;
-    TAILQ_FOREACH(mark, &channel->marks, link) if (mark->request == request) break;
-    TAILQ_FOREACH(waiting, &channel->waiting, link) if (waiting->request == request) break;
-    bool handed = waiting != NULL && waiting->place != NCCLB_HELD;
-    if ((mark != NULL || handed) && channel->state != NCCLB_DEAD) ncclb_channel_abort(channel);
-    if (mark != NULL ? !ncclb_mark_has_ended(mark) : handed && channel->lingers) return false;
-    ncclb_queue_forget(channel, request);
+    TAILQ_FOREACH(completion, &cs->completions, link) if (completion->request == request) break;
+    TAILQ_FOREACH(waiting, &cs->waiting, link) if (waiting->request == request) break;
+    bool submitted = waiting != NULL && waiting->place != NCCLB_HELD;
+    if ((completion != NULL || submitted) && cs->state != NCCLB_DEAD) ncclb_comm_stream_abort(cs);
+    if (completion != NULL ? !ncclb_completion_has_ended(completion) : submitted && cs->is_ending) return false;
+    ncclb_queue_forget(cs, request);
     return true;
 }
 
-/* One operation of a communicator cannot be taken back: the communicator goes.  What is behind the program's own work
- * in its stream is there all the same, and is completed when that work has ended. */
+/* A single operation cannot be cancelled, so its communicator is aborted.  An operation queued behind the program's own
+ * work stays in the stream and completes when that work does. */
 static int nccl_cancel(void *state, tutti_request *request)
 {
     struct ncclb_group *group = state;
-    struct ncclb_channel *channel;
-    TAILQ_FOREACH(channel, &group->open, link)
+    struct ncclb_comm_stream *cs;
+    TAILQ_FOREACH(cs, &group->open, link)
     {
-        if (take_back(channel, request)) continue;
-        return group->host->error(TUTTI_ERR_ABORTED, "nccl: an aborted operation of group %s has not left its stream",
+        if (cancel_in(cs, request)) continue;
+        return group->host->error(TUTTI_ERR_ABORTED, "nccl: an aborted operation of group %s is still in its stream",
                                   group->info.name);
     }
     return TUTTI_OK;
@@ -307,16 +311,16 @@ static int nccl_cancel(void *state, tutti_request *request)
 static int nccl_wait_stream(void *state, tutti_request *request, void *stream)
 {
     if (request->priv[0] == NULL) ncclb_queue_hurry(state, request);
-    const struct ncclb_mark *mark = request->priv[0];
-    if (mark == NULL) return TUTTI_ERR_UNSUPPORTED; /* it waits for its communicator, or has ended */
+    const struct ncclb_mark *completion = request->priv[0];
+    if (completion == NULL) return TUTTI_ERR_UNSUPPORTED; /* waits for its communicator, or has completed */
     const struct device *device = &((struct ncclb_group *)state)->device;
     bool entered = device_enter(device);
     bool captured =
-        device_capture(stream) != DEVICE_NO_CAPTURE; /* waiting for what is none of it would end the capture */
-    CUresult result = captured ? CUDA_SUCCESS : driver.cuStreamWaitEvent(stream, mark->event, 0);
+        device_capture(stream) != DEVICE_NO_CAPTURE; /* waiting for an event outside the capture would invalidate it */
+    CUresult result = captured ? CUDA_SUCCESS : driver.cuStreamWaitEvent(stream, completion->event, 0);
     device_leave(entered);
-    if (captured) return TUTTI_ERR_UNSUPPORTED; /* the host waits */
-    return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(device, "waiting for an operation", result);
+    if (captured) return TUTTI_ERR_UNSUPPORTED; /* the host waits instead */
+    return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(device, "cannot wait for an operation", result);
 }
 
 static int nccl_describe(const tutti_host *host, void *state, char *text, size_t capacity)
@@ -344,17 +348,17 @@ TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
     .close = nccl_close,
     .native =
         {
-            [TUTTI_BROADCAST] = nccl_move,
-            [TUTTI_ALL_REDUCE] = nccl_reduce,
-            [TUTTI_REDUCE] = nccl_reduce,
-            [TUTTI_ALL_GATHER] = nccl_move,
-            [TUTTI_GATHER] = nccl_move,
-            [TUTTI_SCATTER] = nccl_move,
-            [TUTTI_REDUCE_SCATTER] = nccl_reduce,
-            [TUTTI_ALL_TO_ALL] = nccl_all_to_all,
-            [TUTTI_BARRIER] = nccl_move,
-            [TUTTI_SEND] = nccl_message,
-            [TUTTI_RECV] = nccl_message,
+            [TUTTI_BROADCAST] = enqueue,
+            [TUTTI_ALL_REDUCE] = enqueue_reduction,
+            [TUTTI_REDUCE] = enqueue_reduction,
+            [TUTTI_ALL_GATHER] = enqueue,
+            [TUTTI_GATHER] = enqueue,
+            [TUTTI_SCATTER] = enqueue,
+            [TUTTI_REDUCE_SCATTER] = enqueue_reduction,
+            [TUTTI_ALL_TO_ALL] = enqueue_all_to_all,
+            [TUTTI_BARRIER] = enqueue,
+            [TUTTI_SEND] = enqueue_message,
+            [TUTTI_RECV] = enqueue_message,
         },
     .progress = nccl_progress,
     .arm = nccl_arm,

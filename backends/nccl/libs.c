@@ -27,13 +27,13 @@ static void load_once(void)
 {
     if (!library_open(&load.library, "libnccl.so.2")) {
         library_refuse(&load.library,
-                       "NCCL is not installed here: %s (version 2 is needed; LD_LIBRARY_PATH adds a folder)",
+                       "NCCL is not installed on this host: %s (version 2 is required; LD_LIBRARY_PATH adds a folder)",
                        dlerror());
         return;
     }
     NCCLB_NCCL_CALLS(RESOLVE)
     if (load.library.missing != NULL) {
-        library_refuse(&load.library, "NCCL is too old: libnccl.so.2 has no %s; 2.19 or newer is needed",
+        library_refuse(&load.library, "NCCL is too old: libnccl.so.2 has no %s; install 2.19 or newer",
                        load.library.missing);
         return;
     }
@@ -46,8 +46,7 @@ static void load_once(void)
     int version = 0;
     ncclb_lib.ncclGetVersion(&version);
     if (version / 10000 != 2)
-        library_refuse(&load.library, "NCCL says that it is version code %d; this plug-in knows versions 2.19 to 2.x",
-                       version);
+        library_refuse(&load.library, "NCCL reports version code %d; this plug-in supports 2.19 to 2.x", version);
     ncclb_lib.version = version;
     int d = driver.version;
     snprintf(load.versions, sizeof load.versions, "NCCL %d.%d.%d, driver for CUDA %d.%d, built for CUDA %d.%d",

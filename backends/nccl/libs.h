@@ -1,11 +1,11 @@
-/* NCCL (libnccl.so.2), loaded when it is first needed, as the driver is: see cuda/driver.h. */
+/* NCCL (libnccl.so.2), loaded on first use like the driver: see cuda/driver.h. */
 #ifndef NCCLB_LIBS_H
 #define NCCLB_LIBS_H
 
 #include <nccl.h>
 #include <tutti/backend.h>
 
-/* Names go through the header's own macros, so that a call and its version suffix stay together. */
+/* Names are expanded by the header's macros, so that a call and its version suffix stay together. */
 #define NCCLB_NCCL_CALLS(X)                                                                                            \
     X(ncclGetVersion)                                                                                                  \
     X(ncclGetUniqueId)                                                                                                 \
@@ -29,17 +29,17 @@
     X(ncclGroupStart)                                                                                                  \
     X(ncclGroupEnd)
 
-/* From 2.19 on; NULL where the NCCL that is loaded has none. */
+/* Since 2.19; NULL if the loaded NCCL lacks them. */
 #define NCCLB_NEWER_CALLS(X)                                                                                           \
     X(ncclMemAlloc)                                                                                                    \
     X(ncclMemFree)                                                                                                     \
     X(ncclCommRegister)                                                                                                \
     X(ncclCommDeregister)
 
-/* From 2.28 on; declared here for older headers. */
+/* Since 2.28; declared here for older headers. */
 typedef ncclResult_t (*ncclb_all_to_all_fn)(const void *, void *, size_t, ncclDataType_t, ncclComm_t, cudaStream_t);
 typedef ncclResult_t (*ncclb_rooted_fn)(const void *, void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
-/* From 2.27 on, likewise; a window is a pointer to what is NCCL's. */
+/* Since 2.27, likewise; a window is a pointer to an object of NCCL. */
 typedef ncclResult_t (*ncclb_window_register_fn)(ncclComm_t, void *, size_t, void **, int);
 typedef ncclResult_t (*ncclb_window_deregister_fn)(ncclComm_t, void *);
 
@@ -57,10 +57,11 @@ struct ncclb_libs {
 
 extern struct ncclb_libs ncclb_lib;
 
-/* Loads both and starts the driver; once, then always the same answer.  The sentence says what is missing. */
+/* Loads NCCL and the driver and initializes them once; later calls return the same result.  The error message names
+ * what is missing. */
 int ncclb_load(const tutti_host *host);
 
-/* "NCCL 2.28.9, driver for CUDA 13.0, built for CUDA 13.0" */
+/* Returns for example "NCCL 2.28.9, driver for CUDA 13.0, built for CUDA 13.0". */
 const char *ncclb_versions(void);
 
 #endif

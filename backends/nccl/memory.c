@@ -1,14 +1,14 @@
-/* tutti_alloc: memory that NCCL's transports can use best, and that its communicator knows. */
+/* tutti_alloc: memory that is best for NCCL's transports, and registered with the communicator. */
 #include <stdlib.h>
 #include <time.h>
 
 #include "ncclb.h"
 
-/* Without it all goes as well, only not as fast: errors are no errors. */
-static void make_known(struct ncclb_group *group, struct ncclb_block *block)
+/* Registration only improves speed, so errors are ignored. */
+static void register_block(struct ncclb_group *group, struct ncclb_block *block)
 {
-    if (ncclb_lib.ncclCommRegister == NULL || block->driver || !ncclb_channel_is_free(&group->main)) return;
-    if (ncclb_has_windows(group)) return; /* registered as one, or not at all */
+    if (ncclb_lib.ncclCommRegister == NULL || block->driver || !ncclb_comm_stream_is_free(&group->main)) return;
+    if (ncclb_has_windows(group)) return; /* registered as a window, or not at all */
     ncclResult_t result = ncclb_lib.ncclCommRegister(group->main.comm, block->memory, block->bytes, &block->handle);
     if (result != ncclSuccess) block->handle = NULL;
 }
@@ -16,12 +16,12 @@ static void make_known(struct ncclb_group *group, struct ncclb_block *block)
 void ncclb_memory_register(struct ncclb_group *group)
 {
     struct ncclb_block *block;
-    LIST_FOREACH(block, &group->blocks, link) make_known(group, block);
+    LIST_FOREACH(block, &group->blocks, link) register_block(group, block);
 }
 
-/* Before 2.26 NCCL rounds up to the granularity that the GPU recommends for multicast objects, which is made for large
- * ones; nobody here has seen how large it is. */
-static bool is_worth_it(size_t bytes)
+/* Before 2.26 NCCL rounds sizes up to the GPU's recommended multicast granularity, which suits large blocks only.  The
+ * threshold is conservative, since that granularity varies. */
+static bool suits_nccl_alloc(size_t bytes)
 {
     enum { LARGE = 256 << 20 };
     return ncclb_lib.version >= 22600 || bytes >= LARGE;
@@ -29,50 +29,51 @@ static bool is_worth_it(size_t bytes)
 
 static int allocate(struct ncclb_group *group, struct ncclb_block *block)
 {
-    if (is_worth_it(block->bytes) && ncclb_lib.ncclMemAlloc != NULL && ncclb_lib.ncclMemFree != NULL &&
+    if (suits_nccl_alloc(block->bytes) && ncclb_lib.ncclMemAlloc != NULL && ncclb_lib.ncclMemFree != NULL &&
         ncclb_lib.ncclMemAlloc(&block->memory, block->bytes) == ncclSuccess)
         return TUTTI_OK;
     CUdeviceptr memory = 0;
     CUresult result = driver.cuMemAlloc(&memory, block->bytes);
     block->memory = (void *)memory;
     block->driver = true;
-    return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&group->device, "allocating", result);
+    return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&group->device, "cannot allocate memory", result);
 }
 
 int ncclb_alloc(void *state, size_t bytes, void **memory)
 {
     struct ncclb_group *group = state;
     struct ncclb_block *block = calloc(1, sizeof *block);
-    if (block == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory to allocate with");
+    if (block == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for an allocation");
     block->bytes = bytes > 0 ? bytes : 1;
     bool entered = device_enter(&group->device);
     int status = allocate(group, block);
     if (status != TUTTI_OK) {
         free(block);
     } else {
-        LIST_INSERT_HEAD(&group->blocks, block, link); /* to the group's end where a window fails: NCCL may have it */
+        LIST_INSERT_HEAD(&group->blocks, block,
+                         link); /* kept until the group closes if the window fails: NCCL may still use it */
         if (ncclb_has_windows(group) && !block->driver)
             status = ncclb_make_window(group, block);
         else
-            make_known(group, block);
+            register_block(group, block);
         *memory = status == TUTTI_OK ? block->memory : NULL;
     }
     device_leave(entered);
     return status;
 }
 
-/* The memory is not the communicator's any more. */
-static void forget(struct ncclb_group *group, struct ncclb_block *block)
+/* Deregisters the memory from the communicator. */
+static void deregister_block(struct ncclb_group *group, struct ncclb_block *block)
 {
     if (group->main.comm == NULL) return;
     if (block->handle != NULL) ncclb_lib.ncclCommDeregister(group->main.comm, block->handle);
     if (block->window != NULL) ncclb_lib.window_deregister(group->main.comm, block->window);
 }
 
-static void give_back(struct ncclb_group *group, struct ncclb_block *block)
+static void free_block(struct ncclb_group *group, struct ncclb_block *block)
 {
     LIST_REMOVE(block, link);
-    forget(group, block);
+    deregister_block(group, block);
     if (block->driver)
         driver.cuMemFree((CUdeviceptr)block->memory);
     else
@@ -80,28 +81,30 @@ static void give_back(struct ncclb_group *group, struct ncclb_block *block)
     free(block);
 }
 
-/* As cudaFree: what still uses the memory ends first.  NCCL's operations are waited for with a bound, the program's
- * own kernels end by themselves. */
-static int let_end(struct ncclb_group *group)
+/* Like cudaFree, waits until nothing uses the memory.  The wait for NCCL's operations is bounded; the program's own
+ * kernels complete by themselves. */
+static int await_idle(struct ncclb_group *group)
 {
-    static const struct timespec nap = {0, 50000};
+    static const struct timespec interval = {0, 50000};
     int64_t now = group->host->now_ns(), deadline = ncclb_deadline(now, group->info.timeout_ms);
-    struct ncclb_channel *channel;
+    struct ncclb_comm_stream *cs;
     bool busy = !group->aborted;
     while (busy && (now = group->host->now_ns()) < deadline) {
         busy = false;
-        TAILQ_FOREACH(channel, &group->open, link)
+        TAILQ_FOREACH(cs, &group->open, link)
         {
-            if (channel->state == NCCLB_DEAD) continue;
-            ncclb_queue_move(channel, now);
-            ncclb_mark_move(channel, now);
-            busy |= !TAILQ_EMPTY(&channel->marks) || !TAILQ_EMPTY(&channel->waiting);
+            if (cs->state == NCCLB_DEAD) continue;
+            ncclb_queue_move(cs, now);
+            ncclb_completion_move(cs, now);
+            busy |= !TAILQ_EMPTY(&cs->completions) || !TAILQ_EMPTY(&cs->waiting);
         }
-        if (busy && !group->told) nanosleep(&nap, NULL);
-        busy &= !group->told;
+        if (busy && !group->failed) nanosleep(&interval, NULL);
+        busy &= !group->failed;
     }
-    if (group->told && !group->aborted) ncclb_abort(group); /* or its operations would never end */
-    if (busy) return group->host->error(TUTTI_ERR_TIMEOUT, "nccl: free: operations that may use the memory do not end");
+    if (group->failed && !group->aborted) ncclb_abort(group); /* otherwise its operations would never complete */
+    if (busy)
+        return group->host->error(TUTTI_ERR_TIMEOUT,
+                                  "nccl: cannot free memory: operations that may use it have not completed");
     driver.cuCtxSynchronize();
     return TUTTI_OK;
 }
@@ -114,8 +117,8 @@ int ncclb_free(void *state, void *memory)
     {
         if (block->memory != memory) continue;
         bool entered = device_enter(&group->device);
-        int status = let_end(group);
-        if (status == TUTTI_OK) give_back(group, block);
+        int status = await_idle(group);
+        if (status == TUTTI_OK) free_block(group, block);
         device_leave(entered);
         return status;
     }
@@ -123,14 +126,14 @@ int ncclb_free(void *state, void *memory)
                               memory, group->info.name);
 }
 
-/* What the program did not give back is not NCCL's any more; the memory stays the program's.  Under an operation it
- * stays registered until its communicator has ended. */
+/* Deregisters memory that the program has not freed; the memory remains the program's.  While an operation is pending
+ * it stays registered until its communicator has ended. */
 void ncclb_memory_close(struct ncclb_group *group, bool quiet)
 {
     struct ncclb_block *block;
     while ((block = LIST_FIRST(&group->blocks)) != NULL) {
         LIST_REMOVE(block, link);
-        if (quiet) forget(group, block);
+        if (quiet) deregister_block(group, block);
         free(block);
     }
 }

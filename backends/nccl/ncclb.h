@@ -1,18 +1,17 @@
-/* The state of a group on NCCL, and what the files of this folder have of each other.
+/* State of a group on NCCL, and the interfaces between the files of this folder.
  *
- * A group has channels: one for its collectives, and one for each direction of messages to and from a peer, so
- * that neither holds up the others.  A channel is a communicator, which is opened at its first use without anyone
- * waiting, and a stream.  Operations are put into a channel in order; while it opens, or while NCCL still connects
- * it to new peers, they wait in its queue as copies.
+ * A group has comm streams: one for its collectives, and one per direction of messages to and from each peer, so that
+ * they do not delay each other.  A comm stream is a communicator, created in the background at its first use, and a
+ * CUDA stream.  Operations enter it in order.  While it opens, or while NCCL still connects it to new peers, they wait
+ * in its queue as copies.
  *
- *   libs.c      NCCL, loaded by name                       alone.c     two ranks on one GPU
- *   channel.c   opening communicators, failing, closing    reap.c      the threads on which they are ended
- *   queue.c     from a descriptor to a stream              mark.c      how it is seen that a stream has come so far
- *   collect.c   the operations that move                   reduce.c    those that reduce
- *   together.c  what all ranks wait for: splits, windows
- *   memory.c    tutti_alloc                                notes.c     failures, told through the store
- *   hand.c      the threads that call older NCCL
- *   backend.c   the table                                  ../cuda     the driver, and the rank's device
+ *   libs.c         NCCL's functions, loaded by name         alone.c       detects two ranks on one GPU
+ *   comm_stream.c  opening communicators, failing, closing  reap.c        threads that end communicators
+ *   queue.c        from a descriptor to a stream            completion.c  completion events
+ *   collect.c      operations that move data                reduce.c      operations that reduce
+ *   together.c     collective setup: splits, windows        proxy.c       proxy threads for older NCCL
+ *   memory.c       tutti_alloc                              notes.c       failure propagation through the store
+ *   backend.c      function table                           ../cuda       the driver and the rank's device
  */
 #ifndef NCCLB_H
 #define NCCLB_H
@@ -24,37 +23,37 @@
 #include "libs.h"
 
 struct ncclb_group;
-struct ncclb_channel;
-struct ncclb_hand;
+struct ncclb_comm_stream;
+struct ncclb_proxy;
 
-/* A place in a stream: an event behind what was enqueued so far, and whose request ends there. */
+/* A completion event: recorded after the enqueued operations, with the request that completes there. */
 struct ncclb_mark {
     TAILQ_ENTRY(ncclb_mark) link;
-    struct ncclb_channel *channel;
+    struct ncclb_comm_stream *cs;
     CUevent event;
-    CUevent begin; /* timed: before the operation; NULL where nobody will ask how long it took */
+    CUevent begin; /* timed: recorded before the operation; NULL if its duration is not needed */
     CUstream stream;
-    bool timed, begun;      /* its event takes the time; begin was recorded for it */
-    tutti_request *request; /* NULL: an operation that was answered when it had been enqueued */
-    int64_t deadline_ns;    /* of such a one; the core watches the others */
-    int64_t first_ns;       /* that of the first one, where it was moved on since */
+    bool timed, begun;      /* event measures time; begin was recorded */
+    tutti_request *request; /* NULL: the operation was reported as done when it was enqueued */
+    int64_t deadline_ns;    /* for operations without a request; the core watches the others */
+    int64_t first_ns;       /* deadline of the first operation, if the event was re-recorded */
     tutti_kind kind;
 };
 
-/* How far an operation has come. */
+/* Progress of an operation. */
 enum ncclb_place {
-    NCCLB_HELD,     /* it waits for its channel */
-    NCCLB_GATHERED, /* in an NCCL group that is open */
-    NCCLB_HANDED,   /* NCCL has it, but still connects */
-    NCCLB_ENQUEUED  /* in its stream */
+    NCCLB_HELD,      /* waits for its comm stream */
+    NCCLB_GATHERED,  /* inside an open NCCL group */
+    NCCLB_SUBMITTED, /* submitted to NCCL, which is still connecting */
+    NCCLB_ENQUEUED   /* in its stream */
 };
 
 /* An operation that is not in its stream yet. */
 struct ncclb_waiting {
     TAILQ_ENTRY(ncclb_waiting) link;
-    tutti_op op; /* a copy, its lists behind it */
+    tutti_op op; /* a copy, followed by its lists */
     tutti_request *request;
-    CUevent after; /* async: what its stream held when it was issued */
+    CUevent after; /* async: work in the caller's stream at the time of the call */
     enum ncclb_place place;
 };
 
@@ -62,66 +61,66 @@ enum ncclb_state { NCCLB_CLOSED, NCCLB_WANTS_ID, NCCLB_STARTING, NCCLB_READY, NC
 
 enum { NCCLB_SCALED = 4 };
 
-struct ncclb_channel {
-    TAILQ_ENTRY(ncclb_channel) link; /* the group's that are not closed */
+struct ncclb_comm_stream {
+    TAILQ_ENTRY(ncclb_comm_stream) link; /* open comm streams of the group */
     struct ncclb_group *group;
     enum ncclb_state state;
     int rank, size;
-    char key[48]; /* of its unique id in the group's store */
+    char key[48]; /* key of its unique id in the group's store */
     ncclComm_t comm;
-    struct ncclb_hand *hand; /* the thread that calls NCCL for it; NULL: any */
+    struct ncclb_proxy *proxy; /* thread that calls NCCL; NULL: any thread */
     CUstream stream;
-    CUevent entry; /* what the caller's stream held */
-    CUevent begin; /* before the next operation in the own stream */
+    CUevent entry; /* work in the caller's stream */
+    CUevent begin; /* recorded before the next operation in its own stream */
     bool begun;
-    bool lingers;    /* its communicator was aborted, which is not through */
-    int64_t look_ns; /* the store, or NCCL's error, is not asked again before this */
+    bool is_ending;  /* its communicator was aborted but has not ended */
+    int64_t poll_ns; /* no poll of the store or of NCCL's error before this time */
     TAILQ_HEAD(ncclb_waits, ncclb_waiting) waiting;
-    TAILQ_HEAD(ncclb_marks, ncclb_mark) marks; /* in the order of the operations */
+    TAILQ_HEAD(ncclb_completions, ncclb_mark) completions; /* in the order of the operations */
     struct {
         ncclRedOp_t op;
         ncclDataType_t type;
         double factor;
-    } scaled[NCCLB_SCALED]; /* PREMUL_SUM's, made for this communicator */
+    } scaled[NCCLB_SCALED]; /* PREMUL_SUM operators created for this communicator */
     int n_scaled, next_scaled;
 };
 
-/* Memory given out by tutti_alloc. */
+/* Memory returned by tutti_alloc. */
 struct ncclb_block {
     LIST_ENTRY(ncclb_block) link;
     void *memory;
-    void *handle; /* its registration with the communicator */
-    void *window; /* or that as a window */
+    void *handle; /* registration with the communicator */
+    void *window; /* or registration as a window */
     size_t bytes;
-    bool driver; /* cuMemAlloc's, else ncclMemAlloc's */
+    bool driver; /* from cuMemAlloc, not ncclMemAlloc */
 };
 
 struct ncclb_group {
     const tutti_host *host;
     tutti_group_info info;
     struct ncclb_group *first;
-    struct ncclb_group *made_from; /* the group that is split for this one; valid while it is opened */
+    struct ncclb_group *made_from; /* group whose communicator is split; valid during open */
     int color;
     TAILQ_ENTRY(ncclb_group) family_link;
-    TAILQ_HEAD(, ncclb_group) family; /* the first one's */
+    TAILQ_HEAD(, ncclb_group) family; /* root group only */
     struct device device;
-    struct ncclb_channel main;
-    struct ncclb_channel *pairs; /* to each rank, then from each rank; NULL before the first message */
-    TAILQ_HEAD(, ncclb_channel) open;
-    struct ncclb_marks spare[2]; /* without and with time */
+    struct ncclb_comm_stream main;
+    struct ncclb_comm_stream *pairs; /* to each rank, then from each rank; NULL before the first message */
+    TAILQ_HEAD(, ncclb_comm_stream) open;
+    struct ncclb_completions spare[2]; /* without and with timing */
     LIST_HEAD(, ncclb_block) blocks;
-    void *word; /* what a barrier reduces */
-    int clock;  /* the first one's: a timerfd that wakes the core's poll */
+    void *barrier_word; /* operand of a barrier's all_reduce */
+    int clock;          /* root group only: a timerfd that wakes the core's poll */
     int64_t moved_ns;
-    int64_t note_ns; /* a peer's note is not looked for before this */
+    int64_t control_ns; /* no poll for a control message before this time */
     uint32_t calls;
-    bool fp8_reduces, aborted, told, noted;
-    char why[300];           /* what was told */
-    bool coalescing;         /* an NCCL group is open */
-    struct ncclb_hand *hand; /* the thread that opens it, likewise */
+    bool fp8_reduces, aborted, failed, notified;
+    char why[300];             /* the reported failure */
+    bool coalescing;           /* an NCCL group is open */
+    struct ncclb_proxy *proxy; /* thread that opens NCCL groups, or NULL */
 };
 
-/* The moment ms after now; or never. */
+/* Returns the time ms after now, or INT64_MAX. */
 static inline int64_t ncclb_deadline(int64_t now, int64_t ms)
 {
     return ms < INT64_MAX / 2000000 ? now + ms * 1000000 : INT64_MAX;
@@ -129,129 +128,130 @@ static inline int64_t ncclb_deadline(int64_t now, int64_t ms)
 
 /* ---- alone.c ---- */
 
-/* Whether no other rank has the same GPU; the sentence names both and says how to go on. */
+/* Checks that no other rank uses the same GPU; the error message names both ranks and the remedies. */
 int ncclb_check_alone(struct ncclb_group *group);
 
-/* ---- channel.c ---- */
+/* ---- comm_stream.c ---- */
 
-void ncclb_channel_init(struct ncclb_channel *channel, struct ncclb_group *group, int rank, int size, const char *key);
+void ncclb_comm_stream_init(struct ncclb_comm_stream *cs, struct ncclb_group *group, int rank, int size,
+                            const char *key);
 
-/* Begins to open it, or goes on; the state afterwards says how far it is. */
-void ncclb_channel_open(struct ncclb_channel *channel);
+/* Starts or continues to open it; see its state for progress. */
+void ncclb_comm_stream_open(struct ncclb_comm_stream *cs);
 
-/* Looks for errors that NCCL met meanwhile; on one the group is failed. */
-void ncclb_channel_watch(struct ncclb_channel *channel, int64_t now);
+/* Polls for asynchronous NCCL errors; fails the group on one. */
+void ncclb_comm_stream_watch(struct ncclb_comm_stream *cs, int64_t now);
 
-/* The group cannot go on.  Told once: the first cause is the one that counts. */
-void ncclb_tell(struct ncclb_group *group, int status, const char *text);
+/* Fails the group.  Only the first call counts: it has the root cause. */
+void ncclb_fail_group(struct ncclb_group *group, int status, const char *text);
 
-/* Likewise, and the channel is not used any more; gives status, with the sentence. */
-int ncclb_channel_fail(struct ncclb_channel *channel, int status, const char *text);
+/* Also marks the comm stream as dead; returns status with the message set. */
+int ncclb_comm_stream_fail(struct ncclb_comm_stream *cs, int status, const char *text);
 
-/* A NCCL error as ours, with its last words and the versions; the group is failed. */
-int ncclb_channel_failed(struct ncclb_channel *channel, const char *what, ncclResult_t result);
+/* Translates an NCCL error, with its last message and the versions, and fails the group. */
+int ncclb_comm_stream_failed(struct ncclb_comm_stream *cs, const char *what, ncclResult_t result);
 
-/* Ends its communicator at once. */
-void ncclb_channel_abort(struct ncclb_channel *channel);
-void ncclb_channel_close(struct ncclb_channel *channel);
+/* Aborts its communicator. */
+void ncclb_comm_stream_abort(struct ncclb_comm_stream *cs);
+void ncclb_comm_stream_close(struct ncclb_comm_stream *cs);
 
-/* Whether NCCL can be asked for something besides operations: it is through with those that it has. */
-bool ncclb_channel_is_free(const struct ncclb_channel *channel);
+/* True if NCCL has finished all submitted operations, so that other calls are allowed. */
+bool ncclb_comm_stream_is_free(const struct ncclb_comm_stream *cs);
 
-/* Its communicator is there already. */
-void ncclb_channel_adopt(struct ncclb_channel *channel, ncclComm_t comm);
+/* Uses an existing communicator. */
+void ncclb_comm_stream_adopt(struct ncclb_comm_stream *cs, ncclComm_t comm);
 
 /* ---- together.c ---- */
 
-/* Whether tutti_alloc is called by all ranks together, to register windows. */
+/* True if all ranks call tutti_alloc together, to register windows. */
 bool ncclb_has_windows(const struct ncclb_group *group);
 int ncclb_make_window(struct ncclb_group *group, struct ncclb_block *block);
 
-/* Takes part in the split of a group's communicator; *comm is the rank's part, if it has a color. */
+/* Takes part in the split of a group's communicator; *comm is the new one, if the rank has a color. */
 int ncclb_split(struct ncclb_group *from, int color, int key, ncclComm_t *comm);
 
-/* The same without a part. */
+/* Takes part without a color. */
 int ncclb_abstain(void *group);
 
-/* Whether communicators are made with their groups. */
+/* True if communicators are created together with their groups. */
 bool ncclb_is_eager(const struct ncclb_group *group);
 
-/* ---- hand.c ---- */
+/* ---- proxy.c ---- */
 
-/* One that gets no signals: those are the program's.  False: there is none to be had. */
+/* Creates a thread with all signals blocked, since signals belong to the program.  Returns false on failure. */
 bool ncclb_thread_new(pthread_t *thread, void *(*main)(void *), void *argument);
 
-/* *hand, if NCCL is so old that one is needed and there is none yet. */
-int ncclb_hand_new(const struct ncclb_group *group, struct ncclb_hand **hand);
+/* Starts *hand if this NCCL version needs one and it is not running. */
+int ncclb_proxy_start(const struct ncclb_group *group, struct ncclb_proxy **proxy);
 
-/* fn's answer, called by the hand; by this thread where that is NULL. */
-ncclResult_t ncclb_hand_do(struct ncclb_hand *hand, ncclResult_t (*fn)(void *argument), void *argument);
+/* Calls fn on the proxy thread, or on this thread if it is NULL, and returns its result. */
+ncclResult_t ncclb_proxy_call(struct ncclb_proxy *proxy, ncclResult_t (*fn)(void *argument), void *argument);
 
-/* After its communicator has ended. */
-void ncclb_hand_free(struct ncclb_hand *hand);
+/* Call after its communicator has ended. */
+void ncclb_proxy_stop(struct ncclb_proxy *proxy);
 
 /* ---- reap.c ---- */
 
-/* Communicators that are to be ended, up to so many; NULL, with a line in the log, where that cannot be. */
+/* Creates a list for up to `most` communicators to end.  Returns NULL, with a log line, on failure. */
 struct reaping *ncclb_reap_new(struct ncclb_group *group, int most);
 
-/* Takes the channel's communicator, if it has one; where reaping is NULL that is left.  gently: what is under way ends
- * first. */
-void ncclb_reap_add(struct reaping *reaping, struct ncclb_channel *channel, bool gently);
+/* Moves the comm stream's communicator, if any, to the list; leaks it if the list is NULL.  gently: pending operations
+ * complete first. */
+void ncclb_reap_add(struct reaping *reaping, struct ncclb_comm_stream *cs, bool gently);
 
-/* Ends them on threads and waits for that a while; whether they have ended. */
+/* Ends them on threads, with a bounded wait.  Returns true if all have ended. */
 bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping);
 
 /* ---- queue.c ---- */
 
-/* Puts op into the channel: the answer of a native entry. */
-int ncclb_queue(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request);
+/* Queues op: implements a native entry. */
+int ncclb_queue(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request *request);
 
-/* What is queued between begin and end is one NCCL group. */
+/* All operations queued between begin and end form one NCCL group. */
 int ncclb_coalesce(void *group, bool begin);
 
-/* Moves what waits in the channel; whether anything did. */
-int ncclb_queue_move(struct ncclb_channel *channel, int64_t now);
+/* Advances queued operations.  Returns true if any moved. */
+int ncclb_queue_move(struct ncclb_comm_stream *cs, int64_t now);
 
-/* Looks a while whether the request, which waits, comes into its stream. */
+/* Polls for a short time until a queued request is in its stream. */
 void ncclb_queue_hurry(struct ncclb_group *group, const tutti_request *request);
 
-/* Forgets the request where it waits, or where its end is marked. */
-void ncclb_queue_forget(struct ncclb_channel *channel, const tutti_request *request);
-void ncclb_queue_clear(struct ncclb_channel *channel);
+/* Detaches the request from its queued operation and its completion event. */
+void ncclb_queue_forget(struct ncclb_comm_stream *cs, const tutti_request *request);
+void ncclb_queue_clear(struct ncclb_comm_stream *cs);
 
-/* ---- mark.c ---- */
+/* ---- completion.c ---- */
 
-/* Marks the end of what was put into stream.  request may be NULL. */
-int ncclb_mark(struct ncclb_channel *channel, CUstream stream, const tutti_op *op, tutti_request *request);
+/* Records a completion event after the work in `stream`.  request may be NULL. */
+int ncclb_mark(struct ncclb_comm_stream *cs, CUstream stream, const tutti_op *op, tutti_request *request);
 
-/* The channel's next operation begins in its own stream: for how long it takes. */
-CUresult ncclb_mark_begin(struct ncclb_channel *channel);
+/* Records the start of the next operation in the comm stream's own stream, to measure its duration. */
+CUresult ncclb_completion_begin(struct ncclb_comm_stream *cs);
 
-/* Lets stream wait for the channel's latest mark if that is in another stream. */
-int ncclb_mark_follow(struct ncclb_channel *channel, CUstream stream);
+/* Makes `stream` wait for the latest completion event if that is in another stream. */
+int ncclb_completion_follow(struct ncclb_comm_stream *cs, CUstream stream);
 
-/* Whether what the mark is behind has ended. */
-bool ncclb_mark_has_ended(const struct ncclb_mark *mark);
+/* True if the work before the event has completed. */
+bool ncclb_completion_has_ended(const struct ncclb_mark *completion);
 
-/* Completes what has ended; whether anything did. */
-int ncclb_mark_move(struct ncclb_channel *channel, int64_t now);
-void ncclb_mark_clear(struct ncclb_channel *channel);
-void ncclb_mark_free(struct ncclb_mark *mark);
+/* Completes finished operations.  Returns true if there were any. */
+int ncclb_completion_move(struct ncclb_comm_stream *cs, int64_t now);
+void ncclb_completion_clear(struct ncclb_comm_stream *cs);
+void ncclb_completion_free(struct ncclb_mark *completion);
 
 /* ---- collect.c, reduce.c ---- */
 
-/* Hands op to NCCL on stream. */
-ncclResult_t ncclb_collect(struct ncclb_channel *channel, const tutti_op *op, CUstream stream);
-ncclResult_t ncclb_reduce(struct ncclb_channel *channel, const tutti_op *op, CUstream stream);
+/* Submits op to NCCL on `stream`. */
+ncclResult_t ncclb_collect(struct ncclb_comm_stream *cs, const tutti_op *op, CUstream stream);
+ncclResult_t ncclb_reduce(struct ncclb_comm_stream *cs, const tutti_op *op, CUstream stream);
 
-/* Whether NCCL can: UNSUPPORTED with a sentence where not. */
+/* Returns UNSUPPORTED with a message if NCCL lacks the reduction. */
 int ncclb_reduce_check(const struct ncclb_group *group, const tutti_op *op);
 
 /* ---- notes.c ---- */
 
 int ncclb_notify(void *group, int32_t peer, const void *message, size_t bytes);
-void ncclb_look_for_note(struct ncclb_group *group, int64_t now);
+void ncclb_poll_control(struct ncclb_group *group, int64_t now);
 
 /* ---- memory.c ---- */
 
@@ -259,12 +259,12 @@ int ncclb_alloc(void *group, size_t bytes, void **memory);
 int ncclb_free(void *group, void *memory);
 void ncclb_memory_register(struct ncclb_group *group);
 
-/* quiet: no operation may be using it. */
+/* quiet: no pending operation can use the memory. */
 void ncclb_memory_close(struct ncclb_group *group, bool quiet);
 
 /* ---- backend.c ---- */
 
-/* Ends the communicators; operations under way let go of their memory. */
+/* Aborts all communicators, which releases the memory of pending operations. */
 void ncclb_abort(void *group);
 
 #endif

@@ -1,11 +1,11 @@
-/* NCCL has no way to tell a peer something besides its operations, so that a failure is told through the store: a
- * rank that waits looks there now and then.  Only the first note counts: after it the group has failed. */
+/* Failure propagation.  NCCL offers no side channel between peers, so a failure is announced through the store, which a
+ * waiting rank polls.  Only the first message counts: it fails the group. */
 #include <stdio.h>
 #include <string.h>
 
 #include "ncclb.h"
 
-enum { ASK_NS = 300000000 };
+enum { POLL_NS = 300000000 };
 
 struct note {
     int32_t from;
@@ -23,18 +23,19 @@ int ncclb_notify(void *state, int32_t peer, const void *message, size_t bytes)
     return group->host->store_set(group->info.store, key, &note, offsetof(struct note, text) + bytes);
 }
 
-void ncclb_look_for_note(struct ncclb_group *group, int64_t now)
+void ncclb_poll_control(struct ncclb_group *group, int64_t now)
 {
     struct note note;
     char key[32];
     size_t bytes = 0;
-    if (group->info.world_size == 1 || group->noted || group->told || group->aborted || now < group->note_ns) return;
-    bool first = group->note_ns == 0;
-    group->note_ns = now + ASK_NS;
-    if (first) return; /* most waits are over before it is worth asking */
+    if (group->info.world_size == 1 || group->notified || group->failed || group->aborted || now < group->control_ns)
+        return;
+    bool first = group->control_ns == 0;
+    group->control_ns = now + POLL_NS;
+    if (first) return; /* most waits end before a poll is worth its cost */
     snprintf(key, sizeof key, "nccl/note/%d", group->info.rank);
     if (group->host->store_get(group->info.store, key, &note, sizeof note, &bytes, 0) != TUTTI_OK) return;
     if (bytes < offsetof(struct note, text) || bytes > sizeof note) return;
-    group->noted = true;
+    group->notified = true;
     group->host->notified(group->info.core, note.from, note.text, bytes - offsetof(struct note, text));
 }

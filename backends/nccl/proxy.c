@@ -1,39 +1,39 @@
-/* NCCL before 2.27 keeps what a non-blocking call has begun in variables of the thread that called (group.cc), and uses
- * them until it is through: another call of that thread for another communicator spoils both, and so does the thread's
- * end.  There each communicator has a thread that makes its calls, and a group has one for those that are one.  With
- * newer NCCL there are none: hands are NULL, and calls are made here and now. */
+/* Before 2.27, NCCL keeps the state of a non-blocking call in thread-local variables (group.cc) until the call has
+ * completed.  Another call of that thread for another communicator corrupts both, and so does the thread's exit.  With
+ * such versions each communicator has a proxy thread that makes its calls, and a group has one for calls inside an NCCL
+ * group.  With newer versions the proxy is NULL and the calling thread makes the calls. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 
 #include "ncclb.h"
 
-struct ncclb_hand {
+struct ncclb_proxy {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     CUcontext context;
-    ncclResult_t (*fn)(void *argument); /* to be called; NULL: nothing to do */
+    ncclResult_t (*fn)(void *argument); /* pending call, or NULL */
     void *argument;
     ncclResult_t result;
     bool ends;
 };
 
-static void *hand_main(void *argument)
+static void *proxy_main(void *argument)
 {
-    struct ncclb_hand *hand = argument;
-    driver.cuCtxPushCurrent(hand->context);
-    pthread_mutex_lock(&hand->lock);
-    while (!hand->ends) {
-        if (hand->fn != NULL) {
-            hand->result = hand->fn(hand->argument);
-            hand->fn = NULL;
-            pthread_cond_broadcast(&hand->changed);
+    struct ncclb_proxy *proxy = argument;
+    driver.cuCtxPushCurrent(proxy->context);
+    pthread_mutex_lock(&proxy->lock);
+    while (!proxy->ends) {
+        if (proxy->fn != NULL) {
+            proxy->result = proxy->fn(proxy->argument);
+            proxy->fn = NULL;
+            pthread_cond_broadcast(&proxy->changed);
         } else {
-            pthread_cond_wait(&hand->changed, &hand->lock);
+            pthread_cond_wait(&proxy->changed, &proxy->lock);
         }
     }
-    pthread_mutex_unlock(&hand->lock);
+    pthread_mutex_unlock(&proxy->lock);
     return NULL;
 }
 
@@ -47,44 +47,44 @@ bool ncclb_thread_new(pthread_t *thread, void *(*main)(void *), void *argument)
     return error == 0;
 }
 
-int ncclb_hand_new(const struct ncclb_group *group, struct ncclb_hand **out)
+int ncclb_proxy_start(const struct ncclb_group *group, struct ncclb_proxy **out)
 {
     if (ncclb_lib.version >= 22700 || *out != NULL) return TUTTI_OK;
-    struct ncclb_hand *hand = calloc(1, sizeof *hand);
-    if (hand == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for a communicator's thread");
-    pthread_mutex_init(&hand->lock, NULL);
-    pthread_cond_init(&hand->changed, NULL);
-    hand->context = group->device.context;
-    if (!ncclb_thread_new(&hand->thread, hand_main, hand)) {
-        free(hand);
-        return group->host->error(TUTTI_ERR_SYSTEM, "nccl: no thread for a communicator");
+    struct ncclb_proxy *proxy = calloc(1, sizeof *proxy);
+    if (proxy == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for a proxy thread");
+    pthread_mutex_init(&proxy->lock, NULL);
+    pthread_cond_init(&proxy->changed, NULL);
+    proxy->context = group->device.context;
+    if (!ncclb_thread_new(&proxy->thread, proxy_main, proxy)) {
+        free(proxy);
+        return group->host->error(TUTTI_ERR_SYSTEM, "nccl: cannot create a proxy thread");
     }
-    *out = hand;
+    *out = proxy;
     return TUTTI_OK;
 }
 
-ncclResult_t ncclb_hand_do(struct ncclb_hand *hand, ncclResult_t (*fn)(void *argument), void *argument)
+ncclResult_t ncclb_proxy_call(struct ncclb_proxy *proxy, ncclResult_t (*fn)(void *argument), void *argument)
 {
-    if (hand == NULL) return fn(argument);
-    pthread_mutex_lock(&hand->lock);
-    hand->argument = argument;
-    hand->fn = fn;
-    pthread_cond_broadcast(&hand->changed);
-    while (hand->fn != NULL) pthread_cond_wait(&hand->changed, &hand->lock);
-    ncclResult_t result = hand->result;
-    pthread_mutex_unlock(&hand->lock);
+    if (proxy == NULL) return fn(argument);
+    pthread_mutex_lock(&proxy->lock);
+    proxy->argument = argument;
+    proxy->fn = fn;
+    pthread_cond_broadcast(&proxy->changed);
+    while (proxy->fn != NULL) pthread_cond_wait(&proxy->changed, &proxy->lock);
+    ncclResult_t result = proxy->result;
+    pthread_mutex_unlock(&proxy->lock);
     return result;
 }
 
-void ncclb_hand_free(struct ncclb_hand *hand)
+void ncclb_proxy_stop(struct ncclb_proxy *proxy)
 {
-    if (hand == NULL) return;
-    pthread_mutex_lock(&hand->lock);
-    hand->ends = true;
-    pthread_cond_broadcast(&hand->changed);
-    pthread_mutex_unlock(&hand->lock);
-    pthread_join(hand->thread, NULL);
-    pthread_cond_destroy(&hand->changed);
-    pthread_mutex_destroy(&hand->lock);
-    free(hand);
+    if (proxy == NULL) return;
+    pthread_mutex_lock(&proxy->lock);
+    proxy->ends = true;
+    pthread_cond_broadcast(&proxy->changed);
+    pthread_mutex_unlock(&proxy->lock);
+    pthread_join(proxy->thread, NULL);
+    pthread_cond_destroy(&proxy->changed);
+    pthread_mutex_destroy(&proxy->lock);
+    free(proxy);
 }

@@ -1,7 +1,8 @@
 /* From a descriptor to a stream.
  *
- * A blocking operation goes straight into the caller's stream and is answered DONE; an asynchronous one, and a barrier,
- * for which the host waits, go into the channel's own stream, behind what the caller's held, and end with a mark.
+ * A blocking operation is enqueued on the caller's stream and reported as DONE.  An asynchronous operation, or a
+ * barrier, for which the host waits, is enqueued on the comm stream's own stream, behind the work in the caller's
+ * stream, followed by a completion event.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -17,23 +18,23 @@ static bool on_own_stream(const tutti_op *op)
     return op->async || op->kind == TUTTI_BARRIER;
 }
 
-static int refuse_capture(const struct ncclb_channel *channel, const char *what)
+static int refuse_capture(const struct ncclb_comm_stream *cs, const char *what)
 {
-    return channel->group->host->error(TUTTI_ERR_INVALID_ARGUMENT,
-                                       "nccl: the stream is being captured into a graph: %s", what);
+    return cs->group->host->error(TUTTI_ERR_INVALID_ARGUMENT, "nccl: the stream is being captured into a graph: %s",
+                                  what);
 }
 
-/* What of op cannot be done while a graph is captured; now: it goes to NCCL at once. */
-static int check_capture(const struct ncclb_channel *channel, const tutti_op *op, enum device_capture capture, bool now)
+/* Rejects what a graph capture does not allow.  now: the operation is submitted to NCCL at once. */
+static int check_capture(const struct ncclb_comm_stream *cs, const tutti_op *op, enum device_capture capture, bool now)
 {
     if (capture == DEVICE_BARRED)
-        return channel->group->host->error(
-            TUTTI_ERR_INVALID_ARGUMENT, "nccl: the legacy default stream takes nothing while a stream that waits for "
-                                        "it is being captured into a graph; name another one");
+        return cs->group->host->error(TUTTI_ERR_INVALID_ARGUMENT,
+                                      "nccl: the legacy default stream cannot be used while a blocking stream is "
+                                      "being captured into a graph; use another stream");
     if (capture == DEVICE_CAPTURED && on_own_stream(op))
-        return refuse_capture(channel, "only blocking calls, and no barrier, can go into it");
+        return refuse_capture(cs, "only blocking calls other than barrier can be captured");
     if (capture == DEVICE_CAPTURED && !now)
-        return refuse_capture(channel, "make one such call before the capture, which opens the communicator");
+        return refuse_capture(cs, "make one such call before the capture to open the communicator");
     return TUTTI_OK;
 }
 
@@ -64,295 +65,294 @@ static struct ncclb_waiting *copy(const tutti_op *op, int size)
     return waiting;
 }
 
-static void drop(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
+static void drop(struct ncclb_comm_stream *cs, struct ncclb_waiting *waiting)
 {
-    TAILQ_REMOVE(&channel->waiting, waiting, link);
+    TAILQ_REMOVE(&cs->waiting, waiting, link);
     if (waiting->after != NULL) driver.cuEventDestroy(waiting->after);
     free(waiting);
 }
 
-static int defer(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request, enum ncclb_place place)
+static int defer(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request *request, enum ncclb_place place)
 {
-    struct ncclb_waiting *waiting = copy(op, channel->group->info.world_size);
-    if (waiting == NULL) return channel->group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for an operation");
+    struct ncclb_waiting *waiting = copy(op, cs->group->info.world_size);
+    if (waiting == NULL) return cs->group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for an operation");
     waiting->request = request;
     waiting->place = place;
-    TAILQ_INSERT_TAIL(&channel->waiting, waiting, link);
+    TAILQ_INSERT_TAIL(&cs->waiting, waiting, link);
     if (on_own_stream(op) && place == NCCLB_HELD) {
         CUresult result = driver.cuEventCreate(&waiting->after, CU_EVENT_DISABLE_TIMING);
         if (result == CUDA_SUCCESS) result = driver.cuEventRecord(waiting->after, op->stream);
         if (result != CUDA_SUCCESS) {
-            drop(channel, waiting);
-            return device_failed(&channel->group->device, "an event", result);
+            drop(cs, waiting);
+            return device_failed(&cs->group->device, "cannot record an event", result);
         }
     }
-    channel->group->moved_ns = channel->group->host->now_ns();
+    cs->group->moved_ns = cs->group->host->now_ns();
     return TUTTI_REQUEST_PENDING;
 }
 
 /* ---- into the stream --------------------------------------------------------------------------------------- */
 
-/* Lets the channel's stream wait for what the caller's holds. */
-static CUresult follow_caller(struct ncclb_channel *channel, const tutti_op *op, CUevent after)
+/* Makes the comm stream's own stream wait for the caller's. */
+static CUresult follow_caller(struct ncclb_comm_stream *cs, const tutti_op *op, CUevent after)
 {
     CUresult result = CUDA_SUCCESS;
     if (after == NULL) {
-        result = driver.cuEventRecord(channel->entry, op->stream);
-        after = channel->entry;
+        result = driver.cuEventRecord(cs->entry, op->stream);
+        after = cs->entry;
     }
-    return result == CUDA_SUCCESS ? driver.cuStreamWaitEvent(channel->stream, after, 0) : result;
+    return result == CUDA_SUCCESS ? driver.cuStreamWaitEvent(cs->stream, after, 0) : result;
 }
 
-struct handing {
-    struct ncclb_channel *channel;
+struct submission {
+    struct ncclb_comm_stream *cs;
     const tutti_op *op;
     CUstream stream;
 };
 
 static ncclResult_t call(void *argument)
 {
-    const struct handing *it = argument;
-    return tutti_kind_reduces(it->op->kind) ? ncclb_reduce(it->channel, it->op, it->stream)
-                                            : ncclb_collect(it->channel, it->op, it->stream);
+    const struct submission *it = argument;
+    return tutti_kind_reduces(it->op->kind) ? ncclb_reduce(it->cs, it->op, it->stream)
+                                            : ncclb_collect(it->cs, it->op, it->stream);
 }
 
-static ncclResult_t hand_over(struct ncclb_channel *channel, const tutti_op *op, CUstream stream)
+static ncclResult_t submit(struct ncclb_comm_stream *cs, const tutti_op *op, CUstream stream)
 {
-    struct ncclb_hand *hand = channel->group->coalescing ? channel->group->hand : channel->hand;
-    return ncclb_hand_do(hand, call, &(struct handing){channel, op, stream});
+    struct ncclb_proxy *proxy = cs->group->coalescing ? cs->group->proxy : cs->proxy;
+    return ncclb_proxy_call(proxy, call, &(struct submission){cs, op, stream});
 }
 
-static ncclResult_t make_sure(void *argument)
+static ncclResult_t create_and_destroy_op(void *argument)
 {
-    const struct ncclb_channel *channel = argument;
+    const struct ncclb_comm_stream *cs = argument;
     double factor = 1;
     ncclRedOp_t op;
     ncclResult_t result =
-        ncclb_lib.ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat64, ncclScalarHostImmediate, channel->comm);
-    return result == ncclSuccess ? ncclb_lib.ncclRedOpDestroy(op, channel->comm) : result;
+        ncclb_lib.ncclRedOpCreatePreMulSum(&op, &factor, ncclFloat64, ncclScalarHostImmediate, cs->comm);
+    return result == ncclSuccess ? ncclb_lib.ncclRedOpDestroy(op, cs->comm) : result;
 }
 
-/* Before 2.23 NCCL lets go of what a call has begun only in the communicator's next call, though a group's hand may
- * have something else to begin before. */
-static ncclResult_t forget_job(struct ncclb_channel *channel)
+/* Before 2.23 NCCL releases the state of a call only in the communicator's next call, but the proxy thread of an NCCL
+ * group may start something else first. */
+static ncclResult_t release_call_state(struct ncclb_comm_stream *cs)
 {
-    return ncclb_lib.version < 22300 ? ncclb_hand_do(channel->hand, make_sure, channel) : ncclSuccess;
+    return ncclb_lib.version < 22300 ? ncclb_proxy_call(cs->proxy, create_and_destroy_op, cs) : ncclSuccess;
 }
 
-/* Where one is that NCCL has.  After an error it stays there until the communicator is ended. */
-static enum ncclb_place ask(struct ncclb_channel *channel)
+/* Returns the progress of a submitted operation.  After an error it stays submitted until the communicator ends. */
+static enum ncclb_place poll_submitted(struct ncclb_comm_stream *cs)
 {
     ncclResult_t state = ncclSuccess;
-    ncclResult_t result = ncclb_lib.ncclCommGetAsyncError(channel->comm, &state);
+    ncclResult_t result = ncclb_lib.ncclCommGetAsyncError(cs->comm, &state);
     if (result == ncclSuccess) result = state;
-    if (result == ncclSuccess) result = forget_job(channel);
+    if (result == ncclSuccess) result = release_call_state(cs);
     if (result == ncclSuccess) return NCCLB_ENQUEUED;
-    if (result != ncclInProgress) ncclb_channel_failed(channel, "starting an operation", result);
-    return NCCLB_HANDED;
+    if (result != ncclInProgress) ncclb_comm_stream_failed(cs, "cannot start an operation", result);
+    return NCCLB_SUBMITTED;
 }
 
-/* From 2.23 on a thread of NCCL's own does each call, which takes it some microseconds: worth waiting for, as nothing
- * has to be kept and asked for then.  What takes longer is that NCCL connects. */
-static enum ncclb_place ask_a_while(struct ncclb_channel *channel, int64_t most_ns)
+/* Since 2.23 a thread of NCCL processes each call within microseconds, so a short wait avoids queueing the operation.
+ * A longer delay means that NCCL is connecting. */
+static enum ncclb_place poll_briefly(struct ncclb_comm_stream *cs, int64_t most_ns)
 {
-    static const struct timespec nap = {0, 50000};
-    int64_t begin = channel->group->host->now_ns(), passed = 0;
-    enum ncclb_place place = ask(channel);
-    while (place == NCCLB_HANDED && channel->state == NCCLB_READY && passed < most_ns) {
+    static const struct timespec interval = {0, 50000};
+    int64_t begin = cs->group->host->now_ns(), passed = 0;
+    enum ncclb_place place = poll_submitted(cs);
+    while (place == NCCLB_SUBMITTED && cs->state == NCCLB_READY && passed < most_ns) {
         if (passed < SOON_NS)
             sched_yield();
         else
-            nanosleep(&nap, NULL);
-        place = ask(channel);
-        passed = channel->group->host->now_ns() - begin;
+            nanosleep(&interval, NULL);
+        place = poll_submitted(cs);
+        passed = cs->group->host->now_ns() - begin;
     }
     return place;
 }
 
-/* Answers how far the operation came, or an error. */
-static int issue(struct ncclb_channel *channel, const tutti_op *op, CUevent after, bool capturing)
+/* Returns an enum ncclb_place, or an error. */
+static int issue(struct ncclb_comm_stream *cs, const tutti_op *op, CUevent after, bool capturing)
 {
-    CUstream stream = on_own_stream(op) ? channel->stream : op->stream;
-    CUresult ready = on_own_stream(op) ? follow_caller(channel, op, after) : CUDA_SUCCESS;
-    if (ready != CUDA_SUCCESS) return device_failed(&channel->group->device, "an event of the given stream", ready);
+    CUstream stream = on_own_stream(op) ? cs->stream : op->stream;
+    CUresult ready = on_own_stream(op) ? follow_caller(cs, op, after) : CUDA_SUCCESS;
+    if (ready != CUDA_SUCCESS) return device_failed(&cs->group->device, "cannot wait for the caller's stream", ready);
     if (!capturing) {
-        int status = ncclb_mark_follow(channel, stream);
+        int status = ncclb_completion_follow(cs, stream);
         if (status != TUTTI_OK) return status;
     }
-    if (on_own_stream(op)) ready = ncclb_mark_begin(channel);
-    if (ready != CUDA_SUCCESS) return device_failed(&channel->group->device, "an event", ready);
-    ncclResult_t result = hand_over(channel, op, stream);
+    if (on_own_stream(op)) ready = ncclb_completion_begin(cs);
+    if (ready != CUDA_SUCCESS) return device_failed(&cs->group->device, "cannot record an event", ready);
+    ncclResult_t result = submit(cs, op, stream);
     if (result != ncclSuccess && result != ncclInProgress)
-        return ncclb_channel_failed(channel, "starting an operation", result);
-    if (channel->group->coalescing) return NCCLB_GATHERED;
-    return result == ncclInProgress ? ask_a_while(channel, SOON_NS) : NCCLB_ENQUEUED;
+        return ncclb_comm_stream_failed(cs, "cannot start an operation", result);
+    if (cs->group->coalescing) return NCCLB_GATHERED;
+    return result == ncclInProgress ? poll_briefly(cs, SOON_NS) : NCCLB_ENQUEUED;
 }
 
-static int finish(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request, bool capturing)
+static int finish(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request *request, bool capturing)
 {
     if (on_own_stream(op)) {
-        int status = ncclb_mark(channel, channel->stream, op, request);
+        int status = ncclb_mark(cs, cs->stream, op, request);
         return status == TUTTI_OK ? TUTTI_REQUEST_PENDING : status;
     }
-    int status = capturing ? TUTTI_OK : ncclb_mark(channel, op->stream, op, NULL);
+    int status = capturing ? TUTTI_OK : ncclb_mark(cs, op->stream, op, NULL);
     return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
 }
 
-static int run(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request, bool capturing)
+static int submit_now(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request *request, bool capturing)
 {
-    int place = issue(channel, op, NULL, capturing);
+    int place = issue(cs, op, NULL, capturing);
     if (place < 0) return place;
-    return place == NCCLB_ENQUEUED ? finish(channel, op, request, capturing)
-                                   : defer(channel, op, request, (enum ncclb_place)place);
+    return place == NCCLB_ENQUEUED ? finish(cs, op, request, capturing)
+                                   : defer(cs, op, request, (enum ncclb_place)place);
 }
 
-/* Whether the next one goes to NCCL at once: nothing is before it, or only what is in the same NCCL group. */
-static bool is_clear(const struct ncclb_channel *channel)
+/* True if the next operation can be submitted at once: nothing is queued before it, or only operations of the same NCCL
+ * group. */
+static bool can_submit(const struct ncclb_comm_stream *cs)
 {
-    const struct ncclb_waiting *last = TAILQ_LAST(&channel->waiting, ncclb_waits);
-    return channel->state == NCCLB_READY && (last == NULL || last->place == NCCLB_GATHERED);
+    const struct ncclb_waiting *last = TAILQ_LAST(&cs->waiting, ncclb_waits);
+    return cs->state == NCCLB_READY && (last == NULL || last->place == NCCLB_GATHERED);
 }
 
-int ncclb_queue(struct ncclb_channel *channel, const tutti_op *op, tutti_request *request)
+int ncclb_queue(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request *request)
 {
-    struct ncclb_group *group = channel->group;
-    if (group->told) return group->host->error(TUTTI_ERR_ABORTED, "%s", group->why); /* the core may not know yet */
-    if (group->aborted || channel->state == NCCLB_DEAD)
+    struct ncclb_group *group = cs->group;
+    if (group->failed) return group->host->error(TUTTI_ERR_ABORTED, "%s", group->why); /* the core may not know yet */
+    if (group->aborted || cs->state == NCCLB_DEAD)
         return group->host->error(TUTTI_ERR_ABORTED, "nccl: the communicator of group %s was aborted",
                                   group->info.name);
     int status = device_check(&group->device, op, op->stream, group->info.name);
     if (status != TUTTI_OK) return status;
-    bool entered = device_enter(&group->device), now = is_clear(channel);
+    bool entered = device_enter(&group->device), now = can_submit(cs);
     enum device_capture capture = device_capture(op->stream);
-    status = check_capture(channel, op, capture, now);
+    status = check_capture(cs, op, capture, now);
     if (status == TUTTI_OK)
-        status = now ? run(channel, op, request, capture == DEVICE_CAPTURED) : defer(channel, op, request, NCCLB_HELD);
+        status = now ? submit_now(cs, op, request, capture == DEVICE_CAPTURED) : defer(cs, op, request, NCCLB_HELD);
     device_leave(entered);
-    if (!now && !group->coalescing) ncclb_channel_open(channel);
+    if (!now && !group->coalescing) ncclb_comm_stream_open(cs);
     return status;
 }
 
 /* ---- moving on --------------------------------------------------------------------------------------------- */
 
-static void refuse(struct ncclb_channel *channel, struct ncclb_waiting *waiting, int status)
+static void fail(struct ncclb_comm_stream *cs, struct ncclb_waiting *waiting, int status)
 {
     tutti_request *request = waiting->request;
-    drop(channel, waiting);
-    if (request != NULL) channel->group->host->complete(request, status);
+    drop(cs, waiting);
+    if (request != NULL) cs->group->host->complete(request, status);
 }
 
-/* The first one is in the stream. */
-static void settle(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
+/* Handles the first queued operation once it is in its stream. */
+static void finish_enqueued(struct ncclb_comm_stream *cs, struct ncclb_waiting *waiting)
 {
     tutti_request *request = waiting->request;
     int status = request != NULL
-                     ? finish(channel, &waiting->op, request, device_capture(waiting->op.stream) != DEVICE_NO_CAPTURE)
+                     ? finish(cs, &waiting->op, request, device_capture(waiting->op.stream) != DEVICE_NO_CAPTURE)
                      : TUTTI_OK;
-    drop(channel, waiting);
+    drop(cs, waiting);
     if (request == NULL || status == TUTTI_REQUEST_PENDING) return;
-    channel->group->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);
+    cs->group->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);
 }
 
-/* Takes the first one further; whether it did. */
-static bool advance(struct ncclb_channel *channel, struct ncclb_waiting *waiting)
+/* Advances the first queued operation.  Returns true if it moved. */
+static bool advance(struct ncclb_comm_stream *cs, struct ncclb_waiting *waiting)
 {
     int before = waiting->place,
-        place = before == NCCLB_HELD ? issue(channel, &waiting->op, waiting->after, false) : (int)ask(channel);
+        place = before == NCCLB_HELD ? issue(cs, &waiting->op, waiting->after, false) : (int)poll_submitted(cs);
     if (place < 0) {
-        refuse(channel, waiting, place);
+        fail(cs, waiting, place);
         return true;
     }
     waiting->place = (enum ncclb_place)place;
-    if (place == NCCLB_ENQUEUED) settle(channel, waiting);
+    if (place == NCCLB_ENQUEUED) finish_enqueued(cs, waiting);
     return place != before;
 }
 
-int ncclb_queue_move(struct ncclb_channel *channel, int64_t now)
+int ncclb_queue_move(struct ncclb_comm_stream *cs, int64_t now)
 {
     struct ncclb_waiting *waiting;
     int moved = 0;
-    if (channel->group->coalescing) return 0; /* nothing may come between what is one */
-    if (channel->state != NCCLB_CLOSED) ncclb_channel_open(channel);
-    if (channel->state != NCCLB_READY || TAILQ_EMPTY(&channel->waiting)) return 0;
-    bool entered = device_enter(&channel->group->device);
-    while (channel->state == NCCLB_READY && (waiting = TAILQ_FIRST(&channel->waiting)) != NULL &&
-           advance(channel, waiting))
-        moved++;
+    if (cs->group->coalescing) return 0; /* the operations of an NCCL group must not be interleaved with others */
+    if (cs->state != NCCLB_CLOSED) ncclb_comm_stream_open(cs);
+    if (cs->state != NCCLB_READY || TAILQ_EMPTY(&cs->waiting)) return 0;
+    bool entered = device_enter(&cs->group->device);
+    while (cs->state == NCCLB_READY && (waiting = TAILQ_FIRST(&cs->waiting)) != NULL && advance(cs, waiting)) moved++;
     device_leave(entered);
-    if (moved > 0) channel->group->moved_ns = now;
+    if (moved > 0) cs->group->moved_ns = now;
     return moved;
 }
 
-static void look_a_while(struct ncclb_channel *channel, int64_t most_ns)
+static void poll_queue_briefly(struct ncclb_comm_stream *cs, int64_t most_ns)
 {
-    const struct ncclb_waiting *first = TAILQ_FIRST(&channel->waiting);
-    if (channel->state == NCCLB_READY && first != NULL && first->place == NCCLB_HANDED) ask_a_while(channel, most_ns);
-    ncclb_queue_move(channel, channel->group->host->now_ns());
+    const struct ncclb_waiting *first = TAILQ_FIRST(&cs->waiting);
+    if (cs->state == NCCLB_READY && first != NULL && first->place == NCCLB_SUBMITTED) poll_briefly(cs, most_ns);
+    ncclb_queue_move(cs, cs->group->host->now_ns());
 }
 
 void ncclb_queue_hurry(struct ncclb_group *group, const tutti_request *request)
 {
-    struct ncclb_channel *channel;
+    struct ncclb_comm_stream *cs;
     const struct ncclb_waiting *waiting;
-    TAILQ_FOREACH(channel, &group->open, link)
-    TAILQ_FOREACH(waiting, &channel->waiting, link)
+    TAILQ_FOREACH(cs, &group->open, link)
+    TAILQ_FOREACH(waiting, &cs->waiting, link)
     if (waiting->request == request) {
-        look_a_while(channel, STREAM_NS);
+        poll_queue_briefly(cs, STREAM_NS);
         return;
     }
 }
 
-/* One that NCCL has keeps its place, without the request, until it is in the stream. */
-void ncclb_queue_forget(struct ncclb_channel *channel, const tutti_request *request)
+/* An operation submitted to NCCL stays queued, without its request, until it is in its stream. */
+void ncclb_queue_forget(struct ncclb_comm_stream *cs, const tutti_request *request)
 {
     struct ncclb_waiting *waiting;
-    struct ncclb_mark *mark;
-    TAILQ_FOREACH(mark, &channel->marks, link)
-    if (mark->request == request) mark->request = NULL;
-    TAILQ_FOREACH(waiting, &channel->waiting, link)
+    struct ncclb_mark *completion;
+    TAILQ_FOREACH(completion, &cs->completions, link)
+    if (completion->request == request) completion->request = NULL;
+    TAILQ_FOREACH(waiting, &cs->waiting, link)
     {
         if (waiting->request != request) continue;
         waiting->request = NULL;
-        if (waiting->place == NCCLB_HELD) drop(channel, waiting);
+        if (waiting->place == NCCLB_HELD) drop(cs, waiting);
         return;
     }
 }
 
-void ncclb_queue_clear(struct ncclb_channel *channel)
+void ncclb_queue_clear(struct ncclb_comm_stream *cs)
 {
     struct ncclb_waiting *waiting;
-    while ((waiting = TAILQ_FIRST(&channel->waiting)) != NULL) drop(channel, waiting);
+    while ((waiting = TAILQ_FIRST(&cs->waiting)) != NULL) drop(cs, waiting);
 }
 
 /* ---- several as one ---------------------------------------------------------------------------------------- */
 
-/* Only where nothing waits: what is queued then goes to NCCL at once, behind nothing. */
+/* Only if nothing is queued: then the operations are submitted at once. */
 static bool may_coalesce(const struct ncclb_group *group)
 {
-    const struct ncclb_channel *channel;
-    TAILQ_FOREACH(channel, &group->open, link)
-    if (!TAILQ_EMPTY(&channel->waiting)) return false;
-    return !group->aborted && !group->told;
+    const struct ncclb_comm_stream *cs;
+    TAILQ_FOREACH(cs, &group->open, link)
+    if (!TAILQ_EMPTY(&cs->waiting)) return false;
+    return !group->aborted && !group->failed;
 }
 
-/* Those whose first operation has come in between. */
+/* Opens comm streams that got their first operation inside the NCCL group. */
 static void open_pairs(struct ncclb_group *group)
 {
     for (int i = 0; group->pairs != NULL && i < 2 * group->info.world_size; i++)
         if (group->pairs[i].state == NCCLB_CLOSED && !TAILQ_EMPTY(&group->pairs[i].waiting))
-            ncclb_channel_open(&group->pairs[i]);
-    if (group->main.state == NCCLB_CLOSED && !TAILQ_EMPTY(&group->main.waiting)) ncclb_channel_open(&group->main);
+            ncclb_comm_stream_open(&group->pairs[i]);
+    if (group->main.state == NCCLB_CLOSED && !TAILQ_EMPTY(&group->main.waiting)) ncclb_comm_stream_open(&group->main);
 }
 
-/* NCCL has them all, or none. */
-static void end_gathering(struct ncclb_channel *channel, int status)
+/* NCCL accepts all operations of a group, or none. */
+static void mark_submitted(struct ncclb_comm_stream *cs, int status)
 {
     struct ncclb_waiting *waiting, *next;
-    for (waiting = TAILQ_FIRST(&channel->waiting); waiting != NULL; waiting = next) {
+    for (waiting = TAILQ_FIRST(&cs->waiting); waiting != NULL; waiting = next) {
         next = TAILQ_NEXT(waiting, link);
         if (waiting->place != NCCLB_GATHERED) continue;
-        waiting->place = NCCLB_HANDED;
-        if (status != TUTTI_OK) refuse(channel, waiting, status);
+        waiting->place = NCCLB_SUBMITTED;
+        if (status != TUTTI_OK) fail(cs, waiting, status);
     }
 }
 
@@ -370,28 +370,28 @@ static ncclResult_t end_group(void *unused)
 
 static bool begin_group(struct ncclb_group *group)
 {
-    return may_coalesce(group) && ncclb_hand_new(group, &group->hand) == TUTTI_OK &&
-           ncclb_hand_do(group->hand, start_group, NULL) == ncclSuccess;
+    return may_coalesce(group) && ncclb_proxy_start(group, &group->proxy) == TUTTI_OK &&
+           ncclb_proxy_call(group->proxy, start_group, NULL) == ncclSuccess;
 }
 
 int ncclb_coalesce(void *state, bool begin)
 {
     struct ncclb_group *group = state;
-    struct ncclb_channel *channel;
+    struct ncclb_comm_stream *cs;
     if (begin) {
         group->coalescing = begin_group(group);
         return TUTTI_OK;
     }
     if (!group->coalescing) return TUTTI_OK;
     bool entered = device_enter(&group->device);
-    ncclResult_t result = ncclb_hand_do(group->hand, end_group, NULL);
+    ncclResult_t result = ncclb_proxy_call(group->proxy, end_group, NULL);
     group->coalescing = false;
     int status = result == ncclSuccess || result == ncclInProgress
                      ? TUTTI_OK
-                     : ncclb_channel_failed(&group->main, "starting operations together", result);
-    TAILQ_FOREACH(channel, &group->open, link) end_gathering(channel, status);
+                     : ncclb_comm_stream_failed(&group->main, "cannot start a group of operations", result);
+    TAILQ_FOREACH(cs, &group->open, link) mark_submitted(cs, status);
     if (status == TUTTI_OK) open_pairs(group);
-    TAILQ_FOREACH(channel, &group->open, link) look_a_while(channel, SOON_NS);
+    TAILQ_FOREACH(cs, &group->open, link) poll_queue_briefly(cs, SOON_NS);
     device_leave(entered);
     return status;
 }

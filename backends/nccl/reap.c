@@ -1,9 +1,10 @@
-/* Communicators are ended on threads of their own: NCCL may wait there, for kernels that never end or for peers that
- * are gone, and the program must not.
+/* Ends communicators on separate threads.  NCCL may wait there for kernels that never complete or for lost peers, and
+ * the program must not.
  *
- * Those in good order have all said their goodbyes before the first of them is destroyed: a peer has opened them in
- * another order, and may be waiting for the goodbye of one while this rank destroys another.  The others are aborted at
- * once, each on a thread: the end of one may wait for the whole device, where kernels of another still turn. */
+ * Communicators without errors are all finalized before the first one is destroyed.  A peer may have opened them in
+ * another order and wait in the finalize of one while this rank destroys another.  The others are aborted at once, each
+ * on its own thread, because an abort may wait for the whole device, where kernels of another communicator still spin.
+ */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -15,16 +16,16 @@ enum { WAIT_MS = 900, GENTLE_MS = 5000 };
 struct ending {
     struct reaping *reaping;
     ncclComm_t comm;
-    struct ncclb_hand *hand;
+    struct ncclb_proxy *proxy;
     bool gently;
-    ncclResult_t state; /* of its goodbyes */
+    ncclResult_t state; /* of ncclCommFinalize */
 };
 
 struct reaping {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int threads;
-    bool left; /* nobody waits for them any more */
+    bool left; /* abandoned by the caller */
     CUcontext context;
     CUdevice device;
     int64_t (*now_ns)(void);
@@ -42,7 +43,7 @@ static void reaping_free(struct reaping *reaping)
 
 /* ---- threads ----------------------------------------------------------------------------------------------- */
 
-static void thread_ends(struct reaping *reaping)
+static void finish_thread(struct reaping *reaping)
 {
     CUcontext ours;
     driver.cuCtxPopCurrent(&ours);
@@ -53,8 +54,8 @@ static void thread_ends(struct reaping *reaping)
     if (last) reaping_free(reaping);
 }
 
-/* Where there is no thread to be had, here and now. */
-static void begin(struct reaping *reaping, void *(*fn)(void *), void *argument)
+/* Runs fn on a thread, or inline if none can be created. */
+static void run_on_thread(struct reaping *reaping, void *(*fn)(void *), void *argument)
 {
     pthread_t thread;
     pthread_mutex_lock(&reaping->lock);
@@ -71,25 +72,25 @@ static void *abort_one(void *argument)
     const struct ending *ending = argument;
     driver.cuCtxPushCurrent(ending->reaping->context);
     ncclb_lib.ncclCommAbort(ending->comm);
-    ncclb_hand_free(ending->hand);
-    thread_ends(ending->reaping);
+    ncclb_proxy_stop(ending->proxy);
+    finish_thread(ending->reaping);
     return NULL;
 }
 
-static ncclResult_t say_goodbye(void *comm)
+static ncclResult_t finalize_comm(void *comm)
 {
     return ncclb_lib.ncclCommFinalize(comm);
 }
 
-/* Until all have said their goodbyes, or the time is up. */
+/* Finalizes all graceful ones, until done or timed out. */
 static void finalize(struct reaping *reaping)
 {
-    static const struct timespec nap = {0, 200000};
+    static const struct timespec interval = {0, 200000};
     int64_t deadline = reaping->now_ns() + INT64_C(1000000) * GENTLE_MS;
     bool busy = true;
     for (int i = 0; i < reaping->n; i++) {
         struct ending *ending = &reaping->ending[i];
-        if (ending->gently) ending->state = ncclb_hand_do(ending->hand, say_goodbye, ending->comm);
+        if (ending->gently) ending->state = ncclb_proxy_call(ending->proxy, finalize_comm, ending->comm);
     }
     while (busy && reaping->now_ns() < deadline) {
         busy = false;
@@ -100,7 +101,7 @@ static void finalize(struct reaping *reaping)
             if (asked != ncclSuccess) ending->state = asked;
             busy |= ending->state == ncclInProgress;
         }
-        if (busy) nanosleep(&nap, NULL);
+        if (busy) nanosleep(&interval, NULL);
     }
 }
 
@@ -111,15 +112,15 @@ static void *end_gently(void *argument)
     finalize(reaping);
     for (int i = 0; i < reaping->n; i++) {
         struct ending *ending = &reaping->ending[i];
-        if (ending->gently && ending->state != ncclSuccess) begin(reaping, abort_one, ending);
+        if (ending->gently && ending->state != ncclSuccess) run_on_thread(reaping, abort_one, ending);
     }
     for (int i = 0; i < reaping->n; i++) {
         const struct ending *ending = &reaping->ending[i];
         if (!ending->gently || ending->state != ncclSuccess) continue;
         ncclb_lib.ncclCommDestroy(ending->comm);
-        ncclb_hand_free(ending->hand);
+        ncclb_proxy_stop(ending->proxy);
     }
-    thread_ends(reaping);
+    finish_thread(reaping);
     return NULL;
 }
 
@@ -127,12 +128,12 @@ static void *end_gently(void *argument)
 
 struct reaping *ncclb_reap_new(struct ncclb_group *group, int most)
 {
-    CUcontext kept; /* the threads' own hold on the device */
+    CUcontext reference; /* the threads' own reference to the context */
     struct reaping *reaping = calloc(1, sizeof *reaping + (size_t)most * sizeof *reaping->ending);
-    if (reaping == NULL || driver.cuDevicePrimaryCtxRetain(&kept, group->device.handle) != CUDA_SUCCESS) {
+    if (reaping == NULL || driver.cuDevicePrimaryCtxRetain(&reference, group->device.handle) != CUDA_SUCCESS) {
         free(reaping);
-        group->host->log(1, "nccl: %d communicators of group %s are left to the end of the program", most,
-                         group->info.name);
+        group->host->log(1, "nccl: cannot end %d communicators of group %s; they are leaked until the process exits",
+                         most, group->info.name);
         return NULL;
     }
     pthread_condattr_t attributes;
@@ -147,17 +148,17 @@ struct reaping *ncclb_reap_new(struct ncclb_group *group, int most)
     return reaping;
 }
 
-void ncclb_reap_add(struct reaping *reaping, struct ncclb_channel *channel, bool gently)
+void ncclb_reap_add(struct reaping *reaping, struct ncclb_comm_stream *cs, bool gently)
 {
-    if (channel->comm == NULL) return;
+    if (cs->comm == NULL) return;
     if (reaping != NULL)
-        reaping->ending[reaping->n++] = (struct ending){reaping, channel->comm, channel->hand, gently, ncclSuccess};
-    channel->comm = NULL;
-    channel->hand = NULL;
+        reaping->ending[reaping->n++] = (struct ending){reaping, cs->comm, cs->proxy, gently, ncclSuccess};
+    cs->comm = NULL;
+    cs->proxy = NULL;
 }
 
-/* Whether they are through within the time; if not, the last one frees what they share. */
-static bool wait_a_while(struct reaping *reaping)
+/* Returns true if all threads finished in time; otherwise the last thread frees the shared state. */
+static bool wait_bounded(struct reaping *reaping)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -178,12 +179,13 @@ bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping)
     int n = reaping->n, gentle = 0;
     for (int i = 0; i < n; i++) {
         gentle += reaping->ending[i].gently;
-        if (!reaping->ending[i].gently) begin(reaping, abort_one, &reaping->ending[i]);
+        if (!reaping->ending[i].gently) run_on_thread(reaping, abort_one, &reaping->ending[i]);
     }
-    if (gentle > 0) begin(reaping, end_gently, reaping);
-    bool done = wait_a_while(reaping);
+    if (gentle > 0) run_on_thread(reaping, end_gently, reaping);
+    bool done = wait_bounded(reaping);
     if (!done)
-        group->host->log(1, "nccl: ending %d communicator%s of group %s takes more than %d ms; it goes on by itself", n,
-                         n == 1 ? "" : "s", group->info.name, WAIT_MS);
+        group->host->log(
+            1, "nccl: ending %d communicator%s of group %s takes longer than %d ms; it continues in the background", n,
+            n == 1 ? "" : "s", group->info.name, WAIT_MS);
     return done;
 }

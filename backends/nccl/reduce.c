@@ -1,20 +1,20 @@
-/* The operations that reduce, and what of Tutti's dtypes and reduce ops NCCL has. */
+/* Operations that reduce, and the mapping of dtypes and reduce operations to NCCL's. */
 #include <math.h>
 #include <string.h>
 
 #include "ncclb.h"
 
-/* Numbers of NCCL's that headers before 2.24 do not have, or only beside CUDA's of that type. */
+/* NCCL enum values that headers before 2.24 lack, or define only with CUDA's type headers. */
 enum { BFLOAT16 = 9, FLOAT8E4M3 = 10, FLOAT8E5M2 = 11 };
 
-/* A dtype as NCCL takes it: a bool is a byte whose maximum is or, a complex number two reals. */
+/* A dtype as NCCL sees it: bool is a byte whose maximum is OR, a complex number is two reals. */
 struct form {
     ncclDataType_t type;
     size_t parts;
     bool known;
 };
 
-static struct form form_of(tutti_dtype dtype)
+static struct form map_dtype(tutti_dtype dtype)
 {
     switch (dtype) {
     case TUTTI_INT8:
@@ -61,8 +61,8 @@ static bool is_complex(tutti_dtype dtype)
     return dtype == TUTTI_COMPLEX64 || dtype == TUTTI_COMPLEX128;
 }
 
-/* ncclNumOps where NCCL has none; PREMUL_SUM's is made for each factor. */
-static ncclRedOp_t op_of(tutti_reduce_op op, tutti_dtype dtype)
+/* Returns ncclNumOps if NCCL has no such operation; PREMUL_SUM's operator is created per factor. */
+static ncclRedOp_t map_op(tutti_reduce_op op, tutti_dtype dtype)
 {
     bool is_bool = dtype == TUTTI_BOOL;
     switch (op) {
@@ -89,14 +89,14 @@ static ncclRedOp_t op_of(tutti_reduce_op op, tutti_dtype dtype)
 
 int ncclb_reduce_check(const struct ncclb_group *group, const tutti_op *op)
 {
-    bool dtype = form_of(op->dtype).known && (!is_fp8(op->dtype) || group->fp8_reduces);
-    if (dtype && op_of(op->reduce_op, op->dtype) != ncclNumOps) return TUTTI_OK;
-    return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL does not have this reduction of this dtype");
+    bool dtype = map_dtype(op->dtype).known && (!is_fp8(op->dtype) || group->fp8_reduces);
+    if (dtype && map_op(op->reduce_op, op->dtype) != ncclNumOps) return TUTTI_OK;
+    return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL does not support this reduction for this dtype");
 }
 
 /* ---- PREMUL_SUM -------------------------------------------------------------------------------------------- */
 
-/* The upper bits of a float, rounded to nearest even: bfloat16. */
+/* Rounds to nearest even and keeps the upper bits of the float. */
 static uint16_t to_bfloat16(float value)
 {
     uint32_t bits;
@@ -111,14 +111,15 @@ static uint16_t to_float16(float value)
     float size = fabsf(value);
     if (isnan(value)) return 0x7e00;
     if (size >= 65520.0f) return sign | 0x7c00;
-    if (size < 0x1p-14f) return (uint16_t)(sign | (uint16_t)lrintf(size * 0x1p24f)); /* in units of the smallest */
+    if (size < 0x1p-14f)
+        return (uint16_t)(sign | (uint16_t)lrintf(size * 0x1p24f)); /* multiples of the smallest subnormal */
     int exponent;
     float mantissa = frexpf(size, &exponent); /* 0.5 .. 1 */
-    long steps = lrintf(mantissa * 2048.0f);  /* 1024 .. 2048; 2048 carries into the exponent by itself */
+    long steps = lrintf(mantissa * 2048.0f);  /* 1024 .. 2048; 2048 carries into the exponent */
     return (uint16_t)(sign | (uint16_t)(((exponent + 13) << 10) + (int)steps));
 }
 
-static void scalar_of(double factor, ncclDataType_t type, void *scalar)
+static void make_scalar(double factor, ncclDataType_t type, void *scalar)
 {
     float single = (float)factor;
     uint16_t half = type == ncclFloat16 ? to_float16(single) : to_bfloat16(single);
@@ -130,63 +131,62 @@ static void scalar_of(double factor, ncclDataType_t type, void *scalar)
         memcpy(scalar, &half, sizeof half);
 }
 
-/* Kept for the next operation with the same factor; the oldest makes room. */
-static ncclResult_t scaled(struct ncclb_channel *channel, double factor, ncclDataType_t type, ncclRedOp_t *op)
+/* Caches the operator for the next operation with the same factor; the oldest is evicted. */
+static ncclResult_t premul_sum_op(struct ncclb_comm_stream *cs, double factor, ncclDataType_t type, ncclRedOp_t *op)
 {
-    for (int i = 0; i < channel->n_scaled; i++)
-        if (channel->scaled[i].type == type && memcmp(&channel->scaled[i].factor, &factor, sizeof factor) == 0) {
-            *op = channel->scaled[i].op;
+    for (int i = 0; i < cs->n_scaled; i++)
+        if (cs->scaled[i].type == type && memcmp(&cs->scaled[i].factor, &factor, sizeof factor) == 0) {
+            *op = cs->scaled[i].op;
             return ncclSuccess;
         }
     uint64_t scalar = 0;
-    scalar_of(factor, type, &scalar);
-    ncclResult_t result = ncclb_lib.ncclRedOpCreatePreMulSum(op, &scalar, type, ncclScalarHostImmediate, channel->comm);
+    make_scalar(factor, type, &scalar);
+    ncclResult_t result = ncclb_lib.ncclRedOpCreatePreMulSum(op, &scalar, type, ncclScalarHostImmediate, cs->comm);
     if (result != ncclSuccess) return result;
-    int at = channel->next_scaled++ % NCCLB_SCALED;
-    if (channel->n_scaled == NCCLB_SCALED)
-        ncclb_lib.ncclRedOpDestroy(channel->scaled[at].op, channel->comm);
+    int at = cs->next_scaled++ % NCCLB_SCALED;
+    if (cs->n_scaled == NCCLB_SCALED)
+        ncclb_lib.ncclRedOpDestroy(cs->scaled[at].op, cs->comm);
     else
-        channel->n_scaled++;
-    channel->scaled[at].op = *op;
-    channel->scaled[at].type = type;
-    channel->scaled[at].factor = factor;
+        cs->n_scaled++;
+    cs->scaled[at].op = *op;
+    cs->scaled[at].type = type;
+    cs->scaled[at].factor = factor;
     return ncclSuccess;
 }
 
 /* ---- each kind --------------------------------------------------------------------------------------------- */
 
-/* A list's parts differ in size: one reduce to each rank, as one. */
-static ncclResult_t reduce_scatter_list(struct ncclb_channel *channel, const tutti_op *op, struct form form,
+/* Blocks of a list differ in size: one reduce per rank, in one NCCL group. */
+static ncclResult_t reduce_scatter_list(struct ncclb_comm_stream *cs, const tutti_op *op, struct form form,
                                         ncclRedOp_t reduce, CUstream stream)
 {
     ncclResult_t first = ncclb_lib.ncclGroupStart();
-    for (int r = 0; r < channel->size; r++) {
+    for (int r = 0; r < cs->size; r++) {
         if (op->in[r].numel == 0) continue;
         ncclResult_t result =
-            ncclb_lib.ncclReduce(op->in[r].data, r == channel->rank ? op->out->data : NULL,
-                                 (size_t)op->in[r].numel * form.parts, form.type, reduce, r, channel->comm, stream);
+            ncclb_lib.ncclReduce(op->in[r].data, r == cs->rank ? op->out->data : NULL,
+                                 (size_t)op->in[r].numel * form.parts, form.type, reduce, r, cs->comm, stream);
         if (result != ncclSuccess && result != ncclInProgress && first == ncclSuccess) first = result;
     }
     ncclResult_t result = ncclb_lib.ncclGroupEnd();
     return first != ncclSuccess ? first : result;
 }
 
-ncclResult_t ncclb_reduce(struct ncclb_channel *channel, const tutti_op *op, CUstream stream)
+ncclResult_t ncclb_reduce(struct ncclb_comm_stream *cs, const tutti_op *op, CUstream stream)
 {
-    struct form form = form_of(op->dtype);
-    ncclRedOp_t reduce = op_of(op->reduce_op, op->dtype);
+    struct form form = map_dtype(op->dtype);
+    ncclRedOp_t reduce = map_op(op->reduce_op, op->dtype);
     if (op->reduce_op == TUTTI_PREMUL_SUM) {
-        ncclResult_t result = scaled(channel, op->factor, form.type, &reduce);
+        ncclResult_t result = premul_sum_op(cs, op->factor, form.type, &reduce);
         if (result != ncclSuccess) return result;
     }
     if (op->kind == TUTTI_ALL_REDUCE)
         return ncclb_lib.ncclAllReduce(op->in->data, op->out->data, (size_t)op->in->numel * form.parts, form.type,
-                                       reduce, channel->comm, stream);
+                                       reduce, cs->comm, stream);
     if (op->kind == TUTTI_REDUCE)
-        return ncclb_lib.ncclReduce(op->in->data, channel->rank == op->root ? op->out->data : NULL,
-                                    (size_t)op->in->numel * form.parts, form.type, reduce, op->root, channel->comm,
-                                    stream);
-    if (op->list) return reduce_scatter_list(channel, op, form, reduce, stream);
+        return ncclb_lib.ncclReduce(op->in->data, cs->rank == op->root ? op->out->data : NULL,
+                                    (size_t)op->in->numel * form.parts, form.type, reduce, op->root, cs->comm, stream);
+    if (op->list) return reduce_scatter_list(cs, op, form, reduce, stream);
     return ncclb_lib.ncclReduceScatter(op->in->data, op->out->data, (size_t)op->out->numel * form.parts, form.type,
-                                       reduce, channel->comm, stream);
+                                       reduce, cs->comm, stream);
 }

@@ -1,11 +1,12 @@
-/* What all ranks of a communicator do together, and wait for.
+/* Collective setup that waits for all ranks of a communicator.
  *
- * Subgroups from their parent's communicator, by ncclCommSplit: where all of the parent's ranks make them, and
- * communicators are made with their groups (TUTTI_NCCL_EAGER).  Else each is made from a unique id of its own at its
- * first operation, for which the members alone have to come.
+ * Subgroups are split from their parent's communicator with ncclCommSplit, if all ranks of the parent create them and
+ * communicators are created with their groups (TUTTI_NCCL_EAGER).  Otherwise each is created from a unique id at its
+ * first operation, which needs only its members.
  *
- * Windows, by ncclCommWindowRegister, for the memory of tutti_alloc, where all ranks allocate together
- * (TUTTI_NCCL_WINDOWS): NCCL's kernels then reach the peers' memory itself. */
+ * tutti_alloc's memory is registered with ncclCommWindowRegister, if all ranks allocate together (TUTTI_NCCL_WINDOWS).
+ * NCCL's kernels then access the peers' memory directly.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,86 +14,84 @@
 
 #include "ncclb.h"
 
-static void rest(void)
+static void sleep_briefly(void)
 {
     static const struct timespec nap = {0, 100000};
     nanosleep(&nap, NULL);
 }
 
-static bool is_busy(struct ncclb_channel *channel, int64_t now)
+static bool is_busy(struct ncclb_comm_stream *cs, int64_t now)
 {
-    if (channel->state < NCCLB_READY) ncclb_channel_open(channel);
-    ncclb_queue_move(channel, now);
-    ncclb_mark_move(channel, now);
-    return channel->state != NCCLB_READY || !TAILQ_EMPTY(&channel->waiting) || !TAILQ_EMPTY(&channel->marks);
+    if (cs->state < NCCLB_READY) ncclb_comm_stream_open(cs);
+    ncclb_queue_move(cs, now);
+    ncclb_completion_move(cs, now);
+    return cs->state != NCCLB_READY || !TAILQ_EMPTY(&cs->waiting) || !TAILQ_EMPTY(&cs->completions);
 }
 
-static int too_late(struct ncclb_group *group, const char *doing)
+static int report_timeout(struct ncclb_group *group, const char *doing)
 {
-    return group->host->error(TUTTI_ERR_TIMEOUT, "nccl: %s of group %s took too long: its communicator is not ready",
-                              doing, group->info.name);
+    return group->host->error(TUTTI_ERR_TIMEOUT, "nccl: %s of group %s timed out: its communicator is not ready", doing,
+                              group->info.name);
 }
 
-/* NCCL wants no operation under way on what is split. */
-static int let_settle(struct ncclb_group *group, const char *doing, int64_t deadline)
+/* NCCL allows no pending operation on a communicator that is split. */
+static int await_idle(struct ncclb_group *group, const char *doing, int64_t deadline)
 {
     for (;;) {
         int64_t now = group->host->now_ns();
         bool busy = is_busy(&group->main, now);
-        if (group->told || group->aborted || group->main.state == NCCLB_DEAD)
+        if (group->failed || group->aborted || group->main.state == NCCLB_DEAD)
             return group->host->error(TUTTI_ERR_ABORTED, "nccl: %s of group %s, which has failed", doing,
                                       group->info.name);
         if (!busy) return TUTTI_OK;
-        if (now > deadline) return too_late(group, doing);
-        rest();
+        if (now > deadline) return report_timeout(group, doing);
+        sleep_briefly();
     }
 }
 
-/* The communicator cannot be had back from what it does. */
-static int fail_late(struct ncclb_group *group, const char *doing)
+/* A communicator cannot recover from an unfinished collective call. */
+static int fail_timeout(struct ncclb_group *group, const char *doing)
 {
     char text[300];
-    snprintf(text, sizeof text, "nccl: %s of group %s took too long: a rank did not come", doing, group->info.name);
-    return ncclb_channel_fail(&group->main, TUTTI_ERR_TIMEOUT, text);
+    snprintf(text, sizeof text, "nccl: %s of group %s timed out: a rank did not arrive", doing, group->info.name);
+    return ncclb_comm_stream_fail(&group->main, TUTTI_ERR_TIMEOUT, text);
 }
 
-/* NCCL's answer to the call is success where it has only begun (it drops ncclInProgress on the way out); the
- * communicator knows better. */
-static int let_end(struct ncclb_group *group, ncclResult_t result, const char *doing, int64_t deadline)
+/* NCCL returns success for a call that has only started (it drops ncclInProgress), so the communicator is asked. */
+static int await_call(struct ncclb_group *group, ncclResult_t result, const char *doing, int64_t deadline)
 {
     while (result == ncclSuccess || result == ncclInProgress) {
         ncclResult_t asked = ncclb_lib.ncclCommGetAsyncError(group->main.comm, &result);
         if (asked != ncclSuccess) result = asked;
         if (result == ncclSuccess) return TUTTI_OK;
         if (result != ncclInProgress) break;
-        if (group->host->now_ns() > deadline) return fail_late(group, doing);
-        rest();
+        if (group->host->now_ns() > deadline) return fail_timeout(group, doing);
+        sleep_briefly();
     }
-    return ncclb_channel_failed(&group->main, doing, result);
+    return ncclb_comm_stream_failed(&group->main, doing, result);
 }
 
-/* Where NCCL puts a result, by a thread of its own, and perhaps when nobody waits for it any more: after an error it
- * stays NCCL's for good. */
-static void *take(void **cell, int status, const struct ncclb_group *group, const char *doing)
+/* NCCL writes the result from a thread of its own, possibly after the wait has ended.  After an error the memory is
+ * therefore never freed. */
+static void *take_result(void **result_cell, int status, const struct ncclb_group *group, const char *doing)
 {
-    void *result = status == TUTTI_OK ? *cell : NULL;
+    void *result = status == TUTTI_OK ? *result_cell : NULL;
     if (status == TUTTI_OK)
-        free(cell);
+        free(result_cell);
     else
-        group->host->log(2, "nccl: %s of group %s: what NCCL may still write to is left to it", doing,
-                         group->info.name);
+        group->host->log(2, "nccl: %s of group %s: leaking memory that NCCL may still write", doing, group->info.name);
     return result;
 }
 
 static int no_memory(const struct ncclb_group *group)
 {
-    return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for what NCCL makes");
+    return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for a result of NCCL");
 }
 
 struct splitting {
     ncclComm_t comm;
     int color, key;
-    ncclComm_t *cell;
+    ncclComm_t *result_cell;
 };
 
 static ncclResult_t call_split(void *argument)
@@ -100,17 +99,17 @@ static ncclResult_t call_split(void *argument)
     const struct splitting *it = argument;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    return ncclb_lib.ncclCommSplit(it->comm, it->color, it->key, it->cell, &config);
+    return ncclb_lib.ncclCommSplit(it->comm, it->color, it->key, it->result_cell, &config);
 }
 
 static int split(struct ncclb_group *from, int color, int key, ncclComm_t *comm, const char *doing, int64_t deadline)
 {
-    ncclComm_t *cell = calloc(1, sizeof *cell);
-    if (cell == NULL) return no_memory(from);
-    struct splitting it = {from->main.comm, color, key, cell};
-    ncclResult_t result = ncclb_hand_do(from->main.hand, call_split, &it);
-    int status = let_end(from, result, doing, deadline);
-    *comm = take((void **)cell, status, from, doing);
+    ncclComm_t *result_cell = calloc(1, sizeof *result_cell);
+    if (result_cell == NULL) return no_memory(from);
+    struct splitting it = {from->main.comm, color, key, result_cell};
+    ncclResult_t result = ncclb_proxy_call(from->main.proxy, call_split, &it);
+    int status = await_call(from, result, doing, deadline);
+    *comm = take_result((void **)result_cell, status, from, doing);
     return status;
 }
 
@@ -119,7 +118,7 @@ int ncclb_split(struct ncclb_group *from, int color, int key, ncclComm_t *comm)
     static const char doing[] = "splitting the communicator";
     int64_t deadline = ncclb_deadline(from->host->now_ns(), from->info.timeout_ms);
     bool entered = device_enter(&from->device);
-    int status = let_settle(from, doing, deadline);
+    int status = await_idle(from, doing, deadline);
     if (status == TUTTI_OK) status = split(from, color, key, comm, doing, deadline);
     device_leave(entered);
     return status;
@@ -143,13 +142,13 @@ int ncclb_make_window(struct ncclb_group *group, struct ncclb_block *block)
     enum { COLL_SYMMETRIC = 1 };
     static const char doing[] = "registering a window";
     int64_t deadline = ncclb_deadline(group->host->now_ns(), group->info.timeout_ms);
-    int status = let_settle(group, doing, deadline);
+    int status = await_idle(group, doing, deadline);
     if (status != TUTTI_OK) return status;
-    void **cell = calloc(1, sizeof *cell);
-    if (cell == NULL) return no_memory(group);
+    void **result_cell = calloc(1, sizeof *result_cell);
+    if (result_cell == NULL) return no_memory(group);
     ncclResult_t result =
-        ncclb_lib.window_register(group->main.comm, block->memory, block->bytes, cell, COLL_SYMMETRIC);
-    status = let_end(group, result, doing, deadline);
-    block->window = take(cell, status, group, doing);
+        ncclb_lib.window_register(group->main.comm, block->memory, block->bytes, result_cell, COLL_SYMMETRIC);
+    status = await_call(group, result, doing, deadline);
+    block->window = take_result(result_cell, status, group, doing);
     return status;
 }

@@ -94,7 +94,7 @@ static int hang_of_blocking(tutti_group *group, int rank, int size)
     int status = tutti_all_reduce(x, TUTTI_SUM, &opts);
     EXPECT(status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_ABORTED); /* whether somebody has heard of it already */
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
-    EXPECT(strstr(tutti_last_error(), "has not ended in its time") != NULL);
+    EXPECT(strstr(tutti_last_error(), "has not completed within its timeout") != NULL);
     drop(group, x);
     return 0;
 }
@@ -114,7 +114,7 @@ static int hang_of_busy(tutti_group *group, int rank, int size)
         sleep_here(&(int){5});
     }
     EXPECT(status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_ABORTED);
-    EXPECT(strstr(tutti_last_error(), "has not ended in its time") != NULL);
+    EXPECT(strstr(tutti_last_error(), "has not completed within its timeout") != NULL);
     wait_stream(NULL);
     drop(group, x);
     return 0;
@@ -126,8 +126,9 @@ static int out_of_memory(tutti_group *group, int rank, int size)
     int status = tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group});
     (void)rank;
     (void)size;
-    EXPECT(status == TUTTI_ERR_BACKEND);                                           /* the other one is told */
-    EXPECT(strstr(tutti_last_error(), "making a communicator on rank 0") != NULL); /* and not later, as a surprise */
+    EXPECT(status == TUTTI_ERR_BACKEND); /* the other one is told */
+    EXPECT(strstr(tutti_last_error(), "cannot create a communicator on rank 0") !=
+           NULL); /* and not later, as a surprise */
     EXPECT(strstr(tutti_last_error(), "out of memory") != NULL);
     drop(group, x);
     return 0;
@@ -376,7 +377,7 @@ static void *on_device_zero(void *argument)
     start->opts.device = (tutti_device){TUTTI_CUDA, 0};
     int status = tutti_create_group("nccl", start->store, start->rank, 2, &start->opts, &group);
     start->result = status == TUTTI_ERR_INVALID_ARGUMENT &&
-                    strstr(tutti_last_error(), "ranks 0 and 1 are both on one GPU") &&
+                    strstr(tutti_last_error(), "ranks 0 and 1 both use one GPU") &&
                     strstr(tutti_last_error(), "NCCL_HOSTID");
     return NULL;
 }
@@ -433,7 +434,7 @@ static int split_alone(tutti_group *group, int rank, int size)
     EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK);
     if (rank == 0) {
         EXPECT(tutti_new_group(ranks, 2, &(tutti_group_opts){.parent = group}, &sub) == TUTTI_ERR_TIMEOUT);
-        EXPECT(strstr(tutti_last_error(), "a rank did not come") != NULL);
+        EXPECT(strstr(tutti_last_error(), "a rank did not arrive") != NULL);
         EXPECT(seconds() - begin < 5);
     }
     return 0;
@@ -467,7 +468,7 @@ static int windows(tutti_group *group, int rank, int size)
     EXPECT(tutti_barrier(&(tutti_opts){.group = group}) == TUTTI_OK);
     if (rank > 0) return 0;
     EXPECT(size == 1 || tutti_alloc(group, 100, &memory) == TUTTI_ERR_TIMEOUT);
-    EXPECT(size == 1 || strstr(tutti_last_error(), "a rank did not come") != NULL);
+    EXPECT(size == 1 || strstr(tutti_last_error(), "a rank did not arrive") != NULL);
     return 0;
 }
 

@@ -289,7 +289,7 @@ static inline int foreign_stream(tutti_group *group, tutti_tensor x, int size)
     cu_stream far = new_stream();
     EXPECT(cu_use(tutti_get_device(group).index));
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .stream = far}) == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(strstr(tutti_last_error(), "belongs to another device") != NULL);
+    EXPECT(strstr(tutti_last_error(), "does not belong to cuda") != NULL);
     cu.stream_free(far);
     cu.release(devices - 1);
     return 0;
@@ -307,7 +307,7 @@ static inline int case_refused(tutti_group *group, int rank, int size)
     int32_t *host = calloc(8, sizeof *host);
     mine.data = host;
     EXPECT(tutti_all_reduce(mine, TUTTI_SUM, &opts) == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(strstr(tutti_last_error(), "memory that CUDA does not know") != NULL);
+    EXPECT(strstr(tutti_last_error(), "memory unknown to CUDA") != NULL);
     free(host);
     mine = x;
     mine.device.index += 1;

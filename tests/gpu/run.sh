@@ -95,7 +95,7 @@ TUTTI_LOG=info "$run" -n 1 "$dir/bin/nccl_cases" bool 2>&1 | grep -m1 -o 'nccl: 
 
 if want refuse; then # before anything is set up: NCCL is not reached
     out=$(timeout 30 "$run" -n 2 bash -c "exec env LOCAL_RANK=0 '$dir/examples/all_reduce' nccl" 2>&1)
-    if grep -q 'ranks 0 and 1 are both on one GPU' <<<"$out"; then
+    if grep -q 'ranks 0 and 1 both use one GPU' <<<"$out"; then
         echo 'ok   two ranks on one GPU are refused'
     else
         failed=$((failed + 1))

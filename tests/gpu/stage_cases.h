@@ -319,7 +319,7 @@ static inline int case_staged_refused(tutti_group *group, int rank, int size)
     int32_t *host = calloc(8, sizeof *host);
     mine.data = host;
     EXPECT(tutti_all_reduce(mine, TUTTI_SUM, &opts) == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(strstr(tutti_last_error(), "memory that CUDA does not know") != NULL);
+    EXPECT(strstr(tutti_last_error(), "memory unknown to CUDA") != NULL);
     free(host);
     mine = x;
     mine.device.index += 1;
