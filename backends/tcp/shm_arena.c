@@ -1,15 +1,14 @@
-/* Memory for tensors that all ranks of the host map: what tutti_alloc gives.
+/* Memory for tensors that all ranks of the host map: backs tutti_alloc.
  *
- * Every rank has an arena, a memfd of its own that it handed out when the ranks attached each other.  Its size is fixed
- * and sealed, large, and costs nothing: pages are taken for a block when the block is (fallocate), so a lack of memory
- * is an error there and no access ever meets it, and given back with it (a hole is punched).  The owner reserves
- * addresses for the whole arena once and says in its seat where; so an address that a peer is told (a cell's, an
- * offer's) is a place in the arena or it is not, whichever blocks come and go, and there is no table to be kept alike.
- * A peer maps as much of the arena as it has met, read-only: what is freed and allocated again at one address is the
- * same pages of the same file to all.
+ * Every rank has an arena, a memfd exchanged when the ranks attached each other.  Its size is large, fixed and sealed,
+ * and costs nothing.  Pages are reserved per block with fallocate, so a lack of memory is an error at allocation and
+ * never at access; freeing punches a hole.  The owner reserves addresses for the whole arena once and publishes the
+ * base in its seat.  An address received from a peer is therefore inside the arena or not, whichever blocks exist, and
+ * no table needs to be kept in sync.  A peer maps as much of the arena as it has used, read-only.  Memory that is freed
+ * and allocated again at one address is the same pages of the same file for all.
  *
- * An address comes out of shared memory, so it is only believed as far as the arena's sealed size: whatever it is, the
- * page exists, or reads as zeros.
+ * Addresses come from shared memory, so they are trusted only up to the arena's sealed size: any such page exists or
+ * reads as zeros.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,14 +22,14 @@
 #include "shm.h"
 
 #define ARENA_MOST ((size_t)1 << 40)
-#define SEE_LEAST ((size_t)64 << 20) /* a peer's arena is mapped by pieces of at least so much */
+#define SEE_LEAST ((size_t)64 << 20) /* minimum growth of the mapping of a peer's arena */
 
 struct shm_block {
     TAILQ_ENTRY(shm_block) link;
     size_t at, bytes;
 };
 
-/* ---- making one -------------------------------------------------------------------------------------------- */
+/* ---- creation ------------------------------------------------------------------------------------------------ */
 
 static size_t round_up(size_t bytes)
 {
@@ -38,7 +37,7 @@ static size_t round_up(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* More than there is memory cannot be allocated, so this is alike on all ranks of a host, and enough. */
+/* The size of physical memory: equal on all ranks of a host, and never exceeded by allocations. */
 size_t shm_arena_bytes(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES);
@@ -58,32 +57,33 @@ bool shm_arena_is_sound(int fd)
     return bytes > 0 && shm_segment_is_sound(fd, bytes);
 }
 
-/* ---- the own one ------------------------------------------------------------------------------------------- */
+/* ---- this rank's arena --------------------------------------------------------------------------------------- */
 
 static int fd_of(const struct shm *shm)
 {
     return shm->peer[shm->seat].arena;
 }
 
-/* Addresses for all of it, which hold nothing yet. */
-static bool reserve(struct shm *shm)
+/* Reserves addresses for the whole arena, without memory. */
+static bool reserve_addresses(struct shm *shm)
 {
     struct shm_arena *arena = &shm->arena;
-    size_t bytes = shm_arena_bytes(), quarter = round_up(shm_allowed(RLIMIT_AS) / 4); /* the program wants some, too */
+    size_t bytes = shm_arena_bytes(),
+           quarter = round_up(shm_allowed(RLIMIT_AS) / 4); /* leaves most of the address space to the program */
     if (arena->base != NULL) return true;
     if (!shm->can_share || shm_is_disowned(shm)) return false;
     if (bytes > quarter) bytes = quarter;
     void *base = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd_of(shm), 0);
     if (base == MAP_FAILED) return false;
-    madvise(base, bytes, MADV_DONTDUMP); /* a dump would fill all its holes */
+    madvise(base, bytes, MADV_DONTDUMP); /* a core dump would include all its holes */
     arena->base = base;
     arena->bytes = bytes;
-    /* release: nothing but that nobody is told an address in it before */
+    /* release: no rank learns an address inside the arena before its base */
     atomic_store_explicit(&shm_seat_at(shm, shm->seat)->arena_at, (uint64_t)(uintptr_t)base, memory_order_release);
     return true;
 }
 
-/* The first gap that is large enough: *before is the block after it, or NULL at the end. */
+/* Finds the first gap that is large enough; *before is the block after it, or NULL at the end. */
 static bool find_gap(const struct shm_arena *arena, size_t bytes, size_t *at, struct shm_block **before)
 {
     *at = 0;
@@ -95,9 +95,9 @@ static bool find_gap(const struct shm_arena *arena, size_t bytes, size_t *at, st
     return arena->bytes - *at >= bytes;
 }
 
-/* What the machine could still give, by its own estimate; SIZE_MAX where it does not say.  Taking pages beyond that
- * would have the kernel look for a process to kill, long before it says no. */
-static size_t available(void)
+/* Returns the memory the host can still provide by its own estimate, or SIZE_MAX if unknown.  Reserving more would
+ * trigger the OOM killer long before an error. */
+static size_t available_memory(void)
 {
     char line[128];
     unsigned long long kilobytes;
@@ -109,16 +109,15 @@ static size_t available(void)
     return found;
 }
 
-static void give_pages_back(struct shm *shm, const struct shm_block *block)
+static void release_pages(struct shm *shm, const struct shm_block *block)
 {
     mprotect(shm->arena.base + block->at, block->bytes, PROT_NONE);
-    /* Where somebody may still be reading, the pages stay for the next block here: a hole would be filled with new
-     * ones, of which nobody has made sure. */
+    /* If a peer may still be reading, the pages stay reserved for the next block: new pages could not be guaranteed. */
     if (!shm->arena.is_read && !shm_is_disowned(shm))
         fallocate(fd_of(shm), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)block->at, (off_t)block->bytes);
 }
 
-static bool take_pages(struct shm *shm, const struct shm_block *block)
+static bool reserve_pages(struct shm *shm, const struct shm_block *block)
 {
     char *at = shm->arena.base + block->at;
     int result;
@@ -133,7 +132,7 @@ static bool take_pages(struct shm *shm, const struct shm_block *block)
         return true;
     }
     int error = errno;
-    give_pages_back(shm, block);
+    release_pages(shm, block);
     errno = error;
     return false;
 }
@@ -143,24 +142,27 @@ int shm_alloc(struct shm *shm, size_t bytes, void **memory)
     const tutti_host *host = shm->config.host;
     struct shm_block *before, *block;
     size_t at, left;
-    if (!reserve(shm)) return TUTTI_ERR_UNSUPPORTED;
+    if (!reserve_addresses(shm)) return TUTTI_ERR_UNSUPPORTED;
     if (bytes > shm->arena.bytes)
-        return host->error(TUTTI_ERR_NO_MEMORY, "alloc: %zu bytes are more than the %zu that a rank here can share",
+        return host->error(TUTTI_ERR_NO_MEMORY, "alloc: %zu bytes exceed the %zu that a rank can share on this host",
                            bytes, shm->arena.bytes);
     bytes = round_up(bytes > 0 ? bytes : 1);
     if (!find_gap(&shm->arena, bytes, &at, &before))
-        return host->error(TUTTI_ERR_NO_MEMORY, "alloc: no gap of %zu bytes is left of the %zu that a rank can share",
-                           bytes, shm->arena.bytes);
-    if ((left = available()) < bytes)
-        return host->error(TUTTI_ERR_NO_MEMORY, "alloc: %zu bytes of shared memory, of which %zu are available", bytes,
-                           left);
+        return host->error(
+            TUTTI_ERR_NO_MEMORY,
+            "alloc: no gap of %zu bytes is left in the %zu that a rank can share; free some memory first", bytes,
+            shm->arena.bytes);
+    if ((left = available_memory()) < bytes)
+        return host->error(TUTTI_ERR_NO_MEMORY,
+                           "alloc: %zu bytes of shared memory requested, but only %zu are available", bytes, left);
     block = malloc(sizeof *block);
-    if (block == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "alloc: no memory to allocate with");
+    if (block == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "alloc: no memory for a block descriptor");
     block->at = at;
     block->bytes = bytes;
-    if (!take_pages(shm, block)) {
+    if (!reserve_pages(shm, block)) {
         free(block);
-        return host->error(TUTTI_ERR_NO_MEMORY, "alloc: %zu bytes of shared memory: %s", bytes, strerror(errno));
+        return host->error(TUTTI_ERR_NO_MEMORY, "alloc: cannot reserve %zu bytes of shared memory: %s", bytes,
+                           strerror(errno));
     }
     if (before != NULL)
         TAILQ_INSERT_BEFORE(before, block, link);
@@ -178,12 +180,11 @@ int shm_free(struct shm *shm, void *memory)
     {
         if (block->at != at) continue;
         TAILQ_REMOVE(&shm->arena.blocks, block, link);
-        give_pages_back(shm, block);
+        release_pages(shm, block);
         free(block);
         return TUTTI_OK;
     }
-    return shm->config.host->error(TUTTI_ERR_INVALID_ARGUMENT, "free: %p is not memory that this group allocated",
-                                   memory);
+    return shm->config.host->error(TUTTI_ERR_INVALID_ARGUMENT, "free: %p was not allocated by this group", memory);
 }
 
 bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes)
@@ -192,7 +193,7 @@ bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes)
     return shm->can_share && shm->arena.base != NULL && at < shm->arena.bytes && bytes <= shm->arena.bytes - at;
 }
 
-/* ---- a peer's ---------------------------------------------------------------------------------------------- */
+/* ---- peers' arenas ------------------------------------------------------------------------------------------- */
 
 bool shm_arena_map_first(struct shm_peer *peer)
 {
@@ -204,8 +205,8 @@ bool shm_arena_map_first(struct shm_peer *peer)
     return true;
 }
 
-/* Maps at least the arena's first bytes. */
-static bool see(struct shm_peer *peer, size_t bytes, size_t whole)
+/* Maps at least the first `bytes` of a peer's arena. */
+static bool grow_mapping(struct shm_peer *peer, size_t bytes, size_t whole)
 {
     size_t more = peer->seen_bytes * 2 > SEE_LEAST ? peer->seen_bytes * 2 : SEE_LEAST;
     if (more < bytes) more = (bytes + SEE_LEAST - 1) / SEE_LEAST * SEE_LEAST;
@@ -222,24 +223,24 @@ static bool see(struct shm_peer *peer, size_t bytes, size_t whole)
 const void *shm_reach(struct shm *shm, int seat, uint64_t from, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[seat];
-    /* acquire: see reserve; it is told once and does not change */
+    /* acquire: pairs with reserve; the base is published once and never changes */
     uint64_t base = atomic_load_explicit(&shm_seat_at(shm, seat)->arena_at, memory_order_acquire);
     uint64_t at = from - base, whole = shm->arena_bytes;
     if (!shm->can_share || base == 0 || at >= whole || bytes > whole - at) return NULL;
     if (at + bytes > peer->seen_bytes && shm_is_disowned(shm)) return NULL;
-    if (at + bytes > peer->seen_bytes && !see(peer, at + bytes, whole)) return NULL;
+    if (at + bytes > peer->seen_bytes && !grow_mapping(peer, at + bytes, whole)) return NULL;
     return peer->seen + at;
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------- */
+/* ---- closing ------------------------------------------------------------------------------------------------- */
 
-/* A block of an arena that is closed is a mapping of its own. */
+/* A block of a closed arena is a mapping of its own. */
 void shm_reclaim(void *memory, size_t bytes)
 {
     munmap(memory, round_up(bytes > 0 ? bytes : 1));
 }
 
-/* What the program has not given back stays its own: the addresses between are given up. */
+/* Blocks that the program has not freed remain its own; only the addresses between them are unmapped. */
 void shm_arena_close(struct shm *shm)
 {
     struct shm_arena *arena = &shm->arena;

@@ -1,19 +1,17 @@
-/* Who shares memory with whom: found by doing it, not by comparing names.
+/* Attaching: finds the ranks that share memory by trying it, not by comparing host names.
  *
- * Every rank gives an entry to the store: where it listens (an abstract unix socket of random name, gone with its
- * process), under what its host looks like from inside (boot id, network namespace).  Once all have given theirs each
- * reads those of its own host.  The lowest rank of those that look alike is their host: it
- * makes the segment, the others connect to it, both sides prove the job's token, and then all go through the same three
- * rounds:
+ * Every rank publishes an entry in the store: its abstract unix socket, of random name, filed under its host's identity
+ * (boot id, network namespace).  Then each rank reads the entries of its own host.  The lowest of these ranks is the
+ * host rank.  It creates the segment, the others connect to it, both sides prove that they know the job's token, and
+ * all go through three rounds:
  *
- *   seats    the host hands out the segment and every rank's bell, life and arena; the others map it and say so
- *   probe    each tries to read every other one's memory, looks at its arena, and says whether it could
- *   go       the host says who is in, whether memory is read directly and arenas are mapped; from here on there is
- *            no way back
+ *   seats    the host rank passes the segment and every rank's doorbell, liveness descriptor and arena; the others map
+ * them and confirm probe    each rank tries to read every other's memory, checks its arena, and reports the result go
+ * the host rank announces the members and whether CMA and arenas are used; this is final
  *
- * Whoever does not get through a round is left out by the host, which all others hear from it, and is reached over the
- * network.  A rank that has said in the last round that it is there, and is not told, cannot know what the others
- * think: that alone is an error.  Every wait is bounded.
+ * The host rank excludes a rank that fails a round and tells the others, which then use the network to reach it.  A
+ * rank that confirmed the last round but gets no answer cannot know what the others decided; only that is an error.
+ * Every wait has a timeout.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,23 +36,23 @@ enum {
 
 /* ---- entries ----------------------------------------------------------------------------------------------- */
 
-static void look_around(uint8_t like[32])
+static void identify_host(uint8_t like[32])
 {
     struct stat net;
     memset(like, 0, 32);
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
         ssize_t got = read(fd, like, 24);
-        (void)got; /* less makes more hosts look alike; attaching then tells them apart */
+        (void)got; /* a short read makes more hosts look alike; attaching then tells them apart */
         close(fd);
     }
     if (stat("/proc/self/ns/net", &net) == 0)
         memcpy(like + 24, &net.st_ino, 8 < sizeof net.st_ino ? 8 : sizeof net.st_ino);
-    like[23] = 1; /* not all zero, whatever was found */
+    like[23] = 1; /* never all zeros */
 }
 
-/* The part of the gathered entries that ranks of one host share: what the host looks like from inside. */
-static void name_part(const struct attach *self, char part[72])
+/* Names the store key that ranks with the same view of their host share. */
+static void make_key(const struct attach *self, char part[72])
 {
     bool takes_part = self->mine.like[23] != 0;
     snprintf(part, 72, takes_part ? "host-" : "none");
@@ -69,8 +67,8 @@ static int by_rank(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Exchanges entries with all ranks: *entries, to be freed, are the n of this host, in order of rank. */
-static int exchange(const struct attach *self, uint8_t **entries, int *n)
+/* Exchanges entries with all ranks.  *entries gets the n of this host, in order of rank; the caller frees it. */
+static int exchange_entries(const struct attach *self, uint8_t **entries, int *n)
 {
     const tutti_host *host = self->host;
     const struct shm_config *config = self->config;
@@ -78,12 +76,12 @@ static int exchange(const struct attach *self, uint8_t **entries, int *n)
     uint8_t mine[ENTRY];
     char part[72];
     if (!TUTTI_HAS(host, store_gather))
-        return host->error(TUTTI_ERR_BACKEND, "this tcp plug-in needs a newer libtutti: it cannot gather entries");
+        return host->error(TUTTI_ERR_BACKEND, "this tcp plug-in needs a newer libtutti: store_gather is missing");
     memcpy(mine, ENTRY_MAGIC, 8);
-    memcpy(mine + 8, &config->rank, 4); /* of this host's byte order: it is for ranks of this host */
+    memcpy(mine + 8, &config->rank, 4); /* in host byte order: only ranks of this host read it */
     memcpy(mine + 12, self->mine.name, WIRE_NONCE);
     memcpy(mine + 28, self->mine.nonce, WIRE_NONCE);
-    name_part(self, part);
+    make_key(self, part);
     *entries = malloc(capacity);
     if (*entries == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d ranks", config->world_size);
     int status = host->store_gather(config->store, "shm", part, mine, ENTRY, config->world_size, *entries, capacity,
@@ -98,7 +96,7 @@ static int exchange(const struct attach *self, uint8_t **entries, int *n)
     return TUTTI_OK;
 }
 
-/* False: no rank of this version wrote it. */
+/* Returns false if the entry was not written by a rank of this version. */
 static bool read_entry(const struct attach *self, const uint8_t *bytes, struct entry *entry)
 {
     memcpy(&entry->rank, bytes + 8, 4);
@@ -107,7 +105,7 @@ static bool read_entry(const struct attach *self, const uint8_t *bytes, struct e
     return memcmp(bytes, ENTRY_MAGIC, 8) == 0 && entry->rank >= 0 && entry->rank < self->config->world_size;
 }
 
-static bool listen_here(struct attach *self)
+static bool start_listening(struct attach *self)
 {
     struct sockaddr_un address;
     self->host->random(self->mine.name, WIRE_NONCE);
@@ -123,7 +121,7 @@ static bool listen_here(struct attach *self)
 
 int64_t shm_deadline_ns(const struct attach *self)
 {
-    enum { DAY_MS = 86400000 }; /* poll counts in an int */
+    enum { DAY_MS = 86400000 }; /* poll takes an int */
     int64_t ms = self->config->open_timeout_ms < DAY_MS ? self->config->open_timeout_ms : DAY_MS;
     return self->host->now_ns() + ms * 1000000;
 }
@@ -134,7 +132,7 @@ int64_t shm_round_deadline_ns(const struct attach *self)
     return self->host->now_ns() + (part_ms < SHM_ROUND_MS ? part_ms : SHM_ROUND_MS) * 1000000;
 }
 
-/* ---- proof ------------------------------------------------------------------------------------------------- */
+/* ---- authentication ------------------------------------------------------------------------------------------ */
 
 void shm_sign(const struct attach *self, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING])
 {
@@ -190,9 +188,9 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* Closes the descriptors that served only to be handed out.  A rank neither rings its own doorbell nor watches its own
- * life, and a peer's arena stays within reach once its first page is mapped. */
-static void close_spare(struct shm *shm, const bool *in)
+/* Closes the descriptors that were only needed to pass them on.  A rank neither rings its own doorbell nor watches its
+ * own liveness, and the mapping of a peer's arena grows without the descriptor. */
+static void close_unneeded(struct shm *shm, const bool *in)
 {
     close_fd(&shm->peer[shm->seat].bell);
     close_fd(&shm->peer[shm->seat].life);
@@ -202,7 +200,7 @@ static void close_spare(struct shm *shm, const bool *in)
     }
 }
 
-/* The last step, the same for all: who is in. */
+/* The last step, the same on all ranks: fixes the members. */
 bool shm_settle(struct attach *self, const bool *in, uint8_t word)
 {
     struct shm *shm = self->shm;
@@ -221,27 +219,28 @@ bool shm_settle(struct attach *self, const bool *in, uint8_t word)
         shm->seat_of[peer->rank] = (int16_t)i;
         if (!peer->lost && epoll_ctl(shm->watch, EPOLL_CTL_ADD, peer->life, &event) != 0) return false;
     }
-    close_spare(shm, in);
+    close_unneeded(shm, in);
     return true;
 }
 
-/* ---- a member ---------------------------------------------------------------------------------------------- */
+/* ---- member -------------------------------------------------------------------------------------------------- */
 
-/* All listen before they give their entry, so a host that refuses has ended, or goes on without us. */
-static bool reach(const struct attach *self, int fd, const struct entry *host, int64_t end)
+/* All ranks listen before they publish their entry, so a host rank that refuses has exited or proceeds without this
+ * rank. */
+static bool connect_to_host(const struct attach *self, int fd, const struct entry *host, int64_t end)
 {
     struct sockaddr_un address;
     socklen_t bytes = shm_address(host->name, &address);
     for (; self->host->now_ns() < end; usleep(1000)) {
         if (connect(fd, (struct sockaddr *)&address, bytes) == 0) return shm_is_same_user(fd);
-        if (errno != EAGAIN && errno != EINTR) return false; /* EAGAIN: others are waiting there */
+        if (errno != EAGAIN && errno != EINTR) return false; /* EAGAIN: the queue of the socket is full */
     }
     return false;
 }
 
-static bool call(struct attach *self, int fd, const struct entry *host, int64_t end)
+static bool shake_hands(struct attach *self, int fd, const struct entry *host, int64_t end)
 {
-    if (!reach(self, fd, host, end)) return false;
+    if (!connect_to_host(self, fd, host, end)) return false;
     struct wire_greeting hello = {.kind = WIRE_CONNECT,
                                   .from = (uint32_t)self->config->rank,
                                   .to = (uint32_t)host->rank,
@@ -271,7 +270,7 @@ static bool call(struct attach *self, int fd, const struct entry *host, int64_t 
     return true;
 }
 
-static bool take_seats(struct attach *self, int fd, int64_t end)
+static bool receive_seats(struct attach *self, int fd, int64_t end)
 {
     struct shm *shm = self->shm;
     for (int i = 0; i < shm->n; i++) {
@@ -279,7 +278,7 @@ static bool take_seats(struct attach *self, int fd, int64_t end)
         int fds[SHM_FDS];
         if (!shm_wait(fd, end, self->host)) return false;
         if (!shm_take(fd, &rank, sizeof rank, fds, SHM_FDS)) {
-            if (errno == EMFILE) snprintf(self->why, sizeof self->why, "it has too few descriptors (ulimit -n)");
+            if (errno == EMFILE) snprintf(self->why, sizeof self->why, "out of file descriptors (raise ulimit -n)");
             return false;
         }
         shm->peer[i].rank = rank;
@@ -292,7 +291,7 @@ static bool take_seats(struct attach *self, int fd, int64_t end)
            shm_map(shm);
 }
 
-static bool take_round(struct attach *self, int fd, int64_t end, uint8_t *word)
+static bool receive_round(struct attach *self, int fd, int64_t end, uint8_t *word)
 {
     uint8_t round[1 + SHM_SEATS];
     if (!shm_wait(fd, end, self->host) || !shm_take(fd, round, sizeof round, NULL, 0)) return false;
@@ -301,21 +300,21 @@ static bool take_round(struct attach *self, int fd, int64_t end, uint8_t *word)
     return true;
 }
 
-/* 0: it is in; 1: it is not, and all know that; an error: nobody knows. */
-static int join(struct attach *self, const struct entry *host)
+/* Returns 0 if this rank is a member, 1 if it is excluded and all know that, or an error if that is unknown. */
+static int attach_as_member(struct attach *self, const struct entry *host)
 {
     int64_t end = shm_deadline_ns(self);
     int32_t to = host->rank;
     uint8_t word = 1;
     int fd = shm_socket(), result = 1;
     snprintf(self->why, sizeof self->why, "rank %d did not share its memory", to);
-    if (fd >= 0 && call(self, fd, host, end) && take_seats(self, fd, end) && shm_give(fd, &word, 1, NULL, 0) &&
-        take_round(self, fd, end, &word)) {
+    if (fd >= 0 && shake_hands(self, fd, host, end) && receive_seats(self, fd, end) &&
+        shm_give(fd, &word, 1, NULL, 0) && receive_round(self, fd, end, &word)) {
         word = shm_try_all(self);
-        if (!shm_give(fd, &word, 1, NULL, 0) || !take_round(self, fd, end, &word))
-            result =
-                self->host->error(TUTTI_ERR_PEER_LOST, "rank %d ended while rank %d was about to share memory with it",
-                                  to, self->config->rank);
+        if (!shm_give(fd, &word, 1, NULL, 0) || !receive_round(self, fd, end, &word))
+            result = self->host->error(TUTTI_ERR_PEER_LOST,
+                                       "rank %d exited while rank %d was attaching to its shared memory", to,
+                                       self->config->rank);
         else if (self->in[self->shm->seat])
             result = shm_settle(self, self->in, word)
                          ? 0
@@ -325,9 +324,9 @@ static int join(struct attach *self, const struct entry *host)
     return result;
 }
 
-/* How many ranks the host's descriptors are enough for: three of each and a link to it, and where this rank serves the
- * job's store, that connection, too. */
-static int most_seats(void)
+/* Returns for how many ranks the host rank's descriptors suffice: three per rank, a link to it, and a store connection
+ * if this rank hosts the store. */
+static int max_seats(void)
 {
     enum { EACH = SHM_FDS + 2, KEPT = 64 };
     size_t most = shm_allowed(RLIMIT_NOFILE);
@@ -336,23 +335,24 @@ static int most_seats(void)
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
-static int attach(struct attach *self, const uint8_t *entries, int n_entries)
+static int attach_ranks(struct attach *self, const uint8_t *entries, int n_entries)
 {
     int32_t rank[SHM_SEATS] = {self->config->rank};
     struct entry entry;
-    int n = 1, most = most_seats();
+    int n = 1, most = max_seats();
     for (int i = 0; i < n_entries && n < most; i++) {
         if (!read_entry(self, entries + (size_t)i * ENTRY, &entry) || entry.rank == self->config->rank) continue;
-        if (entry.rank < self->config->rank) return join(self, &entry); /* the lowest: it is the host */
+        if (entry.rank < self->config->rank)
+            return attach_as_member(self, &entry); /* the lowest rank is the host rank */
         memcpy(self->name[n], entry.name, WIRE_NONCE);
         rank[n++] = entry.rank;
     }
     if (n > 1) return shm_serve(self, rank, n);
-    snprintf(self->why, sizeof self->why, "no other rank looks to be on this host");
+    snprintf(self->why, sizeof self->why, "no other rank was found on this host");
     return 1;
 }
 
-static void tell(const struct attach *self, int result)
+static void log_result(const struct attach *self, int result)
 {
     const tutti_host *host = self->host;
     int here = 1;
@@ -361,20 +361,20 @@ static void tell(const struct attach *self, int result)
         host->log(2, "tcp: %d ranks of this host share memory (%zu KiB), large messages are %s", here,
                   self->shm->boards_at >> 10,
                   self->shm->can_pull ? "read from the sender's memory"
-                                      : "copied through it: process_vm_readv is refused");
+                                      : "copied through it, because process_vm_readv is not permitted");
     if (result == 0 && here >= self->config->local_world_size) return;
     if (result != 0 && self->config->local_world_size > 1)
-        host->log(2, "tcp: rank %d shares no memory with others, libfabric carries all: %s", self->config->rank,
+        host->log(2, "tcp: rank %d shares memory with no other rank and uses libfabric only: %s", self->config->rank,
                   self->why);
     else if (result == 0 && self->shm->seat == 0)
-        host->log(2, "tcp: %d of the %d ranks that the launcher put on this host do not share memory with rank %d%s",
+        host->log(2, "tcp: %d of the %d ranks that the launcher placed on this host do not share memory with rank %d%s",
                   self->config->local_world_size - here, self->config->local_world_size, self->config->rank,
-                  here < most_seats() ? ""
-                  : here < SHM_SEATS  ? ": there are too few descriptors (ulimit -n)"
-                                      : ": that many can");
+                  here < max_seats() ? ""
+                  : here < SHM_SEATS ? ": out of file descriptors (raise ulimit -n)"
+                                     : ": the limit of ranks per segment is reached");
 }
 
-static int open_host(struct attach *self, struct shm **out)
+static int open_attached(struct attach *self, struct shm **out)
 {
     const struct shm_config *config = self->config;
     bool off = !tutti_env_bool(config->host, "TUTTI_SHM", true);
@@ -383,17 +383,18 @@ static int open_host(struct attach *self, struct shm **out)
     if (off)
         snprintf(self->why, sizeof self->why, "TUTTI_SHM=%s", config->host->env("TUTTI_SHM"));
     else if (config->local_world_size == 1)
-        snprintf(self->why, sizeof self->why, "it is alone on this host");
-    else if (!listen_here(self))
-        snprintf(self->why, sizeof self->why, "no unix socket, eventfd, pipe or memfd: %s", strerror(errno));
+        snprintf(self->why, sizeof self->why, "it is the only rank on this host");
+    else if (!start_listening(self))
+        snprintf(self->why, sizeof self->why, "cannot create a unix socket, eventfd, pipe or memfd: %s",
+                 strerror(errno));
     else
-        look_around(self->mine.like);
+        identify_host(self->mine.like);
     bool takes_part = self->mine.like[23] != 0;
     uint8_t *entries = NULL;
-    int n = 0, status = exchange(self, &entries, &n);
-    if (status == TUTTI_OK && takes_part) result = attach(self, entries, n);
+    int n = 0, status = exchange_entries(self, &entries, &n);
+    if (status == TUTTI_OK && takes_part) result = attach_ranks(self, entries, n);
     free(entries);
-    if (status == TUTTI_OK) tell(self, result);
+    if (status == TUTTI_OK) log_result(self, result);
     for (int i = 0; i < SHM_SEATS; i++)
         if (self->link[i] >= 0) close(self->link[i]);
     if (self->listener >= 0) close(self->listener);
@@ -412,10 +413,10 @@ int shm_open_host(const struct shm_config *config, struct shm **out)
 {
     struct attach *self = malloc(sizeof *self); /* too large for a small stack */
     *out = NULL;
-    if (self == NULL) return config->host->error(TUTTI_ERR_NO_MEMORY, "no memory to look for ranks of this host");
+    if (self == NULL) return config->host->error(TUTTI_ERR_NO_MEMORY, "no memory to attach ranks of this host");
     *self = (struct attach){
         .config = config, .host = config->host, .listener = -1, .bell = -1, .life = -1, .held.fd = -1, .arena = -1};
-    int status = open_host(self, out);
+    int status = open_attached(self, out);
     free(self);
     return status;
 }

@@ -1,15 +1,15 @@
-/* A message's header in a ring's cell.
+/* A message header in a slot of a ring.
  *
- * Most headers say little that the ring does not: who sends, how long the payload is, and no names of memory.  Left
- * out, they make room for a short payload in the cell's first line, so that such a message is one transfer between
- * caches.  The reader gets the whole header back, to be checked like one from a network.
+ * Most headers say little that the ring does not imply: the sender, the payload size, no memory references.  Leaving
+ * these out makes room for a short payload in the slot's first line, so that such a message is a single cache-line
+ * transfer.  The reader restores the whole header, to be validated like one from a network.
  */
 #ifndef SHM_CELL_H
 #define SHM_CELL_H
 
 #include "shm.h"
 
-#define SHM_NAMED (UINT32_C(1) << 31) /* in shm_cell.bytes: size, id and ref are there */
+#define SHM_NAMED (UINT32_C(1) << 31) /* in shm_cell.bytes: size, id and ref are valid */
 
 static inline void shm_cell_pack(struct shm_cell *cell, const struct wire_header *header, uint32_t bytes)
 {
@@ -27,7 +27,7 @@ static inline void shm_cell_pack(struct shm_cell *cell, const struct wire_header
     cell->ref = header->ref;
 }
 
-/* The bytes of the payload.  Reads each field once: the writer may change it at any time. */
+/* Returns the payload size.  Reads each field once, since the writer may change it at any time. */
 static inline uint32_t shm_cell_unpack(const volatile struct shm_cell *cell, uint32_t from, struct wire_header *header)
 {
     uint32_t bytes = cell->bytes, payload = bytes & ~SHM_NAMED;

@@ -1,12 +1,11 @@
-/* Liveness: how a rank's peers on its host notice its end.
+/* Liveness: how a rank's peers on its host notice its exit.
  *
- * Each rank makes a pipe, keeps the write end to itself and hands the read end out.  The read end hangs up when the
- * last copy of the write end is closed: when the process ends, when it becomes another program (O_CLOEXEC), and when it
- * closes all its descriptors.  A pidfd would tell of the first alone.  A forked child gives its copy up
- * (tutti_host.forked_gives_up).
+ * Each rank creates a pipe, keeps the write end and passes the read end to its peers.  The read end hangs up when the
+ * last copy of the write end is closed: when the process exits, when it execs (O_CLOEXEC), and when it closes all its
+ * descriptors.  A pidfd would signal only the exit.  A forked child closes its copy (tutti_host.forked_gives_up).
  *
- * The rank itself compares the write end with what it made.  A program that closes all descriptors gets their numbers
- * for its own files, and these must not be polled, written to or closed.
+ * The rank also checks that the write end is still the one it created.  A program that closes all descriptors reuses
+ * their numbers for its own files, which must not be polled, written or closed.
  */
 #include <fcntl.h>
 #include <sys/stat.h>

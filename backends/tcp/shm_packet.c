@@ -41,7 +41,7 @@ bool shm_wait(int fd, int64_t end_ns, const tutti_host *host)
     }
 }
 
-/* One packet with n_fds descriptors. */
+/* Sends one packet with n_fds descriptors. */
 bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
 {
     union {
@@ -63,18 +63,21 @@ bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
         ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
         if (sent >= 0) return (size_t)sent == bytes;
         if (errno != EAGAIN && errno != EINTR && errno != ETOOMANYREFS) return false;
-        bool room = errno != ETOOMANYREFS; /* of this user's descriptors too many are on their way */
+        bool room = errno != ETOOMANYREFS; /* ETOOMANYREFS: too many of this user's descriptors are in flight */
         struct pollfd one = {room ? fd : -1, POLLOUT, 0};
         poll(&one, 1, 10);
     }
     return false;
 }
 
-/* One packet of exactly these sizes; descriptors that came are the caller's, or closed where something is wrong: errno
- * is EMFILE where this process has no room for them. */
+/* Receives one packet of exactly these sizes.  The caller owns the descriptors; on failure they are closed, and errno
+ * is EMFILE if this process has no free ones. */
 bool shm_take(int fd, void *data, size_t bytes, int *fds, int n_fds)
 {
-    enum { ROOM = CMSG_SPACE(SHM_FDS * sizeof(int)), MOST = (ROOM - CMSG_LEN(0)) / sizeof(int) }; /* it is rounded up */
+    enum {
+        ROOM = CMSG_SPACE(SHM_FDS * sizeof(int)),
+        MOST = (ROOM - CMSG_LEN(0)) / sizeof(int)
+    }; /* the control buffer is rounded up */
     union {
         struct cmsghdr header;
         char room[ROOM];

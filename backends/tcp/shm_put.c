@@ -1,17 +1,13 @@
-/* Writing what other ranks will read: with plain stores, or past the caches.
+/* Chooses between plain and non-temporal stores for data that other ranks will read.
  *
- * A plain store takes its line away from the cores that have read it.  Where two are threads of one core a byte takes
- * 20 ps, where they share the last cache only 80 to 140, and where they do not share even that 400, as if each line
- * were waited for.  A streaming store takes 40 at all times; but who reads it finds it in the memory, which takes 55 to
- * 75 ps a byte for 20 (50 where no cache is shared).  What plain stores take says which times these are, so each rank
- * goes by what its own have taken: it is nobody else's business.
- *
- * us, plain and past the caches, on two cores that share nothing: all_to_all of 512 KiB with 4 ranks 270 / 82,
- * broadcast of 4 MiB with 8 ranks 2710 / 960; where they share the last cache, 60 / 110 and 1500 / 1340.
+ * A plain store takes its line away from the cores that have read it, which costs little between hardware threads of
+ * one core, more within a shared last-level cache, and much between separate ones.  A non-temporal store costs the same
+ * everywhere, but readers must fetch the data from memory.  The duration of plain stores reveals the topology, so each
+ * rank decides by its own measurements.  See docs/benchmarks/shared-memory.md.
  */
 #include "shm.h"
 
-enum { TIMED_LEAST = 16 << 10 }; /* bytes; less says little */
+enum { TIMED_LEAST = 16 << 10 }; /* bytes; shorter copies are not worth timing */
 
 enum { PLAIN = PACE_ONE, PAST = PACE_OTHER };
 

@@ -1,4 +1,4 @@
-/* The segment: how large, how made, where things lie in it; and reading another rank's memory. */
+/* The segment: size, creation, layout, and reading another rank's memory. */
 #include "shm.h"
 
 #include <errno.h>
@@ -14,15 +14,15 @@
 #include "board.h"
 
 enum {
-    FEW = 8, /* ranks up to which rings are of full size; more have smaller ones, for their number grows with the square
-              */
+    FEW = 8, /* ranks up to which rings have full size; the number of rings grows with the square, so more ranks get
+                smaller ones */
     CELLS = 64,
     CELLS_LEAST = 16,
     RING_BYTES = 256 << 10,
     RING_BYTES_LEAST = 4 << 10,
     WINDOW_BYTES = 256 << 10,
     WINDOW_BYTES_LEAST = 1 << 10,
-    PAGE = 4096 /* boards are given back by pages; larger pages only cost more */
+    PAGE = 4096 /* boards are released by pages; larger pages only waste some */
 };
 
 void shm_measure(struct shm *shm, int n)
@@ -54,13 +54,13 @@ size_t shm_allowed(int resource)
 
 int shm_segment_make(size_t bytes, size_t reserved)
 {
-    if (bytes > shm_allowed(RLIMIT_FSIZE)) { /* to try would be SIGXFSZ */
+    if (bytes > shm_allowed(RLIMIT_FSIZE)) { /* ftruncate would raise SIGXFSZ */
         errno = EFBIG;
         return -1;
     }
     int fd = memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return -1;
-    /* fallocate takes the pages now: where there are none it says so, and no access meets a lack of them later. */
+    /* fallocate reserves the pages now: a lack of memory is an error here, and no later access fails. */
     if (ftruncate(fd, (off_t)bytes) == 0 && (reserved == 0 || fallocate(fd, 0, 0, (off_t)reserved) == 0) &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         return fd;
@@ -126,7 +126,8 @@ bool shm_map(struct shm *shm)
     shm->home = -1;
     struct shm_seat *seat = shm_seat_at(shm, shm->seat);
     seat->pid = getpid();
-    if (sched_getaffinity(0, sizeof seat->cores, &seat->cores) != 0) CPU_ZERO(&seat->cores); /* more than it holds */
+    if (sched_getaffinity(0, sizeof seat->cores, &seat->cores) != 0)
+        CPU_ZERO(&seat->cores); /* the mask exceeds cpu_set_t */
     seat->probe_at = (uint64_t)(uintptr_t)shm->probe;
     shm->config.host->random(shm->probe, sizeof shm->probe);
     memcpy(seat->probe, shm->probe, sizeof shm->probe);
@@ -137,7 +138,7 @@ bool shm_map(struct shm *shm)
     return true;
 }
 
-/* ---- reading memory of a peer ------------------------------------------------------------------------------ */
+/* ---- single-copy read ---------------------------------------------------------------------------------------- */
 
 bool shm_pull(struct shm *shm, int seat, void *to, uint64_t from, size_t bytes)
 {

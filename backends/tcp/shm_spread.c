@@ -1,12 +1,11 @@
-/* Ranks that share cores, kept where they started: evenly spread, neighbours together.
+/* Affinity of ranks that share cores: keeps each on its initial core, evenly spread, with neighbors together.
  *
- * The kernel spreads what runs, but slowly, and knows nothing of neighbours: a rank that has been woken on another core
- * may stay there for tenths of a second.  An operation takes as long as the core with the most ranks (a barrier of 8
- * ranks on 2 cores 8.2 us where five are on one of them, 4.3 where four are), and two ranks that talk to each other are
- * faster on one core, as each gives it to the other (a round trip of 8 KiB of 4 ranks 2.5 us, or 4.9).  So a rank that
- * gives its core away looks now and then whether it is at home, and goes there.  Nothing is bound: the thread's mask is
- * one core for a moment.  Where some rank sleeps its core may be free, and the kernel is left alone.  Whoever is moved
- * again is so for a reason that only the kernel knows, and tries it ever less often.
+ * The kernel balances slowly and knows nothing of neighbors: a rank woken on another core may stay there for tenths of
+ * a second.  An operation takes as long as the core with the most ranks, and two ranks that exchange messages are
+ * faster on one core, since they yield to each other.  So a rank that yields checks now and then whether it is on its
+ * preferred core, and moves back.  The thread is not bound: its mask is a single core only for a moment.  While some
+ * rank sleeps its core may be idle, and the kernel's placement is left alone.  A rank that is migrated again retries
+ * with growing intervals, because the kernel has a reason.  See docs/benchmarks/shared-memory.md.
  */
 #include <sched.h>
 
@@ -14,7 +13,7 @@
 
 enum { GAP_NS = 1000000, GAP_MOST_NS = 1000000000 };
 
-static int home_of(const struct shm *shm, const cpu_set_t *mask)
+static int preferred_core(const struct shm *shm, const cpu_set_t *mask)
 {
     int place = shm->seat * CPU_COUNT(mask) / shm->n;
     for (int core = 0; core < CPU_SETSIZE; core++)
@@ -22,8 +21,8 @@ static int home_of(const struct shm *shm, const cpu_set_t *mask)
     return -1;
 }
 
-/* relaxed: it is a hint */
-static bool all_run(const struct shm *shm)
+/* relaxed: only a hint */
+static bool all_awake(const struct shm *shm)
 {
     for (int seat = 0; seat < shm->n; seat++)
         if (seat != shm->seat && !shm->peer[seat].lost &&
@@ -40,8 +39,8 @@ static void move_to(int core, const cpu_set_t *mask)
     if (sched_setaffinity(0, sizeof one, &one) == 0) sched_setaffinity(0, sizeof *mask, mask);
 }
 
-/* Not at once again; at once where it has stayed for long. */
-static void wait_longer(struct shm *shm, int64_t now)
+/* Doubles the interval until the next move, or resets it after a long stay. */
+static void back_off(struct shm *shm, int64_t now)
 {
     bool stayed = now - shm->spread_ns > GAP_MOST_NS;
     shm->spread_gap_ns = stayed ? GAP_NS : shm->spread_gap_ns * 2;
@@ -54,9 +53,9 @@ void shm_spread(struct shm *shm)
     cpu_set_t mask;
     int own = sched_getcpu();
     if (own == shm->home || sched_getaffinity(0, sizeof mask, &mask) != 0) return;
-    shm->home = home_of(shm, &mask);
+    shm->home = preferred_core(shm, &mask);
     int64_t now = shm->config.host->now_ns();
-    if (own == shm->home || now < shm->spread_ns || !all_run(shm)) return;
+    if (own == shm->home || now < shm->spread_ns || !all_awake(shm)) return;
     move_to(shm->home, &mask);
-    wait_longer(shm, now);
+    back_off(shm, now);
 }

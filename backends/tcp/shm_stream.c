@@ -1,5 +1,5 @@
-/* Copying past the cache: what is written is not read first, and pushes nothing out of the cache that is still needed
- * there.  Pays where so much is written that its beginning would be gone by the end. */
+/* Copying with non-temporal stores: the target lines are not read first and evict nothing.  Pays if so much is written
+ * that its beginning would be evicted before the end. */
 #include <string.h>
 
 #include "shm.h"
@@ -20,7 +20,7 @@ void shm_stream(void *to, const void *from, size_t bytes)
     }
     memcpy(d, s, head);
     d += head, s += head, bytes -= head;
-    for (; bytes >= LINE; d += LINE, s += LINE, bytes -= LINE) { /* whole lines, or they would be read after all */
+    for (; bytes >= LINE; d += LINE, s += LINE, bytes -= LINE) { /* whole lines, or the processor reads them first */
         const __m128i *in = (const __m128i *)(const void *)s;
         __m128i *out = (__m128i *)(void *)d;
         __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1);
@@ -30,7 +30,7 @@ void shm_stream(void *to, const void *from, size_t bytes)
         _mm_stream_si128(out + 2, c);
         _mm_stream_si128(out + 3, e);
     }
-    _mm_sfence(); /* these stores keep no order; whoever is told that they are done must find them */
+    _mm_sfence(); /* non-temporal stores are weakly ordered: complete them before the data is announced */
     memcpy(d, s, bytes);
 }
 #else

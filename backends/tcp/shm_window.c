@@ -1,18 +1,16 @@
-/* The window of a ring: through it go the bytes of large messages, one message at a time, a piece at a time.
+/* The copy-in/copy-out FIFO of a ring.  It carries large messages, one at a time, in pieces.
  *
- * The writer copies pieces in and the reader copies them out, both at once; each says by a count how far it is.  (A
- * message in the ring for each piece would take longer than the piece.)  Where both have a core of their own they use
- * so little of the window, over and over, that it stays in the first-level caches, and lines go from one to the other
- * (64 KiB 5.0 us, copied into the ring as a whole 7.2).  Where they share cores all of it is used: a turn of the
- * core brings as much as it can.
+ * The writer copies pieces in while the reader copies them out; each publishes a count.  (A message per piece would
+ * cost more than the piece.)  If both ranks have a core, they use so little of the FIFO that it stays in the
+ * first-level caches.  If they share cores they use all of it, to move as much as possible per time slice.
  *
- * Every message begins where the window begins, so that no piece is torn and all but the last are of one size.  Both
- * ends count on to there when a message has ended.  One that is taken back leaves a whole window between it and the
- * next: there is no room for that one until the reader has heard where it begins, so what it does not take for its
- * bytes any more it cannot meet.
+ * Every message begins at the start of the FIFO, so no piece wraps and all but the last are of one size.  Both ends
+ * advance their counts accordingly when a message ends.  An abandoned message leaves a whole FIFO length before the
+ * next.  The next one has no space until the reader knows where it begins, so the reader cannot mistake its data for
+ * the abandoned message's.
  *
- * The counts are stored with release and loaded with acquire: the writer's make the bytes visible, the reader's say
- * that it has done with them.  Waking is as with messages (shm_ring.c).
+ * Counts are stored with release and loaded with acquire: the writer's make the data visible, the reader's say that it
+ * is finished with it.  Wake-ups work as for messages (shm_ring.c).
  */
 #include <string.h>
 
@@ -79,7 +77,7 @@ size_t shm_window_put(struct shm *shm, int seat, const void *data)
         peer->window_put += bytes;
         atomic_store_explicit(&peer->out->window_put, peer->window_put, memory_order_release);
     } while (from < (const char *)data + most && shm_window_fits(shm, seat));
-    /* What less takes says little of so much. */
+    /* A partial copy says little about the cost. */
     if (from == (const char *)data + most) shm_put_end(shm, &put, SHM_COST_HERE);
     shm_wake(shm, seat);
     return (size_t)(from - (const char *)data);
@@ -111,7 +109,7 @@ const void *shm_window_look(struct shm *shm, int seat, size_t *bytes)
     size_t wanted = piece(shm, peer->window_due);
     if (wanted == 0) return NULL;
     uint64_t put = atomic_load_explicit(&peer->in->window_put, memory_order_acquire);
-    /* Whatever the count says, the place is in the window. */
+    /* Whatever the count says, the position is inside the FIFO. */
     if ((int64_t)(put - peer->window_got) < (int64_t)wanted) return NULL;
     *bytes = wanted;
     return place(shm, peer->in, peer->window_got);

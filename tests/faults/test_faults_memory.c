@@ -117,7 +117,7 @@ static int rank_in_want(int rank, int size, void *argument)
     if (all != 1)
         fprintf(stderr, "rank %d: %d lines, and %d in all, say \"%s\": %s\n", rank, lines, all, lack->said, said);
     EXPECT(all == 1);
-    EXPECT(proc_count(said, "libfabric carries all") == lack->by_network);
+    EXPECT(proc_count(said, "uses libfabric only") == lack->by_network);
     if (further != NULL) EXPECT(tutti_destroy_process_group(further) == TUTTI_OK);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
@@ -127,13 +127,13 @@ static void test_no_segment(void **state)
 {
     (void)state;
     run_procs(3, rank_in_want,
-              &(struct lack){.memfds = 1, .by_network = true, .said = "shared memory: Cannot allocate memory"});
+              &(struct lack){.memfds = 1, .by_network = true, .said = "of shared memory: Cannot allocate memory"});
 }
 
 static void test_no_pages_for_a_segment(void **state)
 {
     (void)state;
-    struct lack lack = {.memfds = PLENTY, .by_network = true, .said = "shared memory: No space left on device"};
+    struct lack lack = {.memfds = PLENTY, .by_network = true, .said = "of shared memory: No space left on device"};
     run_procs(3, rank_in_want, &lack);
 }
 
@@ -142,7 +142,8 @@ static void test_no_file_as_large_as_a_segment(void **state)
     (void)state;
     run_procs(
         3, rank_in_want,
-        &(struct lack){.memfds = PLENTY, .ranges = PLENTY, .file = 1 << 20, .by_network = true, .said = "(ulimit -f)"});
+        &(struct lack){
+            .memfds = PLENTY, .ranges = PLENTY, .file = 1 << 20, .by_network = true, .said = "(raise ulimit -f)"});
 }
 
 #define NO_BOARD "collectives (No space left on device): they are messages"
@@ -173,7 +174,7 @@ static int rank_of_few_descriptors(int rank, int size, void *argument)
     int status = proc_init(50000);
     proc_end_capture(fd, saved, said, sizeof said);
     EXPECT(status == TUTTI_OK);
-    EXPECT(proc_count(said, "libfabric carries all: it has too few descriptors") == (rank == 1));
+    EXPECT(proc_count(said, "uses libfabric only: out of file descriptors") == (rank == 1));
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == size * (size - 1) / 2);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);

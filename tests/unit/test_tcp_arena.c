@@ -190,7 +190,7 @@ static void test_freeing_what_is_not_there(void **state)
     assert_int_equal(shm_free(&pair.owner, memory), TUTTI_OK);
     said[0] = '\0';
     assert_int_equal(shm_free(&pair.owner, memory), TUTTI_ERR_INVALID_ARGUMENT);
-    assert_non_null(strstr(said, "not memory that this group allocated"));
+    assert_non_null(strstr(said, "was not allocated by this group"));
     pair_close(&pair);
 }
 

@@ -98,15 +98,15 @@ static void test_waits_ever_longer(void **state)
     int64_t gap = GAP_NS;
     (void)state;
     for (int64_t now = INT64_C(10) * GAP_MOST_NS; gap < GAP_MOST_NS; gap *= 2) {
-        wait_longer(&shm, now);
+        back_off(&shm, now);
         assert_int_equal(shm.spread_gap_ns, gap);
         assert_int_equal(shm.spread_ns, now + gap);
         now = shm.spread_ns;
     }
-    wait_longer(&shm, shm.spread_ns);
-    wait_longer(&shm, shm.spread_ns);
+    back_off(&shm, shm.spread_ns);
+    back_off(&shm, shm.spread_ns);
     assert_int_equal(shm.spread_gap_ns, GAP_MOST_NS);
-    wait_longer(&shm, shm.spread_ns + GAP_MOST_NS + 1); /* it had stayed */
+    back_off(&shm, shm.spread_ns + GAP_MOST_NS + 1); /* it had stayed */
     assert_int_equal(shm.spread_gap_ns, GAP_NS);
 }
 
