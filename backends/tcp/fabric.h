@@ -49,6 +49,9 @@ struct fabric_config {
 /* Loads the library, once per process.  BACKEND with the sentence where it is missing. */
 int fabric_load(const tutti_host *host);
 
+/* Returns why fabric_load failed. */
+const char *fabric_load_error(void);
+
 /* Listens, and publishes where in the store.  On an error nothing is left. */
 int fabric_open(const struct fabric_config *config, struct fabric **fabric);
 

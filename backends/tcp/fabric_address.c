@@ -134,6 +134,11 @@ static bool is_loopback_text(const char *text)
     return strncmp(text, "127.", 4) == 0 || strcmp(text, "::1") == 0;
 }
 
+bool fabric_is_loopback(const struct fabric_where *where)
+{
+    return is_loopback_text(where->text);
+}
+
 static void set_loopback(struct fabric_where *where)
 {
     *where = (struct fabric_where){.text = "127.0.0.1", .family = 4};

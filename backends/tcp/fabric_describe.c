@@ -45,10 +45,12 @@ static void put_address(struct lines *lines, const tutti_host *host)
 {
     struct fabric_config config = {.world_size = 2, .local_world_size = 1, .host = host};
     struct fabric_where where;
-    if (fabric_choose_address(&config, &where) == TUTTI_OK)
-        put(lines, "address for ranks on other hosts: %s (TUTTI_IFACE and MASTER_ADDR choose)\n", where.text);
-    else
+    if (fabric_choose_address(&config, &where) != TUTTI_OK)
         put(lines, "no address: TUTTI_IFACE=%s fits no interface\n", host->env("TUTTI_IFACE"));
+    else if (fabric_is_loopback(&where))
+        put(lines, "address for ranks on other hosts: none, only %s, which reaches this host alone\n", where.text);
+    else
+        put(lines, "address for ranks on other hosts: %s (TUTTI_IFACE and MASTER_ADDR choose)\n", where.text);
 }
 
 /* Each provider's name once, of those with this kind of endpoint. */
@@ -82,11 +84,24 @@ static void put_providers(struct lines *lines, const tutti_host *host)
     put(lines, "; taken: %s%s\n", wanted != NULL ? wanted : "tcp", wanted != NULL ? " (TUTTI_FABRIC_PROVIDER)" : "");
 }
 
+static void put_memory(struct lines *lines, const tutti_host *host)
+{
+    const char *wanted = host->env("TUTTI_SHM");
+    put(lines, "ranks of this host: through shared memory%s%s\n", wanted != NULL ? ", TUTTI_SHM=" : "",
+        wanted != NULL ? wanted : "");
+}
+
+/* Without libfabric the ranks of one host still share memory, so that is no error unless they must not. */
 int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity)
 {
     struct lines lines = {text, capacity};
     int status = fabric_load(host);
-    if (status != TUTTI_OK) return status;
+    if (status != TUTTI_OK && !tutti_env_bool(host, "TUTTI_SHM", true)) return status;
+    put_memory(&lines, host);
+    if (status != TUTTI_OK) {
+        put(&lines, "ranks on other hosts: none can be reached, %s\n", fabric_load_error());
+        return TUTTI_OK;
+    }
     put_providers(&lines, host);
     put_interfaces(&lines);
     put_address(&lines, host);

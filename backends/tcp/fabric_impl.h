@@ -224,6 +224,7 @@ void fabric_close_fid(struct fid *fid);
 
 /* fabric_address.c */
 int fabric_choose_address(const struct fabric_config *config, struct fabric_where *where);
+bool fabric_is_loopback(const struct fabric_where *where);
 void fabric_print_address(const struct wire_address *address, char *out, size_t bytes);
 
 /* fabric_greeting.c: who is who; the address book. */

@@ -69,3 +69,8 @@ int fabric_load(const tutti_host *host)
     if (loaded) return TUTTI_OK;
     return host->error(TUTTI_ERR_BACKEND, "%s", load_error);
 }
+
+const char *fabric_load_error(void)
+{
+    return load_error;
+}

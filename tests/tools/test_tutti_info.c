@@ -24,6 +24,35 @@ static void machine(void **state)
     launch_free(&launch);
 }
 
+/* A machine on which libfabric cannot be loaded: its ranks share memory. */
+static void shared_memory_alone(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/tutti-info-XXXXXX", library[64], path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(library, sizeof library, "%s/libfabric.so.1", folder);
+    snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s", folder);
+    int fd = open(library, O_CREAT | O_WRONLY | O_CLOEXEC, 0600); /* an empty file is no library */
+    assert_true(fd >= 0);
+    close(fd);
+    struct launch launch = RUN("-n", "1", "/usr/bin/env", "-u", "RANK", path, INFO);
+    struct launch world = RUN("-n", "2", "/usr/bin/env", path, INFO);
+    struct launch off = RUN("-n", "1", "/usr/bin/env", "-u", "RANK", "TUTTI_SHM=0", path, INFO);
+    unlink(library);
+    rmdir(folder);
+    assert_int_equal(launch.status, 0);
+    has(&launch, "backend tcp: found\n");
+    has(&launch, "ranks of this host: through shared memory\n");
+    has(&launch, "ranks on other hosts: none can be reached, libfabric.so.1 cannot be loaded (Debian: libfabric1)");
+    assert_int_equal(world.status, 0);
+    has(&world, "tcp: rank 1 shares memory with 1 of 1 ranks");
+    has(&off, "backend tcp: refused\n");
+    has(&off, "libfabric.so.1 cannot be loaded");
+    launch_free(&launch);
+    launch_free(&world);
+    launch_free(&off);
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -72,7 +101,8 @@ static void odd_values(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(machine), cmocka_unit_test(refused), cmocka_unit_test(world),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(machine), cmocka_unit_test(shared_memory_alone),
+                                       cmocka_unit_test(refused), cmocka_unit_test(world),
                                        cmocka_unit_test(odd_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
