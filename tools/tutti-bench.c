@@ -53,7 +53,7 @@ static bool run_cases(const struct options *options, int backend)
 
 static bool explain(const struct options *options)
 {
-    char text[16384];
+    static char text[16384];
     if (tutti_get_rank(NULL) != 0) return true;
     TUTTI_CHECK(tutti_explain((tutti_kind)options->explain->kind, options->explain_bytes, NULL, text, sizeof text));
     fputs(text, stdout);

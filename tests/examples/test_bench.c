@@ -54,6 +54,20 @@ static void all_right(const char *ranks)
     launch_free(&launch);
 }
 
+/* Ranks whose stacks have 64 KiB. */
+static void small_stack(void **state)
+{
+    (void)state;
+    struct launch launch =
+        RUN("-n", "2", "/bin/sh", "-c", "ulimit -s 64; exec \"$0\" --sizes 8,64K --ms 1 --csv", TUTTI_BENCH_PATH);
+    if (launch.status != 0) fail_msg("%d: %s%s", launch.status, launch.out.data, launch.err.data);
+    assert_non_null(strstr(launch.out.data, "all_to_all,2,65536,"));
+    launch_free(&launch);
+    launch = RUN("-n", "2", "/bin/sh", "-c", "ulimit -s 64; exec \"$0\" --explain all_reduce 64K", TUTTI_BENCH_PATH);
+    if (launch.status != 0) fail_msg("%d: %s%s", launch.status, launch.out.data, launch.err.data);
+    launch_free(&launch);
+}
+
 static void two_ranks_all_right(void **state)
 {
     (void)state;
@@ -246,6 +260,7 @@ static void plots(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_rank_all_right),
+                                       cmocka_unit_test(small_stack),
                                        cmocka_unit_test(two_ranks_all_right),
                                        cmocka_unit_test(three_ranks_all_right),
                                        cmocka_unit_test(table_of_dtypes),

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = 4096, ELEMENT_MAX = 16 };
+enum { BLOCK = 256 /* elements: blocks lie on the stack, which may be small */, ELEMENT_MAX = 16 };
 
 static int smaller(int a, int b)
 {
