@@ -7,7 +7,7 @@
 
 enum { NUMEL = 4 << 20, ROUNDS = 5 };
 
-/* Some work that needs neither the network nor much memory. */
+/* Work that needs neither the network nor much memory. */
 static double compute(void)
 {
     double x = 0.5;
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
     float *values = malloc(NUMEL * sizeof *values);
     if (!values) abort();
 
-    double alone = 1e9, computing = 1e9, together = 1e9; /* the best of some rounds */
+    double alone = 1e9, computing = 1e9, together = 1e9; /* the best of several rounds */
     volatile double result = 0;
     int right = 0;
     for (int round = 0; round < ROUNDS; round++) {
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
         start = seconds();
         TUTTI_CHECK(tutti_all_reduce(x, TUTTI_SUM, tutti_with(.async_op = &work)));
         result = compute();
-        TUTTI_CHECK(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT)); /* x is the sum from here on */
+        TUTTI_CHECK(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT)); /* x holds the sum from here on */
         together = smaller(together, seconds() - start);
 
         tensor_get(values, x);

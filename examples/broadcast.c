@@ -1,7 +1,4 @@
-/* Broadcast: what rank 0 has, all have.
- *
- *     tutti-run -n 4 build/examples/broadcast [tcp|mpi|nccl]
- */
+/* Broadcast: all ranks receive rank 0's tensor. */
 #include "example.h"
 
 int main(int argc, char **argv)

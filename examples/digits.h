@@ -1,4 +1,5 @@
-/* The data of train.c: pictures of digits from a CSV file, shuffled alike everywhere.  Nothing here is distributed. */
+/* The data of train.c: images of digits from a CSV file, shuffled the same way on all ranks.  Nothing here is
+ * distributed. */
 #ifndef DIGITS_H
 #define DIGITS_H
 
@@ -20,7 +21,7 @@ struct digits {
     int rows;
 };
 
-/* A small generator of random numbers (xorshift64*): the same seed gives the same numbers everywhere. */
+/* A small random number generator (xorshift64*): the same seed gives the same numbers everywhere. */
 static inline uint64_t random_next(uint64_t *state)
 {
     *state ^= *state >> 12;
@@ -29,7 +30,7 @@ static inline uint64_t random_next(uint64_t *state)
     return *state * 0x2545f4914f6cdd1du;
 }
 
-/* In [0, n). */
+/* Returns a number in [0, n). */
 static inline int random_below(uint64_t *state, int n)
 {
     return (int)((random_next(state) >> 32) * (uint64_t)n >> 32);
@@ -44,7 +45,7 @@ static inline void shuffle(int *order, int n, uint64_t *state)
     }
 }
 
-/* 64 integers of 0..16, then the digit; false on anything else. */
+/* Parses 64 integers of 0..16 and a digit; returns false on anything else. */
 static inline bool digit_parse(const char *line, struct digit *digit)
 {
     for (int i = 0; i <= DIGIT_PIXELS; i++) {
@@ -62,7 +63,7 @@ static inline bool digit_parse(const char *line, struct digit *digit)
     return true;
 }
 
-/* Reads a whole file; ends the program with a sentence if it cannot. */
+/* Reads a whole file; exits with an error message on failure. */
 static inline struct digits digits_read(const char *path)
 {
     struct digits data = {NULL, 0};
@@ -80,7 +81,7 @@ static inline struct digits digits_read(const char *path)
             if (!data.row) abort();
         }
         if (!digit_parse(line, &data.row[data.rows++])) {
-            fprintf(stderr, "%s:%d: not 64 pixels of 0..16 and a digit\n", path, data.rows);
+            fprintf(stderr, "%s:%d: expected 64 pixels of 0..16 and a digit\n", path, data.rows);
             exit(1);
         }
     }

@@ -1,9 +1,4 @@
-/* What the examples share: tensors on the device of the default group.  So the same program runs on CPU and on GPUs.
- *
- *     tutti_tensor x = TENSOR(float, 1, 2, 3);   torch.tensor([1., 2., 3.])
- *     tutti_tensor y = ZEROS(float, 3);          torch.zeros(3)
- *     print_tensor(x, "Rank %d has", rank);      Rank 0 has [1, 2, 3]
- *     tensor_free(x);
+/* Shared by the examples: tensors on the device of the default group, so that the same program runs on CPUs and GPUs.
  */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
@@ -15,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* The driver's copy, once the device is this thread's; NULL without a driver. */
+/* Returns the driver's copy function, with the device current on this thread, or NULL without a driver. */
 static inline int (*device_driver(tutti_device device))(uintptr_t, uintptr_t, size_t)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
@@ -48,7 +43,7 @@ static inline size_t tensor_bytes(tutti_tensor x)
     return (size_t)(x.numel * tutti_dtype_bytes(x.dtype));
 }
 
-/* The tensor's elements become values; and the other way round. */
+/* Copies values into the tensor, or out of it. */
 static inline void tensor_set(tutti_tensor x, const void *values)
 {
     device_copy(x.device, x.data, values, tensor_bytes(x));
@@ -59,7 +54,7 @@ static inline void tensor_get(void *values, tutti_tensor x)
     device_copy(x.device, values, x.data, tensor_bytes(x));
 }
 
-/* A tensor on the group's device; values may be NULL: zeros. */
+/* Allocates a tensor on the group's device; values may be NULL: zeros. */
 static inline tutti_tensor tensor_new(const void *values, int64_t numel, tutti_dtype dtype)
 {
     tutti_tensor x = {NULL, numel, dtype, tutti_get_device(NULL)};
@@ -83,7 +78,7 @@ static inline void tensor_free(tutti_tensor x)
     tensor_new((type[]){__VA_ARGS__}, sizeof((type[]){__VA_ARGS__}) / sizeof(type), TUTTI_DTYPE_OF((type *)NULL))
 #define ZEROS(type, numel) tensor_new(NULL, (numel), TUTTI_DTYPE_OF((type *)NULL))
 
-/* Element i of a tensor of float or int64_t. */
+/* Returns element i of a tensor of float or int64_t. */
 static inline double tensor_item(tutti_tensor x, int64_t i)
 {
     tutti_tensor one = {(char *)x.data + i * tutti_dtype_bytes(x.dtype), 1, x.dtype, x.device};
@@ -104,7 +99,7 @@ static inline void print_elements(tutti_tensor x)
     putchar(']');
 }
 
-/* A line: the text (as printf has it), then the elements. */
+/* Prints a line: the text, formatted as by printf, then the elements. */
 static inline void __attribute__((format(printf, 2, 3))) print_tensor(tutti_tensor x, const char *format, ...)
 {
     va_list arguments;
@@ -116,7 +111,7 @@ static inline void __attribute__((format(printf, 2, 3))) print_tensor(tutti_tens
     putchar('\n');
 }
 
-/* The same for a list of tensors: [[0], [1], [2]]. */
+/* Does the same for a list of tensors: [[0], [1], [2]]. */
 static inline void __attribute__((format(printf, 3, 4)))
 print_tensors(const tutti_tensor *list, int n, const char *format, ...)
 {
@@ -132,7 +127,7 @@ print_tensors(const tutti_tensor *list, int n, const char *format, ...)
     printf("]\n");
 }
 
-/* Seconds on a clock that is never set. */
+/* Returns seconds of a monotonic clock. */
 static inline double seconds(void)
 {
     struct timespec now;

@@ -17,7 +17,7 @@ int main(int argc, char **argv)
         print_tensors(list, world, "Rank 0 has");
         for (int r = 0; r < world; r++) tensor_free(list[r]);
     } else {
-        TUTTI_CHECK(tutti_gather(x, NULL, 0, 0, NULL)); /* the list is the root's alone */
+        TUTTI_CHECK(tutti_gather(x, NULL, 0, 0, NULL)); /* only the root passes a list */
         print_tensor(x, "Rank %d gave", rank);
     }
 

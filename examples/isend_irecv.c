@@ -5,7 +5,7 @@
  */
 #include "example.h"
 
-/* Ranks 0 and 1 send each other numel floats; true if the other's have come. */
+/* Ranks 0 and 1 send each other numel floats.  Returns true if the peer's have arrived. */
 static bool exchange(int rank, int64_t numel)
 {
     int peer = 1 - rank;

@@ -16,11 +16,11 @@ enum { MLP_LAYERS_MAX = 8 };
 struct mlp {
     int layers;
     int size[MLP_LAYERS_MAX + 1];  /* inputs, hidden .., outputs */
-    int64_t begin[MLP_LAYERS_MAX]; /* where a layer's weights [in][out] and its biases [out] begin, below */
-    int64_t numel;                 /* of the next three */
+    int64_t begin[MLP_LAYERS_MAX]; /* offset of a layer's weights [in][out] and biases [out] in the arrays below */
+    int64_t numel;                 /* of the next three arrays */
     float *value, *gradient, *velocity;
-    float *active[MLP_LAYERS_MAX + 1]; /* [row][size]: 0 are the inputs, layers are the outputs */
-    float *error[MLP_LAYERS_MAX + 1];  /* [row][size]: the loss's gradient by active */
+    float *active[MLP_LAYERS_MAX + 1]; /* [row][size]: 0 is the input, `layers` the output */
+    float *error[MLP_LAYERS_MAX + 1];  /* [row][size]: gradient of the loss with respect to active */
 };
 
 static inline float *mlp_floats(int64_t n)
@@ -35,7 +35,7 @@ static inline int64_t mlp_layer_numel(const struct mlp *net, int layer)
     return (int64_t)(net->size[layer] + 1) * net->size[layer + 1];
 }
 
-/* net->layers and size are given; rows is the largest batch. */
+/* Allocates the arrays.  net->layers and net->size are set; rows is the largest batch. */
 static inline void mlp_init(struct mlp *net, int rows, uint64_t seed)
 {
     net->numel = 0;
@@ -50,7 +50,7 @@ static inline void mlp_init(struct mlp *net, int rows, uint64_t seed)
         net->active[i] = mlp_floats((int64_t)rows * net->size[i]);
         net->error[i] = mlp_floats((int64_t)rows * net->size[i]);
     }
-    for (int i = 0; i < net->layers; i++) { /* He's initialisation; biases are 0 */
+    for (int i = 0; i < net->layers; i++) { /* He initialization; biases are 0 */
         float *weight = net->value + net->begin[i], limit = sqrtf(6.0f / (float)net->size[i]);
         for (int k = 0; k < net->size[i] * net->size[i + 1]; k++)
             weight[k] = limit * ((float)random_below(&seed, 1 << 20) / (1 << 19) - 1);
@@ -68,7 +68,7 @@ static inline void mlp_free(struct mlp *net)
     }
 }
 
-/* active[0], of rows rows, becomes active[layers]. */
+/* Computes active[layers] from active[0], for `rows` rows. */
 static inline void mlp_forward(struct mlp *net, int rows)
 {
     for (int layer = 0; layer < net->layers; layer++) {
@@ -85,7 +85,7 @@ static inline void mlp_forward(struct mlp *net, int rows)
     }
 }
 
-/* Which output is the largest for this row. */
+/* Returns the index of the row's largest output. */
 static inline int mlp_guess(const struct mlp *net, int row)
 {
     int n = net->size[net->layers], best = 0;
@@ -95,7 +95,8 @@ static inline int mlp_guess(const struct mlp *net, int row)
     return best;
 }
 
-/* The sum of the rows' losses, cross entropy after softmax; fills error[layers] with scale times its gradient. */
+/* Returns the sum of the rows' losses (cross entropy after softmax), and fills error[layers] with `scale` times its
+ * gradient. */
 static inline double mlp_loss(struct mlp *net, const int *label, int rows, float scale)
 {
     int n = net->size[net->layers];
@@ -111,7 +112,7 @@ static inline double mlp_loss(struct mlp *net, const int *label, int rows, float
     return loss;
 }
 
-/* One layer of the backward pass, to be called for the last layer first: fills this layer's gradient. */
+/* Runs the backward pass of one layer, last layer first: fills this layer's gradient. */
 static inline void mlp_backward(struct mlp *net, int layer, int rows)
 {
     int n_in = net->size[layer], n_out = net->size[layer + 1];
@@ -126,7 +127,7 @@ static inline void mlp_backward(struct mlp *net, int layer, int rows)
             float sum = 0;
             for (int j = 0; j < n_out; j++) weight_gradient[k * n_out + j] += in[k] * error[j];
             for (int j = 0; j < n_out && layer > 0; j++) sum += weight[k * n_out + j] * error[j];
-            error_in[k] = in[k] > 0 ? sum : 0; /* ReLU's slope */
+            error_in[k] = in[k] > 0 ? sum : 0; /* derivative of ReLU */
         }
     }
 }

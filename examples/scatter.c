@@ -16,7 +16,7 @@ int main(int argc, char **argv)
         TUTTI_CHECK(tutti_scatter(x, list, world, 0, NULL));
         for (int r = 0; r < world; r++) tensor_free(list[r]);
     } else {
-        TUTTI_CHECK(tutti_scatter(x, NULL, 0, 0, NULL)); /* the list is the root's alone */
+        TUTTI_CHECK(tutti_scatter(x, NULL, 0, 0, NULL)); /* only the root passes a list */
     }
     print_tensor(x, "Rank %d has", rank);
 

@@ -1,12 +1,4 @@
-/* Data-parallel training, as torch's DistributedDataParallel does it: a digit classifier.
- *
- *     tutti-run -n 4 build/examples/train [tcp|mpi|nccl] [--epochs N] [--batch N] [--hidden N,N] [--bucket KIB]
- *                                         [--data FILE] [--csv-log FILE]
- *
- * Every rank holds the whole network and takes its share of each batch.  The gradients are averaged over the ranks in
- * buckets, the last layers' first: a bucket's all_reduce is under way while the backward pass goes on to the layers
- * before it.  So all ranks take the same step, and the loss falls as it does on one rank with the whole batch.
- */
+/* Data-parallel training, like torch's DistributedDataParallel: a digit classifier. */
 #include "example.h"
 #include "mlp.h"
 

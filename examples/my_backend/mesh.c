@@ -1,4 +1,5 @@
-/* A connection between each two ranks.  The address book is the store; the higher rank calls the lower one. */
+/* A connection between each two ranks.  Addresses are exchanged through the store; the higher rank connects to the
+ * lower. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -19,7 +20,7 @@ struct hello {
     uint8_t nonce[NONCE];
 };
 
-/* ---- who is there ------------------------------------------------------------------------------------------ */
+/* ---- authentication ------------------------------------------------------------------------------------------ */
 
 static bool swap(int fd, const void *mine, void *theirs, size_t bytes)
 {
@@ -33,7 +34,7 @@ static void prove(const tutti_host *host, uint8_t mac[MAC], const struct hello *
     host->token_mac(mac, both, sizeof both);
 }
 
-/* Both say who they are, then prove it over both hellos; gives the peer's rank, or -1. */
+/* Both sides identify themselves, then prove it with a MAC over both hellos.  Returns the peer's rank, or -1. */
 static int shake(const struct group *first, int fd)
 {
     struct hello mine = {.rank = (uint32_t)first->info.rank, .family = first->info.id}, theirs;
@@ -87,10 +88,10 @@ static int call(struct group *first, int rank, int64_t timeout_ms)
     address.sin_port = htons((uint16_t)atoi(port));
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
-        status = first->host->error(TUTTI_ERR_BACKEND, "sockets: no connection to rank %d at port %s of loopback: %s",
+        status = first->host->error(TUTTI_ERR_BACKEND, "sockets: cannot connect to rank %d at port %s of loopback: %s",
                                     rank, port, strerror(errno));
     } else if (shake(first, fd) != rank) {
-        status = first->host->error(TUTTI_ERR_AUTH, "sockets: who answers at port %s is not rank %d of this job", port,
+        status = first->host->error(TUTTI_ERR_AUTH, "sockets: the process at port %s is not rank %d of this job", port,
                                     rank);
     }
     if (status == TUTTI_OK) return keep(first, rank, fd);
@@ -98,14 +99,14 @@ static int call(struct group *first, int rank, int64_t timeout_ms)
     return status;
 }
 
-/* Higher ranks come in any order; strangers are sent away. */
+/* Accepts the higher ranks in any order; unauthenticated peers are disconnected. */
 static int answer(struct group *first, int listener, int64_t timeout_ms)
 {
     int64_t end = first->host->now_ns() + timeout_ms * 1000000;
     for (int left = first->info.world_size - 1 - first->info.rank; left > 0;) {
         int64_t now = first->host->now_ns();
         struct pollfd ready = {.fd = listener, .events = POLLIN};
-        if (now >= end) return first->host->error(TUTTI_ERR_TIMEOUT, "sockets: %d ranks have not called", left);
+        if (now >= end) return first->host->error(TUTTI_ERR_TIMEOUT, "sockets: %d ranks have not connected", left);
         if (poll(&ready, 1, (int)((end - now) / 1000000 + 1)) <= 0) continue;
         int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC), rank = fd >= 0 ? shake(first, fd) : -1;
         if (rank <= first->info.rank || first->peers[rank].fd >= 0) {
@@ -127,7 +128,8 @@ int mesh_open(struct group *first)
     first->poll = epoll_create1(EPOLL_CLOEXEC);
     first->peers = calloc((size_t)size, sizeof *first->peers);
     if (first->poll < 0 || first->peers == NULL)
-        return first->host->error(TUTTI_ERR_SYSTEM, "sockets: no epoll, or no memory for %d ranks", size);
+        return first->host->error(TUTTI_ERR_SYSTEM, "sockets: cannot create an epoll set, or no memory for %d ranks",
+                                  size);
     for (int rank = 0; rank < size; rank++) {
         first->peers[rank].fd = -1;
         TAILQ_INIT(&first->peers[rank].out);

@@ -1,13 +1,4 @@
-/* A backend of one's own, outside Tutti's tree: tagged messages over plain TCP sockets on this host.
- *
- * It offers send, recv and progress, and little beside them; Tutti makes every collective of these.  It is built with
- * nothing but the public headers (CMakeLists.txt), and used by its path:
- *
- *     tutti-run -n 4 build/examples/all_reduce $PWD/libtutti_sockets.so
- *
- * Each pair of ranks has one connection, made when the world is opened; groups made later share it.  A message is a
- * frame: a header and the data.  One that comes before its receive is kept.
- */
+/* A backend outside Tutti's tree: tagged messages over plain TCP sockets on one host. */
 #include "my_backend.h"
 
 #include <errno.h>
@@ -48,7 +39,7 @@ static bool takes(const struct group *group, const tutti_request *request, const
     return request->peer == TUTTI_ANY_SOURCE || group->info.global_ranks[request->peer] == peer;
 }
 
-/* The sizes and what the core calls a fingerprint must be the same on both sides. */
+/* Sizes and fingerprints must agree on both sides. */
 static int agree(const struct group *group, tutti_request *request, const struct frame *frame, int peer)
 {
     bool same = request->fingerprint == 0 || frame->fingerprint == 0 || request->fingerprint == frame->fingerprint;
@@ -67,12 +58,12 @@ static int take(struct group *group, tutti_request *request, const struct kept *
     return status;
 }
 
-/* A whole message has come in. */
+/* Handles a complete message. */
 static void arrived(struct group *first, struct kept *kept)
 {
     struct group *group = find_group(first, kept->frame.group);
     if (kept->frame.kind == FRAME_GOODBYE) {
-        first->peers[kept->peer].left = true; /* so that the end of its connection harms nobody who needs it no more */
+        first->peers[kept->peer].left = true; /* its connection may now close without failing the group */
         free(kept);
         return;
     }
@@ -90,7 +81,7 @@ static void arrived(struct group *first, struct kept *kept)
         free(kept);
         return;
     }
-    TAILQ_INSERT_TAIL(&first->kept, kept, link); /* also for a group that this rank has yet to open */
+    TAILQ_INSERT_TAIL(&first->kept, kept, link); /* also for a group that this rank has not opened yet */
 }
 
 /* ---- the sockets ------------------------------------------------------------------------------------------- */
@@ -143,7 +134,7 @@ static int write_some(struct group *first, int rank)
         ssize_t sent = send(peer->fd, at, (out->at < head ? head : bytes) - out->at, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && errno == EINTR) continue;
         if (sent < 0 && errno == EAGAIN) break;
-        if (sent < 0) break; /* reading tells why */
+        if (sent < 0) break; /* the next read finds the cause */
         out->at += (size_t)sent;
         moved++;
         if (out->at == bytes) out_done(first, peer, out, TUTTI_OK, rank);
@@ -152,7 +143,7 @@ static int write_some(struct group *first, int rank)
     return moved;
 }
 
-/* The header first, then, in memory of the right size, header and data together. */
+/* Reads the header, then, into memory of the right size, header and data together. */
 static int read_some(struct group *first, int rank)
 {
     struct peer *peer = &first->peers[rank];
@@ -168,7 +159,7 @@ static int read_some(struct group *first, int rank)
         }
         peer->got += (size_t)got;
         if (peer->got < head) continue;
-        if (peer->in == NULL) { /* the size is checked before memory is taken for it */
+        if (peer->in == NULL) { /* the size is checked before memory is allocated */
             peer->in = peer->frame.bytes <= FRAME_MOST ? malloc(sizeof *peer->in + peer->frame.bytes) : NULL;
             if (peer->in == NULL) {
                 lose(first, rank);
@@ -203,7 +194,7 @@ static int enqueue(struct group *group, uint32_t kind, int peer, tutti_request *
         request->priv[0] = out;
     }
     TAILQ_INSERT_TAIL(&first->peers[peer].out, out, link);
-    return TUTTI_REQUEST_PENDING; /* completed by progress, which writes it */
+    return TUTTI_REQUEST_PENDING; /* progress writes it and completes the request */
 }
 
 static int my_send(void *state, tutti_request *request)
@@ -240,7 +231,7 @@ static int my_recv(void *state, tutti_request *request)
     return TUTTI_REQUEST_PENDING;
 }
 
-/* A message of which a part has been written cannot be taken back. */
+/* A message that has been written in part cannot be cancelled. */
 static int my_cancel(void *state, tutti_request *request)
 {
     struct group *group = state;
@@ -250,7 +241,7 @@ static int my_cancel(void *state, tutti_request *request)
         memmove(group->posted + i, group->posted + i + 1, (size_t)(--group->n_posted - i) * sizeof *group->posted);
         return TUTTI_OK;
     }
-    if (out == NULL || out->at > 0) return group->host->error(TUTTI_ERR_ABORTED, "the message is on its way");
+    if (out == NULL || out->at > 0) return group->host->error(TUTTI_ERR_ABORTED, "the message has been sent in part");
     TAILQ_REMOVE(&group->first->peers[group->info.global_ranks[request->peer]].out, out, link);
     free(out);
     request->priv[0] = NULL;
@@ -298,7 +289,7 @@ static int my_open(void *state, const tutti_group_info *info, const tutti_host *
     return info->parent != NULL ? TUTTI_OK : mesh_open(group);
 }
 
-/* What the group has not begun to send is dropped; half a message cannot be followed by another. */
+/* Drops messages that have not been started; a partial message must be completed before the next. */
 static void drop_outs(struct group *group, int peer)
 {
     struct out *out, *next;

@@ -1,4 +1,4 @@
-/* What the two files of this backend share. */
+/* Shared by the two files of this backend. */
 #ifndef MY_BACKEND_H
 #define MY_BACKEND_H
 
@@ -8,15 +8,15 @@
 
 enum { FRAME_DATA = 1, FRAME_NOTE, FRAME_GOODBYE };
 
-#define FRAME_MOST ((uint64_t)1 << 36) /* bytes; more is nonsense */
+#define FRAME_MOST ((uint64_t)1 << 36) /* bytes; a larger size is invalid */
 
-/* On the wire before each message's data.  All ranks are on one host, so the byte order is the same. */
+/* Precedes each message on the wire.  All ranks are on one host, so the byte order is the same. */
 struct frame {
     uint32_t kind, unused;
     uint64_t group, tag, fingerprint, bytes;
 };
 
-/* A message that has come in. */
+/* A message that has arrived. */
 struct kept {
     TAILQ_ENTRY(kept) link;
     struct frame frame;
@@ -24,27 +24,27 @@ struct kept {
     char data[];
 };
 
-/* A message on its way out. */
+/* A message being sent. */
 struct out {
     TAILQ_ENTRY(out) link;
     struct group *group;
-    tutti_request *request; /* NULL: a note, which is a copy */
+    tutti_request *request; /* NULL: a control message, which is a copy */
     struct frame frame;
     const char *data;
-    size_t at; /* written, the frame counted in */
+    size_t at; /* bytes written, including the frame */
     char copy[];
 };
 
 struct peer {
-    int fd;    /* -1: oneself, or lost */
+    int fd;    /* -1: this rank itself, or lost */
     bool left; /* it has said goodbye */
     TAILQ_HEAD(, out) out;
-    struct frame frame; /* of the message that is coming in, .. */
-    struct kept *in;    /* .. itself, once its frame is complete */
+    struct frame frame; /* of the message being received, */
+    struct kept *in;    /* and that message, once its frame is complete */
     size_t got;
 };
 
-/* One group.  The family's first one has the connections. */
+/* One group.  The root group of a tree owns the connections. */
 struct group {
     const tutti_host *host;
     tutti_group_info info;
@@ -56,11 +56,11 @@ struct group {
     LIST_HEAD(, group) family;
     TAILQ_HEAD(, kept) kept; /* messages without a receive, in order */
     struct peer *peers;      /* by global rank */
-    int poll;                /* an epoll of all connections */
-    bool unwritten;          /* something was put into an out list that progress has not seen */
+    int poll;                /* an epoll set of all connections */
+    bool unwritten;          /* an out list holds messages that progress has not seen */
 };
 
-/* mesh.c: a connection to every other rank; both sides prove that they hold the job's token. */
+/* mesh.c: connects to every other rank; both sides prove that they know the job's token. */
 int mesh_open(struct group *first);
 void mesh_close(struct group *first);
 

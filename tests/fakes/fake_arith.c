@@ -72,7 +72,7 @@ void fake_reduce(ncclDataType_t type, ncclRedOp_t op, void *a, const void *b, ui
         EACH(uint16_t, float, from_bfloat16, to_bfloat16);
         break;
     default:
-        break; /* 8-bit floats are beyond this stand-in: see fake_nccl.c */
+        break; /* 8-bit floats are not supported here: see fake_nccl.c */
     }
 }
 

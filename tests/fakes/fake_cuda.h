@@ -20,9 +20,9 @@ enum { FAKE_DEVICES_MAX = 16 };
 /* Something to be done in a stream.  A captured one is done at each launch of the graph: run must leave argument as it
  * is. */
 struct fake_work {
-    uint64_t (*begin)(void *argument); /* when it is put into a stream's queue; NULL: its number is 0 */
+    uint64_t (*begin)(void *argument); /* called when it is queued; NULL: its number is 0 */
     void (*run)(void *argument, uint64_t number);
-    void (*drop)(void *argument); /* when it is not needed any more; NULL */
+    void (*drop)(void *argument); /* called when it is no longer needed; may be NULL */
 };
 
 struct fake_task {
@@ -30,7 +30,7 @@ struct fake_task {
     const struct fake_work *work;
     void *argument;
     uint64_t number;
-    bool borrowed; /* the graph's */
+    bool borrowed; /* owned by the graph */
 };
 
 STAILQ_HEAD(fake_tasks, fake_task);
@@ -47,21 +47,21 @@ struct CUgraph_st {
 };
 
 struct CUgraphExec_st {
-    struct fake_tasks tasks; /* the graph's own */
+    struct fake_tasks tasks; /* owned by the graph */
 };
 
 struct CUstream_st {
-    LIST_ENTRY(CUstream_st) link; /* all that there are */
+    LIST_ENTRY(CUstream_st) link; /* all existing streams */
     CUcontext context;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct fake_tasks queue;
     bool busy, closing;
-    bool blocking; /* it and the legacy stream wait for each other */
+    bool blocking; /* synchronizes with the legacy stream */
     int priority;
     CUgraph graph; /* being captured */
     CUstreamCaptureMode mode;
-    bool spoiled; /* something forbidden was done meanwhile */
+    bool spoiled; /* invalidated by a forbidden call */
 };
 
 struct CUevent_st {
@@ -75,25 +75,25 @@ struct CUevent_st {
 
 extern struct CUctx_st fake_contexts[FAKE_DEVICES_MAX];
 
-/* Puts work into the stream, or into the graph that is being captured from it.  Takes argument. */
+/* Enqueues work in the stream, or adds it to the graph being captured from it.  Takes ownership of argument. */
 CUresult fake_enqueue(CUstream stream, const struct fake_work *work, void *argument);
 
 /* NULL stands for the context's own stream. */
 CUstream fake_stream(CUstream stream);
 
-/* Whether the calling thread may do something that CUDA forbids during captures; if not, they are spoiled. */
+/* Returns false if CUDA forbids the call during a capture; running captures are then invalidated. */
 bool fake_may(void);
 
 CUcontext fake_current(void);
 
-/* Whether one of the context's streams has something to do; until none has. */
+/* True if one of the context's streams has work; the other waits until none has. */
 bool fake_is_busy(CUcontext context);
 void fake_wait_for(CUcontext context);
 
-/* For tests: the device meets an error, which its events tell from then on; nobody's host functions are called. */
+/* For tests: the device fails.  Its events report the error from then on, and host functions are not called. */
 void fake_break(int device, bool broken);
 
-/* And how many streams there are. */
+/* For tests: the number of streams. */
 int fake_streams_of_priority(int priority);
 
 #endif

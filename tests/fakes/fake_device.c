@@ -210,7 +210,7 @@ static CUresult give_back(char *memory, bool host)
     return CUDA_SUCCESS;
 }
 
-/* As CUDA does it, what may use the memory ends first. */
+/* As in CUDA, waits for work that may use the memory. */
 CUresult cuMemFree(CUdeviceptr memory)
 {
     pthread_mutex_lock(&device_lock);
@@ -238,7 +238,7 @@ CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *what, void 
     return CUDA_SUCCESS;
 }
 
-/* Whether all of it is memory of this kind: a copy to or from anything else is a crash on a GPU. */
+/* True if all of it is memory of this kind: on a GPU, a copy to or from anything else crashes. */
 static bool is_within(const void *at, size_t bytes, bool host)
 {
     pthread_mutex_lock(&device_lock);
@@ -315,7 +315,7 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
     return enqueue_copy((struct copy){(void *)to, (void *)from, bytes, 0}, stream);
 }
 
-/* As CUDA does it: host memory that is not pinned is copied before the call returns. */
+/* As in CUDA, host memory that is not pinned is copied before the call returns. */
 static CUresult copy_host(struct copy copy, const void *device, const void *host, CUstream stream)
 {
     if (!is_within(device, copy.bytes, false)) return CUDA_ERROR_INVALID_VALUE;

@@ -1,4 +1,4 @@
-/* FAKE NCCL's operations at work in a stream: all of them are messages through boxes in shared memory. */
+/* FAKE NCCL's operations, running in a stream: each is a set of messages through mailboxes in shared memory. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void nap(void)
     nanosleep(&little, NULL);
 }
 
-/* As on a GPU: the kernel stays there until the communicator is aborted. */
+/* As on a GPU, the kernel spins until the communicator is aborted. */
 static void stand_still(ncclComm_t comm)
 {
     while (!atomic_load(&comm->aborted)) nap();
@@ -45,7 +45,7 @@ static bool fits(const struct fake_call *theirs, const struct fake_call *mine)
            theirs->op == mine->op && theirs->root == mine->root;
 }
 
-/* One chunk of one message, if the box allows it. */
+/* Transfers one chunk of one message if the mailbox is free. */
 static bool move(ncclComm_t comm, struct fake_message *message)
 {
     struct fake_box *at = message->send ? box(comm, comm->rank, message->peer) : box(comm, message->peer, comm->rank);
@@ -83,7 +83,7 @@ static void move_to_self(struct fake_message *messages, int n, int self)
     }
 }
 
-/* Messages of one direction to one peer go in order. */
+/* Messages of one direction to one peer are transferred in order. */
 static bool is_first(const struct fake_message *messages, int i)
 {
     for (int k = 0; k < i; k++)
@@ -151,7 +151,7 @@ static void collective(struct fake_op *op)
     free(messages);
 }
 
-/* Whether a fault was asked for this operation; it has then been played. */
+/* Returns true if a fault was requested for this operation; it has then been injected. */
 static bool play_fault(ncclComm_t comm)
 {
     uint64_t number = ++comm->ops;
@@ -159,7 +159,8 @@ static bool play_fault(ncclComm_t comm)
     if (slow > 0) nanosleep(&(struct timespec){slow / 1000, slow % 1000 * 1000000}, NULL);
     bool hang = fake_fault("hang", comm->rank) == (long)number, error = fake_fault("error", comm->rank) == (long)number;
     if (error) {
-        snprintf(comm->text, sizeof comm->text, "FAKE NCCL: a peer's connection broke, as FAKE_NCCL_FAULT asked");
+        snprintf(comm->text, sizeof comm->text,
+                 "FAKE NCCL: a peer's connection broke, as requested by FAKE_NCCL_FAULT");
         atomic_store(&comm->error, ncclRemoteError);
     }
     if (hang || error) stand_still(comm);

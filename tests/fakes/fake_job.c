@@ -1,4 +1,4 @@
-/* What FAKE NCCL's threads have begun: NCCL kept that in variables of the calling thread until 2.27. */
+/* State of calls started by FAKE NCCL's threads: until 2.27, NCCL kept it in variables of the calling thread. */
 #include <stdio.h>
 
 #include "fake_nccl.h"
@@ -55,6 +55,6 @@ void fake_job_begin(ncclComm_t *comms, int n)
     for (ncclComm_t other = all; other != NULL && version < 22700; other = other->next)
         if (other->job != 0 && other->job != jobs && pthread_equal(other->caller, pthread_self()) &&
             is_under_way(other))
-            fake_misused("a thread begins something while something else of its is under way");
+            fake_misused("a thread starts a call while another of its calls is pending");
     pthread_mutex_unlock(&lock);
 }

@@ -13,7 +13,7 @@
 enum { POLLS_TO_CONNECT = 3, GROUP_MAX = 256 };
 
 static _Thread_local int depth;
-static _Thread_local struct fake_held *group; /* of a group that is open */
+static _Thread_local struct fake_held *group; /* of an open group */
 static _Thread_local int n_group;
 
 long fake_fault(const char *kind, int rank)
@@ -58,7 +58,7 @@ size_t fake_nccl_allocated(void)
     return atomic_load(&allocated);
 }
 
-/* As before 2.26, of a GPU that has multicast: in units of that. */
+/* As before 2.26 on a GPU with multicast: rounds to its granularity. */
 ncclResult_t ncclMemAlloc(void **memory, size_t bytes)
 {
     enum { UNIT = 512 << 20 };
@@ -115,7 +115,7 @@ static void name_by_id(ncclComm_t comm, const ncclUniqueId *id)
         used += snprintf(comm->name + used, sizeof comm->name - (size_t)used, "%02x", (unsigned char)id->internal[i]);
 }
 
-/* The ranks of one name meet. */
+/* Waits for the ranks with the same id. */
 static ncclResult_t attach(ncclComm_t comm)
 {
     comm->region_bytes = sizeof(struct fake_region) + (size_t)(comm->n * comm->n) * sizeof(struct fake_box);
@@ -139,7 +139,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int
     *out = comm;
     comm->context = fake_current();
     if (fake_fault("oom", rank) >= 0) {
-        snprintf(comm->text, sizeof comm->text, "FAKE NCCL: Cuda failure 2 'out of memory', as FAKE_NCCL_FAULT asked");
+        snprintf(comm->text, sizeof comm->text,
+                 "FAKE NCCL: Cuda failure 2 'out of memory', as requested by FAKE_NCCL_FAULT");
         atomic_store(&comm->error, ncclUnhandledCudaError);
         return ncclInProgress;
     }
@@ -186,14 +187,14 @@ static void choose(ncclComm_t comm, int color, int key)
 
 enum { WINDOW = -77 }; /* as a color */
 
-/* What a thread of the communicator's own sees to, and where the result goes. */
+/* Work of the communicator's own thread, and where the result goes. */
 struct together {
     ncclComm_t comm, child;
     ncclComm_t *part;
     void **window, *memory;
 };
 
-/* The child, when all have chosen: by key, then by rank. */
+/* Orders the child's ranks, when all have chosen: by key, then by rank. */
 static ncclResult_t make_child(struct together *task)
 {
     ncclComm_t comm = task->comm;
@@ -223,7 +224,7 @@ static ncclResult_t look_at_split(struct together *task)
     return result != ncclSuccess || is_ready(task->child) ? result : ncclInProgress;
 }
 
-/* As NCCL's, it stores through the caller's pointer whenever it is through, also when that is by an abort. */
+/* Like NCCL, stores through the caller's pointer when it completes, even if by an abort. */
 static void *together_main(void *argument)
 {
     static const struct timespec nap = {0, 300000};
@@ -249,7 +250,7 @@ static void *together_main(void *argument)
     return NULL;
 }
 
-/* On a thread of its own, which ends with works = false and gives the communicator back. */
+/* Runs on a thread of its own, which ends with works = false and releases the communicator. */
 static void begin_working(ncclComm_t comm, void *(*fn)(void *), void *argument)
 {
     pthread_t thread;
@@ -261,7 +262,7 @@ static void begin_working(ncclComm_t comm, void *(*fn)(void *), void *argument)
     pthread_detach(thread);
 }
 
-/* The answer does not say that it is in progress, as NCCL's does not. */
+/* Like NCCL's, the result does not say that the call is in progress. */
 static ncclResult_t begin_together(struct together task)
 {
     struct together *copy = malloc(sizeof *copy);
@@ -279,7 +280,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
     bool under_way = comm->serving != comm->tickets || comm->n_held > 0;
     pthread_mutex_unlock(&comm->lock);
     if (under_way) {
-        snprintf(comm->text, sizeof comm->text, "FAKE NCCL: a split while operations are under way");
+        snprintf(comm->text, sizeof comm->text, "FAKE NCCL: a split while operations are pending");
         return ncclInvalidUsage;
     }
     *out = NULL;
@@ -371,8 +372,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     atomic_store(&comm->aborted, true);
     bool busy = true;
-    for (int i = 0; i < 5000 && busy;
-         i++) { /* its operations leave, if they have begun, and so do the device's others */
+    for (int i = 0; i < 5000 && busy; i++) { /* ends its running operations, and the other operations of the device */
         busy = is_busy(comm) || atomic_load(&comm->works) || fake_is_busy(comm->context);
         if (busy) usleep(1000);
     }
@@ -392,7 +392,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *memory, size_t bytes,
 
 static void look_for_misuse(ncclComm_t comm)
 {
-    if (is_busy(comm)) fake_misused("memory is taken from a communicator with operations under way");
+    if (is_busy(comm)) fake_misused("memory is deregistered from a communicator with pending operations");
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
@@ -464,7 +464,7 @@ static void *late_main(void *argument)
     return NULL;
 }
 
-/* Its operations of a group, when all are there. */
+/* Starts its operations of a group once all have been submitted. */
 static ncclResult_t start(ncclComm_t comm)
 {
     if (comm->n_held == 0 || atomic_load(&comm->works)) return ncclSuccess;
@@ -498,7 +498,7 @@ ncclResult_t ncclGroupEnd(void)
         if (one != ncclSuccess) result = one;
     }
     if (result == ncclInProgress) fake_job_begin(comms, n_comms);
-    for (int i = 0; i < n_comms; i++) start(comms[i]); /* an operation is gone when it has run */
+    for (int i = 0; i < n_comms; i++) start(comms[i]); /* an operation is freed when it has run */
     n_group = 0;
     free(group);
     group = NULL;

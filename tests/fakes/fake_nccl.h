@@ -21,7 +21,7 @@
 
 #include "fake_cuda.h"
 
-#if NCCL_VERSION_CODE < NCCL_VERSION(2, 27, 0) /* headers that have no windows */
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 27, 0) /* headers without windows */
 typedef struct ncclWindow *ncclWindow_t;
 enum { NCCL_WIN_COLL_SYMMETRIC = 1 };
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags);
@@ -40,13 +40,13 @@ enum fake_kind {
     FAKE_REDUCE_SCATTER
 };
 
-/* What a call is, as its peers must have it too. */
+/* Description of a call, which must be equal on all peers. */
 struct fake_call {
     int32_t kind, dtype, op, root;
     uint64_t count;
 };
 
-/* From one rank to another, one chunk at a time. */
+/* A mailbox from one rank to another, one chunk at a time. */
 struct fake_box {
     atomic_uint full;
     uint32_t bytes;
@@ -54,16 +54,16 @@ struct fake_box {
     char data[FAKE_CHUNK];
 };
 
-/* What a rank wants of a split; in turns, for one may be ahead by one. */
+/* A rank's request for a split; two turns, since a rank may be ahead by one. */
 struct fake_choice {
     atomic_int turn;
     int color, key;
 };
 
 struct fake_region {
-    atomic_int joined, left; /* how many ranks have */
+    atomic_int joined, left; /* number of ranks that have joined or left */
     struct fake_choice split[2][FAKE_RANKS];
-    struct fake_box box[]; /* from * n + to */
+    struct fake_box box[]; /* index: from * n + to */
 };
 
 struct ncclComm {
@@ -72,7 +72,7 @@ struct ncclComm {
     char name[128];
     int rank, n;
     bool ready, connected;
-    int polls; /* still to go until it is connected */
+    int polls; /* polls left until it is connected */
     long late_us;
     struct fake_held {
         struct fake_op *op;
@@ -81,10 +81,10 @@ struct ncclComm {
     int n_held;
     int splits, windows;
     CUcontext context;
-    struct ncclComm *next; /* of all that there are */
-    pthread_t caller;      /* whose call began what is under way; job: which one */
+    struct ncclComm *next; /* all existing communicators */
+    pthread_t caller;      /* thread that started the pending call; job: which call */
     uint64_t job;
-    atomic_bool works; /* on a split, a window or a late operation, by a thread of its own */
+    atomic_bool works; /* a thread of its own handles a split, a window or a deferred operation */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint64_t tickets, serving; /* operations run in the order in which they were enqueued */
@@ -129,26 +129,26 @@ double fake_scalar(ncclDataType_t type, const void *scalar);
 
 void fake_release(ncclComm_t comm);
 
-/* For tests: how many splits were asked for in this process. */
+/* For tests: the number of splits in this process. */
 int fake_nccl_splits(void);
 
-/* How many bytes ncclMemAlloc has taken in all. */
+/* For tests: the bytes allocated by ncclMemAlloc in total. */
 size_t fake_nccl_allocated(void);
 
-/* And how many windows and communicators there are now. */
+/* For tests: the number of windows and communicators that exist. */
 int fake_nccl_windows(void);
 int fake_nccl_communicators(void);
 
-/* How often something was done that NCCL does not notice, and that spoils what it does; and one more. */
+/* For tests: the number of misuses that NCCL would not notice but that corrupt its state; and records one more. */
 int fake_nccl_misuses(void);
 void fake_misused(const char *how);
 
-/* All communicators that there are; and what n of them do is begun by one call of this thread. */
+/* For tests: counts communicators; starts n operations by one call of this thread. */
 void fake_job_list(ncclComm_t comm);
 void fake_job_unlist(ncclComm_t comm);
 void fake_job_begin(ncclComm_t *comms, int n);
 
-/* A fault asked for by FAKE_NCCL_FAULT for this rank: its number, or -1. */
+/* Returns the fault requested by FAKE_NCCL_FAULT for this rank, or -1. */
 long fake_fault(const char *kind, int rank);
 
 #endif

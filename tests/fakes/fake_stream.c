@@ -6,7 +6,7 @@
 #include <time.h>
 
 static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
-static CUstream capturing[64]; /* in the order in which they began */
+static CUstream capturing[64]; /* in the order in which they started */
 static pthread_t capturer[64];
 static int n_capturing;
 static _Thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -143,7 +143,7 @@ static void push(CUstream stream, struct fake_task *task)
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* Whether the legacy stream is in the way of a capture of its context; if so, using it ends that. */
+/* True if the legacy stream blocks a capture in its context; using it then invalidates that. */
 static bool is_barred(CUstream stream, bool use)
 {
     bool barred = false;
@@ -306,7 +306,7 @@ CUresult cuEventDestroy(CUevent event)
     return CUDA_SUCCESS;
 }
 
-/* Events that join a captured stream with others are beyond this stand-in. */
+/* Events that connect a captured stream with others are not supported here. */
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
     if (fake_stream(stream)->graph != NULL) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -390,7 +390,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned l
     *out = calloc(1, sizeof **out);
     (*out)->tasks = graph->tasks;
     if (STAILQ_EMPTY(&graph->tasks)) STAILQ_INIT(&(*out)->tasks);
-    STAILQ_INIT(&graph->tasks); /* they are the executable's now */
+    STAILQ_INIT(&graph->tasks); /* owned by the executable graph now */
     return CUDA_SUCCESS;
 }
 
@@ -438,7 +438,7 @@ void fake_break(int device, bool broken)
 }
 
 static pthread_mutex_t callbacks[FAKE_DEVICES_MAX] = {
-    [0 ... FAKE_DEVICES_MAX - 1] = PTHREAD_MUTEX_INITIALIZER}; /* held by the one of the device that runs */
+    [0 ... FAKE_DEVICES_MAX - 1] = PTHREAD_MUTEX_INITIALIZER}; /* held by the kernel running on the device */
 
 struct host_call {
     CUcontext context;

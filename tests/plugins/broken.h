@@ -1,4 +1,4 @@
-/* What the plug-ins that are broken on purpose share: entries that do nothing. */
+/* Shared by the intentionally broken plug-ins: entries that do nothing. */
 #ifndef BROKEN_H
 #define BROKEN_H
 

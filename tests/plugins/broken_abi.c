@@ -1,4 +1,4 @@
-/* Speaks another version of the ABI. */
+/* Has another ABI version. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {

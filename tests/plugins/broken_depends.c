@@ -1,4 +1,4 @@
-/* Needs a symbol that nothing has, as after an upgrade of a library under it. */
+/* Needs an undefined symbol, as after an incompatible upgrade of a library. */
 #include "broken.h"
 
 int library_that_was_upgraded(void *group, tutti_request *request);

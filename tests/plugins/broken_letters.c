@@ -1,4 +1,4 @@
-/* Has a name with letters that names do not have. */
+/* Has invalid characters in its name. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {

@@ -1,4 +1,4 @@
-/* Calls itself something else than its file. */
+/* Has another name than its file. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {

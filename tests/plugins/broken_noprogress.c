@@ -1,4 +1,4 @@
-/* Cannot be moved on. */
+/* Lacks progress. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {

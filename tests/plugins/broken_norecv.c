@@ -1,4 +1,4 @@
-/* Can send, but not receive. */
+/* Has send but not recv. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {

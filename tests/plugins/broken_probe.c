@@ -1,4 +1,4 @@
-/* Finds that it cannot work on this machine. */
+/* Cannot work on this host. */
 #include "broken.h"
 
 static int probe(const tutti_host *host)

@@ -1,4 +1,4 @@
-/* Sound, but takes CUDA tensors alone; and knows a shorter table than the core, as an older plug-in does. */
+/* Valid, but supports CUDA tensors only, with a shorter table than the core's, like an older plug-in. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {

@@ -32,14 +32,14 @@ int MPI_Init_thread(int *argc, char ***argv, int wanted, int *got)
 int MPI_Test(void *request, int *done, void *status)
 {
     if (most < 2 && !pthread_equal(starter, pthread_self())) {
-        fprintf(stderr, "MPI_Test is called by a thread that may not\n");
+        fprintf(stderr, "MPI_Test is called by a thread that must not call MPI\n");
         abort();
     }
     if (most == 2 && atomic_fetch_add(&inside, 1) > 0) {
         fprintf(stderr, "MPI_Test is called by two threads at once\n");
         abort();
     }
-    if (most == 2) sched_yield(); /* one that does not wait for its turn comes now */
+    if (most == 2) sched_yield(); /* a thread that does not wait for its turn enters now */
     int error = test(request, done, status);
     atomic_fetch_sub(&inside, 1);
     return error;

@@ -25,20 +25,20 @@ struct message {
     char data[];
 };
 
-/* By group and receiver, so that a rank does not read through what is for the others. */
+/* Lists by group and receiver, so that a rank does not scan the messages of others. */
 enum { BOXES = 256 };
 TAILQ_HEAD(box, message);
 static struct box boxes[BOXES];
 
-/* How many messages were sent, for tests that count them. */
+/* Counts sent messages, for tests. */
 TUTTI_BACKEND_EXPORT extern atomic_long loop_messages;
 atomic_long loop_messages;
 
-/* How often a sleeper has armed twice, with no progress in between. */
+/* Counts how often a sleeper has armed twice without progress in between. */
 TUTTI_BACKEND_EXPORT extern atomic_long loop_armed_twice;
 atomic_long loop_armed_twice;
 
-/* How often operations were begun together, and receives that were begun behind a send of the same batch. */
+/* Counts batches, and receives started after a send of the same batch. */
 TUTTI_BACKEND_EXPORT extern atomic_long loop_batches, loop_late_receives;
 atomic_long loop_batches, loop_late_receives;
 
@@ -47,17 +47,17 @@ static pthread_mutex_t mailbox_lock = PTHREAD_MUTEX_INITIALIZER;
 struct loop {
     const tutti_host *host;
     tutti_group_info info;
-    uint64_t world; /* which family: several may live in the process */
+    uint64_t world; /* identifies the group tree: a process may have several */
     struct loop *first;
     LIST_ENTRY(loop) family_link;
-    LIST_HEAD(, loop) family; /* the first group's */
+    LIST_HEAD(, loop) family; /* root group only */
     LIST_ENTRY(loop) world_link;
-    int bell;            /* the first group's: rings when a message is put into the mailbox for its rank */
-    atomic_uint arrived; /* the first group's: messages for its rank, counted */
-    unsigned seen;       /* the first group's: how many had arrived when it last looked */
-    bool asked;          /* the first group's: a receive was started since */
-    int armed;           /* the first group's: how often since the last progress */
-    bool batch, sent;    /* between coalesce's two calls; a send was begun since */
+    int bell;            /* root group only: rung when a message for its rank arrives */
+    atomic_uint arrived; /* root group only: messages for its rank so far */
+    unsigned seen;       /* root group only: `arrived` at the last poll */
+    bool asked;          /* root group only: a receive was started since */
+    int armed;           /* root group only: calls of arm since the last progress */
+    bool batch, sent;    /* between the two calls of coalesce; a send was started since */
     tutti_request *pending[4096];
     int n_pending;
 };
@@ -85,7 +85,7 @@ static int loop_open(void *state, const tutti_group_info *info, const tutti_host
     pthread_mutex_lock(&mailbox_lock);
     LIST_INSERT_HEAD(&worlds, loop, world_link);
     pthread_mutex_unlock(&mailbox_lock);
-    /* rank 0 draws the family's number */
+    /* rank 0 draws the tree's number */
     size_t bytes = 0;
     if (info->rank == 0) {
         host->random(&loop->world, sizeof loop->world);
@@ -162,7 +162,7 @@ static int loop_send(void *state, tutti_request *request)
     return TUTTI_REQUEST_DONE;
 }
 
-/* The first message in the table that the request asks for. */
+/* Finds the first message that matches the request. */
 static struct message *find(struct loop *loop, const tutti_request *request)
 {
     struct message *message;
@@ -178,7 +178,7 @@ static struct message *find(struct loop *loop, const tutti_request *request)
     return NULL;
 }
 
-/* A request that only looks leaves the message where it is. */
+/* A probe leaves the message in the table. */
 static int deliver(struct loop *loop, tutti_request *request, struct message *message)
 {
     int status = TUTTI_OK;
@@ -187,7 +187,8 @@ static int deliver(struct loop *loop, tutti_request *request, struct message *me
     if (!tutti_request_fits(request, message->bytes, message->fingerprint)) {
         request->found_bytes = message->bytes;
         request->found_fingerprint = message->fingerprint;
-        status = loop->host->error(TUTTI_ERR_MISMATCH, "rank %d sent something else", message->from);
+        status = loop->host->error(TUTTI_ERR_MISMATCH, "rank %d sent a message that does not match the receive",
+                                   message->from);
     } else {
         tutti_request_settle(request, message->tag, message->bytes, message->fingerprint);
         if (takes && message->bytes > 0) memcpy(request->data, message->data, message->bytes);
@@ -247,7 +248,8 @@ static int loop_progress(void *state)
     ssize_t got = read(first->bell, &rings, sizeof rings);
     (void)got;
     unsigned arrived = atomic_load(&first->arrived);
-    if (arrived == first->seen && !first->asked) return 0; /* who polls must not keep the others from the mailbox */
+    if (arrived == first->seen && !first->asked)
+        return 0; /* a polling rank must not keep the others from the mailbox */
     first->seen = arrived;
     first->asked = false;
     LIST_FOREACH(loop, &first->family, family_link) moved += progress_group(loop);
@@ -306,7 +308,7 @@ static int loop_describe(const tutti_host *host, void *state, char *text, size_t
     return TUTTI_OK;
 }
 
-/* What plain.c leaves out. */
+/* Entries that plain.c leaves out. */
 #ifdef LOOP_PLAIN
 #define LOOP_NAME "plain"
 #define LOOP_IS_PLAIN 1

@@ -1,4 +1,4 @@
-/* As one that was built with an older backend.h: its table ends where that did, and nothing can be read behind it. */
+/* Like a plug-in built with an older backend.h: its table ends earlier, and the memory after it is not readable. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,12 +21,12 @@ static const tutti_backend whole = {
 
 static const tutti_backend *give(const tutti_host *host)
 {
-    static char *end; /* of what can be read */
+    static char *end; /* end of the readable memory */
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (end == NULL) {
         char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (pages == MAP_FAILED || mprotect(pages + page, page, PROT_NONE) != 0) {
-            host->error(TUTTI_ERR_NO_MEMORY, "no two pages");
+            host->error(TUTTI_ERR_NO_MEMORY, "cannot map two pages");
             return NULL;
         }
         end = pages + page;

@@ -1,3 +1,3 @@
-/* The backend for tests with nothing but send, recv and progress, as the author of a plug-in may begin. */
+/* The test backend with nothing but send, recv and progress: the minimum a plug-in may offer. */
 #define LOOP_PLAIN
 #include "loop.c"

@@ -18,10 +18,10 @@ static int rank = -1, n;
 static bool is_rank;
 static atomic_int count;
 
-/* Its first group is the world. */
+/* The root group is the world. */
 static int spoil_open(void *group, const tutti_group_info *info, const tutti_host *host)
 {
-    if (tcp == NULL) return host->error(TUTTI_ERR_BACKEND, "spoil: TUTTI_SPOIL_PATH names no tcp backend");
+    if (tcp == NULL) return host->error(TUTTI_ERR_BACKEND, "spoil: TUTTI_SPOIL_PATH does not name a tcp backend");
     if (info->parent == NULL) is_rank = info->rank == rank;
     return tcp->open(group, info, host);
 }
@@ -37,7 +37,7 @@ static int spoil_send(void *group, tutti_request *request)
     if (strcmp(what, "lose") == 0) return TUTTI_REQUEST_DONE;
     if (strcmp(what, "die") == 0) raise(SIGKILL);
     while (strcmp(what, "hang") == 0) pause();
-    uint8_t *copy = malloc(request->bytes); /* stays: who knows until when it is read */
+    uint8_t *copy = malloc(request->bytes); /* never freed: it is unknown until when it is read */
     memcpy(copy, request->data, request->bytes);
     copy[request->bytes / 2] ^= 1;
     request->data = copy;
@@ -54,7 +54,7 @@ __attribute__((constructor)) static void make_table(void)
     if (text != NULL) sscanf(text, "%7[a-z]@%d:%d", what, &rank, &n);
     if (tcp != NULL) tutti_backend_v1 = *tcp;
     tutti_backend_v1.name = "spoil";
-    memset(tutti_backend_v1.native, 0, sizeof tutti_backend_v1.native); /* all goes by messages */
+    memset(tutti_backend_v1.native, 0, sizeof tutti_backend_v1.native); /* everything is sent as messages */
     tutti_backend_v1.open = spoil_open;
     tutti_backend_v1.close = spoil_close;
     tutti_backend_v1.send = spoil_send;

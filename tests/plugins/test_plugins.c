@@ -1,4 +1,4 @@
-/* The loader refuses each plug-in that is broken on purpose with a sentence of its own: which file, and why. */
+/* The loader rejects each broken plug-in with a specific error message: which file, and why. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -26,12 +26,12 @@ static int start(const char *backend)
     return status;
 }
 
-/* Refused by name and by path, through init and when asked for alone, each time with the same reason. */
+/* Rejected by name and by path, through init and when queried alone, each time with the same reason. */
 static void refuse(const char *name, const char *reason)
 {
     char path[4096];
     snprintf(path, sizeof path, FOLDER "/libtutti_%s.so", name);
-    for (int twice = 0; twice < 2; twice++) { /* a refusal is not remembered as a success */
+    for (int twice = 0; twice < 2; twice++) { /* a failure is not cached as a success */
         assert_int_equal(start(name), TUTTI_ERR_BACKEND);
         has(path);
         has(reason);
@@ -71,7 +71,7 @@ static void other_name(void **state)
     (void)state;
     assert_int_equal(start("broken_name"), TUTTI_ERR_BACKEND);
     has(FOLDER "/libtutti_broken_name.so calls itself \"somebody_else\", not \"broken_name\"");
-    assert_int_equal(start(FOLDER "/libtutti_broken_name.so"), TUTTI_OK); /* by path any name will do */
+    assert_int_equal(start(FOLDER "/libtutti_broken_name.so"), TUTTI_OK); /* by path any name is accepted */
 }
 
 /* A table that another is used in place of: it is asked for one when it has been loaded, and what it gives is looked at
@@ -103,7 +103,7 @@ static void another_table(void **state)
     for (int twice = 0; twice < 2; twice++) assert_int_equal(start("chooses"), TUTTI_OK);
     assert_int_equal(*asked, 1);
     setenv("CHOOSES", "none", 1);
-    assert_int_equal(start("chooses"), TUTTI_OK); /* it has been chosen */
+    assert_int_equal(start("chooses"), TUTTI_OK); /* it has been selected */
     unsetenv("CHOOSES");
     dlclose(library);
 }
@@ -160,7 +160,7 @@ static void missing(void **state)
     (void)state;
     assert_int_equal(start("nowhere"), TUTTI_ERR_BACKEND);
     has("backend \"nowhere\" is not there; there is ");
-    has(FOLDER "/libtutti_nowhere.so"); /* the folders that were looked through */
+    has(FOLDER "/libtutti_nowhere.so"); /* the folders searched */
     has(TUTTI_BACKENDS_DIR "/libtutti_nowhere.so");
     has("TUTTI_BACKEND_PATH");
     assert_int_equal(start("/nonexistent/libtutti_x.so"), TUTTI_ERR_BACKEND);
@@ -180,7 +180,7 @@ static void copy_file(const char *of, const char *path)
     close(to);
 }
 
-/* A copy of the plug-in of that name at path. */
+/* Copies the plug-in of that name to path. */
 static void copy(const char *name, const char *path)
 {
     char of[4096];
@@ -188,7 +188,7 @@ static void copy(const char *name, const char *path)
     copy_file(of, path);
 }
 
-/* What libtutti_mpi.so chooses lies beside it, and may have been built at another time. */
+/* The plug-in that libtutti_mpi.so selects is beside it, and may have been built at another time. */
 static void chosen_older(void **state)
 {
     static const char *const behind[] = {"broken_abi", "older"};
@@ -262,7 +262,7 @@ static void unsafe_files(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* The first folder that has the file decides, even where another's would do; a list goes on to its next name. */
+/* The first folder that has the file decides, even if another's would work; a list continues with its next name. */
 static void order(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void order(void **state)
     has("speaks plug-in ABI 7");
 }
 
-/* One rank's plug-in does not open: every rank hears which, and why. */
+/* One rank's plug-in fails to open: every rank reports which, and why. */
 static void *open_one(void *argument)
 {
     struct rank_start *rank = argument;
