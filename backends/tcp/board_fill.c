@@ -1,10 +1,11 @@
-/* What a rank writes for the others: its rooms, its trays, and what it reduces for all.  How, is told in shm_put.c. */
+/* What a rank writes for the others: eager buffers, trays, and reduced results.  shm_put.c chooses the kind of store.
+ */
 #include "board_parts.h"
 
-enum { BLOCK = 2 << 10 }; /* reduced in the first-level cache, before it is written past it */
+enum { BLOCK = 2 << 10 }; /* reduced in the first-level cache before it is stored non-temporally */
 
-/* Bytes that this rank puts into its tray, in the step that it is about to enter. */
-static size_t filled(const struct board *board, const struct board_op *op)
+/* Returns the bytes that this rank copies into its tray in the step being posted. */
+static size_t fill_bytes(const struct board *board, const struct board_op *op)
 {
     size_t bytes = board_chunk_of(op, op->entered).bytes;
     bool root = op->root == board->rank;
@@ -13,7 +14,7 @@ static size_t filled(const struct board *board, const struct board_op *op)
     return board_puts_all(op->kind) ? bytes * (size_t)(board->n - 1) : bytes;
 }
 
-static enum shm_cost cost_of(const struct board *board, const struct board_op *op)
+static enum shm_cost reader_cost(const struct board *board, const struct board_op *op)
 {
     if (board->n == 2 || board_is_from_root(op->kind)) return SHM_COST_AWAY;
     return op->sliced || board_puts_all(op->kind) ? SHM_COST_PARTS : SHM_COST_HERE;
@@ -21,11 +22,12 @@ static enum shm_cost cost_of(const struct board *board, const struct board_op *o
 
 void board_fill(struct board *board, struct board_op *op)
 {
-    size_t bytes = op->split ? 0 : filled(board, op);
+    size_t bytes = op->split ? 0 : fill_bytes(board, op);
     shm_put_begin(board->shm, &board->put, &board->fills[op->kind], bytes);
-    if (op->either && !op->far && board->rank == 0) board->put.past = false; /* it is rank 0 that tells near from far */
+    if (op->either && !op->far && board->rank == 0)
+        board->put.past = false; /* rank 0 measures plain stores to detect the topology */
     board_put_pipe(board, op);
-    uint64_t ns = shm_put_end(board->shm, &board->put, cost_of(board, op));
+    uint64_t ns = shm_put_end(board->shm, &board->put, reader_cost(board, op));
     if (ns > 0 && !board->put.past) board_has_filled(board, op, bytes, ns);
 }
 
@@ -33,7 +35,7 @@ void board_put(struct board *board, const struct board_op *op, void *to, const v
 {
     shm_put_begin(board->shm, &board->put, &board->fills[op->kind], bytes);
     shm_put_copy(&board->put, to, from, bytes);
-    shm_put_end(board->shm, &board->put, cost_of(board, op));
+    shm_put_end(board->shm, &board->put, reader_cost(board, op));
 }
 
 void board_begin_result(struct board *board, const struct board_op *op, size_t bytes)

@@ -4,26 +4,26 @@
 #include "board_parts.h"
 
 enum {
-    SCRATCH = 1 << 20, /* for blocks read from others: stays in the cache */
+    SCRATCH = 1 << 20, /* for blocks read from peers: stays in the cache */
     BLOCK_MOST = 512 << 10,
-    READ_MOST = 1 << 20 /* read in one turn where nothing is reduced */
+    READ_MOST = 1 << 20 /* read per call if nothing is reduced */
 };
 
-/* A list's parts lie anywhere: where each of the rank's does, at the end of the step's room, for a split operation,
- * which may turn out to be large, has its first chunk at the beginning. */
+/* Addresses of a list's blocks, at the end of the step's room.  The beginning may hold the first chunk of a split
+ * operation that turns out to be large. */
 static uint64_t *addresses_of(const struct board *board, int rank, uint64_t step)
 {
     size_t at = board->room - (size_t)board->n * sizeof(uint64_t);
     return (uint64_t *)(void *)(board_room_of(board, rank, step) + at);
 }
 
-/* Where the others find what they read. */
+/* Publishes the addresses that the others read from. */
 void board_put_large(struct board *board, struct board_op *op)
 {
     struct board_cell *cell = board_cell_of(board, board->rank, op->first + (uint64_t)op->at);
     const char *in = op->in, *out = op->out;
     if (op->kind == TUTTI_REDUCE && op->root != board->rank) out = board->result;
-    if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) { /* what the others still have to read is written over */
+    if (op->kind == TUTTI_ALL_TO_ALL && op->in == op->out) { /* the input is overwritten while others still read it */
         in = board->result;
         if (op->at == 0) memcpy(board->result, op->in, op->put);
     }
@@ -34,8 +34,8 @@ void board_put_large(struct board *board, struct board_op *op)
         block[i] = (uint64_t)(uintptr_t)board_in_block(op, i);
 }
 
-/* Bytes from another rank's memory.  1: it has taken its step back, and says why; an error: it is lost. */
-static int pull(struct board *board, struct board_op *op, int rank, void *to, uint64_t from, size_t bytes)
+/* Reads bytes from another rank's memory.  Returns 1 if the rank has withdrawn its step, or an error if it is lost. */
+static int read_peer(struct board *board, struct board_op *op, int rank, void *to, uint64_t from, size_t bytes)
 {
     int seat = board->seat[rank];
     const void *mapped = shm_reach(board->shm, seat, from, bytes);
@@ -45,7 +45,7 @@ static int pull(struct board *board, struct board_op *op, int rank, void *to, ui
     }
     if (shm_pull(board->shm, seat, to, from, bytes)) return TUTTI_OK;
     if (shm_is_open(board->shm, seat) && !board_has_entered(board, rank, op->first + (uint64_t)op->at)) {
-        op->met = false; /* it is waited for again */
+        op->met = false; /* wait for it again */
         op->peer = rank;
         return 1;
     }
@@ -53,8 +53,8 @@ static int pull(struct board *board, struct board_op *op, int rank, void *to, ui
     return board_lost(board, rank);
 }
 
-/* One block of what every rank has at `at`, reduced to `to`, which is then done.  Of two ranks' the other one's goes
- * there at once, if the own one does not lie there: it need not go through the cache twice. */
+/* Reduces one block of all ranks' data at `at` into `to`.  With two ranks the peer's block is read straight into `to`,
+ * unless this rank's own data is there: that saves a pass through the cache. */
 static int reduce_block(struct board *board, struct board_op *op, size_t at, size_t bytes, char *to)
 {
     size_t most = SCRATCH / (size_t)board->n / BOARD_ALIGN * BOARD_ALIGN;
@@ -72,7 +72,7 @@ static int reduce_block(struct board *board, struct board_op *op, size_t at, siz
         from[i] = i == board->rank ? own : shm_reach(board->shm, board->seat[i], theirs + at, bytes);
         if (from[i] != NULL) continue;
         from[i] = into;
-        int status = pull(board, op, i, into, theirs + at, bytes);
+        int status = read_peer(board, op, i, into, theirs + at, bytes);
         if (status != TUTTI_OK) return status;
     }
     if (scatter)
@@ -83,7 +83,7 @@ static int reduce_block(struct board *board, struct board_op *op, size_t at, siz
     return TUTTI_OK;
 }
 
-/* The own slice, or block. */
+/* Reduces this rank's slice or block. */
 static int reduce_own(struct board *board, struct board_op *op)
 {
     struct slice own = {0, op->bytes};
@@ -97,14 +97,14 @@ static int reduce_own(struct board *board, struct board_op *op)
     return status == TUTTI_OK && op->done < own.bytes ? 1 : status;
 }
 
-/* What this rank reads from another one in a step that only copies: where it is there, where it goes. */
+/* What this rank reads from a peer in a copying step: source address, destination, size. */
 struct part {
     uint64_t from;
     char *to;
     size_t bytes;
 };
 
-static struct part part_of(const struct board *board, const struct board_op *op, int rank)
+static struct part peer_part(const struct board *board, const struct board_op *op, int rank)
 {
     const struct board_cell *cell = board_cell_of(board, rank, op->first + (uint64_t)op->at);
     struct slice slice = board_slice_of(board, op, rank);
@@ -128,7 +128,7 @@ static struct part part_of(const struct board *board, const struct board_op *op,
     }
 }
 
-/* The own part of a gather and the like, which no other rank has. */
+/* Copies this rank's own block of a gather or the like. */
 static void copy_own(const struct board *board, const struct board_op *op)
 {
     bool root = op->root == board->rank;
@@ -139,16 +139,16 @@ static void copy_own(const struct board *board, const struct board_op *op)
     if (op->kind == TUTTI_SCATTER && root) tutti_copy(op->out, from, op->bytes);
 }
 
-/* The others' parts, each rank beginning with its neighbour's. */
+/* Reads the others' parts; each rank begins with its neighbor's. */
 static int read_parts(struct board *board, struct board_op *op)
 {
     for (; op->peer < board->n - 1; op->peer++, op->done = 0) {
         int rank = (board->rank + 1 + op->peer) % board->n;
-        if (!board_meets(op, rank)) continue; /* it may be writing its cell */
-        struct part part = part_of(board, op, rank);
+        if (!board_meets(op, rank)) continue; /* it may be writing its control slot */
+        struct part part = peer_part(board, op, rank);
         size_t left = part.bytes - op->done, bytes = left < READ_MOST ? left : READ_MOST;
         if (bytes == 0) continue;
-        int status = pull(board, op, rank, part.to + op->done, part.from + op->done, bytes);
+        int status = read_peer(board, op, rank, part.to + op->done, part.from + op->done, bytes);
         if (status != TUTTI_OK) return status;
         op->done += bytes;
         if (op->done < part.bytes) return 1;
@@ -173,7 +173,8 @@ void board_free_result(struct board *board)
     board->result_is_shared = false;
 }
 
-/* Shared, where all can: then it is read in place, too.  Other memory will do where it can be read. */
+/* Allocates shared memory if all ranks can map it, so that it is read in place, or private memory if CMA is available.
+ */
 static void make_result(struct board *board, size_t bytes)
 {
     void *memory = NULL;

@@ -1,83 +1,82 @@
-/* Whether the cores of a group's two ranks share a cache.
+/* Detects whether the cores of a group's two ranks share a cache.
  *
- * Where they do, a copy into a tray and one out of it, by two cores at a time, are faster than to have the kernel read
- * the other rank's memory (all_to_all of 64 KiB 4.7 us for 8.9); where they do not, each line of a tray crosses twice,
- * and they are slower (12).  Then the other's memory is read after all; but where one of them alone would read, or
- * none may, what is put into trays goes past the caches (shm_put.c; broadcast of 4 MiB 235 us, read directly 330).  A
- * virtual machine's cores are now near and now far, so it is measured, by what filling trays takes, and both ranks have
- * to do the same.
+ * If they do, copy-in/copy-out through a tray on two cores is faster than a single-copy read by the kernel.  If not,
+ * each line crosses twice and the single-copy read is faster.  If only one rank would read, or none may, trays are
+ * filled with non-temporal stores instead (shm_put.c).  The cores of a virtual machine may move, so the topology is
+ * measured by the cost of filling trays, and both ranks must use the same result.  See
+ * docs/benchmarks/shared-memory.md.
  *
- * Rank 0 measures.  When it finds, about to enter step f, that times have changed, it says so in a word that counts
- * from step f + 1 on.  The other rank looks at it when it may enter a step k with its tray, which is when it has seen
- * all in step k - 1 (BOARD_TRAYS is 2: board.h): whoever comes to step f + 1 or a later one has seen rank 0 in step f,
- * and so the word.  Who comes to an earlier one needs the word before: there are two, and the older one is written
- * again once all have come to where the newer one counts from.
+ * Rank 0 measures.  If it finds, about to post step f, that the result has changed, it publishes a word that is valid
+ * from step f + 1 on.  The other rank reads it when it may post a step k with its tray, which requires that all have
+ * posted step k - 1 (BOARD_TRAYS is 2: board.h).  So a rank that reaches step f + 1 or a later one has seen rank 0 in
+ * step f, and the word.  A rank in an earlier step needs the previous word.  There are therefore two, and the older one
+ * is overwritten once all have reached the step from which the newer one is valid.
  */
 #include "board_parts.h"
 
 enum {
-    FAR_PS = 100, /* a byte into a tray; near 40 to 85 (split operations 30 to 70), far from 110: measured */
+    FAR_PS = 100, /* ps per byte into a tray above which cores are far, or at most which near again */
     NEAR_PS = 75,
-    TRY_BITS = 6 /* in one of so many bits of operations the near way is tried while cores are far */
+    TRY_BITS = 6 /* cores are far: a fraction of 2^-TRY_BITS of the operations tries the near path */
 };
 
-_Static_assert(BOARD_TRAYS == 2, "who may fill a tray has seen all others in the step before");
+_Static_assert(BOARD_TRAYS == 2, "a rank that may fill a tray has seen all others in the step before");
 
-/* A word: from which step on, and whether the cores are far. */
-static uint64_t word_of(const struct board *board, int i)
+/* A word: valid from this step, and whether the cores are far. */
+static uint64_t load_word(const struct board *board, int i)
 {
-    /* relaxed: what counts here was stored before the step that this rank has seen the others in, see above */
+    /* relaxed: the relevant value was stored before a step that this rank has acquired, see above */
     return atomic_load_explicit(&board->words[i], memory_order_relaxed);
 }
 
-static uint64_t from_of(uint64_t word)
+static uint64_t valid_from(uint64_t word)
 {
     return word >> 1;
 }
 
-static int newer(const struct board *board)
+static int newer_index(const struct board *board)
 {
-    return from_of(word_of(board, 1)) > from_of(word_of(board, 0));
+    return valid_from(load_word(board, 1)) > valid_from(load_word(board, 0));
 }
 
 static bool is_far(const struct board *board, uint64_t step)
 {
-    int last = newer(board);
-    uint64_t late = word_of(board, last), early = word_of(board, !last);
-    return (from_of(late) <= step ? late : early) & 1;
+    int last = newer_index(board);
+    uint64_t late = load_word(board, last), early = load_word(board, !last);
+    return (valid_from(late) <= step ? late : early) & 1;
 }
 
-/* Whoever is far would not hear that times have changed. */
+/* Without trials, a rank on the far path would not notice a change. */
 static bool is_trial(uint64_t step)
 {
     return step * UINT64_C(0x9e3779b97f4a7c15) >> (64 - TRY_BITS) == 0;
 }
 
-static void tell(struct board *board, uint64_t step)
+static void publish_if_changed(struct board *board, uint64_t step)
 {
-    int late = newer(board);
-    uint64_t word = word_of(board, late);
+    int late = newer_index(board);
+    uint64_t word = load_word(board, late);
     bool far = word & 1, found = board->tray_ps > (far ? NEAR_PS : FAR_PS);
-    if (found == far || board->all_in < from_of(word)) return;
-    /* relaxed: the step's store comes after it, with release */
+    if (found == far || board->all_in < valid_from(word)) return;
+    /* relaxed: the step is stored afterwards with release */
     atomic_store_explicit(&board->words[!late], (step + 1) << 1 | found, memory_order_relaxed);
 }
 
 bool board_goes_near(struct board *board, const struct board_op *op)
 {
-    if (board->rank == 0) tell(board, op->first);
+    if (board->rank == 0) publish_if_changed(board, op->first);
     return !is_far(board, op->first) || is_trial(op->first);
 }
 
-static void learn(struct board *board, size_t bytes, uint64_t ns)
+static void update_estimate(struct board *board, size_t bytes, uint64_t ns)
 {
-    uint32_t known = board->tray_ps != 0 ? board->tray_ps : NEAR_PS; /* the first time has been for getting pages */
+    uint32_t known = board->tray_ps != 0 ? board->tray_ps : NEAR_PS; /* the first measurement includes page faults */
     board->tray_ps = pace_believe(known, bytes, ns);
 }
 
 void board_has_filled(struct board *board, const struct board_op *op, size_t bytes, uint64_t ns)
 {
-    if (op->either && board->rank == 0) learn(board, bytes, ns);
+    if (op->either && board->rank == 0) update_estimate(board, bytes, ns);
 }
 
 void board_has_split(struct board *board, struct board_op *op)
@@ -85,5 +84,5 @@ void board_has_split(struct board *board, struct board_op *op)
     if (!op->either || board->rank != 0) return;
     if (op->at == BOARD_ROOMS) op->midst_ns = board->host->now_ns();
     if (op->at < op->steps - 1 || op->at <= BOARD_ROOMS) return;
-    learn(board, 2 * (op->bytes - (BOARD_ROOMS + 1) * op->chunk), shm_ns_since(board->host, op->midst_ns));
+    update_estimate(board, 2 * (op->bytes - (BOARD_ROOMS + 1) * op->chunk), shm_ns_since(board->host, op->midst_ns));
 }

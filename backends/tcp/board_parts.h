@@ -1,4 +1,4 @@
-/* Where the parts of an operation lie. */
+/* Position of an operation's blocks, slices and chunks. */
 #ifndef BOARD_PARTS_H
 #define BOARD_PARTS_H
 
@@ -8,13 +8,13 @@
 
 enum { BOARD_ALIGN = 64 };
 
-/* The root alone is read. */
+/* True if only the root's data is read. */
 static inline bool board_is_from_root(tutti_kind kind)
 {
     return kind == TUTTI_BROADCAST || kind == TUTTI_SCATTER;
 }
 
-/* Blocks of one rank's tensor for each of the others: it puts, or shows, all of them. */
+/* True if a rank's tensor has a block for each other rank: it copies in, or exposes, all of them. */
 static inline bool board_puts_all(tutti_kind kind)
 {
     return kind == TUTTI_REDUCE_SCATTER || kind == TUTTI_ALL_TO_ALL || kind == TUTTI_SCATTER;
@@ -32,7 +32,7 @@ static inline const char *board_in_block(const struct board_op *op, int i)
     return op->in + (size_t)i * op->bytes;
 }
 
-/* A copy to where the result is to be. */
+/* Copies out to the result. */
 static inline void board_take(const struct board_op *op, void *to, const void *from, size_t bytes)
 {
     if (op->streams)
@@ -41,7 +41,7 @@ static inline void board_take(const struct board_op *op, void *to, const void *f
         tutti_copy(to, from, bytes);
 }
 
-/* The part of an all_reduce that rank reduces for all: whole lines, so that no two ranks write to one. */
+/* The slice of an all_reduce that `rank` reduces for all, in whole lines: no two ranks write to one. */
 struct slice {
     size_t at, bytes;
 };
@@ -59,7 +59,7 @@ static inline struct slice board_slice_of(const struct board *board, const struc
     return board_part_of(board, op, op->bytes, rank);
 }
 
-/* Where the part of each block that chunk `step` of a piped operation carries begins, and how long it is. */
+/* The part of each block that chunk `step` of a piped operation carries. */
 static inline struct slice board_chunk_of(const struct board_op *op, int64_t step)
 {
     size_t at = (size_t)step * op->chunk;

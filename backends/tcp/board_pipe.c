@@ -1,24 +1,24 @@
-/* Middling and large operations: through the ranks' trays, a chunk a step.
+/* Medium and large operations through the ranks' trays, one chunk per step.
  *
- * In step s each rank puts its chunk s into its tray.  Once it has met the others there, it takes what concerns it out
- * of theirs.  An all_reduce but the least of two ranks, and a reduce that would keep its root busy for long, are
- * sliced: each rank reduces a slice of the chunk into its tray, and who has use for it takes the slices of chunk s - 1,
- * which were done when the others came: so these take a step more than there are chunks.
+ * In step s each rank copies its chunk s into its tray.  Once the others have arrived there, it copies out what
+ * concerns it.  An all_reduce, except a small one of two ranks, and a reduce that would keep its root busy for long are
+ * sliced.  Each rank then reduces one slice of the chunk into its tray, and ranks that need the result copy out the
+ * slices of chunk s - 1, which were complete when the others arrived.  Sliced operations take one step more than they
+ * have chunks.
  *
- * A rank has two trays and is in step s only when all have done with step s - 2.  Both stay in the cache, so that a
- * byte goes through the memory when it is read from a tensor and when it is written to one, and at no other time;
- * unless the cores are so far from each other that it is faster to write to the memory than to each other's caches:
- * board_fill.c.
+ * A rank has two trays, and posts step s only when all are finished with step s - 2.  Both trays stay in the cache, so
+ * a byte passes through memory only when it is read from a tensor and when it is written to one.  The exception are
+ * cores so far apart that memory is faster than each other's caches: board_fill.c.
  *
- * A split operation's chunks go through the rooms instead, see board.h.
+ * The chunks of a split operation go through the rooms instead, see board.h.
  */
 #include "board_parts.h"
 
-/* Of two ranks that could read each other's memory instead: measured.  Trays of this size stay in the cache beside what
- * goes through them, and both cores have something to do sooner. */
+/* Chunk for two ranks that could read each other's memory instead: such trays stay in the cache beside the tensors, and
+ * both cores start working sooner. */
 enum { PAIR_CHUNK = 64 << 10 };
 
-/* Of a split operation: measured.  Four of them, of each of two ranks, stay in the first-level cache. */
+/* Chunk of a split operation: four of them, for each of two ranks, stay in the first-level cache. */
 enum { SPLIT_CHUNK = 2 << 10 };
 
 static char *tray_of(const struct board *board, const struct board_op *op, int rank, int64_t step)
@@ -27,16 +27,16 @@ static char *tray_of(const struct board *board, const struct board_op *op, int r
     return op->split ? board_room_of(board, rank, at) : board_tray_of(board, rank, at);
 }
 
-/* What the rank has reduced for all: behind what it has put. */
+/* Returns the rank's reduced results, which follow its data. */
 static char *result_of(const struct board *board, const struct board_op *op, int rank, int64_t step)
 {
     return tray_of(board, op, rank, step) + board->tray;
 }
 
-/* ---- putting ----------------------------------------------------------------------------------------------- */
+/* ---- copy in ------------------------------------------------------------------------------------------------- */
 
-/* All but the own slice, which this rank alone reduces. */
-static void put_slices(const struct board *board, const struct board_op *op, struct slice chunk, char *tray)
+/* Copies in all but this rank's own slice, which it reduces itself. */
+static void copy_in_slices(const struct board *board, const struct board_op *op, struct slice chunk, char *tray)
 {
     struct slice own = board_part_of(board, op, chunk.bytes, board->rank);
     const char *in = op->in + chunk.at;
@@ -51,7 +51,7 @@ void board_put_pipe(struct board *board, struct board_op *op)
     char *tray = tray_of(board, op, board->rank, op->entered);
     bool root = op->root == board->rank;
     if (op->sliced) {
-        put_slices(board, op, chunk, tray);
+        copy_in_slices(board, op, chunk, tray);
         return;
     }
     switch (op->kind) {
@@ -73,9 +73,9 @@ void board_put_pipe(struct board *board, struct board_op *op)
     }
 }
 
-/* ---- taking ------------------------------------------------------------------------------------------------ */
+/* ---- copy out ------------------------------------------------------------------------------------------------ */
 
-/* The own slice of the chunk that all are in. */
+/* Reduces this rank's slice of the current chunk. */
 static void reduce_slice(struct board *board, const struct board_op *op)
 {
     struct slice chunk = board_chunk_of(op, op->at), own = board_part_of(board, op, chunk.bytes, board->rank);
@@ -86,18 +86,18 @@ static void reduce_slice(struct board *board, const struct board_op *op)
     board_reduce_result(board, op, result_of(board, op, board->rank, op->at), from, own.bytes);
 }
 
-/* All slices of the chunk before. */
-static void take_slices(const struct board *board, const struct board_op *op)
+/* Copies out all slices of the previous chunk. */
+static void copy_out_slices(const struct board *board, const struct board_op *op)
 {
     struct slice chunk = board_chunk_of(op, op->at - 1);
     for (int k = 0; k < board->n; k++) {
-        int rank = (board->rank + k) % board->n; /* each begins elsewhere */
+        int rank = (board->rank + k) % board->n; /* each rank begins at another slice */
         struct slice slice = board_part_of(board, op, chunk.bytes, rank);
         board_take(op, op->out + chunk.at + slice.at, result_of(board, op, rank, op->at - 1), slice.bytes);
     }
 }
 
-/* The root's work where the others only put. */
+/* Reduces a chunk at the root, for operations that are not sliced. */
 static void reduce_chunk(const struct board *board, const struct board_op *op)
 {
     struct slice chunk = board_chunk_of(op, op->at);
@@ -116,8 +116,8 @@ static void reduce_own_block(const struct board *board, const struct board_op *o
     board_reduce_to(board, op, op->out + chunk.at, from, chunk.bytes);
 }
 
-/* A chunk from each rank, or of each rank's block for this one. */
-static void take_blocks(const struct board *board, const struct board_op *op)
+/* Copies out a chunk from each rank, or of each rank's block for this one. */
+static void copy_out_blocks(const struct board *board, const struct board_op *op)
 {
     struct slice chunk = board_chunk_of(op, op->at);
     bool own_block = op->kind == TUTTI_ALL_TO_ALL;
@@ -130,7 +130,7 @@ static void take_blocks(const struct board *board, const struct board_op *op)
     }
 }
 
-static void take_from_root(const struct board *board, const struct board_op *op)
+static void copy_out_from_root(const struct board *board, const struct board_op *op)
 {
     struct slice chunk = board_chunk_of(op, op->at);
     bool root = op->root == board->rank, scatter = op->kind == TUTTI_SCATTER;
@@ -144,7 +144,7 @@ void board_work_pipe(struct board *board, struct board_op *op)
     bool root = op->root == board->rank;
     if (op->sliced) {
         if (op->at < op->steps - 1) reduce_slice(board, op);
-        if (op->at > 0 && (root || op->kind == TUTTI_ALL_REDUCE)) take_slices(board, op);
+        if (op->at > 0 && (root || op->kind == TUTTI_ALL_REDUCE)) copy_out_slices(board, op);
         return;
     }
     switch (op->kind) {
@@ -158,20 +158,20 @@ void board_work_pipe(struct board *board, struct board_op *op)
         reduce_own_block(board, op);
         break;
     case TUTTI_GATHER:
-        if (root) take_blocks(board, op);
+        if (root) copy_out_blocks(board, op);
         break;
     case TUTTI_ALL_GATHER:
     case TUTTI_ALL_TO_ALL:
-        take_blocks(board, op);
+        copy_out_blocks(board, op);
         break;
     default:
-        take_from_root(board, op);
+        copy_out_from_root(board, op);
     }
 }
 
 /* ---- how many steps ---------------------------------------------------------------------------------------- */
 
-/* Chunks of like size, of whole lines. */
+/* Cuts blocks into chunks of similar size, in whole lines. */
 void board_cut_pipe(const struct board *board, struct board_op *op)
 {
     size_t line = BOARD_ALIGN, most = op->either && board->tray > PAIR_CHUNK ? PAIR_CHUNK : board->tray;

@@ -1,8 +1,8 @@
-/* Memory that the others map: tutti_alloc's.
+/* Operations on memory of tutti_alloc, which the peers map.
  *
- * An operation that would go through the trays need not where all that is to be read can be read in place.  Only a
- * rank itself knows what its tensors are, so each says it in the cell of the first step, and all decide by the same
- * cells, of the ranks whose memory is read: then they go on as in a large operation.
+ * An operation need not go through the trays if all data to be read can be read in place.  Only a rank itself knows
+ * whether its tensors are shared, so each declares it in its first control slot.  All ranks decide by the same slots,
+ * those of the ranks whose memory is read, and then continue as in a large operation.
  */
 #include "board_parts.h"
 
@@ -14,15 +14,15 @@ static bool shares_blocks(const struct board *board, const struct board_op *op)
     return true;
 }
 
-/* Whether what the others would read of this rank is shared. */
+/* True if the data that peers would read from this rank is shared. */
 static bool shares(const struct board *board, const struct board_op *op)
 {
     bool root = op->root == board->rank, in = shm_is_shared(board->shm, op->in, op->bytes);
     switch (op->kind) {
     case TUTTI_ALL_REDUCE:
-        return op->sliced && in && shm_is_shared(board->shm, op->out, op->bytes); /* else it would take longer */
+        return op->sliced && in && shm_is_shared(board->shm, op->out, op->bytes); /* otherwise it would be slower */
     case TUTTI_ALL_TO_ALL:
-        return op->in != op->out && shares_blocks(board, op); /* in place it is written over while others read */
+        return op->in != op->out && shares_blocks(board, op); /* in place, it is overwritten while others read */
     case TUTTI_REDUCE_SCATTER:
         return shares_blocks(board, op);
     case TUTTI_SCATTER:
@@ -32,7 +32,7 @@ static bool shares(const struct board *board, const struct board_op *op)
     case TUTTI_GATHER:
         return root || in;
     case TUTTI_REDUCE:
-        return op->sliced && in; /* else the others do not wait to hear of it */
+        return op->sliced && in; /* otherwise the others do not wait for the declaration */
     default:
         return in;
     }
@@ -41,7 +41,8 @@ static bool shares(const struct board *board, const struct board_op *op)
 bool board_show(struct board *board, struct board_op *op)
 {
     struct board_cell *cell = board_cell_of(board, board->rank, op->first);
-    bool alone = board_is_from_root(op->kind) || (op->kind == TUTTI_GATHER && board->n == 2); /* is read */
+    bool alone =
+        board_is_from_root(op->kind) || (op->kind == TUTTI_GATHER && board->n == 2); /* only this rank is read */
     cell->shared = shares(board, op);
     if (cell->shared) board_put_large(board, op);
     return cell->shared && alone;
@@ -50,7 +51,7 @@ bool board_show(struct board *board, struct board_op *op)
 bool board_is_shared(const struct board *board, const struct board_op *op)
 {
     if (board_is_from_root(op->kind)) return board_cell_of(board, op->root, op->first)->shared;
-    /* The own one first: where it says no, the others may not have been met. */
+    /* This rank's own slot first: if it says no, the others may not have arrived. */
     if (!board_cell_of(board, board->rank, op->first)->shared) return false;
     for (int i = 0; i < board->n; i++)
         if (!board_cell_of(board, i, op->first)->shared) return false;

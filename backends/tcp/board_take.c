@@ -1,20 +1,19 @@
-/* Which operations a board takes, how, and whom each step waits for. */
+/* Selects the path of an operation and the ranks that each step waits for. */
 #include "board_parts.h"
 
 enum {
-    FLAT_MOST = 64 << 10,    /* bytes of all ranks' data that one rank reduces alone; more are reduced in slices, */
-    PAIR_MOST = 128 << 10,   /* but of two ranks' only where one of them has more than this */
-    SPLIT_LEAST = 4 << 10,   /* bytes that one of two ranks puts, from which on they are split */
-    SLICE_LEAST = 1 << 19,   /* bytes of a reduce from which on it is sliced: the root alone would be slower */
-    STREAM_LEAST = 32 << 20, /* bytes that a rank writes, times the ranks: a last-level cache's; measured */
-    PULL_LEAST = 16 << 10,   /* bytes read from one rank; less is not worth a call of the kernel's */
-    CROWD_LEAST = 64 << 10 /* bytes that each of more than two ranks reads of a scatter; all else goes through trays */
+    FLAT_MOST = 64 << 10,    /* bytes of all ranks' data that one rank reduces alone; more is reduced in slices, */
+    PAIR_MOST = 128 << 10,   /* except with two ranks below this size */
+    SPLIT_LEAST = 4 << 10,   /* bytes from which on an operation of two ranks is split */
+    SLICE_LEAST = 1 << 19,   /* bytes of a reduce from which on it is sliced, because the root alone would be slower */
+    STREAM_LEAST = 32 << 20, /* bytes written per rank, times ranks: the size of a last-level cache */
+    PULL_LEAST = 16 << 10,   /* bytes read from one rank; less is not worth a system call */
+    CROWD_LEAST = 64 << 10   /* bytes of a scatter that each of more than two ranks reads; other operations use trays */
 };
 
-/* Reading the others' memory takes one copy instead of two, but the kernel looks at each page, many readers of one
- * memory hinder each other, and nothing is written past the cache.  Up to how many bytes of the larger tensor it is the
- * faster way between two ranks, and, where their cores share a cache, beyond `near` bytes only; up to how many, there,
- * an operation is split: measured. */
+/* A single-copy read avoids one copy, but the kernel checks each page, readers of the same memory contend, and its
+ * stores are never non-temporal.  For two ranks: `most`, the largest tensor for which it is faster; `near`, the size up
+ * to which trays are faster if the cores share a cache; `split`, the size up to which operations are split there. */
 static const struct {
     size_t near, most, split;
 } pairs[TUTTI_SEND] = {
@@ -31,9 +30,9 @@ static bool is_even(const tutti_tensor *list, int n)
     return true;
 }
 
-/* Lists of which every rank knows that their parts are alike look to the others like one tensor.  Which operations are
- * taken may depend on nothing else than what their fingerprint says. */
-static bool take_list(const struct board *board, const tutti_op *op, struct board_op *made)
+/* Lists whose blocks are known to all ranks to be equal look like one tensor to the others.  The choice may depend only
+ * on what the fingerprint covers. */
+static bool accept_list(const struct board *board, const tutti_op *op, struct board_op *made)
 {
     bool gather = op->kind == TUTTI_ALL_GATHER;
     const tutti_tensor *list = gather ? op->out : op->in;
@@ -43,7 +42,7 @@ static bool take_list(const struct board *board, const tutti_op *op, struct boar
     return is_even(list, board->n);
 }
 
-static int64_t block_of(const struct board *board, const tutti_op *op)
+static int64_t block_numel(const struct board *board, const tutti_op *op)
 {
     switch (op->kind) {
     case TUTTI_BARRIER:
@@ -60,41 +59,41 @@ static int64_t block_of(const struct board *board, const tutti_op *op)
     }
 }
 
-/* Whether op->bytes are those of a block for, or from, each rank. */
+/* True if op->bytes is a block for, or from, each rank. */
 static bool has_blocks(tutti_kind kind)
 {
     return kind == TUTTI_ALL_GATHER || kind == TUTTI_GATHER || board_puts_all(kind);
 }
 
-/* Bytes of the larger tensor. */
-static size_t all_of(const struct board *board, const struct board_op *op)
+/* Returns the bytes of the larger tensor. */
+static size_t total_bytes(const struct board *board, const struct board_op *op)
 {
     return has_blocks(op->kind) ? op->bytes * (size_t)board->n : op->bytes;
 }
 
-/* An all_reduce of two ranks that each reduce all of it. */
+/* True for an all_reduce of two ranks that each reduce all of it. */
 static bool is_pair(const struct board *board, const struct board_op *op)
 {
     return op->kind == TUTTI_ALL_REDUCE && board->n == 2 && op->bytes <= PAIR_MOST;
 }
 
-static bool is_pulled(const struct board *board, const struct board_op *op)
+static bool may_read_directly(const struct board *board, const struct board_op *op)
 {
     if (!board->shm->can_pull || op->bytes < PULL_LEAST) return false;
     if (board->n > 2) return op->kind == TUTTI_SCATTER && op->bytes >= CROWD_LEAST;
-    if (op->kind == TUTTI_REDUCE && !op->sliced) return false; /* the root alone would read: slower by a fifth */
+    if (op->kind == TUTTI_REDUCE && !op->sliced) return false; /* only the root would read, which is slower */
     if (is_pair(board, op)) return false;
-    return all_of(board, op) <= pairs[op->kind].most;
+    return total_bytes(board, op) <= pairs[op->kind].most;
 }
 
-/* Bytes that a rank, or the root, writes. */
-static size_t written(const struct board *board, const struct board_op *op)
+/* Returns the bytes that a rank, or the root, writes. */
+static size_t bytes_written(const struct board *board, const struct board_op *op)
 {
     bool all = op->kind == TUTTI_ALL_GATHER || op->kind == TUTTI_ALL_TO_ALL || op->kind == TUTTI_GATHER;
     return all ? op->bytes * (size_t)board->n : op->bytes;
 }
 
-/* What is written was read just before, and is in the cache. */
+/* True if the output was just read and is cached. */
 static bool is_in_place(const tutti_op *op)
 {
     bool both = op->n_in > 0 && op->n_out > 0 && !op->list;
@@ -120,32 +119,32 @@ void board_split(const struct board *board, struct board_op *op)
 static bool can_split(const struct board *board, const struct board_op *op)
 {
     if (board->n > 2 || board->shm->shares_cores || op->put < SPLIT_LEAST) return false;
-    return all_of(board, op) <= pairs[op->kind].split;
+    return total_bytes(board, op) <= pairs[op->kind].split;
 }
 
-/* One step, with the data in the cells or beside them. */
+/* One step, with the data in the control slots or eager buffers. */
 static void set_small(const struct board *board, struct board_op *op)
 {
     op->steps = 1;
     op->depth = !op->puts || op->put <= BOARD_INLINE ? BOARD_DEPTH : op->put <= BOARD_SLOT ? BOARD_SLOTS : BOARD_ROOMS;
     op->depth -= BOARD_AHEAD;
     op->may_split = can_split(board, op);
-    if (op->may_split) op->depth = BOARD_TRAYS; /* what decides is in the step before */
+    if (op->may_split) op->depth = BOARD_TRAYS; /* the decision uses the step before */
 }
 
-static void set_big(const struct board *board, struct board_op *op, bool in_place)
+static void set_chunked_or_direct(const struct board *board, struct board_op *op, bool in_place)
 {
     bool pair = is_pair(board, op), beyond = op->put > board->room;
     op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
-    bool read = beyond && is_pulled(board, op);
+    bool read = beyond && may_read_directly(board, op);
     bool own_cores = board->n == 2 && !board->shm->shares_cores;
-    op->either = beyond && own_cores && all_of(board, op) <= pairs[op->kind].near;
-    op->reads = read && (!tutti_kind_has_root(op->kind) || op->sliced); /* else one rank alone would */
+    op->either = beyond && own_cores && total_bytes(board, op) <= pairs[op->kind].near;
+    op->reads = read && (!tutti_kind_has_root(op->kind) || op->sliced); /* otherwise a single rank would read */
     op->large = read && !op->either;
     op->piped = !op->large;
     op->may_split = op->piped && can_split(board, op);
     op->shows = op->piped && beyond && !pair;
-    op->streams = !in_place && written(board, op) * (size_t)board->n >= STREAM_LEAST;
+    op->streams = !in_place && bytes_written(board, op) * (size_t)board->n >= STREAM_LEAST;
     board_set_steps(board, op);
 }
 
@@ -154,7 +153,7 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
     if (op->kind >= TUTTI_SEND) return false;
     if (tutti_kind_reduces(op->kind) && op->reduce_op == TUTTI_PREMUL_SUM) return false;
     made->kind = op->kind;
-    made->numel = block_of(board, op);
+    made->numel = block_numel(board, op);
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
     made->bytes = (size_t)made->numel * made->element;
     made->reduce = op->reduce_op;
@@ -164,20 +163,22 @@ bool board_takes(const struct board *board, const tutti_op *op, struct board_op 
     made->puts = !board_is_from_root(op->kind) || op->root == board->rank;
     bool many = op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)board->n > FLAT_MOST;
     if (made->put > board->room || many)
-        set_big(board, made, is_in_place(op));
+        set_chunked_or_direct(board, made, is_in_place(op));
     else
         set_small(board, made);
-    made->in = op->n_in > 0 ? op->in[0].data : op->n_out > 0 ? op->out[0].data : NULL; /* broadcast has only an out */
+    made->in = op->n_in > 0    ? op->in[0].data
+               : op->n_out > 0 ? op->out[0].data
+                               : NULL; /* broadcast may have only an output */
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
-    return take_list(board, op, made);
+    return accept_list(board, op, made);
 }
 
-/* Rooted operations concern root and others differently, but where all reduce, or may not go on before others have read
- * their memory. */
+/* True if a step waits for all ranks: rooted operations do so only if all reduce, or if they may not go on before
+ * others have read their memory. */
 static bool meets_all(const struct board_op *op)
 {
     bool reduces = op->kind == TUTTI_REDUCE && op->at < op->steps - 1;
-    if (op->kind == TUTTI_GATHER && op->shows && op->at == 0) return true; /* all hear whose memory is shared */
+    if (op->kind == TUTTI_GATHER && op->shows && op->at == 0) return true; /* all learn whose memory is shared */
     return !tutti_kind_has_root(op->kind) || (op->large && (op->at > 0 || reduces)) ||
            (op->piped && op->sliced && reduces);
 }

@@ -1,14 +1,13 @@
 /* Large messages between ranks that share memory.
  *
- * Where process_vm_readv is allowed, or the memory is tutti_alloc's, which the receiver maps, the sender offers its
- * memory and the receiver reads it, one copy, a piece at a time so that other messages are not kept waiting.  The data
- * are the message only if the sender is still alive and has not ended the link once all of it was read (shm_is_open).
+ * If process_vm_readv is permitted, or the memory is tutti_alloc's, which the receiver maps, the sender exposes its
+ * memory and the receiver reads it: one copy, in pieces, so that other messages are not delayed.  The data is valid
+ * only if the sender is alive and the link open after all of it was read (shm_is_open).
  *
- * Elsewhere the sender copies it into the ring's window as the receiver makes room (shm_window.c): two copies, which
- * overlap.  So it does, too, if it has a core and nothing else to do (its caller waits), where that is the faster way
- * (pace.h): the window stays in the caches, two cores do the work of one, and what is received of a message larger than
- * they are goes past them, as the kernel's copy does not.  Where both ends send at once it would be the slower way
- * (8 MiB 2.0 ms for 0.85).
+ * Otherwise the sender copies it into the ring's FIFO while the receiver copies it out (shm_window.c): two copies that
+ * overlap.  This path is also used if the sender has a core, is blocked on this message, and the cost model favors it
+ * (pace.h).  The FIFO stays cached, two cores share the work, and large messages are stored non-temporally, which the
+ * kernel does not do.  If both ends send at once it would be slower.  See docs/benchmarks/shared-memory.md.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +15,13 @@
 #include "proto.h"
 
 enum {
-    PUSH_LEAST = 12 << 10,  /* measured: from here on it pays to ask first */
-    STREAM_LEAST = 16 << 20 /* measured: of this, nothing is in the cache any more when it is used */
+    PUSH_LEAST = 12 << 10,  /* bytes from which on the sender first waits for the receiver */
+    STREAM_LEAST = 16 << 20 /* bytes of which nothing stays cached until it is used */
 };
 
 enum { PUSH = PACE_ONE, PULL = PACE_OTHER };
 
-static void put_on(struct proto_due *list, struct proto_op *op)
+static void append_to(struct proto_due *list, struct proto_op *op)
 {
     op->bulk_list = list;
     op->at = 0;
@@ -41,35 +40,35 @@ size_t bulk_eager(const struct shm *shm)
     return bulk_unasked(shm) < BULK_LEAST ? bulk_unasked(shm) : BULK_LEAST;
 }
 
-/* Whether there is a choice, which the times of both ways decide. */
+/* True if both paths are possible, so that the cost model decides. */
 static bool is_timed(const struct shm *shm)
 {
     return shm->can_pull && !shm->shares_cores;
 }
 
-/* It is copied into the ring at once (EAGER), goes through the window once its receiver has room (ASK), or is read out
- * of the sender's memory (OFFER). */
+/* Chooses the path: copy into the ring at once (EAGER), through the FIFO once the receiver is ready (ASK), or
+ * single-copy read (OFFER). */
 enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32_t peer, bool unasked)
 {
     struct shm *shm = proto->shm;
     int seat = shm_seat_of(shm, peer);
     size_t bytes = request->bytes;
-    /* Who waits for nothing else than that it is sent; and has a core. */
+    /* True if the sender is blocked on this message alone. */
     bool pushes = bytes > PUSH_LEAST && (request->flags & TUTTI_REQUEST_AWAITED) && proto->posted.count == 0;
     bool streams = pushes && !shm->shares_cores;
     if (unasked && bytes <= bulk_eager(shm)) return streams ? PROTO_ASK : PROTO_EAGER;
     if (bytes > 0 && shm_is_shared(shm, request->data, bytes)) return PROTO_OFFER;
     bool copies = unasked && bytes <= bulk_unasked(shm), reads = shm->can_pull && bytes > 0;
-    if (reads && copies) copies = shm_fits(shm, seat, bytes); /* else it would be copied once more */
-    enum proto_way push = copies && !streams ? PROTO_EAGER : PROTO_ASK;
-    if (!reads) return push;
+    if (reads && copies) copies = shm_fits(shm, seat, bytes); /* otherwise the message would be copied once more */
+    enum proto_way copy_in = copies && !streams ? PROTO_EAGER : PROTO_ASK;
+    if (!reads) return copy_in;
     if (!copies && !pushes) return PROTO_OFFER;
     if (!shm->shares_cores && pace_choose(&shm->peer[seat].pace, bytes) == PULL) return PROTO_OFFER;
-    return push;
+    return copy_in;
 }
 
-/* From end to end. */
-static void learn(struct proto *proto, int32_t peer, int way, size_t bytes, uint64_t ns)
+/* Updates the cost model with an end-to-end duration. */
+static void update_cost(struct proto *proto, int32_t peer, int way, size_t bytes, uint64_t ns)
 {
     pace_learn(&proto->shm->peer[shm_seat_of(proto->shm, peer)].pace, way, bytes, ns);
 }
@@ -79,7 +78,8 @@ int bulk_copy(struct proto *proto, const tutti_request *request, int32_t peer, s
     if (!is_timed(proto->shm)) return proto_say(proto, peer, header, request->data, request->bytes);
     int64_t begin = proto->host->now_ns();
     int status = proto_say(proto, peer, header, request->data, request->bytes);
-    learn(proto, peer, PUSH, request->bytes, 2 * shm_ns_since(proto->host, begin)); /* it is copied twice */
+    update_cost(proto, peer, PUSH, request->bytes,
+                2 * shm_ns_since(proto->host, begin)); /* the receiver copies it again */
     return status;
 }
 
@@ -103,10 +103,10 @@ void bulk_pull(struct proto *proto, struct proto_op *op, const struct wire_heade
     op->state = PROTO_RECV_PULLING;
     op->offer = offer->id;
     op->from = offer->ref;
-    put_on(&proto->pulls, op);
+    append_to(&proto->pulls, op);
 }
 
-/* Bytes of the offered message from `at` on. */
+/* Reads bytes of the exposed message from `at` on. */
 static bool read_offered(struct proto *proto, int seat, const tutti_request *request, size_t at, uint64_t from,
                          size_t bytes)
 {
@@ -122,7 +122,7 @@ static bool read_offered(struct proto *proto, int seat, const tutti_request *req
     return true;
 }
 
-static void say_fin(struct proto *proto, int32_t peer, uint64_t offer, uint64_t ns)
+static void send_fin(struct proto *proto, int32_t peer, uint64_t offer, uint64_t ns)
 {
     struct wire_header fin = {.kind = WIRE_FIN, .ref = offer, .bytes = ns};
     proto_say(proto, peer, &fin, NULL, 0);
@@ -136,7 +136,7 @@ int bulk_pull_now(struct proto *proto, tutti_request *request, int32_t peer, con
         shm_unreadable(proto->shm, seat);
         return proto_lost(proto, peer);
     }
-    say_fin(proto, peer, offer->id, shm_ns_since(proto->host, begin));
+    send_fin(proto, peer, offer->id, shm_ns_since(proto->host, begin));
     return TUTTI_REQUEST_DONE;
 }
 
@@ -158,11 +158,11 @@ static void pull(struct proto *proto, struct proto_op *op)
         shm_unreadable(proto->shm, seat);
         return;
     }
-    say_fin(proto, peer, op->offer, op->took_ns);
+    send_fin(proto, peer, op->offer, op->took_ns);
     proto_finish_recv(proto, op, peer, TUTTI_OK);
 }
 
-/* What was read to its end is not found here any more: the sender has our word on its way. */
+/* If the read has completed, the operation is no longer found here, and the sender already gets the FIN. */
 void bulk_unoffer(struct proto *proto, const struct wire_header *header)
 {
     int32_t peer = (int32_t)header->source;
@@ -170,8 +170,7 @@ void bulk_unoffer(struct proto *proto, const struct wire_header *header)
     while (op != NULL && (op->peer != peer || op->offer != header->ref)) op = TAILQ_NEXT(op, bulk);
     if (!proto_forget_announced(proto, peer, header->ref)) {
         if (op == NULL) return;
-        proto_finish_recv(proto, op, peer,
-                          proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its message back", peer));
+        proto_finish_recv(proto, op, peer, proto->host->error(TUTTI_ERR_ABORTED, "rank %d withdrew its message", peer));
     }
     struct wire_header answer = {.kind = WIRE_FIN, .ref = header->ref, .flags = WIRE_TAKEN_BACK};
     proto_say(proto, peer, &answer, NULL, 0);
@@ -183,23 +182,23 @@ void bulk_fin(struct proto *proto, const struct wire_header *header)
     if (op == NULL || !op->offered || op->peer != (int32_t)header->source) return;
     int status = TUTTI_OK;
     if (header->flags & WIRE_TAKEN_BACK)
-        status = proto->host->error(TUTTI_ERR_ABORTED, "rank %d took its receive back", op->peer);
+        status = proto->host->error(TUTTI_ERR_ABORTED, "rank %d withdrew its receive", op->peer);
     else if (!shm_is_shared(proto->shm, op->request->data, op->request->bytes))
-        learn(proto, op->peer, PULL, op->request->bytes, header->bytes);
+        update_cost(proto, op->peer, PULL, op->request->bytes, header->bytes);
     proto_finish(proto, op, status);
 }
 
 /* ---- through the window ------------------------------------------------------------------------------------ */
 
-/* The first of this list that is to the peer, or from it; of pushes that one alone has the window. */
-static struct proto_op *first_of(const struct proto_due *list, int32_t peer)
+/* Returns the first operation of the list with this peer.  Of sends, only that one uses the FIFO. */
+static struct proto_op *first_with(const struct proto_due *list, int32_t peer)
 {
     struct proto_op *op = TAILQ_FIRST(list);
     while (op != NULL && op->peer != peer) op = TAILQ_NEXT(op, bulk);
     return op;
 }
 
-static void announce(struct proto *proto, struct proto_op *op)
+static void send_rts(struct proto *proto, struct proto_op *op)
 {
     uint64_t start = shm_window_begin(proto->shm, shm_seat_of(proto->shm, op->peer), op->request->bytes);
     struct wire_header header = {
@@ -210,8 +209,8 @@ static void announce(struct proto *proto, struct proto_op *op)
 
 void bulk_push(struct proto *proto, struct proto_op *op)
 {
-    put_on(&proto->pushes, op);
-    if (first_of(&proto->pushes, op->peer) == op) announce(proto, op);
+    append_to(&proto->pushes, op);
+    if (first_with(&proto->pushes, op->peer) == op) send_rts(proto, op);
 }
 
 void bulk_forget(struct proto *proto, struct proto_op *op)
@@ -219,33 +218,33 @@ void bulk_forget(struct proto *proto, struct proto_op *op)
     struct proto_due *list = op->bulk_list;
     if (list == NULL) return;
     int seat = shm_seat_of(proto->shm, op->peer);
-    bool had_window = first_of(list, op->peer) == op;
+    bool had_window = first_with(list, op->peer) == op;
     TAILQ_REMOVE(list, op, bulk);
     op->bulk_list = NULL;
     if (list == &proto->streams) shm_window_shut(proto->shm, seat);
     if (list != &proto->pushes || !had_window) return;
     shm_window_take_back(proto->shm, seat);
-    struct proto_op *next = first_of(list, op->peer);
-    if (next != NULL) announce(proto, next);
+    struct proto_op *next = first_with(list, op->peer);
+    if (next != NULL) send_rts(proto, next);
 }
 
-/* As much as there is room for; whether anything moved. */
-static bool push(struct proto *proto, struct proto_op *op)
+/* Copies in as much as fits.  Returns true if anything moved. */
+static bool copy_in(struct proto *proto, struct proto_op *op)
 {
     const tutti_request *request = op->request;
     int seat = shm_seat_of(proto->shm, op->peer);
-    if (first_of(&proto->pushes, op->peer) != op) return false;
+    if (first_with(&proto->pushes, op->peer) != op) return false;
     size_t bytes = shm_window_put(proto->shm, seat, (const char *)request->data + op->at);
     op->at += bytes;
     if (op->at < request->bytes) return bytes > 0;
     if (is_timed(proto->shm) && request->bytes > 0)
-        learn(proto, op->peer, PUSH, request->bytes, shm_ns_since(proto->host, op->since_ns));
+        update_cost(proto, op->peer, PUSH, request->bytes, shm_ns_since(proto->host, op->since_ns));
     proto_finish(proto, op, TUTTI_OK);
     return true;
 }
 
-/* What has come of it, at most a turn's; whether anything had. */
-static bool take(struct proto *proto, struct proto_op *op)
+/* Copies out what has arrived, up to a limit.  Returns true if anything moved. */
+static bool copy_out(struct proto *proto, struct proto_op *op)
 {
     tutti_request *request = op->request;
     int seat = shm_seat_of(proto->shm, op->peer);
@@ -266,31 +265,31 @@ static bool take(struct proto *proto, struct proto_op *op)
 
 void bulk_drain(struct proto *proto, int32_t peer)
 {
-    struct proto_op *op = first_of(&proto->streams, peer);
-    if (op != NULL) take(proto, op);
+    struct proto_op *op = first_with(&proto->streams, peer);
+    if (op != NULL) copy_out(proto, op);
 }
 
-/* One without bytes is sent with its announcement, which the peer may have received it by, and left. */
+/* An empty message is complete with its RTS, which the peer may have received before it exited. */
 void bulk_lost(struct proto *proto, int32_t peer)
 {
     bulk_drain(proto, peer);
-    struct proto_op *op = first_of(&proto->pushes, peer);
-    if (op != NULL && op->request->bytes == 0) push(proto, op);
+    struct proto_op *op = first_with(&proto->pushes, peer);
+    if (op != NULL && op->request->bytes == 0) copy_in(proto, op);
 }
 
 void bulk_stream(struct proto *proto, const struct wire_header *header)
 {
     int32_t peer = (int32_t)header->source;
-    bulk_drain(proto, peer); /* the message before has been put whole, or was taken back */
+    bulk_drain(proto, peer); /* the previous message has been copied in completely, or was withdrawn */
     struct proto_op *op = proto_op_find(proto, header->ref);
-    if (op == NULL || op->state != PROTO_RECV_OPEN || op->peer != peer) return; /* taken back meanwhile */
-    if (first_of(&proto->streams, peer) != NULL || header->bytes != op->request->bytes ||
+    if (op == NULL || op->state != PROTO_RECV_OPEN || op->peer != peer) return; /* withdrawn meanwhile */
+    if (first_with(&proto->streams, peer) != NULL || header->bytes != op->request->bytes ||
         !shm_window_open(proto->shm, shm_seat_of(proto->shm, peer), header->id - 1, header->bytes)) {
-        link_drop(proto, peer, "it sends other bytes than it said", true);
+        link_drop(proto, peer, "it sent other bytes than announced", true);
         return;
     }
-    put_on(&proto->streams, op);
-    take(proto, op);
+    append_to(&proto->streams, op);
+    copy_out(proto, op);
 }
 
 /* ---- turns ------------------------------------------------------------------------------------------------- */
@@ -301,11 +300,11 @@ static int stream(struct proto *proto)
     int moved = 0;
     for (op = TAILQ_FIRST(&proto->pushes); op != NULL; op = next) {
         next = TAILQ_NEXT(op, bulk);
-        moved += push(proto, op);
+        moved += copy_in(proto, op);
     }
     for (op = TAILQ_FIRST(&proto->streams); op != NULL; op = next) {
         next = TAILQ_NEXT(op, bulk);
-        moved += take(proto, op);
+        moved += copy_out(proto, op);
     }
     return moved;
 }
@@ -315,8 +314,8 @@ static bool is_streaming(const struct proto *proto)
     return !TAILQ_EMPTY(&proto->pushes) || !TAILQ_EMPTY(&proto->streams);
 }
 
-/* Whoever has a core stays with it for as long as the other end does. */
-static int stay(struct proto *proto)
+/* Keeps polling as long as the other end keeps up, if this rank has a core. */
+static int keep_streaming(struct proto *proto)
 {
     enum { TURN = 64 };
     struct shm *shm = proto->shm;
@@ -336,9 +335,9 @@ int bulk_progress(struct proto *proto)
     int moved = 0;
     struct proto_op *op = TAILQ_FIRST(&proto->pulls);
     if (op != NULL) {
-        pull(proto, op); /* the oldest alone, to its end: so it is whole in the cache when it is used */
+        pull(proto, op); /* only the oldest, to its end, so that it is cached when it is used */
         moved++;
     }
     moved += stream(proto);
-    return proto->shm->shares_cores || !is_streaming(proto) ? moved : moved + stay(proto);
+    return proto->shm->shares_cores || !is_streaming(proto) ? moved : moved + keep_streaming(proto);
 }

@@ -11,8 +11,8 @@ static int class_of(size_t bytes)
     return c;
 }
 
-/* More often at first: the first time has been for getting pages, too. */
-static bool is_to_be_tried(uint8_t *turns)
+/* More often at first, because the first measurement includes page faults. */
+static bool should_try(uint8_t *turns)
 {
     if (++*turns == 2 * TRY_EVERY) *turns = TRY_EVERY;
     return (*turns & (*turns - 1)) == 0;
@@ -24,7 +24,7 @@ int pace_choose(struct pace *pace, size_t bytes)
     uint32_t one = pace->ps[PACE_ONE][c], other = pace->ps[PACE_OTHER][c];
     if (one == 0) return PACE_ONE;
     if (other == 0) return PACE_OTHER;
-    bool tries = is_to_be_tried(&pace->turns[c]); /* the slower one */
+    bool tries = should_try(&pace->turns[c]); /* the slower path */
     return (other < one) != tries ? PACE_OTHER : PACE_ONE;
 }
 

@@ -1,13 +1,12 @@
-/* Which of two ways is the faster one.
+/* Cost model: decides which of two paths is faster.
  *
- * A message to a peer is pushed, which is copied into the ring by one core and out of it by another, or pulled, which
- * one core does alone, with the kernel's help.  On two cores that share a cache pushing takes half the time (512 KiB
- * 30 us for 63), on two that do not it takes twice as long (110): then every line crosses twice.  What others will read
- * is written with plain stores or past the caches (shm_put.c).
+ * A message to a peer is either copied in by one core and copied out by another, or read by one core alone with the
+ * kernel's help.  On cores that share a cache the first path is faster.  On others it is slower, since every line
+ * crosses twice.  The same question arises for data that others will read: plain or non-temporal stores (shm_put.c).
+ * See docs/benchmarks/shared-memory.md.
  *
- * A program cannot tell which cores it has, a virtual machine's change under way, and so what either way last took
- * decides.  A time can be too long for many reasons, and too short for none: a shorter one is believed at once, a
- * longer one slowly.
+ * A program cannot know the topology, and a virtual machine's may change, so measurements decide.  A duration can be
+ * too long for many reasons, but never too short: a shorter one is adopted at once, a longer one gradually.
  */
 #ifndef PACE_H
 #define PACE_H
@@ -15,20 +14,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PACE_ONE, PACE_OTHER }; /* the ways; who asks has names for them */
+enum { PACE_ONE, PACE_OTHER }; /* the paths, named by the caller */
 
-enum { PACE_CLASSES = 13 }; /* of sizes, each twice as large as the last: up to 32 KiB .. more than 64 MiB */
+enum { PACE_CLASSES = 13 }; /* size classes, doubling: up to 32 KiB .. more than 64 MiB */
 
 struct pace {
-    uint32_t ps[2][PACE_CLASSES]; /* a byte; 0: not known */
+    uint32_t ps[2][PACE_CLASSES]; /* per byte; 0: unknown */
     uint8_t turns[PACE_CLASSES];
 };
 
-/* The faster way for so many bytes; now and then the other one, for times change. */
+/* Returns the faster path for a size; now and then the other one, because conditions change. */
 int pace_choose(struct pace *pace, size_t bytes);
-/* What a time per byte is believed to be that was believed to be known (0: nothing), once this was found. */
+/* Returns the new per-byte estimate, given the old one (0 if none) and one measurement. */
 uint32_t pace_believe(uint32_t known_ps, uint64_t bytes, uint64_t ns);
-/* So long it has taken. */
+/* Records one measurement. */
 void pace_learn(struct pace *pace, int way, size_t bytes, uint64_t ns);
 
 #endif

@@ -539,7 +539,7 @@ static void test_dies_in_the_directory(void **state)
     pair_open(end);
     struct shm_entry *entry = &shm_directory(&end[0].shm)->entry[1];
     end[0].shm.peer[1].life = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    assert_true(take_entry(&end[1].shm, entry));
+    assert_true(try_reserve(&end[1].shm, entry));
     assert_int_equal(take(&end[0]), 2); /* it lives */
     assert_int_equal(write(end[0].shm.peer[1].life, &(uint64_t){1}, sizeof(uint64_t)), sizeof(uint64_t));
     assert_int_equal(take(&end[0]), 1); /* readable, as one of a process that has ended */

@@ -134,7 +134,7 @@ static void test_one_at_a_time(void **state)
     bulk_push(&proto, &op[0]);
     bulk_push(&proto, &op[2]);
     assert_int_equal(n_said, 1);
-    assert_false(push(&proto, &op[2]));
+    assert_false(copy_in(&proto, &op[2]));
     bulk_stream(&proto, &said[0]);
     while (ended[0] == 0) stream(&proto);
     assert_int_equal(n_said, 2); /* the second one's turn, although not all of the first was read */
@@ -151,7 +151,7 @@ static void test_one_that_waits_is_taken_back(void **state)
     (void)state;
     bulk_push(&proto, &op[0]);
     bulk_push(&proto, &op[2]);
-    push(&proto, &op[0]);
+    copy_in(&proto, &op[0]);
     proto_finish(&proto, &op[2], TUTTI_ERR_ABORTED);
     assert_int_equal(n_said, 1);
     bulk_stream(&proto, &said[0]);
@@ -166,13 +166,13 @@ static void test_one_under_way_is_taken_back(void **state)
     bulk_push(&proto, &op[0]);
     bulk_push(&proto, &op[2]);
     bulk_stream(&proto, &said[0]);
-    assert_true(push(&proto, &op[0]));
-    assert_true(take(&proto, &op[1]));
+    assert_true(copy_in(&proto, &op[0]));
+    assert_true(copy_out(&proto, &op[1]));
     assert_int_equal(op[1].at, SPAN);
     proto_finish(&proto, &op[0], TUTTI_ERR_ABORTED);
     assert_int_equal(n_said, 2);
-    assert_false(push(&proto, &op[2]));
-    assert_false(take(&proto, &op[1]));
+    assert_false(copy_in(&proto, &op[2]));
+    assert_false(copy_out(&proto, &op[1]));
     assert_int_equal(ended[1], 0);
     proto_finish(&proto, &op[1], TUTTI_ERR_ABORTED);
     bulk_stream(&proto, &said[1]);
@@ -188,7 +188,7 @@ static void test_a_receive_is_given_up(void **state)
     (void)state;
     bulk_push(&proto, &op[0]);
     bulk_stream(&proto, &said[0]);
-    push(&proto, &op[0]);
+    copy_in(&proto, &op[0]);
     assert_non_null(shm_window_look(&shm, PEER, &bytes));
     proto_finish(&proto, &op[1], TUTTI_ERR_ABORTED);
     assert_null(shm_window_look(&shm, PEER, &bytes));
@@ -202,7 +202,7 @@ static void test_the_next_one_is_announced(void **state)
     bulk_push(&proto, &op[0]);
     bulk_push(&proto, &op[2]);
     bulk_stream(&proto, &said[0]);
-    push(&proto, &op[0]);
+    copy_in(&proto, &op[0]);
     assert_int_equal(ended[1], 0);
     bulk_stream(&proto, &said[1]);
     assert_int_equal(ended[1], 1);
@@ -231,7 +231,7 @@ static void test_one_with_bytes_at_the_end(void **state)
     (void)state;
     bulk_push(&proto, &op[0]);
     bulk_stream(&proto, &said[0]);
-    push(&proto, &op[0]);
+    copy_in(&proto, &op[0]);
     bulk_lost(&proto, PEER);
     assert_int_equal(ended[0], 0);
     assert_int_equal(ended[1], 0);

@@ -115,10 +115,10 @@ static void test_what_is_filled(void **state)
         op.kind = cases[i].kind;
         op.sliced = cases[i].sliced;
         board.rank = 1;
-        assert_int_equal(filled(&board, &op), cases[i].as_root);
-        assert_int_equal(cost_of(&board, &op), cases[i].cost);
+        assert_int_equal(fill_bytes(&board, &op), cases[i].as_root);
+        assert_int_equal(reader_cost(&board, &op), cases[i].cost);
         board.rank = 2;
-        assert_int_equal(filled(&board, &op), cases[i].else_);
+        assert_int_equal(fill_bytes(&board, &op), cases[i].else_);
     }
 }
 
