@@ -96,7 +96,7 @@ int mpib_error(const tutti_host *host, const char *what, int error)
     return host->error(TUTTI_ERR_BACKEND, "%s: %s", what, text);
 }
 
-/* Shortens "Open MPI v4.1.4, package: .." and "MPICH Version:\\t4.0.2\\n.." to their first part. */
+/* Shortens "Open MPI v4.1.4, package: .." and "MPICH Version:\t4.0.2\n.." to their first part. */
 static void name_library(void)
 {
     static char text[MPIB_VERSION_MAX]; /* too large for a small stack; the text never changes */
