@@ -355,9 +355,9 @@ static inline void shm_pause(struct shm *shm)
  * polling only delays them, so the number is halved until polls succeed again. */
 static inline void shm_looked(struct shm *shm, bool found)
 {
-    enum { LOOKS_LEAST = 2, TRY_EVERY = 32 };
+    enum { LOOKS_LEAST = 2, LOOK_EVERY = 32 };
     if (shm->shares_cores) return;
-    if (found || ++shm->in_vain % TRY_EVERY == 0)
+    if (found || ++shm->in_vain % LOOK_EVERY == 0)
         shm->looks = shm->looks_most;
     else if (shm->looks > LOOKS_LEAST)
         shm->looks /= 2;
