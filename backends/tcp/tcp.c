@@ -1,7 +1,7 @@
 /* The tcp backend: the table and its groups.  Messages are in proto, collectives within a host in board. */
 #include <string.h>
 
-#include "proto.h"
+#include "tcp/p2p/proto.h"
 
 /* State of one group; the family's first one has the protocol and the links, which the others share. */
 struct tcp_group {

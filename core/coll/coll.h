@@ -6,7 +6,7 @@
 #ifndef COLL_H
 #define COLL_H
 
-#include "plan.h"
+#include "plan/plan.h"
 
 /* One block a rank, as the operation's tensors have them: either a list of tensors (block i is all of buffer
  * PLAN_IN(i) or PLAN_OUT(i)) or consecutive parts of one flat tensor.  Blocks may differ in size. */

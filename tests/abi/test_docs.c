@@ -14,12 +14,12 @@
 
 #include <cmocka.h>
 
-enum { COLUMNS_MOST = 110, NAMES_MOST = 4096, LINE_MOST = 4096 };
+enum { COLUMNS_MOST = 110, SPEC_MOST = 4096, LINE_MOST = 4096 };
 
 static struct source {
     char *path;
     const char *name; /* the last part of path */
-} sources[NAMES_MOST];
+} sources[SPEC_MOST];
 static int n_sources, wrong, pages, cases;
 
 /* Others' files, and names that stand for any. */
@@ -28,7 +28,7 @@ static const char *const known[] = {"cuda.h", "nccl.h", "rxm_conn.c", "test_NAME
 static int add_source(const char *path, const struct stat *status, int type, struct FTW *at)
 {
     (void)status;
-    if (type != FTW_F || n_sources == NAMES_MOST) return 0;
+    if (type != FTW_F || n_sources == SPEC_MOST) return 0;
     struct source *source = &sources[n_sources++];
     source->path = strdup(path);
     source->name = source->path + at->base;
@@ -63,7 +63,7 @@ static bool holds(const char *name, const char *text)
     return found;
 }
 
-/* `board*.c`, `core/engine.c`, `wire.[ch]`: what stands between backquotes and ends as a source does. */
+/* `board*.c`, `core/progress/engine.c`, `wire.[ch]`: what stands between backquotes and ends as a source does. */
 static void check_files(const char *page, int number, const char *line)
 {
     char word[LINE_MOST];
@@ -167,7 +167,7 @@ static void test_pages(void **state)
     check_folder(TUTTI_SOURCE_DIR);
     check_folder(TUTTI_SOURCE_DIR "/docs");
     check_folder(TUTTI_SOURCE_DIR "/docs/benchmarks");
-    assert_true(pages > 10 && cases > 40 && n_sources > 300 && n_sources < NAMES_MOST);
+    assert_true(pages > 10 && cases > 40 && n_sources > 300 && n_sources < SPEC_MOST);
     assert_int_equal(wrong, 0);
     while (n_sources > 0) free(sources[--n_sources].path);
 }

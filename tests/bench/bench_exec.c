@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "coll/coll.h"
-#include "exec.h"
+#include "plan/exec.h"
 
 enum { RUNS = 4001, PENDING = 1 << 16 };
 

@@ -5,8 +5,8 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include "child.h"
-#include "group.h"
+#include "group/group.h"
+#include "group/subgroup.h"
 #include "leftovers.h"
 #include "ranks.h"
 
@@ -495,7 +495,7 @@ static int false_choice(tutti_group *group, int rank, int size, void *argument)
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         char key[64];
         tutti_group *part = NULL;
-        uint64_t id = child_mix(child_mix(group->id, 1), group->children + 3);
+        uint64_t id = subgroup_mix(subgroup_mix(group->id, 1), group->children + 3);
         snprintf(key, sizeof key, "split/%016" PRIx64 "/choices", id);
         if (rank == 0) EXPECT(tutti_store_set(group->store, key, choices[i], strlen(choices[i])) == TUTTI_OK);
         EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);

@@ -13,8 +13,8 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-#include "../../backends/tcp/shm_packet.c"
-#include "../../backends/tcp/wire.c"
+#include "../../backends/tcp/base/wire.c"
+#include "../../backends/tcp/shm/shm_packet.c"
 
 #include "tcp_ranks.h"
 

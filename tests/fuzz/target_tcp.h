@@ -1,5 +1,5 @@
-/* backends/tcp/wire.c: messages, greetings and addresses of the tcp backend. */
-#include "../../backends/tcp/wire.h"
+/* backends/tcp/base/wire.c: messages, greetings and addresses of the tcp backend. */
+#include "../../backends/tcp/base/wire.h"
 #include "fuzz.h"
 
 static void fuzz_tcp_message(const uint8_t *in, size_t bytes)

@@ -1,13 +1,13 @@
 /* Text that people write, and notes that ranks write: init methods, backend names, TUTTI_ALGO, TUTTI_TUNING,
  * notes, fingerprints. */
 #include "base/error.h"
+#include "bootstrap/rendezvous_place.h"
 #include "coll/coll.h"
-#include "fingerprint.h"
+#include "coll/tuning.h"
 #include "fuzz.h"
-#include "names.h"
-#include "note.h"
-#include "rendezvous_place.h"
-#include "tuning.h"
+#include "op/fingerprint.h"
+#include "op/note.h"
+#include "plugin/backend_spec.h"
 
 static void fuzz_note(const uint8_t *in, size_t bytes)
 {
@@ -64,7 +64,7 @@ static void fuzz_init_method(const uint8_t *in, size_t bytes)
     FUZZ_CHECK(other.port == place.port && strcmp(other.host, place.host) == 0 && strcmp(other.path, place.path) == 0);
 }
 
-static void write_names(const struct names *names, char *text)
+static void write_names(const struct backend_spec *names, char *text)
 {
     static const char *const device[2] = {"cpu:", "cuda:"};
     text[0] = '\0';
@@ -77,17 +77,17 @@ static void write_names(const struct names *names, char *text)
 
 static void fuzz_backend_names(const uint8_t *in, size_t bytes)
 {
-    static struct names names, other;
-    static char again[2 * NAMES_TEXT_MAX];
+    static struct backend_spec names, other;
+    static char again[2 * SPEC_TEXT_MAX];
     char *text = fuzz_text(in, bytes);
-    int status = names_parse(text, &names);
+    int status = backend_spec_parse(text, &names);
     free(text);
     FUZZ_CHECK(status == TUTTI_OK || (status == TUTTI_ERR_INVALID_ARGUMENT && error_text()[0] != '\0'));
     if (status != TUTTI_OK || names.automatic) return;
-    FUZZ_CHECK(names.n[0] + names.n[1] > 0 && names.n[0] <= NAMES_MOST && names.n[1] <= NAMES_MOST);
+    FUZZ_CHECK(names.n[0] + names.n[1] > 0 && names.n[0] <= SPEC_MOST && names.n[1] <= SPEC_MOST);
     write_names(&names, again);
     if (strcmp(again, "auto") == 0) return;
-    FUZZ_CHECK(names_parse(again, &other) == TUTTI_OK);
+    FUZZ_CHECK(backend_spec_parse(again, &other) == TUTTI_OK);
     FUZZ_CHECK(memcmp(&names, &other, sizeof names) == 0);
 }
 

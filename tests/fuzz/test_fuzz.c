@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/wire.c"
+#include "../../backends/tcp/base/wire.c"
 #include "targets.h"
 
 /* In memory of its own, so that a sanitizer sees the first byte read too far. */

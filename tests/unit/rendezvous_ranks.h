@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "rendezvous.h"
+#include "bootstrap/rendezvous.h"
 
 struct result {
     int status, rank, world_size, local_rank, local_world_size, node_rank;

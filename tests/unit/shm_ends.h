@@ -9,24 +9,24 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/board.c"
-#include "../../backends/tcp/board_directory.c"
-#include "../../backends/tcp/board_fill.c"
-#include "../../backends/tcp/board_large.c"
-#include "../../backends/tcp/board_near.c"
-#include "../../backends/tcp/board_pipe.c"
-#include "../../backends/tcp/board_share.c"
-#include "../../backends/tcp/board_small.c"
-#include "../../backends/tcp/board_take.c"
-#include "../../backends/tcp/pace.c"
-#include "../../backends/tcp/shm_arena.c"
-#include "../../backends/tcp/shm_life.c"
-#include "../../backends/tcp/shm_put.c"
-#include "../../backends/tcp/shm_ring.c"
-#include "../../backends/tcp/shm_segment.c"
-#include "../../backends/tcp/shm_spread.c"
-#include "../../backends/tcp/shm_stream.c"
-#include "../../backends/tcp/shm_window.c"
+#include "../../backends/tcp/base/cost_model.c"
+#include "../../backends/tcp/shm/coll/coll.c"
+#include "../../backends/tcp/shm/coll/directory.c"
+#include "../../backends/tcp/shm/coll/fill.c"
+#include "../../backends/tcp/shm/coll/large.c"
+#include "../../backends/tcp/shm/coll/near.c"
+#include "../../backends/tcp/shm/coll/pipe.c"
+#include "../../backends/tcp/shm/coll/share.c"
+#include "../../backends/tcp/shm/coll/small.c"
+#include "../../backends/tcp/shm/coll/take.c"
+#include "../../backends/tcp/shm/shm_arena.c"
+#include "../../backends/tcp/shm/shm_life.c"
+#include "../../backends/tcp/shm/shm_put.c"
+#include "../../backends/tcp/shm/shm_ring.c"
+#include "../../backends/tcp/shm/shm_segment.c"
+#include "../../backends/tcp/shm/shm_spread.c"
+#include "../../backends/tcp/shm/shm_stream.c"
+#include "../../backends/tcp/shm/shm_window.c"
 
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -147,13 +147,13 @@ static void ends_open(struct end *end, int n)
     int bell[ENDS];
     for (int i = 0; i < n; i++) bell[i] = eventfd(0, EFD_NONBLOCK);
     memset(end, 0, (size_t)n * sizeof *end);
-    shm_measure(&end[0].shm, n);
+    shm_measure(&end[0].shm, n, board_bytes(n));
     int memfd = shm_segment_make(end[0].shm.bytes, end[0].shm.boards_at);
     char *base = mmap(NULL, end[0].shm.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
     assert_true(memfd >= 0 && base != MAP_FAILED);
     for (int i = 0; i < n; i++) {
         struct shm *shm = &end[i].shm;
-        shm_measure(shm, n);
+        shm_measure(shm, n, board_bytes(n));
         shm->config =
             (struct shm_config){.rank = i, .world_size = n, .host = &host, .events = &events, .user = &end[i]};
         shm->seat = i;

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "cache.h"
-#include "group.h"
+#include "group/group.h"
+#include "progress/plan_cache.h"
 
 enum { RANKS = 256, SHAPES = 1000 };
 
@@ -16,37 +16,38 @@ static struct tutti_group *new_group(void)
 {
     struct tutti_group *group = calloc(1, sizeof *group);
     group->size = RANKS;
-    group->cache = cache_new();
+    group->cache = plan_cache_new();
     assert_non_null(group->cache);
     return group;
 }
 
 static void free_group(struct tutti_group *group)
 {
-    cache_free(group->cache);
+    plan_cache_free(group->cache);
     free(group);
 }
 
 /* An all_to_all of so many elements for each rank, begun; its plan. */
-static const struct plan *take(struct tutti_group *group, int64_t numel, struct cache_entry **entry, struct exec **exec)
+static const struct plan *take(struct tutti_group *group, int64_t numel, struct plan_cache_entry **entry,
+                               struct exec **exec)
 {
     static const tutti_backend backend = {.name = "none"};
     static char in[1], out[1];
-    struct group_door door = {.backend = &backend};
+    struct backend_entry backend_entry = {.backend = &backend};
     tutti_tensor from = tutti_tensor_of(in, numel * RANKS, TUTTI_INT8),
                  to = tutti_tensor_of(out, numel * RANKS, TUTTI_INT8);
     tutti_op op = {
         .kind = TUTTI_ALL_TO_ALL, .dtype = TUTTI_INT8, .root = -1, .n_in = 1, .in = &from, .n_out = 1, .out = &to};
-    assert_int_equal(cache_take(group->cache, group, &door, &op, entry, exec), TUTTI_OK);
+    assert_int_equal(plan_cache_take(group->cache, group, &backend_entry, &op, entry, exec), TUTTI_OK);
     return (*exec)->plan;
 }
 
 static const struct plan *run(struct tutti_group *group, int64_t numel)
 {
-    struct cache_entry *entry;
+    struct plan_cache_entry *entry;
     struct exec *exec;
     const struct plan *plan = take(group, numel, &entry, &exec);
-    cache_give(group->cache, entry, exec);
+    plan_cache_give(group->cache, entry, exec);
     return plan;
 }
 
@@ -56,9 +57,9 @@ static void test_takes_bounded_memory(void **state)
     (void)state;
     for (int64_t i = 1; i <= SHAPES; i++) {
         run(group, i * 1000);
-        assert_in_range(cache_bytes(group->cache), 1, CACHE_BYTES_MOST);
+        assert_in_range(plan_cache_bytes(group->cache), 1, CACHE_BYTES_MOST);
     }
-    assert_in_range(cache_bytes(group->cache), CACHE_BYTES_MOST / 2, CACHE_BYTES_MOST);
+    assert_in_range(plan_cache_bytes(group->cache), CACHE_BYTES_MOST / 2, CACHE_BYTES_MOST);
     free_group(group);
 }
 
@@ -77,14 +78,14 @@ static void test_keeps_what_is_used(void **state)
 static void test_keeps_what_runs(void **state)
 {
     struct tutti_group *group = new_group();
-    struct cache_entry *entry;
+    struct plan_cache_entry *entry;
     struct exec *exec;
     (void)state;
     const struct plan *plan = take(group, 1, &entry, &exec);
     uint32_t steps = plan->n_steps;
     for (int64_t i = 1; i <= SHAPES; i++) run(group, i * 1000);
     assert_int_equal(plan->n_steps, steps);
-    cache_give(group->cache, entry, exec);
+    plan_cache_give(group->cache, entry, exec);
     assert_ptr_equal(run(group, 1), plan);
     free_group(group);
 }

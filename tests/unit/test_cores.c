@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "cores.h"
+#include "base/cores.h"
 #include "given_cores.h"
 
 static int restore(void **state)

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "coll/coll.h"
-#include "exec.h"
+#include "plan/exec.h"
 
 enum { MOST = 256 };
 

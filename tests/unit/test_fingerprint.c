@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "fingerprint.h"
+#include "op/fingerprint.h"
 
 enum { SIZE = 4 };
 

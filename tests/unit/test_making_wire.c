@@ -1,5 +1,5 @@
-/* core/making_wire.c: what ranks say while they make a group arrives whole, nothing malformed is believed, and what
- * differs is said in words. */
+/* core/group/making_wire.c: what ranks say while they make a group arrives whole, nothing malformed is believed, and
+ * what differs is said in words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "making_wire.h"
+#include "group/making_wire.h"
 
 static struct making_message full(enum making_type type)
 {

@@ -7,10 +7,10 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "names.h"
+#include "plugin/backend_spec.h"
 
 /* What names holds, written as "cpu:a|b,cuda:c". */
-static const char *written(const struct names *names)
+static const char *written(const struct backend_spec *names)
 {
     static char text[4096];
     text[0] = '\0';
@@ -46,9 +46,9 @@ static void test_meaning(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct names names;
+        struct backend_spec names;
         memset(&names, 0x55, sizeof names);
-        assert_int_equal(names_parse(rows[i].text, &names), TUTTI_OK);
+        assert_int_equal(backend_spec_parse(rows[i].text, &names), TUTTI_OK);
         assert_string_equal(written(&names), rows[i].meaning);
         assert_int_equal(names.by_device, rows[i].by_device);
         assert_int_equal(names.automatic, rows[i].automatic);
@@ -80,8 +80,8 @@ static void test_refusals(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct names names;
-        assert_int_equal(names_parse(rows[i].text, &names), TUTTI_ERR_INVALID_ARGUMENT);
+        struct backend_spec names;
+        assert_int_equal(backend_spec_parse(rows[i].text, &names), TUTTI_ERR_INVALID_ARGUMENT);
         if (strstr(error_text(), rows[i].reason) == NULL)
             fail_msg("\"%s\": \"%s\" is not in: %s", rows[i].text, rows[i].reason, error_text());
         if (strstr(error_text(), rows[i].text) == NULL) fail_msg("\"%s\" is not in: %s", rows[i].text, error_text());
@@ -92,17 +92,17 @@ static void test_refusals(void **state)
 static void test_lengths(void **state)
 {
     struct {
-        struct names names;
+        struct backend_spec names;
         char after[16];
     } guarded;
-    char text[NAMES_TEXT_MAX + 8];
+    char text[SPEC_TEXT_MAX + 8];
     (void)state;
     memset(guarded.after, 0x55, sizeof guarded.after);
-    for (size_t length = NAMES_LENGTH - 2; length < NAMES_LENGTH + 2; length++) {
+    for (size_t length = SPEC_NAME_MAX - 2; length < SPEC_NAME_MAX + 2; length++) {
         memset(text, 'a', length);
         text[length] = '\0';
-        bool fits = length < NAMES_LENGTH;
-        assert_int_equal(names_parse(text, &guarded.names), fits ? TUTTI_OK : TUTTI_ERR_INVALID_ARGUMENT);
+        bool fits = length < SPEC_NAME_MAX;
+        assert_int_equal(backend_spec_parse(text, &guarded.names), fits ? TUTTI_OK : TUTTI_ERR_INVALID_ARGUMENT);
         if (fits)
             assert_string_equal(guarded.names.name[0][0], text);
         else
@@ -110,7 +110,7 @@ static void test_lengths(void **state)
     }
     memset(text, 'a', sizeof text - 1);
     text[sizeof text - 1] = '\0';
-    assert_int_equal(names_parse(text, &guarded.names), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_int_equal(backend_spec_parse(text, &guarded.names), TUTTI_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(error_text(), "longer than 1023"));
     for (size_t i = 0; i < sizeof guarded.after; i++) assert_int_equal(guarded.after[i], 0x55);
 }

@@ -1,4 +1,4 @@
-/* core/note.c: what a rank tells of a failure arrives whole, and nothing malformed is believed. */
+/* core/diagnose/note.c: what a rank tells of a failure arrives whole, and nothing malformed is believed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "note.h"
+#include "op/note.h"
 
 static void test_any_rank_may_be_given_up(void **state)
 {

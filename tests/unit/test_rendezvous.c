@@ -3,7 +3,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 
-#include "rendezvous_place.h"
+#include "bootstrap/rendezvous_place.h"
 #include "rendezvous_ranks.h"
 
 /* The C library's, here also as a set-uid program sees it: Tutti's objects find this one first. */

@@ -1,5 +1,5 @@
-/* Memory that ranks of a host share (backends/tcp/shm_arena.c): an owner and a peer of one process, each with its own
- * mapping.  What lacks is made by limits, in children. */
+/* Memory that ranks of a host share (backends/tcp/shm/shm_arena.c): an owner and a peer of one process, each with its
+ * own mapping.  What lacks is made by limits, in children. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,20 +7,15 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/shm_arena.c"
-#include "../../backends/tcp/shm_life.c"
-#include "../../backends/tcp/shm_segment.c"
+#include "../../backends/tcp/shm/shm_arena.c"
+#include "../../backends/tcp/shm/shm_life.c"
+#include "../../backends/tcp/shm/shm_segment.c"
 
 #include <stdatomic.h>
 #include <sys/wait.h>
 
 enum { MIB = 1 << 20 };
 #define PAGE_BYTES ((size_t)sysconf(_SC_PAGESIZE))
-
-size_t board_bytes(int n)
-{
-    return (size_t)n;
-}
 
 static char said[256];
 

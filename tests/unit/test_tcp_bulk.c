@@ -1,5 +1,5 @@
-/* backends/tcp/bulk.c: who has the window, and what is left of a message that ends early.  This rank is both ends: the
- * ring to its peer is the one from it. */
+/* backends/tcp/p2p/bulk.c: who has the window, and what is left of a message that ends early.  This rank is both ends:
+ * the ring to its peer is the one from it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,10 +9,10 @@
 
 #include "stub.h"
 
-#include "../../backends/tcp/bulk.c"
-#include "../../backends/tcp/pace.c"
-#include "../../backends/tcp/shm_put.c"
-#include "../../backends/tcp/shm_window.c"
+#include "../../backends/tcp/base/cost_model.c"
+#include "../../backends/tcp/p2p/bulk.c"
+#include "../../backends/tcp/shm/shm_put.c"
+#include "../../backends/tcp/shm/shm_window.c"
 
 enum { PEER = 1, OPS = 4, SAID = 8, SPAN = 8 << 10, LARGE = SPAN + SPAN / 4, RING = 4 << 10 };
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/shm_cores.c"
+#include "../../backends/tcp/shm/shm_cores.c"
 
 enum { SEATS = 5, END = -1 };
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/match.c"
+#include "../../backends/tcp/p2p/match.c"
 
 static struct match_item item_of(uint64_t group, int32_t source, uint64_t tag)
 {

@@ -7,20 +7,20 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/pace.c"
+#include "../../backends/tcp/base/cost_model.c"
 
 enum { SIZE = 512 << 10 };
 
 enum { PUSH = PACE_ONE, PULL = PACE_OTHER };
 
 /* Of n messages that take these times, how many are pushed. */
-static int pushed_of(struct pace *pace, int n, uint64_t push_ns, uint64_t pull_ns)
+static int pushed_of(struct cost_model *pace, int n, uint64_t push_ns, uint64_t pull_ns)
 {
     int pushed = 0;
     for (int i = 0; i < n; i++) {
-        int way = pace_choose(pace, SIZE);
+        int way = cost_choose(pace, SIZE);
         pushed += way == PUSH;
-        pace_learn(pace, way, SIZE, way == PUSH ? push_ns : pull_ns);
+        cost_learn(pace, way, SIZE, way == PUSH ? push_ns : pull_ns);
     }
     return pushed;
 }
@@ -28,7 +28,7 @@ static int pushed_of(struct pace *pace, int n, uint64_t push_ns, uint64_t pull_n
 static void test_the_faster_way_is_taken(void **state)
 {
     (void)state;
-    struct pace fast = {0}, slow = {0};
+    struct cost_model fast = {0}, slow = {0};
     assert_in_range(pushed_of(&fast, 1000, 30000, 63000), 1000 - 1000 / TRY_EVERY - 8, 999);
     assert_in_range(pushed_of(&slow, 1000, 110000, 63000), 1, 1000 / TRY_EVERY + 8);
 }
@@ -37,15 +37,15 @@ static void test_the_faster_way_is_taken(void **state)
 static void test_the_first_time_is_not_trusted(void **state)
 {
     (void)state;
-    struct pace pace = {0};
-    pace_learn(&pace, PUSH, SIZE, 300000);
+    struct cost_model pace = {0};
+    cost_learn(&pace, PUSH, SIZE, 300000);
     assert_in_range(pushed_of(&pace, 20, 30000, 63000), 14, 19);
 }
 
 static void test_times_change(void **state)
 {
     (void)state;
-    struct pace pace = {0};
+    struct cost_model pace = {0};
     pushed_of(&pace, 100, 30000, 63000);
     assert_in_range(pushed_of(&pace, 1000, 110000, 63000), 1, 40);   /* soon found out, for it is what is done */
     assert_in_range(pushed_of(&pace, 1000, 30000, 63000), 900, 999); /* found out when it is tried again */
@@ -54,33 +54,33 @@ static void test_times_change(void **state)
 static void test_one_long_time_is_chance(void **state)
 {
     (void)state;
-    struct pace pace = {0};
+    struct cost_model pace = {0};
     pushed_of(&pace, 100, 30000, 63000);
-    pace_learn(&pace, PUSH, SIZE, 20000000); /* the peer had lost its core */
+    cost_learn(&pace, PUSH, SIZE, 20000000); /* the peer had lost its core */
     assert_in_range(pushed_of(&pace, 20, 30000, 63000), 19, 20);
 }
 
 static void test_sizes_differ(void **state)
 {
     (void)state;
-    struct pace pace = {0};
+    struct cost_model pace = {0};
     pushed_of(&pace, 100, 110000, 63000);
-    assert_int_equal(pace_choose(&pace, SIZE), PULL);
-    assert_int_equal(pace_choose(&pace, SIZE / 2 + 1), PULL);
-    assert_int_equal(pace_choose(&pace, SIZE / 2), PUSH); /* not known yet */
-    assert_int_equal(pace_choose(&pace, SIZE + 1), PUSH);
+    assert_int_equal(cost_choose(&pace, SIZE), PULL);
+    assert_int_equal(cost_choose(&pace, SIZE / 2 + 1), PULL);
+    assert_int_equal(cost_choose(&pace, SIZE / 2), PUSH); /* not known yet */
+    assert_int_equal(cost_choose(&pace, SIZE + 1), PUSH);
 }
 
 /* A peer says what its side took: it may say anything. */
 static void test_nonsense_is_bounded(void **state)
 {
     (void)state;
-    struct pace pace = {0};
-    pace_learn(&pace, PULL, SIZE, 0);
-    pace_learn(&pace, PULL, SIZE, UINT64_MAX);
-    pace_learn(&pace, PULL, 0, 1);
-    for (int i = 0; i < 200; i++) pace_learn(&pace, PUSH, SIZE_MAX, UINT64_MAX);
-    for (int i = 0; i < 200; i++) pace_learn(&pace, PULL, SIZE, UINT64_MAX);
+    struct cost_model pace = {0};
+    cost_learn(&pace, PULL, SIZE, 0);
+    cost_learn(&pace, PULL, SIZE, UINT64_MAX);
+    cost_learn(&pace, PULL, 0, 1);
+    for (int i = 0; i < 200; i++) cost_learn(&pace, PUSH, SIZE_MAX, UINT64_MAX);
+    for (int i = 0; i < 200; i++) cost_learn(&pace, PULL, SIZE, UINT64_MAX);
     for (int c = 0; c < PACE_CLASSES; c++)
         for (int way = 0; way < 2; way++) assert_in_range(pace.ps[way][c], 0, PS_MOST);
     assert_int_not_equal(pace.ps[PULL][class_of(SIZE)], 0);

@@ -9,12 +9,12 @@
 
 #include "stub.h"
 
-#include "../../backends/tcp/match.c"
-#include "../../backends/tcp/proto.c"
-#include "../../backends/tcp/proto_arrive.c"
+#include "../../backends/tcp/p2p/match.c"
+#include "../../backends/tcp/p2p/proto.c"
+#include "../../backends/tcp/p2p/proto_arrive.c"
 #define revoke revoke_memory /* unistd.h has one, too */
-#include "../../backends/tcp/proto_post.c"
-#include "../../backends/tcp/wire.c"
+#include "../../backends/tcp/base/wire.c"
+#include "../../backends/tcp/p2p/proto_post.c"
 
 /* ---- links ------------------------------------------------------------------------------------------------- */
 

@@ -16,7 +16,7 @@ static const tutti_host timed_host = {.now_ns = made_up_ns, .error = error, .red
 static struct shm timed = {.config = {.host = &timed_host}};
 
 /* Of n that take so long with plain stores, how many go past the caches. */
-static int past_of(struct pace *pace, int n, int plain_ps, enum shm_cost cost_ps, size_t bytes)
+static int past_of(struct cost_model *pace, int n, int plain_ps, enum shm_cost cost_ps, size_t bytes)
 {
     int past = 0;
     for (int i = 0; i < n; i++) {
@@ -37,7 +37,7 @@ static const struct {
 
 static void expect(int plain_ps, enum shm_cost cost_ps, bool past)
 {
-    struct pace pace = {0};
+    struct cost_model pace = {0};
     int n = past_of(&pace, 1000, plain_ps, cost_ps, BYTES);
     assert_in_range(n, past ? 960 : 1, past ? 999 : 40); /* now and then the other way */
 }
@@ -55,7 +55,7 @@ static void test_by_what_it_takes(void **state)
 static void test_times_change(void **state)
 {
     (void)state;
-    struct pace pace = {0};
+    struct cost_model pace = {0};
     past_of(&pace, 200, 20, SHM_COST_HERE, BYTES);
     assert_in_range(past_of(&pace, 1000, 400, SHM_COST_HERE, BYTES), 900, 999);
     assert_in_range(past_of(&pace, 1000, 20, SHM_COST_HERE, BYTES), 1, 100);
@@ -63,7 +63,7 @@ static void test_times_change(void **state)
 
 static void test_little_is_not_timed(void **state)
 {
-    struct pace pace = {0};
+    struct cost_model pace = {0};
     (void)state;
     asked = 0;
     assert_int_equal(past_of(&pace, 100, 400, SHM_COST_AWAY, TIMED_LEAST - 1), 0);
@@ -133,9 +133,9 @@ static void test_near_is_plain(void **state)
     (void)state;
     pair_open(end);
     board_open(&board, &end[0].shm, BOARD_FIRST, 0, 2, (int32_t[]){0, 1});
-    struct pace *pace = &board.fills[TUTTI_ALL_GATHER];
-    pace_learn(pace, PLAIN, BYTES, 1000000);
-    pace_learn(pace, PAST, BYTES, 1);
+    struct cost_model *pace = &board.fills[TUTTI_ALL_GATHER];
+    cost_learn(pace, PLAIN, BYTES, 1000000);
+    cost_learn(pace, PAST, BYTES, 1);
     pace->turns[class_of(BYTES)] = TRY_EVERY + 1;
     op.far = true;
     board_fill(&board, &op);

@@ -1,5 +1,5 @@
-/* Collectives on memory that all ranks map (backends/tcp/board_share.c), where no rank may read another one's memory in
- * any other way: three ranks, driven in turn by one thread. */
+/* Collectives on memory that all ranks map (backends/tcp/shm/coll/share.c), where no rank may read another one's memory
+ * in any other way: three ranks, driven in turn by one thread. */
 #include "shm_ends.h"
 
 enum { N = 70000, TURNS = 1000 };
@@ -228,7 +228,7 @@ static void test_some_do_not(void **state)
     close_all();
 }
 
-/* What two ranks split (board.h) they read in place, too, but where they reduce all of it. */
+/* What two ranks split (coll.h) they read in place, too, but where they reduce all of it. */
 static void test_two_ranks(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Memory order in backends/tcp/shm_ring.c: two ranks as threads over one mapping of the segment, so that a thread
+/* Memory order in backends/tcp/shm/shm_ring.c: two ranks as threads over one mapping of the segment, so that a thread
  * sanitizer sees every access of both.  Without it, the processor's own reordering of a store and a later load shows: a
  * sleeper that is not woken. */
 #include "shm_ends.h"

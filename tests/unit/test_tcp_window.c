@@ -1,4 +1,4 @@
-/* backends/tcp/shm_window.c: two ranks as threads over one mapping of the segment, which send each other large
+/* backends/tcp/shm/shm_window.c: two ranks as threads over one mapping of the segment, which send each other large
  * messages, some of which are taken back. */
 #include "shm_ends.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/wire.c"
+#include "../../backends/tcp/base/wire.c"
 
 enum { WORLD = 4 };
 

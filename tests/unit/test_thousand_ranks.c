@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "coll/coll.h"
-#include "exec.h"
+#include "plan/exec.h"
 
 enum { RANKS = 1024, PER_HOST = 32, ROOT = 777, BUCKETS = 1 << 20 };
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "tuning.h"
+#include "coll/tuning.h"
 
 #define FIRST "tutti tuning 1\n"
 

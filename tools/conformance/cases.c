@@ -65,7 +65,7 @@ void cases_make(struct cases *cases, const struct options *options)
     cases_rows(cases, options, "start", start_rows, n_start_rows);
     cases_rows(cases, options, "start", elsewhere_rows, n_elsewhere_rows);
     collective_cases(cases, options);
-    cases_rows(cases, options, "order", order_rows, n_order_rows);
+    cases_rows(cases, options, "order", hazards_rows, n_order_rows);
     cases_rows(cases, options, "barrier", barrier_rows, n_barrier_rows);
     cases_rows(cases, options, "messages", message_rows, n_message_rows);
     cases_rows(cases, options, "messages", unsized_rows, n_unsized_rows);

@@ -35,7 +35,7 @@ void cases_rows(struct cases *cases, const struct options *options, const char *
 /* What the files of cases give. */
 void collective_cases(struct cases *cases, const struct options *options);
 extern const struct case_row barrier_rows[], message_rows[], work_rows[], group_rows[], bytes_rows[], error_rows[],
-    mismatch_rows[], memory_rows[], start_rows[], elsewhere_rows[], tutorial_rows[], order_rows[], unsized_rows[];
+    mismatch_rows[], memory_rows[], start_rows[], elsewhere_rows[], tutorial_rows[], hazards_rows[], unsized_rows[];
 extern const int n_barrier_rows, n_message_rows, n_work_rows, n_group_rows, n_bytes_rows, n_error_rows, n_mismatch_rows,
     n_memory_rows, n_start_rows, n_elsewhere_rows, n_tutorial_rows, n_order_rows, n_unsized_rows;
 

@@ -143,11 +143,11 @@ static enum verdict huge_collective(struct rank *rank)
     return PASSED;
 }
 
-const struct case_row order_rows[] = {
+const struct case_row hazards_rows[] = {
     {"repeats", repeats, 1, {L_R_REPEATS}, 'b'},
     {"deterministic", deterministic, 1, {L_R_DETERMINISTIC}, 'p'},
     {"coalesced", coalesced, 1, {L_C_COALESCED}, 0},
     {"huge_message", huge, 2, {L_C_HUGE}, 'h'},
     {"huge_all_reduce", huge_collective, 2, {L_C_HUGE}, 'h'},
 };
-const int n_order_rows = sizeof order_rows / sizeof *order_rows;
+const int n_order_rows = sizeof hazards_rows / sizeof *hazards_rows;

@@ -1,0 +1,45 @@
+#include "tcp/base/cost_model.h"
+
+#include <stdbool.h>
+
+enum { TRY_EVERY = 64 /* a power of two */, SMALLEST = 32 << 10, PS_MOST = 1 << 24 /* 60 KB/s */ };
+
+static int class_of(size_t bytes)
+{
+    int c = 0;
+    for (size_t most = SMALLEST; bytes > most && c < PACE_CLASSES - 1; most *= 2) c++;
+    return c;
+}
+
+/* More often at first, because the first measurement includes page faults. */
+static bool should_try(uint8_t *turns)
+{
+    if (++*turns == 2 * TRY_EVERY) *turns = TRY_EVERY;
+    return (*turns & (*turns - 1)) == 0;
+}
+
+int cost_choose(struct cost_model *pace, size_t bytes)
+{
+    int c = class_of(bytes);
+    uint32_t one = pace->ps[PACE_ONE][c], other = pace->ps[PACE_OTHER][c];
+    if (one == 0) return PACE_ONE;
+    if (other == 0) return PACE_OTHER;
+    bool tries = should_try(&pace->turns[c]); /* the slower path */
+    return (other < one) != tries ? PACE_OTHER : PACE_ONE;
+}
+
+uint32_t cost_believe(uint32_t known_ps, uint64_t bytes, uint64_t ns)
+{
+    uint64_t found = ns < UINT32_MAX ? ns * 1000 / bytes : PS_MOST, known = known_ps;
+    if (found > PS_MOST) found = PS_MOST;
+    if (found == 0) found = 1;
+    if (known == 0 || found <= known) return (uint32_t)found;
+    if (found > known * 2) found = known * 2;
+    return (uint32_t)(known + (found - known + 7) / 8);
+}
+
+void cost_learn(struct cost_model *pace, int way, size_t bytes, uint64_t ns)
+{
+    uint32_t *known = &pace->ps[way][class_of(bytes)];
+    if (bytes > 0) *known = cost_believe(*known, bytes, ns);
+}

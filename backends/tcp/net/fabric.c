@@ -1,0 +1,321 @@
+/* The life of a fabric, and what its two kinds share: links with what waits for them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "tcp/net/fabric_impl.h"
+
+/* The provider gives back what it had before it reports a failure. */
+static bool lacks_descriptors(void)
+{
+    enum { ENOUGH = 8 };
+    int fd[ENOUGH], n = 0;
+    while (n < ENOUGH && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0) n++;
+    bool lacks = n < ENOUGH && errno == EMFILE;
+    while (n > 0) close(fd[--n]);
+    return lacks;
+}
+
+/* The provider says EIO where a system call failed for want of a descriptor. */
+const char *fabric_reason(int error)
+{
+    if (error < 0) error = -error;
+    return fabric_library.strerror(error == FI_EIO && lacks_descriptors() ? FI_EMFILE : error);
+}
+
+int fabric_failed(struct fabric *fabric, const char *what, int error)
+{
+    return fabric->config.host->error(TUTTI_ERR_BACKEND, "libfabric: %s failed: %s", what, fabric_reason(error));
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------- */
+
+/* Connected endpoints where the provider has them: the tcp provider's are faster than what is layered on it, tell of a
+ * peer's end, and carry a handshake; measured in docs/tcp-backend.md.  Reliable datagrams are chosen by name. */
+static int find_provider(struct fabric *fabric)
+{
+    const struct fabric_where *where = &fabric->chosen;
+    const char *wanted = fabric->config.host->env("TUTTI_FABRIC_PROVIDER");
+    fabric->kind = &msg_kind;
+    int status = msg_kind.find(fabric, wanted != NULL ? wanted : "tcp", where);
+    if (status != 0 && wanted != NULL) {
+        fabric->kind = &rdm_kind;
+        status = rdm_kind.find(fabric, wanted, where);
+    }
+    if (status == 0) return TUTTI_OK;
+    fabric->kind = NULL;
+    if (wanted != NULL)
+        return fabric->config.host->error(TUTTI_ERR_BACKEND,
+                                          "TUTTI_FABRIC_PROVIDER=%.64s: libfabric has no such provider with connected "
+                                          "or reliable datagram endpoints on %s (%s); `fi_info` lists what there is",
+                                          wanted, where->text, fabric_library.strerror(-status));
+    return fabric->config.host->error(TUTTI_ERR_BACKEND, "libfabric's tcp provider cannot use the address %s: %s",
+                                      where->text, fabric_library.strerror(-status));
+}
+
+static int read_limits(struct fabric *fabric)
+{
+    enum { SILENT_MS = 5000, LEAST_MS = 1000, MOST_MS = 100000 };
+    const char *text = fabric->config.host->env("TUTTI_SILENT_MS");
+    char *end = NULL;
+    long ms = text != NULL ? strtol(text, &end, 10) : SILENT_MS;
+    if (text != NULL && (end == text || *end != '\0' || ms < LEAST_MS || ms > MOST_MS))
+        return fabric->config.host->error(TUTTI_ERR_INVALID_ARGUMENT,
+                                          "TUTTI_SILENT_MS is \"%.40s\"; it must be a number from %d to %d", text,
+                                          LEAST_MS, MOST_MS);
+    fabric->silent_ms = (int)ms;
+    return TUTTI_OK;
+}
+
+static void init(struct fabric *fabric)
+{
+    TAILQ_INIT(&fabric->rdm.spare);
+    TAILQ_INIT(&fabric->rdm.receives);
+    TAILQ_INIT(&fabric->rdm.unposted);
+    fabric->rdm.timer_fd = -1;
+    STAILQ_INIT(&fabric->spare[0]);
+    STAILQ_INIT(&fabric->spare[1]);
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
+        struct fabric_link *link = &fabric->link[rank];
+        link->fabric = fabric;
+        link->rank = rank;
+        STAILQ_INIT(&link->waiting);
+        STAILQ_INIT(&link->msg.sent);
+        TAILQ_INIT(&link->rdm.flying);
+        STAILQ_INIT(&link->rdm.early);
+        for (int i = 0; i < FABRIC_CHUNKS; i++)
+            link->msg.chunk[i] = (struct fabric_chunk){.kind = FABRIC_CHUNK_WRITTEN, .link = link};
+    }
+}
+
+static int open_kind(struct fabric *fabric)
+{
+    int status = fabric_library.fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
+    if (status != 0) return fabric_failed(fabric, "fi_fabric", status);
+    fabric->config.host->random(fabric->address.nonce, WIRE_NONCE);
+    return fabric->kind->open(fabric);
+}
+
+int fabric_open(const struct fabric_config *config, struct fabric **out)
+{
+    size_t bytes = sizeof(struct fabric) + (size_t)config->world_size * sizeof(struct fabric_link);
+    struct fabric *fabric = calloc(1, bytes);
+    if (fabric == NULL) return config->host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d links", config->world_size);
+    fabric->config = *config;
+    init(fabric);
+    int status = fabric_load(config->host);
+    if (status == TUTTI_OK) status = read_limits(fabric);
+    if (status == TUTTI_OK) status = fabric_choose_address(config, &fabric->chosen);
+    if (status == TUTTI_OK) status = find_provider(fabric);
+    if (status == TUTTI_OK) status = open_kind(fabric);
+    if (status == TUTTI_OK) status = fabric_publish(fabric);
+    if (status != TUTTI_OK) {
+        fabric_close(fabric);
+        return status;
+    }
+    config->host->log(2, "tcp: rank %d listens on %s, provider %s", config->rank, fabric->where,
+                      fabric->info->fabric_attr->prov_name);
+    *out = fabric;
+    return TUTTI_OK;
+}
+
+void fabric_close_fid(struct fid *fid)
+{
+    if (fid != NULL) fi_close(fid);
+}
+
+void fabric_close(struct fabric *fabric)
+{
+    if (fabric == NULL) return;
+    fabric->closing = true;
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++)
+        if (fabric->link[rank].state != FABRIC_IDLE) fabric_drop(fabric, rank, "closed", false);
+    if (fabric->kind != NULL) fabric->kind->close(fabric);
+    FABRIC_CLOSE(fabric->fabric);
+    if (fabric->info != NULL) fabric_library.freeinfo(fabric->info);
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) fabric_free_buffers(&fabric->link[rank].waiting);
+    fabric_free_buffers(&fabric->spare[0]);
+    fabric_free_buffers(&fabric->spare[1]);
+    free(fabric);
+}
+
+/* ---- states ------------------------------------------------------------------------------------------------ */
+
+bool fabric_is_on_its_way(const struct fabric_link *link)
+{
+    return link->state == FABRIC_CONNECTING || link->state == FABRIC_WAITING || link->state == FABRIC_ACCEPTING;
+}
+
+void fabric_set_state(struct fabric_link *link, enum fabric_state state)
+{
+    link->fabric->connecting -= fabric_is_on_its_way(link);
+    link->state = (uint8_t)state;
+    link->fabric->connecting += fabric_is_on_its_way(link);
+    if (!fabric_is_on_its_way(link)) return;
+    int64_t now = link->fabric->config.host->now_ns();
+    link->deadline_ns = now + (int64_t)FABRIC_CONNECT_MS * 1000000;
+    int64_t timeout_ms = link->fabric->config.timeout_ms;
+    link->last_ns = timeout_ms < (INT64_MAX - now) / 1000000 ? now + timeout_ms * 1000000 : INT64_MAX;
+}
+
+int fabric_connect(struct fabric *fabric, int32_t rank)
+{
+    struct fabric_link *link = &fabric->link[rank];
+    if (link->state == FABRIC_IDLE) {
+        int status = fabric->kind->ask(link);
+        if (status != TUTTI_OK) return status;
+    }
+    if (link->state != FABRIC_LOST) return TUTTI_OK;
+    return fabric->config.host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", rank, link->why);
+}
+
+void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool notify)
+{
+    struct fabric_link *link = &fabric->link[rank];
+    if (link->state == FABRIC_LOST) return;
+    fabric->kind->end(link);
+    fabric_set_state(link, FABRIC_LOST);
+    snprintf(link->why, sizeof link->why, "%s", why);
+    link->first_write = link->last_write = NULL;
+    for (; link->cut != NULL; link->cut = link->cut->next) fabric->cuts--;
+    if (notify && !fabric->closing) fabric->config.events->lost(fabric->config.user, rank, link->why);
+}
+
+void fabric_lose_connecting(struct fabric_link *link, const char *what)
+{
+    char why[160];
+    snprintf(why, sizeof why, "%s at %s", what, link->where);
+    fabric_drop(link->fabric, link->rank, why, true);
+}
+
+bool fabric_is_up(const struct fabric *fabric, int32_t rank)
+{
+    return fabric->link[rank].state == FABRIC_UP;
+}
+
+const char *fabric_lost(const struct fabric *fabric, int32_t rank)
+{
+    return fabric->link[rank].state == FABRIC_LOST ? fabric->link[rank].why : NULL;
+}
+
+bool fabric_is_flushed(const struct fabric *fabric, int32_t rank)
+{
+    const struct fabric_link *link = &fabric->link[rank];
+    if (fabric->kind->busy(link)) return false;
+    if (link->state == FABRIC_LOST || link->state == FABRIC_IDLE) return true;
+    return STAILQ_EMPTY(&link->waiting) && link->first_write == NULL;
+}
+
+/* ---- messages and writes ----------------------------------------------------------------------------------- */
+
+int fabric_send(struct fabric *fabric, int32_t rank, const void *header, size_t header_bytes, const void *payload,
+                size_t bytes)
+{
+    struct fabric_link *link = &fabric->link[rank];
+    if (link->state == FABRIC_UP) return fabric->kind->send(link, header, header_bytes, payload, bytes);
+    if (link->state == FABRIC_LOST) return TUTTI_OK;
+    return fabric_queue(link, header, header_bytes, payload, bytes);
+}
+
+bool fabric_unsend(struct fabric *fabric, int32_t rank,
+                   bool (*is)(const void *message, size_t bytes, const void *argument), const void *argument)
+{
+    struct fabric_link *link = &fabric->link[rank];
+    struct fabric_buffer *buffer;
+    STAILQ_FOREACH(buffer, &link->waiting, entry)
+    {
+        if (!is(buffer->data, buffer->bytes, argument)) continue;
+        STAILQ_REMOVE(&link->waiting, buffer, fabric_buffer, entry);
+        fabric_give_back(fabric, buffer);
+        return true;
+    }
+    return false;
+}
+
+void fabric_write(struct fabric *fabric, int32_t rank, struct fabric_write *write)
+{
+    struct fabric_link *link = &fabric->link[rank];
+    write->posted = write->landed = 0;
+    write->next = NULL;
+    if (link->state == FABRIC_LOST) return;
+    if (link->last_write != NULL)
+        link->last_write->next = write;
+    else
+        link->first_write = write;
+    link->last_write = write;
+    fabric->kind->post_writes(link);
+}
+
+static bool unqueue(struct fabric_link *link, struct fabric_write *write)
+{
+    struct fabric_write **at = &link->first_write, *before = NULL;
+    while (*at != NULL && *at != write) {
+        before = *at;
+        at = &(*at)->next;
+    }
+    if (*at == NULL) return false;
+    *at = write->next;
+    if (link->last_write == write) link->last_write = before;
+    return true;
+}
+
+bool fabric_unwrite(struct fabric *fabric, int32_t rank, struct fabric_write *write)
+{
+    return write->posted == 0 && unqueue(&fabric->link[rank], write);
+}
+
+/* Where all that was posted has left already, nothing but the next progress is there to say so. */
+bool fabric_cut(struct fabric *fabric, int32_t rank, struct fabric_write *write)
+{
+    struct fabric_link *link = &fabric->link[rank];
+    if (write->posted == 0 || !unqueue(link, write)) return false;
+    write->bytes = write->posted;
+    if (write->landed == write->bytes) {
+        write->next = link->cut;
+        link->cut = write;
+        fabric->cuts++;
+    }
+    return true;
+}
+
+static void finish_cut(struct fabric *fabric)
+{
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
+        struct fabric_link *link = &fabric->link[rank];
+        struct fabric_write *write;
+        while ((write = link->cut) != NULL) {
+            link->cut = write->next;
+            fabric->cuts--;
+            fabric->config.events->write_done(fabric->config.user, write);
+        }
+    }
+}
+
+int fabric_expose(struct fabric *fabric, void *data, size_t bytes, uint64_t key, struct fabric_memory *memory)
+{
+    int status = fabric->kind->expose(fabric, data, bytes, key, memory);
+    if (status == TUTTI_OK) memory->fabric = fabric;
+    return status;
+}
+
+void fabric_conceal(struct fabric_memory *memory)
+{
+    if (memory->handle == NULL) return;
+    memory->fabric->kind->conceal(memory);
+    memory->handle = NULL;
+}
+
+int fabric_progress(struct fabric *fabric)
+{
+    int moved = fabric->kind->progress(fabric) + fabric->cuts;
+    if (fabric->cuts > 0) finish_cut(fabric);
+    return moved;
+}
+
+int fabric_arm(struct fabric *fabric, int *descriptors)
+{
+    return fabric->cuts > 0 ? 0 : fabric->kind->arm(fabric, descriptors);
+}

@@ -1,0 +1,123 @@
+/* What people are told about the network: of this machine, and of a fabric. */
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tcp/net/fabric_impl.h"
+
+struct lines {
+    char *at;
+    size_t left;
+};
+
+static void __attribute__((format(printf, 2, 3))) put(struct lines *lines, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(lines->at, lines->left, format, arguments);
+    va_end(arguments);
+    size_t used = n < 0 ? 0 : (size_t)n < lines->left ? (size_t)n : lines->left - 1;
+    lines->at += used;
+    lines->left -= used;
+}
+
+static void put_interfaces(struct lines *lines)
+{
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0) return;
+    put(lines, "interfaces:");
+    for (struct ifaddrs *entry = all; entry != NULL; entry = entry->ifa_next) {
+        char text[INET6_ADDRSTRLEN + IF_NAMESIZE];
+        const struct sockaddr *address = entry->ifa_addr;
+        if (address == NULL || (address->sa_family != AF_INET && address->sa_family != AF_INET6)) continue;
+        socklen_t bytes = address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        if (getnameinfo(address, bytes, text, sizeof text, NULL, 0, NI_NUMERICHOST) != 0) continue;
+        put(lines, " %s %s%s", entry->ifa_name, text, entry->ifa_flags & IFF_UP ? "" : " (down)");
+    }
+    put(lines, "\n");
+    freeifaddrs(all);
+}
+
+static void put_address(struct lines *lines, const tutti_host *host)
+{
+    struct fabric_config config = {.world_size = 2, .local_world_size = 1, .host = host};
+    struct fabric_where where;
+    if (fabric_choose_address(&config, &where) != TUTTI_OK)
+        put(lines, "no address: TUTTI_IFACE=%s fits no interface\n", host->env("TUTTI_IFACE"));
+    else if (fabric_is_loopback(&where))
+        put(lines, "address for ranks on other hosts: none, only %s, which reaches this host alone\n", where.text);
+    else
+        put(lines, "address for ranks on other hosts: %s (TUTTI_IFACE and MASTER_ADDR choose)\n", where.text);
+}
+
+/* Each provider's name once, of those with this kind of endpoint. */
+static void put_kind(struct lines *lines, enum fi_ep_type type)
+{
+    struct fi_info *all = NULL, *hints = fabric_library.dupinfo(NULL);
+    char seen[512] = " ";
+    if (hints == NULL) return;
+    hints->ep_attr->type = type;
+    int status = fabric_library.getinfo(FI_VERSION(1, 11), NULL, NULL, 0, hints, &all);
+    fabric_library.freeinfo(hints);
+    for (const struct fi_info *info = status == 0 ? all : NULL; info != NULL; info = info->next) {
+        char name[64];
+        snprintf(name, sizeof name, " %s ", info->fabric_attr->prov_name);
+        if (strstr(seen, name) != NULL || strlen(seen) + strlen(name) >= sizeof seen) continue;
+        strcat(seen, name + 1);
+        put(lines, " %s", info->fabric_attr->prov_name);
+    }
+    if (seen[1] == '\0') put(lines, " none");
+    if (all != NULL) fabric_library.freeinfo(all);
+}
+
+static void put_providers(struct lines *lines, const tutti_host *host)
+{
+    const char *wanted = host->env("TUTTI_FABRIC_PROVIDER");
+    put(lines, "libfabric %u.%u, providers with connected endpoints:", FI_MAJOR(fabric_library.version()),
+        FI_MINOR(fabric_library.version()));
+    put_kind(lines, FI_EP_MSG);
+    put(lines, "; with reliable datagrams:");
+    put_kind(lines, FI_EP_RDM);
+    put(lines, "; taken: %s%s\n", wanted != NULL ? wanted : "tcp", wanted != NULL ? " (TUTTI_FABRIC_PROVIDER)" : "");
+}
+
+static void put_memory(struct lines *lines, const tutti_host *host)
+{
+    const char *wanted = host->env("TUTTI_SHM");
+    put(lines, "ranks of this host: through shared memory%s%s\n", wanted != NULL ? ", TUTTI_SHM=" : "",
+        wanted != NULL ? wanted : "");
+}
+
+/* Without libfabric the ranks of one host still share memory, so that is no error unless they must not. */
+int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity)
+{
+    struct lines lines = {text, capacity};
+    int status = fabric_load(host);
+    if (status != TUTTI_OK && !tutti_env_bool(host, "TUTTI_SHM", true)) return status;
+    put_memory(&lines, host);
+    if (status != TUTTI_OK) {
+        put(&lines, "ranks on other hosts: none can be reached, %s\n", fabric_load_error());
+        return TUTTI_OK;
+    }
+    put_providers(&lines, host);
+    put_interfaces(&lines);
+    put_address(&lines, host);
+    return TUTTI_OK;
+}
+
+int fabric_describe(const struct fabric *fabric, char *text, size_t capacity)
+{
+    struct lines lines = {text, capacity};
+    int up = 0;
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) up += fabric->link[rank].state == FABRIC_UP;
+    put(&lines,
+        "tcp: rank %d listens on %s, libfabric's provider %s, connected to %d of %d ranks, messages above %d bytes "
+        "wait "
+        "for their receive\n",
+        fabric->config.rank, fabric->where, fabric->info->fabric_attr->prov_name, up, fabric->config.world_size - 1,
+        WIRE_EAGER);
+    return TUTTI_OK;
+}

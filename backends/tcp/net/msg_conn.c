@@ -1,0 +1,310 @@
+/* Links of connected endpoints: made when first needed, proved by greetings in the connection's private data, watched
+ * until they end.
+ *
+ * A request that fails is dropped without a word.  A rank's link is made once: a repeated request finds it made and is
+ * dropped too.  Where two ranks connect to each other at the same time, the request of the lower rank counts. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tcp/net/msg.h"
+
+#define MSG_CLOSED "connection closed during the handshake (it has left or died)"
+
+union event {
+    struct fi_eq_cm_entry entry; /* ends with the greeting that came with it */
+    uint8_t room[sizeof(struct fi_eq_cm_entry) + 256];
+};
+
+/* ---- endpoints ---------------------------------------------------------------------------------------------- */
+
+static void close_endpoint(struct fabric_link *link)
+{
+    if (link->msg.ep == NULL) return;
+    if (link->state == FABRIC_UP) {
+        fi_shutdown(link->msg.ep, 0);
+        const tutti_host *host = link->fabric->config.host;
+        if (TUTTI_HAS(host, forked_forgets)) host->forked_forgets(link->msg.fd);
+    }
+    fi_close(&link->msg.ep->fid);
+    link->msg.ep = NULL;
+}
+
+void msg_end(struct fabric_link *link)
+{
+    close_endpoint(link);
+    for (int i = 0; i < FABRIC_CHUNKS; i++) link->msg.chunk[i].write = NULL;
+}
+
+static int make_endpoint(struct fabric_link *link, struct fi_info *info, struct fid_ep **out)
+{
+    struct fabric *fabric = link->fabric;
+    struct fid_ep *ep = NULL;
+    int status = fi_endpoint(fabric->domain, info, &ep, link);
+    if (status != 0) return status;
+    if ((status = fi_ep_bind(ep, &fabric->msg.eq->fid, 0)) == 0 &&
+        (status = fi_ep_bind(ep, &fabric->cq->fid, FI_TRANSMIT | FI_SELECTIVE_COMPLETION)) == 0 &&
+        (status = fi_ep_bind(ep, &fabric->cq->fid, FI_RECV)) == 0 &&
+        (status = fi_ep_bind(ep, &fabric->msg.srx->fid, 0)) == 0 && (status = fi_enable(ep)) == 0) {
+        *out = ep;
+        return 0;
+    }
+    fi_close(&ep->fid);
+    return status;
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------ */
+
+static void to_sockaddr(const struct wire_address *address, struct sockaddr_storage *out)
+{
+    memset(out, 0, sizeof *out);
+    if (address->family == 4) {
+        struct sockaddr_in *in = (void *)out;
+        in->sin_family = AF_INET;
+        in->sin_port = htons(address->port);
+        memcpy(&in->sin_addr, address->ip, 4);
+    } else {
+        struct sockaddr_in6 *in = (void *)out;
+        in->sin6_family = AF_INET6;
+        in->sin6_port = htons(address->port);
+        memcpy(&in->sin6_addr, address->ip, 16);
+    }
+}
+
+bool msg_take_entry(struct fabric_link *link, const uint8_t *entry, size_t bytes)
+{
+    if (!wire_address_parse(entry, bytes, &link->address)) return false;
+    fabric_print_address(&link->address, link->where, sizeof link->where);
+    return true;
+}
+
+int msg_ask(struct fabric_link *link)
+{
+    struct fabric *fabric = link->fabric;
+    struct sockaddr_storage to;
+    uint8_t data[WIRE_GREETING];
+    int status = fabric_look_up(link);
+    if (status != TUTTI_OK) return status;
+    status = make_endpoint(link, fabric->info, &link->msg.ep);
+    if (status != 0)
+        return fabric->config.host->error(TUTTI_ERR_SYSTEM, "no endpoint for rank %d: %s", link->rank,
+                                          fabric_reason(status));
+    fabric_greet(link);
+    fabric_sign(fabric, &link->greeting, data);
+    to_sockaddr(&link->address, &to);
+    fabric_set_state(link, FABRIC_CONNECTING);
+    status = fi_connect(link->msg.ep, &to, data, sizeof data);
+    if (status != 0) fabric_lose_connecting(link, fabric_library.strerror(-status));
+    return TUTTI_OK;
+}
+
+/* ---- being asked ------------------------------------------------------------------------------------------- */
+
+int msg_listen(struct fabric *fabric)
+{
+    const tutti_host *host = fabric->config.host;
+    struct sockaddr_storage own;
+    size_t bytes = sizeof own;
+    memset(&own, 0, sizeof own);
+    int status = fi_passive_ep(fabric->fabric, fabric->info, &fabric->msg.pep, NULL);
+    if (status == 0) status = fi_pep_bind(fabric->msg.pep, &fabric->msg.eq->fid, 0);
+    if (status == 0) status = fi_listen(fabric->msg.pep);
+    if (status == 0) status = fi_getname(&fabric->msg.pep->fid, &own, &bytes);
+    if (status != 0)
+        return host->error(TUTTI_ERR_SYSTEM, "cannot listen: %s (TUTTI_IFACE chooses the interface)",
+                           fabric_reason(status));
+    if (own.ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const void *)&own;
+        fabric->address.family = 4;
+        fabric->address.port = ntohs(in->sin_port);
+        memcpy(fabric->address.ip, &in->sin_addr, 4);
+    } else {
+        const struct sockaddr_in6 *in = (const void *)&own;
+        fabric->address.family = 6;
+        fabric->address.port = ntohs(in->sin6_port);
+        memcpy(fabric->address.ip, &in->sin6_addr, 16);
+    }
+    fabric->entry_bytes = WIRE_ADDRESS;
+    wire_address_encode(fabric->entry, &fabric->address);
+    fabric_print_address(&fabric->address, fabric->where, sizeof fabric->where);
+    fcntl(fabric->msg.eq_fd, F_SETFD, FD_CLOEXEC);
+    fabric_tune_listener(fabric, &own);
+    return TUTTI_OK;
+}
+
+static void accept_request(struct fabric_link *link, struct fi_info *info, struct wire_greeting *greeting)
+{
+    struct fabric *fabric = link->fabric;
+    uint8_t data[WIRE_GREETING];
+    close_endpoint(link); /* our own request, if it crossed this one */
+    int status = make_endpoint(link, info, &link->msg.ep);
+    if (status != 0) {
+        fi_reject(fabric->msg.pep, info->handle, NULL, 0);
+        fabric->config.host->log(1, "tcp: rank %d cannot be accepted: %s", link->rank,
+                                 fabric_library.strerror(-status));
+        return;
+    }
+    struct wire_address from = {.family = fabric->address.family};
+    if (info->dest_addr != NULL && from.family == 4) {
+        memcpy(from.ip, &((struct sockaddr_in *)info->dest_addr)->sin_addr, 4);
+        from.port = ntohs(((struct sockaddr_in *)info->dest_addr)->sin_port);
+    } else if (info->dest_addr != NULL) {
+        memcpy(from.ip, &((struct sockaddr_in6 *)info->dest_addr)->sin6_addr, 16);
+        from.port = ntohs(((struct sockaddr_in6 *)info->dest_addr)->sin6_port);
+    }
+    fabric_print_address(&from, link->where, sizeof link->where);
+    greeting->kind = WIRE_ACCEPT;
+    fabric_sign(fabric, greeting, data);
+    fabric_set_state(link, FABRIC_ACCEPTING);
+    status = fi_accept(link->msg.ep, data, sizeof data);
+    if (status != 0) fabric_lose_connecting(link, fabric_library.strerror(-status));
+}
+
+static void handle_request(struct fabric *fabric, struct fi_info *info, const void *data, size_t n)
+{
+    struct wire_greeting greeting;
+    if (fabric->closing || !fabric_verify(fabric, data, n, WIRE_CONNECT, &greeting) ||
+        !fabric_is_for_us(fabric, &greeting)) {
+        fabric->config.host->log(3, "tcp: dropped a connection that did not prove the job's token");
+        fi_reject(fabric->msg.pep, info->handle, NULL, 0);
+        return;
+    }
+    struct fabric_link *link = &fabric->link[greeting.from];
+    bool first = link->state == FABRIC_IDLE || link->state == FABRIC_WAITING;
+    bool crossed = link->state == FABRIC_CONNECTING;
+    if (first || (crossed && link->rank < fabric->config.rank)) {
+        accept_request(link, info, &greeting);
+    } else if (crossed) {
+        uint8_t answer[WIRE_GREETING];
+        greeting.kind = WIRE_BUSY;
+        fabric_sign(fabric, &greeting, answer);
+        fi_reject(fabric->msg.pep, info->handle, answer, sizeof answer);
+    } else {
+        fi_reject(fabric->msg.pep, info->handle, NULL, 0);
+    }
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------ */
+
+static void handle_connected(struct fabric_link *link, const void *data, size_t n)
+{
+    struct wire_greeting greeting;
+    if (link->state == FABRIC_CONNECTING &&
+        (!fabric_verify(link->fabric, data, n, WIRE_ACCEPT, &greeting) || !fabric_is_answer(link, &greeting))) {
+        fabric_lose_connecting(link, "something that does not know the job's token answers");
+        return;
+    }
+    fabric_set_state(link, FABRIC_UP);
+    fabric_tune_link(link);
+    msg_flush_waiting(link);
+}
+
+/* Who listened when this began, and closed before it was through. */
+static bool is_closed(int error)
+{
+    return error == FI_EIO || error == FI_ECONNRESET || error == FI_ECONNABORTED || error == EPIPE;
+}
+
+/* The peer may have closed the request without having read it: unauthenticated connections are limited in number, and
+ * the provider reads a request only for a moment.  A peer that has gone refuses the next one. */
+static void repeat_or_lose(struct fabric_link *link)
+{
+    enum { REPEATS = 5 };
+    if (link->state != FABRIC_CONNECTING || link->repeats == REPEATS || link->fabric->closing) {
+        fabric_lose_connecting(link, MSG_CLOSED);
+        return;
+    }
+    int64_t last_ns = link->last_ns;
+    link->repeats++;
+    close_endpoint(link);
+    if (msg_ask(link) != TUTTI_OK)
+        fabric_lose_connecting(link, MSG_CLOSED);
+    else
+        link->last_ns = last_ns;
+}
+
+static void handle_failure(struct fabric_link *link, int error, const void *data, size_t n)
+{
+    struct wire_greeting greeting;
+    if (link->state == FABRIC_CONNECTING && error == FI_ECONNREFUSED &&
+        fabric_verify(link->fabric, data, n, WIRE_BUSY, &greeting) && fabric_is_answer(link, &greeting)) {
+        close_endpoint(link);
+        fabric_set_state(link, FABRIC_WAITING);
+        return;
+    }
+    if (error == FI_ECONNREFUSED)
+        fabric_lose_connecting(link, "connection refused (it has left or died, or its job token differs)");
+    else if (is_closed(error))
+        repeat_or_lose(link);
+    else
+        fabric_lose_connecting(link, fabric_library.strerror(error));
+}
+
+static void read_failure(struct fabric *fabric)
+{
+    uint8_t data[256];
+    struct fi_eq_err_entry error = {.err_data = data, .err_data_size = sizeof data};
+    if (fi_eq_readerr(fabric->msg.eq, &error, 0) < 0 || error.fid == NULL || error.fid->fclass != FI_CLASS_EP) return;
+    struct fabric_link *link = error.fid->context;
+    if (link->msg.ep != NULL && &link->msg.ep->fid == error.fid)
+        handle_failure(link, error.err < 0 ? -error.err : error.err, error.err_data,
+                       error.err_data != NULL ? error.err_data_size : 0);
+}
+
+int msg_handle_events(struct fabric *fabric)
+{
+    int handled = 0;
+    fabric_end_strangers(fabric, fabric->closing);
+    for (;;) {
+        union event event;
+        uint32_t kind = 0;
+        errno = 0; /* the provider takes an old EAGAIN for its own, and then keeps a closed connection for ever */
+        ssize_t n = fi_eq_read(fabric->msg.eq, &kind, &event, sizeof event, 0);
+        if (n == -FI_EAVAIL) {
+            read_failure(fabric);
+            handled++;
+            continue;
+        }
+        if (n < (ssize_t)sizeof event.entry) return handled;
+        handled++;
+        size_t bytes = (size_t)n - sizeof event.entry;
+        if (kind == FI_CONNREQ) {
+            handle_request(fabric, event.entry.info, event.entry.data, bytes);
+            fabric_library.freeinfo(event.entry.info);
+            continue;
+        }
+        struct fabric_link *link = event.entry.fid->context;
+        if (link == NULL || link->msg.ep == NULL || &link->msg.ep->fid != event.entry.fid) continue;
+        if (kind == FI_CONNECTED) handle_connected(link, event.entry.data, bytes);
+        if (kind != FI_SHUTDOWN) continue;
+        if (link->state == FABRIC_UP) {
+            while (msg_drain(fabric) > 0) continue; /* what came before the end counts */
+            fabric_drop(fabric, link->rank, "connection closed", true);
+        } else {
+            repeat_or_lose(link);
+        }
+    }
+}
+
+/* A process that is stopped or has no processor time leaves a connection unanswered that its host has accepted. */
+static bool may_wait_on(struct fabric_link *link, int64_t now)
+{
+    enum { LOOK_MS = 1000 };
+    if (link->state != FABRIC_CONNECTING || now > link->last_ns || !fabric_host_answers(link)) return false;
+    link->deadline_ns = now + (int64_t)LOOK_MS * 1000000;
+    return true;
+}
+
+void msg_check_deadlines(struct fabric *fabric)
+{
+    int64_t now = fabric->config.host->now_ns();
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
+        struct fabric_link *link = &fabric->link[rank];
+        if (fabric_is_on_its_way(link) && now > link->deadline_ns && !may_wait_on(link, now))
+            fabric_lose_connecting(link, now > link->last_ns ? "no answer within the group's timeout"
+                                                             : "no answer within 15 s");
+    }
+}

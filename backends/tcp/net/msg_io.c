@@ -1,0 +1,285 @@
+/* Messages, writes and completions. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tcp/net/msg.h"
+
+enum { INJECT = 128, BATCH = 32, EVENTS_EVERY = 64 };
+
+/* ---- receiving --------------------------------------------------------------------------------------------- */
+
+static struct fabric_buffer *receive_at(struct fabric *fabric, int i)
+{
+    size_t stride = (sizeof(struct fabric_buffer) + FABRIC_MESSAGE + 63) / 64 * 64;
+    return (void *)((uint8_t *)fabric->msg.receives + (size_t)i * stride);
+}
+
+/* Always at once: a message without a buffer would keep the queue's descriptor ready and hold up the link. */
+static int post(struct fabric *fabric, struct fabric_buffer *buffer)
+{
+    return (int)fi_recv(fabric->msg.srx, buffer->data, FABRIC_MESSAGE, NULL, 0, buffer);
+}
+
+int msg_post_receives(struct fabric *fabric)
+{
+    const tutti_host *host = fabric->config.host;
+    size_t stride = (sizeof(struct fabric_buffer) + FABRIC_MESSAGE + 63) / 64 * 64;
+    void *memory = NULL;
+    if (posix_memalign(&memory, 64, stride * FABRIC_RECEIVES) != 0)
+        return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d receive buffers", FABRIC_RECEIVES);
+    fabric->msg.receives = memory;
+    for (int i = 0; i < FABRIC_RECEIVES; i++) {
+        struct fabric_buffer *buffer = receive_at(fabric, i);
+        *buffer = (struct fabric_buffer){.kind = FABRIC_RECEIVED};
+        int status = post(fabric, buffer);
+        if (status != 0)
+            return host->error(TUTTI_ERR_BACKEND, "libfabric: fi_recv failed: %s", fabric_library.strerror(-status));
+    }
+    return TUTTI_OK;
+}
+
+/* ---- sending ----------------------------------------------------------------------------------------------- */
+
+/* The provider reads a copy until the kernel has taken it.  A completion costs two system calls more, so only some
+ * copies ask for one; as they leave in order, it frees those before it too. */
+static int send_copy(struct fabric_link *link, struct fabric_buffer *buffer)
+{
+    buffer->link = link;
+    struct iovec part = {buffer->data, buffer->bytes};
+    struct fi_msg message = {.msg_iov = &part, .iov_count = 1, .context = buffer};
+    bool signal = ++link->msg.unsignalled >= FABRIC_SIGNAL_EVERY;
+    ssize_t status = fi_sendmsg(link->msg.ep, &message, signal ? FI_COMPLETION : 0);
+    if (status != 0) {
+        fabric_give_back(link->fabric, buffer);
+        return link->fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "libfabric: fi_sendmsg failed: %s",
+                                                fabric_library.strerror((int)-status));
+    }
+    STAILQ_INSERT_TAIL(&link->msg.sent, buffer, entry);
+    if (signal) link->msg.unsignalled = 0;
+    return TUTTI_OK;
+}
+
+static int msg_send(struct fabric_link *link, const void *header, size_t header_bytes, const void *payload,
+                    size_t bytes)
+{
+    struct fabric *fabric = link->fabric;
+    if (header_bytes + bytes <= INJECT) {
+        uint8_t small[INJECT];
+        memcpy(small, header, header_bytes);
+        if (bytes > 0) memcpy(small + header_bytes, payload, bytes);
+        return fi_inject(link->msg.ep, small, header_bytes + bytes, 0) == 0 ? TUTTI_OK : fabric_out_of_memory(fabric);
+    }
+    struct fabric_buffer *buffer = fabric_copy(fabric, header, header_bytes, payload, bytes);
+    return buffer == NULL ? fabric_out_of_memory(fabric) : send_copy(link, buffer);
+}
+
+static void msg_post_writes(struct fabric_link *link);
+
+void msg_flush_waiting(struct fabric_link *link)
+{
+    struct fabric_buffer *buffer;
+    while ((buffer = STAILQ_FIRST(&link->waiting)) != NULL && link->state == FABRIC_UP) {
+        STAILQ_REMOVE_HEAD(&link->waiting, entry);
+        int status = msg_send(link, buffer->data, buffer->bytes, NULL, 0);
+        fabric_give_back(link->fabric, buffer);
+        if (status != TUTTI_OK) {
+            fabric_drop(link->fabric, link->rank, "no memory to send what waited for the connection", true);
+            return;
+        }
+    }
+    msg_post_writes(link);
+}
+
+static void copies_left(struct fabric_link *link, const struct fabric_buffer *last)
+{
+    struct fabric_buffer *buffer;
+    while ((buffer = STAILQ_FIRST(&link->msg.sent)) != NULL) {
+        STAILQ_REMOVE_HEAD(&link->msg.sent, entry);
+        fabric_give_back(link->fabric, buffer);
+        if (buffer == last) return;
+    }
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------- */
+
+static int msg_expose(struct fabric *fabric, void *data, size_t bytes, uint64_t key, struct fabric_memory *memory)
+{
+    struct fid_mr *region = NULL;
+    if (bytes == 0) { /* a region of no bytes is none: see post_chunk */
+        data = &fabric->msg.nothing;
+        bytes = 1;
+    }
+    int status = fi_mr_reg(fabric->domain, data, bytes, FI_REMOTE_WRITE, 0, key, 0, &region, NULL);
+    if (status != 0)
+        return fabric->config.host->error(TUTTI_ERR_BACKEND, "libfabric: fi_mr_reg of %zu bytes failed: %s", bytes,
+                                          fabric_library.strerror(-status));
+    memory->handle = region;
+    return TUTTI_OK;
+}
+
+static void msg_conceal(struct fabric_memory *memory)
+{
+    fi_close(&((struct fid_mr *)memory->handle)->fid);
+}
+
+/* The last piece tells the peer.  Pieces keep the provider's queue short, so that small messages of other operations
+ * need not wait for all of a large one. */
+static bool post_chunk(struct fabric_link *link, struct fabric_chunk *chunk, struct fabric_write *write)
+{
+    size_t left = write->bytes - write->posted, bytes = left < FABRIC_CHUNK ? left : FABRIC_CHUNK;
+    bool last = bytes == left;
+    struct iovec from = {(uint8_t *)(uintptr_t)write->data + write->posted, bytes};
+    struct fi_rma_iov to = {write->posted, bytes, write->key};
+    if (write->bytes == 0) {
+        from = (struct iovec){&link->fabric->msg.nothing, 1};
+        to.len = 1;
+    }
+    struct fi_msg_rma message = {
+        .msg_iov = &from, .iov_count = 1, .rma_iov = &to, .rma_iov_count = 1, .context = chunk, .data = write->key};
+    if (fi_writemsg(link->msg.ep, &message, FI_COMPLETION | (last ? FI_REMOTE_CQ_DATA : 0)) != 0) return false;
+    chunk->busy = true;
+    chunk->write = write;
+    chunk->bytes = bytes;
+    write->posted += bytes;
+    return true;
+}
+
+static bool all_posted(const struct fabric_write *write)
+{
+    return write->posted == write->bytes && write->posted > 0;
+}
+
+static void msg_post_writes(struct fabric_link *link)
+{
+    for (int i = 0; i < FABRIC_CHUNKS && link->first_write != NULL && link->state == FABRIC_UP; i++) {
+        struct fabric_write *write = link->first_write;
+        if (link->msg.chunk[i].busy || !post_chunk(link, &link->msg.chunk[i], write)) continue;
+        if (!all_posted(write) && write->bytes > 0) continue;
+        link->first_write = write->next;
+        if (link->first_write == NULL) link->last_write = NULL;
+    }
+}
+
+static void chunk_left(struct fabric_chunk *chunk)
+{
+    struct fabric_link *link = chunk->link;
+    struct fabric_write *write = chunk->write;
+    size_t bytes = chunk->bytes;
+    chunk->busy = false;
+    chunk->write = NULL;
+    msg_post_writes(link); /* keep the wire busy before telling anyone */
+    if (write == NULL) return;
+    write->landed += bytes;
+    if (write->landed >= write->bytes) link->fabric->config.events->write_done(link->fabric->config.user, write);
+}
+
+/* ---- completions ------------------------------------------------------------------------------------------- */
+
+static void handle_completion(struct fabric *fabric, const struct fi_cq_data_entry *entry)
+{
+    const struct fabric_events *events = fabric->config.events;
+    if (entry->flags & FI_REMOTE_WRITE) {
+        events->written(fabric->config.user, entry->data);
+        return;
+    }
+    uint8_t *context = entry->op_context;
+    if (context == NULL) return;
+    if (*context == FABRIC_RECEIVED) {
+        struct fabric_buffer *buffer = (void *)context;
+        events->message(fabric->config.user, buffer->data, entry->len);
+        post(fabric, buffer);
+    } else if (*context == FABRIC_SENT) {
+        struct fabric_buffer *buffer = (void *)context;
+        copies_left(buffer->link, buffer);
+    } else {
+        chunk_left((void *)context);
+    }
+}
+
+/* Failed operations belong to a link that is about to be lost, which frees what they used; a receive that was cut
+ * short is posted again. */
+static void handle_error(struct fabric *fabric)
+{
+    struct fi_cq_err_entry error = {0};
+    if (fi_cq_readerr(fabric->cq, &error, 0) < 0 || error.op_context == NULL || fabric->closing) return;
+    uint8_t *context = error.op_context;
+    if (*context == FABRIC_RECEIVED) {
+        post(fabric, (void *)context);
+    } else if (*context == FABRIC_CHUNK_WRITTEN) {
+        struct fabric_chunk *chunk = (void *)context;
+        chunk->busy = false;
+    }
+}
+
+int msg_drain(struct fabric *fabric)
+{
+    struct fi_cq_data_entry entry[BATCH];
+    errno = 0;
+    ssize_t n = fi_cq_read(fabric->cq, entry, BATCH);
+    if (n == -FI_EAVAIL) {
+        handle_error(fabric);
+        return 1;
+    }
+    for (ssize_t i = 0; i < n; i++) handle_completion(fabric, &entry[i]);
+    return n > 0 ? (int)n : 0;
+}
+
+static bool msg_busy(const struct fabric_link *link)
+{
+    for (int i = 0; i < FABRIC_CHUNKS; i++)
+        if (link->msg.chunk[i].busy) return true;
+    return false;
+}
+
+static int msg_progress(struct fabric *fabric)
+{
+    int moved = msg_drain(fabric);
+    if (fabric->msg.eq_due || fabric->connecting > 0 || ++fabric->polls % EVENTS_EVERY == 0) {
+        fabric->msg.eq_due = false; /* before: what comes now may ask again */
+        moved += msg_handle_events(fabric);
+        if (fabric->connecting > 0) msg_check_deadlines(fabric);
+        fabric_end_silent(fabric);
+    }
+    if (moved > 0) fabric->msg.arms = 0;
+    return moved;
+}
+
+/* The process may have no descriptor left for a connection that asks: then the events' descriptor stays ready, and a
+ * sleep on it would be none. */
+static bool is_stuck(struct fabric *fabric)
+{
+    enum { SHORT_MS = 20, ARMS_MOST = 200 };
+    int64_t now = fabric->config.host->now_ns();
+    if (now - fabric->msg.armed_ns > (int64_t)SHORT_MS * 1000000) {
+        fabric->msg.armed_ns = now;
+        fabric->msg.arms = 0;
+    }
+    return ++fabric->msg.arms > ARMS_MOST;
+}
+
+static int msg_arm(struct fabric *fabric, int *descriptors)
+{
+    struct fid *waited[2] = {&fabric->cq->fid, &fabric->msg.eq->fid};
+    fabric->msg.eq_due = true;
+    errno = 0;
+    if (fi_trywait(fabric->fabric, waited, 2) != 0) return 0;
+    descriptors[0] = fabric->cq_fd;
+    descriptors[1] = fabric->msg.eq_fd;
+    return is_stuck(fabric) ? 1 : 2;
+}
+
+const struct fabric_kind msg_kind = {.find = msg_find,
+                                     .open = msg_open,
+                                     .close = msg_close,
+                                     .take_entry = msg_take_entry,
+                                     .ask = msg_ask,
+                                     .end = msg_end,
+                                     .busy = msg_busy,
+                                     .send = msg_send,
+                                     .post_writes = msg_post_writes,
+                                     .expose = msg_expose,
+                                     .conceal = msg_conceal,
+                                     .progress = msg_progress,
+                                     .arm = msg_arm};

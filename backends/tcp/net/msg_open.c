@@ -1,0 +1,58 @@
+/* The life of a fabric of connected endpoints: provider, queues, listener; and the order of giving back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tcp/net/msg.h"
+
+/* With one receive queue for all of them. */
+int msg_find(struct fabric *fabric, const char *provider, const struct fabric_where *where)
+{
+    struct fi_info *hints = fabric_library.dupinfo(NULL);
+    if (hints == NULL) return -FI_ENOMEM;
+    hints->caps = FI_MSG | FI_RMA;
+    hints->addr_format = where->family == 4 ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
+    hints->ep_attr->type = FI_EP_MSG;
+    hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+    hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+    hints->fabric_attr->prov_name = strdup(provider);
+    int status = fabric_library.getinfo(FI_VERSION(1, 11), where->text, NULL, FI_SOURCE, hints, &fabric->info);
+    fabric_library.freeinfo(hints);
+    return status;
+}
+
+int msg_open(struct fabric *fabric)
+{
+    struct fi_eq_attr eq = {.wait_obj = FI_WAIT_FD};
+    struct fi_cq_attr cq = {.size = 4096, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
+    int status;
+    if ((status = fi_eq_open(fabric->fabric, &eq, &fabric->msg.eq, NULL)) != 0)
+        return fabric_failed(fabric, "fi_eq_open", status);
+    if ((status = fi_domain(fabric->fabric, fabric->info, &fabric->domain, NULL)) != 0)
+        return fabric_failed(fabric, "fi_domain", status);
+    if ((status = fi_cq_open(fabric->domain, &cq, &fabric->cq, NULL)) != 0)
+        return fabric_failed(fabric, "fi_cq_open", status);
+    if ((status = fi_control(&fabric->cq->fid, FI_GETWAIT, &fabric->cq_fd)) != 0 ||
+        (status = fi_control(&fabric->msg.eq->fid, FI_GETWAIT, &fabric->msg.eq_fd)) != 0)
+        return fabric_failed(fabric, "FI_GETWAIT", status);
+    if ((status = fi_srx_context(fabric->domain, fabric->info->rx_attr, &fabric->msg.srx, NULL)) != 0)
+        return fabric_failed(fabric, "fi_srx_context", status);
+    if ((status = fi_ep_bind(fabric->msg.srx, &fabric->cq->fid, FI_RECV)) != 0)
+        return fabric_failed(fabric, "fi_ep_bind", status);
+    status = msg_post_receives(fabric);
+    return status == TUTTI_OK ? msg_listen(fabric) : status;
+}
+
+void msg_close(struct fabric *fabric)
+{
+    /* The provider would not free those who are just connecting: they are taken in, ended, and let go. */
+    for (int i = 0; i < 4 && fabric->msg.pep != NULL; i++) msg_handle_events(fabric);
+    FABRIC_CLOSE(fabric->msg.srx);
+    FABRIC_CLOSE(fabric->msg.pep);
+    FABRIC_CLOSE(fabric->cq);
+    FABRIC_CLOSE(fabric->domain);
+    FABRIC_CLOSE(fabric->msg.eq); /* must not be read once the listener is closed */
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) fabric_free_buffers(&fabric->link[rank].msg.sent);
+    free(fabric->msg.receives);
+}

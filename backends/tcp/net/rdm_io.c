@@ -1,0 +1,384 @@
+/* Messages, pieces of writes and completions of datagram endpoints. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tcp/net/rdm.h"
+
+enum { BATCH = 32 };
+
+/* ---- sending ----------------------------------------------------------------------------------------------- */
+
+/* While a link is being made there are other tries.  It is given up in progress: not everyone who sends may be told. */
+static void rdm_failed(struct fabric_link *link, int error)
+{
+    link->fabric->rdm.retry = true;
+    if (link->state == FABRIC_UP && link->rdm.failed == 0) link->rdm.failed = error;
+}
+
+static size_t pack(uint8_t *out, const struct wire_envelope *envelope, const struct rdm_parts *parts)
+{
+    wire_envelope_encode(out, envelope);
+    out += WIRE_ENVELOPE;
+    if (parts->first_bytes > 0) memcpy(out, parts->first, parts->first_bytes);
+    if (parts->second_bytes > 0) memcpy(out + parts->first_bytes, parts->second, parts->second_bytes);
+    return WIRE_ENVELOPE + parts->first_bytes + parts->second_bytes;
+}
+
+static int inject(struct fabric_link *link, const struct wire_envelope *envelope, const struct rdm_parts *parts)
+{
+    uint8_t small[RDM_INJECT];
+    size_t n = pack(small, envelope, parts);
+    return (int)fi_inject(link->fabric->rdm.ep, small, n, link->rdm.address);
+}
+
+static int send_slot(struct fabric_link *link, const struct wire_envelope *envelope, const struct rdm_parts *parts,
+                     struct fabric_write *write)
+{
+    struct rdm_fabric *rdm = &link->fabric->rdm;
+    struct rdm_slot *slot = TAILQ_FIRST(&rdm->spare);
+    if (slot != NULL)
+        TAILQ_REMOVE(&rdm->spare, slot, entry);
+    else
+        slot = rdm_slot_new(link->fabric);
+    if (slot == NULL) return -FI_ENOMEM;
+    size_t n = pack(slot->data, envelope, parts);
+    slot->link = link;
+    slot->write = write;
+    slot->bytes = parts->first_bytes;
+    slot->sequence = envelope->sequence;
+    void *descriptor = slot->region != NULL ? fi_mr_desc(slot->region) : NULL;
+    int status = (int)fi_send(rdm->ep, slot->data, n, descriptor, link->rdm.address, slot);
+    if (status != 0) {
+        TAILQ_INSERT_HEAD(&rdm->spare, slot, entry);
+        return status;
+    }
+    TAILQ_INSERT_TAIL(&link->rdm.flying, slot, entry);
+    link->rdm.n_flying++;
+    return 0;
+}
+
+int rdm_post(struct fabric_link *link, struct wire_envelope envelope, const struct rdm_parts *parts,
+             struct fabric_write *write)
+{
+    bool greets = envelope.kind == WIRE_HELLO || envelope.kind == WIRE_WELCOME;
+    size_t n = WIRE_ENVELOPE + parts->first_bytes + parts->second_bytes;
+    envelope.from = (uint32_t)link->fabric->config.rank;
+    envelope.session = greets ? 0 : link->rdm.session_out;
+    envelope.sequence = greets ? 0 : link->rdm.sent + 1;
+    int status = write == NULL && n <= link->fabric->rdm.inject ? inject(link, &envelope, parts)
+                                                                : send_slot(link, &envelope, parts, write);
+    if (status != 0) {
+        link->fabric->rdm.retry = true;
+        if (status != -FI_EAGAIN) rdm_failed(link, -status);
+        return status;
+    }
+    link->rdm.sent += !greets;
+    link->rdm.spoke = true;
+    return 0;
+}
+
+/* Not too many of a link in the provider; nor too far ahead of the oldest, which they may overtake. */
+static bool has_room(const struct fabric_link *link)
+{
+    const struct rdm_slot *oldest = TAILQ_FIRST(&link->rdm.flying);
+    if (oldest == NULL) return true;
+    return link->rdm.n_flying < RDM_FLIGHT && link->rdm.sent + 1 - oldest->sequence < RDM_WINDOW;
+}
+
+static int post_message(struct fabric_link *link, const struct rdm_parts *parts)
+{
+    if (!has_room(link)) return -FI_EAGAIN;
+    return rdm_post(link, (struct wire_envelope){.kind = WIRE_MESSAGE}, parts, NULL);
+}
+
+/* Behind all that waits. */
+static int rdm_send(struct fabric_link *link, const void *header, size_t header_bytes, const void *payload,
+                    size_t bytes)
+{
+    struct rdm_parts parts = {header, payload, header_bytes, bytes};
+    if (STAILQ_EMPTY(&link->waiting) && post_message(link, &parts) == 0) return TUTTI_OK;
+    return fabric_queue(link, header, header_bytes, payload, bytes);
+}
+
+static bool post_waiting(struct fabric_link *link)
+{
+    struct fabric_buffer *buffer;
+    while ((buffer = STAILQ_FIRST(&link->waiting)) != NULL) {
+        struct rdm_parts parts = {.first = buffer->data, .first_bytes = buffer->bytes};
+        if (post_message(link, &parts) != 0) return false;
+        STAILQ_REMOVE_HEAD(&link->waiting, entry);
+        fabric_give_back(link->fabric, buffer);
+    }
+    return true;
+}
+
+static int post_piece(struct fabric_link *link, struct fabric_write *write)
+{
+    size_t left = write->bytes - write->posted, bytes = left < RDM_PIECE ? left : RDM_PIECE;
+    struct rdm_parts parts = {.first = (const uint8_t *)write->data + write->posted, .first_bytes = bytes};
+    struct wire_envelope envelope = {.kind = WIRE_PIECE, .key = write->key, .offset = write->posted};
+    int status = rdm_post(link, envelope, &parts, write);
+    if (status == 0) write->posted += bytes;
+    return status;
+}
+
+static void rdm_post_writes(struct fabric_link *link)
+{
+    struct fabric_write *write;
+    if (link->state != FABRIC_UP || !STAILQ_EMPTY(&link->waiting)) return;
+    while ((write = link->first_write) != NULL && has_room(link)) {
+        if (post_piece(link, write) != 0) return;
+        if (write->posted < write->bytes) continue;
+        link->first_write = write->next;
+        if (link->first_write == NULL) link->last_write = NULL;
+    }
+}
+
+void rdm_flush(struct fabric_link *link)
+{
+    if (rdm_say(link) == 0 && link->state == FABRIC_UP && post_waiting(link)) rdm_post_writes(link);
+}
+
+/* ---- opened memory ----------------------------------------------------------------------------------------- */
+
+struct rdm_region {
+    LIST_ENTRY(rdm_region) entry;
+    uint64_t key;
+    uint8_t *data;
+    size_t bytes, landed;
+};
+
+static struct rdm_regions *regions_of(struct fabric *fabric, uint64_t key)
+{
+    return &fabric->rdm.regions[key % FABRIC_REGIONS];
+}
+
+static int rdm_expose(struct fabric *fabric, void *data, size_t bytes, uint64_t key, struct fabric_memory *memory)
+{
+    struct rdm_region *region = malloc(sizeof *region);
+    if (region == NULL) return fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory to receive a message");
+    *region = (struct rdm_region){.key = key, .data = data, .bytes = bytes};
+    LIST_INSERT_HEAD(regions_of(fabric, key), region, entry);
+    memory->handle = region;
+    return TUTTI_OK;
+}
+
+static void rdm_conceal(struct fabric_memory *memory)
+{
+    struct rdm_region *region = memory->handle;
+    LIST_REMOVE(region, entry);
+    free(region);
+}
+
+/* Pieces come in order; those for memory that was closed meanwhile are let go. */
+static void handle_piece(struct fabric_link *link, const struct wire_envelope *envelope, const uint8_t *data, size_t n)
+{
+    struct fabric *fabric = link->fabric;
+    struct rdm_region *region;
+    LIST_FOREACH(region, regions_of(fabric, envelope->key), entry)
+    {
+        if (region->key == envelope->key) break;
+    }
+    if (region == NULL) return;
+    if (envelope->offset != region->landed || n > region->bytes - region->landed) {
+        fabric_drop(fabric, link->rank, "it wrote where it may not", true);
+        return;
+    }
+    if (n > 0) memcpy(region->data + region->landed, data, n);
+    region->landed += n;
+    if (region->landed == region->bytes) fabric->config.events->written(fabric->config.user, envelope->key);
+}
+
+/* ---- receiving --------------------------------------------------------------------------------------------- */
+
+static void deliver(struct fabric_link *link, const struct wire_envelope *envelope, const uint8_t *data, size_t n)
+{
+    struct fabric *fabric = link->fabric;
+    const uint8_t *content = data + WIRE_ENVELOPE;
+    rdm_heard(link);
+    if (envelope->kind == WIRE_MESSAGE)
+        fabric->config.events->message(fabric->config.user, content, n - WIRE_ENVELOPE);
+    else if (envelope->kind == WIRE_PIECE)
+        handle_piece(link, envelope, content, n - WIRE_ENVELOPE);
+    else if (envelope->kind == WIRE_END)
+        fabric_drop(fabric, link->rank, "connection closed", true);
+}
+
+static struct wire_envelope envelope_of(const struct fabric_buffer *buffer)
+{
+    struct wire_envelope envelope = {0};
+    wire_envelope_parse(buffer->data, buffer->bytes, UINT32_MAX, &envelope); /* it was good when it came */
+    return envelope;
+}
+
+/* Keeps what came before its turn; there are few. */
+static void keep_early(struct fabric_link *link, uint64_t sequence, const uint8_t *data, size_t n)
+{
+    struct fabric_buffer *buffer = fabric_copy(link->fabric, data, n, NULL, 0), *before = NULL, *at;
+    if (buffer == NULL) {
+        fabric_drop(link->fabric, link->rank, "no memory for its messages", true);
+        return;
+    }
+    STAILQ_FOREACH(at, &link->rdm.early, entry)
+    {
+        if (envelope_of(at).sequence > sequence) break;
+        before = at;
+    }
+    if (before != NULL)
+        STAILQ_INSERT_AFTER(&link->rdm.early, before, buffer, entry);
+    else
+        STAILQ_INSERT_HEAD(&link->rdm.early, buffer, entry);
+}
+
+/* A number that came twice lies before its turn for ever, which ends the link. */
+static void deliver_early(struct fabric_link *link)
+{
+    struct fabric_buffer *buffer;
+    while (link->state == FABRIC_UP && (buffer = STAILQ_FIRST(&link->rdm.early)) != NULL) {
+        struct wire_envelope envelope = envelope_of(buffer);
+        if (envelope.sequence != link->rdm.heard + 1) return;
+        STAILQ_REMOVE_HEAD(&link->rdm.early, entry);
+        deliver(link, &envelope, buffer->data, buffer->bytes);
+        fabric_give_back(link->fabric, buffer);
+    }
+}
+
+static void handle_message(struct fabric *fabric, const uint8_t *data, size_t n)
+{
+    struct wire_envelope envelope;
+    if (!wire_envelope_parse(data, n, (uint32_t)fabric->config.world_size, &envelope) ||
+        envelope.from == (uint32_t)fabric->config.rank) {
+        fabric->config.host->log(3, "tcp: dropped a malformed message of %zu bytes", n);
+        return;
+    }
+    struct fabric_link *link = &fabric->link[envelope.from];
+    if (envelope.kind == WIRE_HELLO || envelope.kind == WIRE_WELCOME) {
+        rdm_handle_greeting(fabric, &envelope, data + WIRE_ENVELOPE, n - WIRE_ENVELOPE);
+    } else if (rdm_is_of_link(link, &envelope)) {
+        if (envelope.sequence != link->rdm.heard + 1) {
+            keep_early(link, envelope.sequence, data, n);
+            return;
+        }
+        deliver(link, &envelope, data, n);
+        deliver_early(link);
+    }
+}
+
+/* A slot is on the list of receives while the provider has it. */
+int rdm_post_receive(struct fabric *fabric, struct rdm_slot *slot)
+{
+    void *descriptor = slot->region != NULL ? fi_mr_desc(slot->region) : NULL;
+    return (int)fi_recv(fabric->rdm.ep, slot->data, sizeof slot->data, descriptor, FI_ADDR_UNSPEC, slot);
+}
+
+static void post_again(struct fabric *fabric, struct rdm_slot *slot)
+{
+    if (rdm_post_receive(fabric, slot) == 0) return;
+    TAILQ_REMOVE(&fabric->rdm.receives, slot, entry);
+    TAILQ_INSERT_TAIL(&fabric->rdm.unposted, slot, entry);
+    fabric->rdm.retry = true;
+}
+
+/* ---- completions ------------------------------------------------------------------------------------------- */
+
+static void slot_left(struct fabric *fabric, struct rdm_slot *slot)
+{
+    struct fabric_link *link = slot->link;
+    struct fabric_write *write = slot->write;
+    size_t bytes = slot->bytes;
+    TAILQ_REMOVE(&link->rdm.flying, slot, entry);
+    TAILQ_INSERT_HEAD(&fabric->rdm.spare, slot, entry);
+    link->rdm.n_flying--;
+    rdm_flush(link); /* keep the wire busy before telling anyone */
+    if (write == NULL) return;
+    write->landed += bytes;
+    if (write->landed >= write->bytes) fabric->config.events->write_done(fabric->config.user, write);
+}
+
+static void handle_error(struct fabric *fabric)
+{
+    struct fi_cq_err_entry error = {0};
+    if (fi_cq_readerr(fabric->cq, &error, 0) < 0 || error.op_context == NULL) return;
+    struct rdm_slot *slot = error.op_context;
+    if (slot->link == NULL) { /* what was cut short is no message of ours */
+        post_again(fabric, slot);
+        return;
+    }
+    rdm_failed(slot->link, error.err);
+    slot->write = NULL;
+    slot_left(fabric, slot);
+}
+
+static int drain(struct fabric *fabric)
+{
+    struct fi_cq_msg_entry entry[BATCH];
+    errno = 0;
+    ssize_t n = fi_cq_read(fabric->cq, entry, BATCH);
+    if (n == -FI_EAVAIL) {
+        handle_error(fabric);
+        return 1;
+    }
+    for (ssize_t i = 0; i < n; i++) {
+        struct rdm_slot *slot = entry[i].op_context;
+        if (slot == NULL) continue;
+        if (slot->link != NULL) {
+            slot_left(fabric, slot);
+            continue;
+        }
+        handle_message(fabric, slot->data, entry[i].len);
+        post_again(fabric, slot);
+    }
+    return n > 0 ? (int)n : 0;
+}
+
+/* What the provider had no room for, and links that it failed. */
+static void retry(struct fabric *fabric)
+{
+    struct rdm_slot *slot;
+    fabric->rdm.retry = false;
+    while ((slot = TAILQ_FIRST(&fabric->rdm.unposted)) != NULL) {
+        if (rdm_post_receive(fabric, slot) != 0) {
+            fabric->rdm.retry = true;
+            break;
+        }
+        TAILQ_REMOVE(&fabric->rdm.unposted, slot, entry);
+        TAILQ_INSERT_TAIL(&fabric->rdm.receives, slot, entry);
+    }
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
+        struct fabric_link *link = &fabric->link[rank];
+        if (link->state == FABRIC_IDLE || link->state == FABRIC_LOST) continue;
+        if (link->rdm.failed != 0)
+            fabric_drop(fabric, rank, fabric_library.strerror(link->rdm.failed), true);
+        else
+            rdm_flush(link);
+    }
+}
+
+static int rdm_progress(struct fabric *fabric)
+{
+    int moved = drain(fabric);
+    if (fabric->rdm.retry) retry(fabric);
+    if (rdm_is_tick(fabric)) rdm_tick(fabric);
+    if (moved > 0) fabric->rdm.nap_us = 0;
+    return moved;
+}
+
+static bool rdm_busy(const struct fabric_link *link)
+{
+    return link->state == FABRIC_UP && link->rdm.n_flying > 0;
+}
+
+const struct fabric_kind rdm_kind = {.find = rdm_find,
+                                     .open = rdm_open,
+                                     .close = rdm_close,
+                                     .take_entry = rdm_take_entry,
+                                     .ask = rdm_ask,
+                                     .end = rdm_end,
+                                     .busy = rdm_busy,
+                                     .send = rdm_send,
+                                     .post_writes = rdm_post_writes,
+                                     .expose = rdm_expose,
+                                     .conceal = rdm_conceal,
+                                     .progress = rdm_progress,
+                                     .arm = rdm_arm};

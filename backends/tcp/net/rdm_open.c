@@ -1,0 +1,146 @@
+/* The life of a fabric of datagram endpoints: provider, endpoint, buffers; and the order of giving back. */
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tcp/net/rdm.h"
+
+/* The address is where an IP provider listens; others have addresses of their own kind. */
+int rdm_find(struct fabric *fabric, const char *provider, const struct fabric_where *where)
+{
+    struct fi_info *hints = fabric_library.dupinfo(NULL);
+    if (hints == NULL) return -FI_ENOMEM;
+    hints->caps = FI_MSG;
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->tx_attr->msg_order = FI_ORDER_SAS;
+    hints->rx_attr->msg_order = FI_ORDER_SAS;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+    hints->fabric_attr->prov_name = strdup(provider);
+    int status = fabric_library.getinfo(FI_VERSION(1, 11), where->text, NULL, FI_SOURCE, hints, &fabric->info);
+    if (status != 0) status = fabric_library.getinfo(FI_VERSION(1, 11), NULL, NULL, 0, hints, &fabric->info);
+    fabric_library.freeinfo(hints);
+    return status;
+}
+
+/* ---- buffers ----------------------------------------------------------------------------------------------- */
+
+struct rdm_slot *rdm_slot_new(struct fabric *fabric)
+{
+    struct rdm_slot *slot = calloc(1, sizeof *slot);
+    if (slot == NULL) return NULL;
+    if (!(fabric->info->domain_attr->mr_mode & FI_MR_LOCAL)) return slot;
+    if (fi_mr_reg(fabric->domain, slot->data, sizeof slot->data, FI_SEND | FI_RECV, 0, 0, 0, &slot->region, NULL) == 0)
+        return slot;
+    free(slot);
+    return NULL;
+}
+
+static void free_slots(struct rdm_slots *slots)
+{
+    struct rdm_slot *slot;
+    while ((slot = TAILQ_FIRST(slots)) != NULL) {
+        TAILQ_REMOVE(slots, slot, entry);
+        FABRIC_CLOSE(slot->region);
+        free(slot);
+    }
+}
+
+static int post_receives(struct fabric *fabric)
+{
+    const tutti_host *host = fabric->config.host;
+    for (int i = 0; i < FABRIC_RECEIVES; i++) {
+        struct rdm_slot *slot = rdm_slot_new(fabric);
+        if (slot == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d receive buffers", FABRIC_RECEIVES);
+        TAILQ_INSERT_TAIL(&fabric->rdm.receives, slot, entry);
+        int status = rdm_post_receive(fabric, slot);
+        if (status == -FI_EAGAIN && i > 0) return TUTTI_OK; /* as many as the provider takes */
+        if (status != 0) return fabric_failed(fabric, "fi_recv", status);
+    }
+    return TUTTI_OK;
+}
+
+/* ---- endpoint ---------------------------------------------------------------------------------------------- */
+
+/* A provider without a descriptor to sleep on is asked at intervals. */
+static int open_queue(struct fabric *fabric)
+{
+    struct fi_cq_attr cq = {.size = 4096, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
+    int status = fi_cq_open(fabric->domain, &cq, &fabric->cq, NULL);
+    if (status == 0) return fi_control(&fabric->cq->fid, FI_GETWAIT, &fabric->cq_fd);
+    cq.wait_obj = FI_WAIT_NONE;
+    return fi_cq_open(fabric->domain, &cq, &fabric->cq, NULL);
+}
+
+static int open_endpoint(struct fabric *fabric)
+{
+    struct fi_av_attr av = {.type = fabric->info->domain_attr->av_type};
+    int status;
+    if ((status = fi_domain(fabric->fabric, fabric->info, &fabric->domain, NULL)) != 0)
+        return fabric_failed(fabric, "fi_domain", status);
+    if ((status = open_queue(fabric)) != 0) return fabric_failed(fabric, "fi_cq_open", status);
+    if ((status = fi_av_open(fabric->domain, &av, &fabric->rdm.av, NULL)) != 0)
+        return fabric_failed(fabric, "fi_av_open", status);
+    if ((status = fi_endpoint(fabric->domain, fabric->info, &fabric->rdm.ep, NULL)) != 0)
+        return fabric_failed(fabric, "fi_endpoint", status);
+    if ((status = fi_ep_bind(fabric->rdm.ep, &fabric->rdm.av->fid, 0)) != 0 ||
+        (status = fi_ep_bind(fabric->rdm.ep, &fabric->cq->fid, FI_TRANSMIT | FI_RECV)) != 0)
+        return fabric_failed(fabric, "fi_ep_bind", status);
+    if ((status = fi_enable(fabric->rdm.ep)) != 0) return fabric_failed(fabric, "fi_enable", status);
+    return TUTTI_OK;
+}
+
+/* Our name for the address book. */
+static int name_ourselves(struct fabric *fabric)
+{
+    struct wire_name name = {.bytes = sizeof name.name};
+    size_t text = sizeof fabric->where;
+    int status = fi_getname(&fabric->rdm.ep->fid, name.name, &name.bytes);
+    if (status != 0 || name.bytes == 0) return fabric_failed(fabric, "fi_getname", status);
+    fabric->address.family = fabric->chosen.family;
+    inet_pton(fabric->chosen.family == 4 ? AF_INET : AF_INET6, fabric->chosen.text, fabric->address.ip);
+    name.host = fabric->address;
+    fabric->rdm.name_bytes = name.bytes;
+    fabric->entry_bytes = wire_name_encode(fabric->entry, &name);
+    fi_av_straddr(fabric->rdm.av, name.name, fabric->where, &text);
+    uint32_t format = fabric->info->addr_format;
+    struct sockaddr_storage own = {0};
+    memcpy(&own, name.name, name.bytes < sizeof own ? name.bytes : sizeof own);
+    if (format == FI_SOCKADDR || format == FI_SOCKADDR_IN || format == FI_SOCKADDR_IN6)
+        fabric_tune_listener(fabric, &own);
+    return TUTTI_OK;
+}
+
+int rdm_open(struct fabric *fabric)
+{
+    fabric->cq_fd = -1;
+    if (fabric->info->ep_attr->max_msg_size < RDM_MESSAGE)
+        return fabric->config.host->error(
+            TUTTI_ERR_BACKEND, "libfabric's provider %s takes messages of up to %zu bytes; %d are needed",
+            fabric->info->fabric_attr->prov_name, fabric->info->ep_attr->max_msg_size, RDM_MESSAGE);
+    size_t inject = fabric->info->tx_attr->inject_size;
+    fabric->rdm.inject = inject < RDM_INJECT ? inject : RDM_INJECT;
+    int status = rdm_open_timer(fabric);
+    if (status == TUTTI_OK) status = open_endpoint(fabric);
+    if (status == TUTTI_OK) status = post_receives(fabric);
+    if (status == TUTTI_OK) status = name_ourselves(fabric);
+    return status;
+}
+
+void rdm_close(struct fabric *fabric)
+{
+    FABRIC_CLOSE(fabric->rdm.ep);
+    FABRIC_CLOSE(fabric->rdm.av);
+    FABRIC_CLOSE(fabric->cq);
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
+        free_slots(&fabric->link[rank].rdm.flying);
+        fabric_free_buffers(&fabric->link[rank].rdm.early);
+    }
+    free_slots(&fabric->rdm.spare);
+    free_slots(&fabric->rdm.receives);
+    free_slots(&fabric->rdm.unposted);
+    FABRIC_CLOSE(fabric->domain);
+    if (fabric->rdm.timer_fd >= 0) close(fabric->rdm.timer_fd);
+}

@@ -1,0 +1,68 @@
+/* When a datagram fabric looks again: a timer beside the provider's descriptor, for the next tick, and for what the
+ * provider had no room for or cannot wake us for. */
+#include <errno.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "tcp/net/rdm.h"
+
+enum { NAP_LEAST_US = 50, NAP_MOST_US = 5000, LOOK_EVERY = 32 };
+
+static int64_t tick_ns(const struct fabric *fabric)
+{
+    return (int64_t)fabric->silent_ms * 1000000 / RDM_TICKS;
+}
+
+int rdm_open_timer(struct fabric *fabric)
+{
+    fabric->rdm.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (fabric->rdm.timer_fd < 0)
+        return fabric->config.host->error(TUTTI_ERR_SYSTEM, "timerfd_create: %s", strerror(errno));
+    fabric->rdm.tick_ns = fabric->config.host->now_ns() + tick_ns(fabric);
+    return TUTTI_OK;
+}
+
+/* Whether a tick has passed.  Those that passed while nobody looked count as one. */
+bool rdm_is_tick(struct fabric *fabric)
+{
+    if (!fabric->rdm.slept && ++fabric->polls % LOOK_EVERY != 0) return false;
+    int64_t now = fabric->config.host->now_ns();
+    fabric->rdm.slept = false;
+    if (now < fabric->rdm.tick_ns) return false;
+    fabric->rdm.tick_ns = now + tick_ns(fabric);
+    return true;
+}
+
+/* Set anew, which also makes it unreadable, for a nap, or else for the next tick. */
+static void set_timer(struct fabric *fabric, bool naps)
+{
+    int64_t left = fabric->rdm.tick_ns - fabric->config.host->now_ns();
+    if (fabric->rdm.nap_us < NAP_LEAST_US) fabric->rdm.nap_us = NAP_LEAST_US;
+    int64_t nap = (int64_t)fabric->rdm.nap_us * 1000;
+    if (naps && nap < left) left = nap;
+    if (left < 1) left = 1;
+    struct itimerspec at = {.it_value = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000}};
+    timerfd_settime(fabric->rdm.timer_fd, 0, &at, NULL);
+    if (fabric->rdm.nap_us < NAP_MOST_US) fabric->rdm.nap_us *= 2;
+    fabric->rdm.timed_ns = fabric->rdm.tick_ns;
+    fabric->rdm.naps = naps;
+}
+
+int rdm_arm(struct fabric *fabric, int *descriptors)
+{
+    struct fid *waited[1] = {&fabric->cq->fid};
+    int n = 0;
+    bool again = fabric->rdm.slept; /* no progress was made since it was armed: that timer runs */
+    fabric->rdm.slept = true;
+    errno = 0;
+    if (fabric->cq_fd >= 0) {
+        if (fi_trywait(fabric->fabric, waited, 1) != 0) return 0;
+        descriptors[n++] = fabric->cq_fd;
+    }
+    bool naps = fabric->cq_fd < 0 || fabric->rdm.retry;
+    bool stale = fabric->rdm.timed_ns != fabric->rdm.tick_ns || (!again && (naps || fabric->rdm.naps));
+    if (stale) set_timer(fabric, naps);
+    descriptors[n++] = fabric->rdm.timer_fd;
+    return n;
+}

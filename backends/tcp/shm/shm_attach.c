@@ -1,0 +1,447 @@
+/* Attaching: finds the ranks that share memory by trying it, not by comparing host names.
+ *
+ * Every rank publishes an entry in the store: its abstract unix socket, of random name, filed under its host's identity
+ * (boot id, network namespace).  Then each rank reads the entries of its own host.  The lowest of these ranks is the
+ * host rank.  It creates the segment, the others connect to it, both sides prove that they know the job's token, and
+ * all go through three rounds:
+ *
+ *   seats    the host rank passes the segment and every rank's doorbell, liveness descriptor and arena; the others map
+ * them and confirm probe    each rank tries to read every other's memory, checks its arena, and reports the result go
+ * the host rank announces the members and whether CMA and arenas are used; this is final
+ *
+ * The host rank excludes a rank that fails a round and tells the others, which then use the network to reach it.  A
+ * rank that confirmed the last round but gets no answer cannot know what the others decided; only that is an error.
+ * Every wait has a timeout.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tcp/shm/shm_attach.h"
+
+enum {
+    ENTRY = 44,
+    LOOKS = 128,
+    LOOKS_SHARED = 8,
+};
+#define ENTRY_MAGIC "tuttish8"
+
+/* ---- entries ----------------------------------------------------------------------------------------------- */
+
+static void identify_host(uint8_t like[32])
+{
+    struct stat net;
+    memset(like, 0, 32);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        ssize_t got = read(fd, like, 24);
+        (void)got; /* a short read makes more hosts look alike; attaching then tells them apart */
+        close(fd);
+    }
+    if (stat("/proc/self/ns/net", &net) == 0)
+        memcpy(like + 24, &net.st_ino, 8 < sizeof net.st_ino ? 8 : sizeof net.st_ino);
+    like[23] = 1; /* never all zeros */
+}
+
+/* Names the store key that ranks with the same view of their host share. */
+static void make_key(const struct attach *self, char part[72])
+{
+    bool takes_part = self->mine.like[23] != 0;
+    snprintf(part, 72, takes_part ? "host-" : "none");
+    for (int i = 0; takes_part && i < 32; i++) snprintf(part + 5 + 2 * i, 3, "%02x", self->mine.like[i]);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    int32_t x, y;
+    memcpy(&x, (const uint8_t *)a + 8, sizeof x);
+    memcpy(&y, (const uint8_t *)b + 8, sizeof y);
+    return (x > y) - (x < y);
+}
+
+/* Exchanges entries with all ranks.  *entries gets the n of this host, in order of rank; the caller frees it. */
+static int exchange_entries(const struct attach *self, uint8_t **entries, int *n)
+{
+    const tutti_host *host = self->host;
+    const struct shm_config *config = self->config;
+    size_t capacity = (size_t)config->world_size * ENTRY, got = 0;
+    uint8_t mine[ENTRY];
+    char part[72];
+    if (!TUTTI_HAS(host, store_gather))
+        return host->error(TUTTI_ERR_BACKEND, "this tcp plug-in needs a newer libtutti: store_gather is missing");
+    memcpy(mine, ENTRY_MAGIC, 8);
+    memcpy(mine + 8, &config->rank, 4); /* in host byte order: only ranks of this host read it */
+    memcpy(mine + 12, self->mine.name, WIRE_NONCE);
+    memcpy(mine + 28, self->mine.nonce, WIRE_NONCE);
+    make_key(self, part);
+    *entries = malloc(capacity);
+    if (*entries == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d ranks", config->world_size);
+    int status = host->store_gather(config->store, "shm", part, mine, ENTRY, config->world_size, *entries, capacity,
+                                    &got, config->open_timeout_ms);
+    if (status != TUTTI_OK) {
+        free(*entries);
+        *entries = NULL;
+        return status;
+    }
+    *n = (int)(got / ENTRY);
+    qsort(*entries, (size_t)*n, ENTRY, by_rank);
+    return TUTTI_OK;
+}
+
+/* Returns false if the entry was not written by a rank of this version. */
+static bool read_entry(const struct attach *self, const uint8_t *bytes, struct entry *entry)
+{
+    memcpy(&entry->rank, bytes + 8, 4);
+    memcpy(entry->name, bytes + 12, WIRE_NONCE);
+    memcpy(entry->nonce, bytes + 28, WIRE_NONCE);
+    return memcmp(bytes, ENTRY_MAGIC, 8) == 0 && entry->rank >= 0 && entry->rank < self->config->world_size;
+}
+
+static bool start_listening(struct attach *self)
+{
+    struct sockaddr_un address;
+    self->host->random(self->mine.name, WIRE_NONCE);
+    self->host->random(self->mine.nonce, WIRE_NONCE);
+    socklen_t bytes = shm_address(self->mine.name, &address);
+    self->listener = shm_socket();
+    self->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->arena = shm_arena_make();
+    return self->listener >= 0 && self->bell >= 0 && shm_life_open(self->host, &self->life, &self->held) &&
+           self->arena >= 0 && bind(self->listener, (struct sockaddr *)&address, bytes) == 0 &&
+           listen(self->listener, SHM_CROWD) == 0;
+}
+
+int64_t shm_deadline_ns(const struct attach *self)
+{
+    enum { DAY_MS = 86400000 }; /* poll takes an int */
+    int64_t ms = self->config->open_timeout_ms < DAY_MS ? self->config->open_timeout_ms : DAY_MS;
+    return self->host->now_ns() + ms * 1000000;
+}
+
+int64_t shm_round_deadline_ns(const struct attach *self)
+{
+    int64_t part_ms = self->config->open_timeout_ms / 6;
+    return self->host->now_ns() + (part_ms < SHM_ROUND_MS ? part_ms : SHM_ROUND_MS) * 1000000;
+}
+
+/* ---- authentication ------------------------------------------------------------------------------------------ */
+
+void shm_sign(const struct attach *self, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING])
+{
+    wire_greeting_encode(out, greeting);
+    self->host->token_mac(greeting->mac, out, WIRE_GREETING_SIGNED);
+    wire_greeting_encode(out, greeting);
+}
+
+bool shm_verify(const struct attach *self, const uint8_t bytes[WIRE_GREETING], const struct wire_greeting *greeting)
+{
+    uint8_t mac[WIRE_MAC];
+    self->host->token_mac(mac, bytes, WIRE_GREETING_SIGNED);
+    return self->host->token_equal(mac, greeting->mac);
+}
+
+/* ---- common ------------------------------------------------------------------------------------------------ */
+
+bool shm_make_seats(struct attach *self, int n, int seat)
+{
+    struct shm *shm = calloc(1, sizeof *shm);
+    self->shm = shm;
+    if (shm == NULL) return false;
+    shm->config = *self->config;
+    shm->memfd = shm->watch = -1;
+    shm->bell = self->bell;
+    shm->held = self->held;
+    self->bell = self->held.fd = -1;
+    TAILQ_INIT(&shm->arena.blocks);
+    shm->arena_bytes = shm_arena_bytes();
+    shm_measure(shm, n, self->config->group_bytes(n));
+    shm->seat = seat;
+    shm->peer = calloc((size_t)n, sizeof *shm->peer);
+    shm->seat_of = malloc((size_t)self->config->world_size * sizeof *shm->seat_of);
+    if (shm->peer == NULL || shm->seat_of == NULL) return false;
+    for (int i = 0; i < n; i++) {
+        shm->peer[i] = (struct shm_peer){.seat = i, .bell = -1, .life = -1, .arena = -1};
+        STAILQ_INIT(&shm->peer[i].waiting);
+    }
+    return true;
+}
+
+uint8_t shm_try_all(struct attach *self)
+{
+    const struct shm *shm = self->shm;
+    bool sound = true;
+    for (int i = 0; i < shm->n; i++) sound &= !self->in[i] || shm_arena_is_sound(shm->peer[i].arena);
+    return (uint8_t)((shm_probe(self->shm, self->in) ? SHM_CAN_PULL : 0) | (sound ? SHM_CAN_SHARE : 0));
+}
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+/* Closes the descriptors that were only needed to pass them on.  A rank neither rings its own doorbell nor watches its
+ * own liveness, and the mapping of a peer's arena grows without the descriptor. */
+static void close_unneeded(struct shm *shm, const bool *in)
+{
+    close_fd(&shm->peer[shm->seat].bell);
+    close_fd(&shm->peer[shm->seat].life);
+    for (int i = 0; i < shm->n; i++) {
+        bool needed = i == shm->seat || (in[i] && shm->can_share);
+        if (!needed || (i != shm->seat && shm_arena_map_first(&shm->peer[i]))) close_fd(&shm->peer[i].arena);
+    }
+}
+
+/* The last step, the same on all ranks: fixes the members. */
+bool shm_settle(struct attach *self, const bool *in, uint8_t word)
+{
+    struct shm *shm = self->shm;
+    shm->can_pull = word & SHM_CAN_PULL;
+    shm->can_share = word & SHM_CAN_SHARE;
+    shm->shares_cores = !shm_have_cores(shm, in);
+    shm->looks = shm->looks_most = shm->shares_cores ? LOOKS_SHARED : LOOKS;
+    shm->watch = epoll_create1(EPOLL_CLOEXEC);
+    if (shm->watch < 0) return false;
+    for (int32_t rank = 0; rank < self->config->world_size; rank++) shm->seat_of[rank] = -1;
+    for (int i = 0; i < shm->n; i++) {
+        struct shm_peer *peer = &shm->peer[i];
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
+        peer->lost = !in[i] || i == shm->seat;
+        if (!in[i]) continue;
+        shm->seat_of[peer->rank] = (int16_t)i;
+        if (!peer->lost && epoll_ctl(shm->watch, EPOLL_CTL_ADD, peer->life, &event) != 0) return false;
+    }
+    close_unneeded(shm, in);
+    return true;
+}
+
+/* ---- member -------------------------------------------------------------------------------------------------- */
+
+/* All ranks listen before they publish their entry, so a host rank that refuses has exited or proceeds without this
+ * rank. */
+static bool connect_to_host(const struct attach *self, int fd, const struct entry *host, int64_t end)
+{
+    struct sockaddr_un address;
+    socklen_t bytes = shm_address(host->name, &address);
+    for (; self->host->now_ns() < end; usleep(1000)) {
+        if (connect(fd, (struct sockaddr *)&address, bytes) == 0) return shm_is_same_user(fd);
+        if (errno != EAGAIN && errno != EINTR) return false; /* EAGAIN: the queue of the socket is full */
+    }
+    return false;
+}
+
+static bool shake_hands(struct attach *self, int fd, const struct entry *host, int64_t end)
+{
+    if (!connect_to_host(self, fd, host, end)) return false;
+    struct wire_greeting hello = {.kind = WIRE_CONNECT,
+                                  .from = (uint32_t)self->config->rank,
+                                  .to = (uint32_t)host->rank,
+                                  .world_size = (uint32_t)self->config->world_size,
+                                  .family = self->config->family};
+    struct wire_greeting answer;
+    uint8_t out[WIRE_GREETING], in[WIRE_GREETING + SHM_PLACE];
+    memcpy(hello.client_nonce, self->mine.nonce, WIRE_NONCE);
+    memcpy(hello.server_nonce, host->nonce, WIRE_NONCE);
+    shm_sign(self, &hello, out);
+    int fds[SHM_FDS] = {self->bell, self->life, self->arena};
+    if (!shm_give(fd, out, sizeof out, fds, SHM_FDS)) return false;
+    int memfd = -1;
+    if (!shm_wait(fd, end, self->host) || !shm_take(fd, in, sizeof in, &memfd, 1)) return false;
+    uint16_t place[2];
+    memcpy(place, in + WIRE_GREETING, sizeof place);
+    int n = place[0], seat = place[1];
+    bool sound = wire_greeting_parse(in, WIRE_GREETING, &answer) && answer.kind == WIRE_ACCEPT &&
+                 answer.from == hello.to && answer.to == hello.from && answer.family == hello.family &&
+                 memcmp(answer.client_nonce, hello.client_nonce, WIRE_NONCE) == 0 &&
+                 memcmp(answer.server_nonce, hello.server_nonce, WIRE_NONCE) == 0 && shm_verify(self, in, &answer);
+    if (!sound || n < 2 || n > SHM_SEATS || seat < 1 || seat >= n || !shm_make_seats(self, n, seat)) {
+        close(memfd);
+        return false;
+    }
+    self->shm->memfd = memfd;
+    return true;
+}
+
+static bool receive_seats(struct attach *self, int fd, int64_t end)
+{
+    struct shm *shm = self->shm;
+    for (int i = 0; i < shm->n; i++) {
+        int32_t rank;
+        int fds[SHM_FDS];
+        if (!shm_wait(fd, end, self->host)) return false;
+        if (!shm_take(fd, &rank, sizeof rank, fds, SHM_FDS)) {
+            if (errno == EMFILE) snprintf(self->why, sizeof self->why, "out of file descriptors (raise ulimit -n)");
+            return false;
+        }
+        shm->peer[i].rank = rank;
+        shm->peer[i].bell = fds[0];
+        shm->peer[i].life = fds[1];
+        shm->peer[i].arena = fds[2];
+        if (rank < 0 || rank >= self->config->world_size) return false;
+    }
+    return shm->peer[shm->seat].rank == self->config->rank && shm_segment_is_sound(shm->memfd, shm->bytes) &&
+           shm_map(shm);
+}
+
+static bool receive_round(struct attach *self, int fd, int64_t end, uint8_t *word)
+{
+    uint8_t round[1 + SHM_SEATS];
+    if (!shm_wait(fd, end, self->host) || !shm_take(fd, round, sizeof round, NULL, 0)) return false;
+    *word = round[0];
+    for (int i = 0; i < self->shm->n; i++) self->in[i] = round[1 + i] != 0;
+    return true;
+}
+
+/* Returns 0 if this rank is a member, 1 if it is excluded and all know that, or an error if that is unknown. */
+static int attach_as_member(struct attach *self, const struct entry *host)
+{
+    int64_t end = shm_deadline_ns(self);
+    int32_t to = host->rank;
+    uint8_t word = 1;
+    int fd = shm_socket(), result = 1;
+    snprintf(self->why, sizeof self->why, "rank %d did not share its memory", to);
+    if (fd >= 0 && shake_hands(self, fd, host, end) && receive_seats(self, fd, end) &&
+        shm_give(fd, &word, 1, NULL, 0) && receive_round(self, fd, end, &word)) {
+        word = shm_try_all(self);
+        if (!shm_give(fd, &word, 1, NULL, 0) || !receive_round(self, fd, end, &word))
+            result = self->host->error(TUTTI_ERR_PEER_LOST,
+                                       "rank %d exited while rank %d was attaching to its shared memory", to,
+                                       self->config->rank);
+        else if (self->in[self->shm->seat])
+            result = shm_settle(self, self->in, word)
+                         ? 0
+                         : self->host->error(TUTTI_ERR_SYSTEM, "shared memory: epoll: %s", strerror(errno));
+    }
+    if (fd >= 0) close(fd);
+    return result;
+}
+
+/* Returns for how many ranks the host rank's descriptors suffice: three per rank, a link to it, and a store connection
+ * if this rank hosts the store. */
+static int max_seats(void)
+{
+    enum { EACH = SHM_FDS + 2, KEPT = 64 };
+    size_t most = shm_allowed(RLIMIT_NOFILE);
+    return most >= EACH * SHM_SEATS + KEPT ? SHM_SEATS : most <= KEPT ? 0 : (int)((most - KEPT) / EACH);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------- */
+
+static int attach_ranks(struct attach *self, const uint8_t *entries, int n_entries)
+{
+    int32_t rank[SHM_SEATS] = {self->config->rank};
+    struct entry entry;
+    int n = 1, most = max_seats();
+    for (int i = 0; i < n_entries && n < most; i++) {
+        if (!read_entry(self, entries + (size_t)i * ENTRY, &entry) || entry.rank == self->config->rank) continue;
+        if (entry.rank < self->config->rank)
+            return attach_as_member(self, &entry); /* the lowest rank is the host rank */
+        memcpy(self->name[n], entry.name, WIRE_NONCE);
+        rank[n++] = entry.rank;
+    }
+    if (n > 1) return shm_serve(self, rank, n);
+    snprintf(self->why, sizeof self->why, "no other rank was found on this host");
+    return 1;
+}
+
+static void log_result(const struct attach *self, int result)
+{
+    const tutti_host *host = self->host;
+    int here = 1;
+    for (int i = 0; result == 0 && i < self->shm->n; i++) here += i != self->shm->seat && self->in[i];
+    if (result == 0 && self->shm->seat == 0)
+        host->log(2, "tcp: %d ranks of this host share memory (%zu KiB), large messages are %s", here,
+                  self->shm->boards_at >> 10,
+                  self->shm->can_pull ? "read from the sender's memory"
+                                      : "copied through it, because process_vm_readv is not permitted");
+    if (result == 0 && here >= self->config->local_world_size) return;
+    if (result != 0 && self->config->local_world_size > 1)
+        host->log(2, "tcp: rank %d shares memory with no other rank and uses libfabric only: %s", self->config->rank,
+                  self->why);
+    else if (result == 0 && self->shm->seat == 0)
+        host->log(2, "tcp: %d of the %d ranks that the launcher placed on this host do not share memory with rank %d%s",
+                  self->config->local_world_size - here, self->config->local_world_size, self->config->rank,
+                  here < max_seats() ? ""
+                  : here < SHM_SEATS ? ": out of file descriptors (raise ulimit -n)"
+                                     : ": the limit of ranks per segment is reached");
+}
+
+static int open_attached(struct attach *self, struct shm **out)
+{
+    const struct shm_config *config = self->config;
+    bool off = !tutti_env_bool(config->host, "TUTTI_SHM", true);
+    int result = 1;
+    for (int i = 0; i < SHM_SEATS; i++) self->link[i] = -1;
+    if (off)
+        snprintf(self->why, sizeof self->why, "TUTTI_SHM=%s", config->host->env("TUTTI_SHM"));
+    else if (config->local_world_size == 1)
+        snprintf(self->why, sizeof self->why, "it is the only rank on this host");
+    else if (!start_listening(self))
+        snprintf(self->why, sizeof self->why, "cannot create a unix socket, eventfd, pipe or memfd: %s",
+                 strerror(errno));
+    else
+        identify_host(self->mine.like);
+    bool takes_part = self->mine.like[23] != 0;
+    uint8_t *entries = NULL;
+    int n = 0, status = exchange_entries(self, &entries, &n);
+    if (status == TUTTI_OK && takes_part) result = attach_ranks(self, entries, n);
+    free(entries);
+    if (status == TUTTI_OK) log_result(self, result);
+    for (int i = 0; i < SHM_SEATS; i++)
+        if (self->link[i] >= 0) close(self->link[i]);
+    if (self->listener >= 0) close(self->listener);
+    if (self->bell >= 0) close(self->bell);
+    if (self->life >= 0) close(self->life);
+    shm_life_close(self->host, &self->held);
+    if (self->arena >= 0) close(self->arena);
+    if (result == 0)
+        *out = self->shm;
+    else
+        shm_close(self->shm);
+    return status != TUTTI_OK ? status : result < 0 ? result : TUTTI_OK;
+}
+
+int shm_open_host(const struct shm_config *config, struct shm **out)
+{
+    struct attach *self = malloc(sizeof *self); /* too large for a small stack */
+    *out = NULL;
+    if (self == NULL) return config->host->error(TUTTI_ERR_NO_MEMORY, "no memory to attach ranks of this host");
+    *self = (struct attach){
+        .config = config, .host = config->host, .listener = -1, .bell = -1, .life = -1, .held.fd = -1, .arena = -1};
+    int status = open_attached(self, out);
+    free(self);
+    return status;
+}
+
+static void close_own(const struct shm *shm, int fd)
+{
+    if (fd >= 0 && !shm->disowned) close(fd);
+}
+
+void shm_close(struct shm *shm)
+{
+    if (shm == NULL) return;
+    shm_is_disowned(shm);
+    for (int i = 0; shm->peer != NULL && i < shm->n; i++) {
+        if (!shm->peer[i].lost && shm->watch >= 0) shm_drop(shm, i, "closed", false);
+        close_own(shm, shm->peer[i].bell);
+        close_own(shm, shm->peer[i].life);
+    }
+    shm_arena_close(shm);
+    if (shm->base != NULL) munmap(shm->base, shm->bytes);
+    close_own(shm, shm->memfd);
+    close_own(shm, shm->bell);
+    close_own(shm, shm->watch);
+    shm_life_close(shm->config.host, &shm->held);
+    free(shm->peer);
+    free(shm->seat_of);
+    free(shm);
+}

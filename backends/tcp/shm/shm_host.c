@@ -1,0 +1,269 @@
+/* The host rank's part in attaching: see shm_attach.c. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tcp/shm/shm_attach.h"
+
+enum {
+    CALLER_MS = 1000, /* time for a connecting member to identify itself on a busy machine */
+    LOOK_MS = 50      /* interval of the liveness checks while nothing happens */
+};
+
+static int expected_seat(const int32_t *rank, int n, uint32_t from)
+{
+    for (int i = 1; i < n; i++)
+        if ((uint32_t)rank[i] == from) return i;
+    return -1;
+}
+
+/* Handles a connection: a member that authenticates gets its link; any other is dropped. */
+static void handle_hello(struct attach *self, int fd, const int32_t *rank, int n, int (*fds)[SHM_FDS],
+                         struct wire_greeting *greeting, int *missing)
+{
+    uint8_t bytes[WIRE_GREETING];
+    struct wire_greeting hello;
+    int received[SHM_FDS];
+    if (!shm_take(fd, bytes, sizeof bytes, received, SHM_FDS)) {
+        close(fd);
+        return;
+    }
+    int seat = -1;
+    if (wire_greeting_parse(bytes, sizeof bytes, &hello) && hello.kind == WIRE_CONNECT &&
+        hello.to == (uint32_t)self->config->rank && hello.family == self->config->family &&
+        hello.world_size == (uint32_t)self->config->world_size &&
+        memcmp(hello.server_nonce, self->mine.nonce, WIRE_NONCE) == 0)
+        seat = expected_seat(rank, n, hello.from);
+    if (seat >= 0 && self->link[seat] == -1) {
+        --*missing;
+        if (shm_verify(self, bytes, &hello)) {
+            self->link[seat] = fd;
+            memcpy(fds[seat], received, sizeof received);
+            greeting[seat] = hello;
+            return;
+        }
+        self->link[seat] = -2; /* same user and knows the nonce, but not the token: it will not retry */
+    }
+    for (int i = 0; i < SHM_FDS; i++) close(received[i]);
+    close(fd);
+}
+
+/* Connections that have not identified themselves yet; the listener is the first entry. */
+struct crowd {
+    int n, most;
+    struct pollfd polled[1 + SHM_CROWD];
+    int64_t since_ns[1 + SHM_CROWD];
+};
+
+static void remove_pending(struct crowd *crowd, int i)
+{
+    crowd->polled[i] = crowd->polled[crowd->n];
+    crowd->since_ns[i] = crowd->since_ns[crowd->n--];
+}
+
+/* Accepts a connection.  Those of other users are dropped here, which keeps the table small. */
+static void accept_connection(const struct attach *self, struct crowd *crowd, int64_t now)
+{
+    int fd = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) crowd->most = crowd->n; /* out of descriptors */
+        return;
+    }
+    if (!shm_is_same_user(fd)) {
+        close(fd);
+        return;
+    }
+    crowd->polled[++crowd->n] = (struct pollfd){fd, POLLIN, 0};
+    crowd->since_ns[crowd->n] = now;
+}
+
+/* A full table accepts no connection until its oldest entry has timed out. */
+static void expire_oldest(struct crowd *crowd, int64_t now)
+{
+    int oldest = 1;
+    for (int i = 2; i <= crowd->n; i++)
+        if (crowd->since_ns[i] < crowd->since_ns[oldest]) oldest = i;
+    if (now - crowd->since_ns[oldest] < (int64_t)CALLER_MS * 1000000) return;
+    close(crowd->polled[oldest].fd);
+    remove_pending(crowd, oldest);
+}
+
+/* True if a member has exited: its socket no longer listens. */
+static bool has_exited(const uint8_t name[WIRE_NONCE])
+{
+    struct sockaddr_un address;
+    socklen_t bytes = shm_address(name, &address);
+    int fd = shm_socket();
+    bool gone = fd >= 0 && connect(fd, (struct sockaddr *)&address, bytes) != 0 && errno == ECONNREFUSED;
+    if (fd >= 0) close(fd);
+    return gone;
+}
+
+static void drop_exited(struct attach *self, int n, int *missing)
+{
+    for (int i = 1; i < n; i++) {
+        if (self->link[i] != -1 || !has_exited(self->name[i])) continue;
+        self->link[i] = -2;
+        --*missing;
+    }
+}
+
+/* Waits for the members to connect. */
+static void await_members(struct attach *self, const int32_t *rank, int n, int (*fds)[SHM_FDS],
+                          struct wire_greeting *greeting)
+{
+    struct crowd *crowd = calloc(1, sizeof *crowd); /* too large for a small stack */
+    if (crowd == NULL) return;
+    crowd->most = SHM_CROWD;
+    int64_t now = self->host->now_ns(), end = shm_round_deadline_ns(self);
+    int missing = n - 1;
+    while (missing > 0 && now < end && crowd->most > 0) {
+        if (crowd->n == crowd->most) expire_oldest(crowd, now);
+        bool full = crowd->n == crowd->most;
+        crowd->polled[0] = (struct pollfd){full ? -1 : self->listener, POLLIN, 0};
+        int ready = poll(crowd->polled, 1 + (nfds_t)crowd->n, LOOK_MS);
+        now = self->host->now_ns();
+        if (ready == 0) drop_exited(self, n, &missing);
+        if (ready <= 0) continue;
+        for (int i = crowd->n; i >= 1; i--) {
+            if (crowd->polled[i].revents == 0) continue;
+            handle_hello(self, crowd->polled[i].fd, rank, n, fds, greeting, &missing);
+            remove_pending(crowd, i);
+        }
+        if (crowd->polled[0].revents != 0) accept_connection(self, crowd, now);
+    }
+    for (int i = 1; i <= crowd->n; i++) close(crowd->polled[i].fd);
+    free(crowd);
+}
+
+static void exclude(struct attach *self, int seat)
+{
+    if (self->link[seat] >= 0) close(self->link[seat]);
+    self->link[seat] = -1;
+    self->in[seat] = false;
+}
+
+/* Sends the list of members, with a flag byte, to all members. */
+static void send_round(struct attach *self, uint8_t word)
+{
+    uint8_t round[1 + SHM_SEATS] = {word};
+    for (int i = 0; i < self->shm->n; i++) round[1 + i] = self->in[i];
+    for (int i = 1; i < self->shm->n; i++)
+        if (self->link[i] >= 0 && !shm_give(self->link[i], round, sizeof round, NULL, 0)) exclude(self, i);
+}
+
+/* Receives a flag byte from each member and excludes those that time out.  Returns the AND of all. */
+static uint8_t receive_round(struct attach *self)
+{
+    int64_t end = shm_round_deadline_ns(self);
+    uint8_t all = UINT8_MAX;
+    for (int i = 1; i < self->shm->n; i++) {
+        uint8_t word = 0;
+        if (self->link[i] < 0) continue;
+        if (shm_wait(self->link[i], end, self->host) && shm_take(self->link[i], &word, 1, NULL, 0))
+            all &= word;
+        else
+            exclude(self, i);
+    }
+    return all;
+}
+
+static void send_seat(struct attach *self, int seat, struct wire_greeting *hello)
+{
+    struct shm *shm = self->shm;
+    uint8_t out[WIRE_GREETING + SHM_PLACE];
+    struct wire_greeting answer = *hello;
+    answer.kind = WIRE_ACCEPT;
+    answer.from = hello->to;
+    answer.to = hello->from;
+    shm_sign(self, &answer, out);
+    uint16_t place[2] = {(uint16_t)shm->n, (uint16_t)seat};
+    memcpy(out + WIRE_GREETING, place, sizeof place);
+    bool sent = shm_give(self->link[seat], out, sizeof out, &shm->memfd, 1);
+    for (int i = 0; i < shm->n && sent; i++) {
+        int fds[SHM_FDS] = {shm->peer[i].bell, shm->peer[i].life, shm->peer[i].arena};
+        sent = shm_give(self->link[seat], &shm->peer[i].rank, sizeof shm->peer[i].rank, fds, SHM_FDS);
+    }
+    if (!sent) exclude(self, seat);
+}
+
+static int fail_host(struct attach *self, const char *what)
+{
+    snprintf(self->why, sizeof self->why, "%s: %s", what, strerror(errno));
+    return 1;
+}
+
+/* The connected members and their descriptors. */
+struct arrivals {
+    int fds[SHM_SEATS][SHM_FDS];
+    struct wire_greeting greeting[SHM_SEATS];
+    int32_t seat_ranks[SHM_SEATS];
+};
+
+/* Assigns seats to the connected members in order of rank and runs the rounds. */
+static int run_rounds(struct attach *self, const int32_t *rank, int n, struct arrivals *arrivals)
+{
+    int(*fds)[SHM_FDS] = arrivals->fds, at = 1;
+    struct wire_greeting *greeting = arrivals->greeting;
+    int32_t *seat_ranks = arrivals->seat_ranks;
+    seat_ranks[0] = self->config->rank;
+    await_members(self, rank, n, fds, greeting);
+    for (int i = 1; i < n; i++) {
+        if (self->link[i] < 0) continue;
+        seat_ranks[at] = rank[i];
+        self->link[at] = self->link[i];
+        memcpy(fds[at], fds[i], sizeof fds[i]);
+        greeting[at] = greeting[i];
+        at++;
+    }
+    for (int i = at; i < n; i++) self->link[i] = -1;
+    if (at == 1) {
+        snprintf(self->why, sizeof self->why, "no other rank of this host connected");
+        return 1;
+    }
+    fds[0][0] = fcntl(self->bell, F_DUPFD_CLOEXEC, 0);
+    fds[0][1] = fcntl(self->life, F_DUPFD_CLOEXEC, 0);
+    fds[0][2] = fcntl(self->arena, F_DUPFD_CLOEXEC, 0);
+    bool made = shm_make_seats(self, at, 0);
+    for (int i = 0; i < at; i++) {
+        if (!made) {
+            for (int k = 0; k < SHM_FDS; k++) close(fds[i][k]);
+            continue;
+        }
+        self->in[i] = true;
+        self->shm->peer[i].rank = seat_ranks[i];
+        self->shm->peer[i].bell = fds[i][0];
+        self->shm->peer[i].life = fds[i][1];
+        self->shm->peer[i].arena = fds[i][2];
+    }
+    if (!made) return fail_host(self, "no memory");
+    self->shm->memfd = shm_segment_make(self->shm->bytes, self->shm->boards_at);
+    if (self->shm->memfd < 0 || !shm_map(self->shm)) {
+        bool limit = errno == EFBIG;
+        snprintf(self->why, sizeof self->why, "cannot create %zu bytes of shared memory: %s%s",
+                 limit ? self->shm->bytes : self->shm->boards_at, strerror(errno), limit ? " (raise ulimit -f)" : "");
+        return 1;
+    }
+    if (at == self->config->world_size) self->config->prepare(self->shm, at);
+    for (int i = 1; i < at; i++) send_seat(self, i, &greeting[i]);
+    receive_round(self);
+    send_round(self, 1);
+    uint8_t word = shm_try_all(self);
+    word &= receive_round(self);
+    if (!shm_settle(self, self->in, word)) return fail_host(self, "epoll");
+    send_round(self, word);
+    return 0;
+}
+
+int shm_serve(struct attach *self, const int32_t *rank, int n)
+{
+    struct arrivals *arrivals = malloc(sizeof *arrivals); /* too large for a small stack */
+    if (arrivals == NULL) return fail_host(self, "no memory");
+    int result = run_rounds(self, rank, n, arrivals);
+    free(arrivals);
+    return result;
+}

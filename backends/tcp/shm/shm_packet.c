@@ -1,0 +1,104 @@
+/* Packets with descriptors over unix sockets. */
+#include <errno.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tcp/shm/shm_attach.h"
+
+socklen_t shm_address(const uint8_t name[WIRE_NONCE], struct sockaddr_un *address)
+{
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    char *text = address->sun_path + 1; /* abstract: no file */
+    memcpy(text, "tutti-", 6);
+    for (int i = 0; i < WIRE_NONCE; i++) snprintf(text + 6 + 2 * i, 3, "%02x", name[i]);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + 6 + 2 * WIRE_NONCE);
+}
+
+int shm_socket(void)
+{
+    return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+bool shm_is_same_user(int fd)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
+}
+
+bool shm_wait(int fd, int64_t end_ns, const tutti_host *host)
+{
+    for (;;) {
+        struct pollfd one = {fd, POLLIN, 0};
+        int64_t left = (end_ns - host->now_ns()) / 1000000;
+        if (left < 0) return false;
+        int n = poll(&one, 1, (int)left + 1);
+        if (n > 0) return true;
+        if (n < 0 && errno != EINTR) return false;
+    }
+}
+
+/* Sends one packet with n_fds descriptors. */
+bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
+{
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(SHM_FDS * sizeof(int))];
+    } control = {0};
+    struct iovec part = {(void *)(uintptr_t)data, bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (n_fds > 0) {
+        message.msg_control = &control;
+        message.msg_controllen = CMSG_SPACE((size_t)n_fds * sizeof(int));
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = SOL_SOCKET;
+        header->cmsg_type = SCM_RIGHTS;
+        header->cmsg_len = CMSG_LEN((size_t)n_fds * sizeof(int));
+        memcpy(CMSG_DATA(header), fds, (size_t)n_fds * sizeof(int));
+    }
+    for (int tries = 0; tries < 1000; tries++) {
+        ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+        if (sent >= 0) return (size_t)sent == bytes;
+        if (errno != EAGAIN && errno != EINTR && errno != ETOOMANYREFS) return false;
+        bool room = errno != ETOOMANYREFS; /* ETOOMANYREFS: too many of this user's descriptors are in flight */
+        struct pollfd one = {room ? fd : -1, POLLOUT, 0};
+        poll(&one, 1, 10);
+    }
+    return false;
+}
+
+/* Receives one packet of exactly these sizes.  The caller owns the descriptors; on failure they are closed, and errno
+ * is EMFILE if this process has no free ones. */
+bool shm_take(int fd, void *data, size_t bytes, int *fds, int n_fds)
+{
+    enum {
+        ROOM = CMSG_SPACE(SHM_FDS * sizeof(int)),
+        MOST = (ROOM - CMSG_LEN(0)) / sizeof(int)
+    }; /* the control buffer is rounded up */
+    union {
+        struct cmsghdr header;
+        char room[ROOM];
+    } control = {0};
+    char rest[1];
+    struct iovec part[2] = {{data, bytes}, {rest, 1}};
+    struct msghdr message = {
+        .msg_iov = part, .msg_iovlen = 2, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    int found[MOST], n = 0;
+    struct cmsghdr *header = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (header != NULL && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
+        n = (int)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        if (n > MOST) n = MOST;
+        memcpy(found, CMSG_DATA(header), (size_t)n * sizeof(int));
+    }
+    if (got == (ssize_t)bytes && n == n_fds && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+        if (n > 0) memcpy(fds, found, (size_t)n * sizeof(int));
+        return true;
+    }
+    for (int i = 0; i < n; i++) close(found[i]);
+    if (got >= 0) errno = message.msg_flags & MSG_CTRUNC ? EMFILE : EPROTO;
+    return false;
+}

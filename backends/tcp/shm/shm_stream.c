@@ -1,0 +1,41 @@
+/* Copying with non-temporal stores: the target lines are not read first and evict nothing.  Pays if so much is written
+ * that its beginning would be evicted before the end. */
+#include <string.h>
+
+#include "tcp/shm/shm.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+
+enum { LINE = 64 };
+
+void shm_stream(void *to, const void *from, size_t bytes)
+{
+    char *d = to;
+    const char *s = from;
+    size_t head = (size_t)(-(uintptr_t)d % LINE);
+    if (bytes < head + LINE) {
+        memcpy(d, s, bytes);
+        return;
+    }
+    memcpy(d, s, head);
+    d += head, s += head, bytes -= head;
+    for (; bytes >= LINE; d += LINE, s += LINE, bytes -= LINE) { /* whole lines, or the processor reads them first */
+        const __m128i *in = (const __m128i *)(const void *)s;
+        __m128i *out = (__m128i *)(void *)d;
+        __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1);
+        __m128i c = _mm_loadu_si128(in + 2), e = _mm_loadu_si128(in + 3);
+        _mm_stream_si128(out, a);
+        _mm_stream_si128(out + 1, b);
+        _mm_stream_si128(out + 2, c);
+        _mm_stream_si128(out + 3, e);
+    }
+    _mm_sfence(); /* non-temporal stores are weakly ordered: complete them before the data is announced */
+    memcpy(d, s, bytes);
+}
+#else
+void shm_stream(void *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+}
+#endif

@@ -1,0 +1,197 @@
+/* One short function per public operation: fill the descriptor, submit.  Nothing else belongs here. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/sized.h"
+#include "dispatch/submit.h"
+
+/* One or no tensor a side. */
+static int flat(tutti_kind kind, const tutti_tensor *out, const tutti_tensor *in, int root, tutti_reduce_op reduce_op,
+                const tutti_opts *opts, size_t opts_bytes)
+{
+    tutti_op op = {.kind = kind,
+                   .root = root,
+                   .reduce_op = reduce_op,
+                   .n_in = in != NULL,
+                   .in = in,
+                   .n_out = out != NULL,
+                   .out = out};
+    return submit(&op, opts, opts_bytes);
+}
+
+int tutti_broadcast_sized(tutti_tensor tensor, int root, const tutti_opts *opts, size_t opts_bytes)
+{
+    return flat(TUTTI_BROADCAST, &tensor, NULL, root, TUTTI_SUM, opts, opts_bytes);
+}
+
+int tutti_all_reduce_sized(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts, size_t opts_bytes)
+{
+    return flat(TUTTI_ALL_REDUCE, &tensor, &tensor, -1, op, opts, opts_bytes);
+}
+
+int tutti_all_reduce_into_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts,
+                                size_t opts_bytes)
+{
+    return flat(TUTTI_ALL_REDUCE, &out, &in, -1, op, opts, opts_bytes);
+}
+
+int tutti_reduce_sized(tutti_tensor tensor, int root, tutti_reduce_op op, const tutti_opts *opts, size_t opts_bytes)
+{
+    return flat(TUTTI_REDUCE, &tensor, &tensor, root, op, opts, opts_bytes);
+}
+
+int tutti_reduce_into_sized(tutti_tensor out, tutti_tensor in, int root, tutti_reduce_op op, const tutti_opts *opts,
+                            size_t opts_bytes)
+{
+    return flat(TUTTI_REDUCE, &out, &in, root, op, opts, opts_bytes);
+}
+
+int tutti_all_gather_sized(const tutti_tensor *out, int n, tutti_tensor in, const tutti_opts *opts, size_t opts_bytes)
+{
+    tutti_op op = {.kind = TUTTI_ALL_GATHER, .list = true, .n_in = 1, .in = &in, .n_out = n, .out = out};
+    if (n <= 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "all_gather: the out list has %d tensors", n);
+    return submit(&op, opts, opts_bytes);
+}
+
+int tutti_all_gather_into_tensor_sized(tutti_tensor out, tutti_tensor in, const tutti_opts *opts, size_t opts_bytes)
+{
+    return flat(TUTTI_ALL_GATHER, &out, &in, -1, TUTTI_SUM, opts, opts_bytes);
+}
+
+int tutti_gather_sized(tutti_tensor in, const tutti_tensor *out, int n, int root, const tutti_opts *opts,
+                       size_t opts_bytes)
+{
+    tutti_op op = {.kind = TUTTI_GATHER, .list = true, .root = root, .n_in = 1, .in = &in, .n_out = n, .out = out};
+    if (n < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "gather: the out list has %d tensors", n);
+    return submit(&op, opts, opts_bytes);
+}
+
+int tutti_gather_into_tensor_sized(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts,
+                                   size_t opts_bytes)
+{
+    return flat(TUTTI_GATHER, &out, &in, root, TUTTI_SUM, opts, opts_bytes);
+}
+
+int tutti_scatter_sized(tutti_tensor out, const tutti_tensor *in, int n, int root, const tutti_opts *opts,
+                        size_t opts_bytes)
+{
+    tutti_op op = {.kind = TUTTI_SCATTER, .list = true, .root = root, .n_in = n, .in = in, .n_out = 1, .out = &out};
+    if (n < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "scatter: the in list has %d tensors", n);
+    return submit(&op, opts, opts_bytes);
+}
+
+int tutti_scatter_tensor_sized(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts, size_t opts_bytes)
+{
+    return flat(TUTTI_SCATTER, &out, &in, root, TUTTI_SUM, opts, opts_bytes);
+}
+
+int tutti_reduce_scatter_sized(tutti_tensor out, const tutti_tensor *in, int n, tutti_reduce_op reduce_op,
+                               const tutti_opts *opts, size_t opts_bytes)
+{
+    tutti_op op = {.kind = TUTTI_REDUCE_SCATTER,
+                   .list = true,
+                   .reduce_op = reduce_op,
+                   .n_in = n,
+                   .in = in,
+                   .n_out = 1,
+                   .out = &out};
+    if (n <= 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_scatter: the in list has %d tensors", n);
+    return submit(&op, opts, opts_bytes);
+}
+
+int tutti_reduce_scatter_tensor_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts,
+                                      size_t opts_bytes)
+{
+    return flat(TUTTI_REDUCE_SCATTER, &out, &in, -1, op, opts, opts_bytes);
+}
+
+int tutti_all_to_all_sized(const tutti_tensor *out, const tutti_tensor *in, int n, const tutti_opts *opts,
+                           size_t opts_bytes)
+{
+    tutti_op op = {.kind = TUTTI_ALL_TO_ALL, .list = true, .n_in = n, .in = in, .n_out = n, .out = out};
+    if (n <= 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "all_to_all: the lists have %d tensors", n);
+    return submit(&op, opts, opts_bytes);
+}
+
+int tutti_all_to_all_single_sized(tutti_tensor out, tutti_tensor in, const int64_t *out_splits,
+                                  const int64_t *in_splits, const tutti_opts *opts, size_t opts_bytes)
+{
+    tutti_op op = {.kind = TUTTI_ALL_TO_ALL,
+                   .n_in = 1,
+                   .in = &in,
+                   .n_out = 1,
+                   .out = &out,
+                   .in_splits = in_splits,
+                   .out_splits = out_splits};
+    return submit(&op, opts, opts_bytes);
+}
+
+int tutti_barrier_sized(const tutti_opts *opts, size_t opts_bytes)
+{
+    return flat(TUTTI_BARRIER, NULL, NULL, -1, TUTTI_SUM, opts, opts_bytes);
+}
+
+int tutti_monitored_barrier_sized(const tutti_opts *opts, size_t opts_bytes)
+{
+    return flat(TUTTI_MONITORED_BARRIER, NULL, NULL, -1, TUTTI_SUM, opts, opts_bytes);
+}
+
+int tutti_send_sized(tutti_tensor tensor, int dst, const tutti_opts *opts, size_t opts_bytes)
+{
+    return flat(TUTTI_SEND, NULL, &tensor, dst, TUTTI_SUM, opts, opts_bytes);
+}
+
+int tutti_recv_sized(tutti_tensor tensor, int src, const tutti_opts *opts, size_t opts_bytes)
+{
+    return flat(TUTTI_RECV, &tensor, NULL, src, TUTTI_SUM, opts, opts_bytes);
+}
+
+int tutti_isend_sized(tutti_tensor tensor, int dst, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
+{
+    tutti_op op = {.kind = TUTTI_SEND, .root = dst, .n_in = 1, .in = &tensor};
+    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "isend: work is NULL");
+    return submit_async(&op, opts, opts_bytes, work);
+}
+
+int tutti_irecv_sized(tutti_tensor tensor, int src, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
+{
+    tutti_op op = {.kind = TUTTI_RECV, .root = src, .n_out = 1, .out = &tensor};
+    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "irecv: work is NULL");
+    return submit_async(&op, opts, opts_bytes, work);
+}
+
+/* Copies ops, of op_bytes each in the program, to ones that this library knows. */
+static int read_ops(const tutti_p2p_op *ops, size_t op_bytes, int n, tutti_p2p_op *known)
+{
+    int status = TUTTI_OK;
+    for (int i = 0; status == TUTTI_OK && i < n; i++) {
+        const tutti_p2p_op *op = (const void *)((const char *)ops + (size_t)i * op_bytes);
+        status = SIZED_READ(tutti_p2p_op, op, op_bytes, &known[i]);
+    }
+    return status;
+}
+
+/* A batch of ops of another size than they have in this library. */
+static int batch_of_others(const tutti_p2p_op *ops, size_t op_bytes, int n, const tutti_opts *opts, tutti_work **works)
+{
+    tutti_p2p_op *known = calloc((size_t)n, sizeof *known);
+    if (known == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a batch of %d", n);
+    int status = read_ops(ops, op_bytes, n, known);
+    if (status == TUTTI_OK) status = submit_batch(known, n, opts, works);
+    free(known);
+    return status;
+}
+
+/* Started in the order given; what cannot start is refused before any other has. */
+int tutti_batch_isend_irecv_sized(const tutti_p2p_op *ops, size_t op_bytes, int n, const tutti_opts *opts,
+                                  size_t opts_bytes, tutti_work **works)
+{
+    tutti_opts copy;
+    if (n < 0 || (n > 0 && (ops == NULL || works == NULL)))
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "batch_isend_irecv: ops or works is NULL, or n (%d) is negative",
+                         n);
+    int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
+    if (status != TUTTI_OK) return status;
+    if (n > 0 && op_bytes != sizeof *ops) return batch_of_others(ops, op_bytes, n, opts, works);
+    return submit_batch(ops, n, opts, works);
+}

@@ -1,0 +1,289 @@
+/* The public functions that tell people what is there and what would be done. */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <tutti/tutti.h>
+
+#include "base/error.h"
+#include "base/sized.h"
+#include "coll/coll.h"
+#include "group/group.h"
+#include "group/host.h"
+#include "op/fingerprint.h"
+#include "plugin/registry.h"
+#include "progress/plan_cache.h"
+
+/* Text that grows as far as there is room. */
+struct text {
+    char *at;
+    size_t left;
+};
+
+static void __attribute__((format(printf, 2, 3))) put(struct text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int n = vsnprintf(text->at, text->left, format, arguments);
+    va_end(arguments);
+    size_t used = n < 0 ? 0 : (size_t)n < text->left ? (size_t)n : text->left - 1;
+    text->at += used;
+    text->left -= used;
+}
+
+static int check_room(const char *what, const char *text, size_t capacity)
+{
+    if (text != NULL && capacity > 0) return TUTTI_OK;
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: there is no room for text", what);
+}
+
+static int put_description(struct text *text, const tutti_backend *backend, void *state)
+{
+    if (!TUTTI_HAS(backend, describe)) return TUTTI_OK;
+    text->at[0] = '\0';
+    int status = backend->describe(&host_services, state, text->at, text->left);
+    size_t used = strnlen(text->at, text->left - 1);
+    text->at += used;
+    text->left -= used;
+    return status;
+}
+
+/* ---- backends ---------------------------------------------------------------------------------------------- */
+
+int tutti_list_backends(char *text, size_t capacity)
+{
+    int status = check_room("list_backends", text, capacity);
+    if (status == TUTTI_OK) registry_list(text, capacity);
+    return status;
+}
+
+/* What a table offers. */
+static void put_doors(struct text *text, const tutti_backend *backend)
+{
+    int native = 0;
+    put(text, "for %s%s%s tensors: ", backend->devices >> TUTTI_CPU & 1 ? "CPU" : "",
+        (backend->devices >> TUTTI_CPU & 1) != 0 && (backend->devices >> TUTTI_CUDA & 1) != 0 ? " and " : "",
+        backend->devices >> TUTTI_CUDA & 1 ? "CUDA" : "");
+    for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) {
+        if (!TUTTI_HAS(backend, native[kind])) continue;
+        put(text, "%s%s", native++ > 0 ? ", " : "does ", fingerprint_kind_name((tutti_kind)kind));
+    }
+    if (TUTTI_HAS(backend, send)) put(text, "%smessages, and plans of them", native > 0 ? "; " : "");
+    put(text, "\n");
+}
+
+int tutti_describe_backend(const char *name, char *out, size_t capacity)
+{
+    struct text text = {out, capacity};
+    const tutti_backend *backend = NULL;
+    Dl_info file;
+    int status = check_room("describe_backend", out, capacity);
+    if (status == TUTTI_OK && name == NULL)
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend's name is NULL");
+    if (status == TUTTI_OK) status = registry_load(name, &host_services, &backend);
+    if (status != TUTTI_OK) return status;
+    put(&text, "%s, version %s\n", dladdr(backend, &file) != 0 ? file.dli_fname : backend->name,
+        backend->version != NULL ? backend->version : "unknown");
+    put_doors(&text, backend);
+    status = put_description(&text, backend, NULL); /* before probe, which may look no further than it must */
+    return status == TUTTI_OK && TUTTI_HAS(backend, probe) ? backend->probe(&host_services) : status;
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------ */
+
+static int find_group(const char *what, const tutti_group *given, struct tutti_group **group)
+{
+    *group = group_for_call(given);
+    if (*group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if ((*group)->rank < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: this rank is not in group %s", what, (*group)->name);
+    if ((*group)->shut) return error_set(TUTTI_ERR_ABORTED, "%s: group %s has been destroyed", what, (*group)->name);
+    return TUTTI_OK;
+}
+
+/* What the group's backends say of it, from the device's first entry on. */
+static int put_group(struct text *text, struct tutti_group *group, int device)
+{
+    int status = TUTTI_OK;
+    engine_lock(group->engine);
+    engine_called(group->engine);
+    for (int i = 0; status == TUTTI_OK && i < group->n_entries[device]; i++)
+        status = put_description(text, group->entries[device][i].backend, group->entries[device][i].state);
+    engine_unlock(group->engine);
+    return status;
+}
+
+int tutti_describe_group(tutti_group *given, char *out, size_t capacity)
+{
+    struct text text = {out, capacity};
+    struct tutti_group *group = NULL;
+    int status = check_room("describe_group", out, capacity);
+    if (status == TUTTI_OK) status = find_group("describe_group", given, &group);
+    if (status != TUTTI_OK) return status;
+    out[0] = '\0';
+    for (int device = 0; status == TUTTI_OK && device < 2; device++) {
+        bool same = device == 1 && group->n_entries[0] > 0 && group->n_entries[1] > 0 &&
+                    group->entries[0][0].state == group->entries[1][0].state;
+        if (!same) status = put_group(&text, group, device);
+    }
+    return status;
+}
+
+static const struct coll_hosts *hosts_of(const struct tutti_group *group)
+{
+    int device = group->device.type == TUTTI_CUDA;
+    return group->entries[device][0].hosts;
+}
+
+int tutti_get_host(const tutti_group *group, int group_rank)
+{
+    group = group_to_ask(group);
+    if (group == NULL || group->rank < 0 || group_rank < 0 || group_rank >= group->size || hosts_of(group) == NULL)
+        return -1;
+    return hosts_of(group)->of[group_rank];
+}
+
+/* ---- operations -------------------------------------------------------------------------------------------- */
+
+const char *tutti_algorithm_name(tutti_kind kind, int i)
+{
+    const struct coll_algorithm *found = i >= 0 ? coll_nth(kind, i) : NULL;
+    return found != NULL ? found->name : NULL;
+}
+
+static void put_reason(struct text *text, const struct tutti_group *group, const char *kind,
+                       const struct coll_algorithm *algorithm, const struct coll_reason *reason)
+{
+    static const char *const where[] = {"", " of several hosts", " of one host"};
+    char ranks[32], bytes[64];
+    snprintf(ranks, sizeof ranks, reason->max_ranks == INT_MAX ? "any number of" : "up to %d", reason->max_ranks);
+    snprintf(bytes, sizeof bytes, reason->max_bytes == INT64_MAX ? "any size" : "up to %" PRId64 " bytes",
+             reason->max_bytes);
+    put(text, "algorithm %s: ", algorithm->name);
+    if (reason->by == COLL_BY_NAME)
+        put(text, "TUTTI_ALGO or TUTTI_DETERMINISTIC asks for \"%s\"\n", group->algorithm);
+    else if (reason->by == COLL_BY_KIND)
+        put(text, "each rank is to hear of every other one, to name all that are missing\n");
+    else if (reason->by == COLL_BY_TUNING)
+        put(text, "TUTTI_TUNING has it for %s of %s\n", kind, bytes);
+    else
+        put(text,
+            "the table has it for %s on %s ranks%s, %s\nthe size counts as %" PRId64
+            " bytes there, by the backend's link\n",
+            kind, ranks, where[reason->where], bytes, reason->bytes);
+}
+
+/* What the plan makes this rank send, and how much of it to other hosts. */
+static void put_steps(struct text *text, const struct plan *plan, const struct coll_hosts *hosts)
+{
+    int64_t sends = 0, sent = 0, abroad = 0;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const struct plan_step *step = &plan->steps[i];
+        if (step->kind != PLAN_SEND) continue;
+        sends++;
+        sent += step->numel;
+        if (hosts != NULL && hosts->of[step->peer] != hosts->of[plan->rank]) abroad += step->numel;
+    }
+    put(text, "rank %d: %u steps, %" PRId64 " messages with %" PRId64 " bytes", plan->rank, plan->n_steps, sends, sent);
+    if (hosts != NULL && hosts->n > 1) put(text, ", %" PRId64 " of them to other hosts", abroad);
+    put(text, ", %" PRId64 " bytes of scratch\n", plan->scratch);
+}
+
+static int put_plan(struct text *text, const struct tutti_group *group, const struct backend_entry *entry,
+                    const tutti_op *op)
+{
+    const struct coll_algorithm *algorithm = NULL;
+    struct coll_reason reason;
+    struct plan *plan = NULL;
+    int status = plan_cache_explain(group, entry, op, &algorithm, &reason, &plan);
+    if (status != TUTTI_OK) return status;
+    const char *kind = coll_kind_name(algorithm->kind);
+    put(text, "%s: a plan of its messages\n", entry->backend->name);
+    put_reason(text, group, kind, algorithm, &reason);
+    put(text, "others:");
+    for (int i = 0; tutti_algorithm_name(algorithm->kind, i) != NULL; i++)
+        if (strcmp(tutti_algorithm_name(algorithm->kind, i), algorithm->name) != 0)
+            put(text, " %s", tutti_algorithm_name(algorithm->kind, i));
+    put(text, "\n");
+    if (TUTTI_HAS(entry->backend, segment_bytes) && entry->backend->segment_bytes > 0)
+        put(text, "segments of up to %" PRId64 " bytes\n", entry->backend->segment_bytes);
+    put_steps(text, plan, entry->hosts);
+    plan_free(plan);
+    return TUTTI_OK;
+}
+
+/* An operation of bytes, in flat tensors that nobody reads. */
+struct example {
+    tutti_tensor in, out;
+    tutti_op op;
+};
+
+static void make_example(struct example *example, const struct tutti_group *group, tutti_kind kind, int64_t bytes)
+{
+    static char memory[2];
+    int64_t part = bytes / group->size, in = bytes, out = bytes;
+    if (kind == TUTTI_ALL_GATHER || kind == TUTTI_GATHER) in = part, out = part * group->size;
+    if (kind == TUTTI_REDUCE_SCATTER || kind == TUTTI_SCATTER) out = part, in = part * group->size;
+    if (kind == TUTTI_ALL_TO_ALL) in = out = part * group->size;
+    example->in = (tutti_tensor){&memory[0], in, TUTTI_UINT8, group->device};
+    example->out = (tutti_tensor){&memory[1], out, TUTTI_UINT8, group->device};
+    bool none = kind == TUTTI_BARRIER || kind == TUTTI_MONITORED_BARRIER;
+    example->op = (tutti_op){.size = sizeof example->op,
+                             .kind = kind,
+                             .dtype = TUTTI_UINT8,
+                             .n_in = !none,
+                             .n_out = !none,
+                             .in = &example->in,
+                             .out = &example->out};
+}
+
+static int put_operation(struct text *text, struct tutti_group *group, tutti_kind kind, int64_t bytes)
+{
+    struct example example;
+    int device = group->device.type == TUTTI_CUDA;
+    make_example(&example, group, kind, bytes);
+    for (int i = 0; i < group->n_entries[device]; i++) {
+        const struct backend_entry *entry = &group->entries[device][i];
+        const char *how = TUTTI_HAS(entry->backend, native[kind]) ? "where it can do the dtype" : NULL;
+        if (how != NULL && TUTTI_HAS(entry->backend, explain)) {
+            engine_lock(group->engine);
+            how = entry->backend->explain(entry->state, &example.op);
+            engine_unlock(group->engine);
+        }
+        if (how != NULL) {
+            put(text, "%s: does it itself, %s\n", entry->backend->name, how);
+            return TUTTI_OK;
+        }
+        if (!TUTTI_HAS(entry->backend, send)) continue;
+        if (!op_is_message(&example.op)) return put_plan(text, group, entry, &example.op);
+        put(text, "%s: one message\n", entry->backend->name);
+        return TUTTI_OK;
+    }
+    return error_set(TUTTI_ERR_UNSUPPORTED, "explain: no backend of group %s does %s", group->name,
+                     fingerprint_kind_name(kind));
+}
+
+int tutti_explain_sized(tutti_kind kind, int64_t bytes, const tutti_opts *opts, size_t opts_bytes, char *out,
+                        size_t capacity)
+{
+    tutti_opts copy;
+    struct text text = {out, capacity};
+    struct tutti_group *group = NULL;
+    int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
+    if (status == TUTTI_OK) status = check_room("explain", out, capacity);
+    if (status == TUTTI_OK && ((int)kind < 0 || kind >= TUTTI_COALESCED))
+        status =
+            error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: kind %d is no operation that is done alone", (int)kind);
+    if (status == TUTTI_OK && bytes < 0)
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: bytes is %" PRId64, bytes);
+    if (status == TUTTI_OK) status = find_group("explain", opts != NULL ? opts->group : NULL, &group);
+    if (status != TUTTI_OK) return status;
+    const struct coll_hosts *hosts = hosts_of(group);
+    put(&text, "%s of %" PRId64 " bytes in group %s: %d ranks", fingerprint_kind_name(kind), bytes, group->name,
+        group->size);
+    if (hosts != NULL) put(&text, " on %d host%s", hosts->n, hosts->n == 1 ? "" : "s");
+    put(&text, "\n");
+    return put_operation(&text, group, kind, bytes);
+}

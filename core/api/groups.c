@@ -1,0 +1,283 @@
+/* The public functions on groups: making, asking, ending early; and the library's own version and errors. */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/hooks.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/sized.h"
+#include "group/group.h"
+#include "group/split.h"
+#include "group/subgroup.h"
+#include "op/fingerprint.h"
+
+const char *tutti_last_error(void)
+{
+    return error_text();
+}
+
+const char *tutti_status_string(int status)
+{
+    return error_name(status);
+}
+
+const char *tutti_version(void)
+{
+    return TUTTI_VERSION;
+}
+
+int tutti_abi_version(void)
+{
+    return TUTTI_ABI_VERSION;
+}
+
+const char *tutti_kind_name(tutti_kind kind)
+{
+    return fingerprint_kind_name(kind);
+}
+
+const char *tutti_dtype_name(tutti_dtype dtype)
+{
+    return dtype_name(dtype);
+}
+
+const char *tutti_reduce_op_name(tutti_reduce_op op)
+{
+    return reduce_op_name(op);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------ */
+
+int tutti_get_rank(const tutti_group *group)
+{
+    group = group_to_ask(group);
+    return group != NULL ? group->rank : -1;
+}
+
+int tutti_get_world_size(const tutti_group *group)
+{
+    group = group_to_ask(group);
+    return group != NULL ? group->size : -1;
+}
+
+int tutti_get_global_rank(const tutti_group *group, int group_rank)
+{
+    group = group_to_ask(group);
+    return group != NULL && group_rank >= 0 && group_rank < group->size ? group->global_ranks[group_rank] : -1;
+}
+
+int tutti_get_group_rank(const tutti_group *group, int global_rank)
+{
+    group = group_to_ask(group);
+    return group != NULL ? group_rank_of(group, global_rank) : -1;
+}
+
+const char *tutti_get_name(const tutti_group *group)
+{
+    group = group_to_ask(group);
+    return group != NULL ? group->name : "";
+}
+
+const char *tutti_get_backend(const tutti_group *group)
+{
+    group = group_to_ask(group);
+    return group != NULL ? group->backend_text : "";
+}
+
+tutti_device tutti_get_device(const tutti_group *group)
+{
+    group = group_to_ask(group);
+    return group != NULL ? group->device : (tutti_device){TUTTI_CPU, 0};
+}
+
+/* ---- making ------------------------------------------------------------------------------------------------ */
+
+/* The options as this library knows them; NULL: all defaults. */
+static int read_opts(const tutti_group_opts **opts, size_t bytes, tutti_group_opts *copy)
+{
+    static const tutti_group_opts defaults;
+    if (*opts != NULL) return SIZED_READ(tutti_group_opts, *opts, bytes, copy);
+    *opts = &defaults;
+    return TUTTI_OK;
+}
+
+/* The parent, if a group can be made from it. */
+static int find_parent(const char *what, const tutti_group_opts *opts, struct tutti_group **parent)
+{
+    *parent = group_for_call(opts->parent);
+    if (*parent == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if ((*parent)->rank < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: this rank is not in the parent group %s", what,
+                         (*parent)->name);
+    if (opts->timeout_ms < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: timeout_ms is %" PRId64, what, opts->timeout_ms);
+    engine_lock((*parent)->engine);
+    engine_called((*parent)->engine);
+    int status = group_check_usable(*parent, what);
+    engine_unlock((*parent)->engine);
+    return status;
+}
+
+static int check_members(const struct tutti_group *parent, const int *ranks, int n)
+{
+    if (ranks == NULL || n < 1 || n > parent->size)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "new_group: %d ranks from group %s of %d", ranks == NULL ? 0 : n,
+                         parent->name, parent->size);
+    bool *seen = calloc((size_t)parent->world, sizeof *seen);
+    if (seen == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    int status = TUTTI_OK;
+    for (int i = 0; i < n && status == TUTTI_OK; i++) {
+        if (tutti_get_group_rank(parent, ranks[i]) < 0)
+            status =
+                error_set(TUTTI_ERR_INVALID_ARGUMENT, "new_group: ranks[%d] is %d, which is no global rank of group %s",
+                          i, ranks[i], parent->name);
+        else if (seen[ranks[i]])
+            status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "new_group: rank %d stands there twice", ranks[i]);
+        else
+            seen[ranks[i]] = true;
+    }
+    free(seen);
+    return status;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const int *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Alike for lists of the same members, in whichever order. */
+static int set_of(uint64_t id, const int *ranks, int n, uint64_t *set)
+{
+    int *sorted = malloc((size_t)n * sizeof *sorted);
+    if (sorted == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    memcpy(sorted, ranks, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_number);
+    *set = subgroup_mix(id, 2);
+    for (int i = 0; i < n; i++) *set = subgroup_mix(*set, (uint64_t)sorted[i] + 1);
+    free(sorted);
+    return TUTTI_OK;
+}
+
+/* Which group this is.  Where all of the parent call, their count of calls tells; where members alone do, it is how
+ * often these members have been used. */
+static int next_id(struct tutti_group *parent, const int *ranks, int n, bool members_only, struct subgroup_id *id)
+{
+    uint64_t base = subgroup_mix(parent->id, 1), set = 0;
+    int status = members_only ? set_of(base, ranks, n, &set) : TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    engine_lock(parent->engine);
+    *id = (struct subgroup_id){.number = members_only ? 0 : ++parent->children, .may_pend = members_only};
+    id->key = members_only ? subgroup_mix(set, group_count_use(parent, set)) : subgroup_mix(base, id->number + 2);
+    id->id = id->key;
+    engine_unlock(parent->engine);
+    return TUTTI_OK;
+}
+
+int tutti_new_group_sized(const int *ranks, int n, const tutti_group_opts *opts, size_t opts_bytes, tutti_group **group)
+{
+    tutti_group_opts copy;
+    int status = read_opts(&opts, opts_bytes, &copy);
+    if (status != TUTTI_OK) return status;
+    if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "new_group: group is NULL");
+    struct tutti_group *parent = NULL;
+    status = find_parent("new_group", opts, &parent);
+    if (status == TUTTI_OK) status = check_members(parent, ranks, n);
+    struct subgroup_id id;
+    if (status == TUTTI_OK) status = next_id(parent, ranks, n, opts->members_only, &id);
+    return status == TUTTI_OK ? subgroup_open(parent, ranks, n, &id, 0, opts, group) : status;
+}
+
+/* ---- split ------------------------------------------------------------------------------------------------- */
+
+static int by_key(const void *a, const void *b)
+{
+    const struct split_choice *x = a, *y = b;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+int tutti_split_group_sized(int color, int key, const tutti_group_opts *opts, size_t opts_bytes, tutti_group **group)
+{
+    tutti_group_opts copy;
+    int status = read_opts(&opts, opts_bytes, &copy);
+    if (status != TUTTI_OK) return status;
+    if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "split_group: group is NULL");
+    struct tutti_group *parent = NULL;
+    status = find_parent("split_group", opts, &parent);
+    if (status != TUTTI_OK) return status;
+    struct subgroup_id of_all;
+    status = next_id(parent, NULL, 0, false, &of_all);
+    if (status != TUTTI_OK) return status;
+    uint64_t id = of_all.id;
+    struct split_choice *all = calloc((size_t)parent->size, sizeof *all);
+    int *ranks = calloc((size_t)parent->size, sizeof *ranks), n = 0;
+    status = all != NULL && ranks != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
+    if (color < 0) color = -1;
+    if (status == TUTTI_OK) status = split_exchange(parent, &of_all, color, key, all);
+    if (status == TUTTI_OK) {
+        qsort(all, (size_t)parent->size, sizeof *all, by_key);
+        for (int i = 0; i < parent->size; i++)
+            if (color >= 0 && all[i].color == color) ranks[n++] = all[i].rank;
+        struct subgroup_id part = {.id = subgroup_mix(id, (uint64_t)color + 3),
+                                   .key = subgroup_mix(id, (uint64_t)color + 3)};
+        status = subgroup_open(parent, ranks, n, &part, color, opts, group);
+    }
+    free(ranks);
+    free(all);
+    return status;
+}
+
+/* ---- a group of its own ------------------------------------------------------------------------------------ */
+
+int tutti_create_group_sized(const char *backend, tutti_store *store, int rank, int world_size,
+                             const tutti_group_opts *opts, size_t opts_bytes, tutti_group **group)
+{
+    tutti_group_opts copy;
+    int status = read_opts(&opts, opts_bytes, &copy);
+    if (status != TUTTI_OK) return status;
+    if (store == NULL || group == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: %s is NULL", store == NULL ? "store" : "group");
+    if (world_size < 1 || rank < 0 || rank >= world_size)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: rank %d of %d", rank, world_size);
+    if (opts->timeout_ms < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "create_group: timeout_ms is %" PRId64, opts->timeout_ms);
+    struct backend_spec names;
+    status = group_check_device("create_group", opts->device);
+    if (status == TUTTI_OK) status = backend_spec_parse(backend, &names);
+    if (status != TUTTI_OK) return status;
+    struct group_args args = {
+        .names = &names,
+        .store = store,
+        .hooks = &library_hooks,
+        .id = 1,
+        .name = opts->name != NULL ? opts->name : "own",
+        .rank = rank,
+        .size = world_size,
+        .local_rank = -1,
+        .local_world_size = -1,
+        .node_rank = -1,
+        .timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : 30 * 60 * 1000,
+        .device = opts->device.type != 0 ? opts->device : (tutti_device){TUTTI_CPU, 0},
+    };
+    return group_open(&args, group);
+}
+
+int tutti_abort(tutti_group *group, const char *reason)
+{
+    group = group_for_call(group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if (group->rank < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "abort: this rank is not in group %s", group->name);
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "group %s was aborted by rank %d: %.800s", group->name,
+             group->global_ranks[group->rank], reason != NULL ? reason : "no reason given");
+    engine_lock(group->engine);
+    engine_called(group->engine);
+    group_fail(group, TUTTI_ERR_ABORTED, text, true);
+    engine_unlock(group->engine);
+    return TUTTI_OK;
+}

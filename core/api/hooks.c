@@ -1,0 +1,25 @@
+#include "api/hooks.h"
+
+#include "dispatch/coalesce.h"
+#include "dispatch/dispatch.h"
+#include "dispatch/stage.h"
+#include "dispatch/submit.h"
+#include "group/deadline.h"
+#include "group/drain.h"
+#include "group/failure.h"
+#include "group/group.h"
+#include "group/notice.h"
+
+const struct engine_hooks library_hooks = {
+    .check_deadlines = deadline_check,
+    .begin_unblocked = submit_unblocked,
+    .take_told = group_take_told,
+    .disowned = group_disowned,
+    .drain_at_exit = drain_at_exit,
+    .notified = notice_received,
+    .resume = dispatch_compared,
+    .part_ended = coalesce_part_ended,
+    .stage_ended = stage_ended,
+    .describe_failure = failure_describe,
+    .end_failed = failure_end,
+};

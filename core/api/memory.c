@@ -1,0 +1,104 @@
+/* tutti_alloc and tutti_free: memory of a backend that it can use better than other memory, or of the system. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "group/group.h"
+#include "group/loans.h"
+
+/* The first of the group's backends that takes its device's tensors itself and allocates; NULL where none does. */
+static const struct backend_entry *allocating_entry(const struct tutti_group *group)
+{
+    int device = group_device_index(group->device);
+    for (int i = 0; i < group->n_entries[device]; i++) {
+        const tutti_backend *backend = group->entries[device][i].backend;
+        if (group_takes_device(backend, device) && TUTTI_HAS(backend, alloc)) return &group->entries[device][i];
+    }
+    const struct backend_entry *stager = &group->stager;
+    return device > 0 && stager->backend != NULL && TUTTI_HAS(stager->backend, alloc) ? stager : NULL;
+}
+
+/* All that changes hands does so under the engine's lock: another thread may give back, or be given, the same memory,
+ * or end the group. */
+static int borrow(const struct tutti_group *group, const struct backend_entry *entry, size_t bytes, void **memory)
+{
+    void *made = NULL;
+    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "alloc: group %s has been destroyed", group->name);
+    int status = entry != NULL ? entry->backend->alloc(entry->state, bytes, &made) : TUTTI_ERR_UNSUPPORTED;
+    if (status == TUTTI_OK && group->device.type == TUTTI_CPU &&
+        !loans_add(made, bytes, group->engine, entry->backend)) {
+        entry->backend->free(entry->state, made);
+        status = error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory to remember %p with", made);
+    }
+    if (status == TUTTI_OK) *memory = made;
+    return status;
+}
+
+/* Memory that the program kept when its groups ended. */
+static int reclaim(const struct loan *loan)
+{
+    if (!TUTTI_HAS(loan->backend, reclaim))
+        return error_set(TUTTI_ERR_ABORTED,
+                         "free: %p is memory of a group that has been destroyed, and backend %s cannot take it back "
+                         "after that; it stays until the process ends",
+                         loan->memory, loan->backend->name);
+    if (loans_remove(loan->memory)) loan->backend->reclaim(loan->memory, loan->bytes);
+    return TUTTI_OK;
+}
+
+static int give_back(const struct tutti_group *group, const struct backend_entry *entry, void *memory)
+{
+    struct loan loan;
+    bool lent = group->device.type == TUTTI_CPU && loans_find(memory, &loan);
+    if (group->device.type == TUTTI_CPU && !lent) {
+        free(memory);
+        return TUTTI_OK;
+    }
+    if (lent && loan.family == NULL) return reclaim(&loan);
+    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "free: group %s has been destroyed", group->name);
+    int status = entry != NULL ? entry->backend->free(entry->state, memory) : TUTTI_ERR_UNSUPPORTED;
+    if (status == TUTTI_OK && lent) loans_remove(memory);
+    return status;
+}
+
+int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)
+{
+    group = group_for_call(group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if (bytes < 0 || memory == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: bytes is %" PRId64 ", memory is %s", bytes,
+                         memory == NULL ? "NULL" : "given");
+    if (group->rank < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: this rank is not in group %s", group->name);
+    const struct backend_entry *entry = allocating_entry(group);
+    engine_lock(group->engine);
+    int status = borrow(group, entry, (size_t)bytes, memory);
+    engine_unlock(group->engine);
+    if (group->device.type == TUTTI_CPU && status == TUTTI_ERR_UNSUPPORTED) {
+        if (posix_memalign(memory, 4096, bytes > 0 ? (size_t)bytes : 1) == 0) return TUTTI_OK;
+        return error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory for %" PRId64 " bytes", bytes);
+    }
+    if (entry == NULL)
+        return error_set(TUTTI_ERR_UNSUPPORTED, "alloc: no backend of group %s allocates on its device", group->name);
+    return status;
+}
+
+int tutti_free(tutti_group *group, void *memory)
+{
+    if (memory == NULL) return TUTTI_OK;
+    struct loan loan;
+    bool lent = loans_find(memory, &loan);
+    if (lent && loan.family == NULL) return reclaim(&loan);
+    if (!lent && group == NULL && !tutti_is_initialized()) { /* after the end of all: the system's */
+        free(memory);
+        return TUTTI_OK;
+    }
+    group = group_for_call(group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    engine_lock(group->engine);
+    int status = give_back(group, allocating_entry(group), memory);
+    engine_unlock(group->engine);
+    if (status == TUTTI_ERR_UNSUPPORTED)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "free: %p is not memory of group %s", memory, group->name);
+    return status;
+}

@@ -1,0 +1,35 @@
+/* Where this rank is among those of its node: as its launcher says, else as the backend has found. */
+#include "group/group.h"
+
+/* The ranks of the default group on this rank's host, before it or all; -1 where the backend does not know. */
+static int count_here(const struct tutti_group *group, int end)
+{
+    int n = 0, host = tutti_get_host(group, group->rank);
+    if (host < 0) return -1;
+    for (int i = 0; i < end; i++) n += tutti_get_host(group, i) == host;
+    return n;
+}
+
+int tutti_get_local_rank(void)
+{
+    const struct tutti_group *group = group_to_ask(NULL);
+    if (group == NULL) return -1;
+    if (group->local_rank >= 0) return group->local_rank;
+    return group->size == 1 ? 0 : count_here(group, group->rank);
+}
+
+int tutti_get_local_world_size(void)
+{
+    const struct tutti_group *group = group_to_ask(NULL);
+    if (group == NULL) return -1;
+    if (group->local_world_size > 0) return group->local_world_size;
+    return group->size == 1 ? 1 : count_here(group, group->size);
+}
+
+int tutti_get_node_rank(void)
+{
+    const struct tutti_group *group = group_to_ask(NULL);
+    if (group == NULL) return -1;
+    if (group->node_rank >= 0) return group->node_rank;
+    return group->local_world_size == group->size || group->size == 1 ? 0 : tutti_get_host(group, group->rank);
+}

@@ -1,0 +1,254 @@
+/* The public functions on a Work. */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "progress/work.h"
+
+static int check_timeout(int64_t timeout_ms)
+{
+    if (timeout_ms >= 0 || timeout_ms == TUTTI_NOW) return TUTTI_OK;
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: timeout_ms is %lld, it may not be negative",
+                     (long long)timeout_ms);
+}
+
+static int check_forked(const struct engine *engine)
+{
+    if (!engine_is_forked(engine)) return TUTTI_OK;
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: the operation was begun before fork(): it is the parent's");
+}
+
+/* An operation's own deadline ends it, so its own timeout is no limit here.  0: one round. */
+static int64_t moment(int64_t timeout_ms)
+{
+    if (timeout_ms == 0 || timeout_ms == TUTTI_NOW) return 0;
+    return timeout_ms == TUTTI_DEFAULT_TIMEOUT ? CLOCK_NEVER : clock_deadline_ns(timeout_ms);
+}
+
+/* A program that asks in a loop would keep the core from whom it waits for until its time slice is over. */
+static void give_way(const struct engine *engine)
+{
+    if (!engine->own_core) sched_yield();
+}
+
+/* *ended: whether this is the work's own end, as it was seen with the lock; it may have ended since. */
+static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t timeout_ms, bool *ended)
+{
+    struct engine *engine = work->engine;
+    int status = check_forked(engine);
+    *ended = false;
+    if (status != TUTTI_OK) return status;
+    engine_lock(engine);
+    engine_called(engine);
+    *ended = work_ended(work) || engine_wait(engine, work, deadline_ns);
+    status = *ended ? work_result(work) : TUTTI_ERR_TIMEOUT;
+    if (!*ended) {
+        char what[160];
+        work_describe(work, what, sizeof what);
+        error_set(status, "wait: %s is still under way after %lld ms; it goes on", what,
+                  (long long)(timeout_ms > 0 ? timeout_ms : 0));
+    }
+    engine_unlock(engine);
+    if (!*ended && timeout_ms <= 0) give_way(engine);
+    return status;
+}
+
+static int wait_one(struct tutti_work *work, int64_t timeout_ms, bool *ended)
+{
+    int status = check_timeout(timeout_ms);
+    *ended = false;
+    return status != TUTTI_OK ? status : wait_until(work, moment(timeout_ms), timeout_ms, ended);
+}
+
+int tutti_work_wait(tutti_work *work, int64_t timeout_ms)
+{
+    bool ended;
+    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: work is NULL");
+    return wait_one(work, timeout_ms, &ended);
+}
+
+int tutti_wait(tutti_work **work, int64_t timeout_ms)
+{
+    if (work == NULL || *work == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: there is no work to wait for");
+    bool ended;
+    int status = wait_one(*work, timeout_ms, &ended);
+    if (ended) {
+        work_give_up(*work);
+        *work = NULL;
+    }
+    return status;
+}
+
+int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms)
+{
+    if (n < 0 || (works == NULL && n > 0))
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait_all: no works (n is %d)", n);
+    int status = check_timeout(timeout_ms), first = TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    int64_t deadline_ns = moment(timeout_ms);
+    bool timed_out = false;
+    char text[ERROR_TEXT_MAX] = "";
+    for (int i = 0; i < n; i++) {
+        bool ended;
+        if (works[i] == NULL) continue;
+        status = wait_until(works[i], deadline_ns, timeout_ms, &ended);
+        if (status != TUTTI_OK && (first == TUTTI_OK || (ended && timed_out))) {
+            first = status;
+            timed_out = !ended;
+            snprintf(text, sizeof text, "%s", error_text());
+        }
+        if (!ended) continue; /* the others may have ended: they are freed all the same */
+        work_give_up(works[i]);
+        works[i] = NULL;
+    }
+    return first != TUTTI_OK ? error_set(first, "%s", text) : TUTTI_OK;
+}
+
+int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index)
+{
+    if (n < 0 || (works == NULL && n > 0) || index == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait_any: works or index is NULL, or n (%d) is negative", n);
+    int status = check_timeout(timeout_ms);
+    if (status != TUTTI_OK) return status;
+    *index = -1;
+    struct engine *engine = NULL;
+    for (int i = 0; i < n; i++) {
+        if (works[i] == NULL) continue;
+        if (engine != NULL && works[i]->engine != engine)
+            return error_set(TUTTI_ERR_UNSUPPORTED, "wait_any: works of groups that do not share a world");
+        engine = works[i]->engine;
+    }
+    if (engine == NULL) return TUTTI_OK;
+    status = check_forked(engine);
+    if (status != TUTTI_OK) return status;
+    engine_lock(engine);
+    engine_called(engine);
+    int found = engine_wait_any(engine, works, n, moment(timeout_ms));
+    status = found >= 0 ? work_result(works[found])
+                        : error_set(TUTTI_ERR_TIMEOUT, "wait_any: none of %d operations ended in %lld ms; they go on",
+                                    n, (long long)timeout_ms);
+    engine_unlock(engine);
+    if (found < 0 && timeout_ms <= 0) give_way(engine);
+    if (found < 0) return status;
+    work_give_up(works[found]);
+    works[found] = NULL;
+    *index = found;
+    return status;
+}
+
+/* Whether the backend could order the stream after the work, so that the host need not wait. */
+static bool stream_waits(struct tutti_work *work, void *stream)
+{
+    if (!work->started || work->exec != NULL || work->request.owner == NULL) return false;
+    return TUTTI_HAS(work->backend, wait_stream) &&
+           work->backend->wait_stream(work->state, &work->request, stream) == TUTTI_OK;
+}
+
+int tutti_wait_stream(tutti_work *work, void *stream)
+{
+    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait_stream: work is NULL");
+    int status = check_forked(work->engine);
+    if (status != TUTTI_OK) return status;
+    engine_lock(work->engine);
+    engine_called(work->engine);
+    bool waits = !work_ended(work) && stream_waits(work, stream);
+    engine_unlock(work->engine);
+    /* CPU work has no streams: there the host's order is the only one. */
+    return waits ? TUTTI_OK : tutti_work_wait(work, TUTTI_DEFAULT_TIMEOUT);
+}
+
+bool tutti_work_is_completed(tutti_work *work)
+{
+    if (work == NULL || work_ended(work)) return true;
+    if (engine_is_forked(work->engine)) return false;
+    struct engine *engine = work->engine;
+    engine_lock(engine);
+    engine_called(engine);
+    bool moved = work_ended(work) || engine_step(engine);
+    if (!moved) engine->hooks->check_deadlines(engine, clock_now_ns());
+    engine_unlock(engine);
+    if (!moved) give_way(engine);
+    return work_ended(work);
+}
+
+int tutti_work_status(tutti_work *work)
+{
+    return work != NULL && work_ended(work) ? work->status : TUTTI_OK;
+}
+
+const char *tutti_work_error(tutti_work *work)
+{
+    return work != NULL && work_ended(work) && work->text != NULL ? work->text : "";
+}
+
+int tutti_work_then(tutti_work *work, void (*callback)(tutti_work *work, void *argument), void *argument)
+{
+    if (work == NULL || callback == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "work_then: %s is NULL", work == NULL ? "work" : "callback");
+    struct engine *engine = work->engine;
+    int status = TUTTI_OK;
+    engine_lock(engine);
+    bool ended = work_ended(work);
+    if (work->callback != NULL) {
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "work_then: the work has a callback already");
+    } else {
+        work->callback = callback;
+        work->argument = argument;
+    }
+    engine_unlock(engine);
+    if (status == TUTTI_OK && ended) callback(work, argument);
+    return status;
+}
+
+tutti_kind tutti_work_op(const tutti_work *work)
+{
+    return work != NULL ? work->op.kind : TUTTI_KIND_COUNT;
+}
+
+uint64_t tutti_work_sequence(const tutti_work *work)
+{
+    return work != NULL ? work->op.sequence : 0;
+}
+
+int64_t tutti_work_duration_ns(const tutti_work *work)
+{
+    if (work == NULL || !work_ended(work)) return -1;
+    return work->took_ns > 0 ? work->took_ns : work->end_ns - work->start_ns;
+}
+
+int tutti_work_source(const tutti_work *work)
+{
+    return work != NULL && work_ended(work) ? work->source : -1;
+}
+
+int tutti_work_tag(const tutti_work *work)
+{
+    bool has = work != NULL && work_ended(work) && work->source >= 0;
+    return has ? work->tag : TUTTI_ANY_TAG;
+}
+
+int64_t tutti_work_received(const tutti_work *work)
+{
+    bool has = work != NULL && work_ended(work) && work->status == TUTTI_OK && work->source >= 0;
+    return has ? work->received : -1;
+}
+
+int tutti_work_fd(tutti_work *work)
+{
+    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "work_fd: work is NULL");
+    struct engine *engine = work->engine;
+    engine_lock(engine);
+    if (work->event_fd < 0) work->event_fd = eventfd(work_ended(work) ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int fd = work->event_fd;
+    engine_unlock(engine);
+    return fd >= 0 ? fd : error_errno(TUTTI_ERR_SYSTEM, "work_fd: no eventfd");
+}
+
+void tutti_work_free(tutti_work *work)
+{
+    if (work != NULL) work_give_up(work);
+}

@@ -1,0 +1,151 @@
+#include "bootstrap/liveness.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+enum { HERE_MAX = 64 };
+
+/* Names the scope in which a process id means one process: this boot of this host, and this pid namespace.  Empty if
+ * /proc is not there. */
+static void look_around(char here[HERE_MAX])
+{
+    struct stat pids = {0};
+    char boot[37] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, boot, sizeof boot - 1) : -1;
+    if (fd >= 0) close(fd);
+    here[0] = '\0';
+    if (n != sizeof boot - 1 || stat("/proc/self/ns/pid", &pids) != 0)
+        return; /* no process is known to be in this scope */
+    snprintf(here, HERE_MAX, "%s %" PRIuMAX, boot, (uintmax_t)pids.st_ino);
+}
+
+void liveness_name(char name[LIVENESS_NAME_MAX])
+{
+    char here[HERE_MAX];
+    look_around(here);
+    snprintf(name, LIVENESS_NAME_MAX, "%d %s", (int)getpid(), here);
+}
+
+/* True if the process has ended.  Asks its pidfd, because kill() also finds a zombie. */
+static bool has_ended(pid_t pid)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH;
+    struct pollfd life = {fd, POLLIN, 0};
+    bool ended = poll(&life, 1, 0) == 1;
+    close(fd);
+    return ended;
+}
+
+static int ended_here(const char *name, const char here[HERE_MAX])
+{
+    int pid = 0, used = 0;
+    if (here[0] == '\0' || sscanf(name, "%d %n", &pid, &used) < 1 || pid <= 0 || strcmp(name + used, here) != 0)
+        return 0;
+    return has_ended((pid_t)pid) ? pid : 0;
+}
+
+int liveness_ended(const char *name)
+{
+    char here[HERE_MAX];
+    look_around(here);
+    return ended_here(name, here);
+}
+
+/* ---- what others report of a rank's end -----------------------------------------------------------------------------
+ */
+
+static atomic_bool heeds_launcher;
+
+void liveness_heed_launcher(bool heeds)
+{
+    atomic_store_explicit(&heeds_launcher, heeds, memory_order_relaxed); /* no other data depends on it */
+}
+
+int liveness_lost(tutti_store *store, const char *key)
+{
+    char text[ERROR_TEXT_MAX];
+    size_t bytes = 0;
+    int failure = TUTTI_ERR_PEER_LOST, used = 0;
+    int status = tutti_store_get(store, key, text, sizeof text - 1, &bytes, 0);
+    if (status == TUTTI_ERR_TIMEOUT) return TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    text[bytes] = '\0';
+    bool by_launcher = text[0] == 'L';
+    if (by_launcher && !atomic_load_explicit(&heeds_launcher, memory_order_relaxed)) return TUTTI_OK;
+    const char *at = text + by_launcher;
+    if (sscanf(at, "%d %n", &failure, &used) < 1 || failure >= 0) failure = TUTTI_ERR_PEER_LOST;
+    return error_set(failure, "%s", at + used);
+}
+
+void liveness_say_lost(tutti_store *store, const char *key, int status, const char *sentence)
+{
+    char value[ERROR_TEXT_MAX];
+    snprintf(value, sizeof value, "%d %.900s", status, sentence);
+    tutti_store_compare_set(store, key, "", 0, value, strlen(value), NULL, 0, NULL);
+}
+
+/* ---- the processes of this host ------------------------------------------------------------------------------------
+ */
+
+int liveness_append(tutti_store *store, const char *key, int rank)
+{
+    char name[LIVENESS_NAME_MAX], line[LIVENESS_NAME_MAX + 16];
+    liveness_name(name);
+    snprintf(line, sizeof line, "%d %s\n", rank, name);
+    return tutti_store_append(store, key, line, strlen(line));
+}
+
+/* Reads the list if it may have changed.  A complete list is read once; an incomplete one is read again, more rarely
+ * with more ranks, so that the store's load stays bounded. */
+static int read_list(struct liveness_list *list, tutti_store *store, const char *key, int n)
+{
+    int64_t pause_ms = n > LIVENESS_LOOK_MS / 5 ? 5 * (int64_t)n : LIVENESS_LOOK_MS;
+    if (list->n == n || clock_now_ns() < list->again_ns) return TUTTI_OK;
+    list->again_ns = clock_deadline_ns(pause_ms);
+    size_t bytes = 0, capacity = (size_t)n * (LIVENESS_NAME_MAX + 16);
+    char *text = realloc(list->text, capacity + 1);
+    if (text == NULL) return TUTTI_OK; /* the deadline still bounds the wait */
+    list->text = text;
+    int status = tutti_store_get(store, key, text, capacity, &bytes, 0);
+    text[status == TUTTI_OK ? bytes : 0] = '\0';
+    list->n = 0;
+    for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++) list->n++;
+    return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
+}
+
+int liveness_check_list(struct liveness_list *list, tutti_store *store, const char *key, int n)
+{
+    char here[HERE_MAX], name[LIVENESS_NAME_MAX];
+    int status = read_list(list, store, key, n);
+    look_around(here);
+    for (const char *at = list->text; status == TUTTI_OK && at != NULL && *at != '\0'; at = strchr(at, '\n') + 1) {
+        int rank = -1, used = 0;
+        if (sscanf(at, "%d %n", &rank, &used) < 1) continue;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at + used, "\n"), at + used);
+        int pid = ended_here(name, here);
+        if (pid > 0 && (list->members == NULL || (rank < list->n_members && rank >= 0 && list->members[rank] >= 0)))
+            status = error_set(TUTTI_ERR_PEER_LOST, "rank %d is lost: its process %d has ended", rank, pid);
+    }
+    return status;
+}
+
+void liveness_list_free(struct liveness_list *list)
+{
+    free(list->text);
+    *list = (struct liveness_list){0};
+}

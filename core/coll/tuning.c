@@ -1,0 +1,170 @@
+#include "coll/tuning.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "base/log.h"
+
+#define TUNING_FIRST_LINE "tutti tuning 1"
+
+enum { TUNING_BACKEND, TUNING_RANKS, TUNING_HOSTS, TUNING_OPERATION, TUNING_BYTES, TUNING_ALGORITHM, TUNING_WORDS };
+enum { TUNING_WORD_MAX = 64, TUNING_LINE_MAX = 256 };
+
+struct tuning_line {
+    int number;
+    char word[TUNING_WORDS][TUNING_WORD_MAX];
+};
+
+/* The words of a line; -1: too many, or one that is too long. */
+static int tuning_split(const char *line, struct tuning_line *out)
+{
+    int words = 0;
+    while (*(line += strspn(line, " \t\r")) != '\0') {
+        size_t length = strcspn(line, " \t\r");
+        if (words == TUNING_WORDS || length >= TUNING_WORD_MAX) return -1;
+        memcpy(out->word[words], line, length);
+        out->word[words++][length] = '\0';
+        line += length;
+    }
+    return words;
+}
+
+static int tuning_number(const struct tuning_line *line, int word, const char *what, int64_t low, int64_t high,
+                         int64_t *value)
+{
+    char where[64];
+    snprintf(where, sizeof where, "line %d: %s", line->number, what);
+    return env_parse_int(where, line->word[word], low, high, value);
+}
+
+/* Whether the row is for this group is the answer in *applies. */
+static int tuning_row(const struct tuning_line *line, const char *backend, int ranks, int hosts, struct coll_tuned *row,
+                      bool *applies)
+{
+    const char *operation = line->word[TUNING_OPERATION], *algorithm = line->word[TUNING_ALGORITHM];
+    int kind = coll_kind(operation, strlen(operation));
+    if (kind < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: \"%s\" is no collective", line->number, operation);
+    *row = (struct coll_tuned){(tutti_kind)kind, INT64_MAX, coll_find((tutti_kind)kind, algorithm, strlen(algorithm))};
+    if (row->algorithm == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: %s has no algorithm \"%s\"", line->number, operation,
+                         algorithm);
+    int64_t row_ranks = 0, row_hosts = 0;
+    int status = tuning_number(line, TUNING_RANKS, "ranks", 1, INT_MAX, &row_ranks);
+    if (status == TUTTI_OK) status = tuning_number(line, TUNING_HOSTS, "hosts", 1, INT_MAX, &row_hosts);
+    if (status == TUTTI_OK && strcmp(line->word[TUNING_BYTES], "any") != 0)
+        status = tuning_number(line, TUNING_BYTES, "bytes", 0, INT64_MAX, &row->max_bytes);
+    *applies = row_ranks == ranks && row_hosts == hosts && strcmp(line->word[TUNING_BACKEND], backend) == 0;
+    return status;
+}
+
+static int tuning_add(struct tuning *tuning, const struct coll_tuned *row)
+{
+    struct coll_tuned *grown = realloc(tuning->rows, (size_t)(tuning->n + 1) * sizeof *grown);
+    if (grown == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for the tuning");
+    tuning->rows = grown;
+    tuning->rows[tuning->n++] = *row;
+    return TUTTI_OK;
+}
+
+static int tuning_take_line(const char *text, int number, const char *backend, int ranks, int hosts,
+                            struct tuning *tuning)
+{
+    struct tuning_line line = {.number = number};
+    struct coll_tuned row;
+    bool applies = false;
+    if (number == 1 && strcmp(text, TUNING_FIRST_LINE) != 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line 1: it is \"%.40s\", but must be \"%s\"", text,
+                         TUNING_FIRST_LINE);
+    if (number == 1 || text[0] == '#') return TUTTI_OK;
+    int words = tuning_split(text, &line);
+    if (words == 0) return TUTTI_OK;
+    if (words != TUNING_WORDS)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "line %d: it must be six words: backend, ranks, hosts, operation, bytes, algorithm", number);
+    int status = tuning_row(&line, backend, ranks, hosts, &row, &applies);
+    return status == TUTTI_OK && applies ? tuning_add(tuning, &row) : status;
+}
+
+int tuning_parse(const char *text, const char *backend, int ranks, int hosts, struct tuning *tuning)
+{
+    *tuning = (struct tuning){0};
+    int status = TUTTI_OK;
+    for (int number = 1; status == TUTTI_OK && (*text != '\0' || number == 1); number++) {
+        char line[TUNING_LINE_MAX];
+        size_t length = strcspn(text, "\n");
+        if (length >= sizeof line) {
+            status =
+                error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: it has more than %zu bytes", number, sizeof line - 1);
+            break;
+        }
+        memcpy(line, text, length);
+        line[length] = '\0';
+        status = tuning_take_line(line, number, backend, ranks, hosts, tuning);
+        text += length + (text[length] == '\n');
+    }
+    if (status != TUTTI_OK) tuning_free(tuning);
+    return status;
+}
+
+void tuning_free(struct tuning *tuning)
+{
+    free(tuning->rows);
+    *tuning = (struct tuning){0};
+}
+
+/* Without waiting, as the opening of a pipe that nobody writes into would. */
+static FILE *tuning_open(const char *path)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    FILE *file = NULL;
+    if (fd < 0 || fstat(fd, &status) != 0)
+        error_errno(TUTTI_ERR_SYSTEM, "it cannot be read");
+    else if (!S_ISREG(status.st_mode))
+        error_set(TUTTI_ERR_INVALID_ARGUMENT, "it is not a regular file");
+    else if ((file = fdopen(fd, "r")) == NULL)
+        error_errno(TUTTI_ERR_SYSTEM, "it cannot be read");
+    if (file == NULL && fd >= 0) close(fd);
+    return file;
+}
+
+/* The whole file; NULL, with the error text set, where it cannot be read, is too long, or no text. */
+static char *tuning_load(const char *path)
+{
+    FILE *file = tuning_open(path);
+    if (file == NULL) return NULL;
+    char *text = malloc(TUNING_TEXT_MAX + 1);
+    size_t bytes = text != NULL ? fread(text, 1, TUNING_TEXT_MAX + 1, file) : 0;
+    bool good = text != NULL && !ferror(file) && bytes <= TUNING_TEXT_MAX && memchr(text, '\0', bytes) == NULL;
+    fclose(file);
+    if (!good) {
+        error_set(TUTTI_ERR_INVALID_ARGUMENT, "it is no text of at most %d bytes", TUNING_TEXT_MAX);
+        free(text);
+        return NULL;
+    }
+    text[bytes] = '\0';
+    return text;
+}
+
+char *tuning_read(const char *path)
+{
+    struct tuning unused;
+    if (path == NULL) return NULL;
+    char *text = tuning_load(path);
+    if (text != NULL && tuning_parse(text, "", 1, 1, &unused) == TUTTI_OK) {
+        tuning_free(&unused);
+        return text;
+    }
+    log_write(LOG_WARN, "TUTTI_TUNING=%s is not used: %s", path, error_text());
+    free(text);
+    return NULL;
+}

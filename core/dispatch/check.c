@@ -1,0 +1,341 @@
+#include "dispatch/check.h"
+
+#include <inttypes.h>
+#include <limits.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "group/group.h"
+#include "op/fingerprint.h"
+#include "op/op.h"
+
+/* "all_reduce: tag is -1" */
+#define REFUSE(format, ...)                                                                                            \
+    error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: " format, fingerprint_kind_name(op->kind), ##__VA_ARGS__)
+
+/* How the sizes of the two sides hang together, given the group's size. */
+enum shape_rule {
+    SHAPE_NONE,    /* no tensors, or nothing to compare */
+    SHAPE_SAME,    /* in and out have the same numel */
+    SHAPE_GATHER,  /* out holds one in a rank */
+    SHAPE_SCATTER, /* in holds one out a rank */
+    SHAPE_ALL      /* all_to_all: parts on both sides */
+};
+
+static const struct rule {
+    bool in_list, out_list; /* the side that the list form has as a list */
+    enum shape_rule shape;
+} rules[TUTTI_KIND_COUNT] = {
+    [TUTTI_ALL_REDUCE] = {false, false, SHAPE_SAME},  [TUTTI_REDUCE] = {false, false, SHAPE_SAME},
+    [TUTTI_ALL_GATHER] = {false, true, SHAPE_GATHER}, [TUTTI_GATHER] = {false, true, SHAPE_GATHER},
+    [TUTTI_SCATTER] = {true, false, SHAPE_SCATTER},   [TUTTI_REDUCE_SCATTER] = {true, false, SHAPE_SCATTER},
+    [TUTTI_ALL_TO_ALL] = {true, true, SHAPE_ALL},
+};
+
+/* "the out tensor", "out[3]".  Only for refusals: it takes longer than all checks together. */
+static const char *tensor_name(const char *side, int at, char text[40])
+{
+    if (at >= 0)
+        snprintf(text, 40, "%s[%d]", side, at);
+    else
+        snprintf(text, 40, "the %s tensor", side);
+    return text;
+}
+
+/* at: its place in a list; -1 where there is none. */
+static int check_tensor(const struct tutti_group *group, const tutti_op *op, const char *side, int at,
+                        const tutti_tensor *tensor)
+{
+    char text[40];
+    int64_t bytes;
+    if (!dtype_valid(tensor->dtype))
+        return REFUSE("%s: dtype 0x%x does not exist", tensor_name(side, at, text), (unsigned)tensor->dtype);
+    if (tensor->numel < 0)
+        return REFUSE("%s: numel is %" PRId64 ", it may not be negative", tensor_name(side, at, text), tensor->numel);
+    if (__builtin_mul_overflow(tensor->numel, (int64_t)tutti_dtype_bytes(tensor->dtype), &bytes))
+        return REFUSE("%s: %" PRId64 " elements of %s are more than 2^63 bytes", tensor_name(side, at, text),
+                      tensor->numel, dtype_name(tensor->dtype));
+    if (tensor->data == NULL && tensor->numel > 0)
+        return REFUSE("%s: data is NULL but numel is %" PRId64, tensor_name(side, at, text), tensor->numel);
+    int device = group_device_index(tensor->device);
+    if (device < 0)
+        return REFUSE("%s: device type %d does not exist; TUTTI_CPU (1) and TUTTI_CUDA (2) do",
+                      tensor_name(side, at, text), tensor->device.type);
+    if (group->n_entries[device] == 0)
+        return REFUSE("%s is a %s tensor, but group %s (%s) has no backend for that device",
+                      tensor_name(side, at, text), device == 0 ? "CPU" : "CUDA", group->name, group->backend_text);
+    return TUTTI_OK;
+}
+
+static int check_side(const struct tutti_group *group, const tutti_op *op, const char *side,
+                      const tutti_tensor *tensors, int n, bool list)
+{
+    if (n == 0) return TUTTI_OK;
+    if (list && n != group->size)
+        return REFUSE("the %s list has %d tensors, group %s has %d ranks", side, n, group->name, group->size);
+    if (tensors == NULL) return REFUSE("the %s list is NULL", side);
+    for (int i = 0; i < n; i++) {
+        int status = check_tensor(group, op, side, list ? i : -1, &tensors[i]);
+        if (status != TUTTI_OK) return status;
+    }
+    return TUTTI_OK;
+}
+
+static int check_alike(const tutti_op *op, const tutti_tensor *first, const tutti_tensor *other)
+{
+    if (other->dtype != first->dtype)
+        return REFUSE("the tensors differ in dtype: %s and %s", dtype_name(first->dtype), dtype_name(other->dtype));
+    if (other->device.type != first->device.type || other->device.index != first->device.index)
+        return REFUSE("the tensors are on different devices (%d:%d and %d:%d)", first->device.type, first->device.index,
+                      other->device.type, other->device.index);
+    return TUTTI_OK;
+}
+
+/* One dtype and one device throughout. */
+static int check_all_alike(tutti_op *op)
+{
+    const tutti_tensor *first = op->n_in > 0 ? op->in : op->out;
+    int status = TUTTI_OK;
+    op->dtype = first->dtype;
+    for (int i = 1; i < op->n_in && status == TUTTI_OK; i++) status = check_alike(op, first, &op->in[i]);
+    for (int i = 0; i < op->n_out && status == TUTTI_OK; i++) status = check_alike(op, first, &op->out[i]);
+    return status;
+}
+
+/* out (in for SHAPE_SCATTER) has to hold `one` elements a rank. */
+static int check_parts(const struct tutti_group *group, const tutti_op *op, const char *whole_name,
+                       const tutti_tensor *whole, int n, const char *one_name, const tutti_tensor *one)
+{
+    if (n == 0) return TUTTI_OK;
+    if (op->list) {
+        if (whole[group->rank].numel != one->numel)
+            return REFUSE("%s[%d] has %" PRId64 " elements, the %s tensor of this rank has %" PRId64, whole_name,
+                          group->rank, whole[group->rank].numel, one_name, one->numel);
+        return TUTTI_OK;
+    }
+    if (one->numel > INT64_MAX / group->size || whole->numel != one->numel * group->size)
+        return REFUSE("the %s tensor has %" PRId64 " elements, it must have %d times the %s tensor's %" PRId64,
+                      whole_name, whole->numel, group->size, one_name, one->numel);
+    return TUTTI_OK;
+}
+
+static int check_splits(const struct tutti_group *group, const tutti_op *op, const char *side, const int64_t *splits,
+                        int64_t numel)
+{
+    if (splits == NULL) {
+        if (numel % group->size != 0)
+            return REFUSE("the %s tensor's %" PRId64 " elements do not divide by %d ranks; give splits", side, numel,
+                          group->size);
+        return TUTTI_OK;
+    }
+    int64_t left = numel;
+    for (int i = 0; i < group->size; i++) {
+        if (splits[i] < 0) return REFUSE("%s_splits[%d] is %" PRId64, side, i, splits[i]);
+        if (splits[i] > left)
+            return REFUSE("%s_splits add up to more than the tensor's %" PRId64 " elements", side, numel);
+        left -= splits[i];
+    }
+    if (left != 0)
+        return REFUSE("%s_splits add up to %" PRId64 ", the tensor has %" PRId64 " elements", side, numel - left,
+                      numel);
+    return TUTTI_OK;
+}
+
+static int check_all_to_all(const struct tutti_group *group, const tutti_op *op)
+{
+    if (op->list) {
+        if (op->in[group->rank].numel != op->out[group->rank].numel)
+            return REFUSE("in[%d] has %" PRId64 " elements, out[%d] has %" PRId64
+                          "; a rank's part for itself is the same on both sides",
+                          group->rank, op->in[group->rank].numel, group->rank, op->out[group->rank].numel);
+        return TUTTI_OK;
+    }
+    if ((op->in_splits == NULL) != (op->out_splits == NULL))
+        return REFUSE("give both in_splits and out_splits, or neither");
+    int status = check_splits(group, op, "in", op->in_splits, op->in->numel);
+    if (status == TUTTI_OK) status = check_splits(group, op, "out", op->out_splits, op->out->numel);
+    if (status != TUTTI_OK) return status;
+    if (op->in_splits != NULL && op->in_splits[group->rank] != op->out_splits[group->rank])
+        return REFUSE("in_splits[%d] is %" PRId64 ", out_splits[%d] is %" PRId64
+                      "; a rank's part for itself is the same on both sides",
+                      group->rank, op->in_splits[group->rank], group->rank, op->out_splits[group->rank]);
+    if (op->in_splits == NULL && op->in->numel != op->out->numel)
+        return REFUSE("in has %" PRId64 " elements, out has %" PRId64, op->in->numel, op->out->numel);
+    return TUTTI_OK;
+}
+
+static int check_shape(const struct tutti_group *group, const tutti_op *op)
+{
+    switch (rules[op->kind].shape) {
+    case SHAPE_SAME:
+        if (op->n_in > 0 && op->n_out > 0 && op->in->numel != op->out->numel)
+            return REFUSE("in has %" PRId64 " elements, out has %" PRId64, op->in->numel, op->out->numel);
+        return TUTTI_OK;
+    case SHAPE_GATHER:
+        return check_parts(group, op, "out", op->out, op->n_out, "in", op->in);
+    case SHAPE_SCATTER:
+        return check_parts(group, op, "in", op->in, op->n_in, "out", op->out);
+    case SHAPE_ALL:
+        return check_all_to_all(group, op);
+    default:
+        return TUTTI_OK;
+    }
+}
+
+/* ---- overlap ----------------------------------------------------------------------------------------------- */
+
+static bool same_splits(const struct tutti_group *group, const tutti_op *op)
+{
+    for (int i = 0; op->in_splits != NULL && i < group->size; i++)
+        if (op->in_splits[i] != op->out_splits[i]) return false;
+    return true;
+}
+
+/* All or none: a part that is overwritten by what comes may have to be sent yet. */
+static bool lists_coincide(const tutti_op *op)
+{
+    for (int i = 0; i < op->n_in; i++)
+        if (op->in[i].numel != op->out[i].numel || (op->in[i].numel > 0 && op->in[i].data != op->out[i].data))
+            return false;
+    return true;
+}
+
+/* Whether in[i] and out[k], which overlap, are the one memory that the operation may be done in. */
+static bool is_in_place(const struct tutti_group *group, const tutti_op *op, int i, int k)
+{
+    const char *in = op->in[i].data, *out = op->out[k].data;
+    int64_t bytes = tutti_dtype_bytes(op->dtype);
+    switch (rules[op->kind].shape) {
+    case SHAPE_SAME:
+        return in == out;
+    case SHAPE_GATHER:
+        return op->list ? k == group->rank && in == out : in == out + group->rank * op->in[i].numel * bytes;
+    case SHAPE_SCATTER:
+        return op->list ? i == group->rank && in == out : out == in + group->rank * op->out[k].numel * bytes;
+    case SHAPE_ALL:
+        if (op->list) return i == k && lists_coincide(op);
+        return in == out && same_splits(group, op);
+    default:
+        return true;
+    }
+}
+
+static int refuse_overlap(const tutti_op *op, int i, int k)
+{
+    static const char *const allowed[] = {
+        [SHAPE_SAME] = "they may be apart or the same",
+        [SHAPE_GATHER] = "in may be apart from out, or this rank's own part of it",
+        [SHAPE_SCATTER] = "out may be apart from in, or this rank's own part of it",
+        [SHAPE_ALL] = "all may be apart, or the same with the same sizes of the parts on both sides",
+    };
+    char in[24] = "in", out[24] = "out";
+    if (op->list && op->n_in > 1) snprintf(in, sizeof in, "in[%d]", i);
+    if (op->list && op->n_out > 1) snprintf(out, sizeof out, "out[%d]", k);
+    return REFUSE("%s and %s overlap; %s", in, out, allowed[rules[op->kind].shape]);
+}
+
+static int check_overlap(const struct tutti_group *group, const tutti_op *op)
+{
+    if (rules[op->kind].shape == SHAPE_NONE) return TUTTI_OK;
+    if (!op_overlap(op_span_of_all(op->in, op->n_in), op_span_of_all(op->out, op->n_out))) return TUTTI_OK;
+    for (int i = 0; i < op->n_in; i++)
+        for (int k = 0; k < op->n_out; k++)
+            if (op_overlap(op_span_of(&op->in[i]), op_span_of(&op->out[k])) && !is_in_place(group, op, i, k))
+                return refuse_overlap(op, i, k);
+    return TUTTI_OK;
+}
+
+static int check_root(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
+{
+    bool message = op_is_message(op);
+    const char *word = op->kind == TUTTI_SEND ? "dst" : message ? "src" : "root";
+    if (message && op->kind != TUTTI_SEND && op->root == TUTTI_ANY_SOURCE) return TUTTI_OK;
+    int local =
+        opts->group_rank ? (op->root >= 0 && op->root < group->size ? op->root : -1) : group_rank_of(group, op->root);
+    if (local < 0)
+        return REFUSE("%s is %d, which is no %s of group %s (%d ranks)", word, op->root,
+                      opts->group_rank ? "rank" : "global rank", group->name, group->size);
+    if (message && local == group->rank) return REFUSE("%s is %d, this rank itself", word, op->root);
+    op->root = local;
+    return TUTTI_OK;
+}
+
+static int check_reduce(const tutti_op *op)
+{
+    if ((unsigned)op->reduce_op >= TUTTI_REDUCE_OP_COUNT)
+        return REFUSE("reduce op %d does not exist", (int)op->reduce_op);
+    if (op->reduce_op == TUTTI_PREMUL_SUM && op->factor == 0)
+        return REFUSE("PREMUL_SUM needs opts->factor, which is 0 or not given");
+    if (!dtype_reduces(op->dtype, op->reduce_op))
+        return error_set(TUTTI_ERR_UNSUPPORTED, "%s: %s does not reduce %s", fingerprint_kind_name(op->kind),
+                         reduce_op_name(op->reduce_op), dtype_name(op->dtype));
+    return TUTTI_OK;
+}
+
+/* A list belongs to the root alone. */
+static int check_presence(const struct tutti_group *group, tutti_op *op)
+{
+    bool root = op->root == group->rank;
+    if (op->kind == TUTTI_GATHER || op->kind == TUTTI_SCATTER) {
+        bool gather = op->kind == TUTTI_GATHER;
+        int *n = gather ? &op->n_out : &op->n_in;
+        const tutti_tensor *list = gather ? op->out : op->in;
+        const char *side = gather ? "out" : "in";
+        if (!root && op->list && (*n != 0 || list != NULL))
+            return REFUSE("this rank gives an %s list, but only the root (rank %d) has one", side,
+                          group->global_ranks[op->root]);
+        if (root && op->list && (*n == 0 || list == NULL))
+            return REFUSE("the root gives no %s list; it needs one of %d tensors", side, group->size);
+        if (!root) *n = 0;
+    }
+    if (op->kind == TUTTI_REDUCE && !root) op->n_out = 0;
+    return TUTTI_OK;
+}
+
+static int check_own(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
+{
+    if (group->rank < 0) return REFUSE("this rank is not in group %s", group->name);
+    if (opts->timeout_ms < 0 && opts->timeout_ms != TUTTI_NOW)
+        return REFUSE("timeout_ms is %" PRId64 ", it may not be negative", opts->timeout_ms);
+    if (tutti_kind_has_root(op->kind) || op_is_message(op)) {
+        int status = check_root(group, op, opts);
+        if (status != TUTTI_OK) return status;
+    } else {
+        op->root = -1;
+    }
+    bool any_tag = opts->tag == TUTTI_ANY_TAG && (op->kind == TUTTI_RECV || op->kind == TUTTI_PROBE);
+    if (opts->tag < 0 && !any_tag) return REFUSE("tag is %d, it may not be negative", opts->tag);
+    return TUTTI_OK;
+}
+
+static int check_tensors(const struct tutti_group *group, tutti_op *op)
+{
+    const struct rule *rule = &rules[op->kind];
+    int status = check_side(group, op, "in", op->in, op->n_in, op->list && rule->in_list);
+    if (status == TUTTI_OK) status = check_side(group, op, "out", op->out, op->n_out, op->list && rule->out_list);
+    if (status == TUTTI_OK) status = check_all_alike(op);
+    if (status == TUTTI_OK) status = check_shape(group, op);
+    return status == TUTTI_OK ? check_overlap(group, op) : status;
+}
+
+/* One tensor that is both sides, or the only one: it agrees with itself. */
+static bool has_one_tensor(const tutti_op *op)
+{
+    bool both = op->in == op->out && op->n_in == 1 && op->n_out == 1 && rules[op->kind].shape == SHAPE_SAME;
+    return both || op->n_in + op->n_out <= 1;
+}
+
+int check_op(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
+{
+    int status = check_own(group, op, opts);
+    if (status == TUTTI_OK) status = check_presence(group, op);
+    if (status != TUTTI_OK) return status;
+    if (has_one_tensor(op)) {
+        const tutti_tensor *one = op->n_in > 0 ? op->in : op->n_out > 0 ? op->out : NULL;
+        op->dtype = one != NULL ? one->dtype : TUTTI_UINT8; /* a barrier moves nothing, but has a unit */
+        if (one != NULL) status = check_tensor(group, op, one == op->in ? "in" : "out", -1, one);
+    } else {
+        status = check_tensors(group, op);
+    }
+    return status == TUTTI_OK && tutti_kind_reduces(op->kind) ? check_reduce(op) : status;
+}

@@ -1,0 +1,233 @@
+#include "dispatch/dispatch.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "dispatch/stage.h"
+#include "group/failure.h"
+#include "group/group.h"
+#include "op/fingerprint.h"
+#include "progress/plan_cache.h"
+#include "progress/work.h"
+
+/* Collectives have the other half of the tags. */
+#define MESSAGE_TAG (UINT64_C(1) << 63)
+
+static tutti_request *new_request(struct tutti_work *work, const tutti_op *op, const struct backend_entry *entry)
+{
+    memset(&work->request, 0, sizeof work->request);
+    work->request.owner = work;
+    work->request.peer = op_is_message(op) ? op->root : -1; /* whom it waits for, if that is one rank */
+    work->request.fingerprint = work->fingerprint;
+    work->backend = entry->backend;
+    work->state = entry->state;
+    return &work->request;
+}
+
+static int begin_native(struct tutti_work *work, const tutti_op *op, const struct backend_entry *entry, uint32_t flags)
+{
+    tutti_request *request = new_request(work, op, entry);
+    request->flags = flags;
+    return entry->backend->native[op->kind](entry->state, op, request);
+}
+
+/* The request of a receive, or a probe, that does not know all of its message. */
+static void open_request(tutti_request *request, const tutti_op *op)
+{
+    if (op->up_to) request->flags |= TUTTI_REQUEST_UP_TO;
+    if (op->tag == TUTTI_ANY_TAG) request->flags |= TUTTI_REQUEST_ANY_TAG;
+    if (op->kind == TUTTI_PROBE) request->flags |= TUTTI_REQUEST_PEEK;
+    if (op->tag == TUTTI_ANY_TAG) request->tag = MESSAGE_TAG;
+    request->fingerprint_mask = fingerprint_mask(op);
+}
+
+static int begin_message(struct tutti_work *work, const tutti_op *op, const struct backend_entry *entry, uint32_t flags)
+{
+    tutti_request *request = new_request(work, op, entry);
+    const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
+    request->flags = flags;
+    request->tag = MESSAGE_TAG | (uint64_t)op->tag;
+    if (op_is_open(op)) open_request(request, op);
+    if (op->kind != TUTTI_PROBE) {
+        request->data = tensor->data;
+        request->bytes = (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype));
+    }
+    return op->kind == TUTTI_SEND ? entry->backend->send(entry->state, request)
+                                  : entry->backend->recv(entry->state, request);
+}
+
+/* An exec of the plan for op, with its first steps queued.  OK, or nothing has begun. */
+static int start_plan(struct tutti_work *work, const struct tutti_group *group, const struct backend_entry *entry,
+                      const tutti_op *op, uint64_t sequence, bool awaited)
+{
+    struct exec *exec = NULL;
+    int status = plan_cache_take(group->cache, group, entry, op, &work->cached, &exec);
+    if (status != TUTTI_OK) return status;
+    exec->run = (struct exec_run){
+        .backend = entry->backend,
+        .state = entry->state,
+        .in = op->in,
+        .out = op->out,
+        .n_in = op->n_in,
+        .n_out = op->n_out,
+        .dtype = op->dtype,
+        .op = op->reduce_op,
+        .factor = op->factor,
+        .tag = (sequence & UINT32_MAX) << 28, /* 28 bits of slots, 32 of sequence, 3 free, 1 for messages */
+        .fingerprint = work->fingerprint,
+        .awaited = awaited,
+        .owner = work,
+    };
+    status = exec_start(exec);
+    if (status == TUTTI_OK)
+        work->exec = exec;
+    else
+        plan_cache_give(group->cache, work->cached, exec);
+    return status;
+}
+
+/* Runs the plan for op, which is the work's own or a barrier before it. */
+static int begin_plan(struct tutti_work *work, const struct backend_entry *entry, const tutti_op *op)
+{
+    int status = start_plan(work, work->group, entry, op, work->op.sequence, false);
+    if (status != TUTTI_OK) return status;
+    work_run(work); /* from here on a failure is the operation's, not the call's */
+    return TUTTI_REQUEST_PENDING;
+}
+
+/* Whoever has a core stays with the plan for a while: a round of its backend alone takes half the time of the engine's,
+ * and most plans are then over before a work is made of them. */
+__attribute__((noinline)) static void stay_with(struct exec *exec, struct engine *engine, void *first)
+{
+    enum { ROUNDS = 4 }; /* for one of the engine's */
+    const tutti_backend *backend = exec->run.backend;
+    int rounds = engine->own_core && TUTTI_HAS(backend, progress) ? engine->spins * ROUNDS : 0;
+    bool computes = exec_advance(exec);
+    if (exec->left > 0 && rounds > 0) engine_drives(engine);
+    for (int i = 0; i < rounds && exec->left > 0 && exec->status == TUTTI_OK && !lock_is_wanted(&engine->lock); i++) {
+        if (!computes) backend->progress(first);
+        computes = exec_advance(exec);
+    }
+    if (exec->left == 0) engine_go_on(engine); /* with what else came; or else a round follows */
+}
+
+static int plan_at_once(struct tutti_work *work, const struct tutti_group *group, const struct backend_entry *entry,
+                        const tutti_op *op)
+{
+    int status = start_plan(work, group, entry, op, op->sequence, true);
+    if (status != TUTTI_OK) return status;
+    stay_with(work->exec, group->engine, entry->first);
+    if (work->exec->left > 0) return TUTTI_REQUEST_PENDING;
+    plan_cache_give(group->cache, work->cached, work->exec);
+    work->exec = NULL;
+    return TUTTI_REQUEST_DONE;
+}
+
+static bool takes_open(const tutti_backend *backend)
+{
+    return TUTTI_HAS(backend, traits) && (backend->traits & TUTTI_BACKEND_UNSIZED) != 0;
+}
+
+int dispatch_at_once(struct tutti_work *work, const struct tutti_group *group, const tutti_op *op, uint64_t fingerprint)
+{
+    int device = group_device_of(group, op), status = TUTTI_ERR_UNSUPPORTED;
+    bool message = op_is_message(op);
+    if (group->n_entries[device] == 0 || group->stager.backend != NULL) return TUTTI_ERR_UNSUPPORTED;
+    if (!message && !TAILQ_EMPTY(&group->works)) return TUTTI_ERR_UNSUPPORTED;
+    const struct backend_entry *entry = &group->entries[device][0];
+    if (op_is_open(op) && !takes_open(entry->backend)) return TUTTI_ERR_UNSUPPORTED;
+    work->fingerprint = fingerprint;
+    work->group = NULL; /* it is no work yet, which work_complete has to know */
+    work->exec = NULL;
+    if (TUTTI_HAS(entry->backend, native[op->kind])) status = begin_native(work, op, entry, 0);
+    if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(entry->backend, send)) return status;
+    return message ? begin_message(work, op, entry, TUTTI_REQUEST_AWAITED) : plan_at_once(work, group, entry, op);
+}
+
+/* In a barrier whose messages carry the operation's fingerprint nobody is done before all have found that theirs fit:
+ * a backend that cannot tell begins only then. */
+static int compare_first(struct tutti_work *work, const struct backend_entry *entry)
+{
+    static const tutti_op barrier = {.size = sizeof barrier, .kind = TUTTI_BARRIER, .dtype = TUTTI_UINT8, .root = -1};
+    work->request.owner = NULL;
+    work->comparing = entry;
+    int status = begin_plan(work, entry, &barrier);
+    if (status < 0)
+        work->comparing = NULL;
+    else
+        work->engine->n_comparing++;
+    return status;
+}
+
+int dispatch_compared(struct tutti_work *work)
+{
+    const struct backend_entry *entry = work->comparing;
+    work->comparing = NULL;
+    work->engine->n_comparing--;
+    work_release_exec(work);
+    work_dequeue(work);           /* it has no steps any more */
+    work->engine->recheck = true; /* one that was held back for this may begin */
+    int status = begin_native(work, &work->op, entry, TUTTI_REQUEST_COMPARED);
+    if (status < 0) work->request.owner = NULL;
+    if (status == TUTTI_REQUEST_DONE) work_complete(&work->request, TUTTI_OK);
+    return status;
+}
+
+static int through_entry(struct tutti_work *work, const struct backend_entry *entry)
+{
+    int status = TUTTI_ERR_UNSUPPORTED;
+    if (TUTTI_HAS(entry->backend, native[work->op.kind])) status = begin_native(work, &work->op, entry, 0);
+    if (status == TUTTI_REQUEST_COMPARE) return compare_first(work, entry);
+    if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(entry->backend, send)) return status;
+    if (!op_is_message(&work->op)) return begin_plan(work, entry, &work->op);
+    status = begin_message(work, &work->op, entry, 0);
+    return status < 0 && status != TUTTI_ERR_UNSUPPORTED ? failure_explain(work, &work->request, status) : status;
+}
+
+/* PENDING also where it has ended meanwhile. */
+static int enter(struct tutti_work *work, const struct backend_entry *entry)
+{
+    if (work->op.kind == TUTTI_COPY &&
+        work->parent->failing != TUTTI_OK) { /* of what would be copied there is nothing */
+        work_end(work, work->parent->failing, work->parent->text);
+        return TUTTI_REQUEST_PENDING;
+    }
+    bool staged = work->entry == NULL && stage_is_needed(entry, &work->op);
+    if (op_is_open(&work->op) && (staged || !takes_open(entry->backend)))
+        return error_set(TUTTI_ERR_UNSUPPORTED, "%s has no probes, and no receives of any tag or of up to a size%s",
+                         entry->backend->name, staged ? ", of this device's tensors" : "");
+    if (staged) return stage_begin(work, entry);
+    int status = through_entry(work, entry);
+    if (status != TUTTI_REQUEST_DONE) return status;
+    work_complete(&work->request, TUTTI_OK); /* with it the rank that a receive came from */
+    return TUTTI_REQUEST_PENDING;
+}
+
+int dispatch_work(struct tutti_work *work)
+{
+    struct tutti_group *group = work->group;
+    int device = group_device_of(group, &work->op);
+    char why[ERROR_TEXT_MAX / 2]; /* what the backends say themselves */
+    why[0] = '\0';                /* all of it would cost more than the rest of this */
+    work->started = true;
+    if (work->entry != NULL) return enter(work, work->entry);
+    for (int i = 0; i < group->n_entries[device]; i++) {
+        struct backend_entry *entry = &group->entries[device][i];
+        unsigned errors = error_count();
+        int status = enter(work, entry);
+        if (status != TUTTI_ERR_UNSUPPORTED) return status;
+        if (error_count() != errors && why[0] == '\0') snprintf(why, sizeof why, ": %s", error_text());
+        if (i + 1 < group->n_entries[device] && !entry->told) {
+            entry->told = true;
+            log_write(LOG_INFO, "group %s: %s on %s is not for %s; it goes to %s", group->name,
+                      fingerprint_kind_name(work->op.kind), dtype_name(work->op.dtype), entry->backend->name,
+                      group->entries[device][i + 1].backend->name);
+        }
+    }
+    return error_set(TUTTI_ERR_UNSUPPORTED, "%s on %s %s is not supported by backend %s of group %s%s",
+                     fingerprint_kind_name(work->op.kind), device == 0 ? "CPU" : "CUDA", dtype_name(work->op.dtype),
+                     group->backend_text, group->name, why);
+}

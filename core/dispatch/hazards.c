@@ -1,0 +1,94 @@
+#include "dispatch/hazards.h"
+
+#include "group/group.h"
+#include "op/op.h"
+#include "progress/work.h"
+
+static bool is_copy(const struct tutti_work *work)
+{
+    return work->op.kind == TUTTI_COPY;
+}
+
+static bool touches(const tutti_tensor *a, int na, const tutti_tensor *b, int nb)
+{
+    for (int i = 0; i < na; i++)
+        for (int k = 0; k < nb; k++)
+            if (op_overlap(op_span_of(&a[i]), op_span_of(&b[k]))) return true;
+    return false;
+}
+
+bool hazards_conflicts(const tutti_op *a, const tutti_op *b)
+{
+    return touches(a->out, a->n_out, b->out, b->n_out) || touches(a->out, a->n_out, b->in, b->n_in) ||
+           touches(a->in, a->n_in, b->out, b->n_out);
+}
+
+/* Whether the work goes to a backend that keeps the order by itself; on such a one, beginning later operations before
+ * one that was held back would put the ranks out of step. */
+static bool is_ordered(const struct tutti_work *work)
+{
+    if (work->entry != NULL) return false;
+    const tutti_backend *backend = work->group->entries[group_device_of(work->group, &work->op)][0].backend;
+    return backend != NULL && TUTTI_HAS(backend, traits) && (backend->traits & TUTTI_BACKEND_ORDERED) != 0;
+}
+
+/* Whether a backend of the group may do the work itself.  Libraries that do (MPI) match collectives by the order in
+ * which each rank begins them: a later one may not overtake an earlier one that is held back. */
+static bool may_be_native(const struct tutti_work *work)
+{
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < work->group->n_entries[device]; i++)
+            if (TUTTI_HAS(work->group->entries[device][i].backend, native[work->op.kind])) return true;
+    return false;
+}
+
+/* Messages that may meet the same receive keep their order. */
+static bool same_way(const tutti_op *a, const tutti_op *b)
+{
+    bool any = a->root == TUTTI_ANY_SOURCE || b->root == TUTTI_ANY_SOURCE;
+    bool any_tag = a->tag == TUTTI_ANY_TAG || b->tag == TUTTI_ANY_TAG;
+    return (a->kind == TUTTI_SEND) == (b->kind == TUTTI_SEND) && (any_tag || a->tag == b->tag) &&
+           (any || a->root == b->root);
+}
+
+static bool must_follow(const struct tutti_work *earlier, const struct tutti_work *work)
+{
+    bool messages = op_is_message(&earlier->op) || op_is_message(&work->op);
+    if (earlier->parts > 0) return false; /* its parts stand for it */
+    if (is_copy(earlier) || is_copy(work)) return hazards_conflicts(&earlier->op, &work->op);
+    if (op_is_message(&earlier->op) && op_is_message(&work->op))
+        return !earlier->started && same_way(&earlier->op, &work->op);
+    if (messages) return false;
+    if (hazards_conflicts(&earlier->op, &work->op)) return true;
+    return (!earlier->started || earlier->comparing != NULL) && may_be_native(earlier) && may_be_native(work);
+}
+
+void hazards_enlist(struct tutti_work *work)
+{
+    const tutti_op *op = &work->op;
+    struct op_span *reach = &work->group->reach;
+    if (op_is_message(op)) return;
+    struct op_span own = op_span_join(op_span_of_all(op->in, op->n_in), op_span_of_all(op->out, op->n_out));
+    if (TAILQ_EMPTY(&work->group->works)) *reach = (struct op_span){0, 0};
+    work->apart = !op_overlap(own, *reach);
+    *reach = op_span_join(*reach, own);
+}
+
+/* Whether nothing but their memory may hold works back: then those that lie apart may begin. */
+static bool is_free(const struct tutti_group *group)
+{
+    return group->stager.backend == NULL && group->engine->n_blocked == 0 && group->engine->n_comparing == 0;
+}
+
+bool hazards_must_wait(const struct tutti_work *work)
+{
+    if (work->apart && is_free(work->group)) return false;
+    if (op_is_message(&work->op) ? work->group->stager.backend == NULL : is_ordered(work)) return false;
+    const struct tutti_work *earlier;
+    TAILQ_FOREACH(earlier, &work->group->works, group_link)
+    {
+        if (earlier == work) return false;
+        if (must_follow(earlier, work)) return true;
+    }
+    return false;
+}

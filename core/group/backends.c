@@ -1,0 +1,446 @@
+#include "group/backends.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "bootstrap/liveness.h"
+#include "group/group.h"
+#include "group/host.h"
+#include "group/making.h"
+#include "group/processes.h"
+#include "group/topology.h"
+#include "plugin/registry.h"
+
+#define AGREED "0" /* the verdict if no rank has failed */
+
+static void close_door(struct tutti_group *group, struct backend_entry *entry)
+{
+    if (entry->state == NULL) return;
+    engine_lock(group->engine);
+    engine_remove_source(group->engine, entry->state);
+    entry->backend->close(entry->state);
+    engine_handle_events(group->engine); /* events that close has posted */
+    engine_unlock(group->engine);
+    tutti_store_free(entry->store);
+    free(entry->state);
+    entry->state = NULL;
+}
+
+const struct backend_entry *backends_find(const struct tutti_group *group, const tutti_backend *backend)
+{
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_entries[device]; i++)
+            if (group->entries[device][i].backend == backend) return &group->entries[device][i];
+    return NULL;
+}
+
+/* Opens the backend's part of the group's store.  The turn in its prefix keeps keys of earlier groups out. */
+static int open_store(const struct tutti_group *group, struct backend_entry *entry)
+{
+    char prefix[80];
+    snprintf(prefix, sizeof prefix, "%.40s/%" PRIi64, entry->backend->name, group->turn);
+    return tutti_store_prefix(group->store, prefix, &entry->store);
+}
+
+static tutti_group_info info_for(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
+                                 void *parent, tutti_store *store)
+{
+    const struct backend_entry *from = args->whole != NULL ? backends_find(args->whole, backend) : NULL;
+    return (tutti_group_info){
+        .size = sizeof(tutti_group_info),
+        .rank = group->rank,
+        .world_size = group->size,
+        .global_ranks = parent != NULL ? group->global_ranks : group->root->global_ranks, /* 0, 1, .. */
+        .id = group->id,
+        .parent = parent,
+        .core = group,
+        .store = store,
+        .device = group->device,
+        .timeout_ms = group->timeout_ms,
+        .local_rank = group->local_rank,
+        .local_world_size = group->local_world_size,
+        .high_priority = args->high_priority,
+        .name = group->name,
+        .made_from = from != NULL ? from->state : NULL,
+        .color = args->color,
+        .plans_only = group->algorithm != NULL,
+        .open_timeout_ms = group->open_timeout_ms,
+    };
+}
+
+/* ---- before a group is made from another one
+ * --------------------------------------------------------------------------------- */
+
+/* Lists the backends that a new group shares with the first group, in an order alike on all ranks.  Returns their
+ * number. */
+static int list_shared(struct tutti_group *group, const struct group_args *args,
+                       const struct backend_entry *shared[2 * GROUP_ENTRIES])
+{
+    int n = 0;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < args->names->n[device]; i++) {
+            const tutti_backend *backend = NULL;
+            if (registry_load(args->names->name[device][i], &host_services, &backend) != TUTTI_OK) continue;
+            const struct backend_entry *entry = backends_find(group->root, backend);
+            for (int k = 0; k < n; k++)
+                if (shared[k] == entry) entry = NULL;
+            if (entry != NULL) shared[n++] = entry;
+        }
+    return n;
+}
+
+static const uint8_t *offer_of(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend)
+{
+    const struct backend_entry *shared[2 * GROUP_ENTRIES];
+    if (group->making == NULL || !TUTTI_HAS(backend, offer)) return NULL;
+    int n = list_shared(group, args, shared), at = 0;
+    for (int i = 0; i < n; i++) {
+        if (shared[i]->backend == backend) return making_offer(group, at);
+        at += TUTTI_HAS(shared[i]->backend, offer);
+    }
+    return NULL;
+}
+
+int backends_ready(struct tutti_group *group, const struct group_args *args)
+{
+    const struct backend_entry *shared[2 * GROUP_ENTRIES];
+    int n = list_shared(group, args, shared), status = TUTTI_OK;
+    for (int i = 0; i < n && status == TUTTI_OK; i++)
+        if (TUTTI_HAS(shared[i]->backend, ready)) status = shared[i]->backend->ready(shared[i]->state);
+    return status;
+}
+
+bool backends_open_alone(struct tutti_group *group, const struct group_args *args)
+{
+    const struct backend_entry *shared[2 * GROUP_ENTRIES];
+    int n = list_shared(group, args, shared);
+    if (args->names->n[1] > 0 || n == 0) return false;
+    for (int i = 0; i < n; i++)
+        if (!TUTTI_HAS(shared[i]->backend, traits) || (shared[i]->backend->traits & TUTTI_BACKEND_OPENS_ALONE) == 0)
+            return false;
+    return true;
+}
+
+int backends_offer(struct tutti_group *group, const struct group_args *args, uint8_t (*offer)[TUTTI_OFFER_BYTES],
+                   uint32_t *n)
+{
+    const struct backend_entry *shared[2 * GROUP_ENTRIES];
+    int of = list_shared(group, args, shared), status = TUTTI_OK;
+    *n = 0;
+    for (int i = 0; i < of && status == TUTTI_OK; i++) {
+        const struct backend_entry *entry = shared[i];
+        if (!TUTTI_HAS(entry->backend, offer)) continue;
+        tutti_group_info info = info_for(group, args, entry->backend, entry->state, NULL);
+        status = entry->backend->offer(entry->state, &info, offer[(*n)++]);
+    }
+    return status;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------- */
+
+/* Opens one backend under the engine's lock: peers that have opened it already may send control messages, which any
+ * thread that polls answers. */
+static int open_door(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
+                     void *parent, struct backend_entry *entry)
+{
+    size_t bytes = (backend->group_bytes + 63) / 64 * 64;
+    *entry = (struct backend_entry){.backend = backend};
+    int status = open_store(group, entry);
+    if (status != TUTTI_OK) return status;
+    entry->state = aligned_alloc(64, bytes > 0 ? bytes : 64);
+    if (entry->state == NULL) {
+        tutti_store_free(entry->store);
+        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %s", backend->name);
+    }
+    memset(entry->state, 0, bytes);
+    entry->first = parent != NULL ? parent : entry->state;
+    tutti_group_info info = info_for(group, args, backend, parent, entry->store);
+    info.offer = offer_of(group, args, backend);
+    engine_lock(group->engine);
+    host_set_opening(group);
+    status = backend->open(entry->state, &info, &host_services);
+    host_set_opening(NULL);
+    if (status == TUTTI_OK && parent == NULL) status = engine_add_source(group->engine, backend, entry->state);
+    engine_unlock(group->engine);
+    if (status != TUTTI_OK) {
+        char text[ERROR_TEXT_MAX]; /* close may overwrite it */
+        snprintf(text, sizeof text, "%s", error_text());
+        close_door(group, entry);
+        return error_set(status, "%s", text);
+    }
+    return TUTTI_OK;
+}
+
+/* Parses "-5 rank 1: text" into a status and this thread's error text. */
+static int read_verdict(const char *text, const char *what)
+{
+    int status = TUTTI_ERR_BACKEND, used = 0;
+    if (strcmp(text, AGREED) == 0) return TUTTI_OK;
+    if (sscanf(text, "%d %n", &status, &used) < 1 || status >= 0) status = TUTTI_ERR_BACKEND;
+    return error_set(status, "%s: %s", what, text + used);
+}
+
+/* Publishes a verdict.  If there is one already, that one counts for all and is returned. */
+static int give_verdict(struct tutti_group *group, const char *key, const char *verdict, const char *what)
+{
+    char now[ERROR_TEXT_MAX];
+    size_t bytes = 0;
+    int status =
+        tutti_store_compare_set(group->store, key, "", 0, verdict, strlen(verdict), now, sizeof now - 1, &bytes);
+    if (status != TUTTI_OK) return error_prefix(status, "%s", what);
+    now[bytes < sizeof now ? bytes : 0] = '\0';
+    return read_verdict(now, what);
+}
+
+static int give_failure(struct tutti_group *group, const char *key, int status, const char *what)
+{
+    char verdict[ERROR_TEXT_MAX];
+    snprintf(verdict, sizeof verdict, "%d rank %d: %.900s", status, group->rank, error_text());
+    return give_verdict(group, key, verdict, what);
+}
+
+/* Waits for the verdict.  Publishes a failure instead if a rank has died or the deadline has passed. */
+static int await_verdict(struct tutti_group *group, const char *key, const char *count, const char *what,
+                         int64_t deadline_ns)
+{
+    char text[ERROR_TEXT_MAX];
+    size_t bytes = 0;
+    int64_t came = 0;
+    int status;
+    do {
+        status = tutti_store_get(group->store, key, text, sizeof text - 1, &bytes, LIVENESS_LOOK_MS);
+        text[bytes < sizeof text ? bytes : 0] = '\0';
+        if (status == TUTTI_OK) return read_verdict(text, what);
+        if (status == TUTTI_ERR_TIMEOUT) status = processes_check(group);
+        if (status != TUTTI_OK && status != TUTTI_ERR_STORE) return give_failure(group, key, status, what);
+    } while (status == TUTTI_OK && clock_now_ns() < deadline_ns);
+    if (status == TUTTI_OK) status = tutti_store_add(group->store, count, 0, &came);
+    if (status != TUTTI_OK) return error_prefix(status, "%s", what);
+    int here = (int)((came - 1) % group->size) + 1;
+    status = error_set(TUTTI_ERR_TIMEOUT, "%d of %d ranks came within %" PRIi64 " ms", here, group->size,
+                       group->open_timeout_ms);
+    return give_failure(group, key, status, what);
+}
+
+/* Waits after a failure until all ranks have read the verdict: the store ends with the rank that hosts it.  Keeps the
+ * error text. */
+static void await_all(struct tutti_group *group, const char *all, int status, int64_t deadline_ns)
+{
+    char text[ERROR_TEXT_MAX];
+    const char *keys[1] = {all};
+    snprintf(text, sizeof text, "%s", error_text());
+    while (tutti_store_wait(group->store, keys, 1, LIVENESS_LOOK_MS) == TUTTI_ERR_TIMEOUT &&
+           processes_check(group) == TUTTI_OK && clock_now_ns() < deadline_ns)
+        continue;
+    error_set(status, "%s", text);
+}
+
+/* Makes all ranks return the same status: the first error with its text, or OK.  `name` is alike on all ranks, `what`
+ * says what failed.  There is one verdict: the last rank to arrive publishes OK, unless a rank has published a failure
+ * before.  So no rank has an answer of its own, even if a rank dies, or arrives after the others have given it up. */
+static int agree(struct tutti_group *group, const char *name, const char *what, int status)
+{
+    char key[400], count[400], all[400], mine[ERROR_TEXT_MAX];
+    int64_t came = 0, deadline_ns = clock_deadline_ns(group->open_timeout_ms);
+    if (group->size == 1) return status;
+    snprintf(mine, sizeof mine, "%s", status == TUTTI_OK ? "" : error_text());
+    snprintf(key, sizeof key, "verdict/%" PRIi64 "/%s", group->root->turn, name);
+    snprintf(count, sizeof count, "came/%" PRIi64 "/%s", group->root->turn, name);
+    snprintf(all, sizeof all, "all/%" PRIi64 "/%s", group->root->turn, name);
+    if (status != TUTTI_OK) give_failure(group, key, status, what);
+    int met = tutti_store_add(group->store, count, 1, &came);
+    if (met == TUTTI_OK && came == group->size)
+        met = give_verdict(group, key, AGREED, what);
+    else if (met == TUTTI_OK)
+        met = await_verdict(group, key, count, what, deadline_ns);
+    if (status != TUTTI_OK) met = error_set(status, "%s", mine);
+    if (met == TUTTI_OK) return TUTTI_OK;
+    if (came == group->size)
+        tutti_store_set(group->store, all, "", 0);
+    else if (met != TUTTI_ERR_PEER_LOST)
+        await_all(group, all, met, deadline_ns);
+    return met;
+}
+
+/* Makes a backend's stage ("load", "open") succeed on all ranks or on none. */
+static int agree_on_backend(struct tutti_group *group, const char *stage, const char *name, int status)
+{
+    char key[160], what[160];
+    snprintf(key, sizeof key, "%s/%.100s", stage, name);
+    snprintf(what, sizeof what, "backend %.100s did not start on all ranks", name);
+    return agree(group, key, what, status);
+}
+
+/* Opens a backend's first group in the group tree.  Opening may wait for peers, and not every library gives up at a
+ * timeout (MPI does not), so no rank begins before all have loaded the backend. */
+static int open_first(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
+                      const char *name, int status, struct backend_entry *entry)
+{
+    char text[ERROR_TEXT_MAX];
+    if (status == TUTTI_OK && TUTTI_HAS(backend, probe)) status = backend->probe(&host_services);
+    status = agree_on_backend(group, "load", name, status);
+    if (status != TUTTI_OK) return status;
+    status = open_door(group, args, backend, NULL, entry);
+    int agreed = agree_on_backend(group, "open", name, status);
+    if (agreed != TUTTI_OK && status == TUTTI_OK) {
+        snprintf(text, sizeof text, "%s", error_text()); /* close may overwrite it */
+        close_door(group, entry);
+        error_set(agreed, "%s", text);
+    }
+    return agreed;
+}
+
+static void add_door(struct tutti_group *group, int device, const struct backend_entry *entry)
+{
+    engine_lock(group->engine);
+    group->entries[device][group->n_entries[device]++] = *entry;
+    engine_unlock(group->engine);
+}
+
+/* Loads and opens one backend by name, for one device or for all that it takes. */
+static int add_backend(struct tutti_group *group, const struct group_args *args, const char *name, int device,
+                       bool only_device)
+{
+    const tutti_backend *backend = NULL;
+    struct backend_entry entry = {0};
+    int status = registry_load(name, &host_services, &backend);
+    if (status == TUTTI_OK && only_device && device == 0 && !group_takes_device(backend, device))
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend %s takes no CPU tensors", name);
+    const struct backend_entry *shared = status == TUTTI_OK ? backends_find(group, backend) : NULL;
+    if (shared != NULL) { /* "cpu:x,cuda:x": one state serves both */
+        add_door(group, device, shared);
+        return TUTTI_OK;
+    }
+    const struct backend_entry *parent =
+        status == TUTTI_OK && args->parent != NULL ? backends_find(group->root, backend) : NULL;
+    status = parent != NULL ? open_door(group, args, backend, parent->state, &entry)
+                            : open_first(group, args, backend, name, status, &entry);
+    if (status != TUTTI_OK) return status;
+    if (only_device) {
+        add_door(group, device, &entry);
+    } else {
+        for (int d = 0; d < 2; d++)
+            if (group_takes_device(backend, d)) add_door(group, d, &entry);
+    }
+    return TUTTI_OK;
+}
+
+static bool needs_stager(const struct tutti_group *group)
+{
+    for (int i = 0; i < group->n_entries[1]; i++)
+        if (!group_takes_device(group->entries[1][i].backend, 1)) return true;
+    return false;
+}
+
+/* Opens the plug-in that copies CUDA tensors for backends of CPU tensors: it has the device's name. */
+static int open_stager(struct tutti_group *group, const struct group_args *args)
+{
+    static const char name[] = "cuda";
+    const tutti_backend *backend = NULL;
+    int status = registry_load(name, &host_services, &backend);
+    if (status == TUTTI_OK && !(TUTTI_HAS(backend, stage_open) && TUTTI_HAS(backend, native[TUTTI_COPY])))
+        status = error_set(TUTTI_ERR_BACKEND, "plug-in %s does not stage tensors", name);
+    void *parent = args->parent != NULL ? group->root->stager.state : NULL;
+    if (parent == NULL)
+        status = open_first(group, args, backend, name, status, &group->stager);
+    else if (status == TUTTI_OK)
+        status = open_door(group, args, backend, parent, &group->stager);
+    if (status == TUTTI_OK) return TUTTI_OK;
+    return error_prefix(status, "CUDA tensors on a backend of CPU tensors need the plug-in %s", name);
+}
+
+/* Adds the CPU backends as fallbacks for CUDA tensors, if a plug-in can copy them. */
+static int add_staging(struct tutti_group *group, const struct group_args *args)
+{
+    int named = group->n_entries[1];
+    bool wanted = needs_stager(group), possible = args->parent == NULL || group->root->stager.state != NULL;
+    for (int i = 0; named > 0 && (wanted || possible) && i < group->n_entries[0]; i++) {
+        bool there = false;
+        for (int k = 0; k < named; k++) there |= group->entries[1][k].backend == group->entries[0][i].backend;
+        if (!there && group->n_entries[1] < GROUP_ENTRIES) add_door(group, 1, &group->entries[0][i]);
+    }
+    if (!needs_stager(group)) return TUTTI_OK;
+    int status = open_stager(group, args);
+    if (status == TUTTI_OK || wanted) return status;
+    log_write(LOG_INFO, "group %s: CUDA tensors cannot be staged for CPU backends: %s", group->name, error_text());
+    close_door(group, &group->stager);
+    group->stager = (struct backend_entry){0};
+    group->n_entries[1] = named;
+    return TUTTI_OK;
+}
+
+int backends_open(struct tutti_group *group, const struct group_args *args)
+{
+    const struct backend_spec *names = args->names;
+    int differ = group == group->root ? agree(group, "as one", "making the group", topology_agree(group)) : TUTTI_OK;
+    if (differ != TUTTI_OK) return differ;
+    for (int device = 0; device < 2; device++) {
+        int opened = 0, status = TUTTI_OK;
+        for (int i = 0; i < names->n[device]; i++) {
+            const char *name = names->name[device][i];
+            status = add_backend(group, args, name, device, names->by_device);
+            if (status == TUTTI_OK) opened++;
+            if (status == TUTTI_OK && names->automatic) break;
+            if (status != TUTTI_OK && i + 1 < names->n[device])
+                log_write(LOG_INFO, "group %s continues without backend %s: %s", group->name, name, error_text());
+        }
+        if (names->n[device] > 0 && opened == 0) return status;
+    }
+    return add_staging(group, args);
+}
+
+void backends_describe(struct tutti_group *group)
+{
+    size_t used = 0;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_entries[device]; i++) {
+            const char *lead = i > 0 ? "|" : used == 0 ? (device == 0 ? "cpu:" : "cuda:") : ",cuda:";
+            used += (size_t)snprintf(group->backend_text + used, sizeof group->backend_text - used, "%s%s", lead,
+                                     group->entries[device][i].backend->name);
+            if (used >= sizeof group->backend_text) return;
+        }
+}
+
+void backends_close(struct tutti_group *group)
+{
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_entries[device]; i++) {
+            struct backend_entry *entry = &group->entries[device][i];
+            void *state = entry->state;
+            close_door(group, entry);
+            for (int d = device; d < 2; d++) /* a state that served both devices is closed once */
+                for (int k = 0; k < group->n_entries[d]; k++)
+                    if (group->entries[d][k].state == state) group->entries[d][k].state = NULL;
+        }
+    close_door(group, &group->stager);
+}
+
+void backends_abort(struct tutti_group *group)
+{
+    if (group->aborted || group->shut) return;
+    group->aborted = true;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_entries[device]; i++) {
+            const struct backend_entry *entry = &group->entries[device][i];
+            if (entry->state != NULL && TUTTI_HAS(entry->backend, abort)) entry->backend->abort(entry->state);
+        }
+}
+
+int backends_abstain(struct tutti_group *group)
+{
+    int status = TUTTI_OK;
+    engine_lock(group->engine);
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_entries[device] && status == TUTTI_OK; i++) {
+            const struct backend_entry *entry = &group->entries[device][i];
+            if (backends_find(group, entry->backend) == entry && TUTTI_HAS(entry->backend, abstain))
+                status = entry->backend->abstain(entry->state); /* once where it serves both devices */
+        }
+    engine_unlock(group->engine);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* The backends of a group: loads them, opens them on all ranks or on none, and closes them. */
+#ifndef BACKENDS_H
+#define BACKENDS_H
+
+#include <tutti/backend.h>
+
+struct group_args;
+struct backend_entry;
+struct tutti_group;
+
+/* Opens the backends in args->names with their fallbacks, and the plug-in that stages tensors, if needed. */
+int backends_open(struct tutti_group *group, const struct group_args *args);
+
+/* For a group that is made from another one, see making.h.  backends_ready asks whether this rank will be able to open
+ * the backends.  backends_open_alone is true if it needs no other rank for that.  backends_offer fills the offers of
+ * this rank's backends for all members, lock held. */
+int backends_ready(struct tutti_group *group, const struct group_args *args);
+bool backends_open_alone(struct tutti_group *group, const struct group_args *args);
+int backends_offer(struct tutti_group *group, const struct group_args *args, uint8_t (*offer)[TUTTI_OFFER_BYTES],
+                   uint32_t *n);
+
+/* Closes all backends, also after a failed backends_open. */
+void backends_close(struct tutti_group *group);
+
+/* Returns the group's entry of this backend, or NULL. */
+const struct backend_entry *backends_find(const struct tutti_group *group, const tutti_backend *backend);
+
+/* Writes group->backend_text. */
+void backends_describe(struct tutti_group *group);
+
+/* Makes the backends release the memory of pending operations.  Lock held. */
+void backends_abort(struct tutti_group *group);
+
+/* Tells the backends that the group's ranks make groups from it, none of which this rank is in. */
+int backends_abstain(struct tutti_group *group);
+
+#endif

@@ -1,0 +1,108 @@
+#include "group/deadline.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "diagnose/health.h"
+#include "diagnose/stragglers.h"
+#include "group/group.h"
+#include "progress/work.h"
+
+enum { ASK_NS = 200 * 1000 * 1000, ASK_LEAST_NS = 20 * 1000 * 1000 };
+
+static void time_out(struct tutti_work *work, int64_t now)
+{
+    char what[160], missing[600], text[ERROR_TEXT_MAX];
+    work_describe(work, what, sizeof what);
+    stragglers_describe(work, now, missing, sizeof missing);
+    snprintf(text, sizeof text, "%s: rank %d waited %.3f s for %s", what, work->group->global_ranks[work->group->rank],
+             (double)(now - work->start_ns) / 1e9, missing);
+    if (work_is_message(work)) {
+        work_withdraw(work, TUTTI_ERR_TIMEOUT, text);
+        return;
+    }
+    if (!work->group->failed) work->group->failed_missing = stragglers_set(work, now);
+    group_fail(work->group, TUTTI_ERR_TIMEOUT, text, true);
+}
+
+/* A peer that it waits for has destroyed the group. */
+static void forsake(struct tutti_work *work, int peer)
+{
+    char what[160], text[ERROR_TEXT_MAX];
+    work_describe(work, what, sizeof what);
+    snprintf(text, sizeof text, "%s: rank %d has destroyed the group", what, work->group->global_ranks[peer]);
+    if (work_is_message(work))
+        work_withdraw(work, TUTTI_ERR_ABORTED, text);
+    else
+        group_fail(work->group, TUTTI_ERR_ABORTED, text, true);
+}
+
+static void warn_late(struct tutti_work *work, int64_t now)
+{
+    char what[160], missing[600];
+    work_describe(work, what, sizeof what);
+    stragglers_describe(work, now, missing, sizeof missing);
+    log_write(LOG_WARN, "%s takes long (%.3f s); waiting for %s", what, (double)(now - work->start_ns) / 1e9, missing);
+    work->warned = true;
+}
+
+/* When the peers are to be asked next where they are: soon enough that their answers can be in a timeout's text. */
+static int64_t ask_at(const struct tutti_work *work)
+{
+    int64_t quarter = work->deadline_ns == CLOCK_NEVER ? ASK_NS : (work->deadline_ns - work->start_ns) / 4;
+    int64_t every = quarter < ASK_LEAST_NS ? ASK_LEAST_NS : quarter;
+    return work->asked_ns + (every < ASK_NS ? every : ASK_NS);
+}
+
+/* Whether it was ended, and maybe others with it. */
+static bool check_one(struct tutti_work *work, int64_t now)
+{
+    if (work->start_ns == 0 && !work->draining) work_start_clock(work, now);
+    if (now >= work->deadline_ns) {
+        if (work->draining)
+            work_abandon(work);
+        else
+            time_out(work, now);
+        return true;
+    }
+    if (work->draining) return false;
+    if (work->moved) {
+        work->moved = false;
+        work->asked_ns = now;
+        return false;
+    }
+    if (work->started && now >= ask_at(work)) {
+        work->asked_ns = now;
+        int left = health_ask(work);
+        if (left >= 0) {
+            forsake(work, left);
+            return true;
+        }
+    }
+    if (!work->warned && work->deadline_ns != CLOCK_NEVER &&
+        now - work->start_ns > (work->deadline_ns - work->start_ns) / 2)
+        warn_late(work, now);
+    return false;
+}
+
+static int64_t next_look(const struct tutti_work *work)
+{
+    int64_t asks = work->started && !work->draining ? ask_at(work) : CLOCK_NEVER;
+    return asks < work->deadline_ns ? asks : work->deadline_ns;
+}
+
+int64_t deadline_check(struct engine *engine, int64_t now)
+{
+    /* The end of one may end other works of its group too: begin again after it. */
+    struct tutti_work *work = TAILQ_FIRST(&engine->active);
+    int64_t deadline = CLOCK_NEVER;
+    while (work != NULL) {
+        struct tutti_work *next = TAILQ_NEXT(work, link);
+        bool ended = check_one(work, now);
+        if (!ended && next_look(work) < deadline) deadline = next_look(work);
+        work = ended ? TAILQ_FIRST(&engine->active) : next;
+    }
+    return deadline;
+}

@@ -1,0 +1,100 @@
+#include "group/drain.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "group/backends.h"
+#include "group/group.h"
+#include "progress/engine.h"
+
+enum {
+    NAP_US = 50,
+    NAP_MOST_US = 5000,
+    WARN_MS = 2000 /* a wait of this length is explained to the user */
+};
+
+/* State of a wait for delivery: its deadline, when to warn, how long to sleep. */
+struct patience {
+    int64_t deadline_ns, warn_ns;
+    useconds_t nap_us;
+};
+
+static struct patience begin_waiting(int64_t deadline_ns)
+{
+    return (struct patience){deadline_ns, clock_deadline_ns(WARN_MS), NAP_US};
+}
+
+/* Returns a rank that may not have received everything, or -1.  Asks each backend about its first group. */
+static int32_t find_lacking(const struct engine *engine, const struct tutti_group *group)
+{
+    int32_t found = -1;
+    for (int i = 0; i < engine->n_sources; i++) {
+        const tutti_backend *backend = engine->source[i].backend;
+        const struct backend_entry *entry = group != NULL ? backends_find(group, backend) : NULL;
+        bool its_own = group == NULL || (entry != NULL && entry->state == engine->source[i].state);
+        if (!its_own || !TUTTI_HAS(backend, drain)) continue;
+        int32_t rank = backend->drain(engine->source[i].state);
+        if (found < 0) found = rank;
+    }
+    return found;
+}
+
+static void warn(struct patience *patience, const struct tutti_group *group, int32_t rank)
+{
+    if (clock_now_ns() < patience->warn_ns) return;
+    patience->warn_ns = CLOCK_NEVER;
+    log_write(LOG_WARN,
+              "group %s: rank %d has not received what this rank has sent to it; the group ends when it has, or in at "
+              "most %d s",
+              group->name, rank, clock_left_ms(patience->deadline_ns) / 1000);
+}
+
+/* Returns false once the time has passed. */
+static bool nap(struct patience *patience, bool moved)
+{
+    if (clock_now_ns() >= patience->deadline_ns) return false;
+    if (moved) {
+        patience->nap_us = NAP_US;
+        return true;
+    }
+    usleep(patience->nap_us);
+    if (patience->nap_us < NAP_MOST_US) patience->nap_us *= 2;
+    return true;
+}
+
+void drain_group(struct tutti_group *group, int64_t deadline_ns)
+{
+    struct patience patience = begin_waiting(deadline_ns);
+    for (bool moved = true; nap(&patience, moved);) {
+        engine_lock(group->engine);
+        bool over = group->failed || group->shut || !TAILQ_EMPTY(&group->works);
+        int32_t rank = over ? -1 : find_lacking(group->engine, group);
+        if (rank >= 0) moved = engine_step(group->engine);
+        engine_unlock(group->engine);
+        if (rank < 0) return;
+        warn(&patience, group, rank);
+    }
+}
+
+static bool make_progress(const struct engine *engine)
+{
+    bool moved = false;
+    for (int i = 0; i < engine->n_sources; i++)
+        if (TUTTI_HAS(engine->source[i].backend, progress))
+            moved |= engine->source[i].backend->progress(engine->source[i].state) != 0;
+    return moved;
+}
+
+void drain_at_exit(struct engine *engine)
+{
+    const struct tutti_group *first = engine->first;
+    if (first == NULL || first->failed) return;
+    struct patience patience = begin_waiting(clock_deadline_ns(first->timeout_ms));
+    int32_t rank;
+    for (bool moved = true; nap(&patience, moved) && (rank = find_lacking(engine, NULL)) >= 0;) {
+        moved = make_progress(engine);
+        warn(&patience, first, rank);
+    }
+}

@@ -1,0 +1,418 @@
+#include "group/group.h"
+#include "group/processes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/cores.h"
+#include "base/env.h"
+#include "base/error.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "base/streams.h"
+#include "bootstrap/liveness.h"
+#include "diagnose/control.h"
+#include "diagnose/health.h"
+#include "group/backends.h"
+#include "group/drain.h"
+#include "group/loans.h"
+#include "group/making.h"
+#include "group/subgroup.h"
+#include "group/topology.h"
+#include "progress/exits.h"
+#include "progress/plan_cache.h"
+#include "progress/work.h"
+
+/* One tree over the rank numbers, whatever the size: the same bits from run to run and from message to message. */
+#define FIXED_TREE "all_reduce=reduce_broadcast,reduce=fixed_tree,reduce_scatter=fixed_tree"
+
+enum {
+    CLOSE_WAIT_MS = 2000, /* for operations under way to end */
+    LET_GO_MS = 1000,     /* for backends to let go of those that have not; close may take as long again */
+    SETTLE_NAP_US = 100   /* between two looks whether another thread has settled a group */
+};
+
+static void shut(struct tutti_group *group)
+{
+    engine_lock(group->engine);
+    bool was = group->shut;
+    if (!was) control_flush(group);
+    if (group->making != NULL && group->rank >= 0) {
+        char text[ERROR_TEXT_MAX];
+        snprintf(text, sizeof text, "rank %d has destroyed the group", group->global_ranks[group->rank]);
+        making_give_up(group, TUTTI_ERR_ABORTED, text);
+    }
+    group->shut = true;
+    if (group->root == group) making_free_all(group);
+    engine_handle_events(group->engine); /* what is told to a backend, before it is closed */
+    engine_unlock(group->engine);
+    if (was) return;
+    backends_close(group);
+    engine_lock(group->engine);
+    struct tutti_work *work;
+    while ((work = TAILQ_LAST(&group->works, work_queue)) != NULL) work_closed(work); /* parts before their parent */
+    engine_handle_events(group->engine);
+    control_close(group);
+    engine_unlock(group->engine);
+    tutti_store_free(group->store); /* now: what it is a part of may go before the last reference does */
+    group->store = NULL;
+}
+
+/* A list of members, by its hash, and how often members alone have made a group of it. */
+struct group_use {
+    uint64_t hash, count;
+    struct group_use *next;
+};
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+static void free_group(struct tutti_group *group)
+{
+    struct engine *engine = group->engine;
+    if (engine != NULL) {
+        engine_lock(engine);
+        making_forget(group);
+        if (group->root == group) making_free_all(group);
+        if (group->root != NULL) TAILQ_REMOVE(&group->root->family, group, family_link);
+        if (group->told != TUTTI_OK) engine->n_told--;
+        engine_unlock(engine);
+    }
+    while (group->uses != NULL) {
+        struct group_use *use = group->uses;
+        group->uses = use->next;
+        free(use);
+    }
+    topology_forget(group);
+    liveness_list_free(&group->processes);
+    if (group->limit_ranks > 0) limits_restore(group->limit_ranks);
+    plan_cache_free(group->cache);
+    health_free(group->health);
+    free(group->global_ranks);
+    free(group->local_of);
+    free(group->lost);
+    free(group->failed_text);
+    free(group->gone_text);
+    free(group->told_text);
+    free(group);
+    if (engine != NULL) engine_drop(engine);
+}
+
+void group_hold(struct tutti_group *group)
+{
+    /* relaxed: whoever adds one has one, or the lock of a group that is not shut */
+    atomic_fetch_add_explicit(&group->references, 1, memory_order_relaxed);
+}
+
+void group_drop(struct tutti_group *group)
+{
+    /* release, so that all that was done under this reference comes before the end; acquire for the one who ends it */
+    if (atomic_fetch_sub_explicit(&group->references, 1, memory_order_acq_rel) == 1) free_group(group);
+}
+
+int group_check_device(const char *doing, tutti_device device)
+{
+    if (device.type != 0 && group_device_index(device) < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: device type %d is neither TUTTI_CPU nor TUTTI_CUDA", doing,
+                         (int)device.type);
+    if (device.index < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: the device's index is %d", doing, (int)device.index);
+    return TUTTI_OK;
+}
+
+uint64_t group_count_use(struct tutti_group *parent, uint64_t hash)
+{
+    struct group_use *use = parent->uses;
+    while (use != NULL && use->hash != hash) use = use->next;
+    if (use == NULL) {
+        use = calloc(1, sizeof *use);
+        if (use == NULL) return 0; /* as if it were the first: a second group of the list would then fail to match */
+        use->hash = hash;
+        use->next = parent->uses;
+        parent->uses = use;
+    }
+    return ++use->count;
+}
+
+static int fill_ranks(struct tutti_group *group, const struct group_args *args)
+{
+    group->world = args->parent != NULL ? args->parent->world : args->size;
+    group->global_ranks = calloc((size_t)args->size, sizeof(int));
+    group->local_of = malloc((size_t)group->world * sizeof(int));
+    if (args->parent == NULL) group->lost = calloc((size_t)group->world, sizeof *group->lost);
+    bool short_of = group->global_ranks == NULL || group->local_of == NULL;
+    if (short_of || (args->parent == NULL && group->lost == NULL))
+        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", args->size);
+    for (int i = 0; i < group->world; i++) group->local_of[i] = -1;
+    for (int i = 0; i < args->size; i++) {
+        group->global_ranks[i] = args->global_ranks != NULL ? args->global_ranks[i] : i;
+        group->local_of[group->global_ranks[i]] = i;
+    }
+    return TUTTI_OK;
+}
+
+static int make_store(struct tutti_group *group, const struct group_args *args)
+{
+    tutti_store *base = args->parent != NULL ? group->root->store : args->store;
+    char prefix[64];
+    if (args->parent == NULL)
+        snprintf(prefix, sizeof prefix, "tutti");
+    else
+        snprintf(prefix, sizeof prefix, "group/%016" PRIx64, group->id);
+    return tutti_store_prefix(base, prefix, &group->store);
+}
+
+static int fill(struct tutti_group *group, const struct group_args *args)
+{
+    group->references = 1;
+    TAILQ_INIT(&group->family);
+    TAILQ_INIT(&group->works);
+    group->names = *args->names;
+    group->rank = args->rank;
+    group->size = args->size;
+    group->id = args->id;
+    group->timeout_ms = args->timeout_ms;
+    group->open_timeout_ms = args->open_timeout_ms > 0 ? args->open_timeout_ms : args->timeout_ms;
+    group->device = args->device;
+    group->local_rank = args->local_rank;
+    group->local_world_size = args->local_world_size;
+    group->node_rank = args->node_rank;
+    snprintf(group->name, sizeof group->name, "%s", args->name);
+    int status = TUTTI_OK;
+    struct tutti_group *root = args->parent != NULL ? args->parent->root : group;
+    if (args->parent != NULL) {
+        group->engine = root->engine;
+        engine_lock(group->engine);
+        engine_hold(group->engine);
+    } else {
+        status =
+            engine_new(args->local_world_size > 0 ? args->local_world_size : args->size, args->hooks, &group->engine);
+        if (status != TUTTI_OK) return status;
+        engine_lock(group->engine);
+        group->engine->first = group;
+    }
+    group->root = root;
+    status = fill_ranks(group, args); /* before others can see the group */
+    TAILQ_INSERT_TAIL(&root->family, group, family_link);
+    engine_unlock(group->engine);
+    bool fixed = root == group && env_bool("TUTTI_DETERMINISTIC", false);
+    group->algorithm = root != group ? root->algorithm : fixed ? FIXED_TREE : env_string("TUTTI_ALGO", NULL);
+    if (status != TUTTI_OK) return status;
+    group->cache = plan_cache_new();
+    group->health = health_new(args->size);
+    if (group->cache == NULL || group->health == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    return make_store(group, args);
+}
+
+/* What the others say when this rank cannot go on, or what it has found. */
+static int fail_open(struct tutti_group *group, int status)
+{
+    char text[ERROR_TEXT_MAX];
+    snprintf(text, sizeof text, "%s", error_text());
+    if (group->engine != NULL) {
+        engine_lock(group->engine);
+        making_give_up(group, status, text);
+        engine_unlock(group->engine);
+        shut(group);
+    }
+    free_group(group);
+    return error_set(status, "%s", text);
+}
+
+/* Its backends, and what follows from them. */
+static int open_rest(struct tutti_group *group, const struct group_args *args)
+{
+    int status = topology_give(group);
+    if (status == TUTTI_OK) status = backends_open(group, args);
+    if (status == TUTTI_OK) status = topology_take(group);
+    if (status != TUTTI_OK) return status;
+    engine_lock(group->engine);
+    group->backend_text[0] = '\0';
+    backends_describe(group);
+    control_open(group);
+    making_end(group);
+    engine_unlock(group->engine);
+    log_write(LOG_INFO, "group %s: rank %d of %d, %s", group->name, group->rank, group->size, group->backend_text);
+    return TUTTI_OK;
+}
+
+/* The members agree that they make one and the same group, before any of them opens it.  *pends: that is not over. */
+static int agree(struct tutti_group *group, const struct group_args *args, bool *pends)
+{
+    *pends = false;
+    if (args->parent == NULL || group->size == 1 || !making_is_possible(group->root)) return TUTTI_OK;
+    int status = making_begin(group, args, backends_ready(group, args));
+    if (status != TUTTI_OK) return status;
+    if (!args->may_pend || !backends_open_alone(group, args)) return making_wait(group);
+    snprintf(group->backend_text, sizeof group->backend_text, "%s", args->parent->backend_text);
+    /* release: pairs with group_for_call's acquire; whoever has the handle has it from this thread in any case */
+    atomic_store_explicit(&group->pending, true, memory_order_release);
+    *pends = true;
+    return TUTTI_OK;
+}
+
+/* Another thread may be at it. */
+static bool takes_settling(struct tutti_group *group)
+{
+    while (group->settling) {
+        engine_unlock(group->engine);
+        usleep(SETTLE_NAP_US);
+        engine_lock(group->engine);
+    }
+    group->settling = atomic_load_explicit(&group->pending, memory_order_relaxed); /* written under the lock */
+    return group->settling;
+}
+
+void group_settle(struct tutti_group *group)
+{
+    engine_lock(group->engine);
+    bool takes = takes_settling(group);
+    struct group_args args = takes ? *making_args(group) : (struct group_args){0};
+    engine_unlock(group->engine);
+    if (!takes) return;
+    char text[ERROR_TEXT_MAX] = "";
+    int status = making_wait(group);
+    if (status != TUTTI_OK) snprintf(text, sizeof text, "%s", error_text());
+    int opened = open_rest(group, &args); /* also of one that has failed, so that its calls are checked as ever */
+    if (status == TUTTI_OK && opened != TUTTI_OK) snprintf(text, sizeof text, "%s", error_text());
+    if (status == TUTTI_OK) status = opened;
+    engine_lock(group->engine);
+    if (status != TUTTI_OK) {
+        making_give_up(group, status, text);
+        group_fail(group, status, text, false);
+        group->failed_met = false; /* the first call says it */
+    }
+    group->settling = false;
+    /* release: the backends are open, or the group has failed */
+    atomic_store_explicit(&group->pending, false, memory_order_release);
+    engine_unlock(group->engine);
+}
+
+int group_open(const struct group_args *args, struct tutti_group **out)
+{
+    struct tutti_group *group = calloc(1, sizeof *group);
+    bool pends = false;
+    if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (args->parent == NULL && args->size > 1) {
+        limits_raise(args->size);
+        group->limit_ranks = args->size;
+    }
+    streams_fill(); /* the program may have closed them since it had a store */
+    int status = fill(group, args);
+    if (status == TUTTI_OK && group->size > 1 && group->root == group) status = processes_publish(group);
+    if (group->turn > 0) group->id = subgroup_mix(group->id, (uint64_t)group->turn); /* unlike those before */
+    if (status == TUTTI_OK) status = agree(group, args, &pends);
+    if (status == TUTTI_OK && !pends) status = open_rest(group, args);
+    if (status != TUTTI_OK) return fail_open(group, status);
+    if (group->root == group && group->size > 1) {
+        engine_lock(group->engine);
+        engine_start_thread(group->engine);
+        exits_add(group->engine);
+        engine_unlock(group->engine);
+        cores_start_even(group->local_rank, group->local_world_size); /* last: each sleep before may undo it */
+    }
+    *out = group;
+    return TUTTI_OK;
+}
+
+int group_open_outsider(struct tutti_group *parent, const char *name, struct tutti_group **out)
+{
+    struct tutti_group *group = calloc(1, sizeof *group);
+    if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    TAILQ_INIT(&group->family);
+    TAILQ_INIT(&group->works);
+    snprintf(group->name, sizeof group->name, "%s", name);
+    group->references = 1;
+    group->device = (tutti_device){TUTTI_CPU, 0};
+    group->rank = group->size = -1;
+    group->engine = parent->engine;
+    group->root = parent->root;
+    engine_lock(group->engine);
+    engine_hold(group->engine);
+    TAILQ_INSERT_TAIL(&group->root->family, group, family_link);
+    engine_unlock(group->engine);
+    *out = group;
+    return TUTTI_OK;
+}
+
+static void wait_for_works(struct tutti_group *group, int64_t deadline)
+{
+    struct tutti_work *work;
+    while ((work = TAILQ_FIRST(&group->works)) != NULL) {
+        work->references++;
+        bool ended = engine_wait(group->engine, work, deadline);
+        work_release_locked(work);
+        if (!ended) return;
+    }
+}
+
+static void let_end(struct tutti_group *group, int64_t deadline)
+{
+    if (!group->shut) wait_for_works(group, deadline);
+}
+
+static void fail_late(struct tutti_group *group, int64_t deadline)
+{
+    (void)deadline;
+    if (group->shut || TAILQ_EMPTY(&group->works)) return;
+    char text[ERROR_TEXT_MAX]; /* for the peers, too */
+    snprintf(text, sizeof text, "rank %d destroyed group %s while the operation was under way",
+             group->global_ranks[group->rank], group->name);
+    group_fail(group, TUTTI_ERR_ABORTED, text, true);
+}
+
+/* What is to be closed, one after the other: the group, or, with the family's first one, all, the latest first.  Each
+ * is held while it has its turn, for callbacks may destroy it. */
+static struct tutti_group *next_to_close(struct tutti_group *group, struct tutti_group *before)
+{
+    struct tutti_group *next = NULL;
+    engine_lock(group->engine);
+    if (before == NULL)
+        next = group == group->root ? TAILQ_LAST(&group->family, group_list) : group;
+    else if (before != group)
+        next = TAILQ_PREV(before, group_list, family_link);
+    if (next != NULL) group_hold(next);
+    engine_unlock(group->engine);
+    if (before != NULL) group_drop(before);
+    return next;
+}
+
+static void each_to_close(struct tutti_group *group, void (*visit)(struct tutti_group *other, int64_t deadline),
+                          int64_t deadline)
+{
+    struct tutti_group *other = NULL;
+    while ((other = next_to_close(group, other)) != NULL) {
+        engine_lock(group->engine);
+        engine_called(group->engine);
+        visit(other, deadline);
+        engine_unlock(group->engine);
+    }
+}
+
+void group_close(struct tutti_group *group, int64_t delivery_ms)
+{
+    if (group->engine != NULL && engine_is_forked(group->engine)) return; /* the parent's, all of it */
+    struct tutti_group *other = NULL;
+    each_to_close(group, let_end, clock_deadline_ns(CLOSE_WAIT_MS));
+    each_to_close(group, fail_late, 0);
+    each_to_close(group, let_end, clock_deadline_ns(LET_GO_MS));
+    int64_t deadline = clock_deadline_ns(delivery_ms == TUTTI_DEFAULT_TIMEOUT ? group->timeout_ms : delivery_ms);
+    while ((other = next_to_close(group, other)) != NULL) {
+        drain_group(other, deadline);
+        shut(other); /* its handle stays good for destroying */
+    }
+    if (group == group->root) loans_release(group->engine);
+    if (group == group->root) engine_retire(group->engine);
+    engine_lock(group->engine);
+    struct tutti_group *root = group->root, *member;
+    if (group == root) /* the handles that outlive it */
+        while ((member = TAILQ_FIRST(&root->family)) != NULL) {
+            TAILQ_REMOVE(&root->family, member, family_link);
+            member->root = NULL;
+        }
+    engine_unlock(group->engine);
+    group_drop(group);
+}

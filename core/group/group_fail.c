@@ -1,0 +1,301 @@
+/* How a group fails, and what it answers from then on. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "diagnose/health.h"
+#include "group/backends.h"
+#include "group/cause.h"
+#include "group/group.h"
+#include "group/making.h"
+#include "group/spread.h"
+#include "progress/work.h"
+
+enum { TOLD_NS = 200 * 1000 * 1000 };
+
+/* The first collective that has not ended well. */
+static uint64_t failed_sequence(const struct tutti_group *group)
+{
+    const struct tutti_work *work;
+    TAILQ_FOREACH(work, &group->works, group_link)
+    {
+        if (!work->point_to_point) return work->op.sequence;
+    }
+    return group->sequence + 1;
+}
+
+static bool has_before(const struct tutti_group *group, uint64_t sequence)
+{
+    const struct tutti_work *work;
+    TAILQ_FOREACH(work, &group->works, group_link)
+    {
+        if (!work->point_to_point && work->op.sequence < sequence) return true;
+    }
+    return false;
+}
+
+static void fail_group(struct tutti_group *group, int status, const char *text, bool tell, bool settled);
+
+static void take_told(struct tutti_group *group)
+{
+    if (!group->failed && has_before(group, group->told_sequence) && clock_now_ns() - group->told_ns < TOLD_NS) return;
+    int status = group->told;
+    group->told = TUTTI_OK;
+    group->engine->n_told--;
+    if (group->told_sequence == UINT64_MAX && TAILQ_EMPTY(&group->works))
+        return;                                        /* all ended well: the next will fail */
+    bool settled = group->told_sequence != UINT64_MAX; /* by the peer that told */
+    if (!group->failed) fail_group(group, status, group->told_text != NULL ? group->told_text : "", true, settled);
+}
+
+void group_told(struct tutti_group *group, int status, const char *text, uint64_t sequence)
+{
+    if (group->told != TUTTI_OK) return;
+    group->told = status;
+    free(group->told_text);
+    group->told_text = strdup(text);
+    group->told_sequence = sequence;
+    group->told_ns = clock_now_ns();
+    group->engine->n_told++;
+    take_told(group);
+}
+
+void group_take_told(struct tutti_group *first)
+{
+    struct tutti_group *group;
+    TAILQ_FOREACH(group, &first->family, family_link)
+    {
+        if (group->told != TUTTI_OK) take_told(group);
+    }
+}
+
+/* Time ran out for the others, who waited for this rank: what happens to its own operations is something else. */
+static bool was_given_up(const struct tutti_group *group)
+{
+    return note_ranks_have(&group->failed_missing, group->rank);
+}
+
+/* The text goes to the other ranks, too. */
+static void describe_disowned(const struct tutti_group *group, char text[ERROR_TEXT_MAX])
+{
+    snprintf(text, ERROR_TEXT_MAX,
+             "rank %d: the program closed descriptors that the library uses: a program may close only descriptors that "
+             "it has opened itself",
+             group->rank >= 0 ? group->global_ranks[group->rank] : -1);
+}
+
+/* A failure of this rank's own is told with its number: the others see it as theirs. */
+static void name_rank(const struct tutti_group *group, int status, char text[ERROR_TEXT_MAX])
+{
+    char name[32], told[ERROR_TEXT_MAX];
+    bool own = status == TUTTI_ERR_SYSTEM || status == TUTTI_ERR_NO_MEMORY || status == TUTTI_ERR_BACKEND;
+    if (!own || group->rank < 0) return;
+    snprintf(name, sizeof name, "rank %d: ", group->global_ranks[group->rank]);
+    if (strstr(text, name) != NULL) return;
+    snprintf(told, sizeof told, "%s%.900s", name, text);
+    memcpy(text, told, sizeof told);
+}
+
+static void take_cause(struct tutti_group *group, int status, const char *text)
+{
+    group->failed = status;
+    group->failed_text = strdup(text);
+    log_write(LOG_INFO, "group %s failed: %s: %s", group->name, error_name(status), text);
+    group->failed_sequence = failed_sequence(group);
+    bool every_ranks = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST;
+    group->failed_met = !every_ranks || has_before(group, UINT64_MAX);
+}
+
+/* Takes the cause that a peer has sent in place of a loss that this rank found meanwhile: a peer that fails sends its
+ * cause and leaves, and both may arrive before the cause is acted upon (take_told waits a little).  Returns whether
+ * that peer has offered the cause to the others. */
+static bool prefer_told(struct tutti_group *group, int *status, char text[ERROR_TEXT_MAX])
+{
+    if (group->told == TUTTI_OK || *status != TUTTI_ERR_PEER_LOST) return false;
+    *status = group->told;
+    snprintf(text, ERROR_TEXT_MAX, "%s", group->told_text != NULL ? group->told_text : "");
+    group->told = TUTTI_OK;
+    group->engine->n_told--;
+    return group->told_sequence != UINT64_MAX;
+}
+
+/* settled: the rank that found the failure has offered its cause to the others. */
+static void fail_group(struct tutti_group *group, int status, const char *text, bool tell, bool settled)
+{
+    char copy[ERROR_TEXT_MAX]; /* text may be a work's own */
+    bool is_cause = group->failed == TUTTI_OK && engine_is_disowned(group->engine);
+    snprintf(copy, sizeof copy, "%s", text);
+    if (is_cause) describe_disowned(group, copy);
+    if (is_cause) status = TUTTI_ERR_SYSTEM; /* what was found is a consequence */
+    if (group->failed == TUTTI_OK) {
+        if (tell && !settled && !is_cause) settled = prefer_told(group, &status, copy);
+        if (tell && !settled && !group->shut && !is_cause) {
+            name_rank(group, status, copy);
+            status = cause_settle(group, status, copy);
+        }
+        take_cause(group, status, copy);
+        if (tell && !group->shut) health_tell(group);
+        if (tell && !group->shut) spread_failure(group);
+        making_parent_failed(group, TUTTI_ERR_ABORTED, group->failed_text != NULL ? group->failed_text : "");
+    }
+    if (status == TUTTI_ERR_TIMEOUT && was_given_up(group)) status = TUTTI_ERR_ABORTED;
+    backends_abort(group);
+    engine_alert(group->engine);
+    struct tutti_work *work, *next;
+    for (work = TAILQ_FIRST(&group->works); work != NULL; work = next) {
+        next = TAILQ_NEXT(work, group_link);
+        if (work->draining || work->parts > 0) continue; /* what has parts ends with the last of them */
+        if (!work->started) group->engine->n_blocked--;
+        free(work->text);
+        work->text = NULL;
+        work_withdraw(work, status, copy);
+    }
+}
+
+void group_fail(struct tutti_group *group, int status, const char *text, bool tell)
+{
+    fail_group(group, status, text, tell, false);
+}
+
+void group_disowned(struct tutti_group *first)
+{
+    struct tutti_group *group;
+    TAILQ_FOREACH(group, &first->family, family_link)
+    {
+        if (group->rank >= 0 && !group->failed && !group->shut) group_fail(group, TUTTI_ERR_SYSTEM, "", true);
+    }
+}
+
+static int check_forked(const struct tutti_group *group)
+{
+    if (!engine_is_forked(group->engine)) return TUTTI_OK;
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                     "group %s was made before fork(): a child cannot use its parent's groups", group->name);
+}
+
+struct tutti_group *group_for_call(const struct tutti_group *group)
+{
+    struct tutti_group *found = group_or_default(group);
+    if (found == NULL || check_forked(found) != TUTTI_OK) return NULL;
+    /* acquire: whoever settled it has opened its backends before */
+    if (atomic_load_explicit(&found->pending, memory_order_acquire)) group_settle(found);
+    return found;
+}
+
+int group_check_open(const struct tutti_group *group)
+{
+    int status = check_forked(group);
+    if (status != TUTTI_OK) return status;
+    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "group %s has been destroyed with its world", group->name);
+    return TUTTI_OK;
+}
+
+int group_check_usable(struct tutti_group *group, const char *doing)
+{
+    int status = group_check_open(group);
+    if (status != TUTTI_OK) return status;
+    if (group->failed)
+        return error_set(TUTTI_ERR_ABORTED, "group %s failed before: %s: %s", group->name, error_name(group->failed),
+                         group->failed_text != NULL ? group->failed_text : "");
+    if (group->gone_text != NULL) {
+        char text[ERROR_TEXT_MAX];
+        snprintf(text, sizeof text, "%s after #%" PRIu64 " of group %s: %s", doing, group->sequence, group->name,
+                 group->gone_text);
+        group_fail(group, TUTTI_ERR_PEER_LOST, text, true);
+        group->failed_met = true; /* by this call */
+        return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : text);
+    }
+    return TUTTI_OK;
+}
+
+int group_check_collective(struct tutti_group *group, const char *doing)
+{
+    if (!group->failed || group->failed_met || group->shut || engine_is_forked(group->engine)) {
+        group->in_collective = true;
+        int status = group_check_usable(group, doing);
+        group->in_collective = false;
+        return status;
+    }
+    group->failed_met = true;
+    return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : "");
+}
+
+struct lost_event {
+    struct engine_event event; /* first */
+    struct tutti_group *first; /* of those that are on the links of which one has ended */
+    int peer;                  /* global */
+    bool left;
+    char why[200];
+};
+
+/* A member has gone, and not by leaving. */
+static void note_gone(struct tutti_group *group, int peer, const char *text)
+{
+    if (group->rank < 0 || group->local_of == NULL || group->local_of[peer] < 0 || group->failed || group->shut) return;
+    if (group->gone_text == NULL) group->gone_text = strdup(text);
+    if (TAILQ_EMPTY(&group->works)) return;
+    char what[160], whole[500];
+    work_describe(TAILQ_FIRST(&group->works), what, sizeof what);
+    snprintf(whole, sizeof whole, "%s: %s", what, text);
+    group_told(group, TUTTI_ERR_PEER_LOST, whole, UINT64_MAX);
+}
+
+/* Of a peer that left, what waits for it fails through its requests; what it had sent may still come in.  A group whose
+ * backend the family's first one does not have is alone on its links: the others find out by their own. */
+static void handle_lost(struct engine_event *event)
+{
+    struct lost_event *lost = (struct lost_event *)event;
+    struct tutti_group *root = lost->first->root, *group;
+    char text[300];
+    snprintf(text, sizeof text, "rank %d is lost: %s", lost->peer, lost->why);
+    if (lost->first == root || !lost->left) root->lost[lost->peer] = true;
+    if (lost->first == root) making_peer_lost(root, lost->peer, lost->left, text);
+    TAILQ_FOREACH(group, &root->family, family_link)
+    {
+        if (!lost->left && (lost->first == root || group == lost->first)) note_gone(group, lost->peer, text);
+    }
+    free(lost);
+}
+
+void group_peer_lost(void *core, int32_t peer, bool left, const char *why)
+{
+    struct tutti_group *first = core;
+    if (peer < 0 || peer >= first->size) return;
+    spread_answered(first, peer);
+    struct lost_event *lost = malloc(sizeof *lost);
+    if (lost == NULL) return; /* what waits for the peer fails through its requests */
+    *lost = (struct lost_event){
+        .event.handle = handle_lost, .first = first, .peer = first->global_ranks[peer], .left = left};
+    snprintf(lost->why, sizeof lost->why, "%s", why);
+    engine_post(first->engine, &lost->event);
+}
+
+struct failed_event {
+    struct engine_event event; /* first */
+    struct tutti_group *group;
+    int status;
+    char why[ERROR_TEXT_MAX];
+};
+
+static void handle_failed(struct engine_event *event)
+{
+    struct failed_event *failed = (struct failed_event *)event;
+    char text[ERROR_TEXT_MAX + 100];
+    snprintf(text, sizeof text, "group %s: %s", failed->group->name, failed->why);
+    if (!failed->group->failed && !failed->group->shut) group_fail(failed->group, failed->status, text, true);
+    free(failed);
+}
+
+void group_failed(void *core, int status, const char *why)
+{
+    struct tutti_group *group = core;
+    struct failed_event *failed = malloc(sizeof *failed);
+    if (failed == NULL) return; /* the backend tells again, or what is pending fails by itself */
+    *failed = (struct failed_event){.event.handle = handle_failed, .group = group, .status = status};
+    snprintf(failed->why, sizeof failed->why, "%s", why);
+    engine_post(group->engine, &failed->event);
+}

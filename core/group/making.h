@@ -1,0 +1,69 @@
+/* Agreement among the members of a group that is made from another one.
+ *
+ * The member of the lowest rank leads.  Every other member sends it a card: its ordered list of members, its backends,
+ * and whether it is able to make the group.  The leader sends one verdict to all: the error, or the backends' offers
+ * (such as the place of the group's collective segment).  These are control messages between the ranks of the first
+ * group of the tree (`tell` in the ABI), so they arrive although the new group's backends are not open yet.
+ *
+ * Lists that name different leaders meet, too: a rank that gets a card of a group that it does not lead, or is not in,
+ * answers with what differs.  A leader that waits asks the missing members.  They answer with their card, or with what
+ * they are doing.  A member never gives up on its own: at its timeout it asks the leader to decide, so that there is
+ * one verdict.
+ *
+ * A split is agreed on in the same way, by all ranks of the parent: each card carries a color and a key, and the leader
+ * sends them to all before the verdict.
+ *
+ * With members_only the members may make several groups in different orders, so they must not wait for each other in
+ * the call.  If the backends need no other rank to open a group (TUTTI_BACKEND_OPENS_ALONE), such a group is pending
+ * until its first use, which waits for the verdict.
+ */
+#ifndef MAKING_H
+#define MAKING_H
+
+#include "group/group.h"
+
+struct making;
+
+/* True if this group tree can use it: its first backend of CPU tensors has `tell`. */
+bool making_is_possible(const struct tutti_group *root);
+
+/* Sends this rank's card, or begins to collect the others'.  ready is the error for which this rank cannot make the
+ * group, with the thread's error text, or TUTTI_OK.  Sets group->making.  On an error it is not set, and the other
+ * members have been told. */
+int making_begin(struct tutti_group *group, const struct group_args *args, int ready);
+
+/* Waits for the verdict and returns it.  Clears group->making unless the verdict is TUTTI_OK. */
+int making_wait(struct tutti_group *group);
+
+/* Returns the color and key of each rank of a split, after making_wait has returned TUTTI_OK. */
+const int32_t *making_choices(const struct tutti_group *group);
+
+/* Returns the offer of the i-th backend that has one, or NULL. */
+const uint8_t *making_offer(const struct tutti_group *group, int i);
+
+/* Returns the arguments of a pending group. */
+const struct group_args *making_args(const struct tutti_group *group);
+
+/* Records the call of a non-member. */
+void making_abstain(struct tutti_group *parent, const int *ranks, int n, const struct backend_spec *names, uint64_t key,
+                    uint64_t number);
+
+/* Ends the making: the group is made, or never will be.  Lock held. */
+void making_end(struct tutti_group *group);
+
+/* Gives up a pending group, or one that this rank cannot open after a verdict of OK, and tells the others.  Lock held.
+ */
+void making_give_up(struct tutti_group *group, int status, const char *text);
+
+/* Drops the references to a group that is about to be freed.  making_free_all frees all state.  Lock held. */
+void making_forget(struct tutti_group *group);
+void making_free_all(struct tutti_group *root);
+
+/* Ends what waits for a lost peer, or is made from a failed group.  Lock held. */
+void making_peer_lost(struct tutti_group *root, int peer, bool left, const char *text);
+void making_parent_failed(struct tutti_group *parent, int status, const char *text);
+
+/* Handles a control message to the group tree's first group. */
+void making_notified(struct tutti_group *root, int peer, const void *message, size_t bytes);
+
+#endif

@@ -1,0 +1,150 @@
+#include "group/making_wire.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LONGS = 5 };
+
+bool making_is(const void *wire, size_t bytes)
+{
+    uint32_t type = 0;
+    if (bytes < MAKING_HEAD) return false;
+    memcpy(&type, wire, sizeof type);
+    type = le32toh(type);
+    return type >= MAKING_CARD && type <= MAKING_CHOICES;
+}
+
+size_t making_encode(const struct making_message *message, uint8_t wire[MAKING_BYTES])
+{
+    const struct making_list *list = &message->list;
+    const char *text = message->type == MAKING_CARD ? list->backend : message->text;
+    uint32_t words[2] = {htole32(message->type), htole32((uint32_t)message->status)}, n = htole32(list->n);
+    uint64_t longs[LONGS] = {htole64(message->key), htole64(message->parent), htole64(message->number),
+                             htole64(list->hash), htole64(list->backend_hash)};
+    uint16_t counts[2] = {htole16((uint16_t)list->told), htole16((uint16_t)message->n_offers)};
+    memcpy(wire, words, sizeof words);
+    memcpy(wire + 8, longs, sizeof longs);
+    memcpy(wire + 48, &n, sizeof n);
+    memcpy(wire + 52, counts, sizeof counts);
+    uint32_t split[3] = {htole32(list->splits), htole32((uint32_t)message->color),
+                         htole32((uint32_t)message->split_key)};
+    memcpy(wire + 56, split, sizeof split);
+    size_t at = MAKING_HEAD;
+    memcpy(wire + at, message->offer, (size_t)message->n_offers * TUTTI_OFFER_BYTES);
+    at += (size_t)message->n_offers * TUTTI_OFFER_BYTES;
+    for (uint32_t i = 0; i < list->told; i++, at += sizeof n) {
+        uint32_t rank = htole32((uint32_t)list->rank[i]);
+        memcpy(wire + at, &rank, sizeof rank);
+    }
+    size_t length = strnlen(text, MAKING_TEXT - 1);
+    if (length > MAKING_BYTES - at) length = MAKING_BYTES - at;
+    memcpy(wire + at, text, length);
+    return at + length;
+}
+
+static void parse_text(const uint8_t *wire, size_t length, char text[MAKING_TEXT])
+{
+    for (size_t i = 0; i < length; i++) text[i] = (char)(wire[i] >= 0x20 && wire[i] != 0x7f ? wire[i] : '?');
+    text[length] = '\0';
+}
+
+static bool parse_head(const uint8_t *wire, struct making_message *message)
+{
+    uint32_t words[2], n;
+    uint64_t longs[LONGS];
+    uint16_t counts[2];
+    uint32_t split[3];
+    memcpy(words, wire, sizeof words);
+    memcpy(longs, wire + 8, sizeof longs);
+    memcpy(&n, wire + 48, sizeof n);
+    memcpy(counts, wire + 52, sizeof counts);
+    memcpy(split, wire + 56, sizeof split);
+    message->type = le32toh(words[0]);
+    message->status = (int32_t)le32toh(words[1]);
+    message->key = le64toh(longs[0]);
+    message->parent = le64toh(longs[1]);
+    message->number = le64toh(longs[2]);
+    message->list.hash = le64toh(longs[3]);
+    message->list.backend_hash = le64toh(longs[4]);
+    message->list.n = le32toh(n);
+    message->list.told = le16toh(counts[0]);
+    message->n_offers = le16toh(counts[1]);
+    message->list.splits = le32toh(split[0]);
+    message->color = (int32_t)le32toh(split[1]);
+    message->split_key = (int32_t)le32toh(split[2]);
+    return message->list.splits <= 1 && message->status <= 0 && message->status >= TUTTI_ERR_NOT_FOUND &&
+           message->list.told <= MAKING_RANKS && message->list.told <= message->list.n &&
+           message->n_offers <= MAKING_OFFERS;
+}
+
+bool making_parse(const void *bytes_of, size_t bytes, struct making_message *message)
+{
+    const uint8_t *wire = bytes_of;
+    *message = (struct making_message){0};
+    if (bytes > MAKING_BYTES || !making_is(wire, bytes) || !parse_head(wire, message)) return false;
+    size_t offers = (size_t)message->n_offers * TUTTI_OFFER_BYTES,
+           ranks = (size_t)message->list.told * sizeof(uint32_t);
+    size_t at = MAKING_HEAD + offers + ranks;
+    if (at > bytes || bytes - at >= MAKING_TEXT) return false;
+    memcpy(message->offer, wire + MAKING_HEAD, offers);
+    for (uint32_t i = 0; i < message->list.told; i++) {
+        uint32_t rank;
+        memcpy(&rank, wire + MAKING_HEAD + offers + i * sizeof rank, sizeof rank);
+        message->list.rank[i] = (int32_t)le32toh(rank);
+    }
+    parse_text(wire + at, bytes - at, message->type == MAKING_CARD ? message->list.backend : message->text);
+    return true;
+}
+
+/* ---- text ---------------------------------------------------------------------------------------------------- */
+
+/* Writes "[0,1,3,2]", or the beginning and the length of a long list. */
+static void describe_list(const struct making_list *list, char *text, size_t size)
+{
+    enum { TAIL = 24 };
+    size_t used = (size_t)snprintf(text, size, "[");
+    uint32_t i = 0;
+    for (; i < list->told && used + TAIL < size; i++)
+        used += (size_t)snprintf(text + used, size - used, i > 0 ? ",%d" : "%d", list->rank[i]);
+    if (i < list->n)
+        snprintf(text + used, size - used, ",.. %u in all]", list->n);
+    else
+        snprintf(text + used, size - used, "]");
+}
+
+/* Returns the first index at which the known parts differ, or -1. */
+static int first_difference(const struct making_list *a, const struct making_list *b)
+{
+    uint32_t told = a->told < b->told ? a->told : b->told;
+    for (uint32_t i = 0; i < told; i++)
+        if (a->rank[i] != b->rank[i]) return (int)i;
+    return -1;
+}
+
+bool making_differs(const struct making_list *a, int rank_a, const struct making_list *b, int rank_b, char *text,
+                    size_t size)
+{
+    enum { LIST = 90, SHORT = 20 };
+    char one[LIST], other[LIST];
+    if (a->splits != b->splits) {
+        int splitter = a->splits ? rank_a : rank_b, maker = a->splits ? rank_b : rank_a;
+        describe_list(a->splits ? b : a, one, sizeof one);
+        snprintf(text, size, "rank %d called split_group, rank %d new_group of %s", splitter, maker, one);
+        return true;
+    }
+    bool lists = a->n != b->n || a->hash != b->hash;
+    int at = first_difference(a, b);
+    describe_list(a, one, sizeof one);
+    describe_list(b, other, sizeof other);
+    if (lists && at >= SHORT)
+        snprintf(text, size,
+                 "rank %d made this group of %u ranks with %d at index %d, rank %d of %u ranks with %d there", rank_a,
+                 a->n, a->rank[at], at, rank_b, b->n, b->rank[at]);
+    else if (lists)
+        snprintf(text, size, "rank %d made this group of %s, rank %d of %s", rank_a, one, rank_b, other);
+    else if (a->backend_hash != b->backend_hash)
+        snprintf(text, size, "rank %d made this group with backend \"%.80s\", rank %d with \"%.80s\"", rank_a,
+                 a->backend, rank_b, b->backend);
+    return lists || a->backend_hash != b->backend_hash;
+}

@@ -1,0 +1,60 @@
+#include "group/notice.h"
+
+#include <stdlib.h>
+
+#include "diagnose/health.h"
+#include "group/group.h"
+#include "group/making.h"
+#include "group/making_wire.h"
+#include "group/spread.h"
+#include "op/note.h"
+
+struct note_event {
+    struct engine_event event; /* first */
+    struct tutti_group *group;
+    int peer;
+    struct note note;
+};
+
+static void handle_note(struct engine_event *event)
+{
+    struct note_event *came = (struct note_event *)event;
+    struct tutti_group *group = came->group;
+    const struct note *note = &came->note;
+    char text[512];
+    if (note->type == NOTE_ASK) {
+        if (group->failed)
+            health_tell(group); /* it missed the first telling */
+        else if (!health_answer(group, came->peer, note, text, sizeof text))
+            group_fail(group, TUTTI_ERR_MISMATCH, text, true);
+    } else if (note->type == NOTE_HERE) {
+        health_heard(group, came->peer, note);
+    } else if (note->type == NOTE_LEFT) {
+        health_left(group, came->peer);
+    } else if (note->type == NOTE_FAILED && !group->failed && note->status < 0) {
+        group->failed_missing = note->given_up;
+        group_told(group, note->status, note->text, note->sequence); /* and told on: not all know the first one */
+    }
+    free(came);
+}
+
+void notice_received(void *core, int32_t peer, const void *message, size_t bytes)
+{
+    struct tutti_group *group = core;
+    if (making_is(message, bytes)) {
+        making_notified(group, peer, message, bytes);
+        return;
+    }
+    if (group->size < 1 || peer < 0 || peer >= group->size || peer == group->rank) return;
+    struct note_event *came = malloc(sizeof *came);
+    if (came == NULL) return; /* notes are best effort */
+    if (!note_parse(message, bytes, &came->note)) {
+        free(came);
+        return;
+    }
+    if (came->note.type == NOTE_FAILED || came->note.type == NOTE_LEFT) spread_answered(group, peer);
+    came->event.handle = handle_note;
+    came->group = group;
+    came->peer = peer;
+    engine_post(group->engine, &came->event);
+}

@@ -1,0 +1,250 @@
+/* The survivors of a group go on in a smaller one.
+ *
+ * They agree through the store.  Each enters itself, and enters the ranks that it knows to be gone: lost, or given up
+ * by a timeout.  Whoever finds that every rank either is in or is gone proposes those that are in; the first proposal
+ * counts, for all; that nobody goes on is one, too, of who has waited long enough.  A rank of which nobody knows
+ * anything is waited for as long as an operation would be: it may be computing, and hear of the failure with its next
+ * call.
+ *
+ * Two ranks that are both in but have lost each other cannot be in one group: the one of the greater number is left
+ * out, and told so. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "group/group.h"
+#include "group/subgroup.h"
+
+enum { LOOK_MS = 20, TURN_MS = 5, TURNS_MS_MOST = 200, KEY = 96 };
+
+struct shrink {
+    struct tutti_group *group;
+    uint64_t number; /* which of the group's */
+    int size;
+    bool *in;        /* has entered itself */
+    bool *gone;      /* somebody knows it to be */
+    bool *told_gone; /* this rank has entered that one as gone */
+    char *members;   /* 'y' or 'n' a rank: what was decided */
+};
+
+static void key_of(const struct shrink *shrink, const char *what, int rank, char key[KEY])
+{
+    snprintf(key, KEY, "shrink/%016" PRIx64 "/%" PRIu64 "/%s/%d", shrink->group->id, shrink->number, what, rank);
+}
+
+static int is_there(const struct shrink *shrink, const char *what, int rank, bool *there)
+{
+    char key[KEY];
+    key_of(shrink, what, rank, key);
+    return tutti_store_check(shrink->group->store, (const char *[]){key}, 1, there);
+}
+
+/* ---- what this rank knows ---------------------------------------------------------------------------------- */
+
+/* Lost: the connection has ended.  Else given up, by a timeout of the group. */
+static bool knows_gone(const struct tutti_group *group, int rank, bool *lost)
+{
+    *lost = group->root->lost[group->global_ranks[rank]];
+    return *lost || note_ranks_have(&group->failed_missing, rank);
+}
+
+/* Enters who is gone, as far as it was not entered before. */
+static int enter_gone(struct shrink *shrink)
+{
+    struct tutti_group *group = shrink->group;
+    int status = TUTTI_OK;
+    for (int rank = 0; rank < shrink->size && status == TUTTI_OK; rank++) {
+        bool lost = false;
+        engine_lock(group->engine);
+        bool gone = rank != group->rank && knows_gone(group, rank, &lost);
+        engine_unlock(group->engine);
+        if (!gone || shrink->told_gone[rank]) continue;
+        char key[KEY], own[16];
+        snprintf(own, sizeof own, "%d ", group->rank);
+        key_of(shrink, lost ? "lost" : "late", rank, key);
+        status = tutti_store_append(group->store, key, own, strlen(own));
+        shrink->told_gone[rank] = true;
+    }
+    return status;
+}
+
+/* ---- what all know ----------------------------------------------------------------------------------------- */
+
+/* Whether every rank is in or gone. */
+static int look(struct shrink *shrink, bool *complete)
+{
+    int status = TUTTI_OK;
+    *complete = true;
+    for (int rank = 0; rank < shrink->size && status == TUTTI_OK; rank++) {
+        bool lost = false, late = false;
+        if (!shrink->in[rank]) status = is_there(shrink, "in", rank, &shrink->in[rank]);
+        if (shrink->in[rank] || status != TUTTI_OK) continue;
+        status = is_there(shrink, "lost", rank, &lost);
+        if (status == TUTTI_OK && !lost) status = is_there(shrink, "late", rank, &late);
+        shrink->gone[rank] = lost || late;
+        *complete &= shrink->gone[rank];
+    }
+    return status;
+}
+
+/* Who has entered this rank as lost: numbers and blanks, to be freed, or NULL where nobody has. */
+static int read_losers(const struct shrink *shrink, int rank, char **text)
+{
+    char key[KEY];
+    tutti_bytes bytes = {0};
+    key_of(shrink, "lost", rank, key);
+    int status = tutti_store_multi_get(shrink->group->store, (const char *[]){key}, 1, &bytes, 0);
+    *text = NULL;
+    if (status != TUTTI_OK) return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
+    *text = strndup(bytes.data, bytes.bytes);
+    tutti_bytes_free(&bytes, 1);
+    return *text != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for who has lost rank %d", rank);
+}
+
+/* Leaves out one of each two that are in and have lost each other. */
+static int part_strangers(struct shrink *shrink)
+{
+    int status = TUTTI_OK;
+    for (int rank = 0; rank < shrink->size && status == TUTTI_OK; rank++) {
+        char *text = NULL;
+        if (shrink->in[rank]) status = read_losers(shrink, rank, &text);
+        if (text == NULL) continue;
+        char *at = text, *next = NULL;
+        for (long other = strtol(at, &next, 10); next != at; other = strtol(at, &next, 10)) {
+            at = next;
+            if (other < 0 || other >= shrink->size || !shrink->in[other]) continue;
+            shrink->members[other > rank ? other : rank] = 'n';
+        }
+        free(text);
+    }
+    return status;
+}
+
+/* The first proposal counts. */
+static int propose(struct shrink *shrink, const char *key)
+{
+    size_t bytes = 0;
+    for (int rank = 0; rank < shrink->size; rank++) shrink->members[rank] = shrink->in[rank] ? 'y' : 'n';
+    int status = part_strangers(shrink);
+    if (status != TUTTI_OK) return status;
+    return tutti_store_compare_set(shrink->group->store, key, "", 0, shrink->members, (size_t)shrink->size, NULL, 0,
+                                   &bytes);
+}
+
+/* Nobody is to go on, unless there is a proposal already: else who comes now would go on with those who leave. */
+static int give_up(struct shrink *shrink, const char *key)
+{
+    size_t bytes = 0;
+    memset(shrink->members, 'n', (size_t)shrink->size);
+    return tutti_store_compare_set(shrink->group->store, key, "", 0, shrink->members, (size_t)shrink->size, NULL, 0,
+                                   &bytes);
+}
+
+/* What was decided; TIMEOUT: nothing yet. */
+static int read_decision(struct shrink *shrink, const char *key, int64_t timeout_ms)
+{
+    size_t bytes = 0;
+    int status = tutti_store_get(shrink->group->store, key, shrink->members, (size_t)shrink->size, &bytes, timeout_ms);
+    if (status != TUTTI_OK) return status;
+    if (bytes != (size_t)shrink->size) return error_set(TUTTI_ERR_STORE, "the store's list of survivors is malformed");
+    return TUTTI_OK;
+}
+
+static int say_who_is_missing(const struct shrink *shrink)
+{
+    char text[300] = "";
+    size_t used = 0;
+    bool looked = shrink->in[shrink->group->rank];
+    for (int rank = 0; looked && rank < shrink->size && used < sizeof text; rank++)
+        if (!shrink->in[rank] && !shrink->gone[rank])
+            used += (size_t)snprintf(text + used, sizeof text - used, "%srank %d", used > 0 ? ", " : "",
+                                     shrink->group->global_ranks[rank]);
+    if (used > 0)
+        return error_set(TUTTI_ERR_TIMEOUT, "shrink_group of group %s: not called, and not known to be lost: %s",
+                         shrink->group->name, text);
+    return error_set(TUTTI_ERR_TIMEOUT,
+                     "shrink_group of group %s: the other ranks have given up waiting for this one (%d), or for others",
+                     shrink->group->name, shrink->group->global_ranks[shrink->group->rank]);
+}
+
+static int agree(struct shrink *shrink)
+{
+    struct tutti_group *group = shrink->group;
+    int64_t deadline = clock_deadline_ns(group->timeout_ms);
+    /* The ranks take turns in looking, so that one does it for all as a rule. */
+    int64_t patience = group->rank * TURN_MS < TURNS_MS_MOST ? group->rank * TURN_MS : TURNS_MS_MOST;
+    char key[KEY], decision[KEY];
+    key_of(shrink, "in", group->rank, key);
+    snprintf(decision, sizeof decision, "shrink/%016" PRIx64 "/%" PRIu64 "/members", group->id, shrink->number);
+    int status = enter_gone(shrink);
+    if (status == TUTTI_OK) status = tutti_store_set(group->store, key, "", 0);
+    while (status == TUTTI_OK) {
+        status = read_decision(shrink, decision, patience);
+        if (status != TUTTI_ERR_TIMEOUT) break;
+        bool complete = false;
+        status = enter_gone(shrink);
+        if (status == TUTTI_OK) status = look(shrink, &complete);
+        if (status == TUTTI_OK && complete) status = propose(shrink, decision);
+        if (status == TUTTI_OK && !complete && clock_now_ns() >= deadline) {
+            status = give_up(shrink, decision);
+            complete = true;
+        }
+        patience = complete ? 0 : LOOK_MS;
+    }
+    tutti_store_delete(group->store, key, NULL); /* whoever looks from now on finds the decision first */
+    if (status == TUTTI_OK && memchr(shrink->members, 'y', (size_t)shrink->size) == NULL)
+        return say_who_is_missing(shrink);
+    return status == TUTTI_OK ? TUTTI_OK : error_prefix(status, "shrink_group of group %s", group->name);
+}
+
+/* ---- the smaller group ------------------------------------------------------------------------------------- */
+
+static int open_smaller(struct shrink *shrink, tutti_group **smaller)
+{
+    struct tutti_group *group = shrink->group;
+    if (shrink->members[group->rank] != 'y')
+        return error_set(TUTTI_ERR_ABORTED, "shrink_group: the survivors of group %s go on without this rank (%d)",
+                         group->name, group->global_ranks[group->rank]);
+    int *ranks = calloc((size_t)shrink->size, sizeof *ranks), n = 0;
+    if (ranks == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    for (int rank = 0; rank < shrink->size; rank++)
+        if (shrink->members[rank] == 'y') ranks[n++] = group->global_ranks[rank];
+    uint64_t id = subgroup_mix(subgroup_mix(group->id, UINT64_C(0x736872696e6b)), shrink->number);
+    int status = subgroup_open(group, ranks, n, &(struct subgroup_id){.id = id, .key = id, .survivors = true}, 0,
+                               &(tutti_group_opts){.members_only = true}, smaller);
+    free(ranks);
+    return status;
+}
+
+static int check(struct tutti_group *group)
+{
+    if (group->rank < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "shrink_group: this rank is not in group %s", group->name);
+    return group_check_open(group);
+}
+
+int tutti_shrink_group(tutti_group *group, tutti_group **smaller)
+{
+    group = group_for_call(group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    if (smaller == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "shrink_group: smaller is NULL");
+    engine_lock(group->engine);
+    int status = check(group);
+    struct shrink shrink = {.group = group, .number = status == TUTTI_OK ? ++group->shrinks : 0, .size = group->size};
+    engine_unlock(group->engine);
+    if (status != TUTTI_OK) return status;
+    size_t n = (size_t)shrink.size;
+    shrink.in = calloc(3 * n, sizeof *shrink.in);
+    shrink.members = malloc(n);
+    shrink.gone = shrink.in + n;
+    shrink.told_gone = shrink.gone + n;
+    bool room = shrink.in != NULL && shrink.members != NULL;
+    status = room ? agree(&shrink) : error_set(TUTTI_ERR_NO_MEMORY, "no memory to shrink group %s", group->name);
+    if (status == TUTTI_OK) status = open_smaller(&shrink, smaller);
+    free(shrink.in);
+    free(shrink.members);
+    return status;
+}

@@ -1,0 +1,87 @@
+#include "group/spread.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "diagnose/health.h"
+#include "group/group.h"
+#include "op/note.h"
+
+enum {
+    WAIT_MS = 500, /* longer than a peer may hold a failure back for earlier operations: group_told */
+    NAP_US = 50,
+    MEMBERS_MOST = 64 /* a connection to each; in larger groups the members have to ask the store in time */
+};
+
+struct spread {
+    int left; /* members that have not answered */
+    bool waits[MEMBERS_MOST];
+};
+
+/* Other failures are not taken for a peer's loss; they are found without the store. */
+static bool is_needed(const struct tutti_group *group)
+{
+    bool hosts = group->root->rank0_hosts_store && group->rank >= 0 && group->global_ranks[group->rank] == 0;
+    return hosts && group == group->root && group->failed == TUTTI_ERR_PEER_LOST && group->size <= MEMBERS_MOST;
+}
+
+static const struct backend_entry *entry_of(const struct tutti_group *group)
+{
+    for (int i = 0; i < group->n_entries[0]; i++)
+        if (TUTTI_HAS(group->entries[0][i].backend, tell)) return &group->entries[0][i];
+    return NULL;
+}
+
+/* The peer answers with a failure of its own: to the first message if it is news, else to the question behind it. */
+static bool send_failure(struct tutti_group *group, const struct backend_entry *entry, int peer)
+{
+    uint8_t failure[NOTE_BYTES], question[NOTE_BYTES];
+    size_t bytes = health_failure(group, failure), asks = note_encode(&(struct note){.type = NOTE_ASK}, question);
+    if (group->root->lost[group->global_ranks[peer]]) return false;
+    return entry->backend->tell(entry->state, peer, failure, bytes) == TUTTI_OK &&
+           entry->backend->tell(entry->state, peer, question, asks) == TUTTI_OK;
+}
+
+static void send_to_all(struct tutti_group *group, const struct backend_entry *entry)
+{
+    struct spread *spread = group->spread;
+    for (int peer = 0; peer < group->size; peer++) {
+        if (peer == group->rank) continue;
+        spread->waits[peer] = true; /* before it is sent: the peer may be found to be lost meanwhile */
+        spread->left++;
+        if (!send_failure(group, entry, peer)) spread_answered(group, peer);
+    }
+}
+
+/* Completions are acted upon later, as always: only the backends run. */
+static int drive(struct engine *engine)
+{
+    int moved = 0;
+    for (int i = 0; i < engine->n_sources; i++)
+        if (TUTTI_HAS(engine->source[i].backend, progress))
+            moved += engine->source[i].backend->progress(engine->source[i].state);
+    return moved;
+}
+
+void spread_failure(struct tutti_group *group)
+{
+    struct spread spread = {0};
+    const struct backend_entry *entry = is_needed(group) ? entry_of(group) : NULL;
+    if (entry == NULL) return;
+    group->spread = &spread;
+    int64_t deadline_ns = clock_deadline_ns(WAIT_MS);
+    engine_drives(group->engine);
+    send_to_all(group, entry);
+    while (spread.left > 0 && clock_now_ns() < deadline_ns)
+        if (drive(group->engine) == 0) usleep(NAP_US);
+    group->spread = NULL;
+}
+
+void spread_answered(struct tutti_group *group, int peer)
+{
+    struct spread *spread = group->spread;
+    if (spread == NULL || peer < 0 || peer >= group->size || !spread->waits[peer]) return;
+    spread->waits[peer] = false;
+    spread->left--;
+}

@@ -1,0 +1,57 @@
+#include "group/subgroup.h"
+
+#include <stdio.h>
+
+#include "group/backends.h"
+#include "group/group.h"
+#include "group/making.h"
+
+uint64_t subgroup_mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 29;
+}
+
+int subgroup_open(struct tutti_group *parent, const int *ranks, int n, const struct subgroup_id *id, int color,
+                  const tutti_group_opts *opts, tutti_group **group)
+{
+    int own = parent->global_ranks[parent->rank], rank = -1;
+    char name[GROUP_NAME_MAX];
+    for (int i = 0; i < n; i++)
+        if (ranks[i] == own) rank = i;
+    if (opts->name != NULL)
+        snprintf(name, sizeof name, "%s", opts->name);
+    else
+        snprintf(name, sizeof name, "%.40s/%04x", parent->name, (unsigned)(id->id & 0xffff));
+    bool all_call = !opts->members_only && opts->backend == NULL;
+    struct backend_spec names = parent->names;
+    int status = opts->backend != NULL ? backend_spec_parse(opts->backend, &names) : TUTTI_OK;
+    if (status != TUTTI_OK) return status;
+    if (rank < 0) {
+        if (id->number > 0) making_abstain(parent, ranks, n, &names, id->key, id->number);
+        status = all_call ? backends_abstain(parent) : TUTTI_OK;
+        return status == TUTTI_OK ? group_open_outsider(parent, name, group) : status;
+    }
+    struct group_args args = {
+        .names = &names,
+        .parent = parent,
+        .whole = all_call ? parent : NULL,
+        .color = color,
+        .id = id->id,
+        .key = id->key,
+        .number = id->number,
+        .survivors = id->survivors,
+        .may_pend = id->may_pend,
+        .name = name,
+        .rank = rank,
+        .size = n,
+        .global_ranks = ranks,
+        .local_rank = parent->local_rank,
+        .local_world_size = parent->local_world_size,
+        .node_rank = parent->node_rank,
+        .timeout_ms = group_timeout(parent, opts->timeout_ms),
+        .device = parent->device,
+        .high_priority = opts->high_priority,
+    };
+    return group_open(&args, group);
+}

@@ -1,0 +1,123 @@
+#include "group/topology.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "group/backends.h"
+#include "group/group.h"
+
+enum { ALGORITHM_MAX = 400 };
+
+static const char *algorithm_of(const struct tutti_group *group)
+{
+    return group->algorithm != NULL ? group->algorithm : "";
+}
+
+static int say_algorithm(struct tutti_group *group)
+{
+    char key[64], mine[ALGORITHM_MAX + 32];
+    size_t bytes = 0;
+    snprintf(key, sizeof key, "algorithm/%" PRIi64, group->turn);
+    snprintf(mine, sizeof mine, "%d %.*s", group->rank, ALGORITHM_MAX, algorithm_of(group));
+    group->agreed = calloc(1, sizeof mine);
+    if (group->agreed == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    return tutti_store_compare_set(group->store, key, "", 0, mine, strlen(mine), group->agreed, sizeof mine - 1,
+                                   &bytes);
+}
+
+int topology_agree(const struct tutti_group *group)
+{
+    int rank = 0, used = 0;
+    const char *mine = algorithm_of(group);
+    if (group->agreed == NULL) return TUTTI_OK;
+    if (sscanf(group->agreed, "%d%n", &rank, &used) < 1) used = 0;
+    const char *theirs = group->agreed + used + (group->agreed[used] == ' ');
+    if (strncmp(theirs, mine, ALGORITHM_MAX) == 0) return TUTTI_OK;
+    return error_set(
+        TUTTI_ERR_INVALID_ARGUMENT,
+        "TUTTI_ALGO or TUTTI_DETERMINISTIC differ: \"%s\" on rank %d, \"%s\" on rank %d; set them alike on "
+        "all ranks",
+        theirs, rank, mine, group->rank);
+}
+
+/* Rank 0's tuning file counts for all.  It hands it out before the ranks agree that a backend has opened, the others
+ * take it afterwards: nobody waits. */
+int topology_give(struct tutti_group *group)
+{
+    if (group != group->root) return TUTTI_OK;
+    int status = group->size > 1 ? say_algorithm(group) : TUTTI_OK;
+    if (status != TUTTI_OK || group->rank != 0) return status;
+    group->tuning = tuning_read(env_string("TUTTI_TUNING", NULL));
+    if (group->size == 1) return TUTTI_OK;
+    const char *text = group->tuning != NULL ? group->tuning : "";
+    return tutti_store_set(group->store, "tuning", text, strlen(text));
+}
+
+static int take_tuning(struct tutti_group *group)
+{
+    size_t bytes = 0;
+    if (group != group->root || group->rank == 0) return TUTTI_OK;
+    char *text = malloc(TUNING_TEXT_MAX + 1);
+    if (text == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for the tuning");
+    int status = tutti_store_get(group->store, "tuning", text, TUNING_TEXT_MAX, &bytes, group->open_timeout_ms);
+    if (status == TUTTI_OK && bytes > 0 && bytes <= TUNING_TEXT_MAX) {
+        text[bytes] = '\0';
+        group->tuning = text;
+        return TUTTI_OK;
+    }
+    free(text);
+    return status;
+}
+
+/* As the backend says; for a part of a family, as it said of the whole. */
+static int find_hosts(struct tutti_group *group, struct backend_entry *entry)
+{
+    const struct backend_entry *whole = group != group->root ? backends_find(group->root, entry->backend) : NULL;
+    if (!TUTTI_HAS(entry->backend, hosts) || group->size == 1 || (whole != NULL && whole->hosts == NULL))
+        return TUTTI_OK;
+    int32_t *host = calloc((size_t)group->size, sizeof *host);
+    int status = host != NULL ? TUTTI_OK : TUTTI_ERR_NO_MEMORY;
+    if (status == TUTTI_OK && whole == NULL) {
+        engine_lock(group->engine);
+        status = entry->backend->hosts(entry->state, host);
+        engine_unlock(group->engine);
+    }
+    for (int i = 0; status == TUTTI_OK && whole != NULL && i < group->size; i++)
+        host[i] = whole->hosts->of[group->global_ranks[i]];
+    if (status == TUTTI_OK) {
+        entry->hosts = coll_hosts_new(host, group->size);
+        status = entry->hosts != NULL ? TUTTI_OK : TUTTI_ERR_NO_MEMORY;
+    }
+    free(host);
+    return status == TUTTI_ERR_NO_MEMORY ? error_set(status, "no memory for a group of %d ranks", group->size) : status;
+}
+
+int topology_take(struct tutti_group *group)
+{
+    int status = take_tuning(group);
+    const char *text = group->root->tuning;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; status == TUTTI_OK && i < group->n_entries[device]; i++) {
+            struct backend_entry *entry = &group->entries[device][i];
+            status = find_hosts(group, entry);
+            if (status == TUTTI_OK && text != NULL)
+                status = tuning_parse(text, entry->backend->name, group->size, entry->hosts ? entry->hosts->n : 1,
+                                      &entry->tuned);
+        }
+    return status;
+}
+
+void topology_forget(struct tutti_group *group)
+{
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_entries[device]; i++) {
+            free(group->entries[device][i].hosts);
+            tuning_free(&group->entries[device][i].tuned);
+        }
+    free(group->tuning);
+    free(group->agreed);
+}

@@ -1,9 +1,0 @@
-/* The table that ties the progress engine to the layers above it. */
-#ifndef HOOKS_H
-#define HOOKS_H
-
-#include "engine.h"
-
-extern const struct engine_hooks library_hooks;
-
-#endif

@@ -1,0 +1,126 @@
+#include "op/fingerprint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/dtype.h"
+
+/* From the top: kind + 1 (5 bits), dtype index (5), reduce op (4), root + 1 (15), uneven (1), count (34).  Where there
+ * is no root, or else no reduce op, a trace of the past takes its place: of two ranks that went apart one may have
+ * noticed nothing (each a root, in its own eyes), and they do not go on alike. */
+enum { KIND_AT = 59, DTYPE_AT = 54, OP_AT = 50, ROOT_AT = 35, UNEVEN_AT = 34 };
+#define OP_MASK UINT64_C(0xf)
+#define ROOT_MASK UINT64_C(0x7fff)
+#define COUNT_MASK ((UINT64_C(1) << UNEVEN_AT) - 1)
+
+const char *fingerprint_kind_name(tutti_kind kind)
+{
+    static const char *const names[TUTTI_KIND_COUNT] = {
+        "broadcast", "all_reduce",     "reduce",     "all_gather", "gather",
+        "scatter",   "reduce_scatter", "all_to_all", "barrier",    "monitored_barrier",
+        "send",      "recv",           "coalesced",  "copy",       "probe"};
+    return (unsigned)kind < TUTTI_KIND_COUNT ? names[kind] : "unknown operation";
+}
+
+/* Sizes that differ by rank, where every rank knows all of them. */
+static uint64_t count_of_list(const tutti_tensor *list, int n)
+{
+    uint64_t hash = 0;
+    bool even = true;
+    for (int i = 0; i < n; i++) {
+        even &= list[i].numel == list[0].numel;
+        hash = (hash ^ (uint64_t)list[i].numel) * UINT64_C(0x9e3779b97f4a7c15);
+    }
+    if (even) return (uint64_t)list[0].numel & COUNT_MASK;
+    return (hash >> 30 & COUNT_MASK) | UINT64_C(1) << UNEVEN_AT;
+}
+
+static uint64_t count_of(const tutti_op *op, int size)
+{
+    const uint64_t unknown = UINT64_C(1) << UNEVEN_AT;
+    switch (op->kind) {
+    case TUTTI_BARRIER:
+    case TUTTI_MONITORED_BARRIER:
+    case TUTTI_PROBE:
+        return 0;
+    case TUTTI_ALL_GATHER:
+        return op->list ? count_of_list(op->out, size) : (uint64_t)op->in[0].numel & COUNT_MASK;
+    case TUTTI_REDUCE_SCATTER:
+        return op->list ? count_of_list(op->in, size) : (uint64_t)op->out[0].numel & COUNT_MASK;
+    case TUTTI_GATHER:
+        return op->list ? unknown : (uint64_t)op->in[0].numel & COUNT_MASK;
+    case TUTTI_SCATTER:
+        return op->list ? unknown : (uint64_t)op->out[0].numel & COUNT_MASK;
+    case TUTTI_ALL_TO_ALL:
+        return op->list || op->in_splits != NULL ? unknown : (uint64_t)(op->in[0].numel / size) & COUNT_MASK;
+    case TUTTI_BROADCAST:
+    case TUTTI_RECV:
+        return (uint64_t)op->out[0].numel & COUNT_MASK;
+    default:
+        return (uint64_t)op->in[0].numel & COUNT_MASK;
+    }
+}
+
+uint64_t fingerprint_of(const tutti_op *op, int group_size)
+{
+    bool receives = op->kind == TUTTI_RECV || op->kind == TUTTI_PROBE;
+    tutti_kind kind = receives ? TUTTI_SEND : op->kind; /* both ends of a message say the same */
+    uint64_t value = ((uint64_t)kind + 1) << KIND_AT | count_of(op, group_size);
+    int dtype = dtype_index(op->dtype);
+    if (dtype >= 0 && kind != TUTTI_BARRIER && kind != TUTTI_MONITORED_BARRIER) value |= (uint64_t)dtype << DTYPE_AT;
+    if (tutti_kind_reduces(kind)) value |= (uint64_t)op->reduce_op << OP_AT;
+    if (tutti_kind_has_root(kind)) value |= ((uint64_t)(op->root + 1) & ROOT_MASK) << ROOT_AT;
+    return value;
+}
+
+uint64_t fingerprint_mask(const tutti_op *op)
+{
+    return op->up_to ? ~((UINT64_C(1) << UNEVEN_AT) | COUNT_MASK) : UINT64_MAX;
+}
+
+static uint64_t past_bits(uint64_t fingerprint)
+{
+    tutti_kind kind = (tutti_kind)((int)(fingerprint >> KIND_AT) - 1);
+    if (kind == TUTTI_SEND || kind == TUTTI_REDUCE) return 0;
+    return tutti_kind_has_root(kind) ? OP_MASK << OP_AT : ROOT_MASK << ROOT_AT;
+}
+
+uint64_t fingerprint_with_past(uint64_t fingerprint, uint64_t past)
+{
+    return fingerprint | (past & past_bits(fingerprint));
+}
+
+uint64_t fingerprint_past_after(uint64_t past, uint64_t fingerprint)
+{
+    uint64_t mixed = (past ^ fingerprint) * UINT64_C(0x9e3779b97f4a7c15);
+    return (mixed ^ mixed >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
+}
+
+bool fingerprint_same_call(uint64_t a, uint64_t b)
+{
+    return ((a ^ b) & ~past_bits(a)) == 0;
+}
+
+void fingerprint_describe(uint64_t fingerprint, char *text, size_t size)
+{
+    tutti_kind kind = (tutti_kind)((int)(fingerprint >> KIND_AT) - 1);
+    if ((unsigned)kind >= TUTTI_KIND_COUNT) {
+        snprintf(text, size, "something unknown (0x%" PRIx64 ")", fingerprint);
+        return;
+    }
+    if (kind == TUTTI_BARRIER || kind == TUTTI_MONITORED_BARRIER) {
+        snprintf(text, size, "%s", fingerprint_kind_name(kind));
+        return;
+    }
+    char op[32] = "", root[32] = "", count[48];
+    if (tutti_kind_reduces(kind))
+        snprintf(op, sizeof op, ", %s", reduce_op_name((tutti_reduce_op)(fingerprint >> OP_AT & OP_MASK)));
+    if (tutti_kind_has_root(kind))
+        snprintf(root, sizeof root, ", root %d", (int)(fingerprint >> ROOT_AT & ROOT_MASK) - 1);
+    if (fingerprint >> UNEVEN_AT & 1)
+        snprintf(count, sizeof count, "parts of given sizes");
+    else
+        snprintf(count, sizeof count, "%" PRIu64 " elements", fingerprint & COUNT_MASK);
+    snprintf(text, size, "%s(%s, %s%s%s)", kind == TUTTI_SEND ? "message" : fingerprint_kind_name(kind),
+             dtype_name(dtype_from_index((int)(fingerprint >> DTYPE_AT & 0x1f))), count, op, root);
+}

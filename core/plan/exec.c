@@ -1,0 +1,236 @@
+#include "plan/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+struct exec *exec_new(const struct plan *plan)
+{
+    struct exec *exec = calloc(1, sizeof *exec);
+    if (exec == NULL) return NULL;
+    size_t n = plan->n_steps > 0 ? plan->n_steps : 1;
+    exec->plan = plan;
+    exec->requests = calloc(n, sizeof *exec->requests);
+    exec->waits = malloc(3 * n * sizeof *exec->waits); /* together: of most plans they are one line of the cache */
+    if (exec->requests == NULL || exec->waits == NULL) {
+        exec_free(exec);
+        return NULL;
+    }
+    exec->talk = exec->waits + n;
+    exec->compute = exec->talk + n;
+    return exec;
+}
+
+void exec_free(struct exec *exec)
+{
+    if (exec == NULL) return;
+    free(exec->requests);
+    free(exec->waits); /* talk and compute lie behind it */
+    free(exec->scratch);
+    free(exec);
+}
+
+static inline void enqueue(struct exec *exec, uint32_t id)
+{
+    if (exec->plan->steps[id].kind <= PLAN_RECV_REDUCE)
+        exec->talk[exec->talk_tail++] = id;
+    else
+        exec->compute[exec->compute_tail++] = id;
+}
+
+static int reserve_scratch(struct exec *exec)
+{
+    size_t need = (size_t)(exec->plan->scratch * exec->element);
+    if (need <= exec->scratch_bytes) return TUTTI_OK;
+    free(exec->scratch);
+    exec->scratch_bytes = 0;
+    exec->scratch = NULL;
+    void *memory = NULL;
+    if (posix_memalign(&memory, 64, need) != 0)
+        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for %zu bytes of scratch", need);
+    exec->scratch = memory;
+    exec->scratch_bytes = need;
+    return TUTTI_OK;
+}
+
+int exec_start(struct exec *exec)
+{
+    const struct plan *plan = exec->plan;
+    exec->element = tutti_dtype_bytes(exec->run.dtype);
+    exec->reduce = plan->reduces ? reduce_find(exec->run.dtype, exec->run.op) : NULL;
+    int status = reserve_scratch(exec);
+    if (status != TUTTI_OK) return status;
+    exec->talk_head = exec->talk_tail = exec->compute_head = exec->compute_tail = 0;
+    exec->left = plan->n_steps;
+    exec->in_flight = 0;
+    exec->status = TUTTI_OK;
+    exec->failed = NULL;
+    for (uint32_t i = 0; i < plan->n_steps; i++) exec->waits[i] = plan->steps[i].waits;
+    for (uint32_t i = 0; i < plan->n_ready; i++) enqueue(exec, plan->ready[i]);
+    return TUTTI_OK;
+}
+
+/* A zero-length range may lie in a tensor without memory: its address is then not looked at. */
+static inline void *address(const struct exec *exec, struct plan_ref ref)
+{
+    char *base;
+    if (ref.buffer == PLAN_SCRATCH)
+        base = exec->scratch;
+    else if (ref.buffer & 1)
+        base = exec->run.in[(ref.buffer - 1) / 2].data;
+    else
+        base = exec->run.out[(ref.buffer - 2) / 2].data;
+    return base + ref.at * exec->element;
+}
+
+static inline void step_done(struct exec *exec, uint32_t id)
+{
+    const struct plan_step *step = &exec->plan->steps[id];
+    const uint32_t *next = exec->plan->next + step->first_next;
+    for (uint32_t i = 0; i < step->nexts; i++)
+        if (--exec->waits[next[i]] == 0) enqueue(exec, next[i]);
+    exec->left--;
+}
+
+static void fail(struct exec *exec, int status, tutti_request *request)
+{
+    if (exec->status != TUTTI_OK) return;
+    exec->status = status;
+    exec->failed = request;
+}
+
+static void issue(struct exec *exec, uint32_t id)
+{
+    const struct plan_step *step = &exec->plan->steps[id];
+    tutti_request *request = &exec->requests[id];
+    const struct exec_run *run = &exec->run;
+    /* Field by field: a memset of this size would cost more than all the rest of a step. */
+    request->peer = step->peer;
+    request->flags = TUTTI_REQUEST_EXPECTED;
+    if (run->awaited && exec->talk_head == exec->talk_tail && exec->compute_head == exec->compute_tail)
+        request->flags |= TUTTI_REQUEST_AWAITED;
+    request->tag = run->tag + step->slot;
+    request->fingerprint = run->fingerprint;
+    request->bytes = (size_t)(step->numel * exec->element);
+    request->addend = NULL;
+    request->owner = run->owner;
+    request->source = -1;
+    request->found_fingerprint = 0;
+    request->found_bytes = 0;
+    memset(request->priv, 0, sizeof request->priv);
+    int status;
+    exec->in_flight++; /* before: a completion may come from within the call */
+    if (step->kind == PLAN_SEND) {
+        request->data = step->numel > 0 ? address(exec, step->a) : NULL;
+        status = run->backend->send(run->state, request);
+    } else {
+        request->data = step->numel > 0 ? address(exec, step->dst) : NULL;
+        if (step->kind == PLAN_RECV) {
+            status = run->backend->recv(run->state, request);
+        } else {
+            request->addend = step->numel > 0 ? address(exec, step->a) : NULL;
+            request->dtype = run->dtype;
+            request->op = run->op == TUTTI_AVG || run->op == TUTTI_PREMUL_SUM ? TUTTI_SUM : run->op;
+            status = run->backend->recv_reduce(run->state, request);
+        }
+    }
+    if (status == TUTTI_REQUEST_PENDING) return;
+    exec->in_flight--;
+    request->owner = NULL;
+    if (status == TUTTI_REQUEST_DONE)
+        step_done(exec, id);
+    else
+        fail(exec, status, request);
+}
+
+static void compute(struct exec *exec, uint32_t id)
+{
+    const struct plan_step *step = &exec->plan->steps[id];
+    void *dst = address(exec, step->dst);
+    const void *a = address(exec, step->a);
+    switch (step->kind) {
+    case PLAN_REDUCE:
+        exec->reduce(dst, a, address(exec, step->b), step->numel);
+        break;
+    case PLAN_COPY:
+        memmove(dst, a, (size_t)(step->numel * exec->element)); /* the caller's tensors may be the same memory */
+        break;
+    case PLAN_SCALE:
+        reduce_scale(exec->run.dtype, dst, a, step->numel, exec->run.factor);
+        break;
+    case PLAN_AVERAGE:
+        reduce_average(exec->run.dtype, dst, a, step->numel, exec->plan->size);
+        break;
+    }
+    step_done(exec, id);
+}
+
+static inline bool is_small(const struct exec *exec, uint32_t id)
+{
+    enum { SMALL = 64 << 10 };
+    return exec->plan->steps[id].numel * exec->element <= SMALL;
+}
+
+/* A caller who waits may have to wait for just this message: then what there is to compute is better done before, as
+ * the backend looks for a message at once only where nothing else is left to do. */
+static inline bool is_better_last(const struct exec *exec, uint32_t id)
+{
+    return exec->run.awaited && exec->talk_head + 1 == exec->talk_tail && exec->plan->steps[id].kind != PLAN_SEND &&
+           exec->compute_head < exec->compute_tail && is_small(exec, id) &&
+           is_small(exec, exec->compute[exec->compute_head]);
+}
+
+static void talk(struct exec *exec)
+{
+    while (exec->talk_head < exec->talk_tail && exec->status == TUTTI_OK) {
+        uint32_t id = exec->talk[exec->talk_head];
+        if (is_better_last(exec, id)) {
+            compute(exec, exec->compute[exec->compute_head++]);
+            continue;
+        }
+        exec->talk_head++;
+        issue(exec, id);
+    }
+}
+
+bool exec_advance(struct exec *exec)
+{
+    talk(exec);
+    if (exec->compute_head < exec->compute_tail && exec->status == TUTTI_OK) {
+        compute(exec, exec->compute[exec->compute_head++]);
+        talk(exec); /* what this made possible to send goes out before the next computation */
+    }
+    return exec->status == TUTTI_OK && exec->compute_head < exec->compute_tail;
+}
+
+void exec_complete(struct exec *exec, tutti_request *request, int status)
+{
+    exec->in_flight--;
+    request->owner = NULL;
+    if (status == TUTTI_OK)
+        step_done(exec, (uint32_t)(request - exec->requests));
+    else
+        fail(exec, status, request);
+}
+
+void exec_cancel(struct exec *exec, int status)
+{
+    fail(exec, status, NULL);
+    const tutti_backend *backend = exec->run.backend;
+    if (!TUTTI_HAS(backend, cancel)) return;
+    for (uint32_t i = 0; i < exec->plan->n_steps && exec->in_flight > 0; i++) {
+        tutti_request *request = &exec->requests[i];
+        if (request->owner == NULL) continue;
+        if (backend->cancel(exec->run.state, request) != TUTTI_OK) continue;
+        request->owner = NULL;
+        exec->in_flight--;
+    }
+}
+
+void exec_each_pending(const struct exec *exec, void (*visit)(const tutti_request *request, void *argument),
+                       void *argument)
+{
+    for (uint32_t i = 0; i < exec->plan->n_steps; i++)
+        if (exec->requests[i].owner != NULL) visit(&exec->requests[i], argument);
+}

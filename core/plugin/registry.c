@@ -1,0 +1,255 @@
+#include "plugin/registry.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/env.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "plugin/backend_spec.h"
+
+struct loaded {
+    const tutti_backend *backend;
+    char name[PATH_MAX]; /* as it was asked for */
+    struct loaded *next;
+};
+
+static struct loaded *registry_all;
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+
+enum { FOLDERS_MOST = 16 };
+static char registry_folders[FOLDERS_MOST][PATH_MAX]; /* under registry_lock */
+
+static bool name_is_valid(const char *name)
+{
+    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    return length >= 1 && length <= 32 && name[length] == '\0';
+}
+
+/* A file that somebody else could have written would run as us.  That nobody replaces it, before dlopen or later, is up
+ * to its folder, which is not looked at: it is the administrator's, or TUTTI_BACKEND_PATH's. */
+static int check_safe(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) != 0) return error_errno(TUTTI_ERR_BACKEND, "%s cannot be read", path);
+    if (!S_ISREG(info.st_mode)) return error_set(TUTTI_ERR_BACKEND, "%s is not a regular file", path);
+    if (info.st_uid != 0 && info.st_uid != geteuid())
+        return error_set(TUTTI_ERR_BACKEND, "%s belongs to user %u; it must belong to root or to user %u", path,
+                         (unsigned)info.st_uid, (unsigned)geteuid());
+    if (info.st_mode & S_IWOTH)
+        return error_set(TUTTI_ERR_BACKEND, "%s may be written by anyone (mode %04o); remove that with chmod o-w", path,
+                         (unsigned)info.st_mode & 07777);
+    return TUTTI_OK;
+}
+
+static int check_table(const char *path, const tutti_backend *backend)
+{
+    if (backend->abi != TUTTI_BACKEND_ABI)
+        return error_set(TUTTI_ERR_BACKEND, "%s speaks plug-in ABI %u, this library speaks %u; build it again", path,
+                         backend->abi, TUTTI_BACKEND_ABI);
+    if (backend->size < offsetof(tutti_backend, native))
+        return error_set(TUTTI_ERR_BACKEND, "%s has a table of %u bytes, at least %zu are needed", path, backend->size,
+                         offsetof(tutti_backend, native));
+    if (backend->name == NULL || !name_is_valid(backend->name))
+        return error_set(TUTTI_ERR_BACKEND, "%s has no valid name in its table", path);
+    if (!TUTTI_HAS(backend, open) || !TUTTI_HAS(backend, close))
+        return error_set(TUTTI_ERR_BACKEND, "%s lacks the mandatory entry %s", path,
+                         TUTTI_HAS(backend, open) ? "close" : "open");
+    if (!TUTTI_HAS(backend, send) != !TUTTI_HAS(backend, recv))
+        return error_set(TUTTI_ERR_BACKEND, "%s has send or recv but not both", path);
+    bool pending = TUTTI_HAS(backend, send);
+    for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) pending |= TUTTI_HAS(backend, native[kind]) != 0;
+    if (!pending) return error_set(TUTTI_ERR_BACKEND, "%s offers no operation at all", path);
+    if (!TUTTI_HAS(backend, progress))
+        return error_set(TUTTI_ERR_BACKEND, "%s lacks the mandatory entry progress", path);
+    return TUTTI_OK;
+}
+
+static int gives_none(const char *path, bool says_why)
+{
+    char why[ERROR_TEXT_MAX / 2];
+    snprintf(why, sizeof why, "%s", says_why ? error_text() : "it does not say why");
+    return error_set(TUTTI_ERR_BACKEND, "%s gives no table: %s", path, why);
+}
+
+/* The table that is to be used: the library's own, or the one that it gives instead. */
+static int find_table(const char *path, void *library, const tutti_host *host, const tutti_backend **out)
+{
+    const tutti_backend *table = dlsym(library, TUTTI_BACKEND_SYMBOL);
+    if (table == NULL)
+        return error_set(TUTTI_ERR_BACKEND, "%s has no symbol %s: it is no Tutti plug-in, or of another major version",
+                         path, TUTTI_BACKEND_SYMBOL);
+    if (table->abi == TUTTI_BACKEND_ABI && TUTTI_HAS(table, instead)) {
+        unsigned errors = error_count();
+        table = table->instead(host);
+        if (table == NULL) return gives_none(path, error_count() != errors);
+    }
+    *out = table;
+    return check_table(path, table);
+}
+
+static int load_file(const char *path, const char *name, const tutti_host *host, const tutti_backend **out)
+{
+    const tutti_backend *backend = NULL;
+    int status = check_safe(path);
+    if (status != TUTTI_OK) return status;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        const char *why = dlerror();
+        return error_set(TUTTI_ERR_BACKEND, "%s does not load: %s", path, why != NULL ? why : "no reason given");
+    }
+    status = find_table(path, library, host, &backend);
+    if (status == TUTTI_OK && name != NULL && strcmp(name, backend->name) != 0)
+        status = error_set(TUTTI_ERR_BACKEND, "%s calls itself \"%s\", not \"%s\"", path, backend->name, name);
+    if (status != TUTTI_OK) return status; /* never dlclose: its constructors may have left pointers behind */
+    log_write(LOG_INFO, "backend %s from %s (%s)", backend->name, path,
+              backend->version != NULL ? backend->version : "no version");
+    *out = backend;
+    return TUTTI_OK;
+}
+
+static void warn_of_missing(const char *folder)
+{
+    struct stat info;
+    if (stat(folder, &info) != 0)
+        log_write(LOG_WARN, "TUTTI_BACKEND_PATH names %s, which is left out: %s", folder, strerror(errno));
+    else if (!S_ISDIR(info.st_mode))
+        log_write(LOG_WARN, "TUTTI_BACKEND_PATH names %s, which is left out: it is no folder", folder);
+}
+
+/* The folders a name is looked for in: TUTTI_BACKEND_PATH, beside libtutti (the build tree and an installed one
+ * alike), the install folder. */
+static int search_folders(char folders[][PATH_MAX], int most)
+{
+    static bool warned; /* under registry_lock */
+    int n = 0;
+    const char *list = env_string("TUTTI_BACKEND_PATH", NULL);
+    while (list != NULL && *list != '\0' && n < most - 3) {
+        size_t length = strcspn(list, ":");
+        if (length > 0 && length < PATH_MAX) {
+            snprintf(folders[n], PATH_MAX, "%.*s", (int)length, list);
+            if (!warned) warn_of_missing(folders[n]);
+            n++;
+        }
+        list += length + (list[length] == ':');
+    }
+    warned = true;
+    Dl_info self;
+    char real[PATH_MAX];
+    if (dladdr((void *)(uintptr_t)registry_load, &self) != 0 && realpath(self.dli_fname, real) != NULL) {
+        char *slash = strrchr(real, '/');
+        if (slash != NULL) {
+            *slash = '\0';
+            if (snprintf(folders[n], PATH_MAX, "%s/tutti", real) < PATH_MAX) n++;
+        }
+    }
+    snprintf(folders[n++], PATH_MAX, "%s", TUTTI_INSTALL_BACKENDS);
+    return n;
+}
+
+/* "libtutti_NAME.so": its name, or false. */
+static bool name_of_file(const char *file, char name[40])
+{
+    const char *lead = "libtutti_", *end = strrchr(file, '.');
+    size_t n = strlen(lead);
+    if (strncmp(file, lead, n) != 0 || end == NULL || strcmp(end, ".so") != 0 || end - file - n > 32) return false;
+    snprintf(name, 40, "%.*s", (int)(end - file - n), file + n);
+    return name_is_valid(name);
+}
+
+static bool has_word(const char *text, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at += n)
+        if ((at == text || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) return true;
+    return false;
+}
+
+static void list_folder(const char *path, char *text, size_t capacity)
+{
+    struct dirent **entries = NULL;
+    int n = scandir(path, &entries, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char name[40];
+        size_t used = strlen(text);
+        if (name_of_file(entries[i]->d_name, name) && !has_word(text, name) && used + strlen(name) + 2 <= capacity)
+            snprintf(text + used, capacity - used, "%s%s", used > 0 ? " " : "", name);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+void registry_list(char *text, size_t capacity)
+{
+    pthread_mutex_lock(&registry_lock);
+    text[0] = '\0';
+    int n = search_folders(registry_folders, FOLDERS_MOST);
+    for (int i = 0; i < n; i++) list_folder(registry_folders[i], text, capacity);
+    pthread_mutex_unlock(&registry_lock);
+}
+
+/* The backends that are in the n folders, and which of them may have been meant. */
+static void describe_others(const char *name, int n, char *text, size_t capacity)
+{
+    char there[300] = "";
+    const char *meant = backend_spec_meant_by(name);
+    for (int i = 0; i < n; i++) list_folder(registry_folders[i], there, sizeof there);
+    if (meant != NULL && !has_word(there, meant)) meant = NULL;
+    snprintf(text, capacity, "%s%s%sthere is %s", meant != NULL ? "did you mean " : "", meant != NULL ? meant : "",
+             meant != NULL ? "? " : "", there[0] != '\0' ? there : "none");
+}
+
+static int load_name(const char *name, const tutti_host *host, const tutti_backend **out)
+{
+    char tried[600] = "";
+    int n = search_folders(registry_folders, FOLDERS_MOST);
+    for (int i = 0; i < n; i++) {
+        char path[PATH_MAX + 64];
+        snprintf(path, sizeof path, "%s/libtutti_%s.so", registry_folders[i], name);
+        if (access(path, F_OK) == 0) return load_file(path, name, host, out);
+        size_t used = strlen(tried);
+        snprintf(tried + used, sizeof tried - used, "%s%s", used > 0 ? ", " : "", path);
+    }
+    char others[400];
+    describe_others(name, n, others, sizeof others);
+    return error_set(TUTTI_ERR_BACKEND,
+                     "backend \"%s\" is not there; %s; looked for %s (set TUTTI_BACKEND_PATH to add a folder)", name,
+                     others, tried);
+}
+
+int registry_load(const char *name, const tutti_host *host, const tutti_backend **backend)
+{
+    if (name[0] != '/' && !name_is_valid(name))
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "\"%.64s\" is no backend: a name has 1 to 32 of a-z, 0-9 and _ (or give an absolute path)",
+                         name);
+    if (strlen(name) >= PATH_MAX) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend's path is too long");
+    int status = TUTTI_OK;
+    pthread_mutex_lock(&registry_lock);
+    struct loaded *entry = registry_all;
+    while (entry != NULL && strcmp(entry->name, name) != 0) entry = entry->next;
+    if (entry == NULL) {
+        const tutti_backend *found = NULL;
+        status = name[0] == '/' ? load_file(name, NULL, host, &found) : load_name(name, host, &found);
+        if (status == TUTTI_OK) entry = calloc(1, sizeof *entry);
+        if (entry != NULL) {
+            entry->backend = found;
+            strcpy(entry->name, name);
+            entry->next = registry_all;
+            registry_all = entry;
+        } else if (status == TUTTI_OK) {
+            status = error_set(TUTTI_ERR_NO_MEMORY, "no memory to load backend %s", name);
+        }
+    }
+    pthread_mutex_unlock(&registry_lock);
+    if (status == TUTTI_OK) *backend = entry->backend;
+    return status;
+}

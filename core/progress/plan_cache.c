@@ -1,0 +1,411 @@
+#include "progress/plan_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "base/error.h"
+#include "coll/coll.h"
+#include "op/op.h"
+#include "state/group_state.h"
+
+/* Scratch is kept because new memory is slow: its pages are taken, and cleared, one by one when they are first touched.
+ * Those were two thirds of an all_to_all of 32 MiB in place. */
+enum { CACHE_MOST = 128, CACHE_BUCKETS = 64, CACHE_SCRATCH_KEPT = 64 << 20, MONITORED_MOST = 128 };
+
+/* All that a plan depends on.  Zeroed before it is filled, so that it compares as bytes. */
+struct key {
+    const tutti_backend *backend;
+    int64_t count;
+    int32_t kind, root, element;
+    uint8_t in_place, average, premul, even, list, unused[3]; /* no padding: it compares as bytes */
+    uint32_t n_counts;                                        /* uneven: entries of counts, in then out */
+};
+
+struct plan_cache_entry {
+    TAILQ_ENTRY(plan_cache_entry) age;
+    LIST_ENTRY(plan_cache_entry) chain;
+    struct key key;
+    uint64_t call; /* that it was taken for last: see tutti_op */
+    int64_t *counts;
+    struct plan *plan;
+    size_t bytes; /* of the plan, of what one run of it takes besides scratch, and of this */
+    struct exec *spare;
+    int running;
+};
+
+struct plan_cache {
+    TAILQ_HEAD(by_age_head, plan_cache_entry) by_age; /* latest first */
+    LIST_HEAD(, plan_cache_entry) bucket[CACHE_BUCKETS];
+    struct plan_cache_entry *latest[TUTTI_KIND_COUNT]; /* for calls that repeat the one before them; or NULL */
+    int n;
+    size_t bytes;        /* of all entries */
+    size_t scratch_kept; /* bytes, of all spare execs */
+};
+
+/* The blocks of both sides, as builders want them. */
+struct shape {
+    struct key key;
+    int64_t *counts; /* in_count, out_count, in_at, out_at: size entries each */
+    bool in_blocks, out_blocks, in_list, out_list;
+};
+
+struct plan_cache *plan_cache_new(void)
+{
+    struct plan_cache *cache = calloc(1, sizeof *cache);
+    if (cache == NULL) return NULL;
+    TAILQ_INIT(&cache->by_age);
+    return cache;
+}
+
+static struct exec *take_spare(struct plan_cache *cache, struct plan_cache_entry *entry)
+{
+    struct exec *exec = entry->spare;
+    if (exec == NULL) return NULL;
+    entry->spare = exec->next_free;
+    cache->scratch_kept -= exec->scratch_bytes;
+    return exec;
+}
+
+static void free_spares(struct plan_cache *cache, struct plan_cache_entry *entry)
+{
+    struct exec *exec;
+    while ((exec = take_spare(cache, entry)) != NULL) exec_free(exec);
+}
+
+static void entry_free(struct plan_cache *cache, struct plan_cache_entry *entry)
+{
+    TAILQ_REMOVE(&cache->by_age, entry, age);
+    LIST_REMOVE(entry, chain);
+    if (cache->latest[entry->key.kind] == entry) cache->latest[entry->key.kind] = NULL;
+    cache->n--;
+    cache->bytes -= entry->bytes;
+    free_spares(cache, entry);
+    plan_free(entry->plan);
+    free(entry->counts);
+    free(entry);
+}
+
+void plan_cache_free(struct plan_cache *cache)
+{
+    if (cache == NULL) return;
+    struct plan_cache_entry *entry;
+    while ((entry = TAILQ_FIRST(&cache->by_age)) != NULL) entry_free(cache, entry);
+    free(cache);
+}
+
+/* ---- the key ----------------------------------------------------------------------------------------------- */
+
+/* Block by block, wherever the input has something. */
+static bool lists_coincide(const tutti_op *op)
+{
+    bool any = false;
+    for (int i = 0; i < op->n_in; i++) {
+        if (op->in[i].numel == 0) continue;
+        if (op->in[i].data != op->out[i].data) return false;
+        any = true;
+    }
+    return any;
+}
+
+static bool is_in_place(const tutti_op *op, int rank, int64_t element)
+{
+    const tutti_tensor *in = op->in, *out = op->out;
+    if (op->n_in == 0 || op->n_out == 0) return false;
+    switch (op->kind) {
+    case TUTTI_ALL_REDUCE:
+    case TUTTI_REDUCE:
+        return in[0].data == out[0].data && in[0].numel > 0;
+    case TUTTI_ALL_GATHER:
+    case TUTTI_GATHER:
+        if (in[0].numel == 0) return false;
+        if (op->list) return in[0].data == out[rank].data;
+        return (char *)in[0].data == (char *)out[0].data + rank * in[0].numel * element;
+    case TUTTI_REDUCE_SCATTER:
+    case TUTTI_SCATTER:
+        if (out[0].numel == 0) return false;
+        if (op->list) return out[0].data == in[rank].data;
+        return (char *)out[0].data == (char *)in[0].data + rank * out[0].numel * element;
+    case TUTTI_ALL_TO_ALL:
+        if (op->list) return lists_coincide(op);
+        return in[0].data == out[0].data && in[0].numel > 0;
+    default:
+        return false;
+    }
+}
+
+static bool all_even(const tutti_op *op, int size)
+{
+    const tutti_tensor *list = op->kind == TUTTI_ALL_GATHER ? op->out : op->in;
+    if (op->in_splits != NULL) return false;
+    if (!op->list) return true;
+    if (op->kind != TUTTI_ALL_GATHER && op->kind != TUTTI_REDUCE_SCATTER) return false; /* not known to every rank */
+    for (int i = 1; i < size; i++)
+        if (list[i].numel != list[0].numel) return false;
+    return true;
+}
+
+static void make_key(const struct tutti_group *group, const tutti_backend *backend, const tutti_op *op, struct key *key)
+{
+    memset(key, 0, sizeof *key);
+    key->backend = backend;
+    key->kind = op->kind;
+    key->root = op->root;
+    key->element = (int32_t)tutti_dtype_bytes(op->dtype);
+    key->count = op_own_count(op, group->size);
+    key->in_place = is_in_place(op, group->rank, key->element);
+    bool reduces = tutti_kind_reduces(op->kind);
+    key->average = reduces && op->reduce_op == TUTTI_AVG;
+    key->premul = reduces && op->reduce_op == TUTTI_PREMUL_SUM;
+    key->even = all_even(op, group->size);
+    key->list = op->list;
+    key->n_counts = key->even ? 0 : 2 * (uint32_t)group->size;
+}
+
+static void fill_side(const tutti_tensor *tensors, int n, const int64_t *splits, bool list, int64_t even, int size,
+                      int64_t *count, int64_t *at)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < size; i++) {
+        count[i] = n == 0 ? 0 : splits != NULL ? splits[i] : list ? tensors[i].numel : even;
+        at[i] = sum;
+        sum += count[i];
+    }
+}
+
+static bool has_blocks(tutti_kind kind, bool out, bool is_root)
+{
+    switch (kind) {
+    case TUTTI_ALL_TO_ALL:
+        return true;
+    case TUTTI_ALL_GATHER:
+        return out;
+    case TUTTI_GATHER:
+        return out && is_root;
+    case TUTTI_REDUCE_SCATTER:
+        return !out;
+    case TUTTI_SCATTER:
+        return !out && is_root;
+    default:
+        return false;
+    }
+}
+
+static void fill_shape(struct shape *shape, const struct tutti_group *group, const tutti_op *op)
+{
+    int size = group->size;
+    bool is_root = op->root == group->rank;
+    shape->in_blocks = has_blocks(op->kind, false, is_root);
+    shape->out_blocks = has_blocks(op->kind, true, is_root);
+    shape->in_list = shape->in_blocks && op->list;
+    shape->out_list = shape->out_blocks && op->list;
+    int64_t *c = shape->counts;
+    fill_side(op->in, shape->in_blocks ? 1 : 0, op->in_splits, shape->in_list, shape->key.count, size, c, c + 2 * size);
+    fill_side(op->out, shape->out_blocks ? 1 : 0, op->out_splits, shape->out_list, shape->key.count, size, c + size,
+              c + 3 * size);
+}
+
+static unsigned hash_of(const struct key *key)
+{
+    uint64_t h = (uint64_t)key->count * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= (uint64_t)(key->kind * 131 + key->root * 31 + key->element * 7 + key->in_place) * UINT64_C(0xc2b2ae3d27d4eb4f);
+    return (unsigned)(h >> 58) % CACHE_BUCKETS;
+}
+
+static struct plan_cache_entry *find(struct plan_cache *cache, const struct shape *shape, unsigned bucket)
+{
+    struct plan_cache_entry *entry;
+    LIST_FOREACH(entry, &cache->bucket[bucket], chain)
+    {
+        if (memcmp(&entry->key, &shape->key, sizeof entry->key) != 0) continue;
+        if (shape->key.n_counts == 0 ||
+            memcmp(entry->counts, shape->counts, shape->key.n_counts * sizeof(int64_t)) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+/* ---- building ---------------------------------------------------------------------------------------------- */
+
+static struct coll_blocks side(bool present, bool list, const int64_t *count, const int64_t *at)
+{
+    if (!present) return (struct coll_blocks){0};
+    return (struct coll_blocks){list, count, list ? NULL : at};
+}
+
+/* What the choice is made with besides the shapes. */
+static struct coll_link link_of(const tutti_backend *backend)
+{
+    return (struct coll_link){TUTTI_HAS(backend, latency_ns) ? backend->latency_ns : 0,
+                              TUTTI_HAS(backend, bytes_per_us) ? backend->bytes_per_us : 0,
+                              TUTTI_HAS(backend, segment_bytes) ? backend->segment_bytes : 0};
+}
+
+/* In elements. */
+static int64_t recv_reduce_most(const tutti_backend *backend, int64_t element)
+{
+    if (!TUTTI_HAS(backend, recv_reduce)) return PLAN_NEVER;
+    return TUTTI_HAS(backend, recv_reduce_most) ? backend->recv_reduce_most / element : PLAN_ALWAYS;
+}
+
+static int build(const struct tutti_group *group, const struct backend_entry *backend_entry, const struct shape *shape,
+                 const struct coll_algorithm **algorithm, struct coll_reason *reason, struct plan **plan)
+{
+    const struct key *key = &shape->key;
+    int size = group->size;
+    struct coll_link link = link_of(backend_entry->backend);
+    struct coll_args args = {
+        .kind = key->kind == TUTTI_MONITORED_BARRIER ? TUTTI_BARRIER : (tutti_kind)key->kind,
+        .rank = group->rank,
+        .size = size,
+        .root = key->root,
+        .count = key->count,
+        .in = side(shape->in_blocks, shape->in_list, shape->counts, shape->counts + 2 * size),
+        .out = side(shape->out_blocks, shape->out_list, shape->counts + size, shape->counts + 3 * size),
+        .even = key->even,
+        .in_place = key->in_place,
+        .average = key->average,
+        .premul = key->premul,
+        .element = key->element,
+        .link = &link,
+        /* of many ranks, too, each hears of several others in a monitored barrier, not of its host's leader alone */
+        .hosts = key->kind != TUTTI_MONITORED_BARRIER ? backend_entry->hosts : NULL,
+    };
+    args.segment = coll_segment(&args);
+    struct coll_wish wish = {group->algorithm, backend_entry->tuned.rows, backend_entry->tuned.n};
+    bool tells_all = key->kind == TUTTI_MONITORED_BARRIER && size <= MONITORED_MOST;
+    if (tells_all && reason != NULL) *reason = (struct coll_reason){.by = COLL_BY_KIND};
+    *algorithm = tells_all ? coll_find(TUTTI_BARRIER, "linear", 6) : coll_select(&args, &wish, reason);
+    if (*algorithm == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    *plan = coll_build(*algorithm, &args, recv_reduce_most(backend_entry->backend, key->element));
+    return *plan != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+}
+
+/* Of an entry. */
+static size_t bytes_of(const struct plan_cache_entry *entry)
+{
+    const struct plan *plan = entry->plan;
+    size_t steps = plan->n_steps,
+           plans = steps * sizeof *plan->steps + (plan->n_next + plan->n_ready) * sizeof *plan->next;
+    size_t runs = sizeof(struct exec) + steps * (sizeof(tutti_request) + 3 * sizeof(uint32_t));
+    return sizeof *entry + sizeof *plan + entry->key.n_counts * sizeof *entry->counts + plans + runs;
+}
+
+size_t plan_cache_bytes(const struct plan_cache *cache)
+{
+    return cache->bytes;
+}
+
+/* Makes room for an entry of so many bytes, the least recently used first.  What runs stays. */
+static void evict(struct plan_cache *cache, size_t bytes)
+{
+    struct plan_cache_entry *entry, *before;
+    for (entry = TAILQ_LAST(&cache->by_age, by_age_head); entry != NULL; entry = before) {
+        if (cache->n < CACHE_MOST && cache->bytes + bytes <= CACHE_BYTES_MOST) return;
+        before = TAILQ_PREV(entry, by_age_head, age);
+        if (entry->running == 0) entry_free(cache, entry);
+    }
+}
+
+static int insert(struct plan_cache *cache, const struct tutti_group *group, const struct backend_entry *backend_entry,
+                  const struct shape *shape, unsigned bucket, struct plan_cache_entry **out)
+{
+    struct plan_cache_entry *entry = calloc(1, sizeof *entry);
+    size_t bytes = shape->key.n_counts * sizeof(int64_t);
+    if (entry != NULL && bytes > 0) entry->counts = malloc(bytes);
+    if (entry == NULL || (bytes > 0 && entry->counts == NULL)) {
+        free(entry);
+        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+    }
+    if (bytes > 0) memcpy(entry->counts, shape->counts, bytes);
+    entry->key = shape->key;
+    const struct coll_algorithm *algorithm;
+    int status = build(group, backend_entry, shape, &algorithm, NULL, &entry->plan);
+    if (status != TUTTI_OK) {
+        free(entry->counts);
+        free(entry);
+        return status;
+    }
+    entry->bytes = bytes_of(entry);
+    evict(cache, entry->bytes);
+    TAILQ_INSERT_HEAD(&cache->by_age, entry, age);
+    LIST_INSERT_HEAD(&cache->bucket[bucket], entry, chain);
+    cache->n++;
+    cache->bytes += entry->bytes;
+    *out = entry;
+    return TUTTI_OK;
+}
+
+static int find_or_insert(struct plan_cache *cache, const struct tutti_group *group,
+                          const struct backend_entry *backend_entry, const tutti_op *op,
+                          struct plan_cache_entry **entry)
+{
+    struct shape shape = {0};
+    make_key(group, backend_entry->backend, op, &shape.key);
+    unsigned bucket = hash_of(&shape.key);
+    *entry = shape.key.n_counts == 0 ? find(cache, &shape, bucket) : NULL;
+    if (*entry != NULL) return TUTTI_OK;
+    shape.counts = calloc(4 * (size_t)group->size, sizeof(int64_t));
+    if (shape.counts == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+    fill_shape(&shape, group, op);
+    if (shape.key.n_counts > 0) *entry = find(cache, &shape, bucket);
+    int status = *entry == NULL ? insert(cache, group, backend_entry, &shape, bucket, entry) : TUTTI_OK;
+    free(shape.counts);
+    return status;
+}
+
+int plan_cache_take(struct plan_cache *cache, const struct tutti_group *group,
+                    const struct backend_entry *backend_entry, const tutti_op *op, struct plan_cache_entry **out,
+                    struct exec **exec)
+{
+    struct plan_cache_entry *entry = cache->latest[op->kind];
+    if (entry == NULL || op->call == 0 || entry->call != op->call || entry->key.backend != backend_entry->backend) {
+        int status = find_or_insert(cache, group, backend_entry, op, &entry);
+        if (status != TUTTI_OK) return status;
+        entry->call = op->call;
+        cache->latest[op->kind] = entry;
+    }
+    if (TAILQ_FIRST(&cache->by_age) != entry) {
+        TAILQ_REMOVE(&cache->by_age, entry, age);
+        TAILQ_INSERT_HEAD(&cache->by_age, entry, age);
+    }
+    struct exec *found = take_spare(cache, entry);
+    if (found == NULL) found = exec_new(entry->plan);
+    if (found == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to run a plan");
+    entry->running++;
+    *out = entry;
+    *exec = found;
+    return TUTTI_OK;
+}
+
+static void make_room(struct plan_cache *cache, size_t bytes)
+{
+    struct plan_cache_entry *old = TAILQ_LAST(&cache->by_age, by_age_head);
+    for (; cache->scratch_kept + bytes > CACHE_SCRATCH_KEPT; old = TAILQ_PREV(old, by_age_head, age))
+        free_spares(cache, old);
+}
+
+void plan_cache_give(struct plan_cache *cache, struct plan_cache_entry *entry, struct exec *exec)
+{
+    entry->running--;
+    if (exec->status != TUTTI_OK || exec->left > 0 || exec->scratch_bytes > CACHE_SCRATCH_KEPT) {
+        exec_free(exec);
+        return;
+    }
+    if (cache->scratch_kept + exec->scratch_bytes > CACHE_SCRATCH_KEPT) make_room(cache, exec->scratch_bytes);
+    exec->next_free = entry->spare;
+    entry->spare = exec;
+    cache->scratch_kept += exec->scratch_bytes;
+}
+
+int plan_cache_explain(const struct tutti_group *group, const struct backend_entry *backend_entry, const tutti_op *op,
+                       const struct coll_algorithm **algorithm, struct coll_reason *reason, struct plan **plan)
+{
+    struct shape shape = {.counts = calloc(4 * (size_t)group->size, sizeof(int64_t))};
+    if (shape.counts == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+    make_key(group, backend_entry->backend, op, &shape.key);
+    fill_shape(&shape, group, op);
+    int status = build(group, backend_entry, &shape, algorithm, reason, plan);
+    free(shape.counts);
+    return status;
+}

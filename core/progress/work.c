@@ -1,0 +1,362 @@
+#include "progress/work.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "op/fingerprint.h"
+#include "progress/plan_cache.h"
+#include "state/group_state.h"
+
+enum { SPARE_MOST = 64, DRAIN_NS = 2000 * 1000 * 1000 };
+
+/* Where what a work lends before it is one begins: see work.h. */
+#define LENT_AT offsetof(struct tutti_work, fingerprint)
+
+/* ---- life -------------------------------------------------------------------------------------------------- */
+
+struct tutti_work *work_spare(struct engine *engine)
+{
+    struct tutti_work *work = SLIST_FIRST(&engine->spare);
+    if (work == NULL) return malloc(sizeof *work);
+    SLIST_REMOVE_HEAD(&engine->spare, spare_link);
+    engine->n_spare--;
+    return work;
+}
+
+void work_give_back(struct engine *engine, struct tutti_work *work)
+{
+    if (engine->n_spare == SPARE_MOST) {
+        work_destroy(work);
+        return;
+    }
+    SLIST_INSERT_HEAD(&engine->spare, work, spare_link);
+    engine->n_spare++;
+}
+
+void work_clear(struct tutti_work *work, struct engine *engine)
+{
+    memset(work, 0, LENT_AT);
+    work->engine = engine;
+    work->references = 1;
+    work->event_fd = -1;
+    work->source = -1;
+}
+
+struct tutti_work *work_take(struct engine *engine)
+{
+    struct tutti_work *work = work_spare(engine);
+    if (work == NULL) return NULL;
+    work_clear(work, engine);
+    memset((char *)work + LENT_AT, 0, sizeof *work - LENT_AT);
+    return work;
+}
+
+void work_destroy(struct tutti_work *work)
+{
+    free(work);
+}
+
+void work_release_locked(struct tutti_work *work)
+{
+    if (--work->references > 0) return;
+    struct engine *engine = work->engine;
+    free(work->text);
+    free(work->lists);
+    if (work->event_fd >= 0) close(work->event_fd);
+    work_give_back(engine, work);
+}
+
+void work_release(struct tutti_work *work)
+{
+    struct engine *engine = work->engine;
+    engine_lock(engine);
+    work_release_locked(work);
+    engine_unlock(engine);
+}
+
+void work_give_up(struct tutti_work *work)
+{
+    struct engine *engine = work->engine;
+    work_release(work);
+    engine_drop(engine);
+}
+
+/* "recv from rank 1, tag 5, of group world" */
+static void describe_message(const struct tutti_work *work, char *text, size_t size)
+{
+    char peer[24] = "any rank", tag[24] = "any tag";
+    const tutti_op *op = &work->op;
+    if (op->root >= 0) snprintf(peer, sizeof peer, "rank %d", work->group->global_ranks[op->root]);
+    if (op->tag >= 0) snprintf(tag, sizeof tag, "tag %d", op->tag);
+    snprintf(text, size, "%s %s %s, %s, of group %s", fingerprint_kind_name(op->kind),
+             op->kind == TUTTI_SEND ? "to" : "from", peer, tag, work->group->name);
+}
+
+void work_describe(const struct tutti_work *work, char *text, size_t size)
+{
+    if (work->op.kind == TUTTI_COPY) work = work->parent;
+    const char *kind = fingerprint_kind_name(work->op.kind), *group = work->group->name;
+    if (work->op.sequence > 0)
+        snprintf(text, size, "%s #%" PRIu64 " of group %s", kind, work->op.sequence, group);
+    else if (!work_is_message(work))
+        snprintf(text, size, "%s of group %s", kind, group);
+    else
+        describe_message(work, text, size);
+}
+
+/* ---- ending ------------------------------------------------------------------------------------------------ */
+
+void work_release_exec(struct tutti_work *work)
+{
+    struct exec *exec = work->exec;
+    if (exec == NULL) return;
+    if (exec->in_flight > 0) {
+        for (uint32_t i = 0; i < exec->plan->n_steps; i++) exec->requests[i].owner = NULL;
+    } else {
+        plan_cache_give(work->group->cache, work->cached, exec);
+    }
+    work->exec = NULL;
+}
+
+void work_dequeue(struct tutti_work *work)
+{
+    if (work->queued) TAILQ_REMOVE(&work->engine->runnable, work, run_link);
+    work->queued = false;
+}
+
+/* Adds to the work's error how long it had been under way; a TIMEOUT's text has it already. */
+static void tell_time(struct tutti_work *work, int status)
+{
+    bool told = status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_ABORTED;
+    char *longer = NULL;
+    if (!told || work->text == NULL || strstr(work->text, "under way for ") != NULL) return;
+    /* A blocking call's clock starts when it has waited for a little. */
+    double seconds = work->start_ns > 0 ? (double)(clock_now_ns() - work->start_ns) / 1e9 : 0;
+    if (asprintf(&longer, "%.*s (under way for %.3f s)", ERROR_TEXT_MAX - 40, work->text, seconds) < 0) return;
+    free(work->text);
+    work->text = longer;
+}
+
+void work_end(struct tutti_work *work, int status, const char *text)
+{
+    struct engine *engine = work->engine;
+    struct tutti_work *parent = work->parent;
+    struct tutti_group *group = work->group;
+    if (work_ended(work)) return;
+    bool awaited = work->awaited;
+    if (work->packing != NULL) engine->hooks->part_ended(work, status);
+    work->status = status;
+    if (status != TUTTI_OK && work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
+    tell_time(work, status);
+    if (parent != NULL && status != TUTTI_OK && parent->failing == TUTTI_OK) {
+        parent->failing = status;
+        parent->text = work->text != NULL ? strdup(work->text) : NULL;
+    }
+    if (work->start_ns > 0) work->end_ns = clock_now_ns();
+    if (work->entry != NULL && work->source >= 0) {
+        parent->source = work->source;
+        parent->tag = work->tag;
+        parent->received = work->received;
+    }
+    if (work->stage != NULL) engine->hooks->stage_ended(work->stage);
+    if (status == TUTTI_OK) work_report_message(work);
+    if (work->comparing != NULL) engine->n_comparing--;
+    work->comparing = NULL;
+    work_release_exec(work);
+    work_dequeue(work);
+    TAILQ_REMOVE(&engine->active, work, link);
+    TAILQ_REMOVE(&group->works, work, group_link);
+    if (work->async) engine->n_async--;
+    /* release: see work_ended */
+    atomic_store_explicit(&work->ended, true, memory_order_release);
+    if (work->event_fd >= 0) { /* after that: who is woken asks for the status without the lock */
+        uint64_t one = 1;
+        ssize_t written = write(work->event_fd, &one, sizeof one);
+        (void)written; /* a fresh eventfd takes it */
+    }
+    if (work->callback != NULL)
+        TAILQ_INSERT_TAIL(&engine->callbacks, work, link); /* keeps the engine's reference until it was called */
+    else
+        work_release_locked(work);
+    engine->recheck = true;
+    if (awaited) engine_notice(engine);
+    if (parent != NULL && --parent->parts == 0) work_end(parent, parent->failing, NULL);
+}
+
+int work_result(const struct tutti_work *work)
+{
+    return work->status == TUTTI_OK ? TUTTI_OK : error_set(work->status, "%s", work->text != NULL ? work->text : "");
+}
+
+/* Takes back what the backend has of a work that is not to go on, as far as it gives it back. */
+static void withdraw(struct tutti_work *work, int status)
+{
+    if (work->exec != NULL) {
+        exec_cancel(work->exec, status);
+    } else if (work->request.owner != NULL && TUTTI_HAS(work->backend, cancel) &&
+               work->backend->cancel(work->state, &work->request) == TUTTI_OK) {
+        work->request.owner = NULL;
+    }
+}
+
+static bool is_with_backend(const struct tutti_work *work)
+{
+    return work->exec != NULL ? work->exec->in_flight > 0 : work->request.owner != NULL;
+}
+
+void work_withdraw(struct tutti_work *work, int status, const char *text)
+{
+    if (work->started) withdraw(work, status);
+    if (!work->started || !is_with_backend(work)) {
+        work_end(work, status, text);
+        return;
+    }
+    work->failing = status;
+    if (work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
+    work->draining = true;
+    work->deadline_ns = clock_now_ns() + DRAIN_NS;
+}
+
+void work_abandon(struct tutti_work *work)
+{
+    log_write(LOG_WARN, "%s cannot take a failed operation back: its tensors stay in use and must stay valid",
+              work->exec != NULL ? work->exec->run.backend->name : work->backend->name);
+    if (work->exec == NULL) work->references++; /* for good: the request is part of the work */
+    work->request.owner = NULL;
+    work_end(work, work->failing, NULL);
+}
+
+void work_closed(struct tutti_work *work)
+{
+    if (work->exec != NULL) work->exec->in_flight = 0;
+    work->request.owner = NULL;
+    work_end(work, work->failing != TUTTI_OK ? work->failing : TUTTI_ERR_ABORTED, "the group was destroyed");
+}
+
+/* Remembers the first failure; the work ends with it in its next turn, outside of the backend. */
+static void note_failure(struct tutti_work *work, const tutti_request *request, int status)
+{
+    if (work->failing != TUTTI_OK) return;
+    char text[ERROR_TEXT_MAX];
+    work->engine->hooks->describe_failure(work, request, status, text, sizeof text);
+    work->failing = status;
+    work->text = strdup(text);
+    work_queue_run(work);
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------- */
+
+void work_queue_run(struct tutti_work *work)
+{
+    if (work->queued) return;
+    work->queued = true;
+    TAILQ_INSERT_TAIL(&work->engine->runnable, work, run_link);
+}
+
+void work_run(struct tutti_work *work)
+{
+    work->moved = true;
+    if (work->draining) {
+        if (!is_with_backend(work)) work_end(work, work->failing, NULL);
+        return;
+    }
+    if (work->failing == TUTTI_OK) {
+        bool more = exec_advance(work->exec);
+        if (work->exec->status != TUTTI_OK) {
+            note_failure(work, work->exec->failed, work->exec->status);
+        } else if (work->exec->left == 0 && work->comparing != NULL) {
+            int status = work->engine->hooks->resume(work);
+            if (status >= 0) return;
+            note_failure(work, NULL, status);
+        } else if (work->exec->left == 0) {
+            work_end(work, TUTTI_OK, NULL);
+            return;
+        } else if (more) {
+            work_queue_run(work);
+            return;
+        }
+    }
+    if (work->failing != TUTTI_OK) work->engine->hooks->end_failed(work, work->failing);
+}
+
+struct work_outs work_outs_of(const tutti_op *op, const tutti_opts *opts)
+{
+    if (!op_is_message(op) || op->kind == TUTTI_SEND) return (struct work_outs){NULL, NULL, NULL};
+    return (struct work_outs){opts->source, opts->received_tag, opts->received};
+}
+
+/* The rank as the caller counts; -1 if there is none. */
+static int rank_to_report(const struct tutti_work *work, int source)
+{
+    if (source < 0 || source >= work->group->size) return -1;
+    return work->group_rank ? source : work->group->global_ranks[source];
+}
+
+void work_learn_message(struct tutti_work *work, const tutti_request *request)
+{
+    const tutti_op *op = &work->op;
+    if (!op_is_message(op) || op->kind == TUTTI_SEND) return;
+    work->source = rank_to_report(work, request->source);
+    work->tag = op->tag == TUTTI_ANY_TAG ? (int)(request->found_tag & INT32_MAX) : op->tag;
+    if (op->kind == TUTTI_PROBE)
+        work->received = (int64_t)request->found_bytes;
+    else
+        work->received = op->up_to ? (int64_t)request->bytes : op->out->numel * tutti_dtype_bytes(op->out->dtype);
+}
+
+void work_report_message(const struct tutti_work *work)
+{
+    if (work->outs.source != NULL) *work->outs.source = work->source;
+    if (work->outs.tag != NULL) *work->outs.tag = work->tag;
+    if (work->outs.received != NULL) *work->outs.received = work->received;
+}
+
+void work_complete(tutti_request *request, int status)
+{
+    struct tutti_work *work = request->owner;
+    if (work == NULL) return;  /* of an operation that was given up */
+    if (work->group == NULL) { /* it is no work yet: see dispatch_at_once */
+        if (work->exec != NULL) {
+            exec_complete(work->exec, request, status);
+        } else {
+            request->owner = NULL;
+            work->status = status;
+        }
+        return;
+    }
+    work->moved = true;
+    if (work->exec != NULL) {
+        exec_complete(work->exec, request, status);
+        if (status != TUTTI_OK) note_failure(work, request, status);
+        work_queue_run(work);
+        return;
+    }
+    request->owner = NULL;
+    work_learn_message(work, request);
+    if (work->draining)
+        work_end(work, work->failing, NULL);
+    else if (status == TUTTI_OK)
+        work_end(work, TUTTI_OK, NULL);
+    else
+        note_failure(work, request, status);
+}
+
+void work_took(tutti_request *request, int64_t ns)
+{
+    struct tutti_work *work = request->owner;
+    if (work != NULL && work->exec == NULL) work->took_ns = ns > 0 ? ns : 1;
+}
+
+void work_start_clock(struct tutti_work *work, int64_t now)
+{
+    bool never = work->op.timeout_ms >= INT64_MAX / 2000000;
+    work->start_ns = work->asked_ns = now;
+    work->deadline_ns = never ? CLOCK_NEVER : now + work->op.timeout_ms * 1000000;
+}

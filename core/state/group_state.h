@@ -1,0 +1,162 @@
+/* The state of a process group: what the layers from the progress engine up share.  Data alone; what is done with it is
+ * in group/. */
+#ifndef GROUP_STATE_H
+#define GROUP_STATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/queue.h>
+#include <tutti/backend.h>
+#include <tutti/tutti.h>
+
+#include "bootstrap/liveness.h"
+#include "coll/tuning.h"
+#include "op/note.h"
+#include "op/op.h"
+#include "plugin/backend_spec.h"
+
+struct coll_hosts;
+struct control;
+struct engine;
+struct group_use;
+struct health;
+struct making;
+struct making_family;
+struct plan_cache;
+struct tutti_work;
+TAILQ_HEAD(work_queue, tutti_work);
+
+enum { GROUP_ENTRIES = 3, GROUP_NAME_MAX = 64 };
+
+/* One backend that serves this group's tensors of one device. */
+struct backend_entry {
+    const tutti_backend *backend;
+    void *state;
+    void *first;              /* state of the family's first group with this backend, which progress is called for */
+    tutti_store *store;       /* its part of the group's */
+    bool told;                /* that operations fall through to the next one (said once) */
+    struct coll_hosts *hosts; /* who shares a host, as the backend says; NULL: it does not */
+    struct tuning tuned;
+};
+
+/* What was found of the last call of a kind: see call_memo.h. */
+struct call_memo {
+    uint64_t call; /* see tutti_op; 0: there was none */
+    uint64_t fingerprint;
+    /* as the caller gave it */
+    int32_t given_root;
+    bool group_rank;
+    tutti_reduce_op reduce_op;
+    tutti_tensor in, out; /* of the sides that count */
+    /* as check_op left it */
+    int32_t root, n_in, n_out;
+    tutti_dtype dtype;
+};
+
+/* What each operation looks at comes first: after a large one's copy little of it is left in the caches. */
+struct tutti_group {
+    struct engine *engine;
+    struct work_queue works; /* not ended, in order of issue (group_link) */
+    uint64_t sequence;       /* of the last collective issued */
+    uint64_t past;           /* a trace of all of them: see fingerprint_with_past */
+    int64_t timeout_ms;
+    struct plan_cache *cache;
+    struct health *health;
+    struct control *control; /* carries notes where no backend does; or NULL */
+    int rank, size;          /* -1, -1: not a member */
+    char *gone_text;         /* a member is gone although nothing waited for it: the next operation fails with this */
+    int failed;              /* status of the first failure, or 0 */
+    bool shut;               /* its backends are closed; only the handle is left */
+    int n_entries[2];
+    struct backend_entry
+        stager; /* copies CUDA tensors where one of their entries takes CPU tensors alone; else not open */
+    struct backend_entry entries[2][GROUP_ENTRIES]; /* by device: CPU, CUDA */
+    struct call_memo checked[TUTTI_KIND_COUNT];     /* the last call of each kind */
+    uint64_t calls;                                 /* that did not repeat the one before them */
+
+    atomic_int references;    /* the handle, calls that wait, threads that coalesce on it */
+    struct tutti_group *root; /* the family's first group; itself for that one */
+    TAILQ_ENTRY(tutti_group) family_link;
+    TAILQ_HEAD(group_list, tutti_group) family; /* the root's: all groups of the family, itself included */
+    char name[GROUP_NAME_MAX];
+    char backend_text[SPEC_TEXT_MAX];
+    struct backend_spec names;
+    uint64_t id;
+    int *global_ranks;
+    bool *lost;    /* of the root: global ranks to which the connection has ended, whoever ended it */
+    int *local_of; /* global rank -> rank in this group, -1; world-size entries */
+    int world;     /* of the root */
+    int local_rank, local_world_size, node_rank; /* as the launcher says; -1 where it does not */
+    int64_t open_timeout_ms;                     /* of each wait for the other ranks while the group is made */
+    struct liveness_list processes;              /* of the root */
+    int64_t turn;                                /* of the root: how many groups were opened over its store before */
+    tutti_store *store; /* a prefix, owned; NULL for non-members, and for subgroups after their world */
+    tutti_device device;
+    const char *algorithm; /* TUTTI_ALGO, or NULL; the root's counts */
+    int limit_ranks;       /* as limits_raise was told; 0: it was not */
+    char *agreed;          /* the root's: what the first rank to come said of it */
+    char *tuning;          /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
+
+    uint64_t children;     /* made from this one, for their ids */
+    uint64_t called;       /* the number of the latest one that this rank has begun to make, or abstained from */
+    struct making *making; /* while the members agree on it: see making.h */
+    atomic_bool pending;   /* it has to be settled before its first use */
+    bool settling;         /* by a thread, just now */
+    struct making_family *makings; /* the root's */
+    int n_early;                   /* the root's: messages of groups that this rank has not begun to make */
+    uint64_t shrinks;              /* how often it was */
+    uint64_t last_split;           /* the latest whose choices are in the store; 0: none */
+    struct group_use *uses;        /* lists of members that groups were made of by the members alone */
+    struct op_span reach;          /* of the memory of the collectives among them, at least */
+    char *failed_text;
+    uint64_t failed_sequence;         /* the first collective that did not end well */
+    bool failed_met;                  /* a collective of this rank has ended with it, or none needs to */
+    struct note_ranks failed_missing; /* TIMEOUT: which ranks were given up */
+    int told; /* status of a peer's failure that is held back for works that are earlier than it */
+    char *told_text;
+    uint64_t told_sequence;
+    int64_t told_ns;
+    bool aborted;           /* its backends were told that it failed */
+    bool in_collective;     /* while a call to a collective checks whether the group is usable */
+    bool rank0_hosts_store; /* of the root: the store ends with rank 0's process */
+    struct spread *spread;  /* while its failure is sent to all members */
+};
+
+/* A timeout in milliseconds: the group's where none is given. */
+static inline int64_t group_timeout(const struct tutti_group *group, int64_t given)
+{
+    if (given == TUTTI_NOW) return 0;
+    return given > 0 ? given : group->timeout_ms;
+}
+
+/* Whether the next two have nothing to say of a group that group_for_call gave. */
+static inline bool group_is_usable(const struct tutti_group *group)
+{
+    return !group->shut && group->failed == TUTTI_OK && group->gone_text == NULL;
+}
+
+/* Returns the rank in the group of a global rank, or -1 if it is not a member or this process is none. */
+static inline int group_rank_of(const struct tutti_group *group, int global_rank)
+{
+    bool known = group->rank >= 0 && global_rank >= 0 && global_rank < group->world;
+    return known ? group->local_of[global_rank] : -1;
+}
+
+static inline int group_device_index(tutti_device device)
+{
+    return device.type == TUTTI_CPU ? 0 : device.type == TUTTI_CUDA ? 1 : -1;
+}
+
+/* 0 for CPU, 1 for CUDA: the group's where the operation has no tensors. */
+static inline int group_device_of(const struct tutti_group *group, const tutti_op *op)
+{
+    return group_device_index(op->n_in > 0 ? op->in[0].device : op->n_out > 0 ? op->out[0].device : group->device);
+}
+
+/* Whether the backend takes tensors of the device: 0 for CPU, 1 for CUDA. */
+static inline bool group_takes_device(const tutti_backend *backend, int device)
+{
+    return backend->devices >> (device == 0 ? TUTTI_CPU : TUTTI_CUDA) & 1;
+}
+
+#endif

@@ -1,0 +1,321 @@
+/* The layers: which folder may use which, by what its files include and by what its functions call. */
+#include <dirent.h>
+#include <fnmatch.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- folders ----------------------------------------------------------------------------------------------- */
+
+/* A folder may use itself and those that its row names.  Each of these stands in an earlier row, so there is no
+ * circle. */
+struct layer {
+    const char *folder, *below;
+};
+
+static const struct layer core_layers[] = {
+    {"base", ""},
+    {"store", "base"},
+    {"op", "base"},
+    {"plan", "base"},
+    {"coll", "plan op base"},
+    {"plugin", "base"},
+    {"bootstrap", "store base"},
+    {"state", "bootstrap plugin coll plan op base"},
+    {"progress", "state coll plan op base"},
+    {"diagnose", "progress state plan op base"},
+    {"group", "diagnose progress state bootstrap plugin coll plan op store base"},
+    {"dispatch", "group diagnose progress state coll plan op base"},
+    {"api", "dispatch group diagnose progress state bootstrap plugin coll plan op store base"},
+};
+
+static const struct layer tcp_layers[] = {
+    {"base", ""},
+    {"net", "base"},
+    {"shm", "base"},
+    {"shm/coll", "shm base"},
+    {"p2p", "shm/coll shm net base"},
+    {".", "p2p shm/coll shm net base"},
+};
+
+#define N(array) ((int)(sizeof(array) / sizeof *(array)))
+
+static int wrong, seen;
+
+static int find_layer(const struct layer *layers, int n, const char *folder)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(layers[i].folder, folder) == 0) return i;
+    return -1;
+}
+
+/* True if name is one of the words of list. */
+static bool has_word(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at++)
+        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')) return true;
+    return false;
+}
+
+/* The folder of a path below its root: "shm/coll" of "shm/coll/fill.c", "." of "tcp.c". */
+static void folder_of(const char *path, char *folder, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, size, "%.*s", slash != NULL ? (int)(slash - path) : 1, slash != NULL ? path : ".");
+}
+
+/* path uses target, both below the root of layers. */
+static void check_use(const struct layer *layers, int n, const char *path, const char *target, const char *how)
+{
+    char from[256], to[256];
+    folder_of(path, from, sizeof from);
+    folder_of(target, to, sizeof to);
+    int layer = find_layer(layers, n, from);
+    if (layer < 0) fail_msg("%s is in no layer", path);
+    seen++;
+    if (strcmp(from, to) == 0 || has_word(layers[layer].below, to)) return;
+    print_error("%s %s %s; %s may use: %s\n", path, how, target, from, layers[layer].below);
+    wrong++;
+}
+
+static void check_rows(const struct layer *layers, int n)
+{
+    for (int i = 0; i < n; i++) {
+        char copy[256], *rest = copy;
+        snprintf(copy, sizeof copy, "%s", layers[i].below);
+        for (char *word; (word = strsep(&rest, " ")) != NULL;)
+            if (word[0] != '\0' && (find_layer(layers, n, word) < 0 || find_layer(layers, n, word) >= i))
+                fail_msg("the row of %s names %s, which is not below it", layers[i].folder, word);
+    }
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    check_rows(core_layers, N(core_layers));
+    check_rows(tcp_layers, N(tcp_layers));
+}
+
+/* ---- includes ---------------------------------------------------------------------------------------------- */
+
+#define PUBLIC "<tutti/tutti.h> <tutti/types.h> <tutti/store.h> <tutti/dlpack.h>"
+
+/* What files may include of ours besides what their layer allows.  The first row that fits a file counts. */
+static const struct rule {
+    const char *files, *may;
+} rules[] = {
+    {"examples/*/*", PUBLIC " <tutti/backend.h>"}, /* an out-of-tree backend among them */
+    {"examples/*", PUBLIC},
+    {"tools/*", PUBLIC " bench/* run/* conformance/*"},
+    {"backends/nccl/*", "<tutti/backend.h> <tutti/types.h> <tutti/store.h> cuda/*"},
+    {"backends/tcp/*", "<tutti/backend.h> <tutti/types.h> <tutti/store.h> tcp/*"},
+    {"backends/*/*", "<tutti/backend.h> <tutti/types.h> <tutti/store.h>"},
+    /* algorithms are pure */
+    {"core/coll/*", "<tutti/types.h> <tutti/backend.h> <tutti/tutti.h> */*"},
+    {"core/plan/plan*", "<tutti/types.h> plan/*"},
+    {"core/plan/*", "<tutti/types.h> <tutti/backend.h> */*"},
+    {"core/op/*", "<tutti/types.h> <tutti/backend.h> <tutti/tutti.h> */*"},
+    {"core/store/*", "<tutti/types.h> <tutti/store.h> */*"},
+    {"core/*", "<tutti/*> */*"},
+    /* the public headers build on each other */
+    {"include/tutti/backend.h", "<tutti/types.h> <tutti/store.h>"},
+    {"include/tutti/store.h", "<tutti/types.h>"},
+    {"include/tutti/types.h", ""},
+    {"include/tutti/tutti.h", "<tutti/types.h> <tutti/store.h> <tutti/sized.h>"},
+    {"include/tutti/*", "<tutti/types.h> <tutti/store.h>"},
+};
+
+/* True if one of the patterns in list, separated by blanks, fits name. */
+static bool fits(const char *list, const char *name)
+{
+    char copy[512], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", list);
+    for (char *pattern; (pattern = strsep(&rest, " ")) != NULL;)
+        if (fnmatch(pattern, name, 0) == 0) return true;
+    return false;
+}
+
+static bool exists(const char *folder, const char *name)
+{
+    char path[4096];
+    struct stat info;
+    snprintf(path, sizeof path, TUTTI_SOURCE_DIR "/%s/%s", folder, name);
+    return stat(path, &info) == 0;
+}
+
+static void check_include(const char *path, const struct rule *rule, const char *include, char quote)
+{
+    char folder[4096], name[512];
+    bool ours = quote == '"' || strncmp(include, "tutti/", 6) == 0;
+    if (!ours) return; /* the system's, or a vendor's */
+    folder_of(path, folder, sizeof folder);
+    snprintf(name, sizeof name, quote == '"' ? "%s" : "<%s>", include);
+    bool own = quote == '"' && exists(folder, include);
+    if (!own && !fits(rule->may, name)) {
+        print_error("%s includes %s; it may include: %s\n", path, name, rule->may);
+        wrong++;
+    }
+    if (quote != '"' || own) return;
+    if (strncmp(path, "core/", 5) == 0) check_use(core_layers, N(core_layers), path + 5, include, "includes");
+    if (strncmp(path, "backends/tcp/", 13) == 0)
+        check_use(tcp_layers, N(tcp_layers), path + 13, include + 4, "includes");
+}
+
+static void check_file(const char *path)
+{
+    char full[4096], line[1024];
+    const struct rule *rule = NULL;
+    for (size_t i = 0; i < sizeof rules / sizeof *rules && rule == NULL; i++)
+        if (fnmatch(rules[i].files, path, 0) == 0) rule = &rules[i];
+    if (rule == NULL) fail_msg("no rule for %s", path);
+    snprintf(full, sizeof full, TUTTI_SOURCE_DIR "/%s", path);
+    FILE *file = fopen(full, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        char quote, include[512];
+        if (sscanf(line, " # include %c%511[^\">]", &quote, include) == 2) check_include(path, rule, include, quote);
+    }
+    fclose(file);
+}
+
+static void check_folder(const char *folder)
+{
+    char path[4096];
+    snprintf(path, sizeof path, TUTTI_SOURCE_DIR "/%s", folder);
+    DIR *directory = opendir(path);
+    assert_non_null(directory);
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (entry->d_type == DT_DIR)
+            check_folder(path);
+        else if (fnmatch("*.[ch]", entry->d_name, 0) == 0)
+            check_file(path);
+    }
+    closedir(directory);
+}
+
+static void test_includes(void **state)
+{
+    (void)state;
+    wrong = seen = 0;
+    check_folder("include");
+    check_folder("core");
+    check_folder("backends");
+    check_folder("tools");
+    check_folder("examples");
+    assert_true(seen > 400);
+    assert_int_equal(wrong, 0);
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------------- */
+
+struct symbol {
+    char *name, *file;
+};
+
+struct symbols {
+    int n;
+    struct symbol *all;
+};
+
+static void add_symbol(struct symbols *symbols, const char *name, const char *file)
+{
+    if (symbols->n % 1024 == 0)
+        symbols->all = realloc(symbols->all, ((size_t)symbols->n + 1024) * sizeof *symbols->all);
+    assert_non_null(symbols->all);
+    symbols->all[symbols->n++] = (struct symbol){strdup(name), strdup(file)};
+}
+
+static void free_symbols(struct symbols *symbols)
+{
+    for (int i = 0; i < symbols->n; i++) {
+        free(symbols->all[i].name);
+        free(symbols->all[i].file);
+    }
+    free(symbols->all);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct symbol *)a)->name, ((const struct symbol *)b)->name);
+}
+
+/* The global symbols that the objects below a folder of the build define and use, as nm lists them:
+ * "path.o:  address T name", "path.o:  U name".  An object whose source is gone is an old build's. */
+static void read_symbols(const char *objects, const char *sources, struct symbols *defined, struct symbols *used)
+{
+    char command[4096], line[4096];
+    snprintf(command, sizeof command, "cd '%s' && find . -name '*.c.o' -exec nm -A -g {} +", objects);
+    FILE *output = popen(command, "r");
+    assert_non_null(output);
+    while (fgets(line, sizeof line, output) != NULL) {
+        char name[512], type;
+        char *end = strstr(line, ".o:");
+        if (end == NULL || strncmp(line, "./", 2) != 0) continue;
+        *end = '\0';
+        const char *rest = end + 3;
+        if (sscanf(rest, " %*x %c %511s", &type, name) != 2 && sscanf(rest, " %c %511s", &type, name) != 2) continue;
+        if (exists(sources, line + 2)) add_symbol(type == 'U' ? used : defined, name, line + 2);
+    }
+    assert_int_equal(pclose(output), 0);
+}
+
+static void check_calls(const char *objects, const char *sources, const struct layer *layers, int n)
+{
+    struct symbols defined = {0, NULL}, used = {0, NULL};
+    read_symbols(objects, sources, &defined, &used);
+    qsort(defined.all, (size_t)defined.n, sizeof *defined.all, by_name);
+    for (int i = 0; i < used.n; i++) {
+        const struct symbol *found =
+            bsearch(&used.all[i], defined.all, (size_t)defined.n, sizeof *defined.all, by_name);
+        if (found != NULL) check_use(layers, n, used.all[i].file, found->file, "calls a function of");
+    }
+    free_symbols(&defined);
+    free_symbols(&used);
+}
+
+static void test_calls(void **state)
+{
+    (void)state;
+    wrong = seen = 0;
+    check_calls(TUTTI_BUILD_DIR "/core/CMakeFiles/tutti_objects.dir", "core", core_layers, N(core_layers));
+    assert_true(seen > 400);
+    const char *tcp = TUTTI_BUILD_DIR "/backends/CMakeFiles/tutti_tcp.dir/tcp";
+    if (access(tcp, R_OK) == 0) /* else the backend was not built */
+        check_calls(tcp, "backends/tcp", tcp_layers, N(tcp_layers));
+    assert_int_equal(wrong, 0);
+}
+
+/* The core knows no backend by its name, but in what "auto" means and in the device that a name implies. */
+static void test_no_names(void **state)
+{
+    (void)state;
+    char line[1024];
+    FILE *output = popen("cd '" TUTTI_SOURCE_DIR "' && grep -rnE '\"(tcp|mpi|nccl)\"' core --include=*.c", "r");
+    int found = 0;
+    assert_non_null(output);
+    while (fgets(line, sizeof line, output) != NULL) {
+        if (fnmatch("core/plugin/backend_spec.c:*", line, 0) == 0) continue;
+        print_error("%s", line);
+        found++;
+    }
+    pclose(output);
+    assert_int_equal(found, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_includes),
+                                       cmocka_unit_test(test_calls), cmocka_unit_test(test_no_names)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
