@@ -110,6 +110,34 @@ static int rank_of_absence(void)
     return 0;
 }
 
+/* ---- lists that differ ------------------------------------------------------------------------------------------ */
+
+/* Rank 1 gives the list in another order.  MPI is not asked for such a group: it would never return. */
+static int lists_differ(bool members_only)
+{
+    const int all[] = {0, 1, 2, 3}, other[] = {0, 1, 3, 2};
+    float x = 1;
+    tutti_group *group = NULL;
+    tutti_group_opts opts = {.timeout_ms = 20000, .members_only = members_only};
+    int status = tutti_new_group(tutti_get_rank(NULL) == 1 ? other : all, 4, &opts, &group);
+    if (status == TUTTI_OK) status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group));
+    EXPECT(status == TUTTI_ERR_MISMATCH);
+    EXPECT(strstr(tutti_last_error(), "[0,1,3,2]") != NULL && strstr(tutti_last_error(), "[0,1,2,3]") != NULL);
+    if (group != NULL) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    return 0;
+}
+
+static int rank_of_lists(void)
+{
+    int x = 1;
+    EXPECT(tutti_init_process_group("mpi", NULL) == TUTTI_OK);
+    EXPECT(lists_differ(false) == 0);
+    EXPECT(lists_differ(true) == 0);
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == 4); /* the parent stays usable */
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
 /* ---- the exit ---------------------------------------------------------------------------------------------------- */
 
 /* A rank that exits with groups open, before the others or after, blocks nobody in MPI_Finalize. */
@@ -160,6 +188,7 @@ static int rank_main(const char *part, const char *path)
     int failed = 1;
     if (strcmp(part, "idle") == 0) failed = rank_of_idleness();
     if (strcmp(part, "absent") == 0) failed = rank_of_absence();
+    if (strcmp(part, "lists") == 0) failed = rank_of_lists();
     if (strcmp(part, "leaves_first") == 0) failed = rank_of_leaving(1);
     if (strcmp(part, "leaves_last") == 0) failed = rank_of_leaving(0);
     if (strcmp(part, "waits") == 0) failed = rank_of_waiting();
@@ -222,6 +251,12 @@ static void absent(void **state)
     expect_ranks("absent", 3);
 }
 
+static void lists(void **state)
+{
+    (void)state;
+    expect_ranks("lists", 4);
+}
+
 static void exits(void **state)
 {
     (void)state;
@@ -253,7 +288,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "skipped: no mpi backend was built, or no launcher of its MPI is installed\n");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(idle), cmocka_unit_test(absent), cmocka_unit_test(exits),
-                                       cmocka_unit_test(waiting)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(idle), cmocka_unit_test(absent), cmocka_unit_test(lists),
+                                       cmocka_unit_test(exits), cmocka_unit_test(waiting)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
