@@ -8,17 +8,19 @@
 #include "diagnose/health.h"
 #include "diagnose/stragglers.h"
 #include "group/group.h"
+#include "group/unmatched.h"
 #include "progress/work.h"
 
 enum { ASK_NS = 200 * 1000 * 1000, ASK_LEAST_NS = 20 * 1000 * 1000 };
 
 static void time_out(struct tutti_work *work, int64_t now)
 {
-    char what[160], missing[600], text[ERROR_TEXT_MAX];
+    char what[160], missing[600], unmatched[80], text[ERROR_TEXT_MAX];
     work_describe(work, what, sizeof what);
     stragglers_describe(work, now, missing, sizeof missing);
-    snprintf(text, sizeof text, "%s: rank %d waited %.3f s for %s", what, work->group->global_ranks[work->group->rank],
-             (double)(now - work->start_ns) / 1e9, missing);
+    unmatched_describe(work, unmatched, sizeof unmatched);
+    snprintf(text, sizeof text, "%s: rank %d waited %.3f s for %s%s", what,
+             work->group->global_ranks[work->group->rank], (double)(now - work->start_ns) / 1e9, missing, unmatched);
     if (work_is_message(work)) {
         work_withdraw(work, TUTTI_ERR_TIMEOUT, text);
         return;

@@ -278,6 +278,38 @@ static void test_messages_are_named(void **state)
     run_procs(3, rank_of_messages, NULL);
 }
 
+/* Rank 1 has sent what rank 0 waits for, but under another tag; the message stays there for its own receive. */
+static int rank_of_another_tag(int rank, int size, void *argument)
+{
+    int32_t x[16] = {0};
+    setenv("TUTTI_SHM", argument, 1);
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    if (rank == 1) {
+        for (int i = 0; i < 16; i++) x[i] = i;
+        EXPECT(tutti_send(tutti_view(x, 16), 0, tutti_with(.tag = 7)) == TUTTI_OK);
+    }
+    proc_meet(size, 1);
+    if (rank == 0) {
+        EXPECT_ERROR(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 5, .timeout_ms = 500)), TUTTI_ERR_TIMEOUT,
+                     "; rank 1 has sent 64 bytes under tag 7");
+        EXPECT_ERROR(tutti_recv(tutti_view(x, 16), TUTTI_ANY_SOURCE, tutti_with(.tag = 5, .timeout_ms = 500)),
+                     TUTTI_ERR_TIMEOUT, "; rank 1 has sent 64 bytes under tag 7");
+        EXPECT(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 7)) == TUTTI_OK && x[15] == 15);
+        EXPECT_ERROR(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 5, .timeout_ms = 500)), TUTTI_ERR_TIMEOUT, "");
+        EXPECT(strstr(tutti_last_error(), "under tag") == NULL);
+    }
+    proc_meet(size, 2);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_another_tag_is_named(void **state)
+{
+    static char shm[][2] = {"1", "0"};
+    (void)state;
+    for (int i = 0; i < 2; i++) run_procs(2, rank_of_another_tag, shm[i]);
+}
+
 /* A rank whose calls are all refused appears to the others as one that does not call. */
 static int rank_of_refused(int rank, int size, void *argument)
 {
@@ -310,7 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_messages_are_named),      cmocka_unit_test(test_refused_calls_are_none),
         cmocka_unit_test(test_all_that_are_missing),    cmocka_unit_test(test_the_last_rank_is_missing),
-        cmocka_unit_test(test_another_rank_is_missing),
+        cmocka_unit_test(test_another_rank_is_missing), cmocka_unit_test(test_another_tag_is_named),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,6 +138,23 @@ static int rank_of_lists(void)
     return 0;
 }
 
+/* ---- another tag ----------------------------------------------------------------------------------------------- */
+
+static int rank_of_tags(void)
+{
+    int x[16] = {0}, met = 1;
+    EXPECT(tutti_init_process_group("mpi", NULL) == TUTTI_OK);
+    if (tutti_get_rank(NULL) == 1) EXPECT(tutti_send(tutti_view(x, 16), 0, tutti_with(.tag = 7)) == TUTTI_OK);
+    if (tutti_get_rank(NULL) == 0) {
+        EXPECT(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 5, .timeout_ms = 1000)) == TUTTI_ERR_TIMEOUT);
+        EXPECT(strstr(tutti_last_error(), "; rank 1 has sent 64 bytes under tag 7") != NULL);
+        EXPECT(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 7)) == TUTTI_OK);
+    }
+    EXPECT(tutti_all_reduce(tutti_view(&met, 1), TUTTI_SUM, NULL) == TUTTI_OK && met == 2);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
 /* ---- the exit ---------------------------------------------------------------------------------------------------- */
 
 /* A rank that exits with groups open, before the others or after, blocks nobody in MPI_Finalize. */
@@ -189,6 +206,7 @@ static int rank_main(const char *part, const char *path)
     if (strcmp(part, "idle") == 0) failed = rank_of_idleness();
     if (strcmp(part, "absent") == 0) failed = rank_of_absence();
     if (strcmp(part, "lists") == 0) failed = rank_of_lists();
+    if (strcmp(part, "tags") == 0) failed = rank_of_tags();
     if (strcmp(part, "leaves_first") == 0) failed = rank_of_leaving(1);
     if (strcmp(part, "leaves_last") == 0) failed = rank_of_leaving(0);
     if (strcmp(part, "waits") == 0) failed = rank_of_waiting();
@@ -257,6 +275,12 @@ static void lists(void **state)
     expect_ranks("lists", 4);
 }
 
+static void tags(void **state)
+{
+    (void)state;
+    expect_ranks("tags", 2);
+}
+
 static void exits(void **state)
 {
     (void)state;
@@ -289,6 +313,6 @@ int main(int argc, char **argv)
         return 77;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(idle), cmocka_unit_test(absent), cmocka_unit_test(lists),
-                                       cmocka_unit_test(exits), cmocka_unit_test(waiting)};
+                                       cmocka_unit_test(tags), cmocka_unit_test(exits),  cmocka_unit_test(waiting)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
