@@ -190,6 +190,7 @@ size_t wire_name_encode(uint8_t out[WIRE_ENTRY_MOST], const struct wire_name *na
     put32(out + 8, WIRE_VERSION);
     put32(out + 12, name->host.family);
     put32(out + 16, (uint32_t)name->bytes);
+    put32(out + 20, name->host.port);
     memcpy(out + 24, name->host.ip, sizeof name->host.ip);
     memcpy(out + 40, name->host.nonce, WIRE_NONCE);
     memcpy(out + NAME_AT, name->name, name->bytes);
@@ -200,9 +201,9 @@ bool wire_name_parse(const void *data, size_t n, struct wire_name *name)
 {
     const uint8_t *p = data;
     if (n <= NAME_AT || n > WIRE_ENTRY_MOST || memcmp(p, NAME_MAGIC, 8) != 0) return false;
-    if (get32(p + 8) != WIRE_VERSION || get32(p + 16) != n - NAME_AT || get32(p + 20) != 0) return false;
+    if (get32(p + 8) != WIRE_VERSION || get32(p + 16) != n - NAME_AT || get32(p + 20) > UINT16_MAX) return false;
     name->host.family = get32(p + 12);
-    name->host.port = 0;
+    name->host.port = (uint16_t)get32(p + 20);
     memcpy(name->host.ip, p + 24, sizeof name->host.ip);
     memcpy(name->host.nonce, p + 40, WIRE_NONCE);
     name->bytes = n - NAME_AT;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-    WIRE_VERSION = 2,
+    WIRE_VERSION = 3,
     WIRE_HEADER = 64,    /* bytes of a message's header */
     WIRE_EAGER = 65536,  /* the largest payload that is sent without asking; part of the protocol's version */
     WIRE_NOTE = 512,     /* the largest note */
@@ -100,7 +100,7 @@ bool wire_address_parse(const void *data, size_t n, struct wire_address *address
 
 /* The same where there are no connections: the name of an endpoint, which only libfabric understands. */
 struct wire_name {
-    struct wire_address host; /* without a port: the host's, to tell hosts apart */
+    struct wire_address host; /* to tell hosts apart; its port is the listener's for probes, or 0 */
     size_t bytes;
     uint8_t name[WIRE_NAME_MOST];
 };

@@ -75,7 +75,7 @@ static void init(struct fabric *fabric)
     TAILQ_INIT(&fabric->rdm.spare);
     TAILQ_INIT(&fabric->rdm.receives);
     TAILQ_INIT(&fabric->rdm.unposted);
-    fabric->rdm.timer_fd = -1;
+    fabric->rdm.timer_fd = fabric->rdm.listener = -1;
     STAILQ_INIT(&fabric->spare[0]);
     STAILQ_INIT(&fabric->spare[1]);
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
@@ -84,6 +84,7 @@ static void init(struct fabric *fabric)
         link->rank = rank;
         STAILQ_INIT(&link->waiting);
         STAILQ_INIT(&link->msg.sent);
+        link->rdm.probe = -1;
         TAILQ_INIT(&link->rdm.flying);
         STAILQ_INIT(&link->rdm.early);
         for (int i = 0; i < FABRIC_CHUNKS; i++)

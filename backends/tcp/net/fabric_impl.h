@@ -102,6 +102,8 @@ struct rdm_link {
     struct fabric_buffers early;           /* came before their turn; in order */
     bool spoke, listened, advanced;        /* since the last tick */
     int mute, deaf, stuck;                 /* ticks without */
+    int probe;                             /* a connection to its listener under way, or -1: see rdm_probe.c */
+    bool refused;                          /* the latest one was */
     int failed;                            /* the provider's error: the link is to be given up */
     struct rdm_slots flying;               /* in the provider, in order */
     int n_flying;
@@ -161,6 +163,7 @@ struct rdm_fabric {
     struct rdm_slots unposted; /* that the provider would not take */
     struct rdm_regions regions[FABRIC_REGIONS];
     bool retry;                /* the provider had no room: try again soon */
+    int listener;              /* for probes, or -1 */
     int timer_fd;              /* wakes a sleeper for the next tick, or the next try */
     bool slept, naps;          /* the timer was given out; it runs for a next try */
     int nap_us;                /* the length of the next nap: they grow while nothing happens */

@@ -57,6 +57,16 @@ bool rdm_is_of_link(struct fabric_link *link, const struct wire_envelope *envelo
 void rdm_heard(struct fabric_link *link);
 void rdm_tick(struct fabric *fabric);
 
+/* rdm_probe.c.  open: listens at own's address and sets its port; 0 without a listener.  accept: closes the connections
+ * of peers that look. */
+void rdm_open_probes(struct fabric *fabric, struct wire_address *own);
+void rdm_close_probes(struct fabric *fabric);
+void rdm_accept_probes(struct fabric *fabric);
+/* Looks, without waiting, whether the process of a peer whose link is on its way still listens.  True if it has ended
+ * or has left. */
+bool rdm_is_gone(struct fabric_link *link);
+void rdm_end_probe(struct fabric_link *link);
+
 /* rdm_io.c: 0, or the provider's error; -FI_EAGAIN: later */
 int rdm_post(struct fabric_link *link, struct wire_envelope envelope, const struct rdm_parts *parts,
              struct fabric_write *write);

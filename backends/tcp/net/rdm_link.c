@@ -17,7 +17,8 @@
 enum {
     HELLO_SIGNED = WIRE_GREETING + WIRE_ENTRY_MOST,
     CONNECT_TICKS = 3 * RDM_TICKS, /* without an answer */
-    UNHEARD = RDM_TICKS + 1        /* one is the tick that was under way */
+    UNHEARD = RDM_TICKS + 1,       /* one is the tick that was under way */
+    SUSPECT_TICKS = RDM_SAY_TICKS + 2
 };
 
 static const char LOST_MESSAGES[] = "the provider lost messages: its connection broke";
@@ -49,6 +50,8 @@ static void begin_session(struct fabric_link *link)
 static void set_state(struct fabric_link *link, enum fabric_state state)
 {
     fabric_set_state(link, state);
+    rdm_end_probe(link);
+    link->rdm.refused = false;
     link->rdm.mute = link->rdm.deaf = 0;
 }
 
@@ -229,6 +232,7 @@ void rdm_end(struct fabric_link *link)
     const struct rdm_parts nothing = {0};
     struct rdm_slot *slot;
     TAILQ_FOREACH(slot, &link->rdm.flying, entry) slot->write = NULL;
+    rdm_end_probe(link);
     if (link->state == FABRIC_UP) rdm_post(link, (struct wire_envelope){.kind = WIRE_END}, &nothing, NULL);
     link->rdm.hello_due = link->rdm.welcome_due = link->rdm.beat_due = false;
 }
@@ -253,6 +257,10 @@ static void tick_link(struct fabric_link *link)
     rdm->deaf = rdm->listened ? 0 : rdm->deaf + 1;
     rdm->stuck = rdm->advanced || STAILQ_EMPTY(&rdm->early) ? 0 : rdm->stuck + 1;
     rdm->spoke = rdm->listened = rdm->advanced = false;
+    if (rdm->deaf >= (link->state == FABRIC_UP ? SUSPECT_TICKS : 0) && rdm_is_gone(link)) {
+        fabric_lose_connecting(link, "its process has ended or left: connection refused");
+        return;
+    }
     if (rdm->deaf >= (link->state == FABRIC_UP ? UNHEARD : CONNECT_TICKS)) {
         lose_silent(link);
         return;
@@ -270,6 +278,7 @@ static void tick_link(struct fabric_link *link)
 
 void rdm_tick(struct fabric *fabric)
 {
+    rdm_accept_probes(fabric);
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
         struct fabric_link *link = &fabric->link[rank];
         if (link->state == FABRIC_UP || fabric_is_on_its_way(link)) tick_link(link);

@@ -101,6 +101,7 @@ static int name_ourselves(struct fabric *fabric)
     if (status != 0 || name.bytes == 0) return fabric_failed(fabric, "fi_getname", status);
     fabric->address.family = fabric->chosen.family;
     inet_pton(fabric->chosen.family == 4 ? AF_INET : AF_INET6, fabric->chosen.text, fabric->address.ip);
+    rdm_open_probes(fabric, &fabric->address);
     name.host = fabric->address;
     fabric->rdm.name_bytes = name.bytes;
     fabric->entry_bytes = wire_name_encode(fabric->entry, &name);
@@ -135,6 +136,7 @@ void rdm_close(struct fabric *fabric)
     FABRIC_CLOSE(fabric->rdm.av);
     FABRIC_CLOSE(fabric->cq);
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
+        rdm_end_probe(&fabric->link[rank]);
         free_slots(&fabric->link[rank].rdm.flying);
         fabric_free_buffers(&fabric->link[rank].rdm.early);
     }
@@ -143,4 +145,5 @@ void rdm_close(struct fabric *fabric)
     free_slots(&fabric->rdm.unposted);
     FABRIC_CLOSE(fabric->domain);
     if (fabric->rdm.timer_fd >= 0) close(fabric->rdm.timer_fd);
+    rdm_close_probes(fabric);
 }

@@ -1,0 +1,109 @@
+/* Tells a dead peer from a slow one while its link is not up: a plain TCP listener in each process, which the kernel
+ * closes with it.  Datagram endpoints do not say that nobody receives.
+ *
+ * Nothing is sent over these connections; they are closed as soon as they are seen.  A refusal by another host may come
+ * from a firewall, so it counts only once the peer has been silent for as long as a link may be. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tcp/net/rdm.h"
+
+enum { BACKLOG = 64 };
+
+static socklen_t fill_address(struct sockaddr_storage *out, const struct wire_address *address)
+{
+    struct sockaddr_in *four = (struct sockaddr_in *)(void *)out;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)out;
+    memset(out, 0, sizeof *out);
+    if (address->family == 4) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons(address->port);
+        memcpy(&four->sin_addr, address->ip, sizeof four->sin_addr);
+        return sizeof *four;
+    }
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons(address->port);
+    memcpy(&six->sin6_addr, address->ip, sizeof six->sin6_addr);
+    return sizeof *six;
+}
+
+static int new_socket(const struct wire_address *address)
+{
+    return socket(address->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static bool listens(int fd, struct wire_address *own)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes = fill_address(&address, own);
+    if (bind(fd, (struct sockaddr *)&address, bytes) != 0 || listen(fd, BACKLOG) != 0) return false;
+    if (getsockname(fd, (struct sockaddr *)&address, &bytes) != 0) return false;
+    own->port = ntohs(own->family == 4 ? ((struct sockaddr_in *)(void *)&address)->sin_port
+                                       : ((struct sockaddr_in6 *)(void *)&address)->sin6_port);
+    return true;
+}
+
+void rdm_open_probes(struct fabric *fabric, struct wire_address *own)
+{
+    own->port = 0;
+    fabric->rdm.listener = new_socket(own);
+    if (fabric->rdm.listener >= 0 && listens(fabric->rdm.listener, own)) return;
+    fabric->config.host->log(2, "tcp: no listener for probes on %s (%s): a dead peer is noticed by its silence",
+                             fabric->chosen.text, strerror(errno));
+    rdm_close_probes(fabric);
+}
+
+void rdm_close_probes(struct fabric *fabric)
+{
+    if (fabric->rdm.listener >= 0) close(fabric->rdm.listener);
+    fabric->rdm.listener = -1;
+}
+
+void rdm_accept_probes(struct fabric *fabric)
+{
+    for (int i = 0, fd; fabric->rdm.listener >= 0 && i < BACKLOG; i++) {
+        if ((fd = accept4(fabric->rdm.listener, NULL, NULL, SOCK_CLOEXEC)) < 0) return;
+        close(fd);
+    }
+}
+
+void rdm_end_probe(struct fabric_link *link)
+{
+    if (link->rdm.probe >= 0) close(link->rdm.probe);
+    link->rdm.probe = -1;
+}
+
+static void start_probe(struct fabric_link *link)
+{
+    struct sockaddr_storage address;
+    socklen_t bytes = fill_address(&address, &link->address);
+    link->rdm.probe = new_socket(&link->address);
+    if (link->rdm.probe < 0) return;
+    if (connect(link->rdm.probe, (struct sockaddr *)&address, bytes) == 0 || errno == EINPROGRESS) return;
+    link->rdm.refused = errno == ECONNREFUSED;
+    rdm_end_probe(link);
+}
+
+static void finish_probe(struct fabric_link *link)
+{
+    struct pollfd polled = {link->rdm.probe, POLLOUT, 0};
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    if (link->rdm.probe < 0 || poll(&polled, 1, 0) <= 0) return; /* there is none, or no answer yet */
+    getsockopt(link->rdm.probe, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    link->rdm.refused = error == ECONNREFUSED;
+    rdm_end_probe(link);
+}
+
+bool rdm_is_gone(struct fabric_link *link)
+{
+    if (link->address.port == 0) return false; /* the peer has no listener */
+    if (link->rdm.probe < 0) start_probe(link);
+    finish_probe(link);
+    bool own_host = memcmp(link->address.ip, link->fabric->address.ip, sizeof link->address.ip) == 0;
+    return link->rdm.refused && (own_host || link->rdm.deaf >= RDM_TICKS);
+}
