@@ -190,7 +190,7 @@ static inline int tutti_new_group(const int *ranks, int n, const tutti_group_opt
 /* Groups of the parent's ranks that gave the same color, ordered by key, then by rank; as MPI_Comm_split.  A negative
  * color: no group, the handle has rank -1.  All ranks of the parent call.
  * Errors: TIMEOUT (a rank did not call within the parent's timeout: nobody splits, nor does that one when it calls),
- * STORE (the choices are gathered in the store of the rendezvous, which must live; new_group does not need it). */
+ * STORE (a backend without control messages gathers the choices in the store of the rendezvous). */
 static inline int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_group **group)
 {
     return tutti_split_group_sized(color, key, opts, sizeof *opts, group);

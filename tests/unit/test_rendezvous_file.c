@@ -112,6 +112,7 @@ static void test_died_before_it_was_counted(void **state)
     tutti_store *store;
     assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
     assert_int_equal(tutti_store_set(store, "tutti/world/rank/1", "there:7 8", 9), TUTTI_OK);
+    assert_int_equal(tutti_store_append(store, "tutti/world/processes", "1 there\n", 8), TUTTI_OK);
     struct rendezvous_args args = {.store = store, .rank = 0, .world_size = 2, .timeout_ms = 50};
     int status = rendezvous_join(&args, &met);
     if (status != TUTTI_ERR_TIMEOUT || strstr(error_text(), "all 2 ranks came, but one of them died") == NULL)
