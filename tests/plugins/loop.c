@@ -64,6 +64,19 @@ struct loop {
 
 static LIST_HEAD(, loop) worlds = LIST_HEAD_INITIALIZER(worlds);
 
+/* Messages may have come for it already, whose senders found no bell to ring. */
+static void enlist(struct loop *loop, uint64_t world)
+{
+    uint64_t one = 1;
+    pthread_mutex_lock(&mailbox_lock);
+    loop->world = world;
+    LIST_INSERT_HEAD(&worlds, loop, world_link);
+    atomic_fetch_add(&loop->arrived, 1);
+    pthread_mutex_unlock(&mailbox_lock);
+    ssize_t written = write(loop->bell, &one, sizeof one);
+    (void)written;
+}
+
 static int loop_open(void *state, const tutti_group_info *info, const tutti_host *host)
 {
     struct loop *loop = state;
@@ -82,17 +95,17 @@ static int loop_open(void *state, const tutti_group_info *info, const tutti_host
         return TUTTI_OK;
     }
     loop->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    pthread_mutex_lock(&mailbox_lock);
-    LIST_INSERT_HEAD(&worlds, loop, world_link);
-    pthread_mutex_unlock(&mailbox_lock);
     /* rank 0 draws the tree's number */
+    uint64_t world = 0;
     size_t bytes = 0;
+    int status = TUTTI_OK;
     if (info->rank == 0) {
-        host->random(&loop->world, sizeof loop->world);
-        int status = host->store_set(info->store, "loop", &loop->world, sizeof loop->world);
-        if (status != TUTTI_OK) return status;
+        host->random(&world, sizeof world);
+        status = host->store_set(info->store, "loop", &world, sizeof world);
     }
-    return host->store_get(info->store, "loop", &loop->world, sizeof loop->world, &bytes, 10000);
+    if (status == TUTTI_OK) status = host->store_get(info->store, "loop", &world, sizeof world, &bytes, 10000);
+    enlist(loop, world);
+    return status;
 }
 
 static void loop_close(void *state)
