@@ -11,7 +11,7 @@ int address_host(const char *host, char out[ADDRESS_HOST_MAX])
 {
     size_t bytes = host == NULL ? 0 : strnlen(host, ADDRESS_HOST_MAX);
     if (bytes == 0 || bytes >= ADDRESS_HOST_MAX)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tcp store: host is %s; give a name or an address",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tcp store: host is %s; pass a name or an address",
                          host == NULL ? "NULL"
                          : bytes == 0 ? "empty"
                                       : "too long");
@@ -32,7 +32,7 @@ int address_resolve(const char *host, uint16_t port, struct addrinfo **list)
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     snprintf(service, sizeof service, "%u", port);
     int status = getaddrinfo(host, service, &hints, list);
-    /* A name that every machine has (RFC 6761), also one without /etc/hosts. */
+    /* RFC 6761: localhost always means loopback, even on a host without /etc/hosts. */
     if (status != 0 && strcasecmp(host, "localhost") == 0) status = getaddrinfo("127.0.0.1", service, &hints, list);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Internet addresses: resolving a host, and what kind of address it is. */
+/* Internet addresses: resolves host names and classifies addresses. */
 #ifndef STORE_ADDRESS_H
 #define STORE_ADDRESS_H
 
@@ -9,13 +9,13 @@
 
 enum { ADDRESS_HOST_MAX = 256, ADDRESS_TEXT_MAX = ADDRESS_HOST_MAX + 16 };
 
-/* Copies host without the brackets of "[::1]".  INVALID_ARGUMENT: NULL, empty or too long. */
+/* Copies host without the brackets of "[::1]".  Returns INVALID_ARGUMENT if host is NULL, empty or too long. */
 int address_host(const char *host, char out[ADDRESS_HOST_MAX]);
 
-/* "127.0.0.1:80", "[::1]:80". */
+/* Formats "127.0.0.1:80" or "[::1]:80". */
 void address_text(const char *host, uint16_t port, char out[ADDRESS_TEXT_MAX]);
 
-/* getaddrinfo for TCP, which knows localhost everywhere.  0 or getaddrinfo's error. */
+/* Calls getaddrinfo for TCP; "localhost" always resolves.  Returns 0 or getaddrinfo's error. */
 int address_resolve(const char *host, uint16_t port, struct addrinfo **list);
 
 bool address_is_loopback(const struct sockaddr *address);

@@ -1,8 +1,8 @@
-/* The barrier, made of the store's other operations, so that every kind of store has it.
+/* Store barrier, built from the other store operations, so every kind of store has it.
  *
- * Callers count themselves under one key.  Each full round of world_size is a generation with a key of its own that its
- * last caller sets and the others wait for.  When a generation is full, all of its members have left the one before, so
- * that one's key is removed: a barrier keeps two keys, however often it is used.
+ * Each caller increments one shared counter.  Every world_size arrivals form a generation, which has its own key: the
+ * last arrival sets it and the others wait for it.  When a generation is complete, all its members have left the
+ * previous one, so the last arrival deletes the previous key.  A barrier thus keeps two keys, however often it is used.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ struct barrier {
     char key[BARRIER_KEY_MAX];
 };
 
-static const char *barrier_key(struct barrier *barrier, int64_t generation)
+static const char *format_barrier_key(struct barrier *barrier, int64_t generation)
 {
     int used = snprintf(barrier->key, sizeof barrier->key, "%s/%d/", barrier->name, barrier->world_size);
     if (generation < 0)
@@ -32,36 +32,37 @@ static const char *barrier_key(struct barrier *barrier, int64_t generation)
     return barrier->key;
 }
 
-static int barrier_release(struct barrier *barrier)
+static int release_generation(struct barrier *barrier)
 {
-    int status = tutti_store_set(barrier->store, barrier_key(barrier, barrier->generation), "", 0);
+    int status = tutti_store_set(barrier->store, format_barrier_key(barrier, barrier->generation), "", 0);
     if (status == TUTTI_OK && barrier->generation > 0)
-        status = tutti_store_delete(barrier->store, barrier_key(barrier, barrier->generation - 1), NULL);
+        status = tutti_store_delete(barrier->store, format_barrier_key(barrier, barrier->generation - 1), NULL);
     return status;
 }
 
-/* After a wait in vain: how many came.  The last one may have come meanwhile. */
-static int barrier_timeout(struct barrier *barrier, int64_t timeout_ms)
+/* Builds the TIMEOUT error with the number of arrivals.  Returns OK if the last rank has arrived in the meantime. */
+static int report_stragglers(struct barrier *barrier, int64_t timeout_ms)
 {
     int64_t arrived = 0;
-    int status = tutti_store_add(barrier->store, barrier_key(barrier, -1), 0, &arrived);
+    int status = tutti_store_add(barrier->store, format_barrier_key(barrier, -1), 0, &arrived);
     if (status != TUTTI_OK) return status;
     arrived -= barrier->generation * barrier->world_size;
     if (arrived >= barrier->world_size) return TUTTI_OK;
-    return error_set(TUTTI_ERR_TIMEOUT, "store barrier \"%.80s\": %" PRId64 " of %d came within %" PRId64 " ms",
-                     barrier->name, arrived, barrier->world_size, timeout_ms);
+    return error_set(TUTTI_ERR_TIMEOUT,
+                     "store barrier \"%.80s\": %" PRId64 " of %d ranks arrived within %" PRId64 " ms", barrier->name,
+                     arrived, barrier->world_size, timeout_ms);
 }
 
-static int barrier_enter(struct barrier *barrier, int64_t timeout_ms)
+static int arrive_and_wait(struct barrier *barrier, int64_t timeout_ms)
 {
     int64_t arrived = 0;
-    int status = tutti_store_add(barrier->store, barrier_key(barrier, -1), 1, &arrived);
+    int status = tutti_store_add(barrier->store, format_barrier_key(barrier, -1), 1, &arrived);
     if (status != TUTTI_OK) return status;
     barrier->generation = (arrived - 1) / barrier->world_size;
-    if (arrived % barrier->world_size == 0) return barrier_release(barrier);
-    const char *key = barrier_key(barrier, barrier->generation);
+    if (arrived % barrier->world_size == 0) return release_generation(barrier);
+    const char *key = format_barrier_key(barrier, barrier->generation);
     status = tutti_store_wait(barrier->store, &key, 1, timeout_ms);
-    return status == TUTTI_ERR_TIMEOUT ? barrier_timeout(barrier, timeout_ms) : status;
+    return status == TUTTI_ERR_TIMEOUT ? report_stragglers(barrier, timeout_ms) : status;
 }
 
 int tutti_store_barrier(tutti_store *store, const char *name, int world_size, int64_t timeout_ms)
@@ -75,13 +76,13 @@ int tutti_store_barrier(tutti_store *store, const char *name, int world_size, in
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store barrier \"%.80s\": world_size is %d; it must be 1 or more",
                          name, world_size);
     if (timeout_ms < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store barrier \"%.80s\": timeout_ms is %" PRId64, name,
-                         timeout_ms);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "store barrier \"%.80s\": timeout_ms is %" PRId64 "; it must be 0 or more", name, timeout_ms);
     if (timeout_ms == TUTTI_DEFAULT_TIMEOUT) timeout_ms = store->timeout_ms;
-    struct barrier *barrier = malloc(sizeof *barrier); /* too large for a small thread's stack */
+    struct barrier *barrier = malloc(sizeof *barrier); /* too large for the stack of a small thread */
     if (barrier == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "store barrier: out of memory");
     *barrier = (struct barrier){.store = store, .name = name, .world_size = world_size};
-    int status = barrier_enter(barrier, timeout_ms);
+    int status = arrive_and_wait(barrier, timeout_ms);
     free(barrier);
     return status;
 }

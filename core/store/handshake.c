@@ -3,21 +3,21 @@
 #include <sodium.h>
 #include <string.h>
 
-static const uint8_t handshake_magic[7] = {'T', 'U', 'T', 'T', 'I', 'S', 'T'};
-static const char *const handshake_roles[] = {"tutti store client", "tutti store server"};
+static const uint8_t magic[7] = {'T', 'U', 'T', 'T', 'I', 'S', 'T'};
+static const char *const role_purposes[] = {"tutti store client", "tutti store server"};
 
 void handshake_start(struct handshake *shake, enum handshake_role role, uint8_t hello[HANDSHAKE_HELLO_BYTES])
 {
     uint8_t *mine = role == HANDSHAKE_CLIENT ? shake->client : shake->server;
     token_random(mine, 32);
-    memcpy(hello, handshake_magic, 7);
+    memcpy(hello, magic, 7);
     hello[7] = HANDSHAKE_VERSION;
     memcpy(hello + 8, mine, 32);
 }
 
 bool handshake_begins_well(const uint8_t *in, size_t bytes)
 {
-    return memcmp(in, handshake_magic, bytes < 7 ? bytes : 7) == 0;
+    return memcmp(in, magic, bytes < 7 ? bytes : 7) == 0;
 }
 
 enum handshake_answer handshake_take_hello(struct handshake *shake, enum handshake_role role,
@@ -29,11 +29,11 @@ enum handshake_answer handshake_take_hello(struct handshake *shake, enum handsha
     return HANDSHAKE_OK;
 }
 
-/* Purpose, version and both randoms: what every code and key is made of.  The purpose is padded to a fixed length, so
- * that no two messages can be cut differently. */
+/* Input of every MAC and key: purpose, version and both random values.  The purpose is padded to a fixed length, so
+ * that no two inputs are ambiguous. */
 enum { MESSAGE_PURPOSE = 31, MESSAGE_BYTES = MESSAGE_PURPOSE + 1 + 64 };
 
-static void handshake_message(const struct handshake *shake, const char *purpose, uint8_t message[MESSAGE_BYTES])
+static void build_message(const struct handshake *shake, const char *purpose, uint8_t message[MESSAGE_BYTES])
 {
     memset(message, 0, MESSAGE_BYTES);
     memcpy(message, purpose, strlen(purpose));
@@ -45,7 +45,7 @@ static void handshake_message(const struct handshake *shake, const char *purpose
 void handshake_prove(const struct handshake *shake, enum handshake_role role, uint8_t proof[HANDSHAKE_PROOF_BYTES])
 {
     uint8_t message[MESSAGE_BYTES];
-    handshake_message(shake, handshake_roles[role], message);
+    build_message(shake, role_purposes[role], message);
     token_mac(proof, shake->token, message, sizeof message);
 }
 
@@ -57,22 +57,22 @@ bool handshake_verify(const struct handshake *shake, enum handshake_role role,
     return token_equal(expected, proof);
 }
 
-static void handshake_key(const struct handshake *shake, const char *purpose, struct seal *seal)
+static void derive_key(const struct handshake *shake, const char *purpose, struct seal *seal)
 {
     uint8_t message[MESSAGE_BYTES];
-    handshake_message(shake, purpose, message);
+    build_message(shake, purpose, message);
     token_mac(seal->key, shake->token, message, sizeof message);
     seal->number = 0;
 }
 
 void handshake_keys(const struct handshake *shake, struct seal *to_server, struct seal *to_client)
 {
-    handshake_key(shake, "tutti store key to server", to_server);
-    handshake_key(shake, "tutti store key to client", to_client);
+    derive_key(shake, "tutti store key to server", to_server);
+    derive_key(shake, "tutti store key to client", to_client);
 }
 
-/* A key lives for one connection and one direction, so the running number is nonce enough. */
-static void seal_nonce(struct seal *seal, uint8_t nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES])
+/* A key serves one connection and one direction, so the sequence number is a sufficient nonce. */
+static void next_nonce(struct seal *seal, uint8_t nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES])
 {
     memset(nonce, 0, crypto_aead_chacha20poly1305_ietf_NPUBBYTES);
     for (int i = 0; i < 8; i++) nonce[i] = (uint8_t)(seal->number >> 8 * i);
@@ -82,7 +82,7 @@ static void seal_nonce(struct seal *seal, uint8_t nonce[crypto_aead_chacha20poly
 void seal_close(struct seal *seal, uint8_t *data, size_t bytes, const uint8_t *header, size_t header_bytes)
 {
     uint8_t nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES];
-    seal_nonce(seal, nonce);
+    next_nonce(seal, nonce);
     crypto_aead_chacha20poly1305_ietf_encrypt_detached(data, data + bytes, NULL, data, bytes, header, header_bytes,
                                                        NULL, nonce, seal->key);
 }
@@ -92,7 +92,7 @@ bool seal_open(struct seal *seal, uint8_t *data, size_t bytes, const uint8_t *he
     uint8_t nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES];
     if (bytes < SEAL_TAG_BYTES) return false;
     size_t plain = bytes - SEAL_TAG_BYTES;
-    seal_nonce(seal, nonce);
+    next_nonce(seal, nonce);
     return crypto_aead_chacha20poly1305_ietf_decrypt_detached(data, NULL, data, plain, data + plain, header,
                                                               header_bytes, nonce, seal->key) == 0;
 }

@@ -1,14 +1,14 @@
-/* How client and server prove to each other that they hold the job token, and the keys that seal what follows.
+/* Handshake: client and server prove to each other that they hold the job token, then derive the keys of the session.
  *
  *   client -> server  hello    8 bytes "TUTTIST" and the version, 32 random bytes
- *   server -> client  hello    the same, with its own 32
+ *   server -> client  hello    the same, with the server's 32 random bytes
  *   client -> server  proof    MAC(token, "client", version, both randoms)
- *   server -> client  verdict  8 bytes, the first 1 for yes; then MAC(token, "server", version, both randoms)
+ *   server -> client  verdict  8 bytes, the first is 1 if accepted; then MAC(token, "server", version, both randoms)
  *
- * The client proves itself first, so that a stranger gets nothing from the server that depends on the token.  Both
- * randoms are in every code, so that nothing recorded serves again.  Thereafter each frame is sealed
- * (ChaCha20-Poly1305) with a key per connection and direction and a running number: an altered, injected, repeated or
- * dropped frame fails. Pure functions over bytes, but for handshake_start's randomness.
+ * The client proves itself first, so an unauthenticated peer never sees data that depends on the token.  Every MAC
+ * covers both random values, so a recorded handshake cannot be replayed.  After the handshake each frame is sealed
+ * (ChaCha20-Poly1305) with a key per connection and direction and a sequence number.  An altered, injected, repeated
+ * or dropped frame fails to open.  All functions but handshake_start, which draws random bytes, are pure.
  */
 #ifndef STORE_HANDSHAKE_H
 #define STORE_HANDSHAKE_H
@@ -29,12 +29,12 @@ enum {
 
 struct seal {
     uint8_t key[32];
-    uint64_t number; /* of the next frame */
+    uint64_t number; /* sequence number of the next frame */
 };
 
 struct handshake {
     uint8_t token[TOKEN_BYTES];
-    uint8_t client[32], server[32]; /* the randoms */
+    uint8_t client[32], server[32]; /* random bytes of each side */
 };
 
 enum handshake_role { HANDSHAKE_CLIENT, HANDSHAKE_SERVER };
@@ -44,25 +44,26 @@ void handshake_start(struct handshake *shake, enum handshake_role role, uint8_t 
 
 enum handshake_answer { HANDSHAKE_OK, HANDSHAKE_OTHER_VERSION, HANDSHAKE_NOT_OURS };
 
-/* Takes the other side's hello; role is one's own. */
+/* Checks and stores the peer's hello; role is the caller's own. */
 enum handshake_answer handshake_take_hello(struct handshake *shake, enum handshake_role role,
                                            const uint8_t hello[HANDSHAKE_HELLO_BYTES]);
 
-/* Whether the first bytes of a hello could still become one of ours. */
+/* True if the bytes received so far are a prefix of a valid hello. */
 bool handshake_begins_well(const uint8_t *in, size_t bytes);
 
-/* The proof that role holds the token. */
+/* Computes, or verifies, the proof that `role` holds the token. */
 void handshake_prove(const struct handshake *shake, enum handshake_role role, uint8_t proof[HANDSHAKE_PROOF_BYTES]);
 bool handshake_verify(const struct handshake *shake, enum handshake_role role,
                       const uint8_t proof[HANDSHAKE_PROOF_BYTES]);
 
-/* The two directions' keys. */
+/* Derives the keys of both directions. */
 void handshake_keys(const struct handshake *shake, struct seal *to_server, struct seal *to_client);
 
-/* Seals bytes in place; SEAL_TAG_BYTES of tag go to data + bytes.  header is bound to it without being sealed. */
+/* Seals bytes in place and writes SEAL_TAG_BYTES of tag to data + bytes.  The header is authenticated, not encrypted.
+ */
 void seal_close(struct seal *seal, uint8_t *data, size_t bytes, const uint8_t *header, size_t header_bytes);
 
-/* Opens bytes (tag included) in place.  False: not what the other side sealed as its next frame. */
+/* Opens bytes (tag included) in place.  Returns false if they are not the next frame that the peer sealed. */
 bool seal_open(struct seal *seal, uint8_t *data, size_t bytes, const uint8_t *header, size_t header_bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* A store in this process' memory: the table, a lock, and one condition on which the waiting calls sleep. */
+/* In-memory store of one process: the table, a mutex, and one condition variable on which waiting calls sleep. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@ struct memory {
     struct table table;
 };
 
-/* False when the deadline has passed. */
-static bool memory_sleep(struct memory *memory, int64_t deadline_ns)
+/* Sleeps until the table changes.  Returns false if the deadline has passed. */
+static bool wait_for_change(struct memory *memory, int64_t deadline_ns)
 {
     if (deadline_ns == CLOCK_NEVER) return pthread_cond_wait(&memory->changed, &memory->lock) == 0;
     if (deadline_ns <= clock_now_ns()) return false;
@@ -26,14 +26,14 @@ static bool memory_sleep(struct memory *memory, int64_t deadline_ns)
     return pthread_cond_timedwait(&memory->changed, &memory->lock, &until) != ETIMEDOUT;
 }
 
-static int memory_call(tutti_store *store, const struct store_request *request, struct store_reply *reply)
+static int call_memory(tutti_store *store, const struct store_request *request, struct store_reply *reply)
 {
     struct memory *memory = (struct memory *)store;
     int missing;
     pthread_mutex_lock(&memory->lock);
     memory->table.n_requests++;
     while (!table_apply(&memory->table, request, reply, &missing)) {
-        if (memory_sleep(memory, request->deadline_ns)) continue;
+        if (wait_for_change(memory, request->deadline_ns)) continue;
         if (!table_apply(&memory->table, request, reply, &missing)) table_timeout(&memory->table, request, reply);
         break;
     }
@@ -42,20 +42,20 @@ static int memory_call(tutti_store *store, const struct store_request *request, 
     return TUTTI_OK;
 }
 
-static void memory_close(tutti_store *store, bool forked)
+static void close_memory(tutti_store *store, bool forked)
 {
     struct memory *memory = (struct memory *)store;
     table_free(&memory->table);
-    if (!forked) { /* in a child they may be held by a thread that it does not have */
+    if (!forked) { /* in a forked child, a thread that no longer exists may hold them */
         pthread_mutex_destroy(&memory->lock);
         pthread_cond_destroy(&memory->changed);
     }
     free(memory);
 }
 
-static const struct store_class memory_class = {.call = memory_call, .close = memory_close};
+static const struct store_class memory_class = {.call = call_memory, .close = close_memory};
 
-static void memory_init_lock(struct memory *memory)
+static void init_lock(struct memory *memory)
 {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -81,7 +81,7 @@ int tutti_store_memory_sized(const tutti_store_opts *opts, size_t opts_bytes, tu
         return status;
     }
     snprintf(memory->base.name, sizeof memory->base.name, "memory store");
-    memory_init_lock(memory);
+    init_lock(memory);
     *store = &memory->base;
     return TUTTI_OK;
 }

@@ -1,4 +1,4 @@
-/* A part of another store: its requests with their keys lengthened. */
+/* Prefix store: forwards requests to another store with a prefix before each key. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,13 +8,13 @@
 
 struct prefix {
     tutti_store base;
-    tutti_store *below;
+    tutti_store *base_store;
     size_t bytes;
-    char text[]; /* with its '/' */
+    char text[]; /* ends with '/' */
 };
 
-/* The lengthened keys and their bytes in one allocation; NULL when out of memory. */
-static struct store_slice *prefix_keys(const struct prefix *prefix, const struct store_request *request)
+/* Returns the prefixed keys and their bytes in one allocation, or NULL if out of memory. */
+static struct store_slice *prefix_all_keys(const struct prefix *prefix, const struct store_request *request)
 {
     size_t n = (size_t)request->n_keys, bytes = n * sizeof(struct store_slice);
     for (size_t i = 0; i < n; i++) bytes += prefix->bytes + request->keys[i].bytes;
@@ -29,46 +29,46 @@ static struct store_slice *prefix_keys(const struct prefix *prefix, const struct
     return keys;
 }
 
-static int prefix_call(tutti_store *store, const struct store_request *request, struct store_reply *reply)
+static int call_prefix(tutti_store *store, const struct store_request *request, struct store_reply *reply)
 {
     struct prefix *prefix = (struct prefix *)store;
     for (int i = 0; i < request->n_keys; i++)
         if (request->keys[i].bytes > TUTTI_STORE_KEY_MAX - prefix->bytes) {
             store_reply_error(reply, TUTTI_ERR_INVALID_ARGUMENT,
-                              "a key has %zu bytes with the prefix before it; the limit is %d",
+                              "a key has %zu bytes including its prefix; the limit is %d",
                               request->keys[i].bytes + prefix->bytes, TUTTI_STORE_KEY_MAX);
             return TUTTI_OK;
         }
-    struct store_slice *keys = prefix_keys(prefix, request);
+    struct store_slice *keys = prefix_all_keys(prefix, request);
     if (keys == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "%s: out of memory", store->name);
-    struct store_request below = *request;
-    below.keys = keys;
-    int status = prefix->below->class->call(prefix->below, &below, reply);
+    struct store_request prefixed = *request;
+    prefixed.keys = keys;
+    int status = prefix->base_store->class->call(prefix->base_store, &prefixed, reply);
     free(keys);
     return status;
 }
 
-static void prefix_close(tutti_store *store, bool forked)
+static void close_prefix(tutti_store *store, bool forked)
 {
     (void)forked;
     struct prefix *prefix = (struct prefix *)store;
-    tutti_store_free(prefix->below);
+    tutti_store_free(prefix->base_store);
     free(prefix);
 }
 
-static uint16_t prefix_port(const tutti_store *store)
+static uint16_t port_of_prefix(const tutti_store *store)
 {
-    return tutti_store_port(((const struct prefix *)store)->below);
+    return tutti_store_port(((const struct prefix *)store)->base_store);
 }
 
-static const struct store_class prefix_class = {.call = prefix_call, .close = prefix_close, .port = prefix_port};
+static const struct store_class prefix_class = {.call = call_prefix, .close = close_prefix, .port = port_of_prefix};
 
 int tutti_store_prefix(tutti_store *base, const char *prefix_text, tutti_store **store)
 {
     if (base == NULL || prefix_text == NULL || store == NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_prefix: base, prefix and store must not be NULL");
     *store = NULL;
-    enum { PREFIX_MAX = 255 }; /* a batch of keys must still fit into a frame */
+    enum { PREFIX_MAX = 255 }; /* a batch of keys must still fit into one frame */
     size_t bytes = strnlen(prefix_text, PREFIX_MAX + 1);
     if (bytes == 0 || bytes > PREFIX_MAX)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_prefix: the prefix must have 1 to %d bytes",
@@ -78,7 +78,7 @@ int tutti_store_prefix(tutti_store *base, const char *prefix_text, tutti_store *
     store_base_init(&prefix->base, &prefix_class, &(tutti_store_opts){.timeout_ms = base->timeout_ms});
     prefix->base.pid = base->pid;
     snprintf(prefix->base.name, sizeof prefix->base.name, "%.200s/%.60s", base->name, prefix_text);
-    prefix->below = store_retain(base);
+    prefix->base_store = store_retain(base);
     memcpy(prefix->text, prefix_text, bytes);
     prefix->text[bytes] = '/';
     prefix->bytes = bytes + 1;

@@ -1,4 +1,4 @@
-/* The public operations: arguments checked once, then one request to whatever kind the store is. */
+/* Public store operations: each checks its arguments once and passes one request to the kind of store. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,9 +20,9 @@ static const char *const op_names[STORE_OP_END] = {
     [STORE_NUM_KEYS] = "num_keys", [STORE_NUM_REQUESTS] = "num_requests",
 };
 
-/* ---- what the kinds share ----------------------------------------------------------------------------------- */
+/* ---- shared by all kinds ----------------------------------------------------------------------------------- */
 
-static int store_check_timeout(int64_t timeout_ms)
+static int check_timeout(int64_t timeout_ms)
 {
     if (timeout_ms >= 0) return TUTTI_OK;
     return error_set(TUTTI_ERR_INVALID_ARGUMENT,
@@ -30,7 +30,7 @@ static int store_check_timeout(int64_t timeout_ms)
                      timeout_ms);
 }
 
-static int64_t store_default_ms(int64_t timeout_ms)
+static int64_t default_timeout_ms(int64_t timeout_ms)
 {
     return timeout_ms == 0 || timeout_ms == TUTTI_DEFAULT_TIMEOUT ? STORE_DEFAULT_TIMEOUT_MS : timeout_ms;
 }
@@ -38,12 +38,12 @@ static int64_t store_default_ms(int64_t timeout_ms)
 int store_base_init(tutti_store *store, const struct store_class *class, const tutti_store_opts *opts)
 {
     int64_t timeout_ms = opts == NULL ? 0 : opts->timeout_ms;
-    int status = store_check_timeout(timeout_ms);
+    int status = check_timeout(timeout_ms);
     if (status != TUTTI_OK) return status;
     streams_fill();
     store->class = class;
     atomic_init(&store->references, 1);
-    atomic_init(&store->timeout_ms, store_default_ms(timeout_ms));
+    atomic_init(&store->timeout_ms, default_timeout_ms(timeout_ms));
     store->pid = getpid();
     return TUTTI_OK;
 }
@@ -88,7 +88,7 @@ tutti_store *store_retain(tutti_store *store)
 void tutti_store_free(tutti_store *store)
 {
     if (store == NULL) return;
-    /* acq_rel: what other holders did happens before the close */
+    /* acq_rel: other holders' accesses happen before the close */
     if (atomic_fetch_sub_explicit(&store->references, 1, memory_order_acq_rel) == 1)
         store->class->close(store, store->pid != getpid());
 }
@@ -101,15 +101,15 @@ uint16_t tutti_store_port(const tutti_store *store)
 int tutti_store_set_timeout(tutti_store *store, int64_t timeout_ms)
 {
     if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store_set_timeout: store is NULL");
-    int status = store_check_timeout(timeout_ms);
-    if (status == TUTTI_OK) store->timeout_ms = store_default_ms(timeout_ms);
+    int status = check_timeout(timeout_ms);
+    if (status == TUTTI_OK) store->timeout_ms = default_timeout_ms(timeout_ms);
     return status;
 }
 
 int tutti_store_linger(tutti_store *store, int64_t timeout_ms)
 {
     if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store linger: store is NULL");
-    int status = store_check_timeout(timeout_ms);
+    int status = check_timeout(timeout_ms);
     if (status != TUTTI_OK || store->class->linger == NULL || store->pid != getpid()) return status;
     return store->class->linger(
         store, clock_deadline_ns(timeout_ms == TUTTI_DEFAULT_TIMEOUT ? store->timeout_ms : timeout_ms));
@@ -123,8 +123,9 @@ void tutti_bytes_free(tutti_bytes *values, int n)
     }
 }
 
-/* A server is another program: its reply must fit the request.  Only these two operations have values. */
-static bool store_reply_fits(const struct store_request *request, const struct store_reply *reply)
+/* True if the number of values fits the request.  A server is another program, so its replies are checked.  Only get
+ * and compare_set return values. */
+static bool reply_fits(const struct store_request *request, const struct store_reply *reply)
 {
     if (request->op == STORE_GET) return reply->n_values >= 1 && reply->n_values <= request->n_keys;
     return reply->n_values <= (request->op == STORE_COMPARE_SET ? 1 : 0);
@@ -134,11 +135,12 @@ int store_call(tutti_store *store, const struct store_request *request, struct s
 {
     *reply = (struct store_reply){0};
     if (store->pid != getpid())
-        return error_set(TUTTI_ERR_STORE, "%s was opened by process %d, and this is its forked child %d: open one here",
+        return error_set(TUTTI_ERR_STORE,
+                         "%s was opened by process %d and cannot be used in its forked child %d; open a store there",
                          store->name, (int)store->pid, (int)getpid());
     int status = store->class->call(store, request, reply);
     if (status != TUTTI_OK) return status;
-    if (reply->status == TUTTI_OK && store_reply_fits(request, reply)) return TUTTI_OK;
+    if (reply->status == TUTTI_OK && reply_fits(request, reply)) return TUTTI_OK;
     store_reply_free(reply);
     if (reply->status == TUTTI_OK) store_reply_error(reply, TUTTI_ERR_STORE, "the reply does not fit the request");
     const struct store_slice *key = request->n_keys > 0 ? &request->keys[0] : &(struct store_slice){"", 0};
@@ -149,7 +151,7 @@ int store_call(tutti_store *store, const struct store_request *request, struct s
 
 /* ---- arguments ---------------------------------------------------------------------------------------------- */
 
-static int store_check_key(const char *op, const char *key, struct store_slice *slice)
+static int check_key(const char *op, const char *key, struct store_slice *slice)
 {
     if (key == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: key is NULL", op);
     size_t bytes = strnlen(key, TUTTI_STORE_KEY_MAX + 1);
@@ -160,7 +162,7 @@ static int store_check_key(const char *op, const char *key, struct store_slice *
     return TUTTI_OK;
 }
 
-static int store_check_value(const char *op, const void *value, size_t bytes, struct store_slice *slice)
+static int check_value(const char *op, const void *value, size_t bytes, struct store_slice *slice)
 {
     if (value == NULL && bytes > 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: value is NULL, and bytes is %zu", op, bytes);
@@ -171,29 +173,29 @@ static int store_check_value(const char *op, const void *value, size_t bytes, st
     return TUTTI_OK;
 }
 
-static int store_check_handle(const char *op, const tutti_store *store)
+static int check_handle(const char *op, const tutti_store *store)
 {
     return store != NULL ? TUTTI_OK : error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: store is NULL", op);
 }
 
-static int store_deadline(const tutti_store *store, int64_t timeout_ms, int64_t *deadline_ns)
+static int make_deadline(const tutti_store *store, int64_t timeout_ms, int64_t *deadline_ns)
 {
-    int status = store_check_timeout(timeout_ms);
+    int status = check_timeout(timeout_ms);
     *deadline_ns = clock_deadline_ns(timeout_ms == TUTTI_DEFAULT_TIMEOUT ? store->timeout_ms : timeout_ms);
     return status;
 }
 
-/* A call about one key; values are checked already. */
-static int store_one(tutti_store *store, int op, const char *key, int n_values, const struct store_slice *values,
-                     int64_t number, int64_t timeout_ms, struct store_reply *reply)
+/* Executes a request on one key.  The caller has checked the values. */
+static int call_one_key(tutti_store *store, int op, const char *key, int n_values, const struct store_slice *values,
+                        int64_t number, int64_t timeout_ms, struct store_reply *reply)
 {
     struct store_slice slice;
     struct store_request request = {
         .op = op, .n_keys = 1, .keys = &slice, .n_values = n_values, .values = values, .number = number};
     *reply = (struct store_reply){0};
-    int status = store_check_handle(op_names[op], store);
-    if (status == TUTTI_OK) status = store_check_key(op_names[op], key, &slice);
-    if (status == TUTTI_OK) status = store_deadline(store, timeout_ms, &request.deadline_ns);
+    int status = check_handle(op_names[op], store);
+    if (status == TUTTI_OK) status = check_key(op_names[op], key, &slice);
+    if (status == TUTTI_OK) status = make_deadline(store, timeout_ms, &request.deadline_ns);
     return status == TUTTI_OK ? store_call(store, &request, reply) : status;
 }
 
@@ -203,8 +205,9 @@ int tutti_store_set(tutti_store *store, const char *key, const void *value, size
 {
     struct store_slice slice;
     struct store_reply reply;
-    int status = store_check_value("set", value, bytes, &slice);
-    return status != TUTTI_OK ? status : store_one(store, STORE_SET, key, 1, &slice, 0, TUTTI_DEFAULT_TIMEOUT, &reply);
+    int status = check_value("set", value, bytes, &slice);
+    return status != TUTTI_OK ? status
+                              : call_one_key(store, STORE_SET, key, 1, &slice, 0, TUTTI_DEFAULT_TIMEOUT, &reply);
 }
 
 int tutti_store_get(tutti_store *store, const char *key, void *buffer, size_t capacity, size_t *bytes,
@@ -214,13 +217,13 @@ int tutti_store_get(tutti_store *store, const char *key, void *buffer, size_t ca
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store get: %s is NULL", bytes == NULL ? "bytes" : "buffer");
     struct store_reply reply;
     *bytes = 0;
-    int status = store_one(store, STORE_GET, key, 0, NULL, 0, timeout_ms, &reply);
+    int status = call_one_key(store, STORE_GET, key, 0, NULL, 0, timeout_ms, &reply);
     if (status == TUTTI_OK) {
         *bytes = reply.values[0].bytes;
         if (*bytes > capacity)
-            status =
-                error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                          "store get \"%.80s\": the value has %zu bytes, the buffer takes %zu", key, *bytes, capacity);
+            status = error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                               "store get \"%.80s\": the value has %zu bytes and the buffer %zu; pass a larger buffer",
+                               key, *bytes, capacity);
         else if (*bytes > 0)
             memcpy(buffer, reply.values[0].data, *bytes);
     }
@@ -231,7 +234,7 @@ int tutti_store_get(tutti_store *store, const char *key, void *buffer, size_t ca
 int tutti_store_add(tutti_store *store, const char *key, int64_t delta, int64_t *value)
 {
     struct store_reply reply;
-    int status = store_one(store, STORE_ADD, key, 0, NULL, delta, TUTTI_DEFAULT_TIMEOUT, &reply);
+    int status = call_one_key(store, STORE_ADD, key, 0, NULL, delta, TUTTI_DEFAULT_TIMEOUT, &reply);
     if (status == TUTTI_OK && value != NULL) *value = reply.number;
     return status;
 }
@@ -244,10 +247,10 @@ int tutti_store_compare_set(tutti_store *store, const char *key, const void *exp
     if (buffer == NULL && capacity > 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store compare_set: buffer is NULL, and capacity is %zu",
                          capacity);
-    int status = store_check_value("compare_set", expected, expected_bytes, &values[0]);
-    if (status == TUTTI_OK) status = store_check_value("compare_set", desired, desired_bytes, &values[1]);
+    int status = check_value("compare_set", expected, expected_bytes, &values[0]);
+    if (status == TUTTI_OK) status = check_value("compare_set", desired, desired_bytes, &values[1]);
     if (status != TUTTI_OK) return status;
-    status = store_one(store, STORE_COMPARE_SET, key, 2, values, 0, TUTTI_DEFAULT_TIMEOUT, &reply);
+    status = call_one_key(store, STORE_COMPARE_SET, key, 2, values, 0, TUTTI_DEFAULT_TIMEOUT, &reply);
     if (status == TUTTI_OK) {
         size_t size = reply.n_values > 0 ? reply.values[0].bytes : 0;
         if (bytes != NULL) *bytes = size;
@@ -279,7 +282,7 @@ int store_offer(tutti_store *store, const char *key, const void *value, size_t v
 int tutti_store_delete(tutti_store *store, const char *key, bool *existed)
 {
     struct store_reply reply;
-    int status = store_one(store, STORE_DELETE, key, 0, NULL, 0, TUTTI_DEFAULT_TIMEOUT, &reply);
+    int status = call_one_key(store, STORE_DELETE, key, 0, NULL, 0, TUTTI_DEFAULT_TIMEOUT, &reply);
     if (status == TUTTI_OK && existed != NULL) *existed = reply.number != 0;
     return status;
 }
@@ -287,28 +290,28 @@ int tutti_store_delete(tutti_store *store, const char *key, bool *existed)
 int store_clear(tutti_store *store, const char *prefix)
 {
     struct store_reply reply;
-    return store_one(store, STORE_DELETE, prefix, 0, NULL, 1, TUTTI_DEFAULT_TIMEOUT, &reply);
+    return call_one_key(store, STORE_DELETE, prefix, 0, NULL, 1, TUTTI_DEFAULT_TIMEOUT, &reply);
 }
 
 int tutti_store_append(tutti_store *store, const char *key, const void *value, size_t bytes)
 {
     struct store_slice slice;
     struct store_reply reply;
-    int status = store_check_value("append", value, bytes, &slice);
+    int status = check_value("append", value, bytes, &slice);
     return status != TUTTI_OK ? status
-                              : store_one(store, STORE_APPEND, key, 1, &slice, 0, TUTTI_DEFAULT_TIMEOUT, &reply);
+                              : call_one_key(store, STORE_APPEND, key, 1, &slice, 0, TUTTI_DEFAULT_TIMEOUT, &reply);
 }
 
-/* A number about the whole store. */
-static int store_count(tutti_store *store, int op, int64_t *count)
+/* Executes a request that returns one number about the whole store. */
+static int count_whole_store(tutti_store *store, int op, int64_t *count)
 {
-    int status = store_check_handle(op_names[op], store);
+    int status = check_handle(op_names[op], store);
     if (status != TUTTI_OK) return status;
     if (count == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: count is NULL", op_names[op]);
     struct store_slice all = {"", 0};
     struct store_request request = {.op = op, .n_keys = 1, .keys = &all};
     struct store_reply reply;
-    status = store_deadline(store, TUTTI_DEFAULT_TIMEOUT, &request.deadline_ns);
+    status = make_deadline(store, TUTTI_DEFAULT_TIMEOUT, &request.deadline_ns);
     if (status == TUTTI_OK) status = store_call(store, &request, &reply);
     if (status == TUTTI_OK) *count = reply.number;
     return status;
@@ -316,48 +319,48 @@ static int store_count(tutti_store *store, int op, int64_t *count)
 
 int tutti_store_num_keys(tutti_store *store, int64_t *count)
 {
-    return store_count(store, STORE_NUM_KEYS, count);
+    return count_whole_store(store, STORE_NUM_KEYS, count);
 }
 
 int tutti_store_num_requests(tutti_store *store, int64_t *count)
 {
-    return store_count(store, STORE_NUM_REQUESTS, count);
+    return count_whole_store(store, STORE_NUM_REQUESTS, count);
 }
 
 /* ---- many keys ---------------------------------------------------------------------------------------------- */
 
-/* The arguments of a call about n keys, in one allocation. */
-struct store_many {
+/* Arguments of a call on n keys.  Both arrays share one allocation, owned by `keys`. */
+struct many_keys {
     struct store_slice *keys, *values;
     int64_t deadline_ns;
 };
 
-static int store_many_init(struct store_many *many, tutti_store *store, int op, const char *const *keys,
-                           const tutti_bytes *values, int n, int64_t timeout_ms)
+static int init_many(struct many_keys *many, tutti_store *store, int op, const char *const *keys,
+                     const tutti_bytes *values, int n, int64_t timeout_ms)
 {
     const char *name = op_names[op];
-    *many = (struct store_many){0};
-    int status = store_check_handle(name, store);
+    *many = (struct many_keys){0};
+    int status = check_handle(name, store);
     if (status != TUTTI_OK) return status;
     if (n < 0 || (n > 0 && keys == NULL))
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, n < 0 ? "store %s: n is %d" : "store %s: keys is NULL, n is %d",
                          name, n);
-    status = store_deadline(store, timeout_ms, &many->deadline_ns);
+    status = make_deadline(store, timeout_ms, &many->deadline_ns);
     if (status != TUTTI_OK) return status;
     many->keys = calloc(2 * (size_t)n + 1, sizeof *many->keys);
     if (many->keys == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "store %s: no memory for %d keys", name, n);
     many->values = many->keys + n;
     for (int i = 0; i < n && status == TUTTI_OK; i++) {
-        status = store_check_key(name, keys[i], &many->keys[i]);
+        status = check_key(name, keys[i], &many->keys[i]);
         if (status == TUTTI_OK && values != NULL)
-            status = store_check_value(name, values[i].data, values[i].bytes, &many->values[i]);
+            status = check_value(name, values[i].data, values[i].bytes, &many->values[i]);
     }
     if (status != TUTTI_OK) free(many->keys);
     return status;
 }
 
-/* How many of the n keys, with their values, go into one request. */
-static int store_batch(const struct store_many *many, int first, int n)
+/* Returns how many keys from `first` on fit, with their values, into one request. */
+static int batch_size(const struct many_keys *many, int first, int n)
 {
     size_t bytes = 0;
     int count = 0;
@@ -368,11 +371,11 @@ static int store_batch(const struct store_many *many, int first, int n)
     return count;
 }
 
-/* The next request of the call, from key first on. */
-static int store_many_call(tutti_store *store, int op, const struct store_many *many, int first, int n,
+/* Executes the next request of the call, starting at key `first`; sets *count to the keys it covers. */
+static int call_next_batch(tutti_store *store, int op, const struct many_keys *many, int first, int n,
                            struct store_reply *reply, int *count)
 {
-    *count = store_batch(many, first, n);
+    *count = batch_size(many, first, n);
     struct store_request request = {.op = op,
                                     .n_keys = *count,
                                     .keys = many->keys + first,
@@ -384,12 +387,12 @@ static int store_many_call(tutti_store *store, int op, const struct store_many *
 
 int tutti_store_wait(tutti_store *store, const char *const *keys, int n, int64_t timeout_ms)
 {
-    struct store_many many;
+    struct many_keys many;
     struct store_reply reply;
-    int status = store_many_init(&many, store, STORE_WAIT, keys, NULL, n, timeout_ms);
+    int status = init_many(&many, store, STORE_WAIT, keys, NULL, n, timeout_ms);
     if (status != TUTTI_OK) return status;
     for (int i = 0, count = 0; i < n && status == TUTTI_OK; i += count)
-        status = store_many_call(store, STORE_WAIT, &many, i, n, &reply, &count);
+        status = call_next_batch(store, STORE_WAIT, &many, i, n, &reply, &count);
     free(many.keys);
     return status;
 }
@@ -397,13 +400,13 @@ int tutti_store_wait(tutti_store *store, const char *const *keys, int n, int64_t
 int tutti_store_check(tutti_store *store, const char *const *keys, int n, bool *present)
 {
     if (present == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store check: present is NULL");
-    struct store_many many;
+    struct many_keys many;
     struct store_reply reply;
-    int status = store_many_init(&many, store, STORE_CHECK, keys, NULL, n, TUTTI_DEFAULT_TIMEOUT);
+    int status = init_many(&many, store, STORE_CHECK, keys, NULL, n, TUTTI_DEFAULT_TIMEOUT);
     if (status != TUTTI_OK) return status;
     bool all = true;
     for (int i = 0, count = 0; i < n && status == TUTTI_OK && all; i += count) {
-        status = store_many_call(store, STORE_CHECK, &many, i, n, &reply, &count);
+        status = call_next_batch(store, STORE_CHECK, &many, i, n, &reply, &count);
         all = reply.number != 0;
     }
     if (status == TUTTI_OK) *present = all;
@@ -414,12 +417,12 @@ int tutti_store_check(tutti_store *store, const char *const *keys, int n, bool *
 int tutti_store_multi_set(tutti_store *store, const char *const *keys, const tutti_bytes *values, int n)
 {
     if (values == NULL && n > 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store set: values is NULL, n is %d", n);
-    struct store_many many;
+    struct many_keys many;
     struct store_reply reply;
-    int status = store_many_init(&many, store, STORE_SET, keys, values, n, TUTTI_DEFAULT_TIMEOUT);
+    int status = init_many(&many, store, STORE_SET, keys, values, n, TUTTI_DEFAULT_TIMEOUT);
     if (status != TUTTI_OK) return status;
     for (int i = 0, count = 0; i < n && status == TUTTI_OK; i += count)
-        status = store_many_call(store, STORE_SET, &many, i, n, &reply, &count);
+        status = call_next_batch(store, STORE_SET, &many, i, n, &reply, &count);
     free(many.keys);
     return status;
 }
@@ -427,17 +430,17 @@ int tutti_store_multi_set(tutti_store *store, const char *const *keys, const tut
 int tutti_store_multi_get(tutti_store *store, const char *const *keys, int n, tutti_bytes *values, int64_t timeout_ms)
 {
     if (values == NULL && n > 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store get: values is NULL, n is %d", n);
-    struct store_many many;
+    struct many_keys many;
     struct store_reply reply;
-    int status = store_many_init(&many, store, STORE_GET, keys, NULL, n, timeout_ms);
+    int status = init_many(&many, store, STORE_GET, keys, NULL, n, timeout_ms);
     if (status != TUTTI_OK) return status;
     int got = 0;
     while (got < n && status == TUTTI_OK) {
         int count;
-        status = store_many_call(store, STORE_GET, &many, got, n, &reply, &count);
+        status = call_next_batch(store, STORE_GET, &many, got, n, &reply, &count);
         for (int i = 0; status == TUTTI_OK && i < reply.n_values; i++) {
             values[got++] = reply.values[i];
-            reply.values[i] = (tutti_bytes){0}; /* the caller's from here on */
+            reply.values[i] = (tutti_bytes){0}; /* now owned by the caller */
         }
         store_reply_free(&reply);
     }

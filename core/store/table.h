@@ -1,5 +1,5 @@
-/* The map itself: keys, values, and what each operation does to them.  No threads, no clock, no I/O: memory stores, tcp
- * servers and file stores all apply their requests here, so that they cannot differ. */
+/* The key-value table: keys, values, and the effect of each operation.  It has no threads, clock or I/O.  Memory
+ * stores, tcp servers and file stores all apply their requests here, so their semantics cannot differ. */
 #ifndef STORE_TABLE_H
 #define STORE_TABLE_H
 
@@ -7,15 +7,16 @@
 
 struct table {
     struct table_entry *entries;
-    size_t bytes, max_bytes; /* of all keys and values, with what an entry costs */
-    int64_t n_requests; /* taken by the store; its owner counts, because one request may be applied several times */
+    size_t bytes, max_bytes; /* all keys and values, including the overhead per entry */
+    int64_t
+        n_requests; /* served by the store; counted by its owner, because one request may be applied several times */
 };
 
-/* Applies the request.  True: done, and the reply says how.  False: the operation must wait for the key of index
- * *missing; nothing was changed. */
+/* Applies the request.  Returns true if done, with the outcome in the reply.  Returns false if the operation must wait
+ * for key *missing of the request; the table is unchanged. */
 bool table_apply(struct table *table, const struct store_request *request, struct store_reply *reply, int *missing);
 
-/* The reply to a request that waited in vain: TIMEOUT, naming the keys that are missing. */
+/* Builds the TIMEOUT reply of a request whose deadline passed; names the missing keys. */
 void table_timeout(const struct table *table, const struct store_request *request, struct store_reply *reply);
 
 void table_free(struct table *table);

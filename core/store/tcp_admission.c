@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-/* Asked each time: the program may change its limit. */
+/* Returns the descriptor limit.  Not cached: the program may change it. */
 static int64_t descriptor_limit(void)
 {
     struct rlimit limit;
@@ -25,7 +25,7 @@ static int64_t smaller(int64_t a, int64_t b)
 
 int admission_limit(const struct tcp_server *server)
 {
-    int clients = atomic_load_explicit(&server->n_clients, memory_order_relaxed); /* written by this thread */
+    int clients = atomic_load_explicit(&server->n_clients, memory_order_relaxed); /* only this thread writes it */
     int64_t room = descriptor_limit() - ADMISSION_OTHER_FDS - clients;
     int64_t limit = smaller(room / 4, ADMISSION_UNKNOWN_MAX);
     limit = smaller(larger(limit, server->expected - clients), room * 3 / 4);
@@ -41,7 +41,8 @@ void admission_check_descriptors(const struct tcp_server *server)
 {
     int64_t need = (int64_t)server->expected + ADMISSION_OTHER_FDS, limit = descriptor_limit();
     if (need > limit)
-        log_write(LOG_WARN,
-                  "tcp store: %d clients need about %lld descriptors here, and the limit is %lld: raise `ulimit -n`",
-                  server->expected, (long long)need, (long long)limit);
+        log_write(
+            LOG_WARN,
+            "tcp store: %d clients need about %lld descriptors on the server and the limit is %lld; raise `ulimit -n`",
+            server->expected, (long long)need, (long long)limit);
 }

@@ -1,5 +1,5 @@
-/* The tcp store's client: a small pool of links.  A call takes one and gives it back, so a call that waits (at the
- * server; nothing polls) holds up nobody. */
+/* Client of the tcp store: a small pool of connections.  Each call borrows one, so a call that waits at the server
+ * does not delay others. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,13 +17,13 @@
 #include "store/tcp_server.h"
 
 enum {
-    CLIENT_POOL_MAX = 4,          /* idle links kept; more threads may call, and open more */
-    CLIENT_OWN_MS = 10000,        /* for the own server, which listens already, on this host */
-    CLIENT_GRACE_MS = 2000,       /* for an answer about a deadline to arrive after it */
-    CLIENT_UNRESOLVED_MS = 30000, /* for a name to appear */
-    CLIENT_RETRY_MS = 10,         /* between attempts, doubling up to the next */
+    CLIENT_POOL_MAX = 4,          /* idle connections kept; further concurrent calls open their own */
+    CLIENT_OWN_MS = 10000,        /* to connect to this process's own server, which already listens */
+    CLIENT_GRACE_MS = 2000,       /* for the server's TIMEOUT reply to arrive after the deadline */
+    CLIENT_UNRESOLVED_MS = 30000, /* for a host name to become resolvable */
+    CLIENT_RETRY_MS = 10,         /* pause between attempts; doubles up to CLIENT_RETRY_MAX_MS */
     CLIENT_RETRY_MAX_MS = 250,
-    CLIENT_BUSY_MAX_MS = 2000, /* the same where the server drops us: each attempt costs it work */
+    CLIENT_BUSY_MAX_MS = 2000, /* maximum pause after the server dropped the connection: each attempt costs it work */
     CLIENT_WARN_MS = 5000
 };
 
@@ -38,7 +38,7 @@ struct client {
 
 /* ---- the pool ----------------------------------------------------------------------------------------------- */
 
-static int64_t client_grace(int64_t deadline_ns)
+static int64_t add_grace(int64_t deadline_ns)
 {
     int64_t least = clock_deadline_ns(CLIENT_GRACE_MS);
     if (deadline_ns == CLOCK_NEVER) return CLOCK_NEVER;
@@ -46,7 +46,7 @@ static int64_t client_grace(int64_t deadline_ns)
     return later > least ? later : least;
 }
 
-static struct link *client_pop(struct client *client)
+static struct link *pop_idle(struct client *client)
 {
     pthread_mutex_lock(&client->lock);
     struct link *link = client->idle;
@@ -58,7 +58,7 @@ static struct link *client_pop(struct client *client)
     return link;
 }
 
-static void client_give(struct client *client, struct link *link)
+static void return_link(struct client *client, struct link *link)
 {
     pthread_mutex_lock(&client->lock);
     bool keep = client->n_idle < CLIENT_POOL_MAX;
@@ -71,10 +71,8 @@ static void client_give(struct client *client, struct link *link)
     if (!keep) link_close(link, false);
 }
 
-/* Sleeps before the next attempt.  The random part spreads the attempts of a thousand clients that were refused at
- * once.
- */
-static void client_back_off(int *pause_ms, int most_ms, int64_t deadline_ns)
+/* Sleeps before the next attempt.  The random part spreads the retries of a thousand clients refused at once. */
+static void back_off(int *pause_ms, int most_ms, int64_t deadline_ns)
 {
     uint8_t random;
     token_random(&random, 1);
@@ -86,31 +84,31 @@ static void client_back_off(int *pause_ms, int most_ms, int64_t deadline_ns)
     *pause_ms = 2 * *pause_ms > most_ms ? most_ms : 2 * *pause_ms;
 }
 
-/* A link that works, or a new one.  The server was there before: an attempt that does not reach it is final, but one
- * that it drops is repeated. */
-static int client_take(struct client *client, int64_t deadline_ns, struct link **link)
+/* Returns an idle connection that is still usable, or opens one.  The server was reachable before, so failing to reach
+ * it is final; a connection that the server drops is retried. */
+static int borrow_link(struct client *client, int64_t deadline_ns, struct link **link)
 {
-    while ((*link = client_pop(client)) != NULL) {
+    while ((*link = pop_idle(client)) != NULL) {
         if (link_alive(*link)) return TUTTI_OK;
         link_close(*link, false);
     }
     enum link_retry retry;
-    for (int pause_ms = CLIENT_RETRY_MS;; client_back_off(&pause_ms, CLIENT_BUSY_MAX_MS, deadline_ns)) {
+    for (int pause_ms = CLIENT_RETRY_MS;; back_off(&pause_ms, CLIENT_BUSY_MAX_MS, deadline_ns)) {
         int status = link_open(&client->target, deadline_ns, link, &retry);
         if (status == TUTTI_OK || retry != LINK_BUSY || clock_now_ns() >= deadline_ns) return status;
     }
 }
 
-static int client_call(tutti_store *store, const struct store_request *request, struct store_reply *reply)
+static int call_server(tutti_store *store, const struct store_request *request, struct store_reply *reply)
 {
     struct client *client = (struct client *)store;
-    int64_t deadline_ns = request->prompt ? request->deadline_ns : client_grace(request->deadline_ns);
+    int64_t deadline_ns = request->prompt ? request->deadline_ns : add_grace(request->deadline_ns);
     struct link *link = NULL;
-    int status = client_take(client, deadline_ns, &link);
+    int status = borrow_link(client, deadline_ns, &link);
     if (status != TUTTI_OK) return status;
     status = link_call(link, &client->target, request, deadline_ns, reply);
     if (status == TUTTI_OK)
-        client_give(client, link);
+        return_link(client, link);
     else
         link_close(link, false);
     return status;
@@ -118,7 +116,7 @@ static int client_call(tutti_store *store, const struct store_request *request, 
 
 /* ---- opening and closing ------------------------------------------------------------------------------------ */
 
-static bool client_unresolvable(const struct link_target *target)
+static bool is_unresolvable(const struct link_target *target)
 {
     struct addrinfo *list;
     if (address_resolve(target->host, target->port, &list) != 0) return true;
@@ -126,30 +124,30 @@ static bool client_unresolvable(const struct link_target *target)
     return false;
 }
 
-/* The first link, retried until the server is there: it may be started after its clients. */
-static int client_connect(struct client *client, int64_t deadline_ns)
+/* Opens the first connection.  Retries until the deadline, because the server may start after its clients. */
+static int connect_first(struct client *client, int64_t deadline_ns)
 {
     int64_t own_ns = clock_deadline_ns(CLIENT_OWN_MS);
     if (client->server != NULL && deadline_ns > own_ns) deadline_ns = own_ns;
     int64_t begun = clock_now_ns(), warn_at = begun + (int64_t)CLIENT_WARN_MS * 1000000;
     int64_t unresolved_at = begun + (int64_t)CLIENT_UNRESOLVED_MS * 1000000;
     struct link *link = NULL;
-    for (int pause_ms = CLIENT_RETRY_MS, most_ms;; client_back_off(&pause_ms, most_ms, deadline_ns)) {
+    for (int pause_ms = CLIENT_RETRY_MS, most_ms;; back_off(&pause_ms, most_ms, deadline_ns)) {
         enum link_retry retry;
         int status = link_open(&client->target, deadline_ns, &link, &retry);
         most_ms = retry == LINK_BUSY ? CLIENT_BUSY_MAX_MS : CLIENT_RETRY_MAX_MS;
         if (status == TUTTI_OK) {
             link_settle(link, &client->target);
-            client_give(client, link);
+            return_link(client, link);
             return TUTTI_OK;
         }
         int64_t now = clock_now_ns();
-        if (retry == LINK_FINAL || (now > unresolved_at && client_unresolvable(&client->target))) return status;
+        if (retry == LINK_FINAL || (now > unresolved_at && is_unresolvable(&client->target))) return status;
         if (now >= deadline_ns)
             return error_prefix(status == TUTTI_ERR_TIMEOUT ? TUTTI_ERR_STORE : status,
                                 client->server == NULL
                                     ? "gave up after %lld ms"
-                                    : "this process did not reach its own store within %lld ms (is lo up?)",
+                                    : "this process did not reach its own store within %lld ms; check that lo is up",
                                 (long long)((now - begun) / 1000000));
         if (now > warn_at) {
             log_write(LOG_WARN, "still waiting for the store: %s", error_text());
@@ -158,7 +156,7 @@ static int client_connect(struct client *client, int64_t deadline_ns)
     }
 }
 
-static void client_close(tutti_store *store, bool forked)
+static void close_client(tutti_store *store, bool forked)
 {
     struct client *client = (struct client *)store;
     while (client->idle != NULL) {
@@ -172,36 +170,37 @@ static void client_close(tutti_store *store, bool forked)
     free(client);
 }
 
-static uint16_t client_port(const tutti_store *store)
+static uint16_t port_of_server(const tutti_store *store)
 {
     return ((const struct client *)store)->target.port;
 }
 
-/* Connections to the own server that are not idle ones of this client. */
-static int client_others(struct client *client)
+/* Counts the connections to this process's server except idle ones of this client. */
+static int count_other_connections(struct client *client)
 {
-    pthread_mutex_lock(&client->lock); /* other threads may be giving links back */
+    pthread_mutex_lock(&client->lock); /* other threads may be returning connections */
     int idle = client->n_idle;
     pthread_mutex_unlock(&client->lock);
     return server_clients(client->server) - idle;
 }
 
-static int client_linger(tutti_store *store, int64_t deadline_ns)
+static int linger(tutti_store *store, int64_t deadline_ns)
 {
     struct client *client = (struct client *)store;
     int others;
-    while (client->server != NULL && (others = client_others(client)) > 0) {
+    while (client->server != NULL && (others = count_other_connections(client)) > 0) {
         if (clock_now_ns() >= deadline_ns)
-            return error_set(TUTTI_ERR_TIMEOUT, "%s: %d connections are left", store->name, others);
+            return error_set(TUTTI_ERR_TIMEOUT, "%s: %d clients are still connected after the timeout", store->name,
+                             others);
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
     return TUTTI_OK;
 }
 
 static const struct store_class client_class = {
-    .call = client_call, .close = client_close, .port = client_port, .linger = client_linger};
+    .call = call_server, .close = close_client, .port = port_of_server, .linger = linger};
 
-static int client_get_token(struct client *client, const tutti_store_opts *opts)
+static int get_token(struct client *client, const tutti_store_opts *opts)
 {
     bool present;
     if (opts->token == NULL) return token_get(client->target.token, &present);
@@ -209,10 +208,10 @@ static int client_get_token(struct client *client, const tutti_store_opts *opts)
     return token_init();
 }
 
-static int client_open(struct client *client, const tutti_store_opts *opts)
+static int open_client(struct client *client, const tutti_store_opts *opts)
 {
     struct link_target *target = &client->target;
-    int status = client_get_token(client, opts);
+    int status = get_token(client, opts);
     if (status == TUTTI_OK && opts->server)
         status =
             server_start(target->host, target->port, target->token, opts->insecure, opts->world_size, &client->server);
@@ -220,7 +219,7 @@ static int client_open(struct client *client, const tutti_store_opts *opts)
     if (client->server != NULL) target->port = server_port(client->server);
     address_text(target->host, target->port, target->text);
     snprintf(client->base.name, sizeof client->base.name, "tcp store %s", target->text);
-    return client_connect(client, clock_deadline_ns(client->base.timeout_ms));
+    return connect_first(client, clock_deadline_ns(client->base.timeout_ms));
 }
 
 int tutti_store_tcp_sized(const char *host, uint16_t port, const tutti_store_opts *opts, size_t opts_bytes,
@@ -234,19 +233,20 @@ int tutti_store_tcp_sized(const char *host, uint16_t port, const tutti_store_opt
     if (status != TUTTI_OK) return status;
     if (opts == NULL) opts = &defaults;
     if (opts->world_size < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_tcp: world_size is %d; 0 stands for unknown",
-                         opts->world_size);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "tutti_store_tcp: world_size is %d; it must be positive, or 0 if unknown", opts->world_size);
     if (port == 0 && !opts->server)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_tcp: port is 0, which only a server may ask for");
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "tutti_store_tcp: port is 0; only a server can choose any free port");
     struct client *client = calloc(1, sizeof *client);
     if (client == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_tcp: out of memory");
     client->target.port = port;
     pthread_mutex_init(&client->lock, NULL);
     status = store_base_init(&client->base, &client_class, opts);
     if (status == TUTTI_OK) status = address_host(host, client->target.host);
-    if (status == TUTTI_OK) status = client_open(client, opts);
+    if (status == TUTTI_OK) status = open_client(client, opts);
     if (status != TUTTI_OK) {
-        client_close(&client->base, false);
+        close_client(&client->base, false);
         return status;
     }
     *store = &client->base;

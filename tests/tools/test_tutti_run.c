@@ -472,7 +472,7 @@ static void a_host_without_loopback(void **state)
         print_message("skipped: this machine lets nobody make a network namespace\n");
         skip();
     }
-    assert_refused(ARGS("unshare", "-rn", launch_path(), "-n", "2", "true"), 1, "(is lo up?)");
+    assert_refused(ARGS("unshare", "-rn", launch_path(), "-n", "2", "true"), 1, "check that lo is up");
 }
 
 static void no_file_may_be_written(void **state)

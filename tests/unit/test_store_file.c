@@ -204,7 +204,7 @@ static void test_shortened(void **state)
     OK(tutti_store_set(store, "k", "v", 1));
     assert_int_equal(truncate(path, 8), 0);
     FAILS(tutti_store_set(store, "k", "w", 1), TUTTI_ERR_STORE);
-    assert_non_null(strstr(error_text(), "shorter"));
+    assert_non_null(strstr(error_text(), "the file shrank"));
     tutti_store_free(store);
 }
 

@@ -459,7 +459,7 @@ static void test_linger(void **state)
     FAILS(tutti_store_linger(NULL, 0), TUTTI_ERR_INVALID_ARGUMENT);
     OK(tutti_store_linger(client, 0));
     FAILS(tutti_store_linger(server, 0), TUTTI_ERR_TIMEOUT);
-    assert_non_null(strstr(error_text(), "1 connections are left"));
+    assert_non_null(strstr(error_text(), "1 clients are still connected"));
     tutti_store_free(client);
     OK(tutti_store_linger(server, 20000));
     tutti_store_free(server);
