@@ -176,3 +176,20 @@ void fabric_print_address(const struct wire_address *address, char *out, size_t 
     inet_ntop(address->family == 4 ? AF_INET : AF_INET6, address->ip, ip, sizeof ip);
     snprintf(out, bytes, address->family == 4 ? "%s:%u" : "[%s]:%u", ip, address->port);
 }
+
+socklen_t fabric_to_sockaddr(const struct wire_address *address, struct sockaddr_storage *out)
+{
+    struct sockaddr_in *in = (void *)out;
+    struct sockaddr_in6 *in6 = (void *)out;
+    memset(out, 0, sizeof *out);
+    if (address->family == 4) {
+        in->sin_family = AF_INET;
+        in->sin_port = htons(address->port);
+        memcpy(&in->sin_addr, address->ip, sizeof in->sin_addr);
+        return sizeof *in;
+    }
+    in6->sin6_family = AF_INET6;
+    in6->sin6_port = htons(address->port);
+    memcpy(&in6->sin6_addr, address->ip, sizeof in6->sin6_addr);
+    return sizeof *in6;
+}

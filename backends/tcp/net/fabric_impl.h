@@ -229,6 +229,8 @@ void fabric_close_fid(struct fid *fid);
 int fabric_choose_address(const struct fabric_config *config, struct fabric_where *where);
 bool fabric_is_loopback(const struct fabric_where *where);
 void fabric_print_address(const struct wire_address *address, char *out, size_t bytes);
+/* Returns the length of the address. */
+socklen_t fabric_to_sockaddr(const struct wire_address *address, struct sockaddr_storage *out);
 
 /* fabric_greeting.c: who is who; the address book. */
 int fabric_publish(struct fabric *fabric);

@@ -58,22 +58,6 @@ static int make_endpoint(struct fabric_link *link, struct fi_info *info, struct 
 
 /* ---- asking ------------------------------------------------------------------------------------------------ */
 
-static void to_sockaddr(const struct wire_address *address, struct sockaddr_storage *out)
-{
-    memset(out, 0, sizeof *out);
-    if (address->family == 4) {
-        struct sockaddr_in *in = (void *)out;
-        in->sin_family = AF_INET;
-        in->sin_port = htons(address->port);
-        memcpy(&in->sin_addr, address->ip, 4);
-    } else {
-        struct sockaddr_in6 *in = (void *)out;
-        in->sin6_family = AF_INET6;
-        in->sin6_port = htons(address->port);
-        memcpy(&in->sin6_addr, address->ip, 16);
-    }
-}
-
 bool msg_take_entry(struct fabric_link *link, const uint8_t *entry, size_t bytes)
 {
     if (!wire_address_parse(entry, bytes, &link->address)) return false;
@@ -94,7 +78,7 @@ int msg_ask(struct fabric_link *link)
                                           fabric_reason(status));
     fabric_greet(link);
     fabric_sign(fabric, &link->greeting, data);
-    to_sockaddr(&link->address, &to);
+    fabric_to_sockaddr(&link->address, &to);
     fabric_set_state(link, FABRIC_CONNECTING);
     status = fi_connect(link->msg.ep, &to, data, sizeof data);
     if (status != 0) fabric_lose_connecting(link, fabric_library.strerror(-status));

@@ -136,7 +136,6 @@ void rdm_close(struct fabric *fabric)
     FABRIC_CLOSE(fabric->rdm.av);
     FABRIC_CLOSE(fabric->cq);
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
-        rdm_end_probe(&fabric->link[rank]);
         free_slots(&fabric->link[rank].rdm.flying);
         fabric_free_buffers(&fabric->link[rank].rdm.early);
     }

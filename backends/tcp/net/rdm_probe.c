@@ -14,23 +14,6 @@
 
 enum { BACKLOG = 64 };
 
-static socklen_t fill_address(struct sockaddr_storage *out, const struct wire_address *address)
-{
-    struct sockaddr_in *four = (struct sockaddr_in *)(void *)out;
-    struct sockaddr_in6 *six = (struct sockaddr_in6 *)(void *)out;
-    memset(out, 0, sizeof *out);
-    if (address->family == 4) {
-        four->sin_family = AF_INET;
-        four->sin_port = htons(address->port);
-        memcpy(&four->sin_addr, address->ip, sizeof four->sin_addr);
-        return sizeof *four;
-    }
-    six->sin6_family = AF_INET6;
-    six->sin6_port = htons(address->port);
-    memcpy(&six->sin6_addr, address->ip, sizeof six->sin6_addr);
-    return sizeof *six;
-}
-
 static int new_socket(const struct wire_address *address)
 {
     return socket(address->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -39,7 +22,7 @@ static int new_socket(const struct wire_address *address)
 static bool listens(int fd, struct wire_address *own)
 {
     struct sockaddr_storage address;
-    socklen_t bytes = fill_address(&address, own);
+    socklen_t bytes = fabric_to_sockaddr(own, &address);
     if (bind(fd, (struct sockaddr *)&address, bytes) != 0 || listen(fd, BACKLOG) != 0) return false;
     if (getsockname(fd, (struct sockaddr *)&address, &bytes) != 0) return false;
     own->port = ntohs(own->family == 4 ? ((struct sockaddr_in *)(void *)&address)->sin_port
@@ -80,7 +63,7 @@ void rdm_end_probe(struct fabric_link *link)
 static void start_probe(struct fabric_link *link)
 {
     struct sockaddr_storage address;
-    socklen_t bytes = fill_address(&address, &link->address);
+    socklen_t bytes = fabric_to_sockaddr(&link->address, &address);
     link->rdm.probe = new_socket(&link->address);
     if (link->rdm.probe < 0) return;
     if (connect(link->rdm.probe, (struct sockaddr *)&address, bytes) == 0 || errno == EINPROGRESS) return;
