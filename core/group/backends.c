@@ -39,6 +39,13 @@ const struct backend_entry *backends_find(const struct tutti_group *group, const
     return NULL;
 }
 
+const struct backend_entry *backends_find_tell(const struct tutti_group *group)
+{
+    for (int i = 0; i < group->n_entries[0]; i++)
+        if (TUTTI_HAS(group->entries[0][i].backend, tell)) return &group->entries[0][i];
+    return NULL;
+}
+
 /* Opens the backend's part of the group's store.  The turn in its prefix keeps keys of earlier groups out. */
 static int open_store(const struct tutti_group *group, struct backend_entry *entry)
 {

@@ -25,13 +25,16 @@ void backends_close(struct tutti_group *group);
 /* Returns the group's entry of this backend, or NULL. */
 const struct backend_entry *backends_find(const struct tutti_group *group, const tutti_backend *backend);
 
+/* Returns the group's first entry of CPU tensors whose backend has `tell`, or NULL. */
+const struct backend_entry *backends_find_tell(const struct tutti_group *group);
+
 /* Writes group->backend_text. */
 void backends_describe(struct tutti_group *group);
 
 /* Makes the backends release the memory of pending operations.  Lock held. */
 void backends_abort(struct tutti_group *group);
 
-/* Tells the backends that the group's ranks make groups from it, none of which this rank is in. */
+/* Tells the backends that other ranks make groups from this one, and that this rank is in none of them. */
 int backends_abstain(struct tutti_group *group);
 
 #endif

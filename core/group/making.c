@@ -25,17 +25,9 @@ struct making_family {
     int n;
 };
 
-/* Returns the first CPU backend of the group tree that has `tell`, or NULL. */
-static const struct backend_entry *entry_of(const struct tutti_group *root)
-{
-    for (int i = 0; i < root->n_entries[0]; i++)
-        if (TUTTI_HAS(root->entries[0][i].backend, tell)) return &root->entries[0][i];
-    return NULL;
-}
-
 bool making_is_possible(const struct tutti_group *root)
 {
-    return root->size > 1 && entry_of(root) != NULL;
+    return root->size > 1 && backends_find_tell(root) != NULL;
 }
 
 struct making *making_find(struct tutti_group *root, uint64_t key)
@@ -98,7 +90,7 @@ struct making *making_new(struct tutti_group *root, uint64_t key)
 int making_tell(struct tutti_group *root, int peer, const struct making_message *message)
 {
     uint8_t wire[MAKING_BYTES];
-    const struct backend_entry *entry = entry_of(root);
+    const struct backend_entry *entry = backends_find_tell(root);
     size_t bytes = making_encode(message, wire);
     if (entry == NULL) return TUTTI_OK; /* the group tree is being closed */
     return entry->backend->tell(entry->state, peer, wire, bytes);

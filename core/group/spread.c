@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "diagnose/health.h"
+#include "group/backends.h"
 #include "group/group.h"
 #include "op/note.h"
 
@@ -26,55 +27,35 @@ static bool is_needed(const struct tutti_group *group)
     return hosts && group == group->root && group->failed == TUTTI_ERR_PEER_LOST && group->size <= MEMBERS_MOST;
 }
 
-static const struct backend_entry *entry_of(const struct tutti_group *group)
-{
-    for (int i = 0; i < group->n_entries[0]; i++)
-        if (TUTTI_HAS(group->entries[0][i].backend, tell)) return &group->entries[0][i];
-    return NULL;
-}
-
-/* The peer answers with a failure of its own: to the first message if it is news, else to the question behind it. */
-static bool send_failure(struct tutti_group *group, const struct backend_entry *entry, int peer)
-{
-    uint8_t failure[NOTE_BYTES], question[NOTE_BYTES];
-    size_t bytes = health_failure(group, failure), asks = note_encode(&(struct note){.type = NOTE_ASK}, question);
-    if (group->root->lost[group->global_ranks[peer]]) return false;
-    return entry->backend->tell(entry->state, peer, failure, bytes) == TUTTI_OK &&
-           entry->backend->tell(entry->state, peer, question, asks) == TUTTI_OK;
-}
-
+/* Sends a failure, and a question behind it.  The peer answers the failure with its own if it is news to it, else the
+ * question. */
 static void send_to_all(struct tutti_group *group, const struct backend_entry *entry)
 {
     struct spread *spread = group->spread;
+    uint8_t failure[NOTE_BYTES], question[NOTE_BYTES];
+    size_t bytes = health_failure(group, failure), asks = note_encode(&(struct note){.type = NOTE_ASK}, question);
     for (int peer = 0; peer < group->size; peer++) {
         if (peer == group->rank) continue;
-        spread->waits[peer] = true; /* before it is sent: the peer may be found to be lost meanwhile */
+        spread->waits[peer] = true; /* set before sending: the loss of the peer may be found meanwhile */
         spread->left++;
-        if (!send_failure(group, entry, peer)) spread_answered(group, peer);
+        bool sent = !group->root->lost[group->global_ranks[peer]] &&
+                    entry->backend->tell(entry->state, peer, failure, bytes) == TUTTI_OK &&
+                    entry->backend->tell(entry->state, peer, question, asks) == TUTTI_OK;
+        if (!sent) spread_answered(group, peer);
     }
-}
-
-/* Completions are acted upon later, as always: only the backends run. */
-static int drive(struct engine *engine)
-{
-    int moved = 0;
-    for (int i = 0; i < engine->n_sources; i++)
-        if (TUTTI_HAS(engine->source[i].backend, progress))
-            moved += engine->source[i].backend->progress(engine->source[i].state);
-    return moved;
 }
 
 void spread_failure(struct tutti_group *group)
 {
     struct spread spread = {0};
-    const struct backend_entry *entry = is_needed(group) ? entry_of(group) : NULL;
+    const struct backend_entry *entry = is_needed(group) ? backends_find_tell(group) : NULL;
     if (entry == NULL) return;
     group->spread = &spread;
     int64_t deadline_ns = clock_deadline_ns(WAIT_MS);
     engine_drives(group->engine);
     send_to_all(group, entry);
-    while (spread.left > 0 && clock_now_ns() < deadline_ns)
-        if (drive(group->engine) == 0) usleep(NAP_US);
+    while (spread.left > 0 && clock_now_ns() < deadline_ns) /* completions are handled later, as always */
+        if (!engine_poll_backends(group->engine)) usleep(NAP_US);
     group->spread = NULL;
 }
 

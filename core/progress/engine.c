@@ -283,13 +283,19 @@ void engine_drives(struct engine *engine)
         if (engine->polling[who]) want(engine, who);
 }
 
-bool engine_step(struct engine *engine)
+bool engine_poll_backends(struct engine *engine)
 {
     bool moved = false;
-    engine_drives(engine);
     for (int i = 0; i < engine->n_sources; i++)
         if (TUTTI_HAS(engine->source[i].backend, progress))
             moved |= engine->source[i].backend->progress(engine->source[i].state) != 0;
+    return moved;
+}
+
+bool engine_step(struct engine *engine)
+{
+    engine_drives(engine);
+    bool moved = engine_poll_backends(engine);
     /* First: a peer's note says why the connections break that the same round may have reported. */
     moved |= engine_handle_events(engine);
     moved |= run_works(engine);

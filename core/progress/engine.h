@@ -186,6 +186,9 @@ bool engine_handle_events(struct engine *engine);
 /* Somebody is about to call a backend's progress: with that ends its promise to wake who sleeps on it. */
 void engine_drives(struct engine *engine);
 
+/* Calls each backend's progress.  Returns whether any moved; what they completed is handled by the next round. */
+bool engine_poll_backends(struct engine *engine);
+
 /* One round without waiting. */
 bool engine_step(struct engine *engine);
 
