@@ -30,7 +30,7 @@ void link_drop(struct proto *proto, int32_t rank, const char *why, bool notify)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 STUB(size_t, board_bytes, int n)
-STUB(void, board_prepare_first, struct shm *shm, int n)
+STUB(int, board_directory_take, struct shm *shm, int n)
 STUB(int, link_connect, struct proto *proto, int32_t rank)
 STUB(bool, link_is_up, const struct proto *proto, int32_t rank)
 STUB(bool, link_is_flushed, const struct proto *proto, int32_t rank)

@@ -275,7 +275,7 @@ static int open_local(struct proto *proto, const struct fabric_config *config)
                                .events = &proto_local_events,
                                .user = proto,
                                .group_bytes = board_bytes,
-                               .prepare = board_prepare_first};
+                               .take_group = board_directory_take};
     return shm_open_host(&local, &proto->shm);
 }
 

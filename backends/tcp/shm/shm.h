@@ -122,10 +122,10 @@ struct shm_config {
     tutti_store *store;
     const struct shm_events *events;
     void *user;
-    /* For collectives: how many bytes of the segment a group of n ranks takes, and what is done once to a new segment
-     * whose ranks are all n of the world, before any other one has it. */
+    /* For collectives.  group_bytes returns the bytes of the segment that a group of n ranks takes.  take_group takes
+     * the first ones of a new segment for all n ranks; if it cannot, every rank finds that out by itself. */
     size_t (*group_bytes)(int n);
-    void (*prepare)(struct shm *shm, int n);
+    int (*take_group)(struct shm *shm, int n);
 };
 
 /* The write end of the liveness pipe, held by this process alone, and its identity, to tell it from a later descriptor
@@ -184,8 +184,8 @@ void shm_close(struct shm *shm);
 /* Creates a liveness descriptor, which hangs up when this process exits, execs or closes its descriptors. */
 bool shm_life_open(const tutti_host *host, int *life, struct shm_held *held);
 void shm_life_close(const tutti_host *host, struct shm_held *held);
-/* True if the program has closed this process's descriptors.  Their numbers may belong to the program's own files by
- * then, so they are no longer written, mapped or closed. */
+/* True if the program has closed this process's descriptors.  The numbers may belong to the program's own files by
+ * then, so the library no longer writes to them, maps them or closes them. */
 bool shm_is_disowned(struct shm *shm);
 
 /* ---- shm_segment.c ----------------------------------------------------------------------------------------- */

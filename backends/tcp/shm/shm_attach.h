@@ -41,8 +41,8 @@ struct attach {
 
 /* ---- shm_attach.c ------------------------------------------------------------------------------------------ */
 
-/* Deadline of a member's part in opening, and of one round, of which the host rank has three.  The host rank excludes a
- * slow member while the others still wait for it. */
+/* Return the deadline of a member's part in opening, and that of one of the host rank's three rounds.  A round is
+ * shorter: the host rank excludes a slow member while the others still wait. */
 int64_t shm_deadline_ns(const struct attach *self);
 int64_t shm_round_deadline_ns(const struct attach *self);
 void shm_sign(const struct attach *self, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING]);

@@ -248,7 +248,7 @@ static int run_rounds(struct attach *self, const int32_t *rank, int n, struct ar
                  limit ? self->shm->bytes : self->shm->boards_at, strerror(errno), limit ? " (raise ulimit -f)" : "");
         return 1;
     }
-    if (at == self->config->world_size) self->config->prepare(self->shm, at);
+    if (at == self->config->world_size) (void)self->config->take_group(self->shm, at);
     for (int i = 1; i < at; i++) send_seat(self, i, &greeting[i]);
     receive_round(self);
     send_round(self, 1);

@@ -77,7 +77,7 @@ struct board_op {
     const char *in;
     char *out;
     const tutti_tensor *list; /* blocks of the side that is a list, or NULL */
-    int64_t numel;            /* elements of a block, or of the whole tensor if there are no blocks */
+    int64_t numel;            /* elements per block; of the whole tensor if it has no blocks */
     size_t element, bytes;    /* bytes of an element, and of numel elements */
     size_t put;               /* bytes that a rank copies in or exposes */
     bool puts;                /* true if this rank does so, too */
@@ -150,8 +150,6 @@ const char *board_explain(const struct board *board, const tutti_op *op);
 /* directory.c; empty in a new segment.  take: reserves a segment for a group of n ranks and returns its index, or
  * BOARD_ABSENT; one rank calls it for all.  leave: the last of n ranks releases it. */
 int board_directory_take(struct shm *shm, int n);
-/* Reserves BOARD_FIRST in a new segment.  If it cannot be reserved, all ranks see that. */
-void board_prepare_first(struct shm *shm, int n);
 bool board_directory_has(const struct shm *shm, int index);
 void board_directory_leave(struct shm *shm, int index, int n);
 

@@ -78,11 +78,6 @@ int board_directory_take(struct shm *shm, int n)
     return taken ? index : BOARD_ABSENT;
 }
 
-void board_prepare_first(struct shm *shm, int n)
-{
-    (void)board_directory_take(shm, n);
-}
-
 bool board_directory_has(const struct shm *shm, int index)
 {
     return atomic_load_explicit(&shm_directory(shm)->entry[index].state, memory_order_acquire) == TAKEN;
