@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+
+#include "descriptor_limit.h"
 
 enum { RANKS = 1024, STACK = 256 << 10, ROOT = 777, COUNT = 3, DESCRIPTORS = 4 * RANKS };
 
@@ -130,14 +131,10 @@ static void *member_main(void *argument)
 static void test_thousand(void **state)
 {
     static struct member members[RANKS];
-    struct rlimit limit;
     tutti_store *store = NULL;
     pthread_attr_t small;
     (void)state;
-    getrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_max < DESCRIPTORS) skip();
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
+    if (!may_have_descriptors(DESCRIPTORS)) skip();
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, STACK);
     assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);

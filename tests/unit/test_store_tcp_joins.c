@@ -1,15 +1,7 @@
 /* The tcp store when many clients join at once, and when strangers take the places that clients need. */
 #include "store_tcp.h"
 
-/* Lets this process have n descriptors.  False: the hard limit is lower. */
-static bool may_have_descriptors(rlim_t n)
-{
-    struct rlimit limit;
-    getrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_max < n) return false;
-    if (limit.rlim_cur < n) limit.rlim_cur = n;
-    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
+#include "descriptor_limit.h"
 
 /* None of these sends a byte before all are connected: none may be dropped for another one. */
 static void test_burst(void **state)
