@@ -16,8 +16,8 @@ struct witness {
     ino_t inode;
 };
 
-/* Remembers a socket that is never used: one for the whole process, opened for its first user.  A user that comes after
- * the program has closed it opens another one.  False, with errno: there are no descriptors left.  Thread-safe. */
+/* Remembers a socket that carries no data.  The process has one for all users; the first user opens it, and so does the
+ * next one after the program has closed it.  Returns false and sets errno if no descriptor is left.  Thread-safe. */
 bool witness_join(struct witness *witness);
 /* Gives witness_join's back.  The last user closes the socket. */
 void witness_leave(struct witness *witness);

@@ -297,7 +297,7 @@ static void say_place(struct sentence *sentence, const struct tutti_work *work, 
     say(sentence, group->global_ranks[place->rank], where);
 }
 
-/* Names the awaited peers that are no known stragglers: they have not answered yet, or are in the operation too. */
+/* Names the awaited peers that are not known to be stragglers: they have not answered, or are in the operation too. */
 static void say_unknown(struct sentence *sentence, const struct tutti_work *work, int64_t now, bool all)
 {
     const struct tutti_group *group = work->group;

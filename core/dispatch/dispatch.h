@@ -11,9 +11,9 @@ struct tutti_work;
  * where it has ended meanwhile; an error if nothing was begun. */
 int dispatch_work(struct tutti_work *work);
 
-/* Begins op, of a caller who waits, before a work is made of it: work lends what follows `fingerprint` in it,
- * which nobody has cleared.  TUTTI_REQUEST_DONE: it is over; TUTTI_REQUEST_PENDING: work has to become its work; all
- * else: nothing was begun, and dispatch_work finds out why. */
+/* Begins op of a blocking caller before it has a work.  work lends its fields from `fingerprint` on, uncleared. Returns
+ * TUTTI_REQUEST_DONE if op has completed, and TUTTI_REQUEST_PENDING if the caller must make work its work.  Otherwise
+ * nothing has begun, and dispatch_work finds out why. */
 int dispatch_at_once(struct tutti_work *work, const struct tutti_group *group, const tutti_op *op,
                      uint64_t fingerprint);
 

@@ -2,11 +2,6 @@
 #ifndef GROUP_H
 #define GROUP_H
 
-#include <stdatomic.h>
-#include <sys/queue.h>
-#include <tutti/backend.h>
-#include <tutti/tutti.h>
-
 #include "progress/engine.h"
 #include "state/group_state.h"
 

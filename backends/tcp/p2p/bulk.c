@@ -16,7 +16,7 @@
 
 enum {
     PUSH_LEAST = 12 << 10,  /* bytes from which on the sender first waits for the receiver */
-    STREAM_LEAST = 16 << 20 /* bytes of which nothing stays cached until it is used */
+    STREAM_LEAST = 16 << 20 /* from this size on, the caches do not hold the data until it is used */
 };
 
 enum { PUSH = PACE_ONE, PULL = PACE_OTHER };
