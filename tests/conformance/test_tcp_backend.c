@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "tcp_ends.h"
+#include "tcp_links.h"
 #include "tcp_messages.h"
 #include "tcp_ranks.h"
 #include "tcp_strangers.h"
@@ -191,9 +192,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ranks_as_threads),
     };
     const struct CMUnitTest network_tests[] = {
-        cmocka_unit_test(test_closing_after_failures),        cmocka_unit_test(test_strangers_at_the_listener),
-        cmocka_unit_test(test_a_crowd_at_the_listener),       cmocka_unit_test(test_a_rank_held_up_in_its_handshake),
-        cmocka_unit_test(test_a_flood_before_the_first_link), cmocka_unit_test(test_wrong_secret),
+        cmocka_unit_test(test_closing_after_failures),
+        cmocka_unit_test(test_strangers_at_the_listener),
+        cmocka_unit_test(test_a_crowd_at_the_listener),
+        cmocka_unit_test(test_a_rank_held_up_in_its_handshake),
+        cmocka_unit_test(test_a_flood_before_the_first_link),
+        cmocka_unit_test(test_wrong_secret),
+        cmocka_unit_test(test_links_cost_nothing_before_they_are_made),
     };
     setenv("TUTTI_SHM", "0", 1);
     cmocka_set_test_filter(getenv("TCP_ONLY"));

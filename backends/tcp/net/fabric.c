@@ -1,4 +1,4 @@
-/* The life of a fabric, and what its two kinds share: links with what waits for them. */
+/* The life of a fabric; messages and writes, as far as its two kinds share them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,18 +78,24 @@ static void init(struct fabric *fabric)
     fabric->rdm.timer_fd = fabric->rdm.listener = -1;
     STAILQ_INIT(&fabric->spare[0]);
     STAILQ_INIT(&fabric->spare[1]);
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
-        struct fabric_link *link = &fabric->link[rank];
-        link->fabric = fabric;
-        link->rank = rank;
-        STAILQ_INIT(&link->waiting);
-        STAILQ_INIT(&link->msg.sent);
-        link->rdm.probe = -1;
-        TAILQ_INIT(&link->rdm.flying);
-        STAILQ_INIT(&link->rdm.early);
-        for (int i = 0; i < FABRIC_CHUNKS; i++)
-            link->msg.chunk[i] = (struct fabric_chunk){.kind = FABRIC_CHUNK_WRITTEN, .link = link};
+    STAILQ_INIT(&fabric->all_links);
+}
+
+static struct fabric *new_fabric(const struct fabric_config *config)
+{
+    size_t n = (size_t)config->world_size;
+    struct fabric *fabric = calloc(1, sizeof *fabric + n * sizeof *fabric->link);
+    struct wire_address *addresses = calloc(n, sizeof *addresses);
+    if (fabric == NULL || addresses == NULL) {
+        free(fabric);
+        free(addresses);
+        config->host->error(TUTTI_ERR_NO_MEMORY, "no memory for the addresses of %d ranks", config->world_size);
+        return NULL;
     }
+    fabric->config = *config;
+    fabric->addresses = addresses;
+    init(fabric);
+    return fabric;
 }
 
 static int open_kind(struct fabric *fabric)
@@ -102,11 +108,8 @@ static int open_kind(struct fabric *fabric)
 
 int fabric_open(const struct fabric_config *config, struct fabric **out)
 {
-    size_t bytes = sizeof(struct fabric) + (size_t)config->world_size * sizeof(struct fabric_link);
-    struct fabric *fabric = calloc(1, bytes);
-    if (fabric == NULL) return config->host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d links", config->world_size);
-    fabric->config = *config;
-    init(fabric);
+    struct fabric *fabric = new_fabric(config);
+    if (fabric == NULL) return TUTTI_ERR_NO_MEMORY;
     int status = fabric_load(config->host);
     if (status == TUTTI_OK) status = read_limits(fabric);
     if (status == TUTTI_OK) status = fabric_choose_address(config, &fabric->chosen);
@@ -132,82 +135,19 @@ void fabric_close(struct fabric *fabric)
 {
     if (fabric == NULL) return;
     fabric->closing = true;
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++)
-        if (fabric->link[rank].state != FABRIC_IDLE) fabric_drop(fabric, rank, "closed", false);
+    struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
+        if (link->state != FABRIC_IDLE) fabric_drop(fabric, link->rank, "closed", false);
+    }
     if (fabric->kind != NULL) fabric->kind->close(fabric);
     FABRIC_CLOSE(fabric->fabric);
     if (fabric->info != NULL) fabric_library.freeinfo(fabric->info);
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) fabric_free_buffers(&fabric->link[rank].waiting);
+    fabric_free_links(fabric);
     fabric_free_buffers(&fabric->spare[0]);
     fabric_free_buffers(&fabric->spare[1]);
+    free(fabric->addresses);
     free(fabric);
-}
-
-/* ---- states ------------------------------------------------------------------------------------------------ */
-
-bool fabric_is_on_its_way(const struct fabric_link *link)
-{
-    return link->state == FABRIC_CONNECTING || link->state == FABRIC_WAITING || link->state == FABRIC_ACCEPTING;
-}
-
-void fabric_set_state(struct fabric_link *link, enum fabric_state state)
-{
-    link->fabric->connecting -= fabric_is_on_its_way(link);
-    link->state = (uint8_t)state;
-    link->fabric->connecting += fabric_is_on_its_way(link);
-    if (!fabric_is_on_its_way(link)) return;
-    int64_t now = link->fabric->config.host->now_ns();
-    link->deadline_ns = now + (int64_t)FABRIC_CONNECT_MS * 1000000;
-    int64_t timeout_ms = link->fabric->config.timeout_ms;
-    link->last_ns = timeout_ms < (INT64_MAX - now) / 1000000 ? now + timeout_ms * 1000000 : INT64_MAX;
-}
-
-int fabric_connect(struct fabric *fabric, int32_t rank)
-{
-    struct fabric_link *link = &fabric->link[rank];
-    if (link->state == FABRIC_IDLE) {
-        int status = fabric->kind->ask(link);
-        if (status != TUTTI_OK) return status;
-    }
-    if (link->state != FABRIC_LOST) return TUTTI_OK;
-    return fabric->config.host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", rank, link->why);
-}
-
-void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool notify)
-{
-    struct fabric_link *link = &fabric->link[rank];
-    if (link->state == FABRIC_LOST) return;
-    fabric->kind->end(link);
-    fabric_set_state(link, FABRIC_LOST);
-    snprintf(link->why, sizeof link->why, "%s", why);
-    link->first_write = link->last_write = NULL;
-    for (; link->cut != NULL; link->cut = link->cut->next) fabric->cuts--;
-    if (notify && !fabric->closing) fabric->config.events->lost(fabric->config.user, rank, link->why);
-}
-
-void fabric_lose_connecting(struct fabric_link *link, const char *what)
-{
-    char why[160];
-    snprintf(why, sizeof why, "%s at %s", what, link->where);
-    fabric_drop(link->fabric, link->rank, why, true);
-}
-
-bool fabric_is_up(const struct fabric *fabric, int32_t rank)
-{
-    return fabric->link[rank].state == FABRIC_UP;
-}
-
-const char *fabric_lost(const struct fabric *fabric, int32_t rank)
-{
-    return fabric->link[rank].state == FABRIC_LOST ? fabric->link[rank].why : NULL;
-}
-
-bool fabric_is_flushed(const struct fabric *fabric, int32_t rank)
-{
-    const struct fabric_link *link = &fabric->link[rank];
-    if (fabric->kind->busy(link)) return false;
-    if (link->state == FABRIC_LOST || link->state == FABRIC_IDLE) return true;
-    return STAILQ_EMPTY(&link->waiting) && link->first_write == NULL;
 }
 
 /* ---- messages and writes ----------------------------------------------------------------------------------- */
@@ -215,7 +155,8 @@ bool fabric_is_flushed(const struct fabric *fabric, int32_t rank)
 int fabric_send(struct fabric *fabric, int32_t rank, const void *header, size_t header_bytes, const void *payload,
                 size_t bytes)
 {
-    struct fabric_link *link = &fabric->link[rank];
+    struct fabric_link *link = fabric->link[rank];
+    if (link == NULL && (link = fabric_make_link(fabric, rank)) == NULL) return TUTTI_ERR_NO_MEMORY;
     if (link->state == FABRIC_UP) return fabric->kind->send(link, header, header_bytes, payload, bytes);
     if (link->state == FABRIC_LOST) return TUTTI_OK;
     return fabric_queue(link, header, header_bytes, payload, bytes);
@@ -224,8 +165,9 @@ int fabric_send(struct fabric *fabric, int32_t rank, const void *header, size_t 
 bool fabric_unsend(struct fabric *fabric, int32_t rank,
                    bool (*is)(const void *message, size_t bytes, const void *argument), const void *argument)
 {
-    struct fabric_link *link = &fabric->link[rank];
+    struct fabric_link *link = fabric->link[rank];
     struct fabric_buffer *buffer;
+    if (link == NULL) return false;
     STAILQ_FOREACH(buffer, &link->waiting, entry)
     {
         if (!is(buffer->data, buffer->bytes, argument)) continue;
@@ -238,10 +180,10 @@ bool fabric_unsend(struct fabric *fabric, int32_t rank,
 
 void fabric_write(struct fabric *fabric, int32_t rank, struct fabric_write *write)
 {
-    struct fabric_link *link = &fabric->link[rank];
+    struct fabric_link *link = fabric->link[rank]; /* it is there: the key came over it */
     write->posted = write->landed = 0;
     write->next = NULL;
-    if (link->state == FABRIC_LOST) return;
+    if (link == NULL || link->state == FABRIC_LOST) return;
     if (link->last_write != NULL)
         link->last_write->next = write;
     else
@@ -265,14 +207,15 @@ static bool unqueue(struct fabric_link *link, struct fabric_write *write)
 
 bool fabric_unwrite(struct fabric *fabric, int32_t rank, struct fabric_write *write)
 {
-    return write->posted == 0 && unqueue(&fabric->link[rank], write);
+    struct fabric_link *link = fabric->link[rank];
+    return link != NULL && write->posted == 0 && unqueue(link, write);
 }
 
 /* Where all that was posted has left already, nothing but the next progress is there to say so. */
 bool fabric_cut(struct fabric *fabric, int32_t rank, struct fabric_write *write)
 {
-    struct fabric_link *link = &fabric->link[rank];
-    if (write->posted == 0 || !unqueue(link, write)) return false;
+    struct fabric_link *link = fabric->link[rank];
+    if (link == NULL || write->posted == 0 || !unqueue(link, write)) return false;
     write->bytes = write->posted;
     if (write->landed == write->bytes) {
         write->next = link->cut;
@@ -284,8 +227,9 @@ bool fabric_cut(struct fabric *fabric, int32_t rank, struct fabric_write *write)
 
 static void finish_cut(struct fabric *fabric)
 {
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
-        struct fabric_link *link = &fabric->link[rank];
+    struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
         struct fabric_write *write;
         while ((write = link->cut) != NULL) {
             link->cut = write->next;

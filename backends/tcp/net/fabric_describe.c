@@ -112,7 +112,7 @@ int fabric_describe(const struct fabric *fabric, char *text, size_t capacity)
 {
     struct lines lines = {text, capacity};
     int up = 0;
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) up += fabric->link[rank].state == FABRIC_UP;
+    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) up += fabric_is_up(fabric, rank);
     put(&lines,
         "tcp: rank %d listens on %s, libfabric's provider %s, connected to %d of %d ranks, messages above %d bytes "
         "wait "

@@ -36,6 +36,11 @@ int fabric_publish(struct fabric *fabric)
     return host->store_append(fabric->config.store, book_key, record, BOOK_HEADER + fabric->entry_bytes);
 }
 
+static bool is_known(const struct fabric *fabric, int32_t rank)
+{
+    return fabric->addresses[rank].family != 0;
+}
+
 /* Takes the address book's records.  False: they are not what ranks of this version write. */
 static bool take_book(struct fabric *fabric, const uint8_t *book, size_t bytes)
 {
@@ -44,11 +49,7 @@ static bool take_book(struct fabric *fabric, const uint8_t *book, size_t bytes)
         book += BOOK_HEADER;
         bytes -= BOOK_HEADER;
         if (rank >= (uint32_t)fabric->config.world_size || n > bytes || n > WIRE_ENTRY_MOST) return false;
-        struct fabric_link *link = &fabric->link[rank];
-        if (!link->is_known) {
-            link->is_known = fabric->kind->take_entry(link, book, n);
-            if (!link->is_known) return false;
-        }
+        if (!is_known(fabric, (int32_t)rank) && !fabric->kind->take_entry(fabric, (int32_t)rank, book, n)) return false;
         book += n;
         bytes -= n;
     }
@@ -73,19 +74,17 @@ static int read_book(struct fabric *fabric, int64_t limit_ms)
     return status;
 }
 
-int fabric_look_up(struct fabric_link *link)
+int fabric_look_up(struct fabric *fabric, int32_t rank)
 {
     enum { LIMIT_MS = 10000, NAP_US = 5000 }; /* a store that does not answer must not hold us for long */
-    struct fabric *fabric = link->fabric;
     const tutti_host *host = fabric->config.host;
     int64_t limit_ms = fabric->config.timeout_ms < LIMIT_MS ? fabric->config.timeout_ms : LIMIT_MS;
     int64_t end_ns = host->now_ns() + limit_ms * 1000000;
-    while (!link->is_known) { /* once at most, but for a caller that does not wait until all have opened */
+    while (!is_known(fabric, rank)) { /* once at most, but for a caller that does not wait until all have opened */
         int status = read_book(fabric, limit_ms);
         if (status != TUTTI_OK) return status;
-        if (link->is_known) break;
-        if (host->now_ns() > end_ns)
-            return host->error(TUTTI_ERR_STORE, "rank %d has no address in the store", link->rank);
+        if (is_known(fabric, rank)) break;
+        if (host->now_ns() > end_ns) return host->error(TUTTI_ERR_STORE, "rank %d has no address in the store", rank);
         usleep(NAP_US);
     }
     return TUTTI_OK;
@@ -101,7 +100,7 @@ void fabric_greet(struct fabric_link *link)
                                             .world_size = (uint32_t)fabric->config.world_size,
                                             .family = fabric->config.family};
     fabric->config.host->random(link->greeting.client_nonce, WIRE_NONCE);
-    memcpy(link->greeting.server_nonce, link->address.nonce, WIRE_NONCE);
+    memcpy(link->greeting.server_nonce, fabric->addresses[link->rank].nonce, WIRE_NONCE);
 }
 
 void fabric_sign(const struct fabric *fabric, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING])

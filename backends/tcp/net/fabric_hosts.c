@@ -16,7 +16,7 @@
 
 static const struct wire_address *hosts_address(const struct fabric *fabric, int32_t rank)
 {
-    return rank == fabric->config.rank ? &fabric->address : &fabric->link[rank].address;
+    return rank == fabric->config.rank ? &fabric->address : &fabric->addresses[rank];
 }
 
 /* The number of a host is its first rank. */
@@ -26,7 +26,7 @@ static int hosts_find(struct fabric *fabric, int32_t *host)
     const struct wire_address **address = malloc((size_t)n * sizeof *address);
     int status = address != NULL ? TUTTI_OK : TUTTI_ERR_NO_MEMORY;
     for (int32_t rank = 0; rank < n && status == TUTTI_OK; rank++) {
-        if (rank != fabric->config.rank) status = fabric_look_up(&fabric->link[rank]);
+        if (rank != fabric->config.rank) status = fabric_look_up(fabric, rank);
         address[rank] = hosts_address(fabric, rank);
     }
     if (address == NULL || (status == TUTTI_OK && !hosts_first_ranks(address, n, host)))

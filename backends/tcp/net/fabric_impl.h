@@ -93,10 +93,9 @@ struct rdm_slot;
 TAILQ_HEAD(rdm_slots, rdm_slot);
 struct rdm_link {
     fi_addr_t address;
-    bool is_known;                         /* address is set */
+    bool has_address;                      /* address is set */
     bool hello_due, welcome_due, beat_due; /* to be said as soon as the provider takes it */
     int64_t hello_ns;                      /* not before */
-    struct wire_name name;                 /* of the peer's endpoint */
     uint64_t session_out, session_in;      /* what proves that a message is this link's */
     uint64_t sent, heard;                  /* messages, counted alike on both sides */
     struct fabric_buffers early;           /* came before their turn; in order */
@@ -109,10 +108,12 @@ struct rdm_link {
     int n_flying;
 };
 
+/* A link is allocated when it is first wanted, or when the peer's greeting has proved the token, and is freed with the
+ * fabric.  So the provider may hold pointers to it. */
 struct fabric_link {
+    STAILQ_ENTRY(fabric_link) entry;
     struct fabric *fabric;
     int32_t rank;
-    bool is_known; /* its address was read */
     uint8_t state;
     uint8_t repeats;               /* of our request, because the peer closed it unread */
     int64_t deadline_ns;           /* while not up; it moves on as long as the peer's host answers, */
@@ -120,7 +121,6 @@ struct fabric_link {
     struct fabric_buffers waiting; /* to leave once it can, in order */
     struct fabric_write *first_write, *last_write;
     struct fabric_write *cut;      /* ended short, and to be told so */
-    struct wire_address address;   /* the peer's, once looked up */
     struct wire_greeting greeting; /* that the link rests on */
     char where[64];                /* the peer's address for sentences */
     char why[160];                 /* it was lost */
@@ -169,6 +169,7 @@ struct rdm_fabric {
     int nap_us;                /* the length of the next nap: they grow while nothing happens */
     int64_t tick_ns, timed_ns; /* the next tick; the one that the timer was set for */
     size_t name_bytes;         /* of this provider's names */
+    uint64_t *names;           /* of all ranks' endpoints, valid with their addresses: see rdm_name_words */
 };
 
 /* A kind of endpoint.  Calls get links in the state that their comment names. */
@@ -179,7 +180,7 @@ struct fabric_kind {
     int (*open)(struct fabric *fabric);
     void (*close)(struct fabric *fabric);
     /* Takes a peer's entry; false: it is none of this kind. */
-    bool (*take_entry)(struct fabric_link *link, const uint8_t *entry, size_t bytes);
+    bool (*take_entry)(struct fabric *fabric, int32_t rank, const uint8_t *entry, size_t bytes);
     int (*ask)(struct fabric_link *link);  /* idle: calls the peer */
     void (*end)(struct fabric_link *link); /* any: what the provider has is not ours any more */
     bool (*busy)(const struct fabric_link *link);
@@ -213,17 +214,24 @@ struct fabric {
     struct fabric_buffers spare[2]; /* for copies: small and large */
     struct msg_fabric msg;
     struct rdm_fabric rdm;
-    struct fabric_link link[]; /* by rank */
+    struct wire_address *addresses;       /* by rank; family 0: not read yet */
+    STAILQ_HEAD(, fabric_link) all_links; /* those that were made, in that order */
+    struct fabric_link *link[];           /* by rank; NULL: not made yet, which is as idle */
 };
 
 /* fabric.c */
 const char *fabric_reason(int error); /* the provider's error as text */
 int fabric_failed(struct fabric *fabric, const char *what, int error);
+void fabric_close_fid(struct fid *fid);
+#define FABRIC_CLOSE(object) fabric_close_fid((object) != NULL ? &(object)->fid : NULL)
+
+/* fabric_link.c */
+/* Returns the link to rank, idle if it was not made before, or NULL with an error text if out of memory. */
+struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank);
+void fabric_free_links(struct fabric *fabric);
 void fabric_set_state(struct fabric_link *link, enum fabric_state state);
 bool fabric_is_on_its_way(const struct fabric_link *link);
 void fabric_lose_connecting(struct fabric_link *link, const char *what);
-void fabric_close_fid(struct fid *fid);
-#define FABRIC_CLOSE(object) fabric_close_fid((object) != NULL ? &(object)->fid : NULL)
 
 /* fabric_address.c */
 int fabric_choose_address(const struct fabric_config *config, struct fabric_where *where);
@@ -234,7 +242,7 @@ socklen_t fabric_to_sockaddr(const struct wire_address *address, struct sockaddr
 
 /* fabric_greeting.c: who is who; the address book. */
 int fabric_publish(struct fabric *fabric);
-int fabric_look_up(struct fabric_link *link); /* the peer has opened its fabric */
+int fabric_look_up(struct fabric *fabric, int32_t rank); /* the peer has opened its fabric */
 void fabric_greet(struct fabric_link *link);
 void fabric_sign(const struct fabric *fabric, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING]);
 bool fabric_verify(const struct fabric *fabric, const void *data, size_t n, enum wire_greeting_kind kind,

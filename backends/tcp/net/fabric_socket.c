@@ -194,8 +194,9 @@ void fabric_end_silent(struct fabric *fabric)
     if (since_ms < LOOK_MS) return;
     fabric->msg.listened_ns = now;
     bool anew = since_ms > 4 * LOOK_MS; /* this rank did not look: what is owed may be young */
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
-        struct fabric_link *link = &fabric->link[rank];
+    struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
         if (link->state == FABRIC_UP && is_silent(link, now, anew)) drop_silent(link);
     }
 }
@@ -204,24 +205,30 @@ void fabric_end_silent(struct fabric *fabric)
 
 static bool is_accepting(const struct fabric *fabric)
 {
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++)
-        if (fabric->link[rank].state == FABRIC_ACCEPTING) return true;
+    const struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
+        if (link->state == FABRIC_ACCEPTING) return true;
+    }
     return false;
 }
 
 static bool is_of_link(const struct fabric *fabric, int fd)
 {
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++)
-        if (fabric->link[rank].state == FABRIC_UP && fabric->link[rank].msg.fd == fd) return true;
+    const struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
+        if (link->state == FABRIC_UP && link->msg.fd == fd) return true;
+    }
     return false;
 }
 
-/* Ranks whose link is still to come: each may be in the midst of its handshake. */
+/* Ranks whose link is still to come, made or not: each may be in the midst of its handshake. */
 static int count_expected(const struct fabric *fabric)
 {
-    int n = 0;
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++)
-        n += rank != fabric->config.rank && fabric->link[rank].state < FABRIC_UP;
+    int n = fabric->config.world_size - 1;
+    const struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry) n -= link->state >= FABRIC_UP;
     return n;
 }
 

@@ -11,7 +11,7 @@ void msg_close(struct fabric *fabric);
 
 /* msg_conn.c */
 int msg_listen(struct fabric *fabric);
-bool msg_take_entry(struct fabric_link *link, const uint8_t *entry, size_t bytes);
+bool msg_take_entry(struct fabric *fabric, int32_t rank, const uint8_t *entry, size_t bytes);
 int msg_ask(struct fabric_link *link);
 void msg_end(struct fabric_link *link);
 int msg_handle_events(struct fabric *fabric);

@@ -58,10 +58,11 @@ static int make_endpoint(struct fabric_link *link, struct fi_info *info, struct 
 
 /* ---- asking ------------------------------------------------------------------------------------------------ */
 
-bool msg_take_entry(struct fabric_link *link, const uint8_t *entry, size_t bytes)
+bool msg_take_entry(struct fabric *fabric, int32_t rank, const uint8_t *entry, size_t bytes)
 {
-    if (!wire_address_parse(entry, bytes, &link->address)) return false;
-    fabric_print_address(&link->address, link->where, sizeof link->where);
+    struct wire_address address;
+    if (!wire_address_parse(entry, bytes, &address)) return false;
+    fabric->addresses[rank] = address;
     return true;
 }
 
@@ -70,15 +71,17 @@ int msg_ask(struct fabric_link *link)
     struct fabric *fabric = link->fabric;
     struct sockaddr_storage to;
     uint8_t data[WIRE_GREETING];
-    int status = fabric_look_up(link);
+    int status = fabric_look_up(fabric, link->rank);
     if (status != TUTTI_OK) return status;
+    const struct wire_address *address = &fabric->addresses[link->rank];
+    fabric_print_address(address, link->where, sizeof link->where);
     status = make_endpoint(link, fabric->info, &link->msg.ep);
     if (status != 0)
         return fabric->config.host->error(TUTTI_ERR_SYSTEM, "no endpoint for rank %d: %s", link->rank,
                                           fabric_reason(status));
     fabric_greet(link);
     fabric_sign(fabric, &link->greeting, data);
-    fabric_to_sockaddr(&link->address, &to);
+    fabric_to_sockaddr(address, &to);
     fabric_set_state(link, FABRIC_CONNECTING);
     status = fi_connect(link->msg.ep, &to, data, sizeof data);
     if (status != 0) fabric_lose_connecting(link, fabric_library.strerror(-status));
@@ -156,7 +159,12 @@ static void handle_request(struct fabric *fabric, struct fi_info *info, const vo
         fi_reject(fabric->msg.pep, info->handle, NULL, 0);
         return;
     }
-    struct fabric_link *link = &fabric->link[greeting.from];
+    struct fabric_link *link = fabric_make_link(fabric, (int32_t)greeting.from);
+    if (link == NULL) {
+        fabric->config.host->log(1, "tcp: rank %u cannot be accepted: no memory", greeting.from);
+        fi_reject(fabric->msg.pep, info->handle, NULL, 0);
+        return;
+    }
     bool first = link->state == FABRIC_IDLE || link->state == FABRIC_WAITING;
     bool crossed = link->state == FABRIC_CONNECTING;
     if (first || (crossed && link->rank < fabric->config.rank)) {
@@ -285,8 +293,9 @@ static bool may_wait_on(struct fabric_link *link, int64_t now)
 void msg_check_deadlines(struct fabric *fabric)
 {
     int64_t now = fabric->config.host->now_ns();
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
-        struct fabric_link *link = &fabric->link[rank];
+    struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
         if (fabric_is_on_its_way(link) && now > link->deadline_ns && !may_wait_on(link, now))
             fabric_lose_connecting(link, now > link->last_ns ? "no answer within the group's timeout"
                                                              : "no answer within 15 s");

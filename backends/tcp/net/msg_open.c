@@ -53,6 +53,7 @@ void msg_close(struct fabric *fabric)
     FABRIC_CLOSE(fabric->cq);
     FABRIC_CLOSE(fabric->domain);
     FABRIC_CLOSE(fabric->msg.eq); /* must not be read once the listener is closed */
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) fabric_free_buffers(&fabric->link[rank].msg.sent);
+    struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry) fabric_free_buffers(&link->msg.sent);
     free(fabric->msg.receives);
 }

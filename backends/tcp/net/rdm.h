@@ -47,13 +47,19 @@ int rdm_open(struct fabric *fabric);
 void rdm_close(struct fabric *fabric);
 struct rdm_slot *rdm_slot_new(struct fabric *fabric);
 
+/* Names are kept aligned as a provider may expect it of its own. */
+static inline size_t rdm_name_words(const struct fabric *fabric)
+{
+    return (fabric->rdm.name_bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t);
+}
+
 /* rdm_link.c */
-bool rdm_take_entry(struct fabric_link *link, const uint8_t *entry, size_t bytes);
+bool rdm_take_entry(struct fabric *fabric, int32_t rank, const uint8_t *entry, size_t bytes);
 int rdm_ask(struct fabric_link *link);
 void rdm_end(struct fabric_link *link);
 int rdm_say(struct fabric_link *link);
 void rdm_handle_greeting(struct fabric *fabric, const struct wire_envelope *envelope, const uint8_t *data, size_t n);
-bool rdm_is_of_link(struct fabric_link *link, const struct wire_envelope *envelope);
+bool rdm_is_of_link(struct fabric *fabric, const struct wire_envelope *envelope);
 void rdm_heard(struct fabric_link *link);
 void rdm_tick(struct fabric *fabric);
 

@@ -252,10 +252,10 @@ static void handle_message(struct fabric *fabric, const uint8_t *data, size_t n)
         fabric->config.host->log(3, "tcp: dropped a malformed message of %zu bytes", n);
         return;
     }
-    struct fabric_link *link = &fabric->link[envelope.from];
     if (envelope.kind == WIRE_HELLO || envelope.kind == WIRE_WELCOME) {
         rdm_handle_greeting(fabric, &envelope, data + WIRE_ENVELOPE, n - WIRE_ENVELOPE);
-    } else if (rdm_is_of_link(link, &envelope)) {
+    } else if (rdm_is_of_link(fabric, &envelope)) {
+        struct fabric_link *link = fabric->link[envelope.from];
         if (envelope.sequence != link->rdm.heard + 1) {
             keep_early(link, envelope.sequence, data, n);
             return;
@@ -345,11 +345,12 @@ static void retry(struct fabric *fabric)
         TAILQ_REMOVE(&fabric->rdm.unposted, slot, entry);
         TAILQ_INSERT_TAIL(&fabric->rdm.receives, slot, entry);
     }
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
-        struct fabric_link *link = &fabric->link[rank];
+    struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
         if (link->state == FABRIC_IDLE || link->state == FABRIC_LOST) continue;
         if (link->rdm.failed != 0)
-            fabric_drop(fabric, rank, fabric_library.strerror(link->rdm.failed), true);
+            fabric_drop(fabric, link->rank, fabric_library.strerror(link->rdm.failed), true);
         else
             rdm_flush(link);
     }

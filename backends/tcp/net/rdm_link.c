@@ -57,30 +57,36 @@ static void set_state(struct fabric_link *link, enum fabric_state state)
 
 /* ---- calling ----------------------------------------------------------------------------------------------- */
 
+static void *name_of(const struct fabric *fabric, int32_t rank)
+{
+    return fabric->rdm.names + (size_t)rank * rdm_name_words(fabric);
+}
+
 /* The peer's address in the provider's table. */
 static int insert_address(struct fabric_link *link)
 {
     struct fid_av *av = link->fabric->rdm.av;
-    int n = fi_av_insert(av, link->rdm.name.name, 1, &link->rdm.address, 0, NULL);
-    link->rdm.is_known = n == 1;
+    const void *name = name_of(link->fabric, link->rank);
+    size_t bytes = sizeof link->where;
+    fi_av_straddr(av, name, link->where, &bytes);
+    int n = fi_av_insert(av, name, 1, &link->rdm.address, 0, NULL);
+    link->rdm.has_address = n == 1;
     return n == 1 ? TUTTI_OK : fabric_failed(link->fabric, "fi_av_insert", n < 0 ? n : -FI_EINVAL);
 }
 
 /* Those of another provider are of another length, as a rule. */
-static bool take_name(struct fabric_link *link, const struct wire_name *name)
+static bool take_name(struct fabric *fabric, int32_t rank, const struct wire_name *name)
 {
-    size_t bytes = sizeof link->where;
-    if (name->bytes != link->fabric->rdm.name_bytes) return false;
-    link->address = name->host;
-    link->rdm.name = *name;
-    fi_av_straddr(link->fabric->rdm.av, name->name, link->where, &bytes);
+    if (name->bytes != fabric->rdm.name_bytes) return false;
+    fabric->addresses[rank] = name->host;
+    memcpy(name_of(fabric, rank), name->name, name->bytes);
     return true;
 }
 
-bool rdm_take_entry(struct fabric_link *link, const uint8_t *entry, size_t bytes)
+bool rdm_take_entry(struct fabric *fabric, int32_t rank, const uint8_t *entry, size_t bytes)
 {
     struct wire_name name;
-    return wire_name_parse(entry, bytes, &name) && take_name(link, &name);
+    return wire_name_parse(entry, bytes, &name) && take_name(fabric, rank, &name);
 }
 
 /* The higher rank gives the other one time to call first: calls that cross cost more than this.  They are no more than
@@ -89,8 +95,8 @@ int rdm_ask(struct fabric_link *link)
 {
     enum { COURTESY_MS = 20 };
     struct fabric *fabric = link->fabric;
-    int status = fabric_look_up(link);
-    if (status == TUTTI_OK && !link->rdm.is_known) status = insert_address(link);
+    int status = fabric_look_up(fabric, link->rank);
+    if (status == TUTTI_OK && !link->rdm.has_address) status = insert_address(link);
     if (status != TUTTI_OK) return status;
     fabric_greet(link);
     set_state(link, FABRIC_CONNECTING);
@@ -157,7 +163,8 @@ static bool is_hello(const struct fabric *fabric, const uint8_t *data, size_t n,
 
 static void accept_call(struct fabric_link *link, const struct wire_greeting *greeting, const struct wire_name *name)
 {
-    if (!link->rdm.is_known && (!take_name(link, name) || insert_address(link) != TUTTI_OK)) return;
+    if (!link->rdm.has_address && (!take_name(link->fabric, link->rank, name) || insert_address(link) != TUTTI_OK))
+        return;
     link->greeting = *greeting;
     begin_session(link);
     set_state(link, FABRIC_ACCEPTING);
@@ -166,9 +173,11 @@ static void accept_call(struct fabric_link *link, const struct wire_greeting *gr
     rdm_flush(link);
 }
 
-static void handle_hello(struct fabric_link *link, const struct wire_greeting *greeting, const struct wire_name *name)
+static void handle_hello(struct fabric *fabric, const struct wire_greeting *greeting, const struct wire_name *name)
 {
-    bool crossed = link->state == FABRIC_CONNECTING && link->rank < link->fabric->config.rank;
+    struct fabric_link *link = fabric_make_link(fabric, (int32_t)greeting->from);
+    if (link == NULL) return; /* out of memory; the peer repeats it */
+    bool crossed = link->state == FABRIC_CONNECTING && link->rank < fabric->config.rank;
     if (link->state == FABRIC_IDLE || crossed) {
         accept_call(link, greeting, name);
     } else if (link->state == FABRIC_ACCEPTING && fabric_is_answer(link, greeting)) { /* our answer was lost */
@@ -188,12 +197,12 @@ static void handle_welcome(struct fabric_link *link)
 
 void rdm_handle_greeting(struct fabric *fabric, const struct wire_envelope *envelope, const uint8_t *data, size_t n)
 {
-    struct fabric_link *link = &fabric->link[envelope->from];
+    struct fabric_link *link = fabric->link[envelope->from];
     struct wire_greeting greeting;
     struct wire_name name;
     if (envelope->kind == WIRE_HELLO && is_hello(fabric, data, n, &greeting, &name) && greeting.from == envelope->from)
-        handle_hello(link, &greeting, &name);
-    else if (envelope->kind == WIRE_WELCOME && link->state == FABRIC_CONNECTING &&
+        handle_hello(fabric, &greeting, &name);
+    else if (envelope->kind == WIRE_WELCOME && link != NULL && link->state == FABRIC_CONNECTING &&
              fabric_verify(fabric, data, n, WIRE_ACCEPT, &greeting) && fabric_is_answer(link, &greeting))
         handle_welcome(link);
     else
@@ -203,16 +212,17 @@ void rdm_handle_greeting(struct fabric *fabric, const struct wire_envelope *enve
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
 /* Whether a message, which is no greeting, is this link's, and not one that was here before. */
-bool rdm_is_of_link(struct fabric_link *link, const struct wire_envelope *envelope)
+bool rdm_is_of_link(struct fabric *fabric, const struct wire_envelope *envelope)
 {
-    bool is_open = link->state == FABRIC_UP || link->state == FABRIC_ACCEPTING;
+    struct fabric_link *link = fabric->link[envelope->from];
+    bool is_open = link != NULL && (link->state == FABRIC_UP || link->state == FABRIC_ACCEPTING);
     if (!is_open || envelope->session != link->rdm.session_in) {
-        link->fabric->config.host->log(3, "tcp: dropped a message of no link, said to be from rank %d", link->rank);
+        fabric->config.host->log(3, "tcp: dropped a message of no link, said to be from rank %u", envelope->from);
         return false;
     }
     link->rdm.listened = true;
     if (envelope->sequence - link->rdm.heard - 1 < RDM_WINDOW) return true; /* wraps: one from before is far ahead */
-    fabric_drop(link->fabric, link->rank, LOST_MESSAGES, true);
+    fabric_drop(fabric, link->rank, LOST_MESSAGES, true);
     return false;
 }
 
@@ -279,8 +289,9 @@ static void tick_link(struct fabric_link *link)
 void rdm_tick(struct fabric *fabric)
 {
     rdm_accept_probes(fabric);
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
-        struct fabric_link *link = &fabric->link[rank];
+    struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
         if (link->state == FABRIC_UP || fabric_is_on_its_way(link)) tick_link(link);
     }
 }

@@ -104,6 +104,10 @@ static int name_ourselves(struct fabric *fabric)
     rdm_open_probes(fabric, &fabric->address);
     name.host = fabric->address;
     fabric->rdm.name_bytes = name.bytes;
+    fabric->rdm.names = calloc((size_t)fabric->config.world_size, rdm_name_words(fabric) * sizeof(uint64_t));
+    if (fabric->rdm.names == NULL)
+        return fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for the addresses of %d ranks",
+                                          fabric->config.world_size);
     fabric->entry_bytes = wire_name_encode(fabric->entry, &name);
     fi_av_straddr(fabric->rdm.av, name.name, fabric->where, &text);
     uint32_t format = fabric->info->addr_format;
@@ -135,9 +139,11 @@ void rdm_close(struct fabric *fabric)
     FABRIC_CLOSE(fabric->rdm.ep);
     FABRIC_CLOSE(fabric->rdm.av);
     FABRIC_CLOSE(fabric->cq);
-    for (int32_t rank = 0; rank < fabric->config.world_size; rank++) {
-        free_slots(&fabric->link[rank].rdm.flying);
-        fabric_free_buffers(&fabric->link[rank].rdm.early);
+    struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
+        free_slots(&link->rdm.flying);
+        fabric_free_buffers(&link->rdm.early);
     }
     free_slots(&fabric->rdm.spare);
     free_slots(&fabric->rdm.receives);
@@ -145,4 +151,5 @@ void rdm_close(struct fabric *fabric)
     FABRIC_CLOSE(fabric->domain);
     if (fabric->rdm.timer_fd >= 0) close(fabric->rdm.timer_fd);
     rdm_close_probes(fabric);
+    free(fabric->rdm.names);
 }

@@ -63,8 +63,9 @@ void rdm_end_probe(struct fabric_link *link)
 static void start_probe(struct fabric_link *link)
 {
     struct sockaddr_storage address;
-    socklen_t bytes = fabric_to_sockaddr(&link->address, &address);
-    link->rdm.probe = new_socket(&link->address);
+    const struct wire_address *peer = &link->fabric->addresses[link->rank];
+    socklen_t bytes = fabric_to_sockaddr(peer, &address);
+    link->rdm.probe = new_socket(peer);
     if (link->rdm.probe < 0) return;
     if (connect(link->rdm.probe, (struct sockaddr *)&address, bytes) == 0 || errno == EINPROGRESS) return;
     link->rdm.refused = errno == ECONNREFUSED;
@@ -84,9 +85,10 @@ static void finish_probe(struct fabric_link *link)
 
 bool rdm_is_gone(struct fabric_link *link)
 {
-    if (link->address.port == 0) return false; /* the peer has no listener */
+    const struct wire_address *peer = &link->fabric->addresses[link->rank];
+    if (peer->port == 0) return false; /* the peer has no listener */
     if (link->rdm.probe < 0) start_probe(link);
     finish_probe(link);
-    bool own_host = memcmp(link->address.ip, link->fabric->address.ip, sizeof link->address.ip) == 0;
+    bool own_host = memcmp(peer->ip, link->fabric->address.ip, sizeof peer->ip) == 0;
     return link->rdm.refused && (own_host || link->rdm.deaf >= RDM_TICKS);
 }

@@ -1,0 +1,110 @@
+/* Links to peers: made when first wanted, and their states. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tcp/net/fabric_impl.h"
+
+/* ---- making ------------------------------------------------------------------------------------------------ */
+
+struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank)
+{
+    if (fabric->link[rank] != NULL) return fabric->link[rank];
+    struct fabric_link *link = calloc(1, sizeof *link);
+    if (link == NULL) {
+        fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a link to rank %d", rank);
+        return NULL;
+    }
+    link->fabric = fabric;
+    link->rank = rank;
+    STAILQ_INIT(&link->waiting);
+    STAILQ_INIT(&link->msg.sent);
+    link->rdm.probe = -1;
+    TAILQ_INIT(&link->rdm.flying);
+    STAILQ_INIT(&link->rdm.early);
+    for (int i = 0; i < FABRIC_CHUNKS; i++)
+        link->msg.chunk[i] = (struct fabric_chunk){.kind = FABRIC_CHUNK_WRITTEN, .link = link};
+    STAILQ_INSERT_TAIL(&fabric->all_links, link, entry);
+    fabric->link[rank] = link;
+    return link;
+}
+
+void fabric_free_links(struct fabric *fabric)
+{
+    struct fabric_link *link;
+    while ((link = STAILQ_FIRST(&fabric->all_links)) != NULL) {
+        STAILQ_REMOVE_HEAD(&fabric->all_links, entry);
+        fabric_free_buffers(&link->waiting);
+        free(link);
+    }
+}
+
+/* ---- states ------------------------------------------------------------------------------------------------ */
+
+bool fabric_is_on_its_way(const struct fabric_link *link)
+{
+    return link->state == FABRIC_CONNECTING || link->state == FABRIC_WAITING || link->state == FABRIC_ACCEPTING;
+}
+
+void fabric_set_state(struct fabric_link *link, enum fabric_state state)
+{
+    link->fabric->connecting -= fabric_is_on_its_way(link);
+    link->state = (uint8_t)state;
+    link->fabric->connecting += fabric_is_on_its_way(link);
+    if (!fabric_is_on_its_way(link)) return;
+    int64_t now = link->fabric->config.host->now_ns();
+    link->deadline_ns = now + (int64_t)FABRIC_CONNECT_MS * 1000000;
+    int64_t timeout_ms = link->fabric->config.timeout_ms;
+    link->last_ns = timeout_ms < (INT64_MAX - now) / 1000000 ? now + timeout_ms * 1000000 : INT64_MAX;
+}
+
+int fabric_connect(struct fabric *fabric, int32_t rank)
+{
+    struct fabric_link *link = fabric_make_link(fabric, rank);
+    if (link == NULL) return TUTTI_ERR_NO_MEMORY;
+    if (link->state == FABRIC_IDLE) {
+        int status = fabric->kind->ask(link);
+        if (status != TUTTI_OK) return status;
+    }
+    if (link->state != FABRIC_LOST) return TUTTI_OK;
+    return fabric->config.host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", rank, link->why);
+}
+
+/* Without notify the fabric is about to be closed: then a link that was never made needs no end. */
+void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool notify)
+{
+    struct fabric_link *link = notify ? fabric_make_link(fabric, rank) : fabric->link[rank];
+    if (link == NULL || link->state == FABRIC_LOST) return;
+    fabric->kind->end(link);
+    fabric_set_state(link, FABRIC_LOST);
+    snprintf(link->why, sizeof link->why, "%s", why);
+    link->first_write = link->last_write = NULL;
+    for (; link->cut != NULL; link->cut = link->cut->next) fabric->cuts--;
+    if (notify && !fabric->closing) fabric->config.events->lost(fabric->config.user, rank, link->why);
+}
+
+void fabric_lose_connecting(struct fabric_link *link, const char *what)
+{
+    char why[160];
+    snprintf(why, sizeof why, "%s at %s", what, link->where);
+    fabric_drop(link->fabric, link->rank, why, true);
+}
+
+bool fabric_is_up(const struct fabric *fabric, int32_t rank)
+{
+    return fabric->link[rank] != NULL && fabric->link[rank]->state == FABRIC_UP;
+}
+
+const char *fabric_lost(const struct fabric *fabric, int32_t rank)
+{
+    const struct fabric_link *link = fabric->link[rank];
+    return link != NULL && link->state == FABRIC_LOST ? link->why : NULL;
+}
+
+bool fabric_is_flushed(const struct fabric *fabric, int32_t rank)
+{
+    const struct fabric_link *link = fabric->link[rank];
+    if (link == NULL) return true;
+    if (fabric->kind->busy(link)) return false;
+    if (link->state == FABRIC_LOST || link->state == FABRIC_IDLE) return true;
+    return STAILQ_EMPTY(&link->waiting) && link->first_write == NULL;
+}
