@@ -5,18 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "bootstrap/liveness.h"
+#include "group/agreement.h"
 #include "group/group.h"
 #include "group/host.h"
 #include "group/making.h"
 #include "group/processes.h"
 #include "group/topology.h"
 #include "plugin/registry.h"
-
-#define AGREED "0" /* the verdict if no rank has failed */
 
 static void close_door(struct tutti_group *group, struct backend_entry *entry)
 {
@@ -183,95 +180,26 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
     return TUTTI_OK;
 }
 
-/* Parses "-5 rank 1: text" into a status and this thread's error text. */
-static int read_verdict(const char *text, const char *what)
+static int check_processes(void *group)
 {
-    int status = TUTTI_ERR_BACKEND, used = 0;
-    if (strcmp(text, AGREED) == 0) return TUTTI_OK;
-    if (sscanf(text, "%d %n", &status, &used) < 1 || status >= 0) status = TUTTI_ERR_BACKEND;
-    return error_set(status, "%s: %s", what, text + used);
+    return processes_check(group);
 }
 
-/* Publishes a verdict.  If there is one already, that one counts for all and is returned. */
-static int give_verdict(struct tutti_group *group, const char *key, const char *verdict, const char *what)
-{
-    char now[ERROR_TEXT_MAX];
-    size_t bytes = 0;
-    int status =
-        tutti_store_compare_set(group->store, key, "", 0, verdict, strlen(verdict), now, sizeof now - 1, &bytes);
-    if (status != TUTTI_OK) return error_prefix(status, "%s", what);
-    now[bytes < sizeof now ? bytes : 0] = '\0';
-    return read_verdict(now, what);
-}
-
-static int give_failure(struct tutti_group *group, const char *key, int status, const char *what)
-{
-    char verdict[ERROR_TEXT_MAX];
-    snprintf(verdict, sizeof verdict, "%d rank %d: %.900s", status, group->rank, error_text());
-    return give_verdict(group, key, verdict, what);
-}
-
-/* Waits for the verdict.  Publishes a failure instead if a rank has died or the deadline has passed. */
-static int await_verdict(struct tutti_group *group, const char *key, const char *count, const char *what,
-                         int64_t deadline_ns)
-{
-    char text[ERROR_TEXT_MAX];
-    size_t bytes = 0;
-    int64_t came = 0;
-    int status;
-    do {
-        status = tutti_store_get(group->store, key, text, sizeof text - 1, &bytes, LIVENESS_LOOK_MS);
-        text[bytes < sizeof text ? bytes : 0] = '\0';
-        if (status == TUTTI_OK) return read_verdict(text, what);
-        if (status == TUTTI_ERR_TIMEOUT) status = processes_check(group);
-        if (status != TUTTI_OK && status != TUTTI_ERR_STORE) return give_failure(group, key, status, what);
-    } while (status == TUTTI_OK && clock_now_ns() < deadline_ns);
-    if (status == TUTTI_OK) status = tutti_store_add(group->store, count, 0, &came);
-    if (status != TUTTI_OK) return error_prefix(status, "%s", what);
-    int here = (int)((came - 1) % group->size) + 1;
-    status = error_set(TUTTI_ERR_TIMEOUT, "%d of %d ranks came within %" PRIi64 " ms", here, group->size,
-                       group->open_timeout_ms);
-    return give_failure(group, key, status, what);
-}
-
-/* Waits after a failure until all ranks have read the verdict: the store ends with the rank that hosts it.  Keeps the
- * error text. */
-static void await_all(struct tutti_group *group, const char *all, int status, int64_t deadline_ns)
-{
-    char text[ERROR_TEXT_MAX];
-    const char *keys[1] = {all};
-    snprintf(text, sizeof text, "%s", error_text());
-    while (tutti_store_wait(group->store, keys, 1, LIVENESS_LOOK_MS) == TUTTI_ERR_TIMEOUT &&
-           processes_check(group) == TUTTI_OK && clock_now_ns() < deadline_ns)
-        continue;
-    error_set(status, "%s", text);
-}
-
-/* Makes all ranks return the same status: the first error with its text, or OK.  `name` is alike on all ranks, `what`
- * says what failed.  There is one verdict: the last rank to arrive publishes OK, unless a rank has published a failure
- * before.  So no rank has an answer of its own, even if a rank dies, or arrives after the others have given it up. */
+/* Makes all ranks return the same status.  `name` is alike on all ranks, `what` says what failed. */
 static int agree(struct tutti_group *group, const char *name, const char *what, int status)
 {
-    char key[400], count[400], all[400], mine[ERROR_TEXT_MAX];
-    int64_t came = 0, deadline_ns = clock_deadline_ns(group->open_timeout_ms);
-    if (group->size == 1) return status;
-    snprintf(mine, sizeof mine, "%s", status == TUTTI_OK ? "" : error_text());
-    snprintf(key, sizeof key, "verdict/%" PRIi64 "/%s", group->root->turn, name);
-    snprintf(count, sizeof count, "came/%" PRIi64 "/%s", group->root->turn, name);
-    snprintf(all, sizeof all, "all/%" PRIi64 "/%s", group->root->turn, name);
-    if (status != TUTTI_OK) give_failure(group, key, status, what);
-    int met = tutti_store_add(group->store, count, 1, &came);
-    if (met == TUTTI_OK && came == group->size)
-        met = give_verdict(group, key, AGREED, what);
-    else if (met == TUTTI_OK)
-        met = await_verdict(group, key, count, what, deadline_ns);
-    if (status != TUTTI_OK) met = error_set(status, "%s", mine);
-    if (met == TUTTI_OK) return TUTTI_OK;
-    if (came == group->size)
-        tutti_store_set(group->store, all, "", 0);
-    else if (met != TUTTI_ERR_PEER_LOST)
-        await_all(group, all, met, deadline_ns);
-    return met;
+    struct agreement agreement = {
+        .store = group->store,
+        .turn = group->root->turn,
+        .name = name,
+        .what = what,
+        .rank = group->rank,
+        .size = group->size,
+        .timeout_ms = group->open_timeout_ms,
+        .check = check_processes,
+        .context = group,
+    };
+    return agreement_reach(&agreement, status);
 }
 
 /* Makes a backend's stage ("load", "open") succeed on all ranks or on none. */
