@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "group/group.h"
+#include "group/shared_transport.h"
 #include "group/split.h"
 #include "group/subgroup.h"
 #include "op/fingerprint.h"
@@ -263,7 +264,7 @@ int tutti_create_group_sized(const char *backend, tutti_store *store, int rank, 
         .timeout_ms = opts->timeout_ms > 0 ? opts->timeout_ms : 30 * 60 * 1000,
         .device = opts->device.type != 0 ? opts->device : (tutti_device){TUTTI_CPU, 0},
     };
-    return group_open(&args, group);
+    return shared_transport_open_group(&args, group);
 }
 
 int tutti_abort(tutti_group *group, const char *reason)

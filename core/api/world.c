@@ -12,6 +12,7 @@
 #include "bootstrap/liveness.h"
 #include "bootstrap/rendezvous.h"
 #include "group/group.h"
+#include "group/shared_transport.h"
 #include "group/host.h"
 #include "plugin/registry.h"
 #include "store/store_impl.h"
@@ -190,7 +191,7 @@ int tutti_destroy_process_group_within(tutti_group *group, int64_t delivery_ms)
     if (delivery_ms < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "destroy_process_group: delivery_ms is %" PRId64, delivery_ms);
     if (group == NULL || group == group_to_ask(NULL)) return destroy_world(delivery_ms);
-    group_close(group, delivery_ms);
+    shared_transport_close_group(group, delivery_ms);
     return TUTTI_OK;
 }
 

@@ -72,7 +72,7 @@ static tutti_group_info info_for(struct tutti_group *group, const struct group_a
         .name = group->name,
         .made_from = from != NULL ? from->state : NULL,
         .color = args->color,
-        .plans_only = group->algorithm != NULL,
+        .plans_only = group->algorithm != NULL || (group->is_shared && TUTTI_HAS(backend, offer)),
         .open_timeout_ms = group->open_timeout_ms,
     };
 }
@@ -119,14 +119,38 @@ int backends_ready(struct tutti_group *group, const struct group_args *args)
     return status;
 }
 
+static bool opens_alone(const tutti_backend *backend)
+{
+    return TUTTI_HAS(backend, traits) && (backend->traits & TUTTI_BACKEND_OPENS_ALONE) != 0;
+}
+
+bool backends_may_share(const struct backend_spec *names)
+{
+    bool may = true;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < names->n[device] && may; i++) {
+            const tutti_backend *backend = NULL;
+            may = registry_load(names->name[device][i], &host_services, &backend) == TUTTI_OK && opens_alone(backend) &&
+                  TUTTI_HAS(backend, tell);
+        }
+    return may;
+}
+
+bool backends_can_share(const struct tutti_group *root)
+{
+    bool can = backends_find_tell(root) != NULL;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < root->n_entries[device]; i++) can &= opens_alone(root->entries[device][i].backend);
+    return can;
+}
+
 bool backends_open_alone(struct tutti_group *group, const struct group_args *args)
 {
     const struct backend_entry *shared[2 * GROUP_ENTRIES];
     int n = list_shared(group, args, shared);
     if (args->names->n[1] > 0 || n == 0) return false;
     for (int i = 0; i < n; i++)
-        if (!TUTTI_HAS(shared[i]->backend, traits) || (shared[i]->backend->traits & TUTTI_BACKEND_OPENS_ALONE) == 0)
-            return false;
+        if (!opens_alone(shared[i]->backend)) return false;
     return true;
 }
 

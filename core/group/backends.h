@@ -4,6 +4,8 @@
 
 #include <tutti/backend.h>
 
+#include "plugin/backend_spec.h"
+
 struct group_args;
 struct backend_entry;
 struct tutti_group;
@@ -36,5 +38,11 @@ void backends_abort(struct tutti_group *group);
 
 /* Tells the backends that other ranks make groups from this one, and that this rank is in none of them. */
 int backends_abstain(struct tutti_group *group);
+
+/* Whether groups made with a store can be children of a group tree that none of them owns: no backend needs another
+ * rank to open a child, so threads may make several in any order.  backends_may_share says so of backends to be opened,
+ * as far as this rank knows; backends_can_share of those that are open, alike on all ranks. */
+bool backends_may_share(const struct backend_spec *names);
+bool backends_can_share(const struct tutti_group *root);
 
 #endif

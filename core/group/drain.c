@@ -87,10 +87,22 @@ static bool make_progress(const struct engine *engine)
     return moved;
 }
 
+/* A root that groups share does not fail itself: they do. */
+static bool has_failed(const struct tutti_group *first)
+{
+    const struct tutti_group *group;
+    if (!first->is_shared) return first->failed != TUTTI_OK;
+    TAILQ_FOREACH(group, &first->family, family_link)
+    {
+        if (group != first && group->rank >= 0 && group->failed == TUTTI_OK) return false;
+    }
+    return true;
+}
+
 void drain_at_exit(struct engine *engine)
 {
     const struct tutti_group *first = engine->first;
-    if (first == NULL || first->failed) return;
+    if (first == NULL || has_failed(first)) return;
     struct patience patience = begin_waiting(clock_deadline_ns(first->timeout_ms));
     int32_t rank;
     for (bool moved = true; nap(&patience, moved) && (rank = find_lacking(engine, NULL)) >= 0;) {

@@ -156,12 +156,13 @@ static int fill_ranks(struct tutti_group *group, const struct group_args *args)
 
 static int make_store(struct tutti_group *group, const struct group_args *args)
 {
-    tutti_store *base = args->parent != NULL ? group->root->store : args->store;
+    tutti_store *base = args->store != NULL ? args->store : group->origin->store;
+    const char *lead = args->store != NULL ? "tutti/" : "";
     char prefix[64];
     if (args->parent == NULL)
         snprintf(prefix, sizeof prefix, "tutti");
     else
-        snprintf(prefix, sizeof prefix, "group/%016" PRIx64, group->id);
+        snprintf(prefix, sizeof prefix, "%sgroup/%016" PRIx64, lead, group->id);
     return tutti_store_prefix(base, prefix, &group->store);
 }
 
@@ -195,6 +196,8 @@ static int fill(struct tutti_group *group, const struct group_args *args)
         group->engine->first = group;
     }
     group->root = root;
+    group->origin = args->store != NULL ? group : args->parent->origin;
+    group->is_shared = args->is_shared;
     status = fill_ranks(group, args); /* before others can see the group */
     TAILQ_INSERT_TAIL(&root->family, group, family_link);
     engine_unlock(group->engine);
@@ -330,6 +333,7 @@ int group_open_outsider(struct tutti_group *parent, const char *name, struct tut
     group->rank = group->size = -1;
     group->engine = parent->engine;
     group->root = parent->root;
+    group->origin = parent->origin;
     engine_lock(group->engine);
     engine_hold(group->engine);
     TAILQ_INSERT_TAIL(&group->root->family, group, family_link);
@@ -364,16 +368,17 @@ static void fail_late(struct tutti_group *group, int64_t deadline)
     group_fail(group, TUTTI_ERR_ABORTED, text, true);
 }
 
-/* What is to be closed, one after the other: the group, or, with the family's first one, all, the latest first.  Each
- * is held while it has its turn, for callbacks may destroy it. */
+/* What is to be closed, one after the other: the group, or, with one made with a store, all that descend from it, the
+ * latest first.  Each is held while it has its turn, for callbacks may destroy it. */
 static struct tutti_group *next_to_close(struct tutti_group *group, struct tutti_group *before)
 {
     struct tutti_group *next = NULL;
     engine_lock(group->engine);
     if (before == NULL)
-        next = group == group->root ? TAILQ_LAST(&group->family, group_list) : group;
+        next = group == group->origin ? TAILQ_LAST(&group->root->family, group_list) : group;
     else if (before != group)
         next = TAILQ_PREV(before, group_list, family_link);
+    while (next != NULL && next != group && next->origin != group) next = TAILQ_PREV(next, group_list, family_link);
     if (next != NULL) group_hold(next);
     engine_unlock(group->engine);
     if (before != NULL) group_drop(before);
@@ -392,6 +397,19 @@ static void each_to_close(struct tutti_group *group, void (*visit)(struct tutti_
     }
 }
 
+/* The handles of groups that descend from this one outlive it. */
+static void part_from_family(struct tutti_group *origin)
+{
+    struct tutti_group *root = origin->root, *member, *next;
+    for (member = TAILQ_FIRST(&root->family); member != NULL; member = next) {
+        next = TAILQ_NEXT(member, family_link);
+        if (member->origin != origin) continue;
+        making_forget(member);
+        TAILQ_REMOVE(&root->family, member, family_link);
+        member->root = member->origin = NULL;
+    }
+}
+
 void group_close(struct tutti_group *group, int64_t delivery_ms)
 {
     if (group->engine != NULL && engine_is_forked(group->engine)) return; /* the parent's, all of it */
@@ -407,12 +425,7 @@ void group_close(struct tutti_group *group, int64_t delivery_ms)
     if (group == group->root) loans_release(group->engine);
     if (group == group->root) engine_retire(group->engine);
     engine_lock(group->engine);
-    struct tutti_group *root = group->root, *member;
-    if (group == root) /* the handles that outlive it */
-        while ((member = TAILQ_FIRST(&root->family)) != NULL) {
-            TAILQ_REMOVE(&root->family, member, family_link);
-            member->root = NULL;
-        }
+    if (group == group->origin) part_from_family(group);
     engine_unlock(group->engine);
     group_drop(group);
 }

@@ -11,7 +11,8 @@ struct group_args {
     struct tutti_group *parent; /* NULL: a family of its own */
     struct tutti_group *whole; /* the group whose ranks all make groups of it now, by color; NULL: members alone call */
     int color;
-    tutti_store *store;               /* family of its own: borrowed; the group makes a prefix of it */
+    tutti_store *store; /* of a group made with a store: borrowed; the group makes a prefix of it */
+    bool is_shared;     /* family of its own: it is for groups made with a store to share, and gets no handle */
     const struct engine_hooks *hooks; /* family of its own: for its engine */
     uint64_t id;
     uint64_t key;    /* with a parent: what tells the making apart, which may be alike for lists that differ */

@@ -23,6 +23,7 @@ struct health;
 struct making;
 struct making_family;
 struct plan_cache;
+struct shared_transport;
 struct tutti_work;
 TAILQ_HEAD(work_queue, tutti_work);
 
@@ -74,8 +75,11 @@ struct tutti_group {
     struct call_memo checked[TUTTI_KIND_COUNT];     /* the last call of each kind */
     uint64_t calls;                                 /* that did not repeat the one before them */
 
-    atomic_int references;    /* the handle, calls that wait, threads that coalesce on it */
-    struct tutti_group *root; /* the family's first group; itself for that one */
+    atomic_int references;              /* the handle, calls that wait, threads that coalesce on it */
+    struct tutti_group *root;           /* the family's first group; itself for that one */
+    struct tutti_group *origin;         /* the group made with a store that this one descends from, and ends with */
+    struct shared_transport *transport; /* of such a group: its root, which other groups use too; or NULL */
+    bool is_shared;                     /* of a root: it has no handle, and groups made with a store use it */
     TAILQ_ENTRY(tutti_group) family_link;
     TAILQ_HEAD(group_list, tutti_group) family; /* the root's: all groups of the family, itself included */
     char name[GROUP_NAME_MAX];

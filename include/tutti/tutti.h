@@ -197,8 +197,13 @@ static inline int tutti_split_group(int color, int key, const tutti_group_opts *
 }
 
 /* A group on its own, beside the default group and without needing it: world_size callers that share store, with
- * ranks 0 .. world_size - 1.  Several ranks may be threads of one process.  They are waited for a minute (TIMEOUT).
- * store is borrowed until the group has been destroyed; use a prefix store to make several groups from one. */
+ * ranks 0 .. world_size - 1.  Several ranks may be threads of one process.  They are waited for as long as for an
+ * operation (opts->timeout_ms, 30 minutes where it is 0; TIMEOUT).  store is borrowed until the group has been
+ * destroyed; use a prefix store to make several groups from one.
+ *
+ * Groups of the same ranks, backends and environment (TUTTI_*) share descriptors, connections and thread: what was sent
+ * in one that is destroyed goes on being delivered while another one is there, and the first one's store is in use
+ * until the last one ends. */
 static inline int tutti_create_group(const char *backend, tutti_store *store, int rank, int world_size,
                                      const tutti_group_opts *opts, tutti_group **group)
 {

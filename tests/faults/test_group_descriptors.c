@@ -1,13 +1,8 @@
-/* A group of its own takes a bounded number of descriptors, and gives all of them back. */
+/* Groups made with a store share descriptors and thread, and end in any order. */
 #include "leftovers.h"
 #include "procs.h"
 
-enum {
-    GROUPS = 10,
-    ENGINE = 2, /* eventfds; the witness of descriptors.h is one for all groups */
-    OWN = 5,    /* doorbell, the end that the peers watch, arena, segment, epoll */
-    OF_PEER = 2 /* doorbell, liveness */
-};
+enum { GROUPS = 10, STEP = 100 };
 
 static int use(tutti_group *group, int size)
 {
@@ -17,30 +12,73 @@ static int use(tutti_group *group, int size)
     return 0;
 }
 
+/* The first group goes first, and takes its subgroup along; the others stay usable, and a further one can be made. */
+static int end_all(tutti_store *store, int size, tutti_store **part, tutti_group **group)
+{
+    tutti_group *child = NULL;
+    int wrong = 0;
+    EXPECT(tutti_split_group(0, 0, &(tutti_group_opts){.parent = group[0]}, &child) == TUTTI_OK);
+    for (int i = 0; i <= GROUPS; i++) {
+        EXPECT(tutti_destroy_process_group(group[i]) == TUTTI_OK);
+        tutti_store_free(part[i]);
+        if (i == 0) EXPECT_ERROR(tutti_barrier(tutti_with(.group = child)), TUTTI_ERR_ABORTED, "destroyed");
+        if (i < GROUPS) wrong = wrong == 0 ? use(group[i + 1], size) : wrong;
+        if (i != GROUPS / 2) continue;
+        EXPECT(proc_group(store, "late", size, 20000, &part[0], &group[0]) == TUTTI_OK);
+        wrong = wrong == 0 ? use(group[0], size) : wrong;
+        EXPECT(tutti_destroy_process_group(group[0]) == TUTTI_OK);
+        tutti_store_free(part[0]);
+    }
+    EXPECT(tutti_destroy_process_group(child) == TUTTI_OK);
+    return wrong;
+}
+
 static int rank_of_counted(int rank, int size, void *argument)
 {
     tutti_store *store = proc_store(), *part[GROUPS + 1] = {NULL};
     tutti_group *group[GROUPS + 1] = {NULL};
-    int before = 0, most = ENGINE + OWN + OF_PEER * (size - 1), wrong = 0;
-    (void)rank;
-    (void)argument;
-    for (int i = 0; i <= GROUPS; i++) { /* the first one also loads libraries, which may keep descriptors */
+    int fds = 0, threads = 0, alone = count_threads(), wrong = 0;
+    setenv("TUTTI_SHM", argument != NULL ? argument : "1", 1);
+    for (int i = 0; i <= GROUPS && wrong == 0; i++) {
         char name[32];
         snprintf(name, sizeof name, "counted-%d", i);
         EXPECT(proc_group(store, name, size, 20000, &part[i], &group[i]) == TUTTI_OK);
-        wrong = wrong == 0 ? use(group[i], size) : wrong;
-        if (i == 0) before = count_fds();
+        wrong = use(group[i], size);
+        proc_meet(size, (i + 1) * STEP); /* connections are made by both ends */
+        if (i == 0) fds = count_fds();
+        if (i == 0) threads = count_threads();
     }
-    int taken = count_fds() - before;
-    if (taken > GROUPS * most)
-        fprintf(stderr, "rank %d: %d groups take %d descriptors, not %d each\n", rank, GROUPS, taken, most);
-    for (int i = GROUPS; i >= 0; i--) {
-        if (i == 0) EXPECT(count_fds() <= before);
+    EXPECT(wrong == 0);
+    int more_fds = count_fds() - fds, more_threads = count_threads() - threads;
+    wrong = end_all(store, size, part, group);
+    tutti_store_free(store);
+    if (more_fds > 0 || more_threads > 0)
+        fprintf(stderr, "rank %d: %d further groups take %d descriptors and %d threads\n", rank, GROUPS, more_fds,
+                more_threads);
+    EXPECT(more_fds <= 0 && more_threads == 0);
+    EXPECT(count_threads() == alone);
+    return wrong;
+}
+
+/* What a transport was opened with is part of it. */
+static int rank_of_settings(int rank, int size, void *argument)
+{
+    tutti_store *store = proc_store(), *part[2] = {NULL};
+    tutti_group *group[2] = {NULL};
+    (void)rank;
+    (void)argument;
+    EXPECT(proc_group(store, "as-is", size, 20000, &part[0], &group[0]) == TUTTI_OK);
+    int threads = count_threads();
+    setenv("TUTTI_SHM", "0", 1);
+    EXPECT(proc_group(store, "wire", size, 20000, &part[1], &group[1]) == TUTTI_OK);
+    EXPECT(count_threads() > threads);
+    int wrong = use(group[0], size);
+    wrong = wrong == 0 ? use(group[1], size) : wrong;
+    for (int i = 0; i < 2; i++) {
         EXPECT(tutti_destroy_process_group(group[i]) == TUTTI_OK);
         tutti_store_free(part[i]);
     }
     tutti_store_free(store);
-    EXPECT(taken <= GROUPS * most);
     return wrong;
 }
 
@@ -56,9 +94,23 @@ static void test_four_ranks(void **state)
     run_procs(4, rank_of_counted, NULL);
 }
 
+static void test_over_the_network(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_counted, "0");
+    run_procs(4, rank_of_counted, "0");
+}
+
+static void test_other_settings(void **state)
+{
+    (void)state;
+    run_procs(2, rank_of_settings, NULL);
+}
+
 int main(void)
 {
     if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) return 77; /* built without libfabric */
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_ranks), cmocka_unit_test(test_four_ranks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_two_ranks), cmocka_unit_test(test_four_ranks),
+                                       cmocka_unit_test(test_over_the_network), cmocka_unit_test(test_other_settings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
