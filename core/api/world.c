@@ -12,8 +12,8 @@
 #include "bootstrap/liveness.h"
 #include "bootstrap/rendezvous.h"
 #include "group/group.h"
-#include "group/shared_transport.h"
 #include "group/host.h"
+#include "group/shared_transport.h"
 #include "plugin/registry.h"
 #include "store/store_impl.h"
 
