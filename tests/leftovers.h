@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +27,16 @@ static inline int count_fds(void)
 static inline int count_threads(void)
 {
     return count_entries("/proc/self/task");
+}
+
+/* Sanitizers have an allocator of their own. */
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
+static inline size_t allocated_bytes(void)
+{
+    if (__sanitizer_get_current_allocated_bytes != NULL) return __sanitizer_get_current_allocated_bytes();
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
 }
 
 /* ---- of other processes ---------------------------------------------------------------------------------------- */

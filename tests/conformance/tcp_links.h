@@ -2,19 +2,7 @@
 #ifndef TCP_LINKS_H
 #define TCP_LINKS_H
 
-#include <malloc.h>
-
 #include "tcp_ranks.h"
-
-/* Sanitizers have an allocator of their own. */
-size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
-
-static size_t allocated_bytes(void)
-{
-    if (__sanitizer_get_current_allocated_bytes != NULL) return __sanitizer_get_current_allocated_bytes();
-    struct mallinfo2 info = mallinfo2();
-    return info.uordblks + info.hblkhd;
-}
 
 /* No rank shares memory: the others, which do not exist, would have said so. */
 static int gather_nothing(tutti_store *store, const char *key, const char *part, const void *entry, size_t entry_bytes,
@@ -26,7 +14,7 @@ static int gather_nothing(tutti_store *store, const char *key, const char *part,
     return TUTTI_OK;
 }
 
-/* Opens a group of n ranks of which this is the only one.  Returns the bytes that the plug-in has allocated for it, or
+/* Opens a group of n ranks; only this one exists.  Returns the bytes that the plug-in has allocated for it, or
  * 0 if something is wrong. */
 static size_t bytes_of_group(struct rank *self, int32_t n)
 {

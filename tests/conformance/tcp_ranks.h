@@ -25,6 +25,7 @@
 
 #include "base/forked.h"
 #include "base/token.h"
+#include "leftovers.h"
 
 enum { RANKS_MOST = 4, KEYS = 64, WAIT_MS = 20000 };
 
@@ -452,13 +453,6 @@ static inline double cpu_ms(const struct rusage *from, const struct rusage *to)
     double s = (double)(to->ru_utime.tv_sec - from->ru_utime.tv_sec + to->ru_stime.tv_sec - from->ru_stime.tv_sec);
     double us = (double)(to->ru_utime.tv_usec - from->ru_utime.tv_usec + to->ru_stime.tv_usec - from->ru_stime.tv_usec);
     return s * 1e3 + us / 1e3;
-}
-
-static int count_fds(void)
-{
-    int n = 0;
-    for (int fd = 0; fd < 1024; fd++) n += fcntl(fd, F_GETFD) >= 0;
-    return n;
 }
 
 /* The ranks talk over a provider's datagram endpoints, not over connected ones. */

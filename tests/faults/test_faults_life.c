@@ -3,7 +3,6 @@
 #include "leftovers.h"
 #include "procs.h"
 
-#include <malloc.h>
 #include <pthread.h>
 #include <sys/time.h>
 
@@ -263,7 +262,7 @@ static int rank_of_failing_groups(int rank, int size, void *argument)
         if (i == WARM) {
             fds = count_fds();
             threads = count_threads();
-            memory = mallinfo2().uordblks + mallinfo2().hblkhd;
+            memory = allocated_bytes();
         }
         int result = fail_once(store, rank, size, i);
         if (result != 0) {
@@ -271,7 +270,7 @@ static int rank_of_failing_groups(int rank, int size, void *argument)
             return result;
         }
     }
-    size_t now = mallinfo2().uordblks + mallinfo2().hblkhd;
+    size_t now = allocated_bytes();
     if (count_fds() != fds || count_threads() != threads || now > memory + KEPT) {
         fprintf(stderr, "rank %d: %d descriptors became %d, %d threads %d, %zu bytes %zu\n", rank, fds, count_fds(),
                 threads, count_threads(), memory, now);

@@ -1,6 +1,5 @@
 /* tutti_spawn: ranks that are forks of the program.  A rank tells by its exit status or through shared memory; only the
  * parent asserts. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -20,6 +19,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "leftovers.h"
 
 enum { RANKS = 4, HANG_S = 60 };
 
@@ -47,16 +48,6 @@ static int tear_down(void **state)
     (void)state;
     alarm(0);
     return munmap(shared, sizeof *shared);
-}
-
-static int count_fds(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    if (!dir) return -1;
-    while (readdir(dir)) n++;
-    closedir(dir);
-    return n;
 }
 
 static void assert_no_child_left(void)
