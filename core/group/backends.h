@@ -4,10 +4,9 @@
 
 #include <tutti/backend.h>
 
-#include "plugin/backend_spec.h"
-
 struct group_args;
 struct backend_entry;
+struct backend_spec;
 struct tutti_group;
 
 /* Opens the backends in args->names with their fallbacks, and the plug-in that stages tensors, if needed. */

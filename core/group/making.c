@@ -190,8 +190,7 @@ static void fill_list(struct making_list *list, const int *ranks, int n, const s
     for (int i = 0; i < n; i++) list->hash = subgroup_mix(list->hash, (uint64_t)ranks[i]);
     for (uint32_t i = 0; i < list->told; i++) list->rank[i] = ranks[i];
     backend_spec_print(names, list->backend, sizeof list->backend);
-    for (const char *at = list->backend; *at != '\0'; at++)
-        list->backend_hash = subgroup_mix(list->backend_hash, (uint64_t)*at);
+    list->backend_hash = subgroup_mix_text(list->backend_hash, list->backend);
 }
 
 static int lowest(const int *ranks, int n)

@@ -42,13 +42,7 @@ static void watch_forks(void)
     pthread_atfork(lock_list, unlock_list, unlock_list); /* a child gets the list as a whole */
 }
 
-/* ---- the process's transports ---------------------------------------------------------------------------------- */
-
-static uint64_t hash_text(uint64_t hash, const char *text)
-{
-    for (; *text != '\0'; text++) hash = subgroup_mix(hash, (uint64_t)(unsigned char)*text);
-    return subgroup_mix(hash, 0);
-}
+/* ---- the process's transports ------------------------------------------------------------------------------- */
 
 /* What a transport was opened with: backends, device, and the environment, which is read then. */
 static uint64_t hash_settings(const struct group_args *args)
@@ -57,8 +51,8 @@ static uint64_t hash_settings(const struct group_args *args)
     uint64_t variables = 0;
     backend_spec_print(args->names, backends, sizeof backends);
     for (char **at = environ; at != NULL && *at != NULL; at++)
-        if (strncmp(*at, "TUTTI_", 6) == 0) variables += hash_text(1, *at); /* in any order */
-    return subgroup_mix(subgroup_mix(hash_text(variables, backends), (uint64_t)args->device.type),
+        if (strncmp(*at, "TUTTI_", 6) == 0) variables += subgroup_mix_text(1, *at); /* in any order */
+    return subgroup_mix(subgroup_mix(subgroup_mix_text(variables, backends), (uint64_t)args->device.type),
                         (uint64_t)args->device.index);
 }
 
@@ -94,8 +88,7 @@ static struct shared_transport *add(struct tutti_group *root, uint64_t number, u
     return transport;
 }
 
-/* ---- which one ----------------------------------------------------------------------------------------------------
- */
+/* ---- which one ---------------------------------------------------------------------------------------------- */
 
 /* The ranks' search for a transport that all of them have. */
 struct search {
@@ -207,8 +200,7 @@ static int run_search(struct search *search, const struct group_args *args, uint
     return TUTTI_OK;
 }
 
-/* ---- groups on it --------------------------------------------------------------------------------------------------
- */
+/* ---- groups on it ------------------------------------------------------------------------------------------- */
 
 /* Opens a new transport.  Where its backends cannot share one (MPI waits inside for all ranks of a child), *group is
  * the group itself, and *transport NULL. */
@@ -220,8 +212,11 @@ static int open_new(const struct group_args *args, uint64_t number, uint64_t set
     first.is_shared = backends_may_share(args->names);
     int status = group_open(&first, &root);
     if (status != TUTTI_OK) return status;
-    root->is_shared = backends_can_share(root);
-    if (!root->is_shared) {
+    bool can_share = backends_can_share(root);
+    engine_lock(root->engine); /* another thread may exit, which reads it */
+    root->is_shared = can_share;
+    engine_unlock(root->engine);
+    if (!can_share) {
         *group = root;
         return TUTTI_OK;
     }
@@ -253,7 +248,7 @@ static struct shared_transport *choose(struct search *search, uint64_t number)
 {
     struct shared_transport *chosen = NULL;
     for (int i = 0; i < search->n_offers; i++) {
-        if (number != 0 && search->offer[i]->number == number)
+        if (search->offer[i]->number == number)
             chosen = search->offer[i];
         else
             release(search->offer[i], TUTTI_DEFAULT_TIMEOUT);

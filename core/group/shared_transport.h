@@ -6,7 +6,8 @@
  *
  * Which one is found through the store: each rank offers the numbers of the trees that it has with this rank, size,
  * backends and settings, and in which no rank is lost.  The last rank to arrive looks for a number that all have
- * offered.  Numbers are random, so that trees of other jobs, or with other processes, do not meet. */
+ * offered.  Numbers are random: a tree of another job, or with a process that was replaced, has a number that not all
+ * ranks offer. */
 #ifndef SHARED_TRANSPORT_H
 #define SHARED_TRANSPORT_H
 

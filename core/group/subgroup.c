@@ -12,6 +12,12 @@ uint64_t subgroup_mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 29;
 }
 
+uint64_t subgroup_mix_text(uint64_t hash, const char *text)
+{
+    for (; *text != '\0'; text++) hash = subgroup_mix(hash, (uint64_t)*text);
+    return hash;
+}
+
 int subgroup_open(struct tutti_group *parent, const int *ranks, int n, const struct subgroup_id *id, int color,
                   const tutti_group_opts *opts, tutti_group **group)
 {

@@ -6,6 +6,7 @@
 
 /* Ids of groups are mixed from the parent's and from what tells its children apart. */
 uint64_t subgroup_mix(uint64_t hash, uint64_t value);
+uint64_t subgroup_mix_text(uint64_t hash, const char *text);
 
 /* Which of a parent's groups it is. */
 struct subgroup_id {
