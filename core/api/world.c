@@ -71,6 +71,16 @@ static tutti_device default_device(const tutti_init_opts *opts, const struct bac
     return only_cuda ? (tutti_device){TUTTI_CUDA, local_rank > 0 ? local_rank : 0} : (tutti_device){TUTTI_CPU, 0};
 }
 
+/* Writes why this rank has no group into the store, for the ranks that still wait for it.  A lost rank is named in the
+ * text already; any other failure is this rank's. */
+static void report_failure(int status, const char *text)
+{
+    static const char key[] = "tutti/world/lost";
+    char own[ERROR_TEXT_MAX + 24];
+    snprintf(own, sizeof own, "rank %d: %s", world.rendezvous.rank, text);
+    liveness_say_lost(world.rendezvous.store, key, status, status == TUTTI_ERR_PEER_LOST ? text : own);
+}
+
 static int open_world(const char *backend, const tutti_init_opts *opts)
 {
     struct backend_spec names;
@@ -110,7 +120,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
     if (status != TUTTI_OK) {
         char text[ERROR_TEXT_MAX];
         strcpy(text, error_text());
-        liveness_say_lost(world.rendezvous.store, "tutti/world/lost", status, text); /* to those who still wait */
+        report_failure(status, text);
         if (world.rendezvous.hosts) tutti_store_linger(world.rendezvous.store, LINGER_MS);
         rendezvous_leave(&world.rendezvous);
         return error_set(status, "%s", text);

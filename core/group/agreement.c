@@ -42,11 +42,18 @@ static int give_verdict(struct agreement *agreement, const struct keys *keys, co
     return read_verdict(agreement, now);
 }
 
-static int give_failure(struct agreement *agreement, const struct keys *keys, int status)
+/* Publishes a failure that this rank has noticed.  Its text names the rank that caused it. */
+static int publish_noticed(struct agreement *agreement, const struct keys *keys, int status)
 {
     char verdict[ERROR_TEXT_MAX];
-    snprintf(verdict, sizeof verdict, "%d rank %d: %.900s", status, agreement->rank, error_text());
+    snprintf(verdict, sizeof verdict, "%d %.900s", status, error_text());
     return give_verdict(agreement, keys, verdict);
+}
+
+/* Publishes this rank's own failure. */
+static int publish_own(struct agreement *agreement, const struct keys *keys, int status)
+{
+    return publish_noticed(agreement, keys, error_prefix(status, "rank %d", agreement->rank));
 }
 
 /* The last rank to arrive. */
@@ -54,7 +61,7 @@ static int decide(struct agreement *agreement, const struct keys *keys)
 {
     char text[AGREEMENT_TEXT] = "", verdict[AGREEMENT_TEXT + 8];
     int status = agreement->decide != NULL ? agreement->decide(agreement->context, text) : TUTTI_OK;
-    if (status != TUTTI_OK) return give_failure(agreement, keys, status);
+    if (status != TUTTI_OK) return publish_own(agreement, keys, status);
     snprintf(verdict, sizeof verdict, "0 %s", text);
     return give_verdict(agreement, keys, verdict);
 }
@@ -71,14 +78,14 @@ static int await_verdict(struct agreement *agreement, const struct keys *keys, i
         text[bytes < sizeof text ? bytes : 0] = '\0';
         if (status == TUTTI_OK) return read_verdict(agreement, text);
         if (status == TUTTI_ERR_TIMEOUT) status = agreement->check(agreement->context);
-        if (status != TUTTI_OK && status != TUTTI_ERR_STORE) return give_failure(agreement, keys, status);
+        if (status != TUTTI_OK && status != TUTTI_ERR_STORE) return publish_noticed(agreement, keys, status);
     } while (status == TUTTI_OK && clock_now_ns() < deadline_ns);
     if (status == TUTTI_OK) status = tutti_store_add(agreement->store, keys->count, 0, &came);
     if (status != TUTTI_OK) return error_prefix(status, "%s", agreement->what);
     int here = (int)((came - 1) % agreement->size) + 1;
     status = error_set(TUTTI_ERR_TIMEOUT, "%d of %d ranks came within %" PRIi64 " ms", here, agreement->size,
                        agreement->timeout_ms);
-    return give_failure(agreement, keys, status);
+    return publish_noticed(agreement, keys, status);
 }
 
 /* Waits after a failure until all ranks have read the verdict: the store ends with the rank that hosts it.  Keeps the
@@ -105,7 +112,7 @@ int agreement_reach(struct agreement *agreement, int status)
     snprintf(keys.verdict, sizeof keys.verdict, "verdict/%" PRIi64 "/%s", agreement->turn, agreement->name);
     snprintf(keys.count, sizeof keys.count, "came/%" PRIi64 "/%s", agreement->turn, agreement->name);
     snprintf(keys.all, sizeof keys.all, "all/%" PRIi64 "/%s", agreement->turn, agreement->name);
-    if (status != TUTTI_OK) give_failure(agreement, &keys, status);
+    if (status != TUTTI_OK) publish_own(agreement, &keys, status);
     int met = tutti_store_add(agreement->store, keys.count, 1, &came);
     if (met == TUTTI_OK && came == agreement->size)
         met = decide(agreement, &keys);
