@@ -1,4 +1,4 @@
-/* The tcp backend: the table and its groups.  Messages are in proto, collectives within a host in board. */
+/* The tcp backend: the table and its groups.  Messages are in proto, collectives within a host in shm/coll. */
 #include <string.h>
 
 #include "tcp/p2p/proto.h"
@@ -10,11 +10,11 @@ struct tcp_group {
     bool opened;
 };
 
-/* Which board was taken for the group. */
-static int board_at(const tutti_group_info *info)
+/* Returns the index of the collective segment that was reserved for the group. */
+static int coll_index(const tutti_group_info *info)
 {
-    int32_t at = BOARD_ABSENT;
-    if (info->parent == NULL) return BOARD_FIRST;
+    int32_t at = COLL_ABSENT;
+    if (info->parent == NULL) return COLL_FIRST;
     if (TUTTI_HAS(info, offer)) memcpy(&at, info->offer, sizeof at);
     return at;
 }
@@ -22,7 +22,7 @@ static int board_at(const tutti_group_info *info)
 static int tcp_offer(void *state, const tutti_group_info *info, uint8_t *offer)
 {
     struct tcp_group *self = state;
-    int32_t at = self->opened ? proto_reserve_board(&self->proto, info) : BOARD_ABSENT;
+    int32_t at = self->opened ? proto_reserve_coll(&self->proto, info) : COLL_ABSENT;
     memcpy(offer, &at, sizeof at);
     return TUTTI_OK;
 }
@@ -36,7 +36,7 @@ static int tcp_open(void *state, const tutti_group_info *info, const tutti_host 
                                        .global_ranks = info->global_ranks,
                                        .core = info->core,
                                        .plans_only = TUTTI_HAS(info, plans_only),
-                                       .board_at = board_at(info)};
+                                       .coll_index = coll_index(info)};
     if (info->parent != NULL) {
         struct tcp_group *first = info->parent;
         if (first->opened) proto_add_group(&first->proto, &self->group);
@@ -101,18 +101,18 @@ static int tcp_arm(void *state, int *descriptors)
 static int tcp_native(void *state, const tutti_op *op, tutti_request *request)
 {
     struct proto_group *group = &((struct tcp_group *)state)->group;
-    if (group->board.state != BOARD_READY) return TUTTI_ERR_UNSUPPORTED;
-    return board_begin(&group->board, op, request, &group->proto->boards);
+    if (group->coll.state != COLL_READY) return TUTTI_ERR_UNSUPPORTED;
+    return coll_begin(&group->coll, op, request, &group->proto->colls);
 }
 
 static const char *tcp_explain(void *state, const tutti_op *op)
 {
-    return board_explain(&((struct tcp_group *)state)->group.board, op);
+    return coll_explain(&((struct tcp_group *)state)->group.coll, op);
 }
 
 static void tcp_awaits(void *state, const tutti_request *request, bool *ranks)
 {
-    board_awaits(&((struct tcp_group *)state)->group.board, request, ranks);
+    coll_awaits(&((struct tcp_group *)state)->group.coll, request, ranks);
 }
 
 static bool tcp_is_near(void *state)
@@ -138,7 +138,7 @@ static int tcp_free(void *state, void *memory)
 
 static int tcp_cancel(void *state, tutti_request *request)
 {
-    if (board_cancel(&((struct tcp_group *)state)->group.board, request)) return TUTTI_OK;
+    if (coll_cancel(&((struct tcp_group *)state)->group.coll, request)) return TUTTI_OK;
     return proto_cancel(&((struct tcp_group *)state)->group, request);
 }
 

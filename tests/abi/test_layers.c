@@ -66,7 +66,7 @@ static bool has_word(const char *list, const char *name)
     return false;
 }
 
-/* The folder of a path below its root: "shm/coll" of "shm/coll/fill.c", "." of "tcp.c". */
+/* The folder of a path below its root: "shm/coll" of "shm/coll/store.c", "." of "tcp.c". */
 static void folder_of(const char *path, char *folder, size_t size)
 {
     const char *slash = strrchr(path, '/');

@@ -14,7 +14,7 @@
 #include <sys/uio.h>
 
 #include "../../backends/tcp/base/wire.c"
-#include "../../backends/tcp/shm/shm_packet.c"
+#include "../../backends/tcp/shm/packet.c"
 
 #include "tcp_ranks.h"
 

@@ -10,23 +10,23 @@
 #include <cmocka.h>
 
 #include "../../backends/tcp/base/cost_model.c"
+#include "../../backends/tcp/shm/affinity.c"
+#include "../../backends/tcp/shm/arena.c"
+#include "../../backends/tcp/shm/coll/cache.c"
 #include "../../backends/tcp/shm/coll/coll.c"
+#include "../../backends/tcp/shm/coll/direct.c"
 #include "../../backends/tcp/shm/coll/directory.c"
-#include "../../backends/tcp/shm/coll/fill.c"
-#include "../../backends/tcp/shm/coll/large.c"
-#include "../../backends/tcp/shm/coll/near.c"
-#include "../../backends/tcp/shm/coll/pipe.c"
-#include "../../backends/tcp/shm/coll/share.c"
-#include "../../backends/tcp/shm/coll/small.c"
-#include "../../backends/tcp/shm/coll/take.c"
-#include "../../backends/tcp/shm/shm_arena.c"
-#include "../../backends/tcp/shm/shm_life.c"
-#include "../../backends/tcp/shm/shm_put.c"
-#include "../../backends/tcp/shm/shm_ring.c"
-#include "../../backends/tcp/shm/shm_segment.c"
-#include "../../backends/tcp/shm/shm_spread.c"
-#include "../../backends/tcp/shm/shm_stream.c"
-#include "../../backends/tcp/shm/shm_window.c"
+#include "../../backends/tcp/shm/coll/eager.c"
+#include "../../backends/tcp/shm/coll/path.c"
+#include "../../backends/tcp/shm/coll/pipelined.c"
+#include "../../backends/tcp/shm/coll/shared.c"
+#include "../../backends/tcp/shm/coll/store.c"
+#include "../../backends/tcp/shm/copy_in.c"
+#include "../../backends/tcp/shm/fifo.c"
+#include "../../backends/tcp/shm/liveness.c"
+#include "../../backends/tcp/shm/non_temporal.c"
+#include "../../backends/tcp/shm/ring.c"
+#include "../../backends/tcp/shm/segment.c"
 
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -107,7 +107,7 @@ enum { ENDS = 3 };
 struct end {
     struct shm shm;
     struct shm_peer peers[ENDS];
-    int16_t seats[ENDS];
+    int16_t local_ranks[ENDS];
     uint64_t got;    /* messages */
     int wrong, lost; /* contents; wake-ups */
     int rounds;
@@ -147,36 +147,36 @@ static void ends_open(struct end *end, int n)
     int bell[ENDS];
     for (int i = 0; i < n; i++) bell[i] = eventfd(0, EFD_NONBLOCK);
     memset(end, 0, (size_t)n * sizeof *end);
-    shm_measure(&end[0].shm, n, board_bytes(n));
-    int memfd = shm_segment_make(end[0].shm.bytes, end[0].shm.boards_at);
+    shm_measure(&end[0].shm, n, coll_bytes(n));
+    int memfd = shm_segment_make(end[0].shm.bytes, end[0].shm.colls_at);
     char *base = mmap(NULL, end[0].shm.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
     assert_true(memfd >= 0 && base != MAP_FAILED);
     for (int i = 0; i < n; i++) {
         struct shm *shm = &end[i].shm;
-        shm_measure(shm, n, board_bytes(n));
+        shm_measure(shm, n, coll_bytes(n));
         shm->config =
             (struct shm_config){.rank = i, .world_size = n, .host = &host, .events = &events, .user = &end[i]};
-        shm->seat = i;
+        shm->local_rank = i;
         shm->peer = end[i].peers;
-        shm->seat_of = end[i].seats;
+        shm->local_rank_of = end[i].local_ranks;
         shm->memfd = memfd;
         shm->base = base;
-        shm->looks = shm->looks_most = 64;
-        shm->bell = bell[i];
+        shm->polls = shm->polls_max = 64;
+        shm->doorbell_fd = bell[i];
         shm->watch = epoll_create1(0);
         for (int k = 0; k < n; k++) {
-            end[i].seats[k] = (int16_t)k;
+            end[i].local_ranks[k] = (int16_t)k;
             shm->peer[k] = (struct shm_peer){.rank = k,
-                                             .seat = k,
+                                             .local_rank = k,
                                              .lost = k == i,
-                                             .bell = bell[k],
-                                             .life = -1,
+                                             .doorbell_fd = bell[k],
+                                             .liveness_fd = -1,
                                              .out = ring_at(shm, i, k),
                                              .in = ring_at(shm, k, i)};
             STAILQ_INIT(&shm->peer[k].waiting);
         }
     }
-    assert_int_equal(board_directory_take(&end[0].shm, n), BOARD_FIRST); /* for the test's first group */
+    assert_int_equal(coll_directory_reserve(&end[0].shm, n), COLL_FIRST); /* for the test's first group */
 }
 
 __attribute__((unused)) static void pair_open(struct end end[2])
@@ -189,7 +189,7 @@ static void ends_close(struct end *end, int n)
     munmap(end[0].shm.base, end[0].shm.bytes);
     close(end[0].shm.memfd);
     for (int i = 0; i < n; i++) {
-        close(end[i].shm.bell);
+        close(end[i].shm.doorbell_fd);
         close(end[i].shm.watch);
     }
 }
@@ -220,12 +220,12 @@ __attribute__((unused)) static void run_two(struct end end[2], void *(*body)(voi
 /* ---- sleeping ---------------------------------------------------------------------------------------------- */
 
 /* As the core before it sleeps for long: it arms, sleeps for a moment, and arms again. */
-__attribute__((unused)) static bool finds_nothing(struct end *end, const struct board_list *boards)
+__attribute__((unused)) static bool finds_nothing(struct end *end, const struct coll_list *colls)
 {
     for (int i = 0; i < 2; i++) {
-        struct pollfd bell = {end->shm.bell, POLLIN, 0};
-        if (shm_arm(&end->shm, (int[2]){0}) == 0 || (boards != NULL && board_is_ready(boards))) return false;
-        if (i == 0 && ppoll(&bell, 1, &(struct timespec){.tv_nsec = 100000}, NULL) > 0) return false;
+        struct pollfd doorbell = {end->shm.doorbell_fd, POLLIN, 0};
+        if (shm_arm(&end->shm, (int[2]){0}) == 0 || (colls != NULL && coll_is_ready(colls))) return false;
+        if (i == 0 && ppoll(&doorbell, 1, &(struct timespec){.tv_nsec = 100000}, NULL) > 0) return false;
     }
     return true;
 }
@@ -236,16 +236,16 @@ __attribute__((unused)) static bool finds_no_message(struct end *end)
 }
 
 /* One operation to its end: 1, or what it failed with. */
-__attribute__((unused)) static int run_op(struct end *end, struct board *board, struct board_list *running,
+__attribute__((unused)) static int run_op(struct end *end, struct coll_segment *coll, struct coll_list *running,
                                           const tutti_op *op, uint64_t number)
 {
     int ended = 0;
     tutti_request request = {.fingerprint = number, .owner = &ended};
-    if (board_begin(board, op, &request, running) == TUTTI_REQUEST_DONE) return 1;
+    if (coll_begin(coll, op, &request, running) == TUTTI_REQUEST_DONE) return 1;
     while (ended == 0 && end->lost == 0) {
-        if (board_progress(running) + shm_progress(&end->shm) > 0 || !finds_nothing(end, running)) continue;
-        struct pollfd bell = {end->shm.bell, POLLIN, 0};
-        end->lost += poll(&bell, 1, SILENCE_MS) == 0;
+        if (coll_progress(running) + shm_progress(&end->shm) > 0 || !finds_nothing(end, running)) continue;
+        struct pollfd doorbell = {end->shm.doorbell_fd, POLLIN, 0};
+        end->lost += poll(&doorbell, 1, SILENCE_MS) == 0;
     }
     return ended;
 }
@@ -279,16 +279,17 @@ static void *moments(void *argument)
     for (int i = 0; i < MOMENTS; i++) {
         bool sleeps = false;
         if (moment->before != NULL) moment->before(end, i);
-        pass_gate(end->shm.seat, 2 * i + 1);
-        for (volatile int late = end->shm.seat == 0 ? i % 300 : 300; late > 0; late--) continue; /* at many distances */
-        if (end->shm.seat == 0)
+        pass_gate(end->shm.local_rank, 2 * i + 1);
+        for (volatile int late = end->shm.local_rank == 0 ? i % 300 : 300; late > 0; late--)
+            continue; /* at many distances */
+        if (end->shm.local_rank == 0)
             moment->bring(end, i);
         else
             sleeps = moment->finds_nothing(end);
-        pass_gate(end->shm.seat, 2 * i + 2);
-        if (end->shm.seat == 0) continue;
-        struct pollfd bell = {end->shm.bell, POLLIN, 0};
-        if (sleeps && poll(&bell, 1, 0) == 0) end->lost++;
+        pass_gate(end->shm.local_rank, 2 * i + 2);
+        if (end->shm.local_rank == 0) continue;
+        struct pollfd doorbell = {end->shm.doorbell_fd, POLLIN, 0};
+        if (sleeps && poll(&doorbell, 1, 0) == 0) end->lost++;
         moment->after(end, i);
     }
     return NULL;

@@ -1,4 +1,4 @@
-/* Memory that ranks of a host share (backends/tcp/shm/shm_arena.c): an owner and a peer of one process, each with its
+/* Memory that ranks of a host share (backends/tcp/shm/arena.c): an owner and a peer of one process, each with its
  * own mapping.  What lacks is made by limits, in children. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/shm/shm_arena.c"
-#include "../../backends/tcp/shm/shm_life.c"
-#include "../../backends/tcp/shm/shm_segment.c"
+#include "../../backends/tcp/shm/arena.c"
+#include "../../backends/tcp/shm/liveness.c"
+#include "../../backends/tcp/shm/segment.c"
 
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -30,33 +30,34 @@ static int error(int status, const char *format, ...)
 
 static const tutti_host host = {.abi = TUTTI_BACKEND_ABI, .size = sizeof host, .error = error};
 
-/* ---- an owner, seat 0, and a peer, seat 1 ------------------------------------------------------------------ */
+/* ---- an owner, local rank 0, and a peer, local rank 1
+ * ------------------------------------------------------------------ */
 
-static struct shm_seat seats[2];
+static struct shm_rank local_ranks[2];
 
 struct pair {
     struct shm owner, peer;
     struct shm_peer of_owner[2], of_peer[2];
 };
 
-static void one_open(struct shm *shm, struct shm_peer *peers, int seat, const int fd[2])
+static void one_open(struct shm *shm, struct shm_peer *peers, int local_rank, const int fd[2])
 {
     *shm = (struct shm){.config = {.host = &host},
                         .n = 2,
-                        .seat = seat,
+                        .local_rank = local_rank,
                         .peer = peers,
-                        .base = (char *)seats,
-                        .can_share = shm_arena_is_sound(fd[seat]),
+                        .base = (char *)local_ranks,
+                        .can_share = shm_arena_is_sound(fd[local_rank]),
                         .arena_bytes = shm_arena_bytes()};
     TAILQ_INIT(&shm->arena.blocks);
-    for (int i = 0; i < 2; i++) peers[i] = (struct shm_peer){.seat = i, .arena = dup(fd[i])};
+    for (int i = 0; i < 2; i++) peers[i] = (struct shm_peer){.local_rank = i, .arena_fd = dup(fd[i])};
 }
 
 static void pair_open(struct pair *pair)
 {
     int fd[2] = {shm_arena_make(), shm_arena_make()};
     assert_true(shm_arena_is_sound(fd[0]) && shm_arena_is_sound(fd[1]));
-    memset(seats, 0, sizeof seats);
+    memset(local_ranks, 0, sizeof local_ranks);
     one_open(&pair->owner, pair->of_owner, 0, fd);
     one_open(&pair->peer, pair->of_peer, 1, fd);
     close(fd[0]);
@@ -78,13 +79,13 @@ static char *take(struct pair *pair, size_t bytes)
 
 static const char *reach(struct pair *pair, const char *address, size_t bytes)
 {
-    return shm_reach(&pair->peer, 0, (uint64_t)(uintptr_t)address, bytes);
+    return shm_arena_at(&pair->peer, 0, (uint64_t)(uintptr_t)address, bytes);
 }
 
 static size_t pages_held(const struct pair *pair)
 {
     struct stat status;
-    assert_int_equal(fstat(pair->of_peer[0].arena, &status), 0);
+    assert_int_equal(fstat(pair->of_peer[0].arena_fd, &status), 0);
     return (size_t)status.st_blocks * 512;
 }
 
@@ -101,7 +102,7 @@ static void test_a_peer_reads_in_place(void **state)
     strcpy(second + 2 * PAGE_BYTES + 5, "and here");
     assert_string_equal(reach(&pair, first + 92, 8), "is here");
     assert_string_equal(reach(&pair, second + 2 * PAGE_BYTES + 5, 9), "and here");
-    assert_true(shm_pull(&pair.peer, 0, got, (uint64_t)(uintptr_t)(first + 92), 8));
+    assert_true(shm_read_memory(&pair.peer, 0, got, (uint64_t)(uintptr_t)(first + 92), 8));
     assert_string_equal(got, "is here");
     first[92] = 'w'; /* one memory, no copy */
     assert_string_equal(reach(&pair, first + 92, 8), "ws here");
@@ -110,7 +111,7 @@ static void test_a_peer_reads_in_place(void **state)
     pair_close(&pair);
 }
 
-/* Whatever stands in a cell, nothing beyond the arena is touched. */
+/* Whatever stands in a slot, nothing beyond the arena is touched. */
 static void test_any_address_is_safe(void **state)
 {
     struct pair pair;
@@ -141,11 +142,11 @@ static void test_a_mapping_grows(void **state)
     char *small = take(&pair, 1);
     *small = 's';
     assert_int_equal(*reach(&pair, small, 1), 's');
-    assert_int_equal(pair.of_peer[0].seen_bytes, SEE_LEAST);
+    assert_int_equal(pair.of_peer[0].mapped_bytes, SEE_LEAST);
     char *large = take(&pair, SEE_LEAST);
     large[SEE_LEAST - 1] = 'l';
     assert_int_equal(reach(&pair, large, SEE_LEAST)[SEE_LEAST - 1], 'l');
-    assert_true(pair.of_peer[0].seen_bytes > SEE_LEAST);
+    assert_true(pair.of_peer[0].mapped_bytes > SEE_LEAST);
     assert_int_equal(*reach(&pair, small, 1), 's');
     pair_close(&pair);
 }

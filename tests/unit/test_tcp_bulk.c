@@ -11,8 +11,8 @@
 
 #include "../../backends/tcp/base/cost_model.c"
 #include "../../backends/tcp/p2p/bulk.c"
-#include "../../backends/tcp/shm/shm_put.c"
-#include "../../backends/tcp/shm/shm_window.c"
+#include "../../backends/tcp/shm/copy_in.c"
+#include "../../backends/tcp/shm/fifo.c"
 
 enum { PEER = 1, OPS = 4, SAID = 8, SPAN = 8 << 10, LARGE = SPAN + SPAN / 4, RING = 4 << 10 };
 
@@ -27,15 +27,15 @@ static int ended[OPS];
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 STUB(bool, shm_is_shared, const struct shm *shm, const void *memory, size_t bytes)
-STUB(bool, shm_fits, struct shm *shm, int seat, size_t bytes)
-STUB(bool, shm_pull, struct shm *shm, int seat, void *to, uint64_t from, size_t bytes)
-STUB(const void *, shm_reach, struct shm *shm, int seat, uint64_t from, size_t bytes)
-STUB(bool, shm_is_open, struct shm *shm, int seat)
-STUB(void, shm_unreadable, struct shm *shm, int seat)
-STUB(void, shm_ring_bell, struct shm *shm, int seat)
-STUB(void, shm_spread, struct shm *shm)
-STUB(void, shm_tell_of_room, struct shm *shm, int seat)
-STUB(void, shm_stream, void *to, const void *from, size_t bytes)
+STUB(bool, shm_fits, struct shm *shm, int local_rank, size_t bytes)
+STUB(bool, shm_read_memory, struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes)
+STUB(const void *, shm_arena_at, struct shm *shm, int local_rank, uint64_t from, size_t bytes)
+STUB(bool, shm_is_open, struct shm *shm, int local_rank)
+STUB(void, shm_unreadable, struct shm *shm, int local_rank)
+STUB(void, shm_ring_doorbell, struct shm *shm, int local_rank)
+STUB(void, shm_affinity_restore, struct shm *shm)
+STUB(void, shm_announce_space, struct shm *shm, int local_rank)
+STUB(void, shm_copy_non_temporal, void *to, const void *from, size_t bytes)
 STUB(int, proto_lost, struct proto *proto, int32_t peer)
 STUB(bool, proto_forget_announced, struct proto *proto, int32_t peer, uint64_t id)
 
@@ -89,8 +89,9 @@ static struct proto proto;
 static int open_rank(void **state)
 {
     (void)state;
-    shm = (struct shm){.n = 2, .peer = peers, .seat_of = seat_of, .ring_bytes = RING, .window_bytes = SPAN, .looks = 1};
-    shm.base = calloc(2, sizeof(struct shm_seat));
+    shm = (struct shm){
+        .n = 2, .peer = peers, .local_rank_of = seat_of, .ring_bytes = RING, .fifo_bytes = SPAN, .polls = 1};
+    shm.base = calloc(2, sizeof(struct shm_rank));
     struct shm_ring *ring = aligned_alloc(SHM_LINE, sizeof *ring + RING + SPAN);
     if (shm.base == NULL || ring == NULL) return 1;
     memset(ring, 0, sizeof *ring);
@@ -189,9 +190,9 @@ static void test_a_receive_is_given_up(void **state)
     bulk_push(&proto, &op[0]);
     bulk_stream(&proto, &said[0]);
     copy_in(&proto, &op[0]);
-    assert_non_null(shm_window_look(&shm, PEER, &bytes));
+    assert_non_null(shm_fifo_peek(&shm, PEER, &bytes));
     proto_finish(&proto, &op[1], TUTTI_ERR_ABORTED);
-    assert_null(shm_window_look(&shm, PEER, &bytes));
+    assert_null(shm_fifo_peek(&shm, PEER, &bytes));
 }
 
 /* All of the message before is in the window when the next one is announced. */

@@ -7,22 +7,23 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/shm/shm_cores.c"
+#include "../../backends/tcp/shm/cores.c"
 
 enum { SEATS = 5, END = -1 };
 
-/* The masks of n seats, each a list of cores that ends with END. */
+/* The masks of n local_ranks, each a list of cores that ends with END. */
 static bool suffice(int n, const int cores[][5], const bool *present)
 {
     static const bool all[SEATS] = {true, true, true, true, true};
-    struct shm_seat *seats = aligned_alloc(_Alignof(struct shm_seat), SEATS * sizeof *seats);
-    struct shm shm = {.n = n, .base = (char *)seats};
-    for (int seat = 0; seat < n; seat++) {
-        CPU_ZERO(&seats[seat].cores);
-        for (int i = 0; i < 5 && cores[seat][i] != END; i++) CPU_SET(cores[seat][i], &seats[seat].cores);
+    struct shm_rank *local_ranks = aligned_alloc(_Alignof(struct shm_rank), SEATS * sizeof *local_ranks);
+    struct shm shm = {.n = n, .base = (char *)local_ranks};
+    for (int local_rank = 0; local_rank < n; local_rank++) {
+        CPU_ZERO(&local_ranks[local_rank].cores);
+        for (int i = 0; i < 5 && cores[local_rank][i] != END; i++)
+            CPU_SET(cores[local_rank][i], &local_ranks[local_rank].cores);
     }
     bool found = shm_have_cores(&shm, present != NULL ? present : all);
-    free(seats);
+    free(local_ranks);
     return found;
 }
 

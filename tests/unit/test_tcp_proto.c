@@ -29,8 +29,8 @@ void link_drop(struct proto *proto, int32_t rank, const char *why, bool notify)
 /* What stubs are asked is nothing to them.  NOLINTBEGIN(misc-unused-parameters) */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-STUB(size_t, board_bytes, int n)
-STUB(int, board_directory_take, struct shm *shm, int n)
+STUB(size_t, coll_bytes, int n)
+STUB(int, coll_directory_reserve, struct shm *shm, int n)
 STUB(int, link_connect, struct proto *proto, int32_t rank)
 STUB(bool, link_is_up, const struct proto *proto, int32_t rank)
 STUB(bool, link_is_flushed, const struct proto *proto, int32_t rank)
@@ -54,19 +54,20 @@ STUB(void, bulk_fin, struct proto *proto, const struct wire_header *header)
 STUB(void, bulk_stream, struct proto *proto, const struct wire_header *header)
 STUB(int, shm_open_host, const struct shm_config *config, struct shm **shm)
 STUB(void, shm_close, struct shm *shm)
-STUB(int, shm_read, struct shm *shm, int seat)
-STUB(void, shm_spread, struct shm *shm)
-STUB(void, shm_ring_bell, struct shm *shm, int seat)
+STUB(int, shm_read, struct shm *shm, int local_rank)
+STUB(void, shm_affinity_restore, struct shm *shm)
+STUB(void, shm_ring_doorbell, struct shm *shm, int local_rank)
 STUB(int, fabric_open, const struct fabric_config *config, struct fabric **fabric)
 STUB(void, fabric_close, struct fabric *fabric)
 STUB(void, fabric_conceal, struct fabric_memory *memory)
-STUB(void, board_close, struct board *board)
+STUB(void, coll_close, struct coll_segment *coll)
 
-STUB(int, board_reserve, struct shm *shm, int32_t n, const int32_t *global_ranks)
+STUB(int, coll_reserve, struct shm *shm, int32_t n, const int32_t *global_ranks)
 
-void board_open(struct board *board, struct shm *shm, int index, int32_t rank, int32_t n, const int32_t *global_ranks)
+void coll_open(struct coll_segment *coll, struct shm *shm, int index, int32_t rank, int32_t n,
+               const int32_t *global_ranks)
 {
-    *board = (struct board){.n = n};
+    *coll = (struct coll_segment){.n = n};
 }
 
 bool link_is_local(const struct proto *proto, int32_t rank)

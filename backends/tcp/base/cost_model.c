@@ -7,7 +7,7 @@ enum { TRY_EVERY = 64 /* a power of two */, SMALLEST = 32 << 10, PS_MOST = 1 << 
 static int class_of(size_t bytes)
 {
     int c = 0;
-    for (size_t most = SMALLEST; bytes > most && c < PACE_CLASSES - 1; most *= 2) c++;
+    for (size_t most = SMALLEST; bytes > most && c < COST_CLASSES - 1; most *= 2) c++;
     return c;
 }
 
@@ -18,14 +18,14 @@ static bool should_try(uint8_t *turns)
     return (*turns & (*turns - 1)) == 0;
 }
 
-int cost_choose(struct cost_model *pace, size_t bytes)
+int cost_choose(struct cost_model *cost, size_t bytes)
 {
     int c = class_of(bytes);
-    uint32_t one = pace->ps[PACE_ONE][c], other = pace->ps[PACE_OTHER][c];
-    if (one == 0) return PACE_ONE;
-    if (other == 0) return PACE_OTHER;
-    bool tries = should_try(&pace->turns[c]); /* the slower path */
-    return (other < one) != tries ? PACE_OTHER : PACE_ONE;
+    uint32_t one = cost->ps[COST_FIRST][c], other = cost->ps[COST_SECOND][c];
+    if (one == 0) return COST_FIRST;
+    if (other == 0) return COST_SECOND;
+    bool tries = should_try(&cost->turns[c]); /* the slower path */
+    return (other < one) != tries ? COST_SECOND : COST_FIRST;
 }
 
 uint32_t cost_believe(uint32_t known_ps, uint64_t bytes, uint64_t ns)
@@ -38,8 +38,8 @@ uint32_t cost_believe(uint32_t known_ps, uint64_t bytes, uint64_t ns)
     return (uint32_t)(known + (found - known + 7) / 8);
 }
 
-void cost_learn(struct cost_model *pace, int way, size_t bytes, uint64_t ns)
+void cost_learn(struct cost_model *cost, int way, size_t bytes, uint64_t ns)
 {
-    uint32_t *known = &pace->ps[way][class_of(bytes)];
+    uint32_t *known = &cost->ps[way][class_of(bytes)];
     if (bytes > 0) *known = cost_believe(*known, bytes, ns);
 }

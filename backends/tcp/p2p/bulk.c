@@ -4,7 +4,7 @@
  * memory and the receiver reads it: one copy, in pieces, so that other messages are not delayed.  The data is valid
  * only if the sender is alive and the link open after all of it was read (shm_is_open).
  *
- * Otherwise the sender copies it into the ring's FIFO while the receiver copies it out (shm_window.c): two copies that
+ * Otherwise the sender copies it into the ring's FIFO while the receiver copies it out (fifo.c): two copies that
  * overlap.  This path is also used if the sender has a core, is blocked on this message, and the cost model favors it
  * (cost_model.h).  The FIFO stays cached, two cores share the work, and large messages are stored non-temporally, which
  * the kernel does not do.  If both ends send at once it would be slower.  See docs/benchmarks/shared-memory.md.
@@ -19,7 +19,7 @@ enum {
     STREAM_LEAST = 16 << 20 /* from this size on, the caches do not hold the data until it is used */
 };
 
-enum { PUSH = PACE_ONE, PULL = PACE_OTHER };
+enum { PUSH = COST_FIRST, PULL = COST_SECOND };
 
 static void append_to(struct proto_due *list, struct proto_op *op)
 {
@@ -43,7 +43,7 @@ size_t bulk_eager(const struct shm *shm)
 /* True if both paths are possible, so that the cost model decides. */
 static bool is_timed(const struct shm *shm)
 {
-    return shm->can_pull && !shm->shares_cores;
+    return shm->can_read_memory && !shm->shares_cores;
 }
 
 /* Chooses the path: copy into the ring at once (EAGER), through the FIFO once the receiver is ready (ASK), or
@@ -51,26 +51,26 @@ static bool is_timed(const struct shm *shm)
 enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32_t peer, bool unasked)
 {
     struct shm *shm = proto->shm;
-    int seat = shm_seat_of(shm, peer);
+    int seat = shm_local_rank(shm, peer);
     size_t bytes = request->bytes;
     /* True if the sender is blocked on this message alone. */
     bool pushes = bytes > PUSH_LEAST && (request->flags & TUTTI_REQUEST_AWAITED) && proto->posted.count == 0;
     bool streams = pushes && !shm->shares_cores;
     if (unasked && bytes <= bulk_eager(shm)) return streams ? PROTO_ASK : PROTO_EAGER;
     if (bytes > 0 && shm_is_shared(shm, request->data, bytes)) return PROTO_OFFER;
-    bool copies = unasked && bytes <= bulk_unasked(shm), reads = shm->can_pull && bytes > 0;
+    bool copies = unasked && bytes <= bulk_unasked(shm), reads = shm->can_read_memory && bytes > 0;
     if (reads && copies) copies = shm_fits(shm, seat, bytes); /* otherwise the message would be copied once more */
     enum proto_way copy_in = copies && !streams ? PROTO_EAGER : PROTO_ASK;
     if (!reads) return copy_in;
     if (!copies && !pushes) return PROTO_OFFER;
-    if (!shm->shares_cores && cost_choose(&shm->peer[seat].pace, bytes) == PULL) return PROTO_OFFER;
+    if (!shm->shares_cores && cost_choose(&shm->peer[seat].cost, bytes) == PULL) return PROTO_OFFER;
     return copy_in;
 }
 
 /* Updates the cost model with an end-to-end duration. */
 static void update_cost(struct proto *proto, int32_t peer, int way, size_t bytes, uint64_t ns)
 {
-    cost_learn(&proto->shm->peer[shm_seat_of(proto->shm, peer)].pace, way, bytes, ns);
+    cost_learn(&proto->shm->peer[shm_local_rank(proto->shm, peer)].cost, way, bytes, ns);
 }
 
 int bulk_copy(struct proto *proto, const tutti_request *request, int32_t peer, struct wire_header *header)
@@ -111,11 +111,11 @@ static bool read_offered(struct proto *proto, int seat, const tutti_request *req
                          size_t bytes)
 {
     char *data = (char *)request->data + at;
-    if (request->addend == NULL) return shm_pull(proto->shm, seat, data, from, bytes);
-    const void *came = shm_reach(proto->shm, seat, from, bytes);
+    if (request->addend == NULL) return shm_read_memory(proto->shm, seat, data, from, bytes);
+    const void *came = shm_arena_at(proto->shm, seat, from, bytes);
     if (came == NULL) {
         void *to = request->addend != request->data ? data : proto->block;
-        if (!shm_pull(proto->shm, seat, to, from, bytes)) return false;
+        if (!shm_read_memory(proto->shm, seat, to, from, bytes)) return false;
         came = to;
     }
     tutti_request_take(proto->host, request, at, came, bytes);
@@ -130,7 +130,7 @@ static void send_fin(struct proto *proto, int32_t peer, uint64_t offer, uint64_t
 
 int bulk_pull_now(struct proto *proto, tutti_request *request, int32_t peer, const struct wire_header *offer)
 {
-    int seat = shm_seat_of(proto->shm, peer);
+    int seat = shm_local_rank(proto->shm, peer);
     int64_t begin = proto->host->now_ns();
     if (!read_offered(proto, seat, request, 0, offer->ref, request->bytes) || !shm_is_open(proto->shm, seat)) {
         shm_unreadable(proto->shm, seat);
@@ -144,7 +144,7 @@ static void pull(struct proto *proto, struct proto_op *op)
 {
     tutti_request *request = op->request;
     int32_t peer = op->peer;
-    int seat = shm_seat_of(proto->shm, peer);
+    int seat = shm_local_rank(proto->shm, peer);
     size_t left = request->bytes - op->at, bytes = left < BULK_TURN ? left : BULK_TURN;
     int64_t begin = proto->host->now_ns();
     if (!read_offered(proto, seat, request, op->at, op->from + op->at, bytes)) {
@@ -200,7 +200,7 @@ static struct proto_op *first_with(const struct proto_due *list, int32_t peer)
 
 static void send_rts(struct proto *proto, struct proto_op *op)
 {
-    uint64_t start = shm_window_begin(proto->shm, shm_seat_of(proto->shm, op->peer), op->request->bytes);
+    uint64_t start = shm_fifo_begin(proto->shm, shm_local_rank(proto->shm, op->peer), op->request->bytes);
     struct wire_header header = {
         .kind = WIRE_STREAM, .ref = op->write.key, .bytes = op->request->bytes, .id = start + 1};
     op->since_ns = proto->host->now_ns();
@@ -217,13 +217,13 @@ void bulk_forget(struct proto *proto, struct proto_op *op)
 {
     struct proto_due *list = op->bulk_list;
     if (list == NULL) return;
-    int seat = shm_seat_of(proto->shm, op->peer);
-    bool had_window = first_with(list, op->peer) == op;
+    int seat = shm_local_rank(proto->shm, op->peer);
+    bool had_fifo = first_with(list, op->peer) == op;
     TAILQ_REMOVE(list, op, bulk);
     op->bulk_list = NULL;
-    if (list == &proto->streams) shm_window_shut(proto->shm, seat);
-    if (list != &proto->pushes || !had_window) return;
-    shm_window_take_back(proto->shm, seat);
+    if (list == &proto->streams) shm_fifo_close(proto->shm, seat);
+    if (list != &proto->pushes || !had_fifo) return;
+    shm_fifo_abandon(proto->shm, seat);
     struct proto_op *next = first_with(list, op->peer);
     if (next != NULL) send_rts(proto, next);
 }
@@ -232,9 +232,9 @@ void bulk_forget(struct proto *proto, struct proto_op *op)
 static bool copy_in(struct proto *proto, struct proto_op *op)
 {
     const tutti_request *request = op->request;
-    int seat = shm_seat_of(proto->shm, op->peer);
+    int seat = shm_local_rank(proto->shm, op->peer);
     if (first_with(&proto->pushes, op->peer) != op) return false;
-    size_t bytes = shm_window_put(proto->shm, seat, (const char *)request->data + op->at);
+    size_t bytes = shm_fifo_copy_in(proto->shm, seat, (const char *)request->data + op->at);
     op->at += bytes;
     if (op->at < request->bytes) return bytes > 0;
     if (is_timed(proto->shm) && request->bytes > 0)
@@ -247,16 +247,16 @@ static bool copy_in(struct proto *proto, struct proto_op *op)
 static bool copy_out(struct proto *proto, struct proto_op *op)
 {
     tutti_request *request = op->request;
-    int seat = shm_seat_of(proto->shm, op->peer);
+    int seat = shm_local_rank(proto->shm, op->peer);
     size_t bytes, turn = op->at;
     const void *piece;
-    while (op->at - turn < BULK_TURN && (piece = shm_window_look(proto->shm, seat, &bytes)) != NULL) {
+    while (op->at - turn < BULK_TURN && (piece = shm_fifo_peek(proto->shm, seat, &bytes)) != NULL) {
         if (request->bytes >= STREAM_LEAST)
-            shm_stream((char *)request->data + op->at, piece, bytes);
+            shm_copy_non_temporal((char *)request->data + op->at, piece, bytes);
         else
             tutti_request_take(proto->host, request, op->at, piece, bytes);
         op->at += bytes;
-        shm_window_read(proto->shm, seat, bytes);
+        shm_fifo_release(proto->shm, seat, bytes);
     }
     bool moved = op->at > turn;
     if (op->at == request->bytes) proto_finish_recv(proto, op, op->peer, TUTTI_OK);
@@ -284,7 +284,7 @@ void bulk_stream(struct proto *proto, const struct wire_header *header)
     struct proto_op *op = proto_op_find(proto, header->ref);
     if (op == NULL || op->state != PROTO_RECV_OPEN || op->peer != peer) return; /* withdrawn meanwhile */
     if (first_with(&proto->streams, peer) != NULL || header->bytes != op->request->bytes ||
-        !shm_window_open(proto->shm, shm_seat_of(proto->shm, peer), header->id - 1, header->bytes)) {
+        !shm_fifo_open(proto->shm, shm_local_rank(proto->shm, peer), header->id - 1, header->bytes)) {
         link_drop(proto, peer, "it sent other bytes than announced", true);
         return;
     }
@@ -320,13 +320,13 @@ static int keep_streaming(struct proto *proto)
     enum { TURN = 64 };
     struct shm *shm = proto->shm;
     int moved = 0, in_vain = 0;
-    for (int i = 0; i < TURN && in_vain < shm->looks && is_streaming(proto); i++) {
+    for (int i = 0; i < TURN && in_vain < shm->polls && is_streaming(proto); i++) {
         int now = stream(proto);
         in_vain = now > 0 ? 0 : in_vain + 1;
         moved += now;
         if (now == 0) shm_relax();
     }
-    shm_looked(shm, moved > 0);
+    shm_polled(shm, moved > 0);
     return moved;
 }
 

@@ -4,11 +4,11 @@
 
 #include "tcp/p2p/proto.h"
 
-enum { BOARD_TURNS = 16 };
+enum { COLL_TURNS = 16 };
 
 static int seat_of(const struct proto *proto, int32_t rank)
 {
-    return rank >= 0 ? shm_seat_of(proto->shm, rank) : -1;
+    return rank >= 0 ? shm_local_rank(proto->shm, rank) : -1;
 }
 
 bool link_is_local(const struct proto *proto, int32_t rank)
@@ -115,9 +115,9 @@ int link_progress(struct proto *proto)
 {
     int moved = 0;
     if (proto->shm != NULL) {
-        moved = board_progress(&proto->boards);
+        moved = coll_progress(&proto->colls);
         /* Somebody has most likely what he waits for: messages have their turn when nothing moves there, or soon. */
-        if (moved > 0 && ++proto->turns % BOARD_TURNS != 0) return moved;
+        if (moved > 0 && ++proto->turns % COLL_TURNS != 0) return moved;
         moved += shm_progress(proto->shm) + bulk_progress(proto);
     }
     if (proto->fabric != NULL) moved += fabric_progress(proto->fabric);
@@ -129,7 +129,7 @@ int link_arm(struct proto *proto, int *descriptors)
     int local = 0, remote = 0;
     if (!TAILQ_EMPTY(&proto->pulls)) return 0;
     if (proto->shm != NULL && (local = shm_arm(proto->shm, descriptors)) == 0) return 0;
-    if (board_is_ready(&proto->boards)) return 0;
+    if (coll_is_ready(&proto->colls)) return 0;
     if (proto->fabric != NULL && (remote = fabric_arm(proto->fabric, descriptors + local)) <= 0) return remote;
     return local + remote;
 }
@@ -146,13 +146,13 @@ int link_describe(const struct proto *proto, char *text, size_t capacity)
     const struct shm *shm = proto->shm;
     int n = 0, here = 0;
     for (int seat = 0; shm != NULL && seat < shm->n; seat++)
-        here += seat != shm->seat && link_is_local(proto, shm->peer[seat].rank); /* some may have been left out */
+        here += seat != shm->local_rank && link_is_local(proto, shm->peer[seat].rank); /* some may have been left out */
     if (shm != NULL)
         n = snprintf(text, capacity,
                      "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s\n", proto->rank,
                      here, proto->world_size - 1, bulk_eager(shm),
-                     shm->can_pull ? "read from the sender's memory, or copied through it where that is faster"
-                                   : "copied through it");
+                     shm->can_read_memory ? "read from the sender's memory, or copied through it where that is faster"
+                                          : "copied through it");
     if (proto->fabric == NULL || n < 0 || (size_t)n >= capacity) return TUTTI_OK;
     return fabric_describe(proto->fabric, text + n, capacity - (size_t)n);
 }

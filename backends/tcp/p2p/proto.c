@@ -98,30 +98,30 @@ int32_t proto_group_rank(const struct proto_group *group, int32_t global)
     return -1;
 }
 
-/* One rank of a group asks for its board's memory; the others hear from it that there is none. */
-static void tell_of_board(struct shm *shm)
+/* One rank of a group reserves its collective segment, and tells the others if it cannot. */
+static void log_refused_coll(struct shm *shm)
 {
-    if (shm == NULL || shm->board_refused == 0) return;
+    if (shm == NULL || shm->coll_refused == 0) return;
     shm->config.host->log(2, "tcp: no %zu bytes of shared memory for a group's collectives (%s): they are messages",
-                          shm->board_span, strerror(shm->board_refused));
-    shm->board_refused = 0;
+                          shm->coll_span, strerror(shm->coll_refused));
+    shm->coll_refused = 0;
 }
 
 void proto_add_group(struct proto *proto, struct proto_group *group)
 {
     group->proto = proto;
-    struct shm *shm = group->plans_only ? NULL : proto->shm; /* a board reduces in an order of its own */
-    board_open(&group->board, shm, group->board_at, group->rank, group->world_size, group->global_ranks);
-    tell_of_board(proto->shm);
+    struct shm *shm = group->plans_only ? NULL : proto->shm; /* the collective segment reduces in an order of its own */
+    coll_open(&group->coll, shm, group->coll_index, group->rank, group->world_size, group->global_ranks);
+    log_refused_coll(proto->shm);
     LIST_INSERT_HEAD(&proto->groups, group, link);
 }
 
-int proto_reserve_board(struct proto *proto, const tutti_group_info *info)
+int proto_reserve_coll(struct proto *proto, const tutti_group_info *info)
 {
-    int index = BOARD_ABSENT;
+    int index = COLL_ABSENT;
     if (proto->shm != NULL && !TUTTI_HAS(info, plans_only))
-        index = board_reserve(proto->shm, info->world_size, info->global_ranks);
-    tell_of_board(proto->shm);
+        index = coll_reserve(proto->shm, info->world_size, info->global_ranks);
+    log_refused_coll(proto->shm);
     return index;
 }
 
@@ -219,7 +219,7 @@ void proto_remove_group(struct proto_group *group)
     struct proto *proto = group->proto;
     if (proto == NULL) return;
     LIST_REMOVE(group, link);
-    board_close(&group->board);
+    coll_close(&group->coll);
     group->closing = true;
     if (proto->closing) return; /* the family's end: what is pending is dropped once the links are gone */
     reclaim(proto, group);
@@ -274,8 +274,8 @@ static int open_local(struct proto *proto, const struct fabric_config *config)
                                .store = config->store,
                                .events = &proto_local_events,
                                .user = proto,
-                               .group_bytes = board_bytes,
-                               .take_group = board_directory_take};
+                               .group_bytes = coll_bytes,
+                               .reserve_group = coll_directory_reserve};
     return shm_open_host(&local, &proto->shm);
 }
 

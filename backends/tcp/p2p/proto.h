@@ -42,9 +42,9 @@ struct proto_group {
     int32_t rank, world_size;
     const int32_t *global_ranks;
     void *core;
-    struct board board;
+    struct coll_segment coll;
     bool plans_only; /* as tutti_group_info */
-    int board_at;    /* the number of its board, or BOARD_ABSENT */
+    int coll_index;  /* index of its collective segment, or COLL_ABSENT */
     bool closing;    /* its requests are not completed any more */
     LIST_ENTRY(proto_group) link;
 };
@@ -120,8 +120,8 @@ struct proto {
     struct shm *shm;                         /* NULL where none does */
     struct proto_due pulls, pushes, streams; /* what is read, and what is written or read through windows */
     void *block;                             /* of PROTO_REDUCE_MOST, for what is read and then added in place */
-    unsigned turns;                          /* in which boards moved */
-    struct board_list boards;                /* with operations under way */
+    unsigned turns;                          /* in which collectives moved */
+    struct coll_list colls;                  /* with operations under way */
     int32_t rank, world_size;
     struct proto_awaited awaited;
     struct match_table posted;  /* receives */
@@ -153,8 +153,8 @@ void proto_add_group(struct proto *proto, struct proto_group *group);
 void proto_remove_group(struct proto_group *group);
 int proto_progress(struct proto *proto);
 int proto_tell(struct proto_group *group, int32_t peer, const void *message, size_t bytes);
-/* A board for a group that is about to be made; BOARD_ABSENT: there is none for it. */
-int proto_reserve_board(struct proto *proto, const tutti_group_info *info);
+/* Reserves a collective segment for a group that is about to be made.  Returns its index, or COLL_ABSENT. */
+int proto_reserve_coll(struct proto *proto, const tutti_group_info *info);
 int proto_notify(struct proto_group *group, int32_t peer, const void *message, size_t bytes);
 
 /* proto_post.c: what the core asks for */

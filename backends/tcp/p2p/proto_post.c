@@ -73,13 +73,13 @@ int proto_lost(struct proto *proto, int32_t peer)
 static void look(struct proto *proto, int32_t peer)
 {
     struct shm *shm = proto->shm;
-    int seat = shm_seat_of(shm, peer), found = shm_read(shm, seat);
+    int seat = shm_local_rank(shm, peer), found = shm_read(shm, seat);
     if (found != 0) return;
-    for (int i = 0; i < shm->looks && found == 0; i++) {
+    for (int i = 0; i < shm->polls && found == 0; i++) {
         shm_pause(shm);
         found = shm_read(shm, seat);
     }
-    shm_looked(shm, found != 0);
+    shm_polled(shm, found != 0);
 }
 
 /* ---- sending ----------------------------------------------------------------------------------------------- */

@@ -1,12 +1,12 @@
 /* Shared memory between the ranks of one host: attaching, the segment, and messages through it.
  *
  * The ranks of a group tree that can attach each other share one segment: a sealed, unnamed memfd, created by the
- * lowest of them and passed over a unix socket (shm_attach.c).  Each rank has a seat in it, its local rank.  Every
- * ordered pair of ranks has a ring (shm_ring.c), and groups have collective segments, called boards (coll.c).  Ranks
+ * lowest of them and passed over a unix socket (attach.c).  Each rank has a local rank and an entry in it.  Every
+ * ordered pair of ranks has a ring (ring.c), and groups have collective segments (coll/coll.h).  Other ranks
  * here are global ranks of the tree.  All calls are made under the tree's lock.
  *
- * A seat's pages are reserved before use, so a lack of memory is an error at startup and never SIGBUS.  Everything read
- * from the segment is checked like data from a network, because a faulty rank may have written anything.
+ * All pages are reserved before use, so a lack of memory is an error at startup and never SIGBUS. Everything
+ * read from the segment is checked like data from a network, because a faulty rank may have written anything.
  */
 #ifndef SHM_H
 #define SHM_H
@@ -21,23 +21,23 @@
 #include "tcp/base/wire.h"
 
 enum {
-    SHM_SEATS = 256, /* ranks of one host in a segment; further ranks use the network */
-    SHM_LINE = 128,  /* alignment that separates writers: two cache lines, since processors prefetch pairs */
+    SHM_RANKS_MAX = 256, /* ranks of one host in a segment; further ranks use the network */
+    SHM_LINE = 128,      /* alignment that separates writers: two cache lines, since processors prefetch pairs */
     SHM_TINY = 16,
     SHM_INLINE = 104,
-    SHM_BOARDS = 64 /* groups of one tree that have a collective segment at the same time */
+    SHM_SEGMENTS = 64 /* groups of one tree that have a collective segment at the same time */
 };
 
 /* A message in a ring.  turn counts messages from 1 over the ring's lifetime, so a stale value cannot be mistaken for
- * the current one.  A short message is one line: a reduced header (shm_cell.h) and the payload. */
-struct shm_cell {
+ * the current one.  A short message is one line: a reduced header (ring_slot.h) and the payload. */
+struct shm_slot {
     _Atomic uint64_t turn;
-    uint32_t bytes; /* of the payload, ORed with SHM_NAMED */
+    uint32_t bytes; /* of the payload, ORed with SHM_FULL_HEADER */
     uint8_t kind, flags, unused[2];
     uint64_t group, tag, fingerprint, credit;
     uint8_t tiny[SHM_TINY];
     /* Second line. */
-    uint64_t size, id, ref;      /* valid with SHM_NAMED */
+    uint64_t size, id, ref;      /* valid with SHM_FULL_HEADER */
     uint8_t payload[SHM_INLINE]; /* payload of at most SHM_INLINE bytes that is not tiny; longer payload is in the
                                     ring's byte area */
 };
@@ -45,17 +45,17 @@ struct shm_cell {
 /* A ring from one rank to another.  The reader writes the first line, the writer all others.  The byte area and the
  * copy-in/copy-out FIFO follow the slots. */
 struct shm_ring {
-    _Alignas(SHM_LINE) _Atomic uint64_t cells_read; /* slots the writer may reuse */
+    _Alignas(SHM_LINE) _Atomic uint64_t slots_read; /* slots the writer may reuse */
     _Atomic uint64_t bytes_read;
-    _Atomic uint64_t window_read;
-    _Alignas(SHM_LINE) _Atomic uint64_t wants_room; /* the writer sleeps and waits for space */
+    _Atomic uint64_t fifo_read;
+    _Alignas(SHM_LINE) _Atomic uint64_t wants_space; /* the writer sleeps and waits for space */
     _Atomic uint32_t closed; /* the writer has closed the link and serves no more single-copy reads */
-    _Atomic uint64_t window_put;
-    _Alignas(SHM_LINE) struct shm_cell cell[];
+    _Atomic uint64_t fifo_written;
+    _Alignas(SHM_LINE) struct shm_slot slot[];
 };
 
-/* A rank's seat.  Others write its first line only to wake it. */
-struct shm_seat {
+/* A rank's entry.  Others write its first line only to wake it. */
+struct shm_rank {
     _Alignas(SHM_LINE) _Atomic uint64_t asleep;
     _Alignas(SHM_LINE) int32_t pid; /* in the rank's own pid namespace */
     cpu_set_t cores;                /* its affinity mask */
@@ -66,37 +66,37 @@ struct shm_seat {
 
 /* Directory of collective segments: see directory.c.  Not bool: a peer writes these fields, and reading a bool
  * that is neither 0 nor 1 is undefined. */
-struct shm_entry {
+struct shm_directory_entry {
     _Atomic uint32_t state;
     _Atomic uint32_t left; /* ranks of the group that have closed it */
     uint32_t has_pages;    /* written by the rank that reserves or releases the entry */
 };
 
 struct shm_directory {
-    _Alignas(SHM_LINE) struct shm_entry entry[SHM_BOARDS];
+    _Alignas(SHM_LINE) struct shm_directory_entry entry[SHM_SEGMENTS];
 };
 
-/* A rank's view of a peer's seat. */
+/* A rank's view of a peer. */
 struct shm_peer {
     int32_t rank;
-    int seat;
+    int local_rank;
     bool lost;
     char why[96];
-    int bell;   /* eventfd doorbell that wakes the peer; -1 for this rank's own */
-    int life;   /* liveness descriptor: readable or hung up once the peer has exited; -1 for this rank's own */
-    int arena;  /* descriptor of its arena: see shm_arena.c; -1 once part of it is mapped */
-    char *seen; /* the part of the arena mapped here */
-    size_t seen_bytes;
+    int doorbell_fd; /* eventfd doorbell that wakes the peer; -1 for this rank's own */
+    int liveness_fd; /* liveness descriptor: readable or hung up once the peer has exited; -1 for this rank's own */
+    int arena_fd;    /* descriptor of its arena: see arena.c; -1 once part of it is mapped */
+    char *mapped;    /* the part of the arena mapped here */
+    size_t mapped_bytes;
     pid_t pid;
     struct shm_ring *out, *in;
-    uint64_t cells_put, bytes_put, cells_got, bytes_got; /* this end's counters of each ring */
-    uint64_t cells_free, bytes_free;                     /* last known cells_read, bytes_read of `out` */
-    uint64_t window_put, window_owed,
-        window_free;                 /* FIFO as writer: bytes written, bytes still to write, bytes known to be read */
-    uint64_t window_got, window_due; /* FIFO as reader: bytes read, bytes still to read */
-    struct cost_model pace;          /* cost model of large messages to it */
-    struct cost_model puts;          /* cost model of copies into the FIFO: see shm_put.c */
-    STAILQ_HEAD(, shm_waiting) waiting; /* messages waiting for space */
+    uint64_t slots_written, bytes_written, slots_consumed, bytes_consumed; /* this end's counters of each ring */
+    uint64_t slots_freed, bytes_freed; /* last known slots_read, bytes_read of `out` */
+    uint64_t fifo_written, fifo_unsent,
+        fifo_freed; /* FIFO as writer: bytes written, bytes still to write, bytes known to be read */
+    uint64_t fifo_consumed, fifo_expected; /* FIFO as reader: bytes read, bytes still to read */
+    struct cost_model cost;                /* cost model of large messages to it */
+    struct cost_model copy_in_cost;        /* cost model of copies into the FIFO: see copy_in.c */
+    STAILQ_HEAD(, shm_waiting) waiting;    /* messages waiting for space */
 };
 
 struct shm_waiting {
@@ -122,10 +122,10 @@ struct shm_config {
     tutti_store *store;
     const struct shm_events *events;
     void *user;
-    /* For collectives.  group_bytes returns the bytes of the segment that a group of n ranks takes.  take_group takes
-     * the first ones of a new segment for all n ranks; if it cannot, every rank finds that out by itself. */
+    /* For collectives.  group_bytes returns the bytes of the segment that a group of n ranks takes.  reserve_group
+     * reserves the first one for all n ranks; if it cannot, every rank finds that out by itself. */
     size_t (*group_bytes)(int n);
-    int (*take_group)(struct shm *shm, int n);
+    int (*reserve_group)(struct shm *shm, int n);
 };
 
 /* The write end of the liveness pipe, held by this process alone, and its identity, to tell it from a later descriptor
@@ -146,51 +146,51 @@ struct shm_arena {
 
 struct shm {
     struct shm_config config;
-    int n, seat;           /* number of seats; this rank's seat */
-    struct shm_peer *peer; /* by seat */
-    int16_t *seat_of;      /* by rank, or -1 */
-    bool can_pull;         /* every rank may read every other's memory (CMA) */
-    bool can_share;        /* every rank can map every other's arena */
+    int n, local_rank;      /* number of ranks; this rank's own */
+    struct shm_peer *peer;  /* by local rank */
+    int16_t *local_rank_of; /* by rank, or -1 */
+    bool can_read_memory;   /* every rank may read every other's memory (CMA) */
+    bool can_share;         /* every rank can map every other's arena */
     struct shm_arena arena;
-    size_t arena_bytes;    /* of every rank's arena */
-    int looks, looks_most; /* polls before an awaited operation is left pending: see shm_looked */
-    unsigned in_vain;      /* consecutive poll rounds that found nothing */
-    bool shares_cores;     /* ranks share cores, as all of them have agreed: yield between polls */
+    size_t arena_bytes;   /* of every rank's arena */
+    int polls, polls_max; /* polls before an awaited operation is left pending: see shm_polled */
+    unsigned misses;      /* consecutive poll rounds that found nothing */
+    bool shares_cores;    /* ranks share cores, as all of them have agreed: yield between polls */
     unsigned pauses;
-    int home;                         /* this rank's preferred core, or -1 */
-    int64_t spread_ns, spread_gap_ns; /* time of the next migration allowed, and the minimum gap after it */
+    int preferred_core;                 /* this rank's preferred core, or -1 */
+    int64_t migrate_ns, migrate_gap_ns; /* time of the next migration allowed, and the minimum gap after it */
     struct shm_held held;
-    bool disowned;          /* the program closed this process's descriptors: see shm_life.c */
-    int memfd, bell, watch; /* watch: an epoll set of the peers' liveness descriptors */
-    size_t cells, ring_bytes, window_bytes, ring_span, board_span, rings_at, boards_at;
+    bool disowned;                 /* the program closed this process's descriptors: see liveness.c */
+    int memfd, doorbell_fd, watch; /* watch: an epoll set of the peers' liveness descriptors */
+    size_t slots, ring_bytes, fifo_bytes, ring_span, coll_span, rings_at, colls_at;
     size_t bytes;
     char *base;
     bool armed;
-    bool has_lost;     /* at least one peer's link has ended */
-    unsigned rounds;   /* progress calls, for periodic checks */
-    int board_refused; /* errno of a failed reservation of a collective segment, until reported */
+    bool has_lost;    /* at least one peer's link has ended */
+    unsigned rounds;  /* progress calls, for periodic checks */
+    int coll_refused; /* errno of a failed reservation of a collective segment, until reported */
     uint8_t probe[WIRE_NONCE];
 };
 
-/* ---- shm_attach.c ------------------------------------------------------------------------------------------ */
+/* ---- attach.c ------------------------------------------------------------------------------------------ */
 
 /* Finds the ranks that share memory with this one; all come to the same result.  *shm is NULL if there are none.
  * Returns an error if a peer may have come to another result. */
 int shm_open_host(const struct shm_config *config, struct shm **shm);
 void shm_close(struct shm *shm);
 
-/* ---- shm_life.c -------------------------------------------------------------------------------------------- */
+/* ---- liveness.c -------------------------------------------------------------------------------------------- */
 
 /* Creates a liveness descriptor, which hangs up when this process exits, execs or closes its descriptors. */
-bool shm_life_open(const tutti_host *host, int *life, struct shm_held *held);
-void shm_life_close(const tutti_host *host, struct shm_held *held);
+bool shm_liveness_open(const tutti_host *host, int *liveness_fd, struct shm_held *held);
+void shm_liveness_close(const tutti_host *host, struct shm_held *held);
 /* True if the program has closed this process's descriptors.  The numbers may belong to the program's own files by
  * then, so the library no longer writes to them, maps them or closes them. */
 bool shm_is_disowned(struct shm *shm);
 
-/* ---- shm_segment.c ----------------------------------------------------------------------------------------- */
+/* ---- segment.c ----------------------------------------------------------------------------------------- */
 
-/* Computes the layout of a segment for n ranks; fills cells .. bytes. */
+/* Computes the layout of a segment for n ranks; fills slots .. bytes. */
 void shm_measure(struct shm *shm, int n, size_t group_bytes);
 /* Returns a resource limit in bytes: file size (RLIMIT_FSIZE) or address space (RLIMIT_AS). */
 size_t shm_allowed(int resource);
@@ -198,25 +198,25 @@ size_t shm_allowed(int resource);
 int shm_segment_make(size_t bytes, size_t reserved);
 /* True if fd is a sealed segment of this size. */
 bool shm_segment_is_sound(int fd, size_t bytes);
-/* Maps the segment and fills this rank's seat. */
+/* Maps the segment and fills this rank's entry. */
 bool shm_map(struct shm *shm);
-static inline struct shm_seat *shm_seat_at(const struct shm *shm, int seat)
+static inline struct shm_rank *shm_rank_at(const struct shm *shm, int local_rank)
 {
-    return (struct shm_seat *)(void *)shm->base + seat;
+    return (struct shm_rank *)(void *)shm->base + local_rank;
 }
-void *shm_board_at(const struct shm *shm, int board);
+void *shm_coll_at(const struct shm *shm, int index);
 struct shm_directory *shm_directory(const struct shm *shm);
 /* Reserves or releases a collective segment's pages; released pages read as zeros.  Returns false on failure. */
-bool shm_reserve_board(struct shm *shm, int board);
-bool shm_release_board(struct shm *shm, int board);
+bool shm_coll_reserve(struct shm *shm, int index);
+bool shm_coll_release(struct shm *shm, int index);
 /* True if the memory of all these peers can be read. */
 bool shm_probe(struct shm *shm, const bool *present);
 /* Single-copy read of a peer's memory, by mapping or CMA.  Returns false if the peer has exited or the address is
  * invalid.  The data is valid only if shm_is_open returns true afterwards: a pid may have been reused, or the link
  * closed. */
-bool shm_pull(struct shm *shm, int seat, void *to, uint64_t from, size_t bytes);
+bool shm_read_memory(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes);
 
-/* ---- shm_arena.c ------------------------------------------------------------------------------------------- */
+/* ---- arena.c ------------------------------------------------------------------------------------------- */
 
 /* Creates an arena for this rank; returns a descriptor or -1. */
 int shm_arena_make(void);
@@ -232,14 +232,14 @@ void shm_reclaim(void *memory, size_t bytes);
 /* True if the range belongs to this rank's arena and the peers can map that. */
 bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes);
 /* Returns the local mapping of a range in a peer's arena, or NULL if it is not in the arena.  Valid until the next call
- * for this peer.  As with shm_pull, the data counts only once it is known that the peer has not withdrawn it. */
-const void *shm_reach(struct shm *shm, int seat, uint64_t from, size_t bytes);
+ * for this peer.  As with shm_read_memory, the data counts only once it is known that the peer has not withdrawn it. */
+const void *shm_arena_at(struct shm *shm, int local_rank, uint64_t from, size_t bytes);
 void shm_arena_close(struct shm *shm);
 
-/* ---- shm_stream.c ------------------------------------------------------------------------------------------ */
+/* ---- non_temporal.c ------------------------------------------------------------------------------------------ */
 
 /* Copies with non-temporal stores; for more than stays in the cache. */
-void shm_stream(void *to, const void *from, size_t bytes);
+void shm_copy_non_temporal(void *to, const void *from, size_t bytes);
 
 /* Nanoseconds since begin_ns, at least 1, as input of a cost model. */
 static inline uint64_t shm_ns_since(const tutti_host *host, int64_t begin_ns)
@@ -248,89 +248,89 @@ static inline uint64_t shm_ns_since(const tutti_host *host, int64_t begin_ns)
     return ns > 0 ? (uint64_t)ns : 1;
 }
 
-/* ---- shm_put.c --------------------------------------------------------------------------------------------- */
+/* ---- copy_in.c --------------------------------------------------------------------------------------------- */
 
 /* A copy of bytes that other ranks will read. */
-struct shm_put {
-    struct cost_model *pace; /* NULL: too short to be timed */
+struct shm_copy_in {
+    struct cost_model *cost; /* NULL: too short to be timed */
     size_t bytes;
     int64_t begin_ns;
-    bool past; /* use non-temporal stores */
+    bool non_temporal; /* use non-temporal stores */
 };
 
 /* Extra cost for readers if the data is not cached, in ps per byte.  AWAY: read on other cores, mostly by all.  PARTS:
  * each rank reads one part.  HERE: often read on the writer's own core, which would have it cached. */
 enum shm_cost { SHM_COST_AWAY = 30, SHM_COST_PARTS = 60, SHM_COST_HERE = 150 };
 
-/* shm_put_begin sets put->past according to the cost model.  shm_put_end updates the model and returns the duration in
- * ns, or 0 if not timed. */
-void shm_put_begin(const struct shm *shm, struct shm_put *put, struct cost_model *pace, size_t bytes);
-uint64_t shm_put_end(const struct shm *shm, const struct shm_put *put, enum shm_cost cost_ps);
+/* shm_copy_in_begin sets copy->non_temporal according to the cost model.  shm_copy_in_end updates the model and returns
+ * the duration in ns, or 0 if not timed. */
+void shm_copy_in_begin(const struct shm *shm, struct shm_copy_in *copy, struct cost_model *cost, size_t bytes);
+uint64_t shm_copy_in_end(const struct shm *shm, const struct shm_copy_in *copy, enum shm_cost cost_ps);
 
-static inline void shm_put_copy(const struct shm_put *put, void *to, const void *from, size_t bytes)
+static inline void shm_copy_in_part(const struct shm_copy_in *copy, void *to, const void *from, size_t bytes)
 {
-    if (put->past)
-        shm_stream(to, from, bytes);
+    if (copy->non_temporal)
+        shm_copy_non_temporal(to, from, bytes);
     else
         tutti_copy(to, from, bytes);
 }
 
-/* ---- shm_cores.c ------------------------------------------------------------------------------------------- */
+/* ---- cores.c ------------------------------------------------------------------------------------------- */
 
 /* True if each of these ranks can have a core of its own. */
 bool shm_have_cores(const struct shm *shm, const bool *present);
 
-/* ---- shm_spread.c ------------------------------------------------------------------------------------------ */
+/* ---- affinity.c ------------------------------------------------------------------------------------------ */
 
 /* Moves this rank's thread back to its preferred core if it has been migrated. */
-void shm_spread(struct shm *shm);
+void shm_affinity_restore(struct shm *shm);
 
-/* ---- shm_window.c ------------------------------------------------------------------------------------------ */
+/* ---- fifo.c ------------------------------------------------------------------------------------------ */
 
 /* Starts a message to this peer.  Returns its start in the FIFO, which the RTS carries.  The previous message has
  * ended. */
-uint64_t shm_window_begin(struct shm *shm, int seat, uint64_t bytes);
+uint64_t shm_fifo_begin(struct shm *shm, int local_rank, uint64_t bytes);
 /* Copies in as much of the message's next bytes, at `data`, as fits.  Returns how many. */
-size_t shm_window_put(struct shm *shm, int seat, const void *data);
+size_t shm_fifo_copy_in(struct shm *shm, int local_rank, const void *data);
 /* True if there is space for a piece. */
-bool shm_window_fits(struct shm *shm, int seat);
+bool shm_fifo_has_space(struct shm *shm, int local_rank);
 /* Abandons the rest of the message. */
-void shm_window_take_back(struct shm *shm, int seat);
+void shm_fifo_abandon(struct shm *shm, int local_rank);
 /* Starts receiving a message as announced.  Returns false if the start is invalid. */
-bool shm_window_open(struct shm *shm, int seat, uint64_t start, uint64_t bytes);
+bool shm_fifo_open(struct shm *shm, int local_rank, uint64_t start, uint64_t bytes);
 /* Returns the next complete piece, or NULL if it has not arrived or none is due. */
-const void *shm_window_look(struct shm *shm, int seat, size_t *bytes);
+const void *shm_fifo_peek(struct shm *shm, int local_rank, size_t *bytes);
 /* Releases a piece. */
-void shm_window_read(struct shm *shm, int seat, size_t bytes);
+void shm_fifo_release(struct shm *shm, int local_rank, size_t bytes);
 /* Abandons the rest of the message being received. */
-void shm_window_shut(struct shm *shm, int seat);
+void shm_fifo_close(struct shm *shm, int local_rank);
 
-/* ---- shm_ring.c -------------------------------------------------------------------------------------------- */
+/* ---- ring.c -------------------------------------------------------------------------------------------- */
 
-static inline int shm_seat_of(const struct shm *shm, int32_t rank)
+static inline int shm_local_rank(const struct shm *shm, int32_t rank)
 {
-    return shm != NULL ? shm->seat_of[rank] : -1;
+    return shm != NULL ? shm->local_rank_of[rank] : -1;
 }
 
 /* Same contract as fabric_send; does nothing on a lost link. */
-int shm_send(struct shm *shm, int seat, const struct wire_header *header, const void *payload, size_t bytes);
+int shm_send(struct shm *shm, int local_rank, const struct wire_header *header, const void *payload, size_t bytes);
 /* True if a message would enter the ring at once. */
-bool shm_fits(struct shm *shm, int seat, size_t bytes);
+bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
 /* Wakes the writer if it sleeps until there is space. */
-void shm_tell_of_room(struct shm *shm, int seat);
+void shm_announce_space(struct shm *shm, int local_rank);
 /* Withdraws the message with this kind and id if it still waits for space. */
-bool shm_unsend(struct shm *shm, int seat, enum wire_kind kind, uint64_t id);
-void shm_drop(struct shm *shm, int seat, const char *why, bool notify);
+bool shm_unsend(struct shm *shm, int local_rank, enum wire_kind kind, uint64_t id);
+void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify);
 int shm_progress(struct shm *shm);
 /* Handles one peer's messages.  Returns how many. */
-int shm_read(struct shm *shm, int seat);
+int shm_read(struct shm *shm, int local_rank);
 /* Drops a peer whose memory could not be read or whose link has closed.  Its pending messages are handled first, since
  * they may carry the cause. */
-void shm_unreadable(struct shm *shm, int seat);
+void shm_unreadable(struct shm *shm, int local_rank);
 /* Drops the peers that have exited.  Returns how many. */
-int shm_look_at_lives(struct shm *shm);
+int shm_check_liveness(struct shm *shm);
 /* True if the peer is alive and has not closed the link. */
-bool shm_is_open(struct shm *shm, int seat);
+bool shm_is_open(struct shm *shm, int local_rank);
 /* Announces that this rank is about to sleep.  Returns 0 if something arrived meanwhile, else the number of
  * descriptors. */
 int shm_arm(struct shm *shm, int *descriptors);
@@ -347,37 +347,38 @@ static inline void shm_relax(void)
 /* Pauses between two polls of the peers, or yields if ranks share cores. */
 static inline void shm_pause(struct shm *shm)
 {
-    enum { SPREAD_EVERY = 512 };
+    enum { AFFINITY_EVERY = 512 };
     if (!shm->shares_cores) {
         shm_relax();
         return;
     }
     sched_yield();
-    if (++shm->pauses % SPREAD_EVERY == 0) shm_spread(shm);
+    if (++shm->pauses % AFFINITY_EVERY == 0) shm_affinity_restore(shm);
 }
 
 /* Adapts the number of polls.  Polling pays if the peers are about to arrive.  If another process uses their cores,
  * polling only delays them, so the number is halved until polls succeed again. */
-static inline void shm_looked(struct shm *shm, bool found)
+static inline void shm_polled(struct shm *shm, bool found)
 {
-    enum { LOOKS_LEAST = 2, LOOK_EVERY = 32 };
+    enum { POLLS_MIN = 2, RETRY_EVERY = 32 };
     if (shm->shares_cores) return;
-    if (found || ++shm->in_vain % LOOK_EVERY == 0)
-        shm->looks = shm->looks_most;
-    else if (shm->looks > LOOKS_LEAST)
-        shm->looks /= 2;
+    if (found || ++shm->misses % RETRY_EVERY == 0)
+        shm->polls = shm->polls_max;
+    else if (shm->polls > POLLS_MIN)
+        shm->polls /= 2;
 }
 
 /* Wakes a peer that was seen asleep. */
-void shm_ring_bell(struct shm *shm, int seat);
+void shm_ring_doorbell(struct shm *shm, int local_rank);
 
 /* Wakes a peer if it sleeps.  The caller has already stored what the peer is to see. */
-static inline void shm_wake(struct shm *shm, int seat)
+static inline void shm_wake(struct shm *shm, int local_rank)
 {
-    /* relaxed: a load that comes too early is covered by the sleeper's second check, see shm_ring.c; the fence keeps
+    /* relaxed: a load that comes too early is covered by the sleeper's second check, see ring.c; the fence keeps
      * the compiler from moving it before the store */
     atomic_signal_fence(memory_order_seq_cst);
-    if (atomic_load_explicit(&shm_seat_at(shm, seat)->asleep, memory_order_relaxed) != 0) shm_ring_bell(shm, seat);
+    if (atomic_load_explicit(&shm_rank_at(shm, local_rank)->asleep, memory_order_relaxed) != 0)
+        shm_ring_doorbell(shm, local_rank);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* Memory order in backends/tcp/shm/shm_ring.c: two ranks as threads over one mapping of the segment, so that a thread
+/* Memory order in backends/tcp/shm/ring.c: two ranks as threads over one mapping of the segment, so that a thread
  * sanitizer sees every access of both.  Without it, the processor's own reordering of a store and a later load shows: a
  * sleeper that is not woken. */
 #include "shm_ends.h"
@@ -8,8 +8,8 @@
 /* Sleeps until woken.  Who sleeps long and then finds something was not woken for it. */
 static bool sleep_on(struct end *end)
 {
-    struct pollfd bell = {end->shm.bell, POLLIN, 0};
-    return !finds_nothing(end, NULL) || poll(&bell, 1, SILENCE_MS) > 0;
+    struct pollfd doorbell = {end->shm.doorbell_fd, POLLIN, 0};
+    return !finds_nothing(end, NULL) || poll(&doorbell, 1, SILENCE_MS) > 0;
 }
 
 static void send_one(struct end *end, uint64_t message)
@@ -17,7 +17,7 @@ static void send_one(struct end *end, uint64_t message)
     struct wire_header header = {.group = message};
     uint8_t payload[SIZE_MOST + SHM_INLINE];
     for (size_t i = 0; i < size_of(message); i++) payload[i] = byte_of(message, i);
-    shm_send(&end->shm, 1 - end->shm.seat, &header, payload, size_of(message));
+    shm_send(&end->shm, 1 - end->shm.local_rank, &header, payload, size_of(message));
 }
 
 enum { STREAM = 20000, TURNS = 5000 };
@@ -25,7 +25,7 @@ enum { STREAM = 20000, TURNS = 5000 };
 static bool has_streamed(const struct end *end, uint64_t sent)
 {
     const struct shm *shm = &end->shm;
-    return sent == STREAM && end->got >= STREAM && STAILQ_EMPTY(&shm->peer[1 - shm->seat].waiting);
+    return sent == STREAM && end->got >= STREAM && STAILQ_EMPTY(&shm->peer[1 - shm->local_rank].waiting);
 }
 
 /* Both send all at once; the ring is full most of the time.  Who has done, with the last that it sent, has nobody left
@@ -54,10 +54,10 @@ static void *turns(void *argument)
 {
     struct end *end = argument;
     for (uint64_t i = 0; i < TURNS && end->lost == 0; i++) {
-        if (end->shm.seat == 0) send_one(end, i);
+        if (end->shm.local_rank == 0) send_one(end, i);
         while (end->got <= i && end->lost == 0)
             if (shm_progress(&end->shm) == 0 && !sleep_on(end)) end->lost++;
-        if (end->shm.seat == 1) send_one(end, i);
+        if (end->shm.local_rank == 1) send_one(end, i);
     }
     return NULL;
 }
@@ -97,7 +97,7 @@ static uint64_t second_of(int i)
 
 static void fill(struct end *end, int i)
 {
-    if (end->shm.seat == 0) {
+    if (end->shm.local_rank == 0) {
         end->got = second_of(i - 1);
         while (i > 0 && end->got == second_of(i - 1)) shm_progress(&end->shm);
         return;
@@ -120,7 +120,7 @@ static void test_moments_of_room(void **state)
     struct end end[2];
     (void)state;
     pair_open(end);
-    end[0].shm.cells = end[1].shm.cells = 1;
+    end[0].shm.slots = end[1].shm.slots = 1;
     run_moments(end, &(struct moment){
                          .before = fill, .bring = read_small, .finds_nothing = finds_no_message, .after = find_room});
     pair_close(end);
@@ -136,12 +136,12 @@ static void test_late_ring(void **state)
     struct shm *shm = &end[0].shm;
     uint64_t one = 1;
     assert_int_equal(shm_arm(shm, descriptors), 2);
-    assert_int_equal(write(shm->bell, &one, sizeof one), sizeof one);
+    assert_int_equal(write(shm->doorbell_fd, &one, sizeof one), sizeof one);
     for (int i = 0; i < 2; i++) { /* that ends this sleep, and no other one */
-        struct pollfd bell = {shm->bell, POLLIN, 0};
-        assert_int_equal(poll(&bell, 1, 0), 1 - i);
+        struct pollfd doorbell = {shm->doorbell_fd, POLLIN, 0};
+        assert_int_equal(poll(&doorbell, 1, 0), 1 - i);
         shm_progress(shm);
-        assert_int_equal(shm_seat_at(shm, 0)->asleep, 0);
+        assert_int_equal(shm_rank_at(shm, 0)->asleep, 0);
         assert_int_equal(shm_arm(shm, descriptors), 2);
     }
     pair_close(end);
@@ -149,7 +149,7 @@ static void test_late_ring(void **state)
 
 /* ---- headers ----------------------------------------------------------------------------------------------- */
 
-/* Whatever is in a header comes out of a cell again: with names or without, with a size that is not the payload's. */
+/* Whatever is in a header comes out of a slot again: with names or without, with a size that is not the payload's. */
 static void test_headers(void **state)
 {
     enum { FROM = 5, TIMES = 4096 };
@@ -158,22 +158,22 @@ static void test_headers(void **state)
     for (int i = 0; i < TIMES; i++) {
         struct wire_header header, found;
         uint32_t bytes = (uint32_t)i * 7;
-        struct shm_cell cell;
+        struct shm_slot slot;
         for (size_t k = 0; k < sizeof header; k++)
             ((uint8_t *)&header)[k] = (uint8_t)((random = random * 6364136223846793005 + 1) >> 40);
         header.source = FROM;
         if (i & 1) header.bytes = bytes;
         if (i & 2) header.id = 0;
         if (i & 4) header.ref = 0;
-        memset(&cell, 0x5a, sizeof cell);
+        memset(&slot, 0x5a, sizeof slot);
         found = header; /* what lies between the fields; they themselves are other ones */
         found.kind = found.flags = (uint8_t)~header.kind;
         found.group = found.tag = found.bytes = found.fingerprint = found.id = found.ref = found.credit = random;
-        shm_cell_pack(&cell, &header, bytes);
-        assert_int_equal(shm_cell_unpack(&cell, FROM, &found), bytes);
+        shm_slot_pack(&slot, &header, bytes);
+        assert_int_equal(shm_slot_unpack(&slot, FROM, &found), bytes);
         assert_memory_equal(&found, &header, sizeof header);
     }
-    assert_int_equal(offsetof(struct shm_cell, size), 64); /* a short message is one line */
+    assert_int_equal(offsetof(struct shm_slot, size), 64); /* a short message is one line */
 }
 
 /* ---- nonsense ---------------------------------------------------------------------------------------------- */
@@ -187,7 +187,7 @@ static void on_message_of_many(void *user, const struct wire_header *header, con
     (void)payload;
     (void)bytes;
     uint64_t turn = ++end->got + 1;
-    if (end->got < STREAM) atomic_store(&shm->peer[1].in->cell[(turn - 1) % shm->cells].turn, turn);
+    if (end->got < STREAM) atomic_store(&shm->peer[1].in->slot[(turn - 1) % shm->slots].turn, turn);
 }
 
 static void on_lost_one(void *user, int32_t rank, const char *why)
@@ -206,11 +206,11 @@ static void test_ends_and_goes_on(void **state)
     pair_open(end);
     struct shm *shm = &end[0].shm;
     shm->config.events = &of_many;
-    atomic_store(&shm->peer[1].in->cell[0].turn, 1);
+    atomic_store(&shm->peer[1].in->slot[0].turn, 1);
     atomic_store(&shm->peer[1].in->closed, 1);
-    shm_look_at_lives(shm);
+    shm_check_liveness(shm);
     assert_int_equal(end[0].lost, 1);
-    assert_int_equal(end[0].got, shm->cells);
+    assert_int_equal(end[0].got, shm->slots);
     pair_close(end);
 }
 

@@ -13,9 +13,9 @@
 
 enum { GAP_NS = 1000000, GAP_MOST_NS = 1000000000 };
 
-static int preferred_core(const struct shm *shm, const cpu_set_t *mask)
+static int choose_core(const struct shm *shm, const cpu_set_t *mask)
 {
-    int place = shm->seat * CPU_COUNT(mask) / shm->n;
+    int place = shm->local_rank * CPU_COUNT(mask) / shm->n;
     for (int core = 0; core < CPU_SETSIZE; core++)
         if (CPU_ISSET(core, mask) && place-- == 0) return core;
     return -1;
@@ -24,9 +24,9 @@ static int preferred_core(const struct shm *shm, const cpu_set_t *mask)
 /* relaxed: only a hint */
 static bool all_awake(const struct shm *shm)
 {
-    for (int seat = 0; seat < shm->n; seat++)
-        if (seat != shm->seat && !shm->peer[seat].lost &&
-            atomic_load_explicit(&shm_seat_at(shm, seat)->asleep, memory_order_relaxed) != 0)
+    for (int local_rank = 0; local_rank < shm->n; local_rank++)
+        if (local_rank != shm->local_rank && !shm->peer[local_rank].lost &&
+            atomic_load_explicit(&shm_rank_at(shm, local_rank)->asleep, memory_order_relaxed) != 0)
             return false;
     return true;
 }
@@ -42,20 +42,20 @@ static void move_to(int core, const cpu_set_t *mask)
 /* Doubles the interval until the next move, or resets it after a long stay. */
 static void back_off(struct shm *shm, int64_t now)
 {
-    bool stayed = now - shm->spread_ns > GAP_MOST_NS;
-    shm->spread_gap_ns = stayed ? GAP_NS : shm->spread_gap_ns * 2;
-    if (shm->spread_gap_ns > GAP_MOST_NS) shm->spread_gap_ns = GAP_MOST_NS;
-    shm->spread_ns = now + shm->spread_gap_ns;
+    bool stayed = now - shm->migrate_ns > GAP_MOST_NS;
+    shm->migrate_gap_ns = stayed ? GAP_NS : shm->migrate_gap_ns * 2;
+    if (shm->migrate_gap_ns > GAP_MOST_NS) shm->migrate_gap_ns = GAP_MOST_NS;
+    shm->migrate_ns = now + shm->migrate_gap_ns;
 }
 
-void shm_spread(struct shm *shm)
+void shm_affinity_restore(struct shm *shm)
 {
     cpu_set_t mask;
     int own = sched_getcpu();
-    if (own == shm->home || sched_getaffinity(0, sizeof mask, &mask) != 0) return;
-    shm->home = preferred_core(shm, &mask);
+    if (own == shm->preferred_core || sched_getaffinity(0, sizeof mask, &mask) != 0) return;
+    shm->preferred_core = choose_core(shm, &mask);
     int64_t now = shm->config.host->now_ns();
-    if (own == shm->home || now < shm->spread_ns || !all_awake(shm)) return;
-    move_to(shm->home, &mask);
+    if (own == shm->preferred_core || now < shm->migrate_ns || !all_awake(shm)) return;
+    move_to(shm->preferred_core, &mask);
     back_off(shm, now);
 }

@@ -3,9 +3,9 @@
  * Every rank has an arena, a memfd exchanged when the ranks attached each other.  Its size is large, fixed and sealed,
  * and costs nothing.  Pages are reserved per block with fallocate, so a lack of memory is an error at allocation and
  * never at access; freeing punches a hole.  The owner reserves addresses for the whole arena once and publishes the
- * base in its seat.  An address received from a peer is therefore inside the arena or not, whichever blocks exist, and
- * no table needs to be kept in sync.  A peer maps as much of the arena as it has used, read-only.  Memory that is freed
- * and allocated again at one address is the same pages of the same file for all.
+ * base in its entry.  An address received from a peer is therefore inside the arena or not, whichever blocks
+ * exist, and no table needs to be kept in sync.  A peer maps as much of the arena as it has used, read-only.  Memory
+ * that is freed and allocated again at one address is the same pages of the same file for all.
  *
  * Addresses come from shared memory, so they are trusted only up to the arena's sealed size: any such page exists or
  * reads as zeros.
@@ -61,7 +61,7 @@ bool shm_arena_is_sound(int fd)
 
 static int fd_of(const struct shm *shm)
 {
-    return shm->peer[shm->seat].arena;
+    return shm->peer[shm->local_rank].arena_fd;
 }
 
 /* Reserves addresses for the whole arena, without memory. */
@@ -79,7 +79,8 @@ static bool reserve_addresses(struct shm *shm)
     arena->base = base;
     arena->bytes = bytes;
     /* release: no rank learns an address inside the arena before its base */
-    atomic_store_explicit(&shm_seat_at(shm, shm->seat)->arena_at, (uint64_t)(uintptr_t)base, memory_order_release);
+    atomic_store_explicit(&shm_rank_at(shm, shm->local_rank)->arena_at, (uint64_t)(uintptr_t)base,
+                          memory_order_release);
     return true;
 }
 
@@ -198,38 +199,38 @@ bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes)
 bool shm_arena_map_first(struct shm_peer *peer)
 {
     size_t page = round_up(1);
-    void *seen = mmap(NULL, page, PROT_READ, MAP_SHARED | MAP_NORESERVE, peer->arena, 0);
+    void *seen = mmap(NULL, page, PROT_READ, MAP_SHARED | MAP_NORESERVE, peer->arena_fd, 0);
     if (seen == MAP_FAILED) return false;
-    peer->seen = seen;
-    peer->seen_bytes = page;
+    peer->mapped = seen;
+    peer->mapped_bytes = page;
     return true;
 }
 
 /* Maps at least the first `bytes` of a peer's arena. */
 static bool grow_mapping(struct shm_peer *peer, size_t bytes, size_t whole)
 {
-    size_t more = peer->seen_bytes * 2 > SEE_LEAST ? peer->seen_bytes * 2 : SEE_LEAST;
+    size_t more = peer->mapped_bytes * 2 > SEE_LEAST ? peer->mapped_bytes * 2 : SEE_LEAST;
     if (more < bytes) more = (bytes + SEE_LEAST - 1) / SEE_LEAST * SEE_LEAST;
     if (more > whole) more = whole;
-    void *seen = peer->seen != NULL ? mremap(peer->seen, peer->seen_bytes, more, MREMAP_MAYMOVE)
-                                    : mmap(NULL, more, PROT_READ, MAP_SHARED | MAP_NORESERVE, peer->arena, 0);
+    void *seen = peer->mapped != NULL ? mremap(peer->mapped, peer->mapped_bytes, more, MREMAP_MAYMOVE)
+                                      : mmap(NULL, more, PROT_READ, MAP_SHARED | MAP_NORESERVE, peer->arena_fd, 0);
     if (seen == MAP_FAILED) return false;
     madvise(seen, more, MADV_DONTDUMP);
-    peer->seen = seen;
-    peer->seen_bytes = more;
+    peer->mapped = seen;
+    peer->mapped_bytes = more;
     return true;
 }
 
-const void *shm_reach(struct shm *shm, int seat, uint64_t from, size_t bytes)
+const void *shm_arena_at(struct shm *shm, int local_rank, uint64_t from, size_t bytes)
 {
-    struct shm_peer *peer = &shm->peer[seat];
+    struct shm_peer *peer = &shm->peer[local_rank];
     /* acquire: pairs with reserve; the base is published once and never changes */
-    uint64_t base = atomic_load_explicit(&shm_seat_at(shm, seat)->arena_at, memory_order_acquire);
+    uint64_t base = atomic_load_explicit(&shm_rank_at(shm, local_rank)->arena_at, memory_order_acquire);
     uint64_t at = from - base, whole = shm->arena_bytes;
     if (!shm->can_share || base == 0 || at >= whole || bytes > whole - at) return NULL;
-    if (at + bytes > peer->seen_bytes && shm_is_disowned(shm)) return NULL;
-    if (at + bytes > peer->seen_bytes && !grow_mapping(peer, at + bytes, whole)) return NULL;
-    return peer->seen + at;
+    if (at + bytes > peer->mapped_bytes && shm_is_disowned(shm)) return NULL;
+    if (at + bytes > peer->mapped_bytes && !grow_mapping(peer, at + bytes, whole)) return NULL;
+    return peer->mapped + at;
 }
 
 /* ---- closing ------------------------------------------------------------------------------------------------- */
@@ -254,8 +255,8 @@ void shm_arena_close(struct shm *shm)
     }
     if (arena->base != NULL && arena->bytes > at) munmap(arena->base + at, arena->bytes - at);
     for (int i = 0; shm->peer != NULL && i < shm->n; i++) {
-        if (shm->peer[i].seen != NULL) munmap(shm->peer[i].seen, shm->peer[i].seen_bytes);
-        if (shm->peer[i].arena >= 0 && !shm->disowned) close(shm->peer[i].arena);
+        if (shm->peer[i].mapped != NULL) munmap(shm->peer[i].mapped, shm->peer[i].mapped_bytes);
+        if (shm->peer[i].arena_fd >= 0 && !shm->disowned) close(shm->peer[i].arena_fd);
     }
     *arena = (struct shm_arena){0};
 }

@@ -1,6 +1,6 @@
 /* Operations of two ranks that are split into chunks, one a step: who splits, when, and what a rank finds of one that
  * has given up or left. */
-#include "small_boards.h"
+#include "small_groups.h"
 
 /* A root that splits its data waits for who is to take it, asleep, and hears of it when that one leaves. */
 static void test_leaves_a_root_that_splits(void **state)
@@ -12,13 +12,13 @@ static void test_leaves_a_root_that_splits(void **state)
     open_met(end, small);
     broadcast(&small[0], 1);
     assert_int_equal(small[0].ended, 0);
-    assert_int_equal(TAILQ_FIRST(&small[0].board.ops)->entered, BOARD_ROOMS - BOARD_AHEAD - 1);
-    assert_int_equal(board_progress(&small[0].running), 0);
-    assert_false(board_is_ready(&small[0].running));
-    board_awaits(&small[0].board, &small[0].request, ranks);
+    assert_int_equal(TAILQ_FIRST(&small[0].coll.ops)->posted, COLL_EAGER_BUFFERS - COLL_AHEAD - 1);
+    assert_int_equal(coll_progress(&small[0].running), 0);
+    assert_false(coll_is_ready(&small[0].running));
+    coll_awaits(&small[0].coll, &small[0].request, ranks);
     assert_true(!ranks[0] && ranks[1]);
     shm_drop(&end[0].shm, 1, "it left the group", false);
-    assert_int_equal(board_progress(&small[0].running), 1);
+    assert_int_equal(coll_progress(&small[0].running), 1);
     assert_int_equal(small[0].ended, TUTTI_ERR_PEER_LOST);
     close_met(end, small);
 }
@@ -31,15 +31,15 @@ static void test_a_root_that_splits_goes_on(void **state)
     (void)state;
     open_met(end, small);
     broadcast(&small[0], 1);
-    assert_false(board_is_ready(&small[0].running));
+    assert_false(coll_is_ready(&small[0].running));
     begin_small(&small[1], TUTTI_BROADCAST);
     assert_true(small[0].ended == 0 && small[1].ended == 0);
-    assert_true(board_is_ready(&small[0].running));
-    assert_false(board_is_ready(&small[1].running));
-    board_progress(&small[0].running);
+    assert_true(coll_is_ready(&small[0].running));
+    assert_false(coll_is_ready(&small[1].running));
+    coll_progress(&small[0].running);
     assert_int_equal(small[0].ended, 1);
-    assert_true(board_is_ready(&small[1].running));
-    board_progress(&small[1].running);
+    assert_true(coll_is_ready(&small[1].running));
+    coll_progress(&small[1].running);
     assert_int_equal(small[1].ended, 1);
     for (int64_t i = 0; i < SMALL_MOST; i++) assert_int_equal(small[1].x[i], 1 + i);
     close_met(end, small);
@@ -48,9 +48,9 @@ static void test_a_root_that_splits_goes_on(void **state)
 static bool splits(struct small small[2])
 {
     begin_small(&small[0], TUTTI_ALL_REDUCE);
-    bool split = TAILQ_FIRST(&small[0].board.ops)->split;
+    bool split = TAILQ_FIRST(&small[0].coll.ops)->split;
     begin_small(&small[1], TUTTI_ALL_REDUCE);
-    for (int turn = 0; turn < 16; turn++) board_progress(&small[turn % 2].running);
+    for (int turn = 0; turn < 16; turn++) coll_progress(&small[turn % 2].running);
     assert_true(small[0].ended == 1 && small[1].ended == 1);
     return split;
 }
@@ -90,14 +90,14 @@ static void test_who_splits(void **state)
     for (int i = 0; i < 8; i++) {
         struct small small;
         bool crowd = i & 1, shares = i & 2, little = i & 4;
-        struct board_op made = {0};
+        struct coll_op made = {0};
         open_small(&end[0], &small, crowd ? 3 : 2);
         end[0].shm.shares_cores = shares;
         tutti_tensor x = {small.x, SPLIT_LEAST / 8 - little, TUTTI_INT64, {TUTTI_CPU, 0}};
         tutti_op op = {.kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &x, .out = &x};
-        assert_true(board_takes(&small.board, &op, &made));
+        assert_true(coll_describe(&small.coll, &op, &made));
         assert_true(made.may_split == (!crowd && !shares && !little));
-        board_close(&small.board);
+        coll_close(&small.coll);
     }
     ends_close(end, ENDS);
 }
@@ -110,14 +110,14 @@ static void test_is_ahead(void **state)
     (void)state;
     open_met(end, small);
     begin_small(&small[0], TUTTI_ALL_REDUCE);
-    const struct board_op *op = TAILQ_FIRST(&small[0].board.ops);
+    const struct coll_op *op = TAILQ_FIRST(&small[0].coll.ops);
     uint64_t first = op->first;
     assert_int_equal(op->at, 0);
-    assert_int_equal(op->entered, 1 + BOARD_AHEAD);
-    assert_true(board_has_entered(&small[0].board, 0, first + BOARD_AHEAD));
-    assert_true(board_cancel(&small[0].board, &small[0].request));
-    for (uint64_t step = first; step <= first + BOARD_AHEAD; step++)
-        assert_false(board_has_entered(&small[0].board, 0, step));
+    assert_int_equal(op->posted, 1 + COLL_AHEAD);
+    assert_true(coll_has_posted(&small[0].coll, 0, first + COLL_AHEAD));
+    assert_true(coll_cancel(&small[0].coll, &small[0].request));
+    for (uint64_t step = first; step <= first + COLL_AHEAD; step++)
+        assert_false(coll_has_posted(&small[0].coll, 0, step));
     close_met(end, small);
 }
 

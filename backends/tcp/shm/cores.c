@@ -9,28 +9,28 @@
 
 struct matching {
     const struct shm *shm;
-    int16_t owner[CPU_SETSIZE]; /* seat, or -1 */
+    int16_t owner[CPU_SETSIZE]; /* local_rank, or -1 */
     bool tried[CPU_SETSIZE];
 };
 
-static bool assign_free(struct matching *matching, int seat)
+static bool assign_free(struct matching *matching, int local_rank)
 {
     for (int core = 0; core < CPU_SETSIZE; core++) {
-        if (!CPU_ISSET(core, &shm_seat_at(matching->shm, seat)->cores) || matching->owner[core] >= 0) continue;
-        matching->owner[core] = (int16_t)seat;
+        if (!CPU_ISSET(core, &shm_rank_at(matching->shm, local_rank)->cores) || matching->owner[core] >= 0) continue;
+        matching->owner[core] = (int16_t)local_rank;
         return true;
     }
     return false;
 }
 
-/* Assigns a core to the seat, moving other seats to other cores if needed. */
-static bool assign(struct matching *matching, int seat)
+/* Assigns a core to the local_rank, moving other ranks to other cores if needed. */
+static bool assign(struct matching *matching, int local_rank)
 {
     for (int core = 0; core < CPU_SETSIZE; core++) {
-        if (!CPU_ISSET(core, &shm_seat_at(matching->shm, seat)->cores) || matching->tried[core]) continue;
+        if (!CPU_ISSET(core, &shm_rank_at(matching->shm, local_rank)->cores) || matching->tried[core]) continue;
         matching->tried[core] = true;
         if (matching->owner[core] >= 0 && !assign(matching, matching->owner[core])) continue;
-        matching->owner[core] = (int16_t)seat;
+        matching->owner[core] = (int16_t)local_rank;
         return true;
     }
     return false;
@@ -40,10 +40,10 @@ bool shm_have_cores(const struct shm *shm, const bool *present)
 {
     struct matching matching = {.shm = shm};
     for (int core = 0; core < CPU_SETSIZE; core++) matching.owner[core] = -1;
-    for (int seat = 0; seat < shm->n; seat++) {
-        if (!present[seat] || assign_free(&matching, seat)) continue;
+    for (int local_rank = 0; local_rank < shm->n; local_rank++) {
+        if (!present[local_rank] || assign_free(&matching, local_rank)) continue;
         for (int core = 0; core < CPU_SETSIZE; core++) matching.tried[core] = false;
-        if (!assign(&matching, seat)) return false;
+        if (!assign(&matching, local_rank)) return false;
     }
     return true;
 }

@@ -1,4 +1,4 @@
-/* Two ranks, whose cores are near each other or far: as threads, as in test_tcp_board.c. */
+/* Two ranks, whose cores are near each other or far: as threads, as in test_tcp_coll.c. */
 #include "shm_ends.h"
 
 enum { WAYS = 6000, WAYS_NUMEL = 20000 }; /* an all_reduce of so many has a choice, too */
@@ -10,14 +10,14 @@ static bool was_large[2][WAYS];
 static void *ways(void *argument)
 {
     struct end *end = argument;
-    struct board board;
-    struct board_list running = LIST_HEAD_INITIALIZER(running);
-    int rank = end->shm.seat;
+    struct coll_segment coll;
+    struct coll_list running = LIST_HEAD_INITIALIZER(running);
+    int rank = end->shm.local_rank;
     int64_t *data = malloc(WAYS_NUMEL * sizeof *data);
     uint64_t random = 1;
-    end->shm.can_pull = true;
+    end->shm.can_read_memory = true;
     end->shm.peer[1 - rank].pid = getpid();
-    board_open(&board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
+    coll_open(&coll, &end->shm, COLL_FIRST, rank, 2, (int32_t[]){0, 1});
     for (int64_t i = 0; i < WAYS && end->lost == 0 && end->wrong == 0; i++) {
         next_random(&random);
         bool reduce = random >> 60 == 0, small = random >> 62 != 0 && !reduce;
@@ -32,12 +32,12 @@ static void *ways(void *argument)
                        .n_out = 1,
                        .in = &tensor,
                        .out = &tensor};
-        if (rank == 0) board.tray_ps = random >> 33 & 1 ? 5 : 5000;
-        end->wrong += run_op(end, &board, &running, &op, (uint64_t)i + 1) != 1;
-        was_large[rank][i] = board.spare->large;
+        if (rank == 0) coll.fragment_ps = random >> 33 & 1 ? 5 : 5000;
+        end->wrong += run_op(end, &coll, &running, &op, (uint64_t)i + 1) != 1;
+        was_large[rank][i] = coll.spare->large;
         for (int64_t k = 0; k < numel; k++) end->wrong += data[k] != (reduce ? 2 * (i + k) + 1 : i - k);
     }
-    board_close(&board);
+    coll_close(&coll);
     free(data);
     return NULL;
 }
@@ -63,14 +63,14 @@ static void *trays(void *argument)
 {
     static const tutti_kind kinds[] = {TUTTI_ALL_REDUCE, TUTTI_REDUCE, TUTTI_BROADCAST};
     struct end *end = argument;
-    struct board board;
-    struct board_list running = LIST_HEAD_INITIALIZER(running);
-    int rank = end->shm.seat;
+    struct coll_segment coll;
+    struct coll_list running = LIST_HEAD_INITIALIZER(running);
+    int rank = end->shm.local_rank;
     int64_t *data = malloc(TRAYS_NUMEL * sizeof *data);
     uint64_t random = 7;
-    end->shm.can_pull = may_read;
+    end->shm.can_read_memory = may_read;
     end->shm.peer[1 - rank].pid = getpid();
-    board_open(&board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
+    coll_open(&coll, &end->shm, COLL_FIRST, rank, 2, (int32_t[]){0, 1});
     for (int64_t i = 0; i < TRAYS && end->lost == 0 && end->wrong == 0; i++) {
         next_random(&random);
         tutti_kind kind = kinds[(random >> 50) % 3];
@@ -88,15 +88,15 @@ static void *trays(void *argument)
                        .n_out = has_result,
                        .in = &tensor,
                        .out = &tensor};
-        if (rank == 0) board.tray_ps = random >> 33 & 1 ? 5 : 5000;
-        end->wrong += run_op(end, &board, &running, &op, (uint64_t)i + 1) != 1;
-        was_far[rank][i] = board.spare->far;
-        was_split[rank][i] = board.spare->split;
-        end->wrong += board.spare->large || (board.spare->far && board.spare->split);
+        if (rank == 0) coll.fragment_ps = random >> 33 & 1 ? 5 : 5000;
+        end->wrong += run_op(end, &coll, &running, &op, (uint64_t)i + 1) != 1;
+        was_far[rank][i] = coll.spare->far;
+        was_split[rank][i] = coll.spare->split;
+        end->wrong += coll.spare->large || (coll.spare->far && coll.spare->split);
         for (int64_t k = 0; has_result && k < numel; k++)
             end->wrong += data[k] != (kind != TUTTI_BROADCAST ? 2 * (i + k) + 1 : i - k);
     }
-    board_close(&board);
+    coll_close(&coll);
     free(data);
     return NULL;
 }
@@ -126,20 +126,20 @@ static void *splits(void *argument)
 {
     enum { NUMEL = 6000 };
     struct end *end = argument;
-    struct board board;
-    struct board_list running = LIST_HEAD_INITIALIZER(running);
+    struct coll_segment coll;
+    struct coll_list running = LIST_HEAD_INITIALIZER(running);
     static int64_t both[2][NUMEL];
-    int rank = end->shm.seat;
+    int rank = end->shm.local_rank;
     tutti_tensor tensor = {both[rank], NUMEL, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {.kind = TUTTI_BROADCAST, .dtype = TUTTI_INT64, .n_out = 1, .out = &tensor};
-    board_open(&board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
+    coll_open(&coll, &end->shm, COLL_FIRST, rank, 2, (int32_t[]){0, 1});
     for (uint64_t i = 1; i <= 8; i++) {
-        end->wrong += run_op(end, &board, &running, &op, i) != 1;
-        end->wrong += board.spare->split != (i > 1); /* of the first it is not known whether both wait */
-        end->wrong += i > 1 && (board.tray_ps != 0) != (rank == 0);
-        board.tray_ps = 0; /* however long it took, the next one is split */
+        end->wrong += run_op(end, &coll, &running, &op, i) != 1;
+        end->wrong += coll.spare->split != (i > 1); /* of the first it is not known whether both wait */
+        end->wrong += i > 1 && (coll.fragment_ps != 0) != (rank == 0);
+        coll.fragment_ps = 0; /* however long it took, the next one is split */
     }
-    board_close(&board);
+    coll_close(&coll);
     return NULL;
 }
 
@@ -150,31 +150,32 @@ static void test_split_ones_are_timed(void **state)
     run_two(end, splits);
 }
 
-static bool goes_near(struct board *board, uint64_t step)
+static bool shares_cache(struct coll_segment *coll, uint64_t step)
 {
-    struct board_op op = {.first = step};
-    return board_goes_near(board, &op);
+    struct coll_op op = {.first = step};
+    return coll_cache_is_shared(coll, &op);
 }
 
 static void test_near_again_is_found_out(void **state)
 {
     struct end end[2];
-    struct board board;
+    struct coll_segment coll;
     (void)state;
     pair_open(end);
-    board_open(&board, &end[0].shm, BOARD_FIRST, 0, 2, (int32_t[]){0, 1});
+    coll_open(&coll, &end[0].shm, COLL_FIRST, 0, 2, (int32_t[]){0, 1});
     uint64_t step = 1, tried = 0;
-    board.tray_ps = 1000;
-    assert_true(goes_near(&board, step++)); /* the other rank may be as far, and cannot know yet */
-    for (; step <= 10000; step++) tried += goes_near(&board, step);
+    coll.fragment_ps = 1000;
+    assert_true(shares_cache(&coll, step++)); /* the other rank may be as far, and cannot know yet */
+    for (; step <= 10000; step++) tried += shares_cache(&coll, step);
     assert_in_range(tried, 50, 500);
-    board.tray_ps = 10;
-    for (tried = 0; step <= 10100; step++) tried += goes_near(&board, step); /* nobody is known to know the last word */
+    coll.fragment_ps = 10;
+    for (tried = 0; step <= 10100; step++)
+        tried += shares_cache(&coll, step); /* nobody is known to know the last word */
     assert_in_range(tried, 0, 10);
-    board.all_in = 10100;
-    goes_near(&board, step++);
-    for (; step < 20000; step++) assert_true(goes_near(&board, step));
-    board_close(&board);
+    coll.all_in = 10100;
+    shares_cache(&coll, step++);
+    for (; step < 20000; step++) assert_true(shares_cache(&coll, step));
+    coll_close(&coll);
     pair_close(end);
 }
 

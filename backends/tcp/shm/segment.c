@@ -14,34 +14,34 @@
 enum {
     FEW = 8, /* ranks up to which rings have full size; the number of rings grows with the square, so more ranks get
                 smaller ones */
-    CELLS = 64,
-    CELLS_LEAST = 16,
+    SLOTS = 64,
+    SLOTS_MIN = 16,
     RING_BYTES = 256 << 10,
-    RING_BYTES_LEAST = 4 << 10,
-    WINDOW_BYTES = 256 << 10,
-    WINDOW_BYTES_LEAST = 1 << 10,
-    PAGE = 4096 /* boards are released by pages; larger pages only waste some */
+    RING_BYTES_MIN = 4 << 10,
+    FIFO_BYTES = 256 << 10,
+    FIFO_BYTES_MIN = 1 << 10,
+    PAGE = 4096 /* collective segments are released by pages; larger pages only waste some */
 };
 
 void shm_measure(struct shm *shm, int n, size_t group_bytes)
 {
     shm->n = n;
-    shm->cells = CELLS;
+    shm->slots = SLOTS;
     shm->ring_bytes = RING_BYTES;
-    shm->window_bytes = WINDOW_BYTES;
+    shm->fifo_bytes = FIFO_BYTES;
     for (int many = FEW; many < n; many *= 2) {
-        if (shm->cells > CELLS_LEAST) shm->cells /= 2;
-        if (shm->ring_bytes > RING_BYTES_LEAST) shm->ring_bytes /= 4;
-        if (shm->window_bytes > WINDOW_BYTES_LEAST) shm->window_bytes /= 4;
+        if (shm->slots > SLOTS_MIN) shm->slots /= 2;
+        if (shm->ring_bytes > RING_BYTES_MIN) shm->ring_bytes /= 4;
+        if (shm->fifo_bytes > FIFO_BYTES_MIN) shm->fifo_bytes /= 4;
     }
-    size_t bytes = shm->ring_bytes + shm->window_bytes;
-    shm->ring_span = sizeof(struct shm_ring) + shm->cells * sizeof(struct shm_cell) + bytes;
+    size_t bytes = shm->ring_bytes + shm->fifo_bytes;
+    shm->ring_span = sizeof(struct shm_ring) + shm->slots * sizeof(struct shm_slot) + bytes;
     shm->ring_span = (shm->ring_span + SHM_LINE - 1) / SHM_LINE * SHM_LINE;
-    shm->rings_at = (size_t)n * sizeof(struct shm_seat) + sizeof(struct shm_directory);
-    shm->boards_at = shm->rings_at + (size_t)n * (size_t)n * shm->ring_span;
-    shm->boards_at = (shm->boards_at + PAGE - 1) / PAGE * PAGE;
-    shm->board_span = (group_bytes + PAGE - 1) / PAGE * PAGE;
-    shm->bytes = shm->boards_at + SHM_BOARDS * shm->board_span;
+    shm->rings_at = (size_t)n * sizeof(struct shm_rank) + sizeof(struct shm_directory);
+    shm->colls_at = shm->rings_at + (size_t)n * (size_t)n * shm->ring_span;
+    shm->colls_at = (shm->colls_at + PAGE - 1) / PAGE * PAGE;
+    shm->coll_span = (group_bytes + PAGE - 1) / PAGE * PAGE;
+    shm->bytes = shm->colls_at + SHM_SEGMENTS * shm->coll_span;
 }
 
 size_t shm_allowed(int resource)
@@ -78,7 +78,7 @@ bool shm_segment_is_sound(int fd, size_t bytes)
 
 struct shm_directory *shm_directory(const struct shm *shm)
 {
-    return (struct shm_directory *)(void *)shm_seat_at(shm, shm->n);
+    return (struct shm_directory *)(void *)shm_rank_at(shm, shm->n);
 }
 
 static struct shm_ring *ring_at(const struct shm *shm, int from, int to)
@@ -87,33 +87,34 @@ static struct shm_ring *ring_at(const struct shm *shm, int from, int to)
     return (struct shm_ring *)(void *)(rings + (size_t)(from * shm->n + to) * shm->ring_span);
 }
 
-/* ---- boards ------------------------------------------------------------------------------------------------ */
+/* ---- collective segments
+ * ------------------------------------------------------------------------------------------------ */
 
-void *shm_board_at(const struct shm *shm, int board)
+void *shm_coll_at(const struct shm *shm, int index)
 {
-    return shm->base + shm->boards_at + (size_t)board * shm->board_span;
+    return shm->base + shm->colls_at + (size_t)index * shm->coll_span;
 }
 
-static bool change_board(struct shm *shm, int board, int how)
+static bool change_pages(struct shm *shm, int index, int how)
 {
     if (shm_is_disowned(shm)) {
         errno = EBADF;
         return false;
     }
-    off_t at = (off_t)(shm->boards_at + (size_t)board * shm->board_span);
-    return fallocate(shm->memfd, how, at, (off_t)shm->board_span) == 0;
+    off_t at = (off_t)(shm->colls_at + (size_t)index * shm->coll_span);
+    return fallocate(shm->memfd, how, at, (off_t)shm->coll_span) == 0;
 }
 
-bool shm_reserve_board(struct shm *shm, int board)
+bool shm_coll_reserve(struct shm *shm, int index)
 {
-    if (change_board(shm, board, 0)) return true;
-    shm->board_refused = errno;
+    if (change_pages(shm, index, 0)) return true;
+    shm->coll_refused = errno;
     return false;
 }
 
-bool shm_release_board(struct shm *shm, int board)
+bool shm_coll_release(struct shm *shm, int index)
 {
-    return change_board(shm, board, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
+    return change_pages(shm, index, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
 }
 
 bool shm_map(struct shm *shm)
@@ -121,34 +122,34 @@ bool shm_map(struct shm *shm)
     void *base = mmap(NULL, shm->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, shm->memfd, 0);
     if (base == MAP_FAILED) return false;
     shm->base = base;
-    shm->home = -1;
-    struct shm_seat *seat = shm_seat_at(shm, shm->seat);
-    seat->pid = getpid();
-    if (sched_getaffinity(0, sizeof seat->cores, &seat->cores) != 0)
-        CPU_ZERO(&seat->cores); /* the mask exceeds cpu_set_t */
-    seat->probe_at = (uint64_t)(uintptr_t)shm->probe;
+    shm->preferred_core = -1;
+    struct shm_rank *own = shm_rank_at(shm, shm->local_rank);
+    own->pid = getpid();
+    if (sched_getaffinity(0, sizeof own->cores, &own->cores) != 0)
+        CPU_ZERO(&own->cores); /* the mask exceeds cpu_set_t */
+    own->probe_at = (uint64_t)(uintptr_t)shm->probe;
     shm->config.host->random(shm->probe, sizeof shm->probe);
-    memcpy(seat->probe, shm->probe, sizeof shm->probe);
+    memcpy(own->probe, shm->probe, sizeof shm->probe);
     for (int i = 0; i < shm->n; i++) {
-        shm->peer[i].out = ring_at(shm, shm->seat, i);
-        shm->peer[i].in = ring_at(shm, i, shm->seat);
+        shm->peer[i].out = ring_at(shm, shm->local_rank, i);
+        shm->peer[i].in = ring_at(shm, i, shm->local_rank);
     }
     return true;
 }
 
 /* ---- single-copy read ---------------------------------------------------------------------------------------- */
 
-bool shm_pull(struct shm *shm, int seat, void *to, uint64_t from, size_t bytes)
+bool shm_read_memory(struct shm *shm, int local_rank, void *to, uint64_t from, size_t bytes)
 {
     char *at = to;
-    const void *mapped = shm_reach(shm, seat, from, bytes);
+    const void *mapped = shm_arena_at(shm, local_rank, from, bytes);
     if (mapped != NULL) {
         memcpy(to, mapped, bytes);
         return true;
     }
     while (bytes > 0) {
         struct iovec mine = {at, bytes}, theirs = {(void *)(uintptr_t)from, bytes};
-        ssize_t got = process_vm_readv(shm->peer[seat].pid, &mine, 1, &theirs, 1, 0);
+        ssize_t got = process_vm_readv(shm->peer[local_rank].pid, &mine, 1, &theirs, 1, 0);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0) return false;
         at += got;
@@ -162,12 +163,12 @@ bool shm_probe(struct shm *shm, const bool *present)
 {
     if (!tutti_env_bool(shm->config.host, "TUTTI_SHM_CMA", true)) return false;
     for (int i = 0; i < shm->n; i++) {
-        struct shm_seat *seat = shm_seat_at(shm, i);
+        struct shm_rank *peer = shm_rank_at(shm, i);
         uint8_t found[WIRE_NONCE];
-        if (i == shm->seat || !present[i]) continue;
-        shm->peer[i].pid = seat->pid;
-        if (!shm_pull(shm, i, found, seat->probe_at, sizeof found)) return false;
-        if (memcmp(found, seat->probe, sizeof found) != 0) return false;
+        if (i == shm->local_rank || !present[i]) continue;
+        shm->peer[i].pid = peer->pid;
+        if (!shm_read_memory(shm, i, found, peer->probe_at, sizeof found)) return false;
+        if (memcmp(found, peer->probe, sizeof found) != 0) return false;
     }
     return true;
 }

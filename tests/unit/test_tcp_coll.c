@@ -1,6 +1,6 @@
-/* Boards: two ranks as threads over one mapping of the segment, so that a thread sanitizer sees every access of both;
- * what a rank finds of one that has given up, or died. */
-#include "small_boards.h"
+/* Collective segments: two ranks as threads over one mapping of the segment, so that a thread sanitizer sees every
+ * access of both; what a rank finds of one that has given up, or died. */
+#include "small_groups.h"
 
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
@@ -10,11 +10,11 @@ enum { STEPS = 20000 };
 static void *steps(void *argument)
 {
     struct end *end = argument;
-    struct board board;
-    struct board_list running = LIST_HEAD_INITIALIZER(running);
-    int rank = end->shm.seat;
-    board_open(&board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
-    if (board.state != BOARD_READY) end->wrong++;
+    struct coll_segment coll;
+    struct coll_list running = LIST_HEAD_INITIALIZER(running);
+    int rank = end->shm.local_rank;
+    coll_open(&coll, &end->shm, COLL_FIRST, rank, 2, (int32_t[]){0, 1});
+    if (coll.state != COLL_READY) end->wrong++;
     for (int64_t i = 0; i < STEPS && end->lost == 0 && end->wrong == 0; i++) {
         int64_t in[40], out[40], numel = i % 40 + 1;
         bool reduce = i % 12 == 0;
@@ -29,10 +29,10 @@ static void *steps(void *argument)
                        .n_out = 1,
                        .in = &a,
                        .out = &b};
-        end->wrong += run_op(end, &board, &running, &op, (uint64_t)i + 1) != 1;
+        end->wrong += run_op(end, &coll, &running, &op, (uint64_t)i + 1) != 1;
         for (int64_t k = 0; k < numel; k++) end->wrong += out[k] != (reduce ? 2 * (i * 100 + k) + 1 : i * 100 + k);
     }
-    board_close(&board);
+    coll_close(&coll);
     return NULL;
 }
 
@@ -88,11 +88,11 @@ static void exchange(struct end *end, int64_t n, int64_t least, int64_t most, bo
         {TUTTI_ALL_TO_ALL, 2, 2, false, false}, {TUTTI_REDUCE_SCATTER, 2, 1, false, false},
         {TUTTI_GATHER, 1, 2, false, true},      {TUTTI_SCATTER, 2, 1, true, false},
     };
-    struct board board;
-    struct board_list running = LIST_HEAD_INITIALIZER(running);
-    int rank = end->shm.seat;
+    struct coll_segment coll;
+    struct coll_list running = LIST_HEAD_INITIALIZER(running);
+    int rank = end->shm.local_rank;
     int64_t *in = malloc(2 * NUMEL_MOST * sizeof *in), *out = malloc(2 * NUMEL_MOST * sizeof *out);
-    board_open(&board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
+    coll_open(&coll, &end->shm, COLL_FIRST, rank, 2, (int32_t[]){0, 1});
     for (int64_t i = 0; i < n && end->lost == 0 && end->wrong == 0; i++) {
         int64_t numel = least + i * 7919 % (most - least);
         int which = (int)(i % 8), root = (int)(i / 8 % 2);
@@ -107,13 +107,13 @@ static void exchange(struct end *end, int64_t n, int64_t least, int64_t most, bo
             out[k] = op.kind == TUTTI_BROADCAST && rank == root ? in[k] : -1;
         }
         op.async = !in_chunks && i % (500 + 200 * rank) == 250; /* they change their ways, one here, the other there */
-        const char *how = board_explain(&board, &op);
+        const char *how = coll_explain(&coll, &op);
         end->wrong += how == NULL || (in_chunks && strstr(how, "in chunks") == NULL);
-        end->wrong += run_op(end, &board, &running, &op, (uint64_t)i + 1) != 1;
+        end->wrong += run_op(end, &coll, &running, &op, (uint64_t)i + 1) != 1;
         const int64_t *got = b.data;
         for (int64_t k = 0; op.n_out > 0 && k < b.numel; k++) end->wrong += got[k] != expected(&op, i, rank, numel, k);
     }
-    board_close(&board);
+    coll_close(&coll);
     free(in);
     free(out);
 }
@@ -138,7 +138,7 @@ static void *chunks_either_way(void *argument)
     struct end *end = argument;
     tutti_host strange = host;
     strange.now_ns = chance_ns;
-    chance = (uint64_t)end->shm.seat + 1; /* the threads' own */
+    chance = (uint64_t)end->shm.local_rank + 1; /* the threads' own */
     end->shm.config.host = &strange;
     exchange(end, 4 * PIPES, 9000, NUMEL_MOST, true);
     return NULL;
@@ -170,29 +170,29 @@ static void test_mixed(void **state)
 enum { LARGE = 32768 };
 
 struct large {
-    struct board board;
-    struct board_list running;
+    struct coll_segment coll;
+    struct coll_list running;
     int64_t data[LARGE];
     tutti_request request;
     int ended;
 };
 
-static void begin_with(struct end *end, struct large *large, bool can_pull)
+static void begin_with(struct end *end, struct large *large, bool can_read_memory)
 {
-    int rank = end->shm.seat;
+    int rank = end->shm.local_rank;
     *large = (struct large){.request = {.fingerprint = 7}};
     LIST_INIT(&large->running);
-    end->shm.can_pull = can_pull;
+    end->shm.can_read_memory = can_read_memory;
     end->shm.shares_cores = true; /* else it would go through the trays first */
     end->shm.peer[1 - rank].pid = getpid();
-    board_open(&large->board, &end->shm, BOARD_FIRST, rank, 2, (int32_t[]){0, 1});
-    assert_int_equal(large->board.state, BOARD_READY);
+    coll_open(&large->coll, &end->shm, COLL_FIRST, rank, 2, (int32_t[]){0, 1});
+    assert_int_equal(large->coll.state, COLL_READY);
     for (int i = 0; i < LARGE; i++) large->data[i] = rank + 1;
     tutti_tensor tensor = {large->data, LARGE, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {
         .kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &tensor, .out = &tensor};
     large->request.owner = &large->ended;
-    assert_int_equal(board_begin(&large->board, &op, &large->request, &large->running), TUTTI_REQUEST_PENDING);
+    assert_int_equal(coll_begin(&large->coll, &op, &large->request, &large->running), TUTTI_REQUEST_PENDING);
 }
 
 static void begin_large(struct end *end, struct large *large)
@@ -206,14 +206,14 @@ static void begin_both(struct end end[2], struct large large[2])
     pair_open(end);
     begin_large(&end[0], &large[0]);
     begin_large(&end[1], &large[1]);
-    board_progress(&large[0].running);
-    assert_int_equal(TAILQ_FIRST(&large[0].board.ops)->at, 2);
-    assert_int_equal(TAILQ_FIRST(&large[1].board.ops)->at, 1);
+    coll_progress(&large[0].running);
+    assert_int_equal(TAILQ_FIRST(&large[0].coll.ops)->at, 2);
+    assert_int_equal(TAILQ_FIRST(&large[1].coll.ops)->at, 1);
 }
 
 static void close_both(struct end end[2], struct large large[2])
 {
-    for (int i = 0; i < 2; i++) board_close(&large[i].board);
+    for (int i = 0; i < 2; i++) coll_close(&large[i].coll);
     pair_close(end);
 }
 
@@ -223,8 +223,8 @@ static void test_goes_on(void **state)
     static struct large large[2];
     (void)state;
     begin_both(end, large);
-    board_progress(&large[1].running);
-    board_progress(&large[0].running);
+    coll_progress(&large[1].running);
+    coll_progress(&large[0].running);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(large[i].ended, 1);
         for (int k = 0; k < LARGE; k++) assert_int_equal(large[i].data[k], 3);
@@ -239,13 +239,13 @@ static void test_gives_up_in_the_last_step(void **state)
     static struct large large[2];
     (void)state;
     begin_both(end, large);
-    assert_true(board_cancel(&large[0].board, &large[0].request));
+    assert_true(coll_cancel(&large[0].coll, &large[0].request));
     memset(large[0].data, 0x55, sizeof large[0].data);
-    for (int i = 0; i < 3; i++) board_progress(&large[1].running);
+    for (int i = 0; i < 3; i++) coll_progress(&large[1].running);
     assert_int_equal(large[1].ended, 0);
-    assert_false(board_is_ready(&large[1].running));
+    assert_false(coll_is_ready(&large[1].running));
     bool ranks[2] = {false, false};
-    board_awaits(&large[1].board, &large[1].request, ranks);
+    coll_awaits(&large[1].coll, &large[1].request, ranks);
     assert_true(ranks[0] && !ranks[1]);
     close_both(end, large);
 }
@@ -258,11 +258,11 @@ static void test_comes_after_one_gave_up(void **state)
     (void)state;
     pair_open(end);
     begin_large(&end[0], &large[0]);
-    assert_true(board_cancel(&large[0].board, &large[0].request));
+    assert_true(coll_cancel(&large[0].coll, &large[0].request));
     begin_large(&end[1], &large[1]);
-    for (int i = 0; i < 3; i++) board_progress(&large[1].running);
+    for (int i = 0; i < 3; i++) coll_progress(&large[1].running);
     assert_int_equal(large[1].ended, 0);
-    assert_int_equal(TAILQ_FIRST(&large[1].board.ops)->at, 0);
+    assert_int_equal(TAILQ_FIRST(&large[1].coll.ops)->at, 0);
     close_both(end, large);
 }
 
@@ -275,13 +275,13 @@ static void test_gives_up_between_chunks(void **state)
     for (int who = 0; who < 2; who++) {
         pair_open(end);
         for (int i = 0; i < 2; i++) begin_with(&end[i], &large[i], false);
-        assert_int_equal(TAILQ_FIRST(&large[0].board.ops)->at, 0);
-        assert_int_equal(TAILQ_FIRST(&large[1].board.ops)->at, 1);
-        assert_true(board_cancel(&large[who].board, &large[who].request));
+        assert_int_equal(TAILQ_FIRST(&large[0].coll.ops)->at, 0);
+        assert_int_equal(TAILQ_FIRST(&large[1].coll.ops)->at, 1);
+        assert_true(coll_cancel(&large[who].coll, &large[who].request));
         struct large *other = &large[1 - who];
-        for (int i = 0; i < 3; i++) board_progress(&other->running);
+        for (int i = 0; i < 3; i++) coll_progress(&other->running);
         assert_int_equal(other->ended, 0);
-        assert_int_equal(TAILQ_FIRST(&other->board.ops)->at, 1 - who);
+        assert_int_equal(TAILQ_FIRST(&other->coll.ops)->at, 1 - who);
         close_both(end, large);
     }
 }
@@ -302,7 +302,7 @@ static void test_dies_in_the_last_step(void **state)
     (void)state;
     begin_both(end, large);
     end[1].shm.peer[0].pid = pid_of_nobody();
-    board_progress(&large[1].running);
+    coll_progress(&large[1].running);
     assert_int_equal(large[1].ended, TUTTI_ERR_PEER_LOST);
     close_both(end, large);
 }
@@ -315,12 +315,12 @@ static void test_dies_and_its_pid_lives(void **state)
     (void)state;
     begin_both(end, large);
     struct shm *shm = &end[1].shm;
-    shm->peer[0].life = eventfd(1, EFD_CLOEXEC); /* readable, as one of a process that has ended */
+    shm->peer[0].liveness_fd = eventfd(1, EFD_CLOEXEC); /* readable, as one of a process that has ended */
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = 0};
-    assert_int_equal(epoll_ctl(shm->watch, EPOLL_CTL_ADD, shm->peer[0].life, &event), 0);
-    board_progress(&large[1].running);
+    assert_int_equal(epoll_ctl(shm->watch, EPOLL_CTL_ADD, shm->peer[0].liveness_fd, &event), 0);
+    coll_progress(&large[1].running);
     assert_int_equal(large[1].ended, TUTTI_ERR_PEER_LOST);
-    close(shm->peer[0].life);
+    close(shm->peer[0].liveness_fd);
     close_both(end, large);
 }
 
@@ -340,25 +340,25 @@ static void runs_ahead(int64_t numel, int depth, int caught_up)
         for (broadcast(&small[0], ++put); small[0].ended != 0; broadcast(&small[0], ++put)) assert_true(put < 1000);
         assert_int_equal(put - 1 - taken, depth - 1);
         for (int i = 0; i < caught_up; i++) {
-            assert_int_equal(board_progress(&small[0].running), 0);
+            assert_int_equal(coll_progress(&small[0].running), 0);
             take_next(&small[1], ++taken);
         }
-        assert_int_equal(board_progress(&small[0].running), 2); /* it goes on, and ends */
+        assert_int_equal(coll_progress(&small[0].running), 2); /* it goes on, and ends */
         assert_int_equal(small[0].ended, 1);
     }
     while (taken < put) take_next(&small[1], ++taken);
-    for (int i = 0; i < 2; i++) board_close(&small[i].board);
+    for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
     pair_close(end);
 }
 
 static void test_runs_ahead(void **state)
 {
     (void)state;
-    runs_ahead(BOARD_INLINE / 8, BOARD_DEPTH - BOARD_AHEAD, BOARD_DEPTH / 2);
-    runs_ahead(BOARD_INLINE / 8 + 1, BOARD_SLOTS - BOARD_AHEAD, BOARD_SLOTS / 2);
-    runs_ahead(BOARD_SLOT / 8, BOARD_SLOTS - BOARD_AHEAD, BOARD_SLOTS / 2);
-    runs_ahead(BOARD_SLOT / 8 + 1, BOARD_ROOMS - BOARD_AHEAD, 1);
-    runs_ahead(SPLIT_LEAST / 8 - 1, BOARD_ROOMS - BOARD_AHEAD, 1);
+    runs_ahead(COLL_INLINE / 8, COLL_SLOTS - COLL_AHEAD, COLL_SLOTS / 2);
+    runs_ahead(COLL_INLINE / 8 + 1, COLL_SMALL_BUFFERS - COLL_AHEAD, COLL_SMALL_BUFFERS / 2);
+    runs_ahead(COLL_SMALL / 8, COLL_SMALL_BUFFERS - COLL_AHEAD, COLL_SMALL_BUFFERS / 2);
+    runs_ahead(COLL_SMALL / 8 + 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
+    runs_ahead(SPLIT_LEAST / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
 }
 
 /* ---- moments ----------------------------------------------------------------------------------------------- */
@@ -368,7 +368,7 @@ static struct small bringer, sleeper;
 static void wait_for_one(struct end *end, int i)
 {
     (void)i;
-    if (end->shm.seat == 1) begin_small(&sleeper, TUTTI_BROADCAST);
+    if (end->shm.local_rank == 1) begin_small(&sleeper, TUTTI_BROADCAST);
 }
 
 static void bring_one(struct end *end, int i)
@@ -385,7 +385,7 @@ static bool finds_none(struct end *end)
 static void take_one(struct end *end, int i)
 {
     shm_progress(&end->shm);
-    board_progress(&sleeper.running);
+    coll_progress(&sleeper.running);
     end->wrong += sleeper.ended != 1 || sleeper.x[0] != i;
 }
 
@@ -398,8 +398,8 @@ static void test_moments(void **state)
     open_small(&end[1], &sleeper, 2);
     run_moments(end, &(struct moment){
                          .before = wait_for_one, .bring = bring_one, .finds_nothing = finds_none, .after = take_one});
-    board_close(&bringer.board);
-    board_close(&sleeper.board);
+    coll_close(&bringer.coll);
+    coll_close(&sleeper.coll);
     pair_close(end);
 }
 
@@ -411,18 +411,18 @@ static void test_leaves_behind_a_root(void **state)
     (void)state;
     pair_open(end);
     open_small(&end[0], &small, 2);
-    for (int i = 1; i < BOARD_DEPTH - BOARD_AHEAD; i++) {
+    for (int i = 1; i < COLL_SLOTS - COLL_AHEAD; i++) {
         begin_small(&small, TUTTI_BROADCAST);
         assert_int_equal(small.ended, 1);
     }
     begin_small(&small, TUTTI_BROADCAST);
-    assert_int_equal(board_progress(&small.running), 0);
-    assert_false(board_is_ready(&small.running));
+    assert_int_equal(coll_progress(&small.running), 0);
+    assert_false(coll_is_ready(&small.running));
     shm_drop(&end[0].shm, 1, "it left the group", false);
-    assert_true(board_is_ready(&small.running));
-    assert_int_equal(board_progress(&small.running), 1);
+    assert_true(coll_is_ready(&small.running));
+    assert_int_equal(coll_progress(&small.running), 1);
     assert_int_equal(small.ended, TUTTI_ERR_PEER_LOST);
-    board_close(&small.board);
+    coll_close(&small.coll);
     pair_close(end);
 }
 
@@ -435,7 +435,7 @@ static void test_gives_and_goes(void **state)
     open_met(end, small);
     tutti_tensor x = {small[1].x, SPLIT_LEAST / 8, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {.kind = TUTTI_GATHER, .dtype = TUTTI_INT64, .n_in = 1, .in = &x};
-    assert_int_equal(board_begin(&small[1].board, &op, &small[1].request, &small[1].running), TUTTI_REQUEST_DONE);
+    assert_int_equal(coll_begin(&small[1].coll, &op, &small[1].request, &small[1].running), TUTTI_REQUEST_DONE);
     close_met(end, small);
 }
 
@@ -448,11 +448,11 @@ static void test_leaves_while_another_is_late(void **state)
     ends_open(end, ENDS);
     open_small(&end[0], &small, ENDS);
     begin_small(&small, TUTTI_ALL_REDUCE);
-    assert_int_equal(board_progress(&small.running), 0);
+    assert_int_equal(coll_progress(&small.running), 0);
     shm_drop(&end[0].shm, 2, "it left the group", false);
-    assert_int_equal(board_progress(&small.running), 1);
+    assert_int_equal(coll_progress(&small.running), 1);
     assert_int_equal(small.ended, TUTTI_ERR_PEER_LOST);
-    board_close(&small.board);
+    coll_close(&small.coll);
     ends_close(end, ENDS);
 }
 
@@ -467,20 +467,20 @@ static void test_leaves_after_it_has_come(void **state)
     begin_small(&small[0], TUTTI_ALL_REDUCE);
     begin_small(&small[2], TUTTI_ALL_REDUCE);
     shm_drop(&end[0].shm, 2, "it left the group", false);
-    assert_int_equal(board_progress(&small[0].running), 0);
+    assert_int_equal(coll_progress(&small[0].running), 0);
     begin_small(&small[1], TUTTI_ALL_REDUCE);
-    assert_int_equal(board_progress(&small[0].running), 2);
+    assert_int_equal(coll_progress(&small[0].running), 2);
     assert_int_equal(small[0].ended, 1);
-    for (int i = 0; i < ENDS; i++) board_close(&small[i].board);
+    for (int i = 0; i < ENDS; i++) coll_close(&small[i].coll);
     ends_close(end, ENDS);
 }
 
 static int take(struct end *end)
 {
-    return board_directory_take(&end->shm, 2);
+    return coll_directory_reserve(&end->shm, 2);
 }
 
-/* A board that was given back is taken again, as one in which nobody has entered a step; its pages are not. */
+/* A segment that was given back is reserved again, as one in which nobody has entered a step; its pages are not. */
 static void test_takes_again(void **state)
 {
     struct end end[2];
@@ -489,16 +489,16 @@ static void test_takes_again(void **state)
     (void)state;
     open_met(end, small);
     assert_int_equal(fstat(end[0].shm.memfd, &before), 0);
-    for (int i = 0; i < 2; i++) board_close(&small[i].board);
-    assert_int_equal(take(&end[1]), BOARD_FIRST);
+    for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
+    assert_int_equal(take(&end[1]), COLL_FIRST);
     assert_int_equal(fstat(end[0].shm.memfd, &after), 0);
     assert_int_equal(after.st_blocks, before.st_blocks);
     for (int i = 0; i < 2; i++) open_small(&end[i], &small[i], 2);
     begin_small(&small[0], TUTTI_ALL_REDUCE);
-    board_progress(&small[0].running);
+    coll_progress(&small[0].running);
     assert_int_equal(small[0].ended, 0); /* the other one's steps are of the group before */
     begin_small(&small[1], TUTTI_ALL_REDUCE);
-    for (int turn = 0; turn < 8; turn++) board_progress(&small[turn % 2].running);
+    for (int turn = 0; turn < 8; turn++) coll_progress(&small[turn % 2].running);
     assert_true(small[0].ended == 1 && small[1].ended == 1);
     close_met(end, small);
 }
@@ -509,25 +509,25 @@ static void test_takes_all(void **state)
     struct end end[2];
     (void)state;
     pair_open(end);
-    for (int i = 1; i < SHM_BOARDS; i++) assert_int_equal(take(&end[i % 2]), i);
-    for (int i = 0; i < 2; i++) assert_int_equal(take(&end[i]), BOARD_ABSENT);
-    for (int i = 0; i < 2; i++) board_directory_leave(&end[i].shm, 7, 2);
+    for (int i = 1; i < SHM_SEGMENTS; i++) assert_int_equal(take(&end[i % 2]), i);
+    for (int i = 0; i < 2; i++) assert_int_equal(take(&end[i]), COLL_ABSENT);
+    for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 7, 2);
     assert_int_equal(take(&end[1]), 7);
     pair_close(end);
 }
 
-/* Many groups that end leave the pages of a few boards. */
+/* Many groups that end leave the pages of a few segments. */
 static void test_gives_pages_back(void **state)
 {
     struct end end[2];
     struct stat status;
     (void)state;
     pair_open(end);
-    for (int i = 1; i < SHM_BOARDS; i++) assert_int_equal(take(&end[0]), i);
-    for (int i = 0; i < SHM_BOARDS; i++)
-        for (int k = 0; k < 2; k++) board_directory_leave(&end[k].shm, i, 2);
+    for (int i = 1; i < SHM_SEGMENTS; i++) assert_int_equal(take(&end[0]), i);
+    for (int i = 0; i < SHM_SEGMENTS; i++)
+        for (int k = 0; k < 2; k++) coll_directory_leave(&end[k].shm, i, 2);
     assert_int_equal(fstat(end[0].shm.memfd, &status), 0);
-    assert_true((size_t)status.st_blocks * 512 <= end[0].shm.boards_at + KEEP_BYTES);
+    assert_true((size_t)status.st_blocks * 512 <= end[0].shm.colls_at + KEEP_BYTES);
     pair_close(end);
 }
 
@@ -537,13 +537,13 @@ static void test_dies_in_the_directory(void **state)
     struct end end[2];
     (void)state;
     pair_open(end);
-    struct shm_entry *entry = &shm_directory(&end[0].shm)->entry[1];
-    end[0].shm.peer[1].life = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    struct shm_directory_entry *entry = &shm_directory(&end[0].shm)->entry[1];
+    end[0].shm.peer[1].liveness_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     assert_true(try_reserve(&end[1].shm, entry));
     assert_int_equal(take(&end[0]), 2); /* it lives */
-    assert_int_equal(write(end[0].shm.peer[1].life, &(uint64_t){1}, sizeof(uint64_t)), sizeof(uint64_t));
+    assert_int_equal(write(end[0].shm.peer[1].liveness_fd, &(uint64_t){1}, sizeof(uint64_t)), sizeof(uint64_t));
     assert_int_equal(take(&end[0]), 1); /* readable, as one of a process that has ended */
-    close(end[0].shm.peer[1].life);
+    close(end[0].shm.peer[1].liveness_fd);
     pair_close(end);
 }
 
@@ -551,15 +551,15 @@ static void test_dies_in_the_directory(void **state)
 static void test_nonsense_in_the_directory(void **state)
 {
     struct end end[2];
-    struct board board;
+    struct coll_segment coll;
     (void)state;
     pair_open(end);
     memset(shm_directory(&end[0].shm), 0xa5, sizeof(struct shm_directory));
-    board_open(&board, &end[0].shm, BOARD_FIRST, 0, 2, (int32_t[]){0, 1});
-    assert_int_equal(board.state, BOARD_NONE);
-    assert_int_equal(take(&end[0]), 0); /* of a seat that there is not: nobody's */
-    board_open(&board, &end[0].shm, SHM_BOARDS, 0, 2, (int32_t[]){0, 1});
-    assert_int_equal(board.state, BOARD_NONE);
+    coll_open(&coll, &end[0].shm, COLL_FIRST, 0, 2, (int32_t[]){0, 1});
+    assert_int_equal(coll.state, COLL_NONE);
+    assert_int_equal(take(&end[0]), 0); /* of a local rank that there is not: nobody's */
+    coll_open(&coll, &end[0].shm, SHM_SEGMENTS, 0, 2, (int32_t[]){0, 1});
+    assert_int_equal(coll.state, COLL_NONE);
     pair_close(end);
 }
 
@@ -568,8 +568,8 @@ static void test_nonsense_in_the_directory(void **state)
 static void test_grows_with_the_ranks(void **state)
 {
     (void)state;
-    for (int n = 1; n <= SHM_SEATS / 2; n++) assert_true(board_bytes(2 * n) <= 2 * board_bytes(n));
-    for (int n = 2; n <= SHM_SEATS; n++) assert_true(board_bytes(n) >= (size_t)n * (size_t)n * BOARD_ALIGN);
+    for (int n = 1; n <= SHM_RANKS_MAX / 2; n++) assert_true(coll_bytes(2 * n) <= 2 * coll_bytes(n));
+    for (int n = 2; n <= SHM_RANKS_MAX; n++) assert_true(coll_bytes(n) >= (size_t)n * (size_t)n * COLL_ALIGN);
 }
 
 int main(void)

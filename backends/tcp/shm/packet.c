@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tcp/shm/shm_attach.h"
+#include "tcp/shm/attach.h"
 
 socklen_t shm_address(const uint8_t name[WIRE_NONCE], struct sockaddr_un *address)
 {
@@ -42,7 +42,7 @@ bool shm_wait(int fd, int64_t end_ns, const tutti_host *host)
 }
 
 /* Sends one packet with n_fds descriptors. */
-bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
+bool shm_send_packet(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
 {
     union {
         struct cmsghdr header;
@@ -72,7 +72,7 @@ bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds)
 
 /* Receives one packet of exactly these sizes.  The caller owns the descriptors; on failure they are closed, and errno
  * is EMFILE if this process has no free ones. */
-bool shm_take(int fd, void *data, size_t bytes, int *fds, int n_fds)
+bool shm_receive_packet(int fd, void *data, size_t bytes, int *fds, int n_fds)
 {
     enum {
         ROOM = CMSG_SPACE(SHM_FDS * sizeof(int)),

@@ -1,4 +1,4 @@
-/* backends/tcp/shm/shm_window.c: two ranks as threads over one mapping of the segment, which send each other large
+/* backends/tcp/shm/fifo.c: two ranks as threads over one mapping of the segment, which send each other large
  * messages, some of which are taken back. */
 #include "shm_ends.h"
 
@@ -15,7 +15,7 @@ static struct side sides[2];
 
 static struct side *side_of(const struct end *end)
 {
-    return &sides[end->shm.seat];
+    return &sides[end->shm.local_rank];
 }
 
 static uint64_t large(uint64_t message)
@@ -35,14 +35,14 @@ enum { BEGINS = 1, TAKEN_BACK };
 static bool get_some(struct end *end)
 {
     struct side *side = side_of(end);
-    int seat = 1 - end->shm.seat;
+    int local_rank = 1 - end->shm.local_rank;
     size_t bytes;
     const uint8_t *piece;
     bool moved = false;
-    while ((piece = shm_window_look(&end->shm, seat, &bytes)) != NULL) {
+    while ((piece = shm_fifo_peek(&end->shm, local_rank, &bytes)) != NULL) {
         for (size_t i = 0; i < bytes; i++) end->wrong += piece[i] != byte_of(side->got, side->taken + i);
         side->taken += bytes;
-        shm_window_read(&end->shm, seat, bytes);
+        shm_fifo_release(&end->shm, local_rank, bytes);
         moved = true;
     }
     if (!side->gets || side->taken < side->due || is_taken_back(side->got, side->due)) return moved;
@@ -62,12 +62,12 @@ static void on_word(void *user, const struct wire_header *header, const void *pa
     end->wrong += header->tag != side->got;
     if (header->kind == TAKEN_BACK) {
         end->wrong += !side->gets;
-        shm_window_shut(&end->shm, 1 - end->shm.seat);
+        shm_fifo_close(&end->shm, 1 - end->shm.local_rank);
         side->gets = false;
         side->got++;
         return;
     }
-    end->wrong += side->gets || !shm_window_open(&end->shm, 1 - end->shm.seat, header->id - 1, header->bytes);
+    end->wrong += side->gets || !shm_fifo_open(&end->shm, 1 - end->shm.local_rank, header->id - 1, header->bytes);
     side->due = header->bytes;
     side->taken = 0;
     side->gets = true;
@@ -79,28 +79,28 @@ static void say(struct end *end, int kind, uint64_t id)
 {
     struct side *side = side_of(end);
     struct wire_header header = {.kind = (uint8_t)kind, .tag = side->sent, .bytes = side->size, .id = id};
-    shm_send(&end->shm, 1 - end->shm.seat, &header, NULL, 0);
+    shm_send(&end->shm, 1 - end->shm.local_rank, &header, NULL, 0);
 }
 
 static bool put_some(struct end *end)
 {
     static uint8_t data[2][150000];
     struct side *side = side_of(end);
-    int seat = 1 - end->shm.seat;
+    int local_rank = 1 - end->shm.local_rank;
     if (side->sent == MESSAGES) return false;
-    uint8_t *mine = data[end->shm.seat];
+    uint8_t *mine = data[end->shm.local_rank];
     if (!side->puts) {
         side->size = large(side->sent);
         side->at = 0;
         side->puts = true;
         for (size_t i = 0; i < side->size; i++) mine[i] = byte_of(side->sent, i);
-        say(end, BEGINS, shm_window_begin(&end->shm, seat, side->size) + 1);
+        say(end, BEGINS, shm_fifo_begin(&end->shm, local_rank, side->size) + 1);
     }
-    size_t bytes = shm_window_put(&end->shm, seat, mine + side->at);
+    size_t bytes = shm_fifo_copy_in(&end->shm, local_rank, mine + side->at);
     side->at += bytes;
     bool taken_back = is_taken_back(side->sent, side->at);
     if (taken_back) {
-        shm_window_take_back(&end->shm, seat);
+        shm_fifo_abandon(&end->shm, local_rank);
         say(end, TAKEN_BACK, 0);
     }
     if (!taken_back && side->at < side->size) return bytes > 0;
@@ -112,7 +112,8 @@ static bool put_some(struct end *end)
 static bool has_done(const struct end *end)
 {
     const struct side *side = side_of(end);
-    return side->sent == MESSAGES && side->got == MESSAGES && STAILQ_EMPTY(&end->shm.peer[1 - end->shm.seat].waiting);
+    return side->sent == MESSAGES && side->got == MESSAGES &&
+           STAILQ_EMPTY(&end->shm.peer[1 - end->shm.local_rank].waiting);
 }
 
 static void *exchange(void *argument)
@@ -124,20 +125,20 @@ static void *exchange(void *argument)
         moved += get_some(end);
         moved += put_some(end);
         if (moved > 0 || has_done(end) || !finds_nothing(end, NULL)) continue;
-        struct pollfd bell = {end->shm.bell, POLLIN, 0};
-        end->lost += poll(&bell, 1, SILENCE_MS) == 0;
+        struct pollfd doorbell = {end->shm.doorbell_fd, POLLIN, 0};
+        end->lost += poll(&doorbell, 1, SILENCE_MS) == 0;
     }
     return NULL;
 }
 
-static void exchange_open(struct end end[2], const tutti_host *clock, bool shares_cores, size_t window_bytes)
+static void exchange_open(struct end end[2], const tutti_host *clock, bool shares_cores, size_t fifo_bytes)
 {
     pair_open(end);
     for (int i = 0; i < 2; i++) {
         end[i].shm.config.events = &words;
         end[i].shm.config.host = clock;
         end[i].shm.shares_cores = shares_cores;
-        end[i].shm.window_bytes = window_bytes;
+        end[i].shm.fifo_bytes = fifo_bytes;
         sides[i] = (struct side){.end = &end[i]};
     }
 }
@@ -148,10 +149,10 @@ static void exchange_close(struct end end[2])
     pair_close(end);
 }
 
-static void run_exchange(bool shares_cores, size_t window_bytes)
+static void run_exchange(bool shares_cores, size_t fifo_bytes)
 {
     struct end end[2];
-    exchange_open(end, &host, shares_cores, window_bytes);
+    exchange_open(end, &host, shares_cores, fifo_bytes);
     run_both(end, exchange);
     exchange_close(end);
 }
@@ -164,7 +165,7 @@ static void test_exchange(void **state)
     run_exchange(true, 1 << 10); /* as with many ranks */
 }
 
-/* Pieces written with plain stores and past the caches, in turn. */
+/* Pieces written with plain and with non-temporal stores, in turn. */
 static void test_exchange_either_way(void **state)
 {
     (void)state;
@@ -174,7 +175,8 @@ static void test_exchange_either_way(void **state)
     exchange_open(end, &strange, true, 64 << 10);
     run_both(end, exchange);
     exchange_close(end);
-    for (int i = 0; i < 2; i++) assert_int_not_equal(end[i].peers[1 - i].puts.ps[PAST][class_of(64 << 10)], 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_not_equal(end[i].peers[1 - i].copy_in_cost.ps[NON_TEMPORAL][class_of(64 << 10)], 0);
 }
 
 /* ---- moments: a piece, or room for one, comes just as the other one goes to sleep ------------------------------ */
@@ -185,20 +187,20 @@ static const uint8_t zeros[SPAN];
 
 static void expect_piece(struct end *end, int i)
 {
-    if (end->shm.seat == 1) end->wrong += !shm_window_open(&end->shm, 0, (uint64_t)i * SPAN, ONE);
+    if (end->shm.local_rank == 1) end->wrong += !shm_fifo_open(&end->shm, 0, (uint64_t)i * SPAN, ONE);
 }
 
 static void put_piece(struct end *end, int i)
 {
-    end->wrong += shm_window_begin(&end->shm, 1, ONE) != (uint64_t)i * SPAN;
-    end->wrong += shm_window_put(&end->shm, 1, zeros) != ONE;
+    end->wrong += shm_fifo_begin(&end->shm, 1, ONE) != (uint64_t)i * SPAN;
+    end->wrong += shm_fifo_copy_in(&end->shm, 1, zeros) != ONE;
 }
 
-static void get_piece(struct end *end, int seat)
+static void get_piece(struct end *end, int local_rank)
 {
     size_t bytes = 0;
-    end->wrong += shm_window_look(&end->shm, seat, &bytes) == NULL || bytes != ONE;
-    shm_window_read(&end->shm, seat, bytes);
+    end->wrong += shm_fifo_peek(&end->shm, local_rank, &bytes) == NULL || bytes != ONE;
+    shm_fifo_release(&end->shm, local_rank, bytes);
 }
 
 static void wake_and_get(struct end *end, int i)
@@ -221,14 +223,14 @@ static void test_moments_of_pieces(void **state)
 
 static void fill(struct end *end, int i)
 {
-    if (end->shm.seat == 0) return;
-    if (i == 0) shm_window_begin(&end->shm, 0, (uint64_t)MOMENTS * ONE + SPAN + ONE);
-    end->wrong += shm_window_put(&end->shm, 0, zeros) != (i == 0 ? SPAN : ONE);
+    if (end->shm.local_rank == 0) return;
+    if (i == 0) shm_fifo_begin(&end->shm, 0, (uint64_t)MOMENTS * ONE + SPAN + ONE);
+    end->wrong += shm_fifo_copy_in(&end->shm, 0, zeros) != (i == 0 ? SPAN : ONE);
 }
 
 static void get_one(struct end *end, int i)
 {
-    if (i == 0) shm_window_open(&end->shm, 1, 0, (uint64_t)MOMENTS * ONE + SPAN + ONE);
+    if (i == 0) shm_fifo_open(&end->shm, 1, 0, (uint64_t)MOMENTS * ONE + SPAN + ONE);
     get_piece(end, 1);
 }
 
@@ -236,7 +238,7 @@ static void find_room(struct end *end, int i)
 {
     (void)i;
     shm_progress(&end->shm);
-    end->wrong += !shm_window_fits(&end->shm, 0);
+    end->wrong += !shm_fifo_has_space(&end->shm, 0);
 }
 
 static void test_moments_of_room(void **state)
@@ -252,17 +254,17 @@ static void test_moments_of_room(void **state)
 /* After a message that was taken back there is room for the next one only once the reader knows of it. */
 static void withdraw(struct end *end, int i)
 {
-    if (end->shm.seat == 0) return;
-    if (i == 0) shm_window_begin(&end->shm, 0, STREAM);
-    end->wrong += shm_window_put(&end->shm, 0, zeros) != SPAN;
-    shm_window_take_back(&end->shm, 0);
-    end->wrong += shm_window_begin(&end->shm, 0, STREAM) != ((uint64_t)i + 1) * 2 * SPAN;
-    end->wrong += shm_window_fits(&end->shm, 0);
+    if (end->shm.local_rank == 0) return;
+    if (i == 0) shm_fifo_begin(&end->shm, 0, STREAM);
+    end->wrong += shm_fifo_copy_in(&end->shm, 0, zeros) != SPAN;
+    shm_fifo_abandon(&end->shm, 0);
+    end->wrong += shm_fifo_begin(&end->shm, 0, STREAM) != ((uint64_t)i + 1) * 2 * SPAN;
+    end->wrong += shm_fifo_has_space(&end->shm, 0);
 }
 
 static void open_next(struct end *end, int i)
 {
-    end->wrong += !shm_window_open(&end->shm, 1, ((uint64_t)i + 1) * 2 * SPAN, STREAM);
+    end->wrong += !shm_fifo_open(&end->shm, 1, ((uint64_t)i + 1) * 2 * SPAN, STREAM);
 }
 
 static void test_moments_of_openings(void **state)
@@ -283,19 +285,19 @@ static void test_wakes(void **state)
     (void)state;
     pair_open(end);
     struct shm *writer = &end[0].shm, *reader = &end[1].shm;
-    shm_window_begin(writer, 1, STREAM);
-    shm_seat_at(reader, 1)->asleep = 1;
-    assert_int_equal(shm_window_put(writer, 1, zeros), SPAN);
-    assert_int_equal(shm_seat_at(reader, 1)->asleep, 0);
+    shm_fifo_begin(writer, 1, STREAM);
+    shm_rank_at(reader, 1)->asleep = 1;
+    assert_int_equal(shm_fifo_copy_in(writer, 1, zeros), SPAN);
+    assert_int_equal(shm_rank_at(reader, 1)->asleep, 0);
     for (int i = 0; i < 2; i++) {
-        shm_seat_at(writer, 0)->asleep = 1;
-        writer->peer[1].out->wants_room = 1;
+        shm_rank_at(writer, 0)->asleep = 1;
+        writer->peer[1].out->wants_space = 1;
         if (i == 0)
-            assert_true(shm_window_open(reader, 0, 0, STREAM));
+            assert_true(shm_fifo_open(reader, 0, 0, STREAM));
         else
             get_piece(&end[1], 0);
-        assert_int_equal(shm_seat_at(writer, 0)->asleep, 0);
-        assert_int_equal(writer->peer[1].out->wants_room, 0);
+        assert_int_equal(shm_rank_at(writer, 0)->asleep, 0);
+        assert_int_equal(writer->peer[1].out->wants_space, 0);
     }
     pair_close(end);
 }
@@ -310,29 +312,29 @@ static void test_nonsense(void **state)
     pair_open(end);
     struct shm *shm = &end[0].shm;
     const struct shm_ring *in = shm->peer[1].in;
-    const char *first = (const char *)&in->cell[shm->cells] + shm->ring_bytes;
+    const char *first = (const char *)&in->slot[shm->slots] + shm->ring_bytes;
     size_t bytes;
-    assert_false(shm_window_open(shm, 1, 1, ONE));
-    assert_false(shm_window_open(shm, 1, SPAN - 1, ONE));
-    assert_false(shm_window_open(shm, 1, UINT64_MAX, ONE));
-    assert_null(shm_window_look(shm, 1, &bytes));
+    assert_false(shm_fifo_open(shm, 1, 1, ONE));
+    assert_false(shm_fifo_open(shm, 1, SPAN - 1, ONE));
+    assert_false(shm_fifo_open(shm, 1, UINT64_MAX, ONE));
+    assert_null(shm_fifo_peek(shm, 1, &bytes));
     for (uint64_t start = 0, n = 0; n < 64; n++, start = n << 57) {
-        assert_true(shm_window_open(shm, 1, start, UINT64_MAX / 2));
-        atomic_store(&shm->peer[1].in->window_put, start - ONE);
-        assert_null(shm_window_look(shm, 1, &bytes));
+        assert_true(shm_fifo_open(shm, 1, start, UINT64_MAX / 2));
+        atomic_store(&shm->peer[1].in->fifo_written, start - ONE);
+        assert_null(shm_fifo_peek(shm, 1, &bytes));
         for (int i = 0; i < 9; i++) {
-            atomic_store(&shm->peer[1].in->window_put, start + ONE + n * 1000003);
-            const char *piece = shm_window_look(shm, 1, &bytes);
+            atomic_store(&shm->peer[1].in->fifo_written, start + ONE + n * 1000003);
+            const char *piece = shm_fifo_peek(shm, 1, &bytes);
             if (piece == NULL) continue;
             assert_true(piece >= first && piece + bytes <= first + SPAN);
-            shm_window_read(shm, 1, bytes);
+            shm_fifo_release(shm, 1, bytes);
         }
     }
     /* A reader that says it has read what was not put yet. */
-    shm_window_begin(shm, 1, (uint64_t)64 * SPAN);
+    shm_fifo_begin(shm, 1, (uint64_t)64 * SPAN);
     for (int i = 0; i < 9; i++) {
-        atomic_store(&shm->peer[1].out->window_read, (uint64_t)i << 60);
-        assert_true(shm_window_put(shm, 1, zeros) <= SPAN);
+        atomic_store(&shm->peer[1].out->fifo_read, (uint64_t)i << 60);
+        assert_true(shm_fifo_copy_in(shm, 1, zeros) <= SPAN);
     }
     pair_close(end);
 }

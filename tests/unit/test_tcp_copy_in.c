@@ -15,18 +15,18 @@ static int64_t made_up_ns(void)
 static const tutti_host timed_host = {.now_ns = made_up_ns, .error = error, .reduce_many = add_many};
 static struct shm timed = {.config = {.host = &timed_host}};
 
-/* Of n that take so long with plain stores, how many go past the caches. */
-static int past_of(struct cost_model *pace, int n, int plain_ps, enum shm_cost cost_ps, size_t bytes)
+/* Of n that take so long with plain stores, how many use non-temporal ones. */
+static int count_non_temporal(struct cost_model *cost, int n, int plain_ps, enum shm_cost cost_ps, size_t bytes)
 {
-    int past = 0;
+    int non_temporal = 0;
     for (int i = 0; i < n; i++) {
-        struct shm_put put;
-        shm_put_begin(&timed, &put, pace, bytes);
-        clock_ns += (int64_t)bytes * (put.past ? PAST_PS : plain_ps) / 1000;
-        shm_put_end(&timed, &put, cost_ps);
-        past += put.past;
+        struct shm_copy_in put;
+        shm_copy_in_begin(&timed, &put, cost, bytes);
+        clock_ns += (int64_t)bytes * (put.non_temporal ? PAST_PS : plain_ps) / 1000;
+        shm_copy_in_end(&timed, &put, cost_ps);
+        non_temporal += put.non_temporal;
     }
-    return past;
+    return non_temporal;
 }
 
 /* A thread of the same core; a core that shares the last cache; one that shares nothing. */
@@ -35,11 +35,11 @@ static const struct {
     bool away, parts, here;
 } times[] = {{20, false, false, false}, {120, true, true, false}, {400, true, true, true}};
 
-static void expect(int plain_ps, enum shm_cost cost_ps, bool past)
+static void expect(int plain_ps, enum shm_cost cost_ps, bool non_temporal)
 {
-    struct cost_model pace = {0};
-    int n = past_of(&pace, 1000, plain_ps, cost_ps, BYTES);
-    assert_in_range(n, past ? 960 : 1, past ? 999 : 40); /* now and then the other way */
+    struct cost_model cost = {0};
+    int n = count_non_temporal(&cost, 1000, plain_ps, cost_ps, BYTES);
+    assert_in_range(n, non_temporal ? 960 : 1, non_temporal ? 999 : 40); /* now and then the other way */
 }
 
 static void test_by_what_it_takes(void **state)
@@ -55,18 +55,18 @@ static void test_by_what_it_takes(void **state)
 static void test_times_change(void **state)
 {
     (void)state;
-    struct cost_model pace = {0};
-    past_of(&pace, 200, 20, SHM_COST_HERE, BYTES);
-    assert_in_range(past_of(&pace, 1000, 400, SHM_COST_HERE, BYTES), 900, 999);
-    assert_in_range(past_of(&pace, 1000, 20, SHM_COST_HERE, BYTES), 1, 100);
+    struct cost_model cost = {0};
+    count_non_temporal(&cost, 200, 20, SHM_COST_HERE, BYTES);
+    assert_in_range(count_non_temporal(&cost, 1000, 400, SHM_COST_HERE, BYTES), 900, 999);
+    assert_in_range(count_non_temporal(&cost, 1000, 20, SHM_COST_HERE, BYTES), 1, 100);
 }
 
 static void test_little_is_not_timed(void **state)
 {
-    struct cost_model pace = {0};
+    struct cost_model cost = {0};
     (void)state;
     asked = 0;
-    assert_int_equal(past_of(&pace, 100, 400, SHM_COST_AWAY, TIMED_LEAST - 1), 0);
+    assert_int_equal(count_non_temporal(&cost, 100, 400, SHM_COST_AWAY, TIMED_LEAST - 1), 0);
     assert_int_equal(asked, 0);
 }
 
@@ -76,15 +76,15 @@ static void test_results(void **state)
     enum { N = 3 * BLOCK / 8 + 5, RANKS = 3 };
     static _Alignas(SHM_LINE) int64_t in[RANKS][N + 1], out[N + 1];
     const void *from[RANKS] = {in[0], in[1], in[2]};
-    struct board board = {.shm = &timed, .host = &timed_host, .n = RANKS};
-    struct board_op op = {.dtype = TUTTI_INT64, .element = sizeof(int64_t)};
+    struct coll_segment coll = {.shm = &timed, .host = &timed_host, .n = RANKS};
+    struct coll_op op = {.dtype = TUTTI_INT64, .element = sizeof(int64_t)};
     (void)state;
-    for (int past = 0; past < 2; past++) {
-        for (int64_t i = 0; i <= N; i++) in[0][i] = i, in[1][i] = i * 1000, in[2][i] = past, out[i] = -1;
-        board_begin_result(&board, &op, N * sizeof(int64_t));
-        board.put.past = past;
-        board_reduce_result(&board, &op, (char *)out, from, N * sizeof(int64_t));
-        for (int64_t i = 0; i < N; i++) assert_int_equal(out[i], i * 1001 + past);
+    for (int non_temporal = 0; non_temporal < 2; non_temporal++) {
+        for (int64_t i = 0; i <= N; i++) in[0][i] = i, in[1][i] = i * 1000, in[2][i] = non_temporal, out[i] = -1;
+        coll_result_begin(&coll, &op, N * sizeof(int64_t));
+        coll.copy.non_temporal = non_temporal;
+        coll_result_reduce(&coll, &op, (char *)out, from, N * sizeof(int64_t));
+        for (int64_t i = 0; i < N; i++) assert_int_equal(out[i], i * 1001 + non_temporal);
         assert_int_equal(out[N], -1);
     }
 }
@@ -92,8 +92,8 @@ static void test_results(void **state)
 /* What counts is what the rank writes: all but its own part, nothing where it only reads. */
 static void test_what_is_filled(void **state)
 {
-    struct board board = {.n = 4, .rank = 1};
-    struct board_op op = {.bytes = 4096, .chunk = 4096, .element = 4, .root = 1};
+    struct coll_segment coll = {.n = 4, .rank = 1};
+    struct coll_op op = {.bytes = 4096, .chunk = 4096, .element = 4, .root = 1};
     static const struct {
         tutti_kind kind;
         bool sliced;
@@ -114,11 +114,11 @@ static void test_what_is_filled(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         op.kind = cases[i].kind;
         op.sliced = cases[i].sliced;
-        board.rank = 1;
-        assert_int_equal(fill_bytes(&board, &op), cases[i].as_root);
-        assert_int_equal(reader_cost(&board, &op), cases[i].cost);
-        board.rank = 2;
-        assert_int_equal(fill_bytes(&board, &op), cases[i].else_);
+        coll.rank = 1;
+        assert_int_equal(fill_bytes(&coll, &op), cases[i].as_root);
+        assert_int_equal(reader_cost(&coll, &op), cases[i].cost);
+        coll.rank = 2;
+        assert_int_equal(fill_bytes(&coll, &op), cases[i].else_);
     }
 }
 
@@ -127,28 +127,28 @@ static void test_near_is_plain(void **state)
 {
     static char data[BYTES];
     struct end end[2];
-    struct board board;
-    struct board_op op = {
+    struct coll_segment coll;
+    struct coll_op op = {
         .kind = TUTTI_ALL_GATHER, .either = true, .bytes = BYTES, .chunk = BYTES, .first = 1, .in = data};
     (void)state;
     pair_open(end);
-    board_open(&board, &end[0].shm, BOARD_FIRST, 0, 2, (int32_t[]){0, 1});
-    struct cost_model *pace = &board.fills[TUTTI_ALL_GATHER];
-    cost_learn(pace, PLAIN, BYTES, 1000000);
-    cost_learn(pace, PAST, BYTES, 1);
-    pace->turns[class_of(BYTES)] = TRY_EVERY + 1;
+    coll_open(&coll, &end[0].shm, COLL_FIRST, 0, 2, (int32_t[]){0, 1});
+    struct cost_model *cost = &coll.fragment_costs[TUTTI_ALL_GATHER];
+    cost_learn(cost, PLAIN, BYTES, 1000000);
+    cost_learn(cost, NON_TEMPORAL, BYTES, 1);
+    cost->turns[class_of(BYTES)] = TRY_EVERY + 1;
     op.far = true;
-    board_fill(&board, &op);
-    assert_true(board.put.past);
-    assert_int_equal(board.tray_ps, 0);
+    coll_store_fragment(&coll, &op);
+    assert_true(coll.copy.non_temporal);
+    assert_int_equal(coll.fragment_ps, 0);
     op.far = false;
-    board_fill(&board, &op);
-    assert_false(board.put.past);
-    assert_int_not_equal(board.tray_ps, 0);
-    board.rank = 1; /* which goes by its own pace, for the other one may never fill a tray */
-    board_fill(&board, &op);
-    assert_true(board.put.past);
-    board_close(&board);
+    coll_store_fragment(&coll, &op);
+    assert_false(coll.copy.non_temporal);
+    assert_int_not_equal(coll.fragment_ps, 0);
+    coll.rank = 1; /* which goes by its own cost, for the other one may never fill a fragment buffer */
+    coll_store_fragment(&coll, &op);
+    assert_true(coll.copy.non_temporal);
+    coll_close(&coll);
     pair_close(end);
 }
 

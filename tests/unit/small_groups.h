@@ -1,13 +1,13 @@
-/* Small operations of boards, begun and driven one step at a time by one thread. */
-#ifndef SMALL_BOARDS_H
-#define SMALL_BOARDS_H
+/* Small operations of collective segments, begun and driven one step at a time by one thread. */
+#ifndef SMALL_GROUPS_H
+#define SMALL_GROUPS_H
 #include "shm_ends.h"
 
 enum { SMALL_MOST = 1024 };
 
 struct small {
-    struct board board;
-    struct board_list running;
+    struct coll_segment coll;
+    struct coll_list running;
     int64_t x[SMALL_MOST], numel;
     tutti_request request;
     bool async;
@@ -26,7 +26,7 @@ __attribute__((unused)) static void begin_small(struct small *small, tutti_kind 
                    .async = small->async};
     small->ended = 0;
     small->request = (tutti_request){.fingerprint = 7, .owner = &small->ended};
-    int status = board_begin(&small->board, &op, &small->request, &small->running);
+    int status = coll_begin(&small->coll, &op, &small->request, &small->running);
     if (status != TUTTI_REQUEST_PENDING) small->ended = status == TUTTI_REQUEST_DONE ? 1 : status;
 }
 
@@ -34,14 +34,14 @@ __attribute__((unused)) static void open_small(struct end *end, struct small *sm
 {
     *small = (struct small){.numel = 1};
     LIST_INIT(&small->running);
-    board_open(&small->board, &end->shm, BOARD_FIRST, end->shm.seat, n, (int32_t[]){0, 1, 2});
-    assert_int_equal(small->board.state, BOARD_READY);
+    coll_open(&small->coll, &end->shm, COLL_FIRST, end->shm.local_rank, n, (int32_t[]){0, 1, 2});
+    assert_int_equal(small->coll.state, COLL_READY);
 }
 
 __attribute__((unused)) static void reduce_both(struct small small[2])
 {
     for (int i = 0; i < 2; i++) begin_small(&small[i], TUTTI_ALL_REDUCE);
-    for (int turn = 0; turn < 8; turn++) board_progress(&small[turn % 2].running);
+    for (int turn = 0; turn < 8; turn++) coll_progress(&small[turn % 2].running);
     assert_true(small[0].ended == 1 && small[1].ended == 1);
 }
 
@@ -56,7 +56,7 @@ __attribute__((unused)) static void open_met(struct end end[2], struct small sma
 
 __attribute__((unused)) static void close_met(struct end end[2], struct small small[2])
 {
-    for (int i = 0; i < 2; i++) board_close(&small[i].board);
+    for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
     pair_close(end);
 }
 

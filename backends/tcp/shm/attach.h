@@ -1,20 +1,20 @@
-/* Attaching, internal interface: shm_attach.c (member side), shm_host.c (host rank's side), shm_packet.c (packets with
+/* Attaching, internal interface: attach.c (member side), attach_host.c (host rank's side), packet.c (packets with
  * descriptors over unix sockets). */
-#ifndef SHM_ATTACH_H
-#define SHM_ATTACH_H
+#ifndef ATTACH_H
+#define ATTACH_H
 
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "tcp/shm/shm.h"
 
-enum shm_word { SHM_CAN_PULL = 1, SHM_CAN_SHARE = 2 };
+enum shm_word { SHM_CAN_READ_MEMORY = 1, SHM_CAN_SHARE = 2 };
 
 enum {
     SHM_FDS = 3,          /* per rank: doorbell, liveness descriptor, arena */
-    SHM_PLACE = 4,        /* bytes: number of seats, and the member's seat */
+    SHM_PLACE = 4,        /* bytes: number of ranks, and the member's local_rank */
     SHM_ROUND_MS = 10000, /* maximum time that the host rank waits for its members per round */
-    SHM_CROWD = 2 * SHM_SEATS
+    SHM_PENDING_MAX = 2 * SHM_RANKS_MAX
 };
 
 /* A rank's store entry.  like: the host's identity, all zeros if the rank takes no part; set for this rank only. */
@@ -31,15 +31,15 @@ struct attach {
     const tutti_host *host;
     struct shm *shm;
     struct entry mine;
-    int listener, bell, life, arena;
+    int listener, doorbell_fd, liveness_fd, arena_fd;
     struct shm_held held;
-    int link[SHM_SEATS]; /* host rank: a link to each member; -1: not connected yet, -2: will not connect */
-    uint8_t name[SHM_SEATS][WIRE_NONCE]; /* host rank: name of each member's socket */
-    bool in[SHM_SEATS];
+    int link[SHM_RANKS_MAX]; /* host rank: a link to each member; -1: not connected yet, -2: will not connect */
+    uint8_t name[SHM_RANKS_MAX][WIRE_NONCE]; /* host rank: name of each member's socket */
+    bool in[SHM_RANKS_MAX];
     char why[160]; /* why this rank shares no memory */
 };
 
-/* ---- shm_attach.c ------------------------------------------------------------------------------------------ */
+/* ---- attach.c ------------------------------------------------------------------------------------------ */
 
 /* Return the deadline of a member's part in opening, and that of one of the host rank's three rounds.  A round is
  * shorter: the host rank excludes a slow member while the others still wait. */
@@ -47,18 +47,18 @@ int64_t shm_deadline_ns(const struct attach *self);
 int64_t shm_round_deadline_ns(const struct attach *self);
 void shm_sign(const struct attach *self, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING]);
 bool shm_verify(const struct attach *self, const uint8_t bytes[WIRE_GREETING], const struct wire_greeting *greeting);
-bool shm_make_seats(struct attach *self, int n, int seat);
+bool shm_create(struct attach *self, int n, int local_rank);
 /* The last step, the same on all ranks: fixes the members. */
-bool shm_settle(struct attach *self, const bool *in, uint8_t word);
+bool shm_fix_members(struct attach *self, const bool *in, uint8_t word);
 /* Returns what this rank can do with all members: its answer in the probe round. */
-uint8_t shm_try_all(struct attach *self);
+uint8_t shm_probe_all(struct attach *self);
 
-/* ---- shm_host.c -------------------------------------------------------------------------------------------- */
+/* ---- attach_host.c -------------------------------------------------------------------------------------------- */
 
 /* The host rank's part, for these n ranks, itself first.  Returns 0, or 1 with the reason in `why`. */
-int shm_serve(struct attach *self, const int32_t *rank, int n);
+int shm_host_serve(struct attach *self, const int32_t *rank, int n);
 
-/* ---- shm_packet.c ------------------------------------------------------------------------------------------ */
+/* ---- packet.c ------------------------------------------------------------------------------------------ */
 
 /* Fills an abstract address, which needs no file.  Returns its length. */
 socklen_t shm_address(const uint8_t name[WIRE_NONCE], struct sockaddr_un *address);
@@ -66,8 +66,8 @@ int shm_socket(void);
 bool shm_is_same_user(int fd);
 bool shm_wait(int fd, int64_t end_ns, const tutti_host *host);
 /* Sends one packet with n_fds descriptors, at most SHM_FDS. */
-bool shm_give(int fd, const void *data, size_t bytes, const int *fds, int n_fds);
+bool shm_send_packet(int fd, const void *data, size_t bytes, const int *fds, int n_fds);
 /* Receives one packet of exactly these sizes.  The caller owns the descriptors; on failure they are closed. */
-bool shm_take(int fd, void *data, size_t bytes, int *fds, int n_fds);
+bool shm_receive_packet(int fd, void *data, size_t bytes, int *fds, int n_fds);
 
 #endif

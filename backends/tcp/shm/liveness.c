@@ -13,12 +13,12 @@
 
 #include "tcp/shm/shm.h"
 
-bool shm_life_open(const tutti_host *host, int *life, struct shm_held *held)
+bool shm_liveness_open(const tutti_host *host, int *liveness_fd, struct shm_held *held)
 {
     int ends[2];
     struct stat status;
     if (pipe2(ends, O_CLOEXEC) != 0) return false;
-    *life = ends[0];
+    *liveness_fd = ends[0];
     *held = (struct shm_held){.fd = ends[1]};
     if (TUTTI_HAS(host, forked_gives_up)) host->forked_gives_up(held->fd);
     if (fstat(held->fd, &status) != 0) return false;
@@ -35,7 +35,7 @@ static bool is_held(const struct shm_held *held)
     return status.st_ino == held->inode && status.st_dev == held->device;
 }
 
-void shm_life_close(const tutti_host *host, struct shm_held *held)
+void shm_liveness_close(const tutti_host *host, struct shm_held *held)
 {
     if (held->fd < 0) return;
     if (TUTTI_HAS(host, forked_forgets)) host->forked_forgets(held->fd);

@@ -5,7 +5,7 @@
  * host rank.  It creates the segment, the others connect to it, both sides prove that they know the job's token, and
  * all go through three rounds:
  *
- *   seats    the host rank passes the segment and every rank's doorbell, liveness descriptor and arena; the others map
+ *   ranks    the host rank passes the segment and every rank's doorbell, liveness descriptor and arena; the others map
  * them and confirm probe    each rank tries to read every other's memory, checks its arena, and reports the result go
  * the host rank announces the members and whether CMA and arenas are used; this is final
  *
@@ -25,12 +25,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tcp/shm/shm_attach.h"
+#include "tcp/shm/attach.h"
 
 enum {
     ENTRY = 44,
-    LOOKS = 128,
-    LOOKS_SHARED = 8,
+    POLLS = 128,
+    POLLS_SHARED = 8,
 };
 #define ENTRY_MAGIC "tuttish8"
 
@@ -112,11 +112,12 @@ static bool start_listening(struct attach *self)
     self->host->random(self->mine.nonce, WIRE_NONCE);
     socklen_t bytes = shm_address(self->mine.name, &address);
     self->listener = shm_socket();
-    self->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    self->arena = shm_arena_make();
-    return self->listener >= 0 && self->bell >= 0 && shm_life_open(self->host, &self->life, &self->held) &&
-           self->arena >= 0 && bind(self->listener, (struct sockaddr *)&address, bytes) == 0 &&
-           listen(self->listener, SHM_CROWD) == 0;
+    self->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    self->arena_fd = shm_arena_make();
+    return self->listener >= 0 && self->doorbell_fd >= 0 &&
+           shm_liveness_open(self->host, &self->liveness_fd, &self->held) && self->arena_fd >= 0 &&
+           bind(self->listener, (struct sockaddr *)&address, bytes) == 0 &&
+           listen(self->listener, SHM_PENDING_MAX) == 0;
 }
 
 int64_t shm_deadline_ns(const struct attach *self)
@@ -150,36 +151,36 @@ bool shm_verify(const struct attach *self, const uint8_t bytes[WIRE_GREETING], c
 
 /* ---- common ------------------------------------------------------------------------------------------------ */
 
-bool shm_make_seats(struct attach *self, int n, int seat)
+bool shm_create(struct attach *self, int n, int local_rank)
 {
     struct shm *shm = calloc(1, sizeof *shm);
     self->shm = shm;
     if (shm == NULL) return false;
     shm->config = *self->config;
     shm->memfd = shm->watch = -1;
-    shm->bell = self->bell;
+    shm->doorbell_fd = self->doorbell_fd;
     shm->held = self->held;
-    self->bell = self->held.fd = -1;
+    self->doorbell_fd = self->held.fd = -1;
     TAILQ_INIT(&shm->arena.blocks);
     shm->arena_bytes = shm_arena_bytes();
     shm_measure(shm, n, self->config->group_bytes(n));
-    shm->seat = seat;
+    shm->local_rank = local_rank;
     shm->peer = calloc((size_t)n, sizeof *shm->peer);
-    shm->seat_of = malloc((size_t)self->config->world_size * sizeof *shm->seat_of);
-    if (shm->peer == NULL || shm->seat_of == NULL) return false;
+    shm->local_rank_of = malloc((size_t)self->config->world_size * sizeof *shm->local_rank_of);
+    if (shm->peer == NULL || shm->local_rank_of == NULL) return false;
     for (int i = 0; i < n; i++) {
-        shm->peer[i] = (struct shm_peer){.seat = i, .bell = -1, .life = -1, .arena = -1};
+        shm->peer[i] = (struct shm_peer){.local_rank = i, .doorbell_fd = -1, .liveness_fd = -1, .arena_fd = -1};
         STAILQ_INIT(&shm->peer[i].waiting);
     }
     return true;
 }
 
-uint8_t shm_try_all(struct attach *self)
+uint8_t shm_probe_all(struct attach *self)
 {
     const struct shm *shm = self->shm;
     bool sound = true;
-    for (int i = 0; i < shm->n; i++) sound &= !self->in[i] || shm_arena_is_sound(shm->peer[i].arena);
-    return (uint8_t)((shm_probe(self->shm, self->in) ? SHM_CAN_PULL : 0) | (sound ? SHM_CAN_SHARE : 0));
+    for (int i = 0; i < shm->n; i++) sound &= !self->in[i] || shm_arena_is_sound(shm->peer[i].arena_fd);
+    return (uint8_t)((shm_probe(self->shm, self->in) ? SHM_CAN_READ_MEMORY : 0) | (sound ? SHM_CAN_SHARE : 0));
 }
 
 static void close_fd(int *fd)
@@ -192,32 +193,32 @@ static void close_fd(int *fd)
  * own liveness, and the mapping of a peer's arena grows without the descriptor. */
 static void close_unneeded(struct shm *shm, const bool *in)
 {
-    close_fd(&shm->peer[shm->seat].bell);
-    close_fd(&shm->peer[shm->seat].life);
+    close_fd(&shm->peer[shm->local_rank].doorbell_fd);
+    close_fd(&shm->peer[shm->local_rank].liveness_fd);
     for (int i = 0; i < shm->n; i++) {
-        bool needed = i == shm->seat || (in[i] && shm->can_share);
-        if (!needed || (i != shm->seat && shm_arena_map_first(&shm->peer[i]))) close_fd(&shm->peer[i].arena);
+        bool needed = i == shm->local_rank || (in[i] && shm->can_share);
+        if (!needed || (i != shm->local_rank && shm_arena_map_first(&shm->peer[i]))) close_fd(&shm->peer[i].arena_fd);
     }
 }
 
 /* The last step, the same on all ranks: fixes the members. */
-bool shm_settle(struct attach *self, const bool *in, uint8_t word)
+bool shm_fix_members(struct attach *self, const bool *in, uint8_t word)
 {
     struct shm *shm = self->shm;
-    shm->can_pull = word & SHM_CAN_PULL;
+    shm->can_read_memory = word & SHM_CAN_READ_MEMORY;
     shm->can_share = word & SHM_CAN_SHARE;
     shm->shares_cores = !shm_have_cores(shm, in);
-    shm->looks = shm->looks_most = shm->shares_cores ? LOOKS_SHARED : LOOKS;
+    shm->polls = shm->polls_max = shm->shares_cores ? POLLS_SHARED : POLLS;
     shm->watch = epoll_create1(EPOLL_CLOEXEC);
     if (shm->watch < 0) return false;
-    for (int32_t rank = 0; rank < self->config->world_size; rank++) shm->seat_of[rank] = -1;
+    for (int32_t rank = 0; rank < self->config->world_size; rank++) shm->local_rank_of[rank] = -1;
     for (int i = 0; i < shm->n; i++) {
         struct shm_peer *peer = &shm->peer[i];
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
-        peer->lost = !in[i] || i == shm->seat;
+        peer->lost = !in[i] || i == shm->local_rank;
         if (!in[i]) continue;
-        shm->seat_of[peer->rank] = (int16_t)i;
-        if (!peer->lost && epoll_ctl(shm->watch, EPOLL_CTL_ADD, peer->life, &event) != 0) return false;
+        shm->local_rank_of[peer->rank] = (int16_t)i;
+        if (!peer->lost && epoll_ctl(shm->watch, EPOLL_CTL_ADD, peer->liveness_fd, &event) != 0) return false;
     }
     close_unneeded(shm, in);
     return true;
@@ -251,18 +252,18 @@ static bool shake_hands(struct attach *self, int fd, const struct entry *host, i
     memcpy(hello.client_nonce, self->mine.nonce, WIRE_NONCE);
     memcpy(hello.server_nonce, host->nonce, WIRE_NONCE);
     shm_sign(self, &hello, out);
-    int fds[SHM_FDS] = {self->bell, self->life, self->arena};
-    if (!shm_give(fd, out, sizeof out, fds, SHM_FDS)) return false;
+    int fds[SHM_FDS] = {self->doorbell_fd, self->liveness_fd, self->arena_fd};
+    if (!shm_send_packet(fd, out, sizeof out, fds, SHM_FDS)) return false;
     int memfd = -1;
-    if (!shm_wait(fd, end, self->host) || !shm_take(fd, in, sizeof in, &memfd, 1)) return false;
+    if (!shm_wait(fd, end, self->host) || !shm_receive_packet(fd, in, sizeof in, &memfd, 1)) return false;
     uint16_t place[2];
     memcpy(place, in + WIRE_GREETING, sizeof place);
-    int n = place[0], seat = place[1];
+    int n = place[0], local_rank = place[1];
     bool sound = wire_greeting_parse(in, WIRE_GREETING, &answer) && answer.kind == WIRE_ACCEPT &&
                  answer.from == hello.to && answer.to == hello.from && answer.family == hello.family &&
                  memcmp(answer.client_nonce, hello.client_nonce, WIRE_NONCE) == 0 &&
                  memcmp(answer.server_nonce, hello.server_nonce, WIRE_NONCE) == 0 && shm_verify(self, in, &answer);
-    if (!sound || n < 2 || n > SHM_SEATS || seat < 1 || seat >= n || !shm_make_seats(self, n, seat)) {
+    if (!sound || n < 2 || n > SHM_RANKS_MAX || local_rank < 1 || local_rank >= n || !shm_create(self, n, local_rank)) {
         close(memfd);
         return false;
     }
@@ -270,31 +271,31 @@ static bool shake_hands(struct attach *self, int fd, const struct entry *host, i
     return true;
 }
 
-static bool receive_seats(struct attach *self, int fd, int64_t end)
+static bool receive_ranks(struct attach *self, int fd, int64_t end)
 {
     struct shm *shm = self->shm;
     for (int i = 0; i < shm->n; i++) {
         int32_t rank;
         int fds[SHM_FDS];
         if (!shm_wait(fd, end, self->host)) return false;
-        if (!shm_take(fd, &rank, sizeof rank, fds, SHM_FDS)) {
+        if (!shm_receive_packet(fd, &rank, sizeof rank, fds, SHM_FDS)) {
             if (errno == EMFILE) snprintf(self->why, sizeof self->why, "out of file descriptors (raise ulimit -n)");
             return false;
         }
         shm->peer[i].rank = rank;
-        shm->peer[i].bell = fds[0];
-        shm->peer[i].life = fds[1];
-        shm->peer[i].arena = fds[2];
+        shm->peer[i].doorbell_fd = fds[0];
+        shm->peer[i].liveness_fd = fds[1];
+        shm->peer[i].arena_fd = fds[2];
         if (rank < 0 || rank >= self->config->world_size) return false;
     }
-    return shm->peer[shm->seat].rank == self->config->rank && shm_segment_is_sound(shm->memfd, shm->bytes) &&
+    return shm->peer[shm->local_rank].rank == self->config->rank && shm_segment_is_sound(shm->memfd, shm->bytes) &&
            shm_map(shm);
 }
 
 static bool receive_round(struct attach *self, int fd, int64_t end, uint8_t *word)
 {
-    uint8_t round[1 + SHM_SEATS];
-    if (!shm_wait(fd, end, self->host) || !shm_take(fd, round, sizeof round, NULL, 0)) return false;
+    uint8_t round[1 + SHM_RANKS_MAX];
+    if (!shm_wait(fd, end, self->host) || !shm_receive_packet(fd, round, sizeof round, NULL, 0)) return false;
     *word = round[0];
     for (int i = 0; i < self->shm->n; i++) self->in[i] = round[1 + i] != 0;
     return true;
@@ -308,15 +309,15 @@ static int attach_as_member(struct attach *self, const struct entry *host)
     uint8_t word = 1;
     int fd = shm_socket(), result = 1;
     snprintf(self->why, sizeof self->why, "rank %d did not share its memory", to);
-    if (fd >= 0 && shake_hands(self, fd, host, end) && receive_seats(self, fd, end) &&
-        shm_give(fd, &word, 1, NULL, 0) && receive_round(self, fd, end, &word)) {
-        word = shm_try_all(self);
-        if (!shm_give(fd, &word, 1, NULL, 0) || !receive_round(self, fd, end, &word))
+    if (fd >= 0 && shake_hands(self, fd, host, end) && receive_ranks(self, fd, end) &&
+        shm_send_packet(fd, &word, 1, NULL, 0) && receive_round(self, fd, end, &word)) {
+        word = shm_probe_all(self);
+        if (!shm_send_packet(fd, &word, 1, NULL, 0) || !receive_round(self, fd, end, &word))
             result = self->host->error(TUTTI_ERR_PEER_LOST,
                                        "rank %d exited while rank %d was attaching to its shared memory", to,
                                        self->config->rank);
-        else if (self->in[self->shm->seat])
-            result = shm_settle(self, self->in, word)
+        else if (self->in[self->shm->local_rank])
+            result = shm_fix_members(self, self->in, word)
                          ? 0
                          : self->host->error(TUTTI_ERR_SYSTEM, "shared memory: epoll: %s", strerror(errno));
     }
@@ -326,20 +327,20 @@ static int attach_as_member(struct attach *self, const struct entry *host)
 
 /* Returns for how many ranks the host rank's descriptors suffice: three per rank, a link to it, and a store connection
  * if this rank hosts the store. */
-static int max_seats(void)
+static int max_ranks(void)
 {
     enum { EACH = SHM_FDS + 2, KEPT = 64 };
     size_t most = shm_allowed(RLIMIT_NOFILE);
-    return most >= EACH * SHM_SEATS + KEPT ? SHM_SEATS : most <= KEPT ? 0 : (int)((most - KEPT) / EACH);
+    return most >= EACH * SHM_RANKS_MAX + KEPT ? SHM_RANKS_MAX : most <= KEPT ? 0 : (int)((most - KEPT) / EACH);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------- */
 
 static int attach_ranks(struct attach *self, const uint8_t *entries, int n_entries)
 {
-    int32_t rank[SHM_SEATS] = {self->config->rank};
+    int32_t rank[SHM_RANKS_MAX] = {self->config->rank};
     struct entry entry;
-    int n = 1, most = max_seats();
+    int n = 1, most = max_ranks();
     for (int i = 0; i < n_entries && n < most; i++) {
         if (!read_entry(self, entries + (size_t)i * ENTRY, &entry) || entry.rank == self->config->rank) continue;
         if (entry.rank < self->config->rank)
@@ -347,7 +348,7 @@ static int attach_ranks(struct attach *self, const uint8_t *entries, int n_entri
         memcpy(self->name[n], entry.name, WIRE_NONCE);
         rank[n++] = entry.rank;
     }
-    if (n > 1) return shm_serve(self, rank, n);
+    if (n > 1) return shm_host_serve(self, rank, n);
     snprintf(self->why, sizeof self->why, "no other rank was found on this host");
     return 1;
 }
@@ -356,22 +357,22 @@ static void log_result(const struct attach *self, int result)
 {
     const tutti_host *host = self->host;
     int here = 1;
-    for (int i = 0; result == 0 && i < self->shm->n; i++) here += i != self->shm->seat && self->in[i];
-    if (result == 0 && self->shm->seat == 0)
+    for (int i = 0; result == 0 && i < self->shm->n; i++) here += i != self->shm->local_rank && self->in[i];
+    if (result == 0 && self->shm->local_rank == 0)
         host->log(2, "tcp: %d ranks of this host share memory (%zu KiB), large messages are %s", here,
-                  self->shm->boards_at >> 10,
-                  self->shm->can_pull ? "read from the sender's memory"
-                                      : "copied through it, because process_vm_readv is not permitted");
+                  self->shm->colls_at >> 10,
+                  self->shm->can_read_memory ? "read from the sender's memory"
+                                             : "copied through it, because process_vm_readv is not permitted");
     if (result == 0 && here >= self->config->local_world_size) return;
     if (result != 0 && self->config->local_world_size > 1)
         host->log(2, "tcp: rank %d shares memory with no other rank and uses libfabric only: %s", self->config->rank,
                   self->why);
-    else if (result == 0 && self->shm->seat == 0)
+    else if (result == 0 && self->shm->local_rank == 0)
         host->log(2, "tcp: %d of the %d ranks that the launcher placed on this host do not share memory with rank %d%s",
                   self->config->local_world_size - here, self->config->local_world_size, self->config->rank,
-                  here < max_seats() ? ""
-                  : here < SHM_SEATS ? ": out of file descriptors (raise ulimit -n)"
-                                     : ": the limit of ranks per segment is reached");
+                  here < max_ranks()     ? ""
+                  : here < SHM_RANKS_MAX ? ": out of file descriptors (raise ulimit -n)"
+                                         : ": the limit of ranks per segment is reached");
 }
 
 static int open_attached(struct attach *self, struct shm **out)
@@ -379,7 +380,7 @@ static int open_attached(struct attach *self, struct shm **out)
     const struct shm_config *config = self->config;
     bool off = !tutti_env_bool(config->host, "TUTTI_SHM", true);
     int result = 1;
-    for (int i = 0; i < SHM_SEATS; i++) self->link[i] = -1;
+    for (int i = 0; i < SHM_RANKS_MAX; i++) self->link[i] = -1;
     if (off)
         snprintf(self->why, sizeof self->why, "TUTTI_SHM=%s", config->host->env("TUTTI_SHM"));
     else if (config->local_world_size == 1)
@@ -395,13 +396,13 @@ static int open_attached(struct attach *self, struct shm **out)
     if (status == TUTTI_OK && takes_part) result = attach_ranks(self, entries, n);
     free(entries);
     if (status == TUTTI_OK) log_result(self, result);
-    for (int i = 0; i < SHM_SEATS; i++)
+    for (int i = 0; i < SHM_RANKS_MAX; i++)
         if (self->link[i] >= 0) close(self->link[i]);
     if (self->listener >= 0) close(self->listener);
-    if (self->bell >= 0) close(self->bell);
-    if (self->life >= 0) close(self->life);
-    shm_life_close(self->host, &self->held);
-    if (self->arena >= 0) close(self->arena);
+    if (self->doorbell_fd >= 0) close(self->doorbell_fd);
+    if (self->liveness_fd >= 0) close(self->liveness_fd);
+    shm_liveness_close(self->host, &self->held);
+    if (self->arena_fd >= 0) close(self->arena_fd);
     if (result == 0)
         *out = self->shm;
     else
@@ -414,8 +415,13 @@ int shm_open_host(const struct shm_config *config, struct shm **out)
     struct attach *self = malloc(sizeof *self); /* too large for a small stack */
     *out = NULL;
     if (self == NULL) return config->host->error(TUTTI_ERR_NO_MEMORY, "no memory to attach ranks of this host");
-    *self = (struct attach){
-        .config = config, .host = config->host, .listener = -1, .bell = -1, .life = -1, .held.fd = -1, .arena = -1};
+    *self = (struct attach){.config = config,
+                            .host = config->host,
+                            .listener = -1,
+                            .doorbell_fd = -1,
+                            .liveness_fd = -1,
+                            .held.fd = -1,
+                            .arena_fd = -1};
     int status = open_attached(self, out);
     free(self);
     return status;
@@ -432,16 +438,16 @@ void shm_close(struct shm *shm)
     shm_is_disowned(shm);
     for (int i = 0; shm->peer != NULL && i < shm->n; i++) {
         if (!shm->peer[i].lost && shm->watch >= 0) shm_drop(shm, i, "closed", false);
-        close_own(shm, shm->peer[i].bell);
-        close_own(shm, shm->peer[i].life);
+        close_own(shm, shm->peer[i].doorbell_fd);
+        close_own(shm, shm->peer[i].liveness_fd);
     }
     shm_arena_close(shm);
     if (shm->base != NULL) munmap(shm->base, shm->bytes);
     close_own(shm, shm->memfd);
-    close_own(shm, shm->bell);
+    close_own(shm, shm->doorbell_fd);
     close_own(shm, shm->watch);
-    shm_life_close(shm->config.host, &shm->held);
+    shm_liveness_close(shm->config.host, &shm->held);
     free(shm->peer);
-    free(shm->seat_of);
+    free(shm->local_rank_of);
     free(shm);
 }

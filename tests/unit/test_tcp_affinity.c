@@ -27,23 +27,23 @@ static int two_cores(void **state)
 }
 
 /* Whether this rank, of three, moves from the core to where it belongs.  The kernel may move it, too: then again. */
-static bool moves(int seat, int core, void (*change)(struct end *end))
+static bool moves(int local_rank, int core, void (*change)(struct end *end))
 {
     struct end end[ENDS];
     cpu_set_t found;
     bool moved = false;
     ends_open(end, ENDS);
     for (int tries = 0; !moved && tries < 20; tries++) {
-        end[seat].shm.home = -1;
-        end[seat].shm.spread_ns = 0;
-        if (change != NULL) change(&end[seat]);
-        int64_t before = end[seat].shm.spread_ns;
+        end[local_rank].shm.preferred_core = -1;
+        end[local_rank].shm.migrate_ns = 0;
+        if (change != NULL) change(&end[local_rank]);
+        int64_t before = end[local_rank].shm.migrate_ns;
         go_to(core);
-        shm_spread(&end[seat].shm);
-        moved = end[seat].shm.spread_ns != before;
+        shm_affinity_restore(&end[local_rank].shm);
+        moved = end[local_rank].shm.migrate_ns != before;
     }
-    if (moved) assert_int_not_equal(end[seat].shm.home, core);
-    if (moved) assert_true(end[seat].shm.spread_gap_ns > 0);
+    if (moved) assert_int_not_equal(end[local_rank].shm.preferred_core, core);
+    if (moved) assert_true(end[local_rank].shm.migrate_gap_ns > 0);
     assert_int_equal(sched_getaffinity(0, sizeof found, &found), 0);
     assert_true(CPU_EQUAL(&found, &given));
     ends_close(end, ENDS);
@@ -54,33 +54,33 @@ static void test_goes_home(void **state)
 {
     (void)state;
     skip_on_one_core();
-    for (int seat = 0; seat < ENDS; seat++) { /* two on the first core, one on the second */
-        int home = seat < 2 ? first : second;
+    for (int local_rank = 0; local_rank < ENDS; local_rank++) { /* two on the first core, one on the second */
+        int home = local_rank < 2 ? first : second;
         struct end end[ENDS];
-        assert_true(moves(seat, home == first ? second : first, NULL));
+        assert_true(moves(local_rank, home == first ? second : first, NULL));
         ends_open(end, ENDS);
-        end[seat].shm.home = -1;
+        end[local_rank].shm.preferred_core = -1;
         go_to(home);
-        shm_spread(&end[seat].shm);
-        assert_int_equal(end[seat].shm.home, home);
+        shm_affinity_restore(&end[local_rank].shm);
+        assert_int_equal(end[local_rank].shm.preferred_core, home);
         ends_close(end, ENDS);
     }
 }
 
 static void sleep_one(struct end *end)
 {
-    shm_seat_at(&end->shm, 0)->asleep = 1;
+    shm_rank_at(&end->shm, 0)->asleep = 1;
 }
 
 static void sleep_and_lose_one(struct end *end)
 {
-    shm_seat_at(&end->shm, 0)->asleep = 1;
+    shm_rank_at(&end->shm, 0)->asleep = 1;
     end->shm.peer[0].lost = true;
 }
 
 static void hold(struct end *end)
 {
-    end->shm.spread_ns = INT64_MAX;
+    end->shm.migrate_ns = INT64_MAX;
 }
 
 static void test_stays(void **state)
@@ -99,15 +99,15 @@ static void test_waits_ever_longer(void **state)
     (void)state;
     for (int64_t now = INT64_C(10) * GAP_MOST_NS; gap < GAP_MOST_NS; gap *= 2) {
         back_off(&shm, now);
-        assert_int_equal(shm.spread_gap_ns, gap);
-        assert_int_equal(shm.spread_ns, now + gap);
-        now = shm.spread_ns;
+        assert_int_equal(shm.migrate_gap_ns, gap);
+        assert_int_equal(shm.migrate_ns, now + gap);
+        now = shm.migrate_ns;
     }
-    back_off(&shm, shm.spread_ns);
-    back_off(&shm, shm.spread_ns);
-    assert_int_equal(shm.spread_gap_ns, GAP_MOST_NS);
-    back_off(&shm, shm.spread_ns + GAP_MOST_NS + 1); /* it had stayed */
-    assert_int_equal(shm.spread_gap_ns, GAP_NS);
+    back_off(&shm, shm.migrate_ns);
+    back_off(&shm, shm.migrate_ns);
+    assert_int_equal(shm.migrate_gap_ns, GAP_MOST_NS);
+    back_off(&shm, shm.migrate_ns + GAP_MOST_NS + 1); /* it had stayed */
+    assert_int_equal(shm.migrate_gap_ns, GAP_NS);
 }
 
 int main(void)

@@ -8,12 +8,14 @@ enum {
     SLICE_LEAST = 1 << 19,   /* bytes of a reduce from which on it is sliced, because the root alone would be slower */
     STREAM_LEAST = 32 << 20, /* bytes written per rank, times ranks: the size of a last-level cache */
     PULL_LEAST = 16 << 10,   /* bytes read from one rank; less is not worth a system call */
-    CROWD_LEAST = 64 << 10   /* bytes of a scatter that each of more than two ranks reads; other operations use trays */
+    CROWD_LEAST =
+        64 << 10 /* bytes of a scatter that each of more than two ranks reads; other operations use fragments */
 };
 
 /* A single-copy read avoids one copy, but the kernel checks each page, readers of the same memory contend, and its
  * stores are never non-temporal.  For two ranks: `most`, the largest tensor for which it is faster; `near`, the size up
- * to which trays are faster if the cores share a cache; `split`, the size up to which operations are split there. */
+ * to which fragments are faster if the cores share a cache; `split`, the size up to which operations are split there.
+ */
 static const struct {
     size_t near, most, split;
 } pairs[TUTTI_SEND] = {
@@ -32,17 +34,17 @@ static bool is_even(const tutti_tensor *list, int n)
 
 /* Lists whose blocks are known to all ranks to be equal look like one tensor to the others.  The choice may depend only
  * on what the fingerprint covers. */
-static bool accept_list(const struct board *board, const tutti_op *op, struct board_op *made)
+static bool accept_list(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
 {
     bool gather = op->kind == TUTTI_ALL_GATHER;
     const tutti_tensor *list = gather ? op->out : op->in;
     if (!op->list) return op->in_splits == NULL;
     if (!gather && op->kind != TUTTI_REDUCE_SCATTER) return false;
     made->list = list;
-    return is_even(list, board->n);
+    return is_even(list, segment->n);
 }
 
-static int64_t block_numel(const struct board *board, const tutti_op *op)
+static int64_t block_numel(const struct coll_segment *segment, const tutti_op *op)
 {
     switch (op->kind) {
     case TUTTI_BARRIER:
@@ -53,7 +55,7 @@ static int64_t block_numel(const struct board *board, const tutti_op *op)
     case TUTTI_REDUCE_SCATTER:
         return op->out[0].numel;
     case TUTTI_ALL_TO_ALL:
-        return op->in[0].numel / board->n;
+        return op->in[0].numel / segment->n;
     default:
         return op->in[0].numel;
     }
@@ -62,35 +64,35 @@ static int64_t block_numel(const struct board *board, const tutti_op *op)
 /* True if op->bytes is a block for, or from, each rank. */
 static bool has_blocks(tutti_kind kind)
 {
-    return kind == TUTTI_ALL_GATHER || kind == TUTTI_GATHER || board_puts_all(kind);
+    return kind == TUTTI_ALL_GATHER || kind == TUTTI_GATHER || coll_has_in_blocks(kind);
 }
 
 /* Returns the bytes of the larger tensor. */
-static size_t total_bytes(const struct board *board, const struct board_op *op)
+static size_t total_bytes(const struct coll_segment *segment, const struct coll_op *op)
 {
-    return has_blocks(op->kind) ? op->bytes * (size_t)board->n : op->bytes;
+    return has_blocks(op->kind) ? op->bytes * (size_t)segment->n : op->bytes;
 }
 
 /* True for an all_reduce of two ranks that each reduce all of it. */
-static bool is_pair(const struct board *board, const struct board_op *op)
+static bool is_pair(const struct coll_segment *segment, const struct coll_op *op)
 {
-    return op->kind == TUTTI_ALL_REDUCE && board->n == 2 && op->bytes <= PAIR_MOST;
+    return op->kind == TUTTI_ALL_REDUCE && segment->n == 2 && op->bytes <= PAIR_MOST;
 }
 
-static bool may_read_directly(const struct board *board, const struct board_op *op)
+static bool may_read_directly(const struct coll_segment *segment, const struct coll_op *op)
 {
-    if (!board->shm->can_pull || op->bytes < PULL_LEAST) return false;
-    if (board->n > 2) return op->kind == TUTTI_SCATTER && op->bytes >= CROWD_LEAST;
+    if (!segment->shm->can_read_memory || op->bytes < PULL_LEAST) return false;
+    if (segment->n > 2) return op->kind == TUTTI_SCATTER && op->bytes >= CROWD_LEAST;
     if (op->kind == TUTTI_REDUCE && !op->sliced) return false; /* only the root would read, which is slower */
-    if (is_pair(board, op)) return false;
-    return total_bytes(board, op) <= pairs[op->kind].most;
+    if (is_pair(segment, op)) return false;
+    return total_bytes(segment, op) <= pairs[op->kind].most;
 }
 
 /* Returns the bytes that a rank, or the root, writes. */
-static size_t bytes_written(const struct board *board, const struct board_op *op)
+static size_t bytes_written(const struct coll_segment *segment, const struct coll_op *op)
 {
     bool all = op->kind == TUTTI_ALL_GATHER || op->kind == TUTTI_ALL_TO_ALL || op->kind == TUTTI_GATHER;
-    return all ? op->bytes * (size_t)board->n : op->bytes;
+    return all ? op->bytes * (size_t)segment->n : op->bytes;
 }
 
 /* True if the output was just read and is cached. */
@@ -100,82 +102,84 @@ static bool is_in_place(const tutti_op *op)
     return both && op->in[0].data == op->out[0].data && op->in[0].numel == op->out[0].numel;
 }
 
-void board_set_steps(const struct board *board, struct board_op *op)
+void coll_set_steps(const struct coll_segment *segment, struct coll_op *op)
 {
-    op->depth = op->piped && !op->split ? BOARD_TRAYS : BOARD_ROOMS - BOARD_AHEAD;
+    op->depth = op->piped && !op->split ? COLL_FRAGMENTS : COLL_EAGER_BUFFERS - COLL_AHEAD;
     op->steps = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE ? 3 : 2;
-    if (op->piped) board_cut_pipe(board, op);
+    if (op->piped) coll_pipelined_cut(segment, op);
 }
 
-void board_split(const struct board *board, struct board_op *op)
+void coll_use_lockstep(const struct coll_segment *segment, struct coll_op *op)
 {
     op->split = op->piped = true;
     op->sliced = false;
-    op->ahead = op->shows ? 0 : BOARD_AHEAD;
-    board_set_steps(board, op);
+    op->ahead = op->shows ? 0 : COLL_AHEAD;
+    coll_set_steps(segment, op);
 }
 
 /* Two ranks with a core each. */
-static bool can_split(const struct board *board, const struct board_op *op)
+static bool can_split(const struct coll_segment *segment, const struct coll_op *op)
 {
-    if (board->n > 2 || board->shm->shares_cores || op->put < SPLIT_LEAST) return false;
-    return total_bytes(board, op) <= pairs[op->kind].split;
+    if (segment->n > 2 || segment->shm->shares_cores || op->in_bytes < SPLIT_LEAST) return false;
+    return total_bytes(segment, op) <= pairs[op->kind].split;
 }
 
 /* One step, with the data in the control slots or eager buffers. */
-static void set_small(const struct board *board, struct board_op *op)
+static void set_small(const struct coll_segment *segment, struct coll_op *op)
 {
     op->steps = 1;
-    op->depth = !op->puts || op->put <= BOARD_INLINE ? BOARD_DEPTH : op->put <= BOARD_SLOT ? BOARD_SLOTS : BOARD_ROOMS;
-    op->depth -= BOARD_AHEAD;
-    op->may_split = can_split(board, op);
-    if (op->may_split) op->depth = BOARD_TRAYS; /* the decision uses the step before */
+    op->depth = !op->has_input || op->in_bytes <= COLL_INLINE ? COLL_SLOTS
+                : op->in_bytes <= COLL_SMALL                  ? COLL_SMALL_BUFFERS
+                                                              : COLL_EAGER_BUFFERS;
+    op->depth -= COLL_AHEAD;
+    op->may_split = can_split(segment, op);
+    if (op->may_split) op->depth = COLL_FRAGMENTS; /* the decision uses the step before */
 }
 
-static void set_chunked_or_direct(const struct board *board, struct board_op *op, bool in_place)
+static void set_chunked_or_direct(const struct coll_segment *segment, struct coll_op *op, bool in_place)
 {
-    bool pair = is_pair(board, op), beyond = op->put > board->room;
+    bool pair = is_pair(segment, op), beyond = op->in_bytes > segment->eager_bytes;
     op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
-    bool read = beyond && may_read_directly(board, op);
-    bool own_cores = board->n == 2 && !board->shm->shares_cores;
-    op->either = beyond && own_cores && total_bytes(board, op) <= pairs[op->kind].near;
+    bool read = beyond && may_read_directly(segment, op);
+    bool own_cores = segment->n == 2 && !segment->shm->shares_cores;
+    op->either = beyond && own_cores && total_bytes(segment, op) <= pairs[op->kind].near;
     op->reads = read && (!tutti_kind_has_root(op->kind) || op->sliced); /* otherwise a single rank would read */
     op->large = read && !op->either;
     op->piped = !op->large;
-    op->may_split = op->piped && can_split(board, op);
+    op->may_split = op->piped && can_split(segment, op);
     op->shows = op->piped && beyond && !pair;
-    op->streams = !in_place && bytes_written(board, op) * (size_t)board->n >= STREAM_LEAST;
-    board_set_steps(board, op);
+    op->streams = !in_place && bytes_written(segment, op) * (size_t)segment->n >= STREAM_LEAST;
+    coll_set_steps(segment, op);
 }
 
-bool board_takes(const struct board *board, const tutti_op *op, struct board_op *made)
+bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
 {
     if (op->kind >= TUTTI_SEND) return false;
     if (tutti_kind_reduces(op->kind) && op->reduce_op == TUTTI_PREMUL_SUM) return false;
     made->kind = op->kind;
-    made->numel = block_numel(board, op);
+    made->numel = block_numel(segment, op);
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
     made->bytes = (size_t)made->numel * made->element;
     made->reduce = op->reduce_op;
     made->dtype = op->dtype;
     made->root = op->root;
-    made->put = board_puts_all(op->kind) ? made->bytes * (size_t)board->n : made->bytes;
-    made->puts = !board_is_from_root(op->kind) || op->root == board->rank;
-    bool many = op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)board->n > FLAT_MOST;
-    if (made->put > board->room || many)
-        set_chunked_or_direct(board, made, is_in_place(op));
+    made->in_bytes = coll_has_in_blocks(op->kind) ? made->bytes * (size_t)segment->n : made->bytes;
+    made->has_input = !coll_is_from_root(op->kind) || op->root == segment->rank;
+    bool many = op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)segment->n > FLAT_MOST;
+    if (made->in_bytes > segment->eager_bytes || many)
+        set_chunked_or_direct(segment, made, is_in_place(op));
     else
-        set_small(board, made);
+        set_small(segment, made);
     made->in = op->n_in > 0    ? op->in[0].data
                : op->n_out > 0 ? op->out[0].data
                                : NULL; /* broadcast may have only an output */
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
-    return accept_list(board, op, made);
+    return accept_list(segment, op, made);
 }
 
 /* True if a step waits for all ranks: rooted operations do so only if all reduce, or if they may not go on before
  * others have read their memory. */
-static bool meets_all(const struct board_op *op)
+static bool meets_all(const struct coll_op *op)
 {
     bool reduces = op->kind == TUTTI_REDUCE && op->at < op->steps - 1;
     if (op->kind == TUTTI_GATHER && op->shows && op->at == 0) return true; /* all learn whose memory is shared */
@@ -183,9 +187,9 @@ static bool meets_all(const struct board_op *op)
            (op->piped && op->sliced && reduces);
 }
 
-void board_set_meets(const struct board *board, struct board_op *op)
+void coll_set_awaited(const struct coll_segment *segment, struct coll_op *op)
 {
-    bool is_root = op->root == board->rank, from_root = board_is_from_root(op->kind), all = meets_all(op);
-    op->meets_from = !all && from_root ? op->root : 0;
-    op->meets_to = all || (is_root && !from_root) ? board->n : from_root ? op->root + 1 : 0;
+    bool is_root = op->root == segment->rank, from_root = coll_is_from_root(op->kind), all = meets_all(op);
+    op->awaits_from = !all && from_root ? op->root : 0;
+    op->awaits_to = all || (is_root && !from_root) ? segment->n : from_root ? op->root + 1 : 0;
 }

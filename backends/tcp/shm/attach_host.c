@@ -1,4 +1,4 @@
-/* The host rank's part in attaching: see shm_attach.c. */
+/* The host rank's part in attaching: see attach.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -7,14 +7,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tcp/shm/shm_attach.h"
+#include "tcp/shm/attach.h"
 
 enum {
     CALLER_MS = 1000, /* time for a connecting member to identify itself on a busy machine */
     LOOK_MS = 50      /* interval of the liveness checks while nothing happens */
 };
 
-static int expected_seat(const int32_t *rank, int n, uint32_t from)
+static int expected_local_rank(const int32_t *rank, int n, uint32_t from)
 {
     for (int i = 1; i < n; i++)
         if ((uint32_t)rank[i] == from) return i;
@@ -28,25 +28,25 @@ static void handle_hello(struct attach *self, int fd, const int32_t *rank, int n
     uint8_t bytes[WIRE_GREETING];
     struct wire_greeting hello;
     int received[SHM_FDS];
-    if (!shm_take(fd, bytes, sizeof bytes, received, SHM_FDS)) {
+    if (!shm_receive_packet(fd, bytes, sizeof bytes, received, SHM_FDS)) {
         close(fd);
         return;
     }
-    int seat = -1;
+    int local_rank = -1;
     if (wire_greeting_parse(bytes, sizeof bytes, &hello) && hello.kind == WIRE_CONNECT &&
         hello.to == (uint32_t)self->config->rank && hello.family == self->config->family &&
         hello.world_size == (uint32_t)self->config->world_size &&
         memcmp(hello.server_nonce, self->mine.nonce, WIRE_NONCE) == 0)
-        seat = expected_seat(rank, n, hello.from);
-    if (seat >= 0 && self->link[seat] == -1) {
+        local_rank = expected_local_rank(rank, n, hello.from);
+    if (local_rank >= 0 && self->link[local_rank] == -1) {
         --*missing;
         if (shm_verify(self, bytes, &hello)) {
-            self->link[seat] = fd;
-            memcpy(fds[seat], received, sizeof received);
-            greeting[seat] = hello;
+            self->link[local_rank] = fd;
+            memcpy(fds[local_rank], received, sizeof received);
+            greeting[local_rank] = hello;
             return;
         }
-        self->link[seat] = -2; /* same user and knows the nonce, but not the token: it will not retry */
+        self->link[local_rank] = -2; /* same user and knows the nonce, but not the token: it will not retry */
     }
     for (int i = 0; i < SHM_FDS; i++) close(received[i]);
     close(fd);
@@ -55,8 +55,8 @@ static void handle_hello(struct attach *self, int fd, const int32_t *rank, int n
 /* Connections that have not identified themselves yet; the listener is the first entry. */
 struct crowd {
     int n, most;
-    struct pollfd polled[1 + SHM_CROWD];
-    int64_t since_ns[1 + SHM_CROWD];
+    struct pollfd polled[1 + SHM_PENDING_MAX];
+    int64_t since_ns[1 + SHM_PENDING_MAX];
 };
 
 static void remove_pending(struct crowd *crowd, int i)
@@ -118,7 +118,7 @@ static void await_members(struct attach *self, const int32_t *rank, int n, int (
 {
     struct crowd *crowd = calloc(1, sizeof *crowd); /* too large for a small stack */
     if (crowd == NULL) return;
-    crowd->most = SHM_CROWD;
+    crowd->most = SHM_PENDING_MAX;
     int64_t now = self->host->now_ns(), end = shm_round_deadline_ns(self);
     int missing = n - 1;
     while (missing > 0 && now < end && crowd->most > 0) {
@@ -140,20 +140,20 @@ static void await_members(struct attach *self, const int32_t *rank, int n, int (
     free(crowd);
 }
 
-static void exclude(struct attach *self, int seat)
+static void exclude(struct attach *self, int local_rank)
 {
-    if (self->link[seat] >= 0) close(self->link[seat]);
-    self->link[seat] = -1;
-    self->in[seat] = false;
+    if (self->link[local_rank] >= 0) close(self->link[local_rank]);
+    self->link[local_rank] = -1;
+    self->in[local_rank] = false;
 }
 
 /* Sends the list of members, with a flag byte, to all members. */
 static void send_round(struct attach *self, uint8_t word)
 {
-    uint8_t round[1 + SHM_SEATS] = {word};
+    uint8_t round[1 + SHM_RANKS_MAX] = {word};
     for (int i = 0; i < self->shm->n; i++) round[1 + i] = self->in[i];
     for (int i = 1; i < self->shm->n; i++)
-        if (self->link[i] >= 0 && !shm_give(self->link[i], round, sizeof round, NULL, 0)) exclude(self, i);
+        if (self->link[i] >= 0 && !shm_send_packet(self->link[i], round, sizeof round, NULL, 0)) exclude(self, i);
 }
 
 /* Receives a flag byte from each member and excludes those that time out.  Returns the AND of all. */
@@ -164,7 +164,7 @@ static uint8_t receive_round(struct attach *self)
     for (int i = 1; i < self->shm->n; i++) {
         uint8_t word = 0;
         if (self->link[i] < 0) continue;
-        if (shm_wait(self->link[i], end, self->host) && shm_take(self->link[i], &word, 1, NULL, 0))
+        if (shm_wait(self->link[i], end, self->host) && shm_receive_packet(self->link[i], &word, 1, NULL, 0))
             all &= word;
         else
             exclude(self, i);
@@ -172,7 +172,7 @@ static uint8_t receive_round(struct attach *self)
     return all;
 }
 
-static void send_seat(struct attach *self, int seat, struct wire_greeting *hello)
+static void send_ranks(struct attach *self, int local_rank, struct wire_greeting *hello)
 {
     struct shm *shm = self->shm;
     uint8_t out[WIRE_GREETING + SHM_PLACE];
@@ -181,14 +181,14 @@ static void send_seat(struct attach *self, int seat, struct wire_greeting *hello
     answer.from = hello->to;
     answer.to = hello->from;
     shm_sign(self, &answer, out);
-    uint16_t place[2] = {(uint16_t)shm->n, (uint16_t)seat};
+    uint16_t place[2] = {(uint16_t)shm->n, (uint16_t)local_rank};
     memcpy(out + WIRE_GREETING, place, sizeof place);
-    bool sent = shm_give(self->link[seat], out, sizeof out, &shm->memfd, 1);
+    bool sent = shm_send_packet(self->link[local_rank], out, sizeof out, &shm->memfd, 1);
     for (int i = 0; i < shm->n && sent; i++) {
-        int fds[SHM_FDS] = {shm->peer[i].bell, shm->peer[i].life, shm->peer[i].arena};
-        sent = shm_give(self->link[seat], &shm->peer[i].rank, sizeof shm->peer[i].rank, fds, SHM_FDS);
+        int fds[SHM_FDS] = {shm->peer[i].doorbell_fd, shm->peer[i].liveness_fd, shm->peer[i].arena_fd};
+        sent = shm_send_packet(self->link[local_rank], &shm->peer[i].rank, sizeof shm->peer[i].rank, fds, SHM_FDS);
     }
-    if (!sent) exclude(self, seat);
+    if (!sent) exclude(self, local_rank);
 }
 
 static int fail_host(struct attach *self, const char *what)
@@ -199,22 +199,22 @@ static int fail_host(struct attach *self, const char *what)
 
 /* The connected members and their descriptors. */
 struct arrivals {
-    int fds[SHM_SEATS][SHM_FDS];
-    struct wire_greeting greeting[SHM_SEATS];
-    int32_t seat_ranks[SHM_SEATS];
+    int fds[SHM_RANKS_MAX][SHM_FDS];
+    struct wire_greeting greeting[SHM_RANKS_MAX];
+    int32_t global_ranks[SHM_RANKS_MAX];
 };
 
-/* Assigns seats to the connected members in order of rank and runs the rounds. */
+/* Assigns ranks to the connected members in order of rank and runs the rounds. */
 static int run_rounds(struct attach *self, const int32_t *rank, int n, struct arrivals *arrivals)
 {
     int(*fds)[SHM_FDS] = arrivals->fds, at = 1;
     struct wire_greeting *greeting = arrivals->greeting;
-    int32_t *seat_ranks = arrivals->seat_ranks;
-    seat_ranks[0] = self->config->rank;
+    int32_t *global_ranks = arrivals->global_ranks;
+    global_ranks[0] = self->config->rank;
     await_members(self, rank, n, fds, greeting);
     for (int i = 1; i < n; i++) {
         if (self->link[i] < 0) continue;
-        seat_ranks[at] = rank[i];
+        global_ranks[at] = rank[i];
         self->link[at] = self->link[i];
         memcpy(fds[at], fds[i], sizeof fds[i]);
         greeting[at] = greeting[i];
@@ -225,41 +225,41 @@ static int run_rounds(struct attach *self, const int32_t *rank, int n, struct ar
         snprintf(self->why, sizeof self->why, "no other rank of this host connected");
         return 1;
     }
-    fds[0][0] = fcntl(self->bell, F_DUPFD_CLOEXEC, 0);
-    fds[0][1] = fcntl(self->life, F_DUPFD_CLOEXEC, 0);
-    fds[0][2] = fcntl(self->arena, F_DUPFD_CLOEXEC, 0);
-    bool made = shm_make_seats(self, at, 0);
+    fds[0][0] = fcntl(self->doorbell_fd, F_DUPFD_CLOEXEC, 0);
+    fds[0][1] = fcntl(self->liveness_fd, F_DUPFD_CLOEXEC, 0);
+    fds[0][2] = fcntl(self->arena_fd, F_DUPFD_CLOEXEC, 0);
+    bool made = shm_create(self, at, 0);
     for (int i = 0; i < at; i++) {
         if (!made) {
             for (int k = 0; k < SHM_FDS; k++) close(fds[i][k]);
             continue;
         }
         self->in[i] = true;
-        self->shm->peer[i].rank = seat_ranks[i];
-        self->shm->peer[i].bell = fds[i][0];
-        self->shm->peer[i].life = fds[i][1];
-        self->shm->peer[i].arena = fds[i][2];
+        self->shm->peer[i].rank = global_ranks[i];
+        self->shm->peer[i].doorbell_fd = fds[i][0];
+        self->shm->peer[i].liveness_fd = fds[i][1];
+        self->shm->peer[i].arena_fd = fds[i][2];
     }
     if (!made) return fail_host(self, "no memory");
-    self->shm->memfd = shm_segment_make(self->shm->bytes, self->shm->boards_at);
+    self->shm->memfd = shm_segment_make(self->shm->bytes, self->shm->colls_at);
     if (self->shm->memfd < 0 || !shm_map(self->shm)) {
         bool limit = errno == EFBIG;
         snprintf(self->why, sizeof self->why, "cannot create %zu bytes of shared memory: %s%s",
-                 limit ? self->shm->bytes : self->shm->boards_at, strerror(errno), limit ? " (raise ulimit -f)" : "");
+                 limit ? self->shm->bytes : self->shm->colls_at, strerror(errno), limit ? " (raise ulimit -f)" : "");
         return 1;
     }
-    if (at == self->config->world_size) (void)self->config->take_group(self->shm, at);
-    for (int i = 1; i < at; i++) send_seat(self, i, &greeting[i]);
+    if (at == self->config->world_size) (void)self->config->reserve_group(self->shm, at);
+    for (int i = 1; i < at; i++) send_ranks(self, i, &greeting[i]);
     receive_round(self);
     send_round(self, 1);
-    uint8_t word = shm_try_all(self);
+    uint8_t word = shm_probe_all(self);
     word &= receive_round(self);
-    if (!shm_settle(self, self->in, word)) return fail_host(self, "epoll");
+    if (!shm_fix_members(self, self->in, word)) return fail_host(self, "epoll");
     send_round(self, word);
     return 0;
 }
 
-int shm_serve(struct attach *self, const int32_t *rank, int n)
+int shm_host_serve(struct attach *self, const int32_t *rank, int n)
 {
     struct arrivals *arrivals = malloc(sizeof *arrivals); /* too large for a small stack */
     if (arrivals == NULL) return fail_host(self, "no memory");

@@ -9,7 +9,7 @@
 
 enum { LINE = 64 };
 
-void shm_stream(void *to, const void *from, size_t bytes)
+void shm_copy_non_temporal(void *to, const void *from, size_t bytes)
 {
     char *d = to;
     const char *s = from;
@@ -34,7 +34,7 @@ void shm_stream(void *to, const void *from, size_t bytes)
     memcpy(d, s, bytes);
 }
 #else
-void shm_stream(void *to, const void *from, size_t bytes)
+void shm_copy_non_temporal(void *to, const void *from, size_t bytes)
 {
     memcpy(to, from, bytes);
 }

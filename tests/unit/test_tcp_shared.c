@@ -1,5 +1,5 @@
-/* Collectives on memory that all ranks map (backends/tcp/shm/coll/share.c), where no rank may read another one's memory
- * in any other way: three ranks, driven in turn by one thread. */
+/* Collectives on memory that all ranks map (backends/tcp/shm/coll/shared.c), where no rank may read another one's
+ * memory in any other way: three ranks, driven in turn by one thread. */
 #include "shm_ends.h"
 
 enum { N = 70000, TURNS = 1000 };
@@ -19,8 +19,8 @@ struct member {
     struct end *end;
     struct call last;
     uint64_t calls; /* that differed from the one before */
-    struct board board;
-    struct board_list running;
+    struct coll_segment coll;
+    struct coll_list running;
     struct side in, out;
     tutti_request request;
     int ended;
@@ -51,13 +51,13 @@ static void open_all(void)
         shm->arena_bytes = shm_arena_bytes();
         TAILQ_INIT(&shm->arena.blocks);
         for (int k = 0; k < ENDS; k++) {
-            shm->peer[k].arena = dup(fd[k]);
+            shm->peer[k].arena_fd = dup(fd[k]);
             shm->peer[k].pid = -1; /* nobody's memory can be read by it */
         }
         member[i] = (struct member){.end = &end[i]};
         LIST_INIT(&member[i].running);
-        if (i < ranks) board_open(&member[i].board, shm, BOARD_FIRST, i, ranks, (int32_t[]){0, 1, 2});
-        if (i < ranks) assert_int_equal(member[i].board.state, BOARD_READY);
+        if (i < ranks) coll_open(&member[i].coll, shm, COLL_FIRST, i, ranks, (int32_t[]){0, 1, 2});
+        if (i < ranks) assert_int_equal(member[i].coll.state, COLL_READY);
         open_side(&member[i], &member[i].in, ENDS * N * sizeof(int64_t));
         open_side(&member[i], &member[i].out, ENDS * N * sizeof(int64_t));
     }
@@ -67,10 +67,10 @@ static void open_all(void)
 static void close_all(void)
 {
     for (int i = 0; i < ENDS; i++) {
-        board_close(&member[i].board);
+        coll_close(&member[i].coll);
         assert_int_equal(shm_free(&end[i].shm, member[i].in.shared), TUTTI_OK);
         assert_int_equal(shm_free(&end[i].shm, member[i].out.shared), TUTTI_OK);
-        assert_true(TAILQ_EMPTY(&end[i].shm.arena.blocks)); /* the board's own are given back, too */
+        assert_true(TAILQ_EMPTY(&end[i].shm.arena.blocks)); /* the segment's own are given back, too */
         shm_arena_close(&end[i].shm);
         free(member[i].in.own);
         free(member[i].out.own);
@@ -137,7 +137,7 @@ static uint64_t number_of(struct member *one, struct call call)
 
 static void begin(struct member *one, tutti_kind kind, int root, int64_t n, int64_t *in, int64_t *out)
 {
-    int rank = one->end->shm.seat;
+    int rank = one->end->shm.local_rank;
     bool rooted = kind == TUTTI_REDUCE || kind == TUTTI_GATHER;
     tutti_tensor from = {in, gives_n(kind) ? n * ranks : n, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_tensor to = {out, takes_n(kind) ? n * ranks : n, TUTTI_INT64, {TUTTI_CPU, 0}};
@@ -152,7 +152,7 @@ static void begin(struct member *one, tutti_kind kind, int root, int64_t n, int6
                    .async = true};
     one->ended = 0;
     one->request = (tutti_request){.fingerprint = (uint64_t)kind + 1, .owner = &one->ended};
-    int status = board_begin(&one->board, &op, &one->request, &one->running);
+    int status = coll_begin(&one->coll, &op, &one->request, &one->running);
     assert_in_range(status, TUTTI_REQUEST_PENDING, TUTTI_REQUEST_DONE);
     one->ended = status == TUTTI_REQUEST_DONE;
 }
@@ -160,13 +160,13 @@ static void begin(struct member *one, tutti_kind kind, int root, int64_t n, int6
 /* Drives all until they have ended; whether any of them went on as a large operation, and whether all did. */
 static void drive(bool *any, bool *all)
 {
-    for (int turn = 0; turn < TURNS; turn++) board_progress(&member[turn % ranks].running);
+    for (int turn = 0; turn < TURNS; turn++) coll_progress(&member[turn % ranks].running);
     *any = false;
     *all = true;
     for (int i = 0; i < ranks; i++) {
         assert_int_equal(member[i].ended, 1);
-        *any |= member[i].board.spare->large; /* the operation that has ended */
-        *all &= member[i].board.spare->large;
+        *any |= member[i].coll.spare->large; /* the operation that has ended */
+        *all &= member[i].coll.spare->large;
     }
 }
 
@@ -244,7 +244,8 @@ static void test_two_ranks(void **state)
                     bool fits = of_root    ? !(unshared >> root & 1)
                                 : of_other ? !(unshared >> (1 - root) & 1)
                                            : unshared == 0 && !reduces_all;
-                    bool much = (size_t)numel * sizeof(int64_t) * (gives_n(kinds[k]) ? 2 : 1) > member[0].board.room;
+                    bool much =
+                        (size_t)numel * sizeof(int64_t) * (gives_n(kinds[k]) ? 2 : 1) > member[0].coll.eager_bytes;
                     run_one(kinds[k], root, unshared, false, fits && much);
                 }
     close_all();
@@ -265,7 +266,7 @@ static void test_two_ranks_show_first(void **state)
             int64_t *in = shared ? member[i].in.shared : member[i].in.own;
             fill(in, i);
             begin(&member[i], TUTTI_ALL_GATHER, 0, 4096, in, member[i].out.own);
-            if (i == 0) assert_int_equal(TAILQ_FIRST(&member[i].board.ops)->entered, 1);
+            if (i == 0) assert_int_equal(TAILQ_FIRST(&member[i].coll.ops)->posted, 1);
         }
         drive(&any, &all);
         assert_true(any == shared && all == shared);
@@ -304,7 +305,7 @@ static void test_half_a_rank(void **state)
     close_all();
 }
 
-/* Operations that follow each other without being waited for: each has the board's own memory for itself. */
+/* Operations that follow each other without being waited for: each has the segment's own memory for itself. */
 static void test_growing_results(void **state)
 {
     enum { OPS = 2 };
@@ -316,14 +317,14 @@ static void test_growing_results(void **state)
         fill(member[i].in.shared, i);
         for (int k = 0; k < OPS; k++) {
             begin(&member[i], TUTTI_REDUCE, 0, N * (k + 1), member[i].in.shared, member[i].out.shared + k * N);
-            struct board_op *op = TAILQ_LAST(&member[i].board.ops, board_ops);
+            struct coll_op *op = TAILQ_LAST(&member[i].coll.ops, coll_ops);
             request[i][k] = member[i].request;
             request[i][k].owner = &ended[i][k];
             ended[i][k] = 0;
             op->request = &request[i][k];
         }
     }
-    for (int turn = 0; turn < TURNS; turn++) board_progress(&member[turn % ENDS].running);
+    for (int turn = 0; turn < TURNS; turn++) coll_progress(&member[turn % ENDS].running);
     for (int i = 0; i < ENDS; i++)
         for (int k = 0; k < OPS; k++) assert_int_equal(ended[i][k], 1);
     for (int k = 0; k < OPS; k++)
@@ -341,22 +342,22 @@ static void give_up(bool frees)
         fill(member[i].in.shared, i);
         begin(&member[i], TUTTI_ALL_REDUCE, 0, N, member[i].in.shared, member[i].out.shared);
     }
-    for (int turn = 0; turn < TURNS && TAILQ_FIRST(&member[0].board.ops)->at < 2; turn++)
-        board_progress(&member[turn % ENDS == 1 ? 0 : turn % ENDS].running); /* rank 1 stays in the first step */
-    assert_int_equal(TAILQ_FIRST(&member[0].board.ops)->at, 1);
-    assert_true(TAILQ_FIRST(&member[0].board.ops)->large);
-    assert_true(board_cancel(&member[0].board, &member[0].request));
+    for (int turn = 0; turn < TURNS && TAILQ_FIRST(&member[0].coll.ops)->at < 2; turn++)
+        coll_progress(&member[turn % ENDS == 1 ? 0 : turn % ENDS].running); /* rank 1 stays in the first step */
+    assert_int_equal(TAILQ_FIRST(&member[0].coll.ops)->at, 1);
+    assert_true(TAILQ_FIRST(&member[0].coll.ops)->large);
+    assert_true(coll_cancel(&member[0].coll, &member[0].request));
     assert_true(end[0].shm.arena.is_read);
     if (frees) {
         void *memory;
         assert_int_equal(shm_free(&end[0].shm, member[0].in.shared), TUTTI_OK);
         for (int i = 1; i < ENDS; i++)
-            for (int turn = 0; turn < TURNS; turn++) board_progress(&member[i].running);
+            for (int turn = 0; turn < TURNS; turn++) coll_progress(&member[i].running);
         assert_int_equal(shm_alloc(&end[0].shm, ENDS * N * sizeof(int64_t), &memory), TUTTI_OK);
         assert_ptr_equal(memory, member[0].in.shared);
     }
     memset(member[0].in.shared, 0x55, N * sizeof(int64_t));
-    for (int turn = 0; turn < TURNS; turn++) board_progress(&member[1 + turn % 2].running);
+    for (int turn = 0; turn < TURNS; turn++) coll_progress(&member[1 + turn % 2].running);
     assert_int_equal(member[1].ended, 0);
     assert_int_equal(member[2].ended, 0);
     close_all();
@@ -382,10 +383,10 @@ static void test_takes_one_back_that_waits(void **state)
     }
     first = member[0].request;
     first.owner = &ended;
-    TAILQ_FIRST(&member[0].board.ops)->request = &first;
+    TAILQ_FIRST(&member[0].coll.ops)->request = &first;
     begin(&member[0], TUTTI_ALL_REDUCE, 0, N, member[0].in.shared, member[0].out.shared);
-    assert_true(board_cancel(&member[0].board, &member[0].request));
-    for (int turn = 0; turn < TURNS; turn++) board_progress(&member[turn % ENDS].running);
+    assert_true(coll_cancel(&member[0].coll, &member[0].request));
+    for (int turn = 0; turn < TURNS; turn++) coll_progress(&member[turn % ENDS].running);
     assert_true(ended == 1 && member[1].ended == 1 && member[2].ended == 1);
     for (int64_t k = 0; k < N; k++) assert_int_equal(member[0].out.shared[k], sum(k));
     close_all();
@@ -396,17 +397,16 @@ static void test_waits_its_turn(void **state)
 {
     (void)state;
     open_all();
-    struct board *board = &member[0].board;
-    board->shm->looks = 10;
+    struct coll_segment *coll = &member[0].coll;
+    coll->shm->polls = 10;
     fill(member[0].in.shared, 0);
     begin(&member[0], TUTTI_ALL_REDUCE, 0, N, member[0].in.shared, member[0].out.shared);
     tutti_tensor x = {member[0].out.own, 1, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {.kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &x, .out = &x};
     tutti_request request = {.fingerprint = 99, .owner = &member[1].ended};
-    assert_int_equal(board_begin(board, &op, &request, &member[0].running), TUTTI_REQUEST_PENDING);
-    assert_int_equal(TAILQ_LAST(&board->ops, board_ops)->first, 0);
-    assert_int_equal(board_cell_of(board, 0, TAILQ_FIRST(&board->ops)->first)->fingerprint,
-                     member[0].request.fingerprint);
+    assert_int_equal(coll_begin(coll, &op, &request, &member[0].running), TUTTI_REQUEST_PENDING);
+    assert_int_equal(TAILQ_LAST(&coll->ops, coll_ops)->first, 0);
+    assert_int_equal(coll_slot_of(coll, 0, TAILQ_FIRST(&coll->ops)->first)->fingerprint, member[0].request.fingerprint);
     close_all();
 }
 

@@ -1,0 +1,188 @@
+/* Medium and large operations through the ranks' fragments, one chunk per step.
+ *
+ * In step s each rank copies its chunk s into its fragment.  Once the others have arrived there, it copies out what
+ * concerns it.  An all_reduce, except a small one of two ranks, and a reduce that would keep its root busy for long are
+ * sliced.  Each rank then reduces one slice of the chunk into its fragment, and ranks that need the result copy out the
+ * slices of chunk s - 1, which were complete when the others arrived.  Sliced operations take one step more than they
+ * have chunks.
+ *
+ * A rank has two fragments, and posts step s only when all are finished with step s - 2.  Both fragments stay in the
+ * cache, so a byte passes through memory only when it is read from a tensor and when it is written to one.  The
+ * exception are cores so far apart that memory is faster than each other's caches: store.c.
+ *
+ * The chunks of a split operation go through the eager buffers instead, see coll.h.
+ */
+#include "tcp/shm/coll/parts.h"
+
+/* Chunk for two ranks that could read each other's memory instead: such fragments stay in the cache beside the tensors,
+ * and both cores start working sooner. */
+enum { PAIR_CHUNK = 64 << 10 };
+
+/* Chunk of a split operation: four of them, for each of two ranks, stay in the first-level cache. */
+enum { SPLIT_CHUNK = 2 << 10 };
+
+static char *buffer_of(const struct coll_segment *segment, const struct coll_op *op, int rank, int64_t step)
+{
+    uint64_t at = op->first + (uint64_t)step;
+    return op->split ? coll_eager_of(segment, rank, at) : coll_fragment_of(segment, rank, at);
+}
+
+/* Returns the rank's reduced results, which follow its data. */
+static char *result_of(const struct coll_segment *segment, const struct coll_op *op, int rank, int64_t step)
+{
+    return buffer_of(segment, op, rank, step) + segment->fragment_bytes;
+}
+
+/* ---- copy in ------------------------------------------------------------------------------------------------- */
+
+/* Copies in all but this rank's own slice, which it reduces itself. */
+static void copy_in_slices(const struct coll_segment *segment, const struct coll_op *op, struct slice chunk,
+                           char *fragment)
+{
+    struct slice own = coll_part_of(segment, op, chunk.bytes, segment->rank);
+    const char *in = op->in + chunk.at;
+    size_t end = own.at + own.bytes;
+    shm_copy_in_part(&segment->copy, fragment, in, own.at);
+    shm_copy_in_part(&segment->copy, fragment + end, in + end, chunk.bytes - end);
+}
+
+void coll_pipelined_post(struct coll_segment *segment, struct coll_op *op)
+{
+    struct slice chunk = coll_chunk_of(op, op->posted);
+    char *fragment = buffer_of(segment, op, segment->rank, op->posted);
+    bool root = op->root == segment->rank;
+    if (op->sliced) {
+        copy_in_slices(segment, op, chunk, fragment);
+        return;
+    }
+    switch (op->kind) {
+    case TUTTI_BROADCAST:
+        if (root) shm_copy_in_part(&segment->copy, fragment, op->in + chunk.at, chunk.bytes);
+        break;
+    case TUTTI_GATHER:
+    case TUTTI_REDUCE:
+        if (!root) shm_copy_in_part(&segment->copy, fragment, op->in + chunk.at, chunk.bytes);
+        break;
+    case TUTTI_ALL_GATHER:
+    case TUTTI_ALL_REDUCE:
+        shm_copy_in_part(&segment->copy, fragment, op->in + chunk.at, chunk.bytes);
+        break;
+    default: /* a block for each rank */
+        for (int i = 0; i < segment->n; i++)
+            if (i != segment->rank && (op->kind != TUTTI_SCATTER || root))
+                shm_copy_in_part(&segment->copy, fragment + (size_t)i * op->chunk, coll_in_block(op, i) + chunk.at,
+                                 chunk.bytes);
+    }
+}
+
+/* ---- copy out ------------------------------------------------------------------------------------------------ */
+
+/* Reduces this rank's slice of the current chunk. */
+static void reduce_slice(struct coll_segment *segment, const struct coll_op *op)
+{
+    struct slice chunk = coll_chunk_of(op, op->at), own = coll_part_of(segment, op, chunk.bytes, segment->rank);
+    const void *from[SHM_RANKS_MAX];
+    coll_result_begin(segment, op, own.bytes);
+    for (int i = 0; i < segment->n; i++)
+        from[i] = i == segment->rank ? op->in + chunk.at + own.at : buffer_of(segment, op, i, op->at) + own.at;
+    coll_result_reduce(segment, op, result_of(segment, op, segment->rank, op->at), from, own.bytes);
+}
+
+/* Copies out all slices of the previous chunk. */
+static void copy_out_slices(const struct coll_segment *segment, const struct coll_op *op)
+{
+    struct slice chunk = coll_chunk_of(op, op->at - 1);
+    for (int k = 0; k < segment->n; k++) {
+        int rank = (segment->rank + k) % segment->n; /* each rank begins at another slice */
+        struct slice slice = coll_part_of(segment, op, chunk.bytes, rank);
+        coll_copy_out(op, op->out + chunk.at + slice.at, result_of(segment, op, rank, op->at - 1), slice.bytes);
+    }
+}
+
+/* Reduces a chunk at the root, for operations that are not sliced. */
+static void reduce_chunk(const struct coll_segment *segment, const struct coll_op *op)
+{
+    struct slice chunk = coll_chunk_of(op, op->at);
+    const void *from[SHM_RANKS_MAX];
+    for (int i = 0; i < segment->n; i++)
+        from[i] = i == segment->rank ? op->in + chunk.at : buffer_of(segment, op, i, op->at);
+    coll_reduce(segment, op, op->out + chunk.at, from, chunk.bytes);
+}
+
+static void reduce_own_block(const struct coll_segment *segment, const struct coll_op *op)
+{
+    struct slice chunk = coll_chunk_of(op, op->at);
+    size_t own = (size_t)segment->rank * op->chunk;
+    const void *from[SHM_RANKS_MAX];
+    for (int i = 0; i < segment->n; i++)
+        from[i] = i == segment->rank ? coll_in_block(op, i) + chunk.at : buffer_of(segment, op, i, op->at) + own;
+    coll_reduce(segment, op, op->out + chunk.at, from, chunk.bytes);
+}
+
+/* Copies out a chunk from each rank, or of each rank's block for this one. */
+static void copy_out_blocks(const struct coll_segment *segment, const struct coll_op *op)
+{
+    struct slice chunk = coll_chunk_of(op, op->at);
+    bool own_block = op->kind == TUTTI_ALL_TO_ALL;
+    for (int k = 0; k < segment->n; k++) {
+        int rank = (segment->rank + k) % segment->n;
+        const char *from = buffer_of(segment, op, rank, op->at) + (own_block ? (size_t)segment->rank * op->chunk : 0);
+        if (k == 0) from = (own_block ? coll_in_block(op, rank) : op->in) + chunk.at;
+        char *to = coll_out_block(op, rank) + chunk.at;
+        if (from != to) coll_copy_out(op, to, from, chunk.bytes);
+    }
+}
+
+static void copy_out_from_root(const struct coll_segment *segment, const struct coll_op *op)
+{
+    struct slice chunk = coll_chunk_of(op, op->at);
+    bool root = op->root == segment->rank, scatter = op->kind == TUTTI_SCATTER;
+    const char *from = buffer_of(segment, op, op->root, op->at) + (scatter ? (size_t)segment->rank * op->chunk : 0);
+    if (root) from = (scatter ? coll_in_block(op, segment->rank) : op->in) + chunk.at;
+    if (from != op->out + chunk.at) coll_copy_out(op, op->out + chunk.at, from, chunk.bytes);
+}
+
+void coll_pipelined_run(struct coll_segment *segment, struct coll_op *op)
+{
+    bool root = op->root == segment->rank;
+    if (op->sliced) {
+        if (op->at < op->steps - 1) reduce_slice(segment, op);
+        if (op->at > 0 && (root || op->kind == TUTTI_ALL_REDUCE)) copy_out_slices(segment, op);
+        return;
+    }
+    switch (op->kind) {
+    case TUTTI_REDUCE:
+        if (root) reduce_chunk(segment, op);
+        break;
+    case TUTTI_ALL_REDUCE:
+        reduce_chunk(segment, op);
+        break;
+    case TUTTI_REDUCE_SCATTER:
+        reduce_own_block(segment, op);
+        break;
+    case TUTTI_GATHER:
+        if (root) copy_out_blocks(segment, op);
+        break;
+    case TUTTI_ALL_GATHER:
+    case TUTTI_ALL_TO_ALL:
+        copy_out_blocks(segment, op);
+        break;
+    default:
+        copy_out_from_root(segment, op);
+    }
+}
+
+/* ---- how many steps ---------------------------------------------------------------------------------------- */
+
+/* Cuts blocks into chunks of similar size, in whole lines. */
+void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
+{
+    size_t line = COLL_ALIGN,
+           most = op->either && segment->fragment_bytes > PAIR_CHUNK ? PAIR_CHUNK : segment->fragment_bytes;
+    if (op->split) most = SPLIT_CHUNK;
+    if (coll_has_in_blocks(op->kind)) most = most / (size_t)segment->n / line * line;
+    size_t chunks = (op->bytes + most - 1) / most;
+    op->chunk = ((op->bytes + chunks - 1) / chunks + line - 1) / line * line;
+    op->steps = (int64_t)((op->bytes + op->chunk - 1) / op->chunk);
+    if (op->sliced) op->steps++;
+}

@@ -1,0 +1,48 @@
+/* A message header in a slot of a ring.
+ *
+ * Most headers say little that the ring does not imply: the sender, the payload size, no memory references.  Leaving
+ * these out makes room for a short payload in the slot's first line, so that such a message is a single cache-line
+ * transfer.  The reader restores the whole header, to be validated like one from a network.
+ */
+#ifndef RING_SLOT_H
+#define RING_SLOT_H
+
+#include "tcp/shm/shm.h"
+
+#define SHM_FULL_HEADER (UINT32_C(1) << 31) /* in shm_slot.bytes: size, id and ref are valid */
+
+static inline void shm_slot_pack(struct shm_slot *slot, const struct wire_header *header, uint32_t bytes)
+{
+    bool plain = header->bytes == bytes && header->id == 0 && header->ref == 0;
+    slot->bytes = plain ? bytes : bytes | SHM_FULL_HEADER;
+    slot->kind = header->kind;
+    slot->flags = header->flags;
+    slot->group = header->group;
+    slot->tag = header->tag;
+    slot->fingerprint = header->fingerprint;
+    slot->credit = header->credit;
+    if (plain) return;
+    slot->size = header->bytes;
+    slot->id = header->id;
+    slot->ref = header->ref;
+}
+
+/* Returns the payload size.  Reads each field once, since the writer may change it at any time. */
+static inline uint32_t shm_slot_unpack(const volatile struct shm_slot *slot, uint32_t from, struct wire_header *header)
+{
+    uint32_t bytes = slot->bytes, payload = bytes & ~SHM_FULL_HEADER;
+    bool named = (bytes & SHM_FULL_HEADER) != 0;
+    header->kind = slot->kind;
+    header->flags = slot->flags;
+    header->source = from;
+    header->group = slot->group;
+    header->tag = slot->tag;
+    header->bytes = named ? slot->size : payload;
+    header->fingerprint = slot->fingerprint;
+    header->id = named ? slot->id : 0;
+    header->ref = named ? slot->ref : 0;
+    header->credit = slot->credit;
+    return payload;
+}
+
+#endif
