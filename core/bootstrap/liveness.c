@@ -16,7 +16,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-enum { HERE_MAX = 64 };
+enum {
+    HERE_MAX = 64,
+    STARTS_A_LOOK = 16 /* reading a start from /proc takes several microseconds */
+};
 
 /* Names the scope in which a process id means one process: this boot of this host, and this pid namespace.  Empty if
  * /proc is not there. */
@@ -33,11 +36,28 @@ static void look_around(char here[HERE_MAX])
     snprintf(here, HERE_MAX, "%s %" PRIuMAX, boot, (uintmax_t)pids.st_ino);
 }
 
+/* Returns when a process started, in clock ticks since boot, or 0 if that is not known.  A process id that is used
+ * again names a process with another start. */
+static uint64_t read_start(pid_t pid)
+{
+    enum { FIELDS_BEFORE = 20 }; /* from the state, which follows the name in parentheses, to the start */
+    char path[32], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0) close(fd);
+    if (n <= 0) return 0;
+    text[n] = '\0';
+    const char *at = strrchr(text, ')'); /* the name may hold parentheses and blanks itself */
+    for (int i = 0; i < FIELDS_BEFORE && at != NULL; i++) at = strchr(at + 1, ' ');
+    return at != NULL ? strtoull(at, NULL, 10) : 0;
+}
+
 void liveness_name(char name[LIVENESS_NAME_MAX])
 {
     char here[HERE_MAX];
     look_around(here);
-    snprintf(name, LIVENESS_NAME_MAX, "%d %s", (int)getpid(), here);
+    snprintf(name, LIVENESS_NAME_MAX, "%d %" PRIu64 " %s", (int)getpid(), read_start(getpid()), here);
 }
 
 /* True if the process has ended.  Asks its pidfd, because kill() also finds a zombie. */
@@ -51,19 +71,25 @@ static bool has_ended(pid_t pid)
     return ended;
 }
 
-static int ended_here(const char *name, const char here[HERE_MAX])
+/* Returns the id of the named process if it belongs to this scope and has ended, else 0.  Without compare_start a later
+ * process with the same id is taken for it. */
+static int ended_here(const char *name, const char here[HERE_MAX], bool compare_start)
 {
     int pid = 0, used = 0;
-    if (here[0] == '\0' || sscanf(name, "%d %n", &pid, &used) < 1 || pid <= 0 || strcmp(name + used, here) != 0)
+    uint64_t started = 0;
+    if (here[0] == '\0' || sscanf(name, "%d %" SCNu64 " %n", &pid, &started, &used) < 2 || pid <= 0 ||
+        strcmp(name + used, here) != 0)
         return 0;
-    return has_ended((pid_t)pid) ? pid : 0;
+    if (has_ended((pid_t)pid)) return pid;
+    uint64_t now = compare_start ? read_start((pid_t)pid) : 0;
+    return started != 0 && now != 0 && now != started ? pid : 0;
 }
 
 int liveness_ended(const char *name)
 {
     char here[HERE_MAX];
     look_around(here);
-    return ended_here(name, here);
+    return ended_here(name, here, true);
 }
 
 /* ---- what others report of a rank's end -----------------------------------------------------------------------------
@@ -133,11 +159,14 @@ int liveness_check_list(struct liveness_list *list, tutti_store *store, const ch
     char here[HERE_MAX], name[LIVENESS_NAME_MAX];
     int status = read_list(list, store, key, n);
     look_around(here);
-    for (const char *at = list->text; status == TUTTI_OK && at != NULL && *at != '\0'; at = strchr(at, '\n') + 1) {
+    int first = list->n > 0 ? (int)(list->n_looks++ * STARTS_A_LOOK % (unsigned)list->n) : 0;
+    const char *at = list->text;
+    for (int i = 0; status == TUTTI_OK && i < list->n; i++, at = strchr(at, '\n') + 1) {
+        bool compare_start = (i - first + list->n) % list->n < STARTS_A_LOOK;
         int rank = -1, used = 0;
         if (sscanf(at, "%d %n", &rank, &used) < 1) continue;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(at + used, "\n"), at + used);
-        int pid = ended_here(name, here);
+        int pid = ended_here(name, here, compare_start);
         if (pid > 0 && (list->members == NULL || (rank < list->n_members && rank >= 0 && list->members[rank] >= 0)))
             status = error_set(TUTTI_ERR_PEER_LOST, "rank %d is lost: its process %d has ended", rank, pid);
     }

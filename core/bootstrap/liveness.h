@@ -2,8 +2,8 @@
  *
  * A backend notices a peer's death through its link.  Before there is a link, nothing would.  So each rank publishes
  * its process id and the scope in which that id is valid, and a rank that waits for others checks the processes of its
- * own scope.  Scope is not the host name: a container on the same host has process ids of its own, and may share the
- * name.
+ * own scope.  The start tells it from a later process with the same id.  Scope is not the host name: a container on the
+ * same host has process ids of its own, and may share the name.
  */
 #ifndef LIVENESS_H
 #define LIVENESS_H
@@ -20,12 +20,13 @@ enum {
 struct liveness_list {
     char *text;
     int n; /* lines */
+    unsigned n_looks;
     int64_t again_ns;
     const int *members; /* by rank: negative for ranks to ignore; NULL: check all */
     int n_members;
 };
 
-/* Names this process: its id and scope. */
+/* Names this process: its id, its start and its scope. */
 void liveness_name(char name[LIVENESS_NAME_MAX]);
 
 /* Returns the id of the named process if it belongs to this scope and has ended, else 0. */

@@ -1,8 +1,11 @@
-/* Who is named where several processes have ended: the rank that a failing rank has named before it ended. */
+/* Which process counts as ended, and which rank is named if several have: the one that a failing rank has named before
+ * it ended. */
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,9 +101,77 @@ static void test_a_rank_that_failed_and_ended_is_not_named(void **state)
     assert_string_equal(error_text(), "rank 0 is lost: its process has ended");
 }
 
+/* ---- an id that is used again ---------------------------------------------------------------------------------- */
+
+enum { REUSED = 300, CANNOT = 77 };
+
+static bool take_next_id(int pid)
+{
+    FILE *file = fopen("/proc/sys/kernel/ns_last_pid", "w");
+    return file != NULL && fprintf(file, "%d", pid - 1) > 0 && fclose(file) == 0;
+}
+
+/* Forks a process with the id REUSED.  Returns its name, and lets it run until *end is closed if that is given. */
+static pid_t fork_with_id(char name[LIVENESS_NAME_MAX], int *end)
+{
+    int names[2], life[2];
+    if (pipe(names) != 0 || pipe(life) != 0 || !take_next_id(REUSED)) return -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        char byte, mine[LIVENESS_NAME_MAX] = "";
+        close(life[1]);
+        liveness_name(mine);
+        if (write(names[1], mine, sizeof mine) != sizeof mine) _exit(1);
+        if (end != NULL && read(life[0], &byte, 1) != 0) _exit(1);
+        _exit(0);
+    }
+    close(life[0]);
+    if (read(names[0], name, LIVENESS_NAME_MAX) != LIVENESS_NAME_MAX) return -1;
+    if (end == NULL) close(life[1]);
+    if (end != NULL) *end = life[1];
+    return pid;
+}
+
+/* The first process of a pid namespace: what it sees of two processes of one id, one after the other. */
+static int judge_in_namespace(void)
+{
+    char first[LIVENESS_NAME_MAX], second[LIVENESS_NAME_MAX];
+    int end;
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("proc", "/proc", "proc", 0, NULL) != 0)
+        return CANNOT;
+    if (fork_with_id(first, NULL) != REUSED) return CANNOT;
+    if (waitpid(REUSED, NULL, 0) != REUSED) return CANNOT;
+    usleep(30000); /* the start has a resolution of 10 ms */
+    if (fork_with_id(second, &end) != REUSED) return CANNOT;
+    int result = liveness_ended(first) != REUSED ? 1 : liveness_ended(second) != 0 ? 2 : 0;
+    close(end);
+    return waitpid(REUSED, NULL, 0) == REUSED ? result : 3;
+}
+
+static void test_an_id_that_is_used_again_names_another_process(void **state)
+{
+    (void)state;
+    int status = 0;
+    pid_t helper = fork(); /* unshare changes the children of the calling process for good */
+    if (helper == 0) {
+        if (unshare(CLONE_NEWPID) != 0) _exit(CANNOT);
+        pid_t first = fork();
+        if (first == 0) _exit(judge_in_namespace());
+        _exit(first > 0 && waitpid(first, &status, 0) == first && WIFEXITED(status) ? WEXITSTATUS(status) : 4);
+    }
+    assert_int_equal(waitpid(helper, &status, 0), helper);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT) {
+        print_message("skipped: no pid namespace to be had, or no way to choose the next id in it\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_an_id_that_is_used_again_names_another_process),
         cmocka_unit_test(test_an_ended_process_is_named),
         cmocka_unit_test(test_a_rank_that_failed_and_ended_is_not_named),
     };
