@@ -3,13 +3,19 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-#include "base/env.h"
-
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+/* env_string cannot be used here: env.c logs. */
+static const char *read_env(const char *name, const char *fallback)
+{
+    const char *text = secure_getenv(name);
+    return text != NULL && *text != '\0' ? text : fallback;
+}
 
 static int log_level(void)
 {
@@ -17,7 +23,7 @@ static int log_level(void)
     /* relaxed: every thread computes the same value */
     int level = atomic_load_explicit(&cached, memory_order_relaxed);
     if (level >= 0) return level;
-    const char *text = env_string("TUTTI_LOG", "warn");
+    const char *text = read_env("TUTTI_LOG", "warn");
     for (int i = 0; i <= LOG_DEBUG; i++)
         if (strcasecmp(text, level_names[i]) == 0) level = i;
     int before = atomic_exchange_explicit(&cached, level >= 0 ? level : LOG_WARN, memory_order_relaxed);
@@ -43,7 +49,7 @@ static int log_begin(char *line, size_t size, int level)
 {
     int rank = atomic_load_explicit(&known_rank, memory_order_relaxed);
     if (rank >= 0) return snprintf(line, size, "tutti[%d] %s: ", rank, level_names[level]);
-    return snprintf(line, size, "tutti[%.12s] %s: ", env_string("RANK", "-"), level_names[level]);
+    return snprintf(line, size, "tutti[%.12s] %s: ", read_env("RANK", "-"), level_names[level]);
 }
 
 void log_write(int level, const char *format, ...)

@@ -18,8 +18,7 @@
 
 #include <tutti/types.h>
 
-/* dst = a op b, n elements. */
-typedef void (*reduce_fn)(void *dst, const void *a, const void *b, int64_t n);
+#include "base/reduce_fn.h"
 
 /* The loop for an op; that of SUM for AVG and PREMUL_SUM; NULL where the op does not reduce the dtype. */
 reduce_fn reduce_find(tutti_dtype dtype, tutti_reduce_op op);

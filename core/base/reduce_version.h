@@ -4,7 +4,7 @@
 #define BASE_REDUCE_VERSION_H
 
 #include "base/dtype.h"
-#include "base/reduce.h"
+#include "base/reduce_fn.h"
 
 struct reduce_version {
     const char *name;

@@ -1,5 +1,6 @@
 /* 16- and 8-bit floats to float32 and back, and the two steps with a number: PREMUL_SUM's factor, AVG's divisor. */
 #include "base/minifloat.h"
+#include "base/reduce.h"
 #include "reduce_reference.h"
 // clang-format off
 #include <stdarg.h>
