@@ -97,8 +97,8 @@ static void build_alone(struct plan *plan, const struct coll_args *args)
         plan_copy(plan, out, in, numel);
 }
 
-void coll_part(struct plan *plan, const struct coll_args *part, const int *members, struct plan_ref in,
-               struct plan_ref out)
+static void build_part(struct plan *plan, const struct coll_args *part, const int *members, struct plan_ref in,
+                       struct plan_ref out)
 {
     const struct coll_algorithm *algorithm = coll_select(part, NULL, NULL);
     plan_enter(plan, members, in, out);
@@ -127,6 +127,7 @@ struct plan *coll_build(const struct coll_algorithm *algorithm, const struct col
     struct plan *plan = plan_new(args->rank, args->size, recv_reduce_most);
     if (!plan) return NULL;
     struct coll_args given = *args;
+    given.build_part = build_part;
     if (given.in_place) build_alias(plan, &given);
     if (given.premul) build_premul(plan, &given);
     if (given.size == 1)

@@ -35,6 +35,13 @@ struct coll_link {
     int64_t segment_bytes; /* a good size for pipelining; 0: do not cut */
 };
 
+struct coll_args;
+
+/* Appends a part of an operation, among members alone, by the algorithm that coll_select returns for it.  The part's
+ * input and output are areas of the plan's buffers. */
+typedef void (*coll_part_builder)(struct plan *plan, const struct coll_args *part, const int *members,
+                                  struct plan_ref in, struct plan_ref out);
+
 struct coll_args {
     tutti_kind kind;
     int rank, size;
@@ -51,6 +58,7 @@ struct coll_args {
     int64_t element; /* bytes of one */
     const struct coll_link *link;   /* NULL: as the table has it */
     const struct coll_hosts *hosts; /* NULL: all ranks are on one */
+    coll_part_builder build_part;   /* set by coll_build, for algorithms that are made of others */
 };
 
 typedef void (*coll_builder)(struct plan *plan, const struct coll_args *args);

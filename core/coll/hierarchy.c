@@ -91,6 +91,7 @@ static struct coll_args hierarchy_part(const struct hierarchy *hierarchy, tutti_
                               .in_place = true,
                               .element = args->element,
                               .link = args->link,
+                              .build_part = args->build_part,
                               .in = {.count = hierarchy->count, .at = hierarchy->at},
                               .out = {.count = hierarchy->count, .at = hierarchy->at}};
 }

@@ -157,11 +157,13 @@ void coll_cube_all_gather(struct plan *plan, const struct coll_args *args, const
 void coll_cube_gather(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
                       struct plan_ref data, int64_t numel);
 
-/* An operation of some of the group's ranks as a part of another: chosen by the table, and built, as if they were a
- * group of their own, with IN(0) and OUT(0) at in and out.  members are their ranks, part->rank is this rank's place
- * there. Blocks are flat. */
-void coll_part(struct plan *plan, const struct coll_args *part, const int *members, struct plan_ref in,
-               struct plan_ref out);
+/* Appends an operation of some of the group's ranks as a part of another, as if they were a group of their own, with
+ * IN(0) and OUT(0) at in and out.  members are their ranks, part->rank is this rank's index there.  Blocks are flat. */
+static inline void coll_part(struct plan *plan, const struct coll_args *part, const int *members, struct plan_ref in,
+                             struct plan_ref out)
+{
+    part->build_part(plan, part, members, in, out);
+}
 
 /* ---- the builders --------------------------------------------------------------------------------------------- */
 
