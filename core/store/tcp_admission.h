@@ -8,7 +8,7 @@
 #ifndef STORE_TCP_ADMISSION_H
 #define STORE_TCP_ADMISSION_H
 
-#include "store/tcp_conn.h"
+#include <stdint.h>
 
 enum {
     ADMISSION_UNKNOWN_MAX = 16384, /* limit if the number of clients is unknown; bounds memory */
@@ -17,15 +17,16 @@ enum {
     ADMISSION_GRACE_MS = 500
 };
 
-/* Returns the current limit of unauthenticated connections: a quarter of the free descriptors, or the number of clients
- * still expected if that is more, but never more than three quarters. */
-int admission_limit(const struct tcp_server *server);
+/* Returns the current limit of unauthenticated connections, given the number of clients and how many are expected: a
+ * quarter of the free descriptors, or the number of clients still expected if that is more, but never more than three
+ * quarters. */
+int admission_limit(int clients, int expected);
 
-/* Returns how long an unauthenticated peer may stay once another connection needs its place.  It is shorter if there
- * are few places, so that a thousand silent connections are dropped within about a second. */
-uint64_t admission_grace_ms(const struct tcp_server *server);
+/* Returns how long one of the unauthenticated peers may stay once another connection needs its place.  It is shorter if
+ * there are few places, so that a thousand silent connections are dropped within about a second. */
+uint64_t admission_grace_ms(int unauthenticated);
 
 /* Warns if the descriptor limit is too low for the expected clients. */
-void admission_check_descriptors(const struct tcp_server *server);
+void admission_check_descriptors(int expected);
 
 #endif

@@ -480,15 +480,16 @@ static int conn_open(struct conn *conn)
 static void conn_hurry_oldest(struct tcp_server *server)
 {
     struct conn *oldest = server->strangers;
-    uint64_t age = uv_now(&server->loop) - oldest->accepted_ms, grace = admission_grace_ms(server);
+    uint64_t age = uv_now(&server->loop) - oldest->accepted_ms, grace = admission_grace_ms(server->n_strangers);
     uv_timer_start(&oldest->timer, conn_on_timer, age < grace ? grace - age : 0, 0);
 }
 
 /* Without uv_accept libuv does not accept any more: further connections wait in the kernel. */
 void conn_accept(struct tcp_server *server)
 {
+    int clients = atomic_load_explicit(&server->n_clients, memory_order_relaxed); /* only this thread writes it */
     server->accept_pending = true;
-    if (server->n_strangers >= admission_limit(server)) {
+    if (server->n_strangers >= admission_limit(clients, server->expected)) {
         conn_hurry_oldest(server);
         return;
     }

@@ -188,7 +188,7 @@ int server_start(const char *host, uint16_t port, const uint8_t token[32], bool 
     }
     log_write(LOG_INFO, "tcp store: serving %s port %u%s", host, server->port,
               token_is_none(token) ? ", without a job token" : "");
-    admission_check_descriptors(server);
+    admission_check_descriptors(server->expected);
     *out = server;
     return TUTTI_OK;
 }
