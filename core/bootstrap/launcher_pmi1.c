@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
-#include "bootstrap/launcher.h"
+#include "bootstrap/launcher_board.h"
 
 enum { LINE_BYTES = 2048 };
 

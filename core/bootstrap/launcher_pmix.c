@@ -12,7 +12,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
-#include "bootstrap/launcher.h"
+#include "bootstrap/launcher_board.h"
 
 /* ---- the PMIx Standard, chapter 3 ------------------------------------------------------------------------------ */
 

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
-#include "bootstrap/launcher.h"
+#include "bootstrap/launcher_board.h"
 
 enum { AGAIN_US = 5000 };
 

@@ -4,7 +4,7 @@
 
 #include <tutti/store.h>
 
-enum { RENDEZVOUS_HOST_MAX = 256, RENDEZVOUS_PATH_MAX = 4096 };
+#include "bootstrap/rendezvous_place.h"
 
 struct rendezvous_args {
     const char *init_method; /* "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?..."; NULL: env:// */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "bootstrap/launcher.h"
+#include "bootstrap/launcher_board.h"
 #include "bootstrap/rendezvous_place.h"
 
 /* Names of the variables, the first that is set counts; NULL ends a list early. */

@@ -2,7 +2,10 @@
 #ifndef RENDEZVOUS_PLACE_H
 #define RENDEZVOUS_PLACE_H
 
-#include "bootstrap/rendezvous.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { RENDEZVOUS_HOST_MAX = 256, RENDEZVOUS_PATH_MAX = 4096 };
 
 enum place_kind { PLACE_ALONE, PLACE_TCP, PLACE_FILE };
 
