@@ -43,7 +43,7 @@ void health_heard(struct tutti_group *group, int peer, const struct note *here);
 /* A peer has destroyed the group. */
 void health_left(struct tutti_group *group, int peer);
 
-/* What the peers' answers tell. */
+/* Returns what the peers have answered.  health owns it. */
 struct stragglers *health_stragglers(const struct health *health);
 
 /* "rank 1 called X, rank 0 called Y" */

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "diagnose/health.h"
 #include "op/fingerprint.h"
 #include "progress/work.h"
 #include "state/group_state.h"
@@ -121,7 +120,7 @@ bool *stragglers_awaited(const struct tutti_work *work)
  * possible senders is there. */
 int stragglers_left(const struct tutti_work *work, const bool *awaited)
 {
-    const struct stragglers *missing = health_stragglers(work->group->health);
+    const struct stragglers *missing = work->group->stragglers;
     const tutti_backend *backend = work->exec != NULL ? work->exec->run.backend : work->backend;
     int left = -1;
     if (backend != work->group->entries[0][0].backend || !TUTTI_HAS(backend, notify)) return -1;
@@ -223,7 +222,7 @@ static int find(const struct tutti_work *work, int64_t now, struct note_place pl
     struct ends ends = {.work = work, .now = now, .place = places, .rest = rest};
     bool *marked = stragglers_awaited(work);
     for (int peer = 0; marked != NULL && peer < work->group->size; peer++)
-        if (marked[peer]) add_awaited(&ends, health_stragglers(work->group->health), peer);
+        if (marked[peer]) add_awaited(&ends, work->group->stragglers, peer);
     free(marked);
     return ends.n;
 }
@@ -269,7 +268,7 @@ static void describe_message(uint64_t packed, char *text, size_t size)
 /* True if a rank waits in a message for a peer that is in no call: the peer's latest collective has ended. */
 static bool is_over(const struct tutti_work *work, const struct note_place *place)
 {
-    return work->point_to_point && health_stragglers(work->group->health)->peer[place->rank].waits_in == 0;
+    return work->point_to_point && work->group->stragglers->peer[place->rank].waits_in == 0;
 }
 
 static void say_place(struct sentence *sentence, const struct tutti_work *work, const struct note_place *place)
@@ -303,7 +302,7 @@ static void say_unknown(struct sentence *sentence, const struct tutti_work *work
     const struct tutti_group *group = work->group;
     bool *marked = stragglers_awaited(work);
     for (int peer = 0; marked != NULL && peer < group->size; peer++) {
-        const struct peer *state = &health_stragglers(group->health)->peer[peer];
+        const struct peer *state = &group->stragglers->peer[peer];
         if (!marked[peer] || is_silent(state, work, now)) continue;
         if (!is_known(state, work))
             say(sentence, group->global_ranks[peer], state->owes_ns != 0 ? " (no answer yet)" : "");

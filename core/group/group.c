@@ -207,6 +207,7 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     group->cache = plan_cache_new();
     group->health = health_new(args->size);
     if (group->cache == NULL || group->health == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    group->stragglers = health_stragglers(group->health);
     return make_store(group, args);
 }
 

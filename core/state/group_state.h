@@ -24,6 +24,7 @@ struct making;
 struct making_family;
 struct plan_cache;
 struct shared_transport;
+struct stragglers;
 struct tutti_work;
 TAILQ_HEAD(work_queue, tutti_work);
 
@@ -63,11 +64,12 @@ struct tutti_group {
     int64_t timeout_ms;
     struct plan_cache *cache;
     struct health *health;
-    struct control *control; /* carries notes where no backend does; or NULL */
-    int rank, size;          /* -1, -1: not a member */
-    char *gone_text;         /* a member is gone although nothing waited for it: the next operation fails with this */
-    int failed;              /* status of the first failure, or 0 */
-    bool shut;               /* its backends are closed; only the handle is left */
+    struct stragglers *stragglers; /* owned by health */
+    struct control *control;       /* carries notes where no backend does; or NULL */
+    int rank, size;                /* -1, -1: not a member */
+    char *gone_text; /* a member is gone although nothing waited for it: the next operation fails with this */
+    int failed;      /* status of the first failure, or 0 */
+    bool shut;       /* its backends are closed; only the handle is left */
     int n_entries[2];
     struct backend_entry
         stager; /* copies CUDA tensors where one of their entries takes CPU tensors alone; else not open */
