@@ -1,4 +1,5 @@
-/* The layers: which folder may use which, by what its files include and by what its functions call. */
+/* The layers: which folder may use which, by what its files include and by what its functions call.  No
+ * files of the core use each other in a circle. */
 #include <dirent.h>
 #include <fnmatch.h>
 #include <setjmp.h>
@@ -50,6 +51,102 @@ static const struct layer tcp_layers[] = {
 
 static int wrong, seen;
 
+/* ---- modules ----------------------------------------------------------------------------------------------- */
+
+/* A module is a source file and the header of the same name.  It uses the modules whose headers it includes and whose
+ * functions it calls.  Modules that use each other in a circle can be neither read nor tested one by one. */
+enum { MODULES_MOST = 300 };
+
+struct modules {
+    const char *root; /* such as "core" */
+    int n;
+    char *name[MODULES_MOST];              /* path below the root, without its suffix */
+    bool uses[MODULES_MOST][MODULES_MOST]; /* [from][to] */
+    int towards[MODULES_MOST];             /* of a search: the next module on the way to its goal, or -1 */
+};
+
+static struct modules core_modules = {.root = "core"}, tcp_modules = {.root = "backends/tcp"};
+
+static int find_module(struct modules *modules, const char *path)
+{
+    char name[256];
+    const char *dot = strrchr(path, '.');
+    snprintf(name, sizeof name, "%.*s", dot != NULL ? (int)(dot - path) : (int)strlen(path), path);
+    for (int i = 0; i < modules->n; i++)
+        if (strcmp(modules->name[i], name) == 0) return i;
+    assert_true(modules->n < MODULES_MOST);
+    modules->name[modules->n] = strdup(name);
+    assert_non_null(modules->name[modules->n]);
+    return modules->n++;
+}
+
+static void add_use(struct modules *modules, const char *from, const char *to)
+{
+    int user = find_module(modules, from), used = find_module(modules, to);
+    if (user != used) modules->uses[user][used] = true;
+}
+
+/* A file includes another one of its own folder. */
+static void add_own_use(struct modules *modules, const char *path, const char *include)
+{
+    char target[512];
+    const char *name = strrchr(path, '/');
+    snprintf(target, sizeof target, "%.*s%s", name != NULL ? (int)(name + 1 - path) : 0, path, include);
+    add_use(modules, path, target);
+}
+
+/* Finds shortest ways to a module, breadth first.  Returns the module's successor on a circle, or -1. */
+static int find_circle(struct modules *modules, int goal)
+{
+    int queue[MODULES_MOST], n = 1;
+    queue[0] = goal;
+    for (int i = 0; i < modules->n; i++) modules->towards[i] = -1;
+    for (int at = 0; at < n; at++)
+        for (int i = 0; i < modules->n; i++) {
+            if (!modules->uses[i][queue[at]] || modules->towards[i] >= 0) continue;
+            modules->towards[i] = queue[at];
+            if (i == goal) return modules->towards[goal];
+            queue[n++] = i;
+        }
+    return -1;
+}
+
+static const char *suffix_of(const struct modules *modules, int module)
+{
+    char path[4096];
+    snprintf(path, sizeof path, TUTTI_SOURCE_DIR "/%s/%s.c", modules->root, modules->name[module]);
+    return access(path, R_OK) == 0 ? ".c" : ".h";
+}
+
+/* Prints a shortest circle through each module that is in one, unless a circle printed before names it.  Returns their
+ * number. */
+static int print_circles(struct modules *modules)
+{
+    bool named[MODULES_MOST] = {false};
+    int circles = 0;
+    for (int i = 0; i < modules->n; i++) {
+        int at = named[i] ? -1 : find_circle(modules, i);
+        if (at < 0) continue;
+        circles++;
+        named[i] = true;
+        print_message("%s: %s%s", modules->root, modules->name[i], suffix_of(modules, i));
+        for (; at != i; at = modules->towards[at]) {
+            named[at] = true;
+            print_message(" -> %s%s", modules->name[at], suffix_of(modules, at));
+        }
+        print_message(" -> %s%s\n", modules->name[i], suffix_of(modules, i));
+    }
+    return circles;
+}
+
+static void free_modules(struct modules *modules)
+{
+    for (int i = 0; i < modules->n; i++) free(modules->name[i]);
+    modules->n = 0;
+}
+
+/* ---- layers ------------------------------------------------------------------------------------------------ */
+
 static int find_layer(const struct layer *layers, int n, const char *folder)
 {
     for (int i = 0; i < n; i++)
@@ -77,6 +174,7 @@ static void folder_of(const char *path, char *folder, size_t size)
 static void check_use(const struct layer *layers, int n, const char *path, const char *target, const char *how)
 {
     char from[256], to[256];
+    add_use(layers == core_layers ? &core_modules : &tcp_modules, path, target);
     folder_of(path, from, sizeof from);
     folder_of(target, to, sizeof to);
     int layer = find_layer(layers, n, from);
@@ -160,6 +258,8 @@ static void check_include(const char *path, const struct rule *rule, const char 
     folder_of(path, folder, sizeof folder);
     snprintf(name, sizeof name, quote == '"' ? "%s" : "<%s>", include);
     bool own = quote == '"' && exists(folder, include);
+    if (own && strncmp(path, "core/", 5) == 0) add_own_use(&core_modules, path + 5, include);
+    if (own && strncmp(path, "backends/tcp/", 13) == 0) add_own_use(&tcp_modules, path + 13, include);
     if (!own && !fits(rule->may, name)) {
         print_error("%s includes %s; it may include: %s\n", path, name, rule->may);
         wrong++;
@@ -296,6 +396,16 @@ static void test_calls(void **state)
     assert_int_equal(wrong, 0);
 }
 
+/* No two modules of the core use each other, directly or through others.  Needs the includes and the calls. */
+static void test_circles(void **state)
+{
+    (void)state;
+    print_message("backends/tcp: %d circles of files\n", print_circles(&tcp_modules));
+    print_message("core: %d circles of files\n", print_circles(&core_modules));
+    free_modules(&tcp_modules);
+    free_modules(&core_modules);
+}
+
 /* The core knows no backend by its name, but in what "auto" means and in the device that a name implies. */
 static void test_no_names(void **state)
 {
@@ -316,6 +426,7 @@ static void test_no_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_includes),
-                                       cmocka_unit_test(test_calls), cmocka_unit_test(test_no_names)};
+                                       cmocka_unit_test(test_calls), cmocka_unit_test(test_circles),
+                                       cmocka_unit_test(test_no_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
