@@ -150,9 +150,9 @@ static int rounds(struct rank *self)
         rank_close(self);
         snprintf(name, sizeof name, "e%d", round);
         meet(self->shared, name, self->rank, self->world);
-        if (round == 1) before = count_fds();
+        if (round == 1) before = usage_fds();
     }
-    CHECK(count_fds() == before);
+    CHECK(usage_fds() == before);
     return 0;
 }
 

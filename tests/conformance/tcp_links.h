@@ -34,7 +34,7 @@ static size_t bytes_of_group(struct rank *self, int32_t n)
                              .timeout_ms = 10000,
                              .local_world_size = 1,
                              .name = "test"};
-    size_t before = allocated_bytes();
+    size_t before = usage_bytes();
     bool is_good = self->backend->open(state, &info, &alone) == TUTTI_OK;
     /* None of these makes a link. */
     is_good = is_good && self->backend->notify(state, n - 1, "nobody", 6) == TUTTI_OK;
@@ -42,7 +42,7 @@ static size_t bytes_of_group(struct rank *self, int32_t n)
     snprintf(connected, sizeof connected, "connected to 0 of %d ranks", n - 1);
     is_good = is_good && self->backend->describe(&alone, state, text, sizeof text) == TUTTI_OK;
     is_good = is_good && strstr(text, connected) != NULL;
-    size_t bytes = allocated_bytes() - before;
+    size_t bytes = usage_bytes() - before;
     if (!is_good) fprintf(stderr, "a group of %d ranks: %s; %s\n", n, last_error, text);
     self->backend->close(state);
     free(state);

@@ -25,7 +25,7 @@
 
 #include "base/forked.h"
 #include "base/token.h"
-#include "leftovers.h"
+#include "usage.h"
 
 enum { RANKS_MOST = 4, KEYS = 64, WAIT_MS = 20000 };
 

@@ -133,8 +133,8 @@ static void test_strangers_at_the_listener(void **state)
 /* Until so many descriptors are open; false: not in time. */
 static bool await_fds(struct rank *self, int n)
 {
-    for (int64_t end = now_ns() + (int64_t)WAIT_MS * 1000000; count_fds() != n && now_ns() < end;) turn(self);
-    return count_fds() == n;
+    for (int64_t end = now_ns() + (int64_t)WAIT_MS * 1000000; usage_fds() != n && now_ns() < end;) turn(self);
+    return usage_fds() == n;
 }
 
 /* Silent connections are ended after a while; one that finds no descriptor left does not make us spin. */
@@ -158,7 +158,7 @@ static int crowd(struct rank *self)
         meet(self->shared, "end", 0, 2);
         close(fd[0]);
     } else {
-        int before = count_fds();
+        int before = usage_fds();
         meet(self->shared, "came", 1, 2);
         CHECK(await_fds(self, before + 50)); /* all are let in .. */
         CHECK(await_fds(self, before));      /* .. and each is shown out */
@@ -231,11 +231,11 @@ static int flooded(struct rank *self)
         meet_moving(self, "sent");
         for (int i = 0; i < CROWD; i++) close(fd[i]);
     } else {
-        int before = count_fds();
+        int before = usage_fds();
         meet(self->shared, "came", 1, 2);
         CHECK(await_fds(self, before + MOST));
         turns(self, 2500);
-        CHECK(count_fds() == before + MOST);
+        CHECK(usage_fds() == before + MOST);
         meet(self->shared, "counted", 1, 2);
         start(self, &m, false, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
         CHECK(wait_for(self, &m) == TUTTI_OK);

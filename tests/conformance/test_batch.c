@@ -29,12 +29,12 @@ static int batch(tutti_group *group, int rank, int size, void *argument)
 
 static void test_batch(void **state)
 {
-    atomic_long *batches = loop_counter("loop_batches"), *late = loop_counter("loop_late_receives");
+    atomic_long *batches = ranks_loop_counter("loop_batches"), *late = ranks_loop_counter("loop_late_receives");
     (void)state;
     assert_true(batches != NULL && late != NULL);
     for (int size = 2; size <= 4; size++) {
         long before = atomic_load(batches);
-        run_ranks(size, batch, NULL);
+        ranks_run(size, batch, NULL);
         assert_int_equal(atomic_load(batches) - before, 2 * size); /* one of no messages among them */
     }
     assert_int_equal(atomic_load(late), 0);

@@ -335,7 +335,7 @@ static int coalesced(tutti_group *group, int rank, int size, void *argument)
     enum { N = 30 };
     int32_t x[N][3], y[3], from_left;
     tutti_work *work = NULL, *none = (tutti_work *)&work;
-    atomic_long *counter = loop_counter("loop_messages");
+    atomic_long *counter = ranks_loop_counter("loop_messages");
     EXPECT(counter != NULL);
     const bool counted = size > 1 && getenv("TUTTI_TEST_BACKEND") == NULL; /* the loop plug-in counts */
     for (int round = 0; round < 2; round++) {
@@ -452,7 +452,7 @@ static int deterministic(tutti_group *group, int rank, int size, void *argument)
 
 static void each_size(rank_fn fn, int from)
 {
-    for (int size = from; size <= 7; size++) run_ranks(size, fn, NULL);
+    for (int size = from; size <= 7; size++) ranks_run(size, fn, NULL);
 }
 
 #define CASE(name, fn, from)                                                                                           \

@@ -44,7 +44,7 @@ static void hosts(void **state)
 {
     (void)state;
     setenv("LOOP_HOSTS", "7,3,7,9", 1);
-    run_ranks(5, hosts_rank, NULL);
+    ranks_run(5, hosts_rank, NULL);
     unsetenv("LOOP_HOSTS");
     assert_int_equal(tutti_get_host(NULL, 0), -1);
 }
@@ -82,7 +82,7 @@ static int operations_rank(tutti_group *group, int rank, int size, void *argumen
 static void operations(void **state)
 {
     (void)state;
-    run_ranks(4, operations_rank, NULL);
+    ranks_run(4, operations_rank, NULL);
 }
 
 static int named_rank(tutti_group *group, int rank, int size, void *argument)
@@ -97,7 +97,7 @@ static void by_name(void **state)
 {
     (void)state;
     setenv("TUTTI_ALGO", "all_reduce=ring", 1);
-    run_ranks(3, named_rank, "algorithm ring: TUTTI_ALGO or TUTTI_DETERMINISTIC asks for \"all_reduce=ring\"");
+    ranks_run(3, named_rank, "algorithm ring: TUTTI_ALGO or TUTTI_DETERMINISTIC asks for \"all_reduce=ring\"");
     unsetenv("TUTTI_ALGO");
 }
 
@@ -122,10 +122,10 @@ static void tuned(void **state)
     assert_true(fd >= 0);
     setenv("TUTTI_TUNING", path, 1);
     assert_int_equal(pwrite(fd, good, sizeof good - 1, 0), sizeof good - 1);
-    run_ranks(3, named_rank, "algorithm rabenseifner: TUTTI_TUNING has it for all_reduce of up to 64 bytes");
-    run_ranks(2, named_rank, "the table has it"); /* not for so many ranks */
+    ranks_run(3, named_rank, "algorithm rabenseifner: TUTTI_TUNING has it for all_reduce of up to 64 bytes");
+    ranks_run(2, named_rank, "the table has it"); /* not for so many ranks */
     assert_int_equal(pwrite(fd, bad, sizeof bad - 1, 0), sizeof bad - 1);
-    run_ranks(3, named_rank, "the table has it");
+    ranks_run(3, named_rank, "the table has it");
     unsetenv("TUTTI_TUNING");
     close(fd);
     unlink(path);

@@ -7,8 +7,8 @@
 
 #include "group/group.h"
 #include "group/subgroup.h"
-#include "leftovers.h"
 #include "ranks.h"
+#include "usage.h"
 
 /* ---- small things ------------------------------------------------------------------------------------------- */
 
@@ -20,7 +20,7 @@ struct holds {
 
 static struct holds holds_now(void)
 {
-    return (struct holds){count_fds(), count_threads(), mallinfo2().uordblks};
+    return (struct holds){usage_fds(), usage_threads(), mallinfo2().uordblks};
 }
 
 /* A thread that was joined before may still be seen for a while on a busy machine, so there may be fewer. */
@@ -459,7 +459,7 @@ enum { CASES = sizeof cases / sizeof *cases };
 static void test_case(void **state)
 {
     int i = (int)(intptr_t)*state;
-    for (int size = cases[i].least; size <= cases[i].most; size++) run_ranks(size, cases[i].fn, NULL);
+    for (int size = cases[i].least; size <= cases[i].most; size++) ranks_run(size, cases[i].fn, NULL);
 }
 
 /* The same over tcp, where each rank is a process: its descriptors are its own. */
@@ -512,7 +512,7 @@ static void run_ranks_of_plain(int size, rank_fn fn)
     const char *before = getenv("TUTTI_TEST_BACKEND");
     char *kept = before != NULL ? strdup(before) : NULL;
     setenv("TUTTI_TEST_BACKEND", "plain", 1);
-    run_ranks(size, fn, NULL);
+    ranks_run(size, fn, NULL);
     if (kept != NULL)
         setenv("TUTTI_TEST_BACKEND", kept, 1);
     else
@@ -587,7 +587,7 @@ static int lost_by_many(tutti_group *group, int rank, int size, void *argument)
 static void test_lost_by_many(void **state)
 {
     (void)state;
-    run_ranks(2, lost_by_many, NULL);
+    ranks_run(2, lost_by_many, NULL);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* The mpi backend under the launchers of the MPIs that it was built for, and the rendezvous through them; what it says
  * where there is no launcher.  Skipped where no launcher is installed. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <sys/mman.h>
 
 #include "conformance/mpi_launch.h"
@@ -131,17 +132,17 @@ static int program_main(const char *mpi, int level, const char *end)
 static void expect_of(const char *part, const char *mpi, const char *environment, int ranks)
 {
     struct launch launch;
-    under(mpi, environment, ranks, self, part, &launch);
+    mpi_launch_run(mpi, environment, ranks, self, part, &launch);
     const char *out = launch.out.data != NULL ? launch.out.data : "",
                *err = launch.err.data != NULL ? launch.err.data : "";
-    if (launch.status != 0 || count_of(out, "all right") != ranks)
+    if (launch.status != 0 || text_count(out, "all right") != ranks)
         fail_msg("status %d\n%s\n%s", launch.status, out, err);
-    end(&launch);
+    launch_free(&launch);
 }
 
 static void expect_ranks(const char *mpi, const char *environment, int ranks)
 {
-    if (!has(mpi)) skip();
+    if (!mpi_launch_has(mpi)) skip();
     expect_of("rank", mpi, environment, ranks);
 }
 
@@ -150,7 +151,7 @@ static void read_only_roots(void **state)
     (void)state;
     static const char *const mpis[] = {"openmpi", "mpich"};
     for (int i = 0; i < 2; i++) {
-        if (!has(mpis[i])) continue;
+        if (!mpi_launch_has(mpis[i])) continue;
         expect_of("read_only", mpis[i], "", 2);
         expect_of("read_only", mpis[i], "TUTTI_MPI_NATIVE=1", 3);
     }
@@ -162,15 +163,15 @@ static void programs_own(void **state)
     (void)state;
     static const char *const mpis[] = {"openmpi", "mpich"};
     for (int i = 0; i < 2; i++) {
-        for (int level = 0; level < 4 && has(mpis[i]); level++) {
+        for (int level = 0; level < 4 && mpi_launch_has(mpis[i]); level++) {
             char arguments[64];
             struct launch launch;
             if (strcmp(mpis[i], "openmpi") == 0 && level == 0) continue; /* it gives FUNNELED for SINGLE */
             snprintf(arguments, sizeof arguments, "program %s %d", mpis[i], level);
-            under(mpis[i], "", 2, self, arguments, &launch);
-            if (launch.status != 0 || count_of(launch.out.data, "all right") != 2)
+            mpi_launch_run(mpis[i], "", 2, self, arguments, &launch);
+            if (launch.status != 0 || text_count(launch.out.data, "all right") != 2)
                 fail_msg("%s: status %d\n%s\n%s", arguments, launch.status, launch.out.data, launch.err.data);
-            end(&launch);
+            launch_free(&launch);
         }
     }
 }
@@ -183,7 +184,7 @@ static void mpi_gives_less(void **state)
         const char *mpi, *library;
     } mpis[] = {{"openmpi", "libmpi.so.40"}, {"mpich", "libmpich.so.12"}};
     for (int i = 0; i < 2; i++) {
-        for (int level = 1; level < 3 && has(mpis[i].mpi); level++) {
+        for (int level = 1; level < 3 && mpi_launch_has(mpis[i].mpi); level++) {
             char environment[4200];
             snprintf(environment, sizeof environment,
                      "LD_PRELOAD=%s/tests/plugins/libtutti_few_threads.so FEW_THREADS=%d FEW_THREADS_OF=%s",
@@ -196,7 +197,7 @@ static void mpi_gives_less(void **state)
 static void native_is_set_late(void **state)
 {
     (void)state;
-    if (!has("openmpi")) skip();
+    if (!mpi_launch_has("openmpi")) skip();
     expect_of("native_late", "openmpi", "", 2);
     expect_of("native_late mpi_openmpi", "openmpi", "", 2);
 }
@@ -214,21 +215,21 @@ static void natives_as_asked(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char call[80];
         snprintf(call, sizeof call, "natives %s", cases[i].expected);
-        if (has(cases[i].mpi)) expect_of(call, cases[i].mpi, cases[i].environment, 1);
+        if (mpi_launch_has(cases[i].mpi)) expect_of(call, cases[i].mpi, cases[i].environment, 1);
     }
 }
 
 static void programs_own_ends_early(void **state)
 {
     (void)state;
-    if (has("openmpi")) expect_of("program openmpi 3 early", "openmpi", "", 2);
-    if (has("mpich")) expect_of("program mpich 3 early", "mpich", "", 2);
+    if (mpi_launch_has("openmpi")) expect_of("program openmpi 3 early", "openmpi", "", 2);
+    if (mpi_launch_has("mpich")) expect_of("program mpich 3 early", "mpich", "", 2);
 }
 
 static void programs_own_is_another(void **state)
 {
     (void)state;
-    if (!has("openmpi") || !has("mpich")) skip();
+    if (!mpi_launch_has("openmpi") || !mpi_launch_has("mpich")) skip();
     expect_of("program openmpi 3 other", "openmpi", "", 2);
     expect_of("program mpich 3 other", "mpich", "", 2);
 }
@@ -274,13 +275,13 @@ static void conformance(void **state)
     } runs[] = {{"openmpi", "", 4}, {"openmpi", "TUTTI_MPI_NATIVE=1", 3}, {"mpich", "", 2}};
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         struct launch launch;
-        if (!has(runs[i].mpi)) continue;
-        under(runs[i].mpi, runs[i].environment, runs[i].ranks, TUTTI_BUILD_DIR "/bin/tutti-conformance",
-              "--join --quick --backend mpi", &launch);
+        if (!mpi_launch_has(runs[i].mpi)) continue;
+        mpi_launch_run(runs[i].mpi, runs[i].environment, runs[i].ranks, TUTTI_BUILD_DIR "/bin/tutti-conformance",
+                       "--join --quick --backend mpi", &launch);
         if (launch.status != 0)
             fail_msg("%s %s: status %d\n%s\n%s", runs[i].mpi, runs[i].environment, launch.status, launch.out.data,
                      launch.err.data);
-        end(&launch);
+        launch_free(&launch);
     }
 }
 
@@ -312,13 +313,13 @@ static void examples(void **state)
     (void)state;
     static const char *const names[] = {"hello",   "send_recv",      "broadcast", "gather",     "all_gather",
                                         "scatter", "reduce_scatter", "reduce",    "all_reduce", "all_to_all_single"};
-    if (!has("openmpi")) skip();
+    if (!mpi_launch_has("openmpi")) skip();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[4200];
         struct launch launch[2];
         snprintf(path, sizeof path, "%s/%s", TUTTI_EXAMPLES_DIR, names[i]);
-        under("openmpi", "", 3, path, "tcp", &launch[0]);
-        under("openmpi", "", 3, path, "mpi", &launch[1]);
+        mpi_launch_run("openmpi", "", 3, path, "tcp", &launch[0]);
+        mpi_launch_run("openmpi", "", 3, path, "mpi", &launch[1]);
         char *tcp = sorted_lines(launch[0].out.data), *mpi = sorted_lines(launch[1].out.data);
         if (launch[0].status != 0 || launch[1].status != 0 || *tcp == '\0')
             fail_msg("%s: %d, %d\n%s\n%s", names[i], launch[0].status, launch[1].status, launch[0].err.data,
@@ -326,8 +327,8 @@ static void examples(void **state)
         assert_string_equal(tcp, mpi);
         free(tcp);
         free(mpi);
-        end(&launch[0]);
-        end(&launch[1]);
+        launch_free(&launch[0]);
+        launch_free(&launch[1]);
     }
 }
 
@@ -339,14 +340,14 @@ static void lines_of_the_log_have_a_rank(void **state)
     for (int i = 0; i < 2; i++) {
         char path[4200];
         struct launch launch;
-        if (!has(mpis[i])) continue;
+        if (!mpi_launch_has(mpis[i])) continue;
         snprintf(path, sizeof path, "%s/hello", TUTTI_EXAMPLES_DIR);
-        under(mpis[i], "TUTTI_LOG=info", 2, path, "tcp", &launch);
+        mpi_launch_run(mpis[i], "TUTTI_LOG=info", 2, path, "tcp", &launch);
         assert_int_equal(launch.status, 0);
         assert_has(&launch.err, "tutti[0] info: group world: rank 0 of 2");
         assert_has(&launch.err, "tutti[1] info: group world: rank 1 of 2");
         assert_has_not(&launch.err, "tutti[-]");
-        end(&launch);
+        launch_free(&launch);
     }
 }
 
@@ -356,33 +357,33 @@ static void no_launcher(void **state)
     (void)state;
     char path[4200];
     snprintf(path, sizeof path, "%s/hello", TUTTI_EXAMPLES_DIR);
-    if (!has("openmpi") && !has("mpich")) skip();
+    if (!mpi_launch_has("openmpi") && !mpi_launch_has("mpich")) skip();
     setenv("TUTTI_BACKEND_PATH", TUTTI_BACKENDS_DIR, 1);
     struct launch launch = RUN("-n", "2", path, "mpi");
     assert_int_not_equal(launch.status, 0);
     assert_non_null(strstr(launch.err.data, "started without an MPI launcher: start it with tutti-run --mpi"));
     assert_null(strstr(launch.out.data != NULL ? launch.out.data : "", "Hello"));
-    end(&launch);
+    launch_free(&launch);
 }
 
 /* The launcher of one MPI and the backend of the other. */
 static void other_launcher(void **state)
 {
     (void)state;
-    if (!has("openmpi") || !has("mpich")) skip();
+    if (!mpi_launch_has("openmpi") || !mpi_launch_has("mpich")) skip();
     char path[4200];
     struct launch launch;
     snprintf(path, sizeof path, "%s/hello", TUTTI_EXAMPLES_DIR);
-    under("mpich", "", 2, path, "mpi_openmpi", &launch);
+    mpi_launch_run("mpich", "", 2, path, "mpi_openmpi", &launch);
     assert_int_not_equal(launch.status, 0);
     assert_non_null(strstr(launch.err.data, "built for Open MPI"));
     assert_non_null(strstr(launch.err.data, "MPICH's mpiexec"));
-    end(&launch);
-    under("openmpi", "", 2, path, "mpi_mpich", &launch);
+    launch_free(&launch);
+    mpi_launch_run("openmpi", "", 2, path, "mpi_mpich", &launch);
     assert_int_not_equal(launch.status, 0);
     assert_non_null(strstr(launch.err.data, "built for MPICH"));
     assert_non_null(strstr(launch.err.data, "Open MPI's mpirun"));
-    end(&launch);
+    launch_free(&launch);
 }
 
 /* The last one's ranks count, not those of the first one, which has started one process. */
@@ -391,15 +392,15 @@ static void launcher_in_a_launcher(void **state)
     (void)state;
     static const char *const last[] = {
         "mpiexec.mpich -n 2", "mpirun.openmpi --allow-run-as-root --oversubscribe --mca mpi_yield_when_idle 1 -n 2"};
-    if (!has("openmpi") || !has("mpich")) skip();
+    if (!mpi_launch_has("openmpi") || !mpi_launch_has("mpich")) skip();
     for (int i = 0; i < 2; i++) {
         char program[4400];
         struct launch launch;
         snprintf(program, sizeof program, "%s %s/hello", last[i], TUTTI_EXAMPLES_DIR);
-        under(i == 0 ? "openmpi" : "mpich", "", 1, program, "tcp", &launch);
+        mpi_launch_run(i == 0 ? "openmpi" : "mpich", "", 1, program, "tcp", &launch);
         if (launch.status != 0 || strstr(launch.out.data, "Hello from rank 1 out of 2 processes!") == NULL)
             fail_msg("%s: %d\n%s\n%s", program, launch.status, launch.out.data, launch.err.data);
-        end(&launch);
+        launch_free(&launch);
     }
 }
 
@@ -411,7 +412,7 @@ int main(int argc, char **argv)
     if (argc > 2 && strcmp(argv[1], "natives") == 0) return natives(argv[2]);
     if (argc > 3 && strcmp(argv[1], "program") == 0) return program_main(argv[2], atoi(argv[3]), argv[4]);
     if (realpath("/proc/self/exe", self) == NULL) return 1;
-    if (!has("openmpi") && !has("mpich")) {
+    if (!mpi_launch_has("openmpi") && !mpi_launch_has("mpich")) {
         fprintf(stderr,
                 "skipped: no mpi backend was built, or neither mpirun.openmpi nor mpiexec.mpich is installed\n");
         return 77;

@@ -4,6 +4,7 @@
  * MPI is installed. */
 #include <pthread.h>
 #include <tutti/tutti.h>
+#include <unistd.h>
 
 #include "conformance/mpi_launch.h"
 
@@ -241,12 +242,12 @@ static void expect_of(int mpi, const char *environment, const char *part)
 {
     struct launch launch;
     char arguments[80];
-    if (!has(mpis[mpi].name)) return;
+    if (!mpi_launch_has(mpis[mpi].name)) return;
     snprintf(arguments, sizeof arguments, "%s %s", part, mpis[mpi].other);
-    under(mpis[mpi].name, environment, 2, self, arguments, &launch);
-    if (launch.status != 0 || launch.out.data == NULL || count_of(launch.out.data, "all right") != 2)
+    mpi_launch_run(mpis[mpi].name, environment, 2, self, arguments, &launch);
+    if (launch.status != 0 || launch.out.data == NULL || text_count(launch.out.data, "all right") != 2)
         fail_msg("%s %s: status %d\n%s", mpis[mpi].name, part, launch.status, launch.err.data);
-    end(&launch);
+    launch_free(&launch);
 }
 
 static void made_at_once(void **state)
@@ -304,7 +305,7 @@ static void jobs_are_mixed(void **state)
 {
     char path[] = "/tmp/tutti-test-mpi-XXXXXX", command[9000];
     (void)state;
-    if (!has("openmpi")) skip();
+    if (!mpi_launch_has("openmpi")) skip();
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
@@ -314,9 +315,9 @@ static void jobs_are_mixed(void **state)
              "exec timeout -k 5 50 mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 %s %s $RANK", self, path);
     struct launch launch = RUN("-n", "2", "sh", "-c", command);
     unlink(path);
-    if (launch.status != 0 || launch.out.data == NULL || count_of(launch.out.data, "all right") != 4)
+    if (launch.status != 0 || launch.out.data == NULL || text_count(launch.out.data, "all right") != 4)
         fail_msg("status %d\n%s", launch.status, launch.err.data);
-    end(&launch);
+    launch_free(&launch);
 }
 
 int main(int argc, char **argv)
@@ -324,7 +325,7 @@ int main(int argc, char **argv)
     if (argc > 2 && *argv[1] == '/') return mixed(argv[1], atoi(argv[2]));
     if (argc > 2) return rank_main(argv[1], argv[2]);
     if (realpath("/proc/self/exe", self) == NULL) return 1;
-    if (!has("openmpi") && !has("mpich")) {
+    if (!mpi_launch_has("openmpi") && !mpi_launch_has("mpich")) {
         fprintf(stderr, "skipped: no mpi backend was built, or no launcher of its MPI is installed\n");
         return 77;
     }

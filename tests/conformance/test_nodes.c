@@ -3,7 +3,9 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <tutti/tutti.h>
+#include <unistd.h>
 
 #include "mpi_launch.h"
 
@@ -63,10 +65,10 @@ static void test_mpi(void **state)
     (void)state;
     for (int i = 0; i < 4; i++) {
         struct launch launch;
-        if (!has(mpis[i / 2])) continue;
-        under(mpis[i / 2], "", 3, SELF, backends[i % 2], &launch);
+        if (!mpi_launch_has(mpis[i / 2])) continue;
+        mpi_launch_run(mpis[i / 2], "", 3, SELF, backends[i % 2], &launch);
         expect_ranks(&launch, 3);
-        end(&launch);
+        launch_free(&launch);
     }
 }
 

@@ -59,7 +59,7 @@ static void test_cores_not_alike(void **state)
 {
     (void)state;
     skip_on_one_core();
-    for (int bound = 0; bound < 2; bound++) run_procs(2, rank_of_uneven, &bound);
+    for (int bound = 0; bound < 2; bound++) procs_run_ranks(2, rank_of_uneven, &bound);
 }
 
 /* ---- a part of the world ------------------------------------------------------------------------------------- */
@@ -166,25 +166,25 @@ static int rank_of_part(int rank, int size, void *argument)
 static void test_parts_of_a_world(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_part, &(struct part){0});
+    procs_run_ranks(3, rank_of_part, &(struct part){0});
 }
 
 static void test_parts_of_a_world_with_one_core(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_part, &(struct part){.one_core = true});
+    procs_run_ranks(3, rank_of_part, &(struct part){.one_core = true});
 }
 
 static void test_parts_of_a_world_that_may_not_read(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_part, &(struct part){"TUTTI_SHM_CMA", "0", false});
+    procs_run_ranks(3, rank_of_part, &(struct part){"TUTTI_SHM_CMA", "0", false});
 }
 
 static void test_parts_of_a_world_by_plans(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_part, &(struct part){"TUTTI_DETERMINISTIC", "1", false});
+    procs_run_ranks(3, rank_of_part, &(struct part){"TUTTI_DETERMINISTIC", "1", false});
 }
 
 /* ---- messages ------------------------------------------------------------------------------------------------ */
@@ -230,7 +230,7 @@ static int rank_of_messages(int rank, int size, void *argument)
             bool waits = ways >> 20 & 1;
             work[i] = NULL;
             for (size_t k = 0; k < bytes[i]; k++) data[i][k] = rank == 0 ? value_of(call + i, k) : 0;
-            if (rank == 1 && (ways >> 21 & 15) == 0) procs_nap_ms(2);
+            if (rank == 1 && (ways >> 21 & 15) == 0) procs_sleep_ms(2);
             /* Within a tag, and all of them: neither end waits for one that the other has not begun. */
             int status = rank == 0 ? waits ? tutti_send(tensor, 1, opts) : tutti_isend(tensor, 1, opts, &work[i])
                          : waits ? tutti_recv(tensor, 0, opts)
@@ -266,7 +266,7 @@ static int rank_of_two(int rank, int size, void *argument)
             EXPECT(tutti_isend(tutti_view(large, sizeof large), 1, NULL, &work[0]) == TUTTI_OK);
             EXPECT(tutti_isend(tutti_view(&small, 1), 1, NULL, &work[1]) == TUTTI_OK);
         }
-        proc_meet(size, turn);
+        proc_barrier(size, turn);
         if (rank == 1) {
             EXPECT(tutti_recv(tutti_view(large, sizeof large), 0, NULL) == TUTTI_OK);
             EXPECT(tutti_recv(tutti_view(&small, 1), 0, NULL) == TUTTI_OK);
@@ -307,33 +307,33 @@ static int rank_of_senders(int rank, int size, void *argument)
 static void test_all_send_first(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_senders, &(struct part){0});
-    run_procs(2, rank_of_senders, &(struct part){.one_core = true});
-    run_procs(2, rank_of_senders, &(struct part){"TUTTI_SHM_CMA", "0", false});
+    procs_run_ranks(2, rank_of_senders, &(struct part){0});
+    procs_run_ranks(2, rank_of_senders, &(struct part){.one_core = true});
+    procs_run_ranks(2, rank_of_senders, &(struct part){"TUTTI_SHM_CMA", "0", false});
 }
 
 static void test_none_overtakes_another(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_two, NULL);
+    procs_run_ranks(2, rank_of_two, NULL);
 }
 
 static void test_messages(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_messages, &(struct part){0});
+    procs_run_ranks(2, rank_of_messages, &(struct part){0});
 }
 
 static void test_messages_with_one_core(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_messages, &(struct part){.one_core = true});
+    procs_run_ranks(2, rank_of_messages, &(struct part){.one_core = true});
 }
 
 static void test_messages_that_are_not_read(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_messages, &(struct part){"TUTTI_SHM_CMA", "0", false});
+    procs_run_ranks(2, rank_of_messages, &(struct part){"TUTTI_SHM_CMA", "0", false});
 }
 
 int main(void)

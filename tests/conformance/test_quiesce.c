@@ -31,7 +31,7 @@ static int all_is_done(tutti_group *group, int rank, int size, void *argument)
 static void test_all_is_done(void **state)
 {
     (void)state;
-    for (int size = 2; size <= 4; size++) run_ranks(size, all_is_done, NULL);
+    for (int size = 2; size <= 4; size++) ranks_run(size, all_is_done, NULL);
 }
 
 static int not_yet(tutti_group *group, int rank, int size, void *argument)
@@ -61,7 +61,7 @@ static int not_yet(tutti_group *group, int rank, int size, void *argument)
 static void test_not_yet(void **state)
 {
     (void)state;
-    run_ranks(2, not_yet, NULL);
+    ranks_run(2, not_yet, NULL);
 }
 
 /* An operation without time: what is there is taken, for what is not nobody waits. */
@@ -99,7 +99,7 @@ static int now(tutti_group *group, int rank, int size, void *argument)
 static void test_now(void **state)
 {
     (void)state;
-    run_ranks(2, now, NULL);
+    ranks_run(2, now, NULL);
 }
 
 static void test_no_group(void **state)

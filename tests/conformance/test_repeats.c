@@ -240,13 +240,13 @@ static int rank_of_repeats(int rank, int size, void *argument)
 static void test_shared_memory(void **state)
 {
     (void)state;
-    run_procs(SIZE, rank_of_repeats, &(bool){false});
+    procs_run_ranks(SIZE, rank_of_repeats, &(bool){false});
 }
 
 static void test_network(void **state)
 {
     (void)state;
-    run_procs(SIZE, rank_of_repeats, &(bool){true});
+    procs_run_ranks(SIZE, rank_of_repeats, &(bool){true});
 }
 
 int main(void)

@@ -173,7 +173,7 @@ static int bring_strangers(struct rank *self, int *silent, int *n_silent)
 
 static int strangers(struct rank *self)
 {
-    int silent[2 * CROWD + 1], n_silent = 0, before = count_fds();
+    int silent[2 * CROWD + 1], n_silent = 0, before = usage_fds();
     if (self->rank == 2) CHECK(bring_strangers(self, silent, &n_silent) == 0);
     CHECK(rank_open(self) == TUTTI_OK);
     CHECK(self->backend->is_near(self->state)); /* a host that had waited in vain would have gone on without rank 2 */
@@ -184,7 +184,7 @@ static int strangers(struct rank *self)
         if (i > 0) CHECK(is_shown_out(silent[i])); /* the first listens itself */
         close(silent[i]);
     }
-    CHECK(count_fds() == before);
+    CHECK(usage_fds() == before);
     return 0;
 }
 
@@ -246,7 +246,7 @@ static int without_pidfds(struct rank *self)
 {
     char text[1024] = "", in[8];
     struct message recv;
-    int before = count_fds();
+    int before = usage_fds();
     CHECK(refuse(SYS_pidfd_open));
     CHECK(rank_open(self) == TUTTI_OK);
     CHECK(self->backend->describe(&host, self->state, text, sizeof text) == TUTTI_OK);
@@ -262,7 +262,7 @@ static int without_pidfds(struct rank *self)
     say(self, "told");
     await_moving(self, "told", !self->rank);
     rank_close(self);
-    CHECK(count_fds() == before);
+    CHECK(usage_fds() == before);
     return 0;
 }
 

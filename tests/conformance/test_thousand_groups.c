@@ -5,11 +5,12 @@
  * has its own engine and progress thread, as in a process of its own. */
 #include "ranks.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "descriptor_limit.h"
+#include "usage.h"
 
 enum { RANKS = 1024, STACK = 256 << 10, ROOT = 777, COUNT = 3, DESCRIPTORS = 4 * RANKS };
 
@@ -134,7 +135,7 @@ static void test_thousand(void **state)
     tutti_store *store = NULL;
     pthread_attr_t small;
     (void)state;
-    if (!may_have_descriptors(DESCRIPTORS)) skip();
+    if (!usage_allow_fds(DESCRIPTORS)) skip();
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, STACK);
     assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);

@@ -1,6 +1,7 @@
 /* Worlds: several at once in one process, their groups after their end, and the default one.  Ranks are threads. */
 #include "ranks.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 /* The world goes first: its groups answer, and can be ended. */
@@ -72,7 +73,7 @@ static int armed_twice(tutti_store *store, int rank, int size)
 {
     enum { TRIES = 10000 };
     tutti_group *group = NULL;
-    atomic_long *counter = loop_counter("loop_armed_twice");
+    atomic_long *counter = ranks_loop_counter("loop_armed_twice");
     int x = rank;
     EXPECT(counter != NULL);
     EXPECT(tutti_create_group("loop", store, rank, size, &(tutti_group_opts){.timeout_ms = 20000}, &group) == TUTTI_OK);

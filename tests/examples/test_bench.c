@@ -2,6 +2,9 @@
  * refuses what it does not know.  The figures themselves are not judged here. */
 #include "tools/launch.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 static const char *const ops[] = {"barrier",        "broadcast",  "all_reduce", "reduce",  "all_gather",
                                   "reduce_scatter", "all_to_all", "gather",     "scatter", "pingpong"};
 
@@ -115,16 +118,17 @@ static void table_of_dtypes(void **state)
 static void refuses(void **state)
 {
     (void)state;
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--ops", "all_reduce,nothing"), 2, "there is no operation \"nothing\"");
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--sizes", "4,5T"), 2, "\"5T\" is not a size");
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--sizes", "-4"), 2, "\"-4\" is not a size");
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--dtype", "real"), 2, "there is no \"real\"; there are bool int8");
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--reduce-op", "XOR"), 2, "there is no \"XOR\"");
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--alloc", "heap"), 2, "\"heap\" is neither system nor tutti");
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--fast", "1"), 2, "there is no option \"--fast\"");
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--ms"), 2, "\"--ms\" is no option, or lacks its value");
-    assert_refused(ARGS("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--ranks", "3"), 2,
-                   "--ranks says 3, but this world has 2");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--ops", "all_reduce,nothing"), 2,
+                          "there is no operation \"nothing\"");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--sizes", "4,5T"), 2, "\"5T\" is not a size");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--sizes", "-4"), 2, "\"-4\" is not a size");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--dtype", "real"), 2, "there is no \"real\"; there are bool int8");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--reduce-op", "XOR"), 2, "there is no \"XOR\"");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--alloc", "heap"), 2, "\"heap\" is neither system nor tutti");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--fast", "1"), 2, "there is no option \"--fast\"");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--ms"), 2, "\"--ms\" is no option, or lacks its value");
+    launch_assert_refused(ARGS("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--ranks", "3"), 2,
+                          "--ranks says 3, but this world has 2");
 }
 
 static void has(const struct launch *launch, const char *part)
@@ -147,9 +151,9 @@ static void explains(void **state)
     if (strcmp(backend(), "tcp") == 0) has(&launch, "algorithm binomial: the table has it for broadcast");
     assert_null(strstr(launch.out.data, "algbw")); /* nothing is measured */
     launch_free(&launch);
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--explain", "broadcast"), 2, "\"--explain\"");
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--explain", "local_reduce", "4"), 2, "no operation \"local_reduce\"");
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--explain", "broadcast", "4x"), 2, "\"4x\" is not a size");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--explain", "broadcast"), 2, "\"--explain\"");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--explain", "local_reduce", "4"), 2, "no operation \"local_reduce\"");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--explain", "broadcast", "4x"), 2, "\"4x\" is not a size");
 }
 
 static char *read_text(const char *path)
@@ -182,11 +186,11 @@ static void tunes(void **state)
     assert_int_equal(launch.status, 0);
     launch_free(&launch);
     char *text = read_text(path);
-    assert_int_equal(count_of(text, "tutti tuning 1\n"), 1);
-    assert_int_equal(count_of(text, "tcp 3 1 all_reduce any "), 1);
-    assert_int_equal(count_of(text, "tcp 3 1 barrier any "), 1);
-    assert_int_equal(count_of(text, "tcp 2 1 barrier any "), 1);
-    assert_int_equal(count_of(text, "pingpong"), 0);
+    assert_int_equal(text_count(text, "tutti tuning 1\n"), 1);
+    assert_int_equal(text_count(text, "tcp 3 1 all_reduce any "), 1);
+    assert_int_equal(text_count(text, "tcp 3 1 barrier any "), 1);
+    assert_int_equal(text_count(text, "tcp 2 1 barrier any "), 1);
+    assert_int_equal(text_count(text, "pingpong"), 0);
     free(text);
 
     char wish[80];
@@ -223,9 +227,9 @@ static void plots(void **state)
 {
     char path[] = "/tmp/tutti-bench-XXXXXX";
     (void)state;
-    assert_refused(ARGS("/usr/bin/env", "PATH=/nowhere", TUTTI_BENCH_PATH, "--plot", "x.svg"), 2,
-                   "--plot needs gnuplot, which is in no folder of PATH");
-    assert_refused(ARGS(TUTTI_BENCH_PATH, "--plot", "x.pdf"), 2, "--plot draws SVG and PNG");
+    launch_assert_refused(ARGS("/usr/bin/env", "PATH=/nowhere", TUTTI_BENCH_PATH, "--plot", "x.svg"), 2,
+                          "--plot needs gnuplot, which is in no folder of PATH");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--plot", "x.pdf"), 2, "--plot draws SVG and PNG");
     if (access("/usr/bin/gnuplot", X_OK) != 0) skip();
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -235,7 +239,7 @@ static void plots(void **state)
     char *text = read_text(path);
     assert_non_null(strstr(text, "<svg"));
     assert_non_null(strstr(text, "all_reduce"));
-    assert_int_equal(count_of(text, "<title>tcp</title>"), 2); /* a line each */
+    assert_int_equal(text_count(text, "<title>tcp</title>"), 2); /* a line each */
     assert_null(strstr(text, "barrier"));
     free(text);
     close(fd);

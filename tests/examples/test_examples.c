@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <unistd.h>
 
 enum { RANKS = 4, LINES_MAX = 4 * RANKS };
 
@@ -206,9 +207,9 @@ static void train_refuses_what_it_does_not_know(void **state)
     char path[4096];
     (void)state;
     path_of("train", path, sizeof path);
-    assert_refused(ARGS(path, "--epochs", "none"), 2, "--epochs needs an integer of 1 to 100000, not \"none\"");
-    assert_refused(ARGS(path, "--speed", "9"), 2, "unknown option");
-    assert_refused(ARGS(path, "--data", "/nowhere.csv"), 1, "/nowhere.csv: No such file");
+    launch_assert_refused(ARGS(path, "--epochs", "none"), 2, "--epochs needs an integer of 1 to 100000, not \"none\"");
+    launch_assert_refused(ARGS(path, "--speed", "9"), 2, "unknown option");
+    launch_assert_refused(ARGS(path, "--data", "/nowhere.csv"), 1, "/nowhere.csv: No such file");
 }
 
 int main(void)

@@ -44,7 +44,7 @@ static int rank_of_many(int rank, int size, void *argument)
 static void test_is_raised_and_given_back(void **state)
 {
     (void)state;
-    run_procs(4, rank_of_many, NULL);
+    procs_run_ranks(4, rank_of_many, NULL);
 }
 
 int main(void)

@@ -2,6 +2,8 @@
  * its group ends, and nothing of it is left afterwards. */
 #include "procs.h"
 
+#include <fcntl.h>
+
 enum { BIG = 1 << 20, SIZE = 3, KILLS = 12 };
 
 static int64_t count_lines(const char *path, const char *word)
@@ -61,8 +63,8 @@ static int rank_that_ends(int rank, int size, void *argument)
 static void test_nothing_is_left(void **state)
 {
     (void)state;
-    run_procs(SIZE, rank_that_ends, NULL);
-    run_procs(SIZE, rank_that_ends, "0");
+    procs_run_ranks(SIZE, rank_that_ends, NULL);
+    procs_run_ranks(SIZE, rank_that_ends, "0");
 }
 
 /* Memory that is still allocated stays the program's, and can be freed with any group or none. */
@@ -76,7 +78,7 @@ static int rank_that_keeps(int rank, int size, void *argument)
     EXPECT(tutti_alloc(NULL, 100, &freed) == TUTTI_OK);
     EXPECT(sum_in_place(kept, BIG) == TUTTI_OK);
     EXPECT(tutti_free(NULL, freed) == TUTTI_OK);
-    proc_meet(SIZE, 1);
+    proc_barrier(SIZE, 1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     EXPECT(mappings() == 1);
     float *data = kept;
@@ -98,7 +100,7 @@ static int rank_that_keeps(int rank, int size, void *argument)
 static void test_kept_beyond_the_end(void **state)
 {
     (void)state;
-    run_procs(SIZE, rank_that_keeps, NULL);
+    procs_run_ranks(SIZE, rank_that_keeps, NULL);
 }
 
 /* ---- a rank is killed -------------------------------------------------------------------------------------- */
@@ -119,7 +121,7 @@ static int rank_in_sums(int rank, int size, void *argument)
     EXPECT(tutti_alloc(NULL, BIG * sizeof(float), &memory) == TUTTI_OK);
     int status = sum_in_place(memory, BIG);
     EXPECT(status == TUTTI_OK);
-    proc_say(1);
+    proc_set_step(1);
     while (status == TUTTI_OK) status = sum_in_place(memory, BIG);
     if (status != TUTTI_ERR_ABORTED) EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "all_reduce ", guilty);
     EXPECT_ERROR(status, status, guilty);
@@ -132,7 +134,7 @@ static int rank_in_sums(int rank, int size, void *argument)
 static void kill_one(struct procs *procs, void *argument)
 {
     const struct kill *kill = argument;
-    if (!procs_await(procs, 1)) return;
+    if (!procs_wait_for_step(procs, 1)) return;
     usleep((useconds_t)kill->delay_us);
     procs_signal(procs, kill->victim, SIGKILL);
 }
@@ -142,7 +144,7 @@ static void test_killed_while_others_read(void **state)
     (void)state;
     for (int i = 0; i < KILLS; i++) {
         struct kill kill = {.victim = i % SIZE, .delay_us = i * 1237 % 9000};
-        run_procs_acting(SIZE, rank_in_sums, kill_one, &kill);
+        procs_run_with(SIZE, rank_in_sums, kill_one, &kill);
     }
 }
 
@@ -171,7 +173,7 @@ static int rank_that_wants_all(int rank, int size, void *argument)
 static void test_more_than_there_is(void **state)
 {
     (void)state;
-    run_procs(SIZE, rank_that_wants_all, NULL);
+    procs_run_ranks(SIZE, rank_that_wants_all, NULL);
 }
 
 int main(void)

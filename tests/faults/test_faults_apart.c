@@ -37,9 +37,9 @@ static int rank_of_own_backend(int rank, int size, void *argument)
     EXPECT(tutti_new_group(ranks, 2, NULL, &plain) == TUTTI_OK);
     if (rank > 0)
         EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = own)) == TUTTI_OK && x == 2);
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     if (rank == 2 && leaves) EXPECT(tutti_destroy_process_group(own) == TUTTI_OK);
-    if (rank == 2 && !leaves) proc_say_and_wait(2); /* the parent kills it */
+    if (rank == 2 && !leaves) proc_wait_for_go(2); /* the parent kills it */
     if (rank == 1) EXPECT_ERROR(tutti_barrier(tutti_with(.group = own)), TUTTI_ERR_PEER_LOST, "barrier #2", "is lost");
     if (leaves) {
         EXPECT(tutti_barrier(NULL) == TUTTI_OK);
@@ -53,8 +53,8 @@ static int rank_of_own_backend(int rank, int size, void *argument)
 
 static void await_step(struct procs *procs, int rank, int step)
 {
-    while (procs_reap(procs) && atomic_load(&procs->board->step[rank]) < step && procs_now_ns() < procs->deadline_ns)
-        procs_nap_ms(1);
+    while (procs_reap(procs) && atomic_load(&procs->shared->step[rank]) < step && procs_now_ns() < procs->deadline_ns)
+        procs_sleep_ms(1);
 }
 
 static void kill_the_last(struct procs *procs, void *argument)
@@ -68,8 +68,8 @@ static void test_a_group_with_a_backend_of_its_own(void **state)
 {
     (void)state;
     assert_true(copy_plugin());
-    run_procs(3, rank_of_own_backend, &(bool){true});
-    run_procs_acting(3, rank_of_own_backend, kill_the_last, &(bool){false});
+    procs_run_ranks(3, rank_of_own_backend, &(bool){true});
+    procs_run_with(3, rank_of_own_backend, kill_the_last, &(bool){false});
     unlink(second_tcp);
 }
 
@@ -94,7 +94,7 @@ static void test_many_groups_with_backends_of_their_own(void **state)
 {
     (void)state;
     assert_true(copy_plugin());
-    run_procs(2, rank_of_many_backends, NULL);
+    procs_run_ranks(2, rank_of_many_backends, NULL);
     unlink(second_tcp);
 }
 
@@ -127,7 +127,7 @@ static int rank_of_an_offer(int rank, int size, void *argument)
 static void test_destroyed_with_an_offer(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_an_offer, NULL);
+    procs_run_ranks(2, rank_of_an_offer, NULL);
 }
 
 /* Many groups wait for one peer: together they take the time of one. */
@@ -145,10 +145,10 @@ static int rank_of_late_groups(int rank, int size, void *argument)
         if (rank == 0) EXPECT(tutti_irecv(tutti_view(&x[i], 1), 1, tutti_with(.group = group), &work[i]) == TUTTI_OK);
     }
     int64_t begin = procs_now_ns();
-    while (rank == 1 && atomic_load(&proc_board->step[0]) < 1) proc_nap();
+    while (rank == 1 && atomic_load(&proc_shared->step[0]) < 1) proc_wait_1ms();
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     if (rank == 0) EXPECT_WITHIN(begin, 0, 2 + SOON_S); /* 2 s for each of them would be 12 */
-    if (rank == 0) proc_say(1);
+    if (rank == 0) proc_set_step(1);
     for (int i = 0; i < GROUPS && rank == 0; i++) EXPECT(tutti_wait(&work[i], 0) < 0);
     return 0;
 }
@@ -156,7 +156,7 @@ static int rank_of_late_groups(int rank, int size, void *argument)
 static void test_many_groups_that_wait(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_late_groups, NULL);
+    procs_run_ranks(2, rank_of_late_groups, NULL);
 }
 
 /* A thread that left a coalesced run open after an error can use later groups. */
@@ -186,7 +186,7 @@ static int rank_that_forgets_to_end(int rank, int size, void *argument)
 static void test_coalescing_that_never_ends(void **state)
 {
     (void)state;
-    run_procs(2, rank_that_forgets_to_end, NULL);
+    procs_run_ranks(2, rank_that_forgets_to_end, NULL);
 }
 
 /* One side has closed the group and the other one keeps sending in it: the world stays usable. */
@@ -217,7 +217,7 @@ static int rank_of_late_messages(int rank, int size, void *argument)
 static void test_messages_for_a_closed_group(void **state)
 {
     (void)state;
-    for (int apart = 0; apart < 2; apart++) run_procs(2, rank_of_late_messages, &(bool){apart});
+    for (int apart = 0; apart < 2; apart++) procs_run_ranks(2, rank_of_late_messages, &(bool){apart});
 }
 
 /* A blocking send that times out is cancelled: the next receive gets the next message. */
@@ -245,7 +245,7 @@ static int rank_of_messages_taken_back(int rank, int size, void *argument)
 static void test_messages_taken_back(void **state)
 {
     (void)state;
-    for (int apart = 0; apart < 2; apart++) run_procs(2, rank_of_messages_taken_back, &(bool){apart});
+    for (int apart = 0; apart < 2; apart++) procs_run_ranks(2, rank_of_messages_taken_back, &(bool){apart});
 }
 
 /* One rank has destroyed the group: its messages still arrive, receives from it end, and a receive from any source
@@ -261,14 +261,14 @@ static int rank_of_a_group_that_one_has_left(int rank, int size, void *argument)
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK && x == 3);
     if (rank == 2) EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.group = group)) == TUTTI_OK);
     if (rank == 2) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     if (rank == 0) {
         EXPECT(tutti_recv(tutti_view(&x, 1), 2, tutti_with(.group = group)) == TUTTI_OK);
         EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 2, tutti_with(.group = group)), TUTTI_ERR_ABORTED,
                      "rank 2 has destroyed the group", "of group sub");
         EXPECT(tutti_recv(tutti_view(&x, 1), TUTTI_ANY_SOURCE, tutti_with(.group = group)) == TUTTI_OK);
     } else if (rank == 1) {
-        procs_nap_ms(500); /* time for some questions */
+        procs_sleep_ms(500); /* time for some questions */
         EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.group = group)) == TUTTI_OK);
     }
     if (rank < 2)
@@ -282,7 +282,7 @@ static int rank_of_a_group_that_one_has_left(int rank, int size, void *argument)
 static void test_a_group_that_one_has_left(void **state)
 {
     (void)state;
-    for (int apart = 0; apart < 2; apart++) run_procs(3, rank_of_a_group_that_one_has_left, &(bool){apart});
+    for (int apart = 0; apart < 2; apart++) procs_run_ranks(3, rank_of_a_group_that_one_has_left, &(bool){apart});
 }
 
 /* Many receives wait for a rank that has left, behind one that waits for another rank: all end at once. */
@@ -317,7 +317,7 @@ static int rank_of_many_that_wait_for_one(int rank, int size, void *argument)
 static void test_many_wait_for_one_that_has_left(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_many_that_wait_for_one, NULL);
+    procs_run_ranks(3, rank_of_many_that_wait_for_one, NULL);
 }
 
 /* ---- callbacks ----------------------------------------------------------------------------------------------------
@@ -341,9 +341,9 @@ static int rank_of_a_last_callback(int rank, int size, void *argument)
         EXPECT(tutti_irecv(tutti_view(&x, 1), 1, NULL, &work) == TUTTI_OK);
         EXPECT(tutti_work_then(work, give_all_up, &destroyed) == TUTTI_OK);
         EXPECT(tutti_abort(NULL, "enough") == TUTTI_OK);
-        for (int i = 0; i < 10000 && tutti_is_initialized(); i++) procs_nap_ms(1); /* another thread may call back */
+        for (int i = 0; i < 10000 && tutti_is_initialized(); i++) procs_sleep_ms(1); /* another thread may call back */
     }
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     if (rank == 0) EXPECT(destroyed == TUTTI_OK);
     if (rank == 1) EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
@@ -352,7 +352,7 @@ static int rank_of_a_last_callback(int rank, int size, void *argument)
 static void test_a_callback_gives_all_up(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_a_last_callback, NULL);
+    procs_run_ranks(2, rank_of_a_last_callback, NULL);
 }
 
 struct answer {
@@ -384,7 +384,7 @@ static int rank_of_an_answer(int rank, int size, void *argument)
         EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK);
         EXPECT(tutti_coalesce_end(NULL, NULL) == TUTTI_OK && x == 2);
         EXPECT(tutti_wait(&work, 10000) == TUTTI_OK);
-        proc_meet(size, 1);
+        proc_barrier(size, 1);
         EXPECT(mine.status == TUTTI_OK && tutti_wait(&mine.work, 10000) == TUTTI_OK);
     } else {
         EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.tag = 1)) == TUTTI_OK);
@@ -392,7 +392,7 @@ static int rank_of_an_answer(int rank, int size, void *argument)
         EXPECT(tutti_coalesce_begin(NULL) == TUTTI_OK);
         EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK);
         EXPECT(tutti_coalesce_end(NULL, NULL) == TUTTI_OK && x == 2);
-        proc_meet(size, 1);
+        proc_barrier(size, 1);
     }
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
@@ -401,7 +401,7 @@ static int rank_of_an_answer(int rank, int size, void *argument)
 static void test_a_callback_in_coalesce_end(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_an_answer, NULL);
+    procs_run_ranks(2, rank_of_an_answer, NULL);
 }
 
 /* wait_all: one operation times out and another has failed: the failure is returned. */
@@ -415,7 +415,7 @@ static int rank_of_two_ends(int rank, int size, void *argument)
     if (rank == 0) {
         EXPECT(tutti_irecv(tutti_view(&x, 1), 1, tutti_with(.tag = 1), &works[0]) == TUTTI_OK);
         EXPECT(tutti_irecv(tutti_view(wrong, 2), 1, tutti_with(.tag = 2), &works[1]) == TUTTI_OK);
-        proc_meet(size, 1);
+        proc_barrier(size, 1);
         EXPECT(tutti_work_wait(works[1], 10000) == TUTTI_ERR_MISMATCH);
         EXPECT_ERROR(tutti_wait_all(works, 2, 20), TUTTI_ERR_MISMATCH, "tag 2");
         EXPECT(works[0] != NULL && works[1] == NULL);
@@ -423,9 +423,9 @@ static int rank_of_two_ends(int rank, int size, void *argument)
         tutti_work_free(works[0]);
     } else {
         EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.tag = 2)) == TUTTI_OK);
-        proc_meet(size, 1);
+        proc_barrier(size, 1);
     }
-    proc_meet(size, 2);
+    proc_barrier(size, 2);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -433,7 +433,7 @@ static int rank_of_two_ends(int rank, int size, void *argument)
 static void test_an_error_among_the_late(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_two_ends, NULL);
+    procs_run_ranks(2, rank_of_two_ends, NULL);
 }
 
 /* ---- signals ------------------------------------------------------------------------------------------------------
@@ -469,7 +469,7 @@ static int rank_of_signals(int rank, int size, void *argument)
 static void test_signals_during_large_messages(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_signals, NULL);
+    procs_run_ranks(2, rank_of_signals, NULL);
 }
 
 /* ---- no network ---------------------------------------------------------------------------------------------------
@@ -488,7 +488,7 @@ static int rank_without_network(int rank, int size, void *argument)
 static void test_no_network_for_some(void **state)
 {
     (void)state;
-    run_procs(3, rank_without_network, NULL);
+    procs_run_ranks(3, rank_without_network, NULL);
 }
 
 /* One rank finds another file in place of the plug-in.  It reports that, and the others do not begin to attach. */
@@ -516,7 +516,7 @@ static int rank_without_plugin(int rank, int size, void *argument)
 static void test_one_has_no_plugin(void **state)
 {
     (void)state;
-    for (int which = 0; which < 3; which++) run_procs(3, rank_without_plugin, &which);
+    for (int which = 0; which < 3; which++) procs_run_ranks(3, rank_without_plugin, &which);
 }
 
 /* More ranks than a machine word has bits share memory, without a network. */
@@ -547,7 +547,7 @@ static int rank_of_many(int rank, int size, void *argument)
 static void test_many_share_memory(void **state)
 {
     (void)state;
-    run_procs(80, rank_of_many, NULL);
+    procs_run_ranks(80, rank_of_many, NULL);
 }
 
 /* ---- the store's host stands still ----------------------------------------------------------------------------------
@@ -558,15 +558,15 @@ static int rank_whose_store_stands_still(int rank, int size, void *argument)
     unsetenv("TUTTI_STORE_HOSTED"); /* rank 0 hosts the store */
     proc_set_int("MASTER_PORT", *(int *)argument);
     EXPECT(proc_init(20000) == TUTTI_OK);
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     if (rank == 0) {
         raise(SIGSTOP); /* the parent continues it */
     } else {
-        procs_nap_ms(200);
+        procs_sleep_ms(200);
         int64_t begin = procs_now_ns();
         EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
         EXPECT_WITHIN(begin, 0, 2 + SOON_S);
-        proc_say(2);
+        proc_set_step(2);
         return 0;
     }
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -584,7 +584,7 @@ static void test_the_store_stands_still(void **state)
 {
     (void)state;
     int port = procs_free_port();
-    run_procs_acting(2, rank_whose_store_stands_still, go_on, &port);
+    procs_run_with(2, rank_whose_store_stands_still, go_on, &port);
 }
 
 int main(void)

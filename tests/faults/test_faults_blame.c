@@ -1,6 +1,7 @@
 /* The first cause wins: a rank that fails by itself is reported with its reason, also by ranks that only see it leave.
  */
 #include "procs.h"
+#include "text.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -36,7 +37,7 @@ static int rank_without_descriptors(int rank, int size, void *argument)
 {
     (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest free number */
     close(next);
     if (rank == 1) limit_descriptors((rlim_t)next);
@@ -50,7 +51,7 @@ static int rank_without_descriptors(int rank, int size, void *argument)
 static void test_descriptors_run_out_in_the_first_operation(void **state)
 {
     (void)state;
-    run_procs(RANKS, rank_without_descriptors, NULL);
+    procs_run_ranks(RANKS, rank_without_descriptors, NULL);
 }
 
 static int rank_with_few_descriptors(int rank, int size, void *argument)
@@ -68,7 +69,7 @@ static int rank_with_few_descriptors(int rank, int size, void *argument)
 static void test_few_descriptors_from_the_start(void **state)
 {
     (void)state;
-    for (int n = 12; n <= 40; n += 4) run_procs(RANKS, rank_with_few_descriptors, (void *)(intptr_t)n);
+    for (int n = 12; n <= 40; n += 4) procs_run_ranks(RANKS, rank_with_few_descriptors, (void *)(intptr_t)n);
 }
 
 /* ---- calls that differ ----------------------------------------------------------------------------------------- */
@@ -79,12 +80,12 @@ static int rank_that_differs(int rank, int size, void *argument)
     int64_t *in = calloc(100000, sizeof *in), *out = calloc(100000, sizeof *out);
     int64_t n = *(const int64_t *)argument + (rank == 2);
     EXPECT(proc_init(20000) == TUTTI_OK);
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     int64_t begin = procs_now_ns();
     int status = tutti_all_to_all_single(tutti_view(out, n * size), tutti_view(in, n * size), NULL, NULL, NULL);
     EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "rank 2");
     EXPECT_WITHIN(begin, 0, SOON_S);
-    if (rank != 2) procs_nap_ms(20);
+    if (rank != 2) procs_sleep_ms(20);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     free(in);
     free(out);
@@ -95,7 +96,7 @@ static void test_sizes_differ_and_their_rank_leaves(void **state)
 {
     static const int64_t sizes[] = {1, 1000, 20000};
     (void)state;
-    for (int i = 0; i < 15; i++) run_procs(RANKS, rank_that_differs, (void *)(uintptr_t)&sizes[i % 3]);
+    for (int i = 0; i < 15; i++) procs_run_ranks(RANKS, rank_that_differs, (void *)(uintptr_t)&sizes[i % 3]);
 }
 
 /* ---- a survivor that left -------------------------------------------------------------------------------------- */
@@ -138,28 +139,28 @@ static int rank_of_leaving(int rank, int size, void *argument)
     (void)size;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
-    proc_say(1);
+    proc_set_step(1);
     if (rank == VICTIM) pause();
     if (rank == LEAVER) {
         EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), VICTIM, NULL), TUTTI_ERR_PEER_LOST, "rank 0 is lost: ");
-        proc_say(2);
+        proc_set_step(2);
         return tutti_destroy_process_group(NULL);
     }
-    while (atomic_load(&proc_board->step[LEAVER]) < 2) proc_nap();
-    procs_nap_ms(MOMENT_MS);
+    proc_wait_for_step(LEAVER, 2);
+    procs_sleep_ms(MOMENT_MS);
     int status = TUTTI_OK; /* a send succeeds until the end of the link is noticed */
     for (int64_t begin = procs_now_ns(); status == TUTTI_OK && procs_seconds(begin) < SOON_S;)
         status = call_late(*(const int *)argument);
     /* ABORTED: on a slow machine the idle group's thread has failed the group before the call. */
     EXPECT_ERROR(status, status == TUTTI_ERR_ABORTED ? TUTTI_ERR_ABORTED : TUTTI_ERR_PEER_LOST, "rank 0 is lost: ");
-    EXPECT(proc_count(tutti_last_error(), " is lost: ") == 1);
+    EXPECT(text_count(tutti_last_error(), " is lost: ") == 1);
     return tutti_destroy_process_group(NULL);
 }
 
 static void kill_the_victim(struct procs *procs, void *argument)
 {
     (void)argument;
-    if (procs_await(procs, 1)) procs_signal(procs, VICTIM, SIGKILL);
+    if (procs_wait_for_step(procs, 1)) procs_signal(procs, VICTIM, SIGKILL);
 }
 
 static void expect_survivors_agree(int kind)
@@ -201,29 +202,29 @@ static int rank_of_ending(int rank, int size, void *argument)
     proc_set_int("MASTER_PORT", ending->store_port);
     snprintf(guilty, sizeof guilty, "rank %d is lost: ", ending->victim);
     EXPECT(proc_init(20000) == TUTTI_OK);
-    proc_say_and_wait(1);
+    proc_wait_for_go(1);
     if (rank == ending->first) {
         EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), ending->victim, NULL), TUTTI_ERR_PEER_LOST, guilty);
         _exit(0);
     }
-    proc_say_and_wait(2);
+    proc_wait_for_go(2);
     EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_PEER_LOST, guilty);
-    EXPECT(proc_count(tutti_last_error(), " is lost: ") == 1);
+    EXPECT(text_count(tutti_last_error(), " is lost: ") == 1);
     return tutti_destroy_process_group(NULL);
 }
 
 static void end_in_order(struct procs *procs, void *argument)
 {
     const struct ending *ending = argument;
-    if (!procs_await(procs, 1)) return;
+    if (!procs_wait_for_step(procs, 1)) return;
     procs_signal(procs, ending->victim, SIGKILL);
-    procs_nap_ms(MOMENT_MS);
-    procs_go(procs, 1);
+    procs_sleep_ms(MOMENT_MS);
+    procs_release(procs, 1);
     for (int64_t begin = procs_now_ns(); procs->pid[ending->first] != 0 && procs_seconds(begin) < SOON_S;) {
         procs_reap(procs);
-        procs_nap_ms(1);
+        procs_sleep_ms(1);
     }
-    procs_go(procs, 2);
+    procs_release(procs, 2);
 }
 
 static void run_ending(struct ending ending)

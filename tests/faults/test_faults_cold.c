@@ -4,6 +4,7 @@
  *
  * FAULTS_KILLS is how often (200 for a soak), FAULTS_SEED makes other moments. */
 #include "procs.h"
+#include "text.h"
 
 enum { RANKS = 4, KILLS = 24, KINDS = 5, NUMEL = 1000, DELAY_US = 3000, LATE_MS = 400, SOON_S = 5 };
 
@@ -39,7 +40,7 @@ static int judge(const struct kill *kill, int status)
     char guilty[32];
     snprintf(guilty, sizeof guilty, "rank %d is lost: ", kill->victim);
     EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, guilty);
-    EXPECT(proc_count(tutti_last_error(), " is lost: ") == 1);
+    EXPECT(text_count(tutti_last_error(), " is lost: ") == 1);
     return 0;
 }
 
@@ -52,13 +53,13 @@ static int rank_of_cold(int rank, int size, void *argument)
         proc_set_int("MASTER_PORT", kill->store_port);
     }
     EXPECT(proc_init(20000) == TUTTI_OK);
-    proc_say_and_wait(1);
+    proc_wait_for_go(1);
     if (rank == kill->victim && kill->delay_us < 0) pause();
-    if (rank == kill->late) procs_nap_ms(kill->late_ms);
+    if (rank == kill->late) procs_sleep_ms(kill->late_ms);
     int status = TUTTI_OK;
     for (int64_t begin = procs_now_ns(); status == TUTTI_OK && procs_seconds(begin) < 30;)
         status = call(kill->kind, size, in, out);
-    proc_say(2);
+    proc_set_step(2);
     int result = judge(kill, status);
     if (kill->leaving == DESTROYS && tutti_destroy_process_group(NULL) != TUTTI_OK) result = __LINE__;
     if (kill->leaving == ENDS) _exit(result & 0xff);
@@ -70,16 +71,16 @@ static int rank_of_cold(int rank, int size, void *argument)
 static void kill_cold(struct procs *procs, void *argument)
 {
     const struct kill *kill = argument;
-    if (!procs_await(procs, 1)) return;
+    if (!procs_wait_for_step(procs, 1)) return;
     if (kill->delay_us < 0) procs_signal(procs, kill->victim, SIGKILL);
-    if (kill->delay_us < 0) procs_nap_ms(10);
-    procs_go(procs, 1);
+    if (kill->delay_us < 0) procs_sleep_ms(10);
+    procs_release(procs, 1);
     if (kill->delay_us >= 0) usleep((useconds_t)kill->delay_us);
     procs_signal(procs, kill->victim, SIGKILL);
     int64_t killed_ns = procs_now_ns();
     procs_wait(procs);
     for (int i = 0; i < RANKS; i++) {
-        double took = (double)(atomic_load(&procs->board->at_ns[i]) - killed_ns) / 1e9;
+        double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
         if (i == kill->victim || took < SOON_S) continue;
         fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
         procs->failed = true;

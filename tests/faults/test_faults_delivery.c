@@ -72,11 +72,11 @@ static int rank_of_delivery(int rank, int size, void *argument)
     set_up(delivery);
     EXPECT(proc_init(TIMEOUT_MS) == TUTTI_OK);
     if (rank == size - 1) {
-        proc_say(1);
+        proc_set_step(1);
         raise(SIGSTOP);
     } else {
-        while (atomic_load(&proc_board->step[size - 1]) < 1) proc_nap();
-        procs_nap_ms(50);
+        proc_wait_for_step(size - 1, 1);
+        procs_sleep_ms(50);
     }
     int result = delivery->messages == 0 ? broadcast(rank) : 0;
     if (result == 0 && rank == 0) result = send_all(delivery, size - 1);
@@ -91,14 +91,14 @@ static void hold_the_last(struct procs *procs, void *argument)
 {
     (void)argument;
     int last = procs->size - 1;
-    while (atomic_load(&procs->board->step[last]) < 1 && !atomic_load(&procs->board->broken)) procs_nap_ms(1);
-    procs_nap_ms(HELD_MS);
+    while (atomic_load(&procs->shared->step[last]) < 1 && !atomic_load(&procs->shared->broken)) procs_sleep_ms(1);
+    procs_sleep_ms(HELD_MS);
     procs_signal(procs, last, SIGCONT);
 }
 
 static void run_delivery(int size, struct delivery delivery)
 {
-    run_procs_acting(size, rank_of_delivery, hold_the_last, &delivery);
+    procs_run_with(size, rank_of_delivery, hold_the_last, &delivery);
 }
 
 static void test_broadcast_over_the_wire(void **state)
@@ -176,43 +176,43 @@ static int rank_of_ending(int rank, int size, void *argument)
     setenv("TUTTI_SHM", "0", 1);
     EXPECT(proc_init(TIMEOUT_MS) == TUTTI_OK);
     if (rank == 1) {
-        proc_say(1);
+        proc_set_step(1);
         raise(SIGSTOP);
         return 0;
     }
-    while (atomic_load(&proc_board->step[1]) < 1) proc_nap();
-    procs_nap_ms(50);
+    proc_wait_for_step(1, 1);
+    procs_sleep_ms(50);
     EXPECT(tutti_send(tutti_view(data, SMALL), 1, NULL) == TUTTI_OK);
     int result = ending->end();
-    proc_say(2);
+    proc_set_step(2);
     return result;
 }
 
 static void end_the_wait(struct procs *procs, void *argument)
 {
     (void)argument;
-    while (atomic_load(&procs->board->step[0]) < 2 && !atomic_load(&procs->board->broken)) procs_nap_ms(1);
+    while (atomic_load(&procs->shared->step[0]) < 2 && !atomic_load(&procs->shared->broken)) procs_sleep_ms(1);
     procs_signal(procs, 1, SIGCONT);
 }
 
 static void test_the_wait_is_bounded(void **state)
 {
     (void)state;
-    run_procs_acting(2, rank_of_ending, end_the_wait, &(struct ending){destroy_within});
+    procs_run_with(2, rank_of_ending, end_the_wait, &(struct ending){destroy_within});
 }
 
 static void test_a_failed_group_ends_soon(void **state)
 {
     (void)state;
-    run_procs_acting(2, rank_of_ending, end_the_wait, &(struct ending){abort_and_destroy});
+    procs_run_with(2, rank_of_ending, end_the_wait, &(struct ending){abort_and_destroy});
 }
 
 /* The receiver dies while the sender waits for delivery: the wait ends. */
 static void kill_the_receiver(struct procs *procs, void *argument)
 {
     (void)argument;
-    while (atomic_load(&procs->board->step[1]) < 1 && !atomic_load(&procs->board->broken)) procs_nap_ms(1);
-    procs_nap_ms(1000);
+    while (atomic_load(&procs->shared->step[1]) < 1 && !atomic_load(&procs->shared->broken)) procs_sleep_ms(1);
+    procs_sleep_ms(1000);
     procs_signal(procs, 1, SIGKILL);
 }
 
@@ -227,8 +227,8 @@ static int rank_of_death(int rank, int size, void *argument)
 static void test_a_dead_receiver_ends_the_wait(void **state)
 {
     (void)state;
-    run_procs_acting(2, rank_of_death, kill_the_receiver, &(struct delivery){.shm = "0", .messages = 3});
-    run_procs_acting(2, rank_of_death, kill_the_receiver, &(struct delivery){.shm = "1", .messages = 60});
+    procs_run_with(2, rank_of_death, kill_the_receiver, &(struct delivery){.shm = "0", .messages = 3});
+    procs_run_with(2, rank_of_death, kill_the_receiver, &(struct delivery){.shm = "1", .messages = 60});
 }
 
 int main(void)

@@ -2,6 +2,7 @@
  * not use descriptors that the program has opened since. */
 #include "procs.h"
 
+#include <fcntl.h>
 #include <sys/syscall.h>
 
 enum {
@@ -60,7 +61,7 @@ static int close_all(const struct end *end)
     bool local = end->shm[0] == '1'; /* otherwise libfabric would close the new files by number */
     EXPECT(syscall(SYS_close_range, 3, ~0U, 0) == 0);
     result = local ? reopen(fds) : 0;
-    procs_nap_ms(200); /* time for the progress thread to poll */
+    procs_sleep_ms(200); /* time for the progress thread to poll */
     int64_t begin = procs_now_ns();
     int status = TUTTI_OK;
     for (int i = 0; i < AHEAD && status == TUTTI_OK; i++)
@@ -83,25 +84,25 @@ static int rank_of_end(int rank, int size, void *argument)
     setenv("TUTTI_SHM", end->shm, 1);
     EXPECT(proc_init(30000) == TUTTI_OK);
     EXPECT(sum_once() == TUTTI_OK);
-    proc_say(1);
+    proc_set_step(1);
     if (rank == GUILTY) {
-        if (end->waiting) procs_nap_ms(300); /* the others are asleep in their call then */
+        if (end->waiting) procs_sleep_ms(300); /* the others are asleep in their call then */
         return end->execs ? become_another_program() : close_all(end);
     }
-    if (!end->waiting) procs_nap_ms(300);
+    if (!end->waiting) procs_sleep_ms(300);
     int64_t begin = procs_now_ns();
     int status = sum_once();
     if (status != TUTTI_ERR_PEER_LOST && status != TUTTI_ERR_ABORTED) EXPECT(status == TUTTI_ERR_PEER_LOST);
     EXPECT_ERROR(status, status, "rank 2");
     EXPECT_WITHIN(begin, 0, SOON_S);
-    proc_meet(GUILTY, 2);
+    proc_barrier(GUILTY, 2);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
 
 static void run_end(bool execs, bool waiting, const char *shm)
 {
-    run_procs(3, rank_of_end, &(struct end){.execs = execs, .waiting = waiting, .shm = shm});
+    procs_run_ranks(3, rank_of_end, &(struct end){.execs = execs, .waiting = waiting, .shm = shm});
 }
 
 static void test_execs_over_shared_memory(void **state)

@@ -4,6 +4,7 @@
  * FAULTS_KILLS is how often (tests/soak/kills.sh: 100), FAULTS_SEED makes other moments. */
 #include "leftovers.h"
 #include "procs.h"
+#include "usage.h"
 
 enum { RANKS = 4, SMALL = 16, LARGE = 1 << 18, KILLS = 30, SOON_S = 10 };
 
@@ -32,20 +33,20 @@ static int rank_in_danger(int rank, int size, void *argument)
     const struct kill *kill = argument;
     char guilty[16];
     int64_t *data = malloc(LARGE * sizeof *data), n = kill->phase == LARGE_ONES ? LARGE : SMALL;
-    int before = count_fds();
+    int before = usage_fds();
     snprintf(guilty, sizeof guilty, "rank %d", kill->victim);
-    proc_say(1);
+    proc_set_step(1);
     int status = proc_init(20000);
     if (status == TUTTI_OK) status = sum_once(rank, size, data, 1);
-    proc_say(2);
+    proc_set_step(2);
     while (status == TUTTI_OK) status = sum_once(rank, size, data, n);
     int64_t begin = procs_now_ns();
-    proc_say(3);
+    proc_set_step(3);
     if (status != TUTTI_ERR_ABORTED) EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, guilty);
     EXPECT_ERROR(status, status, guilty);
     if (tutti_is_initialized()) EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     EXPECT_WITHIN(begin, 0, SOON_S);
-    EXPECT(count_fds() == before);
+    EXPECT(usage_fds() == before);
     free(data);
     return 0;
 }
@@ -61,24 +62,24 @@ static void await_attaching(struct procs *procs)
 static void kill_one(struct procs *procs, void *argument)
 {
     const struct kill *kill = argument;
-    struct things things = {0};
+    struct leftovers leftovers = {0};
     pid_t pids[RANKS];
-    if (!procs_await(procs, kill->phase == ATTACHING ? 1 : 2)) return;
+    if (!procs_wait_for_step(procs, kill->phase == ATTACHING ? 1 : 2)) return;
     for (int i = 0; i < RANKS; i++) pids[i] = procs->pid[i];
     if (kill->phase != ATTACHING) /* attaching is over before the descriptors could be counted */
-        for (int i = 0; i < RANKS; i++) note_things(&things, pids[i]);
+        for (int i = 0; i < RANKS; i++) leftovers_add(&leftovers, pids[i]);
     if (kill->phase == ATTACHING) await_attaching(procs);
     usleep((useconds_t)kill->delay_us);
     procs_signal(procs, kill->victim, SIGKILL);
     int64_t killed_ns = procs_now_ns();
     procs_wait(procs);
     for (int i = 0; i < RANKS; i++) {
-        double took = (double)(atomic_load(&procs->board->at_ns[i]) - killed_ns) / 1e9;
+        double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
         if (i == kill->victim || took < SOON_S) continue;
         fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
         procs->failed = true;
     }
-    procs->failed |= leave_things(&things, pids, RANKS);
+    procs->failed |= leftovers_exist(&leftovers, pids, RANKS);
 }
 
 static uint64_t draw(uint64_t *state, uint64_t below)
@@ -107,8 +108,8 @@ static void test_killed_at_random(void **state)
                         seed, i, kill.victim, kill.delay_us, kill.phase, k, procs.code[k]);
             assert_int_equal(procs.code[k], expected);
         }
-        if (i == 0) before = count_fds(); /* what the first store loads stays open */
-        assert_int_equal(count_fds(), before);
+        if (i == 0) before = usage_fds(); /* what the first store loads stays open */
+        assert_int_equal(usage_fds(), before);
     }
 }
 

@@ -2,7 +2,9 @@
  * left behind. */
 #include "leftovers.h"
 #include "procs.h"
+#include "usage.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/time.h>
 
@@ -71,7 +73,7 @@ static int rank_of_interrupts(int rank, int size, void *argument)
 static void test_interrupted_all_the_time(void **state)
 {
     (void)state;
-    run_procs(4, rank_of_interrupts, NULL);
+    procs_run_ranks(4, rank_of_interrupts, NULL);
 }
 
 /* ---- beginning again ------------------------------------------------------------------------------------------- */
@@ -93,7 +95,7 @@ static void test_same_port_fifty_times(void **state)
 {
     (void)state;
     int port = procs_free_port();
-    run_procs(3, rank_of_again, &port);
+    procs_run_ranks(3, rank_of_again, &port);
 }
 
 /* The same through one file: the first rank may find it before rank 0 of the earlier world has removed it. */
@@ -105,7 +107,7 @@ static int rank_of_one_file(int rank, int size, void *argument)
         tutti_init_opts opts = {.init_method = method, .timeout_ms = 20000, .store_timeout_ms = 20000};
         EXPECT(tutti_init_process_group("tcp", &opts) == TUTTI_OK);
         EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
-        if (rank == 0) procs_nap_ms(i % 5); /* the others come back before the file is removed */
+        if (rank == 0) procs_sleep_ms(i % 5); /* the others come back before the file is removed */
         EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     }
     return 0;
@@ -119,7 +121,7 @@ static void test_same_file_fifty_times(void **state)
     assert_true(fd >= 0);
     close(fd);
     unlink(path);
-    run_procs(3, rank_of_one_file, path);
+    procs_run_ranks(3, rank_of_one_file, path);
     assert_int_equal(access(path, F_OK), -1);
 }
 
@@ -138,8 +140,8 @@ static int rank_of_many_groups(int rank, int size, void *argument)
         tutti_store *part = NULL;
         tutti_group *group = NULL;
         if (i == 3) { /* what the first worlds load stays */
-            fds = count_fds();
-            threads = count_threads();
+            fds = usage_fds();
+            threads = usage_threads();
         }
         snprintf(name, sizeof name, "many-%d", i);
         EXPECT(proc_group(store, name, size, 20000, &part, &group) == TUTTI_OK);
@@ -149,9 +151,9 @@ static int rank_of_many_groups(int rank, int size, void *argument)
         EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
         tutti_store_free(part);
     }
-    if (count_fds() != fds || count_threads() != threads) {
-        fprintf(stderr, "rank %d: %d descriptors became %d, %d threads %d\n", rank, fds, count_fds(), threads,
-                count_threads());
+    if (usage_fds() != fds || usage_threads() != threads) {
+        fprintf(stderr, "rank %d: %d descriptors became %d, %d threads %d\n", rank, fds, usage_fds(), threads,
+                usage_threads());
         return 1;
     }
     for (int i = 0; i < MANY; i++) {
@@ -166,7 +168,7 @@ static int rank_of_many_groups(int rank, int size, void *argument)
 static void test_a_hundred_groups(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_many_groups, NULL);
+    procs_run_ranks(2, rank_of_many_groups, NULL);
 }
 
 /* ---- a callback that destroys -------------------------------------------------------------------------------- */
@@ -179,7 +181,7 @@ static void tear_down(tutti_work *work, void *argument)
     int *wrong = argument;
     (void)work;
     atomic_store(&called, 1);
-    for (int i = 0; i < 10000 && tutti_is_initialized(); i++) procs_nap_ms(1); /* until the program is in destroy */
+    for (int i = 0; i < 10000 && tutti_is_initialized(); i++) procs_sleep_ms(1); /* until the program is in destroy */
     *wrong += tutti_destroy_process_group(NULL) != TUTTI_ERR_INVALID_ARGUMENT;
     *wrong += tutti_init_process_group("tcp", NULL) != TUTTI_ERR_INVALID_ARGUMENT;
     atomic_store(&called, 2);
@@ -196,9 +198,9 @@ static int rank_that_is_torn_down(int rank, int size, void *argument)
         EXPECT(tutti_irecv(tutti_view(&x, 1), 1, NULL, &work) == TUTTI_OK);
         EXPECT(tutti_work_then(work, tear_down, &wrong) == TUTTI_OK);
     }
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     if (rank == 1) EXPECT(tutti_send(tutti_view(&x, 1), 0, NULL) == TUTTI_OK);
-    for (int i = 0; rank == 0 && i < 10000 && atomic_load(&called) == 0; i++) procs_nap_ms(1);
+    for (int i = 0; rank == 0 && i < 10000 && atomic_load(&called) == 0; i++) procs_sleep_ms(1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     if (rank == 0) {
         EXPECT(atomic_load(&called) == 2 && wrong == 0);
@@ -211,7 +213,7 @@ static int rank_that_is_torn_down(int rank, int size, void *argument)
 static void test_torn_down_twice(void **state)
 {
     (void)state;
-    run_procs(2, rank_that_is_torn_down, NULL);
+    procs_run_ranks(2, rank_that_is_torn_down, NULL);
 }
 
 /* ---- failed groups leave nothing ------------------------------------------------------------------------------- */
@@ -226,7 +228,7 @@ static int fail_once(tutti_store *store, int rank, int size, int cycle)
     snprintf(name, sizeof name, "failing-%d", cycle);
     EXPECT(proc_group(store, name, size, cycle % 3 == 1 ? 300 : 20000, &part, &group) == TUTTI_OK);
     EXPECT(sum_once(group, size, 3) == TUTTI_OK);
-    proc_meet(size, 2 * cycle + 1);
+    proc_barrier(size, 2 * cycle + 1);
     if (cycle % 3 == 0 && rank == 0) EXPECT(tutti_abort(group, "enough of this") == TUTTI_OK);
     if (cycle % 3 == 0)
         status = sum_once(group, size, BIG);
@@ -235,7 +237,7 @@ static int fail_once(tutti_store *store, int rank, int size, int cycle)
     else
         status = sum_once(group, size, rank == 0 ? BIG / 2 : BIG);
     EXPECT(status == (cycle % 3 == 0 ? TUTTI_ERR_ABORTED : cycle % 3 == 1 ? TUTTI_ERR_TIMEOUT : TUTTI_ERR_MISMATCH));
-    proc_meet(size, 2 * cycle + 2);
+    proc_barrier(size, 2 * cycle + 2);
     int64_t begin = procs_now_ns();
     status = sum_once(group, size, 3);
     if (status != TUTTI_ERR_ABORTED && rank == 0) { /* not notified yet: it finds the failure itself */
@@ -260,9 +262,9 @@ static int rank_of_failing_groups(int rank, int size, void *argument)
     EXPECT(store != NULL);
     for (int i = 0; i < CYCLES; i++) {
         if (i == WARM) {
-            fds = count_fds();
-            threads = count_threads();
-            memory = allocated_bytes();
+            fds = usage_fds();
+            threads = usage_threads();
+            memory = usage_bytes();
         }
         int result = fail_once(store, rank, size, i);
         if (result != 0) {
@@ -270,10 +272,10 @@ static int rank_of_failing_groups(int rank, int size, void *argument)
             return result;
         }
     }
-    size_t now = allocated_bytes();
-    if (count_fds() != fds || count_threads() != threads || now > memory + KEPT) {
-        fprintf(stderr, "rank %d: %d descriptors became %d, %d threads %d, %zu bytes %zu\n", rank, fds, count_fds(),
-                threads, count_threads(), memory, now);
+    size_t now = usage_bytes();
+    if (usage_fds() != fds || usage_threads() != threads || now > memory + KEPT) {
+        fprintf(stderr, "rank %d: %d descriptors became %d, %d threads %d, %zu bytes %zu\n", rank, fds, usage_fds(),
+                threads, usage_threads(), memory, now);
         return 1;
     }
     tutti_store_free(store);
@@ -283,7 +285,7 @@ static int rank_of_failing_groups(int rank, int size, void *argument)
 static void test_failed_groups_leave_nothing(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_failing_groups, NULL);
+    procs_run_ranks(3, rank_of_failing_groups, NULL);
 }
 
 /* ---- killed: nothing stays ----------------------------------------------------------------------------------------
@@ -295,7 +297,7 @@ static int rank_of_kills(int rank, int size, void *argument)
     (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
-    proc_say(1);
+    proc_set_step(1);
     for (int status = TUTTI_OK; status == TUTTI_OK;) status = sum_once(NULL, size, BIG);
     pause();
     return 0;
@@ -303,25 +305,25 @@ static int rank_of_kills(int rank, int size, void *argument)
 
 static void kill_all(struct procs *procs, void *argument)
 {
-    struct things things = {0};
+    struct leftovers leftovers = {0};
     pid_t pids[PROCS_MOST];
     (void)argument;
-    if (!procs_await(procs, 1)) return;
-    procs_nap_ms(10);
+    if (!procs_wait_for_step(procs, 1)) return;
+    procs_sleep_ms(10);
     for (int i = 0; i < procs->size; i++) {
         pids[i] = procs->pid[i];
-        note_things(&things, pids[i]);
+        leftovers_add(&leftovers, pids[i]);
     }
     for (int i = 0; i < procs->size; i++) procs_signal(procs, i, SIGKILL);
     procs_wait(procs);
-    procs->failed |= leave_things(&things, pids, procs->size);
+    procs->failed |= leftovers_exist(&leftovers, pids, procs->size);
 }
 
 static void test_all_killed_leave_nothing(void **state)
 {
     (void)state;
     int times = getenv("FAULTS_TIMES") != NULL ? atoi(getenv("FAULTS_TIMES")) : 20;
-    for (int i = 0; i < times; i++) run_procs_acting(3, rank_of_kills, kill_all, NULL);
+    for (int i = 0; i < times; i++) procs_run_with(3, rank_of_kills, kill_all, NULL);
 }
 
 /* ---- fork ---------------------------------------------------------------------------------------------------------
@@ -366,7 +368,7 @@ static int rank_that_forks(int rank, int size, void *argument)
 static void test_fork_after_init(void **state)
 {
     (void)state;
-    run_procs(3, rank_that_forks, NULL);
+    procs_run_ranks(3, rank_that_forks, NULL);
 }
 
 /* Counts the descriptors that a program started now would inherit. */
@@ -395,7 +397,7 @@ static int rank_that_execs(int rank, int size, void *argument)
 static void test_nothing_is_inherited(void **state)
 {
     (void)state;
-    run_procs(3, rank_that_execs, NULL);
+    procs_run_ranks(3, rank_that_execs, NULL);
 }
 
 /* ---- rendezvous ---------------------------------------------------------------------------------------------------
@@ -415,11 +417,11 @@ static int rank_that_came_twice(int rank, int size, void *argument)
 {
     (void)argument;
     if (rank == 2) { /* a second rank 1 */
-        while (atomic_load(&proc_board->step[1]) < 1) proc_nap();
+        proc_wait_for_step(1, 1);
         proc_set_int("RANK", 1);
-        procs_nap_ms(300);
+        procs_sleep_ms(300);
     }
-    proc_say(1);
+    proc_set_step(1);
     int64_t begin = procs_now_ns();
     tutti_init_opts opts = {.store_timeout_ms = 2500};
     int status = tutti_init_process_group("tcp", &opts);
@@ -445,9 +447,9 @@ static int rank_that_may_be_missing(int rank, int size, void *argument)
 static void test_ranks_that_do_not_add_up(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_other_size, NULL);
-    run_procs(3, rank_that_came_twice, NULL);
-    run_procs(3, rank_that_may_be_missing, NULL);
+    procs_run_ranks(2, rank_of_other_size, NULL);
+    procs_run_ranks(3, rank_that_came_twice, NULL);
+    procs_run_ranks(3, rank_that_may_be_missing, NULL);
 }
 
 /* Only rank 0 fails, and ends the store as soon as it may: rank 1, which arrives later, gets the reason. */
@@ -459,10 +461,10 @@ static int rank_of_a_failing_host(int rank, int size, void *argument)
     setenv("BROKEN_OPEN_LATE", "1", 1);
     if (rank == 0) {
         EXPECT(tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &store) == TUTTI_OK);
-        proc_say(tutti_store_port(store));
+        proc_set_step(tutti_store_port(store));
     } else {
-        while (atomic_load(&proc_board->step[0]) == 0) proc_nap();
-        EXPECT(tutti_store_tcp("127.0.0.1", (uint16_t)atomic_load(&proc_board->step[0]), NULL, &store) == TUTTI_OK);
+        while (atomic_load(&proc_shared->step[0]) == 0) proc_wait_1ms();
+        EXPECT(tutti_store_tcp("127.0.0.1", (uint16_t)atomic_load(&proc_shared->step[0]), NULL, &store) == TUTTI_OK);
     }
     EXPECT_ERROR(
         tutti_create_group(TUTTI_BUILD_DIR "/tests/plugins/libtutti_broken_open.so", store, rank, size, NULL, &group),
@@ -474,7 +476,7 @@ static int rank_of_a_failing_host(int rank, int size, void *argument)
 static void test_failing_host(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_a_failing_host, NULL);
+    procs_run_ranks(2, rank_of_a_failing_host, NULL);
 }
 
 /* ---- one store, one group after the other
@@ -489,7 +491,7 @@ static int turn_of(int rank, int size, int turn)
     if (turn == 1) setenv("TUTTI_SHM", "0", 1);
     if (turn == 1 && rank == 1) setenv("TUTTI_FABRIC_PROVIDER", "none_such", 1); /* makes the backend fail to open */
     if (rank == 1 && turn > 1)
-        procs_nap_ms(LATE_MS); /* the others check its process, and find that of the turn before */
+        procs_sleep_ms(LATE_MS); /* the others check its process, and find that of the turn before */
     tutti_store *store = proc_store();
     tutti_group_opts opts = {.timeout_ms = 20000, .name = "turn"};
     int status = tutti_create_group("tcp", store, rank, size, &opts, &group);
@@ -513,7 +515,7 @@ static int rank_in_turns(int rank, int size, void *argument)
         pid_t child = fork();
         if (child == 0) _exit(turn_of(rank, size, turn) != 0);
         EXPECT(child > 0 && waitpid(child, &result, 0) == child && result == 0);
-        proc_meet(size, turn + 1);
+        proc_barrier(size, turn + 1);
     }
     return 0;
 }
@@ -523,7 +525,7 @@ static int rank_in_turns(int rank, int size, void *argument)
 static void test_groups_in_turns(void **state)
 {
     (void)state;
-    run_procs(3, rank_in_turns, NULL);
+    procs_run_ranks(3, rank_in_turns, NULL);
 }
 
 int main(void)

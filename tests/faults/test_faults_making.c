@@ -63,7 +63,7 @@ static int differ(const struct lists *those, int rank)
     tutti_group_opts opts = {.members_only = those->members_only};
     int status = tutti_new_group(those->of[rank], those->n[rank], &opts, &group);
     if (status == TUTTI_OK && is_in(those, rank)) {
-        procs_nap_ms(500); /* until the leader has asked */
+        procs_sleep_ms(500); /* until the leader has asked */
         status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group));
     }
     if (is_in(those, rank))
@@ -91,7 +91,7 @@ static int rank_of_lists(int rank, int size, void *argument)
 static void test_lists_differ(void **state)
 {
     shm(*state != NULL);
-    run_procs(SIZE, rank_of_lists, NULL);
+    procs_run_ranks(SIZE, rank_of_lists, NULL);
 }
 
 /* Rank 1 makes a group where the others split. */
@@ -111,7 +111,7 @@ static int rank_of_split(int rank, int size, void *argument)
 static void test_split_against_group(void **state)
 {
     shm(*state != NULL);
-    run_procs(SIZE, rank_of_split, NULL);
+    procs_run_ranks(SIZE, rank_of_split, NULL);
 }
 
 static int rank_of_backends(int rank, int size, void *argument)
@@ -128,7 +128,7 @@ static int rank_of_backends(int rank, int size, void *argument)
 static void test_backends_differ(void **state)
 {
     shm(*state != NULL);
-    run_procs(SIZE, rank_of_backends, NULL);
+    procs_run_ranks(SIZE, rank_of_backends, NULL);
 }
 
 /* ---- a member does not call -------------------------------------------------------------------------------------- */
@@ -148,7 +148,7 @@ static int rank_of_absence(int rank, int size, void *argument)
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     tutti_group_opts opts = {.timeout_ms = T_MS, .members_only = case_of->members_only, .name = "late"};
-    if (rank == case_of->absent) proc_say_and_wait(2);
+    if (rank == case_of->absent) proc_wait_for_go(2);
     int64_t begin = procs_now_ns();
     int status = tutti_new_group(all, size, &opts, &group);
     if (status == TUTTI_OK) status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group));
@@ -161,7 +161,7 @@ static int rank_of_absence(int rank, int size, void *argument)
         EXPECT_WITHIN(begin, 0.9 * T_MS / 1000.0, T_MS / 1000.0 + SOON_S);
     }
     if (group != NULL) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
-    proc_say(1);
+    proc_set_step(1);
     return leave_well(size);
 }
 
@@ -169,8 +169,8 @@ static void let_it_come(struct procs *procs, void *argument)
 {
     const struct absence *case_of = argument;
     for (int i = 0; i < SIZE; i++)
-        while (i != case_of->absent && procs->board->step[i] < 1 && procs_reap(procs)) procs_nap_ms(1);
-    procs_go(procs, 2);
+        while (i != case_of->absent && procs->shared->step[i] < 1 && procs_reap(procs)) procs_sleep_ms(1);
+    procs_release(procs, 2);
 }
 
 static void test_absent(void **state)
@@ -178,7 +178,7 @@ static void test_absent(void **state)
     shm(*state != NULL);
     for (int absent = 0; absent < SIZE; absent += 2)
         for (int members_only = 0; members_only < 2; members_only++)
-            run_procs_acting(SIZE, rank_of_absence, let_it_come, &(struct absence){absent, members_only});
+            procs_run_with(SIZE, rank_of_absence, let_it_come, &(struct absence){absent, members_only});
 }
 
 /* ---- a member dies ----------------------------------------------------------------------------------------------- */
@@ -191,26 +191,26 @@ static int rank_of_death(int rank, int size, void *argument)
     tutti_group *group = NULL;
     EXPECT(proc_init(20000) == TUTTI_OK);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
-    if (rank == victim) proc_say_and_wait(99);
-    proc_say(1);
+    if (rank == victim) proc_wait_for_go(99);
+    proc_set_step(1);
     snprintf(name, sizeof name, "rank %d is lost", victim);
     EXPECT_ERROR(tutti_new_group(all, size, NULL, &group), TUTTI_ERR_PEER_LOST, name);
-    EXPECT(procs_now_ns() - atomic_load(&proc_board->at_ns[victim]) < (int64_t)SOON_S * 1000000000);
+    EXPECT(procs_now_ns() - atomic_load(&proc_shared->at_ns[victim]) < (int64_t)SOON_S * 1000000000);
     tutti_destroy_process_group(NULL);
     return 0;
 }
 
 static void kill_it(struct procs *procs, void *argument)
 {
-    if (!procs_await(procs, 1)) return;
-    procs_nap_ms(50);
+    if (!procs_wait_for_step(procs, 1)) return;
+    procs_sleep_ms(50);
     procs_signal(procs, *(int *)argument, SIGKILL);
 }
 
 static void test_dies(void **state)
 {
     shm(*state != NULL);
-    for (int victim = 0; victim < SIZE; victim += 3) run_procs_acting(SIZE, rank_of_death, kill_it, &victim);
+    for (int victim = 0; victim < SIZE; victim += 3) procs_run_with(SIZE, rank_of_death, kill_it, &victim);
 }
 
 /* ---- a member is stopped ----------------------------------------------------------------------------------------- */
@@ -223,9 +223,9 @@ static int rank_of_stops(int rank, int size, void *argument)
     (void)argument;
     EXPECT(proc_init(30000) == TUTTI_OK);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
-    proc_say(1);
+    proc_set_step(1);
     for (int i = 0; i < ROUNDS; i++) {
-        procs_nap_ms(1);
+        procs_sleep_ms(1);
         EXPECT(tutti_new_group(all, size, NULL, &groups[i]) == TUTTI_OK);
     }
     for (int i = 0; i < ROUNDS; i++) {
@@ -240,17 +240,17 @@ static int rank_of_stops(int rank, int size, void *argument)
 static void stop_it(struct procs *procs, void *argument)
 {
     int victim = *(int *)argument;
-    if (!procs_await(procs, 1)) return;
-    procs_nap_ms(60);
+    if (!procs_wait_for_step(procs, 1)) return;
+    procs_sleep_ms(60);
     procs_signal(procs, victim, SIGSTOP);
-    procs_nap_ms(STOPPED_MS);
+    procs_sleep_ms(STOPPED_MS);
     procs_signal(procs, victim, SIGCONT);
 }
 
 static void test_stopped(void **state)
 {
     shm(*state != NULL);
-    for (int victim = 0; victim < 2; victim++) run_procs_acting(SIZE, rank_of_stops, stop_it, &victim);
+    for (int victim = 0; victim < 2; victim++) procs_run_with(SIZE, rank_of_stops, stop_it, &victim);
 }
 
 /* ---- pending ------------------------------------------------------------------------------------------------ */
@@ -286,7 +286,7 @@ static int rank_of_circle(int rank, int size, void *argument)
 static void test_circle(void **state)
 {
     shm(*state != NULL);
-    run_procs(SIZE, rank_of_circle, NULL);
+    procs_run_ranks(SIZE, rank_of_circle, NULL);
 }
 
 int main(void)

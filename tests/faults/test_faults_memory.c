@@ -2,7 +2,10 @@
  * libfabric, or messages, log that once, and never touch memory that was refused (SIGBUS).  No memory for incoming byte
  * strings aborts the group. */
 #include "procs.h"
+#include "text.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -109,15 +112,15 @@ static int rank_in_want(int rank, int size, void *argument)
     EXPECT(!was_touched());
     EXPECT(has_board(NULL) == lack->later);
     if (further != NULL) EXPECT(!has_board(further));
-    int lines = proc_count(said, lack->said);
-    atomic_store(&proc_board->value[rank], lines);
-    proc_meet(size, 1);
+    int lines = text_count(said, lack->said);
+    atomic_store(&proc_shared->value[rank], lines);
+    proc_barrier(size, 1);
     int all = 0;
-    for (int i = 0; i < size; i++) all += (int)atomic_load(&proc_board->value[i]);
+    for (int i = 0; i < size; i++) all += (int)atomic_load(&proc_shared->value[i]);
     if (all != 1)
         fprintf(stderr, "rank %d: %d lines, and %d in all, say \"%s\": %s\n", rank, lines, all, lack->said, said);
     EXPECT(all == 1);
-    EXPECT(proc_count(said, "uses libfabric only") == lack->by_network);
+    EXPECT(text_count(said, "uses libfabric only") == lack->by_network);
     if (further != NULL) EXPECT(tutti_destroy_process_group(further) == TUTTI_OK);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
@@ -126,21 +129,22 @@ static int rank_in_want(int rank, int size, void *argument)
 static void test_no_segment(void **state)
 {
     (void)state;
-    run_procs(3, rank_in_want,
-              &(struct lack){.memfds = 1, .by_network = true, .said = "of shared memory: Cannot allocate memory"});
+    procs_run_ranks(
+        3, rank_in_want,
+        &(struct lack){.memfds = 1, .by_network = true, .said = "of shared memory: Cannot allocate memory"});
 }
 
 static void test_no_pages_for_a_segment(void **state)
 {
     (void)state;
     struct lack lack = {.memfds = PLENTY, .by_network = true, .said = "of shared memory: No space left on device"};
-    run_procs(3, rank_in_want, &lack);
+    procs_run_ranks(3, rank_in_want, &lack);
 }
 
 static void test_no_file_as_large_as_a_segment(void **state)
 {
     (void)state;
-    run_procs(
+    procs_run_ranks(
         3, rank_in_want,
         &(struct lack){
             .memfds = PLENTY, .ranges = PLENTY, .file = 1 << 20, .by_network = true, .said = "(raise ulimit -f)"});
@@ -151,13 +155,14 @@ static void test_no_file_as_large_as_a_segment(void **state)
 static void test_no_pages_for_the_first_board(void **state)
 {
     (void)state;
-    run_procs(3, rank_in_want, &(struct lack){.memfds = PLENTY, .ranges = 1, .said = NO_BOARD});
+    procs_run_ranks(3, rank_in_want, &(struct lack){.memfds = PLENTY, .ranges = 1, .said = NO_BOARD});
 }
 
 static void test_no_pages_for_a_board_later(void **state)
 {
     (void)state;
-    run_procs(3, rank_in_want, &(struct lack){.memfds = PLENTY, .ranges = PLENTY, .later = true, .said = NO_BOARD});
+    procs_run_ranks(3, rank_in_want,
+                    &(struct lack){.memfds = PLENTY, .ranges = PLENTY, .later = true, .said = NO_BOARD});
 }
 
 /* A rank with too few descriptors for so many peers logs that and uses the network. */
@@ -174,7 +179,7 @@ static int rank_of_few_descriptors(int rank, int size, void *argument)
     int status = proc_init(50000);
     proc_end_capture(fd, saved, said, sizeof said);
     EXPECT(status == TUTTI_OK);
-    EXPECT(proc_count(said, "uses libfabric only: out of file descriptors") == (rank == 1));
+    EXPECT(text_count(said, "uses libfabric only: out of file descriptors") == (rank == 1));
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == size * (size - 1) / 2);
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -184,7 +189,7 @@ static int rank_of_few_descriptors(int rank, int size, void *argument)
 static void test_few_descriptors(void **state)
 {
     (void)state;
-    run_procs(30, rank_of_few_descriptors, NULL);
+    procs_run_ranks(30, rank_of_few_descriptors, NULL);
 }
 
 /* ---- byte strings for which there is no memory --------------------------------------------------------------- */
@@ -243,7 +248,7 @@ static int rank_without_room(int rank, int size, void *argument)
 static void test_no_memory_for_bytes(void **state)
 {
     (void)state;
-    run_procs(3, rank_without_room, NULL);
+    procs_run_ranks(3, rank_without_room, NULL);
 }
 
 int main(void)

@@ -153,7 +153,7 @@ static int differ(tutti_store *store, int rank, int size, const struct differing
     snprintf(name, sizeof name, "%s-%lld", differing->name, (long long)count);
     EXPECT(proc_group(store, name, size, 20000, &part, &group) == TUTTI_OK);
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    proc_meet(size, 2 * step - 1); /* an early failure would end a barrier, too */
+    proc_barrier(size, 2 * step - 1); /* an early failure would end a barrier, too */
     int64_t begin = procs_now_ns();
     int status = make_call(group, size, mine, count, &whole);
     EXPECT_WITHIN(begin, 0, SOON_S);
@@ -170,7 +170,7 @@ static int differ(tutti_store *store, int rank, int size, const struct differing
     }
     EXPECT(whole);
     EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_ABORTED, name);
-    proc_meet(size, 2 * step); /* keeps a rank's leaving out of the test */
+    proc_barrier(size, 2 * step); /* keeps a rank's leaving out of the test */
     EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
     tutti_store_free(part);
     return 0;
@@ -195,13 +195,13 @@ static int rank_of_differing(int rank, int size, void *argument)
 static void test_small_calls_that_differ(void **state)
 {
     (void)state;
-    for (int size = 2; size <= 4; size++) run_procs(size, rank_of_differing, &(int64_t){SMALL});
+    for (int size = 2; size <= 4; size++) procs_run_ranks(size, rank_of_differing, &(int64_t){SMALL});
 }
 
 static void test_large_calls_that_differ(void **state)
 {
     (void)state;
-    for (int size = 2; size <= 4; size++) run_procs(size, rank_of_differing, &(int64_t){LARGE});
+    for (int size = 2; size <= 4; size++) procs_run_ranks(size, rank_of_differing, &(int64_t){LARGE});
 }
 
 /* The others' calls differ and fail before the last rank calls: its call is a mismatch all the same. */
@@ -213,14 +213,14 @@ static int rank_that_is_late(int rank, int size, void *argument)
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     bool late = rank == size - 1;
     if (late) {
-        proc_meet(size, 1);
+        proc_barrier(size, 1);
         usleep(300000); /* until the others' messages have arrived */
     }
     int status = tutti_all_reduce(tutti_view(x, rank == 0 ? 4 : 8), TUTTI_SUM, NULL);
     EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "#2", "rank 0", "4 elements", "8 elements");
-    if (!late) proc_meet(size, 1);
+    if (!late) proc_barrier(size, 1);
     EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_ABORTED, "#2", "rank 0");
-    proc_meet(size, 2);
+    proc_barrier(size, 2);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -236,7 +236,7 @@ static int rank_of_two_roots(int rank, int size, void *argument)
     EXPECT(tutti_broadcast(tutti_view(&x, 1), rank == 1 ? 1 : 0, NULL) == TUTTI_OK && x == (rank == 1));
     for (int i = 0; i < MORE && status == TUTTI_OK; i++) status = tutti_broadcast(tutti_view(&x, 1), 0, NULL);
     if (rank == 1) EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "earlier calls differ");
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     EXPECT(tutti_barrier(NULL) != TUTTI_OK);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
@@ -245,7 +245,7 @@ static int rank_of_two_roots(int rank, int size, void *argument)
 static void test_two_roots(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_two_roots, NULL);
+    procs_run_ranks(3, rank_of_two_roots, NULL);
 }
 
 /* Every rank names itself the root.  A root that only sends gets the error in the next collective, which names this
@@ -272,7 +272,7 @@ static int rank_of_all_roots(int rank, int size, void *argument)
         status = tutti_gather_into_tensor(tutti_view(all, 4 * size), tutti_view(x, 4), rank, NULL);
         EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "gather(", "root");
     }
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -283,7 +283,7 @@ static void test_all_roots(void **state)
     (void)state;
     for (int shm = 0; shm < 2; shm++) {
         setenv("TUTTI_SHM", shm == 1 ? "1" : "0", 1);
-        for (int i = 0; i < 4; i++) run_procs(3, rank_of_all_roots, (void *)(uintptr_t)&kinds[i]);
+        for (int i = 0; i < 4; i++) procs_run_ranks(3, rank_of_all_roots, (void *)(uintptr_t)&kinds[i]);
     }
     unsetenv("TUTTI_SHM");
 }
@@ -291,7 +291,7 @@ static void test_all_roots(void **state)
 static void test_a_rank_that_is_late_to_a_mismatch(void **state)
 {
     (void)state;
-    run_procs(3, rank_that_is_late, NULL);
+    procs_run_ranks(3, rank_that_is_late, NULL);
 }
 
 /* ---- another algorithm on one rank: the messages would not be each other's
@@ -327,7 +327,8 @@ static void test_mixed_algorithms(void **state)
                                               {"", "TUTTI_DETERMINISTIC=1", NULL},
                                               {"", "TUTTI_DETERMINISTIC=0", "the same"}};
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        for (int size = 2; size <= 4; size++) run_procs(size, rank_of_mixed_algorithms, (void *)(uintptr_t)settings[i]);
+        for (int size = 2; size <= 4; size++)
+            procs_run_ranks(size, rank_of_mixed_algorithms, (void *)(uintptr_t)settings[i]);
 }
 
 /* ---- messages that do not fit --------------------------------------------------------------------------------- */
@@ -376,8 +377,8 @@ static int rank_of_messages(int rank, int size, void *argument)
 static void test_messages_that_do_not_fit(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_messages, NULL);
-    run_procs(3, rank_of_messages, NULL);
+    procs_run_ranks(2, rank_of_messages, NULL);
+    procs_run_ranks(3, rank_of_messages, NULL);
 }
 
 /* ---- calls that are refused before anything is sent --------------------------------------------------------- */
@@ -406,7 +407,7 @@ static int rank_of_refusals(int rank, int size, void *argument)
 static void test_refused_calls_leave_the_group_usable(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_refusals, NULL);
+    procs_run_ranks(3, rank_of_refusals, NULL);
 }
 
 int main(void)

@@ -181,7 +181,7 @@ static int rank_of_missing(int rank, int size, void *argument)
     for (int i = 0; i < GROUPS && rank != missing; i++) EXPECT(start(&call[i], calls[i % CALLS].start) == 0);
     for (int i = 0; i < GROUPS && rank != missing; i++)
         EXPECT(expect_named(&call[i], calls[i % CALLS].name, guilty, begin, absence->timeout_ms) == 0);
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -235,7 +235,7 @@ static int rank_of_monitored(int rank, int size, void *argument)
         snprintf(last, sizeof last, "-%d", size - 1); /* many: "and ranks 9-15" */
         if (size > 8) EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, " and ranks ", last);
     }
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -244,10 +244,10 @@ static void test_all_that_are_missing(void **state)
 {
     (void)state;
     for (int wire = 0; wire < 2; wire++) {
-        run_procs(6, rank_of_monitored, (int[]){0x01, wire});
-        run_procs(6, rank_of_monitored, (int[]){0x20, wire});
-        run_procs(6, rank_of_monitored, (int[]){0x15, wire});
-        run_procs(16, rank_of_monitored, (int[]){0x01, wire});
+        procs_run_ranks(6, rank_of_monitored, (int[]){0x01, wire});
+        procs_run_ranks(6, rank_of_monitored, (int[]){0x20, wire});
+        procs_run_ranks(6, rank_of_monitored, (int[]){0x15, wire});
+        procs_run_ranks(16, rank_of_monitored, (int[]){0x01, wire});
     }
 }
 
@@ -267,7 +267,7 @@ static int rank_of_messages(int rank, int size, void *argument)
     } else if (rank == 1) {
         EXPECT(tutti_recv(tutti_view(&x, 1), 0, tutti_with(.tag = 2)) == TUTTI_OK);
     }
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -275,7 +275,7 @@ static int rank_of_messages(int rank, int size, void *argument)
 static void test_messages_are_named(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_messages, NULL);
+    procs_run_ranks(3, rank_of_messages, NULL);
 }
 
 /* Rank 1 has sent what rank 0 waits for, but under another tag; the message stays there for its own receive. */
@@ -288,7 +288,7 @@ static int rank_of_another_tag(int rank, int size, void *argument)
         for (int i = 0; i < 16; i++) x[i] = i;
         EXPECT(tutti_send(tutti_view(x, 16), 0, tutti_with(.tag = 7)) == TUTTI_OK);
     }
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     if (rank == 0) {
         EXPECT_ERROR(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 5, .timeout_ms = 500)), TUTTI_ERR_TIMEOUT,
                      "; rank 1 has sent 64 bytes under tag 7");
@@ -298,7 +298,7 @@ static int rank_of_another_tag(int rank, int size, void *argument)
         EXPECT_ERROR(tutti_recv(tutti_view(x, 16), 1, tutti_with(.tag = 5, .timeout_ms = 500)), TUTTI_ERR_TIMEOUT, "");
         EXPECT(strstr(tutti_last_error(), "under tag") == NULL);
     }
-    proc_meet(size, 2);
+    proc_barrier(size, 2);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -307,7 +307,7 @@ static void test_another_tag_is_named(void **state)
 {
     static char shm[][2] = {"1", "0"};
     (void)state;
-    for (int i = 0; i < 2; i++) run_procs(2, rank_of_another_tag, shm[i]);
+    for (int i = 0; i < 2; i++) procs_run_ranks(2, rank_of_another_tag, shm[i]);
 }
 
 /* A rank whose calls are all refused appears to the others as one that does not call. */
@@ -319,14 +319,14 @@ static int rank_of_refused(int rank, int size, void *argument)
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK);
     if (rank == 0) {
         int status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.timeout_ms = 1500));
-        proc_say(1);
+        proc_set_step(1);
         EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "rank 1 (is at #1 all_reduce");
     }
-    while (rank == 1 && atomic_load(&proc_board->step[0]) < 1) {
+    while (rank == 1 && atomic_load(&proc_shared->step[0]) < 1) {
         EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, -1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT, "numel is -1");
-        procs_nap_ms(1);
+        procs_sleep_ms(1);
     }
-    proc_meet(size, 2);
+    proc_barrier(size, 2);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -334,7 +334,7 @@ static int rank_of_refused(int rank, int size, void *argument)
 static void test_refused_calls_are_none(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_refused, NULL);
+    procs_run_ranks(2, rank_of_refused, NULL);
 }
 
 int main(void)

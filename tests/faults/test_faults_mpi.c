@@ -4,6 +4,7 @@
  * Ranks meet through a file store beside the groups under test. */
 #include <sys/resource.h>
 #include <tutti/tutti.h>
+#include <unistd.h>
 
 #include "conformance/mpi_launch.h"
 
@@ -226,7 +227,7 @@ static void start(const char *mpi, const char *part, int ranks, struct launch *l
     close(fd);
     unlink(path);
     snprintf(arguments, sizeof arguments, "%s %s", part, path);
-    under(mpi, "", ranks, self, arguments, launch);
+    mpi_launch_run(mpi, "", ranks, self, arguments, launch);
     unlink(path);
 }
 
@@ -234,11 +235,11 @@ static void expect_ranks(const char *part, int ranks)
 {
     for (int i = 0; i < 2; i++) {
         struct launch launch;
-        if (!has(mpis[i])) continue;
+        if (!mpi_launch_has(mpis[i])) continue;
         start(mpis[i], part, ranks, &launch);
-        if (launch.status != 0 || launch.out.data == NULL || count_of(launch.out.data, "all right") != ranks)
+        if (launch.status != 0 || launch.out.data == NULL || text_count(launch.out.data, "all right") != ranks)
             fail_msg("%s: status %d\n%s", mpis[i], launch.status, launch.err.data);
-        end(&launch);
+        launch_free(&launch);
     }
 }
 
@@ -248,12 +249,12 @@ static void expect_end(const char *part, const char *sentence, const char *other
 {
     for (int i = 0; i < 2; i++) {
         struct launch launch;
-        if (!has(mpis[i])) continue;
+        if (!mpi_launch_has(mpis[i])) continue;
         start(mpis[i], part, 2, &launch);
         const char *err = launch.err.data != NULL ? launch.err.data : "";
         bool told = strstr(err, sentence) != NULL && (i == 0 || strstr(err, others) != NULL);
         if (launch.status == 124 || !told) fail_msg("%s %s: status %d\n%s", mpis[i], part, launch.status, err);
-        end(&launch);
+        launch_free(&launch);
     }
 }
 
@@ -297,18 +298,18 @@ static void waiting(void **state)
 {
     struct launch launch;
     (void)state;
-    if (!has("mpich")) skip();
+    if (!mpi_launch_has("mpich")) skip();
     start("mpich", "waits", 2, &launch);
-    if (launch.status != 0 || count_of(launch.out.data != NULL ? launch.out.data : "", "all right") != 2)
+    if (launch.status != 0 || text_count(launch.out.data != NULL ? launch.out.data : "", "all right") != 2)
         fail_msg("status %d\n%s", launch.status, launch.err.data);
-    end(&launch);
+    launch_free(&launch);
 }
 
 int main(int argc, char **argv)
 {
     if (argc > 2) return rank_main(argv[1], argv[2]);
     if (realpath("/proc/self/exe", self) == NULL) return 1;
-    if (!has("openmpi") && !has("mpich")) {
+    if (!mpi_launch_has("openmpi") && !mpi_launch_has("mpich")) {
         fprintf(stderr, "skipped: no mpi backend was built, or no launcher of its MPI is installed\n");
         return 77;
     }

@@ -1,5 +1,6 @@
 /* Peers that die, leave, stop, are slow or never call: every other rank names them in time. */
 #include "procs.h"
+#include "text.h"
 
 #include <pthread.h>
 #include <sys/stat.h>
@@ -44,10 +45,10 @@ static int rank_of_death(int rank, int size, void *argument)
     float x;
     EXPECT(proc_init(30000) == TUTTI_OK);
     if (death->connected) EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
-    proc_say(1);
+    proc_set_step(1);
     if (rank == 2 && death->leaves) exit(0);
     if (rank == 2) pause();
-    if (!death->waiting) proc_say_and_wait(2);
+    if (!death->waiting) proc_wait_for_go(2);
     int64_t begin = procs_now_ns();
     int status = sum_once(rank, size, &x, 1);
     const char *how = death->leaves ? "left the group" : "rank 2";
@@ -57,36 +58,36 @@ static int rank_of_death(int rank, int size, void *argument)
         EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "rank 2", "group world", "all_reduce ", how);
     EXPECT(death->leaves == (strstr(tutti_last_error(), "left the group") != NULL));
     EXPECT_WITHIN(begin, 0, SOON_S);
-    proc_meet(2, 3); /* a survivor's leaving is another test's subject */
+    proc_barrier(2, 3); /* a survivor's leaving is another test's subject */
     return expect_failed_group("rank 2");
 }
 
 static void let_rank_2_die(struct procs *procs, void *argument)
 {
     const struct death *death = argument;
-    if (!procs_await(procs, 1)) return;
-    if (death->waiting) procs_nap_ms(100);
+    if (!procs_wait_for_step(procs, 1)) return;
+    if (death->waiting) procs_sleep_ms(100);
     if (!death->leaves) procs_signal(procs, 2, SIGKILL);
-    procs_nap_ms(200);
-    procs_go(procs, 2);
+    procs_sleep_ms(200);
+    procs_release(procs, 2);
 }
 
 static void test_killed_before_anything_is_connected(void **state)
 {
     (void)state;
-    run_procs_acting(3, rank_of_death, let_rank_2_die, &(struct death){0});
+    procs_run_with(3, rank_of_death, let_rank_2_die, &(struct death){0});
 }
 
 static void test_killed_between_operations(void **state)
 {
     (void)state;
-    run_procs_acting(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true});
+    procs_run_with(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true});
 }
 
 static void test_killed_while_others_wait(void **state)
 {
     (void)state;
-    run_procs_acting(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true, .waiting = true});
+    procs_run_with(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true, .waiting = true});
 }
 
 /* The first contact with a rank that has already left. */
@@ -98,10 +99,10 @@ static int rank_that_calls_late(int rank, int size, void *argument)
     EXPECT(proc_init(30000) == TUTTI_OK);
     if (rank == 1) {
         EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
-        proc_meet(size, 1);
+        proc_barrier(size, 1);
         return 0;
     }
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 1, NULL), TUTTI_ERR_PEER_LOST, "rank 1 is lost: connection",
                  "it has left or died");
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -111,7 +112,7 @@ static int rank_that_calls_late(int rank, int size, void *argument)
 static void test_first_contact_after_the_end(void **state)
 {
     (void)state;
-    run_procs(2, rank_that_calls_late, NULL);
+    procs_run_ranks(2, rank_that_calls_late, NULL);
 }
 
 /* A child of the killed rank lives on with copies of its descriptors. */
@@ -125,29 +126,29 @@ static int rank_of_orphan(int rank, int size, void *argument)
     if (rank == 2) {
         pid_t pid = fork();
         EXPECT(pid >= 0);
-        if (pid > 0) proc_say_and_wait(1);
+        if (pid > 0) proc_wait_for_go(1);
         if (pid > 0) pause();
-        while (atomic_load(&proc_board->step[0]) < 2 || atomic_load(&proc_board->step[1]) < 2) proc_nap();
+        while (atomic_load(&proc_shared->step[0]) < 2 || atomic_load(&proc_shared->step[1]) < 2) proc_wait_1ms();
         _exit(0);
     }
-    proc_say(1);
+    proc_set_step(1);
     EXPECT_ERROR(sum_once(rank, size, &x, 1), TUTTI_ERR_PEER_LOST, "rank 2", "all_reduce #2");
-    proc_meet(2, 2);
+    proc_barrier(2, 2);
     return expect_failed_group("rank 2");
 }
 
 static void test_killed_while_its_child_lives(void **state)
 {
     (void)state;
-    run_procs_acting(3, rank_of_orphan, let_rank_2_die, &(struct death){.connected = true});
+    procs_run_with(3, rank_of_orphan, let_rank_2_die, &(struct death){.connected = true});
 }
 
 static void test_exit_without_destroy(void **state)
 {
     (void)state;
-    run_procs_acting(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true, .leaves = true});
-    run_procs_acting(3, rank_of_death, let_rank_2_die,
-                     &(struct death){.connected = true, .leaves = true, .waiting = true});
+    procs_run_with(3, rank_of_death, let_rank_2_die, &(struct death){.connected = true, .leaves = true});
+    procs_run_with(3, rank_of_death, let_rank_2_die,
+                   &(struct death){.connected = true, .leaves = true, .waiting = true});
 }
 
 /* The root of a broadcast waits for nobody until so many are under way that the rank that left is needed. */
@@ -161,14 +162,14 @@ static int rank_ahead_of_one_that_leaves(int rank, int size, void *argument)
     if (rank == 2) exit(0);
     while (status == TUTTI_OK) status = tutti_broadcast(tutti_view(&x, 1), 0, NULL);
     EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "broadcast #", "rank 2", "left the group");
-    proc_meet(2, 1);
+    proc_barrier(2, 1);
     return expect_failed_group("rank 2");
 }
 
 static void test_exit_behind_a_root(void **state)
 {
     (void)state;
-    run_procs(3, rank_ahead_of_one_that_leaves, NULL);
+    procs_run_ranks(3, rank_ahead_of_one_that_leaves, NULL);
 }
 
 /* A group with a backend that the world does not have is opened from scratch, and waits for its members. */
@@ -178,21 +179,21 @@ static int rank_that_opens(int rank, int size, void *argument)
     tutti_group *group = NULL;
     (void)argument, (void)size;
     EXPECT(proc_init(30000) == TUTTI_OK);
-    proc_say(1);
+    proc_set_step(1);
     if (rank == 2) pause();
     int64_t begin = procs_now_ns();
     EXPECT_ERROR(tutti_new_group(
                      all, 3, &(tutti_group_opts){.backend = TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so"}, &group),
                  TUTTI_ERR_PEER_LOST, "rank 2 is lost");
     EXPECT_WITHIN(begin, 0, SOON_S);
-    proc_meet(2, 3);
+    proc_barrier(2, 3);
     return tutti_destroy_process_group(NULL);
 }
 
 static void test_killed_before_a_group_is_opened(void **state)
 {
     (void)state;
-    run_procs_acting(3, rank_that_opens, let_rank_2_die, &(struct death){0});
+    procs_run_with(3, rank_that_opens, let_rank_2_die, &(struct death){0});
 }
 
 /* ---- a peer dies inside an operation ------------------------------------------------------------------------ */
@@ -219,9 +220,9 @@ static int rank_in_big_sums(int rank, int size, void *argument)
     int status = proc_init(30000);
     EXPECT(status == TUTTI_OK);
     EXPECT(sum_once(rank, size, data, 1) == TUTTI_OK);
-    proc_say(1);
+    proc_set_step(1);
     while (status == TUTTI_OK) status = sum_once(rank, size, data, BIG);
-    proc_say(2);
+    proc_set_step(2);
     if (status != TUTTI_ERR_PEER_LOST && status != TUTTI_ERR_ABORTED) EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "rank");
     EXPECT_ERROR(status, status, "all_reduce ", "group world", guilty);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -232,14 +233,14 @@ static int rank_in_big_sums(int rank, int size, void *argument)
 static void kill_at_random(struct procs *procs, void *argument)
 {
     const struct chance *chance = argument;
-    if (!procs_await(procs, 1)) return;
-    procs_nap_ms(chance->delay_us / 1000);
+    if (!procs_wait_for_step(procs, 1)) return;
+    procs_sleep_ms(chance->delay_us / 1000);
     usleep((useconds_t)(chance->delay_us % 1000));
     int64_t killed_ns = procs_now_ns();
     procs_signal(procs, chance->victim, SIGKILL);
-    if (!procs_await(procs, 2)) return;
+    if (!procs_wait_for_step(procs, 2)) return;
     for (int i = 0; i < procs->size; i++) { /* measures when the operation failed, not when the process ended */
-        double took = (double)(atomic_load(&procs->board->at_ns[i]) - killed_ns) / 1e9;
+        double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
         if (i != chance->victim && took > SOON_S + 1) {
             fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
             procs->failed = true;
@@ -277,7 +278,7 @@ static int rank_of_stop(int rank, int size, void *argument)
     float x;
     EXPECT(proc_init(2000) == TUTTI_OK);
     EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
-    proc_say_and_wait(1);
+    proc_wait_for_go(1);
     int64_t begin = procs_now_ns();
     int status = sum_once(rank, size, &x, 1);
     if (rank == 1) { /* the stopped rank, continued */
@@ -286,40 +287,40 @@ static int rank_of_stop(int rank, int size, void *argument)
         EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "rank 1 (no heartbeat for ", "all_reduce #2", "group world");
         EXPECT_WITHIN(begin, 1.9, 2 + SOON_S);
     }
-    proc_say_and_wait(2);
+    proc_wait_for_go(2);
     return expect_failed_group("rank 1");
 }
 
 static void stop_rank_1(struct procs *procs, void *argument)
 {
     (void)argument;
-    if (!procs_await(procs, 1)) return;
+    if (!procs_wait_for_step(procs, 1)) return;
     procs_signal(procs, 1, SIGSTOP);
-    procs_go(procs, 1);
+    procs_release(procs, 1);
     while (procs_reap(procs) && procs_now_ns() < procs->deadline_ns &&
-           (atomic_load(&procs->board->step[0]) < 2 || atomic_load(&procs->board->step[2]) < 2))
-        procs_nap_ms(1);
+           (atomic_load(&procs->shared->step[0]) < 2 || atomic_load(&procs->shared->step[2]) < 2))
+        procs_sleep_ms(1);
     procs_signal(procs, 1, SIGCONT);
     int64_t begin = procs_now_ns();
-    procs_await(procs, 2);
+    procs_wait_for_step(procs, 2);
     if (procs_seconds(begin) > SOON_S) {
         fprintf(stderr, "the stopped rank took %.1f s to learn that the group has failed\n", procs_seconds(begin));
         procs->failed = true;
     }
-    procs_go(procs, 2);
+    procs_release(procs, 2);
 }
 
 static void test_stopped(void **state)
 {
     (void)state;
-    run_procs_acting(3, rank_of_stop, stop_rank_1, NULL);
+    procs_run_with(3, rank_of_stop, stop_rank_1, NULL);
 }
 
 static void *tell_of_a_warning(void *argument)
 {
     struct stat said = {0};
-    while (fstat(*(const int *)argument, &said) == 0 && said.st_size == 0) proc_nap();
-    proc_say(2);
+    while (fstat(*(const int *)argument, &said) == 0 && said.st_size == 0) proc_wait_1ms();
+    proc_set_step(2);
     return NULL;
 }
 
@@ -332,16 +333,16 @@ static int rank_of_slowness(int rank, int size, void *argument)
     pthread_t thread;
     EXPECT(proc_init(8000) == TUTTI_OK);
     EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     int fd = proc_capture_stderr(&saved);
     if (rank != 1) EXPECT(pthread_create(&thread, NULL, tell_of_a_warning, &fd) == 0);
     for (int i = 0; i < size && rank == 1; i++) /* calls after the others have logged their warning */
-        while (i != rank && atomic_load(&proc_board->step[i]) < 2) proc_nap();
+        while (i != rank && atomic_load(&proc_shared->step[i]) < 2) proc_wait_1ms();
     int status = sum_once(rank, size, &x, 1);
     if (rank != 1 && status == TUTTI_OK) pthread_join(thread, NULL);
     proc_end_capture(fd, saved, said, sizeof said);
     EXPECT(status == TUTTI_OK);
-    if (rank != 1 && (proc_count(said, "\n") != 1 || strstr(said, "rank 1") == NULL ||
+    if (rank != 1 && (text_count(said, "\n") != 1 || strstr(said, "rank 1") == NULL ||
                       strstr(said, "all_reduce #2 of group world") == NULL)) {
         fprintf(stderr, "rank %d: not one warning that names rank 1 and the operation: \"%s\"\n", rank, said);
         return 1;
@@ -353,7 +354,7 @@ static int rank_of_slowness(int rank, int size, void *argument)
 static void test_slow(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_slowness, NULL);
+    procs_run_ranks(3, rank_of_slowness, NULL);
 }
 
 static int rank_that_may_not_call(int rank, int size, void *argument)
@@ -364,22 +365,22 @@ static int rank_that_may_not_call(int rank, int size, void *argument)
     EXPECT(proc_init(1500) == TUTTI_OK);
     EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
     EXPECT(tutti_broadcast(tutti_view(&root, 1), 0, NULL) == TUTTI_OK);
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     if (rank != 2) {
         int64_t begin = procs_now_ns();
         EXPECT_ERROR(sum_once(rank, size, &x, 1), TUTTI_ERR_TIMEOUT, "all_reduce #3", "group world", "rank 2",
                      "#2 broadcast");
         EXPECT_WITHIN(begin, 1.4, 1.5 + SOON_S);
     }
-    proc_meet(size, 2);
-    if (rank == 2) procs_nap_ms(500); /* until the others' messages have arrived */
+    proc_barrier(size, 2);
+    if (rank == 2) procs_sleep_ms(500); /* until the others' messages have arrived */
     return expect_failed_group("rank 2");
 }
 
 static void test_never_calls(void **state)
 {
     (void)state;
-    run_procs(3, rank_that_may_not_call, NULL);
+    procs_run_ranks(3, rank_that_may_not_call, NULL);
 }
 
 /* When the late rank splits, the others have given it up: it must not get a group with them. */
@@ -390,11 +391,11 @@ static int rank_that_splits_late(int rank, int size, void *argument)
     EXPECT(proc_init(1000) == TUTTI_OK);
     EXPECT(tutti_barrier(tutti_with(.timeout_ms = 20000)) == TUTTI_OK);
     if (rank == 1)
-        while (atomic_load(&proc_board->step[0]) < 1 || atomic_load(&proc_board->step[2]) < 1) proc_nap();
+        while (atomic_load(&proc_shared->step[0]) < 1 || atomic_load(&proc_shared->step[2]) < 1) proc_wait_1ms();
     EXPECT_ERROR(tutti_split_group(0, 0, NULL, &part), TUTTI_ERR_TIMEOUT, "split_group of group world",
                  "rank 1 has not called split_group");
     EXPECT(part == NULL);
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     EXPECT(tutti_split_group(0, 0, NULL, &part) == TUTTI_OK);
     EXPECT(tutti_barrier(tutti_with(.group = part, .timeout_ms = 20000)) == TUTTI_OK);
     return tutti_destroy_process_group(NULL);
@@ -403,7 +404,7 @@ static int rank_that_splits_late(int rank, int size, void *argument)
 static void test_splits_late(void **state)
 {
     (void)state;
-    run_procs(3, rank_that_splits_late, NULL);
+    procs_run_ranks(3, rank_that_splits_late, NULL);
 }
 
 int main(void)

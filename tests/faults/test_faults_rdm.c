@@ -22,10 +22,10 @@ static int rank_of_killed(int rank, int size, void *argument)
     setenv("TUTTI_FABRIC_PROVIDER", "tcp;ofi_rxm", 1);
     EXPECT(proc_init(20000) == TUTTI_OK);
     if (argument != NULL) EXPECT(tutti_barrier(NULL) == TUTTI_OK);
-    proc_say(1);
+    proc_set_step(1);
     if (rank == 2) pause();
-    while (atomic_load(&proc_board->step[2]) < 1) proc_nap();
-    procs_nap_ms(100);
+    proc_wait_for_step(2, 1);
+    procs_sleep_ms(100);
     int64_t begin = procs_now_ns();
     EXPECT_ERROR(tutti_recv(tutti_view(&x, 1), 2, NULL), TUTTI_ERR_PEER_LOST, "rank 2 is lost: ");
     EXPECT_WITHIN(begin, 0, SOON_S);
@@ -35,7 +35,7 @@ static int rank_of_killed(int rank, int size, void *argument)
 static void kill_rank_2(struct procs *procs, void *argument)
 {
     (void)argument;
-    if (procs_await(procs, 1)) procs_signal(procs, 2, SIGKILL);
+    if (procs_wait_for_step(procs, 1)) procs_signal(procs, 2, SIGKILL);
 }
 
 static void expect_noticed(void *linked)

@@ -6,6 +6,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 enum { SIZE = 3, LARGE = 1 << 18, SOON_S = 5 /* docs/faults.md promises 1; a busy machine needs more */ };
@@ -74,8 +75,8 @@ static int rank_in(int rank, int size, const struct sandbox *sandbox, const char
     if (status != TUTTI_OK) return expect_refusal(sandbox, inside, status, begin);
     int result = use(rank, size);
     if (result != 0) return result;
-    proc_meet(size, 1);
-    if (rank == size - 1) proc_say_and_wait(2); /* until it is killed */
+    proc_barrier(size, 1);
+    if (rank == size - 1) proc_wait_for_go(2); /* until it is killed */
     begin = procs_now_ns();
     float x = 1;
     status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL);
@@ -100,8 +101,8 @@ static int rank_of_sandbox(int rank, int size, void *argument)
 static void kill_last(struct procs *procs, void *argument)
 {
     (void)argument;
-    while (procs_reap(procs) && atomic_load(&procs->board->step[SIZE - 1]) < 2 && procs_now_ns() < procs->deadline_ns)
-        procs_nap_ms(1);
+    while (procs_reap(procs) && atomic_load(&procs->shared->step[SIZE - 1]) < 2 && procs_now_ns() < procs->deadline_ns)
+        procs_sleep_ms(1);
     procs_signal(procs, SIZE - 1, SIGKILL);
 }
 
@@ -110,7 +111,7 @@ static void run_in(const struct sandbox *sandbox)
     struct choice choices[] = {{sandbox, "1", true}, {sandbox, "1", false}, {sandbox, "0", true}};
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         fprintf(stderr, "%s, TUTTI_SHM=%s, %s\n", sandbox->name, choices[i].shm, choices[i].all ? "all" : "one rank");
-        run_procs_acting(SIZE, rank_of_sandbox, kill_last, &choices[i]);
+        procs_run_with(SIZE, rank_of_sandbox, kill_last, &choices[i]);
     }
 }
 

@@ -49,10 +49,10 @@ static int rank_that_goes_on(int rank, int size, void *argument)
     EXPECT(status == TUTTI_OK && tutti_barrier(NULL) == TUTTI_OK);
     for (int i = 0; i < size; i++)
         if (!is_victim(deaths, i)) left[n++] = i;
-    proc_say(1);
+    proc_set_step(1);
     while (status == TUTTI_OK) status = tutti_all_reduce(tutti_view(data, BIG), TUTTI_SUM, NULL);
     EXPECT(status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_ABORTED);
-    if (deaths->n > 1) proc_meet(SIZE, 2); /* the second one dies before the first survivor calls */
+    if (deaths->n > 1) proc_barrier(SIZE, 2); /* the second one dies before the first survivor calls */
     int64_t begin = procs_now_ns();
     EXPECT(tutti_shrink_group(NULL, &smaller) == TUTTI_OK);
     EXPECT_WITHIN(begin, 0, 2 + SOON_S);
@@ -69,11 +69,11 @@ static int rank_that_goes_on(int rank, int size, void *argument)
 static void kill_them(struct procs *procs, void *argument)
 {
     const struct deaths *deaths = argument;
-    if (!procs_await(procs, 1)) return;
-    procs_nap_ms(deaths->delay_ms);
+    if (!procs_wait_for_step(procs, 1)) return;
+    procs_sleep_ms(deaths->delay_ms);
     for (int i = 0; i < deaths->n; i++) {
         procs_signal(procs, deaths->victims[i], SIGKILL);
-        atomic_store(&procs->board->step[deaths->victims[i]], 99); /* a dead rank does not hold up proc_meet */
+        atomic_store(&procs->shared->step[deaths->victims[i]], 99); /* a dead rank does not hold up proc_barrier */
     }
 }
 
@@ -81,14 +81,14 @@ static void test_one_is_killed(void **state)
 {
     (void)state;
     for (int victim = 0; victim < SIZE; victim++)
-        run_procs_acting(SIZE, rank_that_goes_on, kill_them, &(struct deaths){{victim}, 1, 7 * victim});
+        procs_run_with(SIZE, rank_that_goes_on, kill_them, &(struct deaths){{victim}, 1, 7 * victim});
 }
 
 static void test_two_are_killed(void **state)
 {
     (void)state;
-    run_procs_acting(SIZE, rank_that_goes_on, kill_them, &(struct deaths){{0, 2}, 2, 5});
-    run_procs_acting(SIZE, rank_that_goes_on, kill_them, &(struct deaths){{2, 3}, 2, 20});
+    procs_run_with(SIZE, rank_that_goes_on, kill_them, &(struct deaths){{0, 2}, 2, 5});
+    procs_run_with(SIZE, rank_that_goes_on, kill_them, &(struct deaths){{2, 3}, 2, 20});
 }
 
 /* ---- other causes ------------------------------------------------------------------------------------------------ */
@@ -115,7 +115,7 @@ static int rank_that_misses_nobody(int rank, int size, void *argument)
 static void test_nobody_is_lost(void **state)
 {
     (void)state;
-    run_procs(SIZE, rank_that_misses_nobody, NULL);
+    procs_run_ranks(SIZE, rank_that_misses_nobody, NULL);
 }
 
 /* The others give up a rank that does not call at their timeout.  When it calls, they have gone on. */
@@ -127,20 +127,20 @@ static int rank_that_may_be_late(int rank, int size, void *argument)
     EXPECT(proc_init(800) == TUTTI_OK);
     EXPECT(tutti_barrier(tutti_with(.timeout_ms = 20000)) == TUTTI_OK);
     if (rank == 2) {
-        while (atomic_load(&proc_board->step[0]) < 1) proc_nap();
+        proc_wait_for_step(0, 1);
         EXPECT_ERROR(tutti_shrink_group(NULL, &smaller), TUTTI_ERR_ABORTED, "without this rank (2)");
         EXPECT(smaller == NULL);
     } else {
         EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_TIMEOUT, "rank 2");
         EXPECT(tutti_shrink_group(NULL, &smaller) == TUTTI_OK);
-        proc_say(1);
+        proc_set_step(1);
         EXPECT(tutti_get_world_size(smaller) == 3);
         int64_t sum = rank;
         tutti_opts opts = {.group = smaller, .timeout_ms = 20000};
         EXPECT(tutti_all_reduce(tutti_view(&sum, 1), TUTTI_SUM, &opts) == TUTTI_OK && sum == 4);
         for (int i = 0; i < 3; i++) EXPECT(tutti_get_global_rank(smaller, i) == left[i]);
     }
-    proc_meet(size, 2);
+    proc_barrier(size, 2);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -148,7 +148,7 @@ static int rank_that_may_be_late(int rank, int size, void *argument)
 static void test_one_is_given_up(void **state)
 {
     (void)state;
-    run_procs(SIZE, rank_that_may_be_late, NULL);
+    procs_run_ranks(SIZE, rank_that_may_be_late, NULL);
 }
 
 /* Nothing is known of a rank that does not call.  When it calls, the others have gone on: it must not get a group with
@@ -161,13 +161,13 @@ static int rank_that_waits_in_vain(int rank, int size, void *argument)
     EXPECT(proc_init(2000) == TUTTI_OK);
     EXPECT(tutti_barrier(tutti_with(.timeout_ms = 20000)) == TUTTI_OK);
     if (rank == 1)
-        while (atomic_load(&proc_board->step[0]) < 1 || atomic_load(&proc_board->step[2]) < 1) proc_nap();
+        while (atomic_load(&proc_shared->step[0]) < 1 || atomic_load(&proc_shared->step[2]) < 1) proc_wait_1ms();
     if (rank == 1)
         EXPECT_ERROR(tutti_shrink_group(NULL, &smaller), TUTTI_ERR_TIMEOUT, "group world", "given up");
     else
         EXPECT_ERROR(tutti_shrink_group(NULL, &smaller), TUTTI_ERR_TIMEOUT, "group world", "rank 1");
     EXPECT(smaller == NULL);
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     EXPECT(tutti_shrink_group(NULL, &smaller) == TUTTI_OK);
     EXPECT(expect_members(smaller, rank, all, size) == 0);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -177,7 +177,7 @@ static int rank_that_waits_in_vain(int rank, int size, void *argument)
 static void test_one_does_not_call(void **state)
 {
     (void)state;
-    run_procs(3, rank_that_waits_in_vain, NULL);
+    procs_run_ranks(3, rank_that_waits_in_vain, NULL);
 }
 
 /* One rank has died and another one does not call: only the latter is waited for, and named. */
@@ -188,15 +188,15 @@ static int rank_that_waits_for_one_of_two(int rank, int size, void *argument)
     int status = proc_init(2000);
     (void)size, (void)argument;
     EXPECT(status == TUTTI_OK && tutti_barrier(tutti_with(.timeout_ms = 20000)) == TUTTI_OK);
-    proc_say(1);
+    proc_set_step(1);
     if (rank == 3) pause();
     while (status == TUTTI_OK) status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_MAX, tutti_with(.timeout_ms = 20000));
     if (rank == 1) {
-        proc_meet(SIZE, 2);
+        proc_barrier(SIZE, 2);
     } else {
         EXPECT_ERROR(tutti_shrink_group(NULL, &smaller), TUTTI_ERR_TIMEOUT, "not known to be lost: rank 1");
         EXPECT(strstr(tutti_last_error(), "rank 3") == NULL);
-        proc_say(2);
+        proc_set_step(2);
     }
     return tutti_destroy_process_group(NULL);
 }
@@ -204,7 +204,7 @@ static int rank_that_waits_for_one_of_two(int rank, int size, void *argument)
 static void test_one_is_killed_one_does_not_call(void **state)
 {
     (void)state;
-    run_procs_acting(SIZE, rank_that_waits_for_one_of_two, kill_them, &(struct deaths){{3}, 1, 5});
+    procs_run_with(SIZE, rank_that_waits_for_one_of_two, kill_them, &(struct deaths){{3}, 1, 5});
 }
 
 /* ---- the store is gone ------------------------------------------------------------------------------------------- */
@@ -218,18 +218,18 @@ static int rank_without_a_store(int rank, int size, void *argument)
     (void)argument;
     if (rank == 0) {
         EXPECT(tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &store) == TUTTI_OK);
-        atomic_store(&proc_board->value[0], tutti_store_port(store));
-        proc_say(1);
+        atomic_store(&proc_shared->value[0], tutti_store_port(store));
+        proc_set_step(1);
     } else {
-        while (atomic_load(&proc_board->step[0]) < 1) proc_nap();
-        uint16_t port = (uint16_t)atomic_load(&proc_board->value[0]);
+        proc_wait_for_step(0, 1);
+        uint16_t port = (uint16_t)atomic_load(&proc_shared->value[0]);
         EXPECT(tutti_store_tcp("127.0.0.1", port, NULL, &store) == TUTTI_OK);
     }
     tutti_group_opts opts = {.timeout_ms = 20000};
     EXPECT(tutti_create_group("tcp", store, rank, size, &opts, &group) == TUTTI_OK);
     tutti_opts with = {.group = group};
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, &with) == TUTTI_OK && x == size);
-    proc_say(2);
+    proc_set_step(2);
     if (rank == 0) pause();
     int status = TUTTI_OK;
     while (status == TUTTI_OK) status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_MAX, &with);
@@ -244,13 +244,13 @@ static int rank_without_a_store(int rank, int size, void *argument)
 static void kill_the_server(struct procs *procs, void *argument)
 {
     (void)argument;
-    if (procs_await(procs, 2)) procs_signal(procs, 0, SIGKILL);
+    if (procs_wait_for_step(procs, 2)) procs_signal(procs, 0, SIGKILL);
 }
 
 static void test_the_store_is_lost(void **state)
 {
     (void)state;
-    run_procs_acting(3, rank_without_a_store, kill_the_server, NULL);
+    procs_run_with(3, rank_without_a_store, kill_the_server, NULL);
 }
 
 int main(void)

@@ -3,6 +3,7 @@
  *
  * FAULTS_SECONDS is how long (tests/soak/faults.sh: 300), FAULTS_SEED makes other moments. */
 #include "procs.h"
+#include "text.h"
 
 enum { RANKS = 4, KINDS = 6, SMALL = 100, LARGE = 200000, SECONDS = 10, STOPS = 4, STOP_MS = 300, SOON_S = 8 };
 
@@ -76,7 +77,7 @@ static int judge(int victim, int rank, int status)
     const char *text = tutti_last_error();
     snprintf(guilty, sizeof guilty, "rank %d is lost: ", victim);
     bool lost = status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_ABORTED; /* between two calls of an exchange */
-    bool named = strstr(text, guilty) != NULL && proc_count(text, " is lost: ") == 1;
+    bool named = strstr(text, guilty) != NULL && text_count(text, " is lost: ") == 1;
     int verdict = !lost ? WRONG_STATUS : !named ? WRONG_NAME : GOOD;
     if (verdict != GOOD)
         fprintf(stderr, "rank %d: %s, but rank %d was killed: %s\n", rank, tutti_status_string(status), victim, text);
@@ -90,7 +91,7 @@ static int rank_of_soak(int rank, int size, void *argument)
     uint64_t chance = turn->seed; /* the same on all ranks */
     int status = TUTTI_OK;
     if (in == NULL || out == NULL || proc_init(30000) != TUTTI_OK) return NO_START;
-    proc_say(1);
+    proc_set_step(1);
     while (status == TUTTI_OK) {
         bool right = true;
         int kind = (int)draw(&chance, KINDS);
@@ -101,7 +102,7 @@ static int rank_of_soak(int rank, int size, void *argument)
             return WRONG_VALUE;
         }
     }
-    proc_say(2);
+    proc_set_step(2);
     int verdict = judge(turn->victim, rank, status);
     free(in);
     free(out);
@@ -116,7 +117,7 @@ static void stop_some(struct procs *procs, uint64_t *chance)
         int rank = (int)draw(chance, RANKS);
         usleep((useconds_t)draw(chance, 100000));
         procs_signal(procs, rank, SIGSTOP);
-        procs_nap_ms((int)draw(chance, STOP_MS));
+        procs_sleep_ms((int)draw(chance, STOP_MS));
         procs_signal(procs, rank, SIGCONT);
     }
 }
@@ -126,7 +127,7 @@ static void act(struct procs *procs, void *argument)
 {
     const struct turn *turn = argument;
     uint64_t chance = turn->seed ^ 0x5eed;
-    if (!procs_await(procs, 1)) return;
+    if (!procs_wait_for_step(procs, 1)) return;
     stop_some(procs, &chance);
     int other = (int)draw(&chance, 3 * RANKS);
     usleep((useconds_t)draw(&chance, 20000));
@@ -134,12 +135,12 @@ static void act(struct procs *procs, void *argument)
     if (stops) procs_signal(procs, other, SIGSTOP);
     if (draw(&chance, 4) == 0) procs_signal(procs, turn->victim, SIGSTOP); /* the victim dies while stopped */
     procs_signal(procs, turn->victim, SIGKILL);
-    if (stops) procs_nap_ms((int)draw(&chance, 2 * STOP_MS));
+    if (stops) procs_sleep_ms((int)draw(&chance, 2 * STOP_MS));
     if (stops) procs_signal(procs, other, SIGCONT);
     int64_t killed_ns = procs_now_ns();
     procs_wait(procs);
     for (int i = 0; i < RANKS; i++) {
-        double took = (double)(atomic_load(&procs->board->at_ns[i]) - killed_ns) / 1e9;
+        double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
         if (i == turn->victim || took < SOON_S) continue;
         fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
         procs->failed = true;

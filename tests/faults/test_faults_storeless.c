@@ -10,7 +10,7 @@ static int rank_of_storeless(int rank, int size, void *argument)
     int32_t out[8], in[8];
     setenv("TUTTI_SHM", "0", 1);
     EXPECT(proc_init(30000) == TUTTI_OK);
-    proc_say_and_wait(1);
+    proc_wait_for_go(1);
     for (int i = 0; i < size; i++) out[i] = rank * size + i;
     EXPECT(tutti_all_to_all_single(tutti_view(in, size), tutti_view(out, size), NULL, NULL, NULL) == TUTTI_OK);
     for (int i = 0; i < size; i++) EXPECT(in[i] == i * size + rank);
@@ -20,16 +20,16 @@ static int rank_of_storeless(int rank, int size, void *argument)
 static void end_the_store(struct procs *procs, void *argument)
 {
     (void)argument;
-    if (!procs_await(procs, 1)) return;
+    if (!procs_wait_for_step(procs, 1)) return;
     tutti_store_free(procs->store);
     procs->store = NULL;
-    procs_go(procs, 1);
+    procs_release(procs, 1);
 }
 
 static void test_first_contact_without_the_store(void **state)
 {
     (void)state;
-    run_procs_acting(RANKS, rank_of_storeless, end_the_store, NULL);
+    procs_run_with(RANKS, rank_of_storeless, end_the_store, NULL);
 }
 
 /* ---- groups ------------------------------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ static int rank_that_makes_groups(int rank, int size, void *argument)
     tutti_group_opts members = {.members_only = true};
     setenv("TUTTI_SHM", argument, 1);
     EXPECT(proc_init(30000) == TUTTI_OK);
-    proc_say_and_wait(1);
+    proc_wait_for_go(1);
     int64_t begin = procs_now_ns();
     EXPECT(tutti_new_group((int[]){0, 2, 4}, 3, NULL, &group) == TUTTI_OK);
     EXPECT(use_and_destroy(group) == TUTTI_OK);
@@ -70,8 +70,8 @@ static int rank_that_makes_groups(int rank, int size, void *argument)
 static void test_groups_without_the_store(void **state)
 {
     (void)state;
-    run_procs_acting(RANKS, rank_that_makes_groups, end_the_store, "0");
-    run_procs_acting(RANKS, rank_that_makes_groups, end_the_store, "1");
+    procs_run_with(RANKS, rank_that_makes_groups, end_the_store, "0");
+    procs_run_with(RANKS, rank_that_makes_groups, end_the_store, "1");
 }
 
 int main(void)

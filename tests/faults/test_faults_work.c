@@ -2,6 +2,7 @@
  * several threads, event loops. */
 #include "procs.h"
 
+#include <poll.h>
 #include <pthread.h>
 
 enum { SOON_S = 5, BIG = 1 << 18 };
@@ -11,8 +12,8 @@ enum { SOON_S = 5, BIG = 1 << 18 };
 static void *abort_soon(void *argument)
 {
     (void)argument;
-    procs_nap_ms(300);
-    atomic_store(&proc_board->value[0], procs_now_ns());
+    procs_sleep_ms(300);
+    atomic_store(&proc_shared->value[0], procs_now_ns());
     return (void *)(intptr_t)tutti_abort(NULL, "enough of this");
 }
 
@@ -24,12 +25,12 @@ static int rank_of_abort(int rank, int size, void *argument)
     (void)argument;
     EXPECT(proc_init(30000) == TUTTI_OK);
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == size);
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     if (rank == 0) EXPECT(pthread_create(&thread, NULL, abort_soon, NULL) == 0);
-    if (rank == 2) procs_nap_ms(1000); /* it calls when the group has been aborted */
+    if (rank == 2) procs_sleep_ms(1000); /* it calls when the group has been aborted */
     EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_ABORTED, "rank 0", "enough of this",
                  "world");
-    began = atomic_load(&proc_board->value[0]);
+    began = atomic_load(&proc_shared->value[0]);
     EXPECT_WITHIN(began, 0, rank == 0 ? 2 : SOON_S);
     if (rank == 0) EXPECT(pthread_join(thread, &result) == 0 && (intptr_t)result == TUTTI_OK);
     EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_ABORTED, "enough of this");
@@ -40,7 +41,7 @@ static int rank_of_abort(int rank, int size, void *argument)
 static void test_abort_during_a_wait(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_abort, NULL);
+    procs_run_ranks(3, rank_of_abort, NULL);
 }
 
 /* Aborting a subgroup in the midst of a large transfer does not slow the other groups, although its members compute
@@ -65,7 +66,7 @@ static int rank_of_child_abort(int rank, int size, void *argument)
         if (status == TUTTI_OK) status = tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
         if (status != TUTTI_OK)
             EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "enough of this"); /* the abort may have been notified first */
-        proc_meet(size, round);                                        /* nobody is in a call now */
+        proc_barrier(size, round);                                     /* nobody is in a call now */
         EXPECT(tutti_destroy_process_group(child) == TUTTI_OK);
     }
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == size);
@@ -77,7 +78,7 @@ static int rank_of_child_abort(int rank, int size, void *argument)
 static void test_abort_of_a_child_spares_the_family(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_child_abort, NULL);
+    procs_run_ranks(3, rank_of_child_abort, NULL);
 }
 
 /* ---- destroy, and handles freed early -------------------------------------------------------------------------------
@@ -101,9 +102,9 @@ static int rank_of_destroy(int rank, int size, void *argument)
         EXPECT_ERROR(tutti_work_wait(work, 1000), TUTTI_ERR_ABORTED, "destroyed");
         EXPECT(tutti_work_op(work) == TUTTI_ALL_REDUCE && tutti_work_sequence(work) == 2);
         tutti_work_free(work);
-        proc_say(1);
+        proc_set_step(1);
     } else {
-        while (atomic_load(&proc_board->step[0]) < 1) proc_nap();
+        proc_wait_for_step(0, 1);
         int status = tutti_barrier(NULL);
         EXPECT(status == TUTTI_ERR_ABORTED || status == TUTTI_ERR_PEER_LOST);
         EXPECT_ERROR(status, status, "world");
@@ -116,7 +117,7 @@ static int rank_of_destroy(int rank, int size, void *argument)
 static void test_destroy_with_operations_in_flight(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_destroy, NULL);
+    procs_run_ranks(2, rank_of_destroy, NULL);
 }
 
 /* Operations on the same memory wait for each other.  Their peer leaves after the first one: each of the others ends,
@@ -134,14 +135,14 @@ static int rank_of_blocked(int rank, int size, void *argument)
         EXPECT(tutti_broadcast(tutti_view(x, 4), 1, tutti_with(.async_op = &work[0])) == TUTTI_OK);
         for (int i = 1; i < N; i++)
             EXPECT(tutti_all_reduce(tutti_view(x, 4), TUTTI_SUM, tutti_with(.async_op = &work[i])) == TUTTI_OK);
-        proc_say_and_wait(1);
+        proc_wait_for_go(1);
         for (int i = 0; i < N; i++) {
             int status = tutti_work_wait(work[i], 10000);
             if (i > 0) EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "#3 of group world", "rank 1");
         }
         for (int i = 0; i < N; i++) tutti_work_free(work[i]);
     } else {
-        while (atomic_load(&proc_board->step[0]) < 1) proc_nap();
+        proc_wait_for_step(0, 1);
         EXPECT(tutti_broadcast(tutti_view(x, 4), 1, NULL) == TUTTI_OK);
     }
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -152,17 +153,17 @@ static int rank_of_blocked(int rank, int size, void *argument)
 static void stop_the_first(struct procs *procs, void *argument)
 {
     (void)argument;
-    while (procs_reap(procs) && atomic_load(&procs->board->step[0]) < 1) procs_nap_ms(1);
+    while (procs_reap(procs) && atomic_load(&procs->shared->step[0]) < 1) procs_sleep_ms(1);
     procs_signal(procs, 0, SIGSTOP);
-    for (int i = 0; i < 5000 && procs_reap(procs) && procs->pid[1] != 0; i++) procs_nap_ms(1);
-    procs_go(procs, 1);
+    for (int i = 0; i < 5000 && procs_reap(procs) && procs->pid[1] != 0; i++) procs_sleep_ms(1);
+    procs_release(procs, 1);
     procs_signal(procs, 0, SIGCONT);
 }
 
 static void test_blocked_works_end_once(void **state)
 {
     (void)state;
-    run_procs_acting(2, rank_of_blocked, stop_the_first, NULL);
+    procs_run_with(2, rank_of_blocked, stop_the_first, NULL);
 }
 
 static int rank_of_early_frees(int rank, int size, void *argument)
@@ -192,7 +193,7 @@ static int rank_of_early_frees(int rank, int size, void *argument)
 static void test_handles_given_up_early(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_early_frees, NULL);
+    procs_run_ranks(3, rank_of_early_frees, NULL);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------------------
@@ -252,7 +253,7 @@ static int rank_of_threads(int rank, int size, void *argument)
 static void test_threads_on_several_groups(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_threads, NULL);
+    procs_run_ranks(3, rank_of_threads, NULL);
 }
 
 /* ---- callbacks, wait_any, descriptors ------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ static int callbacks(int rank, int size)
     int64_t begin = procs_now_ns();
     chain_start(&chain);
     while (atomic_load(&chain.ended) < CHAIN && atomic_load(&chain.errors) == 0 && procs_seconds(begin) < 20)
-        proc_nap();
+        proc_wait_1ms();
     EXPECT(atomic_load(&chain.errors) == 0 && atomic_load(&chain.ended) == CHAIN && chain.x == size - 1);
     return 0;
 }
@@ -320,8 +321,8 @@ static int descriptors(int rank, int size)
     int64_t x = rank, y = rank;
     tutti_work *works[2] = {NULL};
     struct pollfd polled[2];
-    proc_meet(size, 1);
-    if (rank == 0) procs_nap_ms(200); /* so that the others do wait in poll */
+    proc_barrier(size, 1);
+    if (rank == 0) procs_sleep_ms(200); /* so that the others do wait in poll */
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_MAX, tutti_with(.async_op = &works[0])) == TUTTI_OK);
     EXPECT(tutti_all_reduce(tutti_view(&y, 1), TUTTI_SUM, tutti_with(.async_op = &works[1])) == TUTTI_OK);
     for (int i = 0; i < 2; i++) {
@@ -356,7 +357,7 @@ static int rank_of_event_loops(int rank, int size, void *argument)
 static void test_callbacks_any_and_descriptors(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_event_loops, NULL);
+    procs_run_ranks(3, rank_of_event_loops, NULL);
 }
 
 int main(void)

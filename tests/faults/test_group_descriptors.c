@@ -1,6 +1,6 @@
 /* Groups made with a store share descriptors and thread, and end in any order. */
-#include "leftovers.h"
 #include "procs.h"
+#include "usage.h"
 
 enum { GROUPS = 10 };
 
@@ -44,19 +44,19 @@ static int rank_of_counted(int rank, int size, void *argument)
         snprintf(name, sizeof name, "counted-%d", i);
         EXPECT(proc_group(store, name, size, 20000, &part[i], &group[i]) == TUTTI_OK);
         wrong = use(group[i], size);
-        proc_meet(size, i + 1); /* connections are made by both ends */
-        if (i == 0) fds = count_fds();
-        if (i == 0) threads = count_threads();
+        proc_barrier(size, i + 1); /* connections are made by both ends */
+        if (i == 0) fds = usage_fds();
+        if (i == 0) threads = usage_threads();
     }
     EXPECT(wrong == 0);
-    int more_fds = count_fds() - fds, more_threads = count_threads() - threads;
+    int more_fds = usage_fds() - fds, more_threads = usage_threads() - threads;
     wrong = end_all(store, size, part, group);
     tutti_store_free(store);
     if (more_fds > 0 || more_threads > 0)
         fprintf(stderr, "rank %d: %d further groups take %d descriptors and %d threads\n", rank, GROUPS, more_fds,
                 more_threads);
     EXPECT(more_fds <= 0 && more_threads == 0);
-    EXPECT(count_threads() == threads - 1); /* the one that they shared */
+    EXPECT(usage_threads() == threads - 1); /* the one that they shared */
     return wrong;
 }
 
@@ -68,10 +68,10 @@ static int rank_of_settings(int rank, int size, void *argument)
     (void)rank;
     (void)argument;
     EXPECT(proc_group(store, "as-is", size, 20000, &part[0], &group[0]) == TUTTI_OK);
-    int threads = count_threads();
+    int threads = usage_threads();
     setenv("TUTTI_SHM", "0", 1);
     EXPECT(proc_group(store, "wire", size, 20000, &part[1], &group[1]) == TUTTI_OK);
-    EXPECT(count_threads() > threads);
+    EXPECT(usage_threads() > threads);
     int wrong = use(group[0], size);
     wrong = wrong == 0 ? use(group[1], size) : wrong;
     for (int i = 0; i < 2; i++) {
@@ -85,26 +85,26 @@ static int rank_of_settings(int rank, int size, void *argument)
 static void test_two_ranks(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_counted, NULL);
+    procs_run_ranks(2, rank_of_counted, NULL);
 }
 
 static void test_four_ranks(void **state)
 {
     (void)state;
-    run_procs(4, rank_of_counted, NULL);
+    procs_run_ranks(4, rank_of_counted, NULL);
 }
 
 static void test_over_the_network(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_counted, "0");
-    run_procs(4, rank_of_counted, "0");
+    procs_run_ranks(2, rank_of_counted, "0");
+    procs_run_ranks(4, rank_of_counted, "0");
 }
 
 static void test_other_settings(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_settings, NULL);
+    procs_run_ranks(2, rank_of_settings, NULL);
 }
 
 int main(void)

@@ -35,25 +35,24 @@ static int rank_of_idleness(int rank, int size, void *argument)
     (void)argument;
     EXPECT(proc_init(60000) == TUTTI_OK);
     EXPECT(sum_once(rank, size) == 0);
-    proc_meet(size, 1);
-    procs_nap_ms(300); /* until the progress thread sleeps */
+    proc_barrier(size, 1);
+    procs_sleep_ms(300); /* until the progress thread sleeps */
     double begin = cpu_seconds();
-    procs_nap_ms(IDLE_MS);
+    procs_sleep_ms(IDLE_MS);
     EXPECT(report_cpu("an idle group", begin, IDLE_MS, 0.01) == 0);
-    proc_meet(size, 2); /* otherwise the others' work would be counted here */
+    proc_barrier(size, 2); /* otherwise the others' work would be counted here */
 
     int64_t x = rank;
     tutti_work *work = NULL;
     if (rank != 0) {
         EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.async_op = &work)) == TUTTI_OK);
-        procs_nap_ms(300);
+        procs_sleep_ms(300);
         begin = cpu_seconds();
-        procs_nap_ms(IDLE_MS);
+        procs_sleep_ms(IDLE_MS);
         EXPECT(report_cpu("an operation that waits for a late rank", begin, IDLE_MS, 0.05) == 0);
-        proc_say(3);
+        proc_set_step(3);
     } else {
-        for (int i = 1; i < size; i++)
-            while (atomic_load(&proc_board->step[i]) < 3) proc_nap();
+        for (int i = 1; i < size; i++) proc_wait_for_step(i, 3);
         EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.async_op = &work)) == TUTTI_OK);
     }
     EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK && x == size * (size - 1) / 2);
@@ -64,7 +63,7 @@ static int rank_of_idleness(int rank, int size, void *argument)
 static void test_idle_ranks_take_no_time(void **state)
 {
     (void)state;
-    run_procs(4, rank_of_idleness, NULL);
+    procs_run_ranks(4, rank_of_idleness, NULL);
 }
 
 /* The number of questions to peers does not grow with the number of operations that wait for a late rank. */
@@ -75,18 +74,17 @@ static int rank_of_many_waits(int rank, int size, void *argument)
     static tutti_work *works[OPS];
     (void)argument;
     EXPECT(proc_init(60000) == TUTTI_OK);
-    for (int i = 1; rank == 0 && i < size; i++)
-        while (atomic_load(&proc_board->step[i]) < 1) proc_nap();
+    for (int i = 1; rank == 0 && i < size; i++) proc_wait_for_step(i, 1);
     for (int i = 0; i < OPS; i++) {
         x[i] = rank;
         EXPECT(tutti_all_reduce(tutti_view(&x[i], 1), TUTTI_SUM, tutti_with(.async_op = &works[i])) == TUTTI_OK);
     }
     if (rank != 0) {
-        procs_nap_ms(300);
+        procs_sleep_ms(300);
         double begin = cpu_seconds();
-        procs_nap_ms(WAIT_MS);
+        procs_sleep_ms(WAIT_MS);
         EXPECT(report_cpu("thousands of operations that wait for a late rank", begin, WAIT_MS, 0.03) == 0);
-        proc_say(1);
+        proc_set_step(1);
     }
     for (int i = 0; i < OPS; i++) {
         EXPECT(tutti_wait(&works[i], TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
@@ -99,7 +97,7 @@ static int rank_of_many_waits(int rank, int size, void *argument)
 static void test_thousands_wait(void **state)
 {
     (void)state;
-    run_procs(4, rank_of_many_waits, NULL);
+    procs_run_ranks(4, rank_of_many_waits, NULL);
 }
 
 /* A program that polls in a loop and does nothing else. */
@@ -140,8 +138,8 @@ static int rank_of_many(int rank, int size, void *argument)
 static void test_more_ranks_than_cores(void **state)
 {
     (void)state;
-    run_procs(8, rank_of_many, &(bool){false});
-    run_procs(8, rank_of_many, &(bool){true});
+    procs_run_ranks(8, rank_of_many, &(bool){false});
+    procs_run_ranks(8, rank_of_many, &(bool){true});
 }
 
 /* Counts how often the process's other threads have gone to sleep. */
@@ -174,7 +172,7 @@ static int rank_of_calls(int rank, int size, void *argument)
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.async_op = &work)) ==
            TUTTI_OK); /* the progress thread is needed */
     EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
-    procs_nap_ms(100);
+    procs_sleep_ms(100);
     long before = sleeps_of_others();
     int64_t begin = procs_now_ns();
     for (bool on = true; on;) {
@@ -192,7 +190,7 @@ static int rank_of_calls(int rank, int size, void *argument)
 static void test_the_thread_keeps_out_of_the_way(void **state)
 {
     (void)state;
-    run_procs(4, rank_of_calls, NULL);
+    procs_run_ranks(4, rank_of_calls, NULL);
 }
 
 int main(void)

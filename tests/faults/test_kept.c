@@ -39,7 +39,7 @@ static void test_scratch_of_many_sizes(void **state)
 {
     (void)state;
     setenv("TUTTI_SHM", "0", 1); /* forces plans */
-    run_procs(2, rank_of_sizes, NULL);
+    procs_run_ranks(2, rank_of_sizes, NULL);
 }
 
 int main(void)

@@ -23,9 +23,9 @@ static int run_rank(int rank, int size, void *argument)
 {
     const struct run *run = argument;
     if (run->wire) setenv("TUTTI_SHM", "0", 1);
-    if (rank == size - 1) procs_nap_ms(run->late_ms);
+    if (rank == size - 1) procs_sleep_ms(run->late_ms);
     EXPECT(proc_init(30000) == TUTTI_OK);
-    proc_say_and_wait(INITIALISED);
+    proc_wait_for_go(INITIALISED);
     for (int i = 0; i < SPLITS; i++) {
         tutti_group *part = NULL, *all = NULL;
         int ranks[PROCS_MOST];
@@ -36,7 +36,7 @@ static int run_rank(int rank, int size, void *argument)
         EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
         EXPECT(tutti_destroy_process_group(all) == TUTTI_OK);
     }
-    proc_say_and_wait(MADE_GROUPS);
+    proc_wait_for_go(MADE_GROUPS);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
 }
@@ -51,13 +51,13 @@ static int64_t count(struct procs *procs)
 static void watch(struct procs *procs, void *argument)
 {
     struct run *run = argument;
-    procs->failed = !procs_await(procs, INITIALISED);
+    procs->failed = !procs_wait_for_step(procs, INITIALISED);
     int64_t init = count(procs);
-    procs_go(procs, INITIALISED);
-    procs->failed |= !procs_await(procs, MADE_GROUPS);
+    procs_release(procs, INITIALISED);
+    procs->failed |= !procs_wait_for_step(procs, MADE_GROUPS);
     run->groups = (double)(count(procs) - init - 1) / procs->size; /* but for the one that asks */
     run->init = (double)init / procs->size;
-    procs_go(procs, MADE_GROUPS);
+    procs_release(procs, MADE_GROUPS);
 }
 
 static void test_init(void **state)
@@ -67,7 +67,7 @@ static void test_init(void **state)
     for (int wire = 0; wire < 2; wire++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             struct run run = {.wire = wire != 0};
-            run_procs_acting(sizes[i], run_rank, watch, &run);
+            procs_run_with(sizes[i], run_rank, watch, &run);
             print_message("%s, %d ranks: %.1f requests a rank in init, %.2f in %d splits and groups\n",
                           wire ? "wire" : "shm", sizes[i], run.init, run.groups, SPLITS);
             if (run.init > INIT_MOST) fail_msg("%.1f requests a rank", run.init);
@@ -81,7 +81,7 @@ static void test_late(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct run run = {.late_ms = LATE_MS};
-        run_procs_acting(sizes[i], run_rank, watch, &run);
+        procs_run_with(sizes[i], run_rank, watch, &run);
         print_message("%d ranks, one %d ms late: %.1f requests a rank in init\n", sizes[i], LATE_MS, run.init);
         if (run.init > INIT_MOST + LOOK_REQUESTS * LATE_MS / LOOK_MS) fail_msg("%.1f requests a rank", run.init);
     }
@@ -97,16 +97,16 @@ static int run_waiting(int rank, int size, void *argument)
     proc_set_int("WORLD_SIZE", size + 1);
     EXPECT_ERROR(tutti_init_process_group("tcp", &(tutti_init_opts){.store_timeout_ms = MISSING_MS}), TUTTI_ERR_TIMEOUT,
                  "joined", never);
-    proc_say_and_wait(INITIALISED);
+    proc_wait_for_go(INITIALISED);
     (void)rank;
     return 0;
 }
 
 static void watch_waiting(struct procs *procs, void *argument)
 {
-    procs->failed = !procs_await(procs, INITIALISED);
+    procs->failed = !procs_wait_for_step(procs, INITIALISED);
     *(double *)argument = (double)count(procs) / procs->size;
-    procs_go(procs, INITIALISED);
+    procs_release(procs, INITIALISED);
 }
 
 static void test_missing(void **state)
@@ -115,7 +115,7 @@ static void test_missing(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         double requests = 0;
-        run_procs_acting(sizes[i], run_waiting, watch_waiting, &requests);
+        procs_run_with(sizes[i], run_waiting, watch_waiting, &requests);
         print_message("%d ranks of %d: %.1f requests a rank\n", sizes[i], sizes[i] + 1, requests);
         if (requests > INIT_MOST + LOOK_REQUESTS * MISSING_MS / LOOK_MS) fail_msg("%.1f requests a rank", requests);
     }

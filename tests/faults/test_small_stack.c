@@ -50,13 +50,13 @@ static int rank_of_small(int rank, int size, void *argument)
 static void test_over_shared_memory(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_small, "1");
+    procs_run_ranks(3, rank_of_small, "1");
 }
 
 static void test_over_the_wire(void **state)
 {
     (void)state;
-    run_procs(3, rank_of_small, "0");
+    procs_run_ranks(3, rank_of_small, "0");
 }
 
 int main(void)

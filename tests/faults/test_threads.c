@@ -14,7 +14,7 @@ static int answer(int asked_tag, int answer_tag, int after_ms)
 {
     int32_t x = 0;
     EXPECT(tutti_recv(tutti_view(&x, 1), 0, tutti_with(.tag = asked_tag)) == TUTTI_OK);
-    procs_nap_ms(after_ms);
+    procs_sleep_ms(after_ms);
     EXPECT(tutti_send(tutti_view(&x, 1), 0, tutti_with(.tag = answer_tag)) == TUTTI_OK);
     return 0;
 }
@@ -60,7 +60,7 @@ static int rank_of_two_waits(int rank, int size, void *argument)
 static void test_two_threads_wait(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_two_waits, NULL);
+    procs_run_ranks(2, rank_of_two_waits, NULL);
 }
 
 struct calling {
@@ -109,7 +109,7 @@ static int rank_of_two_callers(int rank, int size, void *argument)
 static void test_two_threads_call(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_two_callers, NULL);
+    procs_run_ranks(2, rank_of_two_callers, NULL);
 }
 
 /* Two threads exchange messages until told to end. */
@@ -162,13 +162,13 @@ static int rank_of_a_wait_in_traffic(int rank, int size, void *argument)
 static void test_a_wait_in_traffic(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_a_wait_in_traffic, NULL);
+    procs_run_ranks(2, rank_of_a_wait_in_traffic, NULL);
 }
 
 /* One thread waits in coalesce_end for a peer that never calls; the other destroys the group. */
 static void *destroy_soon(void *group)
 {
-    procs_nap_ms(100);
+    procs_sleep_ms(100);
     tutti_destroy_process_group(group);
     return NULL;
 }
@@ -189,7 +189,7 @@ static int rank_of_a_destroyed_end(int rank, int size, void *argument)
         EXPECT_ERROR(tutti_coalesce_end(group, NULL), TUTTI_ERR_ABORTED, "destroyed");
         EXPECT(pthread_join(thread, NULL) == 0);
     }
-    proc_meet(size, 1);
+    proc_barrier(size, 1);
     if (rank == 1) EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
     tutti_store_free(part);
     tutti_store_free(store);
@@ -199,7 +199,7 @@ static int rank_of_a_destroyed_end(int rank, int size, void *argument)
 static void test_destroyed_while_it_ends(void **state)
 {
     (void)state;
-    run_procs(2, rank_of_a_destroyed_end, NULL);
+    procs_run_ranks(2, rank_of_a_destroyed_end, NULL);
 }
 
 /* Memory that one thread frees is allocated by another at once, at the same address. */
@@ -231,7 +231,7 @@ static int rank_that_allocates(int rank, int size, void *argument)
 static void test_memory_from_many_threads(void **state)
 {
     (void)state;
-    run_procs(2, rank_that_allocates, NULL);
+    procs_run_ranks(2, rank_that_allocates, NULL);
 }
 
 int main(void)

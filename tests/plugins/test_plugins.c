@@ -1,6 +1,7 @@
 /* The loader rejects each broken plug-in with a specific error message: which file, and why. */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -271,10 +272,16 @@ static void order(void **state)
     has("speaks plug-in ABI 7");
 }
 
-/* One rank's plug-in fails to open: every rank reports which, and why. */
+struct opening {
+    pthread_t thread;
+    tutti_store *store;
+    int rank, size, result;
+};
+
+/* Opens a group in which one rank's plug-in fails: every rank reports which, and why. */
 static void *open_one(void *argument)
 {
-    struct rank_start *rank = argument;
+    struct opening *rank = argument;
     tutti_group *group = NULL;
     rank->result = tutti_create_group("loop", rank->store, rank->rank, rank->size, NULL, &group);
     if (rank->result == TUTTI_ERR_BACKEND && strstr(tutti_last_error(), "loop was told to fail on rank 1") != NULL)
@@ -286,13 +293,13 @@ static void *open_one(void *argument)
 
 static void together(void **state)
 {
-    struct rank_start ranks[3];
+    struct opening ranks[3];
     tutti_store *store = NULL;
     (void)state;
     assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
     setenv("LOOP_FAIL_OPEN", "1", 1);
     for (int i = 0; i < 3; i++) {
-        ranks[i] = (struct rank_start){.store = store, .rank = i, .size = 3};
+        ranks[i] = (struct opening){.store = store, .rank = i, .size = 3};
         assert_int_equal(pthread_create(&ranks[i].thread, NULL, open_one, &ranks[i]), 0);
     }
     for (int i = 0; i < 3; i++) pthread_join(ranks[i].thread, NULL);

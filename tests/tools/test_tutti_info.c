@@ -1,6 +1,9 @@
 /* tutti-info tells of the machine, and under tutti-run of the world; it refuses what it does not know. */
 #include "tools/launch.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #define INFO TUTTI_BUILD_DIR "/bin/tutti-info"
 
 static void has(const struct launch *launch, const char *part)
@@ -72,7 +75,7 @@ static void world(void **state)
     has(&launch, "rank 0: host 0 (");
     has(&launch, "rank 2: host 0 (");
     has(&launch, "tcp: rank 2 shares memory with 2 of 2 ranks");
-    assert_int_equal(count_of(launch.out.data, "world of"), 1); /* one rank speaks */
+    assert_int_equal(text_count(launch.out.data, "world of"), 1); /* one rank speaks */
     launch_free(&launch);
     launch = RUN("-n", "2", "/usr/bin/env", "TUTTI_SHM=off", INFO);
     assert_int_equal(launch.status, 0);
@@ -95,7 +98,8 @@ static void odd_values(void **state)
         "TUTTI_SHM=maybe is neither 0, false, no or off nor 1, true, yes or on; 1 is taken",
         "TUTTI_BACKEND_PATH names /there/is/none, which is left out: No such file or directory"};
     for (int i = 0; i < 3; i++)
-        if (count_of(launch.err.data, lines[i]) != 2) fail_msg("not once a rank \"%s\": %s", lines[i], launch.err.data);
+        if (text_count(launch.err.data, lines[i]) != 2)
+            fail_msg("not once a rank \"%s\": %s", lines[i], launch.err.data);
     launch_free(&launch);
 }
 

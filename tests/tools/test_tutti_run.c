@@ -1,7 +1,11 @@
 /* tutti-run: the command line, what a rank finds set, and the ways of its output. */
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <tutti/tutti.h>
 
@@ -14,24 +18,25 @@ static char self[4096];
 static void refuses_a_bad_command_line(void **state)
 {
     (void)state;
-    assert_refused(ARGS("-n", "2"), 2, "no program to run");
-    assert_refused(ARGS("--frobnicate", "true"), 2, "unknown option --frobnicate");
-    assert_refused(ARGS("-x", "true"), 2, "unknown option -x");
-    assert_refused(ARGS("--rdzv-backend=c10d", "true"), 2, "tutti-run has no --rdzv-backend=c10d as torchrun has");
-    assert_refused(ARGS("--max_restarts", "3", "true"), 2, "not started again");
-    assert_refused(ARGS("-m", "module"), 2, "python -m MODULE");
-    assert_refused(ARGS("--nnodes", "1:2", "true"), 2, "not a range as torchrun's");
-    assert_refused(ARGS("-n", "zero", "true"), 2, "--nproc-per-node takes a number from 1");
-    assert_refused(ARGS("-n", "0", "true"), 2, "not \"0\"");
-    assert_refused(ARGS("--nproc-per-node"), 2, "--nproc-per-node needs a value");
-    assert_refused(ARGS("--token-file=", "true"), 2, "--token-file is empty");
-    assert_refused(ARGS("--no-prefix=1", "true"), 2, "takes no value");
-    assert_refused(ARGS("--master-port=70000", "true"), 2, "from 0 to 65535");
-    assert_refused(ARGS("--grace=-1", "true"), 2, "seconds");
-    assert_refused(ARGS("--node-rank=1", "true"), 2, "--node-rank is 1");
-    assert_refused(ARGS("--nnodes=2", "true"), 2, "--node-rank");
-    assert_refused(ARGS("--nnodes=2", "--node-rank=0", "true"), 2, "--master-addr");
-    assert_refused(ARGS("--nnodes=2", "--node-rank=0", "--master-addr=::1", "true"), 2, "--master-port");
+    launch_assert_refused(ARGS("-n", "2"), 2, "no program to run");
+    launch_assert_refused(ARGS("--frobnicate", "true"), 2, "unknown option --frobnicate");
+    launch_assert_refused(ARGS("-x", "true"), 2, "unknown option -x");
+    launch_assert_refused(ARGS("--rdzv-backend=c10d", "true"), 2,
+                          "tutti-run has no --rdzv-backend=c10d as torchrun has");
+    launch_assert_refused(ARGS("--max_restarts", "3", "true"), 2, "not started again");
+    launch_assert_refused(ARGS("-m", "module"), 2, "python -m MODULE");
+    launch_assert_refused(ARGS("--nnodes", "1:2", "true"), 2, "not a range as torchrun's");
+    launch_assert_refused(ARGS("-n", "zero", "true"), 2, "--nproc-per-node takes a number from 1");
+    launch_assert_refused(ARGS("-n", "0", "true"), 2, "not \"0\"");
+    launch_assert_refused(ARGS("--nproc-per-node"), 2, "--nproc-per-node needs a value");
+    launch_assert_refused(ARGS("--token-file=", "true"), 2, "--token-file is empty");
+    launch_assert_refused(ARGS("--no-prefix=1", "true"), 2, "takes no value");
+    launch_assert_refused(ARGS("--master-port=70000", "true"), 2, "from 0 to 65535");
+    launch_assert_refused(ARGS("--grace=-1", "true"), 2, "seconds");
+    launch_assert_refused(ARGS("--node-rank=1", "true"), 2, "--node-rank is 1");
+    launch_assert_refused(ARGS("--nnodes=2", "true"), 2, "--node-rank");
+    launch_assert_refused(ARGS("--nnodes=2", "--node-rank=0", "true"), 2, "--master-addr");
+    launch_assert_refused(ARGS("--nnodes=2", "--node-rank=0", "--master-addr=::1", "true"), 2, "--master-port");
 }
 
 static void takes_torchruns_spellings(void **state)
@@ -45,7 +50,7 @@ static void takes_torchruns_spellings(void **state)
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         struct launch launch = launch_run(forms[i]);
         assert_int_equal(launch.status, 0);
-        assert_int_equal(count_of(launch.out.data, "] 3\n"), 3);
+        assert_int_equal(text_count(launch.out.data, "] 3\n"), 3);
         launch_free(&launch);
     }
 }
@@ -64,7 +69,7 @@ static void auto_is_one_rank_a_core(void **state)
     cpu_set_t mask;
     sched_getaffinity(0, sizeof mask, &mask);
     struct launch launch = RUN("-n", "auto", "echo", "here");
-    assert_int_equal(count_of(launch.out.data, "here\n"), CPU_COUNT(&mask));
+    assert_int_equal(text_count(launch.out.data, "here\n"), CPU_COUNT(&mask));
     launch_free(&launch);
 }
 
@@ -84,9 +89,10 @@ static void tells_its_options_and_version(void **state)
 static void says_what_cannot_be_run(void **state)
 {
     (void)state;
-    assert_refused(ARGS("-n", "4", "/nonexistent/program"), 127, "cannot run /nonexistent/program: No such file");
-    assert_refused(ARGS("no-such-program-in-path"), 127, "cannot run no-such-program-in-path");
-    assert_refused(ARGS("-n", "2", "/etc"), 126, "cannot run /etc: Permission denied");
+    launch_assert_refused(ARGS("-n", "4", "/nonexistent/program"), 127,
+                          "cannot run /nonexistent/program: No such file");
+    launch_assert_refused(ARGS("no-such-program-in-path"), 127, "cannot run no-such-program-in-path");
+    launch_assert_refused(ARGS("-n", "2", "/etc"), 126, "cannot run /etc: Permission denied");
 }
 
 /* ---- what a rank finds ----------------------------------------------------------------------------------------- */
@@ -102,14 +108,14 @@ static void sets_the_variables(void **state)
     assert_int_equal(launch.status, 0);
     assert_has(&launch.out, "[0] 0/2 local 0/2 node 0 0 at 127.0.0.1 hosted 1 omp 1\n");
     assert_has(&launch.out, "[1] 1/2 local 1/2 node 0 0 at 127.0.0.1 hosted 1 omp 1\n");
-    assert_int_equal(count_of(launch.out.data, "] port\n"), 2);
+    assert_int_equal(text_count(launch.out.data, "] port\n"), 2);
     launch_free(&launch);
     setenv("RANK", "77", 1); /* an older one is replaced */
     setenv("OMP_NUM_THREADS", "5", 1);
     launch = RUN("-n", "2", "env"); /* a shell would hide a variable that is there twice */
     assert_has(&launch.out, "[1] RANK=1\n");
-    assert_int_equal(count_of(launch.out.data, "] RANK="), 2);
-    assert_int_equal(count_of(launch.out.data, "] OMP_NUM_THREADS=5\n"), 2);
+    assert_int_equal(text_count(launch.out.data, "] RANK="), 2);
+    assert_int_equal(text_count(launch.out.data, "] OMP_NUM_THREADS=5\n"), 2);
     launch_free(&launch);
     unsetenv("RANK");
     unsetenv("OMP_NUM_THREADS");
@@ -128,7 +134,7 @@ static void gives_all_ranks_one_sealed_token(void **state)
     assert_int_equal(strspn(token + 4, "0123456789abcdef"), 64);
     char *rest = token + 4 + 65;
     assert_true(strstr(rest, token + 4) || strstr(one.out.data, token + 4) < token);
-    assert_int_equal(count_of(rest, "] 32\n") + (token > one.out.data ? count_of(one.out.data, "] 32\n") : 0), 2);
+    assert_int_equal(text_count(rest, "] 32\n") + (token > one.out.data ? text_count(one.out.data, "] 32\n") : 0), 2);
     assert_null(strstr(other.out.data, token + 4));
     assert_has(&other.out, "[0] sealed\n");
     launch_free(&one);
@@ -152,8 +158,8 @@ static void leaks_no_descriptor(void **state)
             assert_int_equal(system("rm -r /tmp/tutti-run-test-fd"), 0);
         }
         int ranks = i == 0 ? 3 : 1;
-        assert_int_equal(count_of(launch.out.data, "1 ok\n"), ranks);
-        assert_int_equal(count_of(launch.out.data, "\n"), ranks * 6);
+        assert_int_equal(text_count(launch.out.data, "1 ok\n"), ranks);
+        assert_int_equal(text_count(launch.out.data, "\n"), ranks * 6);
         launch_free(&launch);
     }
 }
@@ -188,8 +194,8 @@ static void prefixes_each_line_and_keeps_the_streams_apart(void **state)
         snprintf(line, sizeof line, "[%d] err\n", rank);
         assert_has(&launch.err, line);
     }
-    assert_int_equal(count_of(launch.out.data, "\n"), 6);
-    assert_int_equal(count_of(launch.err.data, "\n"), 3);
+    assert_int_equal(text_count(launch.out.data, "\n"), 6);
+    assert_int_equal(text_count(launch.err.data, "\n"), 3);
     launch_free(&launch);
 }
 
@@ -217,12 +223,12 @@ static void cuts_a_long_line(void **state)
 {
     (void)state;
     struct launch launch = RUN("sh", "-c", "head -c 150000 /dev/zero | tr '\\0' a");
-    assert_int_equal(count_of(launch.out.data, "a"), 150000);
-    assert_int_equal(count_of(launch.out.data, "\n"), 3);
-    assert_int_equal(count_of(launch.out.data, "[0] a"), 3);
+    assert_int_equal(text_count(launch.out.data, "a"), 150000);
+    assert_int_equal(text_count(launch.out.data, "\n"), 3);
+    assert_int_equal(text_count(launch.out.data, "[0] a"), 3);
     launch_free(&launch);
     launch = RUN("sh", "-c", "head -c 65536 /dev/zero | tr '\\0' a; echo; echo b"); /* just fits: no empty line */
-    assert_int_equal(count_of(launch.out.data, "\n"), 2);
+    assert_int_equal(text_count(launch.out.data, "\n"), 2);
     launch_free(&launch);
 }
 
@@ -283,7 +289,7 @@ static void log_dir_files_each_stream(void **state)
              dir, dir, dir);
     assert_int_equal(system(script), 0);
     launch_free(&launch);
-    assert_refused(ARGS("--log-dir=/proc/no", "true"), 1, "cannot make the folder /proc/no");
+    launch_assert_refused(ARGS("--log-dir=/proc/no", "true"), 1, "cannot make the folder /proc/no");
 }
 
 /* The reader waits until the ranks have nowhere to write, then takes everything. */
@@ -341,7 +347,7 @@ static void says_that_a_port_is_taken(void **state)
     int held;
     char option[32];
     snprintf(option, sizeof option, "--master-port=%d", some_port(&held));
-    assert_refused(ARGS(option, "echo", "hello"), 1, "in use");
+    launch_assert_refused(ARGS(option, "echo", "hello"), 1, "in use");
     close(held);
 }
 
@@ -447,16 +453,16 @@ static void refuses_a_bad_token(void **state)
     char path[] = "/tmp/tutti-run-test-XXXXXX";
     close(mkstemp(path));
     write_token(path, HEX, 0644);
-    assert_refused(ARGS("--token-file", path, "true"), 1, "is open to others (mode 0644)");
+    launch_assert_refused(ARGS("--token-file", path, "true"), 1, "is open to others (mode 0644)");
     write_token(path, "too short", 0600);
-    assert_refused(ARGS("--token-file", path, "true"), 1, "neither 32 bytes nor 64 hex digits");
+    launch_assert_refused(ARGS("--token-file", path, "true"), 1, "neither 32 bytes nor 64 hex digits");
     unlink(path);
-    assert_refused(ARGS("--token-file", path, "true"), 1, "cannot open the token file");
-    assert_refused(ARGS("--token-file", "/dev/zero", "true"), 1, "not a regular file");
-    assert_refused(ARGS("--nnodes=2", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port=4", "true"), 1,
-                   "--token-file");
+    launch_assert_refused(ARGS("--token-file", path, "true"), 1, "cannot open the token file");
+    launch_assert_refused(ARGS("--token-file", "/dev/zero", "true"), 1, "not a regular file");
+    launch_assert_refused(ARGS("--nnodes=2", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port=4", "true"), 1,
+                          "--token-file");
     setenv("TUTTI_TOKEN", "xyz", 1);
-    assert_refused(ARGS("true"), 1, "TUTTI_TOKEN");
+    launch_assert_refused(ARGS("true"), 1, "TUTTI_TOKEN");
     setenv("TUTTI_TOKEN", HEX, 1);
     struct launch launch = RUN("sh", "-c", "head -c 2 /proc/self/fd/$TUTTI_TOKEN_FD | od -An -tx1");
     assert_string_equal(launch.out.data, "[0]  00 11\n");
@@ -472,14 +478,14 @@ static void a_host_without_loopback(void **state)
         print_message("skipped: this machine lets nobody make a network namespace\n");
         skip();
     }
-    assert_refused(ARGS("unshare", "-rn", launch_path(), "-n", "2", "true"), 1, "check that lo is up");
+    launch_assert_refused(ARGS("unshare", "-rn", launch_path(), "-n", "2", "true"), 1, "check that lo is up");
 }
 
 static void no_file_may_be_written(void **state)
 {
     (void)state;
-    assert_refused(ARGS("sh", "-c", "ulimit -f 0; exec \"$0\" true", launch_path()), 1,
-                   "cannot keep the job token in a memfd: File too large (see ulimit -f)");
+    launch_assert_refused(ARGS("sh", "-c", "ulimit -f 0; exec \"$0\" true", launch_path()), 1,
+                          "cannot keep the job token in a memfd: File too large (see ulimit -f)");
 }
 
 /* The launcher takes what it may have; the ranks have what it was given. */

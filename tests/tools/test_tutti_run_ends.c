@@ -1,6 +1,12 @@
 /* tutti-run: how a job ends.  Failures and what is said of them, signals, the launcher's own death, a terminal. */
 #include "launch.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 /* ---- failures ------------------------------------------------------------------------------------------------- */
 
 static void the_exit_status_is_the_first_failures(void **state)
@@ -27,7 +33,7 @@ static void a_rank_that_succeeds_ends_nobody(void **state)
     (void)state;
     struct launch launch = RUN("-n", "3", "sh", "-c", "test $RANK = 0 || { sleep 0.3; echo still; }");
     assert_int_equal(launch.status, 0);
-    assert_int_equal(count_of(launch.out.data, "still\n"), 2);
+    assert_int_equal(text_count(launch.out.data, "still\n"), 2);
     launch_free(&launch);
 }
 
@@ -75,7 +81,7 @@ static void the_first_failure_by_time_counts(void **state)
         kill(launch.pid, SIGCONT);
         launch_finish(&launch);
         assert_int_equal(launch.status, 128 + SIGUSR1);
-        assert_int_equal(count_of(launch.err.data, "(pid"), 1);
+        assert_int_equal(text_count(launch.err.data, "(pid"), 1);
         launch_free(&launch);
         launch_nothing_left();
     }
@@ -95,7 +101,7 @@ static void the_last_lines_stand_at_the_end(void **state)
     assert_non_null(strstr(report, "\n    line d\n    line e\n"));
     assert_non_null(strstr(report, "    line l\n    why\n"));
     assert_string_equal(report + strlen(report) - 8, "    why\n");
-    assert_int_equal(count_of(launch.err.data, "noise\n"), 2);
+    assert_int_equal(text_count(launch.err.data, "noise\n"), 2);
     launch_free(&launch);
     launch = RUN("-n", "2", "sh", "-c", "test $RANK = 0 || exit 3");
     assert_has(&launch.err, "rank 1 exited with code 3; it wrote nothing to stderr\n");
@@ -173,7 +179,7 @@ static void signals_are_passed_on(void **state)
         kill(launch.pid, numbers[i]);
         launch_finish(&launch);
         assert_int_equal(launch.status, 0);
-        assert_int_equal(count_of(launch.out.data, "got\n"), 3);
+        assert_int_equal(text_count(launch.out.data, "got\n"), 3);
         launch_free(&launch);
         launch_nothing_left();
     }
@@ -219,7 +225,7 @@ static void an_ignored_interrupt_stays_ignored(void **state)
     kill(launch.pid, SIGINT);
     launch_finish(&launch);
     assert_int_equal(launch.status, 0);
-    assert_int_equal(count_of(launch.out.data, "done\n"), 2);
+    assert_int_equal(text_count(launch.out.data, "done\n"), 2);
     launch_free(&launch);
 }
 

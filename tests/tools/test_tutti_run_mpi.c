@@ -2,6 +2,9 @@
  * too. Skipped for an MPI that the backend was not built for, or whose launcher is not installed. */
 #include "launch.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #define RANK_IS(n) "test $OMPI_COMM_WORLD_RANK$PMI_RANK = " #n
 
 static const struct mpi {
@@ -40,7 +43,7 @@ static void starts_ranks_of_mpi(void **state)
     }
     struct launch launch = RUN("--mpi", "-n", "2", TUTTI_EXAMPLES_DIR "/hello", "tcp"); /* whichever is there */
     assert_int_equal(launch.status, 0);
-    assert_int_equal(count_of(launch.out.data, "out of 2 processes"), 2);
+    assert_int_equal(text_count(launch.out.data, "out of 2 processes"), 2);
     launch_free(&launch);
     unsetenv("RANK");
     unsetenv("MASTER_ADDR");
@@ -119,12 +122,12 @@ static void ends_all_ranks(void **state)
 static void refuses_what_it_cannot_do(void **state)
 {
     (void)state;
-    assert_refused(ARGS("--mpi=lam", "true"), 2, "openmpi and mpich, not \"lam\"");
-    assert_refused(ARGS("--mpi", "--nnodes=2", "--node-rank=0", "true"), 2, "MPI's launcher its hosts");
-    assert_refused(ARGS("--mpi-rank", "true"), 1, "use --mpi");
+    launch_assert_refused(ARGS("--mpi=lam", "true"), 2, "openmpi and mpich, not \"lam\"");
+    launch_assert_refused(ARGS("--mpi", "--nnodes=2", "--node-rank=0", "true"), 2, "MPI's launcher its hosts");
+    launch_assert_refused(ARGS("--mpi-rank", "true"), 1, "use --mpi");
     char *path = strdup(getenv("PATH"));
     setenv("PATH", "/nowhere", 1);
-    assert_refused(ARGS("--mpi", "true"), 1, "--mpi has no MPI to start the ranks with");
+    launch_assert_refused(ARGS("--mpi", "true"), 1, "--mpi has no MPI to start the ranks with");
     setenv("PATH", path, 1);
     free(path);
 }

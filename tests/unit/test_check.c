@@ -384,7 +384,7 @@ static int mistakes(tutti_group *group, int rank, int size, void *argument)
 
 static void test_part(void **state)
 {
-    run_ranks(SIZE, mistakes, *state);
+    ranks_run(SIZE, mistakes, *state);
 }
 
 /* A group that this rank is not in: nothing goes but asking for the rank and ending it. */
@@ -429,7 +429,7 @@ static int outsider(tutti_group *group, int rank, int size, void *argument)
 static void test_outsider(void **state)
 {
     (void)state;
-    run_ranks(SIZE, outsider, NULL);
+    ranks_run(SIZE, outsider, NULL);
 }
 
 /* Byte strings that are refused at the root: nobody may have been told their sizes before. */
@@ -451,7 +451,7 @@ static int late_refusal(tutti_group *group, int rank, int size, void *argument)
 static void test_late_refusal(void **state)
 {
     (void)state;
-    run_ranks_with(SIZE, late_refusal, NULL, (tutti_group_opts){.timeout_ms = 5000});
+    ranks_run_with(SIZE, late_refusal, NULL, (tutti_group_opts){.timeout_ms = 5000});
 }
 
 /* The least and the most that is right, so that the rows above are refused for the reason they name. */
@@ -485,7 +485,7 @@ static int right(tutti_group *group, int rank, int size, void *argument)
 static void test_right(void **state)
 {
     (void)state;
-    run_ranks(SIZE, right, NULL);
+    ranks_run(SIZE, right, NULL);
 }
 
 /* ---- calls without a group ---------------------------------------------------------------------------------- */
@@ -583,7 +583,7 @@ static int again(tutti_group *group, int rank, int size, void *argument)
 static void test_again(void **state)
 {
     (void)state;
-    run_ranks(SIZE, again, NULL);
+    ranks_run(SIZE, again, NULL);
 }
 
 /* The same number means another rank with group_rank, and the other way round. */
@@ -608,7 +608,7 @@ static int again_in_pair(tutti_group *group, int rank, int size, void *argument)
 static void test_again_in_pair(void **state)
 {
     (void)state;
-    run_ranks(SIZE, again_in_pair, NULL);
+    ranks_run(SIZE, again_in_pair, NULL);
 }
 
 int main(void)

@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-#include "leftovers.h"
+#include "usage.h"
 
 enum { RANKS = 4, HANG_S = 60 };
 
@@ -73,7 +73,7 @@ static int note_everything(int rank, void *argument)
 {
     shared->rank[rank] = variable("RANK") == variable("LOCAL_RANK") ? variable("RANK") : -2;
     shared->world[rank] = variable("WORLD_SIZE") == variable("LOCAL_WORLD_SIZE") ? variable("WORLD_SIZE") : -2;
-    shared->fds[rank] = count_fds();
+    shared->fds[rank] = usage_fds();
     snprintf(shared->port[rank], sizeof shared->port[rank], "%s", getenv("MASTER_PORT"));
     if (pread(variable("TUTTI_TOKEN_FD"), shared->token[rank], TUTTI_TOKEN_BYTES, 0) != TUTTI_TOKEN_BYTES) return 1;
     if (strcmp(getenv("MASTER_ADDR"), "127.0.0.1") != 0 || variable("TUTTI_STORE_HOSTED") != 1) return 2;
@@ -84,7 +84,7 @@ static void each_rank_finds_its_place(void **state)
 {
     (void)state;
     static const uint8_t none[TUTTI_TOKEN_BYTES];
-    int argument = 17, before = count_fds();
+    int argument = 17, before = usage_fds();
     setenv("RANK", "99", 1); /* of an outer job */
     assert_int_equal(tutti_spawn(note_everything, &argument, RANKS), TUTTI_OK);
     assert_string_equal(getenv("RANK"), "99");
@@ -118,12 +118,12 @@ static int meet(int rank, void *argument)
 static void the_ranks_meet_in_the_parents_store(void **state)
 {
     (void)state;
-    int before = count_fds();
+    int before = usage_fds();
     for (int i = 0; i < 10; i++) {
         int status = tutti_spawn(meet, NULL, RANKS);
         if (status != TUTTI_OK) fail_msg("%s", tutti_last_error());
     }
-    assert_int_equal(count_fds(), before);
+    assert_int_equal(usage_fds(), before);
     assert_no_child_left();
 }
 
@@ -149,11 +149,11 @@ static int one_returns_7(int rank, void *argument)
 static void a_failure_ends_the_others_and_is_named(void **state)
 {
     (void)state;
-    int before = count_fds();
+    int before = usage_fds();
     assert_fails(one_returns_7, RANKS, "rank 1 exited with code 7");
     for (int i = 0; i < RANKS; i++) assert_int_equal(kill(shared->pid[i], 0), -1);
     assert_int_equal(shared->terminated, RANKS - 1);
-    assert_int_equal(count_fds(), before);
+    assert_int_equal(usage_fds(), before);
 }
 
 static int one_segfaults(int rank, void *argument)

@@ -1,14 +1,14 @@
 /* The tcp store when many clients join at once, and when strangers take the places that clients need. */
 #include "store_tcp.h"
 
-#include "descriptor_limit.h"
+#include "usage.h"
 
 /* None of these sends a byte before all are connected: none may be dropped for another one. */
 static void test_burst(void **state)
 {
     (void)state;
     enum { N = 1500 };
-    if (!may_have_descriptors(8 * N)) skip();
+    if (!usage_allow_fds(8 * N)) skip();
     tutti_store *server = serve(token_a);
     struct recording recording;
     int *fds = calloc(N, sizeof *fds);
@@ -109,7 +109,7 @@ static void check_joins(int32_t world_size)
 static void test_joins_beyond_the_limit(void **state)
 {
     (void)state;
-    if (!may_have_descriptors(1024)) skip();
+    if (!usage_allow_fds(1024)) skip();
     check_joins(0);
     check_joins(250);
 }
@@ -120,7 +120,7 @@ static void test_strangers_keep_nobody_out(void **state)
     (void)state;
     enum { N = 600 };
     int fds[N];
-    if (!may_have_descriptors(2048)) skip();
+    if (!usage_allow_fds(2048)) skip();
     struct served served = start_with_few(0);
     for (int i = 0; i < N; i++) fds[i] = knock(served.port);
     int64_t begun = clock_now_ns();
