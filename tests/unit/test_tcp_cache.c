@@ -34,7 +34,7 @@ static void *ways(void *argument)
                        .out = &tensor};
         if (rank == 0) coll.fragment_ps = random >> 33 & 1 ? 5 : 5000;
         end->wrong += run_op(end, &coll, &running, &op, (uint64_t)i + 1) != 1;
-        was_large[rank][i] = coll.spare->large;
+        was_large[rank][i] = coll.spare->path == COLL_DIRECT;
         for (int64_t k = 0; k < numel; k++) end->wrong += data[k] != (reduce ? 2 * (i + k) + 1 : i - k);
     }
     coll_close(&coll);
@@ -90,9 +90,9 @@ static void *trays(void *argument)
                        .out = &tensor};
         if (rank == 0) coll.fragment_ps = random >> 33 & 1 ? 5 : 5000;
         end->wrong += run_op(end, &coll, &running, &op, (uint64_t)i + 1) != 1;
-        was_far[rank][i] = coll.spare->far;
-        was_split[rank][i] = coll.spare->split;
-        end->wrong += coll.spare->large || (coll.spare->far && coll.spare->split);
+        was_far[rank][i] = coll.spare->is_separate;
+        was_split[rank][i] = coll.spare->path == COLL_LOCKSTEP;
+        end->wrong += coll.spare->path == COLL_DIRECT || (coll.spare->is_separate && coll.spare->path == COLL_LOCKSTEP);
         for (int64_t k = 0; has_result && k < numel; k++)
             end->wrong += data[k] != (kind != TUTTI_BROADCAST ? 2 * (i + k) + 1 : i - k);
     }
@@ -135,7 +135,8 @@ static void *splits(void *argument)
     coll_open(&coll, &end->shm, COLL_FIRST, rank, 2, (int32_t[]){0, 1});
     for (uint64_t i = 1; i <= 8; i++) {
         end->wrong += run_op(end, &coll, &running, &op, i) != 1;
-        end->wrong += coll.spare->split != (i > 1); /* of the first it is not known whether both wait */
+        end->wrong +=
+            (coll.spare->path == COLL_LOCKSTEP) != (i > 1); /* of the first it is not known whether both wait */
         end->wrong += i > 1 && (coll.fragment_ps != 0) != (rank == 0);
         coll.fragment_ps = 0; /* however long it took, the next one is split */
     }

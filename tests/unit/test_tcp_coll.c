@@ -358,7 +358,7 @@ static void test_runs_ahead(void **state)
     runs_ahead(COLL_INLINE / 8 + 1, COLL_SMALL_BUFFERS - COLL_AHEAD, COLL_SMALL_BUFFERS / 2);
     runs_ahead(COLL_SMALL / 8, COLL_SMALL_BUFFERS - COLL_AHEAD, COLL_SMALL_BUFFERS / 2);
     runs_ahead(COLL_SMALL / 8 + 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
-    runs_ahead(SPLIT_LEAST / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
+    runs_ahead(LOCKSTEP_MIN / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
 }
 
 /* ---- moments ----------------------------------------------------------------------------------------------- */
@@ -433,7 +433,7 @@ static void test_gives_and_goes(void **state)
     struct small small[2];
     (void)state;
     open_met(end, small);
-    tutti_tensor x = {small[1].x, SPLIT_LEAST / 8, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_tensor x = {small[1].x, LOCKSTEP_MIN / 8, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {.kind = TUTTI_GATHER, .dtype = TUTTI_INT64, .n_in = 1, .in = &x};
     assert_int_equal(coll_begin(&small[1].coll, &op, &small[1].request, &small[1].running), TUTTI_REQUEST_DONE);
     close_met(end, small);

@@ -128,8 +128,13 @@ static void test_near_is_plain(void **state)
     static char data[BYTES];
     struct end end[2];
     struct coll_segment coll;
-    struct coll_op op = {
-        .kind = TUTTI_ALL_GATHER, .either = true, .bytes = BYTES, .chunk = BYTES, .first = 1, .in = data};
+    struct coll_op op = {.kind = TUTTI_ALL_GATHER,
+                         .path = COLL_PIPELINED,
+                         .separate = COLL_PIPELINED,
+                         .bytes = BYTES,
+                         .chunk = BYTES,
+                         .first = 1,
+                         .in = data};
     (void)state;
     pair_open(end);
     coll_open(&coll, &end[0].shm, COLL_FIRST, 0, 2, (int32_t[]){0, 1});
@@ -137,16 +142,16 @@ static void test_near_is_plain(void **state)
     cost_learn(cost, PLAIN, BYTES, 1000000);
     cost_learn(cost, NON_TEMPORAL, BYTES, 1);
     cost->turns[class_of(BYTES)] = TRY_EVERY + 1;
-    op.far = true;
-    coll_store_fragment(&coll, &op);
+    op.is_separate = true;
+    coll_store_chunk(&coll, &op);
     assert_true(coll.copy.non_temporal);
     assert_int_equal(coll.fragment_ps, 0);
-    op.far = false;
-    coll_store_fragment(&coll, &op);
+    op.is_separate = false;
+    coll_store_chunk(&coll, &op);
     assert_false(coll.copy.non_temporal);
     assert_int_not_equal(coll.fragment_ps, 0);
     coll.rank = 1; /* which goes by its own cost, for the other one may never fill a fragment buffer */
-    coll_store_fragment(&coll, &op);
+    coll_store_chunk(&coll, &op);
     assert_true(coll.copy.non_temporal);
     coll_close(&coll);
     pair_close(end);

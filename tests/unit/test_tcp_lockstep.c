@@ -48,7 +48,7 @@ static void test_a_root_that_splits_goes_on(void **state)
 static bool splits(struct small small[2])
 {
     begin_small(&small[0], TUTTI_ALL_REDUCE);
-    bool split = TAILQ_FIRST(&small[0].coll.ops)->split;
+    bool split = TAILQ_FIRST(&small[0].coll.ops)->path == COLL_LOCKSTEP;
     begin_small(&small[1], TUTTI_ALL_REDUCE);
     for (int turn = 0; turn < 16; turn++) coll_progress(&small[turn % 2].running);
     assert_true(small[0].ended == 1 && small[1].ended == 1);
@@ -67,7 +67,7 @@ static void test_splits_while_both_wait(void **state)
         small[who].async = true;
         assert_true(splits(small)); /* nobody knew */
         small[who].async = false;
-        for (int i = 0; i < PATIENCE; i++) assert_false(splits(small));
+        for (int i = 0; i < COLL_PATIENCE; i++) assert_false(splits(small));
     }
     assert_true(splits(small));
     close_met(end, small);
@@ -81,7 +81,7 @@ static void test_splits_while_both_wait(void **state)
     close_met(end, small);
 }
 
-/* Two ranks with a core each, from SPLIT_LEAST on. */
+/* Two ranks with a core each, from LOCKSTEP_MIN on. */
 static void test_who_splits(void **state)
 {
     struct end end[ENDS];
@@ -93,10 +93,10 @@ static void test_who_splits(void **state)
         struct coll_op made = {0};
         open_small(&end[0], &small, crowd ? 3 : 2);
         end[0].shm.shares_cores = shares;
-        tutti_tensor x = {small.x, SPLIT_LEAST / 8 - little, TUTTI_INT64, {TUTTI_CPU, 0}};
+        tutti_tensor x = {small.x, LOCKSTEP_MIN / 8 - little, TUTTI_INT64, {TUTTI_CPU, 0}};
         tutti_op op = {.kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &x, .out = &x};
         assert_true(coll_describe(&small.coll, &op, &made));
-        assert_true(made.may_split == (!crowd && !shares && !little));
+        assert_true((made.waiting == COLL_LOCKSTEP) == (!crowd && !shares && !little));
         coll_close(&small.coll);
     }
     ends_close(end, ENDS);

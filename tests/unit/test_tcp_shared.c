@@ -165,8 +165,8 @@ static void drive(bool *any, bool *all)
     *all = true;
     for (int i = 0; i < ranks; i++) {
         assert_int_equal(member[i].ended, 1);
-        *any |= member[i].coll.spare->large; /* the operation that has ended */
-        *all &= member[i].coll.spare->large;
+        *any |= member[i].coll.spare->path == COLL_DIRECT; /* the operation that has ended */
+        *all &= member[i].coll.spare->path == COLL_DIRECT;
     }
 }
 
@@ -345,7 +345,7 @@ static void give_up(bool frees)
     for (int turn = 0; turn < TURNS && TAILQ_FIRST(&member[0].coll.ops)->at < 2; turn++)
         coll_progress(&member[turn % ENDS == 1 ? 0 : turn % ENDS].running); /* rank 1 stays in the first step */
     assert_int_equal(TAILQ_FIRST(&member[0].coll.ops)->at, 1);
-    assert_true(TAILQ_FIRST(&member[0].coll.ops)->large);
+    assert_true(TAILQ_FIRST(&member[0].coll.ops)->path == COLL_DIRECT);
     assert_true(coll_cancel(&member[0].coll, &member[0].request));
     assert_true(end[0].shm.arena.is_read);
     if (frees) {

@@ -75,14 +75,14 @@ static void update_estimate(struct coll_segment *segment, size_t bytes, uint64_t
     segment->fragment_ps = cost_believe(known, bytes, ns);
 }
 
-void coll_cache_filled(struct coll_segment *segment, const struct coll_op *op, size_t bytes, uint64_t ns)
+void coll_cache_stored(struct coll_segment *segment, const struct coll_op *op, size_t bytes, uint64_t ns)
 {
-    if (op->either && segment->rank == 0) update_estimate(segment, bytes, ns);
+    if (op->separate != COLL_NO_PATH && segment->rank == 0) update_estimate(segment, bytes, ns);
 }
 
-void coll_cache_lockstep(struct coll_segment *segment, struct coll_op *op)
+void coll_cache_stepped(struct coll_segment *segment, struct coll_op *op)
 {
-    if (!op->either || segment->rank != 0) return;
+    if (op->separate == COLL_NO_PATH || segment->rank != 0) return;
     if (op->at == COLL_EAGER_BUFFERS) op->midst_ns = segment->host->now_ns();
     if (op->at < op->steps - 1 || op->at <= COLL_EAGER_BUFFERS) return;
     update_estimate(segment, 2 * (op->bytes - (COLL_EAGER_BUFFERS + 1) * op->chunk),

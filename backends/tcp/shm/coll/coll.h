@@ -37,13 +37,14 @@
 enum { COLL_SLOTS = 64, COLL_SMALL_BUFFERS = 32, COLL_EAGER_BUFFERS = 4, COLL_FRAGMENTS = 2 };
 /* COLL_FIRST: the segment of the root group, which the rank that creates the shared memory reserves if all share it. */
 enum { COLL_FIRST = 0, COLL_ABSENT = -1 };
-enum { COLL_AHEAD = 1 }; /* steps that a rank may post beyond the current one */
+enum { COLL_AHEAD = 1 };     /* steps that a rank may post beyond the current one */
+enum { COLL_PATIENCE = 64 }; /* consecutive blocking operations before a rank declares that it waits */
 
 /* Data bytes that fit a control slot, and a small eager buffer. */
 enum { COLL_INLINE = SHM_LINE - 16, COLL_SMALL = 1024 };
 
 struct coll_slot {
-    _Alignas(SHM_LINE) _Atomic uint64_t step; /* twice the step, plus 1 if this rank waits (coll.c, both_wait) */
+    _Alignas(SHM_LINE) _Atomic uint64_t step; /* twice the step, plus 1 if this rank waits (steps.c, both_wait) */
     uint64_t fingerprint;
     union {
         char small[COLL_INLINE]; /* data that fits; more is in the step's small or eager buffer */
@@ -56,6 +57,15 @@ struct coll_slot {
 
 enum coll_state { COLL_NONE, COLL_READY };
 
+/* The paths that data can take; path.c has the table. */
+enum coll_path {
+    COLL_NO_PATH,
+    COLL_EAGER,     /* one step through the control slots or eager buffers */
+    COLL_LOCKSTEP,  /* two ranks: small chunks through the eager buffers, one step ahead */
+    COLL_PIPELINED, /* chunks through the fragment buffers */
+    COLL_DIRECT     /* each rank reads the others' memory */
+};
+
 /* A pending operation. */
 struct coll_op {
     TAILQ_ENTRY(coll_op) link;
@@ -65,14 +75,12 @@ struct coll_op {
     tutti_reduce_op reduce;
     tutti_dtype dtype;
     int root;
-    bool large, piped;
-    bool split;     /* piped, in small chunks through the eager buffers, one step ahead */
-    bool may_split; /* split while both ranks wait, if the cores allow it */
-    bool shows;     /* piped, but the first step decides whether to switch to large: see shared.c */
-    bool either;    /* piped, by whichever path is faster while the cores share a cache */
-    bool reads;     /* if either: large while they do not, see cache.c */
-    bool sliced;    /* each rank reduces a slice for those that need the result */
-    bool streams;   /* the output would not stay in the cache */
+    enum coll_path path;
+    enum coll_path separate; /* path if the cores share no cache, which the first step finds: see cache.c */
+    enum coll_path waiting;  /* path if both ranks wait for their calls, which the first step finds */
+    bool probes;             /* direct if all data to be read is in arenas, which the first step finds: see shared.c */
+    bool sliced;             /* pipelined or direct: each rank reduces a slice for those that need the result */
+    bool non_temporal;       /* the output would not stay in the cache */
     const char *in;
     char *out;
     const tutti_tensor *list; /* blocks of the side that is a list, or NULL */
@@ -81,14 +89,14 @@ struct coll_op {
     size_t in_bytes;          /* bytes that a rank copies in or exposes */
     bool has_input;           /* true if this rank does so, too */
     uint64_t depth;           /* steps until its buffers are reused */
-    size_t chunk;             /* piped: maximum bytes of each block, or of the whole, per step */
+    size_t chunk;             /* maximum bytes of each block, or of the whole, per step in chunks */
     int64_t steps;
     /* Progress. */
     uint64_t first;             /* first step; 0: not started */
     int64_t at;                 /* current step, 0 .. steps - 1 */
     int64_t posted;             /* steps posted */
     int64_t ahead;              /* steps to post beyond the current one, if possible */
-    bool far;                   /* either, and the cores share no cache */
+    bool is_separate;           /* the cores share no cache; known if there is a path for that */
     bool arrived;               /* the ranks that the step waits for have posted it */
     int awaits_from, awaits_to; /* ranks that the step waits for, from .. to - 1, except this one */
     int peer;                   /* next rank to wait for, or to read from */
@@ -105,14 +113,14 @@ struct coll_segment {
     int index;       /* -1: none */
     char *slots, *small_buffers, *eager_buffers, *fragments;
     size_t eager_bytes;            /* capacity of an eager buffer */
-    size_t fragment_bytes;         /* capacity of a fragment; half as much again follows it for results */
+    size_t fragment_bytes;         /* capacity of a fragment buffer; half as much again follows it for results */
     uint64_t next;                 /* first step of the next operation to run */
     uint64_t all_in;               /* all ranks have posted this step */
-    int since_async;               /* operations since the last async one, up to PATIENCE */
+    int since_async;               /* operations since the last async one, up to COLL_PATIENCE */
     _Atomic uint64_t *cache_words; /* see cache.c */
-    uint32_t fragment_ps;          /* measured ps per byte into a fragment; 0: unknown */
+    uint32_t fragment_ps;          /* measured ps per byte into a fragment buffer; 0: unknown */
     struct cost_model fragment_costs[TUTTI_SEND]; /* see copy_in.c */
-    struct cost_model result_costs[2];            /* of piped and of large operations */
+    struct cost_model result_costs[2];            /* of operations in chunks, and of direct ones */
     struct shm_copy_in copy;                      /* the current copy */
     char *scratch;                                /* blocks read from peers */
     char *result; /* data that peers read and that has no place in the caller's memory */
@@ -125,7 +133,18 @@ struct coll_segment {
 };
 LIST_HEAD(coll_list, coll_segment);
 
+/* ---- layout.c ---------------------------------------------------------------------------------------------- */
+
+/* Returns the bytes of a segment for n ranks. */
 size_t coll_bytes(int n);
+/* Computes where everything lies in the segment with this index. */
+void coll_lay_out(struct coll_segment *segment, struct shm *shm, int index);
+struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uint64_t step);
+char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step);
+char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step);
+char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t step);
+
+/* ---- coll.c ------------------------------------------------------------------------------------------------ */
 
 /* Reserves a segment for a group if its ranks share memory.  Returns its index, or COLL_ABSENT.  One rank calls it for
  * all. */
@@ -144,28 +163,49 @@ bool coll_is_ready(const struct coll_list *running);
 /* Marks the ranks that a pending request waits for. */
 void coll_awaits(const struct coll_segment *segment, const tutti_request *request, bool *ranks);
 
-/* Implements tutti_backend.explain. */
-const char *coll_explain(const struct coll_segment *segment, const tutti_op *op);
+/* ---- steps.c ----------------------------------------------------------------------------------------------- */
 
-/* directory.c; empty in a new segment.  take: reserves a segment for a group of n ranks and returns its index, or
- * COLL_ABSENT; one rank calls it for all.  leave: the last of n ranks releases it. */
+/* Returns TUTTI_OK if the operation is complete, 1 if it is pending, or an error.  *moved: something was done. */
+int coll_advance(struct coll_segment *segment, struct coll_op *op, bool *moved);
+/* Withdraws the operation's steps, so that data read afterwards no longer counts. */
+void coll_withdraw_steps(struct coll_segment *segment, const struct coll_op *op);
+/* True if the operation could advance. */
+bool coll_op_is_ready(struct coll_segment *segment, const struct coll_op *op);
+/* True if the operation waits for the rank. */
+bool coll_op_awaits(const struct coll_segment *segment, const struct coll_op *op, int rank);
+/* Returns TUTTI_OK, or an error if the rank is lost. */
+int coll_lost(const struct coll_segment *segment, int rank);
+/* True if the rank has posted this step or a later one. */
+bool coll_has_posted(const struct coll_segment *segment, int rank, uint64_t step);
+
+/* ---- directory.c ------------------------------------------------------------------------------------------- */
+
+/* The directory is empty in a new segment.  Reserves a collective segment for a group of n ranks and returns its index,
+ * or COLL_ABSENT.  One rank calls it for all. */
 int coll_directory_reserve(struct shm *shm, int n);
 bool coll_directory_has(const struct shm *shm, int index);
+/* Counts this rank out; the last of n ranks releases the segment. */
 void coll_directory_leave(struct shm *shm, int index, int n);
 
-/* path.c.  Fills the description of an operation, not its progress. */
+/* ---- path.c ------------------------------------------------------------------------------------------------ */
+
+/* Fills the description of an operation, not its progress.  Returns false if it is to run as a plan. */
 bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made);
-void coll_set_steps(const struct coll_segment *segment, struct coll_op *op);
-void coll_use_lockstep(const struct coll_segment *segment, struct coll_op *op);
+/* Changes the path of an operation that has not posted a step, or has posted its probe alone. */
+void coll_use_path(const struct coll_segment *segment, struct coll_op *op, enum coll_path path);
 /* Sets the ranks that the current step waits for. */
 void coll_set_awaited(const struct coll_segment *segment, struct coll_op *op);
 static inline bool coll_awaits_rank(const struct coll_op *op, int rank)
 {
     return rank >= op->awaits_from && rank < op->awaits_to;
 }
+/* Implements tutti_backend.explain. */
+const char *coll_explain(const struct coll_segment *segment, const tutti_op *op);
 
-/* eager.c, pipelined.c, direct.c: put fills this rank's control slot for the step being posted; work runs
- * the step once the others have arrived. */
+/* ---- eager.c, pipelined.c, direct.c ------------------------------------------------------------------------ */
+
+/* post fills this rank's control slot and buffers for the step being posted; run does the step's work once the others
+ * have arrived. */
 void coll_eager_post(struct coll_segment *segment, struct coll_op *op);
 void coll_eager_run(struct coll_segment *segment, struct coll_op *op);
 void coll_pipelined_post(struct coll_segment *segment, struct coll_op *op);
@@ -176,41 +216,38 @@ void coll_direct_post(struct coll_segment *segment, struct coll_op *op);
 /* Handles one block at most.  Returns TUTTI_OK if the step is done, 1 if it is not, or an error if a rank's memory
  * cannot be read. */
 int coll_direct_run(struct coll_segment *segment, struct coll_op *op);
-/* Allocates its buffers. */
+/* Allocates the operation's buffers. */
 int coll_direct_prepare(struct coll_segment *segment, const struct coll_op *op);
 void coll_direct_free(struct coll_segment *segment);
 
-/* shared.c.  coll_shared_declare declares in the first control slot of a piped operation whether this rank's memory can
- * be read in place; it returns true if no peer will read its fragment then.  coll_shared_by_all: true if all ranks'
- * memory can be, once they have arrived. */
+/* ---- shared.c ---------------------------------------------------------------------------------------------- */
+
+/* Declares in the first control slot of a probing operation whether this rank's memory can be read in place.  Returns
+ * true if no peer will read its fragment buffer then. */
 bool coll_shared_declare(struct coll_segment *segment, struct coll_op *op);
+/* True if all ranks' memory can be read in place, once they have arrived. */
 bool coll_shared_by_all(const struct coll_segment *segment, const struct coll_op *op);
 
-/* store.c.  coll_store_fragment fills a fragment for the step being posted, coll_store_eager a room. coll_result_reduce
- * reduces what peers will read; coll_result_begin, called before the data is touched, chooses the kind of store. */
-void coll_store_fragment(struct coll_segment *segment, struct coll_op *op);
+/* ---- store.c ----------------------------------------------------------------------------------------------- */
+
+/* Fills the buffer of the step being posted. */
+void coll_store_chunk(struct coll_segment *segment, struct coll_op *op);
+/* Copies data into an eager buffer. */
 void coll_store_eager(struct coll_segment *segment, const struct coll_op *op, void *to, const void *from, size_t bytes);
+/* Chooses the kind of store for a result that peers will read; called before the data is touched. */
 void coll_result_begin(struct coll_segment *segment, const struct coll_op *op, size_t bytes);
+/* Reduces such a result. */
 void coll_result_reduce(struct coll_segment *segment, const struct coll_op *op, char *to, const void *const *from,
                         size_t bytes);
 
-/* cache.c.  coll_cache_is_shared: true if an operation with a choice takes the path for cores that share a cache; its
- * first step may be posted.  The estimate comes from rank 0's plain stores, and from whole split operations, whose
- * chunks are too short to time: from the middle of the operation to its end (coll_cache_lockstep, called after each
- * step).
- */
+/* ---- cache.c ----------------------------------------------------------------------------------------------- */
+
+/* True if an operation with a path for separate caches, whose first step may be posted, takes the one for a shared
+ * cache. */
 bool coll_cache_is_shared(struct coll_segment *segment, const struct coll_op *op);
-void coll_cache_filled(struct coll_segment *segment, const struct coll_op *op, size_t bytes, uint64_t ns);
-void coll_cache_lockstep(struct coll_segment *segment, struct coll_op *op);
-
-struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uint64_t step);
-char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step);
-char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step);
-char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t step);
-
-/* Returns TUTTI_OK, or an error if the rank is lost. */
-int coll_lost(const struct coll_segment *segment, int rank);
-/* True if the rank has posted this step or a later one. */
-bool coll_has_posted(const struct coll_segment *segment, int rank, uint64_t step);
+/* Update the estimate: with the time of rank 0's plain stores, and, after each step, with that of an operation in
+ * lockstep.  Its chunks are too short to time, so it is timed from its middle to its end. */
+void coll_cache_stored(struct coll_segment *segment, const struct coll_op *op, size_t bytes, uint64_t ns);
+void coll_cache_stepped(struct coll_segment *segment, struct coll_op *op);
 
 #endif

@@ -35,7 +35,7 @@ static inline const char *coll_in_block(const struct coll_op *op, int i)
 /* Copies out to the result. */
 static inline void coll_copy_out(const struct coll_op *op, void *to, const void *from, size_t bytes)
 {
-    if (op->streams)
+    if (op->non_temporal)
         shm_copy_non_temporal(to, from, bytes);
     else
         tutti_copy(to, from, bytes);
@@ -60,7 +60,7 @@ static inline struct slice coll_slice_of(const struct coll_segment *segment, con
     return coll_part_of(segment, op, op->bytes, rank);
 }
 
-/* The part of each block that chunk `step` of a piped operation carries. */
+/* The part of each block that chunk `step` of an operation in chunks carries. */
 static inline struct slice coll_chunk_of(const struct coll_op *op, int64_t step)
 {
     size_t at = (size_t)step * op->chunk;

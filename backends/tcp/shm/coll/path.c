@@ -1,29 +1,77 @@
-/* Selects the path of an operation and the ranks that each step waits for. */
+/* Selects the path of an operation, and the ranks that each step waits for.
+ *
+ * The first row of the table that is for the operation and whose path pays is taken.  All ranks must choose alike, so
+ * the choice depends only on what the fingerprint covers and on what the ranks have agreed on when they attached.
+ */
 #include "tcp/shm/coll/parts.h"
 
 enum {
-    FLAT_MOST = 64 << 10,    /* bytes of all ranks' data that one rank reduces alone; more is reduced in slices, */
-    PAIR_MOST = 128 << 10,   /* except with two ranks below this size */
-    SPLIT_LEAST = 4 << 10,   /* bytes from which on an operation of two ranks is split */
-    SLICE_LEAST = 1 << 19,   /* bytes of a reduce from which on it is sliced, because the root alone would be slower */
-    STREAM_LEAST = 32 << 20, /* bytes written per rank, times ranks: the size of a last-level cache */
-    PULL_LEAST = 16 << 10,   /* bytes read from one rank; less is not worth a system call */
-    CROWD_LEAST =
-        64 << 10 /* bytes of a scatter that each of more than two ranks reads; other operations use fragments */
+    FLAT_MAX = 64 << 10,         /* bytes of all ranks' data that one rank reduces alone in one step */
+    FLAT_CHUNKS_MAX = 128 << 10, /* bytes that each of two ranks reduces alone in chunks; more is reduced in slices */
+    FLAT_REDUCE_MAX = 512 << 10, /* bytes that the root of a reduce reduces alone; for more it would be slower */
+    LOCKSTEP_MIN = 4 << 10,      /* bytes from which on two ranks work in lockstep */
+    READ_MIN = 16 << 10,         /* bytes read from one rank; less is not worth a system call */
+    READ_CROWD_MIN = 64 << 10,   /* the same if more than two ranks read the same memory */
+    CACHE_BYTES = 32 << 20       /* bytes written per rank, times ranks: the size of a last-level cache */
 };
 
+#define KIB(n) ((size_t)(n) << 10)
+#define MIB(n) ((size_t)(n) << 20)
+
 /* A single-copy read avoids one copy, but the kernel checks each page, readers of the same memory contend, and its
- * stores are never non-temporal.  For two ranks: `most`, the largest tensor for which it is faster; `near`, the size up
- * to which fragments are faster if the cores share a cache; `split`, the size up to which operations are split there.
- */
-static const struct {
-    size_t near, most, split;
-} pairs[TUTTI_SEND] = {
-    [TUTTI_BROADCAST] = {8 << 20, 8 << 20, 2 << 20},    [TUTTI_ALL_REDUCE] = {2 << 20, 8 << 20, 512 << 10},
-    [TUTTI_REDUCE] = {16 << 20, 16 << 20, 512 << 10},   [TUTTI_REDUCE_SCATTER] = {8 << 20, 24 << 20, 64 << 10},
-    [TUTTI_ALL_GATHER] = {1 << 20, 16 << 20, 64 << 10}, [TUTTI_ALL_TO_ALL] = {1 << 20, 16 << 20, 64 << 10},
-    [TUTTI_GATHER] = {4 << 20, 4 << 20, 4 << 20},       [TUTTI_SCATTER] = {256 << 10, SIZE_MAX, 128 << 10},
+ * stores are never non-temporal.  Between cores that share a cache, fragment buffers are faster up to some size; beyond
+ * another size they are faster again.  If only the root would read, it does not pay.  See
+ * docs/benchmarks/shared-memory.md. */
+enum { EVERY_KIND = TUTTI_KIND_COUNT };
+enum who { ANY, TWO, TWO_CORES /* two ranks with a core each */ };
+
+static const struct row {
+    int kind;
+    enum who who;
+    size_t max_bytes;                       /* of the whole operation, as for the algorithms of plans */
+    enum coll_path path, separate, waiting; /* see struct coll_op */
+} rows[] = {
+    {EVERY_KIND, TWO_CORES, SIZE_MAX, COLL_EAGER, COLL_NO_PATH, COLL_LOCKSTEP},
+    {EVERY_KIND, ANY, SIZE_MAX, COLL_EAGER, COLL_NO_PATH, COLL_NO_PATH},
+
+    {TUTTI_BROADCAST, TWO_CORES, MIB(2), COLL_PIPELINED, COLL_PIPELINED, COLL_LOCKSTEP},
+    {TUTTI_BROADCAST, TWO_CORES, MIB(8), COLL_PIPELINED, COLL_PIPELINED, COLL_NO_PATH},
+    {TUTTI_BROADCAST, TWO, MIB(8), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
+
+    {TUTTI_ALL_REDUCE, TWO_CORES, FLAT_CHUNKS_MAX, COLL_PIPELINED, COLL_PIPELINED, COLL_LOCKSTEP},
+    {TUTTI_ALL_REDUCE, TWO_CORES, KIB(512), COLL_PIPELINED, COLL_DIRECT, COLL_LOCKSTEP},
+    {TUTTI_ALL_REDUCE, TWO_CORES, MIB(2), COLL_PIPELINED, COLL_DIRECT, COLL_NO_PATH},
+    {TUTTI_ALL_REDUCE, TWO, FLAT_CHUNKS_MAX, COLL_PIPELINED, COLL_NO_PATH, COLL_NO_PATH},
+    {TUTTI_ALL_REDUCE, TWO, MIB(8), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
+
+    {TUTTI_REDUCE, TWO_CORES, FLAT_REDUCE_MAX, COLL_PIPELINED, COLL_PIPELINED, COLL_LOCKSTEP},
+    {TUTTI_REDUCE, TWO_CORES, MIB(16), COLL_PIPELINED, COLL_DIRECT, COLL_NO_PATH},
+    {TUTTI_REDUCE, TWO, FLAT_REDUCE_MAX, COLL_PIPELINED, COLL_NO_PATH, COLL_NO_PATH},
+    {TUTTI_REDUCE, TWO, MIB(16), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
+
+    {TUTTI_ALL_GATHER, TWO_CORES, KIB(64), COLL_PIPELINED, COLL_DIRECT, COLL_LOCKSTEP},
+    {TUTTI_ALL_GATHER, TWO_CORES, MIB(1), COLL_PIPELINED, COLL_DIRECT, COLL_NO_PATH},
+    {TUTTI_ALL_GATHER, TWO, MIB(16), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
+
+    {TUTTI_GATHER, TWO_CORES, MIB(4), COLL_PIPELINED, COLL_PIPELINED, COLL_LOCKSTEP},
+    {TUTTI_GATHER, TWO, MIB(4), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
+
+    {TUTTI_SCATTER, TWO_CORES, KIB(128), COLL_PIPELINED, COLL_PIPELINED, COLL_LOCKSTEP},
+    {TUTTI_SCATTER, TWO_CORES, KIB(256), COLL_PIPELINED, COLL_PIPELINED, COLL_NO_PATH},
+    {TUTTI_SCATTER, ANY, SIZE_MAX, COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
+
+    {TUTTI_REDUCE_SCATTER, TWO_CORES, KIB(64), COLL_PIPELINED, COLL_DIRECT, COLL_LOCKSTEP},
+    {TUTTI_REDUCE_SCATTER, TWO_CORES, MIB(8), COLL_PIPELINED, COLL_DIRECT, COLL_NO_PATH},
+    {TUTTI_REDUCE_SCATTER, TWO, MIB(24), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
+
+    {TUTTI_ALL_TO_ALL, TWO_CORES, KIB(64), COLL_PIPELINED, COLL_DIRECT, COLL_LOCKSTEP},
+    {TUTTI_ALL_TO_ALL, TWO_CORES, MIB(1), COLL_PIPELINED, COLL_DIRECT, COLL_NO_PATH},
+    {TUTTI_ALL_TO_ALL, TWO, MIB(16), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
+
+    {EVERY_KIND, ANY, SIZE_MAX, COLL_PIPELINED, COLL_NO_PATH, COLL_NO_PATH},
 };
+
+/* ---- what an operation is ---------------------------------------------------------------------------------- */
 
 static bool is_even(const tutti_tensor *list, int n)
 {
@@ -73,21 +121,6 @@ static size_t total_bytes(const struct coll_segment *segment, const struct coll_
     return has_blocks(op->kind) ? op->bytes * (size_t)segment->n : op->bytes;
 }
 
-/* True for an all_reduce of two ranks that each reduce all of it. */
-static bool is_pair(const struct coll_segment *segment, const struct coll_op *op)
-{
-    return op->kind == TUTTI_ALL_REDUCE && segment->n == 2 && op->bytes <= PAIR_MOST;
-}
-
-static bool may_read_directly(const struct coll_segment *segment, const struct coll_op *op)
-{
-    if (!segment->shm->can_read_memory || op->bytes < PULL_LEAST) return false;
-    if (segment->n > 2) return op->kind == TUTTI_SCATTER && op->bytes >= CROWD_LEAST;
-    if (op->kind == TUTTI_REDUCE && !op->sliced) return false; /* only the root would read, which is slower */
-    if (is_pair(segment, op)) return false;
-    return total_bytes(segment, op) <= pairs[op->kind].most;
-}
-
 /* Returns the bytes that a rank, or the root, writes. */
 static size_t bytes_written(const struct coll_segment *segment, const struct coll_op *op)
 {
@@ -102,54 +135,108 @@ static bool is_in_place(const tutti_op *op)
     return both && op->in[0].data == op->out[0].data && op->in[0].numel == op->out[0].numel;
 }
 
-void coll_set_steps(const struct coll_segment *segment, struct coll_op *op)
+/* True for an all_reduce of two ranks that each reduce all of it. */
+static bool is_flat_pair(const struct coll_segment *segment, const struct coll_op *op)
 {
-    op->depth = op->piped && !op->split ? COLL_FRAGMENTS : COLL_EAGER_BUFFERS - COLL_AHEAD;
-    op->steps = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE ? 3 : 2;
-    if (op->piped) coll_pipelined_cut(segment, op);
+    return op->kind == TUTTI_ALL_REDUCE && segment->n == 2 && op->bytes <= FLAT_CHUNKS_MAX;
 }
 
-void coll_use_lockstep(const struct coll_segment *segment, struct coll_op *op)
+/* ---- which path -------------------------------------------------------------------------------------------- */
+
+static bool has_two_cores(const struct coll_segment *segment)
 {
-    op->split = op->piped = true;
-    op->sliced = false;
-    op->ahead = op->shows ? 0 : COLL_AHEAD;
-    coll_set_steps(segment, op);
+    return segment->n == 2 && !segment->shm->shares_cores;
 }
 
-/* Two ranks with a core each. */
-static bool can_split(const struct coll_segment *segment, const struct coll_op *op)
+/* True if the operation can take the path, and is not too small or too large to gain from it. */
+static bool pays(const struct coll_segment *segment, const struct coll_op *op, enum coll_path path)
 {
-    if (segment->n > 2 || segment->shm->shares_cores || op->in_bytes < SPLIT_LEAST) return false;
-    return total_bytes(segment, op) <= pairs[op->kind].split;
+    switch (path) {
+    case COLL_EAGER:
+        if (op->kind == TUTTI_ALL_REDUCE && op->bytes * (size_t)segment->n > FLAT_MAX) return false;
+        return op->in_bytes <= segment->eager_bytes;
+    case COLL_LOCKSTEP:
+        return has_two_cores(segment) && op->in_bytes >= LOCKSTEP_MIN;
+    case COLL_DIRECT:
+        return segment->shm->can_read_memory && op->bytes >= (segment->n > 2 ? READ_CROWD_MIN : READ_MIN);
+    default:
+        return true;
+    }
 }
 
-/* One step, with the data in the control slots or eager buffers. */
-static void set_small(const struct coll_segment *segment, struct coll_op *op)
+static bool is_for(const struct row *row, const struct coll_segment *segment, const struct coll_op *op)
 {
-    op->steps = 1;
-    op->depth = !op->has_input || op->in_bytes <= COLL_INLINE ? COLL_SLOTS
-                : op->in_bytes <= COLL_SMALL                  ? COLL_SMALL_BUFFERS
-                                                              : COLL_EAGER_BUFFERS;
-    op->depth -= COLL_AHEAD;
-    op->may_split = can_split(segment, op);
-    if (op->may_split) op->depth = COLL_FRAGMENTS; /* the decision uses the step before */
+    if (row->kind != EVERY_KIND && row->kind != (int)op->kind) return false;
+    if (row->who != ANY && segment->n != 2) return false;
+    return row->who != TWO_CORES || !segment->shm->shares_cores;
 }
 
-static void set_chunked_or_direct(const struct coll_segment *segment, struct coll_op *op, bool in_place)
+static const struct row *find_row(const struct coll_segment *segment, const struct coll_op *op)
 {
-    bool pair = is_pair(segment, op), beyond = op->in_bytes > segment->eager_bytes;
-    op->sliced = (op->kind == TUTTI_ALL_REDUCE && !pair) || (op->kind == TUTTI_REDUCE && op->bytes > SLICE_LEAST);
-    bool read = beyond && may_read_directly(segment, op);
-    bool own_cores = segment->n == 2 && !segment->shm->shares_cores;
-    op->either = beyond && own_cores && total_bytes(segment, op) <= pairs[op->kind].near;
-    op->reads = read && (!tutti_kind_has_root(op->kind) || op->sliced); /* otherwise a single rank would read */
-    op->large = read && !op->either;
-    op->piped = !op->large;
-    op->may_split = op->piped && can_split(segment, op);
-    op->shows = op->piped && beyond && !pair;
-    op->streams = !in_place && bytes_written(segment, op) * (size_t)segment->n >= STREAM_LEAST;
-    coll_set_steps(segment, op);
+    size_t bytes = total_bytes(segment, op);
+    const struct row *row = rows;
+    while (!is_for(row, segment, op) || bytes > row->max_bytes || !pays(segment, op, row->path)) row++;
+    return row;
+}
+
+static bool is_sliced(const struct coll_segment *segment, const struct coll_op *op)
+{
+    if (op->path == COLL_EAGER || op->path == COLL_LOCKSTEP) return false;
+    if (op->kind == TUTTI_ALL_REDUCE) return !is_flat_pair(segment, op);
+    return op->kind == TUTTI_REDUCE && op->bytes > FLAT_REDUCE_MAX;
+}
+
+/* The choice between paths uses the step before the operation's first: see choose_path. */
+static uint64_t eager_depth(const struct coll_op *op)
+{
+    if (op->waiting != COLL_NO_PATH) return COLL_FRAGMENTS;
+    if (!op->has_input || op->in_bytes <= COLL_INLINE) return COLL_SLOTS - COLL_AHEAD;
+    return (op->in_bytes <= COLL_SMALL ? COLL_SMALL_BUFFERS : COLL_EAGER_BUFFERS) - COLL_AHEAD;
+}
+
+/* Sets what follows from the path. */
+static void set_steps(const struct coll_segment *segment, struct coll_op *op)
+{
+    op->sliced = is_sliced(segment, op);
+    op->ahead = 0;
+    switch (op->path) {
+    case COLL_EAGER:
+        op->depth = eager_depth(op);
+        op->steps = 1;
+        break;
+    case COLL_DIRECT:
+        op->depth = COLL_EAGER_BUFFERS - COLL_AHEAD;
+        op->steps = op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_REDUCE ? 3 : 2;
+        break;
+    case COLL_LOCKSTEP:
+        op->depth = COLL_EAGER_BUFFERS - COLL_AHEAD;
+        op->ahead = op->probes ? 0 : COLL_AHEAD;
+        coll_pipelined_cut(segment, op);
+        break;
+    default:
+        op->depth = COLL_FRAGMENTS;
+        coll_pipelined_cut(segment, op);
+    }
+}
+
+void coll_use_path(const struct coll_segment *segment, struct coll_op *op, enum coll_path path)
+{
+    op->call = 0; /* no longer what coll_describe found for this call */
+    op->path = path;
+    if (path == COLL_DIRECT) {
+        op->probes = false;
+        op->separate = op->waiting = COLL_NO_PATH;
+    }
+    set_steps(segment, op);
+}
+
+static void choose(const struct coll_segment *segment, struct coll_op *op)
+{
+    const struct row *row = find_row(segment, op);
+    op->path = row->path;
+    op->separate = row->separate == COLL_DIRECT && !pays(segment, op, COLL_DIRECT) ? row->path : row->separate;
+    op->waiting = row->waiting != COLL_NO_PATH && pays(segment, op, row->waiting) ? row->waiting : COLL_NO_PATH;
+    op->probes = op->path == COLL_PIPELINED && op->in_bytes > segment->eager_bytes && !is_flat_pair(segment, op);
 }
 
 bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
@@ -165,31 +252,47 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
     made->root = op->root;
     made->in_bytes = coll_has_in_blocks(op->kind) ? made->bytes * (size_t)segment->n : made->bytes;
     made->has_input = !coll_is_from_root(op->kind) || op->root == segment->rank;
-    bool many = op->kind == TUTTI_ALL_REDUCE && made->bytes * (size_t)segment->n > FLAT_MOST;
-    if (made->in_bytes > segment->eager_bytes || many)
-        set_chunked_or_direct(segment, made, is_in_place(op));
-    else
-        set_small(segment, made);
     made->in = op->n_in > 0    ? op->in[0].data
                : op->n_out > 0 ? op->out[0].data
                                : NULL; /* broadcast may have only an output */
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
-    return accept_list(segment, op, made);
+    if (!accept_list(segment, op, made)) return false;
+    choose(segment, made);
+    made->non_temporal = !is_in_place(op) && bytes_written(segment, made) * (size_t)segment->n >= CACHE_BYTES;
+    set_steps(segment, made);
+    return true;
 }
+
+const char *coll_explain(const struct coll_segment *segment, const tutti_op *op)
+{
+    struct coll_op made = {0};
+    if (segment->state != COLL_READY || !coll_describe(segment, op, &made)) return NULL;
+    if (made.path == COLL_DIRECT) return "each rank reads the other ranks' memory directly";
+    if (made.path == COLL_EAGER && made.waiting != COLL_NO_PATH)
+        return "through shared memory, in chunks while both ranks wait, otherwise in one step";
+    if (made.path == COLL_EAGER) return "through shared memory, in one step";
+    if (made.separate == COLL_DIRECT)
+        return "in chunks through shared memory, or by reading the other rank's memory if that is faster";
+    if (made.probes) return "through shared memory, in chunks, or in place if allocated by tutti_alloc";
+    return "through shared memory, in chunks";
+}
+
+/* ---- whom a step waits for --------------------------------------------------------------------------------- */
 
 /* True if a step waits for all ranks: rooted operations do so only if all reduce, or if they may not go on before
  * others have read their memory. */
-static bool meets_all(const struct coll_op *op)
+static bool awaits_all(const struct coll_op *op)
 {
     bool reduces = op->kind == TUTTI_REDUCE && op->at < op->steps - 1;
-    if (op->kind == TUTTI_GATHER && op->shows && op->at == 0) return true; /* all learn whose memory is shared */
-    return !tutti_kind_has_root(op->kind) || (op->large && (op->at > 0 || reduces)) ||
-           (op->piped && op->sliced && reduces);
+    if (op->kind == TUTTI_GATHER && op->probes && op->at == 0) return true; /* all learn whose memory is shared */
+    if (!tutti_kind_has_root(op->kind)) return true;
+    if (op->path == COLL_DIRECT) return op->at > 0 || reduces;
+    return op->path == COLL_PIPELINED && op->sliced && reduces;
 }
 
 void coll_set_awaited(const struct coll_segment *segment, struct coll_op *op)
 {
-    bool is_root = op->root == segment->rank, from_root = coll_is_from_root(op->kind), all = meets_all(op);
+    bool is_root = op->root == segment->rank, from_root = coll_is_from_root(op->kind), all = awaits_all(op);
     op->awaits_from = !all && from_root ? op->root : 0;
     op->awaits_to = all || (is_root && !from_root) ? segment->n : from_root ? op->root + 1 : 0;
 }

@@ -24,7 +24,7 @@ enum { SPLIT_CHUNK = 2 << 10 };
 static char *buffer_of(const struct coll_segment *segment, const struct coll_op *op, int rank, int64_t step)
 {
     uint64_t at = op->first + (uint64_t)step;
-    return op->split ? coll_eager_of(segment, rank, at) : coll_fragment_of(segment, rank, at);
+    return op->path == COLL_LOCKSTEP ? coll_eager_of(segment, rank, at) : coll_fragment_of(segment, rank, at);
 }
 
 /* Returns the rank's reduced results, which follow its data. */
@@ -177,9 +177,10 @@ void coll_pipelined_run(struct coll_segment *segment, struct coll_op *op)
 /* Cuts blocks into chunks of similar size, in whole lines. */
 void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
 {
-    size_t line = COLL_ALIGN,
-           most = op->either && segment->fragment_bytes > PAIR_CHUNK ? PAIR_CHUNK : segment->fragment_bytes;
-    if (op->split) most = SPLIT_CHUNK;
+    size_t line = COLL_ALIGN, most = op->separate != COLL_NO_PATH && segment->fragment_bytes > PAIR_CHUNK
+                                         ? PAIR_CHUNK
+                                         : segment->fragment_bytes;
+    if (op->path == COLL_LOCKSTEP) most = SPLIT_CHUNK;
     if (coll_has_in_blocks(op->kind)) most = most / (size_t)segment->n / line * line;
     size_t chunks = (op->bytes + most - 1) / most;
     op->chunk = ((op->bytes + chunks - 1) / chunks + line - 1) / line * line;

@@ -21,15 +21,15 @@ static enum shm_cost reader_cost(const struct coll_segment *segment, const struc
     return op->sliced || coll_has_in_blocks(op->kind) ? SHM_COST_PARTS : SHM_COST_HERE;
 }
 
-void coll_store_fragment(struct coll_segment *segment, struct coll_op *op)
+void coll_store_chunk(struct coll_segment *segment, struct coll_op *op)
 {
-    size_t bytes = op->split ? 0 : fill_bytes(segment, op);
+    size_t bytes = op->path == COLL_LOCKSTEP ? 0 : fill_bytes(segment, op);
     shm_copy_in_begin(segment->shm, &segment->copy, &segment->fragment_costs[op->kind], bytes);
-    if (op->either && !op->far && segment->rank == 0)
+    if (op->separate != COLL_NO_PATH && !op->is_separate && segment->rank == 0)
         segment->copy.non_temporal = false; /* rank 0 measures plain stores to detect the topology */
     coll_pipelined_post(segment, op);
     uint64_t ns = shm_copy_in_end(segment->shm, &segment->copy, reader_cost(segment, op));
-    if (ns > 0 && !segment->copy.non_temporal) coll_cache_filled(segment, op, bytes, ns);
+    if (ns > 0 && !segment->copy.non_temporal) coll_cache_stored(segment, op, bytes, ns);
 }
 
 void coll_store_eager(struct coll_segment *segment, const struct coll_op *op, void *to, const void *from, size_t bytes)
@@ -41,7 +41,7 @@ void coll_store_eager(struct coll_segment *segment, const struct coll_op *op, vo
 
 void coll_result_begin(struct coll_segment *segment, const struct coll_op *op, size_t bytes)
 {
-    shm_copy_in_begin(segment->shm, &segment->copy, &segment->result_costs[op->large], bytes);
+    shm_copy_in_begin(segment->shm, &segment->copy, &segment->result_costs[op->path == COLL_DIRECT], bytes);
 }
 
 void coll_result_reduce(struct coll_segment *segment, const struct coll_op *op, char *to, const void *const *from,

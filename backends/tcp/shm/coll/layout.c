@@ -1,0 +1,80 @@
+/* Layout of a collective segment. */
+#include "tcp/shm/coll/coll.h"
+
+enum {
+    EAGER_MAX = 16 << 10,
+    EAGER_MIN = 4 << 10,
+    FRAGMENT_MAX = 256 << 10,
+    FRAGMENT_MIN = SHM_RANKS_MAX * SHM_LINE / 2,
+    FEW_RANKS = 8
+};
+
+static size_t eager_bytes(int n)
+{
+    size_t bytes = EAGER_MAX;
+    for (int many = FEW_RANKS; many < n && bytes > EAGER_MIN; many *= 2) bytes /= 2;
+    return bytes;
+}
+
+static size_t control_slots_bytes(int n)
+{
+    return (size_t)n * COLL_SLOTS * sizeof(struct coll_slot);
+}
+
+static size_t small_buffers_bytes(int n)
+{
+    return (size_t)n * COLL_SMALL_BUFFERS * COLL_SMALL;
+}
+
+static size_t eager_buffers_bytes(int n)
+{
+    return (size_t)n * COLL_EAGER_BUFFERS * eager_bytes(n);
+}
+
+/* Two fragment buffers fit the second-level cache.  With many ranks each is smaller, but holds at least a line
+ * (parts.h) per rank.  A segment grows no faster than the number of ranks. */
+static size_t fragment_bytes(int n)
+{
+    size_t bytes = FRAGMENT_MAX;
+    for (int many = FEW_RANKS; many < n; many *= 2) bytes /= 2;
+    return bytes > FRAGMENT_MIN ? bytes : FRAGMENT_MIN;
+}
+
+size_t coll_bytes(int n)
+{
+    return SHM_LINE + control_slots_bytes(n) + small_buffers_bytes(n) + eager_buffers_bytes(n) +
+           (size_t)n * COLL_FRAGMENTS * (fragment_bytes(n) + fragment_bytes(n) / 2);
+}
+
+char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t step)
+{
+    size_t span = segment->fragment_bytes + segment->fragment_bytes / 2;
+    return segment->fragments + ((size_t)rank * COLL_FRAGMENTS + step % COLL_FRAGMENTS) * span;
+}
+
+struct coll_slot *coll_slot_of(const struct coll_segment *segment, int rank, uint64_t step)
+{
+    return (struct coll_slot *)(void *)segment->slots + (size_t)rank * COLL_SLOTS + step % COLL_SLOTS;
+}
+
+char *coll_small_of(const struct coll_segment *segment, int rank, uint64_t step)
+{
+    return segment->small_buffers + ((size_t)rank * COLL_SMALL_BUFFERS + step % COLL_SMALL_BUFFERS) * COLL_SMALL;
+}
+
+char *coll_eager_of(const struct coll_segment *segment, int rank, uint64_t step)
+{
+    return segment->eager_buffers +
+           ((size_t)rank * COLL_EAGER_BUFFERS + step % COLL_EAGER_BUFFERS) * segment->eager_bytes;
+}
+
+void coll_lay_out(struct coll_segment *segment, struct shm *shm, int index)
+{
+    segment->cache_words = shm_coll_at(shm, index);
+    segment->slots = (char *)segment->cache_words + SHM_LINE;
+    segment->small_buffers = segment->slots + control_slots_bytes(shm->n);
+    segment->eager_buffers = segment->small_buffers + small_buffers_bytes(shm->n);
+    segment->fragments = segment->eager_buffers + eager_buffers_bytes(shm->n);
+    segment->eager_bytes = eager_bytes(shm->n);
+    segment->fragment_bytes = fragment_bytes(shm->n);
+}

@@ -1,0 +1,286 @@
+/* Steps of an operation: posting, waiting for the other ranks, and running: see coll.h. */
+#include "tcp/shm/coll/coll.h"
+
+bool coll_has_posted(const struct coll_segment *segment, int rank, uint64_t step)
+{
+    /* acquire: makes the control slot's contents visible with its step */
+    return atomic_load_explicit(&coll_slot_of(segment, rank, step)->step, memory_order_acquire) >> 1 >= step;
+}
+
+static uint64_t step_of(const struct coll_op *op)
+{
+    return op->first + (uint64_t)op->at;
+}
+
+/* Returns the next step to post. */
+static uint64_t next_step(const struct coll_op *op)
+{
+    return op->first + (uint64_t)op->posted;
+}
+
+static bool is_posted(const struct coll_op *op)
+{
+    return op->posted > op->at;
+}
+
+/* Returns the step that all ranks must have posted before the next one: see coll.h. */
+static uint64_t required_step(const struct coll_op *op)
+{
+    return next_step(op) < op->depth ? 0 : next_step(op) - op->depth + 1;
+}
+
+/* Returns the step to wait for before that.  A waiting rank lets the others come closer, so that it need not check and
+ * wait at each of the next steps. */
+static uint64_t awaited_step(const struct coll_op *op)
+{
+    uint64_t before = required_step(op);
+    return before == 0 || op->depth <= COLL_EAGER_BUFFERS ? before : before + op->depth / 2;
+}
+
+static void post_step(struct coll_segment *segment, struct coll_op *op)
+{
+    struct coll_slot *slot = coll_slot_of(segment, segment->rank, next_step(op));
+    if (op->path == COLL_EAGER)
+        coll_eager_post(segment, op);
+    else if (op->path == COLL_DIRECT)
+        coll_direct_post(segment, op);
+    else if (op->posted > 0 || !op->probes || !coll_shared_declare(segment, op))
+        coll_store_chunk(segment, op);
+    slot->fingerprint = op->request->fingerprint;
+    uint64_t step = next_step(op) << 1 | (segment->since_async == COLL_PATIENCE);
+    atomic_store_explicit(&slot->step, step, memory_order_release); /* publishes the control slot's contents */
+    for (int i = 0; i < segment->n; i++)
+        if (i != segment->rank) shm_wake(segment->shm, segment->local_rank[i]);
+    op->posted++;
+}
+
+static void begin_step(const struct coll_segment *segment, struct coll_op *op)
+{
+    op->arrived = false;
+    coll_set_awaited(segment, op);
+    op->peer = op->awaits_from;
+}
+
+int coll_lost(const struct coll_segment *segment, int rank)
+{
+    const struct shm_peer *peer = &segment->shm->peer[segment->local_rank[rank]];
+    if (!peer->lost) return TUTTI_OK;
+    return segment->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", peer->rank, peer->why);
+}
+
+/* True if the operation waits for the rank: to post this step or, if this rank's control slot is still in use, to
+ * finish reading it. */
+bool coll_op_awaits(const struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    uint64_t step = is_posted(op) ? step_of(op) : awaited_step(op);
+    if (rank == segment->rank) return false;
+    if (is_posted(op) && !coll_awaits_rank(op, rank)) return false;
+    return !coll_has_posted(segment, rank, step);
+}
+
+/* Returns 1 if all awaited ranks may still arrive, or an error if one is lost, whichever others are late. */
+static int check_lost(const struct coll_segment *segment, const struct coll_op *op)
+{
+    for (int i = 0; segment->shm->has_lost && i < segment->n; i++) {
+        int status = coll_op_awaits(segment, op, i) ? coll_lost(segment, i) : TUTTI_OK;
+        if (status != TUTTI_OK) return status;
+    }
+    return 1;
+}
+
+/* Checks whether this rank's control slot and fragment for the next step may be filled: see coll.h.  Returns TUTTI_OK
+ * if so, 1 if not yet, or an error if never. */
+static int check_slot_free(struct coll_segment *segment, const struct coll_op *op)
+{
+    if (required_step(op) <= segment->all_in) return TUTTI_OK;
+    for (int i = 0; i < segment->n; i++) /* acquire: the rank's reads of the slot come before this rank's writes */
+        if (i != segment->rank && !coll_has_posted(segment, i, awaited_step(op))) return check_lost(segment, op);
+    segment->all_in = awaited_step(op);
+    return TUTTI_OK;
+}
+
+/* Checks one rank.  Returns TUTTI_OK if it has arrived and agrees, 1 if it has not arrived, or an error. */
+static int check_arrival(struct coll_segment *segment, const struct coll_op *op, int rank)
+{
+    const struct coll_slot *slot = coll_slot_of(segment, rank, step_of(op));
+    if (!coll_has_posted(segment, rank, step_of(op))) return check_lost(segment, op);
+    if (slot->fingerprint == op->request->fingerprint) return TUTTI_OK;
+    op->request->source = rank;
+    op->request->found_fingerprint = slot->fingerprint;
+    return segment->host->error(TUTTI_ERR_MISMATCH, "rank %d is in another operation or passed other arguments",
+                                segment->shm->peer[segment->local_rank[rank]].rank);
+}
+
+static int await_arrivals(struct coll_segment *segment, struct coll_op *op)
+{
+    for (; op->peer < op->awaits_to; op->peer++) {
+        if (op->peer == segment->rank) continue;
+        int status = check_arrival(segment, op, op->peer);
+        if (status != TUTTI_OK) return status;
+    }
+    if (op->awaits_to - op->awaits_from == segment->n) segment->all_in = step_of(op);
+    op->arrived = true;
+    op->peer = 0;
+    op->done = 0;
+    return TUTTI_OK;
+}
+
+/* Data read from a peer's memory is valid if all peers are still alive: then no pid was reused meanwhile.  No rank can
+ * have completed the operation yet, so none may have exited. */
+static int check_all_alive(struct coll_segment *segment)
+{
+    shm_check_liveness(segment->shm); /* includes an acquire fence: see withdraw_steps */
+    for (int i = 0; i < segment->n; i++) {
+        int status = i == segment->rank ? TUTTI_OK : coll_lost(segment, i);
+        if (status != TUTTI_OK) return status;
+    }
+    return TUTTI_OK;
+}
+
+/* In the last step all ranks have read what they need. */
+static bool is_last(const struct coll_op *op)
+{
+    return op->path == COLL_DIRECT && op->at == op->steps - 1;
+}
+
+static int run_step(struct coll_segment *segment, struct coll_op *op)
+{
+    switch (op->path) {
+    case COLL_EAGER:
+        coll_eager_run(segment, op);
+        return TUTTI_OK;
+    case COLL_DIRECT:
+        return is_last(op) ? TUTTI_OK : coll_direct_run(segment, op);
+    default:
+        coll_pipelined_run(segment, op);
+        if (op->path == COLL_LOCKSTEP) coll_cache_stepped(segment, op);
+        return TUTTI_OK;
+    }
+}
+
+/* Assigns steps when an operation starts to run: only then is it known how many the previous one took. */
+static int start(struct coll_segment *segment, struct coll_op *op)
+{
+    int status = op->path == COLL_DIRECT ? coll_direct_prepare(segment, op) : TUTTI_OK;
+    if (status == TUTTI_OK) op->first = segment->next;
+    return status;
+}
+
+/* Switches to the direct path: the data can be, or is better, read in place. */
+static int switch_to_direct(struct coll_segment *segment, struct coll_op *op)
+{
+    int status = coll_direct_prepare(segment, op);
+    if (status != TUTTI_OK) return status;
+    coll_use_path(segment, op, COLL_DIRECT);
+    coll_set_awaited(segment, op);
+    return TUTTI_OK;
+}
+
+/* All ranks have declared whether their memory is shared. */
+static int continue_after_probe(struct coll_segment *segment, struct coll_op *op)
+{
+    if (coll_shared_by_all(segment, op)) return switch_to_direct(segment, op);
+    op->ahead = op->path == COLL_LOCKSTEP ? COLL_AHEAD : 0;
+    return TUTTI_OK;
+}
+
+/* An operation in lockstep alternates between both ranks to its end.  If a rank started one and then computed, the
+ * other would wait, while otherwise it would find all data at once.  So lockstep is used only while both ranks wait for
+ * all their calls.  Both must decide alike, so they use what both declared in the step before the operation's first,
+ * which this rank has seen.  The first operation has no such step. */
+static bool both_wait(const struct coll_segment *segment, const struct coll_op *op)
+{
+    uint64_t before = op->first - 1, waits = before << 1 | 1;
+    for (int i = 0; i < segment->n; i++) /* relaxed: the step was acquired before */
+        if (atomic_load_explicit(&coll_slot_of(segment, i, before)->step, memory_order_relaxed) != waits) return false;
+    return true;
+}
+
+/* Chooses between the path and its alternatives. */
+static int choose_path(struct coll_segment *segment, struct coll_op *op)
+{
+    op->is_separate = op->separate != COLL_NO_PATH && !coll_cache_is_shared(segment, op);
+    if (op->is_separate) return op->separate == COLL_DIRECT ? switch_to_direct(segment, op) : TUTTI_OK;
+    if (op->waiting != COLL_NO_PATH && both_wait(segment, op)) coll_use_path(segment, op, op->waiting);
+    return TUTTI_OK;
+}
+
+static bool has_choice(const struct coll_op *op)
+{
+    return op->separate != COLL_NO_PATH || op->waiting != COLL_NO_PATH;
+}
+
+/* Posts the current step and, if possible, the following ones. */
+static int post_steps(struct coll_segment *segment, struct coll_op *op, bool *moved)
+{
+    while (op->posted <= op->at + op->ahead && op->posted < op->steps) {
+        int status = check_slot_free(segment, op);
+        if (status == 1 && is_posted(op)) return TUTTI_OK;
+        if (status == TUTTI_OK && op->posted == 0 && has_choice(op)) {
+            status = choose_path(segment, op);
+            begin_step(segment, op);
+        }
+        if (status == TUTTI_OK && is_last(op)) status = check_all_alive(segment);
+        if (status != TUTTI_OK) return status;
+        post_step(segment, op);
+        *moved = true;
+    }
+    return TUTTI_OK;
+}
+
+static int run_steps(struct coll_segment *segment, struct coll_op *op, bool *moved)
+{
+    if (op->first == 0) {
+        int status = start(segment, op);
+        if (status != TUTTI_OK) return status;
+        begin_step(segment, op);
+    }
+    for (bool worked = false;; worked = op->path == COLL_PIPELINED) {
+        int status = post_steps(segment, op, moved);
+        if (status != TUTTI_OK) return status;
+        if (!op->arrived) {
+            status = await_arrivals(segment, op);
+            if (status != TUTTI_OK) return status;
+            *moved = true;
+            if (op->probes && op->at == 0) status = continue_after_probe(segment, op);
+            op->arrived = status == TUTTI_OK; /* a failure is found again: see coll_begin */
+            if (status != TUTTI_OK) return status;
+        }
+        if (worked) return 1; /* one chunk per call */
+        status = run_step(segment, op);
+        if (status < 0) return status;
+        *moved = true;
+        if (status == 1) return 1;
+        if (++op->at == op->steps) return TUTTI_OK;
+        begin_step(segment, op);
+    }
+}
+
+int coll_advance(struct coll_segment *segment, struct coll_op *op, bool *moved)
+{
+    int status = run_steps(segment, op, moved);
+    if (status != 1 && op->first != 0) segment->next = op->first + (uint64_t)op->steps;
+    return status;
+}
+
+/* Peers check this rank in the last
+ * step after they have read, with a fence in between (check_all_alive).  The caller's later writes come after these
+ * stores, because of the fence here.  A peer that has read any of them finds the step withdrawn. */
+void coll_withdraw_steps(struct coll_segment *segment, const struct coll_op *op)
+{
+    if (op->first == 0) return; /* it has not started */
+    if (op->path != COLL_EAGER) segment->shm->arena.is_read = true;
+    for (int i = 0; i < op->steps; i++) {
+        struct coll_slot *slot = coll_slot_of(segment, segment->rank, op->first + (uint64_t)i);
+        if (atomic_load_explicit(&slot->step, memory_order_relaxed) >> 1 < op->first) continue; /* not posted */
+        atomic_store_explicit(&slot->step, 0, memory_order_relaxed);
+    }
+    atomic_thread_fence(memory_order_release);
+}
+
+bool coll_op_is_ready(struct coll_segment *segment, const struct coll_op *op)
+{
+    if (!is_posted(op)) return check_slot_free(segment, op) != 1;
+    if (op->arrived) return true; /* in the middle of its blocks */
+    return coll_has_posted(segment, op->peer, step_of(op));
+}
