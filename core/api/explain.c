@@ -108,7 +108,7 @@ static int put_group(struct text *text, struct tutti_group *group, int device)
 {
     int status = TUTTI_OK;
     engine_lock(group->engine);
-    engine_called(group->engine);
+    engine_count_call(group->engine);
     for (int i = 0; status == TUTTI_OK && i < group->n_entries[device]; i++)
         status = put_description(text, group->entries[device][i].backend, group->entries[device][i].state);
     engine_unlock(group->engine);

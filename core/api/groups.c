@@ -116,7 +116,7 @@ static int find_parent(const char *what, const tutti_group_opts *opts, struct tu
     if (opts->timeout_ms < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: timeout_ms is %" PRId64, what, opts->timeout_ms);
     engine_lock((*parent)->engine);
-    engine_called((*parent)->engine);
+    engine_count_call((*parent)->engine);
     int status = group_check_usable(*parent, what);
     engine_unlock((*parent)->engine);
     return status;
@@ -277,7 +277,7 @@ int tutti_abort(tutti_group *group, const char *reason)
     snprintf(text, sizeof text, "group %s was aborted by rank %d: %.800s", group->name,
              group->global_ranks[group->rank], reason != NULL ? reason : "no reason given");
     engine_lock(group->engine);
-    engine_called(group->engine);
+    engine_count_call(group->engine);
     group_fail(group, TUTTI_ERR_ABORTED, text, true);
     engine_unlock(group->engine);
     return TUTTI_OK;

@@ -9,17 +9,19 @@
 #include "group/failure.h"
 #include "group/group.h"
 #include "group/notice.h"
+#include "progress/work.h"
 
 const struct engine_hooks library_hooks = {
     .check_deadlines = deadline_check,
-    .begin_unblocked = submit_unblocked,
-    .take_told = group_take_told,
-    .disowned = group_disowned,
+    .dispatch_unblocked = submit_unblocked,
+    .apply_reported = group_take_told,
+    .fail_disowned = group_disowned,
     .drain_at_exit = drain_at_exit,
     .notified = notice_received,
     .resume = dispatch_compared,
     .part_ended = coalesce_part_ended,
     .stage_ended = stage_ended,
+    .call_back = work_call_back,
     .describe_failure = failure_describe,
     .end_failed = failure_end,
 };

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "group/group.h"
+#include "progress/engine_wait.h"
 #include "progress/work.h"
 
 /* The group's works that have not ended, each held; n of them.  NULL with n > 0: no memory. */
@@ -61,7 +62,7 @@ int tutti_group_quiesce(tutti_group *group, int64_t timeout_ms)
                           : timeout_ms == TUTTI_DEFAULT_TIMEOUT ? CLOCK_NEVER /* each operation's own ends it */
                                                                 : clock_deadline_ns(timeout_ms);
     engine_lock(group->engine);
-    engine_called(group->engine);
+    engine_count_call(group->engine);
     group_hold(group); /* another thread may destroy it meanwhile */
     int status = wait_for_works(group, deadline_ns);
     engine_unlock(group->engine);

@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "progress/engine_step.h"
+#include "progress/engine_wait.h"
 #include "progress/work.h"
 
 static int check_timeout(int64_t timeout_ms)
@@ -42,7 +44,7 @@ static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t time
     *ended = false;
     if (status != TUTTI_OK) return status;
     engine_lock(engine);
-    engine_called(engine);
+    engine_count_call(engine);
     *ended = work_ended(work) || engine_wait(engine, work, deadline_ns);
     status = *ended ? work_result(work) : TUTTI_ERR_TIMEOUT;
     if (!*ended) {
@@ -126,7 +128,7 @@ int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index)
     status = check_forked(engine);
     if (status != TUTTI_OK) return status;
     engine_lock(engine);
-    engine_called(engine);
+    engine_count_call(engine);
     int found = engine_wait_any(engine, works, n, moment(timeout_ms));
     status = found >= 0 ? work_result(works[found])
                         : error_set(TUTTI_ERR_TIMEOUT, "wait_any: none of %d operations ended in %lld ms; they go on",
@@ -154,7 +156,7 @@ int tutti_wait_stream(tutti_work *work, void *stream)
     int status = check_forked(work->engine);
     if (status != TUTTI_OK) return status;
     engine_lock(work->engine);
-    engine_called(work->engine);
+    engine_count_call(work->engine);
     bool waits = !work_ended(work) && stream_waits(work, stream);
     engine_unlock(work->engine);
     /* CPU work has no streams: there the host's order is the only one. */
@@ -167,7 +169,7 @@ bool tutti_work_is_completed(tutti_work *work)
     if (engine_is_forked(work->engine)) return false;
     struct engine *engine = work->engine;
     engine_lock(engine);
-    engine_called(engine);
+    engine_count_call(engine);
     bool moved = work_ended(work) || engine_step(engine);
     if (!moved) engine->hooks->check_deadlines(engine, clock_now_ns());
     engine_unlock(engine);

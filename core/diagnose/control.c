@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "op/note.h"
 #include "progress/engine.h"
+#include "progress/engine_step.h"
 #include "state/group_state.h"
 
 enum {

@@ -10,6 +10,8 @@
 #include "dispatch/submit.h"
 #include "group/group.h"
 #include "op/op.h"
+#include "progress/engine_thread.h"
+#include "progress/engine_wait.h"
 #include "progress/work.h"
 
 enum { PACK_EACH = 64 << 10, PACK_ALL = 4 << 20 }; /* bytes: above, copying costs more than a message */
@@ -101,7 +103,7 @@ int tutti_coalesce_begin(tutti_group *group)
     if (group->rank < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this rank is not in group %s", group->name);
     engine_lock(group->engine);
-    engine_called(group->engine);
+    engine_count_call(group->engine);
     int status = group_check_usable(group, "coalesce_begin");
     engine_unlock(group->engine);
     if (status != TUTTI_OK) return status;
@@ -310,7 +312,7 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
     open_now = (struct run){0};
     struct engine *engine = group->engine; /* the group is held until the end */
     engine_lock(engine);
-    engine_called(engine);
+    engine_count_call(engine);
     struct tutti_work *parent = new_parent(group);
     int status = parent != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
     if (status == TUTTI_OK) status = begin_all(group, &run, parent);
@@ -321,7 +323,7 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
         }
         if (--parent->parts == 0 && !work_ended(parent)) work_end(parent, parent->failing, NULL);
         if (status == TUTTI_OK && work != NULL) {
-            if (!work_ended(parent)) engine_attend(engine);
+            if (!work_ended(parent)) engine_thread_notify(engine);
             engine_hold(engine);
             *work = parent;
         } else {

@@ -10,6 +10,7 @@
 #include "group/failure.h"
 #include "group/group.h"
 #include "op/fingerprint.h"
+#include "progress/engine_step.h"
 #include "progress/plan_cache.h"
 #include "progress/work.h"
 
@@ -106,12 +107,12 @@ __attribute__((noinline)) static void stay_with(struct exec *exec, struct engine
     const tutti_backend *backend = exec->run.backend;
     int rounds = engine->own_core && TUTTI_HAS(backend, progress) ? engine->spins * ROUNDS : 0;
     bool computes = exec_advance(exec);
-    if (exec->left > 0 && rounds > 0) engine_drives(engine);
+    if (exec->left > 0 && rounds > 0) engine_wake_pollers(engine);
     for (int i = 0; i < rounds && exec->left > 0 && exec->status == TUTTI_OK && !lock_is_wanted(&engine->lock); i++) {
         if (!computes) backend->progress(first);
         computes = exec_advance(exec);
     }
-    if (exec->left == 0) engine_go_on(engine); /* with what else came; or else a round follows */
+    if (exec->left == 0) engine_step_works(engine); /* with what else came; or else a round follows */
 }
 
 static int plan_at_once(struct tutti_work *work, const struct tutti_group *group, const struct backend_entry *entry,

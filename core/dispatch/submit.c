@@ -21,6 +21,9 @@
 #include "group/group.h"
 #include "op/fingerprint.h"
 #include "op/op.h"
+#include "progress/engine_step.h"
+#include "progress/engine_thread.h"
+#include "progress/engine_wait.h"
 #include "progress/work.h"
 
 /* The call has returned: after an error the ranks are out of step. */
@@ -328,7 +331,7 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
         engine_unlock(engine);
         return status;
     }
-    engine_called(engine);
+    engine_count_call(engine);
     int once = async ? TUTTI_ERR_UNSUPPORTED : submit_at_once(group, op, fingerprint, opts, &work);
     if (once == TUTTI_REQUEST_DONE || (once < 0 && once != TUTTI_ERR_UNSUPPORTED)) {
         engine_unlock(engine);
@@ -337,7 +340,7 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
     group_hold(group); /* another thread may destroy it while this one waits */
     if (work == NULL) status = submit_locked(group, op, fingerprint, opts, async, &work);
     if (status == TUTTI_OK && async) {
-        if (!work_ended(work)) engine_attend(engine);
+        if (!work_ended(work)) engine_thread_notify(engine);
         engine_hold(engine); /* a handle may outlive its group */
         *out = work;
     } else if (status == TUTTI_OK) {
@@ -427,7 +430,7 @@ int submit_look(const tutti_op *given, const tutti_opts *opts, bool *found)
     struct engine *engine = group->engine;
     tutti_op op = with_opts(given, opts);
     engine_lock(engine);
-    engine_called(engine);
+    engine_count_call(engine);
     group_hold(group);
     int status = look(group, &op, opts, false, found);
     engine_unlock(engine);
@@ -474,7 +477,7 @@ int submit_recv_bytes(const tutti_op *given, const tutti_opts *opts, tutti_bytes
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     tutti_op op = with_opts(given, opts);
     engine_lock(group->engine);
-    engine_called(group->engine);
+    engine_count_call(group->engine);
     group_hold(group);
     bool found = false;
     int status = look(group, &op, opts, true, &found);
@@ -569,7 +572,7 @@ static void hand_out(struct engine *engine, int n, bool gives, tutti_work **work
         work_release_locked(works[i]);
         works[i] = NULL;
     }
-    if (attend) engine_attend(engine);
+    if (attend) engine_thread_notify(engine);
 }
 
 static int submit_together(struct tutti_group *group, const tutti_p2p_op *ops, int n, const tutti_opts *opts,
@@ -584,7 +587,7 @@ static int submit_together(struct tutti_group *group, const tutti_p2p_op *ops, i
         engine_unlock(engine);
         return status;
     }
-    engine_called(engine);
+    engine_count_call(engine);
     group_hold(group);
     status = begin_together(group, ops, n, opts, checked, works);
     hand_out(engine, n, status == TUTTI_OK, works);

@@ -8,6 +8,7 @@
 #include "group/backends.h"
 #include "group/group.h"
 #include "progress/engine.h"
+#include "progress/engine_step.h"
 
 enum {
     NAP_US = 50,

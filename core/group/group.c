@@ -23,6 +23,8 @@
 #include "group/making.h"
 #include "group/subgroup.h"
 #include "group/topology.h"
+#include "progress/engine_thread.h"
+#include "progress/engine_wait.h"
 #include "progress/exits.h"
 #include "progress/plan_cache.h"
 #include "progress/work.h"
@@ -78,7 +80,7 @@ static void free_group(struct tutti_group *group)
         making_forget(group);
         if (group->root == group) making_free_all(group);
         if (group->root != NULL) TAILQ_REMOVE(&group->root->family, group, family_link);
-        if (group->told != TUTTI_OK) engine->n_told--;
+        if (group->told != TUTTI_OK) engine->n_reported--;
         engine_unlock(engine);
     }
     while (group->uses != NULL) {
@@ -313,8 +315,8 @@ int group_open(const struct group_args *args, struct tutti_group **out)
     if (status != TUTTI_OK) return fail_open(group, status);
     if (group->root == group && group->size > 1) {
         engine_lock(group->engine);
-        engine_start_thread(group->engine);
-        exits_add(group->engine);
+        engine_thread_start(group->engine);
+        exits_add(&group->engine->exit_watch);
         engine_unlock(group->engine);
         cores_start_even(group->local_rank, group->local_world_size); /* last: each sleep before may undo it */
     }
@@ -392,7 +394,7 @@ static void each_to_close(struct tutti_group *group, void (*visit)(struct tutti_
     struct tutti_group *other = NULL;
     while ((other = next_to_close(group, other)) != NULL) {
         engine_lock(group->engine);
-        engine_called(group->engine);
+        engine_count_call(group->engine);
         visit(other, deadline);
         engine_unlock(group->engine);
     }

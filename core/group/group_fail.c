@@ -45,7 +45,7 @@ static void take_told(struct tutti_group *group)
     if (!group->failed && has_before(group, group->told_sequence) && clock_now_ns() - group->told_ns < TOLD_NS) return;
     int status = group->told;
     group->told = TUTTI_OK;
-    group->engine->n_told--;
+    group->engine->n_reported--;
     if (group->told_sequence == UINT64_MAX && TAILQ_EMPTY(&group->works))
         return;                                        /* all ended well: the next will fail */
     bool settled = group->told_sequence != UINT64_MAX; /* by the peer that told */
@@ -60,7 +60,7 @@ void group_told(struct tutti_group *group, int status, const char *text, uint64_
     group->told_text = strdup(text);
     group->told_sequence = sequence;
     group->told_ns = clock_now_ns();
-    group->engine->n_told++;
+    group->engine->n_reported++;
     take_told(group);
 }
 
@@ -119,7 +119,7 @@ static bool prefer_told(struct tutti_group *group, int *status, char text[ERROR_
     *status = group->told;
     snprintf(text, ERROR_TEXT_MAX, "%s", group->told_text != NULL ? group->told_text : "");
     group->told = TUTTI_OK;
-    group->engine->n_told--;
+    group->engine->n_reported--;
     return group->told_sequence != UINT64_MAX;
 }
 

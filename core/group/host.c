@@ -19,6 +19,7 @@
 #include "group/group.h"
 #include "group/notice.h"
 #include "group/processes.h"
+#include "progress/engine_step.h"
 #include "progress/work.h"
 
 static void host_log(int level, const char *format, ...)
@@ -72,7 +73,7 @@ void host_set_opening(struct tutti_group *group)
 static int host_store_get(tutti_store *store, const char *key, void *buffer, size_t capacity, size_t *bytes,
                           int64_t timeout_ms)
 {
-    if (opening != NULL) engine_go_on(opening->engine); /* with what the backend has completed while it waits */
+    if (opening != NULL) engine_step_works(opening->engine); /* with what the backend has completed while it waits */
     if (opening == NULL || timeout_ms <= LIVENESS_LOOK_MS)
         return tutti_store_get(store, key, buffer, capacity, bytes, timeout_ms);
     int64_t deadline_ns = clock_deadline_ns(timeout_ms);

@@ -8,6 +8,7 @@
 #include "group/backends.h"
 #include "group/making_impl.h"
 #include "group/subgroup.h"
+#include "progress/engine_wait.h"
 #include "progress/work.h"
 
 enum {
@@ -178,7 +179,7 @@ void making_decide(struct making *making, int status, const char *text, bool tel
     if (making->waiter == NULL) return;
     /* release: see work_ended */
     atomic_store_explicit(&making->waiter->ended, true, memory_order_release);
-    if (making->waiter->awaited) engine_notice(making->root->engine);
+    if (making->waiter->awaited) engine_wake_waiters(making->root->engine);
 }
 
 /* ---- calling ----------------------------------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ void spread_failure(struct tutti_group *group)
     if (entry == NULL) return;
     group->spread = &spread;
     int64_t deadline_ns = clock_deadline_ns(WAIT_MS);
-    engine_drives(group->engine);
+    engine_wake_pollers(group->engine);
     send_to_all(group, entry);
     while (spread.left > 0 && clock_now_ns() < deadline_ns) /* completions are handled later, as always */
         if (!engine_poll_backends(group->engine)) usleep(NAP_US);

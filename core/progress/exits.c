@@ -4,15 +4,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "progress/engine.h"
+#include "base/lock.h"
 
 enum { TRY_US = 1000, TRIES = 300 };
 
 static struct lock lock;
-static LIST_HEAD(, engine) engines = LIST_HEAD_INITIALIZER(engines);
+static LIST_HEAD(, exit_watch) watches = LIST_HEAD_INITIALIZER(watches);
 
-/* Other threads may be in the midst of calls, and never come back from them. */
-static bool try_lock(struct lock *which)
+bool exits_try_lock(struct lock *which)
 {
     for (int i = 0; i < TRIES; i++) {
         if (lock_try(which)) return true;
@@ -21,44 +20,35 @@ static bool try_lock(struct lock *which)
     return false;
 }
 
-static void leave(struct engine *engine)
+static void call_all(void)
 {
-    if (engine_is_forked(engine) || !try_lock(&engine->lock)) return;
-    engine->hooks->drain_at_exit(engine);
-    for (int i = 0; i < engine->n_sources; i++)
-        if (TUTTI_HAS(engine->source[i].backend, leave)) engine->source[i].backend->leave(engine->source[i].state);
-    lock_give(&engine->lock);
-}
-
-static void leave_all(void)
-{
-    struct engine *engine;
-    if (!try_lock(&lock)) return;
-    LIST_FOREACH(engine, &engines, exits_link) leave(engine);
+    struct exit_watch *watch;
+    if (!exits_try_lock(&lock)) return;
+    LIST_FOREACH(watch, &watches, link) watch->at_exit(watch);
     lock_give(&lock);
 }
 
 /* Not from a destructor of the library: the backends' libraries may be gone by then. */
 static void watch_exits(void)
 {
-    atexit(leave_all);
+    atexit(call_all);
 }
 
-void exits_add(struct engine *engine)
+void exits_add(struct exit_watch *watch)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_exits);
     lock_take(&lock);
-    LIST_INSERT_HEAD(&engines, engine, exits_link);
-    engine->watches_exit = true;
+    LIST_INSERT_HEAD(&watches, watch, link);
+    watch->is_added = true;
     lock_give(&lock);
 }
 
-void exits_remove(struct engine *engine)
+void exits_remove(struct exit_watch *watch)
 {
-    if (!engine->watches_exit) return;
+    if (!watch->is_added) return;
     lock_take(&lock);
-    LIST_REMOVE(engine, exits_link);
-    engine->watches_exit = false;
+    LIST_REMOVE(watch, link);
+    watch->is_added = false;
     lock_give(&lock);
 }

@@ -1,14 +1,29 @@
-/* A process that ends without destroying its groups says goodbye to its peers all the same, so that they need not tell
- * an end from a crash by its symptoms.  _exit, signals and exec say nothing. */
+/* Calls back when the process exits.
+ *
+ * A process that exits without destroying its groups still says goodbye to its peers, so that they can tell an exit
+ * from a crash.  _exit, signals and exec call nothing. */
 #ifndef EXITS_H
 #define EXITS_H
 
-struct engine;
+#include <stdbool.h>
+#include <sys/queue.h>
 
-/* A family of groups has come up; its backends are loaded. */
-void exits_add(struct engine *engine);
+struct lock;
 
-/* It is about to be freed. */
-void exits_remove(struct engine *engine);
+struct exit_watch {
+    LIST_ENTRY(exit_watch) link;
+    bool is_added;
+    void (*at_exit)(struct exit_watch *watch); /* called once, while other threads may be anywhere */
+};
+
+/* Adds a watch.  The first one must come after the backends' libraries are loaded, because exit handlers run in reverse
+ * order. */
+void exits_add(struct exit_watch *watch);
+
+/* Removes a watch, if it was added. */
+void exits_remove(struct exit_watch *watch);
+
+/* Takes a lock at exit.  Returns false after a while: another thread may have stopped while holding it. */
+bool exits_try_lock(struct lock *lock);
 
 #endif

@@ -33,7 +33,7 @@ struct tutti_work *work_spare(struct engine *engine)
 void work_give_back(struct engine *engine, struct tutti_work *work)
 {
     if (engine->n_spare == SPARE_MOST) {
-        work_destroy(work);
+        free(work);
         return;
     }
     SLIST_INSERT_HEAD(&engine->spare, work, spare_link);
@@ -58,11 +58,6 @@ struct tutti_work *work_take(struct engine *engine)
     return work;
 }
 
-void work_destroy(struct tutti_work *work)
-{
-    free(work);
-}
-
 void work_release_locked(struct tutti_work *work)
 {
     if (--work->references > 0) return;
@@ -79,6 +74,12 @@ void work_release(struct tutti_work *work)
     engine_lock(engine);
     work_release_locked(work);
     engine_unlock(engine);
+}
+
+void work_call_back(struct tutti_work *work)
+{
+    work->callback(work, work->argument);
+    work_release(work);
 }
 
 void work_give_up(struct tutti_work *work)
@@ -186,7 +187,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     else
         work_release_locked(work);
     engine->recheck = true;
-    if (awaited) engine_notice(engine);
+    if (awaited) engine_wake_waiters(engine);
     if (parent != NULL && --parent->parts == 0) work_end(parent, parent->failing, NULL);
 }
 

@@ -1,0 +1,95 @@
+#include "progress/engine_sleep.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum {
+    SLEEP_MOST_MS = 100,
+    SETTLE_NS = 100000, /* the first sleep on the backends: see their arm */
+    NO_FD_US = 50       /* sleep if a backend has nothing to poll */
+};
+
+int engine_sleep_ms(int64_t deadline_ns)
+{
+    int left = clock_left_ms(deadline_ns);
+    return left < 0 || left > SLEEP_MOST_MS ? SLEEP_MOST_MS : left;
+}
+
+void engine_sleep_take_wake(struct engine *engine, enum engine_poller who)
+{
+    uint64_t count;
+    if (engine_is_disowned(engine)) return;
+    ssize_t got = read(engine->wake_fd[who], &count, sizeof count);
+    (void)got;
+    engine->wake_sent[who] = false;
+}
+
+/* Returns how many descriptors to poll, 0 if something has arrived already, -1 if a backend has none. */
+static int arm_backends(struct engine *engine, enum engine_poller who, struct pollfd *polled)
+{
+    int n = 0;
+    for (int i = 0; i < engine->n_sources; i++) {
+        int descriptors[TUTTI_ARM_MAX];
+        const tutti_backend *backend = engine->source[i].backend;
+        if (!TUTTI_HAS(backend, arm)) {
+            if (TAILQ_EMPTY(&engine->active)) continue;
+            return -1;
+        }
+        int found = backend->arm(engine->source[i].state, descriptors);
+        if (found <= 0) return 0;
+        for (int k = 0; k < found; k++) polled[n++] = (struct pollfd){descriptors[k], POLLIN, 0};
+    }
+    polled[n++] = (struct pollfd){engine->wake_fd[who], POLLIN, 0};
+    return n;
+}
+
+bool engine_sleep_try_lock(struct engine *engine)
+{
+    for (int i = 0; i < ENGINE_LOCK_TRIES; i++) {
+        if (!lock_is_wanted(&engine->lock) && lock_try(&engine->lock)) return true;
+        sched_yield();
+    }
+    return false;
+}
+
+/* Asks the backends once more after a moment: they may have missed what arrived while they looked. */
+static int arm_again(struct engine *engine, enum engine_poller who, struct pollfd *polled)
+{
+    if (who == POLLER_CALLER)
+        engine_lock(engine);
+    else if (!engine_sleep_try_lock(engine))
+        return 0;
+    int n = arm_backends(engine, who, polled);
+    lock_give(&engine->lock);
+    return n;
+}
+
+/* Without descriptors there is nothing to sleep on.  All groups fail. */
+static bool sleep_disowned(struct engine *engine, enum engine_poller who)
+{
+    if (engine->first != NULL) engine->hooks->fail_disowned(engine->first);
+    lock_give(&engine->lock);
+    usleep(who == POLLER_CALLER ? ENGINE_DISOWNED_US : ENGINE_WATCH_MS * 1000);
+    return false;
+}
+
+bool engine_sleep(struct engine *engine, enum engine_poller who, int timeout_ms)
+{
+    struct pollfd *polled = engine->polled[who];
+    struct timespec settle = clock_timespec(SETTLE_NS);
+    if (engine_is_disowned(engine)) return sleep_disowned(engine, who);
+    int n = arm_backends(engine, who, polled), found = 0;
+    engine->polling[who] = n != 0;
+    lock_give(&engine->lock);
+    if (n > 0) found = ppoll(polled, (nfds_t)n, &settle, NULL); /* EINTR: one round too many */
+    if (n > 0 && found == 0 && timeout_ms != 0) {
+        n = arm_again(engine, who, polled);
+        if (n > 0) found = poll(polled, (nfds_t)n, timeout_ms);
+    }
+    if (n < 0) usleep(NO_FD_US);
+    if (n <= 0 || found <= 0 || (polled[n - 1].revents & POLLIN) == 0) return false;
+    engine_sleep_take_wake(engine, who);
+    return true;
+}

@@ -1,0 +1,59 @@
+#include "progress/engine_step.h"
+
+#include "base/clock.h"
+#include "progress/engine.h"
+#include "progress/work.h"
+
+enum {
+    CHECK_MS = 100 /* between two checks of the deadlines */,
+    CHECK_ROUNDS = 16 /* between two looks at the clock */
+};
+
+/* Checks deadlines during rounds, too: operations of other threads may keep this one from ever sleeping. */
+static void check_deadlines(struct engine *engine)
+{
+    engine->now_ns = clock_now_ns();
+    if (engine->now_ns < engine->next_check_ns) return;
+    engine->next_check_ns = engine->now_ns + (int64_t)CHECK_MS * 1000000;
+    engine->hooks->check_deadlines(engine, engine->now_ns);
+}
+
+/* Each work gets one turn, so that a long local computation of one does not keep the wire waiting. */
+static bool run_works(struct engine *engine)
+{
+    struct tutti_work *last = TAILQ_LAST(&engine->runnable, work_queue), *work = NULL;
+    bool moved = false;
+    while (work != last && (work = TAILQ_FIRST(&engine->runnable)) != NULL) {
+        TAILQ_REMOVE(&engine->runnable, work, run_link);
+        work->queued = false;
+        moved = true;
+        work_run(work);
+    }
+    return moved;
+}
+
+static void dispatch_unblocked(struct engine *engine)
+{
+    if (!engine->recheck) return;
+    engine->recheck = false;
+    if (engine->n_blocked > 0 && engine->first != NULL) engine->hooks->dispatch_unblocked(engine->first);
+}
+
+void engine_step_works(struct engine *engine)
+{
+    run_works(engine);
+    dispatch_unblocked(engine);
+}
+
+bool engine_step(struct engine *engine)
+{
+    engine_wake_pollers(engine);
+    bool moved = engine_poll_backends(engine);
+    /* First: a peer's control message says why connections break whose end the same round may have reported. */
+    moved |= engine_handle_events(engine);
+    moved |= run_works(engine);
+    if (engine->n_reported > 0 && engine->first != NULL) engine->hooks->apply_reported(engine->first);
+    dispatch_unblocked(engine);
+    if (++engine->rounds % CHECK_ROUNDS == 0) check_deadlines(engine);
+    return moved;
+}

@@ -1,0 +1,106 @@
+#include "progress/engine_thread.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "progress/engine.h"
+#include "progress/engine_sleep.h"
+#include "progress/engine_step.h"
+
+enum {
+    UNARMED_MS = 20,    /* between two looks for control messages over a backend without arm, in an idle group */
+    GRACE_US = 100,     /* for the caller to wait itself before the thread polls */
+    ATTEND_ROUNDS = 50, /* of these without work, then the thread sleeps deeply */
+    ALERT_MS = 5        /* instead of ENGINE_WATCH_MS, after a failure */
+};
+
+/* Sleeps without the lock.  Returns whether the thread was woken. */
+static bool nap(struct engine *engine, int64_t ns)
+{
+    struct pollfd polled = {engine->wake_fd[POLLER_THREAD], POLLIN, 0};
+    struct timespec time = clock_timespec(ns);
+    if (engine_is_disowned(engine)) polled.fd = -1;
+    if (ppoll(&polled, 1, &time, NULL) <= 0) return false; /* EINTR: too early */
+    if (polled.revents & POLLNVAL) usleep(ENGINE_DISOWNED_US);
+    engine_sleep_take_wake(engine, POLLER_THREAD);
+    return true;
+}
+
+/* Runs a round, and sleeps on the backends if nothing moved.  Returns false once callers make progress themselves. */
+static bool make_progress(struct engine *engine)
+{
+    if (engine->stopping || engine->callers > 0 || !engine_sleep_try_lock(engine)) return false;
+    bool moved = engine_step(engine);
+    int64_t next = moved ? 0 : engine->hooks->check_deadlines(engine, clock_now_ns());
+    if (moved || !TAILQ_EMPTY(&engine->callbacks)) {
+        engine_unlock(engine);
+        return true;
+    }
+    int idle_ms = engine->n_unarmed > 0 ? UNARMED_MS : -1;
+    bool called = engine_sleep(engine, POLLER_THREAD, engine->n_async > 0 ? engine_sleep_ms(next) : idle_ms);
+    engine->polling[POLLER_THREAD] = false;
+    return !called;
+}
+
+/* Makes progress on asynchronous operations while no caller does.  Returns when there have been none for a while. */
+static void attend_works(struct engine *engine)
+{
+    for (int quiet = 0; !engine->stopping && quiet < ATTEND_ROUNDS;) {
+        nap(engine, GRACE_US * 1000);
+        quiet = engine->n_async > 0 ? 0 : quiet + 1;
+        while (engine->n_async > 0 && make_progress(engine)) continue;
+    }
+}
+
+/* Answers peers' control messages until the next call. */
+static void watch_messages(struct engine *engine)
+{
+    uint64_t calls = engine->calls;
+    while (engine->calls == calls && engine->n_async == 0 && make_progress(engine)) continue;
+}
+
+/* Returns true after a while without calls, false if the thread was woken. */
+static bool nap_until_quiet(struct engine *engine)
+{
+    /* relaxed: engine_alert wakes the thread */
+    bool alert = clock_now_ns() < atomic_load_explicit(&engine->alert_until_ns, memory_order_relaxed);
+    uint64_t seen;
+    do {
+        seen = engine->calls;
+        if (nap(engine, (int64_t)(alert ? ALERT_MS : ENGINE_WATCH_MS) * 1000000)) return false;
+    } while (!alert && (seen != engine->calls || engine->callers > 0));
+    return true;
+}
+
+static void *thread_main(void *argument)
+{
+    struct engine *engine = argument;
+    while (!engine->stopping) {
+        /* Cleared before n_async is read: engine_thread_notify reads it after it has raised n_async. */
+        engine->attending = false;
+        engine->attending = engine->n_async > 0;
+        if (engine->attending)
+            attend_works(engine);
+        else if (nap_until_quiet(engine))
+            watch_messages(engine);
+    }
+    if (engine->frees_itself) engine_free(engine);
+    return NULL;
+}
+
+void engine_thread_start(struct engine *engine)
+{
+    if (engine->has_thread) return;
+    int error = thread_start(&engine->thread, thread_main, engine);
+    engine->has_thread = error == 0;
+    if (error != 0) log_write(LOG_WARN, "no progress thread: asynchronous operations progress only in tutti_wait");
+}
+
+void engine_thread_notify(struct engine *engine)
+{
+    engine_thread_start(engine);
+    bool knows = engine->attending && !(engine->polling[POLLER_THREAD] && engine->n_async == 1);
+    if (!knows) engine_wake(engine, POLLER_THREAD);
+}

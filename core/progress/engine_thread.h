@@ -1,0 +1,16 @@
+/* The progress thread of a group tree.
+ *
+ * It makes progress only while asynchronous operations are pending and no caller waits.  After a while without calls
+ * it sleeps on the backends' descriptors, so that peers' control messages are answered.  An idle group costs no CPU. */
+#ifndef ENGINE_THREAD_H
+#define ENGINE_THREAD_H
+
+struct engine;
+
+/* Starts the thread, if it does not run yet.  Lock held. */
+void engine_thread_start(struct engine *engine);
+
+/* Tells the thread that an asynchronous operation was issued.  Lock held. */
+void engine_thread_notify(struct engine *engine);
+
+#endif
