@@ -1,8 +1,7 @@
-/* Tutti: the bridge to DLPack's DLTensor (dmlc's header; Debian: libdlpack-dev).
+/* Tutti: the bridge to DLPack's DLTensor (dlpack/dlpack.h; Debian: libdlpack-dev).
  *
- * Both directions copy a description, never data, and own nothing.  tutti_dtype and tutti_device carry DLPack's own
- * numbers, so this is a shift and a check.  Header only: libtutti does not depend on DLPack.
- */
+ * Both directions copy a description, never data, and own nothing.  tutti_dtype and tutti_device use DLPack's numbers,
+ * so a conversion is a shift and a check.  Header only: libtutti does not depend on DLPack. */
 #ifndef TUTTI_DLPACK_H
 #define TUTTI_DLPACK_H
 
@@ -13,7 +12,7 @@
 extern "C" {
 #endif
 
-/* The dtype of so many lanes of a type; 0 if Tutti has none. */
+/* Returns the dtype of a DLPack type, or 0 if Tutti has none.  Types with several lanes have none. */
 static inline tutti_dtype tutti_dtype_from_dlpack(DLDataType type)
 {
     static const tutti_dtype known[] = {
@@ -25,8 +24,8 @@ static inline tutti_dtype tutti_dtype_from_dlpack(DLDataType type)
     return (tutti_dtype)0;
 }
 
-/* Whether the tensor is one run of memory in row-major order.  strides == NULL says so by itself (DLPack before 1.2);
- * where strides are given those of dimensions of one element do not matter, and an empty tensor is contiguous. */
+/* True if the tensor is contiguous in row-major order.  strides == NULL means that (DLPack before 1.2).  Strides of
+ * dimensions with one element do not matter, and an empty tensor is contiguous. */
 static inline bool tutti_dlpack_is_contiguous(const DLTensor *from)
 {
     int64_t expected = 1;
@@ -41,9 +40,9 @@ static inline bool tutti_dlpack_is_contiguous(const DLTensor *from)
 }
 
 /* Describes from as a flat tensor over the same memory, which must outlive its use.  Pinned CUDA host memory counts as
- * CPU memory; managed memory and other devices are refused.
- * INVALID_ARGUMENT, with a sentence in *why (may be NULL), for what is not contiguous, of another dtype, lanes or
- * device, or of a negative or overflowing shape. */
+ * CPU memory; managed memory and other devices are refused.  Errors: INVALID_ARGUMENT, with the error message in *why
+ * (may be NULL): from or to is NULL, the tensor is not contiguous, its shape is negative or overflows, or Tutti has no
+ * such dtype, lanes or device. */
 static inline int tutti_from_dlpack(const DLTensor *from, tutti_tensor *to, const char **why)
 {
     const char *unused;
@@ -79,7 +78,7 @@ static inline int tutti_from_dlpack(const DLTensor *from, tutti_tensor *to, cons
         numel *= from->shape[i];
     }
     if (!tutti_dlpack_is_contiguous(from)) {
-        *why = "the DLTensor is not contiguous in row-major order: copy it into one that is first";
+        *why = "the DLTensor is not contiguous in row-major order; copy it into a contiguous one first";
         return TUTTI_ERR_INVALID_ARGUMENT;
     }
     int device = (int)from->device.device_type;
@@ -96,8 +95,8 @@ static inline int tutti_from_dlpack(const DLTensor *from, tutti_tensor *to, cons
     return TUTTI_OK;
 }
 
-/* Describes from as a DLTensor of one dimension; extent is the caller's room for its shape and stride, which must
- * live as long as *to is used.  Strides are given, as DLPack asks for since 1.2. */
+/* Describes from as a DLTensor with one dimension.  extent provides its shape and stride, and must be valid as long as
+ * *to is used.  Strides are set, as DLPack has required since 1.2. */
 static inline void tutti_to_dlpack(tutti_tensor from, int64_t extent[2], DLTensor *to)
 {
     extent[0] = from.numel;

@@ -1,14 +1,12 @@
-/* Tutti: the functions that take a struct that the program fills, with the struct's size.
+/* Tutti: the functions that take a struct that the program fills, together with the struct's size.
  *
- * Such a struct grows at its end.  tutti.h has each function without the size, as programs call it: it is inline, and
- * passes the size that the struct has in the program's headers.  Bindings for other languages call the exported
- * functions below, whose names end in _sized.  The size follows the pointer.  NULL means all defaults, whatever the
- * size.
+ * Such a struct grows at its end.  tutti.h has each function without the size, as an inline function that passes the
+ * size of the struct in the program's headers.  Bindings for other languages call the exported functions below, whose
+ * names end in _sized.  The size follows the pointer.  NULL means all defaults, whatever the size.
  *
- * The library reads as much of a struct as the size covers, and takes the rest to be zero.  Where the program's struct
- * is longer than the library's, the part that the library does not know must be zero.  Otherwise, and where the size is
- * 0, above 4,096 or no multiple of 8: INVALID_ARGUMENT.
- */
+ * The library reads as much of a struct as the size covers, and takes the rest as zero.  If the program's struct is
+ * longer than the library's, the part that the library does not know must be zero.  INVALID_ARGUMENT if it is not, or
+ * if the size is 0, above 4,096, or not a multiple of 8. */
 #ifndef TUTTI_SIZED_H
 #define TUTTI_SIZED_H
 

@@ -1,15 +1,19 @@
 /* Tutti: the key-value store through which ranks find each other.
  *
- * A store maps keys (strings, 1 to 8,192 bytes) to values (0 to 8 MiB).  Four kinds share one set of calls: tcp (one
- * server, many clients, authenticated), file (a shared path), memory (one process) and prefix (a part of another).
+ * A store maps keys (strings of 1 to 8,192 bytes) to values (0 to 8 MiB).  Four kinds share one set of calls: tcp (one
+ * server, many clients, authenticated), file (a shared path), memory (one process) and prefix (a part of another
+ * store).
  *
- * Threads: any thread may call; a call that waits does not hold up the others.
- * Timeouts: timeout_ms is 0 (try once), a time, TUTTI_INFINITE, or TUTTI_DEFAULT_TIMEOUT for the store's own.
- * Processes: a forked child cannot use its parent's stores (STORE); it opens its own, and may free those it has.
- * Descriptors: where stdin, stdout or stderr is closed when a store is opened, /dev/null takes its place and stays.
- * Errors common to all calls: INVALID_ARGUMENT (NULL, a key or value over its limit), STORE (the server cannot be
- * reached, or refused: its limits, its memory cap), TIMEOUT, NO_MEMORY, SYSTEM.  tutti_last_error() has the sentence.
- */
+ * - Threads: any thread may call; a call that waits does not delay the others.
+ * - Ownership: keys, values and arrays are borrowed during the call.
+ * - Timeouts: timeout_ms is 0 (try once), a number of milliseconds, TUTTI_INFINITE, or TUTTI_DEFAULT_TIMEOUT for the
+ *   store's own.  Calls without a timeout_ms use the store's own.
+ * - Fork: a forked child cannot use its parent's stores (STORE).  It may free them, and opens its own.
+ * - Descriptors: if stdin, stdout or stderr is closed when a store is opened, /dev/null is opened in its place and
+ *   stays open.
+ * - Errors common to all calls: INVALID_ARGUMENT (NULL, a negative timeout, a key or value beyond its limit), STORE
+ *   (the server cannot be reached, or refused the request: its limits, its memory cap), AUTH (a reply of a tcp server
+ *   was altered), TIMEOUT, NO_MEMORY, SYSTEM.  tutti_last_error() has the error message. */
 #ifndef TUTTI_STORE_H
 #define TUTTI_STORE_H
 
@@ -31,122 +35,132 @@ typedef struct tutti_store tutti_store;
 
 typedef struct tutti_store_opts {
     int64_t timeout_ms;   /* default of this handle's calls; 0: 5 minutes */
-    const uint8_t *token; /* TUTTI_TOKEN_BYTES bytes, zeros alone: none; NULL: from TUTTI_TOKEN_FD, TUTTI_TOKEN_FILE or
-                             TUTTI_TOKEN */
-    bool server;          /* tcp: also run the server, on a thread of its own, until the handle is freed */
-    bool insecure;        /* tcp server: serve an address other than loopback without any token */
-    int32_t world_size;   /* tcp server: how many clients are expected; 0: unknown */
+    const uint8_t *token; /* TUTTI_TOKEN_BYTES bytes, copied; all zeros: no token; NULL: from TUTTI_TOKEN_FD,
+                             TUTTI_TOKEN_FILE or TUTTI_TOKEN */
+    bool server;          /* tcp: also run the server, on its own thread, until the handle is freed */
+    bool insecure;        /* tcp server: serve an address other than loopback without a token */
+    int32_t world_size;   /* tcp server: the number of clients to expect; 0: unknown */
 } tutti_store_opts;
 
-/* The three functions below, with the size of tutti_store_opts in the program: see sized.h. */
+/* The three functions below, with the size of the program's tutti_store_opts: see sized.h. */
 TUTTI_API int tutti_store_tcp_sized(const char *host, uint16_t port, const tutti_store_opts *opts, size_t opts_bytes,
                                     tutti_store **store);
 TUTTI_API int tutti_store_file_sized(const char *path, const tutti_store_opts *opts, size_t opts_bytes,
                                      tutti_store **store);
 TUTTI_API int tutti_store_memory_sized(const tutti_store_opts *opts, size_t opts_bytes, tutti_store **store);
 
-/* A tcp store.  host is a name, an IPv4 address or an IPv6 address (with or without brackets).  A server binds that
- * one address only; port 0 takes any free port (see tutti_store_port).  A client retries until the server is there or
- * the timeout has passed (at most 30 s where the name does not resolve, 10 s where it is its own server).  The
- * handshake proves the job token in both directions without sending it.  A server needs a descriptor per client: the
- * caller raises `ulimit -n` for a large job.  Connections that have not proved the token yet take a quarter of the free
- * descriptors, or as many as world_size asks for; more wait in the kernel's queue.  Errors: AUTH (the token differs or
- * is missing on one side, or something else answers there), STORE (the address is in use, a wildcard such as 0.0.0.0,
- * cannot be resolved or reached; a server on a non-loopback address without a token, unless opts or TUTTI_INSECURE=1
- * allow it), and the common ones. */
+/* Opens a tcp store.  host is a name, an IPv4 address or an IPv6 address (with or without brackets).
+ *
+ * A server binds only that address; port 0 selects any free port (see tutti_store_port).  It needs one descriptor per
+ * client, so raise `ulimit -n` for a large job.  Connections whose handshake is not complete take a quarter of the free
+ * descriptors, or as many as world_size asks for; further ones wait in the kernel's queue.
+ *
+ * A client retries until the server accepts it or the timeout has passed: at most 30 s if the name does not resolve, 10
+ * s if it is its own server.  The handshake proves the job token in both directions without sending it.
+ *
+ * Errors: AUTH (the token differs or is missing on one side, or another program listens there), STORE (the address is
+ * in use, is a wildcard such as 0.0.0.0, cannot be resolved or reached; a server on an address other than loopback has
+ * no token, which opts->insecure or TUTTI_INSECURE=1 allows), and the common ones. */
 static inline int tutti_store_tcp(const char *host, uint16_t port, const tutti_store_opts *opts, tutti_store **store)
 {
     return tutti_store_tcp_sized(host, port, opts, sizeof *opts, store);
 }
 
-/* A store in a file on a path that all processes share; it is made when absent, and the last handle of the job does
- * not remove it.  Changes are serialised by a lock on the file. */
+/* Opens a store in a file on a path that all processes share.  The file is created if absent and not removed at the
+ * end.  A lock on the file serialises changes.  Errors: STORE (the file is not a Tutti store, or other users can write
+ * to it), TIMEOUT (another process held the lock), and the common ones. */
 static inline int tutti_store_file(const char *path, const tutti_store_opts *opts, tutti_store **store)
 {
     return tutti_store_file_sized(path, opts, sizeof *opts, store);
 }
 
-/* A store in this process' memory, for ranks that are threads.  Share the handle, or make prefixes of it. */
+/* Makes a store in this process's memory, for ranks that are threads.  They share the handle, or prefix stores of it.
+ * Errors: the common ones. */
 static inline int tutti_store_memory(const tutti_store_opts *opts, tutti_store **store)
 {
     return tutti_store_memory_sized(opts, sizeof *opts, store);
 }
 
-/* The part of base whose keys begin with prefix (1 to 255 bytes) followed by '/'; a key's limit includes it.  Holds a
- * reference to base, which may be freed. */
+/* Makes a view of base that holds the keys beginning with prefix (1 to 255 bytes) and '/'.  The prefix counts towards
+ * the limit of a key.  The view holds a reference to base, so the handle of base may be freed.  Errors: the common
+ * ones. */
 TUTTI_API int tutti_store_prefix(tutti_store *base, const char *prefix, tutti_store **store);
 
-/* Gives the handle back; a server ends with its last handle.  NULL is ignored.  No call on it may be in flight. */
+/* Frees the handle; a server ends with its last handle.  NULL is ignored.  No call on the handle may be running. */
 TUTTI_API void tutti_store_free(tutti_store *store);
 
-/* The default of this handle's calls from now on, as tutti_store_opts has it; prefixes that were made of it keep
- * theirs. INVALID_ARGUMENT: timeout_ms is negative. */
+/* Sets the default timeout of this handle's calls, as tutti_store_opts does.  Prefix stores that were made from it keep
+ * theirs.  Errors: INVALID_ARGUMENT. */
 TUTTI_API int tutti_store_set_timeout(tutti_store *store, int64_t timeout_ms);
 
-/* The port of a tcp store, 0 for the others. */
+/* Returns the port of a tcp store, 0 for other kinds. */
 TUTTI_API uint16_t tutti_store_port(const tutti_store *store);
 
-/* The address under which other hosts reach a tcp store of this host: what its own name stands for, else that of the
- * first interface that is up; never loopback's.  NOT_FOUND: it has none, or not in capacity bytes. */
+/* Writes the address under which other hosts reach a tcp store of this host: the address that its host name resolves
+ * to, else the address of the first interface that is up, never a loopback address.  Errors: NOT_FOUND (there is none,
+ * or it does not fit into capacity bytes), INVALID_ARGUMENT (host is NULL). */
 TUTTI_API int tutti_store_own_address(char *host, size_t capacity);
 
-/* On the handle that runs a tcp server: waits, at most timeout_ms, until all clients but this handle have left. Whoever
- * frees the server before that may take it from under others that are still in the midst of a call.  TIMEOUT: some are
- * left.  Nothing on other handles. */
+/* Waits until all other clients of the server that this handle runs have disconnected.  Freeing the server earlier may
+ * fail calls that are still running in other processes.  Does nothing on other handles.  Errors: TIMEOUT (clients are
+ * still connected). */
 TUTTI_API int tutti_store_linger(tutti_store *store, int64_t timeout_ms);
 
-/* Sets key to value, replacing what was there. */
+/* Sets key to value, replacing any old value.  Errors: the common ones. */
 TUTTI_API int tutti_store_set(tutti_store *store, const char *key, const void *value, size_t bytes);
 
-/* Waits until key is there, then copies its value to buffer and its size to *bytes.  If capacity is too small the
- * answer is INVALID_ARGUMENT, *bytes is the size needed, and buffer is untouched. */
+/* Waits until key exists, then copies its value to buffer and its size to *bytes.  Errors: INVALID_ARGUMENT (the value
+ * is larger than capacity; *bytes is the size needed, and buffer is untouched), TIMEOUT (the key does not exist). */
 TUTTI_API int tutti_store_get(tutti_store *store, const char *key, void *buffer, size_t capacity, size_t *bytes,
                               int64_t timeout_ms);
 
-/* Adds delta to the decimal integer under key (0 if absent; wraps) and gives the new value.  A value that is no
- * integer: STORE. */
+/* Adds delta to the decimal integer under key (0 if absent; wraps around) and stores the new value in *value (may be
+ * NULL).  Errors: STORE (the old value is not an integer). */
 TUTTI_API int tutti_store_add(tutti_store *store, const char *key, int64_t delta, int64_t *value);
 
-/* Waits until all n keys are there.  TIMEOUT's text names the missing ones. */
+/* Waits until all n keys exist.  The message of TIMEOUT names the missing ones. */
 TUTTI_API int tutti_store_wait(tutti_store *store, const char *const *keys, int n, int64_t timeout_ms);
 
-/* *present = whether all n keys are there now. */
+/* Sets *present to true if all n keys exist now. */
 TUTTI_API int tutti_store_check(tutti_store *store, const char *const *keys, int n, bool *present);
 
-/* If the value under key equals expected, sets it to desired.  An absent key counts as equal to an empty expected
- * value.  buffer and *bytes receive the value that is there afterwards (buffer may be NULL with capacity 0;
- * a value larger than capacity leaves buffer untouched and is no error). */
+/* Sets key to desired if its value equals expected.  An absent key equals an empty expected value.  buffer and *bytes
+ * receive the value after the call.  buffer may be NULL with capacity 0, and bytes may be NULL.  A value larger than
+ * capacity leaves buffer untouched, and is not an error. */
 TUTTI_API int tutti_store_compare_set(tutti_store *store, const char *key, const void *expected, size_t expected_bytes,
                                       const void *desired, size_t desired_bytes, void *buffer, size_t capacity,
                                       size_t *bytes);
 
-/* Removes key; *existed (may be NULL) tells whether it was there. */
+/* Removes key and sets *existed (may be NULL) to true if it existed. */
 TUTTI_API int tutti_store_delete(tutti_store *store, const char *key, bool *existed);
 
-/* Appends to the value under key, which is made when absent. */
+/* Appends to the value under key, which is created if absent.  Errors: INVALID_ARGUMENT (the value would exceed 8
+ * MiB). */
 TUTTI_API int tutti_store_append(tutti_store *store, const char *key, const void *value, size_t bytes);
 
-/* Waits until all n keys are there, then gives their values, in one round trip up to 4,096 keys and 12 MiB.
- * values[i].data is allocated by the library: free them with tutti_bytes_free(values, n).  On an error nothing is
+/* Waits until all n keys exist, then returns their values, in one round trip for up to 4,096 keys and 12 MiB.  The
+ * library allocates values[i].data; the caller frees them with tutti_bytes_free(values, n).  After an error nothing is
  * allocated. */
 TUTTI_API int tutti_store_multi_get(tutti_store *store, const char *const *keys, int n, tutti_bytes *values,
                                     int64_t timeout_ms);
 
-/* Sets n keys, in one round trip up to as many.  They are set in order: after an error the first of them may be. */
+/* Sets n keys, in one round trip for up to 4,096 keys and 12 MiB.  They are set in order, so after an error the first
+ * ones may have been set. */
 TUTTI_API int tutti_store_multi_set(tutti_store *store, const char *const *keys, const tutti_bytes *values, int n);
 
-/* The number of keys (of the prefix, for a prefix store). */
+/* Stores the number of keys (for a prefix store: of those with its prefix) in *count. */
 TUTTI_API int tutti_store_num_keys(tutti_store *store, int64_t *count);
 
-/* The number of requests that the store has taken from all of its clients, this one included; of a file store, from
- * this handle.  A call about more keys than fit into one request makes several. */
+/* Stores the number of requests that all clients have made, including this one, in *count; for a file store only those
+ * of this handle.  A call with more keys than fit into one request makes several. */
 TUTTI_API int tutti_store_num_requests(tutti_store *store, int64_t *count);
 
-/* Returns once world_size callers have entered the barrier of this name.  A name may be used again, but not after a
- * TIMEOUT, whose text says how many came: those that gave up stay counted.  Keeps two keys, "name/world_size/..". */
+/* Returns once world_size callers have entered the barrier of this name.  Its state is two keys, "name/world_size/..".
+ * A name may be used again, but not after a TIMEOUT, because callers that gave up stay counted.  The message of TIMEOUT
+ * has the number of arrivals. */
 TUTTI_API int tutti_store_barrier(tutti_store *store, const char *name, int world_size, int64_t timeout_ms);
 
-/* Frees what the library allocated into n entries and zeroes them. */
+/* Frees the data that the library allocated in n entries and zeroes them. */
 TUTTI_API void tutti_bytes_free(tutti_bytes *values, int n);
 
 #ifdef __cplusplus

@@ -10,39 +10,40 @@
  *         return tutti_destroy_process_group(NULL);
  *     }
  *
- * Conventions, which hold for every function unless its comment says otherwise:
+ * This header is the whole API for programs, in one file, so that it can be read from top to bottom.  The following
+ * holds for every function unless its comment says otherwise.
  *
- * - It returns TUTTI_OK or a negative tutti_status; tutti_last_error() then has the sentence.  A call that returns an
- *   error never also completes.  A failure after a call has returned comes out of tutti_wait with the same text.
- * - Any thread may call.  Within one group the order of the calls is the order of the collectives, and every rank of
- *   the group makes the same calls in the same order.  Point-to-point calls do not take part in that order.
- * - A thread that pthread_cancel ends in a call leaves the operation under way with its tensors, and it keeps its
- *   place in the order: to repeat it puts this rank one call ahead of the others.
- * - Tensors are borrowed: they must stay valid, and inputs unchanged, until the operation has completed.  Structs that
- *   are passed by pointer (options, lists, splits) are copied before the call returns.
- * - A tensor list has one entry a rank of the group, in rank order.  Entries may differ in numel, not in dtype.
- * - The memory of outputs and inputs is apart, or the operation is done in place: the reduction's output is its input;
- *   the one tensor of a gathering or scattering operation is the rank's own part of the whole; all_to_all's out is its
- *   in, with the same sizes of all parts.  Any other overlap of an input with an output: INVALID_ARGUMENT.  Outputs
- *   among themselves, which must be apart, are not looked at.
- * - src, dst and root are global ranks (ranks of the default group's world), unless opts->group_rank is set; in a group
+ * - Result: a function returns TUTTI_OK or a negative tutti_status.  tutti_last_error() then has the error message.  A
+ *   call that returns an error never also completes.  A failure after the call has returned is reported by tutti_wait,
+ *   with the same message.
+ * - Threads: any thread may call.  Within one group, the order of the calls is the order of the collectives, and every
+ *   rank of the group makes the same calls in the same order.  Point-to-point calls take no part in that order.
+ * - Cancellation: if pthread_cancel ends a thread inside a call, the operation continues and keeps its tensors and its
+ *   place in the order.  A rank that repeats the call is one call ahead of the others.
+ * - Ownership: tensors are borrowed.  They must stay valid, and inputs unchanged, until the operation has completed.
+ *   Structs and arrays passed by pointer (options, tensor lists, splits) are copied before the call returns.
+ * - Tensor lists: one entry per rank of the group, in rank order.  Entries may differ in numel but not in dtype.
+ * - Overlap: inputs and outputs are disjoint, or the operation is in place.  In place means: a reduction's output is
+ *   its input; the one tensor of a gather or scatter is the rank's own part of the whole; all_to_all's out is its in,
+ *   with the same sizes of all parts.  Any other overlap of an input with an output is INVALID_ARGUMENT.  Outputs must
+ *   not overlap each other, which is not checked.
+ * - Ranks: src, dst and root are global ranks (ranks of the default group) unless opts->group_rank is set.  In a group
  *   made by tutti_create_group the two are the same.
- * - group, and opts, may be NULL: the default group, all defaults.
- * - A blocking call on CPU tensors returns when the data is there: its own, not those of operations that were begun
- *   with async_op before, which may still be under way.  Their Works say when; a barrier does not.  On CUDA tensors it
- *   enqueues on opts->stream and returns: the result may be used by later work on that stream.  Through a CPU backend
- *   it returns when it is done.
- * - A struct that the program fills (options, tutti_p2p_op) grows at its end.  The functions that take one are
- * therefore inline: each passes the struct's size to an exported function, of the same name with _sized at the end.
- * sized.h has these, which bindings for other languages call.
- * - Errors common to all operations: INVALID_ARGUMENT (a NULL that may not be, a rank outside the group, a negative
- *   or overflowing count, a dtype or list length that does not fit, a device that no backend of the group serves;
- *   refused before anything is sent, the group stays usable), UNSUPPORTED (no backend of the group does this operation
- *   or dtype), TIMEOUT, PEER_LOST, MISMATCH (the ranks' calls differ), ABORTED (the group failed before; the text has
- *   the first cause), NO_MEMORY, SYSTEM, BACKEND.  After TIMEOUT, PEER_LOST or MISMATCH in a collective the group is
- *   failed: every later call on it answers ABORTED at once; destroy it and make another.
- * - A forked child cannot use its parent's groups (INVALID_ARGUMENT).  It may destroy those it has, and make its own.
- */
+ * - Defaults: group and opts may be NULL, which means the default group and all defaults.
+ * - Blocking calls: on CPU tensors a call returns when its own data is complete.  Operations started earlier with
+ *   async_op may still be running; only their Works tell, not a barrier.  On CUDA tensors a call enqueues on
+ *   opts->stream and returns, and later work on that stream may use the result.  If a CPU backend does the operation,
+ *   the call returns when it is complete.
+ * - Versions: structs that the program fills (options, tutti_p2p_op) grow at their end.  The functions that take one
+ *   are therefore inline: each passes the struct's size to an exported function of the same name with the suffix
+ *   _sized.  Bindings for other languages call those (sized.h).
+ * - Errors common to all operations: INVALID_ARGUMENT (a NULL that is not allowed, a rank outside the group, a negative
+ *   or overflowing count, a dtype or list length that does not fit, a device that no backend of the group serves; the
+ *   call is refused before anything is sent, and the group stays usable), UNSUPPORTED (no backend of the group does
+ *   this operation or dtype), TIMEOUT, PEER_LOST, MISMATCH (the ranks' calls differ), ABORTED (the group failed before;
+ *   the message has the first cause), NO_MEMORY, SYSTEM, BACKEND.  After TIMEOUT, PEER_LOST or MISMATCH in a collective
+ *   the group has failed: every later call on it returns ABORTED at once.  Destroy it and make another one.
+ * - Fork: a forked child cannot use its parent's groups (INVALID_ARGUMENT).  It may destroy them, and make its own. */
 #ifndef TUTTI_TUTTI_H
 #define TUTTI_TUTTI_H
 
@@ -61,36 +62,39 @@ extern "C" {
 #define TUTTI_VERSION_MINOR 2
 #define TUTTI_VERSION_PATCH 0
 
-/* Counts up when an exported function goes away or changes; the number in the library's soname. */
+/* The number in the library's soname.  It grows when an exported function is removed or changed. */
 #define TUTTI_ABI_VERSION 1
 
 /* A process group as this rank sees it. */
 typedef struct tutti_group tutti_group;
 
-/* An operation under way. */
+/* An operation that has been started. */
 typedef struct tutti_work tutti_work;
 
 /* ---- errors and version ------------------------------------------------------------------------------------ */
 
-/* The sentence of this thread's latest failed call; "" if none failed.  Valid until the thread's next failing call. */
+/* Returns the error message of this thread's last failed call, or "" if none failed.  Valid until the thread's next
+ * failing call. */
 TUTTI_API const char *tutti_last_error(void);
 
-/* "TUTTI_ERR_TIMEOUT" for TUTTI_ERR_TIMEOUT, and so on; never NULL. */
+/* Returns the status as text: "TUTTI_ERR_TIMEOUT" for TUTTI_ERR_TIMEOUT.  Never NULL. */
 TUTTI_API const char *tutti_status_string(int status);
 
-/* "0.2.0", of the library that is loaded. */
+/* Returns the version of the loaded library, as "0.2.0". */
 TUTTI_API const char *tutti_version(void);
 
-/* TUTTI_ABI_VERSION of the library that is loaded: bindings that open it by themselves compare it with their own. */
+/* Returns the TUTTI_ABI_VERSION of the loaded library.  A binding that opens the library itself compares it with its
+ * own. */
 TUTTI_API int tutti_abi_version(void);
 
-/* "all_reduce", "float32", "SUM"; never NULL.  A value that this library does not know: "unknown operation", "?". */
+/* Return the names of enumerators: "all_reduce", "float32", "SUM".  Never NULL: an unknown value is "unknown operation"
+ * or "?". */
 TUTTI_API const char *tutti_kind_name(tutti_kind kind);
 TUTTI_API const char *tutti_dtype_name(tutti_dtype dtype);
 TUTTI_API const char *tutti_reduce_op_name(tutti_reduce_op op);
 
-/* Ends the program with the sentence on stderr where the expression is an error: for examples and tests.  Commas in it,
- * as those of a compound literal, are fine. */
+/* Prints the error message to stderr and exits with 1 if the expression is an error.  For examples and tests.  The
+ * expression may contain commas, as a compound literal does. */
 #define TUTTI_CHECK(...)                                                                                               \
     do {                                                                                                               \
         int tutti_check_status = (__VA_ARGS__);                                                                        \
@@ -104,152 +108,174 @@ TUTTI_API const char *tutti_reduce_op_name(tutti_reduce_op op);
 /* ---- starting and ending ----------------------------------------------------------------------------------- */
 
 typedef struct tutti_init_opts {
-    const char *init_method;  /* "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?.."; NULL: env:// */
-    tutti_store *store;       /* meet through this store instead (then rank and world_size are needed); borrowed until
-                                 the group is destroyed.  With init_method: an error */
-    int rank;                 /* this rank; counts where world_size is given, before init_method and the environment */
-    int world_size;           /* 0: rank and world size come from init_method or the environment */
-    int64_t timeout_ms;       /* of the group's operations; 0: 30 minutes, 10 for CUDA tensors on nccl */
-    int64_t store_timeout_ms; /* of the rendezvous; 0: 5 minutes */
-    tutti_device device;      /* the device of this rank; zero: CPU, or LOCAL_RANK's device for nccl */
+    const char *init_method; /* "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?.."; NULL means env:// */
+    tutti_store *store;      /* rendezvous through this store instead; needs rank and world_size, excludes init_method.
+                                Borrowed until the group is destroyed */
+    int rank;                /* this rank; used only if world_size is set.  Overrides init_method and the
+                                environment */
+    int world_size;          /* 0: rank and world size come from init_method or the environment */
+    int64_t timeout_ms;      /* default of the group's operations; 0: 30 minutes, or 10 for CUDA tensors on nccl */
+    int64_t store_timeout_ms; /* limit of the rendezvous; 0: 5 minutes */
+    tutti_device device;      /* this rank's device; zero: CPU, or LOCAL_RANK's device for nccl */
 } tutti_init_opts;
 
-/* Makes the default group of all ranks.  backend, in any case of letters: a name ("tcp", "mpi", "nccl"), a map from
- * devices to names ("cpu:tcp,cuda:nccl"), each optionally with its fallbacks ("cpu:tcp|mpi"), or NULL or "auto" for the
- * best that is there.  CUDA tensors may be given to backends of CPU tensors ("cuda:tcp"): they go through host memory,
- * as does what the CUDA backends of a map lack and its CPU ones have.  Returns when all ranks have joined.
- * Where a host's ranks are at least as many as its cores, their calling threads are spread over these (where they are
- * more, also while they wait in later calls of backend tcp); the thread's affinity is afterwards as it was.
- * Where stdin, stdout or stderr is closed, /dev/null is opened in its place, and stays.
- * Errors: INVALID_ARGUMENT (a default group exists; a variable is missing or malformed, by name; a bad map), BACKEND
- * (a plug-in is not there or refused, with the paths tried), TIMEOUT ("joined 2 of 3, missing 1"), and what the store
- * answers (STORE, AUTH, SYSTEM: see store.h). */
+/* Makes the default group, of all ranks.  Returns when all ranks have joined.
+ *
+ * backend is a name ("tcp", "mpi", "nccl"), a map from devices to names ("cpu:tcp,cuda:nccl"), or NULL or "auto" for
+ * the best one available.  Case does not matter.  Each name may have fallbacks ("cpu:tcp|mpi").  A CPU backend may
+ * serve CUDA tensors ("cuda:tcp"): they are staged through host memory.  So is every operation that the CUDA backends
+ * of a map lack and its CPU backends have.
+ *
+ * Side effects: if a host has at least as many ranks as cores, the calling threads are spread over the cores, and each
+ * thread's affinity is restored before the call returns.  With more ranks than cores, backend tcp does the same while a
+ * thread waits in a later call.  If stdin, stdout or stderr is closed, /dev/null is opened in its place and stays open.
+ *
+ * Errors: INVALID_ARGUMENT (a default group exists; a variable is missing or malformed, and is named; a bad map; a
+ * negative timeout), BACKEND (a plug-in is missing or was refused; the message lists the paths tried), TIMEOUT ("joined
+ * 2 of 3, missing 1"), and the store's errors (STORE, AUTH, SYSTEM: see store.h). */
 static inline int tutti_init_process_group(const char *backend, const tutti_init_opts *opts)
 {
     return tutti_init_process_group_sized(backend, opts, sizeof *opts);
 }
 
-/* Ends a group: lets operations in flight complete (up to 2 s), then gives everything back (up to 2 s more, where a
- * backend cannot take back what it has begun, as an MPI its sends).  NULL: the default group.
+/* Destroys a group; NULL means the default group.  Waits up to 2 s for pending operations, then releases everything.
+ * Releasing takes up to 2 s more if a backend cannot cancel an operation, as MPI cannot cancel its sends.  The handle
+ * is invalid afterwards.  Must not be called while another thread makes a group from this one.
  *
- * What a send or a collective has reported as complete arrives unless its receiver is gone.  So this function waits, as
- * long as a receiver lives that has not received everything (one whose process is stopped, say), up to the group's
- * timeout; a warning names that rank after 2 s.  The same holds for a process that calls exit with groups open.  After
- * the timeout, or if the sender ends by _exit or a signal, such a message may be lost.  A failed group ends within 2 s:
- * it gives a second to what was sent before.
+ * Delivery: data that a send or a collective reported as complete arrives unless its receiver has ended.  The function
+ * therefore waits up to the group's timeout while a running receiver has not received everything, for example because
+ * its process is stopped.  A warning names that rank after 2 s.  The same holds for a process that calls exit with open
+ * groups.  After the timeout, or if the sender ends by _exit or by a signal, such a message may be lost.  A failed
+ * group ends within 2 s, and gives 1 s of them to messages that were sent before.
  *
- * What another rank waits for from this one then ends within a second: ABORTED, or PEER_LOST with the default group.
- * Not so on nccl, where it is the timeout that ends it.
+ * Peers: an operation of another rank that waits for this one then ends within a second, with ABORTED, or with
+ * PEER_LOST for the default group.  On nccl only the timeout ends it.
  *
- * With the default group, or one of tutti_create_group, all groups end that descend from it: calls on them answer
- * ABORTED, and their handles, which are a little memory, may still be given to this function.  The handle is invalid
- * afterwards.  Ending a failed group succeeds.  Not while another thread makes a group from it.
+ * Descendants: if the group is the default one, or one of tutti_create_group, all groups made from it end as well.
+ * Calls on them return ABORTED.  Their handles hold a little memory and may still be passed to this function.
  *
- * A process whose threads all end by pthread_exit lives on while it has a group, whose thread takes no signals but
- * SIGKILL: destroy it, or call exit. */
+ * Process exit: a process whose threads all end by pthread_exit keeps running while it has a group, because the group's
+ * thread runs and blocks all signals but SIGKILL.  Destroy the group, or call exit.
+ *
+ * Errors: INVALID_ARGUMENT (there is no default group).  Destroying a failed group succeeds. */
 TUTTI_API int tutti_destroy_process_group(tutti_group *group);
 
-/* The same, where what was sent has delivery_ms to arrive instead of the group's timeout.  TUTTI_INFINITE: as long as
- * the receivers live.  Errors: INVALID_ARGUMENT (delivery_ms is negative). */
+/* Like tutti_destroy_process_group, with delivery_ms in place of the group's timeout.  TUTTI_INFINITE waits as long as
+ * the receivers are running.  Errors: INVALID_ARGUMENT (delivery_ms is negative; there is no default group). */
 TUTTI_API int tutti_destroy_process_group_within(tutti_group *group, int64_t delivery_ms);
 
-/* Whether the default group exists. */
+/* True if the default group exists. */
 TUTTI_API bool tutti_is_initialized(void);
 
-/* Whether the plug-in of this name can be loaded here; tutti_last_error() has the reason where it cannot. */
+/* True if the plug-in of this name can be loaded here.  Otherwise tutti_last_error() has the reason. */
 TUTTI_API bool tutti_is_backend_available(const char *name);
 
-/* Fails all operations of the group, on every rank, with ABORTED and this text.  Local waiters return within 100 ms,
- * the other ranks' within 1 s.  May be called while other threads wait. */
+/* Fails all operations of the group on every rank with ABORTED and this reason (copied; NULL: none given).  Local
+ * waiters return within 100 ms, those of other ranks within 1 s.  May be called while other threads wait.  Errors:
+ * INVALID_ARGUMENT (there is no default group, or this rank is not a member). */
 TUTTI_API int tutti_abort(tutti_group *group, const char *reason);
 
 /* ---- groups ------------------------------------------------------------------------------------------------ */
 
 typedef struct tutti_group_opts {
     const char *backend; /* as in tutti_init_process_group; NULL: the parent's */
-    tutti_group *parent; /* the group whose ranks are chosen from; NULL: the default group */
+    tutti_group *parent; /* the group that the ranks are chosen from; NULL: the default group */
     int64_t timeout_ms;  /* 0: the parent's */
-    bool members_only;   /* only the members call (torch: use_local_synchronization); a group with the same members
-                            made so several times needs the same order of calls on all of them */
-    bool high_priority;  /* CUDA: a stream of high priority */
-    const char *name;    /* for messages; NULL: made up */
-    tutti_device device; /* of tutti_create_group: this rank's device; zero: CPU */
+    bool members_only;   /* only the members call (torch: use_local_synchronization).  If groups of the same members are
+                            made several times, all members make them in the same order */
+    bool high_priority;  /* CUDA: use a high-priority stream */
+    const char *name;    /* for messages; NULL: generated */
+    tutti_device device; /* tutti_create_group only: this rank's device; zero: CPU */
 } tutti_group_opts;
 
-/* A group of n of the parent's ranks, given as global ranks, whose order is the order in the new group.  All ranks of
- * the parent call it in the same order (see members_only); one that is not a member gets a handle in which its
- * rank and the world size are -1, good for tutti_get_rank and tutti_destroy_process_group alone.
- * Errors: MISMATCH on every member that can see it (the lists, their order or the backends differ between ranks; the
- * sentence has both lists), PEER_LOST (a member died), TIMEOUT (a member did not make this group in time).  With
- * members_only the first operation on the group may return them instead. */
+/* Makes a group of n of the parent's ranks.  ranks holds n global ranks; their order is the rank order of the new
+ * group.  All ranks of the parent call this in the same order, unless opts->members_only is set.  A rank that is not a
+ * member gets a handle in which rank and world size are -1.  Such a handle is valid only for tutti_get_rank,
+ * tutti_get_world_size and tutti_destroy_process_group.
+ *
+ * Errors: INVALID_ARGUMENT (a rank is not in the parent or is listed twice; this rank is not in the parent), MISMATCH
+ * on every member that can detect it (the lists, their order or the backends differ between ranks; the message has both
+ * lists), PEER_LOST (a member died), TIMEOUT (a member did not make this group in time), ABORTED (the parent has
+ * failed).  With members_only the first operation on the group may return them instead. */
 static inline int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti_group **group)
 {
     return tutti_new_group_sized(ranks, n, opts, sizeof *opts, group);
 }
 
-/* Groups of the parent's ranks that gave the same color, ordered by key, then by rank; as MPI_Comm_split.  A negative
- * color: no group, the handle has rank -1.  All ranks of the parent call.
- * Errors: TIMEOUT (a rank did not call within the parent's timeout: nobody splits, nor does that one when it calls),
- * STORE (a backend without control messages gathers the choices in the store of the rendezvous). */
+/* Splits the parent as MPI_Comm_split does: ranks with the same color form a group, ordered by key, then by rank.  A
+ * negative color joins no group and gets a handle with rank -1.  All ranks of the parent call this.
+ *
+ * Errors: TIMEOUT (a rank did not call within the parent's timeout; then no rank splits; the late one also gets
+ * TIMEOUT), STORE (backends without control messages gather the colors through the store of the rendezvous), and those
+ * of tutti_new_group. */
 static inline int tutti_split_group(int color, int key, const tutti_group_opts *opts, tutti_group **group)
 {
     return tutti_split_group_sized(color, key, opts, sizeof *opts, group);
 }
 
-/* A group on its own, beside the default group and without needing it: world_size callers that share store, with
- * ranks 0 .. world_size - 1.  Several ranks may be threads of one process.  They are waited for as long as for an
- * operation (opts->timeout_ms, 30 minutes where it is 0; TIMEOUT).  store is borrowed until the group has been
- * destroyed; use a prefix store to make several groups from one.
+/* Makes a group that is independent of the default group, which need not exist: world_size callers that share a store,
+ * with ranks 0 .. world_size - 1.  Several ranks may be threads of one process.  The store is borrowed until the group
+ * has been destroyed; use prefix stores to make several groups through one store.
  *
- * Groups of the same ranks, backends and environment (TUTTI_*) share descriptors, connections and thread: what was sent
- * in one that is destroyed goes on being delivered while another one is there, and the first one's store is in use
- * until the last one ends. */
+ * Groups with the same ranks, backends and environment (TUTTI_*) share descriptors, connections and the progress
+ * thread.  Messages sent in a destroyed group are therefore delivered as long as another such group exists, and the
+ * first group's store is used until the last group ends.
+ *
+ * Errors: INVALID_ARGUMENT (a NULL store or group, a rank outside 0 .. world_size - 1, a bad backend map, a negative
+ * timeout), TIMEOUT (a rank did not call within opts->timeout_ms, or 30 minutes if it is 0), BACKEND, PEER_LOST,
+ * MISMATCH, NO_MEMORY, and the store's errors. */
 static inline int tutti_create_group(const char *backend, tutti_store *store, int rank, int world_size,
                                      const tutti_group_opts *opts, tutti_group **group)
 {
     return tutti_create_group_sized(backend, store, rank, world_size, opts, sizeof *opts, group);
 }
 
-/* After a failure: a group of the ranks that are left, in the old order, over the connections that are left; group may
- * have failed.  The new one descends from it: a default group, or one of tutti_create_group, is destroyed after it, not
- * before (a subgroup may be at once).  A launcher that ends all ranks when one dies, as tutti-run and mpirun do, leaves
- * nobody to call this.  Every survivor calls it, and gets the same members: a rank is left out if its connection to any
- * of the others has ended, or if the others gave it up in a timeout and it has not called by then.  Any other rank is
- * waited for, up to group's timeout.  Nobody lost: a new group of the same ranks.  Global ranks stay what they were.
- * Errors: STORE (the ranks agree through the store of the rendezvous, which must live), ABORTED (the others go on
- * without this rank), TIMEOUT (a rank neither called nor is known to be lost; it is named, and told
- * so when it calls after all). */
+/* Makes a group of the surviving ranks after a failure, in the old order and over the existing connections.  group may
+ * have failed or not; if no rank is lost, the new group has the same ranks.  Global ranks do not change.
+ *
+ * Every survivor calls this and gets the same members.  A rank is left out if its connection to any other rank has
+ * ended, or if a timeout was blamed on it and it has not called yet.  All other ranks are waited for, up to the group's
+ * timeout.
+ *
+ * The new group descends from the old one: a default group, or one of tutti_create_group, must be destroyed after it.
+ * A subgroup may be destroyed at once.  A launcher that ends all ranks when one dies, as tutti-run and mpirun do,
+ * leaves no rank to call this.
+ *
+ * Errors: STORE (the ranks agree through the store of the rendezvous, which must be running), ABORTED (the others
+ * continue without this rank), TIMEOUT (a rank neither called nor is known to be lost; the message names it, and that
+ * rank gets TIMEOUT too if it calls later). */
 TUTTI_API int tutti_shrink_group(tutti_group *group, tutti_group **smaller);
 
-/* This rank in the group, the number of its ranks; -1 in a group that one is not a member of, and before init. */
+/* Return this rank's number in the group and the number of its ranks; -1 for a non-member and before init. */
 TUTTI_API int tutti_get_rank(const tutti_group *group);
 TUTTI_API int tutti_get_world_size(const tutti_group *group);
 
-/* This rank among those of its node, their number, and the number of the node, from 0, all of the default group: as the
- * launcher says (torchrun, tutti-run, mpirun, mpiexec, srun), else as the group's backend has found (tutti_get_host).
- * -1 before init, and where neither knows. */
+/* Return this rank's number among the ranks of its node, the number of ranks on its node, and the number of its node
+ * from 0; all for the default group.  They come from the launcher (torchrun, tutti-run, mpirun, mpiexec, srun), else
+ * from the group's backend (tutti_get_host).  -1 before init, and if neither knows. */
 TUTTI_API int tutti_get_local_rank(void);
 TUTTI_API int tutti_get_local_world_size(void);
 TUTTI_API int tutti_get_node_rank(void);
 
-/* Translation; -1 where the rank is not in the group. */
+/* Translate between a rank of the group and a global rank; -1 if the rank is not in the group. */
 TUTTI_API int tutti_get_global_rank(const tutti_group *group, int group_rank);
 TUTTI_API int tutti_get_group_rank(const tutti_group *group, int global_rank);
 
-/* The group's name for messages, and its backends as a map ("cpu:tcp").  Valid while the group is. */
+/* Return the group's name, as messages have it, and its backends as a map ("cpu:tcp"); "" before init.  Valid until the
+ * group is destroyed. */
 TUTTI_API const char *tutti_get_name(const tutti_group *group);
 TUTTI_API const char *tutti_get_backend(const tutti_group *group);
 
-/* The device for this rank's tensors in the group: CUDA where only CUDA has a backend, else CPU. */
+/* Returns the device for this rank's tensors in the group: CUDA if only CUDA has a backend, else CPU. */
 TUTTI_API tutti_device tutti_get_device(const tutti_group *group);
 
-/* The host that a rank of the group is on: hosts are numbered from 0 in the order of their first ranks.  -1 where the
- * backend does not know. */
+/* Returns the number of the host that a rank of the group runs on.  Hosts are numbered from 0 in the order of their
+ * first ranks.  -1 if the backend does not know, and for a rank that is not in the group. */
 TUTTI_API int tutti_get_host(const tutti_group *group, int group_rank);
 
 /* ---- tensors ----------------------------------------------------------------------------------------------- */
 
-/* A CPU tensor over n elements at data. */
+/* Returns a CPU tensor of numel elements at data. */
 static inline tutti_tensor tutti_tensor_of(const void *data, int64_t numel, tutti_dtype dtype)
 {
     tutti_device cpu = {TUTTI_CPU, 0};
@@ -257,63 +283,72 @@ static inline tutti_tensor tutti_tensor_of(const void *data, int64_t numel, tutt
     return tensor;
 }
 
-/* The same tensor on another device. */
+/* Returns the tensor with another device; its data is not copied. */
 static inline tutti_tensor tutti_on(tutti_tensor tensor, tutti_device device)
 {
     tensor.device = device;
     return tensor;
 }
 
-/* Memory for bytes on the group's device (see tutti_get_device), aligned to 64 at least, that the group's transports
- * can use best.  Each rank may call it or not, with any size.  On CPU, over shared memory, it is memory that the other
- * ranks of the host map: collectives and messages read it where it is.  Its pages are taken at once, so a lack of them
- * is an error here, and a process that forks shares it with its child.
+/* Allocates memory on the group's device (see tutti_get_device), aligned to at least 64 bytes, that the group's
+ * transports can access best.  Any rank may call it, with any size.  On CPU over shared memory, the other ranks of the
+ * host map it, and collectives and messages read it in place.  Its pages are allocated at once, so a lack of memory is
+ * an error here.  A process that forks shares it with its child.
  *
- * Freed with tutti_free, on CPU with this or another group that descends from the same one, or after these have been
- * destroyed: until it is freed it stays readable and writable, and then group may be NULL or any group.  On CUDA it is
- * freed before its group is destroyed.  No operation may be under way on it.  As with free, what was not given out, or
- * has been freed, must not be given back.  Errors: INVALID_ARGUMENT, NO_MEMORY (which says how much), ABORTED (another
- * plug-in than Tutti's own cannot free memory after its groups). */
+ * Errors: INVALID_ARGUMENT (bytes is negative, memory is NULL, this rank is not a member), NO_MEMORY (the message has
+ * the size), UNSUPPORTED (no backend allocates on the group's device), ABORTED (the group has been destroyed), and the
+ * backend's. */
 TUTTI_API int tutti_alloc(tutti_group *group, int64_t bytes, void **memory);
+
+/* Frees memory of tutti_alloc; NULL is ignored.  No operation may be using it.
+ *
+ * CPU memory may be freed with its group, with any group that descends from the same one, or after all of them have
+ * been destroyed; then group may be NULL or any group.  Until it is freed it stays readable and writable.  CUDA memory
+ * is freed before its group is destroyed.  As with free(), passing any other pointer, or the same one twice, is
+ * undefined.
+ *
+ * Errors: INVALID_ARGUMENT (no such group, or not its CUDA memory), ABORTED (a backend that cannot free memory after
+ * its groups, which Tutti's own backends can; the memory stays until the process ends). */
 TUTTI_API int tutti_free(tutti_group *group, void *memory);
 
-/* inout = inout op in, in this process alone, on CPU tensors of one dtype and numel: the reduction that the collectives
- * use (AVG divides by 2; PREMUL_SUM: UNSUPPORTED).  Needs no group. */
+/* Computes inout = inout op in within this process, on CPU tensors, with the reduction that collectives use.  AVG
+ * divides by 2.  Needs no group.  Errors: INVALID_ARGUMENT (dtype or numel differ, data is NULL, unknown op),
+ * UNSUPPORTED (PREMUL_SUM, an op that does not reduce the dtype, a tensor on another device). */
 TUTTI_API int tutti_reduce_local(tutti_tensor inout, tutti_tensor in, tutti_reduce_op op);
 
 /* ---- options of one call ----------------------------------------------------------------------------------- */
 
-/* Where and how, not what: zero everywhere is the default.  Copied before the call returns. */
+/* Where and how an operation runs; a zero field is the default.  Copied before the call returns. */
 typedef struct tutti_opts {
     tutti_group *group;    /* NULL: the default group */
-    tutti_work **async_op; /* non-NULL: return at once, *async_op receives the Work, to be waited for or freed */
+    tutti_work **async_op; /* if set, the call returns at once and stores the Work here; wait for it or free it */
     void *stream;          /* CUDA: a cudaStream_t */
-    int64_t timeout_ms;    /* of this operation; 0: the group's; TUTTI_NOW: none, it ends or fails when begun */
-    int tag;               /* of send and recv; 0 .. INT_MAX; of recv and probe also TUTTI_ANY_TAG */
+    int64_t timeout_ms;    /* of this operation; 0: the group's; TUTTI_NOW: fail unless it completes at once */
+    int tag;               /* of send and recv: 0 .. INT_MAX; recv and probe also accept TUTTI_ANY_TAG */
     bool group_rank;       /* src, dst and root are ranks of the group */
-    int *source;           /* recv: receives the rank that sent (global, or of the group with group_rank) */
-    double factor;         /* of TUTTI_PREMUL_SUM, which needs one that is not 0 */
-    int64_t *received;     /* recv: takes a message of up to the tensor's size, and receives its bytes */
-    int *received_tag;     /* recv: receives the message's tag */
+    int *source;           /* recv: stores the sender's rank (global, or of the group with group_rank) */
+    double factor;         /* of TUTTI_PREMUL_SUM; must not be 0 */
+    int64_t *received;     /* recv: accept a message of up to the tensor's size, and store its size in bytes */
+    int *received_tag;     /* recv: stores the message's tag */
 } tutti_opts;
 
 /* ---- collectives ------------------------------------------------------------------------------------------- */
 
-/* All ranks of the group make the same calls, in the same order.  A gather, scatter or all_to_all of lists is another
- * call than one of single tensors. */
+/* All ranks of the group make the same calls in the same order.  The list form and the single-tensor form of gather,
+ * scatter and all_to_all are different calls.  Errors: those common to all operations. */
 
-/* Every rank's tensor becomes root's.
+/* Copies root's tensor to every rank.
  *
- * A root receives nothing, so a rank that names itself the root while others name another one cannot know it: it gets
- * TUTTI_OK, as does each root of a scatter.  The group's next collective is MISMATCH on every rank then, and names this
- * call ("their earlier calls differ").  A program that has to know before it goes on calls tutti_barrier. */
+ * A root receives nothing.  So if two ranks name themselves the root, neither can detect it: both get TUTTI_OK.  The
+ * same holds for scatter.  The group's next collective then returns MISMATCH on every rank and names this call ("their
+ * earlier calls differ").  A program that must know before it continues calls tutti_barrier. */
 static inline int tutti_broadcast(tutti_tensor tensor, int root, const tutti_opts *opts)
 {
     return tutti_broadcast_sized(tensor, root, opts, sizeof *opts);
 }
 
-/* Every rank's tensor becomes the reduction of all, the same bits everywhere.  _into leaves in as it was; in and out
- * are the same memory or apart. */
+/* Reduces the tensors of all ranks into every rank's tensor, with the same bits on every rank.  _into leaves in
+ * unchanged; out and in are the same memory or disjoint. */
 static inline int tutti_all_reduce(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts)
 {
     return tutti_all_reduce_sized(tensor, op, opts, sizeof *opts);
@@ -324,7 +359,8 @@ static inline int tutti_all_reduce_into(tutti_tensor out, tutti_tensor in, tutti
     return tutti_all_reduce_into_sized(out, in, op, opts, sizeof *opts);
 }
 
-/* Root's tensor becomes the reduction of all; the others' stay as they are.  _into: out is used on the root alone. */
+/* Reduces the tensors of all ranks into root's tensor; those of other ranks stay unchanged.  _into uses out on the root
+ * only. */
 static inline int tutti_reduce(tutti_tensor tensor, int root, tutti_reduce_op op, const tutti_opts *opts)
 {
     return tutti_reduce_sized(tensor, root, op, opts, sizeof *opts);
@@ -336,81 +372,85 @@ static inline int tutti_reduce_into(tutti_tensor out, tutti_tensor in, int root,
     return tutti_reduce_into_sized(out, in, root, op, opts, sizeof *opts);
 }
 
-/* out[r], of as many elements as rank r's in, becomes rank r's in.  n is the group's size. */
+/* Copies rank r's in to out[r] on every rank.  out has n entries, n is the group's size, and out[r] has as many
+ * elements as rank r's in. */
 static inline int tutti_all_gather(const tutti_tensor *out, int n, tutti_tensor in, const tutti_opts *opts)
 {
     return tutti_all_gather_sized(out, n, in, opts, sizeof *opts);
 }
 
-/* The same into consecutive parts of one tensor: out.numel is in.numel times the group's size.  in may be its own part
- * of out. */
+/* Like tutti_all_gather, into consecutive parts of one tensor: out.numel is in.numel times the group's size.  in may be
+ * the rank's own part of out. */
 static inline int tutti_all_gather_into_tensor(tutti_tensor out, tutti_tensor in, const tutti_opts *opts)
 {
     return tutti_all_gather_into_tensor_sized(out, in, opts, sizeof *opts);
 }
 
-/* Root's out[r] becomes rank r's in.  The others pass NULL and 0. */
+/* Copies rank r's in to out[r] on the root.  Other ranks pass NULL and 0 for out and n. */
 static inline int tutti_gather(tutti_tensor in, const tutti_tensor *out, int n, int root, const tutti_opts *opts)
 {
     return tutti_gather_sized(in, out, n, root, opts, sizeof *opts);
 }
 
-/* The same into consecutive parts of one tensor; out is used on the root alone.  in may be root's own part of it. */
+/* Like tutti_gather, into consecutive parts of one tensor.  Only the root uses out.  in may be root's own part of
+ * it. */
 static inline int tutti_gather_into_tensor(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts)
 {
     return tutti_gather_into_tensor_sized(out, in, root, opts, sizeof *opts);
 }
 
-/* Rank r's out becomes root's in[r].  The others pass NULL and 0. */
+/* Copies root's in[r] to rank r's out.  Other ranks pass NULL and 0 for in and n. */
 static inline int tutti_scatter(tutti_tensor out, const tutti_tensor *in, int n, int root, const tutti_opts *opts)
 {
     return tutti_scatter_sized(out, in, n, root, opts, sizeof *opts);
 }
 
-/* The same from consecutive parts of one tensor; in is used on the root alone. */
+/* Like tutti_scatter, from consecutive parts of one tensor.  Only the root uses in.  out may be root's own part of
+ * it. */
 static inline int tutti_scatter_tensor(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts)
 {
     return tutti_scatter_tensor_sized(out, in, root, opts, sizeof *opts);
 }
 
-/* Rank r's out becomes the reduction of all ranks' in[r]. */
+/* Reduces in[r] of all ranks into rank r's out.  in has n entries; n is the group's size. */
 static inline int tutti_reduce_scatter(tutti_tensor out, const tutti_tensor *in, int n, tutti_reduce_op op,
                                        const tutti_opts *opts)
 {
     return tutti_reduce_scatter_sized(out, in, n, op, opts, sizeof *opts);
 }
 
-/* The same from consecutive parts of one tensor: in.numel is out.numel times the group's size.  out may be its own
- * part of in. */
+/* Like tutti_reduce_scatter, from consecutive parts of one tensor: in.numel is out.numel times the group's size.  out
+ * may be the rank's own part of in. */
 static inline int tutti_reduce_scatter_tensor(tutti_tensor out, tutti_tensor in, tutti_reduce_op op,
                                               const tutti_opts *opts)
 {
     return tutti_reduce_scatter_tensor_sized(out, in, op, opts, sizeof *opts);
 }
 
-/* out[r] becomes rank r's in[own rank].  Both lists have n entries, the group's size. */
+/* Sends in[r] to rank r and receives rank r's part in out[r].  Both lists have n entries; n is the group's size. */
 static inline int tutti_all_to_all(const tutti_tensor *out, const tutti_tensor *in, int n, const tutti_opts *opts)
 {
     return tutti_all_to_all_sized(out, in, n, opts, sizeof *opts);
 }
 
-/* The same in consecutive parts of one tensor each.  Splits are elements a rank, zeros allowed, and add up to
- * the tensor's numel; NULL: equal parts.  in may be out if the splits are the same on both sides. */
+/* Like tutti_all_to_all, with consecutive parts of one tensor on each side.  A split is the number of elements of each
+ * rank's part; zeros are allowed, and the sum is the tensor's numel.  NULL means equal parts.  in and out may be the
+ * same memory if the splits are the same on both sides. */
 static inline int tutti_all_to_all_single(tutti_tensor out, tutti_tensor in, const int64_t *out_splits,
                                           const int64_t *in_splits, const tutti_opts *opts)
 {
     return tutti_all_to_all_single_sized(out, in, out_splits, in_splits, opts, sizeof *opts);
 }
 
-/* No rank leaves before the last has entered. */
+/* Returns once every rank of the group has called it. */
 static inline int tutti_barrier(const tutti_opts *opts)
 {
     return tutti_barrier_sized(opts, sizeof *opts);
 }
 
-/* A barrier that, when its time runs out, names the ranks that did not come: all of them in a group of up to 128 ranks,
- * in a larger one those that are found.  Every rank then tells every other one, so it is for finding out, not for each
- * step. */
+/* Like tutti_barrier, and its TIMEOUT names the ranks that did not arrive: all of them in a group of up to 128 ranks,
+ * in a larger one those that were found.  Every rank sends a message to every other one, so use it to diagnose, not in
+ * each step. */
 static inline int tutti_monitored_barrier(const tutti_opts *opts)
 {
     return tutti_monitored_barrier_sized(opts, sizeof *opts);
@@ -418,17 +458,21 @@ static inline int tutti_monitored_barrier(const tutti_opts *opts)
 
 /* ---- point to point ---------------------------------------------------------------------------------------- */
 
-/* Messages of one pair and tag arrive in the order of the calls.  Both sides may isend first, at any size.  A blocking
- * send may wait until its message is being received: at more than 64 KiB always, at more than 16 KiB where it is read
- * out of its memory, at less where much is on its way already.  Ranks that all begin with one then wait for each other,
- * until their time runs out.
- * A receive of another size or dtype than was sent: MISMATCH there, and on the sender too unless the message was small
- * enough to be on its way already (on mpi: not on the sender); nothing is written; the group stays usable.  To self:
- * INVALID_ARGUMENT.  recv's src may be TUTTI_ANY_SOURCE (see opts->source).
- * A send whose time runs out is taken back, and its memory is the program's again.  Unless it was small enough to be on
- * its way, it is then not received; a receive that had begun to take it fails with ABORTED ("rank 1 took its message
- * back"), as only that message does, not the group.  mpi cannot take a send back: it keeps the memory of one of more
- * than 3 KiB, which must stay valid and unchanged, and it may still be received. */
+/* Messages between two ranks with the same tag arrive in the order of the calls.
+ *
+ * - Both ranks may isend first, at any size.
+ * - A blocking send may wait until its message is being received: always above 64 KiB, above 16 KiB if the receiver
+ *   reads it from the sender's memory, and below that if many messages are in flight.  Ranks that all start with a
+ *   blocking send may therefore wait for each other until they time out.
+ * - A receive of another size or dtype than was sent returns MISMATCH and writes nothing; the group stays usable.  The
+ *   sender gets MISMATCH too, unless the message was small enough to be in flight already, and never on mpi.
+ * - Sending to and receiving from oneself is INVALID_ARGUMENT.  recv's src may be TUTTI_ANY_SOURCE (see opts->source).
+ * - A send that times out is cancelled, and the program owns its memory again.  Unless it was in flight already, the
+ *   message is then not received.  A receive that had begun to take it fails with ABORTED ("rank 1 took its message
+ *   back"); the group does not fail.  mpi cannot cancel a send: above 3 KiB it keeps the memory, which must stay valid
+ *   and unchanged, and the message may still be received.
+ *
+ * Errors: those common to all operations. */
 static inline int tutti_send(tutti_tensor tensor, int dst, const tutti_opts *opts)
 {
     return tutti_send_sized(tensor, dst, opts, sizeof *opts);
@@ -439,7 +483,7 @@ static inline int tutti_recv(tutti_tensor tensor, int src, const tutti_opts *opt
     return tutti_recv_sized(tensor, src, opts, sizeof *opts);
 }
 
-/* send and recv, returning at once with a Work. */
+/* Start a send or a receive, and return at once with a Work, which the caller waits for or frees. */
 static inline int tutti_isend(tutti_tensor tensor, int dst, const tutti_opts *opts, tutti_work **work)
 {
     return tutti_isend_sized(tensor, dst, opts, sizeof *opts, work);
@@ -450,40 +494,42 @@ static inline int tutti_irecv(tutti_tensor tensor, int src, const tutti_opts *op
     return tutti_irecv_sized(tensor, src, opts, sizeof *opts, work);
 }
 
-/* A receive need not know all of its message:
+/* A receive need not know everything about its message:
  *
- * - opts->received makes the tensor's size a limit.  The receive takes a message of any size up to it, puts it where
- *   the tensor begins, and sets *received to its bytes.  A larger message, or one of another dtype: MISMATCH, nothing
- *   is written, and the message is gone.
- * - opts->tag == TUTTI_ANY_TAG takes the oldest message of any tag, and sets *received_tag.  Messages of one pair and
- *   tag keep their order, among receives of one tag and of any tag alike.
+ * - opts->received makes the tensor's size a limit.  The receive accepts a message of any size up to it, writes it to
+ *   the start of the tensor, and sets *received to its size in bytes.  A larger message, or one of another dtype, is
+ *   MISMATCH: nothing is written, and the message is discarded.
+ * - opts->tag == TUTTI_ANY_TAG accepts the oldest message of any tag, and sets *received_tag.  Messages between two
+ *   ranks with the same tag keep their order, whether a receive names the tag or not.
  *
- * *source, *received and *received_tag are valid once the call has returned TUTTI_OK, or the Work has ended with it.
- * Both forms, and probes, are for CPU tensors on tcp, on mpi, and on plug-ins that say that they have them.
- * Elsewhere: UNSUPPORTED. */
+ * *source, *received and *received_tag are valid once the call has returned TUTTI_OK, or once the Work has ended with
+ * it.  Both forms, and probes, work on CPU tensors with tcp, with mpi, and with plug-ins that declare them.  Otherwise:
+ * UNSUPPORTED. */
 
-/* What a probe finds. */
+/* The message that a probe found. */
 struct tutti_message {
     int source; /* as opts->source */
     int tag;
     int64_t bytes;
 };
 
-/* Waits until a message from src (or TUTTI_ANY_SOURCE) with opts->tag (or TUTTI_ANY_TAG) is there that no receive has
- * met, and describes it, as MPI_Probe does.  The message stays: the next receive from message->source with message->tag
- * gets it.  message may be NULL.  source, received and received_tag of opts are set, too.
- * Errors: UNSUPPORTED (see above), INVALID_ARGUMENT (between tutti_coalesce_begin and _end), and those of a receive. */
+/* Waits for a message from src (or TUTTI_ANY_SOURCE) with opts->tag (or TUTTI_ANY_TAG) that no receive has matched, and
+ * describes it, as MPI_Probe does.  The message is not received: the next receive from message->source with
+ * message->tag gets it.  message may be NULL.  Also sets *source, *received and *received_tag of opts.  Errors:
+ * UNSUPPORTED (see above), INVALID_ARGUMENT (between tutti_coalesce_begin and _end), and those of a receive. */
 static inline int tutti_probe(int src, const tutti_opts *opts, tutti_message *message)
 {
     return tutti_probe_sized(src, opts, sizeof *opts, message);
 }
 
-/* The same, returning after one round of progress, as MPI_Iprobe does.  *found is false if nothing is there. */
+/* Like tutti_probe, but returns after one round of progress, as MPI_Iprobe does.  *found is false if there is no
+ * message.  Also INVALID_ARGUMENT if found is NULL. */
 static inline int tutti_iprobe(int src, const tutti_opts *opts, bool *found, tutti_message *message)
 {
     return tutti_iprobe_sized(src, opts, sizeof *opts, found, message);
 }
 
+/* One send or receive of a batch. */
 typedef struct tutti_p2p_op {
     tutti_kind kind; /* TUTTI_SEND or TUTTI_RECV */
     tutti_tensor tensor;
@@ -492,8 +538,9 @@ typedef struct tutti_p2p_op {
     int *source; /* as in tutti_opts */
 } tutti_p2p_op;
 
-/* Starts n sends and receives as one, the receives first; works[i] receives the i-th's Work.  On an error none was
- * started. opts' tag, source and async_op are not used. */
+/* Starts n sends and receives together, the receives first.  works[i] receives the Work of ops[i].  After an error none
+ * of them was started.  The fields tag, source and async_op of opts are not used.  Errors: those common to all
+ * operations. */
 static inline int tutti_batch_isend_irecv(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works)
 {
     return tutti_batch_isend_irecv_sized(ops, sizeof *ops, n, opts, sizeof *opts, works);
@@ -501,20 +548,26 @@ static inline int tutti_batch_isend_irecv(const tutti_p2p_op *ops, int n, const 
 
 /* ---- several operations as one ----------------------------------------------------------------------------- */
 
-/* Between the two, this thread's collectives and point-to-point calls on the group are checked and kept (an async_op's
- * Work is set to NULL), and _end starts them together; one Work stands for all.  Small all_reduces and broadcasts
- * that follow each other and are alike go out as one message, within the shortest of their timeouts.  An operation that
- * uses what one before it writes sees its result; it has to do so on all ranks (else MISMATCH).  work may be NULL: _end
- * then blocks until all are done.
- * The functions of byte strings of differing length cannot be kept: INVALID_ARGUMENT. */
+/* Between the two calls, this thread's collectives and point-to-point calls on the group are checked and queued, and
+ * their async_op is set to NULL.  _end starts them together, and one Work represents all of them.  If work is NULL,
+ * _end blocks until all are complete.
+ *
+ * Consecutive small all_reduces and broadcasts that are alike are sent as one message, within the shortest of their
+ * timeouts.  An operation that reads what an earlier one writes sees its result; this dependency must exist on all
+ * ranks (else MISMATCH).
+ *
+ * Errors: INVALID_ARGUMENT (begin without end, or end without begin, on this thread; the byte-string functions below,
+ * which cannot be queued), and those of the queued operations. */
 TUTTI_API int tutti_coalesce_begin(tutti_group *group);
 TUTTI_API int tutti_coalesce_end(tutti_group *group, tutti_work **work);
 
 /* ---- byte strings of differing length ---------------------------------------------------------------------- */
 
-/* As torch's object collectives.  The library allocates each out[i].data; tutti_bytes_free frees them.  Blocking: an
- * async_op in opts is not used.  A rank that has no memory for what comes aborts the group: NO_MEMORY there, ABORTED on
- * those that wait for it. */
+/* Collectives of byte strings whose sizes may differ between ranks, like torch's object collectives.  The library
+ * allocates each out[i].data; the caller frees it with tutti_bytes_free.  They block: async_op in opts is not used.  If
+ * a rank cannot allocate the incoming data, it aborts the group: NO_MEMORY on that rank, ABORTED on those that wait for
+ * it.  Other errors: INVALID_ARGUMENT (NULL data with bytes, n differs from the group's size), and those of all
+ * operations. */
 static inline int tutti_all_gather_bytes(tutti_bytes *out, int n, const void *data, size_t bytes,
                                          const tutti_opts *opts)
 {
@@ -537,10 +590,10 @@ static inline int tutti_scatter_bytes(tutti_bytes *out, const tutti_bytes *in, i
     return tutti_scatter_bytes_sized(out, in, n, root, opts, sizeof *opts);
 }
 
-/* A message of a length that the sender alone knows: one of TUTTI_UINT8 like any other.  recv_bytes allocates
- * out->data, and receives the very message that it has measured, whatever other threads receive meanwhile.  opts->tag
- * may be TUTTI_ANY_TAG, src TUTTI_ANY_SOURCE.  If there is no memory, the message stays where it is.  UNSUPPORTED as
- * tutti_probe. */
+/* Send and receive a message whose size only the sender knows; on the wire it is an ordinary TUTTI_UINT8 message.
+ * recv_bytes allocates out->data, which the caller frees with tutti_bytes_free.  It receives exactly the message that
+ * it has probed, even if other threads receive at the same time.  opts->tag may be TUTTI_ANY_TAG, src TUTTI_ANY_SOURCE.
+ * Errors: NO_MEMORY (the message stays where it is), UNSUPPORTED as for tutti_probe, and those of send and recv. */
 static inline int tutti_send_bytes(const void *data, size_t bytes, int dst, const tutti_opts *opts)
 {
     return tutti_send_bytes_sized(data, bytes, dst, opts, sizeof *opts);
@@ -553,113 +606,126 @@ static inline int tutti_recv_bytes(tutti_bytes *out, int src, const tutti_opts *
 
 /* ---- work -------------------------------------------------------------------------------------------------- */
 
-/* Blocks the host until *work is done, then frees it, sets it to NULL and gives the operation's result.
- * If timeout_ms passes first: TIMEOUT, *work stays and the operation goes on.  0, or TUTTI_NOW, polls once;
- * TUTTI_DEFAULT_TIMEOUT waits as long as the operation itself may take.  *work == NULL: INVALID_ARGUMENT. */
+/* Waits until *work has ended, frees it, sets it to NULL and returns the operation's status.
+ *
+ * After timeout_ms it returns TIMEOUT; *work stays valid and the operation continues.  0 and TUTTI_NOW poll once.
+ * TUTTI_DEFAULT_TIMEOUT waits until the operation's own timeout ends it.  Errors: INVALID_ARGUMENT (*work is NULL, a
+ * negative timeout, a Work from before fork), TIMEOUT, and the operation's own. */
 TUTTI_API int tutti_wait(tutti_work **work, int64_t timeout_ms);
 
-/* The same without freeing; may be called again, with the same answer. */
+/* Like tutti_wait, but does not free the Work.  It may be called again and returns the same status. */
 TUTTI_API int tutti_work_wait(tutti_work *work, int64_t timeout_ms);
 
-/* Waits for all of n works and frees them (NULL entries are skipped).  Gives the first error by index.  If the time
- * runs out those that are done have been freed and set to NULL: the first error of those, or TIMEOUT. */
+/* Waits for n works and frees them; NULL entries are skipped.  Returns the first error by index.  On TIMEOUT the works
+ * that have ended are freed and set to NULL, and the result is the first error among them, or else TIMEOUT. */
 TUTTI_API int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms);
 
-/* Waits until one of n works is done, frees it, sets it to NULL, and gives its index and result.  All NULL: *index is
- * -1, TUTTI_OK. */
+/* Waits until one of n works has ended, frees it, sets it to NULL, stores its index and returns its status.  If all are
+ * NULL, *index is -1 and the result TUTTI_OK.  Other errors: UNSUPPORTED (works of groups that do not descend from the
+ * same one), INVALID_ARGUMENT, TIMEOUT (*index is -1). */
 TUTTI_API int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index);
 
-/* Lets a CUDA stream wait for the operation; the host goes on.  CPU work: blocks. */
+/* Makes a CUDA stream wait for the operation, without blocking the host.  For CPU tensors it blocks as tutti_work_wait
+ * does, with the same errors. */
 TUTTI_API int tutti_wait_stream(tutti_work *work, void *stream);
 
-/* Whether it is done, well or not.  Never blocks; drives progress. */
+/* True if the operation has ended, with success or an error.  Never blocks, and makes one round of progress. */
 TUTTI_API bool tutti_work_is_completed(tutti_work *work);
 
-/* TUTTI_OK when done or still under way, else its error; and that error's sentence, "" where there is none. */
+/* Return the operation's status, which is TUTTI_OK while it is running, and its error message, "" if there is none.
+ * The message is owned by the Work. */
 TUTTI_API int tutti_work_status(tutti_work *work);
 TUTTI_API const char *tutti_work_error(tutti_work *work);
 
-/* Calls callback(work, argument) once it is done: at once in this thread if it is already, else in the thread that
- * completes it.  The callback must not block and must not wait; it may start operations.  One callback a work. */
+/* Calls callback(work, argument) once the operation has ended: in this thread if it has ended already, else in the
+ * thread that completes it.  The callback must not block or wait; it may start operations.  A Work takes one callback.
+ * Errors: INVALID_ARGUMENT (a NULL argument, a second callback). */
 TUTTI_API int tutti_work_then(tutti_work *work, void (*callback)(tutti_work *work, void *argument), void *argument);
 
-/* What it is; its place among the group's collectives (0 for point to point), counted from 1; the nanoseconds from
- * its start until its end, -1 before that (CUDA work in a stream: as long as it ran there; else from the call); the
- * rank that a receive came from (as opts->source), -1 before that. */
+/* Describe the operation:
+ * - op: its kind.
+ * - sequence: its number among the group's collectives, from 1; 0 for point to point.
+ * - duration_ns: the time from the call to its end, or on a CUDA stream the time that it ran there; -1 before its end.
+ * - source: the rank that a receive got its message from, as opts->source; -1 before its end. */
 TUTTI_API tutti_kind tutti_work_op(const tutti_work *work);
 TUTTI_API uint64_t tutti_work_sequence(const tutti_work *work);
 TUTTI_API int64_t tutti_work_duration_ns(const tutti_work *work);
 TUTTI_API int tutti_work_source(const tutti_work *work);
 
-/* Of a receive that has ended well: its message's tag and bytes.  TUTTI_ANY_TAG and -1 before that. */
+/* Return the tag and the size in bytes of a received message; TUTTI_ANY_TAG and -1 if there is none (yet). */
 TUTTI_API int tutti_work_tag(const tutti_work *work);
 TUTTI_API int64_t tutti_work_received(const tutti_work *work);
 
-/* A descriptor that polls readable once it is done, for event loops; owned by the work.  Negative: an error. */
+/* Returns a descriptor for event loops, which becomes readable once the operation has ended.  The Work owns it.
+ * Errors: INVALID_ARGUMENT (work is NULL), SYSTEM (no descriptor is left). */
 TUTTI_API int tutti_work_fd(tutti_work *work);
 
-/* Waits until all that this process had begun on the group when it called is done, well or not: operations with a Work,
- * also those whose Work was given up, and calls of other threads.  Their Works still give their results.  What is kept
- * since tutti_coalesce_begin has not begun.  TIMEOUT: something is still under way, and goes on; tutti_last_error()
- * says what and how many.  timeout_ms as in tutti_wait. */
+/* Waits until every operation that this process had started on the group before this call has ended, with success or an
+ * error.  That includes operations whose Work was freed, and calls of other threads.  Their Works keep their results.
+ * Calls queued since tutti_coalesce_begin have not started.  timeout_ms as in tutti_wait.  Errors: TIMEOUT (operations
+ * are still running, and continue; the message counts them and describes the first), INVALID_ARGUMENT, NO_MEMORY. */
 TUTTI_API int tutti_group_quiesce(tutti_group *group, int64_t timeout_ms);
 
-/* The place of the latest collective that this rank has begun on the group (see tutti_work_sequence); 0 before the
- * first and where it is no member.  The same on all ranks that have made the same calls. */
+/* Returns the number of the last collective that this rank has started on the group (see tutti_work_sequence); 0 before
+ * the first one and for a non-member.  It is equal on all ranks that have made the same calls. */
 TUTTI_API uint64_t tutti_get_sequence(const tutti_group *group);
 
-/* Gives the handle up without waiting; the operation still completes, its tensors must stay valid until then.
- * NULL is ignored. */
+/* Frees the handle without waiting.  The operation still completes, and its tensors must stay valid until then.  NULL
+ * is ignored. */
 TUTTI_API void tutti_work_free(tutti_work *work);
 
 /* ---- starting ranks ---------------------------------------------------------------------------------------- */
 
-/* Runs fn(rank, argument) in nprocs child processes that share one rendezvous (env:// works in each), as
- * torch.multiprocessing.spawn; waits for them.  A child's exit status is fn's result.  If one fails the others are
- * ended, and the answer is SYSTEM with a sentence that says which rank and how.  Call it before any thread is
- * started and before tutti_init_process_group (after it: INVALID_ARGUMENT). */
+/* Runs fn(rank, argument) in nprocs child processes that share one rendezvous, as torch.multiprocessing.spawn does, and
+ * waits for them.  env:// works in each.  A child's exit status is fn's result.  If one child fails, the others are
+ * ended.  Must be called before any thread is started.  Errors: SYSTEM (a child failed; the message has its rank and
+ * how it ended; or fork failed), INVALID_ARGUMENT (fn is NULL, nprocs is below 1, or tutti_init_process_group has been
+ * called), NO_MEMORY. */
 TUTTI_API int tutti_spawn(int (*fn)(int rank, void *argument), void *argument, int nprocs);
 
-/* ---- seeing what it does ----------------------------------------------------------------------------------- */
+/* ---- introspection ----------------------------------------------------------------------------------------- */
 
-/* These write text for people into text, at most capacity bytes with the final zero; what does not fit is left out.
- * Lines end with \n.  The wording may change from version to version. */
+/* These functions write text for people, at most capacity bytes including the final zero; longer text is truncated.
+ * Lines end with \n.  The wording may change between versions.  Errors of all: INVALID_ARGUMENT (text is NULL or
+ * capacity 0). */
 
-/* The names of the plug-ins in the folders that are searched, separated by blanks. */
+/* Lists the names of the plug-ins in the search folders, separated by blanks. */
 TUTTI_API int tutti_list_backends(char *text, size_t capacity);
 
-/* Loads a plug-in and tells where it lies, what it offers and what it found on this machine.  BACKEND, with the paths
- * tried and the reason in tutti_last_error(), where it is refused or cannot work here.  Needs no group. */
+/* Loads a plug-in and describes where it is, what it offers and what it found on this machine.  Needs no group.
+ * Errors: BACKEND (it was refused or cannot work here; tutti_last_error() has the paths tried and the reason). */
 TUTTI_API int tutti_describe_backend(const char *name, char *text, size_t capacity);
 
-/* What the backends of a group use in it: addresses, providers, which ranks are reached how. */
+/* Describes what the backends of a group use: addresses, providers, how each rank is reached.  Errors: INVALID_ARGUMENT
+ * (this rank is not a member), ABORTED (the group has been destroyed). */
 TUTTI_API int tutti_describe_group(tutti_group *group, char *text, size_t capacity);
 
-/* How an operation of this kind and size would be done in opts->group, and why: backend, algorithm, the rule that chose
- * it, segments, and what this rank would send.  Nothing is sent.  bytes are those of the operation's larger tensor, or
- * list of tensors, on one rank; parts are equal, the root is rank 0 of the group.  Errors: INVALID_ARGUMENT (no such
- * kind, no member of the group, TUTTI_ALGO), UNSUPPORTED. */
+/* Describes how an operation of this kind and size would be done in opts->group, and why: backend, algorithm, the rule
+ * that selected it, segments, and what this rank would send.  Nothing is sent.  bytes is the size of the operation's
+ * larger tensor, or list of tensors, on one rank.  Parts are equal, and the root is rank 0 of the group.  Errors:
+ * INVALID_ARGUMENT (unknown kind, negative bytes, not a member, a bad TUTTI_ALGO), UNSUPPORTED. */
 static inline int tutti_explain(tutti_kind kind, int64_t bytes, const tutti_opts *opts, char *text, size_t capacity)
 {
     return tutti_explain_sized(kind, bytes, opts, sizeof *opts, text, capacity);
 }
 
-/* The i-th algorithm that TUTTI_ALGO can name for a kind of operation; NULL behind the last. */
+/* Returns the name of the i-th algorithm that TUTTI_ALGO can select for a kind of operation, or NULL if there are
+ * fewer. */
 TUTTI_API const char *tutti_algorithm_name(tutti_kind kind, int i);
 
 #ifdef __cplusplus
 }
 #endif
 
-/* ---- the shorthands ---------------------------------------------------------------------------------------- */
+/* ---- shorthands -------------------------------------------------------------------------------------------- */
 
-/* tutti_view(pointer, n): a CPU tensor whose dtype follows from the pointer's type; char is an integer of 8 bits, with
- * a sign where the compiler gives it one.  For 16- and 8-bit floats, complex numbers in C++, and void pointers use
- * tutti_tensor_of.
- * tutti_with(.group = g, .async_op = &work): options in place, in C and in C++20; C++ wants them in the order of
- * tutti_opts.  They last until the end of the full expression, in C of the block. */
+/* tutti_view(pointer, n): a CPU tensor whose dtype follows from the pointer's type.  char is an 8-bit integer, signed
+ * if the compiler's char is.  For 16- and 8-bit floats, complex numbers in C++, and void pointers use tutti_tensor_of.
+ *
+ * tutti_with(.group = g, .async_op = &work): options in place, in C and in C++20.  C++ requires the order of
+ * tutti_opts.  They last until the end of the full expression, in C until the end of the block. */
 #ifndef __cplusplus
-/* What tutti_view finds of any other type: its name is the compiler's message. */
+/* The type that tutti_view selects for any other pointer; its name becomes the compiler's message. */
 struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of {
     int none;
 };
@@ -685,7 +751,8 @@ struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of {
         float _Complex *: TUTTI_COMPLEX64, const float _Complex *: TUTTI_COMPLEX64,                                    \
         double _Complex *: TUTTI_COMPLEX128, const double _Complex *: TUTTI_COMPLEX128,                                   \
         default: (struct tutti_view_knows_no_dtype_for_this_pointer_use_tutti_tensor_of){0})
-/* The comma is for clang: of an &x that goes to a const pointer it thinks that x is only read, and warns of a recv. */
+/* The comma is for clang: it takes an &x that is passed to a const pointer as read-only, and would warn about a
+ * recv. */
 #define tutti_view(pointer, numel) tutti_tensor_of(((void)0, (pointer)), (numel), TUTTI_DTYPE_OF(pointer))
 #define tutti_with(...) (&(tutti_opts){__VA_ARGS__})
 #else
@@ -694,7 +761,7 @@ inline const tutti_opts *tutti_opts_in_place(const tutti_opts &opts)
 {
     return &opts;
 }
-/* In a lambda, where a pragma may stand: what is left out is zero, and gcc would warn of it. */
+/* A lambda, because a pragma is allowed in it: gcc would warn about the fields that are left out, which are zero. */
 #define tutti_with(...)                                                                                                \
     tutti_opts_in_place([&] {                                                                                          \
         _Pragma("GCC diagnostic push")                                                                                 \

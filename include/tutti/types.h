@@ -1,8 +1,7 @@
 /* Tutti: the types that programs and plug-ins share.
  *
- * Everything here is plain data: no functions but a few inline ones, no headers beyond the C library's.
- * C11 and C++17.  All counts and sizes are 64-bit; units are in the names (_ms, _ns, bytes, numel).
- */
+ * Plain data and a few inline functions, with no headers but the C library's.  C11 and C++17.  All counts and sizes are
+ * 64-bit, and units are in the names (_ms, _ns, bytes, numel). */
 #ifndef TUTTI_TYPES_H
 #define TUTTI_TYPES_H
 
@@ -16,28 +15,28 @@ extern "C" {
 
 /* ---- status ------------------------------------------------------------------------------------------------ */
 
-/* What every function of type int returns: TUTTI_OK or one of the negative codes.  The sentence that goes with a
- * code is tutti_last_error() for a call that failed, and tutti_work_error() for an operation that failed later. */
+/* The result of every function of type int: TUTTI_OK or a negative code.  The error message is tutti_last_error() for a
+ * call that failed, and tutti_work_error() for an operation that failed later. */
 typedef enum tutti_status {
     TUTTI_OK = 0,
     TUTTI_ERR_INVALID_ARGUMENT = -1, /* refused before anything was sent; the group stays usable */
-    TUTTI_ERR_UNSUPPORTED = -2,      /* no backend of the group does this operation on this dtype */
-    TUTTI_ERR_TIMEOUT = -3,          /* the time given to the operation, the wait or the store ran out */
-    TUTTI_ERR_PEER_LOST = -4,        /* a rank died, left, or cannot be reached any more */
-    TUTTI_ERR_MISMATCH = -5,         /* ranks disagree: operation, count, dtype, reduce op, root or size */
-    TUTTI_ERR_ABORTED = -6,          /* the group failed earlier or was aborted; the text names the first cause */
+    TUTTI_ERR_UNSUPPORTED = -2,      /* no backend of the group does this operation with this dtype */
+    TUTTI_ERR_TIMEOUT = -3,          /* the timeout of the operation, the wait or the store passed */
+    TUTTI_ERR_PEER_LOST = -4,        /* a rank died, left, or can no longer be reached */
+    TUTTI_ERR_MISMATCH = -5,         /* the ranks' calls differ: operation, count, dtype, reduce op, root or size */
+    TUTTI_ERR_ABORTED = -6,          /* the group failed earlier or was aborted; the message has the first cause */
     TUTTI_ERR_STORE = -7,            /* the key-value store cannot be reached or refused a request */
-    TUTTI_ERR_AUTH = -8,             /* wrong job token, or none */
+    TUTTI_ERR_AUTH = -8,             /* the job token is wrong or missing */
     TUTTI_ERR_NO_MEMORY = -9,
-    TUTTI_ERR_SYSTEM = -10,   /* an operating system call failed; the text has errno's name */
+    TUTTI_ERR_SYSTEM = -10,   /* a system call failed; the message has the name of errno */
     TUTTI_ERR_BACKEND = -11,  /* a plug-in is missing, does not load, or its library failed */
-    TUTTI_ERR_NOT_FOUND = -12 /* a key is not in the store, a rank is not in the group */
+    TUTTI_ERR_NOT_FOUND = -12 /* a key is not in the store, a rank is not in the group, this host has no address */
 } tutti_status;
 
 /* ---- dtypes ------------------------------------------------------------------------------------------------ */
 
-/* A dtype is DLPack's type code in bits 8..15 and the bits of one element in bits 0..7.  A complex number is one
- * element.  bool is one byte, 0 or 1. */
+/* DLPack's type code in bits 8..15 and the bits of one element in bits 0..7.  A complex number is one element.  A bool
+ * is one byte, 0 or 1. */
 typedef enum tutti_dtype {
     TUTTI_INT8 = 0x0008,
     TUTTI_INT16 = 0x0010,
@@ -54,11 +53,11 @@ typedef enum tutti_dtype {
     TUTTI_COMPLEX64 = 0x0540,
     TUTTI_COMPLEX128 = 0x0580,
     TUTTI_BOOL = 0x0608,
-    TUTTI_FLOAT8_E4M3FN = 0x0a08, /* results beyond its range become +-448, where torch's cast makes NaN */
+    TUTTI_FLOAT8_E4M3FN = 0x0a08, /* saturates: results beyond its range become +-448, where torch's cast makes NaN */
     TUTTI_FLOAT8_E5M2 = 0x0c08
 } tutti_dtype;
 
-/* Bytes of one element. */
+/* Returns the size of one element in bytes. */
 static inline int64_t tutti_dtype_bytes(tutti_dtype dtype)
 {
     return ((int64_t)dtype & 0xff) / 8;
@@ -71,11 +70,11 @@ typedef enum tutti_device_type { TUTTI_CPU = 1, TUTTI_CUDA = 2 } tutti_device_ty
 
 typedef struct tutti_device {
     int32_t type;  /* a tutti_device_type */
-    int32_t index; /* 0 on CPU, the CUDA device's ordinal on CUDA */
+    int32_t index; /* 0 on CPU, the device's ordinal on CUDA */
 } tutti_device;
 
-/* A borrowed, contiguous run of elements.  Passed by value; the library never frees data.  data may be NULL where
- * numel is 0, and need not be aligned. */
+/* Contiguous elements, borrowed: the library never frees data.  Passed by value.  data may be NULL if numel is 0, and
+ * may be unaligned. */
 typedef struct tutti_tensor {
     void *data;
     int64_t numel;
@@ -83,7 +82,7 @@ typedef struct tutti_tensor {
     tutti_device device;
 } tutti_tensor;
 
-/* A run of bytes, for the store and for the object collectives. */
+/* A byte string, for the store and the object collectives.  Each function says who frees data. */
 typedef struct tutti_bytes {
     void *data;
     size_t bytes;
@@ -91,21 +90,21 @@ typedef struct tutti_bytes {
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
-/* An op on a dtype that it does not reduce: UNSUPPORTED. */
+/* How elements are combined.  An op with a dtype that it does not reduce is UNSUPPORTED. */
 typedef enum tutti_reduce_op {
     TUTTI_SUM = 0,    /* integers wrap; bool: or */
     TUTTI_PRODUCT,    /* integers wrap; bool: and */
     TUTTI_MIN,        /* NaN propagates; -0.0 < 0.0; no complex */
     TUTTI_MAX,        /* NaN propagates; -0.0 < 0.0; no complex */
-    TUTTI_AVG,        /* SUM, then divided by the group's size; integers truncate toward zero; no bool */
-    TUTTI_PREMUL_SUM, /* each input times tutti_opts.factor, then SUM; floats and complex */
-    TUTTI_BAND,       /* integers and bool, as the two below */
+    TUTTI_AVG,        /* SUM, then divided by the group's size; integers truncate toward zero; not bool */
+    TUTTI_PREMUL_SUM, /* each input times tutti_opts.factor, then SUM; floats and complex only */
+    TUTTI_BAND,       /* BAND, BOR and BXOR: integers and bool only */
     TUTTI_BOR,
     TUTTI_BXOR,
     TUTTI_REDUCE_OP_COUNT
 } tutti_reduce_op;
 
-/* The kinds of operation.  Values are part of the plug-in ABI: new ones are appended. */
+/* The kinds of operation.  Their values are part of the plug-in ABI, so new ones are appended. */
 typedef enum tutti_kind {
     TUTTI_BROADCAST = 0,
     TUTTI_ALL_REDUCE,
@@ -119,9 +118,9 @@ typedef enum tutti_kind {
     TUTTI_MONITORED_BARRIER,
     TUTTI_SEND,
     TUTTI_RECV,
-    TUTTI_COALESCED, /* several operations begun and completed as one */
-    TUTTI_COPY,      /* between a device's memory and the host's: asked of plug-ins alone (tutti_backend.stage_open) */
-    TUTTI_PROBE,     /* looks for a message and leaves it; never native */
+    TUTTI_COALESCED, /* several operations started and completed as one */
+    TUTTI_COPY,      /* between device and host memory; only for plug-ins (tutti_backend.stage_open) */
+    TUTTI_PROBE,     /* describes a message without receiving it; never native */
     TUTTI_KIND_COUNT
 } tutti_kind;
 
@@ -130,8 +129,8 @@ typedef enum tutti_kind {
 
 /* Timeouts, in milliseconds.  Any other negative value is an error. */
 #define TUTTI_INFINITE INT64_MAX
-#define TUTTI_NOW (-INT64_MAX) /* of an operation or a wait: no time at all, where 0 of an operation is the group's */
-#define TUTTI_DEFAULT_TIMEOUT (INT64_MAX - 1) /* the operation's, the group's or the store's own */
+#define TUTTI_NOW (-INT64_MAX) /* operation or wait: no time at all; for an operation 0 means the group's */
+#define TUTTI_DEFAULT_TIMEOUT (INT64_MAX - 1) /* the default of the operation, the group or the store */
 
 #ifdef __cplusplus
 }
