@@ -28,7 +28,7 @@ static int log_level(void)
         if (strcasecmp(text, level_names[i]) == 0) level = i;
     int before = atomic_exchange_explicit(&cached, level >= 0 ? level : LOG_WARN, memory_order_relaxed);
     if (level < 0 && before < 0)
-        log_write(LOG_WARN, "TUTTI_LOG=%.40s is none of error, warn, info and debug; warn is taken", text);
+        log_write(LOG_WARN, "TUTTI_LOG=%.40s is not a level (use error, warn, info or debug); using warn", text);
     return level >= 0 ? level : LOG_WARN;
 }
 

@@ -284,7 +284,7 @@ static inline bool tutti_env_bool(const tutti_host *host, const char *name, bool
     const char *text = host->env(name);
     int value = text != NULL ? tutti_parse_bool(text) : fallback;
     if (value < 0)
-        host->log(1, "%s=%.40s is neither 0, false, no or off nor 1, true, yes or on; %d is taken", name, text,
+        host->log(1, "%s=%.40s is not a boolean (use 0, false, no, off, 1, true, yes or on); using %d", name, text,
                   fallback ? 1 : 0);
     return value < 0 ? fallback : value != 0;
 }

@@ -94,8 +94,8 @@ static void odd_values(void **state)
                                "TUTTI_BACKEND_PATH=/there/is/none:/tmp", INFO);
     assert_int_equal(launch.status, 0);
     static const char *const lines[] = {
-        "TUTTI_LOG=nonsense is none of error, warn, info and debug; warn is taken",
-        "TUTTI_SHM=maybe is neither 0, false, no or off nor 1, true, yes or on; 1 is taken",
+        "TUTTI_LOG=nonsense is not a level (use error, warn, info or debug); using warn",
+        "TUTTI_SHM=maybe is not a boolean (use 0, false, no, off, 1, true, yes or on); using 1",
         "TUTTI_BACKEND_PATH names /there/is/none, which is left out: No such file or directory"};
     for (int i = 0; i < 3; i++)
         if (text_count(launch.err.data, lines[i]) != 2)
