@@ -54,7 +54,7 @@ enum proto_way bulk_way(struct proto *proto, const tutti_request *request, int32
     int seat = shm_local_rank(shm, peer);
     size_t bytes = request->bytes;
     /* True if the sender is blocked on this message alone. */
-    bool pushes = bytes > PUSH_LEAST && (request->flags & TUTTI_REQUEST_AWAITED) && proto->posted.count == 0;
+    bool pushes = bytes > PUSH_LEAST && (request->flags & TUTTI_REQUEST_AWAITED) && proto->messages.n_receives == 0;
     bool streams = pushes && !shm->shares_cores;
     if (unasked && bytes <= bulk_eager(shm)) return streams ? PROTO_ASK : PROTO_EAGER;
     if (bytes > 0 && shm_is_shared(shm, request->data, bytes)) return PROTO_OFFER;

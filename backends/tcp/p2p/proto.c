@@ -45,9 +45,7 @@ struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request,
     uint64_t id = (uint64_t)generation << 32 | (op->id & UINT32_MAX);
     *op = (struct proto_op){
         .request = request, .group = group, .id = id, .generation = generation, .peer = peer, .state = (uint8_t)state};
-    op->item.group = group->id;
-    op->item.source = peer;
-    op->item.tag = request->flags & TUTTI_REQUEST_ANY_TAG ? MATCH_ANY_TAG : request->tag;
+    op->match.key = tutti_match_receive_key(request, group->id, peer);
     request->priv[0] = op;
     return op;
 }
@@ -60,15 +58,26 @@ struct proto_op *proto_op_find(const struct proto *proto, uint64_t id)
     return op->request != NULL && op->id == id ? op : NULL;
 }
 
-struct match_table *proto_table_of(struct proto *proto, const struct proto_op *op)
+static tutti_matcher *matcher_of(struct proto *proto, const struct proto_op *op)
 {
-    if (op->state == PROTO_SEND_WAITING) return &proto->waiting;
-    return op->state == PROTO_RECV_PEEKING ? &proto->peeking : &proto->posted;
+    return op->state == PROTO_SEND_WAITING ? &proto->grants : &proto->messages;
+}
+
+void proto_post(struct proto *proto, struct proto_op *op)
+{
+    tutti_matcher *matcher = matcher_of(proto, op);
+    tutti_match_reserve(matcher, malloc, free);
+    tutti_match_post(matcher, &op->match);
+}
+
+void proto_withdraw(struct proto *proto, struct proto_op *op)
+{
+    tutti_match_withdraw(matcher_of(proto, op), &op->match);
 }
 
 void proto_op_free(struct proto *proto, struct proto_op *op)
 {
-    match_take(proto_table_of(proto, op), &op->item);
+    proto_withdraw(proto, op);
     fabric_conceal(&op->memory);
     free(op->stage);
     if (op->is_due) TAILQ_REMOVE(op->cancelled ? &proto->revoked : &proto->patient, op, due);
@@ -125,11 +134,6 @@ int proto_reserve_coll(struct proto *proto, const tutti_group_info *info)
     return index;
 }
 
-static bool of_group(const struct match_item *item, const void *id)
-{
-    return item->group == *(const uint64_t *)id;
-}
-
 struct proto_past {
     uint64_t group;
     UT_hash_handle hh;
@@ -172,13 +176,21 @@ void proto_disown(struct proto *proto, const struct wire_header *header)
     if (header->kind == WIRE_EAGER_DATA) proto_consumed(proto, peer, header->bytes);
 }
 
-static void forget_arrivals(struct proto *proto, struct match_table *table, uint64_t group)
+static struct proto_arrival *first_of_group(const tutti_matcher *matcher, uint64_t group)
 {
-    struct match_item *item;
-    while ((item = match_search(table, of_group, &group)) != NULL) {
-        match_take(table, item);
-        proto_disown(proto, &((const struct proto_arrival *)(void *)item)->header);
-        free(item); /* the first member */
+    tutti_match_message *message = tutti_match_next_message(matcher, NULL);
+    while (message != NULL && message->key.group != group) message = tutti_match_next_message(matcher, message);
+    return (struct proto_arrival *)(void *)message; /* the first member */
+}
+
+/* Starts from the first one each time: what is said to a peer may end its link, and others go with it. */
+static void forget_arrivals(struct proto *proto, tutti_matcher *matcher, uint64_t group)
+{
+    struct proto_arrival *arrival;
+    while ((arrival = first_of_group(matcher, group)) != NULL) {
+        tutti_match_take(matcher, &arrival->match);
+        proto_disown(proto, &arrival->header);
+        free(arrival);
     }
 }
 
@@ -226,8 +238,8 @@ void proto_remove_group(struct proto_group *group)
     for (size_t i = 0; i < proto->n_slots; i++)
         if (proto->slot[i]->request != NULL && proto->slot[i]->group == group) proto_op_free(proto, proto->slot[i]);
     remember(proto, group->id);
-    forget_arrivals(proto, &proto->arrived, group->id);
-    forget_arrivals(proto, &proto->opened, group->id);
+    forget_arrivals(proto, &proto->messages, group->id);
+    forget_arrivals(proto, &proto->grants, group->id);
     group->proto = NULL;
 }
 
@@ -299,8 +311,8 @@ int proto_open(struct proto *proto, const struct fabric_config *config, void *co
     LIST_INIT(&proto->groups);
     proto->peer = calloc((size_t)config->world_size, sizeof *proto->peer);
     proto->block = malloc(PROTO_REDUCE_MOST);
-    if (proto->peer == NULL || proto->block == NULL || !match_init(&proto->posted) || !match_init(&proto->peeking) ||
-        !match_init(&proto->arrived) || !match_init(&proto->waiting) || !match_init(&proto->opened))
+    if (proto->peer == NULL || proto->block == NULL || !tutti_match_reserve(&proto->messages, malloc, free) ||
+        !tutti_match_reserve(&proto->grants, malloc, free))
         return host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", config->world_size);
     int status = open_local(proto, config);
     if (status != TUTTI_OK || all_local(proto)) return status;
@@ -373,21 +385,14 @@ void proto_leave(struct proto *proto)
     say_goodbye(proto, 300);
 }
 
-static bool any_item(const struct match_item *item, const void *nothing)
+static void free_matcher(tutti_matcher *matcher)
 {
-    (void)item;
-    (void)nothing;
-    return true;
-}
-
-static void free_arrivals(struct match_table *table)
-{
-    struct match_item *item;
-    while ((item = match_search(table, any_item, NULL)) != NULL) {
-        match_take(table, item);
-        free(item);
+    tutti_match_message *message;
+    while ((message = tutti_match_next_message(matcher, NULL)) != NULL) {
+        tutti_match_take(matcher, message);
+        free(message); /* the first member of its arrival */
     }
-    match_free(table);
+    free(matcher->links);
 }
 
 void proto_close(struct proto *proto)
@@ -402,11 +407,8 @@ void proto_close(struct proto *proto)
     fabric_close(proto->fabric);
     shm_close(proto->shm);
     free_past(proto);
-    free_arrivals(&proto->arrived);
-    free_arrivals(&proto->opened);
-    match_free(&proto->posted);
-    match_free(&proto->peeking);
-    match_free(&proto->waiting);
+    free_matcher(&proto->messages);
+    free_matcher(&proto->grants);
     /* The first slot of each block is the block: slots 0, SLOTS, 2 * SLOTS, 4 * SLOTS .. */
     for (size_t i = 0; i < proto->n_slots; i = i == 0 ? SLOTS : i * 2) free(proto->slot[i]);
     free(proto->slot);

@@ -19,9 +19,9 @@
 
 #include "tcp/base/wire.h"
 #include "tcp/net/fabric.h"
-#include "tcp/p2p/match.h"
 #include "tcp/shm/coll/coll.h"
 #include "tcp/shm/shm.h"
+#include <tutti/match.h>
 
 enum {
     PROTO_WINDOW = 2 << 20,       /* cost of eager messages that a peer holds for us without a receive */
@@ -60,7 +60,7 @@ enum proto_state {
 
 /* A request under way.  The slot it lies in and a count make its name on the wire. */
 struct proto_op {
-    struct match_item item;
+    tutti_match_receive match; /* first: see op_of */
     tutti_request *request;
     struct proto_group *group;
     struct fabric_memory memory;
@@ -68,7 +68,7 @@ struct proto_op {
     struct fabric_write write;
     uint64_t id;
     int64_t since_ns;
-    int32_t peer; /* global; MATCH_ANY */
+    int32_t peer; /* global, or TUTTI_ANY_SOURCE */
     uint32_t generation;
     uint8_t state;
     bool cancelled;              /* the core wants it back */
@@ -88,7 +88,7 @@ TAILQ_HEAD(proto_due, proto_op);
 
 /* Something that came before its counterpart: an eager message or an RTS before the receive, a CTS before the send. */
 struct proto_arrival {
-    struct match_item item;
+    tutti_match_message match; /* first: see arrival_of */
     struct wire_header header;
     uint8_t payload[];
 };
@@ -124,13 +124,10 @@ struct proto {
     struct coll_list colls;                  /* with operations under way */
     int32_t rank, world_size;
     struct proto_awaited awaited;
-    struct match_table posted;  /* receives */
-    struct match_table peeking; /* those that take nothing */
-    struct match_table arrived; /* messages and questions without a receive */
-    struct match_table waiting; /* sends without the receiver's memory */
-    struct match_table opened;  /* the receiver's memory without a send */
-    struct proto_due patient;   /* expected sends, oldest first */
-    struct proto_due revoked;   /* cancelled, oldest first */
+    tutti_matcher messages;   /* posted receives and probes; eager messages, RTS and offers without a receive */
+    tutti_matcher grants;     /* sends that wait for a CTS, in place of receives; CTS without a send */
+    struct proto_due patient; /* expected sends, oldest first */
+    struct proto_due revoked; /* cancelled, oldest first */
     struct proto_op **slot;
     size_t n_slots;
     struct proto_op *free_ops;
@@ -230,8 +227,10 @@ void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key);
 void proto_refuse(struct proto *proto, int32_t peer, enum wire_kind kind, uint64_t ref, const tutti_request *request,
                   bool taken_back);
 bool proto_agrees(const tutti_request *request, uint64_t bytes, uint64_t fingerprint);
-/* The table in which an operation waits for its counterpart. */
-struct match_table *proto_table_of(struct proto *proto, const struct proto_op *op);
+/* Posts an operation in the matcher of its state. */
+void proto_post(struct proto *proto, struct proto_op *op);
+/* Takes it out of there; nothing happens if it is not posted. */
+void proto_withdraw(struct proto *proto, struct proto_op *op);
 int proto_mismatch(struct proto *proto, tutti_request *request, int32_t peer, uint64_t bytes, uint64_t fingerprint);
 /* Forgets an RTS or an offer that no receive has met.  false: there is none. */
 bool proto_forget_announced(struct proto *proto, int32_t peer, uint64_t id);

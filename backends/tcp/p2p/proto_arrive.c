@@ -4,32 +4,49 @@
 
 #include "tcp/p2p/proto.h"
 
-static struct proto_op *op_of(struct match_item *item)
+static struct proto_op *op_of(tutti_match_receive *receive)
 {
-    return (struct proto_op *)(void *)item; /* the first member */
+    return (struct proto_op *)(void *)receive; /* the first member */
 }
 
-/* The posted operation that takes a message, or NULL.  One from any source means any of its group. */
-static struct proto_op *find_in(const struct match_table *table, const struct wire_header *header)
+static struct proto_arrival *arrival_of(tutti_match_message *message)
 {
-    int32_t peer = (int32_t)header->source;
-    struct match_item *item = match_posted(table, header->group, peer, header->tag);
-    struct proto_op *op = item != NULL ? op_of(item) : NULL;
-    return op == NULL || op->peer != MATCH_ANY || proto_group_rank(op->group, peer) >= 0 ? op : NULL;
+    return (struct proto_arrival *)(void *)message; /* the first member */
 }
 
-/* A message is kept: those who wait for it without taking it are told of it. */
-static void show(struct proto *proto, const struct wire_header *header)
+static tutti_match_key key_of(const struct wire_header *header)
 {
-    struct proto_op *op;
-    while ((op = find_in(&proto->peeking, header)) != NULL) {
+    return tutti_match_message_key(header->group, (int32_t)header->source, header->tag);
+}
+
+/* True if the receive takes messages of this rank: one from any source takes those of its group's members. */
+static bool takes_from(const struct proto_op *op, int32_t peer)
+{
+    return op->peer != TUTTI_ANY_SOURCE || proto_group_rank(op->group, peer) >= 0;
+}
+
+/* Returns the posted receive that takes a message, or NULL. */
+static struct proto_op *find_posted(const struct proto *proto, const struct wire_header *header)
+{
+    tutti_match_key key = key_of(header);
+    tutti_match_receive *receive = tutti_match_find_receive(&proto->messages, &key);
+    return receive != NULL && takes_from(op_of(receive), key.source) ? op_of(receive) : NULL;
+}
+
+/* Completes the probes that match a message just kept. */
+static void complete_probes(struct proto *proto, const struct wire_header *header)
+{
+    tutti_match_key key = key_of(header);
+    tutti_match_receive *probe;
+    while ((probe = tutti_match_find_probe(&proto->messages, &key)) != NULL && takes_from(op_of(probe), key.source)) {
+        struct proto_op *op = op_of(probe);
         tutti_request_settle(op->request, header->tag, header->bytes, header->fingerprint);
         proto_finish_recv(proto, op, (int32_t)header->source, TUTTI_OK);
     }
 }
 
 /* Keeps a message until its counterpart is posted. */
-static void keep(struct proto *proto, struct match_table *table, const struct wire_header *header, const void *payload)
+static void keep(struct proto *proto, tutti_matcher *matcher, const struct wire_header *header, const void *payload)
 {
     size_t bytes = header->kind == WIRE_EAGER_DATA ? header->bytes : 0;
     if (proto_is_past(proto, header->group)) {
@@ -46,22 +63,18 @@ static void keep(struct proto *proto, struct match_table *table, const struct wi
         link_drop(proto, (int32_t)header->source, "no memory for its messages", true);
         return;
     }
-    arrival->item = (struct match_item){.group = header->group, .source = (int32_t)header->source, .tag = header->tag};
+    arrival->match = (tutti_match_message){.key = key_of(header)};
     arrival->header = *header;
     if (bytes > 0) memcpy(arrival->payload, payload, bytes);
-    match_put(table, &arrival->item);
-    if (table == &proto->arrived && proto->peeking.count > 0) show(proto, header);
+    tutti_match_reserve(matcher, malloc, free);
+    tutti_match_keep(matcher, &arrival->match);
+    if (matcher == &proto->messages && matcher->n_probes > 0) complete_probes(proto, header);
 }
 
 void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status)
 {
     op->request->source = proto_group_rank(op->group, peer);
     proto_finish(proto, op, status);
-}
-
-static struct proto_op *find_posted(const struct proto *proto, const struct wire_header *header)
-{
-    return find_in(&proto->posted, header);
 }
 
 static bool is_awaited(const struct proto *proto, const struct wire_header *header)
@@ -103,7 +116,7 @@ static void arrive_after_all(struct proto *proto, const struct wire_header *head
     if (op != NULL)
         proto_finish_recv(proto, op, peer, take_eager(proto, op->request, header, payload));
     else if (proto_forget_announced(proto, peer, header->ref))
-        keep(proto, &proto->arrived, header, payload);
+        keep(proto, &proto->messages, header, payload);
     else
         proto_consumed(proto, peer, header->bytes);
 }
@@ -123,7 +136,7 @@ static void arrive_eager(struct proto *proto, const struct wire_header *header, 
     }
     struct proto_op *op = find_posted(proto, header);
     if (op == NULL) {
-        keep(proto, &proto->arrived, header, payload);
+        keep(proto, &proto->messages, header, payload);
         return;
     }
     proto_finish_recv(proto, op, peer, take_eager(proto, op->request, header, payload));
@@ -136,7 +149,7 @@ static void arrive_rts(struct proto *proto, const struct wire_header *header)
     struct proto_op *op = find_posted(proto, header);
     if (op == NULL) {
         if (is_awaited(proto, header)) proto->awaited.announced = true;
-        keep(proto, &proto->arrived, header, NULL);
+        keep(proto, &proto->messages, header, NULL);
         return;
     }
     if (!proto_agrees(op->request, header->bytes, header->fingerprint)) {
@@ -147,7 +160,7 @@ static void arrive_rts(struct proto *proto, const struct wire_header *header)
     }
     if (op->state == PROTO_RECV_OPEN) return; /* opened unasked: the question crossed the answer */
     tutti_request_settle(op->request, header->tag, header->bytes, header->fingerprint);
-    match_take(&proto->posted, &op->item);
+    proto_withdraw(proto, op);
     op->peer = peer;
     if (header->kind == WIRE_OFFER) {
         bulk_pull(proto, op, header);
@@ -169,12 +182,13 @@ static void arrive_cts(struct proto *proto, const struct wire_header *header)
             return;
         }
     } else {
-        struct match_item *item = match_exact(&proto->waiting, header->group, peer, header->tag);
-        if (item == NULL) {
-            keep(proto, &proto->opened, header, NULL);
+        tutti_match_key key = key_of(header);
+        tutti_match_receive *send = tutti_match_find_receive(&proto->grants, &key);
+        if (send == NULL) {
+            keep(proto, &proto->grants, header, NULL);
             return;
         }
-        op = op_of(item);
+        op = op_of(send);
     }
     if (proto_agrees(op->request, header->bytes, header->fingerprint)) {
         proto_start_write(proto, op, header->id);
@@ -200,26 +214,23 @@ static void arrive_nack_send(struct proto *proto, const struct wire_header *head
     proto_finish(proto, op, status);
 }
 
-struct announced_as {
-    int32_t peer;
-    uint64_t id;
-};
-
-static bool is_announced_as(const struct match_item *item, const void *argument)
+/* Forgets what a peer said under this id: an RTS, an offer or a CTS.  Returns false if there is none. */
+static bool forget_question(tutti_matcher *matcher, int32_t peer, uint64_t id)
 {
-    const struct announced_as *wanted = argument;
-    const struct wire_header *header = &((const struct proto_arrival *)(const void *)item)->header;
-    return item->source == wanted->peer && header->kind != WIRE_EAGER_DATA && header->id == wanted->id;
+    tutti_match_message *message = tutti_match_next_message(matcher, NULL);
+    for (; message != NULL; message = tutti_match_next_message(matcher, message)) {
+        const struct wire_header *header = &arrival_of(message)->header;
+        if (message->key.source != peer || header->kind == WIRE_EAGER_DATA || header->id != id) continue;
+        tutti_match_take(matcher, message);
+        free(arrival_of(message));
+        return true;
+    }
+    return false;
 }
 
 bool proto_forget_announced(struct proto *proto, int32_t peer, uint64_t id)
 {
-    struct announced_as wanted = {peer, id};
-    struct match_item *item = match_search(&proto->arrived, is_announced_as, &wanted);
-    if (item == NULL) return false;
-    match_take(&proto->arrived, item);
-    free(item);
-    return true;
+    return forget_question(&proto->messages, peer, id);
 }
 
 static void arrive_nack_recv(struct proto *proto, const struct wire_header *header)
@@ -251,34 +262,18 @@ static void arrive_note(struct proto *proto, const struct wire_header *header, c
         proto_say(proto, (int32_t)header->source, &answer, NULL, 0);
 }
 
-struct opened_by {
-    int32_t peer;
-    uint64_t key;
-};
-
-static bool is_opened_by(const struct match_item *item, const void *argument)
-{
-    const struct opened_by *wanted = argument;
-    return item->source == wanted->peer && ((const struct proto_arrival *)(const void *)item)->header.id == wanted->key;
-}
-
 /* A write ends with the pieces that are on their way, and the answer follows them.  Only of one whose last piece is
  * among them the peer hears anyway. */
 static void arrive_revoke(struct proto *proto, const struct wire_header *header)
 {
-    struct opened_by wanted = {(int32_t)header->source, header->ref};
-    struct match_item *item = match_search(&proto->opened, is_opened_by, &wanted);
-    if (item != NULL) {
-        match_take(&proto->opened, item);
-        free(item);
-    }
+    int32_t peer = (int32_t)header->source;
+    forget_question(&proto->grants, peer, header->ref);
     for (size_t i = 0; i < proto->n_slots; i++) {
         struct proto_op *op = proto->slot[i];
-        if (op->request == NULL || op->state != PROTO_SEND_WRITING || op->peer != wanted.peer ||
-            op->write.key != wanted.key)
+        if (op->request == NULL || op->state != PROTO_SEND_WRITING || op->peer != peer || op->write.key != header->ref)
             continue;
         if (link_unwrite(proto, op))
-            proto_finish(proto, op, taken_back(proto, wanted.peer));
+            proto_finish(proto, op, taken_back(proto, peer));
         else if (link_cut(proto, op))
             op->cut = true;
         else
@@ -286,7 +281,7 @@ static void arrive_revoke(struct proto *proto, const struct wire_header *header)
         break;
     }
     struct wire_header answer = {.kind = WIRE_REVOKED, .ref = header->ref};
-    proto_say(proto, wanted.peer, &answer, NULL, 0);
+    proto_say(proto, peer, &answer, NULL, 0);
 }
 
 static void arrive_revoked(struct proto *proto, const struct wire_header *header)
@@ -398,18 +393,14 @@ static void on_write_done(void *user, struct fabric_write *write)
     proto_finish(user, op, op->cut ? taken_back(user, op->peer) : TUTTI_OK);
 }
 
-static bool is_from(const struct match_item *item, const void *peer)
+static void forget_questions(tutti_matcher *matcher, int32_t peer)
 {
-    const struct proto_arrival *arrival = (const void *)item;
-    return item->source == *(const int32_t *)peer && arrival->header.kind != WIRE_EAGER_DATA;
-}
-
-static void forget_questions(struct match_table *table, int32_t peer)
-{
-    struct match_item *item;
-    while ((item = match_search(table, is_from, &peer)) != NULL) {
-        match_take(table, item);
-        free(item);
+    tutti_match_message *message = tutti_match_next_message(matcher, NULL), *next;
+    for (; message != NULL; message = next) {
+        next = tutti_match_next_message(matcher, message);
+        if (message->key.source != peer || arrival_of(message)->header.kind == WIRE_EAGER_DATA) continue;
+        tutti_match_take(matcher, message);
+        free(arrival_of(message));
     }
 }
 
@@ -417,8 +408,8 @@ static void forget_questions(struct match_table *table, int32_t peer)
 static void on_lost(void *user, int32_t peer, const char *why)
 {
     struct proto *proto = user;
-    forget_questions(&proto->arrived, peer);
-    forget_questions(&proto->opened, peer);
+    forget_questions(&proto->messages, peer);
+    forget_questions(&proto->grants, peer);
     if (link_is_local(proto, peer)) bulk_lost(proto, peer);
     proto->moved++;
     if (proto->closing) return;

@@ -86,7 +86,7 @@ static void look(struct proto *proto, int32_t peer)
 
 void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key)
 {
-    match_take(&proto->waiting, &op->item);
+    proto_withdraw(proto, op);
     if (op->is_due) TAILQ_REMOVE(&proto->patient, op, due);
     op->is_due = false;
     op->state = PROTO_SEND_WRITING;
@@ -145,8 +145,8 @@ static int send_to_opened(struct proto_group *group, tutti_request *request, str
 {
     struct proto *proto = group->proto;
     struct wire_header header = cts->header;
-    int32_t peer = cts->item.source;
-    match_take(&proto->opened, &cts->item);
+    int32_t peer = cts->match.key.source;
+    tutti_match_take(&proto->grants, &cts->match);
     free(cts);
     if (!proto_agrees(request, header.bytes, header.fingerprint)) {
         proto_refuse(proto, peer, WIRE_NACK_RECV, header.id, request, false);
@@ -166,7 +166,8 @@ int proto_send(struct proto_group *group, tutti_request *request)
     if (status != TUTTI_OK) return status;
     enum proto_way way = way_of(proto, request, peer);
     if (way == PROTO_EAGER) return send_eager(group, request, peer, 0);
-    struct match_item *cts = match_exact(&proto->opened, group->id, peer, request->tag);
+    tutti_match_key key = tutti_match_message_key(group->id, peer, request->tag);
+    tutti_match_message *cts = tutti_match_find_message(&proto->grants, &key);
     if (cts != NULL) return send_to_opened(group, request, (struct proto_arrival *)(void *)cts);
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
@@ -174,7 +175,7 @@ int proto_send(struct proto_group *group, tutti_request *request)
         bulk_offer(proto, op);
         return await_receiver(group, request, op);
     }
-    match_put(&proto->waiting, &op->item);
+    proto_post(proto, op);
     if ((request->flags & TUTTI_REQUEST_EXPECTED) && request->bytes > WIRE_EAGER && !link_is_local(proto, peer)) {
         op->since_ns = proto->host->now_ns();
         op->is_due = true;
@@ -213,10 +214,10 @@ static int recv_arrived(struct proto_group *group, tutti_request *request, struc
 {
     struct proto *proto = group->proto;
     struct wire_header header = arrival->header;
-    int32_t peer = arrival->item.source;
+    int32_t peer = arrival->match.key.source;
     bool agrees = proto_agrees(request, header.bytes, header.fingerprint);
     request->source = proto_group_rank(group, peer);
-    match_take(&proto->arrived, &arrival->item);
+    tutti_match_take(&proto->messages, &arrival->match);
     if (agrees) tutti_request_settle(request, header.tag, header.bytes, header.fingerprint);
     if (header.kind == WIRE_EAGER_DATA) {
         if (agrees) tutti_request_take(proto->host, request, 0, arrival->payload, header.bytes);
@@ -255,47 +256,36 @@ static int await(struct proto_group *group, tutti_request *request, int32_t peer
     return proto->awaited.status == TUTTI_OK ? TUTTI_REQUEST_DONE : proto->awaited.status;
 }
 
-static struct match_item *find(const struct match_table *arrived, uint64_t group, uint64_t tag)
+/* Returns the oldest message that the receive takes, or NULL.  Discards messages for the group from ranks that are not
+ * in it: no receive will ever take them. */
+static struct proto_arrival *find_arrived(const struct proto_group *group, const tutti_request *request, int32_t peer)
 {
-    return tag == MATCH_ANY_TAG ? match_oldest(arrived, group, MATCH_ANY) : match_loose(arrived, group, tag);
-}
-
-/* From any rank of the group: what another one has sent for it is nobody's. */
-static struct match_item *find_from_any(const struct proto_group *group, uint64_t tag)
-{
-    struct match_table *arrived = &group->proto->arrived;
-    struct match_item *item;
-    while ((item = find(arrived, group->id, tag)) != NULL && proto_group_rank(group, item->source) < 0) {
-        match_take(arrived, item);
-        free(item); /* the first member */
+    tutti_matcher *messages = &group->proto->messages;
+    tutti_match_key key = tutti_match_receive_key(request, group->id, peer);
+    tutti_match_message *message;
+    while ((message = tutti_match_find_message(messages, &key)) != NULL && peer == TUTTI_ANY_SOURCE &&
+           proto_group_rank(group, message->key.source) < 0) {
+        tutti_match_take(messages, message);
+        free(message); /* the first member of its arrival */
     }
-    return item;
-}
-
-static struct match_item *find_arrived(const struct proto_group *group, const tutti_request *request, int32_t peer)
-{
-    if ((request->flags & TUTTI_REQUEST_ANY_TAG) && peer != MATCH_ANY)
-        return match_oldest(&group->proto->arrived, group->id, peer);
-    if (request->flags & TUTTI_REQUEST_ANY_TAG) return find_from_any(group, MATCH_ANY_TAG);
-    return peer == MATCH_ANY ? find_from_any(group, request->tag)
-                             : match_exact(&group->proto->arrived, group->id, peer, request->tag);
+    return (struct proto_arrival *)(void *)message;
 }
 
 /* Describes what has come, or waits for it. */
-static int peek(struct proto_group *group, tutti_request *request, int32_t peer, struct match_item *item)
+static int peek(struct proto_group *group, tutti_request *request, int32_t peer, const struct proto_arrival *arrival)
 {
     struct proto *proto = group->proto;
-    if (item != NULL) {
-        const struct wire_header *header = &((const struct proto_arrival *)(void *)item)->header;
-        request->source = proto_group_rank(group, item->source);
+    if (arrival != NULL) {
+        const struct wire_header *header = &arrival->header;
+        request->source = proto_group_rank(group, arrival->match.key.source);
         tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
         return TUTTI_REQUEST_DONE;
     }
-    int status = peer == MATCH_ANY ? TUTTI_OK : link_connect(proto, peer);
+    int status = peer == TUTTI_ANY_SOURCE ? TUTTI_OK : link_connect(proto, peer);
     if (status != TUTTI_OK) return status;
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_PEEKING);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
-    match_put(&proto->peeking, &op->item);
+    proto_post(proto, op);
     return TUTTI_REQUEST_PENDING;
 }
 
@@ -303,23 +293,23 @@ int proto_recv(struct proto_group *group, tutti_request *request)
 {
     struct proto *proto = group->proto;
     bool any = request->peer == TUTTI_ANY_SOURCE;
-    int32_t peer = any ? MATCH_ANY : group->global_ranks[request->peer];
+    int32_t peer = any ? TUTTI_ANY_SOURCE : group->global_ranks[request->peer];
     bool local = !any && link_is_local(proto, peer);
-    struct match_item *arrived = find_arrived(group, request, peer);
+    struct proto_arrival *arrived = find_arrived(group, request, peer);
     if (request->flags & TUTTI_REQUEST_PEEK) return peek(group, request, peer, arrived);
     /* A receive that was posted before may be meant for the same message. */
     bool awaits = (request->flags & TUTTI_REQUEST_AWAITED) && (request->flags & TUTTI_REQUEST_ANY_TAG) == 0;
-    if (arrived == NULL && local && awaits && proto->posted.count == 0) {
+    if (arrived == NULL && local && awaits && proto->messages.n_receives == 0) {
         int status = await(group, request, peer);
         if (status != TUTTI_REQUEST_PENDING) return status;
         arrived = find_arrived(group, request, peer);
     }
-    if (arrived != NULL) return recv_arrived(group, request, (struct proto_arrival *)(void *)arrived);
+    if (arrived != NULL) return recv_arrived(group, request, arrived);
     int status = any ? TUTTI_OK : link_connect(proto, peer); /* so that its end is noticed, too */
     if (status != TUTTI_OK) return status;
     struct proto_op *op = proto_op_new(group, request, peer, PROTO_RECV_POSTED);
     if (op == NULL) return TUTTI_ERR_NO_MEMORY;
-    match_put(&proto->posted, &op->item);
+    proto_post(proto, op);
     if (any || local || !(request->flags & TUTTI_REQUEST_EXPECTED) || request->bytes <= WIRE_EAGER)
         return TUTTI_REQUEST_PENDING;
     status = proto_open_memory(proto, op, 0);
