@@ -39,8 +39,7 @@ static int tcp_open(void *state, const tutti_group_info *info, const tutti_host 
                                        .coll_index = coll_index(info)};
     if (info->parent != NULL) {
         struct tcp_group *first = info->parent;
-        if (first->opened) proto_add_group(&first->proto, &self->group);
-        return TUTTI_OK;
+        return first->opened ? proto_add_group(&first->proto, &self->group) : TUTTI_OK;
     }
     if (info->world_size == 1) return TUTTI_OK; /* nobody to talk to */
     struct fabric_config config = {.rank = info->rank,
@@ -55,8 +54,7 @@ static int tcp_open(void *state, const tutti_group_info *info, const tutti_host 
                                    .store = info->store};
     self->opened = true;
     int status = proto_open(&self->proto, &config, info->core);
-    if (status == TUTTI_OK) proto_add_group(&self->proto, &self->group);
-    return status;
+    return status == TUTTI_OK ? proto_add_group(&self->proto, &self->group) : status;
 }
 
 static void tcp_close(void *state)

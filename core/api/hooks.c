@@ -16,6 +16,7 @@ const struct engine_hooks library_hooks = {
     .dispatch_unblocked = submit_unblocked,
     .apply_reported = group_take_told,
     .fail_disowned = group_disowned,
+    .fail_starved = group_starved,
     .drain_at_exit = drain_at_exit,
     .notified = notice_received,
     .resume = dispatch_compared,

@@ -57,6 +57,9 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
 /* Fails all groups of the family, because the program has closed the engine's descriptors.  Under the lock. */
 void group_disowned(struct tutti_group *first);
 
+/* Fails all groups of the family, because a control message was lost for want of memory.  Under the lock. */
+void group_starved(struct tutti_group *first);
+
 /* A peer says that the group failed; sequence is the first collective that did not end well there.  Those before it may
  * still end well here, as they did there: they have a moment for it. */
 void group_told(struct tutti_group *group, int status, const char *text, uint64_t sequence);

@@ -161,13 +161,25 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
     fail_group(group, status, text, tell, false);
 }
 
-void group_disowned(struct tutti_group *first)
+static void fail_all(struct tutti_group *first, int status, const char *text)
 {
     struct tutti_group *group;
     TAILQ_FOREACH(group, &first->family, family_link)
     {
-        if (group->rank >= 0 && !group->failed && !group->shut) group_fail(group, TUTTI_ERR_SYSTEM, "", true);
+        if (group->rank >= 0 && !group->failed && !group->shut) group_fail(group, status, text, true);
     }
+}
+
+void group_disowned(struct tutti_group *first)
+{
+    fail_all(first, TUTTI_ERR_SYSTEM, "");
+}
+
+void group_starved(struct tutti_group *first)
+{
+    char text[80];
+    snprintf(text, sizeof text, "rank %d has no memory for a control message", first->global_ranks[first->rank]);
+    fail_all(first, TUTTI_ERR_NO_MEMORY, text);
 }
 
 static int check_forked(const struct tutti_group *group)
@@ -258,7 +270,7 @@ static void handle_lost(struct engine_event *event)
     {
         if (!lost->left && (lost->first == root || group == lost->first)) note_gone(group, lost->peer, text);
     }
-    free(lost);
+    event_memory_give_back(&root->engine->event_memory, lost);
 }
 
 void group_peer_lost(void *core, int32_t peer, bool left, const char *why)
@@ -266,8 +278,8 @@ void group_peer_lost(void *core, int32_t peer, bool left, const char *why)
     struct tutti_group *first = core;
     if (peer < 0 || peer >= first->size) return;
     spread_answered(first, peer);
-    struct lost_event *lost = malloc(sizeof *lost);
-    if (lost == NULL) return; /* what waits for the peer fails through its requests */
+    struct lost_event *lost = event_memory_take(&first->engine->event_memory, sizeof *lost);
+    if (lost == NULL) return;
     *lost = (struct lost_event){
         .event.handle = handle_lost, .first = first, .peer = first->global_ranks[peer], .left = left};
     snprintf(lost->why, sizeof lost->why, "%s", why);
@@ -287,14 +299,14 @@ static void handle_failed(struct engine_event *event)
     char text[ERROR_TEXT_MAX + 100];
     snprintf(text, sizeof text, "group %s: %s", failed->group->name, failed->why);
     if (!failed->group->failed && !failed->group->shut) group_fail(failed->group, failed->status, text, true);
-    free(failed);
+    event_memory_give_back(&failed->group->engine->event_memory, failed);
 }
 
 void group_failed(void *core, int status, const char *why)
 {
     struct tutti_group *group = core;
-    struct failed_event *failed = malloc(sizeof *failed);
-    if (failed == NULL) return; /* the backend tells again, or what is pending fails by itself */
+    struct failed_event *failed = event_memory_take(&group->engine->event_memory, sizeof *failed);
+    if (failed == NULL) return;
     *failed = (struct failed_event){.event.handle = handle_failed, .group = group, .status = status};
     snprintf(failed->why, sizeof failed->why, "%s", why);
     engine_post(group->engine, &failed->event);

@@ -94,7 +94,10 @@ int making_tell(struct tutti_group *root, int peer, const struct making_message 
     const struct backend_entry *entry = backends_find_tell(root);
     size_t bytes = making_encode(message, wire);
     if (entry == NULL) return TUTTI_OK; /* the group tree is being closed */
-    return entry->backend->tell(entry->state, peer, wire, bytes);
+    int status = entry->backend->tell(entry->state, peer, wire, bytes);
+    if (status == TUTTI_ERR_NO_MEMORY)
+        root->engine->event_memory.is_exhausted = true; /* the peer would wait for it in vain */
+    return status;
 }
 
 static struct making_message message_of(const struct making *making, enum making_type type)

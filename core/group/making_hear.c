@@ -182,10 +182,13 @@ static void hear_known(struct making *making, int peer, const struct making_mess
 
 static void keep(struct tutti_group *root, struct making *making, int peer, const struct making_message *message)
 {
+    if (root->n_early >= EARLY_MOST) return; /* the peer asks again, or times out */
     if (making == NULL) making = making_new(root, message->key);
-    if (making == NULL || root->n_early >= EARLY_MOST) return; /* the peer asks again, or times out */
-    struct making_early *early = malloc(sizeof *early);
-    if (early == NULL) return;
+    struct making_early *early = making != NULL ? malloc(sizeof *early) : NULL;
+    if (early == NULL) {
+        root->engine->event_memory.is_exhausted = true;
+        return;
+    }
     early->peer = peer;
     early->message = *message;
     STAILQ_INSERT_TAIL(&making->early, early, link);
@@ -280,16 +283,16 @@ static void handle(struct engine_event *event)
 {
     struct making_event *came = (struct making_event *)event;
     if (!came->root->shut) making_hear(came->root, came->peer, &came->message);
-    free(came);
+    event_memory_give_back(&came->root->engine->event_memory, came);
 }
 
 void making_notified(struct tutti_group *root, int peer, const void *message, size_t bytes)
 {
     if (root != root->root || peer < 0 || peer >= root->size || peer == root->rank) return;
-    struct making_event *came = malloc(sizeof *came);
-    if (came == NULL) return; /* the leader asks again */
+    struct making_event *came = event_memory_take(&root->engine->event_memory, sizeof *came);
+    if (came == NULL) return;
     if (!making_parse(message, bytes, &came->message)) {
-        free(came);
+        event_memory_give_back(&root->engine->event_memory, came);
         return;
     }
     came->event.handle = handle;

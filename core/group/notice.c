@@ -1,7 +1,5 @@
 #include "group/notice.h"
 
-#include <stdlib.h>
-
 #include "diagnose/health.h"
 #include "group/group.h"
 #include "group/making.h"
@@ -35,7 +33,7 @@ static void handle_note(struct engine_event *event)
         group->failed_missing = note->given_up;
         group_told(group, note->status, note->text, note->sequence); /* and told on: not all know the first one */
     }
-    free(came);
+    event_memory_give_back(&group->engine->event_memory, came);
 }
 
 void notice_received(void *core, int32_t peer, const void *message, size_t bytes)
@@ -46,10 +44,10 @@ void notice_received(void *core, int32_t peer, const void *message, size_t bytes
         return;
     }
     if (group->size < 1 || peer < 0 || peer >= group->size || peer == group->rank) return;
-    struct note_event *came = malloc(sizeof *came);
-    if (came == NULL) return; /* notes are best effort */
+    struct note_event *came = event_memory_take(&group->engine->event_memory, sizeof *came);
+    if (came == NULL) return;
     if (!note_parse(message, bytes, &came->note)) {
-        free(came);
+        event_memory_give_back(&group->engine->event_memory, came);
         return;
     }
     if (came->note.type == NOTE_FAILED || came->note.type == NOTE_LEFT) spread_answered(group, peer);

@@ -84,14 +84,19 @@ int engine_new(int local_world_size, const struct engine_hooks *hooks, struct en
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
     struct engine *engine = calloc(1, sizeof *engine);
-    if (engine == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (engine == NULL || !event_memory_open(&engine->event_memory)) {
+        free(engine);
+        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    }
     engine->wake_fd[POLLER_CALLER] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->wake_fd[POLLER_THREAD] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->witness.fd = -1;
     if (engine->wake_fd[POLLER_CALLER] < 0 || engine->wake_fd[POLLER_THREAD] < 0 || !witness_join(&engine->witness)) {
+        int status = error_errno(TUTTI_ERR_SYSTEM, "no eventfd for a group");
         close_wake_fds(engine);
+        event_memory_close(&engine->event_memory);
         free(engine);
-        return error_errno(TUTTI_ERR_SYSTEM, "no eventfd for a group");
+        return status;
     }
     init_sleep(engine);
     init_lists(engine);
@@ -128,6 +133,7 @@ void engine_free(struct engine *engine)
     close_wake_fds(engine);
     pthread_cond_destroy(&engine->changed);
     pthread_mutex_destroy(&engine->sleep_lock);
+    event_memory_close(&engine->event_memory);
     free(engine);
 }
 
@@ -252,6 +258,10 @@ bool engine_handle_events(struct engine *engine)
         TAILQ_REMOVE(&engine->events, event, link);
         event->handle(event);
         any = true;
+    }
+    if (engine->event_memory.is_exhausted && engine->first != NULL) {
+        engine->event_memory.is_exhausted = false;
+        engine->hooks->fail_starved(engine->first);
     }
     return any;
 }

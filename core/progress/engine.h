@@ -18,6 +18,7 @@
 
 #include "base/descriptors.h"
 #include "base/lock.h"
+#include "progress/event_memory.h"
 #include "progress/exits.h"
 #include "state/group_state.h"
 
@@ -45,6 +46,8 @@ struct engine_hooks {
     void (*apply_reported)(struct tutti_group *first);
     /* Fails all groups, because the program has closed the engine's descriptors. */
     void (*fail_disowned)(struct tutti_group *first);
+    /* Fails all groups, because a control message was lost for want of memory. */
+    void (*fail_starved)(struct tutti_group *first);
     /* The process exits: waits until peers have received what was sent to them. */
     void (*drain_at_exit)(struct engine *engine);
     /* Handles a control message that a peer has sent over a backend's own messages. */
@@ -79,6 +82,7 @@ struct engine {
     SLIST_HEAD(, tutti_work) spare; /* freed, for the next operation */
     int n_spare;
     TAILQ_HEAD(, engine_event) events;
+    struct event_memory event_memory;
     struct tutti_group *first; /* of the tree */
     int n_reported;            /* groups that hold back a failure reported by a peer */
     int n_blocked;             /* works that wait for the memory of an earlier one */

@@ -116,13 +116,14 @@ static void log_refused_coll(struct shm *shm)
     shm->coll_refused = 0;
 }
 
-void proto_add_group(struct proto *proto, struct proto_group *group)
+int proto_add_group(struct proto *proto, struct proto_group *group)
 {
     group->proto = proto;
     struct shm *shm = group->plans_only ? NULL : proto->shm; /* the collective segment reduces in an order of its own */
-    coll_open(&group->coll, shm, group->coll_index, group->rank, group->world_size, group->global_ranks);
+    int status = coll_open(&group->coll, shm, group->coll_index, group->rank, group->world_size, group->global_ranks);
     log_refused_coll(proto->shm);
     LIST_INSERT_HEAD(&proto->groups, group, link);
+    return status;
 }
 
 int proto_reserve_coll(struct proto *proto, const tutti_group_info *info)

@@ -146,7 +146,7 @@ void proto_close(struct proto *proto);
 void proto_leave(struct proto *proto);
 /* See tutti_backend.drain. */
 int32_t proto_drain(struct proto *proto);
-void proto_add_group(struct proto *proto, struct proto_group *group);
+int proto_add_group(struct proto *proto, struct proto_group *group);
 void proto_remove_group(struct proto_group *group);
 int proto_progress(struct proto *proto);
 int proto_tell(struct proto_group *group, int32_t peer, const void *message, size_t bytes);

@@ -19,24 +19,25 @@ int coll_reserve(struct shm *shm, int32_t n, const int32_t *global_ranks)
     return share_memory(shm, n, global_ranks) ? coll_directory_reserve(shm, n) : COLL_ABSENT;
 }
 
-void coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t rank, int32_t n,
-               const int32_t *global_ranks)
+int coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t rank, int32_t n,
+              const int32_t *global_ranks)
 {
     TAILQ_INIT(&segment->ops);
     segment->state = COLL_NONE;
-    if (index < 0 || index >= SHM_SEGMENTS || !share_memory(shm, n, global_ranks)) return;
-    if (!coll_directory_has(shm, index)) return;
+    if (index < 0 || index >= SHM_SEGMENTS || !share_memory(shm, n, global_ranks)) return TUTTI_OK;
+    if (!coll_directory_has(shm, index)) return TUTTI_OK;
     *segment = (struct coll_segment){.shm = shm, .host = shm->config.host, .n = n, .rank = rank, .index = index};
     TAILQ_INIT(&segment->ops);
     segment->local_rank = malloc((size_t)n * sizeof *segment->local_rank);
     segment->spare = calloc(1, sizeof *segment->spare);
     if (segment->local_rank == NULL || segment->spare == NULL)
-        return; /* its operations fail, which the other ranks notice */
+        return shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", (int)n);
     for (int i = 0; i < n; i++) segment->local_rank[i] = shm->local_rank_of[global_ranks[i]];
     coll_lay_out(segment, shm, index);
     segment->next = 1;
     segment->since_async = COLL_PATIENCE;
     segment->state = COLL_READY;
+    return TUTTI_OK;
 }
 
 void coll_close(struct coll_segment *segment)

@@ -149,9 +149,10 @@ char *coll_fragment_of(const struct coll_segment *segment, int rank, uint64_t st
 /* Reserves a segment for a group if its ranks share memory.  Returns its index, or COLL_ABSENT.  One rank calls it for
  * all. */
 int coll_reserve(struct shm *shm, int32_t n, const int32_t *global_ranks);
-/* Opens the segment reserved for the group.  With COLL_ABSENT there is none, and operations run as plans. */
-void coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t rank, int32_t n,
-               const int32_t *global_ranks);
+/* Opens the segment reserved for the group.  With COLL_ABSENT there is none, and operations run as plans.
+ * Errors: NO_MEMORY, because a rank that ran plans alone would wait for the others for ever. */
+int coll_open(struct coll_segment *segment, struct shm *shm, int index, int32_t rank, int32_t n,
+              const int32_t *global_ranks);
 void coll_close(struct coll_segment *segment);
 
 /* Implements entries of tutti_backend.native. */

@@ -1,0 +1,28 @@
+/* Memory for events.
+ *
+ * An event that is lost can leave a rank waiting for what a peer has said already.  So a few events are kept in reserve
+ * for when memory runs short.  If these are used up, is_exhausted is set, and the engine's groups fail. */
+#ifndef EVENT_MEMORY_H
+#define EVENT_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { EVENT_MAX = 3072, EVENTS_RESERVED = 4 };
+
+/* Guarded by the engine's lock. */
+struct event_memory {
+    char *reserve;
+    unsigned used; /* a bit for each event of the reserve */
+    bool is_exhausted;
+};
+
+/* Allocates the reserve.  Returns false if there is no memory. */
+bool event_memory_open(struct event_memory *memory);
+void event_memory_close(struct event_memory *memory);
+
+/* Returns memory for an event of at most EVENT_MAX bytes, or NULL if the reserve is used up too.  Not cleared. */
+void *event_memory_take(struct event_memory *memory, size_t bytes);
+void event_memory_give_back(struct event_memory *memory, void *event);
+
+#endif
