@@ -1,70 +1,176 @@
-/* The tcp backend: the table and its groups.  Messages are in proto, collectives within a host in shm/coll. */
+/* The tcp backend: its table, and the state of its groups.
+ *
+ * Messages are the protocol's (p2p/), over shared memory (shm/) between ranks that can attach each other and libfabric
+ * (net/) between all others.  Groups whose ranks all share memory do collectives there (shm/coll/).
+ */
 #include <string.h>
 
+#include "tcp/net/fabric.h"
 #include "tcp/p2p/proto.h"
+#include "tcp/shm/coll/coll.h"
+#include "tcp/shm/shm.h"
 
-/* State of one group; the family's first one has the protocol and the links, which the others share. */
+enum { LOG_INFO = 2 };
+
+/* State of one group.  A group tree's first one has the protocol and the transports, which the others share. */
 struct tcp_group {
-    struct proto proto; /* unused where there is a parent, or nobody to talk to */
     struct proto_group group;
-    bool opened;
+    struct coll_segment coll;
+    struct tcp_group *first; /* NULL if there is nobody to talk to */
+    /* Of the first group alone: */
+    struct proto proto;
+    struct shm *shm;        /* NULL if this rank shares memory with none */
+    struct fabric *fabric;  /* NULL if all ranks share memory: libfabric is not even loaded */
+    struct coll_list colls; /* groups with operations under way */
+    unsigned coll_turns;    /* progress calls in which these moved */
 };
+
+/* ---- opening ----------------------------------------------------------------------------------------------- */
+
+/* Logs that a group has no collective segment.  The rank that reserves it for the others finds that out. */
+static void log_refused_coll(struct shm *shm)
+{
+    if (shm->coll_refused == 0) return;
+    shm->config.host->log(LOG_INFO,
+                          "tcp: no %zu bytes of shared memory for a group's collectives (%s): they are messages",
+                          shm->coll_span, strerror(shm->coll_refused));
+    shm->coll_refused = 0;
+}
 
 /* Returns the index of the collective segment that was reserved for the group. */
 static int coll_index(const tutti_group_info *info)
 {
-    int32_t at = COLL_ABSENT;
+    int32_t index = COLL_ABSENT;
     if (info->parent == NULL) return COLL_FIRST;
-    if (TUTTI_HAS(info, offer)) memcpy(&at, info->offer, sizeof at);
-    return at;
+    if (TUTTI_HAS(info, offer)) memcpy(&index, info->offer, sizeof index);
+    return index;
 }
 
 static int tcp_offer(void *state, const tutti_group_info *info, uint8_t *offer)
 {
     struct tcp_group *self = state;
-    int32_t at = self->opened ? proto_reserve_coll(&self->proto, info) : COLL_ABSENT;
-    memcpy(offer, &at, sizeof at);
+    int32_t index = COLL_ABSENT;
+    if (self->shm != NULL && !TUTTI_HAS(info, plans_only))
+        index = coll_reserve(self->shm, info->world_size, info->global_ranks);
+    if (self->shm != NULL) log_refused_coll(self->shm);
+    memcpy(offer, &index, sizeof index);
     return TUTTI_OK;
 }
 
-static int tcp_open(void *state, const tutti_group_info *info, const tutti_host *host)
+static int add_group(struct tcp_group *self, struct tcp_group *first, const tutti_group_info *info)
 {
-    struct tcp_group *self = state;
-    self->group = (struct proto_group){.id = info->id,
-                                       .rank = info->rank,
-                                       .world_size = info->world_size,
-                                       .global_ranks = info->global_ranks,
-                                       .core = info->core,
-                                       .plans_only = TUTTI_HAS(info, plans_only),
-                                       .coll_index = coll_index(info)};
-    if (info->parent != NULL) {
-        struct tcp_group *first = info->parent;
-        return first->opened ? proto_add_group(&first->proto, &self->group) : TUTTI_OK;
+    /* The collective segment reduces in an order of its own. */
+    struct shm *shm = TUTTI_HAS(info, plans_only) ? NULL : first->shm;
+    self->first = first;
+    int status = coll_open(&self->coll, shm, coll_index(info), info->rank, info->world_size, info->global_ranks);
+    if (first->shm != NULL) log_refused_coll(first->shm);
+    proto_add_group(&first->proto, &self->group);
+    return status;
+}
+
+static int64_t open_timeout_ms(const tutti_group_info *info)
+{
+    return TUTTI_HAS(info, open_timeout_ms) && info->open_timeout_ms > 0 ? info->open_timeout_ms : info->timeout_ms;
+}
+
+/* Attaches the ranks of this host.  *reaches_all is set if these are all. */
+static int open_shm(struct tcp_group *self, const tutti_group_info *info, const tutti_host *host, bool *reaches_all)
+{
+    struct shm_config config = {.rank = info->rank,
+                                .world_size = info->world_size,
+                                .local_world_size = info->local_world_size,
+                                .family = info->id,
+                                .timeout_ms = info->timeout_ms,
+                                .open_timeout_ms = open_timeout_ms(info),
+                                .host = host,
+                                .store = info->store,
+                                .events = &proto_events,
+                                .user = &self->proto,
+                                .group_bytes = coll_bytes,
+                                .reserve_group = coll_directory_reserve};
+    int status = shm_open_host(&config, &self->shm);
+    *reaches_all = false;
+    if (status != TUTTI_OK || self->shm == NULL) return status;
+    struct transport *transport = shm_transport(self->shm);
+    if (transport != NULL) {
+        *reaches_all = proto_add_transport(&self->proto, transport);
+        return TUTTI_OK;
     }
-    if (info->world_size == 1) return TUTTI_OK; /* nobody to talk to */
+    shm_close(self->shm);
+    self->shm = NULL;
+    return TUTTI_ERR_NO_MEMORY;
+}
+
+static int open_fabric(struct tcp_group *self, const tutti_group_info *info, const tutti_host *host)
+{
     struct fabric_config config = {.rank = info->rank,
                                    .world_size = info->world_size,
                                    .local_world_size = info->local_world_size,
                                    .family = info->id,
                                    .timeout_ms = info->timeout_ms,
-                                   .open_timeout_ms = TUTTI_HAS(info, open_timeout_ms) && info->open_timeout_ms > 0
-                                                          ? info->open_timeout_ms
-                                                          : info->timeout_ms,
+                                   .open_timeout_ms = open_timeout_ms(info),
                                    .host = host,
-                                   .store = info->store};
-    self->opened = true;
-    int status = proto_open(&self->proto, &config, info->core);
-    return status == TUTTI_OK ? proto_add_group(&self->proto, &self->group) : status;
+                                   .store = info->store,
+                                   .events = &proto_events,
+                                   .user = &self->proto};
+    int status = fabric_open(&config, &self->fabric);
+    if (status == TUTTI_OK) proto_add_transport(&self->proto, fabric_transport(self->fabric));
+    return status;
+}
+
+static int open_first(struct tcp_group *self, const tutti_group_info *info, const tutti_host *host)
+{
+    struct proto_config config = {.rank = info->rank, .world_size = info->world_size, .host = host, .core = info->core};
+    bool reaches_all = false;
+    self->first = self;
+    int status = proto_open(&self->proto, &config);
+    if (status == TUTTI_OK) status = open_shm(self, info, host, &reaches_all);
+    if (status == TUTTI_OK && !reaches_all) status = open_fabric(self, info, host);
+    return status == TUTTI_OK ? add_group(self, self, info) : status;
+}
+
+static int tcp_open(void *state, const tutti_group_info *info, const tutti_host *host)
+{
+    struct tcp_group *self = state, *first = info->parent;
+    self->group = (struct proto_group){.id = info->id,
+                                       .rank = info->rank,
+                                       .world_size = info->world_size,
+                                       .global_ranks = info->global_ranks,
+                                       .core = info->core};
+    if (first != NULL) return first->first != NULL ? add_group(self, first, info) : TUTTI_OK;
+    return info->world_size > 1 ? open_first(self, info, host) : TUTTI_OK; /* else there is nobody to talk to */
+}
+
+/* ---- closing ----------------------------------------------------------------------------------------------- */
+
+static bool is_first(const struct tcp_group *self)
+{
+    return self->first == self;
 }
 
 static void tcp_close(void *state)
 {
     struct tcp_group *self = state;
-    if (self->opened) self->proto.closing = true;
+    if (is_first(self)) self->proto.closing = true;
+    coll_close(&self->coll);
     proto_remove_group(&self->group);
-    if (self->opened) proto_close(&self->proto);
+    if (is_first(self)) proto_close(&self->proto);
     memset(self, 0, sizeof *self);
 }
+
+static void tcp_leave(void *state)
+{
+    struct tcp_group *self = state;
+    if (is_first(self)) proto_leave(&self->proto);
+}
+
+static int32_t tcp_drain(void *state)
+{
+    struct tcp_group *self = state;
+    return is_first(self) ? proto_drain(&self->proto) : -1;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------- */
 
 static int tcp_send(void *state, tutti_request *request)
 {
@@ -79,103 +185,108 @@ static int tcp_recv(void *state, tutti_request *request)
 static int tcp_recv_reduce(void *state, tutti_request *request)
 {
     struct proto_group *group = &((struct tcp_group *)state)->group;
-    if (request->bytes <= PROTO_REDUCE_MOST) return proto_recv(group, request);
+    if (request->bytes <= TRANSPORT_REDUCE_MAX) return proto_recv(group, request);
     return group->proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a recv_reduce of %zu bytes; at most %d",
-                                     request->bytes, PROTO_REDUCE_MOST);
-}
-
-static int tcp_progress(void *state)
-{
-    struct tcp_group *self = state;
-    return self->opened ? proto_progress(&self->proto) : 0;
-}
-
-static int tcp_arm(void *state, int *descriptors)
-{
-    struct tcp_group *self = state;
-    return self->opened ? link_arm(&self->proto, descriptors) : 0;
-}
-
-static int tcp_native(void *state, const tutti_op *op, tutti_request *request)
-{
-    struct proto_group *group = &((struct tcp_group *)state)->group;
-    if (group->coll.state != COLL_READY) return TUTTI_ERR_UNSUPPORTED;
-    return coll_begin(&group->coll, op, request, &group->proto->colls);
-}
-
-static const char *tcp_explain(void *state, const tutti_op *op)
-{
-    return coll_explain(&((struct tcp_group *)state)->group.coll, op);
-}
-
-static void tcp_awaits(void *state, const tutti_request *request, bool *ranks)
-{
-    coll_awaits(&((struct tcp_group *)state)->group.coll, request, ranks);
-}
-
-static bool tcp_is_near(void *state)
-{
-    struct tcp_group *self = state;
-    return self->opened && self->proto.shm != NULL;
-}
-
-static int tcp_alloc(void *state, size_t bytes, void **memory)
-{
-    const struct proto *proto = ((struct tcp_group *)state)->group.proto;
-    if (proto == NULL || proto->shm == NULL) return TUTTI_ERR_UNSUPPORTED; /* nobody to share it with */
-    return shm_alloc(proto->shm, bytes, memory);
-}
-
-static int tcp_free(void *state, void *memory)
-{
-    struct tcp_group *self = state;
-    const struct proto *proto = self->group.proto;
-    if (proto != NULL && proto->shm != NULL) return shm_free(proto->shm, memory);
-    return TUTTI_ERR_UNSUPPORTED;
-}
-
-static int tcp_cancel(void *state, tutti_request *request)
-{
-    if (coll_cancel(&((struct tcp_group *)state)->group.coll, request)) return TUTTI_OK;
-    return proto_cancel(&((struct tcp_group *)state)->group, request);
+                                     request->bytes, TRANSPORT_REDUCE_MAX);
 }
 
 static int tcp_notify(void *state, int32_t peer, const void *message, size_t bytes)
 {
-    struct proto_group *group = &((struct tcp_group *)state)->group;
-    return group->proto != NULL ? proto_notify(group, peer, message, bytes) : TUTTI_OK;
+    struct tcp_group *self = state;
+    return self->first != NULL ? proto_notify(&self->group, peer, message, bytes) : TUTTI_OK;
 }
 
 static int tcp_tell(void *state, int32_t peer, const void *message, size_t bytes)
 {
     struct tcp_group *self = state;
-    return self->opened ? proto_tell(&self->group, peer, message, bytes) : TUTTI_OK;
+    return is_first(self) ? proto_tell(&self->group, peer, message, bytes) : TUTTI_OK;
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------- */
+
+static int tcp_native(void *state, const tutti_op *op, tutti_request *request)
+{
+    struct tcp_group *self = state;
+    if (self->coll.state != COLL_READY) return TUTTI_ERR_UNSUPPORTED;
+    return coll_begin(&self->coll, op, request, &self->first->colls);
+}
+
+static const char *tcp_explain(void *state, const tutti_op *op)
+{
+    return coll_explain(&((struct tcp_group *)state)->coll, op);
+}
+
+static void tcp_awaits(void *state, const tutti_request *request, bool *ranks)
+{
+    coll_awaits(&((struct tcp_group *)state)->coll, request, ranks);
+}
+
+/* ---- progress ---------------------------------------------------------------------------------------------- */
+
+/* If a collective moves, its caller most likely has what it waits for, so messages mostly have their turn when none
+ * does. */
+static int tcp_progress(void *state)
+{
+    enum { COLL_TURNS = 16 };
+    struct tcp_group *self = state;
+    if (!is_first(self)) return 0;
+    int moved = self->shm != NULL ? coll_progress(&self->colls) : 0;
+    if (moved > 0 && ++self->coll_turns % COLL_TURNS != 0) return moved;
+    return moved + proto_progress(&self->proto);
+}
+
+/* The transports say first that this rank is about to sleep: a rank that arrives at a collective's step after this
+ * check wakes it. */
+static int tcp_arm(void *state, int *descriptors)
+{
+    struct tcp_group *self = state;
+    if (!is_first(self)) return 0;
+    int n = proto_arm(&self->proto, descriptors);
+    return n > 0 && self->shm != NULL && coll_is_ready(&self->colls) ? 0 : n;
+}
+
+static int tcp_cancel(void *state, tutti_request *request)
+{
+    struct tcp_group *self = state;
+    return coll_cancel(&self->coll, request) ? TUTTI_OK : proto_cancel(&self->group, request);
+}
+
+/* ---- memory, hosts, description ---------------------------------------------------------------------------- */
+
+static int tcp_alloc(void *state, size_t bytes, void **memory)
+{
+    const struct tcp_group *first = ((struct tcp_group *)state)->first;
+    if (first == NULL || first->shm == NULL) return TUTTI_ERR_UNSUPPORTED; /* nobody to share it with */
+    return shm_alloc(first->shm, bytes, memory);
+}
+
+static int tcp_free(void *state, void *memory)
+{
+    const struct tcp_group *first = ((struct tcp_group *)state)->first;
+    if (first == NULL || first->shm == NULL) return TUTTI_ERR_UNSUPPORTED;
+    return shm_free(first->shm, memory);
+}
+
+static bool tcp_is_near(void *state)
+{
+    const struct tcp_group *self = state;
+    return is_first(self) && self->shm != NULL;
 }
 
 static int tcp_hosts(void *state, int32_t *host)
 {
-    struct tcp_group *self = state;
-    return self->opened ? link_hosts(&self->proto, host) : TUTTI_OK;
-}
-
-static void tcp_leave(void *state)
-{
-    struct tcp_group *self = state;
-    if (self->opened) proto_leave(&self->proto);
-}
-
-static int32_t tcp_drain(void *state)
-{
-    struct tcp_group *self = state;
-    return self->opened ? proto_drain(&self->proto) : -1;
+    const struct tcp_group *self = state;
+    if (!is_first(self)) return TUTTI_OK;
+    if (self->fabric != NULL) return fabric_hosts(self->fabric, host);
+    for (int32_t rank = 0; rank < self->group.world_size; rank++) host[rank] = 0; /* all share memory */
+    return TUTTI_OK;
 }
 
 static int tcp_describe(const tutti_host *host, void *state, char *text, size_t capacity)
 {
     const struct tcp_group *self = state;
     if (self == NULL) return fabric_describe_machine(host, text, capacity);
-    const struct proto *proto = self->group.proto;
-    return proto != NULL ? link_describe(proto, text, capacity) : TUTTI_OK;
+    return self->first != NULL ? proto_describe(&self->first->proto, text, capacity) : TUTTI_OK;
 }
 
 TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;
@@ -201,7 +312,7 @@ const tutti_backend tutti_backend_v1 = {
     .send = tcp_send,
     .recv = tcp_recv,
     .recv_reduce = tcp_recv_reduce,
-    .recv_reduce_most = PROTO_REDUCE_MOST,
+    .recv_reduce_most = TRANSPORT_REDUCE_MAX,
     .progress = tcp_progress,
     .arm = tcp_arm,
     .cancel = tcp_cancel,

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-#include "../../backends/tcp/base/wire.c"
+#include "../../backends/tcp/base/peer_handshake.c"
 #include "../../backends/tcp/shm/packet.c"
 
 #include "tcp_ranks.h"
@@ -51,26 +51,26 @@ static int talk(struct rank *self)
 
 enum {
     SILENT,
-    HALF,       /* of a greeting */
-    GARBAGE,    /* as long as a greeting, with its descriptors */
-    GUESSED,    /* a greeting of rank 2 that does not know the host's nonce */
+    HALF,       /* of a handshake */
+    GARBAGE,    /* as long as a handshake, with its descriptors */
+    GUESSED,    /* a handshake of rank 2 that does not know the host's nonce */
     ODD_RANK,   /* all is right, but no such rank is expected */
-    BARE,       /* a right greeting without descriptors */
+    BARE,       /* a right handshake without descriptors */
     LADEN,      /* the same with more than were asked for */
-    LONG,       /* a right greeting, and more */
+    LONG,       /* a right handshake, and more */
     KINDS,      /* of strangers that any process can be */
     OTHER_USER, /* all is right but the user */
     CROWD = 200 /* strangers, and as many silent ones */
 };
 
-/* A right greeting of rank 2, as if the stranger had the job's token. */
-static void greet(uint8_t out[WIRE_GREETING], const uint8_t *host_entry, uint32_t from)
+/* A right handshake of rank 2, as if the stranger had the job's token. */
+static void greet(uint8_t out[HANDSHAKE_BYTES], const uint8_t *host_entry, uint32_t from)
 {
-    struct wire_greeting hello = {.kind = WIRE_CONNECT, .from = from, .world_size = 3, .family = 77};
-    memcpy(hello.server_nonce, host_entry + ENTRY_NONCE, WIRE_NONCE);
-    wire_greeting_encode(out, &hello);
-    token_mac(hello.mac, token, out, WIRE_GREETING_SIGNED);
-    wire_greeting_encode(out, &hello);
+    struct peer_handshake hello = {.kind = HANDSHAKE_CONNECT, .from = from, .world_size = 3, .family = 77};
+    memcpy(hello.server_nonce, host_entry + ENTRY_NONCE, HANDSHAKE_NONCE);
+    peer_handshake_encode(out, &hello);
+    token_mac(hello.mac, token, out, HANDSHAKE_SIGNED);
+    peer_handshake_encode(out, &hello);
 }
 
 static bool send_with(int fd, const void *data, size_t bytes, int n_fds)
@@ -94,7 +94,7 @@ static bool send_with(int fd, const void *data, size_t bytes, int n_fds)
 static int knock(const uint8_t *host_entry, int kind)
 {
     struct sockaddr_un address;
-    uint8_t hello[WIRE_GREETING + 4] = {0};
+    uint8_t hello[HANDSHAKE_BYTES + 4] = {0};
     socklen_t bytes = shm_address(host_entry + ENTRY_NAME, &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&address, bytes) != 0) {
@@ -103,12 +103,12 @@ static int knock(const uint8_t *host_entry, int kind)
         return -1;
     }
     greet(hello, host_entry, kind == ODD_RANK ? 7 : 2);
-    if (kind == GARBAGE) fill(hello, WIRE_GREETING, 5);
+    if (kind == GARBAGE) fill(hello, HANDSHAKE_BYTES, 5);
     if (kind == GUESSED) hello[60] ^= 1; /* in the nonce */
     bool said = kind == SILENT || send_with(fd, hello,
-                                            kind == HALF   ? WIRE_GREETING / 2
-                                            : kind == LONG ? WIRE_GREETING + 4
-                                                           : WIRE_GREETING,
+                                            kind == HALF   ? HANDSHAKE_BYTES / 2
+                                            : kind == LONG ? HANDSHAKE_BYTES + 4
+                                                           : HANDSHAKE_BYTES,
                                             kind == BARE    ? 0
                                             : kind == LADEN ? SHM_FDS + 1
                                                             : SHM_FDS);
@@ -150,7 +150,7 @@ static int bring_strangers(struct rank *self, int *silent, int *n_silent)
     CHECK(store_get(store, "shm/0", entry, sizeof entry, &bytes, WAIT_MS) == TUTTI_OK && bytes == ENTRY);
     memcpy(mine, entry, ENTRY);
     memcpy(mine + ENTRY_RANK, &(int32_t){2}, sizeof(int32_t));
-    token_random(mine + ENTRY_NAME, 2 * WIRE_NONCE);
+    token_random(mine + ENTRY_NAME, 2 * HANDSHAKE_NONCE);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0); /* it listens, as whoever lives */
     socklen_t length = shm_address(mine + ENTRY_NAME, &address);
     CHECK(bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, 1) == 0);

@@ -1,14 +1,21 @@
-/* backends/tcp/base/wire.c: messages, greetings and addresses of the tcp backend. */
-#include "../../backends/tcp/base/wire.h"
+/* Messages, handshakes and addresses of the tcp backend. */
+#include "../../backends/tcp/net/wire.h"
+#include "../../backends/tcp/p2p/kinds.h"
 #include "fuzz.h"
+
+/* As a message that comes from the network. */
+static bool parse_message(const uint8_t *in, size_t bytes, uint32_t world_size, struct transport_header *header)
+{
+    return wire_parse(in, bytes, header) && kind_is_valid(header, bytes - WIRE_HEADER, world_size);
+}
 
 static void fuzz_tcp_message(const uint8_t *in, size_t bytes)
 {
-    struct wire_header header, again;
-    uint8_t out[WIRE_HEADER + WIRE_EAGER];
-    if (wire_parse(in, bytes, UINT32_MAX, &header)) {
-        FUZZ_CHECK(wire_parse(in, bytes, header.source + 1, &again));
-        FUZZ_CHECK(!wire_parse(in, bytes, header.source, &again));
+    struct transport_header header, again;
+    uint8_t out[WIRE_HEADER + TRANSPORT_PAYLOAD_MAX];
+    if (parse_message(in, bytes, UINT32_MAX, &header)) {
+        FUZZ_CHECK(parse_message(in, bytes, header.source + 1, &again));
+        FUZZ_CHECK(!parse_message(in, bytes, header.source, &again));
         FUZZ_CHECK(bytes <= sizeof out);
         wire_encode(out, &header);
         FUZZ_CHECK(memcmp(in, out, WIRE_HEADER) == 0);
@@ -18,9 +25,9 @@ static void fuzz_tcp_message(const uint8_t *in, size_t bytes)
 /* Any header is either refused or read as it was written. */
 static void fuzz_tcp_header(const uint8_t *in, size_t bytes)
 {
-    static uint8_t out[WIRE_HEADER + WIRE_EAGER];
+    static uint8_t out[WIRE_HEADER + TRANSPORT_PAYLOAD_MAX];
     struct fuzz_bytes from = {in, in + bytes};
-    struct wire_header header = {.kind = (uint8_t)(fuzz_take(&from, 1) & 15)};
+    struct transport_header header = {.kind = (uint8_t)(fuzz_take(&from, 1) & 15)};
     header.flags = (uint8_t)fuzz_take(&from, 1);
     size_t payload = fuzz_take(&from, 2);
     header.source = (uint32_t)fuzz_take(&from, 4);
@@ -28,9 +35,9 @@ static void fuzz_tcp_header(const uint8_t *in, size_t bytes)
                                 &header.id,    &header.ref, &header.credit};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) *fields[i] = fuzz_take(&from, 8);
     wire_encode(out, &header);
-    struct wire_header again = {0};
-    payload = payload <= WIRE_EAGER ? payload : WIRE_EAGER;
-    if (!wire_parse(out, WIRE_HEADER + payload, UINT32_MAX, &again)) return;
+    struct transport_header again = {0};
+    payload = payload <= TRANSPORT_PAYLOAD_MAX ? payload : TRANSPORT_PAYLOAD_MAX;
+    if (!parse_message(out, WIRE_HEADER + payload, UINT32_MAX, &again)) return;
     FUZZ_CHECK(again.kind == header.kind && again.flags == header.flags && again.source == header.source);
     FUZZ_CHECK(again.group == header.group && again.tag == header.tag && again.bytes == header.bytes);
     FUZZ_CHECK(again.fingerprint == header.fingerprint && again.credit == header.credit);
@@ -38,20 +45,20 @@ static void fuzz_tcp_header(const uint8_t *in, size_t bytes)
     FUZZ_CHECK(payload == 0 || payload == header.bytes);
 }
 
-static void fuzz_tcp_greeting(const uint8_t *in, size_t bytes)
+static void fuzz_tcp_handshake(const uint8_t *in, size_t bytes)
 {
-    struct wire_greeting greeting = {0};
-    uint8_t out[WIRE_GREETING];
-    if (!wire_greeting_parse(in, bytes, &greeting)) return;
-    FUZZ_CHECK(greeting.from < greeting.world_size && greeting.to < greeting.world_size);
-    wire_greeting_encode(out, &greeting);
+    struct peer_handshake handshake = {0};
+    uint8_t out[HANDSHAKE_BYTES];
+    if (!peer_handshake_parse(in, bytes, &handshake)) return;
+    FUZZ_CHECK(handshake.from < handshake.world_size && handshake.to < handshake.world_size);
+    peer_handshake_encode(out, &handshake);
     FUZZ_CHECK(bytes == sizeof out && memcmp(in, out, bytes) == 0);
 }
 
 static void fuzz_tcp_name(const uint8_t *in, size_t bytes)
 {
     struct wire_name name = {0};
-    uint8_t out[WIRE_ENTRY_MOST];
+    uint8_t out[WIRE_ENTRY_MAX];
     if (!wire_name_parse(in, bytes, &name)) return;
     FUZZ_CHECK(name.bytes > 0 && name.bytes <= sizeof name.name);
     FUZZ_CHECK(wire_name_encode(out, &name) == bytes && memcmp(in, out, bytes) == 0);

@@ -14,7 +14,7 @@ static const struct fuzz_target {
 } fuzz_targets[] = {
     {"tcp_message", fuzz_tcp_message},
     {"tcp_header", fuzz_tcp_header},
-    {"tcp_greeting", fuzz_tcp_greeting},
+    {"tcp_handshake", fuzz_tcp_handshake},
     {"tcp_address", fuzz_tcp_address},
     {"tcp_name", fuzz_tcp_name},
     {"tcp_envelope", fuzz_tcp_envelope},

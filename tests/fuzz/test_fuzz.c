@@ -6,7 +6,9 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/base/wire.c"
+#include "../../backends/tcp/base/peer_handshake.c"
+#include "../../backends/tcp/net/wire.c"
+#include "../../backends/tcp/p2p/kinds.c"
 #include "targets.h"
 
 /* In memory of its own, so that a sanitizer sees the first byte read too far. */

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/base/cost_model.c"
 #include "../../backends/tcp/shm/affinity.c"
 #include "../../backends/tcp/shm/arena.c"
 #include "../../backends/tcp/shm/coll/cache.c"
@@ -24,11 +23,14 @@
 #include "../../backends/tcp/shm/coll/steps.c"
 #include "../../backends/tcp/shm/coll/store.c"
 #include "../../backends/tcp/shm/copy_in.c"
+#include "../../backends/tcp/shm/cost_model.c"
 #include "../../backends/tcp/shm/fifo.c"
 #include "../../backends/tcp/shm/liveness.c"
 #include "../../backends/tcp/shm/non_temporal.c"
 #include "../../backends/tcp/shm/ring.c"
 #include "../../backends/tcp/shm/segment.c"
+
+#include "../../backends/tcp/shm/stream.c"
 
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -126,13 +128,16 @@ static size_t size_of(uint64_t message)
     return message % 5 == 0 ? message * 97 % SIZE_MOST : message % (SHM_INLINE + 9);
 }
 
-static void on_message(void *user, const struct wire_header *header, const void *payload, size_t bytes)
+static bool on_message(void *user, const struct transport *from, const struct transport_header *header,
+                       const void *payload, size_t bytes)
 {
+    (void)from;
     struct end *end = user;
     uint64_t said = header->group;
     end->wrong += said != end->got || bytes != size_of(said);
     for (size_t i = 0; i < bytes; i++) end->wrong += ((const uint8_t *)payload)[i] != byte_of(said, i);
     end->got++;
+    return true;
 }
 
 static void on_lost(void *user, int32_t rank, const char *why)
@@ -142,7 +147,7 @@ static void on_lost(void *user, int32_t rank, const char *why)
     ((struct end *)user)->wrong++;
 }
 
-static const struct shm_events events = {on_message, on_lost};
+static const struct transport_events events = {.message = on_message, .lost = on_lost};
 
 static void ends_open(struct end *end, int n)
 {

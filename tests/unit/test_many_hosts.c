@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/base/hosts.c"
+#include "../../backends/tcp/net/hosts.c"
 #include "coll/coll.h"
 
 enum { MANY = 1000000, SMALL = 12, ROUNDS = 2000 };

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/base/cost_model.c"
+#include "../../backends/tcp/shm/cost_model.c"
 
 enum { SIZE = 512 << 10 };
 

@@ -52,8 +52,10 @@ static bool get_some(struct end *end)
 }
 
 /* An announcement, or its end. */
-static void on_word(void *user, const struct wire_header *header, const void *payload, size_t bytes)
+static bool on_word(void *user, const struct transport *from, const struct transport_header *header,
+                    const void *payload, size_t bytes)
 {
+    (void)from;
     struct end *end = user;
     struct side *side = side_of(end);
     (void)payload;
@@ -65,20 +67,21 @@ static void on_word(void *user, const struct wire_header *header, const void *pa
         shm_fifo_close(&end->shm, 1 - end->shm.local_rank);
         side->gets = false;
         side->got++;
-        return;
+        return true;
     }
     end->wrong += side->gets || !shm_fifo_open(&end->shm, 1 - end->shm.local_rank, header->id - 1, header->bytes);
     side->due = header->bytes;
     side->taken = 0;
     side->gets = true;
+    return true;
 }
 
-static const struct shm_events words = {on_word, on_lost};
+static const struct transport_events words = {.message = on_word, .lost = on_lost};
 
 static void say(struct end *end, int kind, uint64_t id)
 {
     struct side *side = side_of(end);
-    struct wire_header header = {.kind = (uint8_t)kind, .tag = side->sent, .bytes = side->size, .id = id};
+    struct transport_header header = {.kind = (uint8_t)kind, .tag = side->sent, .bytes = side->size, .id = id};
     shm_send(&end->shm, 1 - end->shm.local_rank, &header, NULL, 0);
 }
 

@@ -1,5 +1,5 @@
-/* The message protocol and a peer that has gone wrong: what it may not bring about, whatever it sends.  Links are
- * stubs. */
+/* The message protocol and a peer that has gone wrong: what it may not bring about, whatever it sends.  The transport
+ * is a stub. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,92 +7,120 @@
 
 #include <cmocka.h>
 
-#include "stub.h"
-
+#include "../../backends/tcp/p2p/kinds.c"
 #include "../../backends/tcp/p2p/proto.c"
 #include "../../backends/tcp/p2p/proto_arrive.c"
-#define revoke revoke_memory /* unistd.h has one, too */
-#include "../../backends/tcp/base/wire.c"
-#include "../../backends/tcp/p2p/proto_post.c"
+#include "../../backends/tcp/p2p/proto_cancel.c"
+#include "../../backends/tcp/p2p/proto_group.c"
+#include "../../backends/tcp/p2p/proto_op.c"
+#include "../../backends/tcp/p2p/proto_read.c"
+#define take_eager take_arrived /* a name of proto_arrive.c, too */
+#include "../../backends/tcp/p2p/proto_recv.c"
+#include "../../backends/tcp/p2p/proto_send.c"
+#include "../../backends/tcp/p2p/proto_talk.c"
 
-/* ---- links ------------------------------------------------------------------------------------------------- */
+/* ---- a transport ------------------------------------------------------------------------------------------- */
 
-static int dropped; /* links */
-
-void link_drop(struct proto *proto, int32_t rank, const char *why, bool notify)
-{
-    (void)proto, (void)rank, (void)why, (void)notify;
-    dropped++;
-}
+static int dropped;            /* links */
+static bool loses;             /* the next unwrite finds no memory to start the next write, which ends the link */
+static struct proto *protocol; /* the user of the transport */
 
 /* What stubs are asked is nothing to them.  NOLINTBEGIN(misc-unused-parameters) */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-STUB(size_t, coll_bytes, int n)
-STUB(int, coll_directory_reserve, struct shm *shm, int n)
-STUB(int, link_connect, struct proto *proto, int32_t rank)
-STUB(bool, link_is_up, const struct proto *proto, int32_t rank)
-STUB(bool, link_is_flushed, const struct proto *proto, int32_t rank)
-STUB(const char *, link_lost, const struct proto *proto, int32_t rank)
-STUB(int, link_send, struct proto *proto, int32_t rank, const struct wire_header *header, const void *payload,
-     size_t bytes)
-STUB(bool, link_unsend, struct proto *proto, int32_t rank, enum wire_kind kind, uint64_t id)
-STUB(bool, link_unwrite, struct proto *proto, struct proto_op *op)
-STUB(bool, link_cut, struct proto *proto, struct proto_op *op)
-STUB(int, link_expose, struct proto *proto, struct proto_op *op)
-STUB(int, link_progress, struct proto *proto)
-STUB(void, link_write, struct proto *proto, struct proto_op *op)
-STUB(enum proto_way, bulk_way, struct proto *proto, const tutti_request *request, int32_t peer, bool unasked)
-STUB(size_t, bulk_unasked, const struct shm *shm)
-STUB(int, bulk_copy, struct proto *proto, const tutti_request *request, int32_t peer, struct wire_header *header)
-STUB(int, bulk_offer, struct proto *proto, struct proto_op *op)
-STUB(int, bulk_pull_now, struct proto *proto, tutti_request *request, int32_t peer, const struct wire_header *offer)
-STUB(void, bulk_pull, struct proto *proto, struct proto_op *op, const struct wire_header *offer)
-STUB(void, bulk_unoffer, struct proto *proto, const struct wire_header *header)
-STUB(void, bulk_fin, struct proto *proto, const struct wire_header *header)
-STUB(void, bulk_stream, struct proto *proto, const struct wire_header *header)
-STUB(int, shm_open_host, const struct shm_config *config, struct shm **shm)
-STUB(void, shm_close, struct shm *shm)
-STUB(int, shm_read, struct shm *shm, int local_rank)
-STUB(void, shm_affinity_restore, struct shm *shm)
-STUB(void, shm_ring_doorbell, struct shm *shm, int local_rank)
-STUB(int, fabric_open, const struct fabric_config *config, struct fabric **fabric)
-STUB(void, fabric_close, struct fabric *fabric)
-STUB(void, fabric_conceal, struct fabric_memory *memory)
-STUB(void, coll_close, struct coll_segment *coll)
-
-STUB(int, coll_reserve, struct shm *shm, int32_t n, const int32_t *global_ranks)
-
-int coll_open(struct coll_segment *coll, struct shm *shm, int index, int32_t rank, int32_t n,
-              const int32_t *global_ranks)
+static bool reaches(const struct transport *transport, int32_t rank)
 {
-    *coll = (struct coll_segment){.n = n};
+    return true;
+}
+
+static int connect_rank(struct transport *transport, int32_t rank)
+{
     return TUTTI_OK;
 }
 
-bool link_is_local(const struct proto *proto, int32_t rank)
+static const char *lost(const struct transport *transport, int32_t rank)
+{
+    return NULL;
+}
+
+static bool is_down(const struct transport *transport, int32_t rank)
+{
+    return false;
+}
+
+static bool is_flushed(const struct transport *transport, int32_t rank)
 {
     return true;
+}
+
+static void drop(struct transport *transport, int32_t rank, const char *why, bool notify)
+{
+    dropped += notify;
+}
+
+static int send_nothing(struct transport *transport, int32_t rank, const struct transport_header *header,
+                        const void *payload, size_t bytes)
+{
+    return TUTTI_OK;
+}
+
+static bool has_left(struct transport *transport, int32_t rank, uint8_t kind, uint64_t id)
+{
+    return false;
+}
+
+static int expose(struct transport *transport, int32_t rank, struct transport_memory *memory)
+{
+    memory->transport = transport;
+    return TUTTI_OK;
+}
+
+static void conceal(struct transport_memory *memory)
+{
+    memory->transport = NULL;
+}
+
+static bool unwrite(struct transport *transport, int32_t rank, struct transport_write *write)
+{
+    write->queued = false;
+    if (!loses) return true;
+    loses = false;
+    proto_events.lost(protocol, rank, "no memory");
+    return true;
+}
+
+static uint64_t read_nothing(struct transport *transport, int32_t rank, tutti_request *one, size_t at, uint64_t from,
+                             size_t bytes)
+{
+    return 1;
+}
+
+static void close_nothing(struct transport *transport)
+{
+}
+
+static int no_progress(struct transport *transport)
+{
+    return 0;
 }
 #pragma GCC diagnostic pop
 /* NOLINTEND(misc-unused-parameters) */
 
-static bool loses; /* the next message's announcement finds no memory, which ends the link */
-
-static struct proto_op *whole; /* a receive whose last bytes are in the window */
-
-void bulk_lost(struct proto *proto, int32_t peer)
-{
-    if (whole != NULL) proto_finish_recv(proto, whole, peer, TUTTI_OK);
-    whole = NULL;
-}
-
-void bulk_forget(struct proto *proto, struct proto_op *op)
-{
-    if (!loses) return;
-    loses = false;
-    proto_local_events.lost(proto, op->peer, "no memory");
-}
+static const struct transport_ops stub_ops = {.reaches = reaches,
+                                              .connect = connect_rank,
+                                              .is_up = is_down,
+                                              .lost = lost,
+                                              .is_flushed = is_flushed,
+                                              .drop = drop,
+                                              .send = send_nothing,
+                                              .unsend = has_left,
+                                              .expose = expose,
+                                              .conceal = conceal,
+                                              .unwrite = unwrite,
+                                              .read = read_nothing,
+                                              .progress = no_progress,
+                                              .close = close_nothing};
+static struct transport stub = {.ops = &stub_ops, .copies_out = true};
 
 /* ---- a rank ------------------------------------------------------------------------------------------------ */
 
@@ -130,9 +158,11 @@ enum { WORLD = 3, OURS = 5 };
 static void open_rank(struct proto *proto, struct proto_group *group)
 {
     static const int32_t ranks[] = {0, 1};
-    struct fabric_config config = {.world_size = WORLD, .host = &host};
+    struct proto_config config = {.world_size = WORLD, .host = &host};
     dropped = 0;
-    assert_int_equal(proto_open(proto, &config, NULL), TUTTI_OK);
+    protocol = proto;
+    assert_int_equal(proto_open(proto, &config), TUTTI_OK);
+    assert_true(proto_add_transport(proto, &stub));
     *group = (struct proto_group){.id = OURS, .world_size = 2, .global_ranks = ranks};
     proto_add_group(proto, group);
 }
@@ -143,10 +173,10 @@ static void close_rank(struct proto *proto, struct proto_group *group)
     proto_close(proto);
 }
 
-static void bring(struct proto *proto, int32_t from, struct wire_header header, const void *payload)
+static void bring(struct proto *proto, int32_t from, struct transport_header header, const void *payload)
 {
     header.source = (uint32_t)from;
-    proto_local_events.message(proto, &header, payload, header.kind == WIRE_EAGER_DATA ? header.bytes : 0);
+    assert_true(proto_events.message(proto, &stub, &header, payload, header.kind == KIND_EAGER ? header.bytes : 0));
 }
 
 /* ---- what a peer sends ------------------------------------------------------------------------------------- */
@@ -154,9 +184,9 @@ static void bring(struct proto *proto, int32_t from, struct wire_header header, 
 /* Who has what it may have here is not dropped, and may have it again; who has more is. */
 static void test_more_than_it_may(void **state)
 {
-    enum { EACH = 1000, MOST = PROTO_WINDOW / (EACH + PROTO_EAGER_COST) };
+    enum { EACH = 1000, MOST = PROTO_CREDIT / (EACH + PROTO_EAGER_COST) };
     static char payload[EACH], data[EACH];
-    struct wire_header header = {.kind = WIRE_EAGER_DATA, .group = OURS, .bytes = EACH};
+    struct transport_header header = {.kind = KIND_EAGER, .group = OURS, .bytes = EACH};
     struct proto proto;
     struct proto_group group;
     (void)state;
@@ -171,7 +201,7 @@ static void test_more_than_it_may(void **state)
     }
     bring(&proto, 1, header, payload);
     assert_int_equal(dropped, 1);
-    assert_int_equal((int)proto.messages.n_messages, MOST);
+    assert_int_equal(proto.messages.n_messages, MOST);
     close_rank(&proto, &group);
 }
 
@@ -186,14 +216,15 @@ static void test_an_answer_to_an_offer(void **state)
     (void)state;
     open_rank(&proto, &group);
     struct proto_op *op = proto_op_new(&group, &request, 1, PROTO_SEND_WAITING);
-    op->offered = true;
+    op->is_readable = true;
     assert_int_equal(proto_cancel(&group, &request), TUTTI_ERR_ABORTED);
     assert_ptr_equal(TAILQ_FIRST(&proto.revoked), op);
     bring(&proto, 1,
-          (struct wire_header){.kind = WIRE_CTS, .group = OURS, .bytes = sizeof data, .id = 1, .ref = op->id}, NULL);
+          (struct transport_header){.kind = KIND_CTS, .group = OURS, .bytes = sizeof data, .id = 1, .ref = op->id},
+          NULL);
     assert_ptr_equal(TAILQ_FIRST(&proto.revoked), op);
     assert_int_equal(op->state, PROTO_SEND_WAITING);
-    assert_true(op->is_due);
+    assert_true(op->is_timed);
     proto_finish(&proto, op, TUTTI_ERR_ABORTED);
     assert_true(TAILQ_EMPTY(&proto.revoked));
     close_rank(&proto, &group);
@@ -203,7 +234,7 @@ static void test_an_answer_to_an_offer(void **state)
 static void test_a_stranger_to_the_group(void **state)
 {
     static char payload[8], data[8];
-    struct wire_header header = {.kind = WIRE_EAGER_DATA, .group = OURS, .bytes = sizeof data, .fingerprint = 1};
+    struct transport_header header = {.kind = KIND_EAGER, .group = OURS, .bytes = sizeof data, .fingerprint = 1};
     int ended = 0;
     tutti_request request = {
         .peer = TUTTI_ANY_SOURCE, .data = data, .bytes = sizeof data, .fingerprint = 2, .owner = &ended};
@@ -214,7 +245,7 @@ static void test_a_stranger_to_the_group(void **state)
     bring(&proto, 2, header, payload);
     assert_int_equal(proto_recv(&group, &request), TUTTI_REQUEST_PENDING);
     bring(&proto, 2, header, payload);
-    bring(&proto, 2, (struct wire_header){.kind = WIRE_RTS, .group = OURS, .bytes = sizeof data, .id = 1}, NULL);
+    bring(&proto, 2, (struct transport_header){.kind = KIND_RTS, .group = OURS, .bytes = sizeof data, .id = 1}, NULL);
     assert_int_equal(ended, 0);
     header.fingerprint = 2;
     bring(&proto, 1, header, payload);
@@ -223,7 +254,7 @@ static void test_a_stranger_to_the_group(void **state)
     close_rank(&proto, &group);
 }
 
-/* Two sends wait for the window; that the first one ends costs the second one the link, and the first one nothing. */
+/* Two sends wait for the FIFO.  The first one's end costs the second one the link, and the first one nothing. */
 static void test_an_end_that_ends_the_link(void **state)
 {
     int ended[2] = {0};
@@ -234,6 +265,7 @@ static void test_an_end_that_ends_the_link(void **state)
     open_rank(&proto, &group);
     struct proto_op *op = proto_op_new(&group, &request[0], 1, PROTO_SEND_WRITING);
     proto_op_new(&group, &request[1], 1, PROTO_SEND_WRITING);
+    op->write.queued = true;
     loses = true;
     proto_finish(&proto, op, TUTTI_OK);
     assert_int_equal(ended[0], 1);
@@ -241,20 +273,23 @@ static void test_an_end_that_ends_the_link(void **state)
     close_rank(&proto, &group);
 }
 
-/* What a peer had put whole before it ended is received. */
-static void test_what_lies_in_the_window(void **state)
+/* A transport without single-copy reads brings none of their messages. */
+static void test_a_read_without_reads(void **state)
 {
-    int ended[2] = {0};
-    tutti_request request[2] = {{.peer = 1, .owner = &ended[0]}, {.peer = 1, .owner = &ended[1]}};
+    struct transport_header header = {
+        .kind = KIND_RTS_READ, .source = 1, .group = OURS, .bytes = 8, .id = 1, .ref = 4096};
+    struct transport_ops ops = stub_ops;
+    struct transport other = {.ops = &ops};
     struct proto proto;
     struct proto_group group;
     (void)state;
     open_rank(&proto, &group);
-    proto_op_new(&group, &request[0], 1, PROTO_RECV_OPEN);
-    whole = proto_op_new(&group, &request[1], 1, PROTO_RECV_OPEN);
-    proto_local_events.lost(&proto, 1, "connection closed");
-    assert_int_equal(ended[0], TUTTI_ERR_PEER_LOST);
-    assert_int_equal(ended[1], 1);
+    assert_true(proto_events.message(&proto, &stub, &header, NULL, 0));
+    ops.read = NULL;
+    assert_false(proto_events.message(&proto, &other, &header, NULL, 0));
+    header = (struct transport_header){.kind = KIND_EAGER, .source = WORLD, .group = OURS};
+    assert_false(proto_events.message(&proto, &stub, &header, NULL, 0));
+    assert_int_equal(proto.messages.n_messages, 1);
     close_rank(&proto, &group);
 }
 
@@ -265,8 +300,8 @@ static void test_sent_after_all(void **state)
 {
     static const char payload[] = "its bytes";
     enum { TEXT = sizeof payload, QUESTION = 77 };
-    struct wire_header rts = {.kind = WIRE_RTS, .group = OURS, .bytes = TEXT, .id = QUESTION};
-    struct wire_header eager = {.kind = WIRE_EAGER_DATA, .group = OURS, .bytes = TEXT, .ref = QUESTION};
+    struct transport_header rts = {.kind = KIND_RTS, .group = OURS, .bytes = TEXT, .id = QUESTION};
+    struct transport_header eager = {.kind = KIND_EAGER, .group = OURS, .bytes = TEXT, .ref = QUESTION};
     (void)state;
     for (int posted = 0; posted < 3; posted++) { /* nothing; a receive that fits; one that does not */
         char data[2 * TEXT] = "";
@@ -283,12 +318,12 @@ static void test_sent_after_all(void **state)
         assert_int_equal(ended, posted == 2 ? TUTTI_ERR_MISMATCH : 0);
         eager.ref = QUESTION;
         bring(&proto, 1, eager, payload);
-        assert_int_equal((int)proto.messages.n_messages, posted == 0 ? 1 : 0);
+        assert_int_equal(proto.messages.n_messages, posted == 0 ? 1 : 0);
         if (posted == 0) assert_int_equal(proto_recv(&group, &request), TUTTI_REQUEST_DONE);
         if (posted == 1) assert_int_equal(ended, 1);
         assert_string_equal(data, posted == 2 ? "" : payload);
-        assert_int_equal(proto.peer[1].came, 2 * (TEXT + PROTO_EAGER_COST));
-        assert_int_equal(proto.peer[1].done, proto.peer[1].came);
+        assert_int_equal(proto.peer[1].eager_received, 2 * (TEXT + PROTO_EAGER_COST));
+        assert_int_equal(proto.peer[1].eager_matched, proto.peer[1].eager_received);
         close_rank(&proto, &group);
     }
 }
@@ -298,7 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_than_it_may),        cmocka_unit_test(test_an_answer_to_an_offer),
         cmocka_unit_test(test_a_stranger_to_the_group), cmocka_unit_test(test_an_end_that_ends_the_link),
-        cmocka_unit_test(test_what_lies_in_the_window), cmocka_unit_test(test_sent_after_all),
+        cmocka_unit_test(test_a_read_without_reads),    cmocka_unit_test(test_sent_after_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@ static bool sleep_on(struct end *end)
 
 static void send_one(struct end *end, uint64_t message)
 {
-    struct wire_header header = {.group = message};
+    struct transport_header header = {.group = message};
     uint8_t payload[SIZE_MOST + SHM_INLINE];
     for (size_t i = 0; i < size_of(message); i++) payload[i] = byte_of(message, i);
     shm_send(&end->shm, 1 - end->shm.local_rank, &header, payload, size_of(message));
@@ -156,7 +156,7 @@ static void test_headers(void **state)
     uint64_t random = 1;
     (void)state;
     for (int i = 0; i < TIMES; i++) {
-        struct wire_header header, found;
+        struct transport_header header, found;
         uint32_t bytes = (uint32_t)i * 7;
         struct shm_slot slot;
         for (size_t k = 0; k < sizeof header; k++)
@@ -179,8 +179,10 @@ static void test_headers(void **state)
 /* ---- nonsense ---------------------------------------------------------------------------------------------- */
 
 /* A message for which the peer writes the next one before it has been read to its end. */
-static void on_message_of_many(void *user, const struct wire_header *header, const void *payload, size_t bytes)
+static bool on_message_of_many(void *user, const struct transport *from, const struct transport_header *header,
+                               const void *payload, size_t bytes)
 {
+    (void)from;
     struct end *end = user;
     struct shm *shm = &end->shm;
     (void)header;
@@ -188,6 +190,7 @@ static void on_message_of_many(void *user, const struct wire_header *header, con
     (void)bytes;
     uint64_t turn = ++end->got + 1;
     if (end->got < STREAM) atomic_store(&shm->peer[1].in->slot[(turn - 1) % shm->slots].turn, turn);
+    return true;
 }
 
 static void on_lost_one(void *user, int32_t rank, const char *why)
@@ -200,7 +203,7 @@ static void on_lost_one(void *user, int32_t rank, const char *why)
 /* A rank that says that it has ended, and goes on sending, is heard of no more than its ring holds. */
 static void test_ends_and_goes_on(void **state)
 {
-    static const struct shm_events of_many = {on_message_of_many, on_lost_one};
+    static const struct transport_events of_many = {.message = on_message_of_many, .lost = on_lost_one};
     struct end end[2];
     (void)state;
     pair_open(end);

@@ -7,25 +7,27 @@
 
 #include <cmocka.h>
 
-#include "../../backends/tcp/base/wire.c"
+#include "../../backends/tcp/base/peer_handshake.c"
+#include "../../backends/tcp/net/wire.c"
+#include "../../backends/tcp/p2p/kinds.c"
 
 enum { WORLD = 4 };
 
 /* One well-formed message of each kind. */
-static const struct wire_header good[] = {
-    {.kind = WIRE_EAGER_DATA, .source = 3, .group = 7, .tag = UINT64_MAX, .bytes = 5, .fingerprint = 9, .credit = 11},
-    {.kind = WIRE_RTS, .source = 0, .group = 1, .tag = 2, .bytes = (uint64_t)1 << 40, .fingerprint = 3, .id = 4},
-    {.kind = WIRE_CTS, .source = 1, .group = 1, .tag = 2, .bytes = 3, .fingerprint = 4, .id = 5, .ref = 6},
-    {.kind = WIRE_CTS, .source = 1, .group = 1, .tag = 2, .bytes = 3, .fingerprint = 4, .id = 5},
-    {.kind = WIRE_NACK_SEND, .source = 1, .bytes = 3, .fingerprint = 4, .ref = 6, .flags = WIRE_TAKEN_BACK},
-    {.kind = WIRE_NACK_RECV, .source = 1, .bytes = 3, .fingerprint = 4, .ref = 6, .flags = WIRE_TAKEN_BACK},
-    {.kind = WIRE_CREDIT, .source = 2, .credit = 1},
-    {.kind = WIRE_NOTE_DATA, .source = 2, .group = 3, .bytes = WIRE_NOTE},
-    {.kind = WIRE_BYE, .source = 2},
-    {.kind = WIRE_REVOKE, .source = 2, .ref = 1},
-    {.kind = WIRE_REVOKED, .source = 2, .ref = 1},
-    {.kind = WIRE_UNASK, .source = 2, .ref = 1},
-    {.kind = WIRE_OFFER,
+static const struct transport_header good[] = {
+    {.kind = KIND_EAGER, .source = 3, .group = 7, .tag = UINT64_MAX, .bytes = 5, .fingerprint = 9, .credit = 11},
+    {.kind = KIND_RTS, .source = 0, .group = 1, .tag = 2, .bytes = (uint64_t)1 << 40, .fingerprint = 3, .id = 4},
+    {.kind = KIND_CTS, .source = 1, .group = 1, .tag = 2, .bytes = 3, .fingerprint = 4, .id = 5, .ref = 6},
+    {.kind = KIND_CTS, .source = 1, .group = 1, .tag = 2, .bytes = 3, .fingerprint = 4, .id = 5},
+    {.kind = KIND_NACK_SEND, .source = 1, .bytes = 3, .fingerprint = 4, .ref = 6, .flags = KIND_WITHDRAWN},
+    {.kind = KIND_NACK_RECV, .source = 1, .bytes = 3, .fingerprint = 4, .ref = 6, .flags = KIND_WITHDRAWN},
+    {.kind = KIND_CREDIT, .source = 2, .credit = 1},
+    {.kind = KIND_CONTROL, .source = 2, .group = 3, .bytes = KIND_CONTROL_MAX},
+    {.kind = KIND_BYE, .source = 2},
+    {.kind = KIND_REVOKE, .source = 2, .ref = 1},
+    {.kind = KIND_REVOKED, .source = 2, .ref = 1},
+    {.kind = KIND_CANCEL_RTS, .source = 2, .ref = 1},
+    {.kind = KIND_RTS_READ,
      .source = 1,
      .group = 1,
      .tag = 2,
@@ -33,26 +35,31 @@ static const struct wire_header good[] = {
      .fingerprint = 4,
      .id = 5,
      .ref = 0x7f0000000000},
-    {.kind = WIRE_UNOFFER, .source = 1, .ref = 5},
-    {.kind = WIRE_FIN, .source = 1, .bytes = 30000, .ref = 5, .flags = WIRE_TAKEN_BACK},
-    {.kind = WIRE_STREAM, .source = 1, .bytes = 100, .id = 1, .ref = 5},
+    {.kind = KIND_CANCEL_READ, .source = 1, .ref = 5},
+    {.kind = KIND_FIN, .source = 1, .bytes = 30000, .ref = 5, .flags = KIND_WITHDRAWN},
 };
 enum { GOOD = sizeof good / sizeof *good };
 
-static size_t whole(const struct wire_header *header)
+/* As a message that comes from the network. */
+static bool parse(const void *message, size_t n, struct transport_header *header)
 {
-    bool payload = header->kind == WIRE_EAGER_DATA || header->kind == WIRE_NOTE_DATA;
+    return wire_parse(message, n, header) && kind_is_valid(header, n - WIRE_HEADER, WORLD);
+}
+
+static size_t whole(const struct transport_header *header)
+{
+    bool payload = header->kind == KIND_EAGER || header->kind == KIND_CONTROL;
     return WIRE_HEADER + (payload ? header->bytes : 0);
 }
 
 /* Writes header into a block of exactly n bytes, so that a sanitizer sees a read beyond it, and parses that. */
-static bool parses(const struct wire_header *header, size_t n)
+static bool parses(const struct transport_header *header, size_t n)
 {
     uint8_t out[WIRE_HEADER], *block = calloc(1, n > 0 ? n : 1);
-    struct wire_header read;
+    struct transport_header read;
     wire_encode(out, header);
     memcpy(block, out, n < WIRE_HEADER ? n : WIRE_HEADER);
-    bool fine = wire_parse(block, n, WORLD, &read);
+    bool fine = parse(block, n, &read);
     free(block);
     return fine;
 }
@@ -61,10 +68,10 @@ static void test_round_trip(void **state)
 {
     (void)state;
     for (int i = 0; i < GOOD; i++) {
-        uint8_t out[WIRE_HEADER + WIRE_EAGER] = {0};
-        struct wire_header read = {0};
+        uint8_t out[WIRE_HEADER + TRANSPORT_PAYLOAD_MAX] = {0};
+        struct transport_header read = {0};
         wire_encode(out, &good[i]);
-        assert_true(wire_parse(out, whole(&good[i]), WORLD, &read));
+        assert_true(parse(out, whole(&good[i]), &read));
         assert_int_equal(read.kind, good[i].kind);
         assert_int_equal(read.flags, good[i].flags);
         assert_int_equal(read.source, good[i].source);
@@ -78,7 +85,7 @@ static void test_bytes_are_little_endian(void **state)
 {
     (void)state;
     uint8_t out[WIRE_HEADER];
-    struct wire_header header = {.kind = WIRE_RTS, .source = 0x01020304, .tag = 0x1122334455667788};
+    struct transport_header header = {.kind = KIND_RTS, .source = 0x01020304, .tag = 0x1122334455667788};
     wire_encode(out, &header);
     assert_int_equal(out[4], 4);
     assert_int_equal(out[7], 1);
@@ -95,13 +102,13 @@ static void test_lengths(void **state)
         assert_false(parses(&good[i], whole(&good[i]) + 1));
         if (whole(&good[i]) > WIRE_HEADER) assert_false(parses(&good[i], whole(&good[i]) - 1));
     }
-    struct wire_header large = {.kind = WIRE_EAGER_DATA, .bytes = WIRE_EAGER};
+    struct transport_header large = {.kind = KIND_EAGER, .bytes = TRANSPORT_PAYLOAD_MAX};
     assert_true(parses(&large, whole(&large)));
     large.bytes++;
     assert_false(parses(&large, whole(&large)));
-    large = (struct wire_header){.kind = WIRE_NOTE_DATA, .bytes = WIRE_NOTE + 1};
+    large = (struct transport_header){.kind = KIND_CONTROL, .bytes = KIND_CONTROL_MAX + 1};
     assert_false(parses(&large, whole(&large)));
-    large = (struct wire_header){.kind = WIRE_EAGER_DATA, .bytes = UINT64_MAX - WIRE_HEADER + 1}; /* wraps to 0 */
+    large = (struct transport_header){.kind = KIND_EAGER, .bytes = UINT64_MAX - WIRE_HEADER + 1}; /* wraps to 0 */
     assert_false(parses(&large, WIRE_HEADER));
 }
 
@@ -109,21 +116,21 @@ static void test_unused_fields_must_be_zero(void **state)
 {
     (void)state;
     for (int i = 0; i < GOOD; i++) {
-        uint8_t out[WIRE_HEADER + WIRE_EAGER] = {0};
-        struct wire_header read;
+        uint8_t out[WIRE_HEADER + TRANSPORT_PAYLOAD_MAX] = {0};
+        struct transport_header read;
         /* bytes 8..55 are the fields of which kinds use some; 3 is flags */
         for (int field = 8; field < 56; field += 8) {
             wire_encode(out, &good[i]);
-            bool used = get64(out + field) != 0;
-            bool may_have_ref = good[i].kind == WIRE_CTS || good[i].kind == WIRE_EAGER_DATA;
+            bool used = get_u64(out + field) != 0;
+            bool may_have_ref = good[i].kind == KIND_CTS || good[i].kind == KIND_EAGER;
             if (may_have_ref && field == 48) continue;
             out[field] = (uint8_t)(out[field] + 1);
-            bool fine = wire_parse(out, whole(&good[i]), WORLD, &read);
+            bool fine = parse(out, whole(&good[i]), &read);
             if (!used) assert_false(fine);
         }
         wire_encode(out, &good[i]);
         out[3] = 2;
-        assert_false(wire_parse(out, whole(&good[i]), WORLD, &read));
+        assert_false(parse(out, whole(&good[i]), &read));
     }
 }
 
@@ -131,28 +138,28 @@ static void test_ranges(void **state)
 {
     (void)state;
     for (int i = 0; i < GOOD; i++) {
-        struct wire_header header = good[i];
+        struct transport_header header = good[i];
         header.source = WORLD;
         assert_false(parses(&header, whole(&good[i])));
         header.source = UINT32_MAX;
         assert_false(parses(&header, whole(&good[i])));
-        uint8_t out[WIRE_HEADER + WIRE_EAGER] = {0};
-        struct wire_header read;
+        uint8_t out[WIRE_HEADER + TRANSPORT_PAYLOAD_MAX] = {0};
+        struct transport_header read;
         for (int at = 0; at < 3; at++) { /* magic, version and kind */
             for (int bit = at == 2 ? 4 : 0; bit < 8; bit++) {
                 wire_encode(out, &good[i]);
                 out[at] ^= (uint8_t)(1 << bit);
-                assert_false(wire_parse(out, whole(&good[i]), WORLD, &read));
+                assert_false(parse(out, whole(&good[i]), &read));
             }
         }
         for (int kind = 0; kind < 16; kind++) {
-            if (kind > 0 && kind < WIRE_KINDS) continue;
+            if (kind > 0 && kind < KINDS) continue;
             wire_encode(out, &good[i]);
             out[2] = (uint8_t)((out[2] & 0xf0) | kind);
-            assert_false(wire_parse(out, whole(&good[i]), WORLD, &read));
+            assert_false(parse(out, whole(&good[i]), &read));
         }
     }
-    struct wire_header header = good[1];
+    struct transport_header header = good[1];
     header.bytes = (uint64_t)INT64_MAX + 1;
     assert_false(parses(&header, WIRE_HEADER));
     header = good[1];
@@ -176,59 +183,60 @@ static void test_noise(void **state)
             wire_encode((uint8_t[WIRE_HEADER]){0}, &good[0]);
             block[0] = 0x54;
             block[1] = 0x75;
-            block[2] = (uint8_t)(WIRE_VERSION << 4 | rand() % 16);
+            block[2] = (uint8_t)(TRANSPORT_VERSION << 4 | rand() % 16);
             block[3] = 0;
             memcpy(block + 4, (uint8_t[4]){(uint8_t)(rand() % 6)}, 4);
         }
-        struct wire_header header;
-        if (wire_parse(block, n, WORLD, &header)) {
-            assert_true(header.source < WORLD && header.kind > 0 && header.kind < WIRE_KINDS);
+        struct transport_header header;
+        if (parse(block, n, &header)) {
+            assert_true(header.source < WORLD && header.kind > 0 && header.kind < KINDS);
             assert_true(whole(&header) == n);
         }
         free(block);
     }
 }
 
-static void test_greeting(void **state)
+static void test_handshake(void **state)
 {
     (void)state;
-    struct wire_greeting greeting = {.kind = WIRE_ACCEPT, .from = 1, .to = 2, .world_size = 3, .family = 0x123456789a};
-    for (int i = 0; i < WIRE_NONCE; i++) {
-        greeting.client_nonce[i] = (uint8_t)(i + 1);
-        greeting.server_nonce[i] = (uint8_t)(i + 50);
+    struct peer_handshake handshake = {
+        .kind = HANDSHAKE_ACCEPT, .from = 1, .to = 2, .world_size = 3, .family = 0x123456789a};
+    for (int i = 0; i < HANDSHAKE_NONCE; i++) {
+        handshake.client_nonce[i] = (uint8_t)(i + 1);
+        handshake.server_nonce[i] = (uint8_t)(i + 50);
     }
-    for (int i = 0; i < WIRE_MAC; i++) greeting.mac[i] = (uint8_t)(i + 100);
-    uint8_t out[WIRE_GREETING + 1];
-    struct wire_greeting read;
-    wire_greeting_encode(out, &greeting);
-    assert_true(wire_greeting_parse(out, WIRE_GREETING, &read));
-    assert_int_equal(read.kind, WIRE_ACCEPT);
+    for (int i = 0; i < HANDSHAKE_MAC; i++) handshake.mac[i] = (uint8_t)(i + 100);
+    uint8_t out[HANDSHAKE_BYTES + 1];
+    struct peer_handshake read;
+    peer_handshake_encode(out, &handshake);
+    assert_true(peer_handshake_parse(out, HANDSHAKE_BYTES, &read));
+    assert_int_equal(read.kind, HANDSHAKE_ACCEPT);
     assert_true(read.from == 1 && read.to == 2 && read.world_size == 3 && read.family == 0x123456789a);
-    assert_memory_equal(read.client_nonce, greeting.client_nonce, WIRE_NONCE);
-    assert_memory_equal(read.server_nonce, greeting.server_nonce, WIRE_NONCE);
-    assert_memory_equal(read.mac, greeting.mac, WIRE_MAC);
-    for (size_t n = 0; n < WIRE_GREETING; n++) assert_false(wire_greeting_parse(out, n, &read));
-    assert_false(wire_greeting_parse(out, WIRE_GREETING + 1, &read));
+    assert_memory_equal(read.client_nonce, handshake.client_nonce, HANDSHAKE_NONCE);
+    assert_memory_equal(read.server_nonce, handshake.server_nonce, HANDSHAKE_NONCE);
+    assert_memory_equal(read.mac, handshake.mac, HANDSHAKE_MAC);
+    for (size_t n = 0; n < HANDSHAKE_BYTES; n++) assert_false(peer_handshake_parse(out, n, &read));
+    assert_false(peer_handshake_parse(out, HANDSHAKE_BYTES + 1, &read));
     for (int at = 0; at < 12; at++) { /* magic and version */
         out[at] ^= 1;
-        assert_false(wire_greeting_parse(out, WIRE_GREETING, &read));
+        assert_false(peer_handshake_parse(out, HANDSHAKE_BYTES, &read));
         out[at] ^= 1;
     }
-    struct wire_greeting bad = greeting;
+    struct peer_handshake bad = handshake;
     bad.kind = 0;
-    wire_greeting_encode(out, &bad);
-    assert_false(wire_greeting_parse(out, WIRE_GREETING, &read));
-    bad.kind = WIRE_BUSY + 1;
-    wire_greeting_encode(out, &bad);
-    assert_false(wire_greeting_parse(out, WIRE_GREETING, &read));
-    bad = greeting;
+    peer_handshake_encode(out, &bad);
+    assert_false(peer_handshake_parse(out, HANDSHAKE_BYTES, &read));
+    bad.kind = HANDSHAKE_BUSY + 1;
+    peer_handshake_encode(out, &bad);
+    assert_false(peer_handshake_parse(out, HANDSHAKE_BYTES, &read));
+    bad = handshake;
     bad.from = 3;
-    wire_greeting_encode(out, &bad);
-    assert_false(wire_greeting_parse(out, WIRE_GREETING, &read));
-    bad = greeting;
+    peer_handshake_encode(out, &bad);
+    assert_false(peer_handshake_parse(out, HANDSHAKE_BYTES, &read));
+    bad = handshake;
     bad.to = bad.from;
-    wire_greeting_encode(out, &bad);
-    assert_false(wire_greeting_parse(out, WIRE_GREETING, &read));
+    peer_handshake_encode(out, &bad);
+    assert_false(peer_handshake_parse(out, HANDSHAKE_BYTES, &read));
 }
 
 static void test_address(void **state)
@@ -240,7 +248,7 @@ static void test_address(void **state)
     assert_true(wire_address_parse(out, WIRE_ADDRESS, &read));
     assert_true(read.family == 4 && read.port == 65535);
     assert_memory_equal(read.ip, address.ip, 16);
-    assert_memory_equal(read.nonce, address.nonce, WIRE_NONCE);
+    assert_memory_equal(read.nonce, address.nonce, HANDSHAKE_NONCE);
     for (size_t n = 0; n < WIRE_ADDRESS; n++) assert_false(wire_address_parse(out, n, &read));
     out[17 + 2] = 1; /* a port beyond 65535 */
     assert_false(wire_address_parse(out, WIRE_ADDRESS, &read));
@@ -265,7 +273,7 @@ int main(void)
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_bytes_are_little_endian),
         cmocka_unit_test(test_lengths),    cmocka_unit_test(test_unused_fields_must_be_zero),
         cmocka_unit_test(test_ranges),     cmocka_unit_test(test_noise),
-        cmocka_unit_test(test_greeting),   cmocka_unit_test(test_address),
+        cmocka_unit_test(test_handshake),  cmocka_unit_test(test_address),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static int open_kind(struct fabric *fabric)
 {
     int status = fabric_library.fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
     if (status != 0) return fabric_failed(fabric, "fi_fabric", status);
-    fabric->config.host->random(fabric->address.nonce, WIRE_NONCE);
+    fabric->config.host->random(fabric->address.nonce, HANDSHAKE_NONCE);
     return fabric->kind->open(fabric);
 }
 
@@ -148,119 +148,4 @@ void fabric_close(struct fabric *fabric)
     fabric_free_buffers(&fabric->spare[1]);
     free(fabric->addresses);
     free(fabric);
-}
-
-/* ---- messages and writes ----------------------------------------------------------------------------------- */
-
-int fabric_send(struct fabric *fabric, int32_t rank, const void *header, size_t header_bytes, const void *payload,
-                size_t bytes)
-{
-    struct fabric_link *link = fabric->link[rank];
-    if (link == NULL && (link = fabric_make_link(fabric, rank)) == NULL) return TUTTI_ERR_NO_MEMORY;
-    if (link->state == FABRIC_UP) return fabric->kind->send(link, header, header_bytes, payload, bytes);
-    if (link->state == FABRIC_LOST) return TUTTI_OK;
-    return fabric_queue(link, header, header_bytes, payload, bytes);
-}
-
-bool fabric_unsend(struct fabric *fabric, int32_t rank,
-                   bool (*is)(const void *message, size_t bytes, const void *argument), const void *argument)
-{
-    struct fabric_link *link = fabric->link[rank];
-    struct fabric_buffer *buffer;
-    if (link == NULL) return false;
-    STAILQ_FOREACH(buffer, &link->waiting, entry)
-    {
-        if (!is(buffer->data, buffer->bytes, argument)) continue;
-        STAILQ_REMOVE(&link->waiting, buffer, fabric_buffer, entry);
-        fabric_give_back(fabric, buffer);
-        return true;
-    }
-    return false;
-}
-
-void fabric_write(struct fabric *fabric, int32_t rank, struct fabric_write *write)
-{
-    struct fabric_link *link = fabric->link[rank]; /* it is there: the key came over it */
-    write->posted = write->landed = 0;
-    write->next = NULL;
-    if (link == NULL || link->state == FABRIC_LOST) return;
-    if (link->last_write != NULL)
-        link->last_write->next = write;
-    else
-        link->first_write = write;
-    link->last_write = write;
-    fabric->kind->post_writes(link);
-}
-
-static bool unqueue(struct fabric_link *link, struct fabric_write *write)
-{
-    struct fabric_write **at = &link->first_write, *before = NULL;
-    while (*at != NULL && *at != write) {
-        before = *at;
-        at = &(*at)->next;
-    }
-    if (*at == NULL) return false;
-    *at = write->next;
-    if (link->last_write == write) link->last_write = before;
-    return true;
-}
-
-bool fabric_unwrite(struct fabric *fabric, int32_t rank, struct fabric_write *write)
-{
-    struct fabric_link *link = fabric->link[rank];
-    return link != NULL && write->posted == 0 && unqueue(link, write);
-}
-
-/* Where all that was posted has left already, nothing but the next progress is there to say so. */
-bool fabric_cut(struct fabric *fabric, int32_t rank, struct fabric_write *write)
-{
-    struct fabric_link *link = fabric->link[rank];
-    if (link == NULL || write->posted == 0 || !unqueue(link, write)) return false;
-    write->bytes = write->posted;
-    if (write->landed == write->bytes) {
-        write->next = link->cut;
-        link->cut = write;
-        fabric->cuts++;
-    }
-    return true;
-}
-
-static void finish_cut(struct fabric *fabric)
-{
-    struct fabric_link *link;
-    STAILQ_FOREACH(link, &fabric->all_links, entry)
-    {
-        struct fabric_write *write;
-        while ((write = link->cut) != NULL) {
-            link->cut = write->next;
-            fabric->cuts--;
-            fabric->config.events->write_done(fabric->config.user, write);
-        }
-    }
-}
-
-int fabric_expose(struct fabric *fabric, void *data, size_t bytes, uint64_t key, struct fabric_memory *memory)
-{
-    int status = fabric->kind->expose(fabric, data, bytes, key, memory);
-    if (status == TUTTI_OK) memory->fabric = fabric;
-    return status;
-}
-
-void fabric_conceal(struct fabric_memory *memory)
-{
-    if (memory->handle == NULL) return;
-    memory->fabric->kind->conceal(memory);
-    memory->handle = NULL;
-}
-
-int fabric_progress(struct fabric *fabric)
-{
-    int moved = fabric->kind->progress(fabric) + fabric->cuts;
-    if (fabric->cuts > 0) finish_cut(fabric);
-    return moved;
-}
-
-int fabric_arm(struct fabric *fabric, int *descriptors)
-{
-    return fabric->cuts > 0 ? 0 : fabric->kind->arm(fabric, descriptors);
 }

@@ -114,10 +114,9 @@ int fabric_describe(const struct fabric *fabric, char *text, size_t capacity)
     int up = 0;
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) up += fabric_is_up(fabric, rank);
     put(&lines,
-        "tcp: rank %d listens on %s, libfabric's provider %s, connected to %d of %d ranks, messages above %d bytes "
-        "wait "
+        "tcp: rank %d listens on %s, libfabric provider %s, connected to %d of %d ranks, messages above %d bytes wait "
         "for their receive\n",
         fabric->config.rank, fabric->where, fabric->info->fabric_attr->prov_name, up, fabric->config.world_size - 1,
-        WIRE_EAGER);
-    return TUTTI_OK;
+        TRANSPORT_PAYLOAD_MAX);
+    return (int)(lines.at - text);
 }

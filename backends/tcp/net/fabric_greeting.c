@@ -7,27 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tcp/base/bytes.h"
 #include "tcp/net/fabric_impl.h"
 
 /* The address book: one value, to which each rank appends a record, rank and size (little-endian) before its entry. */
 enum { BOOK_HEADER = 8 };
 static const char book_key[] = "tcp/addresses";
 
-static void put_u32(uint8_t *out, uint32_t value)
-{
-    for (int i = 0; i < 4; i++) out[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint32_t get_u32(const uint8_t *in)
-{
-    return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
-}
-
 /* Appends this rank's record to the address book.  All ranks' are there once all have opened. */
 int fabric_publish(struct fabric *fabric)
 {
     const tutti_host *host = fabric->config.host;
-    uint8_t record[BOOK_HEADER + WIRE_ENTRY_MOST];
+    uint8_t record[BOOK_HEADER + WIRE_ENTRY_MAX];
     if (!TUTTI_HAS(host, store_append))
         return host->error(TUTTI_ERR_BACKEND, "this tcp plug-in needs a newer libtutti: it cannot append to the store");
     put_u32(record, (uint32_t)fabric->config.rank);
@@ -48,7 +39,7 @@ static bool take_book(struct fabric *fabric, const uint8_t *book, size_t bytes)
         uint32_t rank = get_u32(book), n = get_u32(book + 4);
         book += BOOK_HEADER;
         bytes -= BOOK_HEADER;
-        if (rank >= (uint32_t)fabric->config.world_size || n > bytes || n > WIRE_ENTRY_MOST) return false;
+        if (rank >= (uint32_t)fabric->config.world_size || n > bytes || n > WIRE_ENTRY_MAX) return false;
         if (!is_known(fabric, (int32_t)rank) && !fabric->kind->take_entry(fabric, (int32_t)rank, book, n)) return false;
         book += n;
         bytes -= n;
@@ -60,7 +51,7 @@ static bool take_book(struct fabric *fabric, const uint8_t *book, size_t bytes)
 static int read_book(struct fabric *fabric, int64_t limit_ms)
 {
     const tutti_host *host = fabric->config.host;
-    size_t bytes = 0, capacity = (size_t)fabric->config.world_size * (BOOK_HEADER + WIRE_ENTRY_MOST);
+    size_t bytes = 0, capacity = (size_t)fabric->config.world_size * (BOOK_HEADER + WIRE_ENTRY_MAX);
     uint8_t *book = malloc(capacity);
     if (book == NULL)
         return host->error(TUTTI_ERR_NO_MEMORY, "no memory for the addresses of %d ranks", fabric->config.world_size);
@@ -94,45 +85,36 @@ int fabric_look_up(struct fabric *fabric, int32_t rank)
 void fabric_greet(struct fabric_link *link)
 {
     const struct fabric *fabric = link->fabric;
-    link->greeting = (struct wire_greeting){.kind = WIRE_CONNECT,
-                                            .from = (uint32_t)fabric->config.rank,
-                                            .to = (uint32_t)link->rank,
-                                            .world_size = (uint32_t)fabric->config.world_size,
-                                            .family = fabric->config.family};
-    fabric->config.host->random(link->greeting.client_nonce, WIRE_NONCE);
-    memcpy(link->greeting.server_nonce, fabric->addresses[link->rank].nonce, WIRE_NONCE);
-}
-
-void fabric_sign(const struct fabric *fabric, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING])
-{
-    wire_greeting_encode(out, greeting);
-    fabric->config.host->token_mac(greeting->mac, out, WIRE_GREETING_SIGNED);
-    wire_greeting_encode(out, greeting);
+    link->greeting = (struct peer_handshake){.kind = HANDSHAKE_CONNECT,
+                                             .from = (uint32_t)fabric->config.rank,
+                                             .to = (uint32_t)link->rank,
+                                             .world_size = (uint32_t)fabric->config.world_size,
+                                             .family = fabric->config.family};
+    fabric->config.host->random(link->greeting.client_nonce, HANDSHAKE_NONCE);
+    memcpy(link->greeting.server_nonce, fabric->addresses[link->rank].nonce, HANDSHAKE_NONCE);
 }
 
 /* Is this a greeting of this kind, between two of this family, by someone who knows the token? */
-bool fabric_verify(const struct fabric *fabric, const void *data, size_t n, enum wire_greeting_kind kind,
-                   struct wire_greeting *greeting)
+bool fabric_verify(const struct fabric *fabric, const void *data, size_t n, enum peer_handshake_kind kind,
+                   struct peer_handshake *greeting)
 {
-    uint8_t mac[WIRE_MAC];
-    if (!wire_greeting_parse(data, n, greeting) || greeting->kind != kind) return false;
+    if (!peer_handshake_parse(data, n, greeting) || greeting->kind != kind) return false;
     if (greeting->world_size != (uint32_t)fabric->config.world_size || greeting->family != fabric->config.family)
         return false;
-    fabric->config.host->token_mac(mac, data, WIRE_GREETING_SIGNED);
-    return fabric->config.host->token_equal(mac, greeting->mac);
+    return peer_handshake_is_authentic(fabric->config.host, data, greeting);
 }
 
 /* The answer to what we asked on this link. */
-bool fabric_is_answer(const struct fabric_link *link, const struct wire_greeting *greeting)
+bool fabric_is_answer(const struct fabric_link *link, const struct peer_handshake *greeting)
 {
-    const struct wire_greeting *asked = &link->greeting;
+    const struct peer_handshake *asked = &link->greeting;
     return greeting->from == asked->from && greeting->to == asked->to &&
-           memcmp(greeting->client_nonce, asked->client_nonce, WIRE_NONCE) == 0 &&
-           memcmp(greeting->server_nonce, asked->server_nonce, WIRE_NONCE) == 0;
+           memcmp(greeting->client_nonce, asked->client_nonce, HANDSHAKE_NONCE) == 0 &&
+           memcmp(greeting->server_nonce, asked->server_nonce, HANDSHAKE_NONCE) == 0;
 }
 
-bool fabric_is_for_us(const struct fabric *fabric, const struct wire_greeting *greeting)
+bool fabric_is_for_us(const struct fabric *fabric, const struct peer_handshake *greeting)
 {
     return greeting->to == (uint32_t)fabric->config.rank &&
-           memcmp(greeting->server_nonce, fabric->address.nonce, WIRE_NONCE) == 0;
+           memcmp(greeting->server_nonce, fabric->address.nonce, HANDSHAKE_NONCE) == 0;
 }

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tcp/base/hosts.h"
 #include "tcp/net/fabric_impl.h"
+#include "tcp/net/hosts.h"
 
 static const struct wire_address *hosts_address(const struct fabric *fabric, int32_t rank)
 {

@@ -13,11 +13,11 @@
 #include <rdma/fi_rma.h>
 #include <sys/queue.h>
 
-#include "tcp/base/wire.h"
 #include "tcp/net/fabric.h"
+#include "tcp/net/wire.h"
 
 enum {
-    FABRIC_MESSAGE = WIRE_HEADER + WIRE_EAGER,
+    FABRIC_MESSAGE = WIRE_HEADER + TRANSPORT_PAYLOAD_MAX,
     FABRIC_COPY = WIRE_ENVELOPE + FABRIC_MESSAGE, /* the largest copy of a message */
     FABRIC_SMALL = 2048,                          /* copies come in two sizes */
     FABRIC_RECEIVES = 64,                         /* buffers posted for messages of all peers */
@@ -64,7 +64,7 @@ struct fabric_chunk {
     uint8_t kind; /* first */
     bool busy;
     struct fabric_link *link;
-    struct fabric_write *write;
+    struct transport_write *write;
     size_t bytes;
 };
 
@@ -115,15 +115,15 @@ struct fabric_link {
     struct fabric *fabric;
     int32_t rank;
     uint8_t state;
-    uint8_t repeats;               /* of our request, because the peer closed it unread */
-    int64_t deadline_ns;           /* while not up; it moves on as long as the peer's host answers, */
-    int64_t last_ns;               /* up to here: the group's timeout */
-    struct fabric_buffers waiting; /* to leave once it can, in order */
-    struct fabric_write *first_write, *last_write;
-    struct fabric_write *cut;      /* ended short, and to be told so */
-    struct wire_greeting greeting; /* that the link rests on */
-    char where[64];                /* the peer's address for sentences */
-    char why[160];                 /* it was lost */
+    uint8_t repeats;                /* of our request, because the peer closed it unread */
+    int64_t deadline_ns;            /* while not up; it moves on as long as the peer's host answers, */
+    int64_t last_ns;                /* up to here: the group's timeout */
+    struct fabric_buffers waiting;  /* to leave once it can, in order */
+    struct transport_writes writes; /* not posted in full, in order */
+    struct transport_writes cut;    /* ended early, with nothing in the provider: write_done is due */
+    struct peer_handshake greeting; /* that the link rests on */
+    char where[64];                 /* the peer's address for sentences */
+    char why[160];                  /* it was lost */
     struct msg_link msg;
     struct rdm_link rdm;
 };
@@ -186,14 +186,16 @@ struct fabric_kind {
     bool (*busy)(const struct fabric_link *link);
     int (*send)(struct fabric_link *link, const void *header, size_t header_bytes, const void *payload, size_t bytes);
     void (*post_writes)(struct fabric_link *link);
-    int (*expose)(struct fabric *fabric, void *data, size_t bytes, uint64_t key, struct fabric_memory *memory);
-    void (*conceal)(struct fabric_memory *memory);
+    /* Opens `bytes` at data under memory->key. */
+    int (*expose)(struct fabric *fabric, void *data, size_t bytes, struct transport_memory *memory);
+    void (*conceal)(struct transport_memory *memory);
     int (*progress)(struct fabric *fabric);
     int (*arm)(struct fabric *fabric, int *descriptors);
 };
 extern const struct fabric_kind msg_kind, rdm_kind;
 
 struct fabric {
+    struct transport transport; /* first */
     struct fabric_config config;
     const struct fabric_kind *kind;
     struct fi_info *info;
@@ -207,8 +209,8 @@ struct fabric {
     unsigned polls;
     int silent_ms; /* who is not heard of for this long is gone */
     struct fabric_where chosen;
-    struct wire_address address;    /* our own */
-    uint8_t entry[WIRE_ENTRY_MOST]; /* of the address book */
+    struct wire_address address;   /* our own */
+    uint8_t entry[WIRE_ENTRY_MAX]; /* of the address book */
     size_t entry_bytes;
     char where[64];                 /* the same for sentences */
     struct fabric_buffers spare[2]; /* for copies: small and large */
@@ -225,7 +227,21 @@ int fabric_failed(struct fabric *fabric, const char *what, int error);
 void fabric_close_fid(struct fid *fid);
 #define FABRIC_CLOSE(object) fabric_close_fid((object) != NULL ? &(object)->fid : NULL)
 
+void fabric_close(struct fabric *fabric);
+int fabric_describe(const struct fabric *fabric, char *text, size_t capacity);
+
+/* fabric_data.c: messages and writes, as far as both kinds share them.  Hands a message from the wire to the protocol.
+ */
+void fabric_deliver(struct fabric *fabric, const void *message, size_t bytes);
+/* Takes a write off its link's list. */
+void fabric_unqueue(struct fabric_link *link, struct transport_write *write);
+
 /* fabric_link.c */
+int fabric_connect(struct fabric *fabric, int32_t rank);
+bool fabric_is_up(const struct fabric *fabric, int32_t rank);
+const char *fabric_lost(const struct fabric *fabric, int32_t rank);
+bool fabric_is_flushed(const struct fabric *fabric, int32_t rank);
+void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool notify);
 /* Returns the link to rank, idle if it was not made before, or NULL with an error text if out of memory. */
 struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank);
 void fabric_free_links(struct fabric *fabric);
@@ -244,11 +260,10 @@ socklen_t fabric_to_sockaddr(const struct wire_address *address, struct sockaddr
 int fabric_publish(struct fabric *fabric);
 int fabric_look_up(struct fabric *fabric, int32_t rank); /* the peer has opened its fabric */
 void fabric_greet(struct fabric_link *link);
-void fabric_sign(const struct fabric *fabric, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING]);
-bool fabric_verify(const struct fabric *fabric, const void *data, size_t n, enum wire_greeting_kind kind,
-                   struct wire_greeting *greeting);
-bool fabric_is_answer(const struct fabric_link *link, const struct wire_greeting *greeting);
-bool fabric_is_for_us(const struct fabric *fabric, const struct wire_greeting *greeting);
+bool fabric_verify(const struct fabric *fabric, const void *data, size_t n, enum peer_handshake_kind kind,
+                   struct peer_handshake *greeting);
+bool fabric_is_answer(const struct fabric_link *link, const struct peer_handshake *greeting);
+bool fabric_is_for_us(const struct fabric *fabric, const struct peer_handshake *greeting);
 
 /* fabric_buffer.c: copies of messages. */
 struct fabric_buffer *fabric_copy(struct fabric *fabric, const void *header, size_t header_bytes, const void *payload,

@@ -17,6 +17,8 @@ struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank)
     link->fabric = fabric;
     link->rank = rank;
     STAILQ_INIT(&link->waiting);
+    TAILQ_INIT(&link->writes);
+    TAILQ_INIT(&link->cut);
     STAILQ_INIT(&link->msg.sent);
     link->rdm.probe = -1;
     TAILQ_INIT(&link->rdm.flying);
@@ -77,8 +79,9 @@ void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool noti
     fabric->kind->end(link);
     fabric_set_state(link, FABRIC_LOST);
     snprintf(link->why, sizeof link->why, "%s", why);
-    link->first_write = link->last_write = NULL;
-    for (; link->cut != NULL; link->cut = link->cut->next) fabric->cuts--;
+    struct transport_write *write;
+    while ((write = TAILQ_FIRST(&link->writes)) != NULL) fabric_unqueue(link, write);
+    for (; (write = TAILQ_FIRST(&link->cut)) != NULL; fabric->cuts--) TAILQ_REMOVE(&link->cut, write, entry);
     if (notify && !fabric->closing) fabric->config.events->lost(fabric->config.user, rank, link->why);
 }
 
@@ -106,5 +109,5 @@ bool fabric_is_flushed(const struct fabric *fabric, int32_t rank)
     if (link == NULL) return true;
     if (fabric->kind->busy(link)) return false;
     if (link->state == FABRIC_LOST || link->state == FABRIC_IDLE) return true;
-    return STAILQ_EMPTY(&link->waiting) && link->first_write == NULL;
+    return STAILQ_EMPTY(&link->waiting) && TAILQ_EMPTY(&link->writes);
 }

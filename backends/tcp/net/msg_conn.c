@@ -70,7 +70,7 @@ int msg_ask(struct fabric_link *link)
 {
     struct fabric *fabric = link->fabric;
     struct sockaddr_storage to;
-    uint8_t data[WIRE_GREETING];
+    uint8_t data[HANDSHAKE_BYTES];
     int status = fabric_look_up(fabric, link->rank);
     if (status != TUTTI_OK) return status;
     const struct wire_address *address = &fabric->addresses[link->rank];
@@ -80,7 +80,7 @@ int msg_ask(struct fabric_link *link)
         return fabric->config.host->error(TUTTI_ERR_SYSTEM, "no endpoint for rank %d: %s", link->rank,
                                           fabric_reason(status));
     fabric_greet(link);
-    fabric_sign(fabric, &link->greeting, data);
+    peer_handshake_sign(fabric->config.host, &link->greeting, data);
     fabric_to_sockaddr(address, &to);
     fabric_set_state(link, FABRIC_CONNECTING);
     status = fi_connect(link->msg.ep, &to, data, sizeof data);
@@ -122,10 +122,10 @@ int msg_listen(struct fabric *fabric)
     return TUTTI_OK;
 }
 
-static void accept_request(struct fabric_link *link, struct fi_info *info, struct wire_greeting *greeting)
+static void accept_request(struct fabric_link *link, struct fi_info *info, struct peer_handshake *greeting)
 {
     struct fabric *fabric = link->fabric;
-    uint8_t data[WIRE_GREETING];
+    uint8_t data[HANDSHAKE_BYTES];
     close_endpoint(link); /* our own request, if it crossed this one */
     int status = make_endpoint(link, info, &link->msg.ep);
     if (status != 0) {
@@ -143,8 +143,8 @@ static void accept_request(struct fabric_link *link, struct fi_info *info, struc
         from.port = ntohs(((struct sockaddr_in6 *)info->dest_addr)->sin6_port);
     }
     fabric_print_address(&from, link->where, sizeof link->where);
-    greeting->kind = WIRE_ACCEPT;
-    fabric_sign(fabric, greeting, data);
+    greeting->kind = HANDSHAKE_ACCEPT;
+    peer_handshake_sign(fabric->config.host, greeting, data);
     fabric_set_state(link, FABRIC_ACCEPTING);
     status = fi_accept(link->msg.ep, data, sizeof data);
     if (status != 0) fabric_lose_connecting(link, fabric_library.strerror(-status));
@@ -152,8 +152,8 @@ static void accept_request(struct fabric_link *link, struct fi_info *info, struc
 
 static void handle_request(struct fabric *fabric, struct fi_info *info, const void *data, size_t n)
 {
-    struct wire_greeting greeting;
-    if (fabric->closing || !fabric_verify(fabric, data, n, WIRE_CONNECT, &greeting) ||
+    struct peer_handshake greeting;
+    if (fabric->closing || !fabric_verify(fabric, data, n, HANDSHAKE_CONNECT, &greeting) ||
         !fabric_is_for_us(fabric, &greeting)) {
         fabric->config.host->log(3, "tcp: dropped a connection that did not prove the job's token");
         fi_reject(fabric->msg.pep, info->handle, NULL, 0);
@@ -170,9 +170,9 @@ static void handle_request(struct fabric *fabric, struct fi_info *info, const vo
     if (first || (crossed && link->rank < fabric->config.rank)) {
         accept_request(link, info, &greeting);
     } else if (crossed) {
-        uint8_t answer[WIRE_GREETING];
-        greeting.kind = WIRE_BUSY;
-        fabric_sign(fabric, &greeting, answer);
+        uint8_t answer[HANDSHAKE_BYTES];
+        greeting.kind = HANDSHAKE_BUSY;
+        peer_handshake_sign(fabric->config.host, &greeting, answer);
         fi_reject(fabric->msg.pep, info->handle, answer, sizeof answer);
     } else {
         fi_reject(fabric->msg.pep, info->handle, NULL, 0);
@@ -183,9 +183,9 @@ static void handle_request(struct fabric *fabric, struct fi_info *info, const vo
 
 static void handle_connected(struct fabric_link *link, const void *data, size_t n)
 {
-    struct wire_greeting greeting;
+    struct peer_handshake greeting;
     if (link->state == FABRIC_CONNECTING &&
-        (!fabric_verify(link->fabric, data, n, WIRE_ACCEPT, &greeting) || !fabric_is_answer(link, &greeting))) {
+        (!fabric_verify(link->fabric, data, n, HANDSHAKE_ACCEPT, &greeting) || !fabric_is_answer(link, &greeting))) {
         fabric_lose_connecting(link, "something that does not know the job's token answers");
         return;
     }
@@ -220,9 +220,9 @@ static void repeat_or_lose(struct fabric_link *link)
 
 static void handle_failure(struct fabric_link *link, int error, const void *data, size_t n)
 {
-    struct wire_greeting greeting;
+    struct peer_handshake greeting;
     if (link->state == FABRIC_CONNECTING && error == FI_ECONNREFUSED &&
-        fabric_verify(link->fabric, data, n, WIRE_BUSY, &greeting) && fabric_is_answer(link, &greeting)) {
+        fabric_verify(link->fabric, data, n, HANDSHAKE_BUSY, &greeting) && fabric_is_answer(link, &greeting)) {
         close_endpoint(link);
         fabric_set_state(link, FABRIC_WAITING);
         return;

@@ -104,14 +104,14 @@ static void copies_left(struct fabric_link *link, const struct fabric_buffer *la
 
 /* ---- writing ----------------------------------------------------------------------------------------------- */
 
-static int msg_expose(struct fabric *fabric, void *data, size_t bytes, uint64_t key, struct fabric_memory *memory)
+static int msg_expose(struct fabric *fabric, void *data, size_t bytes, struct transport_memory *memory)
 {
     struct fid_mr *region = NULL;
     if (bytes == 0) { /* a region of no bytes is none: see post_chunk */
         data = &fabric->msg.nothing;
         bytes = 1;
     }
-    int status = fi_mr_reg(fabric->domain, data, bytes, FI_REMOTE_WRITE, 0, key, 0, &region, NULL);
+    int status = fi_mr_reg(fabric->domain, data, bytes, FI_REMOTE_WRITE, 0, memory->key, 0, &region, NULL);
     if (status != 0)
         return fabric->config.host->error(TUTTI_ERR_BACKEND, "libfabric: fi_mr_reg of %zu bytes failed: %s", bytes,
                                           fabric_library.strerror(-status));
@@ -119,14 +119,14 @@ static int msg_expose(struct fabric *fabric, void *data, size_t bytes, uint64_t 
     return TUTTI_OK;
 }
 
-static void msg_conceal(struct fabric_memory *memory)
+static void msg_conceal(struct transport_memory *memory)
 {
     fi_close(&((struct fid_mr *)memory->handle)->fid);
 }
 
 /* The last piece tells the peer.  Pieces keep the provider's queue short, so that small messages of other operations
  * need not wait for all of a large one. */
-static bool post_chunk(struct fabric_link *link, struct fabric_chunk *chunk, struct fabric_write *write)
+static bool post_chunk(struct fabric_link *link, struct fabric_chunk *chunk, struct transport_write *write)
 {
     size_t left = write->bytes - write->posted, bytes = left < FABRIC_CHUNK ? left : FABRIC_CHUNK;
     bool last = bytes == left;
@@ -146,26 +146,25 @@ static bool post_chunk(struct fabric_link *link, struct fabric_chunk *chunk, str
     return true;
 }
 
-static bool all_posted(const struct fabric_write *write)
+static bool all_posted(const struct transport_write *write)
 {
     return write->posted == write->bytes && write->posted > 0;
 }
 
 static void msg_post_writes(struct fabric_link *link)
 {
-    for (int i = 0; i < FABRIC_CHUNKS && link->first_write != NULL && link->state == FABRIC_UP; i++) {
-        struct fabric_write *write = link->first_write;
+    struct transport_write *write;
+    for (int i = 0; i < FABRIC_CHUNKS && link->state == FABRIC_UP; i++) {
+        if ((write = TAILQ_FIRST(&link->writes)) == NULL) return;
         if (link->msg.chunk[i].busy || !post_chunk(link, &link->msg.chunk[i], write)) continue;
-        if (!all_posted(write) && write->bytes > 0) continue;
-        link->first_write = write->next;
-        if (link->first_write == NULL) link->last_write = NULL;
+        if (all_posted(write) || write->bytes == 0) fabric_unqueue(link, write);
     }
 }
 
 static void chunk_left(struct fabric_chunk *chunk)
 {
     struct fabric_link *link = chunk->link;
-    struct fabric_write *write = chunk->write;
+    struct transport_write *write = chunk->write;
     size_t bytes = chunk->bytes;
     chunk->busy = false;
     chunk->write = NULL;
@@ -179,7 +178,7 @@ static void chunk_left(struct fabric_chunk *chunk)
 
 static void handle_completion(struct fabric *fabric, const struct fi_cq_data_entry *entry)
 {
-    const struct fabric_events *events = fabric->config.events;
+    const struct transport_events *events = fabric->config.events;
     if (entry->flags & FI_REMOTE_WRITE) {
         events->written(fabric->config.user, entry->data);
         return;
@@ -188,7 +187,7 @@ static void handle_completion(struct fabric *fabric, const struct fi_cq_data_ent
     if (context == NULL) return;
     if (*context == FABRIC_RECEIVED) {
         struct fabric_buffer *buffer = (void *)context;
-        events->message(fabric->config.user, buffer->data, entry->len);
+        fabric_deliver(fabric, buffer->data, entry->len);
         post(fabric, buffer);
     } else if (*context == FABRIC_SENT) {
         struct fabric_buffer *buffer = (void *)context;

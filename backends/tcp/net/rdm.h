@@ -15,20 +15,20 @@
 
 enum {
     RDM_MESSAGE = FABRIC_COPY,
-    RDM_PIECE = WIRE_EAGER, /* of a write */
-    RDM_INJECT = 256,       /* messages up to this size leave without a buffer, where the provider can */
-    RDM_WINDOW = 64,        /* messages that may overtake one */
-    RDM_FLIGHT = 8,         /* buffers of a link in the provider, so that no peer has them all */
-    RDM_TICKS = 10,         /* in which a peer may be silent */
-    RDM_SAY_TICKS = 2       /* after which a silent link, or one not answered yet, says something */
+    RDM_PIECE = TRANSPORT_PAYLOAD_MAX, /* of a write */
+    RDM_INJECT = 256,                  /* messages up to this size leave without a buffer, where the provider can */
+    RDM_WINDOW = 64,                   /* messages that may overtake one */
+    RDM_FLIGHT = 8,                    /* buffers of a link in the provider, so that no peer has them all */
+    RDM_TICKS = 10,                    /* in which a peer may be silent */
+    RDM_SAY_TICKS = 2                  /* after which a silent link, or one not answered yet, says something */
 };
 
 /* A buffer for the provider. */
 struct rdm_slot {
-    struct fi_context2 context; /* first: the provider's, during an operation */
-    struct fabric_link *link;   /* NULL: to receive */
-    struct fabric_write *write; /* of which this is a piece */
-    size_t bytes;               /* of that */
+    struct fi_context2 context;    /* first: the provider's, during an operation */
+    struct fabric_link *link;      /* NULL: to receive */
+    struct transport_write *write; /* of which this is a piece */
+    size_t bytes;                  /* of that */
     uint64_t sequence;
     struct fid_mr *region; /* where the provider wants its buffers registered */
     TAILQ_ENTRY(rdm_slot) entry;
@@ -75,7 +75,7 @@ void rdm_end_probe(struct fabric_link *link);
 
 /* rdm_io.c: 0, or the provider's error; -FI_EAGAIN: later */
 int rdm_post(struct fabric_link *link, struct wire_envelope envelope, const struct rdm_parts *parts,
-             struct fabric_write *write);
+             struct transport_write *write);
 int rdm_post_receive(struct fabric *fabric, struct rdm_slot *slot);
 void rdm_flush(struct fabric_link *link);
 

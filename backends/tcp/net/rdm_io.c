@@ -33,7 +33,7 @@ static int inject(struct fabric_link *link, const struct wire_envelope *envelope
 }
 
 static int send_slot(struct fabric_link *link, const struct wire_envelope *envelope, const struct rdm_parts *parts,
-                     struct fabric_write *write)
+                     struct transport_write *write)
 {
     struct rdm_fabric *rdm = &link->fabric->rdm;
     struct rdm_slot *slot = TAILQ_FIRST(&rdm->spare);
@@ -59,7 +59,7 @@ static int send_slot(struct fabric_link *link, const struct wire_envelope *envel
 }
 
 int rdm_post(struct fabric_link *link, struct wire_envelope envelope, const struct rdm_parts *parts,
-             struct fabric_write *write)
+             struct transport_write *write)
 {
     bool greets = envelope.kind == WIRE_HELLO || envelope.kind == WIRE_WELCOME;
     size_t n = WIRE_ENVELOPE + parts->first_bytes + parts->second_bytes;
@@ -113,7 +113,7 @@ static bool post_waiting(struct fabric_link *link)
     return true;
 }
 
-static int post_piece(struct fabric_link *link, struct fabric_write *write)
+static int post_piece(struct fabric_link *link, struct transport_write *write)
 {
     size_t left = write->bytes - write->posted, bytes = left < RDM_PIECE ? left : RDM_PIECE;
     struct rdm_parts parts = {.first = (const uint8_t *)write->data + write->posted, .first_bytes = bytes};
@@ -125,13 +125,11 @@ static int post_piece(struct fabric_link *link, struct fabric_write *write)
 
 static void rdm_post_writes(struct fabric_link *link)
 {
-    struct fabric_write *write;
+    struct transport_write *write;
     if (link->state != FABRIC_UP || !STAILQ_EMPTY(&link->waiting)) return;
-    while ((write = link->first_write) != NULL && has_room(link)) {
+    while ((write = TAILQ_FIRST(&link->writes)) != NULL && has_room(link)) {
         if (post_piece(link, write) != 0) return;
-        if (write->posted < write->bytes) continue;
-        link->first_write = write->next;
-        if (link->first_write == NULL) link->last_write = NULL;
+        if (write->posted == write->bytes) fabric_unqueue(link, write);
     }
 }
 
@@ -154,17 +152,17 @@ static struct rdm_regions *regions_of(struct fabric *fabric, uint64_t key)
     return &fabric->rdm.regions[key % FABRIC_REGIONS];
 }
 
-static int rdm_expose(struct fabric *fabric, void *data, size_t bytes, uint64_t key, struct fabric_memory *memory)
+static int rdm_expose(struct fabric *fabric, void *data, size_t bytes, struct transport_memory *memory)
 {
     struct rdm_region *region = malloc(sizeof *region);
     if (region == NULL) return fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory to receive a message");
-    *region = (struct rdm_region){.key = key, .data = data, .bytes = bytes};
-    LIST_INSERT_HEAD(regions_of(fabric, key), region, entry);
+    *region = (struct rdm_region){.key = memory->key, .data = data, .bytes = bytes};
+    LIST_INSERT_HEAD(regions_of(fabric, memory->key), region, entry);
     memory->handle = region;
     return TUTTI_OK;
 }
 
-static void rdm_conceal(struct fabric_memory *memory)
+static void rdm_conceal(struct transport_memory *memory)
 {
     struct rdm_region *region = memory->handle;
     LIST_REMOVE(region, entry);
@@ -198,7 +196,7 @@ static void deliver(struct fabric_link *link, const struct wire_envelope *envelo
     const uint8_t *content = data + WIRE_ENVELOPE;
     rdm_heard(link);
     if (envelope->kind == WIRE_MESSAGE)
-        fabric->config.events->message(fabric->config.user, content, n - WIRE_ENVELOPE);
+        fabric_deliver(fabric, content, n - WIRE_ENVELOPE);
     else if (envelope->kind == WIRE_PIECE)
         handle_piece(link, envelope, content, n - WIRE_ENVELOPE);
     else if (envelope->kind == WIRE_END)
@@ -285,7 +283,7 @@ static void post_again(struct fabric *fabric, struct rdm_slot *slot)
 static void slot_left(struct fabric *fabric, struct rdm_slot *slot)
 {
     struct fabric_link *link = slot->link;
-    struct fabric_write *write = slot->write;
+    struct transport_write *write = slot->write;
     size_t bytes = slot->bytes;
     TAILQ_REMOVE(&link->rdm.flying, slot, entry);
     TAILQ_INSERT_HEAD(&fabric->rdm.spare, slot, entry);

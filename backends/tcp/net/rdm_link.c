@@ -15,7 +15,7 @@
 #include "tcp/net/rdm.h"
 
 enum {
-    HELLO_SIGNED = WIRE_GREETING + WIRE_ENTRY_MOST,
+    HELLO_SIGNED = HANDSHAKE_BYTES + WIRE_ENTRY_MAX,
     CONNECT_TICKS = 3 * RDM_TICKS, /* without an answer */
     UNHEARD = RDM_TICKS + 1,       /* one is the tick that was under way */
     SUSPECT_TICKS = RDM_SAY_TICKS + 2
@@ -28,14 +28,14 @@ static const char LOST_MESSAGES[] = "the provider lost messages: its connection 
 /* What marks messages from one of the two to the other: only they can know, for the token goes into it. */
 static uint64_t secret(const struct fabric_link *link, uint32_t from)
 {
-    struct wire_greeting greeting = link->greeting;
-    uint8_t text[8 + WIRE_GREETING] = {'s', 'e', 's', 's', 'i', 'o', 'n', (uint8_t)(from == greeting.from)};
-    uint8_t mac[WIRE_MAC];
+    struct peer_handshake greeting = link->greeting;
+    uint8_t text[8 + HANDSHAKE_BYTES] = {'s', 'e', 's', 's', 'i', 'o', 'n', (uint8_t)(from == greeting.from)};
+    uint8_t mac[HANDSHAKE_MAC];
     uint64_t session;
-    greeting.kind = WIRE_CONNECT;
+    greeting.kind = HANDSHAKE_CONNECT;
     memset(greeting.mac, 0, sizeof greeting.mac);
-    wire_greeting_encode(text + 8, &greeting);
-    link->fabric->config.host->token_mac(mac, text, 8 + WIRE_GREETING_SIGNED);
+    peer_handshake_encode(text + 8, &greeting);
+    link->fabric->config.host->token_mac(mac, text, 8 + HANDSHAKE_SIGNED);
     memcpy(&session, mac, sizeof session);
     return session | 1; /* 0 means none */
 }
@@ -114,21 +114,21 @@ static int say_hello(struct fabric_link *link)
         fabric->rdm.retry = true;
         return -FI_EAGAIN;
     }
-    uint8_t text[HELLO_SIGNED + WIRE_MAC];
-    size_t n = WIRE_GREETING;
-    fabric_sign(fabric, &link->greeting, text);
+    uint8_t text[HELLO_SIGNED + HANDSHAKE_MAC];
+    size_t n = HANDSHAKE_BYTES;
+    peer_handshake_sign(fabric->config.host, &link->greeting, text);
     memcpy(text + n, fabric->entry, fabric->entry_bytes);
     n += fabric->entry_bytes;
     fabric->config.host->token_mac(text + n, text, n);
-    struct rdm_parts parts = {.first = text, .first_bytes = n + WIRE_MAC};
+    struct rdm_parts parts = {.first = text, .first_bytes = n + HANDSHAKE_MAC};
     return rdm_post(link, (struct wire_envelope){.kind = WIRE_HELLO}, &parts, NULL);
 }
 
 static int say_welcome(struct fabric_link *link)
 {
-    uint8_t text[WIRE_GREETING];
-    link->greeting.kind = WIRE_ACCEPT;
-    fabric_sign(link->fabric, &link->greeting, text);
+    uint8_t text[HANDSHAKE_BYTES];
+    link->greeting.kind = HANDSHAKE_ACCEPT;
+    peer_handshake_sign(link->fabric->config.host, &link->greeting, text);
     struct rdm_parts parts = {.first = text, .first_bytes = sizeof text};
     return rdm_post(link, (struct wire_envelope){.kind = WIRE_WELCOME}, &parts, NULL);
 }
@@ -141,7 +141,7 @@ int rdm_say(struct fabric_link *link)
     int status = 0;
     if (rdm->hello_due && (status = say_hello(link)) == 0) rdm->hello_due = false;
     if (rdm->welcome_due && (status = say_welcome(link)) == 0) rdm->welcome_due = false;
-    if (rdm->beat_due && (status = rdm_post(link, (struct wire_envelope){.kind = WIRE_BEAT}, &nothing, NULL)) == 0)
+    if (rdm->beat_due && (status = rdm_post(link, (struct wire_envelope){.kind = WIRE_HEARTBEAT}, &nothing, NULL)) == 0)
         rdm->beat_due = false;
     return status;
 }
@@ -149,19 +149,20 @@ int rdm_say(struct fabric_link *link)
 /* ---- being called ------------------------------------------------------------------------------------------ */
 
 /* A HELLO that proves the token, to us: with its caller's entry. */
-static bool is_hello(const struct fabric *fabric, const uint8_t *data, size_t n, struct wire_greeting *greeting,
+static bool is_hello(const struct fabric *fabric, const uint8_t *data, size_t n, struct peer_handshake *greeting,
                      struct wire_name *name)
 {
-    uint8_t mac[WIRE_MAC];
-    if (n <= WIRE_GREETING + WIRE_MAC || n > HELLO_SIGNED + WIRE_MAC) return false;
-    size_t covered = n - WIRE_MAC;
+    uint8_t mac[HANDSHAKE_MAC];
+    if (n <= HANDSHAKE_BYTES + HANDSHAKE_MAC || n > HELLO_SIGNED + HANDSHAKE_MAC) return false;
+    size_t covered = n - HANDSHAKE_MAC;
     fabric->config.host->token_mac(mac, data, covered);
     return fabric->config.host->token_equal(mac, data + covered) &&
-           fabric_verify(fabric, data, WIRE_GREETING, WIRE_CONNECT, greeting) && fabric_is_for_us(fabric, greeting) &&
-           wire_name_parse(data + WIRE_GREETING, covered - WIRE_GREETING, name);
+           fabric_verify(fabric, data, HANDSHAKE_BYTES, HANDSHAKE_CONNECT, greeting) &&
+           fabric_is_for_us(fabric, greeting) &&
+           wire_name_parse(data + HANDSHAKE_BYTES, covered - HANDSHAKE_BYTES, name);
 }
 
-static void accept_call(struct fabric_link *link, const struct wire_greeting *greeting, const struct wire_name *name)
+static void accept_call(struct fabric_link *link, const struct peer_handshake *greeting, const struct wire_name *name)
 {
     if (!link->rdm.has_address && (!take_name(link->fabric, link->rank, name) || insert_address(link) != TUTTI_OK))
         return;
@@ -173,7 +174,7 @@ static void accept_call(struct fabric_link *link, const struct wire_greeting *gr
     rdm_flush(link);
 }
 
-static void handle_hello(struct fabric *fabric, const struct wire_greeting *greeting, const struct wire_name *name)
+static void handle_hello(struct fabric *fabric, const struct peer_handshake *greeting, const struct wire_name *name)
 {
     struct fabric_link *link = fabric_make_link(fabric, (int32_t)greeting->from);
     if (link == NULL) return; /* out of memory; the peer repeats it */
@@ -198,12 +199,12 @@ static void handle_welcome(struct fabric_link *link)
 void rdm_handle_greeting(struct fabric *fabric, const struct wire_envelope *envelope, const uint8_t *data, size_t n)
 {
     struct fabric_link *link = fabric->link[envelope->from];
-    struct wire_greeting greeting;
+    struct peer_handshake greeting;
     struct wire_name name;
     if (envelope->kind == WIRE_HELLO && is_hello(fabric, data, n, &greeting, &name) && greeting.from == envelope->from)
         handle_hello(fabric, &greeting, &name);
     else if (envelope->kind == WIRE_WELCOME && link != NULL && link->state == FABRIC_CONNECTING &&
-             fabric_verify(fabric, data, n, WIRE_ACCEPT, &greeting) && fabric_is_answer(link, &greeting))
+             fabric_verify(fabric, data, n, HANDSHAKE_ACCEPT, &greeting) && fabric_is_answer(link, &greeting))
         handle_welcome(link);
     else
         fabric->config.host->log(3, "tcp: dropped a greeting that did not prove the job's token, or came twice");

@@ -79,8 +79,8 @@ static int exchange_entries(const struct attach *self, uint8_t **entries, int *n
         return host->error(TUTTI_ERR_BACKEND, "this tcp plug-in needs a newer libtutti: store_gather is missing");
     memcpy(mine, ENTRY_MAGIC, 8);
     memcpy(mine + 8, &config->rank, 4); /* in host byte order: only ranks of this host read it */
-    memcpy(mine + 12, self->mine.name, WIRE_NONCE);
-    memcpy(mine + 28, self->mine.nonce, WIRE_NONCE);
+    memcpy(mine + 12, self->mine.name, HANDSHAKE_NONCE);
+    memcpy(mine + 28, self->mine.nonce, HANDSHAKE_NONCE);
     make_key(self, part);
     *entries = malloc(capacity);
     if (*entries == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d ranks", config->world_size);
@@ -100,16 +100,16 @@ static int exchange_entries(const struct attach *self, uint8_t **entries, int *n
 static bool read_entry(const struct attach *self, const uint8_t *bytes, struct entry *entry)
 {
     memcpy(&entry->rank, bytes + 8, 4);
-    memcpy(entry->name, bytes + 12, WIRE_NONCE);
-    memcpy(entry->nonce, bytes + 28, WIRE_NONCE);
+    memcpy(entry->name, bytes + 12, HANDSHAKE_NONCE);
+    memcpy(entry->nonce, bytes + 28, HANDSHAKE_NONCE);
     return memcmp(bytes, ENTRY_MAGIC, 8) == 0 && entry->rank >= 0 && entry->rank < self->config->world_size;
 }
 
 static bool start_listening(struct attach *self)
 {
     struct sockaddr_un address;
-    self->host->random(self->mine.name, WIRE_NONCE);
-    self->host->random(self->mine.nonce, WIRE_NONCE);
+    self->host->random(self->mine.name, HANDSHAKE_NONCE);
+    self->host->random(self->mine.nonce, HANDSHAKE_NONCE);
     socklen_t bytes = shm_address(self->mine.name, &address);
     self->listener = shm_socket();
     self->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -131,22 +131,6 @@ int64_t shm_round_deadline_ns(const struct attach *self)
 {
     int64_t part_ms = self->config->open_timeout_ms / 6;
     return self->host->now_ns() + (part_ms < SHM_ROUND_MS ? part_ms : SHM_ROUND_MS) * 1000000;
-}
-
-/* ---- authentication ------------------------------------------------------------------------------------------ */
-
-void shm_sign(const struct attach *self, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING])
-{
-    wire_greeting_encode(out, greeting);
-    self->host->token_mac(greeting->mac, out, WIRE_GREETING_SIGNED);
-    wire_greeting_encode(out, greeting);
-}
-
-bool shm_verify(const struct attach *self, const uint8_t bytes[WIRE_GREETING], const struct wire_greeting *greeting)
-{
-    uint8_t mac[WIRE_MAC];
-    self->host->token_mac(mac, bytes, WIRE_GREETING_SIGNED);
-    return self->host->token_equal(mac, greeting->mac);
 }
 
 /* ---- common ------------------------------------------------------------------------------------------------ */
@@ -242,27 +226,28 @@ static bool connect_to_host(const struct attach *self, int fd, const struct entr
 static bool shake_hands(struct attach *self, int fd, const struct entry *host, int64_t end)
 {
     if (!connect_to_host(self, fd, host, end)) return false;
-    struct wire_greeting hello = {.kind = WIRE_CONNECT,
-                                  .from = (uint32_t)self->config->rank,
-                                  .to = (uint32_t)host->rank,
-                                  .world_size = (uint32_t)self->config->world_size,
-                                  .family = self->config->family};
-    struct wire_greeting answer;
-    uint8_t out[WIRE_GREETING], in[WIRE_GREETING + SHM_PLACE];
-    memcpy(hello.client_nonce, self->mine.nonce, WIRE_NONCE);
-    memcpy(hello.server_nonce, host->nonce, WIRE_NONCE);
-    shm_sign(self, &hello, out);
+    struct peer_handshake hello = {.kind = HANDSHAKE_CONNECT,
+                                   .from = (uint32_t)self->config->rank,
+                                   .to = (uint32_t)host->rank,
+                                   .world_size = (uint32_t)self->config->world_size,
+                                   .family = self->config->family};
+    struct peer_handshake answer;
+    uint8_t out[HANDSHAKE_BYTES], in[HANDSHAKE_BYTES + SHM_PLACE];
+    memcpy(hello.client_nonce, self->mine.nonce, HANDSHAKE_NONCE);
+    memcpy(hello.server_nonce, host->nonce, HANDSHAKE_NONCE);
+    peer_handshake_sign(self->host, &hello, out);
     int fds[SHM_FDS] = {self->doorbell_fd, self->liveness_fd, self->arena_fd};
     if (!shm_send_packet(fd, out, sizeof out, fds, SHM_FDS)) return false;
     int memfd = -1;
     if (!shm_wait(fd, end, self->host) || !shm_receive_packet(fd, in, sizeof in, &memfd, 1)) return false;
     uint16_t place[2];
-    memcpy(place, in + WIRE_GREETING, sizeof place);
+    memcpy(place, in + HANDSHAKE_BYTES, sizeof place);
     int n = place[0], local_rank = place[1];
-    bool sound = wire_greeting_parse(in, WIRE_GREETING, &answer) && answer.kind == WIRE_ACCEPT &&
+    bool sound = peer_handshake_parse(in, HANDSHAKE_BYTES, &answer) && answer.kind == HANDSHAKE_ACCEPT &&
                  answer.from == hello.to && answer.to == hello.from && answer.family == hello.family &&
-                 memcmp(answer.client_nonce, hello.client_nonce, WIRE_NONCE) == 0 &&
-                 memcmp(answer.server_nonce, hello.server_nonce, WIRE_NONCE) == 0 && shm_verify(self, in, &answer);
+                 memcmp(answer.client_nonce, hello.client_nonce, HANDSHAKE_NONCE) == 0 &&
+                 memcmp(answer.server_nonce, hello.server_nonce, HANDSHAKE_NONCE) == 0 &&
+                 peer_handshake_is_authentic(self->host, in, &answer);
     if (!sound || n < 2 || n > SHM_RANKS_MAX || local_rank < 1 || local_rank >= n || !shm_create(self, n, local_rank)) {
         close(memfd);
         return false;
@@ -345,7 +330,7 @@ static int attach_ranks(struct attach *self, const uint8_t *entries, int n_entri
         if (!read_entry(self, entries + (size_t)i * ENTRY, &entry) || entry.rank == self->config->rank) continue;
         if (entry.rank < self->config->rank)
             return attach_as_member(self, &entry); /* the lowest rank is the host rank */
-        memcpy(self->name[n], entry.name, WIRE_NONCE);
+        memcpy(self->name[n], entry.name, HANDSHAKE_NONCE);
         rank[n++] = entry.rank;
     }
     if (n > 1) return shm_host_serve(self, rank, n);
@@ -449,5 +434,6 @@ void shm_close(struct shm *shm)
     shm_liveness_close(shm->config.host, &shm->held);
     free(shm->peer);
     free(shm->local_rank_of);
+    free(shm->scratch);
     free(shm);
 }

@@ -21,8 +21,8 @@ enum {
 struct entry {
     int32_t rank;
     uint8_t like[32];
-    uint8_t name[WIRE_NONCE];
-    uint8_t nonce[WIRE_NONCE];
+    uint8_t name[HANDSHAKE_NONCE];
+    uint8_t nonce[HANDSHAKE_NONCE];
 };
 
 /* State of a rank while attaching. */
@@ -34,7 +34,7 @@ struct attach {
     int listener, doorbell_fd, liveness_fd, arena_fd;
     struct shm_held held;
     int link[SHM_RANKS_MAX]; /* host rank: a link to each member; -1: not connected yet, -2: will not connect */
-    uint8_t name[SHM_RANKS_MAX][WIRE_NONCE]; /* host rank: name of each member's socket */
+    uint8_t name[SHM_RANKS_MAX][HANDSHAKE_NONCE]; /* host rank: name of each member's socket */
     bool in[SHM_RANKS_MAX];
     char why[160]; /* why this rank shares no memory */
 };
@@ -45,8 +45,6 @@ struct attach {
  * shorter: the host rank excludes a slow member while the others still wait. */
 int64_t shm_deadline_ns(const struct attach *self);
 int64_t shm_round_deadline_ns(const struct attach *self);
-void shm_sign(const struct attach *self, struct wire_greeting *greeting, uint8_t out[WIRE_GREETING]);
-bool shm_verify(const struct attach *self, const uint8_t bytes[WIRE_GREETING], const struct wire_greeting *greeting);
 bool shm_create(struct attach *self, int n, int local_rank);
 /* The last step, the same on all ranks: fixes the members. */
 bool shm_fix_members(struct attach *self, const bool *in, uint8_t word);
@@ -61,7 +59,7 @@ int shm_host_serve(struct attach *self, const int32_t *rank, int n);
 /* ---- packet.c ------------------------------------------------------------------------------------------ */
 
 /* Fills an abstract address, which needs no file.  Returns its length. */
-socklen_t shm_address(const uint8_t name[WIRE_NONCE], struct sockaddr_un *address);
+socklen_t shm_address(const uint8_t name[HANDSHAKE_NONCE], struct sockaddr_un *address);
 int shm_socket(void);
 bool shm_is_same_user(int fd);
 bool shm_wait(int fd, int64_t end_ns, const tutti_host *host);

@@ -23,24 +23,24 @@ static int expected_local_rank(const int32_t *rank, int n, uint32_t from)
 
 /* Handles a connection: a member that authenticates gets its link; any other is dropped. */
 static void handle_hello(struct attach *self, int fd, const int32_t *rank, int n, int (*fds)[SHM_FDS],
-                         struct wire_greeting *greeting, int *missing)
+                         struct peer_handshake *greeting, int *missing)
 {
-    uint8_t bytes[WIRE_GREETING];
-    struct wire_greeting hello;
+    uint8_t bytes[HANDSHAKE_BYTES];
+    struct peer_handshake hello;
     int received[SHM_FDS];
     if (!shm_receive_packet(fd, bytes, sizeof bytes, received, SHM_FDS)) {
         close(fd);
         return;
     }
     int local_rank = -1;
-    if (wire_greeting_parse(bytes, sizeof bytes, &hello) && hello.kind == WIRE_CONNECT &&
+    if (peer_handshake_parse(bytes, sizeof bytes, &hello) && hello.kind == HANDSHAKE_CONNECT &&
         hello.to == (uint32_t)self->config->rank && hello.family == self->config->family &&
         hello.world_size == (uint32_t)self->config->world_size &&
-        memcmp(hello.server_nonce, self->mine.nonce, WIRE_NONCE) == 0)
+        memcmp(hello.server_nonce, self->mine.nonce, HANDSHAKE_NONCE) == 0)
         local_rank = expected_local_rank(rank, n, hello.from);
     if (local_rank >= 0 && self->link[local_rank] == -1) {
         --*missing;
-        if (shm_verify(self, bytes, &hello)) {
+        if (peer_handshake_is_authentic(self->host, bytes, &hello)) {
             self->link[local_rank] = fd;
             memcpy(fds[local_rank], received, sizeof received);
             greeting[local_rank] = hello;
@@ -93,7 +93,7 @@ static void expire_oldest(struct crowd *crowd, int64_t now)
 }
 
 /* True if a member has exited: its socket no longer listens. */
-static bool has_exited(const uint8_t name[WIRE_NONCE])
+static bool has_exited(const uint8_t name[HANDSHAKE_NONCE])
 {
     struct sockaddr_un address;
     socklen_t bytes = shm_address(name, &address);
@@ -114,7 +114,7 @@ static void drop_exited(struct attach *self, int n, int *missing)
 
 /* Waits for the members to connect. */
 static void await_members(struct attach *self, const int32_t *rank, int n, int (*fds)[SHM_FDS],
-                          struct wire_greeting *greeting)
+                          struct peer_handshake *greeting)
 {
     struct crowd *crowd = calloc(1, sizeof *crowd); /* too large for a small stack */
     if (crowd == NULL) return;
@@ -172,17 +172,17 @@ static uint8_t receive_round(struct attach *self)
     return all;
 }
 
-static void send_ranks(struct attach *self, int local_rank, struct wire_greeting *hello)
+static void send_ranks(struct attach *self, int local_rank, struct peer_handshake *hello)
 {
     struct shm *shm = self->shm;
-    uint8_t out[WIRE_GREETING + SHM_PLACE];
-    struct wire_greeting answer = *hello;
-    answer.kind = WIRE_ACCEPT;
+    uint8_t out[HANDSHAKE_BYTES + SHM_PLACE];
+    struct peer_handshake answer = *hello;
+    answer.kind = HANDSHAKE_ACCEPT;
     answer.from = hello->to;
     answer.to = hello->from;
-    shm_sign(self, &answer, out);
+    peer_handshake_sign(self->host, &answer, out);
     uint16_t place[2] = {(uint16_t)shm->n, (uint16_t)local_rank};
-    memcpy(out + WIRE_GREETING, place, sizeof place);
+    memcpy(out + HANDSHAKE_BYTES, place, sizeof place);
     bool sent = shm_send_packet(self->link[local_rank], out, sizeof out, &shm->memfd, 1);
     for (int i = 0; i < shm->n && sent; i++) {
         int fds[SHM_FDS] = {shm->peer[i].doorbell_fd, shm->peer[i].liveness_fd, shm->peer[i].arena_fd};
@@ -200,7 +200,7 @@ static int fail_host(struct attach *self, const char *what)
 /* The connected members and their descriptors. */
 struct arrivals {
     int fds[SHM_RANKS_MAX][SHM_FDS];
-    struct wire_greeting greeting[SHM_RANKS_MAX];
+    struct peer_handshake greeting[SHM_RANKS_MAX];
     int32_t global_ranks[SHM_RANKS_MAX];
 };
 
@@ -208,7 +208,7 @@ struct arrivals {
 static int run_rounds(struct attach *self, const int32_t *rank, int n, struct arrivals *arrivals)
 {
     int(*fds)[SHM_FDS] = arrivals->fds, at = 1;
-    struct wire_greeting *greeting = arrivals->greeting;
+    struct peer_handshake *greeting = arrivals->greeting;
     int32_t *global_ranks = arrivals->global_ranks;
     global_ranks[0] = self->config->rank;
     await_members(self, rank, n, fds, greeting);

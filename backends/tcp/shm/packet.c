@@ -8,13 +8,13 @@
 
 #include "tcp/shm/attach.h"
 
-socklen_t shm_address(const uint8_t name[WIRE_NONCE], struct sockaddr_un *address)
+socklen_t shm_address(const uint8_t name[HANDSHAKE_NONCE], struct sockaddr_un *address)
 {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     char *text = address->sun_path + 1; /* abstract: no file */
     memcpy(text, "tutti-", 6);
-    for (int i = 0; i < WIRE_NONCE; i++) snprintf(text + 6 + 2 * i, 3, "%02x", name[i]);
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + 6 + 2 * WIRE_NONCE);
+    for (int i = 0; i < HANDSHAKE_NONCE; i++) snprintf(text + 6 + 2 * i, 3, "%02x", name[i]);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + 6 + 2 * HANDSHAKE_NONCE);
 }
 
 int shm_socket(void)

@@ -77,7 +77,7 @@ static void update_free(struct shm_peer *peer)
 }
 
 /* Returns true if the message entered the ring. */
-static bool write_message(struct shm *shm, int local_rank, const struct wire_header *header, const void *payload,
+static bool write_message(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload,
                           size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
@@ -109,7 +109,7 @@ bool shm_fits(struct shm *shm, int local_rank, size_t bytes)
     return fits(shm, peer, bytes);
 }
 
-int shm_send(struct shm *shm, int local_rank, const struct wire_header *header, const void *payload, size_t bytes)
+int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes)
 {
     struct shm_peer *peer = &shm->peer[local_rank];
     if (peer->lost) return TUTTI_OK;
@@ -140,7 +140,7 @@ static int flush_waiting(struct shm *shm, int local_rank)
     return sent;
 }
 
-bool shm_unsend(struct shm *shm, int local_rank, enum wire_kind kind, uint64_t id)
+bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id)
 {
     struct shm_waiting *waiting;
     STAILQ_FOREACH(waiting, &shm->peer[local_rank].waiting, link)
@@ -166,7 +166,7 @@ static struct shm_slot *next_slot(const struct shm *shm, const struct shm_peer *
  * payload is only copied or reduced. */
 static void deliver(struct shm *shm, struct shm_peer *peer, const struct shm_slot *slot)
 {
-    struct wire_header header;
+    struct transport_header header;
     uint32_t bytes = shm_slot_unpack(slot, (uint32_t)peer->rank, &header);
     const void *payload = bytes <= SHM_TINY ? slot->tiny : slot->payload;
     if (bytes > shm->ring_bytes) {
@@ -179,7 +179,10 @@ static void deliver(struct shm *shm, struct shm_peer *peer, const struct shm_slo
         payload = ring_bytes(shm, peer->in, at);
         end = at + bytes;
     }
-    shm->config.events->message(shm->config.user, &header, payload, bytes);
+    if (header.kind == SHM_STREAM)
+        shm_stream_begin(shm, peer->rank, &header);
+    else if (!shm->config.events->message(shm->config.user, &shm->transport, &header, payload, bytes))
+        shm_drop(shm, peer->local_rank, "it wrote an invalid message to shared memory", true);
     peer->slots_consumed++;
     peer->bytes_consumed = end;
 }
@@ -230,7 +233,9 @@ void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify)
     atomic_thread_fence(memory_order_release);                          /* and before the memory is reused */
     shm_wake(shm, local_rank);
     if (peer->liveness_fd >= 0 && !shm_is_disowned(shm)) epoll_ctl(shm->watch, EPOLL_CTL_DEL, peer->liveness_fd, NULL);
-    if (notify) shm->config.events->lost(shm->config.user, peer->rank, peer->why);
+    if (!notify) return;
+    shm_stream_finish(shm, peer->rank);
+    shm->config.events->lost(shm->config.user, peer->rank, peer->why);
 }
 
 bool shm_is_open(struct shm *shm, int local_rank)

@@ -11,7 +11,7 @@
 
 #define SHM_FULL_HEADER (UINT32_C(1) << 31) /* in shm_slot.bytes: size, id and ref are valid */
 
-static inline void shm_slot_pack(struct shm_slot *slot, const struct wire_header *header, uint32_t bytes)
+static inline void shm_slot_pack(struct shm_slot *slot, const struct transport_header *header, uint32_t bytes)
 {
     bool plain = header->bytes == bytes && header->id == 0 && header->ref == 0;
     slot->bytes = plain ? bytes : bytes | SHM_FULL_HEADER;
@@ -28,7 +28,8 @@ static inline void shm_slot_pack(struct shm_slot *slot, const struct wire_header
 }
 
 /* Returns the payload size.  Reads each field once, since the writer may change it at any time. */
-static inline uint32_t shm_slot_unpack(const volatile struct shm_slot *slot, uint32_t from, struct wire_header *header)
+static inline uint32_t shm_slot_unpack(const volatile struct shm_slot *slot, uint32_t from,
+                                       struct transport_header *header)
 {
     uint32_t bytes = slot->bytes, payload = bytes & ~SHM_FULL_HEADER;
     bool named = (bytes & SHM_FULL_HEADER) != 0;

@@ -164,7 +164,7 @@ bool shm_probe(struct shm *shm, const bool *present)
     if (!tutti_env_bool(shm->config.host, "TUTTI_SHM_CMA", true)) return false;
     for (int i = 0; i < shm->n; i++) {
         struct shm_rank *peer = shm_rank_at(shm, i);
-        uint8_t found[WIRE_NONCE];
+        uint8_t found[HANDSHAKE_NONCE];
         if (i == shm->local_rank || !present[i]) continue;
         shm->peer[i].pid = peer->pid;
         if (!shm_read_memory(shm, i, found, peer->probe_at, sizeof found)) return false;

@@ -17,8 +17,9 @@
 #include <sys/types.h>
 #include <tutti/backend.h>
 
-#include "tcp/base/cost_model.h"
-#include "tcp/base/wire.h"
+#include "tcp/base/peer_handshake.h"
+#include "tcp/base/transport.h"
+#include "tcp/shm/cost_model.h"
 
 enum {
     SHM_RANKS_MAX = 256, /* ranks of one host in a segment; further ranks use the network */
@@ -60,7 +61,7 @@ struct shm_rank {
     _Alignas(SHM_LINE) int32_t pid; /* in the rank's own pid namespace */
     cpu_set_t cores;                /* its affinity mask */
     uint64_t probe_at;              /* address of a 16-byte probe in the rank, and its content */
-    uint8_t probe[WIRE_NONCE];
+    uint8_t probe[HANDSHAKE_NONCE];
     _Atomic uint64_t arena_at; /* address of its arena, or 0 if unused */
 };
 
@@ -101,15 +102,9 @@ struct shm_peer {
 
 struct shm_waiting {
     STAILQ_ENTRY(shm_waiting) link;
-    struct wire_header header;
+    struct transport_header header;
     size_t bytes;
     uint8_t payload[];
-};
-
-struct shm_events {
-    /* The header is a private copy, not yet validated; the peer can change the payload at any time. */
-    void (*message)(void *user, const struct wire_header *header, const void *payload, size_t bytes);
-    void (*lost)(void *user, int32_t rank, const char *why);
 };
 
 struct shm;
@@ -120,7 +115,7 @@ struct shm_config {
     int64_t timeout_ms, open_timeout_ms;
     const tutti_host *host;
     tutti_store *store;
-    const struct shm_events *events;
+    const struct transport_events *events;
     void *user;
     /* For collectives.  group_bytes returns the bytes of the segment that a group of n ranks takes.  reserve_group
      * reserves the first one for all n ranks; if it cannot, every rank finds that out by itself. */
@@ -145,12 +140,16 @@ struct shm_arena {
 };
 
 struct shm {
+    struct transport transport; /* first */
     struct shm_config config;
-    int n, local_rank;      /* number of ranks; this rank's own */
-    struct shm_peer *peer;  /* by local rank */
-    int16_t *local_rank_of; /* by rank, or -1 */
-    bool can_read_memory;   /* every rank may read every other's memory (CMA) */
-    bool can_share;         /* every rank can map every other's arena */
+    int n, local_rank;                           /* number of ranks; this rank's own */
+    struct shm_peer *peer;                       /* by local rank */
+    int16_t *local_rank_of;                      /* by rank, or -1 */
+    bool can_read_memory;                        /* every rank may read every other's memory (CMA) */
+    bool can_share;                              /* every rank can map every other's arena */
+    struct transport_writes writes;              /* under way or waiting for the FIFO, oldest first: see stream.c */
+    struct transport_memories exposed, incoming; /* before and while its bytes arrive */
+    void *scratch;                               /* of TRANSPORT_REDUCE_MAX bytes: see transport.c */
     struct shm_arena arena;
     size_t arena_bytes;   /* of every rank's arena */
     int polls, polls_max; /* polls before an awaited operation is left pending: see shm_polled */
@@ -169,7 +168,7 @@ struct shm {
     bool has_lost;    /* at least one peer's link has ended */
     unsigned rounds;  /* progress calls, for periodic checks */
     int coll_refused; /* errno of a failed reservation of a collective segment, until reported */
-    uint8_t probe[WIRE_NONCE];
+    uint8_t probe[HANDSHAKE_NONCE];
 };
 
 /* ---- attach.c ------------------------------------------------------------------------------------------ */
@@ -305,6 +304,37 @@ void shm_fifo_release(struct shm *shm, int local_rank, size_t bytes);
 /* Abandons the rest of the message being received. */
 void shm_fifo_close(struct shm *shm, int local_rank);
 
+/* ---- stream.c ---------------------------------------------------------------------------------------------- */
+
+/* A message of a ring that is this transport's own: the FIFO gets `bytes` for the memory exposed under `ref`; `id` is 1
+ * plus the start. */
+enum { SHM_STREAM = TRANSPORT_KINDS };
+
+/* True if both ways of moving large messages are possible, so that the cost model decides. */
+static inline bool shm_is_timed(const struct shm *shm)
+{
+    return shm->can_read_memory && !shm->shares_cores;
+}
+
+/* What the cost model of a peer compares. */
+enum { SHM_COST_COPY = COST_FIRST, SHM_COST_READ = COST_SECOND };
+
+/* Implement entries of transport_ops. */
+void shm_write(struct shm *shm, int32_t rank, struct transport_write *write);
+bool shm_unwrite(struct shm *shm, struct transport_write *write);
+void shm_expose(struct shm *shm, int32_t rank, struct transport_memory *memory);
+void shm_conceal(struct shm *shm, struct transport_memory *memory);
+/* Handles a SHM_STREAM. */
+void shm_stream_begin(struct shm *shm, int32_t rank, const struct transport_header *header);
+/* Completes what is whole, though its turn has not come, because the link to rank has ended. */
+void shm_stream_finish(struct shm *shm, int32_t rank);
+int shm_stream_progress(struct shm *shm);
+
+/* ---- transport.c ------------------------------------------------------------------------------------------- */
+
+/* Makes the transport usable.  Returns it, or NULL with an error text if out of memory. */
+struct transport *shm_transport(struct shm *shm);
+
 /* ---- ring.c -------------------------------------------------------------------------------------------- */
 
 static inline int shm_local_rank(const struct shm *shm, int32_t rank)
@@ -312,14 +342,14 @@ static inline int shm_local_rank(const struct shm *shm, int32_t rank)
     return shm != NULL ? shm->local_rank_of[rank] : -1;
 }
 
-/* Same contract as fabric_send; does nothing on a lost link. */
-int shm_send(struct shm *shm, int local_rank, const struct wire_header *header, const void *payload, size_t bytes);
+/* Same contract as transport_ops.send. */
+int shm_send(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload, size_t bytes);
 /* True if a message would enter the ring at once. */
 bool shm_fits(struct shm *shm, int local_rank, size_t bytes);
 /* Wakes the writer if it sleeps until there is space. */
 void shm_announce_space(struct shm *shm, int local_rank);
 /* Withdraws the message with this kind and id if it still waits for space. */
-bool shm_unsend(struct shm *shm, int local_rank, enum wire_kind kind, uint64_t id);
+bool shm_unsend(struct shm *shm, int local_rank, uint8_t kind, uint64_t id);
 void shm_drop(struct shm *shm, int local_rank, const char *why, bool notify);
 int shm_progress(struct shm *shm);
 /* Handles one peer's messages.  Returns how many. */

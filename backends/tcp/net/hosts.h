@@ -2,7 +2,7 @@
 #ifndef TCP_HOSTS_H
 #define TCP_HOSTS_H
 
-#include "tcp/base/wire.h"
+#include "tcp/net/wire.h"
 
 /* Sets first[rank] to the lowest of the n ranks with the same address, in O(n log n).  Returns false if out of memory.
  */

@@ -1,4 +1,4 @@
-#include "tcp/base/hosts.h"
+#include "tcp/net/hosts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "tcp/base/cost_model.h"
+#include "tcp/shm/cost_model.h"
 
 #include <stdbool.h>
 

@@ -1,0 +1,138 @@
+#include "tcp/net/wire.h"
+
+#include <string.h>
+
+#include "tcp/base/bytes.h"
+
+enum {
+    MAGIC = 0x7554,          /* "Tu" */
+    ENVELOPE_MAGIC = 0x6554, /* "Te" */
+    NAME_AT = WIRE_ADDRESS   /* in an entry */
+};
+
+static const char name_magic[8] = {'T', 'U', 'T', 'T', 'I', 'r', 'd', 'm'};
+static const char address_magic[8] = {'T', 'U', 'T', 'T', 'I', 'a', 'd', 'r'};
+
+/* ---- messages ---------------------------------------------------------------------------------------------- */
+
+void wire_encode(uint8_t out[WIRE_HEADER], const struct transport_header *header)
+{
+    put_u16(out, MAGIC);
+    out[2] = (uint8_t)(TRANSPORT_VERSION << 4 | header->kind);
+    out[3] = header->flags;
+    put_u32(out + 4, header->source);
+    put_u64(out + 8, header->group);
+    put_u64(out + 16, header->tag);
+    put_u64(out + 24, header->bytes);
+    put_u64(out + 32, header->fingerprint);
+    put_u64(out + 40, header->id);
+    put_u64(out + 48, header->ref);
+    put_u64(out + 56, header->credit);
+}
+
+bool wire_parse(const void *message, size_t n, struct transport_header *header)
+{
+    const uint8_t *p = message;
+    if (n < WIRE_HEADER || get_u16(p) != MAGIC || p[2] >> 4 != TRANSPORT_VERSION) return false;
+    header->kind = p[2] & (TRANSPORT_KINDS - 1);
+    header->flags = p[3];
+    header->source = get_u32(p + 4);
+    header->group = get_u64(p + 8);
+    header->tag = get_u64(p + 16);
+    header->bytes = get_u64(p + 24);
+    header->fingerprint = get_u64(p + 32);
+    header->id = get_u64(p + 40);
+    header->ref = get_u64(p + 48);
+    header->credit = get_u64(p + 56);
+    return true;
+}
+
+/* ---- addresses --------------------------------------------------------------------------------------------- */
+
+void wire_address_encode(uint8_t out[WIRE_ADDRESS], const struct wire_address *address)
+{
+    memset(out, 0, WIRE_ADDRESS);
+    memcpy(out, address_magic, 8);
+    put_u32(out + 8, TRANSPORT_VERSION);
+    put_u32(out + 12, address->family);
+    put_u32(out + 16, address->port);
+    memcpy(out + 24, address->ip, sizeof address->ip);
+    memcpy(out + 40, address->nonce, HANDSHAKE_NONCE);
+}
+
+bool wire_address_parse(const void *data, size_t n, struct wire_address *address)
+{
+    static const uint8_t none[12];
+    const uint8_t *p = data;
+    if (n != WIRE_ADDRESS || memcmp(p, address_magic, 8) != 0 || get_u32(p + 8) != TRANSPORT_VERSION) return false;
+    address->family = get_u32(p + 12);
+    uint32_t port = get_u32(p + 16);
+    if (port == 0 || port > 65535 || get_u32(p + 20) != 0) return false;
+    address->port = (uint16_t)port;
+    memcpy(address->ip, p + 24, sizeof address->ip);
+    memcpy(address->nonce, p + 40, HANDSHAKE_NONCE);
+    if (address->family == 4) return memcmp(address->ip + 4, none, sizeof none) == 0;
+    return address->family == 6;
+}
+
+/* ---- datagrams --------------------------------------------------------------------------------------------- */
+
+size_t wire_name_encode(uint8_t out[WIRE_ENTRY_MAX], const struct wire_name *name)
+{
+    memset(out, 0, NAME_AT);
+    memcpy(out, name_magic, 8);
+    put_u32(out + 8, TRANSPORT_VERSION);
+    put_u32(out + 12, name->host.family);
+    put_u32(out + 16, (uint32_t)name->bytes);
+    put_u32(out + 20, name->host.port);
+    memcpy(out + 24, name->host.ip, sizeof name->host.ip);
+    memcpy(out + 40, name->host.nonce, HANDSHAKE_NONCE);
+    memcpy(out + NAME_AT, name->name, name->bytes);
+    return NAME_AT + name->bytes;
+}
+
+bool wire_name_parse(const void *data, size_t n, struct wire_name *name)
+{
+    const uint8_t *p = data;
+    if (n <= NAME_AT || n > WIRE_ENTRY_MAX || memcmp(p, name_magic, 8) != 0) return false;
+    if (get_u32(p + 8) != TRANSPORT_VERSION || get_u32(p + 16) != n - NAME_AT || get_u32(p + 20) > UINT16_MAX)
+        return false;
+    name->host.family = get_u32(p + 12);
+    name->host.port = (uint16_t)get_u32(p + 20);
+    memcpy(name->host.ip, p + 24, sizeof name->host.ip);
+    memcpy(name->host.nonce, p + 40, HANDSHAKE_NONCE);
+    name->bytes = n - NAME_AT;
+    memcpy(name->name, p + NAME_AT, name->bytes);
+    return name->host.family == 4 || name->host.family == 6;
+}
+
+void wire_envelope_encode(uint8_t out[WIRE_ENVELOPE], const struct wire_envelope *envelope)
+{
+    put_u16(out, ENVELOPE_MAGIC);
+    out[2] = TRANSPORT_VERSION;
+    out[3] = envelope->kind;
+    put_u32(out + 4, envelope->from);
+    put_u64(out + 8, envelope->session);
+    put_u64(out + 16, envelope->sequence);
+    put_u64(out + 24, envelope->key);
+    put_u64(out + 32, envelope->offset);
+}
+
+bool wire_envelope_parse(const void *data, size_t n, uint32_t world_size, struct wire_envelope *envelope)
+{
+    const uint8_t *p = data;
+    if (n < WIRE_ENVELOPE || get_u16(p) != ENVELOPE_MAGIC || p[2] != TRANSPORT_VERSION) return false;
+    envelope->kind = p[3];
+    envelope->from = get_u32(p + 4);
+    envelope->session = get_u64(p + 8);
+    envelope->sequence = get_u64(p + 16);
+    envelope->key = get_u64(p + 24);
+    envelope->offset = get_u64(p + 32);
+    if (envelope->kind == 0 || envelope->kind >= WIRE_ENVELOPES || envelope->from >= world_size) return false;
+    bool is_handshake = envelope->kind == WIRE_HELLO || envelope->kind == WIRE_WELCOME;
+    if (is_handshake != (envelope->sequence == 0) || (is_handshake && envelope->session != 0)) return false;
+    if ((envelope->kind == WIRE_PIECE) != (envelope->key != 0)) return false;
+    if (envelope->kind != WIRE_PIECE && envelope->offset != 0) return false;
+    bool is_empty = envelope->kind == WIRE_HEARTBEAT || envelope->kind == WIRE_END;
+    return !is_empty || n == WIRE_ENVELOPE;
+}

@@ -1,0 +1,157 @@
+/* The protocol's part of a group: opened, closed, and remembered afterwards; control messages. */
+#include <stdlib.h>
+
+#include "tcp/p2p/proto.h"
+
+#define HASH_NONFATAL_OOM 1 /* uthash ends the process otherwise */
+#include <uthash.h>
+
+int32_t proto_group_rank(const struct proto_group *group, int32_t global)
+{
+    for (int32_t rank = 0; rank < group->world_size; rank++)
+        if (group->global_ranks[rank] == global) return rank;
+    return -1;
+}
+
+void proto_add_group(struct proto *proto, struct proto_group *group)
+{
+    group->proto = proto;
+    LIST_INSERT_HEAD(&proto->groups, group, link);
+}
+
+/* ---- closed groups ----------------------------------------------------------------------------------------- */
+
+struct proto_closed {
+    uint64_t group;
+    UT_hash_handle hh;
+};
+
+static void remember(struct proto *proto, uint64_t group)
+{
+    struct proto_closed *closed = malloc(sizeof *closed);
+    if (closed == NULL) return; /* late messages are then kept until the end */
+    closed->group = group;
+    HASH_ADD(hh, proto->closed, group, sizeof closed->group, closed);
+    if (closed->hh.tbl == NULL) free(closed);
+}
+
+bool proto_is_closed(const struct proto *proto, uint64_t group)
+{
+    const struct proto_closed *closed;
+    HASH_FIND(hh, proto->closed, &group, sizeof group, closed);
+    return closed != NULL;
+}
+
+void proto_free_closed(struct proto *proto)
+{
+    struct proto_closed *closed, *next;
+    HASH_ITER(hh, proto->closed, closed, next)
+    {
+        HASH_DEL(proto->closed, closed);
+        free(closed);
+    }
+}
+
+/* The memory of an RTS_READ goes back, and an eager message's credit.  A sender that is refused its RTS fails. */
+void proto_reject(struct proto *proto, const struct transport_header *header)
+{
+    int32_t peer = (int32_t)header->source;
+    struct transport_header fin = {.kind = KIND_FIN, .ref = header->id, .flags = KIND_WITHDRAWN};
+    if (header->kind == KIND_RTS_READ) proto_transmit(proto, peer, &fin, NULL, 0);
+    if (header->kind == KIND_RTS) proto_send_nack(proto, peer, KIND_NACK_SEND, header->id, NULL);
+    if (header->kind == KIND_EAGER) proto_return_credit(proto, peer, header->bytes);
+}
+
+static struct proto_arrival *first_of_group(const tutti_matcher *matcher, uint64_t group)
+{
+    tutti_match_message *message = tutti_match_next_message(matcher, NULL);
+    while (message != NULL && message->key.group != group) message = tutti_match_next_message(matcher, message);
+    return (struct proto_arrival *)(void *)message; /* the first member */
+}
+
+/* Starts over after each one, because an answer may drop the link, and other arrivals with it. */
+static void reject_arrivals(struct proto *proto, tutti_matcher *matcher, uint64_t group)
+{
+    struct proto_arrival *arrival;
+    while ((arrival = first_of_group(matcher, group)) != NULL) {
+        tutti_match_take(matcher, &arrival->match);
+        proto_reject(proto, &arrival->header);
+        free(arrival);
+    }
+}
+
+/* ---- closing ----------------------------------------------------------------------------------------------- */
+
+/* True if a peer may be using the operation's memory. */
+static bool is_in_use(const struct proto_op *op)
+{
+    return op->state == PROTO_RECV_EXPOSED || op->state == PROTO_SEND_WRITING || op->is_readable;
+}
+
+static bool has_op_in_use(const struct proto *proto, const struct proto_group *group)
+{
+    for (size_t i = 0; i < proto->n_slots; i++) {
+        const struct proto_op *op = proto->slot[i];
+        if (op->request != NULL && op->group == group && is_in_use(op)) return true;
+    }
+    return false;
+}
+
+/* Takes back the group's memory: asks the peers for a while, then drops their links. */
+static void reclaim_memory(struct proto *proto, struct proto_group *group)
+{
+    for (size_t i = 0; i < proto->n_slots; i++) {
+        struct proto_op *op = proto->slot[i];
+        if (op->request != NULL && op->group == group && !op->cancelled) proto_cancel(group, op->request);
+    }
+    int64_t end_ns = proto->host->now_ns() + 2 * (int64_t)PROTO_REVOKE_MS * 1000000;
+    while (has_op_in_use(proto, group) && proto->host->now_ns() < end_ns) proto_progress(proto);
+    for (size_t i = 0; i < proto->n_slots; i++) {
+        struct proto_op *op = proto->slot[i];
+        if (op->request == NULL || op->group != group) continue;
+        if (is_in_use(op)) proto_drop(proto, op->peer, "it did not give memory back");
+    }
+}
+
+void proto_remove_group(struct proto_group *group)
+{
+    struct proto *proto = group->proto;
+    if (proto == NULL) return;
+    LIST_REMOVE(group, link);
+    group->closing = true;
+    if (proto->closing) return; /* the tree ends: what is pending is dropped once the links are */
+    reclaim_memory(proto, group);
+    for (size_t i = 0; i < proto->n_slots; i++)
+        if (proto->slot[i]->request != NULL && proto->slot[i]->group == group) proto_op_free(proto, proto->slot[i]);
+    remember(proto, group->id);
+    reject_arrivals(proto, &proto->messages, group->id);
+    reject_arrivals(proto, &proto->grants, group->id);
+    group->proto = NULL;
+}
+
+/* ---- control messages -------------------------------------------------------------------------------------- */
+
+static int send_control(struct proto_group *group, int32_t peer, const void *message, size_t bytes)
+{
+    struct transport_header header = {.kind = KIND_CONTROL, .group = group->id, .bytes = bytes};
+    return proto_transmit(group->proto, peer, &header, message, bytes);
+}
+
+int proto_tell(struct proto_group *group, int32_t peer, const void *message, size_t bytes)
+{
+    int32_t global = group->global_ranks[peer];
+    int status = proto_connect(group->proto, global);
+    return status == TUTTI_OK ? send_control(group, global, message, bytes) : status;
+}
+
+int proto_notify(struct proto_group *group, int32_t peer, const void *message, size_t bytes)
+{
+    struct proto *proto = group->proto;
+    int32_t global = group->global_ranks[peer];
+    if (bytes > KIND_CONTROL_MAX)
+        return proto->host->error(TUTTI_ERR_INVALID_ARGUMENT, "a control message of %zu bytes; at most %d", bytes,
+                                  KIND_CONTROL_MAX);
+    if (!proto_ops(proto, global)->is_up(proto->peer[global].transport, global)) return TUTTI_OK;
+    proto_expect_answer(proto, global);
+    return send_control(group, global, message, bytes);
+}

@@ -1,0 +1,108 @@
+/* Operations: allocated in blocks, named on the wire by their slot and a generation. */
+#include <stdlib.h>
+
+#include "tcp/p2p/proto.h"
+
+enum { SLOTS = 64 };
+
+/* Adds one block.  Operations never move, and all blocks live as long as the protocol. */
+static bool add_slots(struct proto *proto)
+{
+    size_t n = proto->n_slots == 0 ? SLOTS : proto->n_slots * 2;
+    struct proto_op **slot = realloc(proto->slot, n * sizeof *slot);
+    if (slot == NULL) return false;
+    proto->slot = slot;
+    struct proto_op *block = calloc(n - proto->n_slots, sizeof *block);
+    if (block == NULL) return false;
+    for (size_t i = n; i-- > proto->n_slots;) {
+        struct proto_op *op = &block[i - proto->n_slots];
+        slot[i] = op;
+        op->id = i + 1;
+        op->next_free = proto->free_ops;
+        proto->free_ops = op;
+    }
+    proto->n_slots = n;
+    return true;
+}
+
+struct proto_op *proto_op_new(struct proto_group *group, tutti_request *request, int32_t peer, enum proto_state state)
+{
+    struct proto *proto = group->proto;
+    if (proto->free_ops == NULL && !add_slots(proto)) {
+        proto->host->error(TUTTI_ERR_NO_MEMORY, "no memory for another message");
+        return NULL;
+    }
+    struct proto_op *op = proto->free_ops;
+    proto->free_ops = op->next_free;
+    uint32_t generation = op->generation + 1;
+    uint64_t id = (uint64_t)generation << 32 | (op->id & UINT32_MAX);
+    *op = (struct proto_op){
+        .request = request, .group = group, .id = id, .generation = generation, .peer = peer, .state = (uint8_t)state};
+    op->match.key = tutti_match_receive_key(request, group->id, peer);
+    request->priv[0] = op;
+    return op;
+}
+
+struct proto_op *proto_op_find(const struct proto *proto, uint64_t id)
+{
+    uint64_t at = (id & UINT32_MAX) - 1;
+    if (at >= proto->n_slots) return NULL;
+    struct proto_op *op = proto->slot[at];
+    return op->request != NULL && op->id == id ? op : NULL;
+}
+
+static tutti_matcher *matcher_of(struct proto *proto, const struct proto_op *op)
+{
+    return op->state == PROTO_SEND_WAITING ? &proto->grants : &proto->messages;
+}
+
+void proto_post(struct proto *proto, struct proto_op *op)
+{
+    tutti_matcher *matcher = matcher_of(proto, op);
+    tutti_match_reserve(matcher, malloc, free);
+    tutti_match_post(matcher, &op->match);
+}
+
+void proto_withdraw(struct proto *proto, struct proto_op *op)
+{
+    tutti_match_withdraw(matcher_of(proto, op), &op->match);
+}
+
+void proto_op_free(struct proto *proto, struct proto_op *op)
+{
+    proto_withdraw(proto, op);
+    if (op->memory.transport != NULL) op->memory.transport->ops->conceal(&op->memory);
+    if (op->is_timed) TAILQ_REMOVE(op->cancelled ? &proto->revoked : &proto->delayed, op, timed);
+    if (op->state == PROTO_RECV_READING) TAILQ_REMOVE(&proto->reading, op, reading);
+    op->request->priv[0] = NULL;
+    op->is_timed = false;
+    op->request = NULL;
+    if (op->write.queued) /* may drop the link, which ends everything that still has a request */
+        proto_ops(proto, op->peer)->unwrite(proto->peer[op->peer].transport, op->peer, &op->write);
+    op->next_free = proto->free_ops;
+    proto->free_ops = op;
+}
+
+void proto_free_ops(struct proto *proto)
+{
+    for (size_t i = 0; i < proto->n_slots; i++)
+        if (proto->slot[i]->request != NULL) proto_op_free(proto, proto->slot[i]);
+    /* The first slot of each block is the block: slots 0, SLOTS, 2 * SLOTS, 4 * SLOTS .. */
+    for (size_t i = 0; i < proto->n_slots; i = i == 0 ? SLOTS : i * 2) free(proto->slot[i]);
+    free(proto->slot);
+}
+
+void proto_finish(struct proto *proto, struct proto_op *op, int status)
+{
+    tutti_request *request = op->request;
+    bool closing = op->group->closing;
+    proto->moved++;
+    proto_op_free(proto, op);
+    if (!closing) proto->host->complete(request, status);
+}
+
+void proto_finish_recv(struct proto *proto, struct proto_op *op, int32_t peer, int status)
+{
+    op->request->source = proto_group_rank(op->group, peer);
+    proto_finish(proto, op, status);
+}

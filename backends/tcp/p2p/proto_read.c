@@ -1,0 +1,82 @@
+/* Single-copy reads: the receiver reads the sender's memory, in turns, so that other messages are not delayed.  The
+ * sender's memory stays readable until the receiver reports that it has finished (FIN). */
+#include "tcp/p2p/proto.h"
+
+void proto_send_rts_read(struct proto *proto, struct proto_op *op)
+{
+    struct transport_header header = proto_header(op, KIND_RTS_READ);
+    header.ref = (uint64_t)(uintptr_t)op->request->data;
+    op->is_readable = true;
+    proto_transmit(proto, op->peer, &header, NULL, 0);
+}
+
+static void send_fin(struct proto *proto, int32_t peer, uint64_t ref, uint64_t ns)
+{
+    struct transport_header fin = {.kind = KIND_FIN, .ref = ref, .bytes = ns};
+    proto_transmit(proto, peer, &fin, NULL, 0);
+}
+
+static uint64_t read_part(struct proto *proto, int32_t peer, tutti_request *request, size_t at, uint64_t address)
+{
+    size_t left = request->bytes - at, bytes = left < PROTO_READ_TURN ? left : PROTO_READ_TURN;
+    return proto_ops(proto, peer)->read(proto->peer[peer].transport, peer, request, at, address, bytes);
+}
+
+int proto_read_now(struct proto *proto, tutti_request *request, int32_t peer, const struct transport_header *rts)
+{
+    uint64_t ns = read_part(proto, peer, request, 0, rts->ref);
+    if (ns == 0) return proto_fail_lost(proto, peer);
+    send_fin(proto, peer, rts->id, ns);
+    return TUTTI_REQUEST_DONE;
+}
+
+void proto_start_read(struct proto *proto, struct proto_op *op, const struct transport_header *rts)
+{
+    op->state = PROTO_RECV_READING;
+    op->peer_id = rts->id;
+    op->address = rts->ref;
+    TAILQ_INSERT_TAIL(&proto->reading, op, reading);
+}
+
+/* Reads the oldest message only, to its end, so that it is cached when it is used. */
+int proto_continue_reads(struct proto *proto)
+{
+    struct proto_op *op = TAILQ_FIRST(&proto->reading);
+    if (op == NULL) return 0;
+    tutti_request *request = op->request;
+    uint64_t ns = read_part(proto, op->peer, request, op->bytes_read, op->address);
+    if (ns == 0) return 1; /* the loss has ended the operation */
+    size_t left = request->bytes - op->bytes_read;
+    op->bytes_read += left < PROTO_READ_TURN ? left : PROTO_READ_TURN;
+    op->read_ns += ns;
+    if (op->bytes_read < request->bytes) return 1;
+    send_fin(proto, op->peer, op->peer_id, op->read_ns);
+    proto_finish_recv(proto, op, op->peer, TUTTI_OK);
+    return 1;
+}
+
+/* If the read has completed, the operation is no longer found here, and the sender already gets the FIN. */
+void proto_handle_cancel_read(struct proto *proto, const struct transport_header *header)
+{
+    int32_t peer = (int32_t)header->source;
+    struct proto_op *op = TAILQ_FIRST(&proto->reading);
+    while (op != NULL && (op->peer != peer || op->peer_id != header->ref)) op = TAILQ_NEXT(op, reading);
+    if (!proto_forget_rts(proto, peer, header->ref)) {
+        if (op == NULL) return;
+        proto_finish_recv(proto, op, peer, proto->host->error(TUTTI_ERR_ABORTED, "rank %d withdrew its message", peer));
+    }
+    struct transport_header answer = {.kind = KIND_FIN, .ref = header->ref, .flags = KIND_WITHDRAWN};
+    proto_transmit(proto, peer, &answer, NULL, 0);
+}
+
+void proto_handle_fin(struct proto *proto, const struct transport_header *header)
+{
+    struct proto_op *op = proto_op_find(proto, header->ref);
+    if (op == NULL || !op->is_readable || op->peer != (int32_t)header->source) return;
+    int status = TUTTI_OK;
+    if (header->flags & KIND_WITHDRAWN)
+        status = proto->host->error(TUTTI_ERR_ABORTED, "rank %d withdrew its receive", op->peer);
+    else
+        proto_ops(proto, op->peer)->was_read(proto->peer[op->peer].transport, op->peer, op->request, header->bytes);
+    proto_finish(proto, op, status);
+}

@@ -1,0 +1,124 @@
+/* Sends. */
+#include <stdlib.h>
+
+#include "tcp/p2p/proto.h"
+
+void proto_send_rts(struct proto *proto, struct proto_op *op)
+{
+    struct transport_header header = proto_header(op, KIND_RTS);
+    proto_transmit(proto, op->peer, &header, NULL, 0);
+}
+
+void proto_start_write(struct proto *proto, struct proto_op *op, uint64_t key)
+{
+    proto_withdraw(proto, op);
+    if (op->is_timed) TAILQ_REMOVE(&proto->delayed, op, timed);
+    op->is_timed = false;
+    op->state = PROTO_SEND_WRITING;
+    op->write =
+        (struct transport_write){.data = op->request->data, .bytes = op->request->bytes, .key = key, .owner = op};
+    proto->peer[op->peer].was_written = true;
+    proto_ops(proto, op->peer)->write(proto->peer[op->peer].transport, op->peer, &op->write);
+}
+
+static bool has_credit(const struct proto_peer *peer, size_t bytes)
+{
+    return peer->eager_sent - peer->eager_credited + bytes + PROTO_EAGER_COST <= PROTO_CREDIT;
+}
+
+static enum transport_path choose_path(struct proto *proto, const tutti_request *request, int32_t peer)
+{
+    struct proto_peer *state = &proto->peer[peer];
+    bool credit = has_credit(state, request->bytes);
+    if (credit && request->bytes <= state->transport->eager_certain) return TRANSPORT_EAGER;
+    bool blocked = (request->flags & TUTTI_REQUEST_AWAITED) && proto->messages.n_receives == 0;
+    return state->transport->ops->choose(state->transport, peer, request, credit, blocked);
+}
+
+/* rts: the id of the RTS that was sent for it, or 0.  Inline because nearly all messages go this way. */
+static inline __attribute__((always_inline)) int send_eager(struct proto_group *group, tutti_request *request,
+                                                            int32_t peer, uint64_t rts)
+{
+    struct proto *proto = group->proto;
+    struct transport_header header = {.kind = KIND_EAGER,
+                                      .group = group->id,
+                                      .tag = request->tag,
+                                      .bytes = request->bytes,
+                                      .fingerprint = request->fingerprint,
+                                      .ref = rts};
+    int status = proto_transmit(proto, peer, &header, request->data, request->bytes);
+    if (status != TUTTI_OK) return status;
+    proto->peer[peer].eager_sent += request->bytes + PROTO_EAGER_COST;
+    return TUTTI_REQUEST_DONE;
+}
+
+/* Polls for the receiver's answer to an RTS.  If none comes, and the message is small enough, sends it eagerly after
+ * all: ranks that all begin with a blocking send must not wait for each other. */
+__attribute__((noinline)) static int poll_receiver(struct proto_group *group, tutti_request *request,
+                                                   struct proto_op *op)
+{
+    struct proto *proto = group->proto;
+    int32_t peer = op->peer;
+    uint64_t rts = op->id;
+    struct transport *transport = proto->peer[peer].transport;
+    if (transport->ops->poll == NULL || !(request->flags & TUTTI_REQUEST_AWAITED)) return TUTTI_REQUEST_PENDING;
+    transport->ops->poll(transport, peer);
+    if (request->priv[0] != op || op->state != PROTO_SEND_WAITING || op->is_readable) return TUTTI_REQUEST_PENDING;
+    if (request->bytes > transport->eager_max || !has_credit(&proto->peer[peer], request->bytes))
+        return TUTTI_REQUEST_PENDING;
+    proto_op_free(proto, op);
+    return send_eager(group, request, peer, rts);
+}
+
+/* Sends to memory that the receiver has exposed already. */
+static int send_to_exposed(struct proto_group *group, tutti_request *request, struct proto_arrival *cts)
+{
+    struct proto *proto = group->proto;
+    struct transport_header header = cts->header;
+    int32_t peer = cts->match.key.source;
+    tutti_match_take(&proto->grants, &cts->match);
+    free(cts);
+    if (!proto_agrees(request, &header)) {
+        proto_send_nack(proto, peer, KIND_NACK_RECV, header.id, request);
+        return proto_fail_mismatch(proto, request, &header);
+    }
+    struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
+    if (op == NULL) return TUTTI_ERR_NO_MEMORY;
+    proto_start_write(proto, op, header.id);
+    return TUTTI_REQUEST_PENDING;
+}
+
+/* True if the receiver is likely to expose its memory unasked. */
+static bool may_delay_rts(const struct proto *proto, const tutti_request *request, int32_t peer)
+{
+    return (request->flags & TUTTI_REQUEST_EXPECTED) && request->bytes > TRANSPORT_PAYLOAD_MAX &&
+           proto->peer[peer].transport->early_cts;
+}
+
+int proto_send(struct proto_group *group, tutti_request *request)
+{
+    struct proto *proto = group->proto;
+    int32_t peer = group->global_ranks[request->peer];
+    int status = proto_connect(proto, peer);
+    if (status != TUTTI_OK) return status;
+    enum transport_path path = choose_path(proto, request, peer);
+    if (path == TRANSPORT_EAGER) return send_eager(group, request, peer, 0);
+    tutti_match_key key = tutti_match_message_key(group->id, peer, request->tag);
+    tutti_match_message *cts = tutti_match_find_message(&proto->grants, &key);
+    if (cts != NULL) return send_to_exposed(group, request, (struct proto_arrival *)(void *)cts);
+    struct proto_op *op = proto_op_new(group, request, peer, PROTO_SEND_WAITING);
+    if (op == NULL) return TUTTI_ERR_NO_MEMORY;
+    if (path == TRANSPORT_READ) {
+        proto_send_rts_read(proto, op);
+        return poll_receiver(group, request, op);
+    }
+    proto_post(proto, op);
+    if (may_delay_rts(proto, request, peer)) {
+        op->start_ns = proto->host->now_ns();
+        op->is_timed = true;
+        TAILQ_INSERT_TAIL(&proto->delayed, op, timed);
+        return TUTTI_REQUEST_PENDING;
+    }
+    proto_send_rts(proto, op);
+    return poll_receiver(group, request, op);
+}

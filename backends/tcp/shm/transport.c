@@ -1,0 +1,266 @@
+/* Shared memory as a transport: the table, how a message goes, and single-copy reads.
+ *
+ * A large message goes one of two ways.  If process_vm_readv is permitted, or the memory is tutti_alloc's, which the
+ * receiver maps, the receiver reads the sender's memory: one copy.  Otherwise the sender copies it into the ring's FIFO
+ * while the receiver copies it out (stream.c): two copies that overlap.  That way is also taken if the sender has a
+ * core, is blocked on this message, and the cost model favors it (cost_model.h): the FIFO stays cached, two cores share
+ * the work, and large messages are stored non-temporally, which the kernel does not do.  If both ends send at once it
+ * would be slower.  See docs/benchmarks/shared-memory.md.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tcp/shm/shm.h"
+
+enum {
+    EAGER_MAX = 16 << 10,   /* up to here a read is not faster than a copy into the ring and one out of it */
+    CERTAIN_MAX = 12 << 10, /* beyond it a blocked sender first looks whether the receiver is ready */
+};
+
+static struct shm *shm_of(const struct transport *transport)
+{
+    return (struct shm *)(uintptr_t)transport; /* the first member */
+}
+
+static struct shm_peer *peer_of(const struct transport *transport, int32_t rank)
+{
+    struct shm *shm = shm_of(transport);
+    return &shm->peer[shm->local_rank_of[rank]];
+}
+
+/* ---- links ------------------------------------------------------------------------------------------------- */
+
+static bool reaches(const struct transport *transport, int32_t rank)
+{
+    return shm_of(transport)->local_rank_of[rank] >= 0;
+}
+
+static int check_link(struct transport *transport, int32_t rank)
+{
+    const struct shm_peer *peer = peer_of(transport, rank);
+    if (!peer->lost) return TUTTI_OK;
+    return shm_of(transport)->config.host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", rank, peer->why);
+}
+
+static bool is_up(const struct transport *transport, int32_t rank)
+{
+    return !peer_of(transport, rank)->lost;
+}
+
+static const char *why_lost(const struct transport *transport, int32_t rank)
+{
+    const struct shm_peer *peer = peer_of(transport, rank);
+    return peer->lost ? peer->why : NULL;
+}
+
+static bool is_flushed(const struct transport *transport, int32_t rank)
+{
+    return STAILQ_EMPTY(&peer_of(transport, rank)->waiting);
+}
+
+static void drop(struct transport *transport, int32_t rank, const char *why, bool notify)
+{
+    shm_drop(shm_of(transport), shm_of(transport)->local_rank_of[rank], why, notify);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------- */
+
+/* Sends a message that the cost model compares with a read. */
+static int send_timed(struct shm *shm, int local_rank, const struct transport_header *header, const void *payload,
+                      size_t bytes)
+{
+    const tutti_host *host = shm->config.host;
+    int64_t begin_ns = host->now_ns();
+    int status = shm_send(shm, local_rank, header, payload, bytes);
+    uint64_t ns = 2 * shm_ns_since(host, begin_ns); /* the receiver copies it again */
+    cost_learn(&shm->peer[local_rank].cost, SHM_COST_COPY, bytes, ns);
+    return status;
+}
+
+static int send_message(struct transport *transport, int32_t rank, const struct transport_header *header,
+                        const void *payload, size_t bytes)
+{
+    struct shm *shm = shm_of(transport);
+    int local_rank = shm->local_rank_of[rank];
+    if (bytes <= EAGER_MAX || !shm_is_timed(shm)) return shm_send(shm, local_rank, header, payload, bytes);
+    return send_timed(shm, local_rank, header, payload, bytes);
+}
+
+static bool unsend(struct transport *transport, int32_t rank, uint8_t kind, uint64_t id)
+{
+    return shm_unsend(shm_of(transport), shm_of(transport)->local_rank_of[rank], kind, id);
+}
+
+static void poll_peer(struct transport *transport, int32_t rank)
+{
+    struct shm *shm = shm_of(transport);
+    int local_rank = shm->local_rank_of[rank], found = shm_read(shm, local_rank);
+    if (found != 0) return;
+    for (int i = 0; i < shm->polls && found == 0; i++) {
+        shm_pause(shm);
+        found = shm_read(shm, local_rank);
+    }
+    shm_polled(shm, found != 0);
+}
+
+/* ---- large messages ---------------------------------------------------------------------------------------- */
+
+static size_t eager_limit(const struct shm *shm)
+{
+    return shm->transport.eager_max < EAGER_MAX ? shm->transport.eager_max : EAGER_MAX;
+}
+
+static enum transport_path choose(struct transport *transport, int32_t rank, const tutti_request *request,
+                                  bool may_eager, bool blocked)
+{
+    struct shm *shm = shm_of(transport);
+    int local_rank = shm->local_rank_of[rank];
+    size_t bytes = request->bytes;
+    bool may_stream = blocked && bytes > CERTAIN_MAX, streams = may_stream && !shm->shares_cores;
+    if (may_eager && bytes <= eager_limit(shm)) return streams ? TRANSPORT_WRITE : TRANSPORT_EAGER;
+    if (bytes > 0 && shm_is_shared(shm, request->data, bytes)) return TRANSPORT_READ;
+    bool copies = may_eager && bytes <= transport->eager_max, reads = shm->can_read_memory && bytes > 0;
+    if (reads && copies) copies = shm_fits(shm, local_rank, bytes); /* otherwise it would be copied once more */
+    enum transport_path copy = copies && !streams ? TRANSPORT_EAGER : TRANSPORT_WRITE;
+    if (!reads) return copy;
+    if (!copies && !may_stream) return TRANSPORT_READ;
+    if (!shm->shares_cores && cost_choose(&shm->peer[local_rank].cost, bytes) == SHM_COST_READ) return TRANSPORT_READ;
+    return copy;
+}
+
+/* Reads a part of a message where it belongs, reducing it if the request does. */
+static bool read_part(struct shm *shm, int local_rank, const tutti_request *request, size_t at, uint64_t from,
+                      size_t bytes)
+{
+    char *data = (char *)request->data + at;
+    if (request->addend == NULL) return shm_read_memory(shm, local_rank, data, from + at, bytes);
+    const void *source = shm_arena_at(shm, local_rank, from + at, bytes);
+    if (source == NULL) {
+        void *copy = request->addend != request->data ? data : shm->scratch;
+        if (!shm_read_memory(shm, local_rank, copy, from + at, bytes)) return false;
+        source = copy;
+    }
+    tutti_request_take(shm->config.host, request, at, source, bytes);
+    return true;
+}
+
+static uint64_t read_message(struct transport *transport, int32_t rank, tutti_request *request, size_t at,
+                             uint64_t from, size_t bytes)
+{
+    struct shm *shm = shm_of(transport);
+    int local_rank = shm->local_rank_of[rank];
+    int64_t begin_ns = shm->config.host->now_ns();
+    bool is_last = at + bytes == request->bytes;
+    if (!read_part(shm, local_rank, request, at, from, bytes) || (is_last && !shm_is_open(shm, local_rank))) {
+        shm_unreadable(shm, local_rank);
+        return 0;
+    }
+    return shm_ns_since(shm->config.host, begin_ns);
+}
+
+static void was_read(struct transport *transport, int32_t rank, const tutti_request *request, uint64_t ns)
+{
+    if (shm_is_shared(shm_of(transport), request->data, request->bytes)) return; /* there was no choice */
+    cost_learn(&peer_of(transport, rank)->cost, SHM_COST_READ, request->bytes, ns);
+}
+
+static int expose(struct transport *transport, int32_t rank, struct transport_memory *memory)
+{
+    shm_expose(shm_of(transport), rank, memory);
+    return TUTTI_OK;
+}
+
+static void conceal(struct transport_memory *memory)
+{
+    shm_conceal(shm_of(memory->transport), memory);
+}
+
+static void write_message(struct transport *transport, int32_t rank, struct transport_write *write)
+{
+    shm_write(shm_of(transport), rank, write);
+}
+
+static bool unwrite(struct transport *transport, int32_t rank, struct transport_write *write)
+{
+    (void)rank;
+    return shm_unwrite(shm_of(transport), write);
+}
+
+/* unwrite always succeeds. */
+static bool cut(struct transport *transport, int32_t rank, struct transport_write *write)
+{
+    (void)transport, (void)rank, (void)write;
+    return false;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------- */
+
+static int progress(struct transport *transport)
+{
+    struct shm *shm = shm_of(transport);
+    int moved = shm_progress(shm);
+    return moved + shm_stream_progress(shm);
+}
+
+static int arm(struct transport *transport, int *descriptors)
+{
+    return shm_arm(shm_of(transport), descriptors);
+}
+
+static int describe(const struct transport *transport, char *text, size_t capacity)
+{
+    const struct shm *shm = shm_of(transport);
+    int others = 0;
+    for (int i = 0; i < shm->n; i++) /* some may have been excluded */
+        others += i != shm->local_rank && shm_local_rank(shm, shm->peer[i].rank) >= 0;
+    return snprintf(text, capacity, "tcp: rank %d shares memory with %d of %d ranks, messages above %zu bytes are %s\n",
+                    shm->config.rank, others, shm->config.world_size - 1, eager_limit(shm),
+                    shm->can_read_memory ? "read from the sender's memory, or copied through it where that is faster"
+                                         : "copied through it");
+}
+
+static void close_all(struct transport *transport)
+{
+    shm_close(shm_of(transport));
+}
+
+static const struct transport_ops ops = {.reaches = reaches,
+                                         .connect = check_link,
+                                         .is_up = is_up,
+                                         .lost = why_lost,
+                                         .is_flushed = is_flushed,
+                                         .drop = drop,
+                                         .send = send_message,
+                                         .unsend = unsend,
+                                         .expose = expose,
+                                         .conceal = conceal,
+                                         .write = write_message,
+                                         .unwrite = unwrite,
+                                         .cut = cut,
+                                         .choose = choose,
+                                         .read = read_message,
+                                         .was_read = was_read,
+                                         .poll = poll_peer,
+                                         .progress = progress,
+                                         .arm = arm,
+                                         .describe = describe,
+                                         .close = close_all};
+
+struct transport *shm_transport(struct shm *shm)
+{
+    TAILQ_INIT(&shm->writes);
+    TAILQ_INIT(&shm->exposed);
+    TAILQ_INIT(&shm->incoming);
+    shm->scratch = malloc(TRANSPORT_REDUCE_MAX);
+    if (shm->scratch == NULL) {
+        shm->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for messages in shared memory");
+        return NULL;
+    }
+    size_t eager_max = shm->ring_bytes / 2 < TRANSPORT_PAYLOAD_MAX ? shm->ring_bytes / 2 : TRANSPORT_PAYLOAD_MAX;
+    shm->transport = (struct transport){.ops = &ops,
+                                        .eager_certain = eager_max < CERTAIN_MAX ? eager_max : CERTAIN_MAX,
+                                        .eager_max = eager_max,
+                                        .copies_out = true,
+                                        .delivers_late = true};
+    return &shm->transport;
+}
