@@ -216,6 +216,13 @@ static const char *tcp_explain(void *state, const tutti_op *op)
     return coll_explain(&((struct tcp_group *)state)->coll, op);
 }
 
+static void tcp_choose(void *state, const tutti_path_row *rows, int32_t n)
+{
+    struct tcp_group *self = state;
+    self->coll.choices = rows;
+    self->coll.n_choices = n;
+}
+
 static void tcp_awaits(void *state, const tutti_request *request, bool *ranks)
 {
     coll_awaits(&((struct tcp_group *)state)->coll, request, ranks);
@@ -333,4 +340,6 @@ const tutti_backend tutti_backend_v1 = {
     .tell = tcp_tell,
     .offer = tcp_offer,
     .reclaim = shm_reclaim,
+    .paths = coll_paths,
+    .choose = tcp_choose,
 };

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/sized.h"
-#include "coll/coll.h"
+#include "coll/override.h"
 #include "group/group.h"
 #include "group/host.h"
 #include "op/fingerprint.h"
@@ -149,8 +149,25 @@ int tutti_get_host(const tutti_group *group, int group_rank)
 
 const char *tutti_algorithm_name(tutti_kind kind, int i)
 {
-    const struct coll_algorithm *found = i >= 0 ? coll_nth(kind, i) : NULL;
-    return found != NULL ? found->name : NULL;
+    int plans = 0;
+    if (i < 0) return NULL;
+    for (const struct coll_algorithm *found; (found = coll_nth(kind, plans)) != NULL; plans++)
+        if (plans == i) return found->name;
+    return registry_path(kind, i - plans);
+}
+
+static void put_others(struct text *text, tutti_kind kind, const char *taken)
+{
+    put(text, "others:");
+    for (int i = 0; tutti_algorithm_name(kind, i) != NULL; i++)
+        if (strcmp(tutti_algorithm_name(kind, i), taken) != 0) put(text, " %s", tutti_algorithm_name(kind, i));
+    put(text, "\n");
+}
+
+static void put_named(struct text *text, const struct tutti_group *group)
+{
+    put(text, "%s asks for \"%s\"\n", group->own_algorithm != NULL ? "the group" : "TUTTI_ALGO or TUTTI_DETERMINISTIC",
+        group->algorithm);
 }
 
 static void put_reason(struct text *text, const struct tutti_group *group, const char *kind,
@@ -163,7 +180,7 @@ static void put_reason(struct text *text, const struct tutti_group *group, const
              reason->max_bytes);
     put(text, "algorithm %s: ", algorithm->name);
     if (reason->by == COLL_BY_NAME)
-        put(text, "TUTTI_ALGO or TUTTI_DETERMINISTIC asks for \"%s\"\n", group->algorithm);
+        put_named(text, group);
     else if (reason->by == COLL_BY_KIND)
         put(text, "each rank is to hear of every other one, to name all that are missing\n");
     else if (reason->by == COLL_BY_TUNING)
@@ -202,11 +219,7 @@ static int put_plan(struct text *text, const struct tutti_group *group, const st
     const char *kind = coll_kind_name(algorithm->kind);
     put(text, "%s: a plan of its messages\n", entry->backend->name);
     put_reason(text, group, kind, algorithm, &reason);
-    put(text, "others:");
-    for (int i = 0; tutti_algorithm_name(algorithm->kind, i) != NULL; i++)
-        if (strcmp(tutti_algorithm_name(algorithm->kind, i), algorithm->name) != 0)
-            put(text, " %s", tutti_algorithm_name(algorithm->kind, i));
-    put(text, "\n");
+    put_others(text, algorithm->kind, algorithm->name);
     if (TUTTI_HAS(entry->backend, segment_bytes) && entry->backend->segment_bytes > 0)
         put(text, "segments of up to %" PRId64 " bytes\n", entry->backend->segment_bytes);
     put_steps(text, plan, entry->hosts);
@@ -239,6 +252,45 @@ static void make_example(struct example *example, const struct tutti_group *grou
                              .out = &example->out};
 }
 
+/* Returns the bytes of an operation with flat tensors, counted over the blocks of all ranks. */
+static int64_t bytes_of(const tutti_op *op, int size)
+{
+    int64_t in = op->n_in > 0 ? op->in->numel : 0, out = op->n_out > 0 ? op->out->numel : 0;
+    if (op->kind == TUTTI_ALL_TO_ALL) return in / size * size;
+    return in > out ? in : out;
+}
+
+/* True if a measured row gives this path to the operation. */
+static bool is_tuned(const struct backend_entry *entry, tutti_kind kind, int64_t bytes, const char *name)
+{
+    for (int i = 0; i < entry->tuned.n; i++) {
+        const struct coll_tuned *row = &entry->tuned.rows[i];
+        if (row->kind == kind && bytes <= row->max_bytes) return strcmp(row->algorithm->name, name) == 0;
+    }
+    return false;
+}
+
+/* Prints what a backend with paths says of an operation: the path's name, ": ", and how. */
+static void put_path(struct text *text, const struct tutti_group *group, const struct backend_entry *entry,
+                     const tutti_op *op, const char *how)
+{
+    const struct coll_algorithm *named = NULL;
+    tutti_kind kind = op->kind == TUTTI_MONITORED_BARRIER ? TUTTI_BARRIER : op->kind;
+    size_t length = strcspn(how, ":");
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)length, how);
+    put(text, "%s: does it itself, %s\n", entry->backend->name, how + length + strspn(how + length, ": "));
+    put(text, "algorithm %s: ", name);
+    if (group->algorithm != NULL) override_find(group->algorithm, group->paths, kind, &named);
+    if (named != NULL && strcmp(named->name, name) == 0)
+        put_named(text, group);
+    else if (is_tuned(entry, kind, bytes_of(op, group->size), name))
+        put(text, "TUTTI_TUNING has it for this size\n");
+    else
+        put(text, "the backend's table has it for this size\n");
+    put_others(text, kind, name);
+}
+
 static int put_operation(struct text *text, struct tutti_group *group, tutti_kind kind, int64_t bytes)
 {
     struct example example;
@@ -251,6 +303,10 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
             engine_lock(group->engine);
             how = entry->backend->explain(entry->state, &example.op);
             engine_unlock(group->engine);
+        }
+        if (how != NULL && TUTTI_HAS(entry->backend, paths)) {
+            put_path(text, group, entry, &example.op, how);
+            return TUTTI_OK;
         }
         if (how != NULL) {
             put(text, "%s: does it itself, %s\n", entry->backend->name, how);

@@ -70,6 +70,18 @@ struct coll_algorithm {
     bool uneven; /* also where blocks differ in size, each rank knowing only its own counts */
 };
 
+/* A path of a backend's own, which does the operation without a plan: `build` is NULL. */
+struct coll_path {
+    struct coll_algorithm algorithm; /* first: see coll_path_of */
+    int number;                      /* by which the backend knows it */
+    const void *owner;               /* the backend */
+};
+
+static inline const struct coll_path *coll_path_of(const struct coll_algorithm *algorithm)
+{
+    return (const struct coll_path *)(const void *)algorithm;
+}
+
 /* All algorithms; the last entry has a NULL name. */
 extern const struct coll_algorithm coll_algorithms[];
 
@@ -85,6 +97,7 @@ struct coll_wish {
     const char *names; /* TUTTI_ALGO's text ("all_reduce=ring,broadcast=binomial", or one name), or NULL */
     const struct coll_tuned *tuned;
     int n_tuned;
+    const struct coll_path *paths; /* of the group's backends; the last one's name is NULL.  NULL: none */
 };
 
 /* What groups a row of the table is for. */

@@ -1,5 +1,6 @@
 /* The table of all algorithms, and which one to take. */
 #include "base/error.h"
+#include "coll/override.h"
 #include "parts.h"
 
 #include <string.h>
@@ -217,7 +218,8 @@ static const struct coll_algorithm *select_tuned(const struct coll_args *args, c
     int64_t bytes = select_whole(select_bytes(args));
     for (int i = 0; i < wish->n_tuned; i++) {
         const struct coll_tuned *row = &wish->tuned[i];
-        if (row->kind != args->kind || bytes > row->max_bytes || !select_fits(row->algorithm, args)) continue;
+        if (row->kind != args->kind || bytes > row->max_bytes) continue;
+        if (row->algorithm->build == NULL || !select_fits(row->algorithm, args)) continue;
         *reason = (struct coll_reason){.by = COLL_BY_TUNING, .bytes = bytes, .max_bytes = row->max_bytes};
         return row->algorithm;
     }
@@ -236,7 +238,7 @@ int64_t coll_segment(const struct coll_args *args)
     return select_numel(args) / args->size / PLENTY >= segment ? 2 * segment : segment;
 }
 
-/* ---- override ------------------------------------------------------------------------------------------------- */
+/* ---- kinds ---------------------------------------------------------------------------------------------------- */
 
 const char *coll_kind_name(tutti_kind kind)
 {
@@ -250,79 +252,14 @@ int coll_kind(const char *name, size_t length)
     return -1;
 }
 
-/* "a, b, c": what there is for a kind, or for all of them where kind is -1. */
-static void select_list(int kind, char *text, size_t room)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (const struct coll_algorithm *i = coll_algorithms; i->name; i++) {
-        size_t length = strlen(i->name);
-        if ((kind >= 0 && (int)i->kind != kind) || strstr(text, i->name) || used + length + 3 > room) continue;
-        if (used) memcpy(text + used, ", ", 3), used += 2;
-        memcpy(text + used, i->name, length + 1);
-        used += length;
-    }
-}
-
-static int select_unknown(int kind, const char *name, int length)
-{
-    char known[512];
-    select_list(kind, known, sizeof known);
-    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: %s%sno algorithm \"%.*s\"; there are: %s",
-                     kind >= 0 ? select_kind_names[kind] : "", kind >= 0 ? " has " : "", length, name, known);
-}
-
-/* "kind=name". */
-static int select_pair(const char *item, size_t kind_length, size_t length, tutti_kind wanted,
-                       const struct coll_algorithm **chosen)
-{
-    int kind = coll_kind(item, kind_length);
-    if (kind < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: \"%.*s\" is no collective", (int)kind_length, item);
-    const char *name = item + kind_length + 1;
-    size_t name_length = length - kind_length - 1;
-    const struct coll_algorithm *found = coll_find((tutti_kind)kind, name, name_length);
-    if (!found) return select_unknown(kind, name, (int)name_length);
-    if (found->kind == wanted) *chosen = found;
-    return 0;
-}
-
-/* A name alone is meant for all collectives that have such an algorithm. */
-static int select_name(const char *name, size_t length, tutti_kind wanted, const struct coll_algorithm **chosen)
-{
-    bool known = false;
-    for (int kind = 0; kind < SELECT_KINDS; kind++) known |= coll_find((tutti_kind)kind, name, length) != NULL;
-    if (!known) return select_unknown(-1, name, (int)length);
-    const struct coll_algorithm *found = coll_find(wanted, name, length);
-    if (found) *chosen = found;
-    return 0;
-}
-
-/* All of the text is checked, also what is meant for other kinds.  *chosen stays NULL where the text leaves it open. */
-static int select_override(const char *text, tutti_kind wanted, const struct coll_algorithm **chosen)
-{
-    while (*text) {
-        size_t length = strcspn(text, ",");
-        const char *equals = memchr(text, '=', length);
-        int status = 0;
-        if (equals)
-            status = select_pair(text, (size_t)(equals - text), length, wanted, chosen);
-        else if (length > 0)
-            status = select_name(text, length, wanted, chosen);
-        if (status) return status;
-        text += length + (text[length] == ',');
-    }
-    return 0;
-}
-
 const struct coll_algorithm *coll_select(const struct coll_args *args, const struct coll_wish *wish,
                                          struct coll_reason *reason)
 {
     struct coll_reason unasked;
     const struct coll_algorithm *chosen = NULL;
     if (reason == NULL) reason = &unasked;
-    if (wish && wish->names && select_override(wish->names, args->kind, &chosen)) return NULL;
-    if (!chosen) {
+    if (wish && wish->names && override_find(wish->names, wish->paths, args->kind, &chosen)) return NULL;
+    if (!chosen || chosen->build == NULL) { /* a path that the backend could not take is one too many */
         const struct coll_algorithm *tuned = wish ? select_tuned(args, wish, reason) : NULL;
         return tuned ? tuned : select_by_rows(args, reason);
     }

@@ -12,6 +12,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "coll/override.h"
 
 #define TUNING_FIRST_LINE "tutti tuning 1"
 
@@ -45,16 +46,26 @@ static int tuning_number(const struct tuning_line *line, int word, const char *w
     return env_parse_int(where, line->word[word], low, high, value);
 }
 
-/* Whether the row is for this group is the answer in *applies. */
-static int tuning_row(const struct tuning_line *line, const char *backend, int ranks, int hosts, struct coll_tuned *row,
+/* A group for which rows are looked for. */
+struct tuning_group {
+    const char *backend;
+    int ranks, hosts;
+    const struct coll_path *paths;
+};
+
+/* *applies: the row is for this group. */
+static int tuning_row(const struct tuning_line *line, const struct tuning_group *group, struct coll_tuned *row,
                       bool *applies)
 {
     const char *operation = line->word[TUNING_OPERATION], *algorithm = line->word[TUNING_ALGORITHM];
+    size_t length = strlen(algorithm);
     int kind = coll_kind(operation, strlen(operation));
     if (kind < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: \"%s\" is no collective", line->number, operation);
-    *row = (struct coll_tuned){(tutti_kind)kind, INT64_MAX, coll_find((tutti_kind)kind, algorithm, strlen(algorithm))};
-    if (row->algorithm == NULL)
+    *row = (struct coll_tuned){(tutti_kind)kind, INT64_MAX, coll_find((tutti_kind)kind, algorithm, length)};
+    if (row->algorithm == NULL) row->algorithm = override_path(group->paths, (tutti_kind)kind, algorithm, length);
+    bool is_own = strcmp(line->word[TUNING_BACKEND], group->backend) == 0;
+    if (row->algorithm == NULL && is_own)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: %s has no algorithm \"%s\"", line->number, operation,
                          algorithm);
     int64_t row_ranks = 0, row_hosts = 0;
@@ -62,7 +73,7 @@ static int tuning_row(const struct tuning_line *line, const char *backend, int r
     if (status == TUTTI_OK) status = tuning_number(line, TUNING_HOSTS, "hosts", 1, INT_MAX, &row_hosts);
     if (status == TUTTI_OK && strcmp(line->word[TUNING_BYTES], "any") != 0)
         status = tuning_number(line, TUNING_BYTES, "bytes", 0, INT64_MAX, &row->max_bytes);
-    *applies = row_ranks == ranks && row_hosts == hosts && strcmp(line->word[TUNING_BACKEND], backend) == 0;
+    *applies = is_own && row_ranks == group->ranks && row_hosts == group->hosts;
     return status;
 }
 
@@ -75,8 +86,7 @@ static int tuning_add(struct tuning *tuning, const struct coll_tuned *row)
     return TUTTI_OK;
 }
 
-static int tuning_take_line(const char *text, int number, const char *backend, int ranks, int hosts,
-                            struct tuning *tuning)
+static int tuning_take_line(const char *text, int number, const struct tuning_group *group, struct tuning *tuning)
 {
     struct tuning_line line = {.number = number};
     struct coll_tuned row;
@@ -90,12 +100,14 @@ static int tuning_take_line(const char *text, int number, const char *backend, i
     if (words != TUNING_WORDS)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
                          "line %d: it must be six words: backend, ranks, hosts, operation, bytes, algorithm", number);
-    int status = tuning_row(&line, backend, ranks, hosts, &row, &applies);
+    int status = tuning_row(&line, group, &row, &applies);
     return status == TUTTI_OK && applies ? tuning_add(tuning, &row) : status;
 }
 
-int tuning_parse(const char *text, const char *backend, int ranks, int hosts, struct tuning *tuning)
+int tuning_parse(const char *text, const char *backend, int ranks, int hosts, const struct coll_path *paths,
+                 struct tuning *tuning)
 {
+    const struct tuning_group group = {backend, ranks, hosts, paths};
     *tuning = (struct tuning){0};
     int status = TUTTI_OK;
     for (int number = 1; status == TUTTI_OK && (*text != '\0' || number == 1); number++) {
@@ -108,7 +120,7 @@ int tuning_parse(const char *text, const char *backend, int ranks, int hosts, st
         }
         memcpy(line, text, length);
         line[length] = '\0';
-        status = tuning_take_line(line, number, backend, ranks, hosts, tuning);
+        status = tuning_take_line(line, number, &group, tuning);
         text += length + (text[length] == '\n');
     }
     if (status != TUTTI_OK) tuning_free(tuning);
@@ -160,7 +172,7 @@ char *tuning_read(const char *path)
     struct tuning unused;
     if (path == NULL) return NULL;
     char *text = tuning_load(path);
-    if (text != NULL && tuning_parse(text, "", 1, 1, &unused) == TUTTI_OK) {
+    if (text != NULL && tuning_parse(text, "", 1, 1, NULL, &unused) == TUTTI_OK) {
         tuning_free(&unused);
         return text;
     }

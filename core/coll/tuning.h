@@ -14,9 +14,12 @@ struct tuning {
     int n;
 };
 
-/* The rows for one backend in groups of so many ranks on so many hosts.  INVALID_ARGUMENT, "line 3: ..": the text, any
+/* paths: of the backend (coll.h), or NULL.  Algorithms of other backends are not checked.
+ *
+ * The rows for one backend in groups of so many ranks on so many hosts.  INVALID_ARGUMENT, "line 3: ..": the text, any
  * line of it, is malformed; then there are no rows.  tuning_free gives them back. */
-int tuning_parse(const char *text, const char *backend, int ranks, int hosts, struct tuning *tuning);
+int tuning_parse(const char *text, const char *backend, int ranks, int hosts, const struct coll_path *paths,
+                 struct tuning *tuning);
 void tuning_free(struct tuning *tuning);
 
 /* The text of a file that is well formed; NULL after a warning where it is not, or where path is NULL. */

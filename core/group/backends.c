@@ -72,7 +72,8 @@ static tutti_group_info info_for(struct tutti_group *group, const struct group_a
         .name = group->name,
         .made_from = from != NULL ? from->state : NULL,
         .color = args->color,
-        .plans_only = group->algorithm != NULL || (group->is_shared && TUTTI_HAS(backend, offer)),
+        .plans_only = (group->algorithm != NULL && !TUTTI_HAS(backend, choose)) ||
+                      (group->is_shared && TUTTI_HAS(backend, offer)),
         .open_timeout_ms = group->open_timeout_ms,
     };
 }

@@ -7,6 +7,8 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "coll/override.h"
 #include "group/backends.h"
 #include "group/group.h"
 
@@ -96,17 +98,67 @@ static int find_hosts(struct tutti_group *group, struct backend_entry *entry)
     return status == TUTTI_ERR_NO_MEMORY ? error_set(status, "no memory for a group of %d ranks", group->size) : status;
 }
 
+/* ---- paths ------------------------------------------------------------------------------------------------- */
+
+static int count_paths(const tutti_backend *backend)
+{
+    int n = 0;
+    while (TUTTI_HAS(backend, paths) && backend->paths[n].name != NULL) n++;
+    return n;
+}
+
+/* Lists the paths of the group's backends, as algorithms that build no plan. */
+static int gather_paths(struct tutti_group *group)
+{
+    int n = 0;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_entries[device]; i++) n += count_paths(group->entries[device][i].backend);
+    group->paths = calloc((size_t)n + 1, sizeof *group->paths);
+    if (group->paths == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    n = 0;
+    for (int device = 0; device < 2; device++)
+        for (int i = 0; i < group->n_entries[device]; i++) {
+            const tutti_backend *backend = group->entries[device][i].backend;
+            for (int k = 0; k < count_paths(backend); k++)
+                group->paths[n++] = (struct coll_path){
+                    {backend->paths[k].kind, backend->paths[k].name, NULL, false}, backend->paths[k].number, backend};
+        }
+    return TUTTI_OK;
+}
+
+/* A row for this backend that names an unknown algorithm spoils the file for this backend, as a malformed one does. */
+static void read_rows(struct tutti_group *group, struct backend_entry *entry)
+{
+    const char *text = group->root->tuning, *name = entry->backend->name;
+    int hosts = entry->hosts != NULL ? entry->hosts->n : 1;
+    if (text == NULL || tuning_parse(text, name, group->size, hosts, group->paths, &entry->tuned) == TUTTI_OK) return;
+    if (group->rank == 0) log_write(LOG_WARN, "TUTTI_TUNING is not used for backend %s: %s", name, error_text());
+}
+
+static int give_rows(struct tutti_group *group, struct backend_entry *entry)
+{
+    struct coll_wish wish = {group->algorithm, entry->tuned.rows, entry->tuned.n, group->paths};
+    if (!TUTTI_HAS(entry->backend, choose) || (wish.names == NULL && wish.n_tuned == 0)) return TUTTI_OK;
+    entry->path_rows = calloc((size_t)override_rows_max(&wish), sizeof *entry->path_rows);
+    if (entry->path_rows == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    int n = override_rows(&wish, entry->backend, entry->path_rows);
+    engine_lock(group->engine);
+    if (n > 0) entry->backend->choose(entry->state, entry->path_rows, n);
+    engine_unlock(group->engine);
+    return TUTTI_OK;
+}
+
 int topology_take(struct tutti_group *group)
 {
     int status = take_tuning(group);
-    const char *text = group->root->tuning;
+    if (status == TUTTI_OK) status = gather_paths(group);
     for (int device = 0; device < 2; device++)
         for (int i = 0; status == TUTTI_OK && i < group->n_entries[device]; i++) {
             struct backend_entry *entry = &group->entries[device][i];
             status = find_hosts(group, entry);
-            if (status == TUTTI_OK && text != NULL)
-                status = tuning_parse(text, entry->backend->name, group->size, entry->hosts ? entry->hosts->n : 1,
-                                      &entry->tuned);
+            if (status != TUTTI_OK) break;
+            read_rows(group, entry);
+            status = give_rows(group, entry);
         }
     return status;
 }
@@ -116,8 +168,11 @@ void topology_forget(struct tutti_group *group)
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < group->n_entries[device]; i++) {
             free(group->entries[device][i].hosts);
+            free(group->entries[device][i].path_rows);
             tuning_free(&group->entries[device][i].tuned);
         }
+    free(group->paths);
+    free(group->own_algorithm);
     free(group->tuning);
     free(group->agreed);
 }

@@ -225,6 +225,26 @@ static int load_name(const char *name, const tutti_host *host, const tutti_backe
                      others, tried);
 }
 
+/* True if a plug-in before `end` in the list has the path, too. */
+static bool is_listed(const struct loaded *end, const tutti_path *path)
+{
+    for (const struct loaded *i = registry_all; i != end; i = i->next)
+        for (const tutti_path *k = TUTTI_HAS(i->backend, paths) ? i->backend->paths : NULL; k && k->name; k++)
+            if (k->kind == path->kind && strcmp(k->name, path->name) == 0) return true;
+    return false;
+}
+
+const char *registry_path(tutti_kind kind, int i)
+{
+    const char *name = NULL;
+    pthread_mutex_lock(&registry_lock);
+    for (const struct loaded *entry = registry_all; entry != NULL; entry = entry->next)
+        for (const tutti_path *k = TUTTI_HAS(entry->backend, paths) ? entry->backend->paths : NULL; k && k->name; k++)
+            if (name == NULL && k->kind == kind && !is_listed(entry, k) && i-- == 0) name = k->name;
+    pthread_mutex_unlock(&registry_lock);
+    return name;
+}
+
 int registry_load(const char *name, const tutti_host *host, const tutti_backend **backend)
 {
     if (name[0] != '/' && !name_is_valid(name))

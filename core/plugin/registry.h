@@ -12,4 +12,7 @@ int registry_load(const char *name, const tutti_host *host, const tutti_backend 
 /* The names of the plug-ins that lie in the folders searched, with blanks between; what does not fit is left out. */
 void registry_list(char *text, size_t capacity);
 
+/* The name of the i-th path of a kind that some loaded plug-in has, each name once; NULL behind the last. */
+const char *registry_path(tutti_kind kind, int i);
+
 #endif

@@ -39,6 +39,7 @@ struct backend_entry {
     bool told;                /* that operations fall through to the next one (said once) */
     struct coll_hosts *hosts; /* who shares a host, as the backend says; NULL: it does not */
     struct tuning tuned;
+    tutti_path_row *path_rows; /* what the backend was given with `choose` */
 };
 
 /* What was found of the last call of a kind: see call_memo.h. */
@@ -98,10 +99,12 @@ struct tutti_group {
     int64_t turn;                                /* of the root: how many groups were opened over its store before */
     tutti_store *store; /* a prefix, owned; NULL for non-members, and for subgroups after their world */
     tutti_device device;
-    const char *algorithm; /* TUTTI_ALGO, or NULL; the root's counts */
-    int limit_ranks;       /* as limits_raise was told; 0: it was not */
-    char *agreed;          /* the root's: what the first rank to come said of it */
-    char *tuning;          /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
+    const char *algorithm;   /* TUTTI_ALGO, or NULL; the root's counts, unless the group has its own */
+    char *own_algorithm;     /* tutti_group_opts.algorithm */
+    struct coll_path *paths; /* of its backends: see coll_wish */
+    int limit_ranks;         /* as limits_raise was told; 0: it was not */
+    char *agreed;            /* the root's: what the first rank to come said of it */
+    char *tuning;            /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
 
     uint64_t children;     /* made from this one, for their ids */
     uint64_t called;       /* the number of the latest one that this rank has begun to make, or abstained from */

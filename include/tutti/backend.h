@@ -330,6 +330,33 @@ typedef struct tutti_group_info {
     const uint8_t *offer;
 } tutti_group_info;
 
+/* A path: one of a backend's own ways to do operations of a kind.  It is named like an algorithm of plans, so that
+ * TUTTI_ALGO, tuning files and tutti_explain reach it. */
+typedef struct tutti_path {
+    tutti_kind kind;
+    int32_t number;   /* by which the backend knows it, from 0 */
+    const char *name; /* [a-z0-9_]+, unlike any algorithm's of the kind */
+} tutti_path;
+
+/* The path of an operation that is to be answered UNSUPPORTED, because a plan was chosen for it. */
+enum { TUTTI_PATH_PLAN = -1 };
+
+/* A row of a choice between paths: for operations of up to max_bytes, counted over the blocks of all ranks. */
+typedef struct tutti_path_row {
+    tutti_kind kind;
+    int32_t path; /* a tutti_path's number, or TUTTI_PATH_PLAN */
+    int64_t max_bytes;
+} tutti_path_row;
+
+/* Returns the first of n rows that is for the kind and the size, or NULL. */
+static inline const tutti_path_row *tutti_path_find(const tutti_path_row *rows, int32_t n, tutti_kind kind,
+                                                    int64_t bytes)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (rows[i].kind == kind && bytes <= rows[i].max_bytes) return &rows[i];
+    return NULL;
+}
+
 /* The largest message of notify, in bytes. */
 #define TUTTI_NOTIFY_MAX 512
 
@@ -508,6 +535,16 @@ typedef struct tutti_backend {
     /* Frees memory of alloc, of `bytes` as it was requested, after all groups of its tree have been closed.  Called
      * from any thread.  Optional: without it such memory stays until the process ends. */
     void (*reclaim)(void *memory, size_t bytes);
+
+    /* The paths by which native[] does operations; the last one's name is NULL.  With them, what `explain` returns
+     * begins with the name of the path and ": ".  Optional. */
+    const tutti_path *paths;
+
+    /* Gives rows that go before the backend's own choice: what the user has named (TUTTI_ALGO), then what was measured
+     * (TUTTI_TUNING).  They are alike on all ranks and stay until the group is closed.  Where the backend cannot do an
+     * operation by its row's path, it chooses as it would without the row.  Called after open, before the first
+     * operation, if there are any.  A backend with this entry gets no plans_only for named algorithms.  Optional. */
+    void (*choose)(void *group, const tutti_path_row *rows, int32_t n);
 } tutti_backend;
 
 /* Properties of a backend: see tutti_backend.traits. */

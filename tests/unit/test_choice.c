@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "coll/coll.h"
+#include "coll/override.h"
 
 static struct coll_args some_args(tutti_kind kind, int size, int64_t count)
 {
@@ -94,6 +94,45 @@ static void test_tuned_choice(void **state)
     wish.names = "all_reduce=rabenseifner";
     assert_string_equal(coll_select(&args, &wish, &reason)->name, "rabenseifner");
     assert_int_equal(reason.by, COLL_BY_NAME);
+}
+
+/* Names and measured rows become a backend's rows: its own paths, and plans. */
+static void test_rows_for_a_backend(void **state)
+{
+    int mine, others;
+    const struct coll_path paths[] = {{{TUTTI_ALL_REDUCE, "direct", NULL, false}, 7, &mine},
+                                      {{TUTTI_BROADCAST, "direct", NULL, false}, 8, &mine},
+                                      {{TUTTI_REDUCE, "native", NULL, false}, 9, &others},
+                                      {{TUTTI_BARRIER, NULL, NULL, false}, 0, NULL}};
+    const struct coll_tuned tuned[] = {{TUTTI_REDUCE, 100, &paths[2].algorithm},
+                                       {TUTTI_BROADCAST, 200, &paths[1].algorithm},
+                                       {TUTTI_BROADCAST, INT64_MAX, coll_find(TUTTI_BROADCAST, "chain", 5)}};
+    struct coll_wish wish = {"all_reduce=direct,barrier=tree", tuned, 3, paths};
+    tutti_path_row rows[TUTTI_KIND_COUNT + 3];
+    (void)state;
+    assert_in_range(override_rows_max(&wish), 4, sizeof rows / sizeof *rows);
+    int n = override_rows(&wish, &mine, rows);
+    assert_int_equal(n, 4);
+    assert_int_equal(tutti_path_find(rows, n, TUTTI_ALL_REDUCE, INT64_MAX)->path, 7);
+    assert_int_equal(tutti_path_find(rows, n, TUTTI_BARRIER, 0)->path, TUTTI_PATH_PLAN);
+    assert_int_equal(tutti_path_find(rows, n, TUTTI_BROADCAST, 200)->path, 8);
+    assert_int_equal(tutti_path_find(rows, n, TUTTI_BROADCAST, 201)->path, TUTTI_PATH_PLAN);
+    assert_null(tutti_path_find(rows, n, TUTTI_REDUCE, 1)); /* another backend's */
+    assert_null(tutti_path_find(rows, n, TUTTI_GATHER, 1)); /* nobody has said anything */
+    assert_int_equal(override_rows(&wish, &others, rows), 3);
+    wish.names = "all_reduce=dirct"; /* the plan's selection says so */
+    n = override_rows(&wish, &mine, rows);
+    assert_int_equal(tutti_path_find(rows, n, TUTTI_GATHER, 1)->path, TUTTI_PATH_PLAN);
+    struct coll_args args = some_args(TUTTI_GATHER, 4, 100);
+    assert_null(coll_select(&args, &wish, NULL));
+    assert_non_null(strstr(error_text(), "TUTTI_ALGO: all_reduce has no algorithm \"dirct\"; there are: "));
+    assert_non_null(strstr(error_text(), ", direct"));
+    wish.names = "gather=linear,direct"; /* all that have such a path */
+    n = override_rows(&wish, &mine, rows);
+    assert_int_equal(tutti_path_find(rows, n, TUTTI_BROADCAST, INT64_MAX)->path, 8);
+    assert_string_equal(coll_select(&args, &wish, NULL)->name, "linear");
+    args.kind = TUTTI_ALL_REDUCE; /* what the backend could not take by the path is a plan by the table */
+    assert_non_null(coll_select(&args, &wish, NULL)->build);
 }
 
 static void test_hosts(void **state)
@@ -295,17 +334,12 @@ static void test_override_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind_has_a_choice),
-        cmocka_unit_test(test_uneven_choice),
-        cmocka_unit_test(test_link_moves_the_choice),
-        cmocka_unit_test(test_tuned_choice),
-        cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_hosts_send_little),
-        cmocka_unit_test(test_hosts_choice),
-        cmocka_unit_test(test_together_choice),
-        cmocka_unit_test(test_segment),
-        cmocka_unit_test(test_blocks_go_whole),
-        cmocka_unit_test(test_override),
+        cmocka_unit_test(test_every_kind_has_a_choice), cmocka_unit_test(test_uneven_choice),
+        cmocka_unit_test(test_link_moves_the_choice),   cmocka_unit_test(test_tuned_choice),
+        cmocka_unit_test(test_rows_for_a_backend),      cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_hosts_send_little),       cmocka_unit_test(test_hosts_choice),
+        cmocka_unit_test(test_together_choice),         cmocka_unit_test(test_segment),
+        cmocka_unit_test(test_blocks_go_whole),         cmocka_unit_test(test_override),
         cmocka_unit_test(test_override_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ static void test_rows(void **state)
                              "  tcp\t4 1 all_reduce any ring\r\n"
                              "tcp 4 1 barrier any tree";
     (void)state;
-    assert_int_equal(tuning_parse(text, "tcp", 4, 1, &tuning), TUTTI_OK);
+    assert_int_equal(tuning_parse(text, "tcp", 4, 1, NULL, &tuning), TUTTI_OK);
     assert_int_equal(tuning.n, 3);
     assert_int_equal(tuning.rows[0].kind, TUTTI_ALL_REDUCE);
     assert_int_equal(tuning.rows[0].max_bytes, 16384);
@@ -36,7 +36,24 @@ static void test_rows(void **state)
     assert_string_equal(tuning.rows[1].algorithm->name, "ring");
     assert_int_equal(tuning.rows[2].kind, TUTTI_BARRIER);
     tuning_free(&tuning);
-    assert_int_equal(tuning_parse(FIRST, "tcp", 4, 1, &tuning), TUTTI_OK);
+    assert_int_equal(tuning_parse(FIRST, "tcp", 4, 1, NULL, &tuning), TUTTI_OK);
+    assert_int_equal(tuning.n, 0);
+}
+
+/* A path of the backend is as good as an algorithm; what other backends have is not known here. */
+static void test_paths(void **state)
+{
+    static const struct coll_path paths[] = {{{TUTTI_ALL_REDUCE, "direct", NULL, false}, 7, NULL},
+                                             {{TUTTI_ALL_REDUCE, NULL, NULL, false}, 0, NULL}};
+    struct tuning tuning;
+    const char *text = FIRST "tcp 4 1 all_reduce 99 direct\nother 4 1 all_reduce any native\n";
+    (void)state;
+    assert_int_equal(tuning_parse(text, "tcp", 4, 1, paths, &tuning), TUTTI_OK);
+    assert_int_equal(tuning.n, 1);
+    assert_ptr_equal(tuning.rows[0].algorithm, &paths[0].algorithm);
+    tuning_free(&tuning);
+    assert_int_equal(tuning_parse(text, "tcp", 4, 1, NULL, &tuning), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_int_equal(tuning_parse(text, "", 1, 1, NULL, &tuning), TUTTI_OK);
     assert_int_equal(tuning.n, 0);
 }
 
@@ -61,7 +78,7 @@ static void test_mistakes(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct tuning tuning;
-        assert_int_equal(tuning_parse(wrong[i].text, "tcp", 4, 1, &tuning), TUTTI_ERR_INVALID_ARGUMENT);
+        assert_int_equal(tuning_parse(wrong[i].text, "tcp", 4, 1, NULL, &tuning), TUTTI_ERR_INVALID_ARGUMENT);
         if (strstr(error_text(), wrong[i].sentence) == NULL)
             fail_msg("\"%s\" is not in: %s", wrong[i].sentence, error_text());
         assert_null(tuning.rows);
@@ -75,7 +92,7 @@ static void test_long_line(void **state)
     char text[1024] = FIRST;
     (void)state;
     memset(text + strlen(FIRST), 'x', 500);
-    assert_int_equal(tuning_parse(text, "tcp", 4, 1, &tuning), TUTTI_ERR_INVALID_ARGUMENT);
+    assert_int_equal(tuning_parse(text, "tcp", 4, 1, NULL, &tuning), TUTTI_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(error_text(), "line 2: it has more than"));
 }
 
@@ -126,8 +143,8 @@ static void test_pipe(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),  cmocka_unit_test(test_mistakes), cmocka_unit_test(test_long_line),
-        cmocka_unit_test(test_files), cmocka_unit_test(test_pipe),
+        cmocka_unit_test(test_rows),      cmocka_unit_test(test_paths), cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_long_line), cmocka_unit_test(test_files), cmocka_unit_test(test_pipe),
     };
     setenv("TUTTI_LOG", "error", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ struct coll_slot {
 
 enum coll_state { COLL_NONE, COLL_READY };
 
-/* The paths that data can take; path.c has the table. */
+/* The paths that data can take; path.c has the table.  The numbers are those of tutti_path. */
 enum coll_path {
     COLL_NO_PATH,
     COLL_EAGER,     /* one step through the control slots or eager buffers */
@@ -128,6 +128,8 @@ struct coll_segment {
     bool result_is_shared;
     TAILQ_HEAD(coll_ops, coll_op) ops; /* started; the first one runs */
     struct coll_op *spare;
+    const tutti_path_row *choices; /* rows that go before the table: see tutti_backend.choose */
+    int n_choices;
     LIST_ENTRY(coll_segment) link; /* among those with operations */
     bool linked;
 };
@@ -190,6 +192,7 @@ void coll_directory_leave(struct shm *shm, int index, int n);
 
 /* ---- path.c ------------------------------------------------------------------------------------------------ */
 
+extern const tutti_path coll_paths[];
 /* Fills the description of an operation, not its progress.  Returns false if it is to run as a plan. */
 bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made);
 /* Changes the path of an operation that has not posted a step, or has posted its probe alone. */

@@ -1,7 +1,8 @@
 /* Selects the path of an operation, and the ranks that each step waits for.
  *
- * The first row of the table that is for the operation and whose path pays is taken.  All ranks must choose alike, so
- * the choice depends only on what the fingerprint covers and on what the ranks have agreed on when they attached.
+ * A row that the core gave (tutti_backend.choose) counts if its path is possible.  Otherwise the first row of the table
+ * is taken that is for the operation and whose path pays.  All ranks must choose alike, so the choice depends only on
+ * what the fingerprint covers, on the core's rows, and on what the ranks have agreed on when they attached.
  */
 #include "tcp/shm/coll/parts.h"
 
@@ -69,6 +70,19 @@ static const struct row {
     {TUTTI_ALL_TO_ALL, TWO, MIB(16), COLL_DIRECT, COLL_NO_PATH, COLL_NO_PATH},
 
     {EVERY_KIND, ANY, SIZE_MAX, COLL_PIPELINED, COLL_NO_PATH, COLL_NO_PATH},
+};
+
+#define PATHS_OF(kind)                                                                                                 \
+    {kind, COLL_EAGER, "eager"}, {kind, COLL_LOCKSTEP, "lockstep"}, {kind, COLL_PIPELINED, "pipelined"},               \
+    {                                                                                                                  \
+        kind, COLL_DIRECT, "direct"                                                                                    \
+    }
+
+const tutti_path coll_paths[] = {
+    PATHS_OF(TUTTI_BROADCAST),           PATHS_OF(TUTTI_ALL_REDUCE), PATHS_OF(TUTTI_REDUCE),
+    PATHS_OF(TUTTI_ALL_GATHER),          PATHS_OF(TUTTI_GATHER),     PATHS_OF(TUTTI_SCATTER),
+    PATHS_OF(TUTTI_REDUCE_SCATTER),      PATHS_OF(TUTTI_ALL_TO_ALL), {TUTTI_BARRIER, COLL_EAGER, "eager"},
+    {TUTTI_BARRIER, COLL_NO_PATH, NULL},
 };
 
 /* ---- what an operation is ---------------------------------------------------------------------------------- */
@@ -164,6 +178,21 @@ static bool pays(const struct coll_segment *segment, const struct coll_op *op, e
     }
 }
 
+/* True if the operation can take the path, whether it gains from it or not. */
+static bool is_possible(const struct coll_segment *segment, const struct coll_op *op, int path)
+{
+    switch (path) {
+    case COLL_EAGER:
+        return op->in_bytes <= segment->eager_bytes;
+    case COLL_LOCKSTEP:
+        return segment->n == 2 && op->bytes > 0;
+    case COLL_DIRECT:
+        return segment->shm->can_read_memory && op->bytes > 0;
+    default:
+        return op->bytes > 0;
+    }
+}
+
 static bool is_for(const struct row *row, const struct coll_segment *segment, const struct coll_op *op)
 {
     if (row->kind != EVERY_KIND && row->kind != (int)op->kind) return false;
@@ -230,13 +259,32 @@ void coll_use_path(const struct coll_segment *segment, struct coll_op *op, enum 
     set_steps(segment, op);
 }
 
-static void choose(const struct coll_segment *segment, struct coll_op *op)
+static bool probes(const struct coll_segment *segment, const struct coll_op *op)
+{
+    return op->path == COLL_PIPELINED && op->in_bytes > segment->eager_bytes && !is_flat_pair(segment, op);
+}
+
+static void choose_by_table(const struct coll_segment *segment, struct coll_op *op)
 {
     const struct row *row = find_row(segment, op);
     op->path = row->path;
     op->separate = row->separate == COLL_DIRECT && !pays(segment, op, COLL_DIRECT) ? row->path : row->separate;
     op->waiting = row->waiting != COLL_NO_PATH && pays(segment, op, row->waiting) ? row->waiting : COLL_NO_PATH;
-    op->probes = op->path == COLL_PIPELINED && op->in_bytes > segment->eager_bytes && !is_flat_pair(segment, op);
+}
+
+/* Returns false if a plan was chosen for the operation. */
+static bool choose(const struct coll_segment *segment, struct coll_op *op)
+{
+    tutti_kind kind = op->kind == TUTTI_MONITORED_BARRIER ? TUTTI_BARRIER : op->kind;
+    const tutti_path_row *row =
+        tutti_path_find(segment->choices, segment->n_choices, kind, (int64_t)total_bytes(segment, op));
+    if (row != NULL && row->path == TUTTI_PATH_PLAN) return false;
+    if (row != NULL && is_possible(segment, op, row->path))
+        op->path = (enum coll_path)row->path;
+    else
+        choose_by_table(segment, op);
+    op->probes = probes(segment, op);
+    return true;
 }
 
 bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made)
@@ -256,8 +304,7 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
                : op->n_out > 0 ? op->out[0].data
                                : NULL; /* broadcast may have only an output */
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
-    if (!accept_list(segment, op, made)) return false;
-    choose(segment, made);
+    if (!accept_list(segment, op, made) || !choose(segment, made)) return false;
     made->non_temporal = !is_in_place(op) && bytes_written(segment, made) * (size_t)segment->n >= CACHE_BYTES;
     set_steps(segment, made);
     return true;
@@ -267,14 +314,16 @@ const char *coll_explain(const struct coll_segment *segment, const tutti_op *op)
 {
     struct coll_op made = {0};
     if (segment->state != COLL_READY || !coll_describe(segment, op, &made)) return NULL;
-    if (made.path == COLL_DIRECT) return "each rank reads the other ranks' memory directly";
+    if (made.path == COLL_DIRECT) return "direct: each rank reads the other ranks' memory directly";
+    if (made.path == COLL_LOCKSTEP) return "lockstep: through shared memory, in small chunks of both ranks at once";
     if (made.path == COLL_EAGER && made.waiting != COLL_NO_PATH)
-        return "through shared memory, in chunks while both ranks wait, otherwise in one step";
-    if (made.path == COLL_EAGER) return "through shared memory, in one step";
+        return "eager: through shared memory, in chunks while both ranks wait, otherwise in one step";
+    if (made.path == COLL_EAGER) return "eager: through shared memory, in one step";
     if (made.separate == COLL_DIRECT)
-        return "in chunks through shared memory, or by reading the other rank's memory if that is faster";
-    if (made.probes) return "through shared memory, in chunks, or in place if allocated by tutti_alloc";
-    return "through shared memory, in chunks";
+        return "pipelined: in chunks through shared memory, or by reading the other rank's memory if that is "
+               "faster";
+    if (made.probes) return "pipelined: through shared memory, in chunks, or in place if allocated by tutti_alloc";
+    return "pipelined: through shared memory, in chunks";
 }
 
 /* ---- whom a step waits for --------------------------------------------------------------------------------- */
