@@ -205,6 +205,9 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     engine_unlock(group->engine);
     bool fixed = root == group && env_bool("TUTTI_DETERMINISTIC", false);
     group->algorithm = root != group ? root->algorithm : fixed ? FIXED_TREE : env_string("TUTTI_ALGO", NULL);
+    if (args->algorithm != NULL) group->algorithm = group->own_algorithm = strdup(args->algorithm);
+    if (args->algorithm != NULL && group->algorithm == NULL)
+        status = error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
     if (status != TUTTI_OK) return status;
     group->cache = plan_cache_new();
     group->health = health_new(args->size);

@@ -29,6 +29,7 @@ struct group_args {
     int64_t open_timeout_ms; /* of each wait for the other ranks while the group is made; 0: as timeout_ms */
     tutti_device device;
     bool high_priority;
+    const char *algorithm; /* NULL: the root's */
 };
 
 int group_open(const struct group_args *args, struct tutti_group **group);

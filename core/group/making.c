@@ -187,14 +187,20 @@ void making_decide(struct making *making, int status, const char *text, bool tel
 
 /* ---- calling ----------------------------------------------------------------------------------------------- */
 
-static void fill_list(struct making_list *list, const int *ranks, int n, const struct backend_spec *names)
+static void fill_list(struct making_list *list, const struct making_of *of)
 {
+    const int *ranks = of->ranks;
+    int n = of->n;
     *list = (struct making_list){.hash = 1, .backend_hash = 1, .n = (uint32_t)n};
     list->told = n < MAKING_RANKS ? (uint32_t)n : MAKING_RANKS;
     for (int i = 0; i < n; i++) list->hash = subgroup_mix(list->hash, (uint64_t)ranks[i]);
     for (uint32_t i = 0; i < list->told; i++) list->rank[i] = ranks[i];
-    backend_spec_print(names, list->backend, sizeof list->backend);
+    backend_spec_print(of->names, list->backend, sizeof list->backend);
     list->backend_hash = subgroup_mix_text(list->backend_hash, list->backend);
+    if (of->algorithm == NULL) return;
+    size_t used = strlen(list->backend);
+    snprintf(list->backend + used, sizeof list->backend - used, " and algorithm %s", of->algorithm);
+    list->backend_hash = subgroup_mix_text(list->backend_hash, of->algorithm);
 }
 
 static int lowest(const int *ranks, int n)
@@ -266,7 +272,8 @@ static int begin_locked(struct tutti_group *group, const struct group_args *args
     making->args.names = &group->names;
     making->args.parent = root; /* the parent may be freed before a pending group is used */
     making->args.global_ranks = group->global_ranks;
-    fill_list(&making->list, group->global_ranks, group->size, &group->names);
+    fill_list(&making->list,
+              &(struct making_of){group->global_ranks, group->size, &group->names, group->own_algorithm});
     making->list.splits = args->splits;
     if (args->number > parent->called) parent->called = args->number;
     hand_in(making, ready);
@@ -299,15 +306,14 @@ const struct group_args *making_args(const struct tutti_group *group)
     return &group->making->args;
 }
 
-void making_abstain(struct tutti_group *parent, const int *ranks, int n, const struct backend_spec *names, uint64_t key,
-                    uint64_t number)
+void making_abstain(struct tutti_group *parent, const struct making_of *of, uint64_t key, uint64_t number)
 {
     if (!making_is_possible(parent->root)) return;
     engine_lock(parent->engine);
     struct making *making = call(parent->root, key, parent->id, number);
     if (number > parent->called) parent->called = number;
     if (making != NULL) { /* without memory a rank that counts on this one times out */
-        fill_list(&making->list, ranks, n, names);
+        fill_list(&making->list, of);
         making->state = MAKING_DECIDED;
         making->leader = -1;
         making_hear_early(making);

@@ -24,6 +24,14 @@
 
 struct making;
 
+/* What the members have to say alike. */
+struct making_of {
+    const int *ranks;
+    int n;
+    const struct backend_spec *names;
+    const char *algorithm; /* NULL: the parent's */
+};
+
 /* True if this group tree can use it: its first backend of CPU tensors has `tell`. */
 bool making_is_possible(const struct tutti_group *root);
 
@@ -44,9 +52,8 @@ const uint8_t *making_offer(const struct tutti_group *group, int i);
 /* Returns the arguments of a pending group. */
 const struct group_args *making_args(const struct tutti_group *group);
 
-/* Records the call of a non-member. */
-void making_abstain(struct tutti_group *parent, const int *ranks, int n, const struct backend_spec *names, uint64_t key,
-                    uint64_t number);
+/* Records the call of a non-member, for a group of these. */
+void making_abstain(struct tutti_group *parent, const struct making_of *of, uint64_t key, uint64_t number);
 
 /* Ends the making: the group is made, or never will be.  Lock held. */
 void making_end(struct tutti_group *group);

@@ -34,7 +34,11 @@ int subgroup_open(struct tutti_group *parent, const int *ranks, int n, const str
     int status = opts->backend != NULL ? backend_spec_parse(opts->backend, &names) : TUTTI_OK;
     if (status != TUTTI_OK) return status;
     if (rank < 0) {
-        if (id->number > 0) making_abstain(parent, ranks, n, &names, id->key, id->number);
+        if (id->number > 0)
+            making_abstain(parent,
+                           &(struct making_of){ranks, n, &names,
+                                               opts->algorithm != NULL ? opts->algorithm : parent->own_algorithm},
+                           id->key, id->number);
         status = all_call ? backends_abstain(parent) : TUTTI_OK;
         return status == TUTTI_OK ? group_open_outsider(parent, name, group) : status;
     }
@@ -58,6 +62,7 @@ int subgroup_open(struct tutti_group *parent, const int *ranks, int n, const str
         .timeout_ms = group_timeout(parent, opts->timeout_ms),
         .device = parent->device,
         .high_priority = opts->high_priority,
+        .algorithm = opts->algorithm != NULL ? opts->algorithm : parent->own_algorithm,
     };
     return group_open(&args, group);
 }

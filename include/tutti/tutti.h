@@ -186,6 +186,8 @@ typedef struct tutti_group_opts {
     bool high_priority;  /* CUDA: use a high-priority stream */
     const char *name;    /* for messages; NULL: generated */
     tutti_device device; /* tutti_create_group only: this rank's device; zero: CPU */
+    /* Like TUTTI_ALGO, for this group and those made from it; the same on all members.  NULL: the parent's. */
+    const char *algorithm;
 } tutti_group_opts;
 
 /* Makes a group of n of the parent's ranks.  ranks holds n global ranks; their order is the rank order of the new
@@ -194,9 +196,9 @@ typedef struct tutti_group_opts {
  * tutti_get_world_size and tutti_destroy_process_group.
  *
  * Errors: INVALID_ARGUMENT (a rank is not in the parent or is listed twice; this rank is not in the parent), MISMATCH
- * on every member that can detect it (the lists, their order or the backends differ between ranks; the message has both
- * lists), PEER_LOST (a member died), TIMEOUT (a member did not make this group in time), ABORTED (the parent has
- * failed).  With members_only the first operation on the group may return them instead. */
+ * on every member that can detect it (the lists, their order, the backends or the algorithms differ between ranks; the
+ * message has both), PEER_LOST (a member died), TIMEOUT (a member did not make this group in time), ABORTED (the parent
+ * has failed).  With members_only the first operation on the group may return them instead. */
 static inline int tutti_new_group(const int *ranks, int n, const tutti_group_opts *opts, tutti_group **group)
 {
     return tutti_new_group_sized(ranks, n, opts, sizeof *opts, group);
@@ -710,7 +712,7 @@ static inline int tutti_explain(tutti_kind kind, int64_t bytes, const tutti_opts
 }
 
 /* Returns the name of the i-th algorithm that TUTTI_ALGO can select for a kind of operation, or NULL if there are
- * fewer. */
+ * fewer.  Algorithms of plans come first, then the paths of the loaded backends. */
 TUTTI_API const char *tutti_algorithm_name(tutti_kind kind, int i);
 
 #ifdef __cplusplus

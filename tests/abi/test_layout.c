@@ -50,7 +50,7 @@ static const struct place places[] = {
     AT(tutti_init_opts, timeout_ms, 24),
     AT(tutti_init_opts, store_timeout_ms, 32),
     AT(tutti_init_opts, device, 40),
-    SIZE(tutti_group_opts, 48),
+    SIZE(tutti_group_opts, 56),
     AT(tutti_group_opts, backend, 0),
     AT(tutti_group_opts, parent, 8),
     AT(tutti_group_opts, timeout_ms, 16),
@@ -58,6 +58,7 @@ static const struct place places[] = {
     AT(tutti_group_opts, high_priority, 25),
     AT(tutti_group_opts, name, 32),
     AT(tutti_group_opts, device, 40),
+    AT(tutti_group_opts, algorithm, 48),
     SIZE(tutti_opts, 72),
     AT(tutti_opts, group, 0),
     AT(tutti_opts, async_op, 8),
@@ -198,6 +199,8 @@ static const struct place places[] = {
     AT(tutti_backend, ready, 552),
     AT(tutti_backend, offer, 560),
     AT(tutti_backend, reclaim, 568),
+    AT(tutti_backend, paths, 576),
+    AT(tutti_backend, choose, 584),
 };
 
 static void test_places(void **state)

@@ -36,39 +36,57 @@ static bool ranks_fit(void)
     return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= tutti_get_world_size(NULL);
 }
 
-/* The case's time with an algorithm, the same on every rank: in a group that knows no other. */
-static double time_of(const struct options *options, struct bench_case *c, const char *algorithm, bool *right)
+/* True if the case's group does the case by this algorithm.  A path of a backend may not be possible for its size. */
+static bool is_taken(const struct bench_case *c, const char *algorithm)
 {
-    char wish[128];
+    char text[4096], line[128];
+    snprintf(line, sizeof line, "\nalgorithm %s:", algorithm);
+    TUTTI_CHECK(tutti_explain((tutti_kind)c->op->kind, c->bytes, tutti_with(.group = c->group), text, sizeof text));
+    return strstr(text, line) != NULL;
+}
+
+static double measure_once(const struct options *options, struct bench_case *c, bool *right)
+{
     struct result result = {0};
-    int ranks[c->ranks];
-    for (int i = 0; i < c->ranks; i++) ranks[i] = i;
-    snprintf(wish, sizeof wish, "%s=%s", c->op->name, algorithm);
-    setenv("TUTTI_ALGO", wish, 1);
-    TUTTI_CHECK(tutti_new_group(ranks, c->ranks, NULL, &c->group));
     c->in = memory_new(bench_numel(c), options->dtype->dtype, false);
     c->out = memory_new(bench_numel(c), options->dtype->dtype, false);
     data_fill(&c->data, c->rank, c->in);
     TUTTI_CHECK(measure(c, options->milliseconds, &result));
     memory_free(c->in, false);
     memory_free(c->out, false);
-    TUTTI_CHECK(tutti_destroy_process_group(c->group));
     *right &= result.wrong == 0;
     return ranks_fit() ? result.us : result.mean;
 }
 
-/* The fastest algorithm; `before` stays unless another is clearly faster. */
+/* Measures the case in a group that knows this algorithm alone.  Returns the time, alike on all ranks, or -1 if the
+ * algorithm cannot do the case. */
+static double time_of(const struct options *options, struct bench_case *c, const char *algorithm, bool *right)
+{
+    char name[128];
+    int ranks[c->ranks];
+    for (int i = 0; i < c->ranks; i++) ranks[i] = i;
+    snprintf(name, sizeof name, "%s=%s", c->op->name, algorithm);
+    TUTTI_CHECK(tutti_new_group(ranks, c->ranks, &(tutti_group_opts){.algorithm = name}, &c->group));
+    double took = is_taken(c, algorithm) ? measure_once(options, c, right) : -1;
+    TUTTI_CHECK(tutti_destroy_process_group(c->group));
+    return took;
+}
+
+/* Returns the fastest algorithm.  `before`, that of the next smaller size, stays unless another is clearly faster. */
 static const char *fastest(const struct options *options, struct bench_case *c, const char *before, bool *right)
 {
-    const char *best = before, *name;
+    const char *best = NULL, *name;
     double took[TUNE_ALGORITHMS], least = 0;
     int n = 0;
     for (; n < TUNE_ALGORITHMS && (name = tutti_algorithm_name((tutti_kind)c->op->kind, n)) != NULL; n++) {
         took[n] = time_of(options, c, name, right);
-        if (before != NULL && strcmp(name, before) == 0) least = took[n] * margin;
+        if (before == NULL || strcmp(name, before) != 0 || took[n] < 0) continue;
+        best = before;
+        least = took[n] * margin;
     }
     if (c->rank == 0) printf("  %-14s %11lld", c->op->name, (long long)c->bytes);
     for (int i = 0; i < n; i++) {
+        if (took[i] < 0) continue;
         name = tutti_algorithm_name((tutti_kind)c->op->kind, i);
         if (c->rank == 0) printf("  %s %.1f", name, took[i]);
         if (best != NULL && took[i] >= least) continue;
@@ -167,7 +185,6 @@ bool tune(const struct options *options,
     FILE *rows = open_memstream(&text, &bytes);
     if (rows == NULL) options_refuse("no memory");
     describe(lead, sizeof lead);
-    unsetenv("TUTTI_DETERMINISTIC"); /* it would choose for all groups made from here on */
     if (tutti_get_rank(NULL) == 0)
         printf("# tutti %s: tuning %s(backend, ranks, hosts); times in us, the slowest rank's, %s\n", tutti_version(),
                lead, ranks_fit() ? "median" : "mean, as ranks share cores");
@@ -180,7 +197,6 @@ bool tune(const struct options *options,
         tune_op(options, op, lead, rows, make_case, &right);
     }
     fclose(rows);
-    unsetenv("TUTTI_ALGO");
     const char *why = right ? NULL : "a result was wrong";
     if (!why && tutti_get_rank(NULL) == 0) why = write_file(options, lead, text);
     if (why) fprintf(stderr, "tutti-bench: --tune: %s is not written: %s\n", options->tune, why);

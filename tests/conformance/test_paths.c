@@ -1,0 +1,170 @@
+/* Paths of the tcp backend's own, named like algorithms: by TUTTI_ALGO, by a group, by a tuning file.  The ranks are
+ * threads that share memory. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ranks.h"
+
+enum { TEXT_MAX = 4096 };
+
+static bool explains(tutti_group *group, tutti_kind kind, int64_t bytes, const char *part)
+{
+    char text[TEXT_MAX] = "";
+    int status = tutti_explain(kind, bytes, tutti_with(.group = group), text, sizeof text);
+    if (status == TUTTI_OK && strstr(text, part) != NULL) return true;
+    fprintf(stderr, "\"%s\" is not in: %s\n", part, text);
+    return false;
+}
+
+/* ---- TUTTI_ALGO -------------------------------------------------------------------------------------------------- */
+
+static const char *const paths[] = {"eager", "lockstep", "pipelined", "direct"};
+
+static int named_rank(tutti_group *group, int rank, int size, void *argument)
+{
+    static const tutti_kind kinds[] = {TUTTI_BROADCAST, TUTTI_ALL_REDUCE, TUTTI_REDUCE,         TUTTI_ALL_GATHER,
+                                       TUTTI_GATHER,    TUTTI_SCATTER,    TUTTI_REDUCE_SCATTER, TUTTI_ALL_TO_ALL};
+    char line[64];
+    (void)rank;
+    (void)size;
+    snprintf(line, sizeof line, "algorithm %s: TUTTI_ALGO or TUTTI_DETERMINISTIC asks", (const char *)argument);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) EXPECT(explains(group, kinds[i], 4096, line));
+    return 0;
+}
+
+static void test_by_name(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        setenv("TUTTI_ALGO", paths[i], 1);
+        ranks_run(2, named_rank, (void *)(uintptr_t)paths[i]);
+    }
+    unsetenv("TUTTI_ALGO");
+}
+
+/* A path that is not possible for a size, a kind that is not named: as without the variable.  A named plan is one. */
+static int mixed_rank(tutti_group *group, int rank, int size, void *argument)
+{
+    (void)rank;
+    (void)size;
+    (void)argument;
+    EXPECT(explains(group, TUTTI_ALL_REDUCE, 4096, "algorithm eager: TUTTI_ALGO"));
+    EXPECT(explains(group, TUTTI_ALL_REDUCE, 1 << 20, "algorithm pipelined: the backend's table"));
+    EXPECT(explains(group, TUTTI_BROADCAST, 4096, "algorithm chain: TUTTI_ALGO"));
+    EXPECT(explains(group, TUTTI_BARRIER, 0, "algorithm eager: the backend's table"));
+    return 0;
+}
+
+static void test_mixed(void **state)
+{
+    (void)state;
+    setenv("TUTTI_ALGO", "all_reduce=eager,broadcast=chain", 1);
+    ranks_run(3, mixed_rank, NULL);
+    unsetenv("TUTTI_ALGO");
+}
+
+static int unknown_rank(tutti_group *group, int rank, int size, void *argument)
+{
+    int64_t x = rank;
+    (void)size;
+    (void)argument;
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_ERR_INVALID_ARGUMENT);
+    EXPECT(strstr(tutti_last_error(), "no algorithm \"eagr\"; there are: ") != NULL);
+    EXPECT(strstr(tutti_last_error(), ", eager") != NULL);
+    return 0;
+}
+
+static void test_unknown(void **state)
+{
+    (void)state;
+    setenv("TUTTI_ALGO", "eagr", 1);
+    ranks_run(2, unknown_rank, NULL);
+    unsetenv("TUTTI_ALGO");
+}
+
+/* All collectives of test_collectives by each path. */
+static void test_results(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0) {
+            setenv("TUTTI_ALGO", paths[i], 1);
+            execl(TUTTI_BUILD_DIR "/tests/test_collectives", "test_collectives", (char *)NULL);
+            _exit(127);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (status != 0) fail_msg("test_collectives fails with TUTTI_ALGO=%s", paths[i]);
+    }
+}
+
+/* ---- a group's own ----------------------------------------------------------------------------------------------- */
+
+static int own_rank(tutti_group *group, int rank, int size, void *argument)
+{
+    tutti_group *part = NULL, *inner = NULL;
+    int64_t x = 1;
+    (void)argument;
+    tutti_group_opts opts = {.parent = group, .algorithm = "all_reduce=pipelined"};
+    EXPECT(tutti_new_group((int[]){0, 1}, 2, &opts, &part) == TUTTI_OK);
+    EXPECT(explains(group, TUTTI_ALL_REDUCE, 8, "algorithm eager: the backend's table"));
+    if (rank < 2) {
+        EXPECT(explains(part, TUTTI_ALL_REDUCE, 8, "algorithm pipelined: the group asks for \"all_reduce=pipelined\""));
+        EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = part)) == TUTTI_OK && x == 2);
+        EXPECT(tutti_new_group((int[]){1, 0}, 2, &(tutti_group_opts){.parent = part}, &inner) == TUTTI_OK);
+        EXPECT(explains(inner, TUTTI_ALL_REDUCE, 8, "algorithm pipelined: the group asks"));
+        EXPECT(tutti_destroy_process_group(inner) == TUTTI_OK);
+    }
+    EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
+    opts.algorithm = rank == 1 ? "ring" : NULL;
+    EXPECT(tutti_new_group((int[]){0, 1, 2}, size, &opts, &part) == TUTTI_ERR_MISMATCH);
+    EXPECT(strstr(tutti_last_error(), "and algorithm ring\"") != NULL);
+    return 0;
+}
+
+static void test_of_a_group(void **state)
+{
+    (void)state;
+    ranks_run(3, own_rank, NULL);
+}
+
+/* ---- tuning ------------------------------------------------------------------------------------------------------ */
+
+static int tuned_rank(tutti_group *group, int rank, int size, void *argument)
+{
+    (void)rank;
+    (void)size;
+    (void)argument;
+    EXPECT(explains(group, TUTTI_ALL_REDUCE, 64, "algorithm direct: TUTTI_TUNING has it"));
+    EXPECT(explains(group, TUTTI_ALL_REDUCE, 65, "algorithm ring: TUTTI_TUNING has it"));
+    EXPECT(explains(group, TUTTI_ALL_REDUCE, 1001, "algorithm eager: the backend's table"));
+    return 0;
+}
+
+static void test_tuned(void **state)
+{
+    static const char rows[] = "tutti tuning 1\ntcp 2 1 all_reduce 64 direct\ntcp 2 1 all_reduce 1000 ring\n"
+                               "mpi 2 1 all_reduce any native\n";
+    char path[] = "/tmp/tutti-paths-XXXXXX";
+    int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, rows, sizeof rows - 1), sizeof rows - 1);
+    setenv("TUTTI_TUNING", path, 1);
+    ranks_run(2, tuned_rank, NULL);
+    unsetenv("TUTTI_TUNING");
+    close(fd);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_by_name),    cmocka_unit_test(test_mixed), cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_of_a_group), cmocka_unit_test(test_tuned), cmocka_unit_test(test_results),
+    };
+    ranks_setup();
+    setenv("TUTTI_TEST_BACKEND", "tcp", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
