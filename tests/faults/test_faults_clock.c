@@ -1,0 +1,61 @@
+/* The wall clock is set by an hour again and again.  Operations succeed, and a timeout takes as long as it says. */
+#include "procs.h"
+
+#include <dlfcn.h>
+#include <time.h>
+
+enum { SIZE = 2, TIMEOUT_MS = 1500, LATE_S = 6 /* for a busy machine */ };
+
+static int (*count)(void);
+
+static int rank_of_moving_clock(int rank, int size, void *shm)
+{
+    float x = 1;
+    tutti_group *group = NULL;
+    setenv("TUTTI_SHM", shm, 1);
+    int before = count();
+    EXPECT(time(NULL) != 0 && count() == before + 1); /* the clock is the moving one */
+    EXPECT(proc_init(20000) == TUTTI_OK);
+    EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == (float)size);
+    EXPECT(tutti_new_group((int[]){0, 1}, SIZE, &(tutti_group_opts){.timeout_ms = TIMEOUT_MS}, &group) == TUTTI_OK);
+    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
+    if (rank == 0) {
+        int64_t begin = procs_now_ns();
+        EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_TIMEOUT, "rank 1");
+        EXPECT_WITHIN(begin, TIMEOUT_MS / 1000.0, LATE_S);
+    }
+    proc_barrier(size, 1);
+    EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
+    EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
+    return 0;
+}
+
+static void test_shared_memory(void **state)
+{
+    (void)state;
+    procs_run_ranks(SIZE, rank_of_moving_clock, "1");
+}
+
+static void test_network(void **state)
+{
+    (void)state;
+    procs_run_ranks(SIZE, rank_of_moving_clock, "0");
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) return 77; /* built without libfabric */
+    *(void **)&count = dlsym(RTLD_DEFAULT, "moving_clock_count");
+    if (count == NULL) {
+        setenv("LD_PRELOAD", TUTTI_BUILD_DIR "/tests/plugins/libtutti_moving_clock.so", 1);
+        execv("/proc/self/exe", argv);
+        perror("execv");
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_network),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
