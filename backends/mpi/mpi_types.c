@@ -10,9 +10,10 @@
 #include "mpib.h"
 
 static const tutti_dtype dtypes[] = {
-    TUTTI_FLOAT32,   TUTTI_FLOAT64,    TUTTI_INT32, TUTTI_INT64,         TUTTI_BFLOAT16,   TUTTI_FLOAT16,
-    TUTTI_UINT8,     TUTTI_INT8,       TUTTI_INT16, TUTTI_UINT16,        TUTTI_UINT32,     TUTTI_UINT64,
-    TUTTI_COMPLEX64, TUTTI_COMPLEX128, TUTTI_BOOL,  TUTTI_FLOAT8_E4M3FN, TUTTI_FLOAT8_E5M2};
+#define VALUE(dtype, class, name) TUTTI_##dtype,
+    TUTTI_DTYPES(VALUE)
+#undef VALUE
+};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 static MPI_Datatype types[DTYPES];
@@ -26,23 +27,25 @@ static void reduce_elements(tutti_reduce_op op, const void *in, void *inout, int
 }
 
 /* MPI passes no context to a user function, so each operation has its own. */
-#define RUN(name, op)                                                                                                  \
-    static void name(void *in, void *inout, int *n, MPI_Datatype *type)                                                \
+#define RUN(op, ...)                                                                                                   \
+    static void run_##op(void *in, void *inout, int *n, MPI_Datatype *type)                                            \
     {                                                                                                                  \
-        reduce_elements(op, in, inout, *n, *type);                                                                     \
+        reduce_elements(TUTTI_##op, in, inout, *n, *type);                                                             \
     }
-RUN(run_sum, TUTTI_SUM)
-RUN(run_product, TUTTI_PRODUCT)
-RUN(run_min, TUTTI_MIN)
-RUN(run_max, TUTTI_MAX)
-RUN(run_band, TUTTI_BAND)
-RUN(run_bor, TUTTI_BOR)
-RUN(run_bxor, TUTTI_BXOR)
+TUTTI_REDUCE_OPS(RUN)
+#undef RUN
+
+static MPI_User_function *const functions[TUTTI_REDUCE_OP_COUNT] = {
+#define FUNCTION(op, ...) [TUTTI_##op] = run_##op,
+    TUTTI_REDUCE_OPS(FUNCTION)
+#undef FUNCTION
+};
 
 /* AVG and PREMUL_SUM are left to plans: MPI cannot scale before or after a reduction. */
-static MPI_User_function *const functions[TUTTI_REDUCE_OP_COUNT] = {
-    [TUTTI_SUM] = run_sum,   [TUTTI_PRODUCT] = run_product, [TUTTI_MIN] = run_min,  [TUTTI_MAX] = run_max,
-    [TUTTI_BAND] = run_band, [TUTTI_BOR] = run_bor,         [TUTTI_BXOR] = run_bxor};
+static bool is_mpis(tutti_reduce_op op)
+{
+    return tutti_reduce_op_pairwise(op) == op;
+}
 
 static int make_type(tutti_dtype dtype, MPI_Datatype *type)
 {
@@ -73,7 +76,7 @@ int mpib_types_make(const tutti_host *host)
     for (int i = 0; i < DTYPES && error == MPI_SUCCESS; i++) error = make_type(dtypes[i], &types[i]);
     for (int i = 0; i < TUTTI_REDUCE_OP_COUNT && error == MPI_SUCCESS; i++) {
         ops[i] = MPI_OP_NULL;
-        if (functions[i] != NULL) error = MPI_Op_create(functions[i], 1, &ops[i]);
+        if (is_mpis((tutti_reduce_op)i)) error = MPI_Op_create(functions[i], 1, &ops[i]);
     }
     return error;
 }

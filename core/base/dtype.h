@@ -4,26 +4,12 @@
 
 #include <tutti/types.h>
 
-/* The dtypes counted through, in the order of types.h: indices of tables. */
+/* The dtypes counted through, in the order of their table (dtypes.h): indices of other tables. */
 enum {
-    DTYPE_INT8,
-    DTYPE_INT16,
-    DTYPE_INT32,
-    DTYPE_INT64,
-    DTYPE_UINT8,
-    DTYPE_UINT16,
-    DTYPE_UINT32,
-    DTYPE_UINT64,
-    DTYPE_FLOAT16,
-    DTYPE_FLOAT32,
-    DTYPE_FLOAT64,
-    DTYPE_BFLOAT16,
-    DTYPE_COMPLEX64,
-    DTYPE_COMPLEX128,
-    DTYPE_BOOL,
-    DTYPE_FLOAT8_E4M3FN,
-    DTYPE_FLOAT8_E5M2,
-    DTYPE_COUNT
+#define INDEX(dtype, class, name) DTYPE_##dtype,
+    TUTTI_DTYPES(INDEX)
+#undef INDEX
+        DTYPE_COUNT
 };
 
 bool dtype_valid(tutti_dtype dtype);
@@ -40,7 +26,7 @@ tutti_dtype dtype_from_index(int index);
 /* "SUM" and so on; "?" if invalid. */
 const char *reduce_op_name(tutti_reduce_op op);
 
-/* What tutti_reduce_op's comments say (types.h), as a table; false too where either is invalid. */
+/* True if op reduces dtype; false too where either is invalid. */
 bool dtype_reduces(tutti_dtype dtype, tutti_reduce_op op);
 
 #endif

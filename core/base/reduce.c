@@ -65,8 +65,7 @@ static const struct reduce_version *best(void)
 reduce_fn reduce_find(tutti_dtype dtype, tutti_reduce_op op)
 {
     if (!dtype_reduces(dtype, op)) return NULL;
-    if (op == TUTTI_AVG || op == TUTTI_PREMUL_SUM) op = TUTTI_SUM;
-    return best()->op[dtype_index(dtype)][op];
+    return best()->op[dtype_index(dtype)][tutti_reduce_op_pairwise(op)];
 }
 
 void reduce_scale(tutti_dtype dtype, void *dst, const void *src, int64_t n, double factor)

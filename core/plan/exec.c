@@ -131,7 +131,7 @@ static void issue(struct exec *exec, uint32_t id)
         } else {
             request->addend = step->numel > 0 ? address(exec, step->a) : NULL;
             request->dtype = run->dtype;
-            request->op = run->op == TUTTI_AVG || run->op == TUTTI_PREMUL_SUM ? TUTTI_SUM : run->op;
+            request->op = tutti_reduce_op_pairwise(run->op);
             status = run->backend->recv_reduce(run->state, request);
         }
     }

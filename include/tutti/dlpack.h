@@ -16,9 +16,10 @@ extern "C" {
 static inline tutti_dtype tutti_dtype_from_dlpack(DLDataType type)
 {
     static const tutti_dtype known[] = {
-        TUTTI_INT8,   TUTTI_INT16,     TUTTI_INT32,      TUTTI_INT64,         TUTTI_UINT8,      TUTTI_UINT16,
-        TUTTI_UINT32, TUTTI_UINT64,    TUTTI_FLOAT16,    TUTTI_FLOAT32,       TUTTI_FLOAT64,    TUTTI_BFLOAT16,
-        TUTTI_BOOL,   TUTTI_COMPLEX64, TUTTI_COMPLEX128, TUTTI_FLOAT8_E4M3FN, TUTTI_FLOAT8_E5M2};
+#define TUTTI_KNOWN(dtype, class, name) TUTTI_##dtype,
+        TUTTI_DTYPES(TUTTI_KNOWN)
+#undef TUTTI_KNOWN
+    };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (type.lanes == 1 && (int)known[i] == (type.code << 8 | type.bits)) return known[i];
     return (tutti_dtype)0;

@@ -1,13 +1,15 @@
 /* Tutti: the types that programs and plug-ins share.
  *
- * Plain data and a few inline functions, with no headers but the C library's.  C11 and C++17.  All counts and sizes are
- * 64-bit, and units are in the names (_ms, _ns, bytes, numel). */
+ * Plain data and a few inline functions, with no headers but the C library's, dtypes.h (dtypes and reduce ops) and
+ * kinds.h (kinds of operation).  C11 and C++17.  All counts and sizes are 64-bit, and units are in the names (_ms, _ns,
+ * bytes, numel). */
 #ifndef TUTTI_TYPES_H
 #define TUTTI_TYPES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <tutti/dtypes.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,36 +34,6 @@ typedef enum tutti_status {
     TUTTI_ERR_BACKEND = -11,  /* a plug-in is missing, does not load, or its library failed */
     TUTTI_ERR_NOT_FOUND = -12 /* a key is not in the store, a rank is not in the group, this host has no address */
 } tutti_status;
-
-/* ---- dtypes ------------------------------------------------------------------------------------------------ */
-
-/* DLPack's type code in bits 8..15 and the bits of one element in bits 0..7.  A complex number is one element.  A bool
- * is one byte, 0 or 1. */
-typedef enum tutti_dtype {
-    TUTTI_INT8 = 0x0008,
-    TUTTI_INT16 = 0x0010,
-    TUTTI_INT32 = 0x0020,
-    TUTTI_INT64 = 0x0040,
-    TUTTI_UINT8 = 0x0108,
-    TUTTI_UINT16 = 0x0110,
-    TUTTI_UINT32 = 0x0120,
-    TUTTI_UINT64 = 0x0140,
-    TUTTI_FLOAT16 = 0x0210,
-    TUTTI_FLOAT32 = 0x0220,
-    TUTTI_FLOAT64 = 0x0240,
-    TUTTI_BFLOAT16 = 0x0410,
-    TUTTI_COMPLEX64 = 0x0540,
-    TUTTI_COMPLEX128 = 0x0580,
-    TUTTI_BOOL = 0x0608,
-    TUTTI_FLOAT8_E4M3FN = 0x0a08, /* saturates: results beyond its range become +-448, where torch's cast makes NaN */
-    TUTTI_FLOAT8_E5M2 = 0x0c08
-} tutti_dtype;
-
-/* Returns the size of one element in bytes. */
-static inline int64_t tutti_dtype_bytes(tutti_dtype dtype)
-{
-    return ((int64_t)dtype & 0xff) / 8;
-}
 
 /* ---- devices and tensors ----------------------------------------------------------------------------------- */
 
@@ -89,20 +61,6 @@ typedef struct tutti_bytes {
 } tutti_bytes;
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
-
-/* How elements are combined.  An op with a dtype that it does not reduce is UNSUPPORTED. */
-typedef enum tutti_reduce_op {
-    TUTTI_SUM = 0,    /* integers wrap; bool: or */
-    TUTTI_PRODUCT,    /* integers wrap; bool: and */
-    TUTTI_MIN,        /* NaN propagates; -0.0 < 0.0; no complex */
-    TUTTI_MAX,        /* NaN propagates; -0.0 < 0.0; no complex */
-    TUTTI_AVG,        /* SUM, then divided by the group's size; integers truncate toward zero; not bool */
-    TUTTI_PREMUL_SUM, /* each input times tutti_opts.factor, then SUM; floats and complex only */
-    TUTTI_BAND,       /* BAND, BOR and BXOR: integers and bool only */
-    TUTTI_BOR,
-    TUTTI_BXOR,
-    TUTTI_REDUCE_OP_COUNT
-} tutti_reduce_op;
 
 /* The kinds of operation.  Their values are part of the plug-in ABI, so new ones are appended. */
 typedef enum tutti_kind {

@@ -223,10 +223,12 @@ static const struct rule {
     {"core/store/*", "<tutti/types.h> <tutti/store.h> */*"},
     {"core/*", "<tutti/*> */*"},
     /* the public headers build on each other */
-    {"include/tutti/backend.h", "<tutti/types.h> <tutti/store.h>"},
+    {"include/tutti/backend.h", "<tutti/op.h> <tutti/types.h> <tutti/store.h>"},
     {"include/tutti/match.h", "<tutti/backend.h>"},
     {"include/tutti/store.h", "<tutti/types.h>"},
-    {"include/tutti/types.h", ""},
+    {"include/tutti/types.h", "<tutti/dtypes.h> <tutti/kinds.h>"},
+    {"include/tutti/dtypes.h", ""},
+    {"include/tutti/kinds.h", ""},
     {"include/tutti/tutti.h", "<tutti/types.h> <tutti/store.h> <tutti/sized.h>"},
     {"include/tutti/*", "<tutti/types.h> <tutti/store.h>"},
 };

@@ -122,7 +122,7 @@ static void refuses(void **state)
                           "there is no operation \"nothing\"");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--sizes", "4,5T"), 2, "\"5T\" is not a size");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--sizes", "-4"), 2, "\"-4\" is not a size");
-    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--dtype", "real"), 2, "there is no \"real\"; there are bool int8");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--dtype", "real"), 2, "there is no \"real\"; there are int8 int16");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--reduce-op", "XOR"), 2, "there is no \"XOR\"");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--alloc", "heap"), 2, "\"heap\" is neither system nor tutti");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--fast", "1"), 2, "there is no option \"--fast\"");

@@ -2,38 +2,41 @@
 
 #include <math.h>
 #include <string.h>
+#include <tutti/tutti.h>
 
 static const struct dtype dtypes[] = {
-    {"bool", TUTTI_BOOL, CLASS_BOOL, 1, 0, 0},
-    {"int8", TUTTI_INT8, CLASS_INTEGER, 127, 0, 0},
-    {"int16", TUTTI_INT16, CLASS_INTEGER, 32767, 0, 0},
-    {"int32", TUTTI_INT32, CLASS_INTEGER, 1 << 24, 0, 0},
-    {"int64", TUTTI_INT64, CLASS_INTEGER, 1 << 24, 0, 0},
-    {"uint8", TUTTI_UINT8, CLASS_INTEGER, 255, 0, 0},
-    {"uint16", TUTTI_UINT16, CLASS_INTEGER, 65535, 0, 0},
-    {"uint32", TUTTI_UINT32, CLASS_INTEGER, 1 << 24, 0, 0},
-    {"uint64", TUTTI_UINT64, CLASS_INTEGER, 1 << 24, 0, 0},
-    {"float16", TUTTI_FLOAT16, CLASS_FLOAT, 2048, 5, 10},
-    {"bfloat16", TUTTI_BFLOAT16, CLASS_FLOAT, 256, 8, 7},
-    {"float32", TUTTI_FLOAT32, CLASS_FLOAT, 1 << 24, 8, 23},
-    {"float64", TUTTI_FLOAT64, CLASS_FLOAT, 1 << 24, 11, 52},
-    {"float8_e4m3fn", TUTTI_FLOAT8_E4M3FN, CLASS_FLOAT, 16, 4, 3},
-    {"float8_e5m2", TUTTI_FLOAT8_E5M2, CLASS_FLOAT, 8, 5, 2},
-    {"complex64", TUTTI_COMPLEX64, CLASS_COMPLEX, 1 << 24, 8, 23},
-    {"complex128", TUTTI_COMPLEX128, CLASS_COMPLEX, 1 << 24, 11, 52},
+    {TUTTI_BOOL, CLASS_BOOL, 1, 0, 0},
+    {TUTTI_INT8, CLASS_INTEGER, 127, 0, 0},
+    {TUTTI_INT16, CLASS_INTEGER, 32767, 0, 0},
+    {TUTTI_INT32, CLASS_INTEGER, 1 << 24, 0, 0},
+    {TUTTI_INT64, CLASS_INTEGER, 1 << 24, 0, 0},
+    {TUTTI_UINT8, CLASS_INTEGER, 255, 0, 0},
+    {TUTTI_UINT16, CLASS_INTEGER, 65535, 0, 0},
+    {TUTTI_UINT32, CLASS_INTEGER, 1 << 24, 0, 0},
+    {TUTTI_UINT64, CLASS_INTEGER, 1 << 24, 0, 0},
+    {TUTTI_FLOAT16, CLASS_FLOAT, 2048, 5, 10},
+    {TUTTI_BFLOAT16, CLASS_FLOAT, 256, 8, 7},
+    {TUTTI_FLOAT32, CLASS_FLOAT, 1 << 24, 8, 23},
+    {TUTTI_FLOAT64, CLASS_FLOAT, 1 << 24, 11, 52},
+    {TUTTI_FLOAT8_E4M3FN, CLASS_FLOAT, 16, 4, 3},
+    {TUTTI_FLOAT8_E5M2, CLASS_FLOAT, 8, 5, 2},
+    {TUTTI_COMPLEX64, CLASS_COMPLEX, 1 << 24, 8, 23},
+    {TUTTI_COMPLEX128, CLASS_COMPLEX, 1 << 24, 11, 52},
 };
 
 const struct dtype *dtype_find(const char *name)
 {
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (!strcmp(dtypes[i].name, name)) return &dtypes[i];
+        if (!strcmp(tutti_dtype_name(dtypes[i].dtype), name)) return &dtypes[i];
     return NULL;
 }
 
 const char *dtype_names(void)
 {
-    return "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 float8_e4m3fn "
-           "float8_e5m2 complex64 complex128";
+    return
+#define NAME(dtype, class, name) " " name
+        TUTTI_DTYPES(NAME);
+#undef NAME
 }
 
 /* The bits of a normal number, or 0, in a small format. */

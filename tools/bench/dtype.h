@@ -7,7 +7,6 @@
 enum dtype_class { CLASS_BOOL, CLASS_INTEGER, CLASS_FLOAT, CLASS_COMPLEX };
 
 struct dtype {
-    const char *name;
     tutti_dtype dtype;
     enum dtype_class class;
     int exact;                   /* 0 .. exact are representable, each of them */

@@ -16,7 +16,7 @@ static const char help[] =
     "  --sizes X,Y      bytes, as 4, 64K, 1M or 2G (4,64,1K,8K,64K,512K,4M,32M)\n"
     "  --ms M           about how long each case is timed (40)\n"
     "  --dtype D        float32 and the others by their names (float32)\n"
-    "  --reduce-op R    SUM PRODUCT MIN MAX AVG PREMUL_SUM BAND BOR BXOR (SUM)\n"
+    "  --reduce-op R    SUM and the others by their names (SUM)\n"
     "  --async          start each operation with async_op, then wait for it\n"
     "  --alloc A        where the buffers come from: system, or tutti for tutti_alloc (system)\n"
     "  --csv            print peer,op,ranks,bytes,us,us_mean,us_min,us_p95,iters,check\n"
@@ -25,11 +25,6 @@ static const char help[] =
     "  --explain OP X   measure nothing: say how OP of X bytes would be done here, and why\n"
     "  --tune FILE      measure each operation's algorithms, and write the thresholds to FILE for TUTTI_TUNING\n"
     "  --plot FILE.svg  draw the times with gnuplot (or FILE.png), a line a backend\n";
-
-static const char *const reduce_ops[TUTTI_REDUCE_OP_COUNT] = {
-    [TUTTI_SUM] = "SUM",   [TUTTI_PRODUCT] = "PRODUCT", [TUTTI_MIN] = "MIN",
-    [TUTTI_MAX] = "MAX",   [TUTTI_AVG] = "AVG",         [TUTTI_PREMUL_SUM] = "PREMUL_SUM",
-    [TUTTI_BAND] = "BAND", [TUTTI_BOR] = "BOR",         [TUTTI_BXOR] = "BXOR"};
 
 void options_refuse(const char *format, ...)
 {
@@ -120,19 +115,24 @@ static double number(const char *name, const char *text, double low, double high
 
 static void set_reduce_op(struct options *options, const char *text)
 {
+    static const char known[] =
+#define NAME(op, name, ...) " " name
+        TUTTI_REDUCE_OPS(NAME);
+#undef NAME
     for (int op = 0; op < TUTTI_REDUCE_OP_COUNT; op++) {
-        if (strcasecmp(text, reduce_ops[op]) != 0) continue;
+        const char *name = tutti_reduce_op_name((tutti_reduce_op)op);
+        if (strcasecmp(text, name) != 0) continue;
         options->reduce_op = (tutti_reduce_op)op;
-        options->reduce_op_name = reduce_ops[op];
+        options->reduce_op_name = name;
         return;
     }
-    options_refuse("--reduce-op: there is no \"%s\"; see --help", text);
+    options_refuse("--reduce-op: there is no \"%s\"; there are%s", text, known);
 }
 
 static void set_dtype(struct options *options, const char *text)
 {
     options->dtype = dtype_find(text);
-    if (!options->dtype) options_refuse("--dtype: there is no \"%s\"; there are %s", text, dtype_names());
+    if (!options->dtype) options_refuse("--dtype: there is no \"%s\"; there are%s", text, dtype_names());
 }
 
 /* An option with no value; false if name is none. */

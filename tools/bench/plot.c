@@ -126,7 +126,7 @@ static void draw(FILE *out, const struct options *options)
             "set key top left samplen 2\nset offsets graph 0.03, graph 0.03, 0, 0\n",
             ends_with(options->plot, ".png") ? "pngcairo" : "svg dynamic", columns * PANEL_WIDTH,
             rows * PANEL_HEIGHT + TITLE_HEIGHT, options->plot, rows, columns, tutti_version(), ranks,
-            options->dtype->name);
+            tutti_dtype_name(options->dtype->dtype));
     for (const struct bench_op *op = bench_ops; op->name; op++) {
         if (!count_points(op, -1)) continue;
         draw_panel(out, options, op, key);

@@ -45,7 +45,8 @@ void report_case(const struct options *options, const struct bench_case *c, cons
         if (result) print_csv(options, c, result);
         return;
     }
-    printf("  %-19s %11lld %11lld %-13s", c->op->name, (long long)c->bytes, (long long)c->count, options->dtype->name);
+    printf("  %-19s %11lld %11lld %-13s", c->op->name, (long long)c->bytes, (long long)c->count,
+           tutti_dtype_name(options->dtype->dtype));
     if (result) {
         double moved = (double)bench_numel(c) * (double)tutti_dtype_bytes(options->dtype->dtype);
         double bandwidth = result->mean > 0 ? moved / result->mean / 1e3 : 0;

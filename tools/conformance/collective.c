@@ -70,7 +70,7 @@ static enum verdict refused(struct rank *rank, const struct spec *spec, int stat
 {
     if (status == TUTTI_ERR_UNSUPPORTED && tutti_last_error()[0] != '\0') return PASSED;
     return rank_fail(rank, "%s of %s has no meaning and must be UNSUPPORTED, but the answer is %s",
-                     number_op_names[spec->op], number_name(spec->dtype), tutti_status_string(status));
+                     tutti_reduce_op_name(spec->op), tutti_dtype_name(spec->dtype), tutti_status_string(status));
 }
 
 static enum verdict call_and_verify(struct rank *rank, const struct spec *spec, tutti_group *group, struct operands *x)

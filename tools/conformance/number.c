@@ -4,18 +4,10 @@
 #include <string.h>
 
 const tutti_dtype number_dtypes[DTYPES] = {
-    TUTTI_BOOL,    TUTTI_INT8,          TUTTI_INT16,       TUTTI_INT32,     TUTTI_INT64,     TUTTI_UINT8,
-    TUTTI_UINT16,  TUTTI_UINT32,        TUTTI_UINT64,      TUTTI_FLOAT16,   TUTTI_BFLOAT16,  TUTTI_FLOAT32,
-    TUTTI_FLOAT64, TUTTI_FLOAT8_E4M3FN, TUTTI_FLOAT8_E5M2, TUTTI_COMPLEX64, TUTTI_COMPLEX128};
-
-static const char *const names[DTYPES] = {
-    "bool",    "int8",     "int16",   "int32",   "int64",         "uint8",       "uint16",    "uint32",    "uint64",
-    "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"};
-
-const char *const number_op_names[TUTTI_REDUCE_OP_COUNT] = {
-    [TUTTI_SUM] = "SUM",   [TUTTI_PRODUCT] = "PRODUCT", [TUTTI_MIN] = "MIN",
-    [TUTTI_MAX] = "MAX",   [TUTTI_AVG] = "AVG",         [TUTTI_PREMUL_SUM] = "PREMUL_SUM",
-    [TUTTI_BAND] = "BAND", [TUTTI_BOR] = "BOR",         [TUTTI_BXOR] = "BXOR"};
+#define VALUE(dtype, class, name) TUTTI_##dtype,
+    TUTTI_DTYPES(VALUE)
+#undef VALUE
+};
 
 /* IEEE-like formats: exponent bits, stored mantissa bits. */
 static const struct format {
@@ -35,13 +27,6 @@ static const struct format *format_of(tutti_dtype dtype)
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (formats[i].dtype == dtype) return &formats[i];
     return NULL;
-}
-
-const char *number_name(tutti_dtype dtype)
-{
-    for (int i = 0; i < DTYPES; i++)
-        if (number_dtypes[i] == dtype) return names[i];
-    return "?";
 }
 
 bool number_is_float(tutti_dtype dtype)

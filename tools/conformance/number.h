@@ -4,11 +4,12 @@
 
 #include <tutti/types.h>
 
-enum { DTYPES = 17 };
+enum {
+#define ONE(...) +1
+    DTYPES = 0 TUTTI_DTYPES(ONE)
+#undef ONE
+};
 extern const tutti_dtype number_dtypes[DTYPES];
-extern const char *const number_op_names[TUTTI_REDUCE_OP_COUNT];
-
-const char *number_name(tutti_dtype dtype);
 
 bool number_is_float(tutti_dtype dtype); /* real floating point of any width */
 bool number_is_complex(tutti_dtype dtype);

@@ -57,8 +57,8 @@ static void add(struct cases *cases, const struct options *options, struct spec 
     if (spec.uneven && !form->uneven) return;
     if (!reduces) spec.input = INPUT_BITS, spec.op = TUTTI_SUM;
     spec.refused = reduces && !number_reduces(spec.dtype, spec.op);
-    if (reduces) snprintf(op, sizeof op, "/%s-%s", number_op_names[spec.op], input_names[spec.input]);
-    snprintf(name, sizeof name, "%s%s/%lld%s/%s/%s/%s", number_name(spec.dtype), op, (long long)spec.count,
+    if (reduces) snprintf(op, sizeof op, "/%s-%s", tutti_reduce_op_name(spec.op), input_names[spec.input]);
+    snprintf(name, sizeof name, "%s%s/%lld%s/%s/%s/%s", tutti_dtype_name(spec.dtype), op, (long long)spec.count,
              spec.uneven ? "+" : "", placement_names[spec.placement], spec.async ? "async" : "blocking",
              where_names[spec.where]);
     struct check *check = cases_add(cases, options, form->name, name, collective_run);
