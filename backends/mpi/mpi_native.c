@@ -88,43 +88,36 @@ static int start_all_to_all(const struct call *c, MPI_Request *request)
 #define ELEMENT_MAX 16
 #define FROM_NEVER INT64_MAX
 
-/* `in_parts`, `out_parts`: the side has one block per rank.  `place`: where the two sides may share memory, as a whole
- * or in this rank's block, so that MPI_IN_PLACE replaces `in` (SLICE_OUT) or `out` (SLICE_IN). */
-static const struct kind {
+/* The kinds that MPI can do.  `place`: which argument MPI_IN_PLACE replaces if the operation is done in place. */
+static const struct native {
     int (*start)(const struct call *call, MPI_Request *request);
     int64_t from;
-    bool reduces, in_parts, out_parts;
-    enum { PLACE_NEVER, PLACE_WHOLE, PLACE_SLICE_OUT, PLACE_SLICE_IN } place;
-} kinds[TUTTI_KIND_COUNT] = {
-    [TUTTI_BROADCAST] = {BROADCAST_KEEPS_ROOT ? start_broadcast : NULL, FROM_LARGE, false, false, false, PLACE_NEVER},
-    [TUTTI_ALL_REDUCE] = {start_all_reduce, FROM_NEVER, true, false, false, PLACE_WHOLE},
-    [TUTTI_REDUCE] = {start_reduce, FROM_NEVER, true, false, false, PLACE_WHOLE},
-    [TUTTI_ALL_GATHER] = {start_all_gather, FROM_NEVER, false, false, true, PLACE_SLICE_OUT},
-    [TUTTI_GATHER] = {start_gather, FROM_NEVER, false, false, true, PLACE_SLICE_OUT},
-    [TUTTI_SCATTER] = {start_scatter, FROM_NEVER, false, true, false, PLACE_SLICE_IN},
-    [TUTTI_REDUCE_SCATTER] = {start_reduce_scatter, FROM_NEVER, true, true, false, PLACE_NEVER},
-    [TUTTI_ALL_TO_ALL] = {start_all_to_all, FROM_NEVER, false, true, true, PLACE_NEVER},
+    enum { PLACE_NEVER, PLACE_IN, PLACE_OUT } place;
+} natives[TUTTI_KIND_COUNT] = {
+    [TUTTI_BROADCAST] = {BROADCAST_KEEPS_ROOT ? start_broadcast : NULL, FROM_LARGE, PLACE_NEVER},
+    [TUTTI_ALL_REDUCE] = {start_all_reduce, FROM_NEVER, PLACE_IN},
+    [TUTTI_REDUCE] = {start_reduce, FROM_NEVER, PLACE_IN},
+    [TUTTI_ALL_GATHER] = {start_all_gather, FROM_NEVER, PLACE_IN},
+    [TUTTI_GATHER] = {start_gather, FROM_NEVER, PLACE_IN},
+    [TUTTI_SCATTER] = {start_scatter, FROM_NEVER, PLACE_OUT},
+    [TUTTI_REDUCE_SCATTER] = {start_reduce_scatter, FROM_NEVER, PLACE_NEVER},
+    [TUTTI_ALL_TO_ALL] = {start_all_to_all, FROM_NEVER, PLACE_NEVER},
 };
 
 /* Returns the elements of the whole tensor, the same on all ranks. */
 static int64_t whole_numel(const struct mpib_group *group, const tutti_op *op)
 {
-    const tutti_tensor *in = op->n_in > 0 ? op->in : NULL, *out = op->n_out > 0 ? op->out : NULL;
-    const struct kind *kind = &kinds[op->kind];
-    if (kind->in_parts && kind->out_parts) return in->numel;
-    if (kind->out_parts) return in->numel * group->world_size;
-    if (kind->in_parts) return out->numel * group->world_size;
-    return out != NULL ? out->numel : in->numel;
+    int64_t block = tutti_op_block_numel(op, group->world_size);
+    return tutti_kind_has_blocks(op->kind) ? block * group->world_size : block;
 }
 
 static bool is_suitable(const struct mpib_group *group, const tutti_op *op)
 {
-    const struct kind *kind = &kinds[op->kind];
     if (op->list || op->in_splits != NULL || mpib_type(op->dtype) == MPI_DATATYPE_NULL) return false;
-    if (kind->reduces && mpib_reduce(op->reduce_op) == MPI_OP_NULL) return false;
+    if (tutti_kind_reduces(op->kind) && mpib_reduce(op->reduce_op) == MPI_OP_NULL) return false;
     int64_t whole = whole_numel(group, op), element = tutti_dtype_bytes(op->dtype);
     if (whole <= 0 || whole > NATIVE_MAX / element) return false;
-    return group->native == MPIB_NATIVE_ALWAYS || whole * element >= kind->from;
+    return group->native == MPIB_NATIVE_ALWAYS || whole * element >= natives[op->kind].from;
 }
 
 /* A quick test that rejects nearly all operations. */
@@ -134,7 +127,7 @@ static inline bool may_be_suitable(const struct mpib_group *group, const tutti_o
     if (group->native == MPIB_NATIVE_ALWAYS) return true;
     const tutti_tensor *largest =
         op->n_out > 0 ? op->out : op->in; /* an upper bound of the whole tensor's bytes is enough here */
-    return group->world_size <= RANKS_MAX && largest->numel >= kinds[op->kind].from / (RANKS_MAX * ELEMENT_MAX);
+    return group->world_size <= RANKS_MAX && largest->numel >= natives[op->kind].from / (RANKS_MAX * ELEMENT_MAX);
 }
 
 static bool overlap(const char *a, int64_t na, const char *b, int64_t nb)
@@ -147,24 +140,15 @@ static bool overlap(const char *a, int64_t na, const char *b, int64_t nb)
 static int resolve_aliasing(const struct mpib_group *group, const tutti_op *op, struct call *call, void **copy)
 {
     if (op->n_in == 0 || op->n_out == 0) return TUTTI_OK;
-    int64_t element = tutti_dtype_bytes(op->dtype), slice = call->count * element * group->rank;
+    int64_t element = tutti_dtype_bytes(op->dtype);
     int64_t in_bytes = op->in->numel * element, out_bytes = op->out->numel * element;
     char *in = op->in->data, *out = op->out->data;
     if (!overlap(in, in_bytes, out, out_bytes)) return TUTTI_OK;
-    switch (kinds[op->kind].place) {
-    case PLACE_WHOLE:
-        if (in == out) call->in = MPI_IN_PLACE;
-        break;
-    case PLACE_SLICE_OUT:
-        if (in == out + slice) call->in = MPI_IN_PLACE;
-        break;
-    case PLACE_SLICE_IN:
-        if (out == in + slice) call->out = MPI_IN_PLACE;
-        break;
-    case PLACE_NEVER:
-        break;
+    if (natives[op->kind].place != PLACE_NEVER && tutti_op_is_in_place(op, group->rank)) {
+        if (natives[op->kind].place == PLACE_IN) call->in = MPI_IN_PLACE;
+        if (natives[op->kind].place == PLACE_OUT) call->out = MPI_IN_PLACE;
+        return TUTTI_OK;
     }
-    if (call->in == MPI_IN_PLACE || call->out == MPI_IN_PLACE) return TUTTI_OK;
     *copy = malloc((size_t)in_bytes);
     if (*copy == NULL) return group->family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a copy of the input");
     call->in = memcpy(*copy, in, (size_t)in_bytes);
@@ -174,13 +158,11 @@ static int resolve_aliasing(const struct mpib_group *group, const tutti_op *op, 
 static struct call make_call(const struct mpib_group *group, const tutti_op *op)
 {
     struct call call = {.comm = group->comm, .root = op->root};
-    int64_t whole = whole_numel(group, op);
-    bool parts = kinds[op->kind].in_parts || kinds[op->kind].out_parts;
     call.in = op->n_in > 0 ? op->in->data : NULL;
     call.out = op->n_out > 0 ? op->out->data : NULL;
-    call.count = (int)(parts ? whole / group->world_size : whole);
+    call.count = (int)tutti_op_block_numel(op, group->world_size);
     call.type = mpib_type(op->dtype);
-    call.reduce = kinds[op->kind].reduces ? mpib_reduce(op->reduce_op) : MPI_OP_NULL;
+    call.reduce = tutti_kind_reduces(op->kind) ? mpib_reduce(op->reduce_op) : MPI_OP_NULL;
     return call;
 }
 
@@ -202,7 +184,7 @@ __attribute__((noinline)) static int start_native(struct mpib_group *group, cons
         free(pending.memory);
         return status;
     }
-    int error = kinds[op->kind].start(&call, &handle);
+    int error = natives[op->kind].start(&call, &handle);
     mpib_leave();
     if (error != MPI_SUCCESS) {
         free(pending.memory);
@@ -223,8 +205,8 @@ static int start_if_suitable(void *state, const tutti_op *op, tutti_request *req
 void mpib_native_fill(enum mpib_native way, tutti_backend *table)
 {
     for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) {
-        bool measured = way == MPIB_NATIVE_MEASURED && kinds[kind].from != FROM_NEVER;
-        if (kinds[kind].start != NULL && (way == MPIB_NATIVE_ALWAYS || measured))
+        bool measured = way == MPIB_NATIVE_MEASURED && natives[kind].from != FROM_NEVER;
+        if (natives[kind].start != NULL && (way == MPIB_NATIVE_ALWAYS || measured))
             table->native[kind] = start_if_suitable;
     }
 }

@@ -172,20 +172,10 @@ static int enqueue_reduction(void *state, const tutti_op *op, tutti_request *req
     return status == TUTTI_OK ? enqueue(state, op, request) : status;
 }
 
-/* True if a block sent to a peer shares memory with the one received from it; the rank's own block may stay in place.
- */
-static bool is_in_place(const struct ncclb_group *group, const tutti_op *op)
-{
-    if (!op->list) return op->in->numel > 0 && op->in->data == op->out->data && group->info.world_size > 1;
-    for (int r = 0; r < group->info.world_size; r++)
-        if (r != group->info.rank && op->in[r].numel > 0 && op->in[r].data == op->out[r].data) return true;
-    return false;
-}
-
 static int enqueue_all_to_all(void *state, const tutti_op *op, tutti_request *request)
 {
     struct ncclb_group *group = state;
-    if (is_in_place(group, op))
+    if (group->info.world_size > 1 && tutti_op_is_in_place(op, group->info.rank))
         return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: in-place all_to_all is not supported by NCCL");
     return enqueue(state, op, request);
 }

@@ -113,16 +113,12 @@ int ncclb_completion_follow(struct ncclb_comm_stream *cs, CUstream stream)
 
 static void check_deadline(struct ncclb_comm_stream *cs, const struct ncclb_mark *completion, int64_t now)
 {
-    static const char *const names[TUTTI_KIND_COUNT] = {
-        "broadcast", "all_reduce",     "reduce",     "all_gather", "gather",
-        "scatter",   "reduce_scatter", "all_to_all", "barrier",    "monitored_barrier",
-        "send",      "recv",           "coalesced",  "copy",       "probe"};
     char text[300];
     if (completion->request != NULL || cs->state == NCCLB_DEAD || now < completion->deadline_ns) return;
     snprintf(text, sizeof text,
              "nccl: %s, enqueued on a stream of cuda:%d, has not completed within its timeout; a peer did not arrive "
              "or called a different operation (%s)",
-             names[completion->kind], cs->group->device.index, ncclb_versions());
+             tutti_kind_find(completion->kind)->name, cs->group->device.index, ncclb_versions());
     ncclb_fail_group(cs->group, TUTTI_ERR_TIMEOUT, text);
 }
 

@@ -12,7 +12,6 @@
 #include "coll/override.h"
 #include "group/group.h"
 #include "group/host.h"
-#include "op/fingerprint.h"
 #include "plugin/registry.h"
 #include "progress/plan_cache.h"
 
@@ -68,7 +67,7 @@ static void put_doors(struct text *text, const tutti_backend *backend)
         backend->devices >> TUTTI_CUDA & 1 ? "CUDA" : "");
     for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) {
         if (!TUTTI_HAS(backend, native[kind])) continue;
-        put(text, "%s%s", native++ > 0 ? ", " : "does ", fingerprint_kind_name((tutti_kind)kind));
+        put(text, "%s%s", native++ > 0 ? ", " : "does ", tutti_kind_find((tutti_kind)kind)->name);
     }
     if (TUTTI_HAS(backend, send)) put(text, "%smessages, and plans of them", native > 0 ? "; " : "");
     put(text, "\n");
@@ -236,18 +235,17 @@ struct example {
 static void make_example(struct example *example, const struct tutti_group *group, tutti_kind kind, int64_t bytes)
 {
     static char memory[2];
-    int64_t part = bytes / group->size, in = bytes, out = bytes;
-    if (kind == TUTTI_ALL_GATHER || kind == TUTTI_GATHER) in = part, out = part * group->size;
-    if (kind == TUTTI_REDUCE_SCATTER || kind == TUTTI_SCATTER) out = part, in = part * group->size;
-    if (kind == TUTTI_ALL_TO_ALL) in = out = part * group->size;
+    const tutti_kind_row *row = tutti_kind_find(kind);
+    bool in_blocks = tutti_kind_in_blocks(kind), out_blocks = tutti_kind_out_blocks(kind);
+    int64_t part = bytes / group->size, whole = in_blocks || out_blocks ? part * group->size : bytes;
+    int64_t in = out_blocks && !in_blocks ? part : whole, out = in_blocks && !out_blocks ? part : whole;
     example->in = (tutti_tensor){&memory[0], in, TUTTI_UINT8, group->device};
     example->out = (tutti_tensor){&memory[1], out, TUTTI_UINT8, group->device};
-    bool none = kind == TUTTI_BARRIER || kind == TUTTI_MONITORED_BARRIER;
     example->op = (tutti_op){.size = sizeof example->op,
                              .kind = kind,
                              .dtype = TUTTI_UINT8,
-                             .n_in = !none,
-                             .n_out = !none,
+                             .n_in = row->in != TUTTI_SIDE_NONE,
+                             .n_out = row->out != TUTTI_SIDE_NONE,
                              .in = &example->in,
                              .out = &example->out};
 }
@@ -318,7 +316,12 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
         return TUTTI_OK;
     }
     return error_set(TUTTI_ERR_UNSUPPORTED, "explain: no backend of group %s does %s", group->name,
-                     fingerprint_kind_name(kind));
+                     tutti_kind_find(kind)->name);
+}
+
+static bool is_done_alone(tutti_kind kind)
+{
+    return tutti_kind_is_collective(kind) || kind == TUTTI_SEND || kind == TUTTI_RECV;
 }
 
 int tutti_explain_sized(tutti_kind kind, int64_t bytes, const tutti_opts *opts, size_t opts_bytes, char *out,
@@ -329,7 +332,7 @@ int tutti_explain_sized(tutti_kind kind, int64_t bytes, const tutti_opts *opts, 
     struct tutti_group *group = NULL;
     int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
     if (status == TUTTI_OK) status = check_room("explain", out, capacity);
-    if (status == TUTTI_OK && ((int)kind < 0 || kind >= TUTTI_COALESCED))
+    if (status == TUTTI_OK && !is_done_alone(kind))
         status =
             error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: kind %d is no operation that is done alone", (int)kind);
     if (status == TUTTI_OK && bytes < 0)
@@ -337,7 +340,7 @@ int tutti_explain_sized(tutti_kind kind, int64_t bytes, const tutti_opts *opts, 
     if (status == TUTTI_OK) status = find_group("explain", opts != NULL ? opts->group : NULL, &group);
     if (status != TUTTI_OK) return status;
     const struct coll_hosts *hosts = hosts_of(group);
-    put(&text, "%s of %" PRId64 " bytes in group %s: %d ranks", fingerprint_kind_name(kind), bytes, group->name,
+    put(&text, "%s of %" PRId64 " bytes in group %s: %d ranks", tutti_kind_find(kind)->name, bytes, group->name,
         group->size);
     if (hosts != NULL) put(&text, " on %d host%s", hosts->n, hosts->n == 1 ? "" : "s");
     put(&text, "\n");

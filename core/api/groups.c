@@ -13,7 +13,6 @@
 #include "group/shared_transport.h"
 #include "group/split.h"
 #include "group/subgroup.h"
-#include "op/fingerprint.h"
 
 const char *tutti_last_error(void)
 {
@@ -37,7 +36,7 @@ int tutti_abi_version(void)
 
 const char *tutti_kind_name(tutti_kind kind)
 {
-    return fingerprint_kind_name(kind);
+    return tutti_kind_find(kind)->name;
 }
 
 const char *tutti_dtype_name(tutti_dtype dtype)

@@ -1,37 +1,31 @@
 /* From arguments to a finished plan: what holds for all algorithms alike. */
 #include "parts.h"
 
+static bool build_has_in(const struct coll_args *args)
+{
+    return tutti_kind_has_in(args->kind, args->rank, args->root);
+}
+
+static bool build_has_out(const struct coll_args *args)
+{
+    return tutti_kind_has_out(args->kind, args->rank, args->root);
+}
+
 /* In place: the input is (a part of) the output, or the other way round.  From here on they are one buffer. */
 static void build_alias(struct plan *plan, const struct coll_args *args)
 {
-    bool root = args->rank == args->root;
-    struct plan_ref block;
-    switch (args->kind) {
-    case TUTTI_REDUCE: /* only root has an output */
-        if (!root) return;
-        __attribute__((fallthrough));
-    case TUTTI_ALL_REDUCE:
-        plan_alias(plan, PLAN_IN(0), PLAN_OUT(0), 0);
-        return;
-    case TUTTI_GATHER: /* only root has blocks */
-        if (!root) return;
-        __attribute__((fallthrough));
-    case TUTTI_ALL_GATHER: /* the input is its own slice of the output */
-        block = coll_out(args, args->rank);
-        plan_alias(plan, PLAN_IN(0), block.buffer, block.at);
-        return;
-    case TUTTI_SCATTER:
-        if (!root) return;
-        __attribute__((fallthrough));
-    case TUTTI_REDUCE_SCATTER: /* the output is its own slice of the input */
-        block = coll_in(args, args->rank);
-        plan_alias(plan, PLAN_OUT(0), block.buffer, block.at);
-        return;
-    case TUTTI_ALL_TO_ALL: /* block by block */
+    bool in_blocks = tutti_kind_in_blocks(args->kind), out_blocks = tutti_kind_out_blocks(args->kind);
+    if (!build_has_in(args) || !build_has_out(args)) return;
+    if (in_blocks && out_blocks) { /* block by block */
         for (int i = 0; i < (args->in.list ? args->size : 1); i++) plan_alias(plan, PLAN_IN(i), PLAN_OUT(i), 0);
-        return;
-    default: /* broadcast has one buffer, a barrier none */
-        return;
+    } else if (out_blocks) { /* the input is its own slice of the output */
+        struct plan_ref block = coll_out(args, args->rank);
+        plan_alias(plan, PLAN_IN(0), block.buffer, block.at);
+    } else if (in_blocks) { /* the output is its own slice of the input */
+        struct plan_ref block = coll_in(args, args->rank);
+        plan_alias(plan, PLAN_OUT(0), block.buffer, block.at);
+    } else {
+        plan_alias(plan, PLAN_IN(0), PLAN_OUT(0), 0);
     }
 }
 
@@ -60,37 +54,27 @@ static void build_premul_blocks(struct plan *plan, const struct coll_args *args)
 static void build_premul(struct plan *plan, struct coll_args *args)
 {
     struct plan_ref in = plan_at(PLAN_IN(0), 0), out = plan_at(PLAN_OUT(0), 0);
-    if (args->kind == TUTTI_REDUCE_SCATTER) {
+    if (tutti_kind_in_blocks(args->kind)) {
         build_premul_blocks(plan, args);
-    } else if (args->kind == TUTTI_ALL_REDUCE || (args->kind == TUTTI_REDUCE && args->rank == args->root)) {
+    } else if (build_has_out(args)) {
         build_scale(plan, args, out, in, args->count);
         plan_alias(plan, PLAN_IN(0), PLAN_OUT(0), 0);
         args->in_place = true;
-    } else if (args->kind == TUTTI_REDUCE) {
+    } else {
         struct plan_ref scaled = plan_scratch(plan, args->count);
         build_scale(plan, args, scaled, in, args->count);
         plan_alias(plan, PLAN_IN(0), PLAN_SCRATCH, scaled.at);
     }
 }
 
-static bool build_has_blocks_in(tutti_kind kind)
-{
-    return kind == TUTTI_SCATTER || kind == TUTTI_REDUCE_SCATTER || kind == TUTTI_ALL_TO_ALL;
-}
-
-static bool build_has_blocks_out(tutti_kind kind)
-{
-    return kind == TUTTI_GATHER || kind == TUTTI_ALL_GATHER || kind == TUTTI_ALL_TO_ALL;
-}
-
 /* One rank: there is nobody to talk to, whatever the algorithm. */
 static void build_alone(struct plan *plan, const struct coll_args *args)
 {
-    if (args->kind == TUTTI_BROADCAST || args->kind == TUTTI_BARRIER) return;
-    bool blocks_in = build_has_blocks_in(args->kind), blocks_out = build_has_blocks_out(args->kind);
-    struct plan_ref in = blocks_in ? coll_in(args, 0) : plan_at(PLAN_IN(0), 0);
-    struct plan_ref out = blocks_out ? coll_out(args, 0) : plan_at(PLAN_OUT(0), 0);
-    int64_t numel = blocks_in ? args->in.count[0] : args->count;
+    if (!build_has_in(args) || !build_has_out(args)) return;
+    bool in_blocks = tutti_kind_in_blocks(args->kind), out_blocks = tutti_kind_out_blocks(args->kind);
+    struct plan_ref in = in_blocks ? coll_in(args, 0) : plan_at(PLAN_IN(0), 0);
+    struct plan_ref out = out_blocks ? coll_out(args, 0) : plan_at(PLAN_OUT(0), 0);
+    int64_t numel = in_blocks ? args->in.count[0] : args->count;
     if (args->average)
         plan_average(plan, out, in, numel);
     else

@@ -115,23 +115,9 @@ static const struct select_row {
 
 enum { SELECT_ROWS = sizeof select_rows / sizeof select_rows[0] };
 
-static const char *const select_kind_names[] = {
-    [TUTTI_BROADCAST] = "broadcast",           [TUTTI_ALL_REDUCE] = "all_reduce", [TUTTI_REDUCE] = "reduce",
-    [TUTTI_ALL_GATHER] = "all_gather",         [TUTTI_GATHER] = "gather",         [TUTTI_SCATTER] = "scatter",
-    [TUTTI_REDUCE_SCATTER] = "reduce_scatter", [TUTTI_ALL_TO_ALL] = "all_to_all", [TUTTI_BARRIER] = "barrier",
-};
-
-enum { SELECT_KINDS = sizeof select_kind_names / sizeof select_kind_names[0] };
-
-static bool select_has_blocks(tutti_kind kind)
-{
-    return kind == TUTTI_ALL_GATHER || kind == TUTTI_GATHER || kind == TUTTI_SCATTER || kind == TUTTI_REDUCE_SCATTER ||
-           kind == TUTTI_ALL_TO_ALL;
-}
-
 static bool select_fits(const struct coll_algorithm *algorithm, const struct coll_args *args)
 {
-    return algorithm->uneven || args->even || !select_has_blocks(args->kind);
+    return algorithm->uneven || args->even || !tutti_kind_has_blocks(args->kind);
 }
 
 static int64_t select_sum(const int64_t *count, int size)
@@ -145,11 +131,10 @@ static int64_t select_sum(const int64_t *count, int size)
  * reduce_scatter show every rank all of them, and only one algorithm is left for the others. */
 static int64_t select_numel(const struct coll_args *args)
 {
-    if (!select_has_blocks(args->kind)) return args->count;
+    if (!tutti_kind_has_blocks(args->kind)) return args->count;
     if (args->even) return ring_times(args->count, args->size);
-    if (args->kind == TUTTI_ALL_GATHER) return select_sum(args->out.count, args->size);
-    if (args->kind == TUTTI_REDUCE_SCATTER) return select_sum(args->in.count, args->size);
-    return 0;
+    if (!tutti_kind_knows_blocks(args->kind)) return 0;
+    return select_sum(tutti_kind_in_blocks(args->kind) ? args->in.count : args->out.count, args->size);
 }
 
 /* The bytes of the whole operation: a function of nothing that could differ between ranks. */
@@ -208,7 +193,7 @@ static const struct coll_algorithm *select_by_rows(const struct coll_args *args,
         *reason = (struct coll_reason){COLL_BY_TABLE, bytes, row->max_bytes, row->max_ranks, row->where};
         return found;
     }
-    error_set(TUTTI_ERR_UNSUPPORTED, "no algorithm for operation kind %d", args->kind);
+    error_set(TUTTI_ERR_UNSUPPORTED, "no algorithm for %s", tutti_kind_find(args->kind)->name);
     return NULL;
 }
 
@@ -242,13 +227,14 @@ int64_t coll_segment(const struct coll_args *args)
 
 const char *coll_kind_name(tutti_kind kind)
 {
-    return (int)kind >= 0 && (int)kind < SELECT_KINDS ? select_kind_names[kind] : NULL;
+    return coll_nth(kind, 0) != NULL ? tutti_kind_find(kind)->name : NULL;
 }
 
 int coll_kind(const char *name, size_t length)
 {
-    for (int kind = 0; kind < SELECT_KINDS; kind++)
-        if (select_is(select_kind_names[kind], name, length)) return kind;
+    for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++)
+        if (select_is(tutti_kind_find((tutti_kind)kind)->name, name, length) && coll_nth((tutti_kind)kind, 0) != NULL)
+            return kind;
     return -1;
 }
 
@@ -266,6 +252,6 @@ const struct coll_algorithm *coll_select(const struct coll_args *args, const str
     *reason = (struct coll_reason){.by = COLL_BY_NAME, .bytes = select_whole(select_bytes(args))};
     if (select_fits(chosen, args)) return chosen;
     error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: %s=%s cannot do blocks of differing size",
-              select_kind_names[chosen->kind], chosen->name);
+              tutti_kind_find(chosen->kind)->name, chosen->name);
     return NULL;
 }

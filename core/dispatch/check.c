@@ -6,31 +6,11 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "group/group.h"
-#include "op/fingerprint.h"
 #include "op/op.h"
 
 /* "all_reduce: tag is -1" */
 #define REFUSE(format, ...)                                                                                            \
-    error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: " format, fingerprint_kind_name(op->kind), ##__VA_ARGS__)
-
-/* How the sizes of the two sides hang together, given the group's size. */
-enum shape_rule {
-    SHAPE_NONE,    /* no tensors, or nothing to compare */
-    SHAPE_SAME,    /* in and out have the same numel */
-    SHAPE_GATHER,  /* out holds one in a rank */
-    SHAPE_SCATTER, /* in holds one out a rank */
-    SHAPE_ALL      /* all_to_all: parts on both sides */
-};
-
-static const struct rule {
-    bool in_list, out_list; /* the side that the list form has as a list */
-    enum shape_rule shape;
-} rules[TUTTI_KIND_COUNT] = {
-    [TUTTI_ALL_REDUCE] = {false, false, SHAPE_SAME},  [TUTTI_REDUCE] = {false, false, SHAPE_SAME},
-    [TUTTI_ALL_GATHER] = {false, true, SHAPE_GATHER}, [TUTTI_GATHER] = {false, true, SHAPE_GATHER},
-    [TUTTI_SCATTER] = {true, false, SHAPE_SCATTER},   [TUTTI_REDUCE_SCATTER] = {true, false, SHAPE_SCATTER},
-    [TUTTI_ALL_TO_ALL] = {true, true, SHAPE_ALL},
-};
+    error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: " format, tutti_kind_find(op->kind)->name, ##__VA_ARGS__)
 
 /* "the out tensor", "out[3]".  Only for refusals: it takes longer than all checks together. */
 static const char *tensor_name(const char *side, int at, char text[40])
@@ -166,20 +146,13 @@ static int check_all_to_all(const struct tutti_group *group, const tutti_op *op)
 
 static int check_shape(const struct tutti_group *group, const tutti_op *op)
 {
-    switch (rules[op->kind].shape) {
-    case SHAPE_SAME:
-        if (op->n_in > 0 && op->n_out > 0 && op->in->numel != op->out->numel)
-            return REFUSE("in has %" PRId64 " elements, out has %" PRId64, op->in->numel, op->out->numel);
-        return TUTTI_OK;
-    case SHAPE_GATHER:
-        return check_parts(group, op, "out", op->out, op->n_out, "in", op->in);
-    case SHAPE_SCATTER:
-        return check_parts(group, op, "in", op->in, op->n_in, "out", op->out);
-    case SHAPE_ALL:
-        return check_all_to_all(group, op);
-    default:
-        return TUTTI_OK;
-    }
+    bool in_blocks = tutti_kind_in_blocks(op->kind), out_blocks = tutti_kind_out_blocks(op->kind);
+    if (in_blocks && out_blocks) return check_all_to_all(group, op);
+    if (out_blocks) return check_parts(group, op, "out", op->out, op->n_out, "in", op->in);
+    if (in_blocks) return check_parts(group, op, "in", op->in, op->n_in, "out", op->out);
+    if (op->n_in > 0 && op->n_out > 0 && op->in->numel != op->out->numel)
+        return REFUSE("in has %" PRId64 " elements, out has %" PRId64, op->in->numel, op->out->numel);
+    return TUTTI_OK;
 }
 
 /* ---- overlap ----------------------------------------------------------------------------------------------- */
@@ -191,56 +164,27 @@ static bool same_splits(const struct tutti_group *group, const tutti_op *op)
     return true;
 }
 
-/* All or none: a part that is overwritten by what comes may have to be sent yet. */
-static bool lists_coincide(const tutti_op *op)
-{
-    for (int i = 0; i < op->n_in; i++)
-        if (op->in[i].numel != op->out[i].numel || (op->in[i].numel > 0 && op->in[i].data != op->out[i].data))
-            return false;
-    return true;
-}
-
-/* Whether in[i] and out[k], which overlap, are the one memory that the operation may be done in. */
-static bool is_in_place(const struct tutti_group *group, const tutti_op *op, int i, int k)
-{
-    const char *in = op->in[i].data, *out = op->out[k].data;
-    int64_t bytes = tutti_dtype_bytes(op->dtype);
-    switch (rules[op->kind].shape) {
-    case SHAPE_SAME:
-        return in == out;
-    case SHAPE_GATHER:
-        return op->list ? k == group->rank && in == out : in == out + group->rank * op->in[i].numel * bytes;
-    case SHAPE_SCATTER:
-        return op->list ? i == group->rank && in == out : out == in + group->rank * op->out[k].numel * bytes;
-    case SHAPE_ALL:
-        if (op->list) return i == k && lists_coincide(op);
-        return in == out && same_splits(group, op);
-    default:
-        return true;
-    }
-}
-
 static int refuse_overlap(const tutti_op *op, int i, int k)
 {
-    static const char *const allowed[] = {
-        [SHAPE_SAME] = "they may be apart or the same",
-        [SHAPE_GATHER] = "in may be apart from out, or this rank's own part of it",
-        [SHAPE_SCATTER] = "out may be apart from in, or this rank's own part of it",
-        [SHAPE_ALL] = "all may be apart, or the same with the same sizes of the parts on both sides",
+    static const char *const allowed[2][2] = {
+        {"they may be apart or the same", "in may be apart from out, or this rank's own part of it"},
+        {"out may be apart from in, or this rank's own part of it",
+         "all may be apart, or the same with the same sizes of the parts on both sides"},
     };
     char in[24] = "in", out[24] = "out";
     if (op->list && op->n_in > 1) snprintf(in, sizeof in, "in[%d]", i);
     if (op->list && op->n_out > 1) snprintf(out, sizeof out, "out[%d]", k);
-    return REFUSE("%s and %s overlap; %s", in, out, allowed[rules[op->kind].shape]);
+    return REFUSE("%s and %s overlap; %s", in, out,
+                  allowed[tutti_kind_in_blocks(op->kind)][tutti_kind_out_blocks(op->kind)]);
 }
 
 static int check_overlap(const struct tutti_group *group, const tutti_op *op)
 {
-    if (rules[op->kind].shape == SHAPE_NONE) return TUTTI_OK;
     if (!op_overlap(op_span_of_all(op->in, op->n_in), op_span_of_all(op->out, op->n_out))) return TUTTI_OK;
     for (int i = 0; i < op->n_in; i++)
         for (int k = 0; k < op->n_out; k++)
-            if (op_overlap(op_span_of(&op->in[i]), op_span_of(&op->out[k])) && !is_in_place(group, op, i, k))
+            if (op_overlap(op_span_of(&op->in[i]), op_span_of(&op->out[k])) &&
+                !(tutti_op_may_share(op, group->rank, i, k) && same_splits(group, op)))
                 return refuse_overlap(op, i, k);
     return TUTTI_OK;
 }
@@ -267,28 +211,30 @@ static int check_reduce(const tutti_op *op)
     if (op->reduce_op == TUTTI_PREMUL_SUM && op->factor == 0)
         return REFUSE("PREMUL_SUM needs opts->factor, which is 0 or not given");
     if (!dtype_reduces(op->dtype, op->reduce_op))
-        return error_set(TUTTI_ERR_UNSUPPORTED, "%s: %s does not reduce %s", fingerprint_kind_name(op->kind),
+        return error_set(TUTTI_ERR_UNSUPPORTED, "%s: %s does not reduce %s", tutti_kind_find(op->kind)->name,
                          reduce_op_name(op->reduce_op), dtype_name(op->dtype));
     return TUTTI_OK;
 }
 
-/* A list belongs to the root alone. */
+/* Takes away the side that this rank does not have.  A list belongs to the root alone. */
 static int check_presence(const struct tutti_group *group, tutti_op *op)
 {
-    bool root = op->root == group->rank;
-    if (op->kind == TUTTI_GATHER || op->kind == TUTTI_SCATTER) {
-        bool gather = op->kind == TUTTI_GATHER;
-        int *n = gather ? &op->n_out : &op->n_in;
-        const tutti_tensor *list = gather ? op->out : op->in;
-        const char *side = gather ? "out" : "in";
-        if (!root && op->list && (*n != 0 || list != NULL))
+    bool has_in = tutti_kind_has_in(op->kind, group->rank, op->root);
+    bool has_out = tutti_kind_has_out(op->kind, group->rank, op->root);
+    if (tutti_kind_has_blocks(op->kind) && tutti_kind_has_root(op->kind) && op->list) {
+        bool out = tutti_kind_out_blocks(op->kind);
+        int n = out ? op->n_out : op->n_in;
+        const tutti_tensor *list = out ? op->out : op->in;
+        const char *side = out ? "out" : "in";
+        bool root = op->root == group->rank;
+        if (!root && (n != 0 || list != NULL))
             return REFUSE("this rank gives an %s list, but only the root (rank %d) has one", side,
                           group->global_ranks[op->root]);
-        if (root && op->list && (*n == 0 || list == NULL))
+        if (root && (n == 0 || list == NULL))
             return REFUSE("the root gives no %s list; it needs one of %d tensors", side, group->size);
-        if (!root) *n = 0;
     }
-    if (op->kind == TUTTI_REDUCE && !root) op->n_out = 0;
+    if (!has_in) op->n_in = 0;
+    if (!has_out) op->n_out = 0;
     return TUTTI_OK;
 }
 
@@ -310,9 +256,9 @@ static int check_own(const struct tutti_group *group, tutti_op *op, const tutti_
 
 static int check_tensors(const struct tutti_group *group, tutti_op *op)
 {
-    const struct rule *rule = &rules[op->kind];
-    int status = check_side(group, op, "in", op->in, op->n_in, op->list && rule->in_list);
-    if (status == TUTTI_OK) status = check_side(group, op, "out", op->out, op->n_out, op->list && rule->out_list);
+    bool in_list = op->list && tutti_kind_in_blocks(op->kind), out_list = op->list && tutti_kind_out_blocks(op->kind);
+    int status = check_side(group, op, "in", op->in, op->n_in, in_list);
+    if (status == TUTTI_OK) status = check_side(group, op, "out", op->out, op->n_out, out_list);
     if (status == TUTTI_OK) status = check_all_alike(op);
     if (status == TUTTI_OK) status = check_shape(group, op);
     return status == TUTTI_OK ? check_overlap(group, op) : status;
@@ -321,7 +267,7 @@ static int check_tensors(const struct tutti_group *group, tutti_op *op)
 /* One tensor that is both sides, or the only one: it agrees with itself. */
 static bool has_one_tensor(const tutti_op *op)
 {
-    bool both = op->in == op->out && op->n_in == 1 && op->n_out == 1 && rules[op->kind].shape == SHAPE_SAME;
+    bool both = op->in == op->out && op->n_in == 1 && op->n_out == 1 && !tutti_kind_has_blocks(op->kind);
     return both || op->n_in + op->n_out <= 1;
 }
 

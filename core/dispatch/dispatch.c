@@ -224,11 +224,11 @@ int dispatch_work(struct tutti_work *work)
         if (i + 1 < group->n_entries[device] && !entry->told) {
             entry->told = true;
             log_write(LOG_INFO, "group %s: %s on %s is not for %s; it goes to %s", group->name,
-                      fingerprint_kind_name(work->op.kind), dtype_name(work->op.dtype), entry->backend->name,
+                      tutti_kind_find(work->op.kind)->name, dtype_name(work->op.dtype), entry->backend->name,
                       group->entries[device][i + 1].backend->name);
         }
     }
     return error_set(TUTTI_ERR_UNSUPPORTED, "%s on %s %s is not supported by backend %s of group %s%s",
-                     fingerprint_kind_name(work->op.kind), device == 0 ? "CPU" : "CUDA", dtype_name(work->op.dtype),
+                     tutti_kind_find(work->op.kind)->name, device == 0 ? "CPU" : "CUDA", dtype_name(work->op.dtype),
                      group->backend_text, group->name, why);
 }

@@ -46,12 +46,6 @@ static const tutti_tensor *tensor_of(const struct cut *cut, int i)
     return i < cut->op->n_in ? &cut->op->in[i] : &cut->op->out[i - cut->op->n_in];
 }
 
-/* Flat forms that have a block a rank on some rank: a chunk is measured alike on all. */
-static bool has_blocks(tutti_kind kind)
-{
-    return kind != TUTTI_BROADCAST && kind != TUTTI_ALL_REDUCE && kind != TUTTI_REDUCE;
-}
-
 static int64_t blocks_of(const struct cut *cut, const tutti_tensor *tensor)
 {
     return cut->whole || cut->rows == 0 ? 1 : tensor->numel / cut->rows;
@@ -63,10 +57,9 @@ static size_t aligned(int64_t bytes)
 }
 
 /* Input and output in one place stay in one. */
-static bool is_in_place(const tutti_op *op)
+static bool stays_in_place(const tutti_op *op)
 {
-    return op->n_in == 1 && op->n_out == 1 && op->in->data == op->out->data && op->in->numel == op->out->numel &&
-           op->kind != TUTTI_ALL_TO_ALL;
+    return !tutti_kind_has_blocks(op->kind) && tutti_op_is_in_place(op, 0);
 }
 
 static int cut_up(const tutti_op *op, int size, struct cut *cut)
@@ -76,8 +69,8 @@ static int cut_up(const tutti_op *op, int size, struct cut *cut)
     *cut = (struct cut){.op = op, .n_tensors = op->n_in + op->n_out, .chunks = 1};
     cut->whole = op->list || op->in_splits != NULL || message;
     if (!cut->whole) {
-        int64_t row = element * (has_blocks(op->kind) ? size : 1);
-        cut->rows = op_own_count(op, size);
+        int64_t row = element * (tutti_kind_has_blocks(op->kind) ? size : 1);
+        cut->rows = tutti_op_block_numel(op, size);
         int64_t least = CHUNK_LEAST / row, share = cut->rows / CHUNKS_MOST + 1;
         cut->most = least > share ? least : share;
         if (cut->most > 0 && cut->rows > cut->most) cut->chunks = (int)((cut->rows + cut->most - 1) / cut->most);
@@ -89,7 +82,7 @@ static int cut_up(const tutti_op *op, int size, struct cut *cut)
     for (int i = 0; i < cut->n_tensors; i++) {
         const tutti_tensor *tensor = tensor_of(cut, i);
         cut->at[i] = cut->slot_bytes;
-        if (i == 1 && is_in_place(op))
+        if (i == 1 && stays_in_place(op))
             cut->at[i] = cut->at[0];
         else
             cut->slot_bytes += aligned((cut->whole ? tensor->numel : blocks_of(cut, tensor) * cut->most) * element);

@@ -171,7 +171,7 @@ static int issue(struct tutti_work *work)
 static int check_usable(struct tutti_group *group, const tutti_op *op)
 {
     if (group_is_usable(group)) return TUTTI_OK;
-    const char *doing = fingerprint_kind_name(op->kind);
+    const char *doing = tutti_kind_find(op->kind)->name;
     return op_is_message(op) ? group_check_usable(group, doing) : group_check_collective(group, doing);
 }
 

@@ -13,14 +13,7 @@ enum { KIND_AT = 59, DTYPE_AT = 54, OP_AT = 50, ROOT_AT = 35, UNEVEN_AT = 34 };
 #define ROOT_MASK UINT64_C(0x7fff)
 #define COUNT_MASK ((UINT64_C(1) << UNEVEN_AT) - 1)
 
-const char *fingerprint_kind_name(tutti_kind kind)
-{
-    static const char *const names[TUTTI_KIND_COUNT] = {
-        "broadcast", "all_reduce",     "reduce",     "all_gather", "gather",
-        "scatter",   "reduce_scatter", "all_to_all", "barrier",    "monitored_barrier",
-        "send",      "recv",           "coalesced",  "copy",       "probe"};
-    return (unsigned)kind < TUTTI_KIND_COUNT ? names[kind] : "unknown operation";
-}
+static_assert(TUTTI_KIND_COUNT < 32 && DTYPE_COUNT <= 32 && TUTTI_REDUCE_OP_COUNT <= 16, "the fields are too short");
 
 /* Sizes that differ by rank, where every rank knows all of them. */
 static uint64_t count_of_list(const tutti_tensor *list, int n)
@@ -37,37 +30,24 @@ static uint64_t count_of_list(const tutti_tensor *list, int n)
 
 static uint64_t count_of(const tutti_op *op, int size)
 {
-    const uint64_t unknown = UINT64_C(1) << UNEVEN_AT;
-    switch (op->kind) {
-    case TUTTI_BARRIER:
-    case TUTTI_MONITORED_BARRIER:
-    case TUTTI_PROBE:
-        return 0;
-    case TUTTI_ALL_GATHER:
-        return op->list ? count_of_list(op->out, size) : (uint64_t)op->in[0].numel & COUNT_MASK;
-    case TUTTI_REDUCE_SCATTER:
-        return op->list ? count_of_list(op->in, size) : (uint64_t)op->out[0].numel & COUNT_MASK;
-    case TUTTI_GATHER:
-        return op->list ? unknown : (uint64_t)op->in[0].numel & COUNT_MASK;
-    case TUTTI_SCATTER:
-        return op->list ? unknown : (uint64_t)op->out[0].numel & COUNT_MASK;
-    case TUTTI_ALL_TO_ALL:
-        return op->list || op->in_splits != NULL ? unknown : (uint64_t)(op->in[0].numel / size) & COUNT_MASK;
-    case TUTTI_BROADCAST:
-    case TUTTI_RECV:
-        return (uint64_t)op->out[0].numel & COUNT_MASK;
-    default:
-        return (uint64_t)op->in[0].numel & COUNT_MASK;
-    }
+    bool sized = op->list || op->in_splits != NULL;
+    if (!sized || !tutti_kind_has_blocks(op->kind)) return (uint64_t)tutti_op_block_numel(op, size) & COUNT_MASK;
+    if (!tutti_kind_knows_blocks(op->kind)) return UINT64_C(1) << UNEVEN_AT;
+    return count_of_list(tutti_kind_in_blocks(op->kind) ? op->in : op->out, size);
+}
+
+static bool has_elements(tutti_kind kind)
+{
+    const tutti_kind_row *row = tutti_kind_find(kind);
+    return row->in != TUTTI_SIDE_NONE || row->out != TUTTI_SIDE_NONE;
 }
 
 uint64_t fingerprint_of(const tutti_op *op, int group_size)
 {
-    bool receives = op->kind == TUTTI_RECV || op->kind == TUTTI_PROBE;
-    tutti_kind kind = receives ? TUTTI_SEND : op->kind; /* both ends of a message say the same */
+    tutti_kind kind = tutti_kind_is_message(op->kind) ? TUTTI_SEND : op->kind; /* both ends of a message say the same */
     uint64_t value = ((uint64_t)kind + 1) << KIND_AT | count_of(op, group_size);
     int dtype = dtype_index(op->dtype);
-    if (dtype >= 0 && kind != TUTTI_BARRIER && kind != TUTTI_MONITORED_BARRIER) value |= (uint64_t)dtype << DTYPE_AT;
+    if (dtype >= 0 && has_elements(kind)) value |= (uint64_t)dtype << DTYPE_AT;
     if (tutti_kind_reduces(kind)) value |= (uint64_t)op->reduce_op << OP_AT;
     if (tutti_kind_has_root(kind)) value |= ((uint64_t)(op->root + 1) & ROOT_MASK) << ROOT_AT;
     return value;
@@ -81,7 +61,8 @@ uint64_t fingerprint_mask(const tutti_op *op)
 static uint64_t past_bits(uint64_t fingerprint)
 {
     tutti_kind kind = (tutti_kind)((int)(fingerprint >> KIND_AT) - 1);
-    if (kind == TUTTI_SEND || kind == TUTTI_REDUCE) return 0;
+    if (tutti_kind_is_message(kind)) return 0;
+    if (tutti_kind_has_root(kind) && tutti_kind_reduces(kind)) return 0;
     return tutti_kind_has_root(kind) ? OP_MASK << OP_AT : ROOT_MASK << ROOT_AT;
 }
 
@@ -108,8 +89,8 @@ void fingerprint_describe(uint64_t fingerprint, char *text, size_t size)
         snprintf(text, size, "something unknown (0x%" PRIx64 ")", fingerprint);
         return;
     }
-    if (kind == TUTTI_BARRIER || kind == TUTTI_MONITORED_BARRIER) {
-        snprintf(text, size, "%s", fingerprint_kind_name(kind));
+    if (!has_elements(kind)) {
+        snprintf(text, size, "%s", tutti_kind_find(kind)->name);
         return;
     }
     char op[32] = "", root[32] = "", count[48];
@@ -121,6 +102,6 @@ void fingerprint_describe(uint64_t fingerprint, char *text, size_t size)
         snprintf(count, sizeof count, "parts of given sizes");
     else
         snprintf(count, sizeof count, "%" PRIu64 " elements", fingerprint & COUNT_MASK);
-    snprintf(text, size, "%s(%s, %s%s%s)", kind == TUTTI_SEND ? "message" : fingerprint_kind_name(kind),
+    snprintf(text, size, "%s(%s, %s%s%s)", kind == TUTTI_SEND ? "message" : tutti_kind_find(kind)->name,
              dtype_name(dtype_from_index((int)(fingerprint >> DTYPE_AT & 0x1f))), count, op, root);
 }

@@ -25,7 +25,4 @@ bool fingerprint_same_call(uint64_t a, uint64_t b);
 /* "all_reduce(float32, SUM, 1024 elements)" */
 void fingerprint_describe(uint64_t fingerprint, char *text, size_t size);
 
-/* "all_reduce" */
-const char *fingerprint_kind_name(tutti_kind kind);
-
 #endif

@@ -25,20 +25,3 @@ int op_copy(tutti_op *copy, const tutti_op *op, int size, tutti_tensor *tensors,
     }
     return TUTTI_OK;
 }
-
-int64_t op_own_count(const tutti_op *op, int size)
-{
-    switch (op->kind) {
-    case TUTTI_BARRIER:
-    case TUTTI_MONITORED_BARRIER:
-        return 0;
-    case TUTTI_BROADCAST:
-    case TUTTI_SCATTER:
-    case TUTTI_REDUCE_SCATTER:
-        return op->out[0].numel;
-    case TUTTI_ALL_TO_ALL:
-        return op->list || op->in_splits != NULL ? 0 : op->in[0].numel / size;
-    default:
-        return op->in[0].numel;
-    }
-}

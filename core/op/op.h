@@ -39,7 +39,7 @@ static inline bool op_overlap(struct op_span a, struct op_span b)
 
 static inline bool op_is_message(const tutti_op *op)
 {
-    return op->kind == TUTTI_SEND || op->kind == TUTTI_RECV || op->kind == TUTTI_PROBE;
+    return tutti_kind_is_message(op->kind);
 }
 
 /* True if op does not know all of the message that it asks for: its size or its tag. */
@@ -57,9 +57,5 @@ static inline bool op_is_source(const tutti_op *op, int rank)
 /* Copies op, with its tensors and its splits (size entries a side, where there are any).  Up to `room` tensors without
  * splits go to tensors; else *memory receives an allocation to be freed (it is NULL otherwise).  NO_MEMORY. */
 int op_copy(tutti_op *copy, const tutti_op *op, int size, tutti_tensor *tensors, size_t room, void **memory);
-
-/* Elements of a rank's own block, or of the whole where there are no blocks; 0 where blocks differ and the ranks do not
- * know each other's. */
-int64_t op_own_count(const tutti_op *op, int size);
 
 #endif

@@ -96,50 +96,12 @@ void plan_cache_free(struct plan_cache *cache)
 
 /* ---- the key ----------------------------------------------------------------------------------------------- */
 
-/* Block by block, wherever the input has something. */
-static bool lists_coincide(const tutti_op *op)
-{
-    bool any = false;
-    for (int i = 0; i < op->n_in; i++) {
-        if (op->in[i].numel == 0) continue;
-        if (op->in[i].data != op->out[i].data) return false;
-        any = true;
-    }
-    return any;
-}
-
-static bool is_in_place(const tutti_op *op, int rank, int64_t element)
-{
-    const tutti_tensor *in = op->in, *out = op->out;
-    if (op->n_in == 0 || op->n_out == 0) return false;
-    switch (op->kind) {
-    case TUTTI_ALL_REDUCE:
-    case TUTTI_REDUCE:
-        return in[0].data == out[0].data && in[0].numel > 0;
-    case TUTTI_ALL_GATHER:
-    case TUTTI_GATHER:
-        if (in[0].numel == 0) return false;
-        if (op->list) return in[0].data == out[rank].data;
-        return (char *)in[0].data == (char *)out[0].data + rank * in[0].numel * element;
-    case TUTTI_REDUCE_SCATTER:
-    case TUTTI_SCATTER:
-        if (out[0].numel == 0) return false;
-        if (op->list) return out[0].data == in[rank].data;
-        return (char *)out[0].data == (char *)in[0].data + rank * out[0].numel * element;
-    case TUTTI_ALL_TO_ALL:
-        if (op->list) return lists_coincide(op);
-        return in[0].data == out[0].data && in[0].numel > 0;
-    default:
-        return false;
-    }
-}
-
 static bool all_even(const tutti_op *op, int size)
 {
-    const tutti_tensor *list = op->kind == TUTTI_ALL_GATHER ? op->out : op->in;
     if (op->in_splits != NULL) return false;
     if (!op->list) return true;
-    if (op->kind != TUTTI_ALL_GATHER && op->kind != TUTTI_REDUCE_SCATTER) return false; /* not known to every rank */
+    if (!tutti_kind_knows_blocks(op->kind)) return false;
+    const tutti_tensor *list = tutti_kind_in_blocks(op->kind) ? op->in : op->out;
     for (int i = 1; i < size; i++)
         if (list[i].numel != list[0].numel) return false;
     return true;
@@ -152,8 +114,8 @@ static void make_key(const struct tutti_group *group, const tutti_backend *backe
     key->kind = op->kind;
     key->root = op->root;
     key->element = (int32_t)tutti_dtype_bytes(op->dtype);
-    key->count = op_own_count(op, group->size);
-    key->in_place = is_in_place(op, group->rank, key->element);
+    key->count = tutti_op_block_numel(op, group->size);
+    key->in_place = tutti_op_is_in_place(op, group->rank);
     bool reduces = tutti_kind_reduces(op->kind);
     key->average = reduces && op->reduce_op == TUTTI_AVG;
     key->premul = reduces && op->reduce_op == TUTTI_PREMUL_SUM;
@@ -173,30 +135,11 @@ static void fill_side(const tutti_tensor *tensors, int n, const int64_t *splits,
     }
 }
 
-static bool has_blocks(tutti_kind kind, bool out, bool is_root)
-{
-    switch (kind) {
-    case TUTTI_ALL_TO_ALL:
-        return true;
-    case TUTTI_ALL_GATHER:
-        return out;
-    case TUTTI_GATHER:
-        return out && is_root;
-    case TUTTI_REDUCE_SCATTER:
-        return !out;
-    case TUTTI_SCATTER:
-        return !out && is_root;
-    default:
-        return false;
-    }
-}
-
 static void fill_shape(struct shape *shape, const struct tutti_group *group, const tutti_op *op)
 {
     int size = group->size;
-    bool is_root = op->root == group->rank;
-    shape->in_blocks = has_blocks(op->kind, false, is_root);
-    shape->out_blocks = has_blocks(op->kind, true, is_root);
+    shape->in_blocks = tutti_kind_in_blocks(op->kind) && tutti_kind_has_in(op->kind, group->rank, op->root);
+    shape->out_blocks = tutti_kind_out_blocks(op->kind) && tutti_kind_has_out(op->kind, group->rank, op->root);
     shape->in_list = shape->in_blocks && op->list;
     shape->out_list = shape->out_blocks && op->list;
     int64_t *c = shape->counts;

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "op/fingerprint.h"
 #include "progress/plan_cache.h"
 #include "state/group_state.h"
 
@@ -96,14 +95,14 @@ static void describe_message(const struct tutti_work *work, char *text, size_t s
     const tutti_op *op = &work->op;
     if (op->root >= 0) snprintf(peer, sizeof peer, "rank %d", work->group->global_ranks[op->root]);
     if (op->tag >= 0) snprintf(tag, sizeof tag, "tag %d", op->tag);
-    snprintf(text, size, "%s %s %s, %s, of group %s", fingerprint_kind_name(op->kind),
+    snprintf(text, size, "%s %s %s, %s, of group %s", tutti_kind_find(op->kind)->name,
              op->kind == TUTTI_SEND ? "to" : "from", peer, tag, work->group->name);
 }
 
 void work_describe(const struct tutti_work *work, char *text, size_t size)
 {
     if (work->op.kind == TUTTI_COPY) work = work->parent;
-    const char *kind = fingerprint_kind_name(work->op.kind), *group = work->group->name;
+    const char *kind = tutti_kind_find(work->op.kind)->name, *group = work->group->name;
     if (work->op.sequence > 0)
         snprintf(text, size, "%s #%" PRIu64 " of group %s", kind, work->op.sequence, group);
     else if (!work_is_message(work))

@@ -36,6 +36,7 @@
 
 #include <string.h>
 #include <strings.h>
+#include <tutti/op.h>
 #include <tutti/store.h>
 #include <tutti/types.h>
 
@@ -131,42 +132,6 @@ static inline void tutti_request_settle(tutti_request *request, uint64_t tag, ui
     if ((request->flags & TUTTI_REQUEST_UP_TO) == 0) return;
     request->bytes = (size_t)bytes;
     request->fingerprint = fingerprint;
-}
-
-/* One operation.  The tensors have been checked: they are on the backend's device, their dtypes agree, and their sizes
- * fit the kind.  Valid only during the call. */
-typedef struct tutti_op {
-    uint32_t size; /* sizeof(tutti_op) of the core */
-    tutti_kind kind;
-    tutti_reduce_op reduce_op;
-    tutti_dtype dtype;
-    int32_t root; /* root or peer: rank in the group; TUTTI_ANY_SOURCE; -1 if there is none */
-    int32_t tag;
-    uint64_t sequence;   /* number among the group's collectives, from 1; 0 for point to point */
-    int32_t n_in, n_out; /* number of tensors: 0, 1 (flat), or the group's size (a list) */
-    const tutti_tensor *in;
-    const tutti_tensor *out;
-    const int64_t *in_splits; /* all_to_all_single: elements per rank; NULL: equal parts */
-    const int64_t *out_splits;
-    double factor;      /* PREMUL_SUM */
-    void *stream;       /* as tutti_opts */
-    int64_t timeout_ms; /* of this operation */
-    bool async;         /* async_op was asked for */
-    bool list;          /* the caller used the list form, even if this rank passes no list */
-    uint64_t call;      /* calls of a group with the same number, other than 0, are alike in kind, reduce_op, dtype,
-                           root, tensors and form: what was found about one of them holds for the others */
-    bool up_to;         /* a receive of up to its tensor's size; never native, nor is one of TUTTI_ANY_TAG */
-} tutti_op;
-
-/* The kinds that reduce, and those with a root. */
-static inline bool tutti_kind_reduces(tutti_kind kind)
-{
-    return kind == TUTTI_ALL_REDUCE || kind == TUTTI_REDUCE || kind == TUTTI_REDUCE_SCATTER;
-}
-
-static inline bool tutti_kind_has_root(tutti_kind kind)
-{
-    return kind == TUTTI_BROADCAST || kind == TUTTI_REDUCE || kind == TUTTI_GATHER || kind == TUTTI_SCATTER;
 }
 
 /* The core's services for backends.  All functions may be called from within any entry.  log, now_ns, env and error may

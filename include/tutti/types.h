@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <tutti/dtypes.h>
+#include <tutti/kinds.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -61,26 +62,6 @@ typedef struct tutti_bytes {
 } tutti_bytes;
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
-
-/* The kinds of operation.  Their values are part of the plug-in ABI, so new ones are appended. */
-typedef enum tutti_kind {
-    TUTTI_BROADCAST = 0,
-    TUTTI_ALL_REDUCE,
-    TUTTI_REDUCE,
-    TUTTI_ALL_GATHER,
-    TUTTI_GATHER,
-    TUTTI_SCATTER,
-    TUTTI_REDUCE_SCATTER,
-    TUTTI_ALL_TO_ALL,
-    TUTTI_BARRIER,
-    TUTTI_MONITORED_BARRIER,
-    TUTTI_SEND,
-    TUTTI_RECV,
-    TUTTI_COALESCED, /* several operations started and completed as one */
-    TUTTI_COPY,      /* between device and host memory; only for plug-ins (tutti_backend.stage_open) */
-    TUTTI_PROBE,     /* describes a message without receiving it; never native */
-    TUTTI_KIND_COUNT
-} tutti_kind;
 
 #define TUTTI_ANY_SOURCE (-1)
 #define TUTTI_ANY_TAG (-1)

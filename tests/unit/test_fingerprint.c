@@ -166,13 +166,13 @@ static void test_mask(void **state)
 static void test_kind_names(void **state)
 {
     (void)state;
-    assert_string_equal(fingerprint_kind_name(TUTTI_BROADCAST), "broadcast");
-    assert_string_equal(fingerprint_kind_name(TUTTI_REDUCE_SCATTER), "reduce_scatter");
-    assert_string_equal(fingerprint_kind_name(TUTTI_COALESCED), "coalesced");
-    assert_string_equal(fingerprint_kind_name(TUTTI_COPY), "copy");
-    assert_string_equal(fingerprint_kind_name(TUTTI_PROBE), "probe");
-    assert_string_equal(fingerprint_kind_name(TUTTI_KIND_COUNT), "unknown operation");
-    assert_string_equal(fingerprint_kind_name((tutti_kind)-1), "unknown operation");
+    assert_string_equal(tutti_kind_find(TUTTI_BROADCAST)->name, "broadcast");
+    assert_string_equal(tutti_kind_find(TUTTI_REDUCE_SCATTER)->name, "reduce_scatter");
+    assert_string_equal(tutti_kind_find(TUTTI_COALESCED)->name, "coalesced");
+    assert_string_equal(tutti_kind_find(TUTTI_COPY)->name, "copy");
+    assert_string_equal(tutti_kind_find(TUTTI_PROBE)->name, "probe");
+    assert_string_equal(tutti_kind_find(TUTTI_KIND_COUNT)->name, "unknown operation");
+    assert_string_equal(tutti_kind_find((tutti_kind)-1)->name, "unknown operation");
 }
 
 int main(void)
