@@ -25,7 +25,7 @@ struct tcp_group {
     unsigned coll_turns;    /* progress calls in which these moved */
 };
 
-/* ---- opening ----------------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------------------------- */
 
 /* Logs that a group has no collective segment.  The rank that reserves it for the others finds that out. */
 static void log_refused_coll(struct shm *shm)
@@ -141,7 +141,7 @@ static int tcp_open(void *state, const tutti_group_info *info, const tutti_host 
     return info->world_size > 1 ? open_first(self, info, host) : TUTTI_OK; /* else there is nobody to talk to */
 }
 
-/* ---- closing ----------------------------------------------------------------------------------------------- */
+/* ---- closing ------------------------------------------------------------------------------------------------- */
 
 static bool is_first(const struct tcp_group *self)
 {
@@ -170,7 +170,7 @@ static int32_t tcp_drain(void *state)
     return is_first(self) ? proto_drain(&self->proto) : -1;
 }
 
-/* ---- messages ---------------------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------------------------ */
 
 static int tcp_send(void *state, tutti_request *request)
 {
@@ -202,7 +202,7 @@ static int tcp_tell(void *state, int32_t peer, const void *message, size_t bytes
     return is_first(self) ? proto_tell(&self->group, peer, message, bytes) : TUTTI_OK;
 }
 
-/* ---- collectives ------------------------------------------------------------------------------------------- */
+/* ---- collectives --------------------------------------------------------------------------------------------- */
 
 static int tcp_native(void *state, const tutti_op *op, tutti_request *request)
 {
@@ -228,7 +228,7 @@ static void tcp_awaits(void *state, const tutti_request *request, bool *ranks)
     coll_awaits(&((struct tcp_group *)state)->coll, request, ranks);
 }
 
-/* ---- progress ---------------------------------------------------------------------------------------------- */
+/* ---- progress ------------------------------------------------------------------------------------------------ */
 
 /* If a collective moves, its caller most likely has what it waits for, so messages mostly have their turn when none
  * does. */
@@ -258,7 +258,7 @@ static int tcp_cancel(void *state, tutti_request *request)
     return coll_cancel(&self->coll, request) ? TUTTI_OK : proto_cancel(&self->group, request);
 }
 
-/* ---- memory, hosts, description ---------------------------------------------------------------------------- */
+/* ---- memory, hosts, description ------------------------------------------------------------------------------ */
 
 static int tcp_alloc(void *state, size_t bytes, void **memory)
 {

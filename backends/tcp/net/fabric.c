@@ -1,4 +1,4 @@
-/* The life of a fabric; messages and writes, as far as its two kinds share them. */
+/* Opening and closing a fabric. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 
 #include "tcp/net/fabric_impl.h"
 
-/* The provider gives back what it had before it reports a failure. */
+/* True if this process has hardly any free descriptors.  The provider has released its own before it reports a
+ * failure. */
 static bool lacks_descriptors(void)
 {
     enum { ENOUGH = 8 };
@@ -19,25 +20,26 @@ static bool lacks_descriptors(void)
     return lacks;
 }
 
-/* The provider says EIO where a system call failed for want of a descriptor. */
+/* The provider reports EIO if a system call failed for lack of a descriptor. */
 const char *fabric_reason(int error)
 {
     if (error < 0) error = -error;
     return fabric_library.strerror(error == FI_EIO && lacks_descriptors() ? FI_EMFILE : error);
 }
 
-int fabric_failed(struct fabric *fabric, const char *what, int error)
+int fabric_fail(struct fabric *fabric, const char *what, int error)
 {
     return fabric->config.host->error(TUTTI_ERR_BACKEND, "libfabric: %s failed: %s", what, fabric_reason(error));
 }
 
-/* ---- opening ----------------------------------------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------------------------------------------- */
 
-/* Connected endpoints where the provider has them: the tcp provider's are faster than what is layered on it, tell of a
- * peer's end, and carry a handshake; measured in docs/tcp-backend.md.  Reliable datagrams are chosen by name. */
+/* Prefers connected endpoints: those of the tcp provider are faster than what is layered on it, report a peer's end,
+ * and carry a handshake (docs/tcp-backend.md).  Reliable datagrams are used if the user names a provider that has
+ * nothing else. */
 static int find_provider(struct fabric *fabric)
 {
-    const struct fabric_where *where = &fabric->chosen;
+    const struct fabric_own_address *where = &fabric->own_address;
     const char *wanted = fabric->config.host->env("TUTTI_FABRIC_PROVIDER");
     fabric->kind = &msg_kind;
     int status = msg_kind.find(fabric, wanted != NULL ? wanted : "tcp", where);
@@ -50,7 +52,7 @@ static int find_provider(struct fabric *fabric)
     if (wanted != NULL)
         return fabric->config.host->error(TUTTI_ERR_BACKEND,
                                           "TUTTI_FABRIC_PROVIDER=%.64s: libfabric has no such provider with connected "
-                                          "or reliable datagram endpoints on %s (%s); `fi_info` lists what there is",
+                                          "or reliable datagram endpoints on %s (%s); `fi_info` lists the providers",
                                           wanted, where->text, fabric_library.strerror(-status));
     return fabric->config.host->error(TUTTI_ERR_BACKEND, "libfabric's tcp provider cannot use the address %s: %s",
                                       where->text, fabric_library.strerror(-status));
@@ -58,14 +60,14 @@ static int find_provider(struct fabric *fabric)
 
 static int read_limits(struct fabric *fabric)
 {
-    enum { SILENT_MS = 5000, LEAST_MS = 1000, MOST_MS = 100000 };
+    enum { SILENT_MS = 5000, MIN_MS = 1000, MAX_MS = 100000 };
     const char *text = fabric->config.host->env("TUTTI_SILENT_MS");
     char *end = NULL;
     long ms = text != NULL ? strtol(text, &end, 10) : SILENT_MS;
-    if (text != NULL && (end == text || *end != '\0' || ms < LEAST_MS || ms > MOST_MS))
+    if (text != NULL && (end == text || *end != '\0' || ms < MIN_MS || ms > MAX_MS))
         return fabric->config.host->error(TUTTI_ERR_INVALID_ARGUMENT,
                                           "TUTTI_SILENT_MS is \"%.40s\"; it must be a number from %d to %d", text,
-                                          LEAST_MS, MOST_MS);
+                                          MIN_MS, MAX_MS);
     fabric->silent_ms = (int)ms;
     return TUTTI_OK;
 }
@@ -101,7 +103,7 @@ static struct fabric *new_fabric(const struct fabric_config *config)
 static int open_kind(struct fabric *fabric)
 {
     int status = fabric_library.fabric(fabric->info->fabric_attr, &fabric->fabric, NULL);
-    if (status != 0) return fabric_failed(fabric, "fi_fabric", status);
+    if (status != 0) return fabric_fail(fabric, "fi_fabric", status);
     fabric->config.host->random(fabric->address.nonce, HANDSHAKE_NONCE);
     return fabric->kind->open(fabric);
 }
@@ -112,7 +114,7 @@ int fabric_open(const struct fabric_config *config, struct fabric **out)
     if (fabric == NULL) return TUTTI_ERR_NO_MEMORY;
     int status = fabric_load(config->host);
     if (status == TUTTI_OK) status = read_limits(fabric);
-    if (status == TUTTI_OK) status = fabric_choose_address(config, &fabric->chosen);
+    if (status == TUTTI_OK) status = fabric_choose_address(config, &fabric->own_address);
     if (status == TUTTI_OK) status = find_provider(fabric);
     if (status == TUTTI_OK) status = open_kind(fabric);
     if (status == TUTTI_OK) status = fabric_publish(fabric);

@@ -1,4 +1,4 @@
-/* Which of the host's addresses the other ranks are given. */
+/* Chooses the address at which other ranks reach this one. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -22,7 +22,7 @@ static bool is_ip(const struct sockaddr *address)
     return address != NULL && (address->sa_family == AF_INET || address->sa_family == AF_INET6);
 }
 
-/* An IPv6 address of one wire only needs a scope, which means nothing to another host. */
+/* True for an IPv6 link-local address, whose scope means nothing to another host. */
 static bool is_link_local(const struct sockaddr *address)
 {
     return address->sa_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL((const struct in6_addr *)ip_of(address));
@@ -34,7 +34,7 @@ static bool is_loopback(const struct sockaddr *address)
     return *(const uint8_t *)ip_of(address) == 127;
 }
 
-static void take(struct fabric_where *where, const struct sockaddr *address)
+static void take(struct fabric_own_address *where, const struct sockaddr *address)
 {
     where->family = address->sa_family == AF_INET ? 4 : 6;
     inet_ntop(address->sa_family, ip_of(address), where->text, sizeof where->text);
@@ -78,13 +78,13 @@ static bool in_network(const struct sockaddr *address, const struct network *net
 }
 
 /* Lower is better. */
-static int rate(const struct ifaddrs *entry)
+static int penalty(const struct ifaddrs *entry)
 {
     return (entry->ifa_addr->sa_family == AF_INET6) + 2 * is_loopback(entry->ifa_addr);
 }
 
-/* The best address that is up and, where wanted is given, of this interface or network. */
-static bool find_address(const char *wanted, bool loopback, struct fabric_where *where)
+/* Finds the best address of an interface that is up and, if wanted is given, has this name or is in this network. */
+static bool find_address(const char *wanted, bool loopback, struct fabric_own_address *where)
 {
     struct ifaddrs *all = NULL, *best = NULL;
     struct network network;
@@ -96,15 +96,15 @@ static bool find_address(const char *wanted, bool loopback, struct fabric_where 
         if (by_network ? !in_network(entry->ifa_addr, &network)
                        : wanted != NULL && strcmp(entry->ifa_name, wanted) != 0)
             continue;
-        if (best == NULL || rate(entry) < rate(best)) best = entry;
+        if (best == NULL || penalty(entry) < penalty(best)) best = entry;
     }
     if (best != NULL) take(where, best->ifa_addr);
     freeifaddrs(all);
     return best != NULL;
 }
 
-/* The source address of a packet to host.  Nothing is sent. */
-static bool route_to(const char *host, struct fabric_where *where)
+/* Finds the source address of packets to host.  Nothing is sent. */
+static bool find_route(const char *host, struct fabric_own_address *where)
 {
     char name[256];
     size_t n = strlen(host);
@@ -134,38 +134,38 @@ static bool is_loopback_text(const char *text)
     return strncmp(text, "127.", 4) == 0 || strcmp(text, "::1") == 0;
 }
 
-bool fabric_is_loopback(const struct fabric_where *where)
+bool fabric_is_loopback(const struct fabric_own_address *where)
 {
     return is_loopback_text(where->text);
 }
 
-static void set_loopback(struct fabric_where *where)
+static void set_loopback(struct fabric_own_address *where)
 {
-    *where = (struct fabric_where){.text = "127.0.0.1", .family = 4};
+    *where = (struct fabric_own_address){.text = "127.0.0.1", .family = 4};
 }
 
-int fabric_choose_address(const struct fabric_config *config, struct fabric_where *where)
+int fabric_choose_address(const struct fabric_config *config, struct fabric_own_address *where)
 {
     const tutti_host *host = config->host;
     const char *wanted = host->env("TUTTI_IFACE");
     if (wanted != NULL) {
         if (find_address(wanted, true, where)) return TUTTI_OK;
         return host->error(TUTTI_ERR_BACKEND,
-                           "TUTTI_IFACE=%.64s: no interface of that name, and none in that network, is up with an "
-                           "address; `ip addr` lists what there is",
+                           "TUTTI_IFACE=%.64s: no interface with this name or in this network is up and has an "
+                           "address; `ip addr` lists them",
                            wanted);
     }
     bool one_host = config->local_world_size == config->world_size;
     const char *store = host->env("TUTTI_STORE_ADDR");
     if (store == NULL) store = host->env("MASTER_ADDR");
-    if (one_host || store == NULL || !route_to(store, where)) set_loopback(where);
+    if (one_host || store == NULL || !find_route(store, where)) set_loopback(where);
     if (!is_loopback_text(where->text)) return TUTTI_OK;
     set_loopback(where);
-    /* The name of a host often resolves to loopback on that very host; the others could not reach that. */
+    /* A host's name often resolves to loopback on the host itself, where other hosts cannot reach it. */
     if (config->local_world_size > 0 && !one_host && find_address(NULL, false, where))
         host->log(2,
-                  "tcp: the store's address leads to loopback, but %d of %d ranks are on other hosts: using %s "
-                  "(TUTTI_IFACE chooses another)",
+                  "tcp: the store's address is loopback, but %d of %d ranks are on other hosts: using %s "
+                  "(TUTTI_IFACE overrides)",
                   config->world_size - config->local_world_size, config->world_size, where->text);
     return TUTTI_OK;
 }

@@ -1,4 +1,4 @@
-/* Copies of messages: they come from the spare ones of their size, and go back there. */
+/* Copies of messages, kept on spare lists of two sizes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ struct fabric_buffer *fabric_copy(struct fabric *fabric, const void *header, siz
     return buffer;
 }
 
-void fabric_give_back(struct fabric *fabric, struct fabric_buffer *buffer)
+void fabric_release(struct fabric *fabric, struct fabric_buffer *buffer)
 {
     STAILQ_INSERT_HEAD(spare_of(fabric, buffer->bytes), buffer, entry);
 }

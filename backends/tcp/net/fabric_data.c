@@ -9,7 +9,7 @@ static struct fabric *fabric_of(const struct transport *transport)
     return (struct fabric *)(uintptr_t)transport; /* the first member */
 }
 
-/* ---- links ------------------------------------------------------------------------------------------------- */
+/* ---- links --------------------------------------------------------------------------------------------------- */
 
 static bool reaches(const struct transport *transport, int32_t rank)
 {
@@ -41,7 +41,7 @@ static void drop(struct transport *transport, int32_t rank, const char *why, boo
     fabric_drop(fabric_of(transport), rank, why, notify);
 }
 
-/* ---- messages ---------------------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------------------------ */
 
 static int send_message(struct transport *transport, int32_t rank, const struct transport_header *header,
                         const void *payload, size_t bytes)
@@ -67,7 +67,7 @@ static bool unsend(struct transport *transport, int32_t rank, uint8_t kind, uint
         struct transport_header header;
         if (!wire_parse(buffer->data, buffer->bytes, &header) || header.kind != kind || header.id != id) continue;
         STAILQ_REMOVE(&link->waiting, buffer, fabric_buffer, entry);
-        fabric_give_back(fabric, buffer);
+        fabric_release(fabric, buffer);
         return true;
     }
     return false;
@@ -91,7 +91,7 @@ static enum transport_path choose(struct transport *transport, int32_t rank, con
     return TRANSPORT_WRITE;
 }
 
-/* ---- writes ------------------------------------------------------------------------------------------------ */
+/* ---- writes -------------------------------------------------------------------------------------------------- */
 
 static void free_staging(struct transport_memory *memory)
 {
@@ -176,7 +176,7 @@ static void finish_cut(struct fabric *fabric)
     }
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------- */
+/* ---- the table ----------------------------------------------------------------------------------------------- */
 
 static int progress(struct transport *transport)
 {

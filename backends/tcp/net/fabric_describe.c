@@ -1,4 +1,4 @@
-/* What people are told about the network: of this machine, and of a fabric. */
+/* Descriptions for people: of the machine's network and of a fabric. */
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -44,16 +44,16 @@ static void put_interfaces(struct lines *lines)
 static void put_address(struct lines *lines, const tutti_host *host)
 {
     struct fabric_config config = {.world_size = 2, .local_world_size = 1, .host = host};
-    struct fabric_where where;
+    struct fabric_own_address where;
     if (fabric_choose_address(&config, &where) != TUTTI_OK)
-        put(lines, "no address: TUTTI_IFACE=%s fits no interface\n", host->env("TUTTI_IFACE"));
+        put(lines, "no address: TUTTI_IFACE=%s matches no interface\n", host->env("TUTTI_IFACE"));
     else if (fabric_is_loopback(&where))
-        put(lines, "address for ranks on other hosts: none, only %s, which reaches this host alone\n", where.text);
+        put(lines, "address for ranks on other hosts: none, only %s, which other hosts cannot reach\n", where.text);
     else
         put(lines, "address for ranks on other hosts: %s (TUTTI_IFACE and MASTER_ADDR choose)\n", where.text);
 }
 
-/* Each provider's name once, of those with this kind of endpoint. */
+/* Lists the providers that have this kind of endpoint. */
 static void put_kind(struct lines *lines, enum fi_ep_type type)
 {
     struct fi_info *all = NULL, *hints = fabric_library.dupinfo(NULL);
@@ -81,7 +81,7 @@ static void put_providers(struct lines *lines, const tutti_host *host)
     put_kind(lines, FI_EP_MSG);
     put(lines, "; with reliable datagrams:");
     put_kind(lines, FI_EP_RDM);
-    put(lines, "; taken: %s%s\n", wanted != NULL ? wanted : "tcp", wanted != NULL ? " (TUTTI_FABRIC_PROVIDER)" : "");
+    put(lines, "; in use: %s%s\n", wanted != NULL ? wanted : "tcp", wanted != NULL ? " (TUTTI_FABRIC_PROVIDER)" : "");
 }
 
 static void put_memory(struct lines *lines, const tutti_host *host)
@@ -91,7 +91,7 @@ static void put_memory(struct lines *lines, const tutti_host *host)
         wanted != NULL ? wanted : "");
 }
 
-/* Without libfabric the ranks of one host still share memory, so that is no error unless they must not. */
+/* Without libfabric the ranks of one host still share memory, so its absence is an error only if TUTTI_SHM=0. */
 int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity)
 {
     struct lines lines = {text, capacity};
@@ -99,7 +99,7 @@ int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity)
     if (status != TUTTI_OK && !tutti_env_bool(host, "TUTTI_SHM", true)) return status;
     put_memory(&lines, host);
     if (status != TUTTI_OK) {
-        put(&lines, "ranks on other hosts: none can be reached, %s\n", fabric_load_error());
+        put(&lines, "ranks on other hosts: not reachable, %s\n", fabric_load_error());
         return TUTTI_OK;
     }
     put_providers(&lines, host);

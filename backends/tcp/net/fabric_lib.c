@@ -1,4 +1,4 @@
-/* libfabric is loaded here, at run time, and not linked: see fabric_load. */
+/* Loads libfabric at run time; load explains why it is not linked. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -33,9 +33,9 @@ static bool find_symbols(void *library)
     return true;
 }
 
-/* Distributions link libfabric with Intel's PSM libraries, whose constructors put their own handlers under the
- * program's signals (they print a backtrace and end the process).  Variables keep them from it; what they do not
- * prevent is undone.  This must happen before the library is mapped, which is why it is not linked. */
+/* Distributions link libfabric with Intel's PSM libraries, whose constructors install signal handlers that print a
+ * backtrace and end the process.  Environment variables prevent most of that, and the program's handlers are restored
+ * afterwards.  The variables must be set before the library is mapped, so it cannot be linked. */
 static void load(void)
 {
     static const int signals[] = {SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM, SIGFPE, SIGQUIT};
@@ -51,12 +51,12 @@ static void load(void)
                  why != NULL ? why : "no reason given");
     } else if (find_symbols(library)) {
         if (fabric_library.version() < FI_VERSION(1, 11))
-            snprintf(load_error, sizeof load_error, "libfabric is of version %u.%u, 1.11 or later is needed",
+            snprintf(load_error, sizeof load_error, "libfabric %u.%u is too old; 1.11 or later is required",
                      FI_MAJOR(fabric_library.version()), FI_MINOR(fabric_library.version()));
         else
             loaded = true;
     }
-    struct fi_info *info = NULL; /* the first query sets up all providers: they may touch signals, too */
+    struct fi_info *info = NULL; /* the first query initializes all providers, which may install handlers too */
     if (loaded && fabric_library.getinfo(FI_VERSION(1, 11), NULL, NULL, 0, NULL, &info) == 0)
         fabric_library.freeinfo(info);
     for (int i = 0; i < N; i++) sigaction(signals[i], &before[i], NULL);

@@ -4,7 +4,7 @@
 
 #include "tcp/net/fabric_impl.h"
 
-/* ---- making ------------------------------------------------------------------------------------------------ */
+/* ---- making -------------------------------------------------------------------------------------------------- */
 
 struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank)
 {
@@ -21,7 +21,7 @@ struct fabric_link *fabric_make_link(struct fabric *fabric, int32_t rank)
     TAILQ_INIT(&link->cut);
     STAILQ_INIT(&link->msg.sent);
     link->rdm.probe = -1;
-    TAILQ_INIT(&link->rdm.flying);
+    TAILQ_INIT(&link->rdm.in_flight);
     STAILQ_INIT(&link->rdm.early);
     for (int i = 0; i < FABRIC_CHUNKS; i++)
         link->msg.chunk[i] = (struct fabric_chunk){.kind = FABRIC_CHUNK_WRITTEN, .link = link};
@@ -40,19 +40,19 @@ void fabric_free_links(struct fabric *fabric)
     }
 }
 
-/* ---- states ------------------------------------------------------------------------------------------------ */
+/* ---- states -------------------------------------------------------------------------------------------------- */
 
-bool fabric_is_on_its_way(const struct fabric_link *link)
+bool fabric_is_connecting(const struct fabric_link *link)
 {
     return link->state == FABRIC_CONNECTING || link->state == FABRIC_WAITING || link->state == FABRIC_ACCEPTING;
 }
 
 void fabric_set_state(struct fabric_link *link, enum fabric_state state)
 {
-    link->fabric->connecting -= fabric_is_on_its_way(link);
+    link->fabric->connecting -= fabric_is_connecting(link);
     link->state = (uint8_t)state;
-    link->fabric->connecting += fabric_is_on_its_way(link);
-    if (!fabric_is_on_its_way(link)) return;
+    link->fabric->connecting += fabric_is_connecting(link);
+    if (!fabric_is_connecting(link)) return;
     int64_t now = link->fabric->config.host->now_ns();
     link->deadline_ns = now + (int64_t)FABRIC_CONNECT_MS * 1000000;
     int64_t timeout_ms = link->fabric->config.timeout_ms;
@@ -64,14 +64,14 @@ int fabric_connect(struct fabric *fabric, int32_t rank)
     struct fabric_link *link = fabric_make_link(fabric, rank);
     if (link == NULL) return TUTTI_ERR_NO_MEMORY;
     if (link->state == FABRIC_IDLE) {
-        int status = fabric->kind->ask(link);
+        int status = fabric->kind->connect(link);
         if (status != TUTTI_OK) return status;
     }
     if (link->state != FABRIC_LOST) return TUTTI_OK;
     return fabric->config.host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: %s", rank, link->why);
 }
 
-/* Without notify the fabric is about to be closed: then a link that was never made needs no end. */
+/* Without notify the fabric is about to be closed, so a link that was never made needs no end. */
 void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool notify)
 {
     struct fabric_link *link = notify ? fabric_make_link(fabric, rank) : fabric->link[rank];
@@ -85,7 +85,7 @@ void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool noti
     if (notify && !fabric->closing) fabric->config.events->lost(fabric->config.user, rank, link->why);
 }
 
-void fabric_lose_connecting(struct fabric_link *link, const char *what)
+void fabric_fail_connecting(struct fabric_link *link, const char *what)
 {
     char why[160];
     snprintf(why, sizeof why, "%s at %s", what, link->where);
@@ -107,7 +107,7 @@ bool fabric_is_flushed(const struct fabric *fabric, int32_t rank)
 {
     const struct fabric_link *link = fabric->link[rank];
     if (link == NULL) return true;
-    if (fabric->kind->busy(link)) return false;
+    if (fabric->kind->is_busy(link)) return false;
     if (link->state == FABRIC_LOST || link->state == FABRIC_IDLE) return true;
     return STAILQ_EMPTY(&link->waiting) && TAILQ_EMPTY(&link->writes);
 }

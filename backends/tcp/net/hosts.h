@@ -1,4 +1,4 @@
-/* Groups ranks by network address.  A pure function; fabric_hosts.c explains what counts as one host. */
+/* Groups ranks by network address.  A pure function. */
 #ifndef TCP_HOSTS_H
 #define TCP_HOSTS_H
 

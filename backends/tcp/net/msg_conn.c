@@ -1,8 +1,8 @@
-/* Links of connected endpoints: made when first needed, proved by greetings in the connection's private data, watched
- * until they end.
+/* Links of connected endpoints: made when first needed, authenticated by handshakes in the connection's private data.
  *
- * A request that fails is dropped without a word.  A rank's link is made once: a repeated request finds it made and is
- * dropped too.  Where two ranks connect to each other at the same time, the request of the lower rank counts. */
+ * A request that fails to authenticate is rejected without an answer.  A rank's link is made once, so a repeated
+ * request is rejected too.  If two ranks connect to each other at the same time, the request of the lower rank counts.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,11 +15,11 @@
 #define MSG_CLOSED "connection closed during the handshake (it has left or died)"
 
 union event {
-    struct fi_eq_cm_entry entry; /* ends with the greeting that came with it */
+    struct fi_eq_cm_entry entry; /* followed by the private data */
     uint8_t room[sizeof(struct fi_eq_cm_entry) + 256];
 };
 
-/* ---- endpoints ---------------------------------------------------------------------------------------------- */
+/* ---- endpoints ----------------------------------------------------------------------------------------------- */
 
 static void close_endpoint(struct fabric_link *link)
 {
@@ -56,9 +56,9 @@ static int make_endpoint(struct fabric_link *link, struct fi_info *info, struct 
     return status;
 }
 
-/* ---- asking ------------------------------------------------------------------------------------------------ */
+/* ---- client -------------------------------------------------------------------------------------------------- */
 
-bool msg_take_entry(struct fabric *fabric, int32_t rank, const uint8_t *entry, size_t bytes)
+bool msg_read_entry(struct fabric *fabric, int32_t rank, const uint8_t *entry, size_t bytes)
 {
     struct wire_address address;
     if (!wire_address_parse(entry, bytes, &address)) return false;
@@ -66,7 +66,7 @@ bool msg_take_entry(struct fabric *fabric, int32_t rank, const uint8_t *entry, s
     return true;
 }
 
-int msg_ask(struct fabric_link *link)
+int msg_connect(struct fabric_link *link)
 {
     struct fabric *fabric = link->fabric;
     struct sockaddr_storage to;
@@ -79,16 +79,16 @@ int msg_ask(struct fabric_link *link)
     if (status != 0)
         return fabric->config.host->error(TUTTI_ERR_SYSTEM, "no endpoint for rank %d: %s", link->rank,
                                           fabric_reason(status));
-    fabric_greet(link);
-    peer_handshake_sign(fabric->config.host, &link->greeting, data);
+    fabric_start_handshake(link);
+    peer_handshake_sign(fabric->config.host, &link->handshake, data);
     fabric_to_sockaddr(address, &to);
     fabric_set_state(link, FABRIC_CONNECTING);
     status = fi_connect(link->msg.ep, &to, data, sizeof data);
-    if (status != 0) fabric_lose_connecting(link, fabric_library.strerror(-status));
+    if (status != 0) fabric_fail_connecting(link, fabric_library.strerror(-status));
     return TUTTI_OK;
 }
 
-/* ---- being asked ------------------------------------------------------------------------------------------- */
+/* ---- server -------------------------------------------------------------------------------------------------- */
 
 int msg_listen(struct fabric *fabric)
 {
@@ -122,11 +122,11 @@ int msg_listen(struct fabric *fabric)
     return TUTTI_OK;
 }
 
-static void accept_request(struct fabric_link *link, struct fi_info *info, struct peer_handshake *greeting)
+static void accept_request(struct fabric_link *link, struct fi_info *info, struct peer_handshake *handshake)
 {
     struct fabric *fabric = link->fabric;
     uint8_t data[HANDSHAKE_BYTES];
-    close_endpoint(link); /* our own request, if it crossed this one */
+    close_endpoint(link); /* this rank's own request, if it crossed this one */
     int status = make_endpoint(link, info, &link->msg.ep);
     if (status != 0) {
         fi_reject(fabric->msg.pep, info->handle, NULL, 0);
@@ -143,50 +143,51 @@ static void accept_request(struct fabric_link *link, struct fi_info *info, struc
         from.port = ntohs(((struct sockaddr_in6 *)info->dest_addr)->sin6_port);
     }
     fabric_print_address(&from, link->where, sizeof link->where);
-    greeting->kind = HANDSHAKE_ACCEPT;
-    peer_handshake_sign(fabric->config.host, greeting, data);
+    handshake->kind = HANDSHAKE_ACCEPT;
+    peer_handshake_sign(fabric->config.host, handshake, data);
     fabric_set_state(link, FABRIC_ACCEPTING);
     status = fi_accept(link->msg.ep, data, sizeof data);
-    if (status != 0) fabric_lose_connecting(link, fabric_library.strerror(-status));
+    if (status != 0) fabric_fail_connecting(link, fabric_library.strerror(-status));
 }
 
 static void handle_request(struct fabric *fabric, struct fi_info *info, const void *data, size_t n)
 {
-    struct peer_handshake greeting;
-    if (fabric->closing || !fabric_verify(fabric, data, n, HANDSHAKE_CONNECT, &greeting) ||
-        !fabric_is_for_us(fabric, &greeting)) {
-        fabric->config.host->log(3, "tcp: dropped a connection that did not prove the job's token");
+    struct peer_handshake handshake;
+    if (fabric->closing || !fabric_verify_handshake(fabric, data, n, HANDSHAKE_CONNECT, &handshake) ||
+        !fabric_is_for_this_rank(fabric, &handshake)) {
+        fabric->config.host->log(3, "tcp: rejected a connection that did not prove the job's token");
         fi_reject(fabric->msg.pep, info->handle, NULL, 0);
         return;
     }
-    struct fabric_link *link = fabric_make_link(fabric, (int32_t)greeting.from);
+    struct fabric_link *link = fabric_make_link(fabric, (int32_t)handshake.from);
     if (link == NULL) {
-        fabric->config.host->log(1, "tcp: rank %u cannot be accepted: no memory", greeting.from);
+        fabric->config.host->log(1, "tcp: rank %u cannot be accepted: no memory", handshake.from);
         fi_reject(fabric->msg.pep, info->handle, NULL, 0);
         return;
     }
     bool first = link->state == FABRIC_IDLE || link->state == FABRIC_WAITING;
     bool crossed = link->state == FABRIC_CONNECTING;
     if (first || (crossed && link->rank < fabric->config.rank)) {
-        accept_request(link, info, &greeting);
+        accept_request(link, info, &handshake);
     } else if (crossed) {
         uint8_t answer[HANDSHAKE_BYTES];
-        greeting.kind = HANDSHAKE_BUSY;
-        peer_handshake_sign(fabric->config.host, &greeting, answer);
+        handshake.kind = HANDSHAKE_BUSY;
+        peer_handshake_sign(fabric->config.host, &handshake, answer);
         fi_reject(fabric->msg.pep, info->handle, answer, sizeof answer);
     } else {
         fi_reject(fabric->msg.pep, info->handle, NULL, 0);
     }
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------ */
+/* ---- events -------------------------------------------------------------------------------------------------- */
 
 static void handle_connected(struct fabric_link *link, const void *data, size_t n)
 {
-    struct peer_handshake greeting;
+    struct peer_handshake handshake;
     if (link->state == FABRIC_CONNECTING &&
-        (!fabric_verify(link->fabric, data, n, HANDSHAKE_ACCEPT, &greeting) || !fabric_is_answer(link, &greeting))) {
-        fabric_lose_connecting(link, "something that does not know the job's token answers");
+        (!fabric_verify_handshake(link->fabric, data, n, HANDSHAKE_ACCEPT, &handshake) ||
+         !fabric_is_answer(link, &handshake))) {
+        fabric_fail_connecting(link, "the answer does not prove the job's token");
         return;
     }
     fabric_set_state(link, FABRIC_UP);
@@ -194,45 +195,46 @@ static void handle_connected(struct fabric_link *link, const void *data, size_t 
     msg_flush_waiting(link);
 }
 
-/* Who listened when this began, and closed before it was through. */
+/* True if the peer's listener closed the connection before the handshake was complete. */
 static bool is_closed(int error)
 {
     return error == FI_EIO || error == FI_ECONNRESET || error == FI_ECONNABORTED || error == EPIPE;
 }
 
-/* The peer may have closed the request without having read it: unauthenticated connections are limited in number, and
- * the provider reads a request only for a moment.  A peer that has gone refuses the next one. */
-static void repeat_or_lose(struct fabric_link *link)
+/* Repeats a request that the peer may have closed unread: unauthenticated connections are limited in number, and the
+ * provider reads a request only for a short time.  A peer that has exited refuses the next request. */
+static void repeat_or_fail(struct fabric_link *link)
 {
-    enum { REPEATS = 5 };
-    if (link->state != FABRIC_CONNECTING || link->repeats == REPEATS || link->fabric->closing) {
-        fabric_lose_connecting(link, MSG_CLOSED);
+    enum { REPEATS_MAX = 5 };
+    if (link->state != FABRIC_CONNECTING || link->repeats == REPEATS_MAX || link->fabric->closing) {
+        fabric_fail_connecting(link, MSG_CLOSED);
         return;
     }
     int64_t last_ns = link->last_ns;
     link->repeats++;
     close_endpoint(link);
-    if (msg_ask(link) != TUTTI_OK)
-        fabric_lose_connecting(link, MSG_CLOSED);
+    if (msg_connect(link) != TUTTI_OK)
+        fabric_fail_connecting(link, MSG_CLOSED);
     else
         link->last_ns = last_ns;
 }
 
 static void handle_failure(struct fabric_link *link, int error, const void *data, size_t n)
 {
-    struct peer_handshake greeting;
+    struct peer_handshake handshake;
     if (link->state == FABRIC_CONNECTING && error == FI_ECONNREFUSED &&
-        fabric_verify(link->fabric, data, n, HANDSHAKE_BUSY, &greeting) && fabric_is_answer(link, &greeting)) {
+        fabric_verify_handshake(link->fabric, data, n, HANDSHAKE_BUSY, &handshake) &&
+        fabric_is_answer(link, &handshake)) {
         close_endpoint(link);
         fabric_set_state(link, FABRIC_WAITING);
         return;
     }
     if (error == FI_ECONNREFUSED)
-        fabric_lose_connecting(link, "connection refused (it has left or died, or its job token differs)");
+        fabric_fail_connecting(link, "connection refused (it has left or died, or its job token differs)");
     else if (is_closed(error))
-        repeat_or_lose(link);
+        repeat_or_fail(link);
     else
-        fabric_lose_connecting(link, fabric_library.strerror(error));
+        fabric_fail_connecting(link, fabric_library.strerror(error));
 }
 
 static void read_failure(struct fabric *fabric)
@@ -249,11 +251,11 @@ static void read_failure(struct fabric *fabric)
 int msg_handle_events(struct fabric *fabric)
 {
     int handled = 0;
-    fabric_end_strangers(fabric, fabric->closing);
+    fabric_end_unauthenticated(fabric, fabric->closing);
     for (;;) {
         union event event;
         uint32_t kind = 0;
-        errno = 0; /* the provider takes an old EAGAIN for its own, and then keeps a closed connection for ever */
+        errno = 0; /* the provider takes a stale EAGAIN for its own, and then keeps a closed connection forever */
         ssize_t n = fi_eq_read(fabric->msg.eq, &kind, &event, sizeof event, 0);
         if (n == -FI_EAVAIL) {
             read_failure(fabric);
@@ -273,20 +275,21 @@ int msg_handle_events(struct fabric *fabric)
         if (kind == FI_CONNECTED) handle_connected(link, event.entry.data, bytes);
         if (kind != FI_SHUTDOWN) continue;
         if (link->state == FABRIC_UP) {
-            while (msg_drain(fabric) > 0) continue; /* what came before the end counts */
+            while (msg_read_completions(fabric) > 0) continue; /* messages that came before the end count */
             fabric_drop(fabric, link->rank, "connection closed", true);
         } else {
-            repeat_or_lose(link);
+            repeat_or_fail(link);
         }
     }
 }
 
-/* A process that is stopped or has no processor time leaves a connection unanswered that its host has accepted. */
+/* True if the peer's host has accepted the connection, but its process, stopped or without processor time, has not
+ * answered. */
 static bool may_wait_on(struct fabric_link *link, int64_t now)
 {
-    enum { LOOK_MS = 1000 };
+    enum { CHECK_MS = 1000 };
     if (link->state != FABRIC_CONNECTING || now > link->last_ns || !fabric_host_answers(link)) return false;
-    link->deadline_ns = now + (int64_t)LOOK_MS * 1000000;
+    link->deadline_ns = now + (int64_t)CHECK_MS * 1000000;
     return true;
 }
 
@@ -296,8 +299,8 @@ void msg_check_deadlines(struct fabric *fabric)
     struct fabric_link *link;
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
-        if (fabric_is_on_its_way(link) && now > link->deadline_ns && !may_wait_on(link, now))
-            fabric_lose_connecting(link, now > link->last_ns ? "no answer within the group's timeout"
+        if (fabric_is_connecting(link) && now > link->deadline_ns && !may_wait_on(link, now))
+            fabric_fail_connecting(link, now > link->last_ns ? "no answer within the group's timeout"
                                                              : "no answer within 15 s");
     }
 }

@@ -1,4 +1,4 @@
-/* Messages, writes and completions. */
+/* Connected endpoints: messages, writes and completions. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 enum { INJECT = 128, BATCH = 32, EVENTS_EVERY = 64 };
 
-/* ---- receiving --------------------------------------------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------------------------------------------- */
 
 static struct fabric_buffer *receive_at(struct fabric *fabric, int i)
 {
@@ -16,7 +16,8 @@ static struct fabric_buffer *receive_at(struct fabric *fabric, int i)
     return (void *)((uint8_t *)fabric->msg.receives + (size_t)i * stride);
 }
 
-/* Always at once: a message without a buffer would keep the queue's descriptor ready and hold up the link. */
+/* Buffers are posted again at once: a message without a buffer would keep the queue's descriptor ready and block the
+ * link. */
 static int post(struct fabric *fabric, struct fabric_buffer *buffer)
 {
     return (int)fi_recv(fabric->msg.srx, buffer->data, FABRIC_MESSAGE, NULL, 0, buffer);
@@ -40,10 +41,10 @@ int msg_post_receives(struct fabric *fabric)
     return TUTTI_OK;
 }
 
-/* ---- sending ----------------------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------------------------- */
 
-/* The provider reads a copy until the kernel has taken it.  A completion costs two system calls more, so only some
- * copies ask for one; as they leave in order, it frees those before it too. */
+/* Sends a copy, which the provider reads until the kernel has taken it.  A completion costs two more system calls, so
+ * only some copies ask for one.  Copies leave in order, so it frees those before it too. */
 static int send_copy(struct fabric_link *link, struct fabric_buffer *buffer)
 {
     buffer->link = link;
@@ -52,7 +53,7 @@ static int send_copy(struct fabric_link *link, struct fabric_buffer *buffer)
     bool signal = ++link->msg.unsignalled >= FABRIC_SIGNAL_EVERY;
     ssize_t status = fi_sendmsg(link->msg.ep, &message, signal ? FI_COMPLETION : 0);
     if (status != 0) {
-        fabric_give_back(link->fabric, buffer);
+        fabric_release(link->fabric, buffer);
         return link->fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "libfabric: fi_sendmsg failed: %s",
                                                 fabric_library.strerror((int)-status));
     }
@@ -83,7 +84,7 @@ void msg_flush_waiting(struct fabric_link *link)
     while ((buffer = STAILQ_FIRST(&link->waiting)) != NULL && link->state == FABRIC_UP) {
         STAILQ_REMOVE_HEAD(&link->waiting, entry);
         int status = msg_send(link, buffer->data, buffer->bytes, NULL, 0);
-        fabric_give_back(link->fabric, buffer);
+        fabric_release(link->fabric, buffer);
         if (status != TUTTI_OK) {
             fabric_drop(link->fabric, link->rank, "no memory to send what waited for the connection", true);
             return;
@@ -92,23 +93,23 @@ void msg_flush_waiting(struct fabric_link *link)
     msg_post_writes(link);
 }
 
-static void copies_left(struct fabric_link *link, const struct fabric_buffer *last)
+static void release_copies(struct fabric_link *link, const struct fabric_buffer *last)
 {
     struct fabric_buffer *buffer;
     while ((buffer = STAILQ_FIRST(&link->msg.sent)) != NULL) {
         STAILQ_REMOVE_HEAD(&link->msg.sent, entry);
-        fabric_give_back(link->fabric, buffer);
+        fabric_release(link->fabric, buffer);
         if (buffer == last) return;
     }
 }
 
-/* ---- writing ----------------------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------------------------- */
 
 static int msg_expose(struct fabric *fabric, void *data, size_t bytes, struct transport_memory *memory)
 {
     struct fid_mr *region = NULL;
-    if (bytes == 0) { /* a region of no bytes is none: see post_chunk */
-        data = &fabric->msg.nothing;
+    if (bytes == 0) { /* an empty region is not allowed: see post_chunk */
+        data = &fabric->msg.zero_byte;
         bytes = 1;
     }
     int status = fi_mr_reg(fabric->domain, data, bytes, FI_REMOTE_WRITE, 0, memory->key, 0, &region, NULL);
@@ -124,8 +125,8 @@ static void msg_conceal(struct transport_memory *memory)
     fi_close(&((struct fid_mr *)memory->handle)->fid);
 }
 
-/* The last piece tells the peer.  Pieces keep the provider's queue short, so that small messages of other operations
- * need not wait for all of a large one. */
+/* Posts the write's next piece; the last one notifies the peer.  Pieces keep the provider's queue short, so that small
+ * messages need not wait for all of a large write. */
 static bool post_chunk(struct fabric_link *link, struct fabric_chunk *chunk, struct transport_write *write)
 {
     size_t left = write->bytes - write->posted, bytes = left < FABRIC_CHUNK ? left : FABRIC_CHUNK;
@@ -133,13 +134,13 @@ static bool post_chunk(struct fabric_link *link, struct fabric_chunk *chunk, str
     struct iovec from = {(uint8_t *)(uintptr_t)write->data + write->posted, bytes};
     struct fi_rma_iov to = {write->posted, bytes, write->key};
     if (write->bytes == 0) {
-        from = (struct iovec){&link->fabric->msg.nothing, 1};
+        from = (struct iovec){&link->fabric->msg.zero_byte, 1};
         to.len = 1;
     }
     struct fi_msg_rma message = {
         .msg_iov = &from, .iov_count = 1, .rma_iov = &to, .rma_iov_count = 1, .context = chunk, .data = write->key};
     if (fi_writemsg(link->msg.ep, &message, FI_COMPLETION | (last ? FI_REMOTE_CQ_DATA : 0)) != 0) return false;
-    chunk->busy = true;
+    chunk->is_busy = true;
     chunk->write = write;
     chunk->bytes = bytes;
     write->posted += bytes;
@@ -156,25 +157,25 @@ static void msg_post_writes(struct fabric_link *link)
     struct transport_write *write;
     for (int i = 0; i < FABRIC_CHUNKS && link->state == FABRIC_UP; i++) {
         if ((write = TAILQ_FIRST(&link->writes)) == NULL) return;
-        if (link->msg.chunk[i].busy || !post_chunk(link, &link->msg.chunk[i], write)) continue;
+        if (link->msg.chunk[i].is_busy || !post_chunk(link, &link->msg.chunk[i], write)) continue;
         if (all_posted(write) || write->bytes == 0) fabric_unqueue(link, write);
     }
 }
 
-static void chunk_left(struct fabric_chunk *chunk)
+static void finish_chunk(struct fabric_chunk *chunk)
 {
     struct fabric_link *link = chunk->link;
     struct transport_write *write = chunk->write;
     size_t bytes = chunk->bytes;
-    chunk->busy = false;
+    chunk->is_busy = false;
     chunk->write = NULL;
-    msg_post_writes(link); /* keep the wire busy before telling anyone */
+    msg_post_writes(link); /* before the event, to keep the network busy */
     if (write == NULL) return;
     write->landed += bytes;
     if (write->landed >= write->bytes) link->fabric->config.events->write_done(link->fabric->config.user, write);
 }
 
-/* ---- completions ------------------------------------------------------------------------------------------- */
+/* ---- completions --------------------------------------------------------------------------------------------- */
 
 static void handle_completion(struct fabric *fabric, const struct fi_cq_data_entry *entry)
 {
@@ -191,14 +192,14 @@ static void handle_completion(struct fabric *fabric, const struct fi_cq_data_ent
         post(fabric, buffer);
     } else if (*context == FABRIC_SENT) {
         struct fabric_buffer *buffer = (void *)context;
-        copies_left(buffer->link, buffer);
+        release_copies(buffer->link, buffer);
     } else {
-        chunk_left((void *)context);
+        finish_chunk((void *)context);
     }
 }
 
-/* Failed operations belong to a link that is about to be lost, which frees what they used; a receive that was cut
- * short is posted again. */
+/* Failed operations belong to a link that is about to be lost, which frees what they used.  A truncated receive is
+ * posted again. */
 static void handle_error(struct fabric *fabric)
 {
     struct fi_cq_err_entry error = {0};
@@ -208,11 +209,11 @@ static void handle_error(struct fabric *fabric)
         post(fabric, (void *)context);
     } else if (*context == FABRIC_CHUNK_WRITTEN) {
         struct fabric_chunk *chunk = (void *)context;
-        chunk->busy = false;
+        chunk->is_busy = false;
     }
 }
 
-int msg_drain(struct fabric *fabric)
+int msg_read_completions(struct fabric *fabric)
 {
     struct fi_cq_data_entry entry[BATCH];
     errno = 0;
@@ -225,18 +226,18 @@ int msg_drain(struct fabric *fabric)
     return n > 0 ? (int)n : 0;
 }
 
-static bool msg_busy(const struct fabric_link *link)
+static bool msg_is_busy(const struct fabric_link *link)
 {
     for (int i = 0; i < FABRIC_CHUNKS; i++)
-        if (link->msg.chunk[i].busy) return true;
+        if (link->msg.chunk[i].is_busy) return true;
     return false;
 }
 
 static int msg_progress(struct fabric *fabric)
 {
-    int moved = msg_drain(fabric);
-    if (fabric->msg.eq_due || fabric->connecting > 0 || ++fabric->polls % EVENTS_EVERY == 0) {
-        fabric->msg.eq_due = false; /* before: what comes now may ask again */
+    int moved = msg_read_completions(fabric);
+    if (fabric->msg.check_events || fabric->connecting > 0 || ++fabric->polls % EVENTS_EVERY == 0) {
+        fabric->msg.check_events = false; /* first, because the events may set it again */
         moved += msg_handle_events(fabric);
         if (fabric->connecting > 0) msg_check_deadlines(fabric);
         fabric_end_silent(fabric);
@@ -245,23 +246,23 @@ static int msg_progress(struct fabric *fabric)
     return moved;
 }
 
-/* The process may have no descriptor left for a connection that asks: then the events' descriptor stays ready, and a
- * sleep on it would be none. */
+/* True if the event queue's descriptor stays ready without an event, so that no sleep on it is possible: the process
+ * has no free descriptor for a connection request. */
 static bool is_stuck(struct fabric *fabric)
 {
-    enum { SHORT_MS = 20, ARMS_MOST = 200 };
+    enum { SHORT_MS = 20, ARMS_MAX = 200 };
     int64_t now = fabric->config.host->now_ns();
     if (now - fabric->msg.armed_ns > (int64_t)SHORT_MS * 1000000) {
         fabric->msg.armed_ns = now;
         fabric->msg.arms = 0;
     }
-    return ++fabric->msg.arms > ARMS_MOST;
+    return ++fabric->msg.arms > ARMS_MAX;
 }
 
 static int msg_arm(struct fabric *fabric, int *descriptors)
 {
     struct fid *waited[2] = {&fabric->cq->fid, &fabric->msg.eq->fid};
-    fabric->msg.eq_due = true;
+    fabric->msg.check_events = true;
     errno = 0;
     if (fi_trywait(fabric->fabric, waited, 2) != 0) return 0;
     descriptors[0] = fabric->cq_fd;
@@ -272,10 +273,10 @@ static int msg_arm(struct fabric *fabric, int *descriptors)
 const struct fabric_kind msg_kind = {.find = msg_find,
                                      .open = msg_open,
                                      .close = msg_close,
-                                     .take_entry = msg_take_entry,
-                                     .ask = msg_ask,
+                                     .read_entry = msg_read_entry,
+                                     .connect = msg_connect,
                                      .end = msg_end,
-                                     .busy = msg_busy,
+                                     .is_busy = msg_is_busy,
                                      .send = msg_send,
                                      .post_writes = msg_post_writes,
                                      .expose = msg_expose,

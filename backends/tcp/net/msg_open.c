@@ -1,11 +1,11 @@
-/* The life of a fabric of connected endpoints: provider, queues, listener; and the order of giving back. */
+/* Connected endpoints: the provider, its queues and the listener, and the order in which they are closed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tcp/net/msg.h"
 
-/* With one receive queue for all of them. */
-int msg_find(struct fabric *fabric, const char *provider, const struct fabric_where *where)
+/* Asks for one receive queue for all endpoints. */
+int msg_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *where)
 {
     struct fi_info *hints = fabric_library.dupinfo(NULL);
     if (hints == NULL) return -FI_ENOMEM;
@@ -28,25 +28,25 @@ int msg_open(struct fabric *fabric)
     struct fi_cq_attr cq = {.size = 4096, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
     int status;
     if ((status = fi_eq_open(fabric->fabric, &eq, &fabric->msg.eq, NULL)) != 0)
-        return fabric_failed(fabric, "fi_eq_open", status);
+        return fabric_fail(fabric, "fi_eq_open", status);
     if ((status = fi_domain(fabric->fabric, fabric->info, &fabric->domain, NULL)) != 0)
-        return fabric_failed(fabric, "fi_domain", status);
+        return fabric_fail(fabric, "fi_domain", status);
     if ((status = fi_cq_open(fabric->domain, &cq, &fabric->cq, NULL)) != 0)
-        return fabric_failed(fabric, "fi_cq_open", status);
+        return fabric_fail(fabric, "fi_cq_open", status);
     if ((status = fi_control(&fabric->cq->fid, FI_GETWAIT, &fabric->cq_fd)) != 0 ||
         (status = fi_control(&fabric->msg.eq->fid, FI_GETWAIT, &fabric->msg.eq_fd)) != 0)
-        return fabric_failed(fabric, "FI_GETWAIT", status);
+        return fabric_fail(fabric, "FI_GETWAIT", status);
     if ((status = fi_srx_context(fabric->domain, fabric->info->rx_attr, &fabric->msg.srx, NULL)) != 0)
-        return fabric_failed(fabric, "fi_srx_context", status);
+        return fabric_fail(fabric, "fi_srx_context", status);
     if ((status = fi_ep_bind(fabric->msg.srx, &fabric->cq->fid, FI_RECV)) != 0)
-        return fabric_failed(fabric, "fi_ep_bind", status);
+        return fabric_fail(fabric, "fi_ep_bind", status);
     status = msg_post_receives(fabric);
     return status == TUTTI_OK ? msg_listen(fabric) : status;
 }
 
 void msg_close(struct fabric *fabric)
 {
-    /* The provider would not free those who are just connecting: they are taken in, ended, and let go. */
+    /* The provider would not free connections in their handshake, so these are accepted, ended and released. */
     for (int i = 0; i < 4 && fabric->msg.pep != NULL; i++) msg_handle_events(fabric);
     FABRIC_CLOSE(fabric->msg.srx);
     FABRIC_CLOSE(fabric->msg.pep);

@@ -1,4 +1,4 @@
-/* Messages, pieces of writes and completions of datagram endpoints. */
+/* Datagram endpoints: messages, pieces of writes and completions. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +7,11 @@
 
 enum { BATCH = 32 };
 
-/* ---- sending ----------------------------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------------------------- */
 
-/* While a link is being made there are other tries.  It is given up in progress: not everyone who sends may be told. */
-static void rdm_failed(struct fabric_link *link, int error)
+/* Records the provider's error, so that the next progress drops the link: a sender may not expect the loss.  A link
+ * that is not up yet tries again. */
+static void record_failure(struct fabric_link *link, int error)
 {
     link->fabric->rdm.retry = true;
     if (link->state == FABRIC_UP && link->rdm.failed == 0) link->rdm.failed = error;
@@ -32,58 +33,59 @@ static int inject(struct fabric_link *link, const struct wire_envelope *envelope
     return (int)fi_inject(link->fabric->rdm.ep, small, n, link->rdm.address);
 }
 
-static int send_slot(struct fabric_link *link, const struct wire_envelope *envelope, const struct rdm_parts *parts,
-                     struct transport_write *write)
+static int send_buffer(struct fabric_link *link, const struct wire_envelope *envelope, const struct rdm_parts *parts,
+                       struct transport_write *write)
 {
     struct rdm_fabric *rdm = &link->fabric->rdm;
-    struct rdm_slot *slot = TAILQ_FIRST(&rdm->spare);
-    if (slot != NULL)
-        TAILQ_REMOVE(&rdm->spare, slot, entry);
+    struct rdm_buffer *buffer = TAILQ_FIRST(&rdm->spare);
+    if (buffer != NULL)
+        TAILQ_REMOVE(&rdm->spare, buffer, entry);
     else
-        slot = rdm_slot_new(link->fabric);
-    if (slot == NULL) return -FI_ENOMEM;
-    size_t n = pack(slot->data, envelope, parts);
-    slot->link = link;
-    slot->write = write;
-    slot->bytes = parts->first_bytes;
-    slot->sequence = envelope->sequence;
-    void *descriptor = slot->region != NULL ? fi_mr_desc(slot->region) : NULL;
-    int status = (int)fi_send(rdm->ep, slot->data, n, descriptor, link->rdm.address, slot);
+        buffer = rdm_buffer_new(link->fabric);
+    if (buffer == NULL) return -FI_ENOMEM;
+    size_t n = pack(buffer->data, envelope, parts);
+    buffer->link = link;
+    buffer->write = write;
+    buffer->bytes = parts->first_bytes;
+    buffer->sequence = envelope->sequence;
+    void *descriptor = buffer->region != NULL ? fi_mr_desc(buffer->region) : NULL;
+    int status = (int)fi_send(rdm->ep, buffer->data, n, descriptor, link->rdm.address, buffer);
     if (status != 0) {
-        TAILQ_INSERT_HEAD(&rdm->spare, slot, entry);
+        TAILQ_INSERT_HEAD(&rdm->spare, buffer, entry);
         return status;
     }
-    TAILQ_INSERT_TAIL(&link->rdm.flying, slot, entry);
-    link->rdm.n_flying++;
+    TAILQ_INSERT_TAIL(&link->rdm.in_flight, buffer, entry);
+    link->rdm.n_in_flight++;
     return 0;
 }
 
 int rdm_post(struct fabric_link *link, struct wire_envelope envelope, const struct rdm_parts *parts,
              struct transport_write *write)
 {
-    bool greets = envelope.kind == WIRE_HELLO || envelope.kind == WIRE_WELCOME;
+    bool is_handshake = envelope.kind == WIRE_HELLO || envelope.kind == WIRE_WELCOME;
     size_t n = WIRE_ENVELOPE + parts->first_bytes + parts->second_bytes;
     envelope.from = (uint32_t)link->fabric->config.rank;
-    envelope.session = greets ? 0 : link->rdm.session_out;
-    envelope.sequence = greets ? 0 : link->rdm.sent + 1;
+    envelope.session = is_handshake ? 0 : link->rdm.session_out;
+    envelope.sequence = is_handshake ? 0 : link->rdm.sent + 1;
     int status = write == NULL && n <= link->fabric->rdm.inject ? inject(link, &envelope, parts)
-                                                                : send_slot(link, &envelope, parts, write);
+                                                                : send_buffer(link, &envelope, parts, write);
     if (status != 0) {
         link->fabric->rdm.retry = true;
-        if (status != -FI_EAGAIN) rdm_failed(link, -status);
+        if (status != -FI_EAGAIN) record_failure(link, -status);
         return status;
     }
-    link->rdm.sent += !greets;
-    link->rdm.spoke = true;
+    link->rdm.sent += !is_handshake;
+    link->rdm.has_sent = true;
     return 0;
 }
 
-/* Not too many of a link in the provider; nor too far ahead of the oldest, which they may overtake. */
+/* True if another buffer may be posted: the provider has few of this link, and the oldest is not too far behind,
+ * because later ones may overtake it. */
 static bool has_room(const struct fabric_link *link)
 {
-    const struct rdm_slot *oldest = TAILQ_FIRST(&link->rdm.flying);
+    const struct rdm_buffer *oldest = TAILQ_FIRST(&link->rdm.in_flight);
     if (oldest == NULL) return true;
-    return link->rdm.n_flying < RDM_FLIGHT && link->rdm.sent + 1 - oldest->sequence < RDM_WINDOW;
+    return link->rdm.n_in_flight < RDM_IN_FLIGHT_MAX && link->rdm.sent + 1 - oldest->sequence < RDM_WINDOW;
 }
 
 static int post_message(struct fabric_link *link, const struct rdm_parts *parts)
@@ -92,7 +94,7 @@ static int post_message(struct fabric_link *link, const struct rdm_parts *parts)
     return rdm_post(link, (struct wire_envelope){.kind = WIRE_MESSAGE}, parts, NULL);
 }
 
-/* Behind all that waits. */
+/* Sends behind all waiting messages. */
 static int rdm_send(struct fabric_link *link, const void *header, size_t header_bytes, const void *payload,
                     size_t bytes)
 {
@@ -108,7 +110,7 @@ static bool post_waiting(struct fabric_link *link)
         struct rdm_parts parts = {.first = buffer->data, .first_bytes = buffer->bytes};
         if (post_message(link, &parts) != 0) return false;
         STAILQ_REMOVE_HEAD(&link->waiting, entry);
-        fabric_give_back(link->fabric, buffer);
+        fabric_release(link->fabric, buffer);
     }
     return true;
 }
@@ -135,10 +137,10 @@ static void rdm_post_writes(struct fabric_link *link)
 
 void rdm_flush(struct fabric_link *link)
 {
-    if (rdm_say(link) == 0 && link->state == FABRIC_UP && post_waiting(link)) rdm_post_writes(link);
+    if (rdm_send_due(link) == 0 && link->state == FABRIC_UP && post_waiting(link)) rdm_post_writes(link);
 }
 
-/* ---- opened memory ----------------------------------------------------------------------------------------- */
+/* ---- exposed memory ------------------------------------------------------------------------------------------ */
 
 struct rdm_region {
     LIST_ENTRY(rdm_region) entry;
@@ -169,7 +171,7 @@ static void rdm_conceal(struct transport_memory *memory)
     free(region);
 }
 
-/* Pieces come in order; those for memory that was closed meanwhile are let go. */
+/* Handles a piece of a write.  Pieces come in order.  Those for memory concealed meanwhile are ignored. */
 static void handle_piece(struct fabric_link *link, const struct wire_envelope *envelope, const uint8_t *data, size_t n)
 {
     struct fabric *fabric = link->fabric;
@@ -180,7 +182,7 @@ static void handle_piece(struct fabric_link *link, const struct wire_envelope *e
     }
     if (region == NULL) return;
     if (envelope->offset != region->landed || n > region->bytes - region->landed) {
-        fabric_drop(fabric, link->rank, "it wrote where it may not", true);
+        fabric_drop(fabric, link->rank, "it wrote outside the exposed memory", true);
         return;
     }
     if (n > 0) memcpy(region->data + region->landed, data, n);
@@ -188,13 +190,13 @@ static void handle_piece(struct fabric_link *link, const struct wire_envelope *e
     if (region->landed == region->bytes) fabric->config.events->written(fabric->config.user, envelope->key);
 }
 
-/* ---- receiving --------------------------------------------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------------------------------------------- */
 
 static void deliver(struct fabric_link *link, const struct wire_envelope *envelope, const uint8_t *data, size_t n)
 {
     struct fabric *fabric = link->fabric;
     const uint8_t *content = data + WIRE_ENVELOPE;
-    rdm_heard(link);
+    rdm_count_received(link);
     if (envelope->kind == WIRE_MESSAGE)
         fabric_deliver(fabric, content, n - WIRE_ENVELOPE);
     else if (envelope->kind == WIRE_PIECE)
@@ -206,11 +208,11 @@ static void deliver(struct fabric_link *link, const struct wire_envelope *envelo
 static struct wire_envelope envelope_of(const struct fabric_buffer *buffer)
 {
     struct wire_envelope envelope = {0};
-    wire_envelope_parse(buffer->data, buffer->bytes, UINT32_MAX, &envelope); /* it was good when it came */
+    wire_envelope_parse(buffer->data, buffer->bytes, UINT32_MAX, &envelope); /* it was valid when it came */
     return envelope;
 }
 
-/* Keeps what came before its turn; there are few. */
+/* Keeps a message until its turn, in order of sequence. */
 static void keep_early(struct fabric_link *link, uint64_t sequence, const uint8_t *data, size_t n)
 {
     struct fabric_buffer *buffer = fabric_copy(link->fabric, data, n, NULL, 0), *before = NULL, *at;
@@ -229,16 +231,16 @@ static void keep_early(struct fabric_link *link, uint64_t sequence, const uint8_
         STAILQ_INSERT_HEAD(&link->rdm.early, buffer, entry);
 }
 
-/* A number that came twice lies before its turn for ever, which ends the link. */
+/* A duplicate stays here forever, which ends the link. */
 static void deliver_early(struct fabric_link *link)
 {
     struct fabric_buffer *buffer;
     while (link->state == FABRIC_UP && (buffer = STAILQ_FIRST(&link->rdm.early)) != NULL) {
         struct wire_envelope envelope = envelope_of(buffer);
-        if (envelope.sequence != link->rdm.heard + 1) return;
+        if (envelope.sequence != link->rdm.received + 1) return;
         STAILQ_REMOVE_HEAD(&link->rdm.early, entry);
         deliver(link, &envelope, buffer->data, buffer->bytes);
-        fabric_give_back(link->fabric, buffer);
+        fabric_release(link->fabric, buffer);
     }
 }
 
@@ -251,10 +253,10 @@ static void handle_message(struct fabric *fabric, const uint8_t *data, size_t n)
         return;
     }
     if (envelope.kind == WIRE_HELLO || envelope.kind == WIRE_WELCOME) {
-        rdm_handle_greeting(fabric, &envelope, data + WIRE_ENVELOPE, n - WIRE_ENVELOPE);
-    } else if (rdm_is_of_link(fabric, &envelope)) {
+        rdm_handle_handshake(fabric, &envelope, data + WIRE_ENVELOPE, n - WIRE_ENVELOPE);
+    } else if (rdm_belongs_to_link(fabric, &envelope)) {
         struct fabric_link *link = fabric->link[envelope.from];
-        if (envelope.sequence != link->rdm.heard + 1) {
+        if (envelope.sequence != link->rdm.received + 1) {
             keep_early(link, envelope.sequence, data, n);
             return;
         }
@@ -263,32 +265,32 @@ static void handle_message(struct fabric *fabric, const uint8_t *data, size_t n)
     }
 }
 
-/* A slot is on the list of receives while the provider has it. */
-int rdm_post_receive(struct fabric *fabric, struct rdm_slot *slot)
+/* The buffer is on the list of receives while the provider has it. */
+int rdm_post_receive(struct fabric *fabric, struct rdm_buffer *buffer)
 {
-    void *descriptor = slot->region != NULL ? fi_mr_desc(slot->region) : NULL;
-    return (int)fi_recv(fabric->rdm.ep, slot->data, sizeof slot->data, descriptor, FI_ADDR_UNSPEC, slot);
+    void *descriptor = buffer->region != NULL ? fi_mr_desc(buffer->region) : NULL;
+    return (int)fi_recv(fabric->rdm.ep, buffer->data, sizeof buffer->data, descriptor, FI_ADDR_UNSPEC, buffer);
 }
 
-static void post_again(struct fabric *fabric, struct rdm_slot *slot)
+static void post_again(struct fabric *fabric, struct rdm_buffer *buffer)
 {
-    if (rdm_post_receive(fabric, slot) == 0) return;
-    TAILQ_REMOVE(&fabric->rdm.receives, slot, entry);
-    TAILQ_INSERT_TAIL(&fabric->rdm.unposted, slot, entry);
+    if (rdm_post_receive(fabric, buffer) == 0) return;
+    TAILQ_REMOVE(&fabric->rdm.receives, buffer, entry);
+    TAILQ_INSERT_TAIL(&fabric->rdm.unposted, buffer, entry);
     fabric->rdm.retry = true;
 }
 
-/* ---- completions ------------------------------------------------------------------------------------------- */
+/* ---- completions --------------------------------------------------------------------------------------------- */
 
-static void slot_left(struct fabric *fabric, struct rdm_slot *slot)
+static void finish_send(struct fabric *fabric, struct rdm_buffer *buffer)
 {
-    struct fabric_link *link = slot->link;
-    struct transport_write *write = slot->write;
-    size_t bytes = slot->bytes;
-    TAILQ_REMOVE(&link->rdm.flying, slot, entry);
-    TAILQ_INSERT_HEAD(&fabric->rdm.spare, slot, entry);
-    link->rdm.n_flying--;
-    rdm_flush(link); /* keep the wire busy before telling anyone */
+    struct fabric_link *link = buffer->link;
+    struct transport_write *write = buffer->write;
+    size_t bytes = buffer->bytes;
+    TAILQ_REMOVE(&link->rdm.in_flight, buffer, entry);
+    TAILQ_INSERT_HEAD(&fabric->rdm.spare, buffer, entry);
+    link->rdm.n_in_flight--;
+    rdm_flush(link); /* before the event, to keep the network busy */
     if (write == NULL) return;
     write->landed += bytes;
     if (write->landed >= write->bytes) fabric->config.events->write_done(fabric->config.user, write);
@@ -298,14 +300,14 @@ static void handle_error(struct fabric *fabric)
 {
     struct fi_cq_err_entry error = {0};
     if (fi_cq_readerr(fabric->cq, &error, 0) < 0 || error.op_context == NULL) return;
-    struct rdm_slot *slot = error.op_context;
-    if (slot->link == NULL) { /* what was cut short is no message of ours */
-        post_again(fabric, slot);
+    struct rdm_buffer *buffer = error.op_context;
+    if (buffer->link == NULL) { /* a truncated message is not a rank's */
+        post_again(fabric, buffer);
         return;
     }
-    rdm_failed(slot->link, error.err);
-    slot->write = NULL;
-    slot_left(fabric, slot);
+    record_failure(buffer->link, error.err);
+    buffer->write = NULL;
+    finish_send(fabric, buffer);
 }
 
 static int drain(struct fabric *fabric)
@@ -318,30 +320,30 @@ static int drain(struct fabric *fabric)
         return 1;
     }
     for (ssize_t i = 0; i < n; i++) {
-        struct rdm_slot *slot = entry[i].op_context;
-        if (slot == NULL) continue;
-        if (slot->link != NULL) {
-            slot_left(fabric, slot);
+        struct rdm_buffer *buffer = entry[i].op_context;
+        if (buffer == NULL) continue;
+        if (buffer->link != NULL) {
+            finish_send(fabric, buffer);
             continue;
         }
-        handle_message(fabric, slot->data, entry[i].len);
-        post_again(fabric, slot);
+        handle_message(fabric, buffer->data, entry[i].len);
+        post_again(fabric, buffer);
     }
     return n > 0 ? (int)n : 0;
 }
 
-/* What the provider had no room for, and links that it failed. */
+/* Posts what the provider had no space for, and drops links that it failed. */
 static void retry(struct fabric *fabric)
 {
-    struct rdm_slot *slot;
+    struct rdm_buffer *buffer;
     fabric->rdm.retry = false;
-    while ((slot = TAILQ_FIRST(&fabric->rdm.unposted)) != NULL) {
-        if (rdm_post_receive(fabric, slot) != 0) {
+    while ((buffer = TAILQ_FIRST(&fabric->rdm.unposted)) != NULL) {
+        if (rdm_post_receive(fabric, buffer) != 0) {
             fabric->rdm.retry = true;
             break;
         }
-        TAILQ_REMOVE(&fabric->rdm.unposted, slot, entry);
-        TAILQ_INSERT_TAIL(&fabric->rdm.receives, slot, entry);
+        TAILQ_REMOVE(&fabric->rdm.unposted, buffer, entry);
+        TAILQ_INSERT_TAIL(&fabric->rdm.receives, buffer, entry);
     }
     struct fabric_link *link;
     STAILQ_FOREACH(link, &fabric->all_links, entry)
@@ -363,18 +365,18 @@ static int rdm_progress(struct fabric *fabric)
     return moved;
 }
 
-static bool rdm_busy(const struct fabric_link *link)
+static bool rdm_is_busy(const struct fabric_link *link)
 {
-    return link->state == FABRIC_UP && link->rdm.n_flying > 0;
+    return link->state == FABRIC_UP && link->rdm.n_in_flight > 0;
 }
 
 const struct fabric_kind rdm_kind = {.find = rdm_find,
                                      .open = rdm_open,
                                      .close = rdm_close,
-                                     .take_entry = rdm_take_entry,
-                                     .ask = rdm_ask,
+                                     .read_entry = rdm_read_entry,
+                                     .connect = rdm_connect,
                                      .end = rdm_end,
-                                     .busy = rdm_busy,
+                                     .is_busy = rdm_is_busy,
                                      .send = rdm_send,
                                      .post_writes = rdm_post_writes,
                                      .expose = rdm_expose,

@@ -1,4 +1,4 @@
-/* The life of a fabric of datagram endpoints: provider, endpoint, buffers; and the order of giving back. */
+/* Datagram endpoints: the provider, the endpoint and its buffers, and the order in which they are closed. */
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,8 +6,8 @@
 
 #include "tcp/net/rdm.h"
 
-/* The address is where an IP provider listens; others have addresses of their own kind. */
-int rdm_find(struct fabric *fabric, const char *provider, const struct fabric_where *where)
+/* The address is for IP providers; others have addresses of their own kind. */
+int rdm_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *where)
 {
     struct fi_info *hints = fabric_library.dupinfo(NULL);
     if (hints == NULL) return -FI_ENOMEM;
@@ -25,26 +25,27 @@ int rdm_find(struct fabric *fabric, const char *provider, const struct fabric_wh
     return status;
 }
 
-/* ---- buffers ----------------------------------------------------------------------------------------------- */
+/* ---- buffers ------------------------------------------------------------------------------------------------- */
 
-struct rdm_slot *rdm_slot_new(struct fabric *fabric)
+struct rdm_buffer *rdm_buffer_new(struct fabric *fabric)
 {
-    struct rdm_slot *slot = calloc(1, sizeof *slot);
-    if (slot == NULL) return NULL;
-    if (!(fabric->info->domain_attr->mr_mode & FI_MR_LOCAL)) return slot;
-    if (fi_mr_reg(fabric->domain, slot->data, sizeof slot->data, FI_SEND | FI_RECV, 0, 0, 0, &slot->region, NULL) == 0)
-        return slot;
-    free(slot);
+    struct rdm_buffer *buffer = calloc(1, sizeof *buffer);
+    if (buffer == NULL) return NULL;
+    if (!(fabric->info->domain_attr->mr_mode & FI_MR_LOCAL)) return buffer;
+    if (fi_mr_reg(fabric->domain, buffer->data, sizeof buffer->data, FI_SEND | FI_RECV, 0, 0, 0, &buffer->region,
+                  NULL) == 0)
+        return buffer;
+    free(buffer);
     return NULL;
 }
 
-static void free_slots(struct rdm_slots *slots)
+static void free_buffers(struct rdm_buffers *buffers)
 {
-    struct rdm_slot *slot;
-    while ((slot = TAILQ_FIRST(slots)) != NULL) {
-        TAILQ_REMOVE(slots, slot, entry);
-        FABRIC_CLOSE(slot->region);
-        free(slot);
+    struct rdm_buffer *buffer;
+    while ((buffer = TAILQ_FIRST(buffers)) != NULL) {
+        TAILQ_REMOVE(buffers, buffer, entry);
+        FABRIC_CLOSE(buffer->region);
+        free(buffer);
     }
 }
 
@@ -52,19 +53,20 @@ static int post_receives(struct fabric *fabric)
 {
     const tutti_host *host = fabric->config.host;
     for (int i = 0; i < FABRIC_RECEIVES; i++) {
-        struct rdm_slot *slot = rdm_slot_new(fabric);
-        if (slot == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d receive buffers", FABRIC_RECEIVES);
-        TAILQ_INSERT_TAIL(&fabric->rdm.receives, slot, entry);
-        int status = rdm_post_receive(fabric, slot);
+        struct rdm_buffer *buffer = rdm_buffer_new(fabric);
+        if (buffer == NULL)
+            return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d receive buffers", FABRIC_RECEIVES);
+        TAILQ_INSERT_TAIL(&fabric->rdm.receives, buffer, entry);
+        int status = rdm_post_receive(fabric, buffer);
         if (status == -FI_EAGAIN && i > 0) return TUTTI_OK; /* as many as the provider takes */
-        if (status != 0) return fabric_failed(fabric, "fi_recv", status);
+        if (status != 0) return fabric_fail(fabric, "fi_recv", status);
     }
     return TUTTI_OK;
 }
 
-/* ---- endpoint ---------------------------------------------------------------------------------------------- */
+/* ---- endpoint ------------------------------------------------------------------------------------------------ */
 
-/* A provider without a descriptor to sleep on is asked at intervals. */
+/* A provider without a descriptor is polled at intervals. */
 static int open_queue(struct fabric *fabric)
 {
     struct fi_cq_attr cq = {.size = 4096, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
@@ -79,28 +81,28 @@ static int open_endpoint(struct fabric *fabric)
     struct fi_av_attr av = {.type = fabric->info->domain_attr->av_type};
     int status;
     if ((status = fi_domain(fabric->fabric, fabric->info, &fabric->domain, NULL)) != 0)
-        return fabric_failed(fabric, "fi_domain", status);
-    if ((status = open_queue(fabric)) != 0) return fabric_failed(fabric, "fi_cq_open", status);
+        return fabric_fail(fabric, "fi_domain", status);
+    if ((status = open_queue(fabric)) != 0) return fabric_fail(fabric, "fi_cq_open", status);
     if ((status = fi_av_open(fabric->domain, &av, &fabric->rdm.av, NULL)) != 0)
-        return fabric_failed(fabric, "fi_av_open", status);
+        return fabric_fail(fabric, "fi_av_open", status);
     if ((status = fi_endpoint(fabric->domain, fabric->info, &fabric->rdm.ep, NULL)) != 0)
-        return fabric_failed(fabric, "fi_endpoint", status);
+        return fabric_fail(fabric, "fi_endpoint", status);
     if ((status = fi_ep_bind(fabric->rdm.ep, &fabric->rdm.av->fid, 0)) != 0 ||
         (status = fi_ep_bind(fabric->rdm.ep, &fabric->cq->fid, FI_TRANSMIT | FI_RECV)) != 0)
-        return fabric_failed(fabric, "fi_ep_bind", status);
-    if ((status = fi_enable(fabric->rdm.ep)) != 0) return fabric_failed(fabric, "fi_enable", status);
+        return fabric_fail(fabric, "fi_ep_bind", status);
+    if ((status = fi_enable(fabric->rdm.ep)) != 0) return fabric_fail(fabric, "fi_enable", status);
     return TUTTI_OK;
 }
 
-/* Our name for the address book. */
-static int name_ourselves(struct fabric *fabric)
+/* Fills this rank's address book entry. */
+static int publish_name(struct fabric *fabric)
 {
     struct wire_name name = {.bytes = sizeof name.name};
     size_t text = sizeof fabric->where;
     int status = fi_getname(&fabric->rdm.ep->fid, name.name, &name.bytes);
-    if (status != 0 || name.bytes == 0) return fabric_failed(fabric, "fi_getname", status);
-    fabric->address.family = fabric->chosen.family;
-    inet_pton(fabric->chosen.family == 4 ? AF_INET : AF_INET6, fabric->chosen.text, fabric->address.ip);
+    if (status != 0 || name.bytes == 0) return fabric_fail(fabric, "fi_getname", status);
+    fabric->address.family = fabric->own_address.family;
+    inet_pton(fabric->own_address.family == 4 ? AF_INET : AF_INET6, fabric->own_address.text, fabric->address.ip);
     rdm_open_probes(fabric, &fabric->address);
     name.host = fabric->address;
     fabric->rdm.name_bytes = name.bytes;
@@ -123,14 +125,14 @@ int rdm_open(struct fabric *fabric)
     fabric->cq_fd = -1;
     if (fabric->info->ep_attr->max_msg_size < RDM_MESSAGE)
         return fabric->config.host->error(
-            TUTTI_ERR_BACKEND, "libfabric's provider %s takes messages of up to %zu bytes; %d are needed",
+            TUTTI_ERR_BACKEND, "libfabric's provider %s takes messages of up to %zu bytes; %d bytes are required",
             fabric->info->fabric_attr->prov_name, fabric->info->ep_attr->max_msg_size, RDM_MESSAGE);
     size_t inject = fabric->info->tx_attr->inject_size;
     fabric->rdm.inject = inject < RDM_INJECT ? inject : RDM_INJECT;
     int status = rdm_open_timer(fabric);
     if (status == TUTTI_OK) status = open_endpoint(fabric);
     if (status == TUTTI_OK) status = post_receives(fabric);
-    if (status == TUTTI_OK) status = name_ourselves(fabric);
+    if (status == TUTTI_OK) status = publish_name(fabric);
     return status;
 }
 
@@ -142,12 +144,12 @@ void rdm_close(struct fabric *fabric)
     struct fabric_link *link;
     STAILQ_FOREACH(link, &fabric->all_links, entry)
     {
-        free_slots(&link->rdm.flying);
+        free_buffers(&link->rdm.in_flight);
         fabric_free_buffers(&link->rdm.early);
     }
-    free_slots(&fabric->rdm.spare);
-    free_slots(&fabric->rdm.receives);
-    free_slots(&fabric->rdm.unposted);
+    free_buffers(&fabric->rdm.spare);
+    free_buffers(&fabric->rdm.receives);
+    free_buffers(&fabric->rdm.unposted);
     FABRIC_CLOSE(fabric->domain);
     if (fabric->rdm.timer_fd >= 0) close(fabric->rdm.timer_fd);
     rdm_close_probes(fabric);

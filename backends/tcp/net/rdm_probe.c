@@ -1,8 +1,8 @@
-/* Tells a dead peer from a slow one while its link is not up: a plain TCP listener in each process, which the kernel
- * closes with it.  Datagram endpoints do not say that nobody receives.
+/* Probes tell an exited peer from a slow one: each process has a plain TCP listener, which the kernel closes with it.
+ * Datagram endpoints do not report that the receiver does not exist.
  *
- * Nothing is sent over these connections; they are closed as soon as they are seen.  A refusal by another host may come
- * from a firewall, so it counts only once the peer has been silent for as long as a link may be. */
+ * Nothing is sent over these connections, which are closed as soon as they are accepted.  Another host's refusal may
+ * come from a firewall, so it counts only once the peer has been silent for as long as a link may be. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -19,7 +19,7 @@ static int new_socket(const struct wire_address *address)
     return socket(address->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-static bool listens(int fd, struct wire_address *own)
+static bool start_listening(int fd, struct wire_address *own)
 {
     struct sockaddr_storage address;
     socklen_t bytes = fabric_to_sockaddr(own, &address);
@@ -34,9 +34,9 @@ void rdm_open_probes(struct fabric *fabric, struct wire_address *own)
 {
     own->port = 0;
     fabric->rdm.listener = new_socket(own);
-    if (fabric->rdm.listener >= 0 && listens(fabric->rdm.listener, own)) return;
-    fabric->config.host->log(2, "tcp: no listener for probes on %s (%s): a dead peer is noticed by its silence",
-                             fabric->chosen.text, strerror(errno));
+    if (fabric->rdm.listener >= 0 && start_listening(fabric->rdm.listener, own)) return;
+    fabric->config.host->log(2, "tcp: no listener for probes on %s (%s): an exited peer is noticed by its silence",
+                             fabric->own_address.text, strerror(errno));
     rdm_close_probes(fabric);
 }
 
@@ -77,18 +77,18 @@ static void finish_probe(struct fabric_link *link)
     struct pollfd polled = {link->rdm.probe, POLLOUT, 0};
     int error = 0;
     socklen_t bytes = sizeof error;
-    if (link->rdm.probe < 0 || poll(&polled, 1, 0) <= 0) return; /* there is none, or no answer yet */
+    if (link->rdm.probe < 0 || poll(&polled, 1, 0) <= 0) return; /* there is no probe, or no answer yet */
     getsockopt(link->rdm.probe, SOL_SOCKET, SO_ERROR, &error, &bytes);
     link->rdm.refused = error == ECONNREFUSED;
     rdm_end_probe(link);
 }
 
-bool rdm_is_gone(struct fabric_link *link)
+bool rdm_has_exited(struct fabric_link *link)
 {
     const struct wire_address *peer = &link->fabric->addresses[link->rank];
     if (peer->port == 0) return false; /* the peer has no listener */
     if (link->rdm.probe < 0) start_probe(link);
     finish_probe(link);
     bool own_host = memcmp(peer->ip, link->fabric->address.ip, sizeof peer->ip) == 0;
-    return link->rdm.refused && (own_host || link->rdm.deaf >= RDM_TICKS);
+    return link->rdm.refused && (own_host || link->rdm.silent_ticks >= RDM_TICKS);
 }

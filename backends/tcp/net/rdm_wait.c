@@ -1,5 +1,5 @@
-/* When a datagram fabric looks again: a timer beside the provider's descriptor, for the next tick, and for what the
- * provider had no room for or cannot wake us for. */
+/* Sleeping: a timer beside the provider's descriptor wakes for the next tick, for messages that the provider had no
+ * space for, and if the provider has no descriptor. */
 #include <errno.h>
 #include <string.h>
 #include <sys/timerfd.h>
@@ -7,7 +7,7 @@
 
 #include "tcp/net/rdm.h"
 
-enum { NAP_LEAST_US = 50, NAP_MOST_US = 5000, LOOK_EVERY = 32 };
+enum { NAP_MIN_US = 50, NAP_MAX_US = 5000, POLLS_PER_CHECK = 32 };
 
 static int64_t tick_ns(const struct fabric *fabric)
 {
@@ -23,10 +23,10 @@ int rdm_open_timer(struct fabric *fabric)
     return TUTTI_OK;
 }
 
-/* Whether a tick has passed.  Those that passed while nobody looked count as one. */
+/* True if a tick has passed.  Ticks that passed while this rank did not poll count as one. */
 bool rdm_is_tick(struct fabric *fabric)
 {
-    if (!fabric->rdm.slept && ++fabric->polls % LOOK_EVERY != 0) return false;
+    if (!fabric->rdm.slept && ++fabric->polls % POLLS_PER_CHECK != 0) return false;
     int64_t now = fabric->config.host->now_ns();
     fabric->rdm.slept = false;
     if (now < fabric->rdm.tick_ns) return false;
@@ -34,17 +34,17 @@ bool rdm_is_tick(struct fabric *fabric)
     return true;
 }
 
-/* Set anew, which also makes it unreadable, for a nap, or else for the next tick. */
+/* Sets the timer for a nap or for the next tick.  That also makes it unreadable. */
 static void set_timer(struct fabric *fabric, bool naps)
 {
     int64_t left = fabric->rdm.tick_ns - fabric->config.host->now_ns();
-    if (fabric->rdm.nap_us < NAP_LEAST_US) fabric->rdm.nap_us = NAP_LEAST_US;
+    if (fabric->rdm.nap_us < NAP_MIN_US) fabric->rdm.nap_us = NAP_MIN_US;
     int64_t nap = (int64_t)fabric->rdm.nap_us * 1000;
     if (naps && nap < left) left = nap;
     if (left < 1) left = 1;
     struct itimerspec at = {.it_value = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000}};
     timerfd_settime(fabric->rdm.timer_fd, 0, &at, NULL);
-    if (fabric->rdm.nap_us < NAP_MOST_US) fabric->rdm.nap_us *= 2;
+    if (fabric->rdm.nap_us < NAP_MAX_US) fabric->rdm.nap_us *= 2;
     fabric->rdm.timed_ns = fabric->rdm.tick_ns;
     fabric->rdm.naps = naps;
 }
@@ -53,7 +53,7 @@ int rdm_arm(struct fabric *fabric, int *descriptors)
 {
     struct fid *waited[1] = {&fabric->cq->fid};
     int n = 0;
-    bool again = fabric->rdm.slept; /* no progress was made since it was armed: that timer runs */
+    bool again = fabric->rdm.slept; /* no progress since it was armed, so the timer still runs */
     fabric->rdm.slept = true;
     errno = 0;
     if (fabric->cq_fd >= 0) {

@@ -13,7 +13,7 @@ enum {
 static const char name_magic[8] = {'T', 'U', 'T', 'T', 'I', 'r', 'd', 'm'};
 static const char address_magic[8] = {'T', 'U', 'T', 'T', 'I', 'a', 'd', 'r'};
 
-/* ---- messages ---------------------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------------------------ */
 
 void wire_encode(uint8_t out[WIRE_HEADER], const struct transport_header *header)
 {
@@ -47,7 +47,7 @@ bool wire_parse(const void *message, size_t n, struct transport_header *header)
     return true;
 }
 
-/* ---- addresses --------------------------------------------------------------------------------------------- */
+/* ---- addresses ----------------------------------------------------------------------------------------------- */
 
 void wire_address_encode(uint8_t out[WIRE_ADDRESS], const struct wire_address *address)
 {
@@ -75,7 +75,7 @@ bool wire_address_parse(const void *data, size_t n, struct wire_address *address
     return address->family == 6;
 }
 
-/* ---- datagrams --------------------------------------------------------------------------------------------- */
+/* ---- datagrams ----------------------------------------------------------------------------------------------- */
 
 size_t wire_name_encode(uint8_t out[WIRE_ENTRY_MAX], const struct wire_name *name)
 {

@@ -31,7 +31,7 @@ bool proto_add_transport(struct proto *proto, struct transport *transport)
     return reaches_all;
 }
 
-/* ---- ending ------------------------------------------------------------------------------------------------ */
+/* ---- ending -------------------------------------------------------------------------------------------------- */
 
 /* Says goodbye.  Returns true if nothing more will pass between this rank and the peer. */
 static bool part(struct proto *proto, int32_t rank)
@@ -134,7 +134,7 @@ void proto_close(struct proto *proto)
     *proto = (struct proto){0};
 }
 
-/* ---- progress ---------------------------------------------------------------------------------------------- */
+/* ---- progress ------------------------------------------------------------------------------------------------ */
 
 static bool is_overdue(const struct proto *proto, const struct proto_op *op, int64_t now_ns)
 {

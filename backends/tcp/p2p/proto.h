@@ -128,7 +128,7 @@ struct proto {
     int moved;
 };
 
-/* ---- proto.c ----------------------------------------------------------------------------------------------- */
+/* ---- proto.c ------------------------------------------------------------------------------------------------- */
 
 struct proto_config {
     int32_t rank, world_size;
@@ -150,7 +150,7 @@ int proto_progress(struct proto *proto);
 int proto_arm(struct proto *proto, int *descriptors);
 int proto_describe(const struct proto *proto, char *text, size_t capacity);
 
-/* ---- proto_group.c ----------------------------------------------------------------------------------------------- */
+/* ---- proto_group.c ------------------------------------------------------------------------------------------- */
 
 void proto_add_group(struct proto *proto, struct proto_group *group);
 void proto_remove_group(struct proto_group *group);

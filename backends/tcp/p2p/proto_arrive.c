@@ -38,7 +38,7 @@ static struct proto_op *find_posted(const struct proto *proto, const struct tran
     return receive != NULL && takes_from(op_of(receive), key.source) ? op_of(receive) : NULL;
 }
 
-/* ---- messages without a counterpart ------------------------------------------------------------------------ */
+/* ---- messages without a counterpart -------------------------------------------------------------------------- */
 
 /* Completes the probes that match a message just kept. */
 static void complete_probes(struct proto *proto, const struct transport_header *header)
@@ -99,7 +99,7 @@ bool proto_forget_rts(struct proto *proto, int32_t peer, uint64_t id)
     return forget_arrival(&proto->messages, peer, id);
 }
 
-/* ---- eager messages ---------------------------------------------------------------------------------------- */
+/* ---- eager messages ------------------------------------------------------------------------------------------ */
 
 static bool is_polled_for(const struct proto *proto, const struct transport_header *header)
 {
@@ -164,7 +164,7 @@ static void handle_eager(struct proto *proto, const struct transport_header *hea
     proto_finish_recv(proto, op, peer, take_eager(proto, op->request, header, payload));
 }
 
-/* ---- rendezvous -------------------------------------------------------------------------------------------- */
+/* ---- rendezvous ---------------------------------------------------------------------------------------------- */
 
 static void handle_rts(struct proto *proto, const struct transport_header *header)
 {
@@ -246,7 +246,7 @@ static void handle_nack_recv(struct proto *proto, const struct transport_header 
     proto_finish_recv(proto, op, peer, status);
 }
 
-/* ---- revocation -------------------------------------------------------------------------------------------- */
+/* ---- revocation ---------------------------------------------------------------------------------------------- */
 
 /* Returns the send that writes to the memory that a peer has exposed under this id, or NULL. */
 static struct proto_op *find_write(const struct proto *proto, int32_t peer, uint64_t id)
@@ -286,7 +286,7 @@ static void handle_revoked(struct proto *proto, const struct transport_header *h
     proto_finish(proto, op, proto->host->error(TUTTI_ERR_ABORTED, "the receive was withdrawn"));
 }
 
-/* ---- other messages ---------------------------------------------------------------------------------------- */
+/* ---- other messages ------------------------------------------------------------------------------------------ */
 
 /* Copies the control message first, because it will be parsed, and the peer may change what lies in the ring. */
 static void handle_control(struct proto *proto, const struct transport_header *header, const void *payload)
@@ -357,7 +357,7 @@ static void handle_other(struct proto *proto, const struct transport_header *hea
     }
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------ */
+/* ---- events -------------------------------------------------------------------------------------------------- */
 
 static bool on_message(void *user, const struct transport *from, const struct transport_header *header,
                        const void *payload, size_t bytes)

@@ -19,7 +19,7 @@ void proto_add_group(struct proto *proto, struct proto_group *group)
     LIST_INSERT_HEAD(&proto->groups, group, link);
 }
 
-/* ---- closed groups ----------------------------------------------------------------------------------------- */
+/* ---- closed groups ------------------------------------------------------------------------------------------- */
 
 struct proto_closed {
     uint64_t group;
@@ -80,7 +80,7 @@ static void reject_arrivals(struct proto *proto, tutti_matcher *matcher, uint64_
     }
 }
 
-/* ---- closing ----------------------------------------------------------------------------------------------- */
+/* ---- closing ------------------------------------------------------------------------------------------------- */
 
 /* True if a peer may be using the operation's memory. */
 static bool is_in_use(const struct proto_op *op)
@@ -129,7 +129,7 @@ void proto_remove_group(struct proto_group *group)
     group->proto = NULL;
 }
 
-/* ---- control messages -------------------------------------------------------------------------------------- */
+/* ---- control messages ---------------------------------------------------------------------------------------- */
 
 static int send_control(struct proto_group *group, int32_t peer, const void *message, size_t bytes)
 {

@@ -25,7 +25,7 @@ void proto_return_credit(struct proto *proto, int32_t peer, uint64_t bytes)
     proto_transmit(proto, peer, &header, NULL, 0);
 }
 
-/* ---- messages that came first ------------------------------------------------------------------------------ */
+/* ---- messages that came first -------------------------------------------------------------------------------- */
 
 static int take_eager(struct proto *proto, tutti_request *request, const struct proto_arrival *arrival)
 {
@@ -92,7 +92,7 @@ static struct proto_arrival *find_arrived(const struct proto_group *group, const
     return (struct proto_arrival *)(void *)message;
 }
 
-/* ---- posting ----------------------------------------------------------------------------------------------- */
+/* ---- posting ------------------------------------------------------------------------------------------------- */
 
 /* Polls for the message.  Returns PENDING if it does not come: then nothing was done. */
 static int poll_message(struct proto_group *group, tutti_request *request, int32_t peer)

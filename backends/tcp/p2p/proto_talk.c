@@ -57,7 +57,7 @@ struct transport_header proto_header(const struct proto_op *op, enum kind kind)
                                      .id = op->id};
 }
 
-/* ---- agreement --------------------------------------------------------------------------------------------- */
+/* ---- agreement ----------------------------------------------------------------------------------------------- */
 
 bool proto_agrees(const tutti_request *request, const struct transport_header *header)
 {

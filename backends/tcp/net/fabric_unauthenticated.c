@@ -1,0 +1,137 @@
+/* Connections to the listener that have not authenticated.  The provider has no time limit for them, and each holds a
+ * descriptor, so there must be few. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "tcp/net/fabric_impl.h"
+
+static bool is_accepting(const struct fabric *fabric)
+{
+    const struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
+        if (link->state == FABRIC_ACCEPTING) return true;
+    }
+    return false;
+}
+
+static bool is_of_link(const struct fabric *fabric, int fd)
+{
+    const struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry)
+    {
+        if (link->state == FABRIC_UP && link->msg.fd == fd) return true;
+    }
+    return false;
+}
+
+/* Returns the number of missing links: each of these ranks may be in its handshake. */
+static int count_expected(const struct fabric *fabric)
+{
+    int n = fabric->config.world_size - 1;
+    const struct fabric_link *link;
+    STAILQ_FOREACH(link, &fabric->all_links, entry) n -= link->state >= FABRIC_UP;
+    return n;
+}
+
+/* Returns the peer's port if fd is an unauthenticated connection, or 0. */
+static uint16_t unauthenticated_port(const struct fabric *fabric, const struct sockaddr_storage *own, int fd)
+{
+    struct sockaddr_storage name;
+    socklen_t bytes = sizeof name;
+    memset(&name, 0, sizeof name);
+    if (getsockname(fd, (struct sockaddr *)&name, &bytes) != 0 || !fabric_same_address(&name, own)) return 0;
+    bytes = sizeof name;
+    if (getpeername(fd, (struct sockaddr *)&name, &bytes) != 0 || is_of_link(fabric, fd)) return 0;
+    return ((struct sockaddr_in *)(void *)&name)->sin_port; /* the same for IPv6 */
+}
+
+/* What a scan of the process's descriptors has found. */
+struct scan {
+    struct fabric_unauthenticated fresh;       /* not seen before */
+    bool is_there[FABRIC_UNAUTHENTICATED_MAX]; /* those seen before, by index */
+    int n_descriptors, n_unauthenticated;
+};
+
+static void add_unauthenticated(const struct fabric_unauthenticated *before, int fd, uint16_t port, struct scan *scan)
+{
+    scan->n_unauthenticated++;
+    for (int i = 0; i < before->n; i++) {
+        if (before->seen[i].fd != fd || before->seen[i].port != port) continue;
+        scan->is_there[i] = true;
+        return;
+    }
+    struct fabric_unauthenticated *fresh = &scan->fresh;
+    if (fresh->n == FABRIC_UNAUTHENTICATED_MAX) return;
+    fresh->seen[fresh->n].fd = fd;
+    fresh->seen[fresh->n++].port = port;
+}
+
+static bool scan_descriptors(const struct fabric *fabric, const struct sockaddr_storage *own, struct scan *scan)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    if (folder == NULL) return false;
+    struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL) {
+        char *end;
+        long fd = strtol(entry->d_name, &end, 10);
+        if (end == entry->d_name || *end != '\0') continue;
+        scan->n_descriptors++;
+        uint16_t port = unauthenticated_port(fabric, own, (int)fd);
+        if (port != 0) add_unauthenticated(&fabric->msg.unauthenticated, (int)fd, port, scan);
+    }
+    closedir(folder);
+    return true;
+}
+
+/* Returns the connections that are still there, oldest first, and how many of them were seen before. */
+static struct fabric_unauthenticated sort_by_age(const struct fabric_unauthenticated *before, const struct scan *scan,
+                                                 int *n_old)
+{
+    struct fabric_unauthenticated sorted = {.n = 0};
+    for (int i = 0; i < before->n; i++)
+        if (scan->is_there[i]) sorted.seen[sorted.n++] = before->seen[i];
+    *n_old = sorted.n;
+    for (int i = 0; i < scan->fresh.n && sorted.n < FABRIC_UNAUTHENTICATED_MAX; i++)
+        sorted.seen[sorted.n++] = scan->fresh.seen[i];
+    return sorted;
+}
+
+/* Returns how many are to be ended.  While links are missing, a silent connection may be that of a rank without
+ * processor time: then only their number counts, and the descriptors that are left. */
+static int count_excess(const struct fabric *fabric, const struct scan *scan, int n_old)
+{
+    enum { RESERVE = 16 };
+    struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    int expected = count_expected(fabric);
+    if (expected == 0) return n_old;
+    int excess = scan->n_unauthenticated - expected - FABRIC_UNAUTHENTICATED_SPARE;
+    int room = limit.rlim_cur < INT32_MAX ? (int)limit.rlim_cur - RESERVE - scan->n_descriptors : INT32_MAX;
+    if (-room > excess) excess = -room;
+    return excess > 0 ? excess : 0;
+}
+
+/* Shuts connections down; the provider itself closes them when it reads events next. */
+void fabric_end_unauthenticated(struct fabric *fabric, bool all)
+{
+    enum { CHECK_MS = 1000 };
+    struct fabric_unauthenticated *unauthenticated = &fabric->msg.unauthenticated;
+    struct scan scan = {.n_descriptors = 0};
+    struct sockaddr_storage own;
+    size_t own_bytes = sizeof own;
+    int64_t now = fabric->config.host->now_ns();
+    if (!all && now - unauthenticated->checked_ns < (int64_t)CHECK_MS * 1000000) return;
+    memset(&own, 0, sizeof own);
+    if (fabric->msg.pep == NULL || fi_getname(&fabric->msg.pep->fid, &own, &own_bytes) != 0) return;
+    if (is_accepting(fabric) || !scan_descriptors(fabric, &own, &scan)) return;
+    int n_old = 0;
+    *unauthenticated = sort_by_age(unauthenticated, &scan, &n_old);
+    unauthenticated->checked_ns = now;
+    int excess = all ? unauthenticated->n : count_excess(fabric, &scan, n_old);
+    if (excess > unauthenticated->n) excess = unauthenticated->n;
+    for (int i = 0; i < excess; i++) shutdown(unauthenticated->seen[i].fd, SHUT_RDWR);
+}
