@@ -39,13 +39,13 @@ int fabric_fail(struct fabric *fabric, const char *what, int error)
  * nothing else. */
 static int find_provider(struct fabric *fabric)
 {
-    const struct fabric_own_address *where = &fabric->own_address;
+    const struct fabric_own_address *own = &fabric->own_address;
     const char *wanted = fabric->config.host->env("TUTTI_FABRIC_PROVIDER");
     fabric->kind = &msg_kind;
-    int status = msg_kind.find(fabric, wanted != NULL ? wanted : "tcp", where);
+    int status = msg_kind.find(fabric, wanted != NULL ? wanted : "tcp", own);
     if (status != 0 && wanted != NULL) {
         fabric->kind = &rdm_kind;
-        status = rdm_kind.find(fabric, wanted, where);
+        status = rdm_kind.find(fabric, wanted, own);
     }
     if (status == 0) return TUTTI_OK;
     fabric->kind = NULL;
@@ -53,9 +53,9 @@ static int find_provider(struct fabric *fabric)
         return fabric->config.host->error(TUTTI_ERR_BACKEND,
                                           "TUTTI_FABRIC_PROVIDER=%.64s: libfabric has no such provider with connected "
                                           "or reliable datagram endpoints on %s (%s); `fi_info` lists the providers",
-                                          wanted, where->text, fabric_library.strerror(-status));
+                                          wanted, own->text, fabric_library.strerror(-status));
     return fabric->config.host->error(TUTTI_ERR_BACKEND, "libfabric's tcp provider cannot use the address %s: %s",
-                                      where->text, fabric_library.strerror(-status));
+                                      own->text, fabric_library.strerror(-status));
 }
 
 static int read_limits(struct fabric *fabric)
@@ -122,7 +122,7 @@ int fabric_open(const struct fabric_config *config, struct fabric **out)
         fabric_close(fabric);
         return status;
     }
-    config->host->log(2, "tcp: rank %d listens on %s, provider %s", config->rank, fabric->where,
+    config->host->log(2, "tcp: rank %d listens on %s, provider %s", config->rank, fabric->address_text,
                       fabric->info->fabric_attr->prov_name);
     *out = fabric;
     return TUTTI_OK;

@@ -34,10 +34,10 @@ static bool is_loopback(const struct sockaddr *address)
     return *(const uint8_t *)ip_of(address) == 127;
 }
 
-static void take(struct fabric_own_address *where, const struct sockaddr *address)
+static void set_address(struct fabric_own_address *own, const struct sockaddr *address)
 {
-    where->family = address->sa_family == AF_INET ? 4 : 6;
-    inet_ntop(address->sa_family, ip_of(address), where->text, sizeof where->text);
+    own->family = address->sa_family == AF_INET ? 4 : 6;
+    inet_ntop(address->sa_family, ip_of(address), own->text, sizeof own->text);
 }
 
 /* A network in CIDR notation. */
@@ -78,13 +78,13 @@ static bool in_network(const struct sockaddr *address, const struct network *net
 }
 
 /* Lower is better. */
-static int penalty(const struct ifaddrs *entry)
+static int rate_address(const struct ifaddrs *entry)
 {
     return (entry->ifa_addr->sa_family == AF_INET6) + 2 * is_loopback(entry->ifa_addr);
 }
 
 /* Finds the best address of an interface that is up and, if wanted is given, has this name or is in this network. */
-static bool find_address(const char *wanted, bool loopback, struct fabric_own_address *where)
+static bool find_address(const char *wanted, bool loopback, struct fabric_own_address *own)
 {
     struct ifaddrs *all = NULL, *best = NULL;
     struct network network;
@@ -96,15 +96,15 @@ static bool find_address(const char *wanted, bool loopback, struct fabric_own_ad
         if (by_network ? !in_network(entry->ifa_addr, &network)
                        : wanted != NULL && strcmp(entry->ifa_name, wanted) != 0)
             continue;
-        if (best == NULL || penalty(entry) < penalty(best)) best = entry;
+        if (best == NULL || rate_address(entry) < rate_address(best)) best = entry;
     }
-    if (best != NULL) take(where, best->ifa_addr);
+    if (best != NULL) set_address(own, best->ifa_addr);
     freeifaddrs(all);
     return best != NULL;
 }
 
 /* Finds the source address of packets to host.  Nothing is sent. */
-static bool find_route(const char *host, struct fabric_own_address *where)
+static bool find_route(const char *host, struct fabric_own_address *own)
 {
     char name[256];
     size_t n = strlen(host);
@@ -115,12 +115,12 @@ static bool find_route(const char *host, struct fabric_own_address *where)
     bool done = false;
     for (struct addrinfo *to = found; to != NULL && !done; to = to->ai_next) {
         int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        struct sockaddr_storage own;
-        socklen_t bytes = sizeof own;
+        struct sockaddr_storage source;
+        socklen_t bytes = sizeof source;
         if (fd < 0) continue;
-        if (connect(fd, to->ai_addr, to->ai_addrlen) == 0 && getsockname(fd, (struct sockaddr *)&own, &bytes) == 0 &&
-            is_ip((struct sockaddr *)&own) && !is_link_local((struct sockaddr *)&own)) {
-            take(where, (struct sockaddr *)&own);
+        if (connect(fd, to->ai_addr, to->ai_addrlen) == 0 && getsockname(fd, (struct sockaddr *)&source, &bytes) == 0 &&
+            is_ip((struct sockaddr *)&source) && !is_link_local((struct sockaddr *)&source)) {
+            set_address(own, (struct sockaddr *)&source);
             done = true;
         }
         close(fd);
@@ -134,22 +134,22 @@ static bool is_loopback_text(const char *text)
     return strncmp(text, "127.", 4) == 0 || strcmp(text, "::1") == 0;
 }
 
-bool fabric_is_loopback(const struct fabric_own_address *where)
+bool fabric_is_loopback(const struct fabric_own_address *own)
 {
-    return is_loopback_text(where->text);
+    return is_loopback_text(own->text);
 }
 
-static void set_loopback(struct fabric_own_address *where)
+static void set_loopback(struct fabric_own_address *own)
 {
-    *where = (struct fabric_own_address){.text = "127.0.0.1", .family = 4};
+    *own = (struct fabric_own_address){.text = "127.0.0.1", .family = 4};
 }
 
-int fabric_choose_address(const struct fabric_config *config, struct fabric_own_address *where)
+int fabric_choose_address(const struct fabric_config *config, struct fabric_own_address *own)
 {
     const tutti_host *host = config->host;
     const char *wanted = host->env("TUTTI_IFACE");
     if (wanted != NULL) {
-        if (find_address(wanted, true, where)) return TUTTI_OK;
+        if (find_address(wanted, true, own)) return TUTTI_OK;
         return host->error(TUTTI_ERR_BACKEND,
                            "TUTTI_IFACE=%.64s: no interface with this name or in this network is up and has an "
                            "address; `ip addr` lists them",
@@ -158,15 +158,15 @@ int fabric_choose_address(const struct fabric_config *config, struct fabric_own_
     bool one_host = config->local_world_size == config->world_size;
     const char *store = host->env("TUTTI_STORE_ADDR");
     if (store == NULL) store = host->env("MASTER_ADDR");
-    if (one_host || store == NULL || !find_route(store, where)) set_loopback(where);
-    if (!is_loopback_text(where->text)) return TUTTI_OK;
-    set_loopback(where);
+    if (one_host || store == NULL || !find_route(store, own)) set_loopback(own);
+    if (!is_loopback_text(own->text)) return TUTTI_OK;
+    set_loopback(own);
     /* A host's name often resolves to loopback on the host itself, where other hosts cannot reach it. */
-    if (config->local_world_size > 0 && !one_host && find_address(NULL, false, where))
+    if (config->local_world_size > 0 && !one_host && find_address(NULL, false, own))
         host->log(2,
                   "tcp: the store's address is loopback, but %d of %d ranks are on other hosts: using %s "
                   "(TUTTI_IFACE overrides)",
-                  config->world_size - config->local_world_size, config->world_size, where->text);
+                  config->world_size - config->local_world_size, config->world_size, own->text);
     return TUTTI_OK;
 }
 

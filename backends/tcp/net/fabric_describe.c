@@ -13,7 +13,7 @@ struct lines {
     size_t left;
 };
 
-static void __attribute__((format(printf, 2, 3))) put(struct lines *lines, const char *format, ...)
+static void __attribute__((format(printf, 2, 3))) append(struct lines *lines, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -24,37 +24,37 @@ static void __attribute__((format(printf, 2, 3))) put(struct lines *lines, const
     lines->left -= used;
 }
 
-static void put_interfaces(struct lines *lines)
+static void append_interfaces(struct lines *lines)
 {
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) return;
-    put(lines, "interfaces:");
+    append(lines, "interfaces:");
     for (struct ifaddrs *entry = all; entry != NULL; entry = entry->ifa_next) {
         char text[INET6_ADDRSTRLEN + IF_NAMESIZE];
         const struct sockaddr *address = entry->ifa_addr;
         if (address == NULL || (address->sa_family != AF_INET && address->sa_family != AF_INET6)) continue;
         socklen_t bytes = address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
         if (getnameinfo(address, bytes, text, sizeof text, NULL, 0, NI_NUMERICHOST) != 0) continue;
-        put(lines, " %s %s%s", entry->ifa_name, text, entry->ifa_flags & IFF_UP ? "" : " (down)");
+        append(lines, " %s %s%s", entry->ifa_name, text, entry->ifa_flags & IFF_UP ? "" : " (down)");
     }
-    put(lines, "\n");
+    append(lines, "\n");
     freeifaddrs(all);
 }
 
-static void put_address(struct lines *lines, const tutti_host *host)
+static void append_address(struct lines *lines, const tutti_host *host)
 {
     struct fabric_config config = {.world_size = 2, .local_world_size = 1, .host = host};
-    struct fabric_own_address where;
-    if (fabric_choose_address(&config, &where) != TUTTI_OK)
-        put(lines, "no address: TUTTI_IFACE=%s matches no interface\n", host->env("TUTTI_IFACE"));
-    else if (fabric_is_loopback(&where))
-        put(lines, "address for ranks on other hosts: none, only %s, which other hosts cannot reach\n", where.text);
+    struct fabric_own_address own;
+    if (fabric_choose_address(&config, &own) != TUTTI_OK)
+        append(lines, "no address: TUTTI_IFACE=%s matches no interface\n", host->env("TUTTI_IFACE"));
+    else if (fabric_is_loopback(&own))
+        append(lines, "address for ranks on other hosts: none, only %s, which other hosts cannot reach\n", own.text);
     else
-        put(lines, "address for ranks on other hosts: %s (TUTTI_IFACE and MASTER_ADDR choose)\n", where.text);
+        append(lines, "address for ranks on other hosts: %s (TUTTI_IFACE and MASTER_ADDR choose)\n", own.text);
 }
 
 /* Lists the providers that have this kind of endpoint. */
-static void put_kind(struct lines *lines, enum fi_ep_type type)
+static void append_kind(struct lines *lines, enum fi_ep_type type)
 {
     struct fi_info *all = NULL, *hints = fabric_library.dupinfo(NULL);
     char seen[512] = " ";
@@ -67,28 +67,29 @@ static void put_kind(struct lines *lines, enum fi_ep_type type)
         snprintf(name, sizeof name, " %s ", info->fabric_attr->prov_name);
         if (strstr(seen, name) != NULL || strlen(seen) + strlen(name) >= sizeof seen) continue;
         strcat(seen, name + 1);
-        put(lines, " %s", info->fabric_attr->prov_name);
+        append(lines, " %s", info->fabric_attr->prov_name);
     }
-    if (seen[1] == '\0') put(lines, " none");
+    if (seen[1] == '\0') append(lines, " none");
     if (all != NULL) fabric_library.freeinfo(all);
 }
 
-static void put_providers(struct lines *lines, const tutti_host *host)
+static void append_providers(struct lines *lines, const tutti_host *host)
 {
     const char *wanted = host->env("TUTTI_FABRIC_PROVIDER");
-    put(lines, "libfabric %u.%u, providers with connected endpoints:", FI_MAJOR(fabric_library.version()),
-        FI_MINOR(fabric_library.version()));
-    put_kind(lines, FI_EP_MSG);
-    put(lines, "; with reliable datagrams:");
-    put_kind(lines, FI_EP_RDM);
-    put(lines, "; in use: %s%s\n", wanted != NULL ? wanted : "tcp", wanted != NULL ? " (TUTTI_FABRIC_PROVIDER)" : "");
+    append(lines, "libfabric %u.%u, providers with connected endpoints:", FI_MAJOR(fabric_library.version()),
+           FI_MINOR(fabric_library.version()));
+    append_kind(lines, FI_EP_MSG);
+    append(lines, "; with reliable datagrams:");
+    append_kind(lines, FI_EP_RDM);
+    append(lines, "; in use: %s%s\n", wanted != NULL ? wanted : "tcp",
+           wanted != NULL ? " (TUTTI_FABRIC_PROVIDER)" : "");
 }
 
-static void put_memory(struct lines *lines, const tutti_host *host)
+static void append_memory(struct lines *lines, const tutti_host *host)
 {
     const char *wanted = host->env("TUTTI_SHM");
-    put(lines, "ranks of this host: through shared memory%s%s\n", wanted != NULL ? ", TUTTI_SHM=" : "",
-        wanted != NULL ? wanted : "");
+    append(lines, "ranks of this host: through shared memory%s%s\n", wanted != NULL ? ", TUTTI_SHM=" : "",
+           wanted != NULL ? wanted : "");
 }
 
 /* Without libfabric the ranks of one host still share memory, so its absence is an error only if TUTTI_SHM=0. */
@@ -97,14 +98,14 @@ int fabric_describe_machine(const tutti_host *host, char *text, size_t capacity)
     struct lines lines = {text, capacity};
     int status = fabric_load(host);
     if (status != TUTTI_OK && !tutti_env_bool(host, "TUTTI_SHM", true)) return status;
-    put_memory(&lines, host);
+    append_memory(&lines, host);
     if (status != TUTTI_OK) {
-        put(&lines, "ranks on other hosts: not reachable, %s\n", fabric_load_error());
+        append(&lines, "ranks on other hosts: not reachable, %s\n", fabric_load_error());
         return TUTTI_OK;
     }
-    put_providers(&lines, host);
-    put_interfaces(&lines);
-    put_address(&lines, host);
+    append_providers(&lines, host);
+    append_interfaces(&lines);
+    append_address(&lines, host);
     return TUTTI_OK;
 }
 
@@ -113,10 +114,11 @@ int fabric_describe(const struct fabric *fabric, char *text, size_t capacity)
     struct lines lines = {text, capacity};
     int up = 0;
     for (int32_t rank = 0; rank < fabric->config.world_size; rank++) up += fabric_is_up(fabric, rank);
-    put(&lines,
+    append(
+        &lines,
         "tcp: rank %d listens on %s, libfabric provider %s, connected to %d of %d ranks, messages above %d bytes wait "
         "for their receive\n",
-        fabric->config.rank, fabric->where, fabric->info->fabric_attr->prov_name, up, fabric->config.world_size - 1,
-        TRANSPORT_PAYLOAD_MAX);
+        fabric->config.rank, fabric->address_text, fabric->info->fabric_attr->prov_name, up,
+        fabric->config.world_size - 1, TRANSPORT_PAYLOAD_MAX);
     return (int)(lines.at - text);
 }

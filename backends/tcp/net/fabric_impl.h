@@ -122,7 +122,7 @@ struct fabric_link {
     struct transport_writes writes;  /* not posted in full, in order */
     struct transport_writes cut;     /* ended early, with nothing in the provider: write_done is due */
     struct peer_handshake handshake; /* that authenticated the link */
-    char where[64];                  /* the peer's address in messages */
+    char address_text[64];           /* the peer's address in messages */
     char why[160];                   /* the link was lost */
     struct msg_link msg;
     struct rdm_link rdm;
@@ -212,7 +212,7 @@ struct fabric {
     struct wire_address address;   /* this rank's */
     uint8_t entry[WIRE_ENTRY_MAX]; /* this rank's address book entry */
     size_t entry_bytes;
-    char where[64];                 /* the address in messages */
+    char address_text[64];          /* the address in messages */
     struct fabric_buffers spare[2]; /* for copies: small and large */
     struct msg_fabric msg;
     struct rdm_fabric rdm;
@@ -277,7 +277,7 @@ void fabric_free_buffers(struct fabric_buffers *buffers);
 /* fabric_socket.c: the provider's sockets, which it does not expose: found among the process's descriptors and tuned */
 void fabric_tune_listener(const struct fabric *fabric, const struct sockaddr_storage *own);
 void fabric_tune_link(struct fabric_link *link);
-bool fabric_same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+bool fabric_is_same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 /* True if the peer's host has accepted the connection.  From then on the kernel probes that host. */
 bool fabric_host_answers(struct fabric_link *link);
 /* Drops the links to hosts that do not answer. */

@@ -88,7 +88,7 @@ void fabric_drop(struct fabric *fabric, int32_t rank, const char *why, bool noti
 void fabric_fail_connecting(struct fabric_link *link, const char *what)
 {
     char why[160];
-    snprintf(why, sizeof why, "%s at %s", what, link->where);
+    snprintf(why, sizeof why, "%s at %s", what, link->address_text);
     fabric_drop(link->fabric, link->rank, why, true);
 }
 

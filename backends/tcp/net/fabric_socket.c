@@ -24,7 +24,7 @@ enum {
 #define TCP_RTO_MAX_MS 44 /* Linux 6.15; older kernels retransmit at growing intervals */
 #endif
 
-bool fabric_same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+bool fabric_is_same_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
     if (a->ss_family != b->ss_family) return false;
     if (a->ss_family == AF_INET) {
@@ -35,12 +35,12 @@ bool fabric_same_address(const struct sockaddr_storage *a, const struct sockaddr
     return x->sin6_port == y->sin6_port && memcmp(&x->sin6_addr, &y->sin6_addr, sizeof x->sin6_addr) == 0;
 }
 
-static bool same_host(struct sockaddr_storage *a, struct sockaddr_storage *b)
+static bool is_same_host(struct sockaddr_storage *a, struct sockaddr_storage *b)
 {
     struct sockaddr_storage x = *a, y = *b;
     ((struct sockaddr_in *)(void *)&x)->sin_port = ((struct sockaddr_in *)(void *)&y)->sin_port =
         0; /* the same for IPv6 */
-    return fabric_same_address(&x, &y);
+    return fabric_is_same_address(&x, &y);
 }
 
 /* True if fd listens on own or, with peer, connects own and peer. */
@@ -50,11 +50,12 @@ static bool is_socket(int fd, const struct sockaddr_storage *own, const struct s
     socklen_t bytes = sizeof name, length = sizeof(int);
     int listens = 0;
     memset(&name, 0, sizeof name);
-    if (getsockname(fd, (struct sockaddr *)&name, &bytes) != 0 || !fabric_same_address(&name, own)) return false;
+    if (getsockname(fd, (struct sockaddr *)&name, &bytes) != 0 || !fabric_is_same_address(&name, own)) return false;
     if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0) return false;
     if ((peer == NULL) != (listens != 0)) return false;
     bytes = sizeof name;
-    return peer == NULL || (getpeername(fd, (struct sockaddr *)&name, &bytes) == 0 && fabric_same_address(&name, peer));
+    return peer == NULL ||
+           (getpeername(fd, (struct sockaddr *)&name, &bytes) == 0 && fabric_is_same_address(&name, peer));
 }
 
 enum { BATCH = 256 };
@@ -156,7 +157,7 @@ void fabric_tune_link(struct fabric_link *link)
     tune(link->fabric, link->msg.fd);
     const tutti_host *host = link->fabric->config.host;
     if (TUTTI_HAS(host, forked_gives_up)) host->forked_gives_up(link->msg.fd);
-    if (same_host(&own, &peer)) set_option(link->msg.fd, SOL_SOCKET, SO_SNDBUF, LOCAL_BUFFER_BYTES);
+    if (is_same_host(&own, &peer)) set_option(link->msg.fd, SOL_SOCKET, SO_SNDBUF, LOCAL_BUFFER_BYTES);
 }
 
 /* ---- silence ------------------------------------------------------------------------------------------------- */

@@ -18,7 +18,7 @@ static bool is_accepting(const struct fabric *fabric)
     return false;
 }
 
-static bool is_of_link(const struct fabric *fabric, int fd)
+static bool belongs_to_link(const struct fabric *fabric, int fd)
 {
     const struct fabric_link *link;
     STAILQ_FOREACH(link, &fabric->all_links, entry)
@@ -43,9 +43,9 @@ static uint16_t unauthenticated_port(const struct fabric *fabric, const struct s
     struct sockaddr_storage name;
     socklen_t bytes = sizeof name;
     memset(&name, 0, sizeof name);
-    if (getsockname(fd, (struct sockaddr *)&name, &bytes) != 0 || !fabric_same_address(&name, own)) return 0;
+    if (getsockname(fd, (struct sockaddr *)&name, &bytes) != 0 || !fabric_is_same_address(&name, own)) return 0;
     bytes = sizeof name;
-    if (getpeername(fd, (struct sockaddr *)&name, &bytes) != 0 || is_of_link(fabric, fd)) return 0;
+    if (getpeername(fd, (struct sockaddr *)&name, &bytes) != 0 || belongs_to_link(fabric, fd)) return 0;
     return ((struct sockaddr_in *)(void *)&name)->sin_port; /* the same for IPv6 */
 }
 

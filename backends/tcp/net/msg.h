@@ -5,7 +5,7 @@
 #include "tcp/net/fabric_impl.h"
 
 /* msg_open.c */
-int msg_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *where);
+int msg_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *own);
 int msg_open(struct fabric *fabric);
 void msg_close(struct fabric *fabric);
 

@@ -74,7 +74,7 @@ int msg_connect(struct fabric_link *link)
     int status = fabric_look_up(fabric, link->rank);
     if (status != TUTTI_OK) return status;
     const struct wire_address *address = &fabric->addresses[link->rank];
-    fabric_print_address(address, link->where, sizeof link->where);
+    fabric_print_address(address, link->address_text, sizeof link->address_text);
     status = make_endpoint(link, fabric->info, &link->msg.ep);
     if (status != 0)
         return fabric->config.host->error(TUTTI_ERR_SYSTEM, "no endpoint for rank %d: %s", link->rank,
@@ -116,7 +116,7 @@ int msg_listen(struct fabric *fabric)
     }
     fabric->entry_bytes = WIRE_ADDRESS;
     wire_address_encode(fabric->entry, &fabric->address);
-    fabric_print_address(&fabric->address, fabric->where, sizeof fabric->where);
+    fabric_print_address(&fabric->address, fabric->address_text, sizeof fabric->address_text);
     fcntl(fabric->msg.eq_fd, F_SETFD, FD_CLOEXEC);
     fabric_tune_listener(fabric, &own);
     return TUTTI_OK;
@@ -142,7 +142,7 @@ static void accept_request(struct fabric_link *link, struct fi_info *info, struc
         memcpy(from.ip, &((struct sockaddr_in6 *)info->dest_addr)->sin6_addr, 16);
         from.port = ntohs(((struct sockaddr_in6 *)info->dest_addr)->sin6_port);
     }
-    fabric_print_address(&from, link->where, sizeof link->where);
+    fabric_print_address(&from, link->address_text, sizeof link->address_text);
     handshake->kind = HANDSHAKE_ACCEPT;
     peer_handshake_sign(fabric->config.host, handshake, data);
     fabric_set_state(link, FABRIC_ACCEPTING);

@@ -147,7 +147,7 @@ static bool post_chunk(struct fabric_link *link, struct fabric_chunk *chunk, str
     return true;
 }
 
-static bool all_posted(const struct transport_write *write)
+static bool is_posted(const struct transport_write *write)
 {
     return write->posted == write->bytes && write->posted > 0;
 }
@@ -158,7 +158,7 @@ static void msg_post_writes(struct fabric_link *link)
     for (int i = 0; i < FABRIC_CHUNKS && link->state == FABRIC_UP; i++) {
         if ((write = TAILQ_FIRST(&link->writes)) == NULL) return;
         if (link->msg.chunk[i].is_busy || !post_chunk(link, &link->msg.chunk[i], write)) continue;
-        if (all_posted(write) || write->bytes == 0) fabric_unqueue(link, write);
+        if (is_posted(write) || write->bytes == 0) fabric_unqueue(link, write);
     }
 }
 

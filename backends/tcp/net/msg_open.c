@@ -5,19 +5,19 @@
 #include "tcp/net/msg.h"
 
 /* Asks for one receive queue for all endpoints. */
-int msg_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *where)
+int msg_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *own)
 {
     struct fi_info *hints = fabric_library.dupinfo(NULL);
     if (hints == NULL) return -FI_ENOMEM;
     hints->caps = FI_MSG | FI_RMA;
-    hints->addr_format = where->family == 4 ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
+    hints->addr_format = own->family == 4 ? FI_SOCKADDR_IN : FI_SOCKADDR_IN6;
     hints->ep_attr->type = FI_EP_MSG;
     hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
     hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
     hints->fabric_attr->prov_name = strdup(provider);
-    int status = fabric_library.getinfo(FI_VERSION(1, 11), where->text, NULL, FI_SOURCE, hints, &fabric->info);
+    int status = fabric_library.getinfo(FI_VERSION(1, 11), own->text, NULL, FI_SOURCE, hints, &fabric->info);
     fabric_library.freeinfo(hints);
     return status;
 }

@@ -310,7 +310,7 @@ static void handle_error(struct fabric *fabric)
     finish_send(fabric, buffer);
 }
 
-static int drain(struct fabric *fabric)
+static int read_completions(struct fabric *fabric)
 {
     struct fi_cq_msg_entry entry[BATCH];
     errno = 0;
@@ -358,7 +358,7 @@ static void retry(struct fabric *fabric)
 
 static int rdm_progress(struct fabric *fabric)
 {
-    int moved = drain(fabric);
+    int moved = read_completions(fabric);
     if (fabric->rdm.retry) retry(fabric);
     if (rdm_is_tick(fabric)) rdm_tick(fabric);
     if (moved > 0) fabric->rdm.nap_us = 0;

@@ -27,7 +27,7 @@ static const char LOST_MESSAGES[] = "the provider lost messages: its connection 
 
 /* Returns the secret that marks messages from `from` to the other rank.  It is derived from the token, so only these
  * two know it. */
-static uint64_t secret(const struct fabric_link *link, uint32_t from)
+static uint64_t derive_secret(const struct fabric_link *link, uint32_t from)
 {
     struct peer_handshake handshake = link->handshake;
     uint8_t text[8 + HANDSHAKE_BYTES] = {'s', 'e', 's', 's', 'i', 'o', 'n', (uint8_t)(from == handshake.from)};
@@ -43,8 +43,8 @@ static uint64_t secret(const struct fabric_link *link, uint32_t from)
 
 static void begin_session(struct fabric_link *link)
 {
-    link->rdm.session_out = secret(link, (uint32_t)link->fabric->config.rank);
-    link->rdm.session_in = secret(link, (uint32_t)link->rank);
+    link->rdm.session_out = derive_secret(link, (uint32_t)link->fabric->config.rank);
+    link->rdm.session_in = derive_secret(link, (uint32_t)link->rank);
     link->rdm.sent = link->rdm.received = 0;
 }
 
@@ -68,8 +68,8 @@ static int insert_address(struct fabric_link *link)
 {
     struct fid_av *av = link->fabric->rdm.av;
     const void *name = name_of(link->fabric, link->rank);
-    size_t bytes = sizeof link->where;
-    fi_av_straddr(av, name, link->where, &bytes);
+    size_t bytes = sizeof link->address_text;
+    fi_av_straddr(av, name, link->address_text, &bytes);
     int n = fi_av_insert(av, name, 1, &link->rdm.address, 0, NULL);
     link->rdm.has_address = n == 1;
     return n == 1 ? TUTTI_OK : fabric_fail(link->fabric, "fi_av_insert", n < 0 ? n : -FI_EINVAL);

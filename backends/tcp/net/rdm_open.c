@@ -7,7 +7,7 @@
 #include "tcp/net/rdm.h"
 
 /* The address is for IP providers; others have addresses of their own kind. */
-int rdm_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *where)
+int rdm_find(struct fabric *fabric, const char *provider, const struct fabric_own_address *own)
 {
     struct fi_info *hints = fabric_library.dupinfo(NULL);
     if (hints == NULL) return -FI_ENOMEM;
@@ -19,7 +19,7 @@ int rdm_find(struct fabric *fabric, const char *provider, const struct fabric_ow
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
     hints->fabric_attr->prov_name = strdup(provider);
-    int status = fabric_library.getinfo(FI_VERSION(1, 11), where->text, NULL, FI_SOURCE, hints, &fabric->info);
+    int status = fabric_library.getinfo(FI_VERSION(1, 11), own->text, NULL, FI_SOURCE, hints, &fabric->info);
     if (status != 0) status = fabric_library.getinfo(FI_VERSION(1, 11), NULL, NULL, 0, hints, &fabric->info);
     fabric_library.freeinfo(hints);
     return status;
@@ -98,7 +98,7 @@ static int open_endpoint(struct fabric *fabric)
 static int publish_name(struct fabric *fabric)
 {
     struct wire_name name = {.bytes = sizeof name.name};
-    size_t text = sizeof fabric->where;
+    size_t text = sizeof fabric->address_text;
     int status = fi_getname(&fabric->rdm.ep->fid, name.name, &name.bytes);
     if (status != 0 || name.bytes == 0) return fabric_fail(fabric, "fi_getname", status);
     fabric->address.family = fabric->own_address.family;
@@ -111,7 +111,7 @@ static int publish_name(struct fabric *fabric)
         return fabric->config.host->error(TUTTI_ERR_NO_MEMORY, "no memory for the addresses of %d ranks",
                                           fabric->config.world_size);
     fabric->entry_bytes = wire_name_encode(fabric->entry, &name);
-    fi_av_straddr(fabric->rdm.av, name.name, fabric->where, &text);
+    fi_av_straddr(fabric->rdm.av, name.name, fabric->address_text, &text);
     uint32_t format = fabric->info->addr_format;
     struct sockaddr_storage own = {0};
     memcpy(&own, name.name, name.bytes < sizeof own ? name.bytes : sizeof own);
