@@ -16,7 +16,7 @@ enum { LOG_INFO = 2 };
 struct tcp_group {
     struct proto_group group;
     struct coll_segment coll;
-    struct tcp_group *first; /* NULL if there is nobody to talk to */
+    struct tcp_group *first; /* NULL if the tree has one rank: it needs no transport */
     /* Of the first group alone: */
     struct proto proto;
     struct shm *shm;        /* NULL if this rank shares memory with none */
@@ -138,7 +138,7 @@ static int tcp_open(void *state, const tutti_group_info *info, const tutti_host 
                                        .global_ranks = info->global_ranks,
                                        .core = info->core};
     if (first != NULL) return first->first != NULL ? add_group(self, first, info) : TUTTI_OK;
-    return info->world_size > 1 ? open_first(self, info, host) : TUTTI_OK; /* else there is nobody to talk to */
+    return info->world_size > 1 ? open_first(self, info, host) : TUTTI_OK; /* one rank needs no transport */
 }
 
 /* ---- closing ------------------------------------------------------------------------------------------------- */
@@ -242,8 +242,8 @@ static int tcp_progress(void *state)
     return moved + proto_progress(&self->proto);
 }
 
-/* The transports say first that this rank is about to sleep: a rank that arrives at a collective's step after this
- * check wakes it. */
+/* Checks the collectives last: the transports have announced that this rank is about to sleep, so a peer that arrives
+ * at a step after the check wakes it. */
 static int tcp_arm(void *state, int *descriptors)
 {
     struct tcp_group *self = state;
@@ -263,7 +263,7 @@ static int tcp_cancel(void *state, tutti_request *request)
 static int tcp_alloc(void *state, size_t bytes, void **memory)
 {
     const struct tcp_group *first = ((struct tcp_group *)state)->first;
-    if (first == NULL || first->shm == NULL) return TUTTI_ERR_UNSUPPORTED; /* nobody to share it with */
+    if (first == NULL || first->shm == NULL) return TUTTI_ERR_UNSUPPORTED; /* no other rank maps it */
     return shm_alloc(first->shm, bytes, memory);
 }
 

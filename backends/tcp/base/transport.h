@@ -20,8 +20,8 @@ enum {
     TRANSPORT_KINDS = 16           /* kinds below are the protocol's; the others are a transport's own */
 };
 
-/* A message's header.  Its meaning is the protocol's, but a transport may pack what is zero, and ids it compares in
- * unsend. */
+/* A message's header.  The protocol defines its meaning.  A transport may pack fields that are zero, and compares kind
+ * and id in unsend. */
 struct transport_header {
     uint8_t kind;
     uint32_t source; /* global rank of the sender of this message */
@@ -79,8 +79,8 @@ struct transport_events {
 /* How a message is sent. */
 enum transport_path {
     TRANSPORT_EAGER, /* at once, with its data */
-    TRANSPORT_READ,  /* its receiver is told the address and reads it */
-    TRANSPORT_WRITE  /* its receiver is asked to expose memory, and it is written there */
+    TRANSPORT_READ,  /* the receiver gets the address and reads the message */
+    TRANSPORT_WRITE  /* the receiver exposes memory, and the message is written there */
 };
 
 struct transport_ops {
@@ -128,7 +128,7 @@ struct transport_ops {
                      size_t bytes);
     /* Records what reading this rank's message took the peer. */
     void (*was_read)(struct transport *transport, int32_t rank, const tutti_request *request, uint64_t ns);
-    /* Handles what rank sends, as soon as it arrives; gives up after a moment. */
+    /* Handles messages from rank as they arrive.  Returns after the first, or after a short time without any. */
     void (*poll)(struct transport *transport, int32_t rank);
 
     int (*progress)(struct transport *transport);

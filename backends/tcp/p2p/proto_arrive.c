@@ -342,7 +342,7 @@ static void handle_other(struct proto *proto, const struct transport_header *hea
         handle_revoked(proto, header);
         break;
     case KIND_CANCEL_RTS:
-        /* A receive that has sent its CTS is told when that arrives. */
+        /* A receive that has sent its CTS gets a NACK when the CTS arrives. */
         proto_forget_rts(proto, peer_of(header), header->ref);
         break;
     case KIND_BYE:

@@ -52,7 +52,7 @@ void proto_free_closed(struct proto *proto)
     }
 }
 
-/* The memory of an RTS_READ goes back, and an eager message's credit.  A sender that is refused its RTS fails. */
+/* Returns the memory of an RTS_READ and the credit of an eager message.  An RTS gets a NACK, so its send fails. */
 void proto_reject(struct proto *proto, const struct transport_header *header)
 {
     int32_t peer = (int32_t)header->source;
