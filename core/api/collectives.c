@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/sized.h"
+#include "dispatch/batch.h"
 #include "dispatch/submit.h"
 
 /* One or no tensor a side. */
@@ -177,7 +178,7 @@ static int batch_of_others(const tutti_p2p_op *ops, size_t op_bytes, int n, cons
     tutti_p2p_op *known = calloc((size_t)n, sizeof *known);
     if (known == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a batch of %d", n);
     int status = read_ops(ops, op_bytes, n, known);
-    if (status == TUTTI_OK) status = submit_batch(known, n, opts, works);
+    if (status == TUTTI_OK) status = batch_submit(known, n, opts, works);
     free(known);
     return status;
 }
@@ -193,5 +194,5 @@ int tutti_batch_isend_irecv_sized(const tutti_p2p_op *ops, size_t op_bytes, int 
     int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
     if (status != TUTTI_OK) return status;
     if (n > 0 && op_bytes != sizeof *ops) return batch_of_others(ops, op_bytes, n, opts, works);
-    return submit_batch(ops, n, opts, works);
+    return batch_submit(ops, n, opts, works);
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "dispatch/coalesce.h"
+#include "dispatch/probe.h"
 #include "dispatch/submit.h"
 #include "group/group.h"
 
@@ -69,7 +70,7 @@ int tutti_iprobe_sized(int src, const tutti_opts *opts, size_t opts_bytes, bool 
     if (status != TUTTI_OK) return status;
     probe_opts(opts, &there, &own);
     status = refuse_coalescing("iprobe", &own);
-    if (status == TUTTI_OK) status = submit_look(&op, &own, found);
+    if (status == TUTTI_OK) status = probe_now(&op, &own, found);
     if (status == TUTTI_OK && *found) tell(&there, opts, message);
     return status;
 }
@@ -97,7 +98,7 @@ int tutti_recv_bytes_sized(tutti_bytes *out, int src, const tutti_opts *opts, si
     if (status != TUTTI_OK) return status;
     probe_opts(opts, &found, &own);
     status = refuse_coalescing("recv_bytes", &own);
-    if (status == TUTTI_OK) status = submit_recv_bytes(&op, &own, out);
+    if (status == TUTTI_OK) status = probe_recv_bytes(&op, &own, out);
     if (status == TUTTI_OK) tell(&found, opts, NULL);
     return status;
 }

@@ -7,7 +7,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "dispatch/hazards.h"
-#include "dispatch/submit.h"
+#include "dispatch/launch.h"
+#include "dispatch/packing.h"
 #include "group/group.h"
 #include "op/op.h"
 #include "progress/engine_thread.h"
@@ -22,22 +23,13 @@ struct kept {
     void *lists; /* op's tensors and splits, copied */
 };
 
-/* What this thread has begun; one group at a time, which is held, so that no later one has its address. */
+/* The operations that this thread coalesces.  One group at a time, which is held, so that no later group gets its
+ * address. */
 static _Thread_local struct run {
     struct tutti_group *group;
     struct kept *kept;
     int n, room;
 } open_now;
-
-/* Where the results of a packed operation go. */
-struct coalesce_packing {
-    char *memory;
-    int n;
-    struct {
-        void *data;
-        size_t bytes;
-    } part[];
-};
 
 atomic_int coalesce_n_open;
 
@@ -46,8 +38,8 @@ bool coalesce_is_mine(const struct tutti_group *group)
     return open_now.group == group;
 }
 
-/* Without the lock. */
-static void forget(void *argument)
+/* Frees a run, and its reference to the group.  Lock not held. */
+static void free_run(void *argument)
 {
     struct run *run = argument;
     struct tutti_group *group = run->group;
@@ -60,11 +52,11 @@ static void forget(void *argument)
 }
 
 static pthread_key_t at_thread_end;
-static bool has_key; /* without one a thread that ends meanwhile leaves its run behind */
+static bool has_key; /* without a key a thread that ends meanwhile leaks its run */
 
 static void make_key(void)
 {
-    has_key = pthread_key_create(&at_thread_end, forget) == 0;
+    has_key = pthread_key_create(&at_thread_end, free_run) == 0;
 }
 
 static bool is_shut(const struct tutti_group *group)
@@ -96,9 +88,9 @@ int tutti_coalesce_begin(tutti_group *group)
     group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (open_now.group != NULL && is_shut(open_now.group))
-        forget(&open_now); /* destroyed meanwhile: there is nothing to end */
+        free_run(&open_now); /* the group was destroyed meanwhile: there is nothing to end */
     if (open_now.group != NULL)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this thread coalesces on group %s already",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this thread already coalesces on group %s",
                          open_now.group->name);
     if (group->rank < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this rank is not in group %s", group->name);
@@ -112,7 +104,7 @@ int tutti_coalesce_begin(tutti_group *group)
     if (has_key) pthread_setspecific(at_thread_end, &open_now);
     group_hold(group);
     open_now.group = group;
-    /* relaxed: this thread sees it in any case, and for the others it does not count */
+    /* relaxed: only this thread has to see it */
     atomic_fetch_add_explicit(&coalesce_n_open, 1, memory_order_relaxed);
     return TUTTI_OK;
 }
@@ -124,23 +116,24 @@ static size_t bytes_of(const tutti_op *op)
     return (size_t)(op->out[0].numel * tutti_dtype_bytes(op->dtype));
 }
 
-/* The root's own output of a reduce is not known on the others, so reduce is left alone. */
+/* True for small all_reduces and broadcasts.  Not for reduce, whose output the ranks other than root do not know. */
 static bool can_pack(const tutti_op *op)
 {
     return (op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_BROADCAST) && op->out[0].device.type == TUTTI_CPU &&
            bytes_of(op) <= PACK_EACH;
 }
 
-/* All ranks have to find the same, so what may differ from rank to rank, a timeout, does not count. */
-static bool alike(const tutti_op *a, const tutti_op *b)
+/* True if two operations can share a message.  All ranks must decide alike, so the timeout, which may differ between
+ * them, does not count. */
+static bool is_alike(const tutti_op *a, const tutti_op *b)
 {
     return a->kind == b->kind && a->dtype == b->dtype && a->root == b->root && a->reduce_op == b->reduce_op &&
            (a->reduce_op != TUTTI_PREMUL_SUM || a->factor == b->factor);
 }
 
-/* One that writes what an earlier one of the run reads or writes must see its result; a root may well broadcast one
- * tensor several times. */
-static bool meets(const struct tutti_group *group, const struct kept *run, int n, const tutti_op *op)
+/* True if op writes memory that an earlier operation of the run reads or writes, whose result it must see.  A root may
+ * broadcast one tensor several times. */
+static bool conflicts_with_run(const struct tutti_group *group, const struct kept *run, int n, const tutti_op *op)
 {
     if (op_is_source(op, group->rank)) return false;
     for (int i = 0; i < n; i++)
@@ -148,15 +141,15 @@ static bool meets(const struct tutti_group *group, const struct kept *run, int n
     return false;
 }
 
-/* How many of the kept operations from the first one on go into one; the same on all ranks, whose sizes are alike, and
- * so is which of them use each other's memory (see tutti.h). */
+/* Returns how many of the kept operations, from the first one on, go into one.  The same on all ranks, because sizes
+ * are alike on all ranks, and so is which operations share memory (see tutti.h). */
 static int run_length(const struct tutti_group *group, const struct kept *first, int most)
 {
     if (!can_pack(&first->op)) return 1;
     size_t total = bytes_of(&first->op);
     int n = 1;
-    while (n < most && can_pack(&first[n].op) && alike(&first->op, &first[n].op) &&
-           total + bytes_of(&first[n].op) <= PACK_ALL && !meets(group, first, n, &first[n].op))
+    while (n < most && can_pack(&first[n].op) && is_alike(&first->op, &first[n].op) &&
+           total + bytes_of(&first[n].op) <= PACK_ALL && !conflicts_with_run(group, first, n, &first[n].op))
         total += bytes_of(&first[n++].op);
     return n;
 }
@@ -171,12 +164,12 @@ static int64_t shortest_timeout(const struct tutti_group *group, const struct ke
     return shortest;
 }
 
-static struct coalesce_packing *pack(const struct tutti_group *group, const struct kept *run, int n, tutti_op *op,
-                                     tutti_tensor *whole)
+static struct packing *pack(const struct tutti_group *group, const struct kept *run, int n, tutti_op *op,
+                            tutti_tensor *whole)
 {
     size_t total = 0;
     for (int i = 0; i < n; i++) total += bytes_of(&run[i].op);
-    struct coalesce_packing *packing = malloc(sizeof *packing + (size_t)n * sizeof packing->part[0]);
+    struct packing *packing = malloc(sizeof *packing + (size_t)n * sizeof packing->part[0]);
     char *memory = malloc(total > 0 ? total : 1);
     if (packing == NULL || memory == NULL) {
         free(packing);
@@ -202,42 +195,36 @@ static struct coalesce_packing *pack(const struct tutti_group *group, const stru
     return packing;
 }
 
-void coalesce_drop(struct coalesce_packing *packing)
-{
-    if (packing == NULL) return;
-    free(packing->memory);
-    free(packing);
-}
-
-void coalesce_part_ended(struct tutti_work *work, int status)
-{
-    struct coalesce_packing *packing = work->packing;
-    if (packing == NULL) return;
-    const char *from = packing->memory;
-    for (int i = 0; i < packing->n && status == TUTTI_OK; i++) {
-        if (packing->part[i].bytes > 0) memcpy(packing->part[i].data, from, packing->part[i].bytes);
-        from += packing->part[i].bytes;
-    }
-    coalesce_drop(packing);
-    work->packing = NULL;
-}
-
-int coalesce_tell(struct tutti_group *group, bool begin)
+/* Returns the last error of the backends, or TUTTI_OK. */
+static int mark_backends(struct tutti_group *group, bool begins)
 {
     int status = TUTTI_OK;
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < group->n_entries[device]; i++) {
             const struct backend_entry *entry = &group->entries[device][i];
             if (entry->state == NULL || !TUTTI_HAS(entry->backend, coalesce)) continue;
-            int one = entry->backend->coalesce(entry->state, begin);
+            int one = entry->backend->coalesce(entry->state, begins);
             if (one != TUTTI_OK) status = one;
         }
     return status;
 }
 
+int coalesce_mark(struct tutti_group *group)
+{
+    return mark_backends(group, true);
+}
+
+int coalesce_unmark(struct tutti_group *group, int status)
+{
+    char text[ERROR_TEXT_MAX]; /* the first error's */
+    snprintf(text, sizeof text, "%s", error_text());
+    int ended = mark_backends(group, false);
+    return status == TUTTI_OK ? ended : error_set(status, "%s", text);
+}
+
 /* ---- the end ----------------------------------------------------------------------------------------------- */
 
-/* The Work of the whole: nothing itself, it ends with its last part. */
+/* Makes the Work of the whole run.  It does nothing itself and ends with its last part. */
 static struct tutti_work *new_parent(struct tutti_group *group)
 {
     struct engine *engine = group->engine;
@@ -249,7 +236,7 @@ static struct tutti_work *new_parent(struct tutti_group *group)
     parent->point_to_point = parent->started = parent->async = true;
     parent->start_ns = parent->asked_ns = clock_now_ns();
     parent->deadline_ns = CLOCK_NEVER; /* its parts have theirs */
-    parent->parts = 1;                 /* until all are begun */
+    parent->parts = 1;                 /* until all are launched */
     parent->references = 2;            /* the engine's and the caller's */
     engine->n_async++;
     TAILQ_INSERT_TAIL(&engine->active, parent, link);
@@ -257,48 +244,41 @@ static struct tutti_work *new_parent(struct tutti_group *group)
     return parent;
 }
 
-static int begin_run(struct tutti_group *group, const struct kept *run, int n, struct tutti_work *parent, bool *staged)
+static int launch_run(struct tutti_group *group, const struct kept *run, int n, struct tutti_work *parent, bool *staged)
 {
     tutti_op op = run[0].op;
     tutti_opts opts = run[0].opts;
     tutti_tensor whole;
-    struct coalesce_packing *packing = NULL;
+    struct packing *packing = NULL;
     if (n > 1) {
         opts.timeout_ms = shortest_timeout(group, run, n);
         if (opts.timeout_ms == 0) opts.timeout_ms = TUTTI_NOW;
         packing = pack(group, run, n, &op, &whole);
         if (packing == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to pack %d operations", n);
     }
-    return submit_part(group, &op, &opts, parent, packing, staged);
+    return launch_part(group, &op, &opts, parent, packing, staged);
 }
 
-int coalesce_tell_end(struct tutti_group *group, int status)
-{
-    char text[ERROR_TEXT_MAX]; /* the first error's */
-    snprintf(text, sizeof text, "%s", error_text());
-    int ended = coalesce_tell(group, false);
-    return status == TUTTI_OK ? ended : error_set(status, "%s", text);
-}
-
-/* What the backends may start together ends behind each operation that is staged, for the next one may have to wait for
- * that one, and nothing is waited for in between.  Behind each: all ranks then start the same ones together. */
-static int begin_all(struct tutti_group *group, const struct run *run, struct tutti_work *parent)
+/* Launches all kept operations.  The marked range ends behind each staged operation: the next one may have to wait for
+ * it, and within a marked range nothing may wait.  It ends behind every one, so that all ranks start the same
+ * operations together. */
+static int launch_all(struct tutti_group *group, const struct run *run, struct tutti_work *parent)
 {
     int status = TUTTI_OK;
-    bool told = false;
+    bool marked = false;
     for (int i = 0, n; status == TUTTI_OK && i < run->n; i += n) {
         bool staged = false;
         n = run_length(group, &run->kept[i], run->n - i);
-        status = submit_make_way(group, &run->kept[i].op);
-        if (status == TUTTI_OK && !told && !group->shut) {
-            told = true;
-            status = coalesce_tell(group, true);
+        status = launch_after_staged(group, &run->kept[i].op);
+        if (status == TUTTI_OK && !marked && !group->shut) {
+            marked = true;
+            status = coalesce_mark(group);
         }
-        if (status == TUTTI_OK) status = begin_run(group, &run->kept[i], n, parent, &staged);
-        if (told && staged) status = coalesce_tell_end(group, status);
-        told &= !staged;
+        if (status == TUTTI_OK) status = launch_run(group, &run->kept[i], n, parent, &staged);
+        if (marked && staged) status = coalesce_unmark(group, status);
+        marked &= !staged;
     }
-    return told ? coalesce_tell_end(group, status) : status;
+    return marked ? coalesce_unmark(group, status) : status;
 }
 
 int tutti_coalesce_end(tutti_group *group, tutti_work **work)
@@ -306,16 +286,16 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
     group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (open_now.group != group)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_end: this thread has not begun to coalesce on group %s",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_end: this thread does not coalesce on group %s",
                          group->name);
-    struct run run = open_now; /* what callbacks begin from here on is no part of it */
+    struct run run = open_now; /* operations that callbacks call from here on are not part of it */
     open_now = (struct run){0};
     struct engine *engine = group->engine; /* the group is held until the end */
     engine_lock(engine);
     engine_count_call(engine);
     struct tutti_work *parent = new_parent(group);
     int status = parent != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
-    if (status == TUTTI_OK) status = begin_all(group, &run, parent);
+    if (status == TUTTI_OK) status = launch_all(group, &run, parent);
     if (parent != NULL) {
         if (status != TUTTI_OK && parent->failing == TUTTI_OK) {
             parent->failing = status;
@@ -333,6 +313,6 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
         }
     }
     engine_unlock(engine);
-    forget(&run);
+    free_run(&run);
     return status;
 }

@@ -3,10 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/dtype.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "dispatch/stage.h"
 #include "group/failure.h"
 #include "group/group.h"
 #include "op/fingerprint.h"
@@ -188,47 +185,18 @@ static int through_entry(struct tutti_work *work, const struct backend_entry *en
     return status < 0 && status != TUTTI_ERR_UNSUPPORTED ? failure_explain(work, &work->request, status) : status;
 }
 
-/* PENDING also where it has ended meanwhile. */
-static int enter(struct tutti_work *work, const struct backend_entry *entry)
+int dispatch_through(struct tutti_work *work, const struct backend_entry *entry)
 {
-    if (work->op.kind == TUTTI_COPY &&
-        work->parent->failing != TUTTI_OK) { /* of what would be copied there is nothing */
+    work->started = true;
+    if (work->op.kind == TUTTI_COPY && work->parent->failing != TUTTI_OK) { /* there is nothing to copy */
         work_end(work, work->parent->failing, work->parent->text);
         return TUTTI_REQUEST_PENDING;
     }
-    bool staged = work->entry == NULL && stage_is_needed(entry, &work->op);
-    if (op_is_open(&work->op) && (staged || !takes_open(entry->backend)))
-        return error_set(TUTTI_ERR_UNSUPPORTED, "%s has no probes, and no receives of any tag or of up to a size%s",
-                         entry->backend->name, staged ? ", of this device's tensors" : "");
-    if (staged) return stage_begin(work, entry);
+    if (op_is_open(&work->op) && !takes_open(entry->backend))
+        return error_set(TUTTI_ERR_UNSUPPORTED, "%s has no probes, and no receives of any tag or of up to a size",
+                         entry->backend->name);
     int status = through_entry(work, entry);
     if (status != TUTTI_REQUEST_DONE) return status;
     work_complete(&work->request, TUTTI_OK); /* with it the rank that a receive came from */
     return TUTTI_REQUEST_PENDING;
-}
-
-int dispatch_work(struct tutti_work *work)
-{
-    struct tutti_group *group = work->group;
-    int device = group_device_of(group, &work->op);
-    char why[ERROR_TEXT_MAX / 2]; /* what the backends say themselves */
-    why[0] = '\0';                /* all of it would cost more than the rest of this */
-    work->started = true;
-    if (work->entry != NULL) return enter(work, work->entry);
-    for (int i = 0; i < group->n_entries[device]; i++) {
-        struct backend_entry *entry = &group->entries[device][i];
-        unsigned errors = error_count();
-        int status = enter(work, entry);
-        if (status != TUTTI_ERR_UNSUPPORTED) return status;
-        if (error_count() != errors && why[0] == '\0') snprintf(why, sizeof why, ": %s", error_text());
-        if (i + 1 < group->n_entries[device] && !entry->told) {
-            entry->told = true;
-            log_write(LOG_INFO, "group %s: %s on %s is not for %s; it goes to %s", group->name,
-                      tutti_kind_find(work->op.kind)->name, dtype_name(work->op.dtype), entry->backend->name,
-                      group->entries[device][i + 1].backend->name);
-        }
-    }
-    return error_set(TUTTI_ERR_UNSUPPORTED, "%s on %s %s is not supported by backend %s of group %s%s",
-                     tutti_kind_find(work->op.kind)->name, device == 0 ? "CPU" : "CUDA", dtype_name(work->op.dtype),
-                     group->backend_text, group->name, why);
 }

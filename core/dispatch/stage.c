@@ -5,7 +5,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "dispatch/submit.h"
+#include "dispatch/dispatch.h"
+#include "dispatch/hazards.h"
+#include "dispatch/issue.h"
 #include "group/group.h"
 #include "op/op.h"
 #include "progress/work.h"
@@ -121,6 +123,34 @@ static void add_pieces(struct chunk *chunk, int i)
     }
 }
 
+/* Issues op, a part of whole, through an entry of its own. */
+static int issue_part(struct tutti_work *whole, tutti_op *op, const struct backend_entry *entry)
+{
+    struct tutti_group *group = whole->group;
+    tutti_opts opts = {.timeout_ms = whole->op.timeout_ms > 0 ? whole->op.timeout_ms : TUTTI_NOW,
+                       .group_rank = whole->group_rank};
+    struct tutti_work *work = NULL;
+    const tutti_op *seen = op->kind == TUTTI_COPY ? op : &whole->op;
+    int status = issue_new(group, op, fingerprint_of(seen, group->size), &opts, true, &work);
+    if (status != TUTTI_OK) return status;
+    work->entry = entry;
+    work->parent = whole;
+    issue_enlist(work);
+    whole->parts++; /* before it is dispatched: it may end at once */
+    if (hazards_must_wait(work))
+        group->engine->n_blocked++;
+    else
+        status = dispatch_through(work, entry);
+    if (status < 0) {
+        whole->parts--;
+        issue_undo(work);
+        return status;
+    }
+    issue_advance(group, &work->op, work->fingerprint);
+    work_release_locked(work);
+    return TUTTI_OK;
+}
+
 static int copy_part(struct tutti_work *work, const struct chunk *chunk, void *handle, bool out)
 {
     if (chunk->n_pieces == 0) return TUTTI_OK;
@@ -133,7 +163,7 @@ static int copy_part(struct tutti_work *work, const struct chunk *chunk, void *h
                    .n_out = chunk->n_pieces,
                    .out = out ? chunk->near : chunk->far,
                    .stream = handle};
-    return submit_staged(work, &op, &work->group->stager);
+    return issue_part(work, &op, &work->group->stager);
 }
 
 /* From the device, the operation, back. */
@@ -154,7 +184,7 @@ static int issue_chunk(struct tutti_work *work, const struct backend_entry *entr
     chunk->n_pieces = 0;
     for (int i = 0; i < (is_source ? cut->n_tensors : op.n_in); i++) add_pieces(chunk, i);
     int status = copy_part(work, chunk, handle, true);
-    if (status == TUTTI_OK) status = submit_staged(work, &op, entry);
+    if (status == TUTTI_OK) status = issue_part(work, &op, entry);
     chunk->n_pieces = 0;
     for (int i = op.n_in; i < cut->n_tensors && !is_source; i++) add_pieces(chunk, i);
     return status == TUTTI_OK ? copy_part(work, chunk, handle, false) : status;

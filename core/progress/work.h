@@ -1,6 +1,6 @@
 /* The Work state machine.
  *
- * A work is made by submit.c, waits while an earlier work of its group uses the same memory, runs, and ends exactly
+ * A work is made by issue.c, waits while an earlier work of its group uses the same memory, runs, and ends exactly
  * once, in work_end.  It is referenced by the caller's handle (if one was given out), by the engine while it has not
  * ended, and by an owed callback; the last one gives it back.  All of it under the engine's lock but for `ended`,
  * which tutti_work_is_completed reads without.

@@ -36,7 +36,7 @@ struct backend_entry {
     void *state;
     void *first;              /* state of the family's first group with this backend, which progress is called for */
     tutti_store *store;       /* its part of the group's */
-    bool told;                /* that operations fall through to the next one (said once) */
+    bool fallback_logged;     /* that operations go to the next entry: logged once */
     struct coll_hosts *hosts; /* who shares a host, as the backend says; NULL: it does not */
     struct tuning tuned;
     tutti_path_row *path_rows; /* what the backend was given with `choose` */

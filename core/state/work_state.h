@@ -7,7 +7,7 @@
 #include <tutti/backend.h>
 #include <tutti/tutti.h>
 
-struct coalesce_packing;
+struct packing;
 struct engine;
 struct exec;
 struct stage;
@@ -32,7 +32,7 @@ struct tutti_work {
     bool point_to_point;
     struct tutti_work *parent;         /* of a part of a coalesced or staged operation: ends when its last part has */
     int parts;                         /* a parent's that have not ended */
-    struct coalesce_packing *packing;  /* several small operations in one: where their results go */
+    struct packing *packing;           /* several small operations in one: where their results go */
     struct stage *stage;               /* a parent's, whose parts work on copies in host memory */
     const struct backend_entry *entry; /* a staged part's: it goes here and nowhere else */
     bool group_rank;

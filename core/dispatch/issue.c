@@ -1,0 +1,43 @@
+#include "dispatch/issue.h"
+
+#include "base/error.h"
+#include "dispatch/hazards.h"
+#include "dispatch/packing.h"
+
+int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts, bool async,
+              struct tutti_work **out)
+{
+    struct tutti_work *work = work_take(group->engine);
+    if (work == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
+    work->fingerprint = issue_place(group, op, fingerprint, opts, async);
+    issue_fill(work, group, op, opts);
+    int status = TUTTI_OK;
+    if (async) status = op_copy(&work->op, op, group->size, work->tensors, WORK_INLINE_TENSORS, &work->lists);
+    if (status != TUTTI_OK) {
+        work_release_locked(work);
+        return status;
+    }
+    if (async) work_start_clock(work, clock_now_ns()); /* blocking callers start the clock lazily */
+    *out = work;
+    return TUTTI_OK;
+}
+
+void issue_enlist(struct tutti_work *work)
+{
+    hazards_enlist(work);
+    TAILQ_INSERT_TAIL(&work->engine->active, work, link);
+    TAILQ_INSERT_TAIL(&work->group->works, work, group_link);
+    if (work->async) work->engine->n_async++;
+    work->references++; /* the caller's */
+}
+
+void issue_undo(struct tutti_work *work)
+{
+    struct engine *engine = work->engine;
+    TAILQ_REMOVE(&engine->active, work, link);
+    TAILQ_REMOVE(&work->group->works, work, group_link);
+    if (work->async) engine->n_async--;
+    packing_free(work->packing);
+    work->references = 1;
+    work_release_locked(work);
+}

@@ -1,0 +1,63 @@
+/* The Work of an operation, and its place among the operations of its group. */
+#ifndef ISSUE_H
+#define ISSUE_H
+
+#include "base/clock.h"
+#include "diagnose/health.h"
+#include "group/group.h"
+#include "op/fingerprint.h"
+#include "op/op.h"
+#include "progress/work.h"
+
+/* Gives op its place in the group.  Returns its fingerprint there. */
+static inline uint64_t issue_place(const struct tutti_group *group, tutti_op *op, uint64_t fingerprint,
+                                   const tutti_opts *opts, bool async)
+{
+    bool alone = op_is_message(op) || op->kind == TUTTI_COPY;
+    op->async = async;
+    op->timeout_ms = group_timeout(group, opts->timeout_ms);
+    op->sequence = alone ? 0 : group->sequence + 1;
+    return alone ? fingerprint : fingerprint_with_past(fingerprint, group->past);
+}
+
+/* Advances the group past op, which has been issued. */
+static inline void issue_advance(struct tutti_group *group, const tutti_op *op, uint64_t fingerprint)
+{
+    if (op->sequence == 0) return;
+    group->sequence++;
+    group->past = fingerprint_past_after(group->past, fingerprint);
+    health_issued(group->health, group->sequence, fingerprint);
+}
+
+/* Fills a cleared work.  The tensors stay where they are: a blocking caller's outlive the call. */
+static inline void issue_fill(struct tutti_work *work, struct tutti_group *group, const tutti_op *op,
+                              const tutti_opts *opts)
+{
+    work->op = *op;
+    work->group = group;
+    work->point_to_point = op->sequence == 0;
+    work->async = op->async;
+    work->outs = work_outs_of(op, opts);
+    work->group_rank = opts->group_rank;
+    work->deadline_ns = CLOCK_NEVER;
+}
+
+/* Makes the Work of op, with its place.  An async operation's tensors are copied. */
+int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts, bool async,
+              struct tutti_work **work);
+
+/* Puts a work on the lists of works under way.  Adds the caller's reference. */
+void issue_enlist(struct tutti_work *work);
+
+/* Undoes issue_enlist and frees the work, as if it had never been issued. */
+void issue_undo(struct tutti_work *work);
+
+/* Returns why the group cannot take op, or TUTTI_OK. */
+static inline int issue_check_usable(struct tutti_group *group, const tutti_op *op)
+{
+    if (group_is_usable(group)) return TUTTI_OK;
+    const char *doing = tutti_kind_find(op->kind)->name;
+    return op_is_message(op) ? group_check_usable(group, doing) : group_check_collective(group, doing);
+}
+
+#endif
