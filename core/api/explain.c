@@ -11,7 +11,7 @@
 #include "base/sized.h"
 #include "coll/override.h"
 #include "group/group.h"
-#include "group/host.h"
+#include "group/host_services.h"
 #include "plugin/registry.h"
 #include "progress/plan_cache.h"
 
@@ -138,7 +138,7 @@ static const struct coll_hosts *hosts_of(const struct tutti_group *group)
 
 int tutti_get_host(const tutti_group *group, int group_rank)
 {
-    group = group_to_ask(group);
+    group = default_group_peek(group);
     if (group == NULL || group->rank < 0 || group_rank < 0 || group_rank >= group->size || hosts_of(group) == NULL)
         return -1;
     return hosts_of(group)->of[group_rank];

@@ -53,43 +53,43 @@ const char *tutti_reduce_op_name(tutti_reduce_op op)
 
 int tutti_get_rank(const tutti_group *group)
 {
-    group = group_to_ask(group);
+    group = default_group_peek(group);
     return group != NULL ? group->rank : -1;
 }
 
 int tutti_get_world_size(const tutti_group *group)
 {
-    group = group_to_ask(group);
+    group = default_group_peek(group);
     return group != NULL ? group->size : -1;
 }
 
 int tutti_get_global_rank(const tutti_group *group, int group_rank)
 {
-    group = group_to_ask(group);
+    group = default_group_peek(group);
     return group != NULL && group_rank >= 0 && group_rank < group->size ? group->global_ranks[group_rank] : -1;
 }
 
 int tutti_get_group_rank(const tutti_group *group, int global_rank)
 {
-    group = group_to_ask(group);
+    group = default_group_peek(group);
     return group != NULL ? group_rank_of(group, global_rank) : -1;
 }
 
 const char *tutti_get_name(const tutti_group *group)
 {
-    group = group_to_ask(group);
+    group = default_group_peek(group);
     return group != NULL ? group->name : "";
 }
 
 const char *tutti_get_backend(const tutti_group *group)
 {
-    group = group_to_ask(group);
+    group = default_group_peek(group);
     return group != NULL ? group->backend_text : "";
 }
 
 tutti_device tutti_get_device(const tutti_group *group)
 {
-    group = group_to_ask(group);
+    group = default_group_peek(group);
     return group != NULL ? group->device : (tutti_device){TUTTI_CPU, 0};
 }
 
@@ -170,7 +170,7 @@ static int next_id(struct tutti_group *parent, const int *ranks, int n, bool mem
     int status = members_only ? set_of(base, ranks, n, &set) : TUTTI_OK;
     if (status != TUTTI_OK) return status;
     engine_lock(parent->engine);
-    *id = (struct subgroup_id){.number = members_only ? 0 : ++parent->children, .may_pend = members_only};
+    *id = (struct subgroup_id){.number = members_only ? 0 : ++parent->n_subgroups, .may_pend = members_only};
     id->key = members_only ? subgroup_mix(set, group_count_use(parent, set)) : subgroup_mix(base, id->number + 2);
     id->id = id->key;
     engine_unlock(parent->engine);

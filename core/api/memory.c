@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "group/allocations.h"
 #include "group/group.h"
-#include "group/loans.h"
 
 /* The first of the group's backends that takes its device's tensors itself and allocates; NULL where none does. */
 static const struct backend_entry *allocating_entry(const struct tutti_group *group)
@@ -26,7 +26,7 @@ static int borrow(const struct tutti_group *group, const struct backend_entry *e
     if (group->shut) return error_set(TUTTI_ERR_ABORTED, "alloc: group %s has been destroyed", group->name);
     int status = entry != NULL ? entry->backend->alloc(entry->state, bytes, &made) : TUTTI_ERR_UNSUPPORTED;
     if (status == TUTTI_OK && group->device.type == TUTTI_CPU &&
-        !loans_add(made, bytes, group->engine, entry->backend)) {
+        !allocations_add(made, bytes, group->engine, entry->backend)) {
         entry->backend->free(entry->state, made);
         status = error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory to remember %p with", made);
     }
@@ -35,29 +35,29 @@ static int borrow(const struct tutti_group *group, const struct backend_entry *e
 }
 
 /* Memory that the program kept when its groups ended. */
-static int reclaim(const struct loan *loan)
+static int reclaim(const struct allocation *allocation)
 {
-    if (!TUTTI_HAS(loan->backend, reclaim))
+    if (!TUTTI_HAS(allocation->backend, reclaim))
         return error_set(TUTTI_ERR_ABORTED,
                          "free: %p is memory of a group that has been destroyed, and backend %s cannot take it back "
                          "after that; it stays until the process ends",
-                         loan->memory, loan->backend->name);
-    if (loans_remove(loan->memory)) loan->backend->reclaim(loan->memory, loan->bytes);
+                         allocation->memory, allocation->backend->name);
+    if (allocations_remove(allocation->memory)) allocation->backend->reclaim(allocation->memory, allocation->bytes);
     return TUTTI_OK;
 }
 
 static int give_back(const struct tutti_group *group, const struct backend_entry *entry, void *memory)
 {
-    struct loan loan;
-    bool lent = group->device.type == TUTTI_CPU && loans_find(memory, &loan);
+    struct allocation allocation;
+    bool lent = group->device.type == TUTTI_CPU && allocations_find(memory, &allocation);
     if (group->device.type == TUTTI_CPU && !lent) {
         free(memory);
         return TUTTI_OK;
     }
-    if (lent && loan.family == NULL) return reclaim(&loan);
+    if (lent && allocation.tree == NULL) return reclaim(&allocation);
     if (group->shut) return error_set(TUTTI_ERR_ABORTED, "free: group %s has been destroyed", group->name);
     int status = entry != NULL ? entry->backend->free(entry->state, memory) : TUTTI_ERR_UNSUPPORTED;
-    if (status == TUTTI_OK && lent) loans_remove(memory);
+    if (status == TUTTI_OK && lent) allocations_remove(memory);
     return status;
 }
 
@@ -86,9 +86,9 @@ int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)
 int tutti_free(tutti_group *group, void *memory)
 {
     if (memory == NULL) return TUTTI_OK;
-    struct loan loan;
-    bool lent = loans_find(memory, &loan);
-    if (lent && loan.family == NULL) return reclaim(&loan);
+    struct allocation allocation;
+    bool lent = allocations_find(memory, &allocation);
+    if (lent && allocation.tree == NULL) return reclaim(&allocation);
     if (!lent && group == NULL && !tutti_is_initialized()) { /* after the end of all: the system's */
         free(memory);
         return TUTTI_OK;

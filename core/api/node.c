@@ -12,7 +12,7 @@ static int count_here(const struct tutti_group *group, int end)
 
 int tutti_get_local_rank(void)
 {
-    const struct tutti_group *group = group_to_ask(NULL);
+    const struct tutti_group *group = default_group_peek(NULL);
     if (group == NULL) return -1;
     if (group->local_rank >= 0) return group->local_rank;
     return group->size == 1 ? 0 : count_here(group, group->rank);
@@ -20,7 +20,7 @@ int tutti_get_local_rank(void)
 
 int tutti_get_local_world_size(void)
 {
-    const struct tutti_group *group = group_to_ask(NULL);
+    const struct tutti_group *group = default_group_peek(NULL);
     if (group == NULL) return -1;
     if (group->local_world_size > 0) return group->local_world_size;
     return group->size == 1 ? 1 : count_here(group, group->size);
@@ -28,7 +28,7 @@ int tutti_get_local_world_size(void)
 
 int tutti_get_node_rank(void)
 {
-    const struct tutti_group *group = group_to_ask(NULL);
+    const struct tutti_group *group = default_group_peek(NULL);
     if (group == NULL) return -1;
     if (group->node_rank >= 0) return group->node_rank;
     return group->local_world_size == group->size || group->size == 1 ? 0 : tutti_get_host(group, group->rank);

@@ -72,7 +72,7 @@ int tutti_group_quiesce(tutti_group *group, int64_t timeout_ms)
 
 uint64_t tutti_get_sequence(const tutti_group *group)
 {
-    group = group_to_ask(group);
+    group = default_group_peek(group);
     if (group == NULL || group->rank < 0) return 0;
     engine_lock(group->engine);
     uint64_t sequence = group->sequence;

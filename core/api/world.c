@@ -12,7 +12,7 @@
 #include "bootstrap/liveness.h"
 #include "bootstrap/rendezvous.h"
 #include "group/group.h"
-#include "group/host.h"
+#include "group/host_services.h"
 #include "group/shared_transport.h"
 #include "plugin/registry.h"
 #include "store/store_impl.h"
@@ -33,7 +33,7 @@ static struct {
 
 bool tutti_is_initialized(void)
 {
-    return group_to_ask(NULL) != NULL;
+    return default_group_peek(NULL) != NULL;
 }
 
 bool tutti_is_backend_available(const char *name)
@@ -97,7 +97,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
     status = rendezvous_join(&meeting, &world.rendezvous);
     if (status != TUTTI_OK) return status;
     log_set_rank(world.rendezvous.rank);
-    host_set_store_address(world.rendezvous.address);
+    host_services_set_store_address(world.rendezvous.address);
     struct group_args args = {
         .names = &names,
         .store = world.rendezvous.store,
@@ -128,7 +128,7 @@ static int open_world(const char *backend, const tutti_init_opts *opts)
     engine_lock(group->engine);
     group->rank0_hosts_store = world.rendezvous.rank0_hosts;
     engine_unlock(group->engine);
-    group_set_default(group);
+    default_group_set(group);
     return TUTTI_OK;
 }
 
@@ -171,7 +171,7 @@ static void await_others(tutti_store *board, int64_t deadline)
 static int destroy_world(int64_t delivery_ms)
 {
     pthread_mutex_lock(&world.lock);
-    struct tutti_group *group = group_set_default(NULL);
+    struct tutti_group *group = default_group_set(NULL);
     if (group != NULL) world.ending = !engine_is_forked(group->engine);
     pthread_mutex_unlock(&world.lock);
     if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group to destroy");
@@ -200,7 +200,7 @@ int tutti_destroy_process_group_within(tutti_group *group, int64_t delivery_ms)
 {
     if (delivery_ms < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "destroy_process_group: delivery_ms is %" PRId64, delivery_ms);
-    if (group == NULL || group == group_to_ask(NULL)) return destroy_world(delivery_ms);
+    if (group == NULL || group == default_group_peek(NULL)) return destroy_world(delivery_ms);
     shared_transport_close_group(group, delivery_ms);
     return TUTTI_OK;
 }

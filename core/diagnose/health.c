@@ -74,10 +74,8 @@ void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprin
 
 static struct note failure_of(const struct tutti_group *group)
 {
-    struct note note = {.type = NOTE_FAILED,
-                        .status = group->failed,
-                        .sequence = group->failed_sequence,
-                        .given_up = group->failed_missing};
+    struct note note = {
+        .type = NOTE_FAILED, .status = group->failed, .sequence = group->failed_sequence, .given_up = group->given_up};
     snprintf(note.text, sizeof note.text, "%s", group->failed_text != NULL ? group->failed_text : "");
     return note;
 }

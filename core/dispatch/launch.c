@@ -24,7 +24,7 @@ static void dispatch_late(struct tutti_work *work)
 void launch_unblocked(struct tutti_group *first)
 {
     struct tutti_group *group;
-    TAILQ_FOREACH(group, &first->family, family_link)
+    TAILQ_FOREACH(group, &first->tree, tree_link)
     {
         struct tutti_work *work, *next;
         for (work = TAILQ_FIRST(&group->works); work != NULL && !group->failed; work = next) {
@@ -100,10 +100,11 @@ int launch_explain_loss(struct tutti_group *group, const tutti_op *op)
     /* The peer may have left because of another rank's failure, and its control message that says so may wait to be
      * handled: this round handles it. */
     engine_step(group->engine);
-    if (group->told != TUTTI_OK) group_fail(group, TUTTI_ERR_PEER_LOST, text, true); /* with the cause that was sent */
+    if (group->reported_status != TUTTI_OK)
+        group_fail(group, TUTTI_ERR_PEER_LOST, text, true); /* with the cause that was sent */
     int status = group->failed ? TUTTI_OK : issue_check_usable(group, op);
     if (!group->failed) return status != TUTTI_OK ? status : error_set(TUTTI_ERR_PEER_LOST, "%s", text);
-    group->failed_met = true;
+    group->failure_returned = true;
     return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : text);
 }
 

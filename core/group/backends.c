@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "group/agreement.h"
+#include "group/creation.h"
 #include "group/group.h"
-#include "group/host.h"
-#include "group/making.h"
+#include "group/host_services.h"
 #include "group/processes.h"
 #include "group/topology.h"
 #include "plugin/registry.h"
@@ -102,10 +102,10 @@ static int list_shared(struct tutti_group *group, const struct group_args *args,
 static const uint8_t *offer_of(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend)
 {
     const struct backend_entry *shared[2 * GROUP_ENTRIES];
-    if (group->making == NULL || !TUTTI_HAS(backend, offer)) return NULL;
+    if (group->creation == NULL || !TUTTI_HAS(backend, offer)) return NULL;
     int n = list_shared(group, args, shared), at = 0;
     for (int i = 0; i < n; i++) {
-        if (shared[i]->backend == backend) return making_offer(group, at);
+        if (shared[i]->backend == backend) return creation_offer(group, at);
         at += TUTTI_HAS(shared[i]->backend, offer);
     }
     return NULL;

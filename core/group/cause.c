@@ -63,7 +63,7 @@ static int blame_rank0(const struct tutti_group *group, int status, char text[ER
 
 static size_t encode(const struct tutti_group *group, int status, const char *text, uint8_t wire[NOTE_BYTES])
 {
-    struct note note = {.type = NOTE_FAILED, .status = status, .given_up = group->failed_missing};
+    struct note note = {.type = NOTE_FAILED, .status = status, .given_up = group->given_up};
     snprintf(note.text, sizeof note.text, "%s", text);
     return note_encode(&note, wire);
 }
@@ -86,7 +86,7 @@ int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX
     if (note.type != NOTE_FAILED || note.status >= 0) return status;
     if ((bytes == n && memcmp(first, mine, n) == 0) || is_about_this_rank(group, note.text)) return status;
     log_write(LOG_INFO, "group %s: %s, which follows from: %s", group->name, text, note.text);
-    group->failed_missing = note.given_up;
+    group->given_up = note.given_up;
     snprintf(text, ERROR_TEXT_MAX, "%s", note.text);
     return note.status;
 }

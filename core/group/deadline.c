@@ -25,7 +25,7 @@ static void time_out(struct tutti_work *work, int64_t now)
         work_withdraw(work, TUTTI_ERR_TIMEOUT, text);
         return;
     }
-    if (!work->group->failed) work->group->failed_missing = stragglers_set(work, now);
+    if (!work->group->failed) work->group->given_up = stragglers_set(work, now);
     group_fail(work->group, TUTTI_ERR_TIMEOUT, text, true);
 }
 

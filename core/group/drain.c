@@ -93,7 +93,7 @@ static bool has_failed(const struct tutti_group *first)
 {
     const struct tutti_group *group;
     if (!first->is_shared) return first->failed != TUTTI_OK;
-    TAILQ_FOREACH(group, &first->family, family_link)
+    TAILQ_FOREACH(group, &first->tree, tree_link)
     {
         if (group != first && group->rank >= 0 && group->failed == TUTTI_OK) return false;
     }

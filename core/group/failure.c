@@ -47,8 +47,8 @@ void failure_end(struct tutti_work *work, int status)
     }
     struct tutti_group *group = work->group;
     char text[ERROR_TEXT_MAX]; /* what a peer told is the cause of what is found here */
-    if (group->told != TUTTI_OK) status = group->told;
-    const char *cause = group->told != TUTTI_OK ? group->told_text : work->text;
+    if (group->reported_status != TUTTI_OK) status = group->reported_status;
+    const char *cause = group->reported_status != TUTTI_OK ? group->reported_text : work->text;
     snprintf(text, sizeof text, "%s", cause != NULL ? cause : error_name(status));
     group_fail(group, status, text, true);
 }

@@ -17,10 +17,10 @@
 #include "bootstrap/liveness.h"
 #include "diagnose/control.h"
 #include "diagnose/health.h"
+#include "group/allocations.h"
 #include "group/backends.h"
+#include "group/creation.h"
 #include "group/drain.h"
-#include "group/loans.h"
-#include "group/making.h"
 #include "group/subgroup.h"
 #include "group/topology.h"
 #include "progress/engine_thread.h"
@@ -43,13 +43,13 @@ static void shut(struct tutti_group *group)
     engine_lock(group->engine);
     bool was = group->shut;
     if (!was) control_flush(group);
-    if (group->making != NULL && group->rank >= 0) {
+    if (group->creation != NULL && group->rank >= 0) {
         char text[ERROR_TEXT_MAX];
         snprintf(text, sizeof text, "rank %d has destroyed the group", group->global_ranks[group->rank]);
-        making_give_up(group, TUTTI_ERR_ABORTED, text);
+        creation_give_up(group, TUTTI_ERR_ABORTED, text);
     }
     group->shut = true;
-    if (group->root == group) making_free_all(group);
+    if (group->root == group) creation_free_all(group);
     engine_handle_events(group->engine); /* what is told to a backend, before it is closed */
     engine_unlock(group->engine);
     if (was) return;
@@ -77,10 +77,10 @@ static void free_group(struct tutti_group *group)
     struct engine *engine = group->engine;
     if (engine != NULL) {
         engine_lock(engine);
-        making_forget(group);
-        if (group->root == group) making_free_all(group);
-        if (group->root != NULL) TAILQ_REMOVE(&group->root->family, group, family_link);
-        if (group->told != TUTTI_OK) engine->n_reported--;
+        creation_forget(group);
+        if (group->root == group) creation_free_all(group);
+        if (group->root != NULL) TAILQ_REMOVE(&group->root->tree, group, tree_link);
+        if (group->reported_status != TUTTI_OK) engine->n_reported--;
         engine_unlock(engine);
     }
     while (group->uses != NULL) {
@@ -97,8 +97,8 @@ static void free_group(struct tutti_group *group)
     free(group->local_of);
     free(group->lost);
     free(group->failed_text);
-    free(group->gone_text);
-    free(group->told_text);
+    free(group->lost_text);
+    free(group->reported_text);
     free(group);
     if (engine != NULL) engine_drop(engine);
 }
@@ -171,7 +171,7 @@ static int make_store(struct tutti_group *group, const struct group_args *args)
 static int fill(struct tutti_group *group, const struct group_args *args)
 {
     group->references = 1;
-    TAILQ_INIT(&group->family);
+    TAILQ_INIT(&group->tree);
     TAILQ_INIT(&group->works);
     group->names = *args->names;
     group->rank = args->rank;
@@ -201,7 +201,7 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     group->origin = args->store != NULL ? group : args->parent->origin;
     group->is_shared = args->is_shared;
     status = fill_ranks(group, args); /* before others can see the group */
-    TAILQ_INSERT_TAIL(&root->family, group, family_link);
+    TAILQ_INSERT_TAIL(&root->tree, group, tree_link);
     engine_unlock(group->engine);
     bool fixed = root == group && env_bool("TUTTI_DETERMINISTIC", false);
     group->algorithm = root != group ? root->algorithm : fixed ? FIXED_TREE : env_string("TUTTI_ALGO", NULL);
@@ -223,7 +223,7 @@ static int fail_open(struct tutti_group *group, int status)
     snprintf(text, sizeof text, "%s", error_text());
     if (group->engine != NULL) {
         engine_lock(group->engine);
-        making_give_up(group, status, text);
+        creation_give_up(group, status, text);
         engine_unlock(group->engine);
         shut(group);
     }
@@ -242,7 +242,7 @@ static int open_rest(struct tutti_group *group, const struct group_args *args)
     group->backend_text[0] = '\0';
     backends_describe(group);
     control_open(group);
-    making_end(group);
+    creation_end(group);
     engine_unlock(group->engine);
     log_write(LOG_INFO, "group %s: rank %d of %d, %s", group->name, group->rank, group->size, group->backend_text);
     return TUTTI_OK;
@@ -252,10 +252,10 @@ static int open_rest(struct tutti_group *group, const struct group_args *args)
 static int agree(struct tutti_group *group, const struct group_args *args, bool *pends)
 {
     *pends = false;
-    if (args->parent == NULL || group->size == 1 || !making_is_possible(group->root)) return TUTTI_OK;
-    int status = making_begin(group, args, backends_ready(group, args));
+    if (args->parent == NULL || group->size == 1 || !creation_is_possible(group->root)) return TUTTI_OK;
+    int status = creation_begin(group, args, backends_ready(group, args));
     if (status != TUTTI_OK) return status;
-    if (!args->may_pend || !backends_open_alone(group, args)) return making_wait(group);
+    if (!args->may_pend || !backends_open_alone(group, args)) return creation_wait(group);
     snprintf(group->backend_text, sizeof group->backend_text, "%s", args->parent->backend_text);
     /* release: pairs with group_for_call's acquire; whoever has the handle has it from this thread in any case */
     atomic_store_explicit(&group->pending, true, memory_order_release);
@@ -279,20 +279,20 @@ void group_settle(struct tutti_group *group)
 {
     engine_lock(group->engine);
     bool takes = takes_settling(group);
-    struct group_args args = takes ? *making_args(group) : (struct group_args){0};
+    struct group_args args = takes ? *creation_args(group) : (struct group_args){0};
     engine_unlock(group->engine);
     if (!takes) return;
     char text[ERROR_TEXT_MAX] = "";
-    int status = making_wait(group);
+    int status = creation_wait(group);
     if (status != TUTTI_OK) snprintf(text, sizeof text, "%s", error_text());
     int opened = open_rest(group, &args); /* also of one that has failed, so that its calls are checked as ever */
     if (status == TUTTI_OK && opened != TUTTI_OK) snprintf(text, sizeof text, "%s", error_text());
     if (status == TUTTI_OK) status = opened;
     engine_lock(group->engine);
     if (status != TUTTI_OK) {
-        making_give_up(group, status, text);
+        creation_give_up(group, status, text);
         group_fail(group, status, text, false);
-        group->failed_met = false; /* the first call says it */
+        group->failure_returned = false; /* the first call says it */
     }
     group->settling = false;
     /* release: the backends are open, or the group has failed */
@@ -327,11 +327,11 @@ int group_open(const struct group_args *args, struct tutti_group **out)
     return TUTTI_OK;
 }
 
-int group_open_outsider(struct tutti_group *parent, const char *name, struct tutti_group **out)
+int group_open_non_member(struct tutti_group *parent, const char *name, struct tutti_group **out)
 {
     struct tutti_group *group = calloc(1, sizeof *group);
     if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
-    TAILQ_INIT(&group->family);
+    TAILQ_INIT(&group->tree);
     TAILQ_INIT(&group->works);
     snprintf(group->name, sizeof group->name, "%s", name);
     group->references = 1;
@@ -342,7 +342,7 @@ int group_open_outsider(struct tutti_group *parent, const char *name, struct tut
     group->origin = parent->origin;
     engine_lock(group->engine);
     engine_hold(group->engine);
-    TAILQ_INSERT_TAIL(&group->root->family, group, family_link);
+    TAILQ_INSERT_TAIL(&group->root->tree, group, tree_link);
     engine_unlock(group->engine);
     *out = group;
     return TUTTI_OK;
@@ -381,10 +381,10 @@ static struct tutti_group *next_to_close(struct tutti_group *group, struct tutti
     struct tutti_group *next = NULL;
     engine_lock(group->engine);
     if (before == NULL)
-        next = group == group->origin ? TAILQ_LAST(&group->root->family, group_list) : group;
+        next = group == group->origin ? TAILQ_LAST(&group->root->tree, group_list) : group;
     else if (before != group)
-        next = TAILQ_PREV(before, group_list, family_link);
-    while (next != NULL && next != group && next->origin != group) next = TAILQ_PREV(next, group_list, family_link);
+        next = TAILQ_PREV(before, group_list, tree_link);
+    while (next != NULL && next != group && next->origin != group) next = TAILQ_PREV(next, group_list, tree_link);
     if (next != NULL) group_hold(next);
     engine_unlock(group->engine);
     if (before != NULL) group_drop(before);
@@ -407,11 +407,11 @@ static void each_to_close(struct tutti_group *group, void (*visit)(struct tutti_
 static void part_from_family(struct tutti_group *origin)
 {
     struct tutti_group *root = origin->root, *member, *next;
-    for (member = TAILQ_FIRST(&root->family); member != NULL; member = next) {
-        next = TAILQ_NEXT(member, family_link);
+    for (member = TAILQ_FIRST(&root->tree); member != NULL; member = next) {
+        next = TAILQ_NEXT(member, tree_link);
         if (member->origin != origin) continue;
-        making_forget(member);
-        TAILQ_REMOVE(&root->family, member, family_link);
+        creation_forget(member);
+        TAILQ_REMOVE(&root->tree, member, tree_link);
         member->root = member->origin = NULL;
     }
 }
@@ -428,7 +428,7 @@ void group_close(struct tutti_group *group, int64_t delivery_ms)
         drain_group(other, deadline);
         shut(other); /* its handle stays good for destroying */
     }
-    if (group == group->root) loans_release(group->engine);
+    if (group == group->root) allocations_release(group->engine);
     if (group == group->root) engine_retire(group->engine);
     engine_lock(group->engine);
     if (group == group->origin) part_from_family(group);

@@ -38,7 +38,7 @@ int group_open(const struct group_args *args, struct tutti_group **group);
 void group_settle(struct tutti_group *group);
 
 /* A handle for somebody who is not in the group. */
-int group_open_outsider(struct tutti_group *parent, const char *name, struct tutti_group **group);
+int group_open_non_member(struct tutti_group *parent, const char *name, struct tutti_group **group);
 
 /* How often members' lists of this hash were used for a group by the members alone, this time included. */
 uint64_t group_count_use(struct tutti_group *parent, uint64_t hash);
@@ -56,23 +56,23 @@ void group_drop(struct tutti_group *group);
 void group_fail(struct tutti_group *group, int status, const char *text, bool tell);
 
 /* Fails all groups of the family, because the program has closed the engine's descriptors.  Under the lock. */
-void group_disowned(struct tutti_group *first);
+void group_fail_disowned(struct tutti_group *first);
 
 /* Fails all groups of the family, because a control message was lost for want of memory.  Under the lock. */
-void group_starved(struct tutti_group *first);
+void group_fail_starved(struct tutti_group *first);
 
 /* A peer says that the group failed; sequence is the first collective that did not end well there.  Those before it may
  * still end well here, as they did there: they have a moment for it. */
-void group_told(struct tutti_group *group, int status, const char *text, uint64_t sequence);
+void group_fail_report(struct tutti_group *group, int status, const char *text, uint64_t sequence);
 
 /* Takes in what the groups of the family were told, where its time has come. */
-void group_take_told(struct tutti_group *first);
+void group_fail_apply_reported(struct tutti_group *first);
 
 /* The host service behind tutti_host.peer_lost; core is the family's first group. */
-void group_peer_lost(void *core, int32_t peer, bool left, const char *why);
+void backend_events_peer_lost(void *core, int32_t peer, bool left, const char *why);
 
 /* The host service behind tutti_host.failed. */
-void group_failed(void *core, int status, const char *why);
+void backend_events_failed(void *core, int status, const char *why);
 
 /* Whether this process may use the group, failed or not; else why not, as an error. */
 int group_check_open(const struct tutti_group *group);
@@ -85,15 +85,15 @@ int group_check_usable(struct tutti_group *group, const char *doing);
 int group_check_collective(struct tutti_group *group, const char *doing);
 
 /* Makes group, or none, the default group.  Returns the one before. */
-struct tutti_group *group_set_default(struct tutti_group *group);
+struct tutti_group *default_group_set(struct tutti_group *group);
 
 /* The default group where group is NULL; NULL, with the error text set, if there is none. */
-struct tutti_group *group_or_default(const struct tutti_group *group);
+struct tutti_group *default_group_or(const struct tutti_group *group);
 
 /* The same for a call that only asks: no error text. */
-const struct tutti_group *group_to_ask(const struct tutti_group *group);
+const struct tutti_group *default_group_peek(const struct tutti_group *group);
 
-/* As group_or_default, for a call that is to do something: NULL, with the error text set, also in a forked child. There
+/* As default_group_or, for a call that is to do something: NULL, with the error text set, also in a forked child. There
  * the group's lock may be held by a thread that is not there, and its memory is shared with the parent's peers. */
 struct tutti_group *group_for_call(const struct tutti_group *group);
 

@@ -10,9 +10,9 @@
 #include "diagnose/health.h"
 #include "group/backends.h"
 #include "group/cause.h"
+#include "group/creation.h"
+#include "group/failure_broadcast.h"
 #include "group/group.h"
-#include "group/making.h"
-#include "group/spread.h"
 #include "progress/work.h"
 
 enum { TOLD_NS = 200 * 1000 * 1000 };
@@ -42,41 +42,43 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
 
 static void take_told(struct tutti_group *group)
 {
-    if (!group->failed && has_before(group, group->told_sequence) && clock_now_ns() - group->told_ns < TOLD_NS) return;
-    int status = group->told;
-    group->told = TUTTI_OK;
+    if (!group->failed && has_before(group, group->reported_sequence) && clock_now_ns() - group->reported_ns < TOLD_NS)
+        return;
+    int status = group->reported_status;
+    group->reported_status = TUTTI_OK;
     group->engine->n_reported--;
-    if (group->told_sequence == UINT64_MAX && TAILQ_EMPTY(&group->works))
-        return;                                        /* all ended well: the next will fail */
-    bool settled = group->told_sequence != UINT64_MAX; /* by the peer that told */
-    if (!group->failed) fail_group(group, status, group->told_text != NULL ? group->told_text : "", true, settled);
+    if (group->reported_sequence == UINT64_MAX && TAILQ_EMPTY(&group->works))
+        return;                                            /* all ended well: the next will fail */
+    bool settled = group->reported_sequence != UINT64_MAX; /* by the peer that told */
+    if (!group->failed)
+        fail_group(group, status, group->reported_text != NULL ? group->reported_text : "", true, settled);
 }
 
-void group_told(struct tutti_group *group, int status, const char *text, uint64_t sequence)
+void group_fail_report(struct tutti_group *group, int status, const char *text, uint64_t sequence)
 {
-    if (group->told != TUTTI_OK) return;
-    group->told = status;
-    free(group->told_text);
-    group->told_text = strdup(text);
-    group->told_sequence = sequence;
-    group->told_ns = clock_now_ns();
+    if (group->reported_status != TUTTI_OK) return;
+    group->reported_status = status;
+    free(group->reported_text);
+    group->reported_text = strdup(text);
+    group->reported_sequence = sequence;
+    group->reported_ns = clock_now_ns();
     group->engine->n_reported++;
     take_told(group);
 }
 
-void group_take_told(struct tutti_group *first)
+void group_fail_apply_reported(struct tutti_group *first)
 {
     struct tutti_group *group;
-    TAILQ_FOREACH(group, &first->family, family_link)
+    TAILQ_FOREACH(group, &first->tree, tree_link)
     {
-        if (group->told != TUTTI_OK) take_told(group);
+        if (group->reported_status != TUTTI_OK) take_told(group);
     }
 }
 
 /* Time ran out for the others, who waited for this rank: what happens to its own operations is something else. */
 static bool was_given_up(const struct tutti_group *group)
 {
-    return note_ranks_have(&group->failed_missing, group->rank);
+    return note_ranks_have(&group->given_up, group->rank);
 }
 
 /* The text goes to the other ranks, too. */
@@ -107,7 +109,7 @@ static void take_cause(struct tutti_group *group, int status, const char *text)
     log_write(LOG_INFO, "group %s failed: %s: %s", group->name, error_name(status), text);
     group->failed_sequence = failed_sequence(group);
     bool every_ranks = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST;
-    group->failed_met = !every_ranks || has_before(group, UINT64_MAX);
+    group->failure_returned = !every_ranks || has_before(group, UINT64_MAX);
 }
 
 /* Takes the cause that a peer has sent in place of a loss that this rank found meanwhile: a peer that fails sends its
@@ -115,12 +117,12 @@ static void take_cause(struct tutti_group *group, int status, const char *text)
  * that peer has offered the cause to the others. */
 static bool prefer_told(struct tutti_group *group, int *status, char text[ERROR_TEXT_MAX])
 {
-    if (group->told == TUTTI_OK || *status != TUTTI_ERR_PEER_LOST) return false;
-    *status = group->told;
-    snprintf(text, ERROR_TEXT_MAX, "%s", group->told_text != NULL ? group->told_text : "");
-    group->told = TUTTI_OK;
+    if (group->reported_status == TUTTI_OK || *status != TUTTI_ERR_PEER_LOST) return false;
+    *status = group->reported_status;
+    snprintf(text, ERROR_TEXT_MAX, "%s", group->reported_text != NULL ? group->reported_text : "");
+    group->reported_status = TUTTI_OK;
     group->engine->n_reported--;
-    return group->told_sequence != UINT64_MAX;
+    return group->reported_sequence != UINT64_MAX;
 }
 
 /* settled: the rank that found the failure has offered its cause to the others. */
@@ -139,8 +141,8 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
         }
         take_cause(group, status, copy);
         if (tell && !group->shut) health_tell(group);
-        if (tell && !group->shut) spread_failure(group);
-        making_parent_failed(group, TUTTI_ERR_ABORTED, group->failed_text != NULL ? group->failed_text : "");
+        if (tell && !group->shut) failure_broadcast_send(group);
+        creation_parent_failed(group, TUTTI_ERR_ABORTED, group->failed_text != NULL ? group->failed_text : "");
     }
     if (status == TUTTI_ERR_TIMEOUT && was_given_up(group)) status = TUTTI_ERR_ABORTED;
     backends_abort(group);
@@ -164,18 +166,18 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool te
 static void fail_all(struct tutti_group *first, int status, const char *text)
 {
     struct tutti_group *group;
-    TAILQ_FOREACH(group, &first->family, family_link)
+    TAILQ_FOREACH(group, &first->tree, tree_link)
     {
         if (group->rank >= 0 && !group->failed && !group->shut) group_fail(group, status, text, true);
     }
 }
 
-void group_disowned(struct tutti_group *first)
+void group_fail_disowned(struct tutti_group *first)
 {
     fail_all(first, TUTTI_ERR_SYSTEM, "");
 }
 
-void group_starved(struct tutti_group *first)
+void group_fail_starved(struct tutti_group *first)
 {
     char text[80];
     snprintf(text, sizeof text, "rank %d has no memory for a control message", first->global_ranks[first->rank]);
@@ -191,7 +193,7 @@ static int check_forked(const struct tutti_group *group)
 
 struct tutti_group *group_for_call(const struct tutti_group *group)
 {
-    struct tutti_group *found = group_or_default(group);
+    struct tutti_group *found = default_group_or(group);
     if (found == NULL || check_forked(found) != TUTTI_OK) return NULL;
     /* acquire: whoever settled it has opened its backends before */
     if (atomic_load_explicit(&found->pending, memory_order_acquire)) group_settle(found);
@@ -213,12 +215,12 @@ int group_check_usable(struct tutti_group *group, const char *doing)
     if (group->failed)
         return error_set(TUTTI_ERR_ABORTED, "group %s failed before: %s: %s", group->name, error_name(group->failed),
                          group->failed_text != NULL ? group->failed_text : "");
-    if (group->gone_text != NULL) {
+    if (group->lost_text != NULL) {
         char text[ERROR_TEXT_MAX];
         snprintf(text, sizeof text, "%s after #%" PRIu64 " of group %s: %s", doing, group->sequence, group->name,
-                 group->gone_text);
+                 group->lost_text);
         group_fail(group, TUTTI_ERR_PEER_LOST, text, true);
-        group->failed_met = true; /* by this call */
+        group->failure_returned = true; /* by this call */
         return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : text);
     }
     return TUTTI_OK;
@@ -226,13 +228,13 @@ int group_check_usable(struct tutti_group *group, const char *doing)
 
 int group_check_collective(struct tutti_group *group, const char *doing)
 {
-    if (!group->failed || group->failed_met || group->shut || engine_is_forked(group->engine)) {
+    if (!group->failed || group->failure_returned || group->shut || engine_is_forked(group->engine)) {
         group->in_collective = true;
         int status = group_check_usable(group, doing);
         group->in_collective = false;
         return status;
     }
-    group->failed_met = true;
+    group->failure_returned = true;
     return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : "");
 }
 
@@ -248,12 +250,12 @@ struct lost_event {
 static void note_gone(struct tutti_group *group, int peer, const char *text)
 {
     if (group->rank < 0 || group->local_of == NULL || group->local_of[peer] < 0 || group->failed || group->shut) return;
-    if (group->gone_text == NULL) group->gone_text = strdup(text);
+    if (group->lost_text == NULL) group->lost_text = strdup(text);
     if (TAILQ_EMPTY(&group->works)) return;
     char what[160], whole[500];
     work_describe(TAILQ_FIRST(&group->works), what, sizeof what);
     snprintf(whole, sizeof whole, "%s: %s", what, text);
-    group_told(group, TUTTI_ERR_PEER_LOST, whole, UINT64_MAX);
+    group_fail_report(group, TUTTI_ERR_PEER_LOST, whole, UINT64_MAX);
 }
 
 /* Of a peer that left, what waits for it fails through its requests; what it had sent may still come in.  A group whose
@@ -265,19 +267,19 @@ static void handle_lost(struct engine_event *event)
     char text[300];
     snprintf(text, sizeof text, "rank %d is lost: %s", lost->peer, lost->why);
     if (lost->first == root || !lost->left) root->lost[lost->peer] = true;
-    if (lost->first == root) making_peer_lost(root, lost->peer, lost->left, text);
-    TAILQ_FOREACH(group, &root->family, family_link)
+    if (lost->first == root) creation_peer_lost(root, lost->peer, lost->left, text);
+    TAILQ_FOREACH(group, &root->tree, tree_link)
     {
         if (!lost->left && (lost->first == root || group == lost->first)) note_gone(group, lost->peer, text);
     }
     event_memory_give_back(&root->engine->event_memory, lost);
 }
 
-void group_peer_lost(void *core, int32_t peer, bool left, const char *why)
+void backend_events_peer_lost(void *core, int32_t peer, bool left, const char *why)
 {
     struct tutti_group *first = core;
     if (peer < 0 || peer >= first->size) return;
-    spread_answered(first, peer);
+    failure_broadcast_answered(first, peer);
     struct lost_event *lost = event_memory_take(&first->engine->event_memory, sizeof *lost);
     if (lost == NULL) return;
     *lost = (struct lost_event){
@@ -302,7 +304,7 @@ static void handle_failed(struct engine_event *event)
     event_memory_give_back(&failed->group->engine->event_memory, failed);
 }
 
-void group_failed(void *core, int status, const char *why)
+void backend_events_failed(void *core, int status, const char *why)
 {
     struct tutti_group *group = core;
     struct failed_event *failed = event_memory_take(&group->engine->event_memory, sizeof *failed);

@@ -26,7 +26,7 @@ struct shrink {
     int size;
     bool *in;        /* has entered itself */
     bool *gone;      /* somebody knows it to be */
-    bool *told_gone; /* this rank has entered that one as gone */
+    bool *published; /* this rank has entered that one as gone */
     char *members;   /* 'y' or 'n' a rank: what was decided */
 };
 
@@ -48,7 +48,7 @@ static int is_there(const struct shrink *shrink, const char *what, int rank, boo
 static bool knows_gone(const struct tutti_group *group, int rank, bool *lost)
 {
     *lost = group->root->lost[group->global_ranks[rank]];
-    return *lost || note_ranks_have(&group->failed_missing, rank);
+    return *lost || note_ranks_have(&group->given_up, rank);
 }
 
 /* Enters who is gone, as far as it was not entered before. */
@@ -61,12 +61,12 @@ static int enter_gone(struct shrink *shrink)
         engine_lock(group->engine);
         bool gone = rank != group->rank && knows_gone(group, rank, &lost);
         engine_unlock(group->engine);
-        if (!gone || shrink->told_gone[rank]) continue;
+        if (!gone || shrink->published[rank]) continue;
         char key[KEY], own[16];
         snprintf(own, sizeof own, "%d ", group->rank);
         key_of(shrink, lost ? "lost" : "late", rank, key);
         status = tutti_store_append(group->store, key, own, strlen(own));
-        shrink->told_gone[rank] = true;
+        shrink->published[rank] = true;
     }
     return status;
 }
@@ -240,7 +240,7 @@ int tutti_shrink_group(tutti_group *group, tutti_group **smaller)
     shrink.in = calloc(3 * n, sizeof *shrink.in);
     shrink.members = malloc(n);
     shrink.gone = shrink.in + n;
-    shrink.told_gone = shrink.gone + n;
+    shrink.published = shrink.gone + n;
     bool room = shrink.in != NULL && shrink.members != NULL;
     status = room ? agree(&shrink) : error_set(TUTTI_ERR_NO_MEMORY, "no memory to shrink group %s", group->name);
     if (status == TUTTI_OK) status = open_smaller(&shrink, smaller);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "group/creation.h"
 #include "group/group.h"
-#include "group/making.h"
 #include "group/subgroup.h"
 
 /* ---- over control messages ----------------------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ static struct tutti_group *new_meeting(struct tutti_group *parent)
 static void end_meeting(struct tutti_group *meeting)
 {
     engine_lock(meeting->engine);
-    making_forget(meeting);
+    creation_forget(meeting);
     engine_unlock(meeting->engine);
     free(meeting);
 }
@@ -50,9 +50,9 @@ static int exchange_by_messages(struct tutti_group *parent, const struct subgrou
                               .color = color,
                               .split_key = key};
     if (meeting == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
-    int status = making_begin(meeting, &args, TUTTI_OK);
-    if (status == TUTTI_OK) status = making_wait(meeting);
-    const int32_t *choice = status == TUTTI_OK ? making_choices(meeting) : NULL;
+    int status = creation_begin(meeting, &args, TUTTI_OK);
+    if (status == TUTTI_OK) status = creation_wait(meeting);
+    const int32_t *choice = status == TUTTI_OK ? creation_choices(meeting) : NULL;
     for (int i = 0; choice != NULL && i < parent->size; i++)
         all[i] =
             (struct split_choice){.color = choice[2 * i], .key = choice[2 * i + 1], .rank = parent->global_ranks[i]};
@@ -182,6 +182,7 @@ static int exchange_by_store(struct tutti_group *parent, uint64_t id, int color,
 int split_exchange(struct tutti_group *parent, const struct subgroup_id *id, int color, int key,
                    struct split_choice *all)
 {
-    if (parent->size > 1 && making_is_possible(parent->root)) return exchange_by_messages(parent, id, color, key, all);
+    if (parent->size > 1 && creation_is_possible(parent->root))
+        return exchange_by_messages(parent, id, color, key, all);
     return exchange_by_store(parent, id->id, color, key, all);
 }

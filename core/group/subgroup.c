@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "group/backends.h"
+#include "group/creation.h"
 #include "group/group.h"
-#include "group/making.h"
 
 uint64_t subgroup_mix(uint64_t hash, uint64_t value)
 {
@@ -35,12 +35,12 @@ int subgroup_open(struct tutti_group *parent, const int *ranks, int n, const str
     if (status != TUTTI_OK) return status;
     if (rank < 0) {
         if (id->number > 0)
-            making_abstain(parent,
-                           &(struct making_of){ranks, n, &names,
-                                               opts->algorithm != NULL ? opts->algorithm : parent->own_algorithm},
-                           id->key, id->number);
+            creation_abstain(parent,
+                             &(struct creation_terms){
+                                 ranks, n, &names, opts->algorithm != NULL ? opts->algorithm : parent->own_algorithm},
+                             id->key, id->number);
         status = all_call ? backends_abstain(parent) : TUTTI_OK;
-        return status == TUTTI_OK ? group_open_outsider(parent, name, group) : status;
+        return status == TUTTI_OK ? group_open_non_member(parent, name, group) : status;
     }
     struct group_args args = {
         .names = &names,

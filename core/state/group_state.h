@@ -20,8 +20,8 @@ struct control;
 struct engine;
 struct group_use;
 struct health;
-struct making;
-struct making_family;
+struct creation;
+struct creation_list;
 struct plan_cache;
 struct shared_transport;
 struct stragglers;
@@ -68,7 +68,7 @@ struct tutti_group {
     struct stragglers *stragglers; /* owned by health */
     struct control *control;       /* carries notes where no backend does; or NULL */
     int rank, size;                /* -1, -1: not a member */
-    char *gone_text; /* a member is gone although nothing waited for it: the next operation fails with this */
+    char *lost_text; /* a member is gone although nothing waited for it: the next operation fails with this */
     int failed;      /* status of the first failure, or 0 */
     bool shut;       /* its backends are closed; only the handle is left */
     int n_entries[2];
@@ -83,8 +83,8 @@ struct tutti_group {
     struct tutti_group *origin;         /* the group made with a store that this one descends from, and ends with */
     struct shared_transport *transport; /* of such a group: its root, which other groups use too; or NULL */
     bool is_shared;                     /* of a root: it has no handle, and groups made with a store use it */
-    TAILQ_ENTRY(tutti_group) family_link;
-    TAILQ_HEAD(group_list, tutti_group) family; /* the root's: all groups of the family, itself included */
+    TAILQ_ENTRY(tutti_group) tree_link;
+    TAILQ_HEAD(group_list, tutti_group) tree; /* the root's: all groups of the family, itself included */
     char name[GROUP_NAME_MAX];
     char backend_text[SPEC_TEXT_MAX];
     struct backend_spec names;
@@ -106,29 +106,29 @@ struct tutti_group {
     char *agreed;            /* the root's: what the first rank to come said of it */
     char *tuning;            /* the root's: what rank 0's TUTTI_TUNING file says; NULL: nothing */
 
-    uint64_t children;     /* made from this one, for their ids */
-    uint64_t called;       /* the number of the latest one that this rank has begun to make, or abstained from */
-    struct making *making; /* while the members agree on it: see making.h */
-    atomic_bool pending;   /* it has to be settled before its first use */
-    bool settling;         /* by a thread, just now */
-    struct making_family *makings; /* the root's */
-    int n_early;                   /* the root's: messages of groups that this rank has not begun to make */
-    uint64_t shrinks;              /* how often it was */
-    uint64_t last_split;           /* the latest whose choices are in the store; 0: none */
-    struct group_use *uses;        /* lists of members that groups were made of by the members alone */
-    struct op_span reach;          /* of the memory of the collectives among them, at least */
+    uint64_t n_subgroups;      /* made from this one, for their ids */
+    uint64_t called;           /* the number of the latest one that this rank has begun to make, or abstained from */
+    struct creation *creation; /* while the members agree on it: see making.h */
+    atomic_bool pending;       /* it has to be settled before its first use */
+    bool settling;             /* by a thread, just now */
+    struct creation_list *creations; /* the root's */
+    int n_early;                     /* the root's: messages of groups that this rank has not begun to make */
+    uint64_t shrinks;                /* how often it was */
+    uint64_t last_split;             /* the latest whose choices are in the store; 0: none */
+    struct group_use *uses;          /* lists of members that groups were made of by the members alone */
+    struct op_span reach;            /* of the memory of the collectives among them, at least */
     char *failed_text;
-    uint64_t failed_sequence;         /* the first collective that did not end well */
-    bool failed_met;                  /* a collective of this rank has ended with it, or none needs to */
-    struct note_ranks failed_missing; /* TIMEOUT: which ranks were given up */
-    int told; /* status of a peer's failure that is held back for works that are earlier than it */
-    char *told_text;
-    uint64_t told_sequence;
-    int64_t told_ns;
-    bool aborted;           /* its backends were told that it failed */
-    bool in_collective;     /* while a call to a collective checks whether the group is usable */
-    bool rank0_hosts_store; /* of the root: the store ends with rank 0's process */
-    struct spread *spread;  /* while its failure is sent to all members */
+    uint64_t failed_sequence;   /* the first collective that did not end well */
+    bool failure_returned;      /* a collective of this rank has ended with it, or none needs to */
+    struct note_ranks given_up; /* TIMEOUT: which ranks were given up */
+    int reported_status;        /* status of a peer's failure that is held back for works that are earlier than it */
+    char *reported_text;
+    uint64_t reported_sequence;
+    int64_t reported_ns;
+    bool aborted;                        /* its backends were told that it failed */
+    bool in_collective;                  /* while a call to a collective checks whether the group is usable */
+    bool rank0_hosts_store;              /* of the root: the store ends with rank 0's process */
+    struct failure_broadcast *broadcast; /* while its failure is sent to all members */
 };
 
 /* A timeout in milliseconds: the group's where none is given. */
@@ -141,7 +141,7 @@ static inline int64_t group_timeout(const struct tutti_group *group, int64_t giv
 /* Whether the next two have nothing to say of a group that group_for_call gave. */
 static inline bool group_is_usable(const struct tutti_group *group)
 {
-    return !group->shut && group->failed == TUTTI_OK && group->gone_text == NULL;
+    return !group->shut && group->failed == TUTTI_OK && group->lost_text == NULL;
 }
 
 /* Returns the rank in the group of a global rank, or -1 if it is not a member or this process is none. */

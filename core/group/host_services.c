@@ -1,4 +1,4 @@
-#include "group/host.h"
+#include "group/host_services.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -16,8 +16,8 @@
 #include "bootstrap/liveness.h"
 #include "bootstrap/rendezvous.h"
 #include "diagnose/control.h"
+#include "group/backend_events.h"
 #include "group/group.h"
-#include "group/notice.h"
 #include "group/processes.h"
 #include "progress/engine_step.h"
 #include "progress/work.h"
@@ -40,7 +40,7 @@ static int64_t host_now_ns(void)
 
 static char store_address[RENDEZVOUS_HOST_MAX];
 
-void host_set_store_address(const char *address)
+void host_services_set_store_address(const char *address)
 {
     snprintf(store_address, sizeof store_address, "%s", address);
 }
@@ -137,9 +137,9 @@ const tutti_host host_services = {
     .token_mac = host_token_mac,
     .token_equal = token_equal,
     .random = token_random,
-    .notified = notice_received,
-    .peer_lost = group_peer_lost,
-    .failed = group_failed,
+    .notified = backend_events_notified,
+    .peer_lost = backend_events_peer_lost,
+    .failed = backend_events_failed,
     .took = work_took,
     .reduce_many = reduce_many,
     .average = host_average,

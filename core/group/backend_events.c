@@ -1,10 +1,10 @@
-#include "group/notice.h"
+#include "group/backend_events.h"
 
 #include "diagnose/health.h"
+#include "group/creation.h"
+#include "group/creation_wire.h"
+#include "group/failure_broadcast.h"
 #include "group/group.h"
-#include "group/making.h"
-#include "group/making_wire.h"
-#include "group/spread.h"
 #include "op/note.h"
 
 struct note_event {
@@ -30,17 +30,18 @@ static void handle_note(struct engine_event *event)
     } else if (note->type == NOTE_LEFT) {
         health_left(group, came->peer);
     } else if (note->type == NOTE_FAILED && !group->failed && note->status < 0) {
-        group->failed_missing = note->given_up;
-        group_told(group, note->status, note->text, note->sequence); /* and told on: not all know the first one */
+        group->given_up = note->given_up;
+        group_fail_report(group, note->status, note->text,
+                          note->sequence); /* and told on: not all know the first one */
     }
     event_memory_give_back(&group->engine->event_memory, came);
 }
 
-void notice_received(void *core, int32_t peer, const void *message, size_t bytes)
+void backend_events_notified(void *core, int32_t peer, const void *message, size_t bytes)
 {
     struct tutti_group *group = core;
-    if (making_is(message, bytes)) {
-        making_notified(group, peer, message, bytes);
+    if (creation_wire_is(message, bytes)) {
+        creation_receive_message(group, peer, message, bytes);
         return;
     }
     if (group->size < 1 || peer < 0 || peer >= group->size || peer == group->rank) return;
@@ -50,7 +51,7 @@ void notice_received(void *core, int32_t peer, const void *message, size_t bytes
         event_memory_give_back(&group->engine->event_memory, came);
         return;
     }
-    if (came->note.type == NOTE_FAILED || came->note.type == NOTE_LEFT) spread_answered(group, peer);
+    if (came->note.type == NOTE_FAILED || came->note.type == NOTE_LEFT) failure_broadcast_answered(group, peer);
     came->event.handle = handle_note;
     came->group = group;
     came->peer = peer;

@@ -1,4 +1,4 @@
-#include "group/making_wire.h"
+#include "group/creation_wire.h"
 
 #include <endian.h>
 #include <stdio.h>
@@ -6,23 +6,23 @@
 
 enum { LONGS = 5 };
 
-bool making_is(const void *wire, size_t bytes)
+bool creation_wire_is(const void *wire, size_t bytes)
 {
     uint32_t type = 0;
-    if (bytes < MAKING_HEAD) return false;
+    if (bytes < CREATION_HEAD) return false;
     memcpy(&type, wire, sizeof type);
     type = le32toh(type);
-    return type >= MAKING_CARD && type <= MAKING_CHOICES;
+    return type >= CREATION_PROPOSAL && type <= CREATION_CHOICES;
 }
 
-size_t making_encode(const struct making_message *message, uint8_t wire[MAKING_BYTES])
+size_t creation_wire_encode(const struct creation_message *message, uint8_t wire[CREATION_BYTES])
 {
-    const struct making_list *list = &message->list;
-    const char *text = message->type == MAKING_CARD ? list->backend : message->text;
+    const struct creation_members *list = &message->list;
+    const char *text = message->type == CREATION_PROPOSAL ? list->backend : message->text;
     uint32_t words[2] = {htole32(message->type), htole32((uint32_t)message->status)}, n = htole32(list->n);
     uint64_t longs[LONGS] = {htole64(message->key), htole64(message->parent), htole64(message->number),
                              htole64(list->hash), htole64(list->backend_hash)};
-    uint16_t counts[2] = {htole16((uint16_t)list->told), htole16((uint16_t)message->n_offers)};
+    uint16_t counts[2] = {htole16((uint16_t)list->n_listed), htole16((uint16_t)message->n_offers)};
     memcpy(wire, words, sizeof words);
     memcpy(wire + 8, longs, sizeof longs);
     memcpy(wire + 48, &n, sizeof n);
@@ -30,26 +30,26 @@ size_t making_encode(const struct making_message *message, uint8_t wire[MAKING_B
     uint32_t split[3] = {htole32(list->splits), htole32((uint32_t)message->color),
                          htole32((uint32_t)message->split_key)};
     memcpy(wire + 56, split, sizeof split);
-    size_t at = MAKING_HEAD;
+    size_t at = CREATION_HEAD;
     memcpy(wire + at, message->offer, (size_t)message->n_offers * TUTTI_OFFER_BYTES);
     at += (size_t)message->n_offers * TUTTI_OFFER_BYTES;
-    for (uint32_t i = 0; i < list->told; i++, at += sizeof n) {
+    for (uint32_t i = 0; i < list->n_listed; i++, at += sizeof n) {
         uint32_t rank = htole32((uint32_t)list->rank[i]);
         memcpy(wire + at, &rank, sizeof rank);
     }
-    size_t length = strnlen(text, MAKING_TEXT - 1);
-    if (length > MAKING_BYTES - at) length = MAKING_BYTES - at;
+    size_t length = strnlen(text, CREATION_TEXT - 1);
+    if (length > CREATION_BYTES - at) length = CREATION_BYTES - at;
     memcpy(wire + at, text, length);
     return at + length;
 }
 
-static void parse_text(const uint8_t *wire, size_t length, char text[MAKING_TEXT])
+static void parse_text(const uint8_t *wire, size_t length, char text[CREATION_TEXT])
 {
     for (size_t i = 0; i < length; i++) text[i] = (char)(wire[i] >= 0x20 && wire[i] != 0x7f ? wire[i] : '?');
     text[length] = '\0';
 }
 
-static bool parse_head(const uint8_t *wire, struct making_message *message)
+static bool parse_head(const uint8_t *wire, struct creation_message *message)
 {
     uint32_t words[2], n;
     uint64_t longs[LONGS];
@@ -68,44 +68,44 @@ static bool parse_head(const uint8_t *wire, struct making_message *message)
     message->list.hash = le64toh(longs[3]);
     message->list.backend_hash = le64toh(longs[4]);
     message->list.n = le32toh(n);
-    message->list.told = le16toh(counts[0]);
+    message->list.n_listed = le16toh(counts[0]);
     message->n_offers = le16toh(counts[1]);
     message->list.splits = le32toh(split[0]);
     message->color = (int32_t)le32toh(split[1]);
     message->split_key = (int32_t)le32toh(split[2]);
     return message->list.splits <= 1 && message->status <= 0 && message->status >= TUTTI_ERR_NOT_FOUND &&
-           message->list.told <= MAKING_RANKS && message->list.told <= message->list.n &&
-           message->n_offers <= MAKING_OFFERS;
+           message->list.n_listed <= CREATION_RANKS && message->list.n_listed <= message->list.n &&
+           message->n_offers <= CREATION_OFFERS;
 }
 
-bool making_parse(const void *bytes_of, size_t bytes, struct making_message *message)
+bool creation_wire_parse(const void *bytes_of, size_t bytes, struct creation_message *message)
 {
     const uint8_t *wire = bytes_of;
-    *message = (struct making_message){0};
-    if (bytes > MAKING_BYTES || !making_is(wire, bytes) || !parse_head(wire, message)) return false;
+    *message = (struct creation_message){0};
+    if (bytes > CREATION_BYTES || !creation_wire_is(wire, bytes) || !parse_head(wire, message)) return false;
     size_t offers = (size_t)message->n_offers * TUTTI_OFFER_BYTES,
-           ranks = (size_t)message->list.told * sizeof(uint32_t);
-    size_t at = MAKING_HEAD + offers + ranks;
-    if (at > bytes || bytes - at >= MAKING_TEXT) return false;
-    memcpy(message->offer, wire + MAKING_HEAD, offers);
-    for (uint32_t i = 0; i < message->list.told; i++) {
+           ranks = (size_t)message->list.n_listed * sizeof(uint32_t);
+    size_t at = CREATION_HEAD + offers + ranks;
+    if (at > bytes || bytes - at >= CREATION_TEXT) return false;
+    memcpy(message->offer, wire + CREATION_HEAD, offers);
+    for (uint32_t i = 0; i < message->list.n_listed; i++) {
         uint32_t rank;
-        memcpy(&rank, wire + MAKING_HEAD + offers + i * sizeof rank, sizeof rank);
+        memcpy(&rank, wire + CREATION_HEAD + offers + i * sizeof rank, sizeof rank);
         message->list.rank[i] = (int32_t)le32toh(rank);
     }
-    parse_text(wire + at, bytes - at, message->type == MAKING_CARD ? message->list.backend : message->text);
+    parse_text(wire + at, bytes - at, message->type == CREATION_PROPOSAL ? message->list.backend : message->text);
     return true;
 }
 
 /* ---- text ---------------------------------------------------------------------------------------------------- */
 
 /* Writes "[0,1,3,2]", or the beginning and the length of a long list. */
-static void describe_list(const struct making_list *list, char *text, size_t size)
+static void describe_list(const struct creation_members *list, char *text, size_t size)
 {
     enum { TAIL = 24 };
     size_t used = (size_t)snprintf(text, size, "[");
     uint32_t i = 0;
-    for (; i < list->told && used + TAIL < size; i++)
+    for (; i < list->n_listed && used + TAIL < size; i++)
         used += (size_t)snprintf(text + used, size - used, i > 0 ? ",%d" : "%d", list->rank[i]);
     if (i < list->n)
         snprintf(text + used, size - used, ",.. %u in all]", list->n);
@@ -114,16 +114,16 @@ static void describe_list(const struct making_list *list, char *text, size_t siz
 }
 
 /* Returns the first index at which the known parts differ, or -1. */
-static int first_difference(const struct making_list *a, const struct making_list *b)
+static int first_difference(const struct creation_members *a, const struct creation_members *b)
 {
-    uint32_t told = a->told < b->told ? a->told : b->told;
-    for (uint32_t i = 0; i < told; i++)
+    uint32_t n_listed = a->n_listed < b->n_listed ? a->n_listed : b->n_listed;
+    for (uint32_t i = 0; i < n_listed; i++)
         if (a->rank[i] != b->rank[i]) return (int)i;
     return -1;
 }
 
-bool making_differs(const struct making_list *a, int rank_a, const struct making_list *b, int rank_b, char *text,
-                    size_t size)
+bool creation_wire_describe_difference(const struct creation_members *a, int rank_a, const struct creation_members *b,
+                                       int rank_b, char *text, size_t size)
 {
     enum { LIST = 90, SHORT = 20 };
     char one[LIST], other[LIST];

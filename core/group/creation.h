@@ -17,15 +17,15 @@
  * the call.  If the backends need no other rank to open a group (TUTTI_BACKEND_OPENS_ALONE), such a group is pending
  * until its first use, which waits for the verdict.
  */
-#ifndef MAKING_H
-#define MAKING_H
+#ifndef CREATION_H
+#define CREATION_H
 
 #include "group/group.h"
 
-struct making;
+struct creation;
 
 /* What the members have to say alike. */
-struct making_of {
+struct creation_terms {
     const int *ranks;
     int n;
     const struct backend_spec *names;
@@ -33,44 +33,44 @@ struct making_of {
 };
 
 /* True if this group tree can use it: its first backend of CPU tensors has `tell`. */
-bool making_is_possible(const struct tutti_group *root);
+bool creation_is_possible(const struct tutti_group *root);
 
 /* Sends this rank's card, or begins to collect the others'.  ready is the error for which this rank cannot make the
- * group, with the thread's error text, or TUTTI_OK.  Sets group->making.  On an error it is not set, and the other
+ * group, with the thread's error text, or TUTTI_OK.  Sets group->creation.  On an error it is not set, and the other
  * members have been told. */
-int making_begin(struct tutti_group *group, const struct group_args *args, int ready);
+int creation_begin(struct tutti_group *group, const struct group_args *args, int ready);
 
-/* Waits for the verdict and returns it.  Clears group->making unless the verdict is TUTTI_OK. */
-int making_wait(struct tutti_group *group);
+/* Waits for the verdict and returns it.  Clears group->creation unless the verdict is TUTTI_OK. */
+int creation_wait(struct tutti_group *group);
 
-/* Returns the color and key of each rank of a split, after making_wait has returned TUTTI_OK. */
-const int32_t *making_choices(const struct tutti_group *group);
+/* Returns the color and key of each rank of a split, after creation_wait has returned TUTTI_OK. */
+const int32_t *creation_choices(const struct tutti_group *group);
 
 /* Returns the offer of the i-th backend that has one, or NULL. */
-const uint8_t *making_offer(const struct tutti_group *group, int i);
+const uint8_t *creation_offer(const struct tutti_group *group, int i);
 
 /* Returns the arguments of a pending group. */
-const struct group_args *making_args(const struct tutti_group *group);
+const struct group_args *creation_args(const struct tutti_group *group);
 
 /* Records the call of a non-member, for a group of these. */
-void making_abstain(struct tutti_group *parent, const struct making_of *of, uint64_t key, uint64_t number);
+void creation_abstain(struct tutti_group *parent, const struct creation_terms *of, uint64_t key, uint64_t number);
 
 /* Ends the making: the group is made, or never will be.  Lock held. */
-void making_end(struct tutti_group *group);
+void creation_end(struct tutti_group *group);
 
 /* Gives up a pending group, or one that this rank cannot open after a verdict of OK, and tells the others.  Lock held.
  */
-void making_give_up(struct tutti_group *group, int status, const char *text);
+void creation_give_up(struct tutti_group *group, int status, const char *text);
 
-/* Drops the references to a group that is about to be freed.  making_free_all frees all state.  Lock held. */
-void making_forget(struct tutti_group *group);
-void making_free_all(struct tutti_group *root);
+/* Drops the references to a group that is about to be freed.  creation_free_all frees all state.  Lock held. */
+void creation_forget(struct tutti_group *group);
+void creation_free_all(struct tutti_group *root);
 
 /* Ends what waits for a lost peer, or is made from a failed group.  Lock held. */
-void making_peer_lost(struct tutti_group *root, int peer, bool left, const char *text);
-void making_parent_failed(struct tutti_group *parent, int status, const char *text);
+void creation_peer_lost(struct tutti_group *root, int peer, bool left, const char *text);
+void creation_parent_failed(struct tutti_group *parent, int status, const char *text);
 
 /* Handles a control message to the group tree's first group. */
-void making_notified(struct tutti_group *root, int peer, const void *message, size_t bytes);
+void creation_receive_message(struct tutti_group *root, int peer, const void *message, size_t bytes);
 
 #endif

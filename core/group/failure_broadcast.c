@@ -1,4 +1,4 @@
-#include "group/spread.h"
+#include "group/failure_broadcast.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -10,12 +10,12 @@
 #include "op/note.h"
 
 enum {
-    WAIT_MS = 500, /* longer than a peer may hold a failure back for earlier operations: group_told */
+    WAIT_MS = 500, /* longer than a peer may hold a failure back for earlier operations: group_fail_report */
     NAP_US = 50,
     MEMBERS_MOST = 64 /* a connection to each; in larger groups the members have to ask the store in time */
 };
 
-struct spread {
+struct failure_broadcast {
     int left; /* members that have not answered */
     bool waits[MEMBERS_MOST];
 };
@@ -31,7 +31,7 @@ static bool is_needed(const struct tutti_group *group)
  * question. */
 static void send_to_all(struct tutti_group *group, const struct backend_entry *entry)
 {
-    struct spread *spread = group->spread;
+    struct failure_broadcast *spread = group->broadcast;
     uint8_t failure[NOTE_BYTES], question[NOTE_BYTES];
     size_t bytes = health_failure(group, failure), asks = note_encode(&(struct note){.type = NOTE_ASK}, question);
     for (int peer = 0; peer < group->size; peer++) {
@@ -41,27 +41,27 @@ static void send_to_all(struct tutti_group *group, const struct backend_entry *e
         bool sent = !group->root->lost[group->global_ranks[peer]] &&
                     entry->backend->tell(entry->state, peer, failure, bytes) == TUTTI_OK &&
                     entry->backend->tell(entry->state, peer, question, asks) == TUTTI_OK;
-        if (!sent) spread_answered(group, peer);
+        if (!sent) failure_broadcast_answered(group, peer);
     }
 }
 
-void spread_failure(struct tutti_group *group)
+void failure_broadcast_send(struct tutti_group *group)
 {
-    struct spread spread = {0};
+    struct failure_broadcast spread = {0};
     const struct backend_entry *entry = is_needed(group) ? backends_find_tell(group) : NULL;
     if (entry == NULL) return;
-    group->spread = &spread;
+    group->broadcast = &spread;
     int64_t deadline_ns = clock_deadline_ns(WAIT_MS);
     engine_wake_pollers(group->engine);
     send_to_all(group, entry);
     while (spread.left > 0 && clock_now_ns() < deadline_ns) /* completions are handled later, as always */
         if (!engine_poll_backends(group->engine)) usleep(NAP_US);
-    group->spread = NULL;
+    group->broadcast = NULL;
 }
 
-void spread_answered(struct tutti_group *group, int peer)
+void failure_broadcast_answered(struct tutti_group *group, int peer)
 {
-    struct spread *spread = group->spread;
+    struct failure_broadcast *spread = group->broadcast;
     if (spread == NULL || peer < 0 || peer >= group->size || !spread->waits[peer]) return;
     spread->waits[peer] = false;
     spread->left--;

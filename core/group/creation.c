@@ -1,0 +1,529 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "group/backends.h"
+#include "group/creation_state.h"
+#include "group/subgroup.h"
+#include "progress/engine_wait.h"
+#include "progress/work.h"
+
+enum {
+    ASK_MS = 200, /* then a leader asks the missing members (or after a quarter of a shorter timeout) */
+    ASK_AGAIN_MS = 500,
+    ASK_MOST = 64,   /* ranks at a time */
+    ANSWER_MS = 300, /* time for the leader's verdict after a member's timeout */
+    PAST = 64        /* decided creations that are kept, to answer a rank that comes with another list */
+};
+
+/* ---- lookup ------------------------------------------------------------------------------------------------ */
+
+struct creation_list {
+    struct creation_queue creations;
+    int n;
+};
+
+bool creation_is_possible(const struct tutti_group *root)
+{
+    return root->size > 1 && backends_find_tell(root) != NULL;
+}
+
+struct creation *creation_find(struct tutti_group *root, uint64_t key)
+{
+    struct creation *creation;
+    if (root->creations == NULL) return NULL;
+    TAILQ_FOREACH_REVERSE(creation, &root->creations->creations, creation_queue, link)
+    {
+        if (creation->key == key) return creation;
+    }
+    return NULL;
+}
+
+static void free_making(struct creation *creation)
+{
+    struct creation_early *early;
+    while ((early = STAILQ_FIRST(&creation->early)) != NULL) {
+        STAILQ_REMOVE_HEAD(&creation->early, link);
+        free(early);
+    }
+    free(creation->arrived);
+    free(creation->whereabouts);
+    free(creation->choice);
+    TAILQ_REMOVE(&creation->root->creations->creations, creation, link);
+    creation->root->creations->n--;
+    free(creation);
+}
+
+/* Frees the oldest creations that nobody waits for. */
+static void forget_oldest(struct creation_list *family)
+{
+    struct creation *creation, *next;
+    for (creation = TAILQ_FIRST(&family->creations); creation != NULL && family->n > PAST; creation = next) {
+        next = TAILQ_NEXT(creation, link);
+        bool pending = creation->group != NULL && creation->group->creation == creation;
+        if (creation->state == CREATION_DECIDED && !pending) free_making(creation);
+    }
+}
+
+struct creation *creation_new(struct tutti_group *root, uint64_t key)
+{
+    if (root->creations == NULL) {
+        root->creations = calloc(1, sizeof *root->creations);
+        if (root->creations == NULL) return NULL;
+        TAILQ_INIT(&root->creations->creations);
+    }
+    if (root->creations->n >= PAST) forget_oldest(root->creations);
+    struct creation *creation = calloc(1, sizeof *creation);
+    if (creation == NULL) return NULL;
+    creation->root = root;
+    creation->key = key;
+    STAILQ_INIT(&creation->early);
+    TAILQ_INSERT_TAIL(&root->creations->creations, creation, link);
+    root->creations->n++;
+    return creation;
+}
+
+/* ---- sending ------------------------------------------------------------------------------------------------ */
+
+int creation_send(struct tutti_group *root, int peer, const struct creation_message *message)
+{
+    uint8_t wire[CREATION_BYTES];
+    const struct backend_entry *entry = backends_find_tell(root);
+    size_t bytes = creation_wire_encode(message, wire);
+    if (entry == NULL) return TUTTI_OK; /* the group tree is being closed */
+    int status = entry->backend->tell(entry->state, peer, wire, bytes);
+    if (status == TUTTI_ERR_NO_MEMORY)
+        root->engine->event_memory.is_exhausted = true; /* the peer would wait for it in vain */
+    return status;
+}
+
+static struct creation_message message_of(const struct creation *creation, enum creation_type type)
+{
+    return (struct creation_message){
+        .type = type, .key = creation->key, .parent = creation->parent, .number = creation->number};
+}
+
+int creation_send_proposal(struct creation *creation, int peer)
+{
+    struct creation_message card = message_of(creation, CREATION_PROPOSAL);
+    card.list = creation->list;
+    card.color = creation->args.color;
+    card.split_key = creation->args.split_key;
+    return creation_send(creation->root, peer, &card);
+}
+
+void creation_answer(struct tutti_group *root, int peer, const struct creation_message *to, int status,
+                     const char *text)
+{
+    struct creation_message answer = {.type = to->type == CREATION_ASK ? CREATION_WHEREABOUTS : CREATION_VERDICT,
+                                      .status = status,
+                                      .key = to->key,
+                                      .parent = to->parent,
+                                      .number = to->number};
+    snprintf(answer.text, sizeof answer.text, "%s", text);
+    creation_send(root, peer, &answer);
+}
+
+static void tell_failed(const struct creation *creation, int peer)
+{
+    struct creation_message message = message_of(creation, CREATION_FAILED);
+    message.status = creation->status;
+    memcpy(message.text, creation->text, sizeof message.text);
+    creation_send(creation->root, peer, &message);
+}
+
+static void tell_verdict(const struct creation *creation)
+{
+    struct creation_message verdict = message_of(creation, CREATION_VERDICT);
+    verdict.status = creation->status;
+    verdict.n_offers = creation->n_offers;
+    memcpy(verdict.offer, creation->offer, sizeof verdict.offer);
+    memcpy(verdict.text, creation->text, sizeof verdict.text);
+    for (int i = 0; i < creation->group->size; i++)
+        if (i != creation->group->rank) creation_send(creation->root, creation->group->global_ranks[i], &verdict);
+}
+
+/* Before the verdict, which comes behind them. */
+static void tell_choices(const struct creation *creation, int peer)
+{
+    uint32_t n = 2 * (uint32_t)creation->group->size;
+    for (uint32_t at = 0; at < n; at += CREATION_RANKS) {
+        struct creation_message part = message_of(creation, CREATION_CHOICES);
+        part.list.n_listed = n - at < CREATION_RANKS ? n - at : CREATION_RANKS;
+        part.list.n = at + part.list.n_listed;
+        memcpy(part.list.rank, creation->choice + at, part.list.n_listed * sizeof *part.list.rank);
+        creation_send(creation->root, peer, &part);
+    }
+}
+
+static void tell_all_choices(const struct creation *creation)
+{
+    for (int i = 0; i < creation->group->size; i++)
+        if (i != creation->group->rank) tell_choices(creation, creation->group->global_ranks[i]);
+}
+
+void creation_decide(struct creation *creation, int status, const char *text, bool tell)
+{
+    if (creation->state == CREATION_DECIDED) return;
+    bool leads = creation->state == CREATION_GATHERING;
+    if (leads && status == TUTTI_OK && creation->choice != NULL) {
+        tell_all_choices(creation);
+    } else if (leads && status == TUTTI_OK) {
+        status = backends_offer(creation->group, &creation->args, creation->offer, &creation->n_offers);
+        text = status == TUTTI_OK ? "" : error_text();
+    }
+    creation->status = status;
+    snprintf(creation->text, sizeof creation->text, "%s", text);
+    creation->state = CREATION_DECIDED;
+    if (tell && leads) tell_verdict(creation);
+    if (tell && !leads && status != TUTTI_OK) tell_failed(creation, creation->leader);
+    if (creation->waiter == NULL) return;
+    /* release: see work_ended */
+    atomic_store_explicit(&creation->waiter->ended, true, memory_order_release);
+    if (creation->waiter->awaited) engine_wake_waiters(creation->root->engine);
+}
+
+/* ---- calling ----------------------------------------------------------------------------------------------- */
+
+static void fill_members(struct creation_members *list, const struct creation_terms *of)
+{
+    const int *ranks = of->ranks;
+    int n = of->n;
+    *list = (struct creation_members){.hash = 1, .backend_hash = 1, .n = (uint32_t)n};
+    list->n_listed = n < CREATION_RANKS ? (uint32_t)n : CREATION_RANKS;
+    for (int i = 0; i < n; i++) list->hash = subgroup_mix(list->hash, (uint64_t)ranks[i]);
+    for (uint32_t i = 0; i < list->n_listed; i++) list->rank[i] = ranks[i];
+    backend_spec_print(of->names, list->backend, sizeof list->backend);
+    list->backend_hash = subgroup_mix_text(list->backend_hash, list->backend);
+    if (of->algorithm == NULL) return;
+    size_t used = strlen(list->backend);
+    snprintf(list->backend + used, sizeof list->backend - used, " and algorithm %s", of->algorithm);
+    list->backend_hash = subgroup_mix_text(list->backend_hash, of->algorithm);
+}
+
+static int find_lowest(const int *ranks, int n)
+{
+    int least = ranks[0];
+    for (int i = 1; i < n; i++)
+        if (ranks[i] < least) least = ranks[i];
+    return least;
+}
+
+/* Finds or makes the state of a group that this rank calls for. */
+static struct creation *record_call(struct tutti_group *root, uint64_t key, uint64_t parent, uint64_t number)
+{
+    struct creation *creation = creation_find(root, key);
+    if (creation == NULL) creation = creation_new(root, key);
+    if (creation == NULL) return NULL;
+    creation->parent = parent;
+    creation->number = number;
+    creation->known = true;
+    return creation;
+}
+
+/* Decides PEER_LOST if a member is lost already. */
+static void check_lost(struct creation *creation)
+{
+    const struct tutti_group *group = creation->group;
+    char text[CREATION_TEXT];
+    for (int i = 0; i < group->size && creation->state != CREATION_DECIDED; i++) {
+        if (!creation->root->lost[group->global_ranks[i]]) continue;
+        snprintf(text, sizeof text, "rank %d is lost, or has left", group->global_ranks[i]);
+        creation_decide(creation, TUTTI_ERR_PEER_LOST, text, true);
+    }
+}
+
+static void propose(struct creation *creation, int ready)
+{
+    char text[CREATION_TEXT];
+    snprintf(text, sizeof text, "rank %d: %.220s", creation->group->global_ranks[creation->group->rank],
+             ready != TUTTI_OK ? error_text() : "");
+    if (ready != TUTTI_OK) {
+        creation_decide(creation, ready, text, true);
+        return;
+    }
+    if (creation->state != CREATION_PROPOSED) return;
+    int told = creation_send_proposal(creation, creation->leader);
+    if (told != TUTTI_OK) creation_decide(creation, told, error_text(), false);
+}
+
+static int begin_locked(struct tutti_group *group, const struct group_args *args, int ready)
+{
+    struct tutti_group *root = group->root, *parent = args->parent;
+    struct creation *creation = record_call(root, args->key, parent->id, args->number);
+    if (creation == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    bool leads = find_lowest(group->global_ranks, group->size) == root->rank;
+    if (leads) creation->arrived = calloc((size_t)group->size, sizeof *creation->arrived);
+    if (args->splits) creation->choice = calloc(2 * (size_t)group->size, sizeof *creation->choice);
+    if ((leads && creation->arrived == NULL) || (args->splits && creation->choice == NULL))
+        ready = error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (creation->choice != NULL) {
+        creation->choice[2 * group->rank] = args->color;
+        creation->choice[2 * group->rank + 1] = args->split_key;
+    }
+    creation->group = group;
+    group->creation = creation;
+    creation->leader = find_lowest(group->global_ranks, group->size);
+    creation->state = leads ? CREATION_GATHERING : CREATION_PROPOSED;
+    creation->begun_ns = clock_now_ns();
+    creation->args = *args;
+    creation->args.names = &group->names;
+    creation->args.parent = root; /* the parent may be freed before a pending group is used */
+    creation->args.global_ranks = group->global_ranks;
+    fill_members(&creation->list,
+                 &(struct creation_terms){group->global_ranks, group->size, &group->names, group->own_algorithm});
+    creation->list.splits = args->splits;
+    if (args->number > parent->called) parent->called = args->number;
+    propose(creation, ready);
+    check_lost(creation);
+    creation_receive_early(creation);
+    return TUTTI_OK;
+}
+
+int creation_begin(struct tutti_group *group, const struct group_args *args, int ready)
+{
+    engine_lock(group->engine);
+    int status = begin_locked(group, args, ready);
+    engine_unlock(group->engine);
+    return status;
+}
+
+const int32_t *creation_choices(const struct tutti_group *group)
+{
+    return group->creation->choice;
+}
+
+const uint8_t *creation_offer(const struct tutti_group *group, int i)
+{
+    const struct creation *creation = group->creation;
+    return creation != NULL && (uint32_t)i < creation->n_offers ? creation->offer[i] : NULL;
+}
+
+const struct group_args *creation_args(const struct tutti_group *group)
+{
+    return &group->creation->args;
+}
+
+void creation_abstain(struct tutti_group *parent, const struct creation_terms *of, uint64_t key, uint64_t number)
+{
+    if (!creation_is_possible(parent->root)) return;
+    engine_lock(parent->engine);
+    struct creation *creation = record_call(parent->root, key, parent->id, number);
+    if (number > parent->called) parent->called = number;
+    if (creation != NULL) { /* without memory a rank that counts on this one times out */
+        fill_members(&creation->list, of);
+        creation->state = CREATION_DECIDED;
+        creation->leader = -1;
+        creation_receive_early(creation);
+    }
+    engine_unlock(parent->engine);
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------- */
+
+static void ask_stragglers(struct creation *creation)
+{
+    const struct tutti_group *group = creation->group;
+    struct creation_message ask = message_of(creation, CREATION_ASK);
+    if (creation->whereabouts == NULL)
+        creation->whereabouts = calloc((size_t)group->size, sizeof *creation->whereabouts);
+    if (creation->whereabouts == NULL) return;
+    for (int i = 0, asked = 0; i < group->size && asked < ASK_MOST && creation->state == CREATION_GATHERING; i++) {
+        if (creation->arrived[i] || i == group->rank) continue;
+        asked++;
+        if (creation_send(creation->root, group->global_ranks[i], &ask) != TUTTI_OK)
+            creation_decide(creation, TUTTI_ERR_PEER_LOST, error_text(), true);
+    }
+}
+
+/* Writes "rank 2 has not made this group; it is in broadcast #41 of group world". */
+static void name_stragglers(const struct creation *creation, char *text, size_t size)
+{
+    const struct tutti_group *group = creation->group;
+    size_t used = 0;
+    int missing = 0;
+    for (int i = 0; i < group->size; i++) missing += i != group->rank && !creation->arrived[i];
+    text[0] = '\0';
+    for (int i = 0; i < group->size && used < size; i++) {
+        if (i == group->rank || creation->arrived[i]) continue;
+        const char *place = creation->whereabouts != NULL ? creation->whereabouts[i] : "";
+        used += (size_t)snprintf(
+            text + used, size - used, "%srank %d has not %s%s%s", used > 0 ? ", " : "", group->global_ranks[i],
+            creation->args.splits ? "called split_group" : "made this group", missing <= 2 ? "; " : "",
+            missing > 2        ? ""
+            : place[0] != '\0' ? place
+                               : "it does not answer");
+    }
+}
+
+void creation_decide_late(struct creation *creation)
+{
+    char text[CREATION_TEXT];
+    if (creation->state == CREATION_GATHERING)
+        name_stragglers(creation, text, sizeof text);
+    else
+        snprintf(text, sizeof text, "the leader, rank %d, does not answer", creation->leader);
+    creation_decide(creation, TUTTI_ERR_TIMEOUT, text, true);
+}
+
+static void withdraw(struct creation *creation, int status)
+{
+    struct creation_message message = message_of(creation, CREATION_WITHDRAW);
+    message.status = status;
+    snprintf(message.text, sizeof message.text, "rank %d has timed out", creation->root->rank);
+    if (creation_send(creation->root, creation->leader, &message) != TUTTI_OK)
+        creation_decide(creation, TUTTI_ERR_PEER_LOST, error_text(), false);
+}
+
+static int64_t min_ns(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void wait_locked(struct creation *creation, int64_t limit_ms)
+{
+    int64_t deadline = clock_deadline_ns(limit_ms), first = limit_ms / 4 < ASK_MS ? limit_ms / 4 : ASK_MS;
+    int64_t ask = clock_deadline_ns(first);
+    bool withdrawn = false;
+    while (creation->state != CREATION_DECIDED) {
+        bool leads = creation->state == CREATION_GATHERING;
+        if (engine_wait(creation->root->engine, creation->waiter, leads ? min_ns(ask, deadline) : deadline)) continue;
+        int64_t now = clock_now_ns();
+        if (leads && now >= ask) {
+            ask_stragglers(creation);
+            ask = clock_deadline_ns(ASK_AGAIN_MS);
+        }
+        if (now < deadline || creation->state == CREATION_DECIDED) continue;
+        if (leads || withdrawn) {
+            creation_decide_late(creation);
+        } else {
+            withdraw(creation, TUTTI_ERR_TIMEOUT);
+            withdrawn = true;
+            deadline = clock_deadline_ns(ANSWER_MS);
+        }
+    }
+}
+
+static int verdict_of(const struct creation *creation)
+{
+    const struct tutti_group *group = creation->group;
+    if (creation->status == TUTTI_OK) return TUTTI_OK;
+    double seconds = (double)(clock_now_ns() - creation->begun_ns) / 1e9;
+    if (creation->args.splits)
+        return error_set(creation->status, "split_group of group %s failed after %.3f s: %s", group->name, seconds,
+                         creation->text);
+    if (creation->status == TUTTI_ERR_TIMEOUT)
+        return error_set(TUTTI_ERR_TIMEOUT, "group %s was not made within %.3f s: %s", group->name,
+                         (double)group->timeout_ms / 1000, creation->text);
+    return error_set(creation->status, "making group %s failed after %.3f s: %s", group->name, seconds, creation->text);
+}
+
+int creation_wait(struct tutti_group *group)
+{
+    engine_lock(group->engine);
+    struct creation *creation = group->creation;
+    creation->waiter = creation->state != CREATION_DECIDED ? work_take(group->engine) : NULL;
+    if (creation->waiter != NULL) {
+        wait_locked(creation, group->timeout_ms);
+        work_release_locked(creation->waiter);
+        creation->waiter = NULL;
+    } else if (creation->state != CREATION_DECIDED) {
+        creation_decide(creation, TUTTI_ERR_NO_MEMORY, "no memory for a group", true);
+    }
+    int status = verdict_of(creation);
+    if (status != TUTTI_OK) creation_end(group);
+    engine_unlock(group->engine);
+    return status;
+}
+
+/* ---- ending --------------------------------------------------------------------------------------------------- */
+
+void creation_end(struct tutti_group *group)
+{
+    group->creation = NULL;
+}
+
+/* Tells all members over the first group, because they may not have opened this one yet. */
+static void tell_all_failed(struct creation *creation, int status, const char *text)
+{
+    const struct tutti_group *group = creation->group;
+    creation->status = status;
+    snprintf(creation->text, sizeof creation->text, "%s", text);
+    for (int i = 0; i < group->size; i++)
+        if (i != group->rank) tell_failed(creation, group->global_ranks[i]);
+}
+
+void creation_fail_made(struct creation *creation, int status, const char *text)
+{
+    struct tutti_group *group = creation->group;
+    tell_all_failed(creation, status, text);
+    group_fail(group, status, creation->text, true);
+}
+
+void creation_give_up(struct tutti_group *group, int status, const char *text)
+{
+    struct creation *creation = group->creation;
+    if (creation == NULL) return;
+    if (creation->state != CREATION_DECIDED) {
+        creation_decide(creation, status, text, true);
+    } else if (creation->status == TUTTI_OK) {
+        tell_all_failed(creation, status, text);
+    }
+    creation_end(group);
+}
+
+void creation_forget(struct tutti_group *group)
+{
+    struct creation *creation;
+    if (group->root == NULL || group->root->creations == NULL) return;
+    TAILQ_FOREACH(creation, &group->root->creations->creations, link)
+    {
+        if (creation->group != group) continue;
+        creation->group = NULL;
+        free(creation->choice);
+        creation->choice = NULL;
+        if (creation->state != CREATION_DECIDED) creation->state = CREATION_DECIDED;
+    }
+}
+
+void creation_free_all(struct tutti_group *root)
+{
+    if (root->creations == NULL) return;
+    while (!TAILQ_EMPTY(&root->creations->creations)) free_making(TAILQ_FIRST(&root->creations->creations));
+    free(root->creations);
+    root->creations = NULL;
+}
+
+static bool is_concerned(const struct creation *creation, int peer, bool left)
+{
+    const struct tutti_group *group = creation->group;
+    if (creation->state != CREATION_GATHERING && creation->state != CREATION_PROPOSED) return false;
+    if (group == NULL || group->local_of[peer] < 0) return false;
+    if (!left || peer == creation->leader) return true;
+    return creation->state == CREATION_GATHERING && !creation->arrived[group->local_of[peer]];
+}
+
+void creation_peer_lost(struct tutti_group *root, int peer, bool left, const char *text)
+{
+    struct creation *creation;
+    if (root->creations == NULL) return;
+    TAILQ_FOREACH(creation, &root->creations->creations, link)
+    {
+        if (is_concerned(creation, peer, left)) creation_decide(creation, TUTTI_ERR_PEER_LOST, text, true);
+    }
+}
+
+void creation_parent_failed(struct tutti_group *parent, int status, const char *text)
+{
+    struct creation *creation;
+    if (parent->root == NULL || parent->root->creations == NULL) return;
+    TAILQ_FOREACH(creation, &parent->root->creations->creations, link)
+    {
+        bool waits = creation->state == CREATION_GATHERING || creation->state == CREATION_PROPOSED;
+        if (waits && creation->parent == parent->id && !creation->args.survivors)
+            creation_decide(creation, status, text, true);
+    }
+}
