@@ -6,7 +6,8 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "dispatch/coalesce.h"
-#include "group/group.h"
+#include "group/group_check.h"
+#include "state/group_state.h"
 
 /* opts without what these calls do not have: they block. */
 static int make_blocking(const tutti_opts *opts, size_t opts_bytes, tutti_opts *plain)

@@ -10,9 +10,11 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "coll/override.h"
-#include "group/group.h"
+#include "group/default_group.h"
+#include "group/group_check.h"
 #include "group/host_services.h"
 #include "plugin/registry.h"
+#include "progress/engine.h"
 #include "progress/plan_cache.h"
 
 /* Text that grows as far as there is room. */

@@ -9,7 +9,12 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/sized.h"
+#include "group/default_group.h"
 #include "group/group.h"
+#include "group/group_args.h"
+#include "group/group_check.h"
+#include "group/group_fail.h"
+#include "group/group_id.h"
 #include "group/shared_transport.h"
 #include "group/split.h"
 #include "group/subgroup.h"
@@ -156,8 +161,8 @@ static int set_of(uint64_t id, const int *ranks, int n, uint64_t *set)
     if (sorted == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
     memcpy(sorted, ranks, (size_t)n * sizeof *sorted);
     qsort(sorted, (size_t)n, sizeof *sorted, by_number);
-    *set = subgroup_mix(id, 2);
-    for (int i = 0; i < n; i++) *set = subgroup_mix(*set, (uint64_t)sorted[i] + 1);
+    *set = group_id_mix(id, 2);
+    for (int i = 0; i < n; i++) *set = group_id_mix(*set, (uint64_t)sorted[i] + 1);
     free(sorted);
     return TUTTI_OK;
 }
@@ -166,12 +171,12 @@ static int set_of(uint64_t id, const int *ranks, int n, uint64_t *set)
  * often these members have been used. */
 static int next_id(struct tutti_group *parent, const int *ranks, int n, bool members_only, struct subgroup_id *id)
 {
-    uint64_t base = subgroup_mix(parent->id, 1), set = 0;
+    uint64_t base = group_id_mix(parent->id, 1), set = 0;
     int status = members_only ? set_of(base, ranks, n, &set) : TUTTI_OK;
     if (status != TUTTI_OK) return status;
     engine_lock(parent->engine);
     *id = (struct subgroup_id){.number = members_only ? 0 : ++parent->n_subgroups, .may_pend = members_only};
-    id->key = members_only ? subgroup_mix(set, group_count_use(parent, set)) : subgroup_mix(base, id->number + 2);
+    id->key = members_only ? group_id_mix(set, group_count_use(parent, set)) : group_id_mix(base, id->number + 2);
     id->id = id->key;
     engine_unlock(parent->engine);
     return TUTTI_OK;
@@ -222,8 +227,8 @@ int tutti_split_group_sized(int color, int key, const tutti_group_opts *opts, si
         qsort(all, (size_t)parent->size, sizeof *all, by_key);
         for (int i = 0; i < parent->size; i++)
             if (color >= 0 && all[i].color == color) ranks[n++] = all[i].rank;
-        struct subgroup_id part = {.id = subgroup_mix(id, (uint64_t)color + 3),
-                                   .key = subgroup_mix(id, (uint64_t)color + 3)};
+        struct subgroup_id part = {.id = group_id_mix(id, (uint64_t)color + 3),
+                                   .key = group_id_mix(id, (uint64_t)color + 3)};
         status = subgroup_open(parent, ranks, n, &part, color, opts, group);
     }
     free(ranks);

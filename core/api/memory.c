@@ -4,7 +4,8 @@
 
 #include "base/error.h"
 #include "group/allocations.h"
-#include "group/group.h"
+#include "group/group_check.h"
+#include "progress/engine.h"
 
 /* The first of the group's backends that takes its device's tensors itself and allocates; NULL where none does. */
 static const struct backend_entry *allocating_entry(const struct tutti_group *group)

@@ -8,7 +8,8 @@
 #include "dispatch/coalesce.h"
 #include "dispatch/probe.h"
 #include "dispatch/submit.h"
-#include "group/group.h"
+#include "group/group_check.h"
+#include "state/group_state.h"
 
 /* What a probe and its options need: it writes to message. */
 static void probe_opts(const tutti_opts *given, tutti_message *message, tutti_opts *opts)

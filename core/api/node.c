@@ -1,5 +1,6 @@
 /* Where this rank is among those of its node: as its launcher says, else as the backend has found. */
-#include "group/group.h"
+#include "group/default_group.h"
+#include "state/group_state.h"
 
 /* The ranks of the default group on this rank's host, before it or all; -1 where the backend does not know. */
 static int count_here(const struct tutti_group *group, int end)

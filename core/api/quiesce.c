@@ -3,7 +3,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "group/default_group.h"
 #include "group/group.h"
+#include "group/group_check.h"
 #include "progress/engine_wait.h"
 #include "progress/work.h"
 

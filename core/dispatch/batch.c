@@ -9,6 +9,8 @@
 #include "dispatch/issue.h"
 #include "dispatch/launch.h"
 #include "dispatch/submit.h"
+#include "group/group.h"
+#include "group/group_check.h"
 #include "progress/engine_thread.h"
 
 static tutti_op message_op(const tutti_p2p_op *message)

@@ -1,8 +1,8 @@
 #include "dispatch/call_memo.h"
 
 #include "dispatch/check.h"
-#include "group/group.h"
 #include "op/fingerprint.h"
+#include "state/group_state.h"
 
 static bool is_same(const tutti_tensor *a, const tutti_tensor *b)
 {

@@ -5,8 +5,8 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "group/group.h"
 #include "op/op.h"
+#include "state/group_state.h"
 
 /* "all_reduce: tag is -1" */
 #define REFUSE(format, ...)                                                                                            \

@@ -10,6 +10,7 @@
 #include "dispatch/launch.h"
 #include "dispatch/packing.h"
 #include "group/group.h"
+#include "group/group_check.h"
 #include "op/op.h"
 #include "progress/engine_thread.h"
 #include "progress/engine_wait.h"

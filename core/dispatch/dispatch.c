@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "group/failure.h"
-#include "group/group.h"
 #include "op/fingerprint.h"
 #include "progress/engine_step.h"
 #include "progress/plan_cache.h"

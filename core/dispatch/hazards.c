@@ -1,6 +1,5 @@
 #include "dispatch/hazards.h"
 
-#include "group/group.h"
 #include "op/op.h"
 #include "progress/work.h"
 

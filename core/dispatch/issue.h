@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "diagnose/health.h"
-#include "group/group.h"
+#include "group/group_check.h"
 #include "op/fingerprint.h"
 #include "op/op.h"
 #include "progress/work.h"

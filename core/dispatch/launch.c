@@ -7,6 +7,7 @@
 #include "dispatch/issue.h"
 #include "dispatch/packing.h"
 #include "dispatch/route.h"
+#include "group/group_fail.h"
 #include "progress/engine_step.h"
 #include "progress/engine_wait.h"
 

@@ -8,6 +8,8 @@
 #include "dispatch/call_memo.h"
 #include "dispatch/issue.h"
 #include "dispatch/launch.h"
+#include "group/group.h"
+#include "group/group_check.h"
 #include "progress/engine_step.h"
 #include "progress/engine_wait.h"
 

@@ -8,7 +8,7 @@
 #include "dispatch/dispatch.h"
 #include "dispatch/hazards.h"
 #include "dispatch/issue.h"
-#include "group/group.h"
+#include "group/group_fail.h"
 #include "op/op.h"
 #include "progress/work.h"
 

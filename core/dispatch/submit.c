@@ -12,6 +12,8 @@
 #include "dispatch/issue.h"
 #include "dispatch/launch.h"
 #include "group/failure.h"
+#include "group/group.h"
+#include "group/group_check.h"
 #include "progress/engine_thread.h"
 #include "progress/engine_wait.h"
 

@@ -1,11 +1,20 @@
 #include "group/backend_events.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
 #include "diagnose/health.h"
 #include "group/creation.h"
+#include "group/creation_receive.h"
 #include "group/creation_wire.h"
 #include "group/failure_broadcast.h"
-#include "group/group.h"
+#include "group/group_fail.h"
 #include "op/note.h"
+#include "progress/work.h"
+
+/* ---- control messages --------------------------------------------------------------------------------------- */
 
 struct note_event {
     struct engine_event event; /* first */
@@ -56,4 +65,84 @@ void backend_events_notified(void *core, int32_t peer, const void *message, size
     came->group = group;
     came->peer = peer;
     engine_post(group->engine, &came->event);
+}
+
+/* ---- lost peers ---------------------------------------------------------------------------------------------- */
+
+struct lost_event {
+    struct engine_event event; /* first */
+    struct tutti_group *first; /* of those that are on the links of which one has ended */
+    int peer;                  /* global */
+    bool left;
+    char why[200];
+};
+
+/* A member has gone, and not by leaving. */
+static void note_gone(struct tutti_group *group, int peer, const char *text)
+{
+    if (group->rank < 0 || group->local_of == NULL || group->local_of[peer] < 0 || group->failed || group->shut) return;
+    if (group->lost_text == NULL) group->lost_text = strdup(text);
+    if (TAILQ_EMPTY(&group->works)) return;
+    char what[160], whole[500];
+    work_describe(TAILQ_FIRST(&group->works), what, sizeof what);
+    snprintf(whole, sizeof whole, "%s: %s", what, text);
+    group_fail_report(group, TUTTI_ERR_PEER_LOST, whole, UINT64_MAX);
+}
+
+/* Of a peer that left, what waits for it fails through its requests; what it had sent may still come in.  A group whose
+ * backend the family's first one does not have is alone on its links: the others find out by their own. */
+static void handle_lost(struct engine_event *event)
+{
+    struct lost_event *lost = (struct lost_event *)event;
+    struct tutti_group *root = lost->first->root, *group;
+    char text[300];
+    snprintf(text, sizeof text, "rank %d is lost: %s", lost->peer, lost->why);
+    if (lost->first == root || !lost->left) root->lost[lost->peer] = true;
+    if (lost->first == root) creation_peer_lost(root, lost->peer, lost->left, text);
+    TAILQ_FOREACH(group, &root->tree, tree_link)
+    {
+        if (!lost->left && (lost->first == root || group == lost->first)) note_gone(group, lost->peer, text);
+    }
+    event_memory_give_back(&root->engine->event_memory, lost);
+}
+
+void backend_events_peer_lost(void *core, int32_t peer, bool left, const char *why)
+{
+    struct tutti_group *first = core;
+    if (peer < 0 || peer >= first->size) return;
+    failure_broadcast_answered(first, peer);
+    struct lost_event *lost = event_memory_take(&first->engine->event_memory, sizeof *lost);
+    if (lost == NULL) return;
+    *lost = (struct lost_event){
+        .event.handle = handle_lost, .first = first, .peer = first->global_ranks[peer], .left = left};
+    snprintf(lost->why, sizeof lost->why, "%s", why);
+    engine_post(first->engine, &lost->event);
+}
+
+/* ---- failures of a backend ------------------------------------------------------------------------------------ */
+
+struct failed_event {
+    struct engine_event event; /* first */
+    struct tutti_group *group;
+    int status;
+    char why[ERROR_TEXT_MAX];
+};
+
+static void handle_failed(struct engine_event *event)
+{
+    struct failed_event *failed = (struct failed_event *)event;
+    char text[ERROR_TEXT_MAX + 100];
+    snprintf(text, sizeof text, "group %s: %s", failed->group->name, failed->why);
+    if (!failed->group->failed && !failed->group->shut) group_fail(failed->group, failed->status, text, true);
+    event_memory_give_back(&failed->group->engine->event_memory, failed);
+}
+
+void backend_events_failed(void *core, int status, const char *why)
+{
+    struct tutti_group *group = core;
+    struct failed_event *failed = event_memory_take(&group->engine->event_memory, sizeof *failed);
+    if (failed == NULL) return;
+    *failed = (struct failed_event){.event.handle = handle_failed, .group = group, .status = status};
+    snprintf(failed->why, sizeof failed->why, "%s", why);
+    engine_post(group->engine, &failed->event);
 }

@@ -8,12 +8,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "group/agreement.h"
-#include "group/creation.h"
-#include "group/group.h"
-#include "group/host_services.h"
+#include "group/creation_state.h"
+#include "group/entries.h"
+#include "group/group_args.h"
+#include "group/host_store.h"
 #include "group/processes.h"
 #include "group/topology.h"
 #include "plugin/registry.h"
+#include "progress/engine.h"
 
 static void close_door(struct tutti_group *group, struct backend_entry *entry)
 {
@@ -28,21 +30,6 @@ static void close_door(struct tutti_group *group, struct backend_entry *entry)
     entry->state = NULL;
 }
 
-const struct backend_entry *backends_find(const struct tutti_group *group, const tutti_backend *backend)
-{
-    for (int device = 0; device < 2; device++)
-        for (int i = 0; i < group->n_entries[device]; i++)
-            if (group->entries[device][i].backend == backend) return &group->entries[device][i];
-    return NULL;
-}
-
-const struct backend_entry *backends_find_tell(const struct tutti_group *group)
-{
-    for (int i = 0; i < group->n_entries[0]; i++)
-        if (TUTTI_HAS(group->entries[0][i].backend, tell)) return &group->entries[0][i];
-    return NULL;
-}
-
 /* Opens the backend's part of the group's store.  The turn in its prefix keeps keys of earlier groups out. */
 static int open_store(const struct tutti_group *group, struct backend_entry *entry)
 {
@@ -54,7 +41,7 @@ static int open_store(const struct tutti_group *group, struct backend_entry *ent
 static tutti_group_info info_for(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
                                  void *parent, tutti_store *store)
 {
-    const struct backend_entry *from = args->whole != NULL ? backends_find(args->whole, backend) : NULL;
+    const struct backend_entry *from = args->whole != NULL ? entries_find(args->whole, backend) : NULL;
     return (tutti_group_info){
         .size = sizeof(tutti_group_info),
         .rank = group->rank,
@@ -90,8 +77,8 @@ static int list_shared(struct tutti_group *group, const struct group_args *args,
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < args->names->n[device]; i++) {
             const tutti_backend *backend = NULL;
-            if (registry_load(args->names->name[device][i], &host_services, &backend) != TUTTI_OK) continue;
-            const struct backend_entry *entry = backends_find(group->root, backend);
+            if (registry_load(args->names->name[device][i], group->engine->hooks->host, &backend) != TUTTI_OK) continue;
+            const struct backend_entry *entry = entries_find(group->root, backend);
             for (int k = 0; k < n; k++)
                 if (shared[k] == entry) entry = NULL;
             if (entry != NULL) shared[n++] = entry;
@@ -125,13 +112,13 @@ static bool opens_alone(const tutti_backend *backend)
     return TUTTI_HAS(backend, traits) && (backend->traits & TUTTI_BACKEND_OPENS_ALONE) != 0;
 }
 
-bool backends_may_share(const struct backend_spec *names)
+bool backends_may_share(const struct backend_spec *names, const tutti_host *host)
 {
     bool may = true;
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < names->n[device] && may; i++) {
             const tutti_backend *backend = NULL;
-            may = registry_load(names->name[device][i], &host_services, &backend) == TUTTI_OK && opens_alone(backend) &&
+            may = registry_load(names->name[device][i], host, &backend) == TUTTI_OK && opens_alone(backend) &&
                   TUTTI_HAS(backend, tell);
         }
     return may;
@@ -139,7 +126,7 @@ bool backends_may_share(const struct backend_spec *names)
 
 bool backends_can_share(const struct tutti_group *root)
 {
-    bool can = backends_find_tell(root) != NULL;
+    bool can = entries_find_control(root) != NULL;
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < root->n_entries[device]; i++) can &= opens_alone(root->entries[device][i].backend);
     return can;
@@ -191,9 +178,9 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
     tutti_group_info info = info_for(group, args, backend, parent, entry->store);
     info.offer = offer_of(group, args, backend);
     engine_lock(group->engine);
-    host_set_opening(group);
-    status = backend->open(entry->state, &info, &host_services);
-    host_set_opening(NULL);
+    host_store_set_opening(group);
+    status = backend->open(entry->state, &info, group->engine->hooks->host);
+    host_store_set_opening(NULL);
     if (status == TUTTI_OK && parent == NULL) status = engine_add_source(group->engine, backend, entry->state);
     engine_unlock(group->engine);
     if (status != TUTTI_OK) {
@@ -242,7 +229,7 @@ static int open_first(struct tutti_group *group, const struct group_args *args, 
                       const char *name, int status, struct backend_entry *entry)
 {
     char text[ERROR_TEXT_MAX];
-    if (status == TUTTI_OK && TUTTI_HAS(backend, probe)) status = backend->probe(&host_services);
+    if (status == TUTTI_OK && TUTTI_HAS(backend, probe)) status = backend->probe(group->engine->hooks->host);
     status = agree_on_backend(group, "load", name, status);
     if (status != TUTTI_OK) return status;
     status = open_door(group, args, backend, NULL, entry);
@@ -268,16 +255,16 @@ static int add_backend(struct tutti_group *group, const struct group_args *args,
 {
     const tutti_backend *backend = NULL;
     struct backend_entry entry = {0};
-    int status = registry_load(name, &host_services, &backend);
+    int status = registry_load(name, group->engine->hooks->host, &backend);
     if (status == TUTTI_OK && only_device && device == 0 && !group_takes_device(backend, device))
         status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend %s takes no CPU tensors", name);
-    const struct backend_entry *shared = status == TUTTI_OK ? backends_find(group, backend) : NULL;
+    const struct backend_entry *shared = status == TUTTI_OK ? entries_find(group, backend) : NULL;
     if (shared != NULL) { /* "cpu:x,cuda:x": one state serves both */
         add_door(group, device, shared);
         return TUTTI_OK;
     }
     const struct backend_entry *parent =
-        status == TUTTI_OK && args->parent != NULL ? backends_find(group->root, backend) : NULL;
+        status == TUTTI_OK && args->parent != NULL ? entries_find(group->root, backend) : NULL;
     status = parent != NULL ? open_door(group, args, backend, parent->state, &entry)
                             : open_first(group, args, backend, name, status, &entry);
     if (status != TUTTI_OK) return status;
@@ -302,7 +289,7 @@ static int open_stager(struct tutti_group *group, const struct group_args *args)
 {
     static const char name[] = "cuda";
     const tutti_backend *backend = NULL;
-    int status = registry_load(name, &host_services, &backend);
+    int status = registry_load(name, group->engine->hooks->host, &backend);
     if (status == TUTTI_OK && !(TUTTI_HAS(backend, stage_open) && TUTTI_HAS(backend, native[TUTTI_COPY])))
         status = error_set(TUTTI_ERR_BACKEND, "plug-in %s does not stage tensors", name);
     void *parent = args->parent != NULL ? group->root->stager.state : NULL;
@@ -380,17 +367,6 @@ void backends_close(struct tutti_group *group)
     close_door(group, &group->stager);
 }
 
-void backends_abort(struct tutti_group *group)
-{
-    if (group->aborted || group->shut) return;
-    group->aborted = true;
-    for (int device = 0; device < 2; device++)
-        for (int i = 0; i < group->n_entries[device]; i++) {
-            const struct backend_entry *entry = &group->entries[device][i];
-            if (entry->state != NULL && TUTTI_HAS(entry->backend, abort)) entry->backend->abort(entry->state);
-        }
-}
-
 int backends_abstain(struct tutti_group *group)
 {
     int status = TUTTI_OK;
@@ -398,7 +374,7 @@ int backends_abstain(struct tutti_group *group)
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < group->n_entries[device] && status == TUTTI_OK; i++) {
             const struct backend_entry *entry = &group->entries[device][i];
-            if (backends_find(group, entry->backend) == entry && TUTTI_HAS(entry->backend, abstain))
+            if (entries_find(group, entry->backend) == entry && TUTTI_HAS(entry->backend, abstain))
                 status = entry->backend->abstain(entry->state); /* once where it serves both devices */
         }
     engine_unlock(group->engine);

@@ -23,17 +23,8 @@ int backends_offer(struct tutti_group *group, const struct group_args *args, uin
 /* Closes all backends, also after a failed backends_open. */
 void backends_close(struct tutti_group *group);
 
-/* Returns the group's entry of this backend, or NULL. */
-const struct backend_entry *backends_find(const struct tutti_group *group, const tutti_backend *backend);
-
-/* Returns the group's first entry of CPU tensors whose backend has `tell`, or NULL. */
-const struct backend_entry *backends_find_tell(const struct tutti_group *group);
-
 /* Writes group->backend_text. */
 void backends_describe(struct tutti_group *group);
-
-/* Makes the backends release the memory of pending operations.  Lock held. */
-void backends_abort(struct tutti_group *group);
 
 /* Tells the backends that other ranks make groups from this one, and that this rank is in none of them. */
 int backends_abstain(struct tutti_group *group);
@@ -41,7 +32,7 @@ int backends_abstain(struct tutti_group *group);
 /* Whether groups made with a store can be children of a group tree that none of them owns: no backend needs another
  * rank to open a child, so threads may make several in any order.  backends_may_share says so of backends to be opened,
  * as far as this rank knows; backends_can_share of those that are open, alike on all ranks. */
-bool backends_may_share(const struct backend_spec *names);
+bool backends_may_share(const struct backend_spec *names, const tutti_host *host);
 bool backends_can_share(const struct tutti_group *root);
 
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "group/group.h"
 #include "op/note.h"
 #include "progress/work.h"
 #include "store/store_impl.h"

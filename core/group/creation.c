@@ -1,3 +1,5 @@
+#include "group/creation.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -5,186 +7,20 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "group/backends.h"
+#include "group/creation_decide.h"
+#include "group/creation_receive.h"
 #include "group/creation_state.h"
-#include "group/subgroup.h"
+#include "group/group_args.h"
+#include "group/group_id.h"
 #include "progress/engine_wait.h"
 #include "progress/work.h"
 
 enum {
     ASK_MS = 200, /* then a leader asks the missing members (or after a quarter of a shorter timeout) */
     ASK_AGAIN_MS = 500,
-    ASK_MOST = 64,   /* ranks at a time */
-    ANSWER_MS = 300, /* time for the leader's verdict after a member's timeout */
-    PAST = 64        /* decided creations that are kept, to answer a rank that comes with another list */
+    ASK_MOST = 64,  /* ranks at a time */
+    ANSWER_MS = 300 /* time for the leader's verdict after a member's timeout */
 };
-
-/* ---- lookup ------------------------------------------------------------------------------------------------ */
-
-struct creation_list {
-    struct creation_queue creations;
-    int n;
-};
-
-bool creation_is_possible(const struct tutti_group *root)
-{
-    return root->size > 1 && backends_find_tell(root) != NULL;
-}
-
-struct creation *creation_find(struct tutti_group *root, uint64_t key)
-{
-    struct creation *creation;
-    if (root->creations == NULL) return NULL;
-    TAILQ_FOREACH_REVERSE(creation, &root->creations->creations, creation_queue, link)
-    {
-        if (creation->key == key) return creation;
-    }
-    return NULL;
-}
-
-static void free_making(struct creation *creation)
-{
-    struct creation_early *early;
-    while ((early = STAILQ_FIRST(&creation->early)) != NULL) {
-        STAILQ_REMOVE_HEAD(&creation->early, link);
-        free(early);
-    }
-    free(creation->arrived);
-    free(creation->whereabouts);
-    free(creation->choice);
-    TAILQ_REMOVE(&creation->root->creations->creations, creation, link);
-    creation->root->creations->n--;
-    free(creation);
-}
-
-/* Frees the oldest creations that nobody waits for. */
-static void forget_oldest(struct creation_list *family)
-{
-    struct creation *creation, *next;
-    for (creation = TAILQ_FIRST(&family->creations); creation != NULL && family->n > PAST; creation = next) {
-        next = TAILQ_NEXT(creation, link);
-        bool pending = creation->group != NULL && creation->group->creation == creation;
-        if (creation->state == CREATION_DECIDED && !pending) free_making(creation);
-    }
-}
-
-struct creation *creation_new(struct tutti_group *root, uint64_t key)
-{
-    if (root->creations == NULL) {
-        root->creations = calloc(1, sizeof *root->creations);
-        if (root->creations == NULL) return NULL;
-        TAILQ_INIT(&root->creations->creations);
-    }
-    if (root->creations->n >= PAST) forget_oldest(root->creations);
-    struct creation *creation = calloc(1, sizeof *creation);
-    if (creation == NULL) return NULL;
-    creation->root = root;
-    creation->key = key;
-    STAILQ_INIT(&creation->early);
-    TAILQ_INSERT_TAIL(&root->creations->creations, creation, link);
-    root->creations->n++;
-    return creation;
-}
-
-/* ---- sending ------------------------------------------------------------------------------------------------ */
-
-int creation_send(struct tutti_group *root, int peer, const struct creation_message *message)
-{
-    uint8_t wire[CREATION_BYTES];
-    const struct backend_entry *entry = backends_find_tell(root);
-    size_t bytes = creation_wire_encode(message, wire);
-    if (entry == NULL) return TUTTI_OK; /* the group tree is being closed */
-    int status = entry->backend->tell(entry->state, peer, wire, bytes);
-    if (status == TUTTI_ERR_NO_MEMORY)
-        root->engine->event_memory.is_exhausted = true; /* the peer would wait for it in vain */
-    return status;
-}
-
-static struct creation_message message_of(const struct creation *creation, enum creation_type type)
-{
-    return (struct creation_message){
-        .type = type, .key = creation->key, .parent = creation->parent, .number = creation->number};
-}
-
-int creation_send_proposal(struct creation *creation, int peer)
-{
-    struct creation_message card = message_of(creation, CREATION_PROPOSAL);
-    card.list = creation->list;
-    card.color = creation->args.color;
-    card.split_key = creation->args.split_key;
-    return creation_send(creation->root, peer, &card);
-}
-
-void creation_answer(struct tutti_group *root, int peer, const struct creation_message *to, int status,
-                     const char *text)
-{
-    struct creation_message answer = {.type = to->type == CREATION_ASK ? CREATION_WHEREABOUTS : CREATION_VERDICT,
-                                      .status = status,
-                                      .key = to->key,
-                                      .parent = to->parent,
-                                      .number = to->number};
-    snprintf(answer.text, sizeof answer.text, "%s", text);
-    creation_send(root, peer, &answer);
-}
-
-static void tell_failed(const struct creation *creation, int peer)
-{
-    struct creation_message message = message_of(creation, CREATION_FAILED);
-    message.status = creation->status;
-    memcpy(message.text, creation->text, sizeof message.text);
-    creation_send(creation->root, peer, &message);
-}
-
-static void tell_verdict(const struct creation *creation)
-{
-    struct creation_message verdict = message_of(creation, CREATION_VERDICT);
-    verdict.status = creation->status;
-    verdict.n_offers = creation->n_offers;
-    memcpy(verdict.offer, creation->offer, sizeof verdict.offer);
-    memcpy(verdict.text, creation->text, sizeof verdict.text);
-    for (int i = 0; i < creation->group->size; i++)
-        if (i != creation->group->rank) creation_send(creation->root, creation->group->global_ranks[i], &verdict);
-}
-
-/* Before the verdict, which comes behind them. */
-static void tell_choices(const struct creation *creation, int peer)
-{
-    uint32_t n = 2 * (uint32_t)creation->group->size;
-    for (uint32_t at = 0; at < n; at += CREATION_RANKS) {
-        struct creation_message part = message_of(creation, CREATION_CHOICES);
-        part.list.n_listed = n - at < CREATION_RANKS ? n - at : CREATION_RANKS;
-        part.list.n = at + part.list.n_listed;
-        memcpy(part.list.rank, creation->choice + at, part.list.n_listed * sizeof *part.list.rank);
-        creation_send(creation->root, peer, &part);
-    }
-}
-
-static void tell_all_choices(const struct creation *creation)
-{
-    for (int i = 0; i < creation->group->size; i++)
-        if (i != creation->group->rank) tell_choices(creation, creation->group->global_ranks[i]);
-}
-
-void creation_decide(struct creation *creation, int status, const char *text, bool tell)
-{
-    if (creation->state == CREATION_DECIDED) return;
-    bool leads = creation->state == CREATION_GATHERING;
-    if (leads && status == TUTTI_OK && creation->choice != NULL) {
-        tell_all_choices(creation);
-    } else if (leads && status == TUTTI_OK) {
-        status = backends_offer(creation->group, &creation->args, creation->offer, &creation->n_offers);
-        text = status == TUTTI_OK ? "" : error_text();
-    }
-    creation->status = status;
-    snprintf(creation->text, sizeof creation->text, "%s", text);
-    creation->state = CREATION_DECIDED;
-    if (tell && leads) tell_verdict(creation);
-    if (tell && !leads && status != TUTTI_OK) tell_failed(creation, creation->leader);
-    if (creation->waiter == NULL) return;
-    /* release: see work_ended */
-    atomic_store_explicit(&creation->waiter->ended, true, memory_order_release);
-    if (creation->waiter->awaited) engine_wake_waiters(creation->root->engine);
-}
 
 /* ---- calling ----------------------------------------------------------------------------------------------- */
 
@@ -194,14 +30,14 @@ static void fill_members(struct creation_members *list, const struct creation_te
     int n = of->n;
     *list = (struct creation_members){.hash = 1, .backend_hash = 1, .n = (uint32_t)n};
     list->n_listed = n < CREATION_RANKS ? (uint32_t)n : CREATION_RANKS;
-    for (int i = 0; i < n; i++) list->hash = subgroup_mix(list->hash, (uint64_t)ranks[i]);
+    for (int i = 0; i < n; i++) list->hash = group_id_mix(list->hash, (uint64_t)ranks[i]);
     for (uint32_t i = 0; i < list->n_listed; i++) list->rank[i] = ranks[i];
     backend_spec_print(of->names, list->backend, sizeof list->backend);
-    list->backend_hash = subgroup_mix_text(list->backend_hash, list->backend);
+    list->backend_hash = group_id_mix_text(list->backend_hash, list->backend);
     if (of->algorithm == NULL) return;
     size_t used = strlen(list->backend);
     snprintf(list->backend + used, sizeof list->backend - used, " and algorithm %s", of->algorithm);
-    list->backend_hash = subgroup_mix_text(list->backend_hash, of->algorithm);
+    list->backend_hash = group_id_mix_text(list->backend_hash, of->algorithm);
 }
 
 static int find_lowest(const int *ranks, int n)
@@ -291,22 +127,6 @@ int creation_begin(struct tutti_group *group, const struct group_args *args, int
     return status;
 }
 
-const int32_t *creation_choices(const struct tutti_group *group)
-{
-    return group->creation->choice;
-}
-
-const uint8_t *creation_offer(const struct tutti_group *group, int i)
-{
-    const struct creation *creation = group->creation;
-    return creation != NULL && (uint32_t)i < creation->n_offers ? creation->offer[i] : NULL;
-}
-
-const struct group_args *creation_args(const struct tutti_group *group)
-{
-    return &group->creation->args;
-}
-
 void creation_abstain(struct tutti_group *parent, const struct creation_terms *of, uint64_t key, uint64_t number)
 {
     if (!creation_is_possible(parent->root)) return;
@@ -327,7 +147,7 @@ void creation_abstain(struct tutti_group *parent, const struct creation_terms *o
 static void ask_stragglers(struct creation *creation)
 {
     const struct tutti_group *group = creation->group;
-    struct creation_message ask = message_of(creation, CREATION_ASK);
+    struct creation_message ask = creation_message_of(creation, CREATION_ASK);
     if (creation->whereabouts == NULL)
         creation->whereabouts = calloc((size_t)group->size, sizeof *creation->whereabouts);
     if (creation->whereabouts == NULL) return;
@@ -339,39 +159,9 @@ static void ask_stragglers(struct creation *creation)
     }
 }
 
-/* Writes "rank 2 has not made this group; it is in broadcast #41 of group world". */
-static void name_stragglers(const struct creation *creation, char *text, size_t size)
-{
-    const struct tutti_group *group = creation->group;
-    size_t used = 0;
-    int missing = 0;
-    for (int i = 0; i < group->size; i++) missing += i != group->rank && !creation->arrived[i];
-    text[0] = '\0';
-    for (int i = 0; i < group->size && used < size; i++) {
-        if (i == group->rank || creation->arrived[i]) continue;
-        const char *place = creation->whereabouts != NULL ? creation->whereabouts[i] : "";
-        used += (size_t)snprintf(
-            text + used, size - used, "%srank %d has not %s%s%s", used > 0 ? ", " : "", group->global_ranks[i],
-            creation->args.splits ? "called split_group" : "made this group", missing <= 2 ? "; " : "",
-            missing > 2        ? ""
-            : place[0] != '\0' ? place
-                               : "it does not answer");
-    }
-}
-
-void creation_decide_late(struct creation *creation)
-{
-    char text[CREATION_TEXT];
-    if (creation->state == CREATION_GATHERING)
-        name_stragglers(creation, text, sizeof text);
-    else
-        snprintf(text, sizeof text, "the leader, rank %d, does not answer", creation->leader);
-    creation_decide(creation, TUTTI_ERR_TIMEOUT, text, true);
-}
-
 static void withdraw(struct creation *creation, int status)
 {
-    struct creation_message message = message_of(creation, CREATION_WITHDRAW);
+    struct creation_message message = creation_message_of(creation, CREATION_WITHDRAW);
     message.status = status;
     snprintf(message.text, sizeof message.text, "rank %d has timed out", creation->root->rank);
     if (creation_send(creation->root, creation->leader, &message) != TUTTI_OK)
@@ -439,28 +229,11 @@ int creation_wait(struct tutti_group *group)
     return status;
 }
 
-/* ---- ending --------------------------------------------------------------------------------------------------- */
+/* ---- ending ------------------------------------------------------------------------------------------------ */
 
 void creation_end(struct tutti_group *group)
 {
     group->creation = NULL;
-}
-
-/* Tells all members over the first group, because they may not have opened this one yet. */
-static void tell_all_failed(struct creation *creation, int status, const char *text)
-{
-    const struct tutti_group *group = creation->group;
-    creation->status = status;
-    snprintf(creation->text, sizeof creation->text, "%s", text);
-    for (int i = 0; i < group->size; i++)
-        if (i != group->rank) tell_failed(creation, group->global_ranks[i]);
-}
-
-void creation_fail_made(struct creation *creation, int status, const char *text)
-{
-    struct tutti_group *group = creation->group;
-    tell_all_failed(creation, status, text);
-    group_fail(group, status, creation->text, true);
 }
 
 void creation_give_up(struct tutti_group *group, int status, const char *text)
@@ -470,31 +243,9 @@ void creation_give_up(struct tutti_group *group, int status, const char *text)
     if (creation->state != CREATION_DECIDED) {
         creation_decide(creation, status, text, true);
     } else if (creation->status == TUTTI_OK) {
-        tell_all_failed(creation, status, text);
+        creation_send_failed(creation, status, text);
     }
     creation_end(group);
-}
-
-void creation_forget(struct tutti_group *group)
-{
-    struct creation *creation;
-    if (group->root == NULL || group->root->creations == NULL) return;
-    TAILQ_FOREACH(creation, &group->root->creations->creations, link)
-    {
-        if (creation->group != group) continue;
-        creation->group = NULL;
-        free(creation->choice);
-        creation->choice = NULL;
-        if (creation->state != CREATION_DECIDED) creation->state = CREATION_DECIDED;
-    }
-}
-
-void creation_free_all(struct tutti_group *root)
-{
-    if (root->creations == NULL) return;
-    while (!TAILQ_EMPTY(&root->creations->creations)) free_making(TAILQ_FIRST(&root->creations->creations));
-    free(root->creations);
-    root->creations = NULL;
 }
 
 static bool is_concerned(const struct creation *creation, int peer, bool left)
@@ -516,14 +267,15 @@ void creation_peer_lost(struct tutti_group *root, int peer, bool left, const cha
     }
 }
 
-void creation_parent_failed(struct tutti_group *parent, int status, const char *text)
+void creation_parent_failed(struct tutti_group *parent)
 {
+    const char *text = parent->failed_text != NULL ? parent->failed_text : "";
     struct creation *creation;
     if (parent->root == NULL || parent->root->creations == NULL) return;
     TAILQ_FOREACH(creation, &parent->root->creations->creations, link)
     {
         bool waits = creation->state == CREATION_GATHERING || creation->state == CREATION_PROPOSED;
         if (waits && creation->parent == parent->id && !creation->args.survivors)
-            creation_decide(creation, status, text, true);
+            creation_decide(creation, TUTTI_ERR_ABORTED, text, true);
     }
 }

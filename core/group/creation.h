@@ -20,20 +20,20 @@
 #ifndef CREATION_H
 #define CREATION_H
 
-#include "group/group.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-struct creation;
+struct backend_spec;
+struct group_args;
+struct tutti_group;
 
-/* What the members have to say alike. */
+/* What the members must name alike. */
 struct creation_terms {
     const int *ranks;
     int n;
     const struct backend_spec *names;
     const char *algorithm; /* NULL: the parent's */
 };
-
-/* True if this group tree can use it: its first backend of CPU tensors has `tell`. */
-bool creation_is_possible(const struct tutti_group *root);
 
 /* Sends this rank's card, or begins to collect the others'.  ready is the error for which this rank cannot make the
  * group, with the thread's error text, or TUTTI_OK.  Sets group->creation.  On an error it is not set, and the other
@@ -42,15 +42,6 @@ int creation_begin(struct tutti_group *group, const struct group_args *args, int
 
 /* Waits for the verdict and returns it.  Clears group->creation unless the verdict is TUTTI_OK. */
 int creation_wait(struct tutti_group *group);
-
-/* Returns the color and key of each rank of a split, after creation_wait has returned TUTTI_OK. */
-const int32_t *creation_choices(const struct tutti_group *group);
-
-/* Returns the offer of the i-th backend that has one, or NULL. */
-const uint8_t *creation_offer(const struct tutti_group *group, int i);
-
-/* Returns the arguments of a pending group. */
-const struct group_args *creation_args(const struct tutti_group *group);
 
 /* Records the call of a non-member, for a group of these. */
 void creation_abstain(struct tutti_group *parent, const struct creation_terms *of, uint64_t key, uint64_t number);
@@ -62,15 +53,8 @@ void creation_end(struct tutti_group *group);
  */
 void creation_give_up(struct tutti_group *group, int status, const char *text);
 
-/* Drops the references to a group that is about to be freed.  creation_free_all frees all state.  Lock held. */
-void creation_forget(struct tutti_group *group);
-void creation_free_all(struct tutti_group *root);
-
 /* Ends what waits for a lost peer, or is made from a failed group.  Lock held. */
 void creation_peer_lost(struct tutti_group *root, int peer, bool left, const char *text);
-void creation_parent_failed(struct tutti_group *parent, int status, const char *text);
-
-/* Handles a control message to the group tree's first group. */
-void creation_receive_message(struct tutti_group *root, int peer, const void *message, size_t bytes);
+void creation_parent_failed(struct tutti_group *parent);
 
 #endif

@@ -1,4 +1,5 @@
-/* Handles the messages of other ranks about a group that is being made. */
+#include "group/creation_receive.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "group/creation_state.h"
+#include "group/creation_decide.h"
+#include "group/group_fail.h"
 #include "progress/work.h"
 
 enum { EARLY_MOST = 4096 /* messages of one group tree that are kept until this rank calls */ };
@@ -255,7 +257,7 @@ static void handle_unknown(struct tutti_group *root, struct creation *creation, 
     }
 }
 
-void creation_receive(struct tutti_group *root, int peer, const struct creation_message *message)
+static void handle_message(struct tutti_group *root, int peer, const struct creation_message *message)
 {
     struct creation *creation = creation_find(root, message->key);
     char text[CREATION_TEXT];
@@ -286,7 +288,7 @@ struct creation_event {
 static void handle(struct engine_event *event)
 {
     struct creation_event *came = (struct creation_event *)event;
-    if (!came->root->shut) creation_receive(came->root, came->peer, &came->message);
+    if (!came->root->shut) handle_message(came->root, came->peer, &came->message);
     event_memory_give_back(&came->root->engine->event_memory, came);
 }
 

@@ -1,11 +1,12 @@
-/* Shared by making.c, creation_receive.c. */
+/* The state of group creations: what this rank knows of the groups that are made from the groups of a tree. */
 #ifndef CREATION_STATE_H
 #define CREATION_STATE_H
 
 #include <sys/queue.h>
 
-#include "group/creation.h"
 #include "group/creation_wire.h"
+#include "group/group_args.h"
+#include "state/group_state.h"
 
 enum creation_state {
     CREATION_EARLY,     /* a peer's message has come, this rank has not called */
@@ -46,24 +47,29 @@ struct creation {
 };
 TAILQ_HEAD(creation_queue, creation);
 
-/* making.c */
+struct creation_list {
+    struct creation_queue creations;
+    int n;
+};
+
+/* True if this group tree can send control messages: its first backend of CPU tensors has `tell`. */
+bool creation_is_possible(const struct tutti_group *root);
+
+/* Returns the state of this key, or NULL.  creation_new makes one; NULL if out of memory. */
 struct creation *creation_find(struct tutti_group *root, uint64_t key);
 struct creation *creation_new(struct tutti_group *root, uint64_t key);
-/* Sends a message to a global rank.  Returns TUTTI_OK or PEER_LOST. */
-int creation_send(struct tutti_group *root, int peer, const struct creation_message *message);
-void creation_answer(struct tutti_group *root, int peer, const struct creation_message *to, int status,
-                     const char *text);
-/* Sets the verdict of this rank.  If `tell` is set, a leader sends it to all members, a member to its leader. */
-void creation_decide(struct creation *creation, int status, const char *text, bool tell);
-/* Decides TIMEOUT and names the stragglers. */
-void creation_decide_late(struct creation *creation);
-/* Fails a group on all members after a verdict of OK. */
-void creation_fail_made(struct creation *creation, int status, const char *text);
-int creation_send_proposal(struct creation *creation, int peer);
 
-/* creation_receive.c */
-void creation_receive(struct tutti_group *root, int peer, const struct creation_message *message);
-/* Handles the messages that came before this rank called. */
-void creation_receive_early(struct creation *creation);
+/* Returns the color and key of each rank of a split, after creation_wait has returned TUTTI_OK. */
+const int32_t *creation_choices(const struct tutti_group *group);
+
+/* Returns the offer of the i-th backend that has one, or NULL. */
+const uint8_t *creation_offer(const struct tutti_group *group, int i);
+
+/* Returns the arguments of a pending group. */
+const struct group_args *creation_args(const struct tutti_group *group);
+
+/* Drops the references to a group that is about to be freed.  creation_free_all frees all state.  Lock held. */
+void creation_forget(struct tutti_group *group);
+void creation_free_all(struct tutti_group *root);
 
 #endif

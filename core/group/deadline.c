@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "diagnose/health.h"
 #include "diagnose/stragglers.h"
-#include "group/group.h"
+#include "group/group_fail.h"
 #include "group/unmatched.h"
 #include "progress/work.h"
 

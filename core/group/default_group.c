@@ -1,20 +1,20 @@
-/* The default group, the library's one global. */
+#include "group/default_group.h"
+
 #include <stdatomic.h>
 
 #include "base/error.h"
-#include "group/group.h"
 
 static _Atomic(struct tutti_group *) default_group;
 
 struct tutti_group *default_group_set(struct tutti_group *group)
 {
-    /* release pairs with default_group_peek's acquire; acquire for the caller that takes the group away */
+    /* release pairs with default_group_peek's acquire; acquire: for the caller that destroys the old group */
     return atomic_exchange_explicit(&default_group, group, memory_order_acq_rel);
 }
 
 const struct tutti_group *default_group_peek(const struct tutti_group *group)
 {
-    /* acquire pairs with init's release: who sees the group sees it made */
+    /* acquire pairs with default_group_set: a thread that sees the group sees its state */
     return group != NULL ? group : atomic_load_explicit(&default_group, memory_order_acquire);
 }
 

@@ -5,8 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "group/backends.h"
-#include "group/group.h"
+#include "group/entries.h"
 #include "progress/engine.h"
 #include "progress/engine_step.h"
 
@@ -33,7 +32,7 @@ static int32_t find_lacking(const struct engine *engine, const struct tutti_grou
     int32_t found = -1;
     for (int i = 0; i < engine->n_sources; i++) {
         const tutti_backend *backend = engine->source[i].backend;
-        const struct backend_entry *entry = group != NULL ? backends_find(group, backend) : NULL;
+        const struct backend_entry *entry = group != NULL ? entries_find(group, backend) : NULL;
         bool its_own = group == NULL || (entry != NULL && entry->state == engine->source[i].state);
         if (!its_own || !TUTTI_HAS(backend, drain)) continue;
         int32_t rank = backend->drain(engine->source[i].state);

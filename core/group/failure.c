@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "diagnose/health.h"
-#include "group/group.h"
+#include "group/group_fail.h"
 #include "progress/work.h"
 
 void failure_describe(const struct tutti_work *work, const tutti_request *request, int status, char *text, size_t size)

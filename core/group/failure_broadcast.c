@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "diagnose/health.h"
-#include "group/backends.h"
-#include "group/group.h"
+#include "group/entries.h"
 #include "op/note.h"
+#include "progress/engine.h"
 
 enum {
     WAIT_MS = 500, /* longer than a peer may hold a failure back for earlier operations: group_fail_report */
@@ -48,7 +48,7 @@ static void send_to_all(struct tutti_group *group, const struct backend_entry *e
 void failure_broadcast_send(struct tutti_group *group)
 {
     struct failure_broadcast spread = {0};
-    const struct backend_entry *entry = is_needed(group) ? backends_find_tell(group) : NULL;
+    const struct backend_entry *entry = is_needed(group) ? entries_find_control(group) : NULL;
     if (entry == NULL) return;
     group->broadcast = &spread;
     int64_t deadline_ns = clock_deadline_ns(WAIT_MS);

@@ -1,5 +1,4 @@
 #include "group/group.h"
-#include "group/processes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,12 +19,15 @@
 #include "group/allocations.h"
 #include "group/backends.h"
 #include "group/creation.h"
+#include "group/creation_state.h"
 #include "group/drain.h"
-#include "group/subgroup.h"
+#include "group/group_args.h"
+#include "group/group_fail.h"
+#include "group/group_id.h"
+#include "group/processes.h"
 #include "group/topology.h"
 #include "progress/engine_thread.h"
 #include "progress/engine_wait.h"
-#include "progress/exits.h"
 #include "progress/plan_cache.h"
 #include "progress/work.h"
 
@@ -312,7 +314,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
     streams_fill(); /* the program may have closed them since it had a store */
     int status = fill(group, args);
     if (status == TUTTI_OK && group->size > 1 && group->root == group) status = processes_publish(group);
-    if (group->turn > 0) group->id = subgroup_mix(group->id, (uint64_t)group->turn); /* unlike those before */
+    if (group->turn > 0) group->id = group_id_mix(group->id, (uint64_t)group->turn); /* unlike those before */
     if (status == TUTTI_OK) status = agree(group, args, &pends);
     if (status == TUTTI_OK && !pends) status = open_rest(group, args);
     if (status != TUTTI_OK) return fail_open(group, status);

@@ -1,4 +1,5 @@
-/* How a group fails, and what it answers from then on. */
+#include "group/group_fail.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +9,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "diagnose/health.h"
-#include "group/backends.h"
 #include "group/cause.h"
-#include "group/creation.h"
+#include "group/entries.h"
 #include "group/failure_broadcast.h"
-#include "group/group.h"
 #include "progress/work.h"
 
 enum { TOLD_NS = 200 * 1000 * 1000 };
@@ -142,10 +141,10 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
         take_cause(group, status, copy);
         if (tell && !group->shut) health_tell(group);
         if (tell && !group->shut) failure_broadcast_send(group);
-        creation_parent_failed(group, TUTTI_ERR_ABORTED, group->failed_text != NULL ? group->failed_text : "");
+        group->engine->hooks->group_failed(group);
     }
     if (status == TUTTI_ERR_TIMEOUT && was_given_up(group)) status = TUTTI_ERR_ABORTED;
-    backends_abort(group);
+    entries_abort(group);
     engine_alert(group->engine);
     struct tutti_work *work, *next;
     for (work = TAILQ_FIRST(&group->works); work != NULL; work = next) {
@@ -182,134 +181,4 @@ void group_fail_starved(struct tutti_group *first)
     char text[80];
     snprintf(text, sizeof text, "rank %d has no memory for a control message", first->global_ranks[first->rank]);
     fail_all(first, TUTTI_ERR_NO_MEMORY, text);
-}
-
-static int check_forked(const struct tutti_group *group)
-{
-    if (!engine_is_forked(group->engine)) return TUTTI_OK;
-    return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                     "group %s was made before fork(): a child cannot use its parent's groups", group->name);
-}
-
-struct tutti_group *group_for_call(const struct tutti_group *group)
-{
-    struct tutti_group *found = default_group_or(group);
-    if (found == NULL || check_forked(found) != TUTTI_OK) return NULL;
-    /* acquire: whoever settled it has opened its backends before */
-    if (atomic_load_explicit(&found->pending, memory_order_acquire)) group_settle(found);
-    return found;
-}
-
-int group_check_open(const struct tutti_group *group)
-{
-    int status = check_forked(group);
-    if (status != TUTTI_OK) return status;
-    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "group %s has been destroyed with its world", group->name);
-    return TUTTI_OK;
-}
-
-int group_check_usable(struct tutti_group *group, const char *doing)
-{
-    int status = group_check_open(group);
-    if (status != TUTTI_OK) return status;
-    if (group->failed)
-        return error_set(TUTTI_ERR_ABORTED, "group %s failed before: %s: %s", group->name, error_name(group->failed),
-                         group->failed_text != NULL ? group->failed_text : "");
-    if (group->lost_text != NULL) {
-        char text[ERROR_TEXT_MAX];
-        snprintf(text, sizeof text, "%s after #%" PRIu64 " of group %s: %s", doing, group->sequence, group->name,
-                 group->lost_text);
-        group_fail(group, TUTTI_ERR_PEER_LOST, text, true);
-        group->failure_returned = true; /* by this call */
-        return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : text);
-    }
-    return TUTTI_OK;
-}
-
-int group_check_collective(struct tutti_group *group, const char *doing)
-{
-    if (!group->failed || group->failure_returned || group->shut || engine_is_forked(group->engine)) {
-        group->in_collective = true;
-        int status = group_check_usable(group, doing);
-        group->in_collective = false;
-        return status;
-    }
-    group->failure_returned = true;
-    return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : "");
-}
-
-struct lost_event {
-    struct engine_event event; /* first */
-    struct tutti_group *first; /* of those that are on the links of which one has ended */
-    int peer;                  /* global */
-    bool left;
-    char why[200];
-};
-
-/* A member has gone, and not by leaving. */
-static void note_gone(struct tutti_group *group, int peer, const char *text)
-{
-    if (group->rank < 0 || group->local_of == NULL || group->local_of[peer] < 0 || group->failed || group->shut) return;
-    if (group->lost_text == NULL) group->lost_text = strdup(text);
-    if (TAILQ_EMPTY(&group->works)) return;
-    char what[160], whole[500];
-    work_describe(TAILQ_FIRST(&group->works), what, sizeof what);
-    snprintf(whole, sizeof whole, "%s: %s", what, text);
-    group_fail_report(group, TUTTI_ERR_PEER_LOST, whole, UINT64_MAX);
-}
-
-/* Of a peer that left, what waits for it fails through its requests; what it had sent may still come in.  A group whose
- * backend the family's first one does not have is alone on its links: the others find out by their own. */
-static void handle_lost(struct engine_event *event)
-{
-    struct lost_event *lost = (struct lost_event *)event;
-    struct tutti_group *root = lost->first->root, *group;
-    char text[300];
-    snprintf(text, sizeof text, "rank %d is lost: %s", lost->peer, lost->why);
-    if (lost->first == root || !lost->left) root->lost[lost->peer] = true;
-    if (lost->first == root) creation_peer_lost(root, lost->peer, lost->left, text);
-    TAILQ_FOREACH(group, &root->tree, tree_link)
-    {
-        if (!lost->left && (lost->first == root || group == lost->first)) note_gone(group, lost->peer, text);
-    }
-    event_memory_give_back(&root->engine->event_memory, lost);
-}
-
-void backend_events_peer_lost(void *core, int32_t peer, bool left, const char *why)
-{
-    struct tutti_group *first = core;
-    if (peer < 0 || peer >= first->size) return;
-    failure_broadcast_answered(first, peer);
-    struct lost_event *lost = event_memory_take(&first->engine->event_memory, sizeof *lost);
-    if (lost == NULL) return;
-    *lost = (struct lost_event){
-        .event.handle = handle_lost, .first = first, .peer = first->global_ranks[peer], .left = left};
-    snprintf(lost->why, sizeof lost->why, "%s", why);
-    engine_post(first->engine, &lost->event);
-}
-
-struct failed_event {
-    struct engine_event event; /* first */
-    struct tutti_group *group;
-    int status;
-    char why[ERROR_TEXT_MAX];
-};
-
-static void handle_failed(struct engine_event *event)
-{
-    struct failed_event *failed = (struct failed_event *)event;
-    char text[ERROR_TEXT_MAX + 100];
-    snprintf(text, sizeof text, "group %s: %s", failed->group->name, failed->why);
-    if (!failed->group->failed && !failed->group->shut) group_fail(failed->group, failed->status, text, true);
-    event_memory_give_back(&failed->group->engine->event_memory, failed);
-}
-
-void backend_events_failed(void *core, int status, const char *why)
-{
-    struct tutti_group *group = core;
-    struct failed_event *failed = event_memory_take(&group->engine->event_memory, sizeof *failed);
-    if (failed == NULL) return;
-    *failed = (struct failed_event){.event.handle = handle_failed, .group = group, .status = status};
-    snprintf(failed->why, sizeof failed->why, "%s", why);
-    engine_post(group->engine, &failed->event);
 }

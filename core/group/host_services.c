@@ -1,6 +1,5 @@
 #include "group/host_services.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,13 +12,10 @@
 #include "base/log.h"
 #include "base/reduce.h"
 #include "base/token.h"
-#include "bootstrap/liveness.h"
 #include "bootstrap/rendezvous.h"
 #include "diagnose/control.h"
 #include "group/backend_events.h"
-#include "group/group.h"
-#include "group/processes.h"
-#include "progress/engine_step.h"
+#include "group/host_store.h"
 #include "progress/work.h"
 
 static void host_log(int level, const char *format, ...)
@@ -60,50 +56,6 @@ static void host_reduce(tutti_dtype dtype, tutti_reduce_op op, void *data, const
 static void host_average(tutti_dtype dtype, void *data, int64_t n, int64_t divisor)
 {
     if (reduce_find(dtype, TUTTI_AVG) != NULL && divisor > 0) reduce_average(dtype, data, data, n, divisor);
-}
-
-/* The group whose backend this thread is opening: its ranks wait for each other's entries in the store. */
-static _Thread_local struct tutti_group *opening;
-
-void host_set_opening(struct tutti_group *group)
-{
-    opening = group;
-}
-
-static int host_store_get(tutti_store *store, const char *key, void *buffer, size_t capacity, size_t *bytes,
-                          int64_t timeout_ms)
-{
-    if (opening != NULL) engine_step_works(opening->engine); /* with what the backend has completed while it waits */
-    if (opening == NULL || timeout_ms <= LIVENESS_LOOK_MS)
-        return tutti_store_get(store, key, buffer, capacity, bytes, timeout_ms);
-    int64_t deadline_ns = clock_deadline_ns(timeout_ms);
-    for (;;) {
-        int status = tutti_store_get(store, key, buffer, capacity, bytes, LIVENESS_LOOK_MS);
-        if (status != TUTTI_ERR_TIMEOUT) return status;
-        status = processes_check(opening);
-        if (status != TUTTI_OK) return status;
-        if (clock_now_ns() > deadline_ns)
-            return error_set(TUTTI_ERR_TIMEOUT, "store: \"%s\" was not there within %" PRIi64 " ms", key, timeout_ms);
-    }
-}
-
-/* The last rank to count itself says so; by then all entries are there. */
-static int host_store_gather(tutti_store *store, const char *key, const char *part, const void *entry,
-                             size_t entry_bytes, int32_t n, void *all, size_t capacity, size_t *bytes,
-                             int64_t timeout_ms)
-{
-    char entries[256], count[128], done[128];
-    int64_t came = 0;
-    snprintf(entries, sizeof entries, "%.100s/part/%.100s", key, part);
-    snprintf(count, sizeof count, "%.100s/came", key);
-    snprintf(done, sizeof done, "%.100s/all", key);
-    int status = tutti_store_append(store, entries, entry, entry_bytes);
-    if (status == TUTTI_OK) status = tutti_store_add(store, count, 1, &came);
-    if (status == TUTTI_OK && came == n)
-        status = tutti_store_set(store, done, "", 0);
-    else if (status == TUTTI_OK)
-        status = host_store_get(store, done, NULL, 0, bytes, timeout_ms);
-    return status == TUTTI_OK ? tutti_store_get(store, entries, all, capacity, bytes, timeout_ms) : status;
 }
 
 /* Without a token the key is zero: see SECURITY.md. */

@@ -10,9 +10,4 @@ extern const tutti_host host_services;
  * choose an address on the same network.  Before a group is opened; "": on one host, or not by address. */
 void host_services_set_store_address(const char *address);
 
-/* This thread opens a backend of this group, NULL: no more.  What the backend waits for in the store meanwhile is
- * another rank's: it ends with PEER_LOST if a rank's process has ended (liveness.h). */
-struct tutti_group;
-void host_set_opening(struct tutti_group *group);
-
 #endif

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "group/group.h"
+#include "state/group_state.h"
 
 enum { KEY = 48 };
 

@@ -12,7 +12,9 @@
 #include "bootstrap/liveness.h"
 #include "group/agreement.h"
 #include "group/backends.h"
-#include "group/subgroup.h"
+#include "group/group.h"
+#include "group/group_args.h"
+#include "group/group_id.h"
 
 enum { OFFERS_MOST = 16, NUMBER_TEXT = 18, KEY_MAX = 48 };
 
@@ -51,8 +53,8 @@ static uint64_t hash_settings(const struct group_args *args)
     uint64_t variables = 0;
     backend_spec_print(args->names, backends, sizeof backends);
     for (char **at = environ; at != NULL && *at != NULL; at++)
-        if (strncmp(*at, "TUTTI_", 6) == 0) variables += subgroup_mix_text(1, *at); /* in any order */
-    return subgroup_mix(subgroup_mix(subgroup_mix_text(variables, backends), (uint64_t)args->device.type),
+        if (strncmp(*at, "TUTTI_", 6) == 0) variables += group_id_mix_text(1, *at); /* in any order */
+    return group_id_mix(group_id_mix(group_id_mix_text(variables, backends), (uint64_t)args->device.type),
                         (uint64_t)args->device.index);
 }
 
@@ -209,7 +211,7 @@ static int open_new(const struct group_args *args, uint64_t number, uint64_t set
 {
     struct group_args first = *args;
     struct tutti_group *root = NULL;
-    first.is_shared = backends_may_share(args->names);
+    first.is_shared = backends_may_share(args->names, args->hooks->host);
     int status = group_open(&first, &root);
     if (status != TUTTI_OK) return status;
     bool can_share = backends_can_share(root);

@@ -15,8 +15,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "group/group.h"
+#include "group/group_check.h"
+#include "group/group_id.h"
 #include "group/subgroup.h"
+#include "progress/engine.h"
 
 enum { LOOK_MS = 20, TURN_MS = 5, TURNS_MS_MOST = 200, KEY = 96 };
 
@@ -212,7 +214,7 @@ static int open_smaller(struct shrink *shrink, tutti_group **smaller)
     if (ranks == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
     for (int rank = 0; rank < shrink->size; rank++)
         if (shrink->members[rank] == 'y') ranks[n++] = group->global_ranks[rank];
-    uint64_t id = subgroup_mix(subgroup_mix(group->id, UINT64_C(0x736872696e6b)), shrink->number);
+    uint64_t id = group_id_mix(group_id_mix(group->id, UINT64_C(0x736872696e6b)), shrink->number);
     int status = subgroup_open(group, ranks, n, &(struct subgroup_id){.id = id, .key = id, .survivors = true}, 0,
                                &(tutti_group_opts){.members_only = true}, smaller);
     free(ranks);

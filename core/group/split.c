@@ -7,8 +7,10 @@
 
 #include "base/error.h"
 #include "group/creation.h"
-#include "group/group.h"
+#include "group/creation_state.h"
+#include "group/group_args.h"
 #include "group/subgroup.h"
+#include "progress/engine.h"
 
 /* ---- over control messages ----------------------------------------------------------------------------------- */
 

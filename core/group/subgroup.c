@@ -5,18 +5,7 @@
 #include "group/backends.h"
 #include "group/creation.h"
 #include "group/group.h"
-
-uint64_t subgroup_mix(uint64_t hash, uint64_t value)
-{
-    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ hash >> 29;
-}
-
-uint64_t subgroup_mix_text(uint64_t hash, const char *text)
-{
-    for (; *text != '\0'; text++) hash = subgroup_mix(hash, (uint64_t)*text);
-    return hash;
-}
+#include "group/group_args.h"
 
 int subgroup_open(struct tutti_group *parent, const int *ranks, int n, const struct subgroup_id *id, int color,
                   const tutti_group_opts *opts, tutti_group **group)

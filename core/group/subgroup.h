@@ -4,10 +4,6 @@
 
 #include <tutti/tutti.h>
 
-/* Ids of groups are mixed from the parent's and from what tells its children apart. */
-uint64_t subgroup_mix(uint64_t hash, uint64_t value);
-uint64_t subgroup_mix_text(uint64_t hash, const char *text);
-
 /* Which of a parent's groups it is. */
 struct subgroup_id {
     uint64_t id;     /* of the group */

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "coll/override.h"
-#include "group/backends.h"
-#include "group/group.h"
+#include "group/entries.h"
+#include "progress/engine.h"
 
 enum { ALGORITHM_MAX = 400 };
 
@@ -78,7 +78,7 @@ static int take_tuning(struct tutti_group *group)
 /* As the backend says; for a part of a family, as it said of the whole. */
 static int find_hosts(struct tutti_group *group, struct backend_entry *entry)
 {
-    const struct backend_entry *whole = group != group->root ? backends_find(group->root, entry->backend) : NULL;
+    const struct backend_entry *whole = group != group->root ? entries_find(group->root, entry->backend) : NULL;
     if (!TUTTI_HAS(entry->backend, hosts) || group->size == 1 || (whole != NULL && whole->hosts == NULL))
         return TUTTI_OK;
     int32_t *host = calloc((size_t)group->size, sizeof *host);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "group/group.h"
 #include "progress/work.h"
 
 /* True if another tag could be the reason that the work waits, and its backend can look at messages. */

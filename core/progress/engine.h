@@ -38,6 +38,7 @@ struct engine_event {
 /* What the layers above do when the engine or one of its works asks for it.  Called with the lock held, but for
  * call_back. */
 struct engine_hooks {
+    const tutti_host *host; /* the services that backends get */
     /* Ends what is late.  Returns when the next check is due. */
     int64_t (*check_deadlines)(struct engine *engine, int64_t now);
     /* Dispatches works that waited for the memory of an earlier one. */
@@ -48,6 +49,8 @@ struct engine_hooks {
     void (*fail_disowned)(struct tutti_group *first);
     /* Fails all groups, because a control message was lost for want of memory. */
     void (*fail_starved)(struct tutti_group *first);
+    /* A group has failed: ends the creation of groups from it. */
+    void (*group_failed)(struct tutti_group *group);
     /* The process exits: waits until peers have received what was sent to them. */
     void (*drain_at_exit)(struct engine *engine);
     /* Handles a control message that a peer has sent over a backend's own messages. */

@@ -3,11 +3,13 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <unistd.h>
 
-#include "group/group.h"
+#include "group/group_id.h"
 #include "group/subgroup.h"
 #include "ranks.h"
+#include "state/group_state.h"
 #include "usage.h"
 
 /* ---- small things ------------------------------------------------------------------------------------------- */
@@ -495,7 +497,7 @@ static int false_choice(tutti_group *group, int rank, int size, void *argument)
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         char key[64];
         tutti_group *part = NULL;
-        uint64_t id = subgroup_mix(subgroup_mix(group->id, 1), group->n_subgroups + 3);
+        uint64_t id = group_id_mix(group_id_mix(group->id, 1), group->n_subgroups + 3);
         snprintf(key, sizeof key, "split/%016" PRIx64 "/choices", id);
         if (rank == 0) EXPECT(tutti_store_set(group->store, key, choices[i], strlen(choices[i])) == TUTTI_OK);
         EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);

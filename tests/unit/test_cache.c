@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "group/group.h"
 #include "progress/plan_cache.h"
+#include "state/group_state.h"
 
 enum { RANKS = 256, SHAPES = 1000 };
 

@@ -17,8 +17,8 @@
 
 #include "base/error.h"
 #include "bootstrap/liveness.h"
-#include "group/group.h"
 #include "group/processes.h"
+#include "state/group_state.h"
 #include "store/store_impl.h"
 
 enum { RANKS = 3 };
