@@ -405,7 +405,7 @@ static void test_circles(void **state)
 {
     (void)state;
     print_message("backends/tcp: %d circles of files\n", print_circles(&tcp_modules));
-    print_message("core: %d circles of files\n", print_circles(&core_modules));
+    assert_int_equal(print_circles(&core_modules), 0);
     free_modules(&tcp_modules);
     free_modules(&core_modules);
 }
