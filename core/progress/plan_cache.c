@@ -124,12 +124,13 @@ static void make_key(const struct tutti_group *group, const tutti_backend *backe
     key->n_counts = key->even ? 0 : 2 * (uint32_t)group->size;
 }
 
-static void fill_side(const tutti_tensor *tensors, int n, const int64_t *splits, bool list, int64_t even, int size,
+/* Fills the counts and offsets of one side's blocks.  tensors is NULL if the side has no blocks. */
+static void fill_side(const tutti_tensor *tensors, const int64_t *splits, bool list, int64_t even, int size,
                       int64_t *count, int64_t *at)
 {
     int64_t sum = 0;
     for (int i = 0; i < size; i++) {
-        count[i] = n == 0 ? 0 : splits != NULL ? splits[i] : list ? tensors[i].numel : even;
+        count[i] = tensors == NULL ? 0 : splits != NULL ? splits[i] : list ? tensors[i].numel : even;
         at[i] = sum;
         sum += count[i];
     }
@@ -143,8 +144,8 @@ static void fill_shape(struct shape *shape, const struct tutti_group *group, con
     shape->in_list = shape->in_blocks && op->list;
     shape->out_list = shape->out_blocks && op->list;
     int64_t *c = shape->counts;
-    fill_side(op->in, shape->in_blocks ? 1 : 0, op->in_splits, shape->in_list, shape->key.count, size, c, c + 2 * size);
-    fill_side(op->out, shape->out_blocks ? 1 : 0, op->out_splits, shape->out_list, shape->key.count, size, c + size,
+    fill_side(shape->in_blocks ? op->in : NULL, op->in_splits, shape->in_list, shape->key.count, size, c, c + 2 * size);
+    fill_side(shape->out_blocks ? op->out : NULL, op->out_splits, shape->out_list, shape->key.count, size, c + size,
               c + 3 * size);
 }
 
