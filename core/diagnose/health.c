@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "diagnose/control.h"
+#include "diagnose/control_channel.h"
 #include "diagnose/stragglers.h"
+#include "op/control_message.h"
 #include "op/fingerprint.h"
-#include "op/note.h"
 #include "progress/work.h"
 #include "state/group_state.h"
 
@@ -17,10 +17,11 @@ enum {
     HISTORY = 64,
     ASKER_NS = 1000 * 1000 * 1000,
     PASS_ON_NS = 50 * 1000 * 1000,
-    TELL_NS = 20 * 1000, /* times the ranks, squared: all may tell all, and each telling may be news to the others */
-    TELL_MOST_NS = 100 * 1000 * 1000,
+    INFORM_NS =
+        20 * 1000, /* times the ranks, squared: all may inform all, and each message may be news to the others */
+    INFORM_MOST_NS = 100 * 1000 * 1000,
     TURN_NS = 15 * 1000 * 1000,
-    TURN_ASKS = 4 /* works that ask in this time: what peers answer is about themselves, and serves the others, too */
+    TURN_ASKS = 4 /* works that may ask in this time: the answers are about the peers, and so serve all works */
 };
 
 struct asker {
@@ -33,9 +34,9 @@ struct health {
         uint64_t sequence, fingerprint;
     } issued[HISTORY];
     uint64_t latest;
-    struct stragglers *missing;
-    uint64_t said; /* a digest of what those who asked know */
-    int64_t passed_on_ns, told_ns;
+    struct stragglers *stragglers;
+    uint64_t digest; /* of what the askers know */
+    int64_t passed_on_ns, informed_ns;
     int64_t turn_ns; /* when this turn began */
     int turn_asks;
     struct asker asker[];
@@ -45,8 +46,8 @@ struct health *health_new(int size)
 {
     struct health *health = calloc(1, sizeof *health + (size_t)size * sizeof *health->asker);
     if (health == NULL) return NULL;
-    health->missing = stragglers_new(size);
-    if (health->missing != NULL) return health;
+    health->stragglers = stragglers_new(size);
+    if (health->stragglers != NULL) return health;
     free(health);
     return NULL;
 }
@@ -54,13 +55,13 @@ struct health *health_new(int size)
 void health_free(struct health *health)
 {
     if (health == NULL) return;
-    stragglers_free(health->missing);
+    stragglers_free(health->stragglers);
     free(health);
 }
 
 struct stragglers *health_stragglers(const struct health *health)
 {
-    return health->missing;
+    return health->stragglers;
 }
 
 void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprint)
@@ -70,34 +71,36 @@ void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprin
     health->latest = sequence;
 }
 
-/* ---- notes ------------------------------------------------------------------------------------------------- */
+/* ---- failures ---------------------------------------------------------------------------------------------- */
 
-static struct note failure_of(const struct tutti_group *group)
+static struct control_message failure_of(const struct tutti_group *group)
 {
-    struct note note = {
-        .type = NOTE_FAILED, .status = group->failed, .sequence = group->failed_sequence, .given_up = group->given_up};
-    snprintf(note.text, sizeof note.text, "%s", group->failed_text != NULL ? group->failed_text : "");
-    return note;
+    struct control_message message = {.type = CONTROL_FAILED,
+                                      .status = group->failed,
+                                      .sequence = group->failed_sequence,
+                                      .given_up = group->given_up};
+    snprintf(message.text, sizeof message.text, "%s", group->failed_text != NULL ? group->failed_text : "");
+    return message;
 }
 
 size_t health_failure(const struct tutti_group *group, uint8_t wire[])
 {
-    struct note note = failure_of(group);
-    return note_encode(&note, wire);
+    struct control_message message = failure_of(group);
+    return control_message_encode(&message, wire);
 }
 
-void health_tell(struct tutti_group *group)
+void health_send_failure(struct tutti_group *group)
 {
-    struct note note = failure_of(group);
+    struct control_message message = failure_of(group);
     for (int peer = 0; peer < group->size; peer++)
-        if (peer != group->rank) control_send(group, peer, &note);
+        if (peer != group->rank) control_channel_send(group, peer, &message);
 }
 
-static void tell_askers(struct tutti_group *group, int64_t now);
+static void inform_askers(struct tutti_group *group, int64_t now);
 
 /* ---- asking ------------------------------------------------------------------------------------------------ */
 
-/* Thousands may be under way.  If each asked, and all peers answered each, that would keep them from ending. */
+/* Limits questions: thousands of works may be under way, and if each asked, the answers would keep them from ending. */
 static bool may_ask(struct tutti_group *group, const struct tutti_work *work, int64_t now)
 {
     struct health *health = group->health;
@@ -113,23 +116,24 @@ int health_ask(const struct tutti_work *work)
     struct tutti_group *group = work->group;
     int64_t now = clock_now_ns();
     if (group->n_entries[0] == 0) return -1;
-    bool asks = may_ask(group, work, now); /* if it may not, what others have heard may be the end of it, too */
-    if (!asks && !stragglers_any_left(group->health->missing)) return -1;
-    bool *marked = stragglers_awaited(work);
-    if (marked == NULL) return -1;
-    int left = stragglers_left(work, marked);
-    struct note note = {.type = NOTE_ASK, .sequence = work->op.sequence, .fingerprint = work->fingerprint};
+    bool asks = may_ask(group, work, now); /* if not, answers to other works may still tell that a peer has left */
+    if (!asks && !stragglers_any_left(group->health->stragglers)) return -1;
+    bool *awaited = stragglers_awaited(work);
+    if (awaited == NULL) return -1;
+    int left = stragglers_left(work, awaited);
+    struct control_message message = {
+        .type = CONTROL_ASK, .sequence = work->op.sequence, .fingerprint = work->fingerprint};
     for (int peer = 0; asks && peer < group->size; peer++) {
-        if (!marked[peer]) continue;
-        bool anew = stragglers_asked(group->health->missing, peer, now);
-        if (anew || !work->point_to_point) control_send(group, peer, &note);
+        if (!awaited[peer]) continue;
+        bool anew = stragglers_asked(group->health->stragglers, peer, now);
+        if (anew || !work->point_to_point) control_channel_send(group, peer, &message);
     }
-    free(marked);
-    if (asks) tell_askers(group, now);
+    free(awaited);
+    if (asks) inform_askers(group, now);
     return left;
 }
 
-/* The fingerprint of the collective before this one; 0 where it is not known any more. */
+/* Returns the fingerprint of the collective before this one, or 0 if it is no longer known. */
 static uint64_t call_before(const struct health *health, uint64_t fingerprint)
 {
     for (unsigned i = 0; i < HISTORY; i++) {
@@ -163,8 +167,8 @@ void health_describe_mismatch(const struct tutti_group *group, int peer, uint64_
 
 /* ---- answering --------------------------------------------------------------------------------------------- */
 
-/* The first send or receive that this rank waits in; 0: none.  Answers are many where thousands of operations are under
- * way, so it is looked for among the oldest alone. */
+/* Returns the first send or receive that this rank waits in, or 0.  Searches only the oldest works, because there are
+ * many answers if thousands of operations are under way. */
 static uint64_t message_waited_in(const struct tutti_group *group)
 {
     enum { OLDEST = 64 };
@@ -173,55 +177,56 @@ static uint64_t message_waited_in(const struct tutti_group *group)
         work = i < OLDEST ? TAILQ_NEXT(work, group_link) : NULL;
     if (work == NULL) return 0;
     int root = work->op.root;
-    return note_message_pack(&(struct note_message){.receives = work->op.kind != TUTTI_SEND,
+    return control_wait_pack(&(struct control_wait){.receives = work->op.kind != TUTTI_SEND,
                                                     .peer = root == TUTTI_ANY_SOURCE ? -1 : group->global_ranks[root],
                                                     .tag = work->op.tag});
 }
 
-static void tell_place(struct tutti_group *group, int peer, int64_t now)
+static void send_position(struct tutti_group *group, int peer, int64_t now)
 {
     const struct health *health = group->health;
     const struct tutti_work *waiting = stragglers_waiting(group, health->asker[peer].sequence);
-    struct note here = {.type = NOTE_HERE,
-                        .fingerprint = message_waited_in(group),
-                        .latest = health->latest,
-                        .latest_fingerprint = health->issued[health->latest % HISTORY].fingerprint};
+    struct control_message here = {.type = CONTROL_HERE,
+                                   .fingerprint = message_waited_in(group),
+                                   .latest = health->latest,
+                                   .latest_fingerprint = health->issued[health->latest % HISTORY].fingerprint};
     if (waiting != NULL) {
         here.sequence = waiting->op.sequence;
-        here.n_places = stragglers_find(waiting, now, here.place);
+        here.n_positions = stragglers_find(waiting, now, here.position);
     }
-    control_send(group, peer, &here);
+    control_channel_send(group, peer, &here);
 }
 
-/* What this rank's answers say of others, in short. */
+/* Returns a digest of what this rank's answers say about other ranks. */
 static uint64_t digest(const struct tutti_group *group, int64_t now)
 {
     const struct tutti_work *waiting = stragglers_waiting(group, 0);
-    struct note_place place[NOTE_PLACES];
-    int n = waiting != NULL ? stragglers_find(waiting, now, place) : 0;
+    struct control_position position[CONTROL_POSITIONS];
+    int n = waiting != NULL ? stragglers_find(waiting, now, position) : 0;
     uint64_t sum = waiting != NULL ? waiting->op.sequence : 0;
     for (int i = 0; i < n; i++)
-        sum += (place[i].rank + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ place[i].latest << 1 ^ (place[i].silent_ms > 0);
+        sum += (position[i].rank + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ position[i].latest << 1 ^
+               (position[i].silent_ms > 0);
     return sum;
 }
 
-/* Those who asked lately hear soon of what has changed: it may be the end of a long chain that they wait for.  What
- * comes too early for that is told when this rank asks next itself, or is asked. */
-static void tell_askers(struct tutti_group *group, int64_t now)
+/* Sends this rank's position to recent askers if it has changed: it may be the end of a long chain of waits.  A change
+ * that comes too early is sent when this rank asks the next time, or is asked. */
+static void inform_askers(struct tutti_group *group, int64_t now)
 {
     struct health *health = group->health;
-    int64_t apart = (int64_t)group->size * group->size * TELL_NS;
-    if (now - health->told_ns < (apart < TELL_MOST_NS ? apart : TELL_MOST_NS)) return;
-    health->told_ns = now;
-    uint64_t said = digest(group, now);
-    if (said == health->said) return;
-    health->said = said;
+    int64_t apart = (int64_t)group->size * group->size * INFORM_NS;
+    if (now - health->informed_ns < (apart < INFORM_MOST_NS ? apart : INFORM_MOST_NS)) return;
+    health->informed_ns = now;
+    uint64_t current = digest(group, now);
+    if (current == health->digest) return;
+    health->digest = current;
     for (int peer = 0; peer < group->size; peer++)
         if (health->asker[peer].asked_ns != 0 && now - health->asker[peer].asked_ns < ASKER_NS)
-            tell_place(group, peer, now);
+            send_position(group, peer, now);
 }
 
-bool health_answer(struct tutti_group *group, int peer, const struct note *ask, char *text, size_t size)
+bool health_answer(struct tutti_group *group, int peer, const struct control_message *ask, char *text, size_t size)
 {
     struct health *health = group->health;
     unsigned at = ask->sequence % HISTORY;
@@ -235,22 +240,22 @@ bool health_answer(struct tutti_group *group, int peer, const struct note *ask, 
     }
     int64_t now = clock_now_ns();
     health->asker[peer] = (struct asker){now, ask->sequence};
-    tell_place(group, peer, now);
+    send_position(group, peer, now);
     const struct tutti_work *waiting = stragglers_waiting(group, ask->sequence);
     if (waiting == NULL || now - health->passed_on_ns < PASS_ON_NS) return true;
-    health->passed_on_ns = now; /* the question goes on along the chain */
+    health->passed_on_ns = now; /* the question travels along the chain */
     health_ask(waiting);
     return true;
 }
 
-void health_heard(struct tutti_group *group, int peer, const struct note *here)
+void health_receive_position(struct tutti_group *group, int peer, const struct control_message *here)
 {
     int64_t now = clock_now_ns();
-    stragglers_heard(group->health->missing, peer, here, now);
-    tell_askers(group, now);
+    stragglers_heard(group->health->stragglers, peer, here, now);
+    inform_askers(group, now);
 }
 
-void health_left(struct tutti_group *group, int peer)
+void health_receive_left(struct tutti_group *group, int peer)
 {
-    stragglers_leaves(group->health->missing, peer);
+    stragglers_leaves(group->health->stragglers, peer);
 }

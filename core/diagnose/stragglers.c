@@ -21,8 +21,8 @@ struct peer {
     int64_t owes_ns;                                 /* when it was first asked without an answer since; 0: never */
     int64_t asked_ns;                                /* when it was last asked */
     bool left;                                       /* it has destroyed the group */
-    int n_places;
-    struct note_place *place; /* the stragglers it reports: NOTE_PLACES entries */
+    int n_positions;
+    struct control_position *position; /* the stragglers it reports: CONTROL_POSITIONS entries */
 };
 
 struct stragglers {
@@ -33,15 +33,15 @@ struct stragglers {
 
 struct stragglers *stragglers_new(int size)
 {
-    struct stragglers *missing = calloc(1, sizeof *missing + (size_t)size * sizeof *missing->peer);
-    if (missing != NULL) missing->size = size;
-    return missing;
+    struct stragglers *stragglers = calloc(1, sizeof *stragglers + (size_t)size * sizeof *stragglers->peer);
+    if (stragglers != NULL) stragglers->size = size;
+    return stragglers;
 }
 
-void stragglers_free(struct stragglers *missing)
+void stragglers_free(struct stragglers *stragglers)
 {
-    for (int i = 0; missing != NULL && i < missing->size; i++) free(missing->peer[i].place);
-    free(missing);
+    for (int i = 0; stragglers != NULL && i < stragglers->size; i++) free(stragglers->peer[i].position);
+    free(stragglers);
 }
 
 static int64_t ms_since(int64_t ns, int64_t now)
@@ -49,9 +49,9 @@ static int64_t ms_since(int64_t ns, int64_t now)
     return (now - ns) / 1000000;
 }
 
-bool stragglers_asked(struct stragglers *missing, int peer, int64_t now)
+bool stragglers_asked(struct stragglers *stragglers, int peer, int64_t now)
 {
-    struct peer *state = &missing->peer[peer];
+    struct peer *state = &stragglers->peer[peer];
     if (state->asked_ns != 0 && ms_since(state->asked_ns, now) < AGAIN_MS) return false;
     bool anew = state->asked_ns == 0 || ms_since(state->asked_ns, now) > OLD_MS; /* the question may have been lost */
     if (state->owes_ns == 0 || anew) state->owes_ns = now;
@@ -59,40 +59,41 @@ bool stragglers_asked(struct stragglers *missing, int peer, int64_t now)
     return true;
 }
 
-void stragglers_heard(struct stragglers *missing, int peer, const struct note *here, int64_t now)
+void stragglers_heard(struct stragglers *stragglers, int peer, const struct control_message *here, int64_t now)
 {
-    struct peer *state = &missing->peer[peer];
+    struct peer *state = &stragglers->peer[peer];
     state->waits_in = here->sequence;
     state->latest = here->latest;
     state->fingerprint = here->latest_fingerprint;
     state->message = here->fingerprint;
     state->heard_ns = now;
     state->owes_ns = 0;
-    state->n_places = 0;
-    if (here->n_places == 0) return;
-    if (state->place == NULL) state->place = calloc(NOTE_PLACES, sizeof *state->place);
-    if (state->place == NULL) return; /* the text says less */
-    for (int i = 0; i < here->n_places; i++)
-        if (here->place[i].rank < (uint32_t)missing->size) state->place[state->n_places++] = here->place[i];
+    state->n_positions = 0;
+    if (here->n_positions == 0) return;
+    if (state->position == NULL) state->position = calloc(CONTROL_POSITIONS, sizeof *state->position);
+    if (state->position == NULL) return; /* the error message says less */
+    for (int i = 0; i < here->n_positions; i++)
+        if (here->position[i].rank < (uint32_t)stragglers->size)
+            state->position[state->n_positions++] = here->position[i];
 }
 
-void stragglers_leaves(struct stragglers *missing, int peer)
+void stragglers_leaves(struct stragglers *stragglers, int peer)
 {
-    missing->peer[peer].left = missing->any_left = true;
-    missing->peer[peer].owes_ns = 0;
+    stragglers->peer[peer].left = stragglers->any_left = true;
+    stragglers->peer[peer].owes_ns = 0;
 }
 
-bool stragglers_any_left(const struct stragglers *missing)
+bool stragglers_any_left(const struct stragglers *stragglers)
 {
-    return missing->any_left;
+    return stragglers->any_left;
 }
 
 /* ---- what a work waits for ------------------------------------------------------------------------------------ */
 
 static void mark_peer(const tutti_request *request, void *argument)
 {
-    bool *marked = argument;
-    if (request->owner != NULL && request->peer >= 0) marked[request->peer] = true;
+    bool *awaited = argument;
+    if (request->owner != NULL && request->peer >= 0) awaited[request->peer] = true;
 }
 
 static bool is_from_any(const struct tutti_work *work)
@@ -102,30 +103,30 @@ static bool is_from_any(const struct tutti_work *work)
 
 bool *stragglers_awaited(const struct tutti_work *work)
 {
-    bool *marked = calloc((size_t)work->group->size + 1, sizeof *marked);
-    if (marked == NULL || !work->started) return marked;
+    bool *awaited = calloc((size_t)work->group->size + 1, sizeof *awaited);
+    if (awaited == NULL || !work->started) return awaited;
     if (work->exec != NULL)
-        exec_each_pending(work->exec, mark_peer, marked);
+        exec_each_pending(work->exec, mark_peer, awaited);
     else
-        mark_peer(&work->request, marked);
-    for (int peer = 0; is_from_any(work) && peer < work->group->size; peer++) marked[peer] = true;
+        mark_peer(&work->request, awaited);
+    for (int peer = 0; is_from_any(work) && peer < work->group->size; peer++) awaited[peer] = true;
     if (work->exec == NULL && work->request.owner != NULL && TUTTI_HAS(work->backend, awaits))
-        work->backend->awaits(work->state, &work->request, marked);
-    marked[work->group->rank] = false;
-    return marked;
+        work->backend->awaits(work->state, &work->request, awaited);
+    awaited[work->group->rank] = false;
+    return awaited;
 }
 
-/* A peer's note that it leaves arrives after its data if both use the same backend.  Notes use the first backend with
- * notify, so only operations of that backend are judged.  A receive from any source can still end while one of its
- * possible senders is there. */
+/* A peer's message that it leaves arrives after its data if both use the same backend.  Control messages use the first
+ * backend with notify, so only operations of that backend are judged.  A receive from any source can still end while
+ * one of its possible senders is there. */
 int stragglers_left(const struct tutti_work *work, const bool *awaited)
 {
-    const struct stragglers *missing = work->group->stragglers;
+    const struct stragglers *stragglers = work->group->stragglers;
     const tutti_backend *backend = work->exec != NULL ? work->exec->run.backend : work->backend;
     int left = -1;
     if (backend != work->group->entries[0][0].backend || !TUTTI_HAS(backend, notify)) return -1;
-    for (int i = 0; i < missing->size; i++) {
-        const struct peer *peer = &missing->peer[i];
+    for (int i = 0; i < stragglers->size; i++) {
+        const struct peer *peer = &stragglers->peer[i];
         if (!awaited[i]) continue;
         if (peer->left)
             left = i;
@@ -154,36 +155,37 @@ struct ends {
     const struct tutti_work *work;
     int64_t now;
     int n;
-    struct note_place *place;
+    struct control_position *position;
     bool *rest; /* by rank: those that did not fit into place; may be NULL */
 };
 
-static void add(struct ends *ends, struct note_place place)
+static void add(struct ends *ends, struct control_position position)
 {
     const struct tutti_group *group = ends->work->group;
-    if ((int)place.rank == group->rank || place.age_ms > OLD_MS) return;
+    if ((int)position.rank == group->rank || position.age_ms > OLD_MS) return;
     for (int i = 0; i < ends->n; i++) {
-        if (ends->place[i].rank != place.rank) continue;
-        if (place.age_ms < ends->place[i].age_ms) ends->place[i] = place;
+        if (ends->position[i].rank != position.rank) continue;
+        if (position.age_ms < ends->position[i].age_ms) ends->position[i] = position;
         return;
     }
-    if (ends->n < NOTE_PLACES)
-        ends->place[ends->n++] = place;
+    if (ends->n < CONTROL_POSITIONS)
+        ends->position[ends->n++] = position;
     else if (ends->rest != NULL)
-        ends->rest[place.rank] = true;
+        ends->rest[position.rank] = true;
 }
 
 /* Adds the stragglers that a peer reported, unless they have reported a later position themselves. */
-static void add_told(struct ends *ends, const struct stragglers *missing, const struct peer *state)
+static void add_reported(struct ends *ends, const struct stragglers *stragglers, const struct peer *state)
 {
     int64_t since_ms = ms_since(state->heard_ns, ends->now);
-    for (int i = 0; i < state->n_places; i++) {
-        struct note_place place = state->place[i];
-        int64_t age_ms = (int64_t)place.age_ms + since_ms;
-        const struct peer *own = &missing->peer[place.rank];
-        if (own->heard_ns != 0 && own->latest > place.latest && ms_since(own->heard_ns, ends->now) < age_ms) continue;
-        place.age_ms = age_ms > OLD_MS ? OLD_MS + 1 : (uint32_t)age_ms;
-        add(ends, place);
+    for (int i = 0; i < state->n_positions; i++) {
+        struct control_position position = state->position[i];
+        int64_t age_ms = (int64_t)position.age_ms + since_ms;
+        const struct peer *own = &stragglers->peer[position.rank];
+        if (own->heard_ns != 0 && own->latest > position.latest && ms_since(own->heard_ns, ends->now) < age_ms)
+            continue;
+        position.age_ms = age_ms > OLD_MS ? OLD_MS + 1 : (uint32_t)age_ms;
+        add(ends, position);
     }
 }
 
@@ -198,66 +200,69 @@ static bool is_known(const struct peer *state, const struct tutti_work *work)
     return state->heard_ns != 0 && state->heard_ns >= work->start_ns;
 }
 
-static void add_awaited(struct ends *ends, const struct stragglers *missing, int peer)
+static void add_awaited(struct ends *ends, const struct stragglers *stragglers, int peer)
 {
     const struct tutti_work *work = ends->work;
-    const struct peer *state = &missing->peer[peer];
-    struct note_place place = {.rank = (uint32_t)peer, .latest = state->latest, .fingerprint = state->fingerprint};
+    const struct peer *state = &stragglers->peer[peer];
+    struct control_position position = {
+        .rank = (uint32_t)peer, .latest = state->latest, .fingerprint = state->fingerprint};
     if (is_silent(state, work, ends->now)) {
         int64_t ms = ms_since(state->owes_ns, ends->now);
-        place.silent_ms = ms < INT32_MAX ? (uint32_t)ms : INT32_MAX;
-        add(ends, place);
-    } else if (is_known(state, work) && state->waits_in != 0 && state->n_places > 0 && !work->point_to_point) {
-        add_told(ends, missing, state);
+        position.silent_ms = ms < INT32_MAX ? (uint32_t)ms : INT32_MAX;
+        add(ends, position);
+    } else if (is_known(state, work) && state->waits_in != 0 && state->n_positions > 0 && !work->point_to_point) {
+        add_reported(ends, stragglers, state);
     } else if (is_known(state, work) && (state->latest < work->op.sequence || work->point_to_point)) {
-        place.message = state->message;
-        place.age_ms = (uint32_t)ms_since(state->heard_ns, ends->now);
-        if (place.age_ms > OLD_MS) place.age_ms = OLD_MS; /* it has answered every question, so the report is current */
-        add(ends, place);
+        position.message = state->message;
+        position.age_ms = (uint32_t)ms_since(state->heard_ns, ends->now);
+        if (position.age_ms > OLD_MS)
+            position.age_ms = OLD_MS; /* it has answered every question, so the report is current */
+        add(ends, position);
     }
 }
 
-static int find(const struct tutti_work *work, int64_t now, struct note_place places[NOTE_PLACES], bool *rest)
+static int find(const struct tutti_work *work, int64_t now, struct control_position positions[CONTROL_POSITIONS],
+                bool *rest)
 {
-    struct ends ends = {.work = work, .now = now, .place = places, .rest = rest};
-    bool *marked = stragglers_awaited(work);
-    for (int peer = 0; marked != NULL && peer < work->group->size; peer++)
-        if (marked[peer]) add_awaited(&ends, work->group->stragglers, peer);
-    free(marked);
+    struct ends ends = {.work = work, .now = now, .position = positions, .rest = rest};
+    bool *awaited = stragglers_awaited(work);
+    for (int peer = 0; awaited != NULL && peer < work->group->size; peer++)
+        if (awaited[peer]) add_awaited(&ends, work->group->stragglers, peer);
+    free(awaited);
     return ends.n;
 }
 
-int stragglers_find(const struct tutti_work *work, int64_t now, struct note_place places[NOTE_PLACES])
+int stragglers_find(const struct tutti_work *work, int64_t now, struct control_position positions[CONTROL_POSITIONS])
 {
-    return find(work, now, places, NULL);
+    return find(work, now, positions, NULL);
 }
 
-struct note_ranks stragglers_set(const struct tutti_work *work, int64_t now)
+struct rank_set stragglers_set(const struct tutti_work *work, int64_t now)
 {
-    struct note_place places[NOTE_PLACES];
-    struct note_ranks set = {.n = stragglers_find(work, now, places)};
-    for (int i = 0; i < set.n; i++) set.rank[i] = places[i].rank;
+    struct control_position positions[CONTROL_POSITIONS];
+    struct rank_set set = {.n = stragglers_find(work, now, positions)};
+    for (int i = 0; i < set.n; i++) set.rank[i] = positions[i].rank;
     return set;
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------- */
 
-struct sentence {
+struct buffer {
     char *text;
     size_t size, used;
 };
 
-static void say(struct sentence *sentence, int global, const char *where)
+static void append(struct buffer *buffer, int global, const char *where)
 {
-    if (sentence->used >= sentence->size) return;
-    int n = snprintf(sentence->text + sentence->used, sentence->size - sentence->used, "%srank %d%s",
-                     sentence->used > 0 ? ", " : "", global, where);
-    if (n > 0) sentence->used += (size_t)n;
+    if (buffer->used >= buffer->size) return;
+    int n = snprintf(buffer->text + buffer->used, buffer->size - buffer->used, "%srank %d%s",
+                     buffer->used > 0 ? ", " : "", global, where);
+    if (n > 0) buffer->used += (size_t)n;
 }
 
 static void describe_message(uint64_t packed, char *text, size_t size)
 {
-    struct note_message message = note_message_unpack(packed);
+    struct control_wait message = control_wait_unpack(packed);
     const char *way = message.receives ? "recv from" : "send to";
     char peer[24] = "any rank", tag[24] = "any tag";
     if (message.peer >= 0) snprintf(peer, sizeof peer, "rank %d", message.peer);
@@ -266,56 +271,58 @@ static void describe_message(uint64_t packed, char *text, size_t size)
 }
 
 /* True if a rank waits in a message for a peer that is in no call: the peer's latest collective has ended. */
-static bool is_over(const struct tutti_work *work, const struct note_place *place)
+static bool is_over(const struct tutti_work *work, const struct control_position *position)
 {
-    return work->point_to_point && work->group->stragglers->peer[place->rank].waits_in == 0;
+    return work->point_to_point && work->group->stragglers->peer[position->rank].waits_in == 0;
 }
 
-static void say_place(struct sentence *sentence, const struct tutti_work *work, const struct note_place *place)
+static void append_position(struct buffer *buffer, const struct tutti_work *work,
+                            const struct control_position *position)
 {
     const struct tutti_group *group = work->group;
     char where[400], call[160] = "", message[64];
-    if (place->latest > 0) fingerprint_describe(place->fingerprint, call, sizeof call);
-    if (place->message != 0) describe_message(place->message, message, sizeof message);
-    if (place->silent_ms > 0 && place->latest > 0)
-        snprintf(where, sizeof where, " (no heartbeat for %.1f s; was at #%" PRIu64 " %s)", place->silent_ms / 1e3,
-                 place->latest, call);
-    else if (place->silent_ms > 0)
-        snprintf(where, sizeof where, " (no heartbeat for %.1f s)", place->silent_ms / 1e3);
-    else if (place->message != 0 && place->latest > 0)
-        snprintf(where, sizeof where, " (is in %s; its latest collective is #%" PRIu64 " %s)", message, place->latest,
-                 call);
-    else if (place->message != 0)
+    if (position->latest > 0) fingerprint_describe(position->fingerprint, call, sizeof call);
+    if (position->message != 0) describe_message(position->message, message, sizeof message);
+    if (position->silent_ms > 0 && position->latest > 0)
+        snprintf(where, sizeof where, " (no heartbeat for %.1f s; was at #%" PRIu64 " %s)", position->silent_ms / 1e3,
+                 position->latest, call);
+    else if (position->silent_ms > 0)
+        snprintf(where, sizeof where, " (no heartbeat for %.1f s)", position->silent_ms / 1e3);
+    else if (position->message != 0 && position->latest > 0)
+        snprintf(where, sizeof where, " (is in %s; its latest collective is #%" PRIu64 " %s)", message,
+                 position->latest, call);
+    else if (position->message != 0)
         snprintf(where, sizeof where, " (is in %s)", message);
-    else if (place->latest > 0 && is_over(work, place))
-        snprintf(where, sizeof where, " (is in no call; its latest was #%" PRIu64 " %s)", place->latest, call);
-    else if (place->latest > 0)
-        snprintf(where, sizeof where, " (is at #%" PRIu64 " %s)", place->latest, call);
+    else if (position->latest > 0 && is_over(work, position))
+        snprintf(where, sizeof where, " (is in no call; its latest was #%" PRIu64 " %s)", position->latest, call);
+    else if (position->latest > 0)
+        snprintf(where, sizeof where, " (is at #%" PRIu64 " %s)", position->latest, call);
     else
         snprintf(where, sizeof where, " (has called nothing yet)");
-    say(sentence, group->global_ranks[place->rank], where);
+    append(buffer, group->global_ranks[position->rank], where);
 }
 
 /* Names the awaited peers that are not known to be stragglers: they have not answered, or are in the operation too. */
-static void say_unknown(struct sentence *sentence, const struct tutti_work *work, int64_t now, bool all)
+static void append_unknown(struct buffer *buffer, const struct tutti_work *work, int64_t now, bool all)
 {
     const struct tutti_group *group = work->group;
-    bool *marked = stragglers_awaited(work);
-    for (int peer = 0; marked != NULL && peer < group->size; peer++) {
+    bool *awaited = stragglers_awaited(work);
+    for (int peer = 0; awaited != NULL && peer < group->size; peer++) {
         const struct peer *state = &group->stragglers->peer[peer];
-        if (!marked[peer] || is_silent(state, work, now)) continue;
+        if (!awaited[peer] || is_silent(state, work, now)) continue;
         if (!is_known(state, work))
-            say(sentence, group->global_ranks[peer], state->owes_ns != 0 ? " (no answer yet)" : "");
+            append(buffer, group->global_ranks[peer], state->owes_ns != 0 ? " (no answer yet)" : "");
         else if (all)
-            say(sentence, group->global_ranks[peer], state->waits_in != 0 ? " (is in it too)" : " (has done its part)");
+            append(buffer, group->global_ranks[peer],
+                   state->waits_in != 0 ? " (is in it too)" : " (has done its part)");
     }
-    free(marked);
+    free(awaited);
 }
 
 /* Names the ranks for which there is no room to say where they are: "and ranks 14-22, 31". */
-static void say_rest(struct sentence *sentence, const struct tutti_group *group, const bool *rest)
+static void append_rest(struct buffer *buffer, const struct tutti_group *group, const bool *rest)
 {
-    const char *before = sentence->used > 0 ? " and ranks " : "ranks ";
+    const char *before = buffer->used > 0 ? " and ranks " : "ranks ";
     for (int first = 0, next; rest != NULL && first < group->size; first = next) {
         next = first + 1;
         if (!rest[first]) continue;
@@ -324,38 +331,38 @@ static void say_rest(struct sentence *sentence, const struct tutti_group *group,
         char range[32];
         snprintf(range, sizeof range, next - first > 1 ? "%d-%d" : "%d", group->global_ranks[first],
                  group->global_ranks[next - 1]);
-        if (sentence->used + strlen(before) + strlen(range) + sizeof ", .." > sentence->size) {
-            snprintf(sentence->text + sentence->used, sentence->size - sentence->used, ", ..");
+        if (buffer->used + strlen(before) + strlen(range) + sizeof ", .." > buffer->size) {
+            snprintf(buffer->text + buffer->used, buffer->size - buffer->used, ", ..");
             return;
         }
-        sentence->used +=
-            (size_t)snprintf(sentence->text + sentence->used, sentence->size - sentence->used, "%s%s", before, range);
+        buffer->used +=
+            (size_t)snprintf(buffer->text + buffer->used, buffer->size - buffer->used, "%s%s", before, range);
         before = ", ";
     }
 }
 
 void stragglers_describe(const struct tutti_work *work, int64_t now, char *text, size_t size)
 {
-    enum { REST = 160 }; /* characters reserved for say_rest */
-    struct note_place places[NOTE_PLACES];
+    enum { REST = 160 }; /* characters reserved for append_rest */
+    struct control_position positions[CONTROL_POSITIONS];
     const char *begins = is_from_any(work) && work->group->size > 2 ? "any of " : "";
     size_t begun = (size_t)snprintf(text, size, "%s", begins);
-    struct sentence sentence = {text + begun, size - begun, 0};
+    struct buffer buffer = {text + begun, size - begun, 0};
     if (!work->started || work->parts > 0) {
         const struct tutti_work *before = stragglers_waiting(work->group, 0);
         if (before != NULL) work = before; /* this work cannot begin before that one has ended */
     }
     bool *rest = calloc((size_t)work->group->size, sizeof *rest);
-    int n = find(work, now, places, rest);
+    int n = find(work, now, positions, rest);
     for (int i = 0; i < n; i++)
-        if (rest == NULL || sentence.used + REST < sentence.size)
-            say_place(&sentence, work, &places[i]);
+        if (rest == NULL || buffer.used + REST < buffer.size)
+            append_position(&buffer, work, &positions[i]);
         else
-            rest[places[i].rank] = true;
-    say_unknown(&sentence, work, now, n == 0);
-    if (sentence.used < sentence.size) say_rest(&sentence, work->group, rest);
+            rest[positions[i].rank] = true;
+    append_unknown(&buffer, work, now, n == 0);
+    if (buffer.used < buffer.size) append_rest(&buffer, work->group, rest);
     free(rest);
-    if (sentence.used > 0) return;
+    if (buffer.used > 0) return;
     bool copies = work->op.kind == TUTTI_COPY;
     snprintf(text, size, "%s",
              !work->started ? "an earlier operation"

@@ -9,26 +9,26 @@
 
 #include <tutti/backend.h>
 
-#include "op/note.h"
+#include "op/control_message.h"
 
 struct stragglers;
 struct tutti_group;
 struct tutti_work;
 
 struct stragglers *stragglers_new(int size);
-void stragglers_free(struct stragglers *missing);
+void stragglers_free(struct stragglers *stragglers);
 
 /* Records that a peer is asked for its position.  Returns false if it was asked only just now. */
-bool stragglers_asked(struct stragglers *missing, int peer, int64_t now);
+bool stragglers_asked(struct stragglers *stragglers, int peer, int64_t now);
 
 /* Records a peer's answer. */
-void stragglers_heard(struct stragglers *missing, int peer, const struct note *here, int64_t now);
+void stragglers_heard(struct stragglers *stragglers, int peer, const struct control_message *here, int64_t now);
 
 /* Records that a peer has destroyed the group. */
-void stragglers_leaves(struct stragglers *missing, int peer);
+void stragglers_leaves(struct stragglers *stragglers, int peer);
 
 /* True if any peer has destroyed the group. */
-bool stragglers_any_left(const struct stragglers *missing);
+bool stragglers_any_left(const struct stragglers *stragglers);
 
 /* Returns the peers that the work waits for directly, one entry per rank, or NULL if out of memory.  The caller frees
  * it. */
@@ -41,10 +41,10 @@ int stragglers_left(const struct tutti_work *work, const bool *awaited);
 const struct tutti_work *stragglers_waiting(const struct tutti_group *group, uint64_t sequence);
 
 /* Finds the stragglers of a work: ranks that have not called it, or do not answer.  Returns their number. */
-int stragglers_find(const struct tutti_work *work, int64_t now, struct note_place places[NOTE_PLACES]);
+int stragglers_find(const struct tutti_work *work, int64_t now, struct control_position positions[CONTROL_POSITIONS]);
 
 /* The same, ranks only. */
-struct note_ranks stragglers_set(const struct tutti_work *work, int64_t now);
+struct rank_set stragglers_set(const struct tutti_work *work, int64_t now);
 
 /* The same as text, for a timeout: "rank 2 (is at #40 broadcast(..)), rank 3 (no heartbeat for 2.0 s)". */
 void stragglers_describe(const struct tutti_work *work, int64_t now, char *text, size_t size);

@@ -11,7 +11,7 @@
 #include "group/creation_wire.h"
 #include "group/failure_broadcast.h"
 #include "group/group_fail.h"
-#include "op/note.h"
+#include "op/control_message.h"
 #include "progress/work.h"
 
 /* ---- control messages --------------------------------------------------------------------------------------- */
@@ -20,28 +20,28 @@ struct note_event {
     struct engine_event event; /* first */
     struct tutti_group *group;
     int peer;
-    struct note note;
+    struct control_message message;
 };
 
 static void handle_note(struct engine_event *event)
 {
     struct note_event *came = (struct note_event *)event;
     struct tutti_group *group = came->group;
-    const struct note *note = &came->note;
+    const struct control_message *message = &came->message;
     char text[512];
-    if (note->type == NOTE_ASK) {
+    if (message->type == CONTROL_ASK) {
         if (group->failed)
-            health_tell(group); /* it missed the first telling */
-        else if (!health_answer(group, came->peer, note, text, sizeof text))
+            health_send_failure(group); /* it missed the first telling */
+        else if (!health_answer(group, came->peer, message, text, sizeof text))
             group_fail(group, TUTTI_ERR_MISMATCH, text, true);
-    } else if (note->type == NOTE_HERE) {
-        health_heard(group, came->peer, note);
-    } else if (note->type == NOTE_LEFT) {
-        health_left(group, came->peer);
-    } else if (note->type == NOTE_FAILED && !group->failed && note->status < 0) {
-        group->given_up = note->given_up;
-        group_fail_report(group, note->status, note->text,
-                          note->sequence); /* and told on: not all know the first one */
+    } else if (message->type == CONTROL_HERE) {
+        health_receive_position(group, came->peer, message);
+    } else if (message->type == CONTROL_LEFT) {
+        health_receive_left(group, came->peer);
+    } else if (message->type == CONTROL_FAILED && !group->failed && message->status < 0) {
+        group->given_up = message->given_up;
+        group_fail_report(group, message->status, message->text,
+                          message->sequence); /* and told on: not all know the first one */
     }
     event_memory_give_back(&group->engine->event_memory, came);
 }
@@ -56,11 +56,12 @@ void backend_events_notified(void *core, int32_t peer, const void *message, size
     if (group->size < 1 || peer < 0 || peer >= group->size || peer == group->rank) return;
     struct note_event *came = event_memory_take(&group->engine->event_memory, sizeof *came);
     if (came == NULL) return;
-    if (!note_parse(message, bytes, &came->note)) {
+    if (!control_message_parse(message, bytes, &came->message)) {
         event_memory_give_back(&group->engine->event_memory, came);
         return;
     }
-    if (came->note.type == NOTE_FAILED || came->note.type == NOTE_LEFT) failure_broadcast_answered(group, peer);
+    if (came->message.type == CONTROL_FAILED || came->message.type == CONTROL_LEFT)
+        failure_broadcast_answered(group, peer);
     came->event.handle = handle_note;
     came->group = group;
     came->peer = peer;
@@ -78,7 +79,7 @@ struct lost_event {
 };
 
 /* A member has gone, and not by leaving. */
-static void note_gone(struct tutti_group *group, int peer, const char *text)
+static void record_loss(struct tutti_group *group, int peer, const char *text)
 {
     if (group->rank < 0 || group->local_of == NULL || group->local_of[peer] < 0 || group->failed || group->shut) return;
     if (group->lost_text == NULL) group->lost_text = strdup(text);
@@ -101,7 +102,7 @@ static void handle_lost(struct engine_event *event)
     if (lost->first == root) creation_peer_lost(root, lost->peer, lost->left, text);
     TAILQ_FOREACH(group, &root->tree, tree_link)
     {
-        if (!lost->left && (lost->first == root || group == lost->first)) note_gone(group, lost->peer, text);
+        if (!lost->left && (lost->first == root || group == lost->first)) record_loss(group, lost->peer, text);
     }
     event_memory_give_back(&root->engine->event_memory, lost);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "op/note.h"
+#include "op/control_message.h"
 #include "progress/work.h"
 #include "store/store_impl.h"
 
@@ -60,18 +60,18 @@ static int blame_rank0(const struct tutti_group *group, int status, char text[ER
     return TUTTI_ERR_PEER_LOST;
 }
 
-static size_t encode(const struct tutti_group *group, int status, const char *text, uint8_t wire[NOTE_BYTES])
+static size_t encode(const struct tutti_group *group, int status, const char *text, uint8_t wire[CONTROL_BYTES])
 {
-    struct note note = {.type = NOTE_FAILED, .status = status, .given_up = group->given_up};
-    snprintf(note.text, sizeof note.text, "%s", text);
-    return note_encode(&note, wire);
+    struct control_message message = {.type = CONTROL_FAILED, .status = status, .given_up = group->given_up};
+    snprintf(message.text, sizeof message.text, "%s", text);
+    return control_message_encode(&message, wire);
 }
 
 int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX])
 {
-    uint8_t mine[NOTE_BYTES], first[NOTE_BYTES];
+    uint8_t mine[CONTROL_BYTES], first[CONTROL_BYTES];
     char key[48], before[ERROR_TEXT_MAX];
-    struct note note;
+    struct control_message message;
     size_t bytes = 0, n = encode(group, status, text, mine);
     if (group->store == NULL || group->size < 2) return status;
     snprintf(key, sizeof key, "failure/%" PRIi64, group->root->turn);
@@ -81,11 +81,11 @@ int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX
     if (!may_be_consequence(status)) return status;
     if (rank0_is_gone(group, answer)) return blame_rank0(group, status, text);
     if (answer != TUTTI_OK) return status;
-    if (bytes > sizeof first || !note_parse(first, bytes, &note)) return status;
-    if (note.type != NOTE_FAILED || note.status >= 0) return status;
-    if ((bytes == n && memcmp(first, mine, n) == 0) || is_about_this_rank(group, note.text)) return status;
-    log_write(LOG_INFO, "group %s: %s, which follows from: %s", group->name, text, note.text);
-    group->given_up = note.given_up;
-    snprintf(text, ERROR_TEXT_MAX, "%s", note.text);
-    return note.status;
+    if (bytes > sizeof first || !control_message_parse(first, bytes, &message)) return status;
+    if (message.type != CONTROL_FAILED || message.status >= 0) return status;
+    if ((bytes == n && memcmp(first, mine, n) == 0) || is_about_this_rank(group, message.text)) return status;
+    log_write(LOG_INFO, "group %s: %s, which follows from: %s", group->name, text, message.text);
+    group->given_up = message.given_up;
+    snprintf(text, ERROR_TEXT_MAX, "%s", message.text);
+    return message.status;
 }

@@ -3,7 +3,7 @@
  * On the wire, little-endian: type, status (32 bits each); key, parent, number, hash of the list, hash of the backends
  * (64 bits each); length of the list (32 bits), how many of its ranks follow, how many offers follow (16 bits each);
  * whether it is a split, its color and key (32 bits each).  Then the offers, the ranks (32 bits each), and text without
- * a terminator.  The types do not overlap those of note.h.
+ * a terminator.  The types do not overlap those of control_message.h.
  */
 #ifndef CREATION_WIRE_H
 #define CREATION_WIRE_H

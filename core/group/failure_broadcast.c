@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "diagnose/health.h"
 #include "group/entries.h"
-#include "op/note.h"
+#include "op/control_message.h"
 #include "progress/engine.h"
 
 enum {
@@ -32,8 +32,9 @@ static bool is_needed(const struct tutti_group *group)
 static void send_to_all(struct tutti_group *group, const struct backend_entry *entry)
 {
     struct failure_broadcast *spread = group->broadcast;
-    uint8_t failure[NOTE_BYTES], question[NOTE_BYTES];
-    size_t bytes = health_failure(group, failure), asks = note_encode(&(struct note){.type = NOTE_ASK}, question);
+    uint8_t failure[CONTROL_BYTES], question[CONTROL_BYTES];
+    size_t bytes = health_failure(group, failure),
+           asks = control_message_encode(&(struct control_message){.type = CONTROL_ASK}, question);
     for (int peer = 0; peer < group->size; peer++) {
         if (peer == group->rank) continue;
         spread->waits[peer] = true; /* set before sending: the loss of the peer may be found meanwhile */

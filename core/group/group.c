@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/streams.h"
 #include "bootstrap/liveness.h"
-#include "diagnose/control.h"
+#include "diagnose/control_channel.h"
 #include "diagnose/health.h"
 #include "group/allocations.h"
 #include "group/backends.h"
@@ -44,7 +44,7 @@ static void shut(struct tutti_group *group)
 {
     engine_lock(group->engine);
     bool was = group->shut;
-    if (!was) control_flush(group);
+    if (!was) control_channel_flush(group);
     if (group->creation != NULL && group->rank >= 0) {
         char text[ERROR_TEXT_MAX];
         snprintf(text, sizeof text, "rank %d has destroyed the group", group->global_ranks[group->rank]);
@@ -60,7 +60,7 @@ static void shut(struct tutti_group *group)
     struct tutti_work *work;
     while ((work = TAILQ_LAST(&group->works, work_queue)) != NULL) work_closed(work); /* parts before their parent */
     engine_handle_events(group->engine);
-    control_close(group);
+    control_channel_close(group);
     engine_unlock(group->engine);
     tutti_store_free(group->store); /* now: what it is a part of may go before the last reference does */
     group->store = NULL;
@@ -243,7 +243,7 @@ static int open_rest(struct tutti_group *group, const struct group_args *args)
     engine_lock(group->engine);
     group->backend_text[0] = '\0';
     backends_describe(group);
-    control_open(group);
+    control_channel_open(group);
     creation_end(group);
     engine_unlock(group->engine);
     log_write(LOG_INFO, "group %s: rank %d of %d, %s", group->name, group->rank, group->size, group->backend_text);

@@ -77,7 +77,7 @@ void group_fail_apply_reported(struct tutti_group *first)
 /* Time ran out for the others, who waited for this rank: what happens to its own operations is something else. */
 static bool was_given_up(const struct tutti_group *group)
 {
-    return note_ranks_have(&group->given_up, group->rank);
+    return rank_set_has(&group->given_up, group->rank);
 }
 
 /* The text goes to the other ranks, too. */
@@ -139,7 +139,7 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
             status = cause_settle(group, status, copy);
         }
         take_cause(group, status, copy);
-        if (tell && !group->shut) health_tell(group);
+        if (tell && !group->shut) health_send_failure(group);
         if (tell && !group->shut) failure_broadcast_send(group);
         group->engine->hooks->group_failed(group);
     }

@@ -13,7 +13,7 @@
 #include "base/reduce.h"
 #include "base/token.h"
 #include "bootstrap/rendezvous.h"
-#include "diagnose/control.h"
+#include "diagnose/control_channel.h"
 #include "group/backend_events.h"
 #include "group/host_store.h"
 #include "progress/work.h"
@@ -69,8 +69,8 @@ static void host_token_mac(uint8_t mac[32], const void *message, size_t bytes)
 
 static void host_complete(tutti_request *request, int status)
 {
-    if (control_owns(request))
-        control_complete(request, status);
+    if (control_channel_owns(request))
+        control_channel_complete(request, status);
     else
         work_complete(request, status);
 }

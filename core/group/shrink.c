@@ -50,7 +50,7 @@ static int is_there(const struct shrink *shrink, const char *what, int rank, boo
 static bool knows_gone(const struct tutti_group *group, int rank, bool *lost)
 {
     *lost = group->root->lost[group->global_ranks[rank]];
-    return *lost || note_ranks_have(&group->given_up, rank);
+    return *lost || rank_set_has(&group->given_up, rank);
 }
 
 /* Enters who is gone, as far as it was not entered before. */

@@ -241,7 +241,7 @@ void work_closed(struct tutti_work *work)
 }
 
 /* Remembers the first failure; the work ends with it in its next turn, outside of the backend. */
-static void note_failure(struct tutti_work *work, const tutti_request *request, int status)
+static void record_failure(struct tutti_work *work, const tutti_request *request, int status)
 {
     if (work->failing != TUTTI_OK) return;
     char text[ERROR_TEXT_MAX];
@@ -270,11 +270,11 @@ void work_run(struct tutti_work *work)
     if (work->failing == TUTTI_OK) {
         bool more = exec_advance(work->exec);
         if (work->exec->status != TUTTI_OK) {
-            note_failure(work, work->exec->failed, work->exec->status);
+            record_failure(work, work->exec->failed, work->exec->status);
         } else if (work->exec->left == 0 && work->comparing != NULL) {
             int status = work->engine->hooks->resume(work);
             if (status >= 0) return;
-            note_failure(work, NULL, status);
+            record_failure(work, NULL, status);
         } else if (work->exec->left == 0) {
             work_end(work, TUTTI_OK, NULL);
             return;
@@ -334,7 +334,7 @@ void work_complete(tutti_request *request, int status)
     work->moved = true;
     if (work->exec != NULL) {
         exec_complete(work->exec, request, status);
-        if (status != TUTTI_OK) note_failure(work, request, status);
+        if (status != TUTTI_OK) record_failure(work, request, status);
         work_queue_run(work);
         return;
     }
@@ -345,7 +345,7 @@ void work_complete(tutti_request *request, int status)
     else if (status == TUTTI_OK)
         work_end(work, TUTTI_OK, NULL);
     else
-        note_failure(work, request, status);
+        record_failure(work, request, status);
 }
 
 void work_took(tutti_request *request, int64_t ns)

@@ -11,12 +11,12 @@
 
 #include "bootstrap/liveness.h"
 #include "coll/tuning.h"
-#include "op/note.h"
+#include "op/control_message.h"
 #include "op/op.h"
 #include "plugin/backend_spec.h"
 
 struct coll_hosts;
-struct control;
+struct control_channel;
 struct engine;
 struct group_use;
 struct health;
@@ -65,9 +65,9 @@ struct tutti_group {
     int64_t timeout_ms;
     struct plan_cache *cache;
     struct health *health;
-    struct stragglers *stragglers; /* owned by health */
-    struct control *control;       /* carries notes where no backend does; or NULL */
-    int rank, size;                /* -1, -1: not a member */
+    struct stragglers *stragglers;   /* owned by health */
+    struct control_channel *control; /* carries control messages if no backend has notify; else NULL */
+    int rank, size;                  /* -1, -1: not a member */
     char *lost_text; /* a member is gone although nothing waited for it: the next operation fails with this */
     int failed;      /* status of the first failure, or 0 */
     bool shut;       /* its backends are closed; only the handle is left */
@@ -118,10 +118,10 @@ struct tutti_group {
     struct group_use *uses;          /* lists of members that groups were made of by the members alone */
     struct op_span reach;            /* of the memory of the collectives among them, at least */
     char *failed_text;
-    uint64_t failed_sequence;   /* the first collective that did not end well */
-    bool failure_returned;      /* a collective of this rank has ended with it, or none needs to */
-    struct note_ranks given_up; /* TIMEOUT: which ranks were given up */
-    int reported_status;        /* status of a peer's failure that is held back for works that are earlier than it */
+    uint64_t failed_sequence; /* the first collective that did not end well */
+    bool failure_returned;    /* a collective of this rank has ended with it, or none needs to */
+    struct rank_set given_up; /* TIMEOUT: which ranks were given up */
+    int reported_status;      /* status of a peer's failure that is held back for works that are earlier than it */
     char *reported_text;
     uint64_t reported_sequence;
     int64_t reported_ns;

@@ -5,24 +5,24 @@
 #include "coll/coll.h"
 #include "coll/tuning.h"
 #include "fuzz.h"
+#include "op/control_message.h"
 #include "op/fingerprint.h"
-#include "op/note.h"
 #include "plugin/backend_spec.h"
 
 static void fuzz_note(const uint8_t *in, size_t bytes)
 {
-    struct note note;
-    uint8_t out[NOTE_BYTES];
-    if (!note_parse(in, bytes, &note)) return;
-    if (note.type == NOTE_HERE || note.type == NOTE_LEFT) {
-        FUZZ_CHECK(note_encode(&note, out) == bytes && memcmp(in, out, bytes) == 0);
+    struct control_message message;
+    uint8_t out[CONTROL_BYTES];
+    if (!control_message_parse(in, bytes, &message)) return;
+    if (message.type == CONTROL_HERE || message.type == CONTROL_LEFT) {
+        FUZZ_CHECK(control_message_encode(&message, out) == bytes && memcmp(in, out, bytes) == 0);
         return;
     }
-    size_t length = strlen(note.text), ranks = (size_t)note.given_up.n * sizeof(uint32_t);
-    for (size_t i = 0; i < length; i++) FUZZ_CHECK((uint8_t)note.text[i] >= 0x20 && note.text[i] != 0x7f);
-    FUZZ_CHECK(note_encode(&note, out) == bytes && length + ranks + NOTE_HEAD == bytes);
-    FUZZ_CHECK(memcmp(in, out, NOTE_HEAD) == 0);
-    for (size_t i = NOTE_HEAD; i < bytes; i++) FUZZ_CHECK(in[i] == out[i] || out[i] == '?');
+    size_t length = strlen(message.text), ranks = (size_t)message.given_up.n * sizeof(uint32_t);
+    for (size_t i = 0; i < length; i++) FUZZ_CHECK((uint8_t)message.text[i] >= 0x20 && message.text[i] != 0x7f);
+    FUZZ_CHECK(control_message_encode(&message, out) == bytes && length + ranks + CONTROL_HEAD == bytes);
+    FUZZ_CHECK(memcmp(in, out, CONTROL_HEAD) == 0);
+    for (size_t i = CONTROL_HEAD; i < bytes; i++) FUZZ_CHECK(in[i] == out[i] || out[i] == '?');
 }
 
 /* Peers send fingerprints: any number can be told to people. */

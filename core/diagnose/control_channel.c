@@ -1,4 +1,4 @@
-#include "diagnose/control.h"
+#include "diagnose/control_channel.h"
 
 #include <endian.h>
 #include <stdlib.h>
@@ -8,15 +8,15 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "op/note.h"
+#include "op/control_message.h"
 #include "progress/engine.h"
 #include "progress/engine_step.h"
 #include "state/group_state.h"
 
 enum {
-    LENGTH = 8, /* bytes before the note: its size */
-    FRAME = LENGTH + NOTE_BYTES,
-    SENDS_A_RANK = 8, /* pending sends per rank; beyond that notes are dropped */
+    LENGTH = 8, /* bytes before the message: its size */
+    FRAME = LENGTH + CONTROL_BYTES,
+    SENDS_A_RANK = 8, /* pending sends per rank; beyond that messages are dropped */
     FLUSH_NS = 1000 * 1000 * 1000,
     FLUSH_NAP_US = 50
 };
@@ -27,12 +27,12 @@ struct frame {
     tutti_request request;     /* first */
     struct engine_event event; /* posts a receive again, after the backend has returned */
     LIST_ENTRY(frame) link;
-    struct control *control;
+    struct control_channel *control;
     bool receives;
     uint8_t data[FRAME];
 };
 
-struct control {
+struct control_channel {
     struct tutti_group *group;
     const struct backend_entry *entry;
     LIST_HEAD(, frame) frames;
@@ -46,7 +46,7 @@ static void drop(struct frame *frame)
     free(frame);
 }
 
-static struct frame *new_frame(struct control *control, int peer, bool receives)
+static struct frame *new_frame(struct control_channel *control, int peer, bool receives)
 {
     struct frame *frame = calloc(1, sizeof *frame);
     if (frame == NULL) return NULL;
@@ -70,14 +70,14 @@ static void prepare(struct frame *frame)
 
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
-/* Checks the size only: note_parse checks the bytes, which come from a peer. */
+/* Checks the size only: control_message_parse checks the bytes, which come from a peer. */
 static void deliver(const struct frame *frame)
 {
     uint64_t bytes;
     memcpy(&bytes, frame->data, sizeof bytes);
     bytes = le64toh(bytes);
     int peer = frame->request.peer >= 0 ? frame->request.peer : frame->request.source;
-    if (bytes <= NOTE_BYTES)
+    if (bytes <= CONTROL_BYTES)
         frame->control->group->engine->hooks->notified(frame->control->group, peer, frame->data + LENGTH,
                                                        (size_t)bytes);
 }
@@ -101,7 +101,7 @@ static void post_again(struct engine_event *event)
     drop(frame);
 }
 
-void control_complete(tutti_request *request, int status)
+void control_channel_complete(tutti_request *request, int status)
 {
     struct frame *frame = (struct frame *)(void *)request;
     if (frame->receives && status == TUTTI_OK) {
@@ -117,8 +117,8 @@ void control_complete(tutti_request *request, int status)
 
 static void send_frame(struct tutti_group *group, int peer, const void *message, size_t bytes)
 {
-    struct control *control = group->control;
-    if (control == NULL || bytes > NOTE_BYTES || control->n_sends >= SENDS_A_RANK * group->size) return;
+    struct control_channel *control = group->control;
+    if (control == NULL || bytes > CONTROL_BYTES || control->n_sends >= SENDS_A_RANK * group->size) return;
     struct frame *frame = new_frame(control, peer, false);
     if (frame == NULL) return;
     uint64_t length = htole64(bytes);
@@ -128,12 +128,12 @@ static void send_frame(struct tutti_group *group, int peer, const void *message,
     if (control->entry->backend->send(control->entry->state, &frame->request) != TUTTI_REQUEST_PENDING) drop(frame);
 }
 
-/* Device backends are asked for NOTE_FAILED only: some can send no other note, because they use the store. */
-void control_send(struct tutti_group *group, int peer, const struct note *note)
+/* Device backends are asked for CONTROL_FAILED only: some can send no other message, because they use the store. */
+void control_channel_send(struct tutti_group *group, int peer, const struct control_message *message)
 {
-    uint8_t wire[NOTE_BYTES];
-    size_t bytes = note_encode(note, wire);
-    for (int device = 0; device < (note->type == NOTE_FAILED ? 2 : 1); device++)
+    uint8_t wire[CONTROL_BYTES];
+    size_t bytes = control_message_encode(message, wire);
+    for (int device = 0; device < (message->type == CONTROL_FAILED ? 2 : 1); device++)
         for (int i = 0; i < group->n_entries[device]; i++) {
             const struct backend_entry *entry = &group->entries[device][i];
             if (TUTTI_HAS(entry->backend, notify) &&
@@ -158,7 +158,7 @@ static const struct backend_entry *entry_of(const struct tutti_group *group)
 }
 
 /* Posts a receive.  Returns false if the backend refuses it. */
-static bool listen_to(struct control *control, int peer)
+static bool listen_to(struct control_channel *control, int peer)
 {
     struct frame *frame = new_frame(control, peer, true);
     if (frame == NULL) return false;
@@ -167,11 +167,11 @@ static bool listen_to(struct control *control, int peer)
     return false;
 }
 
-void control_open(struct tutti_group *group)
+void control_channel_open(struct tutti_group *group)
 {
     const struct backend_entry *entry = entry_of(group);
     if (entry == NULL || group->size < 2) return;
-    struct control *control = calloc(1, sizeof *control);
+    struct control_channel *control = calloc(1, sizeof *control);
     if (control == NULL) return; /* ranks that disagree then notice at their timeout */
     control->group = group;
     control->entry = entry;
@@ -185,16 +185,16 @@ void control_open(struct tutti_group *group)
                       entry->backend->name, group->global_ranks[peer]);
 }
 
-void control_flush(struct tutti_group *group)
+void control_channel_flush(struct tutti_group *group)
 {
     int64_t end = clock_now_ns() + FLUSH_NS;
     while (group->control != NULL && group->control->n_sends > 0 && clock_now_ns() < end)
         if (!engine_step(group->engine)) usleep(FLUSH_NAP_US);
 }
 
-void control_close(struct tutti_group *group)
+void control_channel_close(struct tutti_group *group)
 {
-    struct control *control = group->control;
+    struct control_channel *control = group->control;
     if (control == NULL) return;
     if (!TUTTI_HAS(control->entry->backend, arm)) group->engine->n_unarmed--;
     while (!LIST_EMPTY(&control->frames)) drop(LIST_FIRST(&control->frames));
