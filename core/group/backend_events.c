@@ -16,22 +16,22 @@
 
 /* ---- control messages --------------------------------------------------------------------------------------- */
 
-struct note_event {
+struct message_event {
     struct engine_event event; /* first */
     struct tutti_group *group;
     int peer;
     struct control_message message;
 };
 
-static void handle_note(struct engine_event *event)
+static void handle_message(struct engine_event *event)
 {
-    struct note_event *came = (struct note_event *)event;
+    struct message_event *came = (struct message_event *)event;
     struct tutti_group *group = came->group;
     const struct control_message *message = &came->message;
     char text[512];
     if (message->type == CONTROL_ASK) {
         if (group->failed)
-            health_send_failure(group); /* it missed the first telling */
+            health_send_failure(group); /* it missed the first message */
         else if (!health_answer(group, came->peer, message, text, sizeof text))
             group_fail(group, TUTTI_ERR_MISMATCH, text, true);
     } else if (message->type == CONTROL_HERE) {
@@ -41,7 +41,7 @@ static void handle_note(struct engine_event *event)
     } else if (message->type == CONTROL_FAILED && !group->failed && message->status < 0) {
         group->given_up = message->given_up;
         group_fail_report(group, message->status, message->text,
-                          message->sequence); /* and told on: not all know the first one */
+                          message->sequence); /* and passed on: not all ranks may know it */
     }
     event_memory_give_back(&group->engine->event_memory, came);
 }
@@ -54,7 +54,7 @@ void backend_events_notified(void *core, int32_t peer, const void *message, size
         return;
     }
     if (group->size < 1 || peer < 0 || peer >= group->size || peer == group->rank) return;
-    struct note_event *came = event_memory_take(&group->engine->event_memory, sizeof *came);
+    struct message_event *came = event_memory_take(&group->engine->event_memory, sizeof *came);
     if (came == NULL) return;
     if (!control_message_parse(message, bytes, &came->message)) {
         event_memory_give_back(&group->engine->event_memory, came);
@@ -62,7 +62,7 @@ void backend_events_notified(void *core, int32_t peer, const void *message, size
     }
     if (came->message.type == CONTROL_FAILED || came->message.type == CONTROL_LEFT)
         failure_broadcast_answered(group, peer);
-    came->event.handle = handle_note;
+    came->event.handle = handle_message;
     came->group = group;
     came->peer = peer;
     engine_post(group->engine, &came->event);
@@ -72,13 +72,13 @@ void backend_events_notified(void *core, int32_t peer, const void *message, size
 
 struct lost_event {
     struct engine_event event; /* first */
-    struct tutti_group *first; /* of those that are on the links of which one has ended */
+    struct tutti_group *first; /* of the groups that use the lost connection */
     int peer;                  /* global */
     bool left;
     char why[200];
 };
 
-/* A member has gone, and not by leaving. */
+/* Records the loss of a member that has not left. */
 static void record_loss(struct tutti_group *group, int peer, const char *text)
 {
     if (group->rank < 0 || group->local_of == NULL || group->local_of[peer] < 0 || group->failed || group->shut) return;
@@ -90,8 +90,9 @@ static void record_loss(struct tutti_group *group, int peer, const char *text)
     group_fail_report(group, TUTTI_ERR_PEER_LOST, whole, UINT64_MAX);
 }
 
-/* Of a peer that left, what waits for it fails through its requests; what it had sent may still come in.  A group whose
- * backend the family's first one does not have is alone on its links: the others find out by their own. */
+/* If the peer has left, operations that wait for it fail through their requests, and data that it has sent may still
+ * arrive.  A group with a backend that the tree's first group does not have is alone on its connections: the other
+ * groups find out by their own. */
 static void handle_lost(struct engine_event *event)
 {
     struct lost_event *lost = (struct lost_event *)event;

@@ -17,7 +17,7 @@
 #include "plugin/registry.h"
 #include "progress/engine.h"
 
-static void close_door(struct tutti_group *group, struct backend_entry *entry)
+static void close_entry(struct tutti_group *group, struct backend_entry *entry)
 {
     if (entry->state == NULL) return;
     engine_lock(group->engine);
@@ -65,8 +65,7 @@ static tutti_group_info info_for(struct tutti_group *group, const struct group_a
     };
 }
 
-/* ---- before a group is made from another one
- * --------------------------------------------------------------------------------- */
+/* ---- before a group is made from another one ---------------------------------------------------------------- */
 
 /* Lists the backends that a new group shares with the first group, in an order alike on all ranks.  Returns their
  * number. */
@@ -161,8 +160,8 @@ int backends_offer(struct tutti_group *group, const struct group_args *args, uin
 
 /* Opens one backend under the engine's lock: peers that have opened it already may send control messages, which any
  * thread that polls answers. */
-static int open_door(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
-                     void *parent, struct backend_entry *entry)
+static int open_entry(struct tutti_group *group, const struct group_args *args, const tutti_backend *backend,
+                      void *parent, struct backend_entry *entry)
 {
     size_t bytes = (backend->group_bytes + 63) / 64 * 64;
     *entry = (struct backend_entry){.backend = backend};
@@ -186,7 +185,7 @@ static int open_door(struct tutti_group *group, const struct group_args *args, c
     if (status != TUTTI_OK) {
         char text[ERROR_TEXT_MAX]; /* close may overwrite it */
         snprintf(text, sizeof text, "%s", error_text());
-        close_door(group, entry);
+        close_entry(group, entry);
         return error_set(status, "%s", text);
     }
     return TUTTI_OK;
@@ -232,17 +231,17 @@ static int open_first(struct tutti_group *group, const struct group_args *args, 
     if (status == TUTTI_OK && TUTTI_HAS(backend, probe)) status = backend->probe(group->engine->hooks->host);
     status = agree_on_backend(group, "load", name, status);
     if (status != TUTTI_OK) return status;
-    status = open_door(group, args, backend, NULL, entry);
+    status = open_entry(group, args, backend, NULL, entry);
     int agreed = agree_on_backend(group, "open", name, status);
     if (agreed != TUTTI_OK && status == TUTTI_OK) {
         snprintf(text, sizeof text, "%s", error_text()); /* close may overwrite it */
-        close_door(group, entry);
+        close_entry(group, entry);
         error_set(agreed, "%s", text);
     }
     return agreed;
 }
 
-static void add_door(struct tutti_group *group, int device, const struct backend_entry *entry)
+static void add_entry(struct tutti_group *group, int device, const struct backend_entry *entry)
 {
     engine_lock(group->engine);
     group->entries[device][group->n_entries[device]++] = *entry;
@@ -260,19 +259,19 @@ static int add_backend(struct tutti_group *group, const struct group_args *args,
         status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend %s takes no CPU tensors", name);
     const struct backend_entry *shared = status == TUTTI_OK ? entries_find(group, backend) : NULL;
     if (shared != NULL) { /* "cpu:x,cuda:x": one state serves both */
-        add_door(group, device, shared);
+        add_entry(group, device, shared);
         return TUTTI_OK;
     }
     const struct backend_entry *parent =
         status == TUTTI_OK && args->parent != NULL ? entries_find(group->root, backend) : NULL;
-    status = parent != NULL ? open_door(group, args, backend, parent->state, &entry)
+    status = parent != NULL ? open_entry(group, args, backend, parent->state, &entry)
                             : open_first(group, args, backend, name, status, &entry);
     if (status != TUTTI_OK) return status;
     if (only_device) {
-        add_door(group, device, &entry);
+        add_entry(group, device, &entry);
     } else {
         for (int d = 0; d < 2; d++)
-            if (group_takes_device(backend, d)) add_door(group, d, &entry);
+            if (group_takes_device(backend, d)) add_entry(group, d, &entry);
     }
     return TUTTI_OK;
 }
@@ -296,7 +295,7 @@ static int open_stager(struct tutti_group *group, const struct group_args *args)
     if (parent == NULL)
         status = open_first(group, args, backend, name, status, &group->stager);
     else if (status == TUTTI_OK)
-        status = open_door(group, args, backend, parent, &group->stager);
+        status = open_entry(group, args, backend, parent, &group->stager);
     if (status == TUTTI_OK) return TUTTI_OK;
     return error_prefix(status, "CUDA tensors on a backend of CPU tensors need the plug-in %s", name);
 }
@@ -309,13 +308,13 @@ static int add_staging(struct tutti_group *group, const struct group_args *args)
     for (int i = 0; named > 0 && (wanted || possible) && i < group->n_entries[0]; i++) {
         bool there = false;
         for (int k = 0; k < named; k++) there |= group->entries[1][k].backend == group->entries[0][i].backend;
-        if (!there && group->n_entries[1] < GROUP_ENTRIES) add_door(group, 1, &group->entries[0][i]);
+        if (!there && group->n_entries[1] < GROUP_ENTRIES) add_entry(group, 1, &group->entries[0][i]);
     }
     if (!needs_stager(group)) return TUTTI_OK;
     int status = open_stager(group, args);
     if (status == TUTTI_OK || wanted) return status;
     log_write(LOG_INFO, "group %s: CUDA tensors cannot be staged for CPU backends: %s", group->name, error_text());
-    close_door(group, &group->stager);
+    close_entry(group, &group->stager);
     group->stager = (struct backend_entry){0};
     group->n_entries[1] = named;
     return TUTTI_OK;
@@ -324,7 +323,8 @@ static int add_staging(struct tutti_group *group, const struct group_args *args)
 int backends_open(struct tutti_group *group, const struct group_args *args)
 {
     const struct backend_spec *names = args->names;
-    int differ = group == group->root ? agree(group, "as one", "making the group", topology_agree(group)) : TUTTI_OK;
+    int differ =
+        group == group->root ? agree(group, "as one", "making the group", topology_check_alike(group)) : TUTTI_OK;
     if (differ != TUTTI_OK) return differ;
     for (int device = 0; device < 2; device++) {
         int opened = 0, status = TUTTI_OK;
@@ -359,12 +359,12 @@ void backends_close(struct tutti_group *group)
         for (int i = 0; i < group->n_entries[device]; i++) {
             struct backend_entry *entry = &group->entries[device][i];
             void *state = entry->state;
-            close_door(group, entry);
+            close_entry(group, entry);
             for (int d = device; d < 2; d++) /* a state that served both devices is closed once */
                 for (int k = 0; k < group->n_entries[d]; k++)
                     if (group->entries[d][k].state == state) group->entries[d][k].state = NULL;
         }
-    close_door(group, &group->stager);
+    close_entry(group, &group->stager);
 }
 
 int backends_abstain(struct tutti_group *group)

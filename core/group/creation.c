@@ -16,7 +16,7 @@
 #include "progress/work.h"
 
 enum {
-    ASK_MS = 200, /* then a leader asks the missing members (or after a quarter of a shorter timeout) */
+    ASK_MS = 200, /* until a leader asks the stragglers (a quarter of the timeout if that is less) */
     ASK_AGAIN_MS = 500,
     ASK_MOST = 64,  /* ranks at a time */
     ANSWER_MS = 300 /* time for the leader's verdict after a member's timeout */
@@ -133,7 +133,7 @@ void creation_abstain(struct tutti_group *parent, const struct creation_terms *o
     engine_lock(parent->engine);
     struct creation *creation = record_call(parent->root, key, parent->id, number);
     if (number > parent->called) parent->called = number;
-    if (creation != NULL) { /* without memory a rank that counts on this one times out */
+    if (creation != NULL) { /* else a rank that counts on this one times out */
         fill_members(&creation->list, of);
         creation->state = CREATION_DECIDED;
         creation->leader = -1;

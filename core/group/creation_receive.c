@@ -125,14 +125,14 @@ static void handle_verdict(struct creation *creation, int peer, const struct cre
         memcpy(creation->offer, verdict->offer, sizeof creation->offer);
         if (verdict->status == TUTTI_OK && creation->choice != NULL &&
             creation->n_choices != 2 * (uint32_t)creation->group->size)
-            creation_decide(creation, TUTTI_ERR_BACKEND, "the colors of some ranks have not come", true);
+            creation_decide(creation, TUTTI_ERR_BACKEND, "the colors of some ranks have not arrived", true);
         else
             creation_decide(creation, verdict->status, verdict->text, !leads);
     } else if (creation->state == CREATION_GATHERING && verdict->status != TUTTI_OK) {
         creation_decide(creation, verdict->status, verdict->text, true);
     } else if (creation->state == CREATION_DECIDED && creation->status != TUTTI_OK && leads &&
                verdict->status == TUTTI_OK) {
-        failed = *verdict; /* the verdict is too late: this rank has given up */
+        failed = *verdict; /* the verdict comes too late: this rank has given up */
         failed.type = CREATION_FAILED;
         failed.status = creation->status;
         failed.n_offers = 0;
@@ -182,7 +182,7 @@ static void handle_known(struct creation *creation, int peer, const struct creat
     }
 }
 
-/* ---- before this rank has called ---------------------------------------------------------------------------- */
+/* ---- before this rank calls ---- ---------------------------------------------------------------------------- */
 
 static void keep_early(struct tutti_group *root, struct creation *creation, int peer,
                        const struct creation_message *message)
@@ -200,7 +200,7 @@ static void keep_early(struct tutti_group *root, struct creation *creation, int 
     root->n_early++;
 }
 
-/* Handles failures before cards: a peer that has failed or given up may have sent its card before. */
+/* Handles failures before proposals: a peer that has failed or given up may have sent its proposal before. */
 static void handle_early_failures(struct creation *creation)
 {
     struct creation_early *early;
@@ -229,8 +229,8 @@ static bool is_past(struct tutti_group *root, const struct creation_message *mes
     return message->number > 0 && parent != NULL && parent->called >= message->number;
 }
 
-/* Answers a withdrawing member on behalf of a leader that has not called: it says where this rank is, and the group
- * fails when this rank calls. */
+/* Answers a withdrawing member if this leader has not called: tells what this rank is doing, and makes the group fail
+ * when this rank calls. */
 static void refuse_late(struct tutti_group *root, struct creation *creation, int peer,
                         const struct creation_message *message)
 {
@@ -269,7 +269,7 @@ static void handle_message(struct tutti_group *root, int peer, const struct crea
                  "rank %d called for group number %" PRIu64 " long before, with other ranks or as no member",
                  root->rank, message->number);
         struct creation_message card = *message;
-        card.type = CREATION_PROPOSAL; /* it is a verdict for the rank that asked, too */
+        card.type = CREATION_PROPOSAL; /* answer with a verdict, also to a rank that asked */
         creation_answer(root, peer, &card, TUTTI_ERR_MISMATCH, text);
     } else {
         handle_unknown(root, creation, peer, message);

@@ -9,13 +9,13 @@
 #include "state/group_state.h"
 
 enum creation_state {
-    CREATION_EARLY,     /* a peer's message has come, this rank has not called */
-    CREATION_GATHERING, /* this rank leads and collects cards */
-    CREATION_PROPOSED,  /* this rank has sent its card */
+    CREATION_EARLY,     /* a peer's message has arrived; this rank has not called */
+    CREATION_GATHERING, /* this rank leads and collects proposals */
+    CREATION_PROPOSED,  /* this rank has sent its proposal */
     CREATION_DECIDED
 };
 
-/* A message that came before this rank called. */
+/* A message that arrived before this rank called. */
 struct creation_early {
     STAILQ_ENTRY(creation_early) link;
     int peer;
@@ -33,8 +33,8 @@ struct creation {
     int leader; /* global rank */
     int64_t begun_ns;
     int n_arrived;
-    bool *arrived;                      /* on the leader, by rank of the group: its card is here */
-    char (*whereabouts)[CREATION_TEXT]; /* on the leader: what stragglers have answered; NULL: none was asked */
+    bool *arrived;                      /* on the leader, by rank of the group: its proposal has arrived */
+    char (*whereabouts)[CREATION_TEXT]; /* on the leader: the stragglers' answers; NULL: none was asked */
     struct tutti_work *waiter;          /* marked ended by the verdict */
     int status;                         /* the verdict */
     char text[CREATION_TEXT];

@@ -29,8 +29,8 @@ static void time_out(struct tutti_work *work, int64_t now)
     group_fail(work->group, TUTTI_ERR_TIMEOUT, text, true);
 }
 
-/* A peer that it waits for has destroyed the group. */
-static void forsake(struct tutti_work *work, int peer)
+/* Ends a work that waits for a peer which has destroyed the group. */
+static void end_left(struct tutti_work *work, int peer)
 {
     char what[160], text[ERROR_TEXT_MAX];
     work_describe(work, what, sizeof what);
@@ -50,7 +50,8 @@ static void warn_late(struct tutti_work *work, int64_t now)
     work->warned = true;
 }
 
-/* When the peers are to be asked next where they are: soon enough that their answers can be in a timeout's text. */
+/* Returns when the peers are asked next where they are: soon enough that a timeout's error message can have their
+ * answers. */
 static int64_t ask_at(const struct tutti_work *work)
 {
     int64_t quarter = work->deadline_ns == CLOCK_NEVER ? ASK_NS : (work->deadline_ns - work->start_ns) / 4;
@@ -58,7 +59,7 @@ static int64_t ask_at(const struct tutti_work *work)
     return work->asked_ns + (every < ASK_NS ? every : ASK_NS);
 }
 
-/* Whether it was ended, and maybe others with it. */
+/* Checks one work.  Returns true if it has ended, and maybe others with it. */
 static bool check_one(struct tutti_work *work, int64_t now)
 {
     if (work->start_ns == 0 && !work->draining) work_start_clock(work, now);
@@ -79,7 +80,7 @@ static bool check_one(struct tutti_work *work, int64_t now)
         work->asked_ns = now;
         int left = health_ask(work);
         if (left >= 0) {
-            forsake(work, left);
+            end_left(work, left);
             return true;
         }
     }
@@ -97,7 +98,7 @@ static int64_t next_look(const struct tutti_work *work)
 
 int64_t deadline_check(struct engine *engine, int64_t now)
 {
-    /* The end of one may end other works of its group too: begin again after it. */
+    /* The end of one may end other works of its group, too: start over after it. */
     struct tutti_work *work = TAILQ_FIRST(&engine->active);
     int64_t deadline = CLOCK_NEVER;
     while (work != NULL) {

@@ -46,7 +46,7 @@ void failure_end(struct tutti_work *work, int status)
         return;
     }
     struct tutti_group *group = work->group;
-    char text[ERROR_TEXT_MAX]; /* what a peer told is the cause of what is found here */
+    char text[ERROR_TEXT_MAX]; /* a failure that a peer has reported is the cause of this one */
     if (group->reported_status != TUTTI_OK) status = group->reported_status;
     const char *cause = group->reported_status != TUTTI_OK ? group->reported_text : work->text;
     snprintf(text, sizeof text, "%s", cause != NULL ? cause : error_name(status));

@@ -31,13 +31,13 @@
 #include "progress/plan_cache.h"
 #include "progress/work.h"
 
-/* One tree over the rank numbers, whatever the size: the same bits from run to run and from message to message. */
+/* One tree over the rank numbers for every size: the same bits in each run and for each message. */
 #define FIXED_TREE "all_reduce=reduce_broadcast,reduce=fixed_tree,reduce_scatter=fixed_tree"
 
 enum {
-    CLOSE_WAIT_MS = 2000, /* for operations under way to end */
-    LET_GO_MS = 1000,     /* for backends to let go of those that have not; close may take as long again */
-    SETTLE_NAP_US = 100   /* between two looks whether another thread has settled a group */
+    CLOSE_WAIT_MS = 2000, /* until pending operations have ended */
+    LET_GO_MS = 1000,     /* until backends have released the memory of the others; close may take as long again */
+    SETTLE_NAP_US = 100   /* between two checks whether another thread has settled the group */
 };
 
 static void shut(struct tutti_group *group)
@@ -52,7 +52,7 @@ static void shut(struct tutti_group *group)
     }
     group->shut = true;
     if (group->root == group) creation_free_all(group);
-    engine_handle_events(group->engine); /* what is told to a backend, before it is closed */
+    engine_handle_events(group->engine); /* events of the backends, before they are closed */
     engine_unlock(group->engine);
     if (was) return;
     backends_close(group);
@@ -62,11 +62,12 @@ static void shut(struct tutti_group *group)
     engine_handle_events(group->engine);
     control_channel_close(group);
     engine_unlock(group->engine);
-    tutti_store_free(group->store); /* now: what it is a part of may go before the last reference does */
+    /* Now: the store that it is a prefix of may be freed before the last reference is dropped. */
+    tutti_store_free(group->store);
     group->store = NULL;
 }
 
-/* A list of members, by its hash, and how often members alone have made a group of it. */
+/* A list of members, by its hash, and the number of groups made of it with members_only. */
 struct group_use {
     uint64_t hash, count;
     struct group_use *next;
@@ -90,7 +91,7 @@ static void free_group(struct tutti_group *group)
         group->uses = use->next;
         free(use);
     }
-    topology_forget(group);
+    topology_free(group);
     liveness_list_free(&group->processes);
     if (group->limit_ranks > 0) limits_restore(group->limit_ranks);
     plan_cache_free(group->cache);
@@ -107,13 +108,13 @@ static void free_group(struct tutti_group *group)
 
 void group_hold(struct tutti_group *group)
 {
-    /* relaxed: whoever adds one has one, or the lock of a group that is not shut */
+    /* relaxed: the caller has a reference, or the lock of a group that is not shut */
     atomic_fetch_add_explicit(&group->references, 1, memory_order_relaxed);
 }
 
 void group_drop(struct tutti_group *group)
 {
-    /* release, so that all that was done under this reference comes before the end; acquire for the one who ends it */
+    /* release: all that was done under this reference comes before the end; acquire: for the thread that frees */
     if (atomic_fetch_sub_explicit(&group->references, 1, memory_order_acq_rel) == 1) free_group(group);
 }
 
@@ -133,7 +134,7 @@ uint64_t group_count_use(struct tutti_group *parent, uint64_t hash)
     while (use != NULL && use->hash != hash) use = use->next;
     if (use == NULL) {
         use = calloc(1, sizeof *use);
-        if (use == NULL) return 0; /* as if it were the first: a second group of the list would then fail to match */
+        if (use == NULL) return 0; /* as for the first group: a second one of the list then fails to match */
         use->hash = hash;
         use->next = parent->uses;
         parent->uses = use;
@@ -218,7 +219,7 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     return make_store(group, args);
 }
 
-/* What the others say when this rank cannot go on, or what it has found. */
+/* Closes a group that could not be opened.  Keeps the error. */
 static int fail_open(struct tutti_group *group, int status)
 {
     char text[ERROR_TEXT_MAX];
@@ -233,12 +234,12 @@ static int fail_open(struct tutti_group *group, int status)
     return error_set(status, "%s", text);
 }
 
-/* Its backends, and what follows from them. */
-static int open_rest(struct tutti_group *group, const struct group_args *args)
+/* Opens the backends and what depends on them. */
+static int open_backends(struct tutti_group *group, const struct group_args *args)
 {
-    int status = topology_give(group);
+    int status = topology_publish(group);
     if (status == TUTTI_OK) status = backends_open(group, args);
-    if (status == TUTTI_OK) status = topology_take(group);
+    if (status == TUTTI_OK) status = topology_read(group);
     if (status != TUTTI_OK) return status;
     engine_lock(group->engine);
     group->backend_text[0] = '\0';
@@ -250,8 +251,8 @@ static int open_rest(struct tutti_group *group, const struct group_args *args)
     return TUTTI_OK;
 }
 
-/* The members agree that they make one and the same group, before any of them opens it.  *pends: that is not over. */
-static int agree(struct tutti_group *group, const struct group_args *args, bool *pends)
+/* Makes the members agree on the group before any of them opens it.  *pends: they have not done so yet. */
+static int agree_on_group(struct tutti_group *group, const struct group_args *args, bool *pends)
 {
     *pends = false;
     if (args->parent == NULL || group->size == 1 || !creation_is_possible(group->root)) return TUTTI_OK;
@@ -259,14 +260,14 @@ static int agree(struct tutti_group *group, const struct group_args *args, bool 
     if (status != TUTTI_OK) return status;
     if (!args->may_pend || !backends_open_alone(group, args)) return creation_wait(group);
     snprintf(group->backend_text, sizeof group->backend_text, "%s", args->parent->backend_text);
-    /* release: pairs with group_for_call's acquire; whoever has the handle has it from this thread in any case */
+    /* release: pairs with group_for_call's acquire */
     atomic_store_explicit(&group->pending, true, memory_order_release);
     *pends = true;
     return TUTTI_OK;
 }
 
-/* Another thread may be at it. */
-static bool takes_settling(struct tutti_group *group)
+/* Returns true if this thread is to settle the group.  Waits while another thread does. */
+static bool claim_settling(struct tutti_group *group)
 {
     while (group->settling) {
         engine_unlock(group->engine);
@@ -280,21 +281,21 @@ static bool takes_settling(struct tutti_group *group)
 void group_settle(struct tutti_group *group)
 {
     engine_lock(group->engine);
-    bool takes = takes_settling(group);
+    bool takes = claim_settling(group);
     struct group_args args = takes ? *creation_args(group) : (struct group_args){0};
     engine_unlock(group->engine);
     if (!takes) return;
     char text[ERROR_TEXT_MAX] = "";
     int status = creation_wait(group);
     if (status != TUTTI_OK) snprintf(text, sizeof text, "%s", error_text());
-    int opened = open_rest(group, &args); /* also of one that has failed, so that its calls are checked as ever */
+    int opened = open_backends(group, &args); /* also after a failure, so that calls are checked as usual */
     if (status == TUTTI_OK && opened != TUTTI_OK) snprintf(text, sizeof text, "%s", error_text());
     if (status == TUTTI_OK) status = opened;
     engine_lock(group->engine);
     if (status != TUTTI_OK) {
         creation_give_up(group, status, text);
         group_fail(group, status, text, false);
-        group->failure_returned = false; /* the first call says it */
+        group->failure_returned = false; /* the first call returns it */
     }
     group->settling = false;
     /* release: the backends are open, or the group has failed */
@@ -311,19 +312,19 @@ int group_open(const struct group_args *args, struct tutti_group **out)
         limits_raise(args->size);
         group->limit_ranks = args->size;
     }
-    streams_fill(); /* the program may have closed them since it had a store */
+    streams_fill(); /* the program may have closed them after it made the store */
     int status = fill(group, args);
     if (status == TUTTI_OK && group->size > 1 && group->root == group) status = processes_publish(group);
-    if (group->turn > 0) group->id = group_id_mix(group->id, (uint64_t)group->turn); /* unlike those before */
-    if (status == TUTTI_OK) status = agree(group, args, &pends);
-    if (status == TUTTI_OK && !pends) status = open_rest(group, args);
+    if (group->turn > 0) group->id = group_id_mix(group->id, (uint64_t)group->turn); /* differs from earlier groups */
+    if (status == TUTTI_OK) status = agree_on_group(group, args, &pends);
+    if (status == TUTTI_OK && !pends) status = open_backends(group, args);
     if (status != TUTTI_OK) return fail_open(group, status);
     if (group->root == group && group->size > 1) {
         engine_lock(group->engine);
         engine_thread_start(group->engine);
         exits_add(&group->engine->exit_watch);
         engine_unlock(group->engine);
-        cores_start_even(group->local_rank, group->local_world_size); /* last: each sleep before may undo it */
+        cores_start_even(group->local_rank, group->local_world_size); /* last: a sleep may undo it */
     }
     *out = group;
     return TUTTI_OK;
@@ -361,7 +362,7 @@ static void wait_for_works(struct tutti_group *group, int64_t deadline)
     }
 }
 
-static void let_end(struct tutti_group *group, int64_t deadline)
+static void wait_until_ended(struct tutti_group *group, int64_t deadline)
 {
     if (!group->shut) wait_for_works(group, deadline);
 }
@@ -370,14 +371,14 @@ static void fail_late(struct tutti_group *group, int64_t deadline)
 {
     (void)deadline;
     if (group->shut || TAILQ_EMPTY(&group->works)) return;
-    char text[ERROR_TEXT_MAX]; /* for the peers, too */
+    char text[ERROR_TEXT_MAX]; /* sent to the peers, too */
     snprintf(text, sizeof text, "rank %d destroyed group %s while the operation was under way",
              group->global_ranks[group->rank], group->name);
     group_fail(group, TUTTI_ERR_ABORTED, text, true);
 }
 
-/* What is to be closed, one after the other: the group, or, with one made with a store, all that descend from it, the
- * latest first.  Each is held while it has its turn, for callbacks may destroy it. */
+/* Returns the next group to close: the group itself, or, if it was made with a store, all that descend from it, the
+ * latest first.  The returned group is held, because callbacks may destroy it. */
 static struct tutti_group *next_to_close(struct tutti_group *group, struct tutti_group *before)
 {
     struct tutti_group *next = NULL;
@@ -393,8 +394,8 @@ static struct tutti_group *next_to_close(struct tutti_group *group, struct tutti
     return next;
 }
 
-static void each_to_close(struct tutti_group *group, void (*visit)(struct tutti_group *other, int64_t deadline),
-                          int64_t deadline)
+static void visit_to_close(struct tutti_group *group, void (*visit)(struct tutti_group *other, int64_t deadline),
+                           int64_t deadline)
 {
     struct tutti_group *other = NULL;
     while ((other = next_to_close(group, other)) != NULL) {
@@ -405,8 +406,8 @@ static void each_to_close(struct tutti_group *group, void (*visit)(struct tutti_
     }
 }
 
-/* The handles of groups that descend from this one outlive it. */
-static void part_from_family(struct tutti_group *origin)
+/* Takes the groups that descend from origin out of the tree: their handles outlive it. */
+static void leave_tree(struct tutti_group *origin)
 {
     struct tutti_group *root = origin->root, *member, *next;
     for (member = TAILQ_FIRST(&root->tree); member != NULL; member = next) {
@@ -420,20 +421,20 @@ static void part_from_family(struct tutti_group *origin)
 
 void group_close(struct tutti_group *group, int64_t delivery_ms)
 {
-    if (group->engine != NULL && engine_is_forked(group->engine)) return; /* the parent's, all of it */
+    if (group->engine != NULL && engine_is_forked(group->engine)) return; /* all of it is the parent's */
     struct tutti_group *other = NULL;
-    each_to_close(group, let_end, clock_deadline_ns(CLOSE_WAIT_MS));
-    each_to_close(group, fail_late, 0);
-    each_to_close(group, let_end, clock_deadline_ns(LET_GO_MS));
+    visit_to_close(group, wait_until_ended, clock_deadline_ns(CLOSE_WAIT_MS));
+    visit_to_close(group, fail_late, 0);
+    visit_to_close(group, wait_until_ended, clock_deadline_ns(LET_GO_MS));
     int64_t deadline = clock_deadline_ns(delivery_ms == TUTTI_DEFAULT_TIMEOUT ? group->timeout_ms : delivery_ms);
     while ((other = next_to_close(group, other)) != NULL) {
         drain_group(other, deadline);
-        shut(other); /* its handle stays good for destroying */
+        shut(other); /* the handle can still be destroyed */
     }
     if (group == group->root) allocations_release(group->engine);
     if (group == group->root) engine_retire(group->engine);
     engine_lock(group->engine);
-    if (group == group->origin) part_from_family(group);
+    if (group == group->origin) leave_tree(group);
     engine_unlock(group->engine);
     group_drop(group);
 }

@@ -19,7 +19,7 @@ struct tutti_group *group_for_call(const struct tutti_group *group)
 {
     struct tutti_group *found = default_group_or(group);
     if (found == NULL || check_forked(found) != TUTTI_OK) return NULL;
-    /* acquire: whoever settled it has opened its backends before */
+    /* acquire: pairs with group_settle, which has opened the backends before */
     if (atomic_load_explicit(&found->pending, memory_order_acquire)) group_settle(found);
     return found;
 }
@@ -44,7 +44,7 @@ int group_check_usable(struct tutti_group *group, const char *doing)
         snprintf(text, sizeof text, "%s after #%" PRIu64 " of group %s: %s", doing, group->sequence, group->name,
                  group->lost_text);
         group_fail(group, TUTTI_ERR_PEER_LOST, text, true);
-        group->failure_returned = true; /* by this call */
+        group->failure_returned = true; /* this call returns it */
         return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : text);
     }
     return TUTTI_OK;

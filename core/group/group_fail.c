@@ -14,9 +14,9 @@
 #include "group/failure_broadcast.h"
 #include "progress/work.h"
 
-enum { TOLD_NS = 200 * 1000 * 1000 };
+enum { HOLD_BACK_NS = 200 * 1000 * 1000 };
 
-/* The first collective that has not ended well. */
+/* Returns the sequence number of the first collective that has not completed. */
 static uint64_t failed_sequence(const struct tutti_group *group)
 {
     const struct tutti_work *work;
@@ -27,7 +27,7 @@ static uint64_t failed_sequence(const struct tutti_group *group)
     return group->sequence + 1;
 }
 
-static bool has_before(const struct tutti_group *group, uint64_t sequence)
+static bool has_collective_before(const struct tutti_group *group, uint64_t sequence)
 {
     const struct tutti_work *work;
     TAILQ_FOREACH(work, &group->works, group_link)
@@ -39,16 +39,17 @@ static bool has_before(const struct tutti_group *group, uint64_t sequence)
 
 static void fail_group(struct tutti_group *group, int status, const char *text, bool tell, bool settled);
 
-static void take_told(struct tutti_group *group)
+static void apply_reported(struct tutti_group *group)
 {
-    if (!group->failed && has_before(group, group->reported_sequence) && clock_now_ns() - group->reported_ns < TOLD_NS)
+    if (!group->failed && has_collective_before(group, group->reported_sequence) &&
+        clock_now_ns() - group->reported_ns < HOLD_BACK_NS)
         return;
     int status = group->reported_status;
     group->reported_status = TUTTI_OK;
     group->engine->n_reported--;
     if (group->reported_sequence == UINT64_MAX && TAILQ_EMPTY(&group->works))
-        return;                                            /* all ended well: the next will fail */
-    bool settled = group->reported_sequence != UINT64_MAX; /* by the peer that told */
+        return;                                            /* all have completed: the next one will fail */
+    bool settled = group->reported_sequence != UINT64_MAX; /* by the peer that reported it */
     if (!group->failed)
         fail_group(group, status, group->reported_text != NULL ? group->reported_text : "", true, settled);
 }
@@ -62,7 +63,7 @@ void group_fail_report(struct tutti_group *group, int status, const char *text, 
     group->reported_sequence = sequence;
     group->reported_ns = clock_now_ns();
     group->engine->n_reported++;
-    take_told(group);
+    apply_reported(group);
 }
 
 void group_fail_apply_reported(struct tutti_group *first)
@@ -70,17 +71,17 @@ void group_fail_apply_reported(struct tutti_group *first)
     struct tutti_group *group;
     TAILQ_FOREACH(group, &first->tree, tree_link)
     {
-        if (group->reported_status != TUTTI_OK) take_told(group);
+        if (group->reported_status != TUTTI_OK) apply_reported(group);
     }
 }
 
-/* Time ran out for the others, who waited for this rank: what happens to its own operations is something else. */
+/* True if the other ranks timed out waiting for this one.  Its own operations did not time out. */
 static bool was_given_up(const struct tutti_group *group)
 {
     return rank_set_has(&group->given_up, group->rank);
 }
 
-/* The text goes to the other ranks, too. */
+/* Writes the error message, which is sent to the other ranks, too. */
 static void describe_disowned(const struct tutti_group *group, char text[ERROR_TEXT_MAX])
 {
     snprintf(text, ERROR_TEXT_MAX,
@@ -89,32 +90,32 @@ static void describe_disowned(const struct tutti_group *group, char text[ERROR_T
              group->rank >= 0 ? group->global_ranks[group->rank] : -1);
 }
 
-/* A failure of this rank's own is told with its number: the others see it as theirs. */
+/* Prefixes a failure of this rank itself with its number, because the other ranks report it as theirs. */
 static void name_rank(const struct tutti_group *group, int status, char text[ERROR_TEXT_MAX])
 {
-    char name[32], told[ERROR_TEXT_MAX];
+    char name[32], named[ERROR_TEXT_MAX];
     bool own = status == TUTTI_ERR_SYSTEM || status == TUTTI_ERR_NO_MEMORY || status == TUTTI_ERR_BACKEND;
     if (!own || group->rank < 0) return;
     snprintf(name, sizeof name, "rank %d: ", group->global_ranks[group->rank]);
     if (strstr(text, name) != NULL) return;
-    snprintf(told, sizeof told, "%s%.900s", name, text);
-    memcpy(text, told, sizeof told);
+    snprintf(named, sizeof named, "%s%.900s", name, text);
+    memcpy(text, named, sizeof named);
 }
 
-static void take_cause(struct tutti_group *group, int status, const char *text)
+static void record_failure(struct tutti_group *group, int status, const char *text)
 {
     group->failed = status;
     group->failed_text = strdup(text);
     log_write(LOG_INFO, "group %s failed: %s: %s", group->name, error_name(status), text);
     group->failed_sequence = failed_sequence(group);
     bool every_ranks = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST;
-    group->failure_returned = !every_ranks || has_before(group, UINT64_MAX);
+    group->failure_returned = !every_ranks || has_collective_before(group, UINT64_MAX);
 }
 
 /* Takes the cause that a peer has sent in place of a loss that this rank found meanwhile: a peer that fails sends its
- * cause and leaves, and both may arrive before the cause is acted upon (take_told waits a little).  Returns whether
- * that peer has offered the cause to the others. */
-static bool prefer_told(struct tutti_group *group, int *status, char text[ERROR_TEXT_MAX])
+ * cause and leaves, and both may arrive before the cause is acted upon (apply_reported waits a little).  Returns
+ * whether that peer has offered the cause to the others. */
+static bool prefer_reported(struct tutti_group *group, int *status, char text[ERROR_TEXT_MAX])
 {
     if (group->reported_status == TUTTI_OK || *status != TUTTI_ERR_PEER_LOST) return false;
     *status = group->reported_status;
@@ -124,21 +125,21 @@ static bool prefer_told(struct tutti_group *group, int *status, char text[ERROR_
     return group->reported_sequence != UINT64_MAX;
 }
 
-/* settled: the rank that found the failure has offered its cause to the others. */
+/* Fails the group.  settled: the rank that found the failure has published its cause. */
 static void fail_group(struct tutti_group *group, int status, const char *text, bool tell, bool settled)
 {
-    char copy[ERROR_TEXT_MAX]; /* text may be a work's own */
+    char copy[ERROR_TEXT_MAX]; /* text may belong to a work */
     bool is_cause = group->failed == TUTTI_OK && engine_is_disowned(group->engine);
     snprintf(copy, sizeof copy, "%s", text);
     if (is_cause) describe_disowned(group, copy);
-    if (is_cause) status = TUTTI_ERR_SYSTEM; /* what was found is a consequence */
+    if (is_cause) status = TUTTI_ERR_SYSTEM; /* the failure that was found is a consequence */
     if (group->failed == TUTTI_OK) {
-        if (tell && !settled && !is_cause) settled = prefer_told(group, &status, copy);
+        if (tell && !settled && !is_cause) settled = prefer_reported(group, &status, copy);
         if (tell && !settled && !group->shut && !is_cause) {
             name_rank(group, status, copy);
             status = cause_settle(group, status, copy);
         }
-        take_cause(group, status, copy);
+        record_failure(group, status, copy);
         if (tell && !group->shut) health_send_failure(group);
         if (tell && !group->shut) failure_broadcast_send(group);
         group->engine->hooks->group_failed(group);
@@ -149,7 +150,7 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
     struct tutti_work *work, *next;
     for (work = TAILQ_FIRST(&group->works); work != NULL; work = next) {
         next = TAILQ_NEXT(work, group_link);
-        if (work->draining || work->parts > 0) continue; /* what has parts ends with the last of them */
+        if (work->draining || work->parts > 0) continue; /* a parent ends with its last part */
         if (!work->started) group->engine->n_blocked--;
         free(work->text);
         work->text = NULL;

@@ -21,7 +21,8 @@ void host_store_set_opening(struct tutti_group *group)
 int host_store_get(tutti_store *store, const char *key, void *buffer, size_t capacity, size_t *bytes,
                    int64_t timeout_ms)
 {
-    if (opening != NULL) engine_step_works(opening->engine); /* with what the backend has completed while it waits */
+    if (opening != NULL)
+        engine_step_works(opening->engine); /* continues works that the backend has completed while it waits */
     if (opening == NULL || timeout_ms <= LIVENESS_LOOK_MS)
         return tutti_store_get(store, key, buffer, capacity, bytes, timeout_ms);
     int64_t deadline_ns = clock_deadline_ns(timeout_ms);
@@ -31,11 +32,12 @@ int host_store_get(tutti_store *store, const char *key, void *buffer, size_t cap
         status = processes_check(opening);
         if (status != TUTTI_OK) return status;
         if (clock_now_ns() > deadline_ns)
-            return error_set(TUTTI_ERR_TIMEOUT, "store: \"%s\" was not there within %" PRIi64 " ms", key, timeout_ms);
+            return error_set(TUTTI_ERR_TIMEOUT, "store: \"%s\" has not been set within %" PRIi64 " ms", key,
+                             timeout_ms);
     }
 }
 
-/* The last rank to count itself says so; by then all entries are there. */
+/* The last rank to count itself sets the key `all`; by then all entries are there. */
 int host_store_gather(tutti_store *store, const char *key, const char *part, const void *entry, size_t entry_bytes,
                       int32_t n, void *all, size_t capacity, size_t *bytes, int64_t timeout_ms)
 {

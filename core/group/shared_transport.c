@@ -46,7 +46,7 @@ static void watch_forks(void)
 
 /* ---- the process's transports ------------------------------------------------------------------------------- */
 
-/* What a transport was opened with: backends, device, and the environment, which is read then. */
+/* Hashes what a transport is opened with: backends, device, and the environment, which backends read then. */
 static uint64_t hash_settings(const struct group_args *args)
 {
     char backends[SPEC_TEXT_MAX];
@@ -153,7 +153,7 @@ static int find_common(const struct search *search, uint64_t *number)
     return TUTTI_OK;
 }
 
-/* "TRANSPORT GROUP": two numbers; TRANSPORT is 0 where a new one is to be opened. */
+/* Writes "TRANSPORT GROUP", two numbers.  TRANSPORT is 0 if a new one is to be opened. */
 static int decide(void *context, char text[AGREEMENT_TEXT])
 {
     uint64_t transport = 0, group = 0;
@@ -204,7 +204,7 @@ static int run_search(struct search *search, const struct group_args *args, uint
 
 /* ---- groups on it ------------------------------------------------------------------------------------------- */
 
-/* Opens a new transport.  Where its backends cannot share one (MPI waits inside for all ranks of a child), *group is
+/* Opens a new transport.  If its backends cannot share one (MPI waits inside for all ranks of a subgroup), *group is
  * the group itself, and *transport NULL. */
 static int open_new(const struct group_args *args, uint64_t number, uint64_t settings,
                     struct shared_transport **transport, struct tutti_group **group)
@@ -228,14 +228,14 @@ static int open_new(const struct group_args *args, uint64_t number, uint64_t set
     return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
 }
 
-static int open_child(const struct group_args *args, struct shared_transport *transport, uint64_t id,
-                      struct tutti_group **group)
+static int open_subgroup(const struct group_args *args, struct shared_transport *transport, uint64_t id,
+                         struct tutti_group **group)
 {
     char text[ERROR_TEXT_MAX];
-    struct group_args child = *args;
-    child.parent = transport->root;
-    child.id = child.key = id;
-    int status = group_open(&child, group);
+    struct group_args subgroup = *args;
+    subgroup.parent = transport->root;
+    subgroup.id = subgroup.key = id;
+    int status = group_open(&subgroup, group);
     if (status == TUTTI_OK) {
         (*group)->transport = transport;
         return TUTTI_OK;
@@ -245,7 +245,7 @@ static int open_child(const struct group_args *args, struct shared_transport *tr
     return error_set(status, "%s", text);
 }
 
-/* Keeps the one of this number alone. */
+/* Keeps the transport of this number and releases the others. */
 static struct shared_transport *choose(struct search *search, uint64_t number)
 {
     struct shared_transport *chosen = NULL;
@@ -277,7 +277,7 @@ int shared_transport_open_group(const struct group_args *args, struct tutti_grou
     if (number != 0 && transport == NULL)
         return error_set(TUTTI_ERR_STORE, "making the group: no rank offered transport %016" PRIx64, number);
     if (transport == NULL) status = open_new(args, id, settings, &transport, group);
-    return status != TUTTI_OK || transport == NULL ? status : open_child(args, transport, id, group);
+    return status != TUTTI_OK || transport == NULL ? status : open_subgroup(args, transport, id, group);
 }
 
 void shared_transport_close_group(struct tutti_group *group, int64_t delivery_ms)

@@ -37,7 +37,7 @@ static void key_of(const struct shrink *shrink, const char *what, int rank, char
     snprintf(key, KEY, "shrink/%016" PRIx64 "/%" PRIu64 "/%s/%d", shrink->group->id, shrink->number, what, rank);
 }
 
-static int is_there(const struct shrink *shrink, const char *what, int rank, bool *there)
+static int is_set(const struct shrink *shrink, const char *what, int rank, bool *there)
 {
     char key[KEY];
     key_of(shrink, what, rank, key);
@@ -46,15 +46,16 @@ static int is_there(const struct shrink *shrink, const char *what, int rank, boo
 
 /* ---- what this rank knows ---------------------------------------------------------------------------------- */
 
-/* Lost: the connection has ended.  Else given up, by a timeout of the group. */
+/* True if this rank knows that another one is gone. *lost: the connection has ended; else a timeout of the group gave
+ * the rank up. */
 static bool knows_gone(const struct tutti_group *group, int rank, bool *lost)
 {
     *lost = group->root->lost[group->global_ranks[rank]];
     return *lost || rank_set_has(&group->given_up, rank);
 }
 
-/* Enters who is gone, as far as it was not entered before. */
-static int enter_gone(struct shrink *shrink)
+/* Publishes the ranks that are gone, unless published before. */
+static int publish_gone(struct shrink *shrink)
 {
     struct tutti_group *group = shrink->group;
     int status = TUTTI_OK;
@@ -75,25 +76,25 @@ static int enter_gone(struct shrink *shrink)
 
 /* ---- what all know ----------------------------------------------------------------------------------------- */
 
-/* Whether every rank is in or gone. */
-static int look(struct shrink *shrink, bool *complete)
+/* Reads which ranks are in or gone.  *complete: all are. */
+static int read_ranks(struct shrink *shrink, bool *complete)
 {
     int status = TUTTI_OK;
     *complete = true;
     for (int rank = 0; rank < shrink->size && status == TUTTI_OK; rank++) {
         bool lost = false, late = false;
-        if (!shrink->in[rank]) status = is_there(shrink, "in", rank, &shrink->in[rank]);
+        if (!shrink->in[rank]) status = is_set(shrink, "in", rank, &shrink->in[rank]);
         if (shrink->in[rank] || status != TUTTI_OK) continue;
-        status = is_there(shrink, "lost", rank, &lost);
-        if (status == TUTTI_OK && !lost) status = is_there(shrink, "late", rank, &late);
+        status = is_set(shrink, "lost", rank, &lost);
+        if (status == TUTTI_OK && !lost) status = is_set(shrink, "late", rank, &late);
         shrink->gone[rank] = lost || late;
         *complete &= shrink->gone[rank];
     }
     return status;
 }
 
-/* Who has entered this rank as lost: numbers and blanks, to be freed, or NULL where nobody has. */
-static int read_losers(const struct shrink *shrink, int rank, char **text)
+/* Reads the ranks that have published this one as lost: numbers and blanks, to be freed, or NULL if there are none. */
+static int read_reporters(const struct shrink *shrink, int rank, char **text)
 {
     char key[KEY];
     tutti_bytes bytes = {0};
@@ -103,16 +104,17 @@ static int read_losers(const struct shrink *shrink, int rank, char **text)
     if (status != TUTTI_OK) return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
     *text = strndup(bytes.data, bytes.bytes);
     tutti_bytes_free(&bytes, 1);
-    return *text != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for who has lost rank %d", rank);
+    return *text != NULL ? TUTTI_OK
+                         : error_set(TUTTI_ERR_NO_MEMORY, "no memory for the ranks that have lost rank %d", rank);
 }
 
-/* Leaves out one of each two that are in and have lost each other. */
-static int part_strangers(struct shrink *shrink)
+/* Excludes one of each two ranks that are in and have lost each other. */
+static int exclude_unconnected(struct shrink *shrink)
 {
     int status = TUTTI_OK;
     for (int rank = 0; rank < shrink->size && status == TUTTI_OK; rank++) {
         char *text = NULL;
-        if (shrink->in[rank]) status = read_losers(shrink, rank, &text);
+        if (shrink->in[rank]) status = read_reporters(shrink, rank, &text);
         if (text == NULL) continue;
         char *at = text, *next = NULL;
         for (long other = strtol(at, &next, 10); next != at; other = strtol(at, &next, 10)) {
@@ -125,18 +127,19 @@ static int part_strangers(struct shrink *shrink)
     return status;
 }
 
-/* The first proposal counts. */
+/* Proposes the members.  The first proposal is the decision. */
 static int propose(struct shrink *shrink, const char *key)
 {
     size_t bytes = 0;
     for (int rank = 0; rank < shrink->size; rank++) shrink->members[rank] = shrink->in[rank] ? 'y' : 'n';
-    int status = part_strangers(shrink);
+    int status = exclude_unconnected(shrink);
     if (status != TUTTI_OK) return status;
     return tutti_store_compare_set(shrink->group->store, key, "", 0, shrink->members, (size_t)shrink->size, NULL, 0,
                                    &bytes);
 }
 
-/* Nobody is to go on, unless there is a proposal already: else who comes now would go on with those who leave. */
+/* Decides that there are no survivors, unless there is a proposal already.  Else a rank that calls now would continue
+ * with ranks that leave. */
 static int give_up(struct shrink *shrink, const char *key)
 {
     size_t bytes = 0;
@@ -145,17 +148,18 @@ static int give_up(struct shrink *shrink, const char *key)
                                    &bytes);
 }
 
-/* What was decided; TIMEOUT: nothing yet. */
+/* Reads the decision.  TIMEOUT: there is none yet. */
 static int read_decision(struct shrink *shrink, const char *key, int64_t timeout_ms)
 {
     size_t bytes = 0;
     int status = tutti_store_get(shrink->group->store, key, shrink->members, (size_t)shrink->size, &bytes, timeout_ms);
     if (status != TUTTI_OK) return status;
-    if (bytes != (size_t)shrink->size) return error_set(TUTTI_ERR_STORE, "the store's list of survivors is malformed");
+    if (bytes != (size_t)shrink->size)
+        return error_set(TUTTI_ERR_STORE, "the list of survivors in the store is malformed");
     return TUTTI_OK;
 }
 
-static int say_who_is_missing(const struct shrink *shrink)
+static int describe_missing(const struct shrink *shrink)
 {
     char text[300] = "";
     size_t used = 0;
@@ -176,19 +180,19 @@ static int agree(struct shrink *shrink)
 {
     struct tutti_group *group = shrink->group;
     int64_t deadline = clock_deadline_ns(group->timeout_ms);
-    /* The ranks take turns in looking, so that one does it for all as a rule. */
+    /* The ranks look at different times, so that usually one does it for all. */
     int64_t patience = group->rank * TURN_MS < TURNS_MS_MOST ? group->rank * TURN_MS : TURNS_MS_MOST;
     char key[KEY], decision[KEY];
     key_of(shrink, "in", group->rank, key);
     snprintf(decision, sizeof decision, "shrink/%016" PRIx64 "/%" PRIu64 "/members", group->id, shrink->number);
-    int status = enter_gone(shrink);
+    int status = publish_gone(shrink);
     if (status == TUTTI_OK) status = tutti_store_set(group->store, key, "", 0);
     while (status == TUTTI_OK) {
         status = read_decision(shrink, decision, patience);
         if (status != TUTTI_ERR_TIMEOUT) break;
         bool complete = false;
-        status = enter_gone(shrink);
-        if (status == TUTTI_OK) status = look(shrink, &complete);
+        status = publish_gone(shrink);
+        if (status == TUTTI_OK) status = read_ranks(shrink, &complete);
         if (status == TUTTI_OK && complete) status = propose(shrink, decision);
         if (status == TUTTI_OK && !complete && clock_now_ns() >= deadline) {
             status = give_up(shrink, decision);
@@ -196,9 +200,9 @@ static int agree(struct shrink *shrink)
         }
         patience = complete ? 0 : LOOK_MS;
     }
-    tutti_store_delete(group->store, key, NULL); /* whoever looks from now on finds the decision first */
+    tutti_store_delete(group->store, key, NULL); /* a rank that looks from now on finds the decision first */
     if (status == TUTTI_OK && memchr(shrink->members, 'y', (size_t)shrink->size) == NULL)
-        return say_who_is_missing(shrink);
+        return describe_missing(shrink);
     return status == TUTTI_OK ? TUTTI_OK : error_prefix(status, "shrink_group of group %s", group->name);
 }
 
@@ -208,7 +212,7 @@ static int open_smaller(struct shrink *shrink, tutti_group **smaller)
 {
     struct tutti_group *group = shrink->group;
     if (shrink->members[group->rank] != 'y')
-        return error_set(TUTTI_ERR_ABORTED, "shrink_group: the survivors of group %s go on without this rank (%d)",
+        return error_set(TUTTI_ERR_ABORTED, "shrink_group: the survivors of group %s continue without this rank (%d)",
                          group->name, group->global_ranks[group->rank]);
     int *ranks = calloc((size_t)shrink->size, sizeof *ranks), n = 0;
     if (ranks == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");

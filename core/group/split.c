@@ -14,7 +14,8 @@
 
 /* ---- over control messages ----------------------------------------------------------------------------------- */
 
-/* Stands for the parent's ranks while they agree, as a group does that is being made; nothing else sees it. */
+/* Makes a group that stands for the parent's ranks while they agree, like a group that is being made.  Nothing else
+ * sees it. */
 static struct tutti_group *new_meeting(struct tutti_group *parent)
 {
     struct tutti_group *meeting = calloc(1, sizeof *meeting);
@@ -73,7 +74,7 @@ static void split_key(uint64_t id, const char *what, char key[SPLIT_KEY])
     snprintf(key, SPLIT_KEY, "split/%016" PRIx64 "/%s", id, what);
 }
 
-/* Takes the split before out of the store.  All have chosen anew, so all have read it. */
+/* Removes the previous split from the store.  All ranks have chosen anew, so all have read it. */
 static void forget_last(struct tutti_group *parent, uint64_t id)
 {
     static const char *const parts[] = {"choices", "came", "verdict"};

@@ -1,7 +1,7 @@
-/* What each rank of a group chooses when it is split: how all of them learn it.
+/* How all ranks of a group that is split learn each other's choices.
  *
- * Where the family's backend has `tell`, the ranks hand their choices to the lowest one, which tells them to all (see
- * making.h).  Else they go through the store.
+ * If the tree's backend has `tell`, the ranks send their choices to the lowest one, which sends them to all (see
+ * creation.h).  Else the choices go through the store.
  */
 #ifndef SPLIT_H
 #define SPLIT_H

@@ -19,7 +19,7 @@ static const char *algorithm_of(const struct tutti_group *group)
     return group->algorithm != NULL ? group->algorithm : "";
 }
 
-static int say_algorithm(struct tutti_group *group)
+static int publish_algorithm(struct tutti_group *group)
 {
     char key[64], mine[ALGORITHM_MAX + 32];
     size_t bytes = 0;
@@ -31,7 +31,7 @@ static int say_algorithm(struct tutti_group *group)
                                    &bytes);
 }
 
-int topology_agree(const struct tutti_group *group)
+int topology_check_alike(const struct tutti_group *group)
 {
     int rank = 0, used = 0;
     const char *mine = algorithm_of(group);
@@ -46,12 +46,12 @@ int topology_agree(const struct tutti_group *group)
         theirs, rank, mine, group->rank);
 }
 
-/* Rank 0's tuning file counts for all.  It hands it out before the ranks agree that a backend has opened, the others
- * take it afterwards: nobody waits. */
-int topology_give(struct tutti_group *group)
+/* All ranks use rank 0's tuning file.  Rank 0 publishes it before the ranks agree that a backend has opened, and the
+ * others read it afterwards, so no rank waits. */
+int topology_publish(struct tutti_group *group)
 {
     if (group != group->root) return TUTTI_OK;
-    int status = group->size > 1 ? say_algorithm(group) : TUTTI_OK;
+    int status = group->size > 1 ? publish_algorithm(group) : TUTTI_OK;
     if (status != TUTTI_OK || group->rank != 0) return status;
     group->tuning = tuning_read(env_string("TUTTI_TUNING", NULL));
     if (group->size == 1) return TUTTI_OK;
@@ -59,7 +59,7 @@ int topology_give(struct tutti_group *group)
     return tutti_store_set(group->store, "tuning", text, strlen(text));
 }
 
-static int take_tuning(struct tutti_group *group)
+static int read_tuning(struct tutti_group *group)
 {
     size_t bytes = 0;
     if (group != group->root || group->rank == 0) return TUTTI_OK;
@@ -75,7 +75,8 @@ static int take_tuning(struct tutti_group *group)
     return status;
 }
 
-/* As the backend says; for a part of a family, as it said of the whole. */
+/* Finds which ranks share a host: from the backend for a tree's first group, from that group's result for the
+ * others. */
 static int find_hosts(struct tutti_group *group, struct backend_entry *entry)
 {
     const struct backend_entry *whole = group != group->root ? entries_find(group->root, entry->backend) : NULL;
@@ -148,9 +149,9 @@ static int give_rows(struct tutti_group *group, struct backend_entry *entry)
     return TUTTI_OK;
 }
 
-int topology_take(struct tutti_group *group)
+int topology_read(struct tutti_group *group)
 {
-    int status = take_tuning(group);
+    int status = read_tuning(group);
     if (status == TUTTI_OK) status = gather_paths(group);
     for (int device = 0; device < 2; device++)
         for (int i = 0; status == TUTTI_OK && i < group->n_entries[device]; i++) {
@@ -163,7 +164,7 @@ int topology_take(struct tutti_group *group)
     return status;
 }
 
-void topology_forget(struct tutti_group *group)
+void topology_free(struct tutti_group *group)
 {
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < group->n_entries[device]; i++) {
