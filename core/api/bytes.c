@@ -9,7 +9,7 @@
 #include "group/group_check.h"
 #include "state/group_state.h"
 
-/* opts without what these calls do not have: they block. */
+/* Returns opts without the fields that these calls do not have: they block. */
 static int make_blocking(const tutti_opts *opts, size_t opts_bytes, tutti_opts *plain)
 {
     tutti_opts copy;
@@ -25,12 +25,12 @@ static int check_bytes(const char *what, const tutti_opts *opts, const void *dat
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (group->rank < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: this rank is not in group %s", what, group->name);
-    if (coalesce_is_open(group)) /* the second of its two steps needs what the first one brings */
+    if (coalesce_is_open(group)) /* the second of its two steps needs the result of the first one */
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s cannot be kept: call it before coalesce_begin or after _end",
                          what);
     if (data == NULL && bytes > 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: data is NULL but bytes is %zu", what, bytes);
-    if (bytes > PTRDIFF_MAX) /* as a negative number would be */
+    if (bytes > PTRDIFF_MAX) /* a negative number that was converted */
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: bytes is %zu, more than memory can be", what, bytes);
     *size = group->size;
     *rank = group->rank;
@@ -47,7 +47,7 @@ static tutti_tensor bytes_tensor(const void *data, size_t bytes)
     return tutti_tensor_of(data, (int64_t)bytes, TUTTI_UINT8);
 }
 
-/* Memory for each entry, and tensors over it. */
+/* Allocates memory for each entry, and tensors over it. */
 static int allocate(const char *what, tutti_bytes *out, const int64_t *sizes, int n, tutti_tensor *tensors)
 {
     for (int i = 0; i < n; i++) {
@@ -60,8 +60,8 @@ static int allocate(const char *what, tutti_bytes *out, const int64_t *sizes, in
     return TUTTI_OK;
 }
 
-/* After the first step the others are in the second one, or about to be, where they would wait for this rank: so what
- * ends the call here ends the group.  Keeps the sentence. */
+/* Fails the group if the call fails after its first step: the other ranks are in the second step, or about to be, and
+ * wait for this one.  Keeps the error message. */
 static int give_up(const tutti_opts *opts, int status)
 {
     char text[ERROR_TEXT_MAX];
@@ -163,7 +163,7 @@ int tutti_scatter_bytes_sized(tutti_bytes *out, const tutti_bytes *in, int n, in
     status = check_bytes("scatter_bytes", &plain, NULL, 0, &size, &rank);
     bool is_root = status == TUTTI_OK && is_own_rank(&plain, root, rank);
     if (status == TUTTI_OK && is_root) status = check_list("scatter_bytes", in, n, size);
-    for (int i = 0; status == TUTTI_OK && is_root && i < n; i++) /* before any rank hears of it */
+    for (int i = 0; status == TUTTI_OK && is_root && i < n; i++) /* before any rank is involved */
         status = check_bytes("scatter_bytes", &plain, in[i].data, in[i].bytes, &size, &rank);
     if (status != TUTTI_OK) return status;
     int64_t own = 0, *sizes = calloc((size_t)size, sizeof *sizes);

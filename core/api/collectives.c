@@ -6,7 +6,7 @@
 #include "dispatch/batch.h"
 #include "dispatch/submit.h"
 
-/* One or no tensor a side. */
+/* Submits an operation with at most one tensor a side. */
 static int flat(tutti_kind kind, const tutti_tensor *out, const tutti_tensor *in, int root, tutti_reduce_op reduce_op,
                 const tutti_opts *opts, size_t opts_bytes)
 {
@@ -161,7 +161,7 @@ int tutti_irecv_sized(tutti_tensor tensor, int src, const tutti_opts *opts, size
     return submit_async(&op, opts, opts_bytes, work);
 }
 
-/* Copies ops, of op_bytes each in the program, to ones that this library knows. */
+/* Copies ops, of op_bytes each in the program, to this library's size. */
 static int read_ops(const tutti_p2p_op *ops, size_t op_bytes, int n, tutti_p2p_op *known)
 {
     int status = TUTTI_OK;
@@ -172,7 +172,7 @@ static int read_ops(const tutti_p2p_op *ops, size_t op_bytes, int n, tutti_p2p_o
     return status;
 }
 
-/* A batch of ops of another size than they have in this library. */
+/* Submits a batch whose ops have another size than in this library. */
 static int batch_of_others(const tutti_p2p_op *ops, size_t op_bytes, int n, const tutti_opts *opts, tutti_work **works)
 {
     tutti_p2p_op *known = calloc((size_t)n, sizeof *known);
@@ -183,7 +183,7 @@ static int batch_of_others(const tutti_p2p_op *ops, size_t op_bytes, int n, cons
     return status;
 }
 
-/* Started in the order given; what cannot start is refused before any other has. */
+/* All are checked before the first one is launched. */
 int tutti_batch_isend_irecv_sized(const tutti_p2p_op *ops, size_t op_bytes, int n, const tutti_opts *opts,
                                   size_t opts_bytes, tutti_work **works)
 {

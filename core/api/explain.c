@@ -1,4 +1,4 @@
-/* The public functions that tell people what is there and what would be done. */
+/* The public functions that describe backends, groups and the way of an operation. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -17,7 +17,7 @@
 #include "progress/engine.h"
 #include "progress/plan_cache.h"
 
-/* Text that grows as far as there is room. */
+/* Text that is cut where the buffer ends. */
 struct text {
     char *at;
     size_t left;
@@ -60,7 +60,7 @@ int tutti_list_backends(char *text, size_t capacity)
     return status;
 }
 
-/* What a table offers. */
+/* Appends what a backend's table offers. */
 static void put_doors(struct text *text, const tutti_backend *backend)
 {
     int native = 0;
@@ -88,7 +88,7 @@ int tutti_describe_backend(const char *name, char *out, size_t capacity)
     put(&text, "%s, version %s\n", dladdr(backend, &file) != 0 ? file.dli_fname : backend->name,
         backend->version != NULL ? backend->version : "unknown");
     put_doors(&text, backend);
-    status = put_description(&text, backend, NULL); /* before probe, which may look no further than it must */
+    status = put_description(&text, backend, NULL); /* before probe, which may fail early */
     return status == TUTTI_OK && TUTTI_HAS(backend, probe) ? backend->probe(&host_services) : status;
 }
 
@@ -104,7 +104,7 @@ static int find_group(const char *what, const tutti_group *given, struct tutti_g
     return TUTTI_OK;
 }
 
-/* What the group's backends say of it, from the device's first entry on. */
+/* Asks the group's backends, from the device's first entry on. */
 static int put_group(struct text *text, struct tutti_group *group, int device)
 {
     int status = TUTTI_OK;
@@ -193,7 +193,7 @@ static void put_reason(struct text *text, const struct tutti_group *group, const
             kind, ranks, where[reason->where], bytes, reason->bytes);
 }
 
-/* What the plan makes this rank send, and how much of it to other hosts. */
+/* Counts the bytes that the plan makes this rank send, in all and to other hosts. */
 static void put_steps(struct text *text, const struct plan *plan, const struct coll_hosts *hosts)
 {
     int64_t sends = 0, sent = 0, abroad = 0;
@@ -228,7 +228,7 @@ static int put_plan(struct text *text, const struct tutti_group *group, const st
     return TUTTI_OK;
 }
 
-/* An operation of bytes, in flat tensors that nobody reads. */
+/* Makes an operation of this many bytes, in flat tensors that nobody reads. */
 struct example {
     tutti_tensor in, out;
     tutti_op op;

@@ -100,7 +100,7 @@ tutti_device tutti_get_device(const tutti_group *group)
 
 /* ---- making ------------------------------------------------------------------------------------------------ */
 
-/* The options as this library knows them; NULL: all defaults. */
+/* Reads the options; NULL: all defaults. */
 static int read_opts(const tutti_group_opts **opts, size_t bytes, tutti_group_opts *copy)
 {
     static const tutti_group_opts defaults;
@@ -109,7 +109,7 @@ static int read_opts(const tutti_group_opts **opts, size_t bytes, tutti_group_op
     return TUTTI_OK;
 }
 
-/* The parent, if a group can be made from it. */
+/* Sets *parent, if a group can be made from it. */
 static int find_parent(const char *what, const tutti_group_opts *opts, struct tutti_group **parent)
 {
     *parent = group_for_call(opts->parent);
@@ -154,7 +154,7 @@ static int by_number(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Alike for lists of the same members, in whichever order. */
+/* Returns a hash that is the same for lists of the same members in any order. */
 static int set_of(uint64_t id, const int *ranks, int n, uint64_t *set)
 {
     int *sorted = malloc((size_t)n * sizeof *sorted);
@@ -167,8 +167,8 @@ static int set_of(uint64_t id, const int *ranks, int n, uint64_t *set)
     return TUTTI_OK;
 }
 
-/* Which group this is.  Where all of the parent call, their count of calls tells; where members alone do, it is how
- * often these members have been used. */
+/* Identifies the new group.  If all ranks of the parent call, by their number of calls; with members_only, by the
+ * number of groups made of these members. */
 static int next_id(struct tutti_group *parent, const int *ranks, int n, bool members_only, struct subgroup_id *id)
 {
     uint64_t base = group_id_mix(parent->id, 1), set = 0;

@@ -7,7 +7,7 @@
 #include "group/group_check.h"
 #include "progress/engine.h"
 
-/* The first of the group's backends that takes its device's tensors itself and allocates; NULL where none does. */
+/* Returns the first of the group's backends that takes tensors of its device itself and allocates memory, or NULL. */
 static const struct backend_entry *allocating_entry(const struct tutti_group *group)
 {
     int device = group_device_index(group->device);
@@ -19,8 +19,8 @@ static const struct backend_entry *allocating_entry(const struct tutti_group *gr
     return device > 0 && stager->backend != NULL && TUTTI_HAS(stager->backend, alloc) ? stager : NULL;
 }
 
-/* All that changes hands does so under the engine's lock: another thread may give back, or be given, the same memory,
- * or end the group. */
+/* Allocates and records under the engine's lock: another thread may free the same memory, get it, or close the
+ * group. */
 static int borrow(const struct tutti_group *group, const struct backend_entry *entry, size_t bytes, void **memory)
 {
     void *made = NULL;
@@ -35,7 +35,7 @@ static int borrow(const struct tutti_group *group, const struct backend_entry *e
     return status;
 }
 
-/* Memory that the program kept when its groups ended. */
+/* Frees memory that the program has kept after its groups ended. */
 static int reclaim(const struct allocation *allocation)
 {
     if (!TUTTI_HAS(allocation->backend, reclaim))
@@ -90,7 +90,7 @@ int tutti_free(tutti_group *group, void *memory)
     struct allocation allocation;
     bool lent = allocations_find(memory, &allocation);
     if (lent && allocation.tree == NULL) return reclaim(&allocation);
-    if (!lent && group == NULL && !tutti_is_initialized()) { /* after the end of all: the system's */
+    if (!lent && group == NULL && !tutti_is_initialized()) { /* after all groups have ended: the system's memory */
         free(memory);
         return TUTTI_OK;
     }

@@ -1,4 +1,4 @@
-/* Messages whose size the sender alone knows: probes and byte strings. */
+/* Messages whose size only the sender knows: probes and byte strings. */
 #include <stdlib.h>
 #include <string.h>
 #include <tutti/tutti.h>
@@ -11,7 +11,7 @@
 #include "group/group_check.h"
 #include "state/group_state.h"
 
-/* What a probe and its options need: it writes to message. */
+/* Sets the options of a probe, which writes to message. */
 static void probe_opts(const tutti_opts *given, tutti_message *message, tutti_opts *opts)
 {
     *opts = given != NULL ? *given : (tutti_opts){0};
@@ -26,7 +26,7 @@ static tutti_op probe_of(int src)
     return (tutti_op){.kind = TUTTI_PROBE, .root = src};
 }
 
-/* The operations here look at what has come, so none can be kept for later. */
+/* Refuses to coalesce: these operations look at messages that have arrived, so they cannot be kept for later. */
 static int refuse_coalescing(const char *what, const tutti_opts *opts)
 {
     const struct tutti_group *group = group_for_call(opts->group);
@@ -36,8 +36,8 @@ static int refuse_coalescing(const char *what, const tutti_opts *opts)
                      what);
 }
 
-/* A probe has set *found. */
-static void tell(const tutti_message *found, const tutti_opts *opts, tutti_message *message)
+/* Reports the message that a probe has found. */
+static void report_message(const tutti_message *found, const tutti_opts *opts, tutti_message *message)
 {
     if (message != NULL) *message = *found;
     if (opts == NULL) return;
@@ -56,7 +56,7 @@ int tutti_probe_sized(int src, const tutti_opts *opts, size_t opts_bytes, tutti_
     probe_opts(opts, &found, &own);
     status = refuse_coalescing("probe", &own);
     if (status == TUTTI_OK) status = submit(&op, &own, sizeof own);
-    if (status == TUTTI_OK) tell(&found, opts, message);
+    if (status == TUTTI_OK) report_message(&found, opts, message);
     return status;
 }
 
@@ -72,7 +72,7 @@ int tutti_iprobe_sized(int src, const tutti_opts *opts, size_t opts_bytes, bool 
     probe_opts(opts, &there, &own);
     status = refuse_coalescing("iprobe", &own);
     if (status == TUTTI_OK) status = probe_now(&op, &own, found);
-    if (status == TUTTI_OK && *found) tell(&there, opts, message);
+    if (status == TUTTI_OK && *found) report_message(&there, opts, message);
     return status;
 }
 
@@ -100,6 +100,6 @@ int tutti_recv_bytes_sized(tutti_bytes *out, int src, const tutti_opts *opts, si
     probe_opts(opts, &found, &own);
     status = refuse_coalescing("recv_bytes", &own);
     if (status == TUTTI_OK) status = probe_recv_bytes(&op, &own, out);
-    if (status == TUTTI_OK) tell(&found, opts, NULL);
+    if (status == TUTTI_OK) report_message(&found, opts, NULL);
     return status;
 }

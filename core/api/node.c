@@ -1,8 +1,9 @@
-/* Where this rank is among those of its node: as its launcher says, else as the backend has found. */
+/* This rank's number among the ranks of its node: from the launcher, else from the backend. */
 #include "group/default_group.h"
 #include "state/group_state.h"
 
-/* The ranks of the default group on this rank's host, before it or all; -1 where the backend does not know. */
+/* Counts the default group's ranks on this rank's host, all or those before it.  Returns -1 if the backend does not
+ * know. */
 static int count_here(const struct tutti_group *group, int end)
 {
     int n = 0, host = tutti_get_host(group, group->rank);

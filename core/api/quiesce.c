@@ -1,4 +1,4 @@
-/* Waiting for all of a group's operations at once, and how many there were. */
+/* Waiting for all of a group's operations at once. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -9,7 +9,7 @@
 #include "progress/engine_wait.h"
 #include "progress/work.h"
 
-/* The group's works that have not ended, each held; n of them.  NULL with n > 0: no memory. */
+/* Returns the group's n works that have not ended, each held.  NULL with n > 0: out of memory. */
 static struct tutti_work **hold_works(struct tutti_group *group, int *n)
 {
     struct tutti_work *work, **works;
@@ -61,11 +61,11 @@ int tutti_group_quiesce(tutti_group *group, int64_t timeout_ms)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "group_quiesce: timeout_ms is %lld, it may not be negative",
                          (long long)timeout_ms);
     int64_t deadline_ns = timeout_ms <= 0                       ? 0
-                          : timeout_ms == TUTTI_DEFAULT_TIMEOUT ? CLOCK_NEVER /* each operation's own ends it */
+                          : timeout_ms == TUTTI_DEFAULT_TIMEOUT ? CLOCK_NEVER /* each operation ends by its own */
                                                                 : clock_deadline_ns(timeout_ms);
     engine_lock(group->engine);
     engine_count_call(group->engine);
-    group_hold(group); /* another thread may destroy it meanwhile */
+    group_hold(group); /* another thread may destroy the group meanwhile */
     int status = wait_for_works(group, deadline_ns);
     engine_unlock(group->engine);
     group_drop(group);

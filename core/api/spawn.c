@@ -25,9 +25,9 @@
 enum { SPAWN_GRACE_MS = 5000, SPAWN_NAP_MS = 10 };
 
 struct child {
-    pid_t pid;  /* 0: not there, or reaped */
-    int pidfd;  /* polls readable when it has ended; -1 where the system gives none */
-    int code;   /* how it ended: CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0 where somebody else took that away */
+    pid_t pid;  /* 0: not started, or reaped */
+    int pidfd;  /* readable once it has ended; -1 if the system has none */
+    int code;   /* how it ended: CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0 if another thread has reaped it */
     int status; /* exit code or signal */
 };
 
@@ -63,27 +63,27 @@ static void set_environment(const struct spawn *spawn, int rank, uint16_t port)
     set_int("TUTTI_TOKEN_FD", spawn->token_fd);
 }
 
-/* Waits at the gate; false where the parent closed it. */
+/* Waits at the gate.  Returns false if the parent has closed it. */
 static bool pass_gate(const struct spawn *spawn, uint16_t *port)
 {
     ssize_t n;
-    close(spawn->gate[1]); /* else it would hold the gate open itself */
+    close(spawn->gate[1]); /* else the child would hold the gate open itself */
     do n = read(spawn->gate[0], port, sizeof *port);
     while (n < 0 && errno == EINTR);
     close(spawn->gate[0]);
     return n == sizeof *port;
 }
 
-/* _exit, as what the program registered with atexit is the parent's to run. */
+/* _exit, because functions that the program has registered with atexit belong to the parent. */
 _Noreturn static void be_rank(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int, void *), void *argument)
 {
     uint16_t port;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(1); /* it died before the line above */
+    if (getppid() != parent) _exit(1); /* the parent died before prctl */
     for (int i = 0; i < rank; i++)
         if (spawn->children[i].pidfd >= 0) close(spawn->children[i].pidfd);
     if (!pass_gate(spawn, &port)) _exit(1);
-    fcntl(spawn->token_fd, F_SETFD, 0); /* so that a program which fn becomes still finds it */
+    fcntl(spawn->token_fd, F_SETFD, 0); /* so that a program which fn executes still has it */
     set_environment(spawn, rank, port);
     free(spawn->children);
     free(spawn->polled);
@@ -94,7 +94,7 @@ _Noreturn static void be_rank(struct spawn *spawn, int rank, pid_t parent, int (
 
 /* ---- in the parent: waiting and ending ---------------------------------------------------------------------- */
 
-/* Tells the others that this rank has ended: they may wait for it in init. */
+/* Publishes that this rank has ended: the others may wait for it in init. */
 static void tell_end(const struct spawn *spawn, int rank)
 {
     char value[100];
@@ -124,7 +124,7 @@ static bool reap(struct child *child)
     return true;
 }
 
-/* Of several that ended since the last look, one that a signal ended is the likelier cause of the others. */
+/* Chooses the first failure.  Of several since the last look, a rank that a signal ended is the likelier cause. */
 static void reap_all(struct spawn *spawn)
 {
     int candidate = -1;
@@ -140,7 +140,7 @@ static void reap_all(struct spawn *spawn)
     if (spawn->first < 0) spawn->first = candidate;
 }
 
-/* Returns when a child has ended, a signal came, or the time has passed. */
+/* Waits until a child has ended, a signal has arrived, or the time has passed. */
 static void sleep_until_news(struct spawn *spawn, int left_ms)
 {
     int n = 0;
@@ -160,7 +160,7 @@ static void signal_all(const struct spawn *spawn, int signal)
         if (spawn->children[i].pid) kill(spawn->children[i].pid, signal);
 }
 
-/* Until all have ended, or, with until_failure, one has failed; false when the time has passed. */
+/* Waits until all have ended or, with until_failure, one has failed.  Returns false if the time has passed. */
 static bool wait_children(struct spawn *spawn, bool until_failure, int64_t timeout_ms)
 {
     int64_t deadline = clock_deadline_ns(timeout_ms);
@@ -215,7 +215,7 @@ static int make_token(uint8_t token[TUTTI_TOKEN_BYTES], int *fd)
 static int fork_children(struct spawn *spawn, int (*fn)(int, void *), void *argument)
 {
     pid_t parent = getpid();
-    fflush(NULL); /* else each child would write what is buffered once more */
+    fflush(NULL); /* else each child would write buffered text once more */
     for (int i = 0; i < spawn->n; i++) {
         pid_t pid = fork();
         if (pid < 0) return error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot fork rank %d of %d", i, spawn->n);
@@ -227,7 +227,7 @@ static int fork_children(struct spawn *spawn, int (*fn)(int, void *), void *argu
     return TUTTI_OK;
 }
 
-/* One port each; a read of two bytes takes exactly one. */
+/* Writes one port per child; a read of two bytes takes exactly one. */
 static int open_gate(const struct spawn *spawn, uint16_t port)
 {
     for (int i = 0; i < spawn->n; i++) {

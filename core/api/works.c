@@ -23,20 +23,21 @@ static int check_forked(const struct engine *engine)
     return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: the operation was begun before fork(): it is the parent's");
 }
 
-/* An operation's own deadline ends it, so its own timeout is no limit here.  0: one round. */
+/* Returns the deadline of a wait.  An operation ends by its own deadline, so its timeout is no limit here.  0: one
+ * round. */
 static int64_t moment(int64_t timeout_ms)
 {
     if (timeout_ms == 0 || timeout_ms == TUTTI_NOW) return 0;
     return timeout_ms == TUTTI_DEFAULT_TIMEOUT ? CLOCK_NEVER : clock_deadline_ns(timeout_ms);
 }
 
-/* A program that asks in a loop would keep the core from whom it waits for until its time slice is over. */
+/* Yields the core: a program that asks in a loop would keep it from the peer it waits for. */
 static void give_way(const struct engine *engine)
 {
     if (!engine->own_core) sched_yield();
 }
 
-/* *ended: whether this is the work's own end, as it was seen with the lock; it may have ended since. */
+/* Waits for a work.  *ended: it had ended when the lock was held; it may have ended since. */
 static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t timeout_ms, bool *ended)
 {
     struct engine *engine = work->engine;
@@ -103,7 +104,7 @@ int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms)
             timed_out = !ended;
             snprintf(text, sizeof text, "%s", error_text());
         }
-        if (!ended) continue; /* the others may have ended: they are freed all the same */
+        if (!ended) continue; /* the others may have ended: they are freed too */
         work_give_up(works[i]);
         works[i] = NULL;
     }
@@ -142,7 +143,7 @@ int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index)
     return status;
 }
 
-/* Whether the backend could order the stream after the work, so that the host need not wait. */
+/* True if the backend has ordered the stream after the work, so that the host need not wait. */
 static bool stream_waits(struct tutti_work *work, void *stream)
 {
     if (!work->started || work->exec != NULL || work->request.owner == NULL) return false;
@@ -159,7 +160,7 @@ int tutti_wait_stream(tutti_work *work, void *stream)
     engine_count_call(work->engine);
     bool waits = !work_ended(work) && stream_waits(work, stream);
     engine_unlock(work->engine);
-    /* CPU work has no streams: there the host's order is the only one. */
+    /* CPU work has no streams, so the host waits. */
     return waits ? TUTTI_OK : tutti_work_wait(work, TUTTI_DEFAULT_TIMEOUT);
 }
 

@@ -1,4 +1,4 @@
-/* The default group: made by tutti_init_process_group, ended by tutti_destroy_process_group.  */
+/* The default group: made by tutti_init_process_group, closed by tutti_destroy_process_group. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ enum {
 static struct {
     pthread_mutex_t lock; /* init and destroy */
     struct rendezvous rendezvous;
-    bool ending; /* there is no default group, but not all of the last one is gone */
+    bool ending; /* the default group is being closed */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool tutti_is_initialized(void)
@@ -59,7 +59,7 @@ static int check_init(const tutti_init_opts *opts)
     return group_check_device("init", opts->device);
 }
 
-/* True if the backend takes CUDA tensors alone.  One that cannot be loaded is reported when the group is opened. */
+/* True if the backend takes only CUDA tensors.  One that cannot be loaded is reported when the group is opened. */
 static bool takes_only_cuda(const char *name)
 {
     const tutti_backend *backend = NULL;
@@ -155,13 +155,13 @@ int tutti_init_process_group_sized(const char *backend, const tutti_init_opts *o
 static void say_goodbye(const struct tutti_group *group)
 {
     int64_t left = 0;
-    tutti_store_set_timeout(group->store, LEAVE_MS); /* its host may have stopped */
+    tutti_store_set_timeout(group->store, LEAVE_MS); /* the process that hosts the store may have stopped */
     if (tutti_store_add(group->store, "left", 1, &left) != TUTTI_OK) return;
     if (left == group->size) tutti_store_set(group->store, "all_left", "", 0);
 }
 
-/* Whoever hosts the store stays until the others have left, within bounds: they may still look addresses up.  After a
- * failure some never leave; the others find its cause in the store (cause.h). */
+/* Keeps the store of the rank that hosts it until the others have left, within limits: they may still look up
+ * addresses.  After a failure some never leave, and the others find its cause in the store (cause.h). */
 static void await_others(tutti_store *board, int64_t deadline)
 {
     const char *keys[1] = {"all_left"};
@@ -169,7 +169,7 @@ static void await_others(tutti_store *board, int64_t deadline)
     tutti_store_free(board);
 }
 
-/* Without the lock while it waits for callbacks, which may call here. */
+/* Takes no lock while it waits for callbacks, which may call this function. */
 static int destroy_world(int64_t delivery_ms)
 {
     pthread_mutex_lock(&world.lock);
@@ -178,7 +178,7 @@ static int destroy_world(int64_t delivery_ms)
     pthread_mutex_unlock(&world.lock);
     if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group to destroy");
     if (engine_is_forked(group->engine)) return TUTTI_OK;
-    int64_t deadline = clock_deadline_ns(LEAVE_MS); /* the group's operations have this time, too */
+    int64_t deadline = clock_deadline_ns(LEAVE_MS); /* also for the group's operations */
     engine_lock(group->engine);
     bool parts = group->size > 1 && !group->failed;
     engine_unlock(group->engine);

@@ -10,7 +10,8 @@ static bool is_same(const tutti_tensor *a, const tutti_tensor *b)
            a->device.index == b->device.index;
 }
 
-/* Lists and splits would have to be looked at one by one; a factor is checked with its op. */
+/* True if the call can be compared quickly.  Lists and splits would have to be compared one by one; a factor is checked
+ * with its op. */
 static bool is_plain(const tutti_op *op)
 {
     return !op->list && op->in_splits == NULL && op->out_splits == NULL && op->reduce_op != TUTTI_PREMUL_SUM;

@@ -1,5 +1,5 @@
-/* What was found of a group's last call of each kind.  Programs call in loops, with the same tensors each time: to see
- * that takes a tenth of what checking it again would. */
+/* Memory of a group's last call of each kind.  Programs call in loops, with the same tensors each time: recognizing
+ * that takes a tenth of the time of checking the arguments again. */
 #ifndef CALL_MEMO_H
 #define CALL_MEMO_H
 
@@ -9,7 +9,7 @@
 
 struct tutti_group;
 
-/* check_op and fingerprint_of, or what they said of the same call.  Under the lock. */
+/* Runs check_op and fingerprint_of, unless the call repeats the last one of its kind.  Lock held. */
 int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint);
 
 #endif

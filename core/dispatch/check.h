@@ -7,8 +7,8 @@
 
 struct tutti_group;
 
-/* Checks op, translates its root into a rank of the group and sets its dtype.  INVALID_ARGUMENT, or UNSUPPORTED where
- * no backend could do it, with a sentence that says what was asked and what was found. */
+/* Checks op, translates its root into a rank of the group and sets its dtype.  Returns INVALID_ARGUMENT, or UNSUPPORTED
+ * if no backend could do it, with an error message that says what is wrong. */
 int check_op(const struct tutti_group *group, tutti_op *op, const tutti_opts *opts);
 
 #endif

@@ -10,14 +10,14 @@
 #include "progress/plan_cache.h"
 #include "progress/work.h"
 
-/* Collectives have the other half of the tags. */
+/* Tags of messages; collectives use the other half. */
 #define MESSAGE_TAG (UINT64_C(1) << 63)
 
 static tutti_request *new_request(struct tutti_work *work, const tutti_op *op, const struct backend_entry *entry)
 {
     memset(&work->request, 0, sizeof work->request);
     work->request.owner = work;
-    work->request.peer = op_is_message(op) ? op->root : -1; /* whom it waits for, if that is one rank */
+    work->request.peer = op_is_message(op) ? op->root : -1; /* the rank it waits for, if it is one */
     work->request.fingerprint = work->fingerprint;
     work->backend = entry->backend;
     work->state = entry->state;
@@ -31,8 +31,8 @@ static int begin_native(struct tutti_work *work, const tutti_op *op, const struc
     return entry->backend->native[op->kind](entry->state, op, request);
 }
 
-/* The request of a receive, or a probe, that does not know all of its message. */
-static void open_request(tutti_request *request, const tutti_op *op)
+/* Completes the request of a receive or probe that does not know its message's tag or size. */
+static void set_open_fields(tutti_request *request, const tutti_op *op)
 {
     if (op->up_to) request->flags |= TUTTI_REQUEST_UP_TO;
     if (op->tag == TUTTI_ANY_TAG) request->flags |= TUTTI_REQUEST_ANY_TAG;
@@ -47,7 +47,7 @@ static int begin_message(struct tutti_work *work, const tutti_op *op, const stru
     const tutti_tensor *tensor = op->kind == TUTTI_SEND ? op->in : op->out;
     request->flags = flags;
     request->tag = MESSAGE_TAG | (uint64_t)op->tag;
-    if (op_is_open(op)) open_request(request, op);
+    if (op_is_open(op)) set_open_fields(request, op);
     if (op->kind != TUTTI_PROBE) {
         request->data = tensor->data;
         request->bytes = (size_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype));
@@ -56,7 +56,7 @@ static int begin_message(struct tutti_work *work, const tutti_op *op, const stru
                                   : entry->backend->recv(entry->state, request);
 }
 
-/* An exec of the plan for op, with its first steps queued.  OK, or nothing has begun. */
+/* Starts an exec of the plan for op.  Returns TUTTI_OK, or an error if nothing has begun. */
 static int start_plan(struct tutti_work *work, const struct tutti_group *group, const struct backend_entry *entry,
                       const tutti_op *op, uint64_t sequence, bool awaited)
 {
@@ -91,15 +91,15 @@ static int begin_plan(struct tutti_work *work, const struct backend_entry *entry
 {
     int status = start_plan(work, work->group, entry, op, work->op.sequence, false);
     if (status != TUTTI_OK) return status;
-    work_run(work); /* from here on a failure is the operation's, not the call's */
+    work_run(work); /* from here on a failure ends the operation and is not returned by the call */
     return TUTTI_REQUEST_PENDING;
 }
 
-/* Whoever has a core stays with the plan for a while: a round of its backend alone takes half the time of the engine's,
- * and most plans are then over before a work is made of them. */
-__attribute__((noinline)) static void stay_with(struct exec *exec, struct engine *engine, void *first)
+/* Polls the plan's backend for a while if this rank has a core.  A round of one backend takes half the time of the
+ * engine's, and most plans complete before a work is made of them. */
+__attribute__((noinline)) static void poll_briefly(struct exec *exec, struct engine *engine, void *first)
 {
-    enum { ROUNDS = 4 }; /* for one of the engine's */
+    enum { ROUNDS = 4 }; /* of the backend, for one of the engine's */
     const tutti_backend *backend = exec->run.backend;
     int rounds = engine->own_core && TUTTI_HAS(backend, progress) ? engine->spins * ROUNDS : 0;
     bool computes = exec_advance(exec);
@@ -108,7 +108,7 @@ __attribute__((noinline)) static void stay_with(struct exec *exec, struct engine
         if (!computes) backend->progress(first);
         computes = exec_advance(exec);
     }
-    if (exec->left == 0) engine_step_works(engine); /* with what else came; or else a round follows */
+    if (exec->left == 0) engine_step_works(engine); /* else a round follows, which does so */
 }
 
 static int plan_at_once(struct tutti_work *work, const struct tutti_group *group, const struct backend_entry *entry,
@@ -116,7 +116,7 @@ static int plan_at_once(struct tutti_work *work, const struct tutti_group *group
 {
     int status = start_plan(work, group, entry, op, op->sequence, true);
     if (status != TUTTI_OK) return status;
-    stay_with(work->exec, group->engine, entry->first);
+    poll_briefly(work->exec, group->engine, entry->first);
     if (work->exec->left > 0) return TUTTI_REQUEST_PENDING;
     plan_cache_give(group->cache, work->cached, work->exec);
     work->exec = NULL;
@@ -137,15 +137,15 @@ int dispatch_at_once(struct tutti_work *work, const struct tutti_group *group, c
     const struct backend_entry *entry = &group->entries[device][0];
     if (op_is_open(op) && !takes_open(entry->backend)) return TUTTI_ERR_UNSUPPORTED;
     work->fingerprint = fingerprint;
-    work->group = NULL; /* it is no work yet, which work_complete has to know */
+    work->group = NULL; /* work_complete has to know that it is not a work yet */
     work->exec = NULL;
     if (TUTTI_HAS(entry->backend, native[op->kind])) status = begin_native(work, op, entry, 0);
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(entry->backend, send)) return status;
     return message ? begin_message(work, op, entry, TUTTI_REQUEST_AWAITED) : plan_at_once(work, group, entry, op);
 }
 
-/* In a barrier whose messages carry the operation's fingerprint nobody is done before all have found that theirs fit:
- * a backend that cannot tell begins only then. */
+/* Runs a barrier whose messages carry the operation's fingerprint, for a backend that cannot compare calls itself.  The
+ * barrier completes only if all ranks have called the same operation. */
 static int compare_first(struct tutti_work *work, const struct backend_entry *entry)
 {
     static const tutti_op barrier = {.size = sizeof barrier, .kind = TUTTI_BARRIER, .dtype = TUTTI_UINT8, .root = -1};
@@ -165,8 +165,8 @@ int dispatch_compared(struct tutti_work *work)
     work->comparing = NULL;
     work->engine->n_comparing--;
     work_release_exec(work);
-    work_dequeue(work);           /* it has no steps any more */
-    work->engine->recheck = true; /* one that was held back for this may begin */
+    work_dequeue(work);           /* it has no more steps */
+    work->engine->recheck = true; /* a work that was blocked by this may begin */
     int status = begin_native(work, &work->op, entry, TUTTI_REQUEST_COMPARED);
     if (status < 0) work->request.owner = NULL;
     if (status == TUTTI_REQUEST_DONE) work_complete(&work->request, TUTTI_OK);

@@ -22,8 +22,8 @@ bool hazards_conflicts(const tutti_op *a, const tutti_op *b)
            touches(a->in, a->n_in, b->out, b->n_out);
 }
 
-/* Whether the work goes to a backend that keeps the order by itself; on such a one, beginning later operations before
- * one that was held back would put the ranks out of step. */
+/* True if the work goes to a backend that keeps the order of its operations itself.  There, dispatching a later
+ * operation before a blocked one would put the ranks out of step. */
 static bool is_ordered(const struct tutti_work *work)
 {
     if (work->entry != NULL) return false;
@@ -31,8 +31,8 @@ static bool is_ordered(const struct tutti_work *work)
     return backend != NULL && TUTTI_HAS(backend, traits) && (backend->traits & TUTTI_BACKEND_ORDERED) != 0;
 }
 
-/* Whether a backend of the group may do the work itself.  Libraries that do (MPI) match collectives by the order in
- * which each rank begins them: a later one may not overtake an earlier one that is held back. */
+/* True if a backend of the group may do the work natively.  Libraries such as MPI match collectives by the order in
+ * which each rank calls them, so a later one must not overtake a blocked one. */
 static bool may_be_native(const struct tutti_work *work)
 {
     for (int device = 0; device < 2; device++)
@@ -41,8 +41,8 @@ static bool may_be_native(const struct tutti_work *work)
     return false;
 }
 
-/* Messages that may meet the same receive keep their order. */
-static bool same_way(const tutti_op *a, const tutti_op *b)
+/* True if two messages may match the same receive: they keep their order. */
+static bool may_match_alike(const tutti_op *a, const tutti_op *b)
 {
     bool any = a->root == TUTTI_ANY_SOURCE || b->root == TUTTI_ANY_SOURCE;
     bool any_tag = a->tag == TUTTI_ANY_TAG || b->tag == TUTTI_ANY_TAG;
@@ -56,7 +56,7 @@ static bool must_follow(const struct tutti_work *earlier, const struct tutti_wor
     if (earlier->parts > 0) return false; /* its parts stand for it */
     if (is_copy(earlier) || is_copy(work)) return hazards_conflicts(&earlier->op, &work->op);
     if (op_is_message(&earlier->op) && op_is_message(&work->op))
-        return !earlier->started && same_way(&earlier->op, &work->op);
+        return !earlier->started && may_match_alike(&earlier->op, &work->op);
     if (messages) return false;
     if (hazards_conflicts(&earlier->op, &work->op)) return true;
     return (!earlier->started || earlier->comparing != NULL) && may_be_native(earlier) && may_be_native(work);
@@ -73,15 +73,15 @@ void hazards_enlist(struct tutti_work *work)
     *reach = op_span_join(*reach, own);
 }
 
-/* Whether nothing but their memory may hold works back: then those that lie apart may begin. */
-static bool is_free(const struct tutti_group *group)
+/* True if only their memory can block works.  Then those whose memory is apart need not wait. */
+static bool blocks_by_memory_only(const struct tutti_group *group)
 {
     return group->stager.backend == NULL && group->engine->n_blocked == 0 && group->engine->n_comparing == 0;
 }
 
 bool hazards_must_wait(const struct tutti_work *work)
 {
-    if (work->apart && is_free(work->group)) return false;
+    if (work->apart && blocks_by_memory_only(work->group)) return false;
     if (op_is_message(&work->op) ? work->group->stager.backend == NULL : is_ordered(work)) return false;
     const struct tutti_work *earlier;
     TAILQ_FOREACH(earlier, &work->group->works, group_link)

@@ -1,7 +1,7 @@
-/* Which operations of a group wait for earlier ones.
+/* Hazards: which operations of a group wait for earlier ones.
  *
- * Collectives of a group complete as if run in the order of issue: one that writes what an earlier one still uses waits
- * for it.  Messages wait for their copies alone, where there are such.
+ * Collectives of a group complete as if run in the order of issue: one that writes memory which an earlier one still
+ * uses waits for it.  Messages wait only for their staging copies.
  */
 #ifndef HAZARDS_H
 #define HAZARDS_H
@@ -10,14 +10,14 @@
 
 struct tutti_work;
 
-/* Before work joins its group's works: notes whether its memory lies apart from all of theirs, so that who issues many
- * need not compare each with all others. */
+/* Records whether work's memory is apart from that of its group's pending works, so that a program that issues many
+ * need not compare each with all others.  Call it before work joins the list. */
 void hazards_enlist(struct tutti_work *work);
 
-/* Whether work, the latest of its group or held back before, may not begin yet. */
+/* True if work, the latest of its group or a blocked one, must wait. */
 bool hazards_must_wait(const struct tutti_work *work);
 
-/* Whether two operations may not be under way at once because of the memory they use. */
+/* True if two operations must not overlap in time because of the memory they use. */
 bool hazards_conflicts(const tutti_op *a, const tutti_op *b);
 
 #endif

@@ -31,7 +31,7 @@ static void report_at_once(struct tutti_work *work, struct tutti_group *group, c
 {
     work_clear(work, group->engine);
     issue_fill(work, group, op, opts);
-    work_learn_message(work, &work->request);
+    work_read_message(work, &work->request);
     work_report_message(work);
 }
 

@@ -15,7 +15,7 @@
 
 enum { SPARE_MOST = 64, DRAIN_NS = 2000 * 1000 * 1000 };
 
-/* Where what a work lends before it is one begins: see work.h. */
+/* Offset of the fields that a work lends before it is one: see dispatch_at_once. */
 #define LENT_AT offsetof(struct tutti_work, fingerprint)
 
 /* ---- life -------------------------------------------------------------------------------------------------- */
@@ -131,13 +131,13 @@ void work_dequeue(struct tutti_work *work)
     work->queued = false;
 }
 
-/* Adds to the work's error how long it had been under way; a TIMEOUT's text has it already. */
-static void tell_time(struct tutti_work *work, int status)
+/* Appends the work's age to its error message.  A TIMEOUT's has it already. */
+static void append_age(struct tutti_work *work, int status)
 {
-    bool told = status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_ABORTED;
+    bool has_age = status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_ABORTED;
     char *longer = NULL;
-    if (!told || work->text == NULL || strstr(work->text, "under way for ") != NULL) return;
-    /* A blocking call's clock starts when it has waited for a little. */
+    if (!has_age || work->text == NULL || strstr(work->text, "under way for ") != NULL) return;
+    /* A blocking call's clock starts once it has waited for a while. */
     double seconds = work->start_ns > 0 ? (double)(clock_now_ns() - work->start_ns) / 1e9 : 0;
     if (asprintf(&longer, "%.*s (under way for %.3f s)", ERROR_TEXT_MAX - 40, work->text, seconds) < 0) return;
     free(work->text);
@@ -154,7 +154,7 @@ void work_end(struct tutti_work *work, int status, const char *text)
     if (work->packing != NULL) engine->hooks->part_ended(work, status);
     work->status = status;
     if (status != TUTTI_OK && work->text == NULL) work->text = strdup(text != NULL ? text : error_text());
-    tell_time(work, status);
+    append_age(work, status);
     if (parent != NULL && status != TUTTI_OK && parent->failing == TUTTI_OK) {
         parent->failing = status;
         parent->text = work->text != NULL ? strdup(work->text) : NULL;
@@ -176,13 +176,13 @@ void work_end(struct tutti_work *work, int status, const char *text)
     if (work->async) engine->n_async--;
     /* release: see work_ended */
     atomic_store_explicit(&work->ended, true, memory_order_release);
-    if (work->event_fd >= 0) { /* after that: who is woken asks for the status without the lock */
+    if (work->event_fd >= 0) { /* after `ended`: the woken thread asks for the status without the lock */
         uint64_t one = 1;
         ssize_t written = write(work->event_fd, &one, sizeof one);
-        (void)written; /* a fresh eventfd takes it */
+        (void)written; /* a fresh eventfd cannot be full */
     }
     if (work->callback != NULL)
-        TAILQ_INSERT_TAIL(&engine->callbacks, work, link); /* keeps the engine's reference until it was called */
+        TAILQ_INSERT_TAIL(&engine->callbacks, work, link); /* keeps the engine's reference until the callback has run */
     else
         work_release_locked(work);
     engine->recheck = true;
@@ -195,7 +195,7 @@ int work_result(const struct tutti_work *work)
     return work->status == TUTTI_OK ? TUTTI_OK : error_set(work->status, "%s", work->text != NULL ? work->text : "");
 }
 
-/* Takes back what the backend has of a work that is not to go on, as far as it gives it back. */
+/* Cancels the work's requests, as far as the backend allows it. */
 static void withdraw(struct tutti_work *work, int status)
 {
     if (work->exec != NULL) {
@@ -226,9 +226,9 @@ void work_withdraw(struct tutti_work *work, int status, const char *text)
 
 void work_abandon(struct tutti_work *work)
 {
-    log_write(LOG_WARN, "%s cannot take a failed operation back: its tensors stay in use and must stay valid",
+    log_write(LOG_WARN, "%s cannot cancel a failed operation: its tensors stay in use and must stay valid",
               work->exec != NULL ? work->exec->run.backend->name : work->backend->name);
-    if (work->exec == NULL) work->references++; /* for good: the request is part of the work */
+    if (work->exec == NULL) work->references++; /* forever: the request is part of the work */
     work->request.owner = NULL;
     work_end(work, work->failing, NULL);
 }
@@ -240,7 +240,7 @@ void work_closed(struct tutti_work *work)
     work_end(work, work->failing != TUTTI_OK ? work->failing : TUTTI_ERR_ABORTED, "the group was destroyed");
 }
 
-/* Remembers the first failure; the work ends with it in its next turn, outside of the backend. */
+/* Records the first failure.  The work ends with it in its next turn, outside of the backend's entries. */
 static void record_failure(struct tutti_work *work, const tutti_request *request, int status)
 {
     if (work->failing != TUTTI_OK) return;
@@ -292,14 +292,14 @@ struct work_outs work_outs_of(const tutti_op *op, const tutti_opts *opts)
     return (struct work_outs){opts->source, opts->received_tag, opts->received};
 }
 
-/* The rank as the caller counts; -1 if there is none. */
+/* Returns the rank as the caller numbers it, or -1 if there is none. */
 static int rank_to_report(const struct tutti_work *work, int source)
 {
     if (source < 0 || source >= work->group->size) return -1;
     return work->group_rank ? source : work->group->global_ranks[source];
 }
 
-void work_learn_message(struct tutti_work *work, const tutti_request *request)
+void work_read_message(struct tutti_work *work, const tutti_request *request)
 {
     const tutti_op *op = &work->op;
     if (!op_is_message(op) || op->kind == TUTTI_SEND) return;
@@ -321,8 +321,8 @@ void work_report_message(const struct tutti_work *work)
 void work_complete(tutti_request *request, int status)
 {
     struct tutti_work *work = request->owner;
-    if (work == NULL) return;  /* of an operation that was given up */
-    if (work->group == NULL) { /* it is no work yet: see dispatch_at_once */
+    if (work == NULL) return;  /* of an abandoned operation */
+    if (work->group == NULL) { /* not a work yet: see dispatch_at_once */
         if (work->exec != NULL) {
             exec_complete(work->exec, request, status);
         } else {
@@ -339,7 +339,7 @@ void work_complete(tutti_request *request, int status)
         return;
     }
     request->owner = NULL;
-    work_learn_message(work, request);
+    work_read_message(work, request);
     if (work->draining)
         work_end(work, work->failing, NULL);
     else if (status == TUTTI_OK)

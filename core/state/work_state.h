@@ -22,35 +22,34 @@ struct tutti_work {
     TAILQ_ENTRY(tutti_work) run_link;   /* runnable */
     TAILQ_ENTRY(tutti_work) group_link; /* the group's works that have not ended, in order of issue */
     struct engine *engine;
-    struct tutti_group *group; /* NULL: it is no work yet (dispatch_at_once) */
+    struct tutti_group *group; /* NULL: not a work yet (dispatch_at_once) */
     int references;
     bool started; /* handed to a backend; false while it waits for an earlier one */
-    bool apart;   /* its memory, from that of all collectives that were under way when it was issued */
+    bool apart;   /* its memory does not overlap that of collectives that were pending when it was issued */
     bool queued;  /* in runnable */
     bool async;   /* counted in engine->n_async */
     bool awaited; /* a caller has gone to sleep until it ends */
     bool point_to_point;
     struct tutti_work *parent;         /* of a part of a coalesced or staged operation: ends when its last part has */
-    int parts;                         /* a parent's that have not ended */
+    int parts;                         /* of a parent: those that have not ended */
     struct packing *packing;           /* several small operations in one: where their results go */
-    struct stage *stage;               /* a parent's, whose parts work on copies in host memory */
-    const struct backend_entry *entry; /* a staged part's: it goes here and nowhere else */
+    struct stage *stage;               /* of a parent whose parts work on copies in host memory */
+    const struct backend_entry *entry; /* of a staged part: the only entry it may use */
     bool group_rank;
     atomic_bool ended;
     int status;
-    int failing;   /* a request of it failed with this: it ends so in its next turn */
-    bool draining; /* it has failed, but the backend still has some of its memory: it ends when that is given back */
-    char *text;    /* the error's sentence */
+    int failing;   /* status of a failed request: the work ends with it in its next turn */
+    bool draining; /* it has failed, but the backend still uses its memory: it ends once that is released */
+    char *text;    /* the error message */
 
     tutti_op op;
     tutti_tensor tensors[WORK_INLINE_TENSORS];
     void *lists; /* tensors and splits that do not fit, one allocation */
 
-    const struct backend_entry
-        *comparing; /* exec lets the ranks compare their calls, before this entry begins the work */
+    const struct backend_entry *comparing; /* exec compares the ranks' calls before the work goes to this entry */
 
     int64_t start_ns, end_ns, deadline_ns;
-    int64_t took_ns;  /* by the backend's own clock; 0: not told */
+    int64_t took_ns;  /* by the backend's own clock; 0: not reported */
     int64_t asked_ns; /* when peers were last asked where they are */
     bool moved;       /* something completed since */
     bool warned;
@@ -60,12 +59,12 @@ struct tutti_work {
     struct work_outs {
         int *source, *tag;
         int64_t *received;
-    } outs; /* where the caller wants these at the end */
+    } outs; /* where the caller wants these */
     int event_fd;
     void (*callback)(struct tutti_work *work, void *argument);
     void *argument;
 
-    /* What is lent before it is a work (dispatch_at_once): the rest of it is cleared after that. */
+    /* Lent before it is a work (dispatch_at_once): the fields above are cleared after that. */
     uint64_t fingerprint;
     struct exec *exec; /* a plan that runs, from: */
     struct plan_cache_entry *cached;
