@@ -9,7 +9,7 @@ struct table {
     struct table_entry *entries;
     size_t bytes, max_bytes; /* all keys and values, including the overhead per entry */
     int64_t
-        n_requests; /* served by the store; counted by its owner, because one request may be applied several times */
+        n_requests; /* served by the store; its owner counts them, because one request may be applied several times */
 };
 
 /* Applies the request.  Returns true if done, with the outcome in the reply.  Returns false if the operation must wait

@@ -15,24 +15,25 @@
 enum {
     LINK_HANDSHAKE_MS = 10000,
     LINK_LOST_MS = 6000,
-    LINK_NEXT_MS = 2000 /* for one of a name's addresses to answer; then the next, and the first again, is tried */
+    LINK_NEXT_MS = 2000 /* per address of a name that has several, before the next one is tried */
 };
 
 /* ---- sockets ------------------------------------------------------------------------------------------------ */
 
-static int link_timeout(const struct link_target *target, const char *what)
+static int fail_timeout(const struct link_target *target, const char *what)
 {
-    return error_set(TUTTI_ERR_TIMEOUT, "tcp store %s: %s within the time given", target->text, what);
+    return error_set(TUTTI_ERR_TIMEOUT, "tcp store %s: %s before the timeout", target->text, what);
 }
 
-static int link_lost(const struct link_target *target, const char *what)
+static int fail_lost(const struct link_target *target, const char *what)
 {
-    if (errno == 0) return error_set(TUTTI_ERR_STORE, "tcp store %s: %s: the server has ended", target->text, what);
-    return error_errno(TUTTI_ERR_STORE, "tcp store %s: %s: the server is lost", target->text, what);
+    if (errno == 0)
+        return error_set(TUTTI_ERR_STORE, "tcp store %s: the server has ended (while %s)", target->text, what);
+    return error_errno(TUTTI_ERR_STORE, "tcp store %s: the server is lost (while %s)", target->text, what);
 }
 
-/* Waits until the socket is ready for events.  1: ready, 0: the deadline has passed, -1: errno. */
-static int link_poll(int fd, short events, int64_t deadline_ns)
+/* Waits until the socket is ready for events.  Returns 1 if ready, 0 at the deadline, -1 with errno set on an error. */
+static int poll_until(int fd, short events, int64_t deadline_ns)
 {
     for (;;) {
         struct pollfd entry = {.fd = fd, .events = events};
@@ -44,7 +45,7 @@ static int link_poll(int fd, short events, int64_t deadline_ns)
     }
 }
 
-static int link_send(int fd, const struct link_target *target, const uint8_t *data, size_t bytes, int64_t deadline_ns)
+static int send_all(int fd, const struct link_target *target, const uint8_t *data, size_t bytes, int64_t deadline_ns)
 {
     while (bytes > 0) {
         ssize_t sent = send(fd, data, bytes, MSG_NOSIGNAL);
@@ -52,19 +53,19 @@ static int link_send(int fd, const struct link_target *target, const uint8_t *da
             data += sent;
             bytes -= (size_t)sent;
         } else if (errno == EAGAIN) {
-            int ready = link_poll(fd, POLLOUT, deadline_ns);
-            if (ready == 0) return link_timeout(target, "the server did not take a request");
-            if (ready < 0) return link_lost(target, "waiting to send");
+            int ready = poll_until(fd, POLLOUT, deadline_ns);
+            if (ready == 0) return fail_timeout(target, "the server did not accept a request");
+            if (ready < 0) return fail_lost(target, "waiting to send");
         } else if (errno != EINTR) {
-            return link_lost(target, "sending");
+            return fail_lost(target, "sending");
         }
     }
     return TUTTI_OK;
 }
 
-/* Receives least to most bytes. */
-static int link_receive(int fd, const struct link_target *target, uint8_t *data, size_t least, size_t most,
-                        int64_t deadline_ns, size_t *got)
+/* Receives between least and most bytes and stores their number in *got. */
+static int receive_at_least(int fd, const struct link_target *target, uint8_t *data, size_t least, size_t most,
+                            int64_t deadline_ns, size_t *got)
 {
     for (*got = 0; *got < least;) {
         ssize_t bytes = recv(fd, data + *got, most - *got, 0);
@@ -72,20 +73,21 @@ static int link_receive(int fd, const struct link_target *target, uint8_t *data,
             *got += (size_t)bytes;
         } else if (bytes == 0) {
             errno = 0;
-            return link_lost(target, "waiting for an answer");
+            return fail_lost(target, "waiting for a reply");
         } else if (errno == EAGAIN) {
-            int ready = link_poll(fd, POLLIN, deadline_ns);
-            if (ready == 0) return link_timeout(target, "the server did not answer");
-            if (ready < 0) return link_lost(target, "waiting for an answer");
+            int ready = poll_until(fd, POLLIN, deadline_ns);
+            if (ready == 0) return fail_timeout(target, "the server did not reply");
+            if (ready < 0) return fail_lost(target, "waiting for a reply");
         } else if (errno != EINTR) {
-            return link_lost(target, "waiting for an answer");
+            return fail_lost(target, "waiting for a reply");
         }
     }
     return TUTTI_OK;
 }
 
-/* A host that vanishes is noticed within LINK_LOST_MS, in a wait as in a send. */
-static void link_set_options(int fd)
+/* Sets options by which the loss of the server's host is detected within LINK_LOST_MS, while waiting as while
+ * sending. */
+static void set_options(int fd)
 {
     int on = 1, idle = 2, interval = 1, count = 4, lost_ms = LINK_LOST_MS;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -96,9 +98,9 @@ static void link_set_options(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof lost_ms);
 }
 
-/* A connect to a free port of one's own range can meet itself (simultaneous open): reset it, so that the port is free.
- */
-static bool link_is_itself(int fd)
+/* True if the socket is connected to itself: connecting to an unused ephemeral port of this host may select the same
+ * port (simultaneous open).  Such a socket is reset on close, so that the port becomes free. */
+static bool is_self_connected(int fd)
 {
     struct sockaddr_storage here = {0}, there = {0};
     socklen_t here_bytes = sizeof here, there_bytes = sizeof there;
@@ -113,112 +115,115 @@ static bool link_is_itself(int fd)
 
 /* ---- connecting --------------------------------------------------------------------------------------------- */
 
-static void link_close_socket(int fd)
+static void close_socket(int fd)
 {
     forked_forgets(fd);
     close(fd);
 }
 
-/* Returns a connected socket, or -1 and errno. */
-static int link_connect_to(const struct addrinfo *address, int64_t deadline_ns)
+/* Returns a connected socket, or -1 with errno set. */
+static int connect_address(const struct addrinfo *address, int64_t deadline_ns)
 {
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
-    forked_gives_up(fd); /* from here on: a fork may come before the server has answered */
+    forked_gives_up(fd); /* before connecting: another thread may fork meanwhile */
     int error = connect(fd, address->ai_addr, address->ai_addrlen) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
         socklen_t bytes = sizeof error;
-        int ready = link_poll(fd, POLLOUT, deadline_ns);
+        int ready = poll_until(fd, POLLOUT, deadline_ns);
         if (ready <= 0)
             error = ready == 0 ? ETIMEDOUT : errno;
         else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
             error = errno;
     }
-    if (error == 0 && link_is_itself(fd)) error = ECONNREFUSED;
+    if (error == 0 && is_self_connected(fd)) error = ECONNREFUSED;
     if (error == 0) {
-        link_set_options(fd);
+        set_options(fd);
         return fd;
     }
-    link_close_socket(fd);
+    close_socket(fd);
     errno = error;
     return -1;
 }
 
-static bool link_error_passes(int error)
+static bool is_transient(int error)
 {
     return error == ECONNREFUSED || error == ECONNRESET || error == ETIMEDOUT || error == EHOSTUNREACH ||
            error == ENETUNREACH || error == EHOSTDOWN || error == ENETDOWN || error == EADDRNOTAVAIL || error == EAGAIN;
 }
 
-static int64_t link_earlier(int64_t deadline_ns, int64_t ms)
+static int64_t earlier_deadline(int64_t deadline_ns, int64_t ms)
 {
     int64_t limit = clock_deadline_ns(ms);
     return limit < deadline_ns ? limit : deadline_ns;
 }
 
-static int link_connect(const struct link_target *target, int64_t deadline_ns, int *fd, enum link_retry *retry)
+static int connect_target(const struct link_target *target, int64_t deadline_ns, int *fd, enum link_retry *retry)
 {
     struct addrinfo *list;
     int failure = address_resolve(target->host, target->port, &list);
     if (failure != 0) {
-        *retry = LINK_ABSENT; /* a name may appear with its host */
-        return error_set(TUTTI_ERR_STORE, "tcp store %s: the host cannot be resolved: %s", target->text,
+        *retry = LINK_ABSENT; /* the name may be registered when its host starts */
+        return error_set(TUTTI_ERR_STORE, "tcp store %s: cannot resolve the host: %s", target->text,
                          failure == EAI_SYSTEM ? strerror(errno) : gai_strerror(failure));
     }
     *fd = -1;
     for (struct addrinfo *at = list; at != NULL && *fd < 0; at = at->ai_next)
-        *fd = link_connect_to(at, list->ai_next != NULL ? link_earlier(deadline_ns, LINK_NEXT_MS) : deadline_ns);
+        *fd = connect_address(at, list->ai_next != NULL ? earlier_deadline(deadline_ns, LINK_NEXT_MS) : deadline_ns);
     int error = errno;
     freeaddrinfo(list);
     if (*fd >= 0) return TUTTI_OK;
     errno = error;
-    *retry = link_error_passes(error) ? LINK_ABSENT : LINK_FINAL;
-    return error_errno(*retry != LINK_FINAL ? TUTTI_ERR_STORE : TUTTI_ERR_SYSTEM, "tcp store %s: no connection",
+    *retry = is_transient(error) ? LINK_ABSENT : LINK_FINAL;
+    return error_errno(*retry != LINK_FINAL ? TUTTI_ERR_STORE : TUTTI_ERR_SYSTEM, "tcp store %s: cannot connect",
                        target->text);
 }
 
 /* ---- the handshake ------------------------------------------------------------------------------------------ */
 
-static int link_hello(int fd, const struct link_target *target, struct handshake *shake, int64_t deadline_ns)
+static int exchange_hello(int fd, const struct link_target *target, struct handshake *shake, int64_t deadline_ns)
 {
     uint8_t hello[HANDSHAKE_HELLO_BYTES];
     size_t got;
     handshake_start(shake, HANDSHAKE_CLIENT, hello);
-    int status = link_send(fd, target, hello, sizeof hello, deadline_ns);
-    if (status == TUTTI_OK) status = link_receive(fd, target, hello, 7, sizeof hello, deadline_ns, &got);
+    int status = send_all(fd, target, hello, sizeof hello, deadline_ns);
+    if (status == TUTTI_OK) status = receive_at_least(fd, target, hello, 7, sizeof hello, deadline_ns, &got);
     if (status != TUTTI_OK) return status;
     if (!handshake_begins_well(hello, 7))
-        return error_set(TUTTI_ERR_AUTH, "tcp store %s: something else than a Tutti store answers there", target->text);
+        return error_set(TUTTI_ERR_AUTH, "tcp store %s: a program that is not a Tutti store listens there",
+                         target->text);
     if (got < sizeof hello) {
         size_t more;
-        status = link_receive(fd, target, hello + got, sizeof hello - got, sizeof hello - got, deadline_ns, &more);
+        status = receive_at_least(fd, target, hello + got, sizeof hello - got, sizeof hello - got, deadline_ns, &more);
         if (status != TUTTI_OK) return status;
     }
     if (handshake_take_hello(shake, HANDSHAKE_CLIENT, hello) == HANDSHAKE_OK) return TUTTI_OK;
     return error_set(
         TUTTI_ERR_AUTH,
-        "tcp store %s: the server speaks version %d of the protocol, this is version %d: all ranks need the "
-        "same release",
+        "tcp store %s: the server has protocol version %d and this rank version %d; run the same release on all ranks",
         target->text, hello[7], HANDSHAKE_VERSION);
 }
 
-static int link_prove(int fd, const struct link_target *target, const struct handshake *shake, int64_t deadline_ns)
+static int exchange_proof(int fd, const struct link_target *target, const struct handshake *shake, int64_t deadline_ns)
 {
     uint8_t proof[HANDSHAKE_PROOF_BYTES], verdict[HANDSHAKE_VERDICT_BYTES];
     size_t got;
     handshake_prove(shake, HANDSHAKE_CLIENT, proof);
-    int status = link_send(fd, target, proof, sizeof proof, deadline_ns);
+    int status = send_all(fd, target, proof, sizeof proof, deadline_ns);
     if (status == TUTTI_OK)
-        status = link_receive(fd, target, verdict, sizeof verdict, sizeof verdict, deadline_ns, &got);
+        status = receive_at_least(fd, target, verdict, sizeof verdict, sizeof verdict, deadline_ns, &got);
     if (status != TUTTI_OK) return status;
     if (verdict[0] != 1)
+        return error_set(TUTTI_ERR_AUTH,
+                         "tcp store %s: the server refused this rank, which has %s job token; set TUTTI_TOKEN_FD, "
+                         "TUTTI_TOKEN_FILE or "
+                         "TUTTI_TOKEN to the same token on all ranks",
+                         target->text, token_is_none(target->token) ? "no" : "another");
+    if (!handshake_verify(shake, HANDSHAKE_SERVER, verdict + 8))
         return error_set(
             TUTTI_ERR_AUTH,
-            "tcp store %s: the server refused %s: TUTTI_TOKEN_FD, TUTTI_TOKEN_FILE or TUTTI_TOKEN must be the "
-            "same on all ranks",
-            target->text, token_is_none(target->token) ? "us, who have no job token" : "our job token");
-    if (!handshake_verify(shake, HANDSHAKE_SERVER, verdict + 8))
-        return error_set(TUTTI_ERR_AUTH, "tcp store %s: the server does not hold our job token", target->text);
+            "tcp store %s: the server does not have this rank's job token; set the same token on all ranks",
+            target->text);
     return TUTTI_OK;
 }
 
@@ -226,14 +231,16 @@ int link_open(const struct link_target *target, int64_t deadline_ns, struct link
 {
     int fd = -1;
     *retry = LINK_FINAL;
-    int64_t limit = link_earlier(deadline_ns, LINK_HANDSHAKE_MS); /* one attempt is not to eat up a long deadline */
-    int status = link_connect(target, limit, &fd, retry);
+    int64_t limit = earlier_deadline(deadline_ns, LINK_HANDSHAKE_MS); /* one attempt must not use up a long deadline */
+    int status = connect_target(target, limit, &fd, retry);
     if (status != TUTTI_OK) return status;
     struct handshake shake = {0};
     memcpy(shake.token, target->token, TOKEN_BYTES);
-    status = link_hello(fd, target, &shake, limit);
-    if (status == TUTTI_OK) status = link_prove(fd, target, &shake, limit);
-    if (status == TUTTI_ERR_STORE || status == TUTTI_ERR_TIMEOUT) *retry = LINK_BUSY; /* or it is ending */
+    status = exchange_hello(fd, target, &shake, limit);
+    if (status == TUTTI_OK) status = exchange_proof(fd, target, &shake, limit);
+    if (status == TUTTI_ERR_STORE || status == TUTTI_ERR_TIMEOUT)
+        *retry = LINK_BUSY; /* the server may be dropping
+                               connections, or ending */
     struct link *link = status == TUTTI_OK ? calloc(1, sizeof *link) : NULL;
     if (link != NULL) {
         link->fd = fd;
@@ -242,7 +249,7 @@ int link_open(const struct link_target *target, int64_t deadline_ns, struct link
         *out = link;
     } else {
         if (status == TUTTI_OK) status = error_set(TUTTI_ERR_NO_MEMORY, "tcp store %s: out of memory", target->text);
-        link_close_socket(fd);
+        close_socket(fd);
     }
     token_wipe(&shake, sizeof shake);
     return status;
@@ -274,52 +281,54 @@ void link_close(struct link *link, bool forked)
 
 /* ---- frames ------------------------------------------------------------------------------------------------- */
 
-static int link_send_request(struct link *link, const struct link_target *target, const struct store_request *request,
-                             int64_t deadline_ns)
+static int send_request(struct link *link, const struct link_target *target, const struct store_request *request,
+                        int64_t deadline_ns)
 {
     size_t bytes = wire_request_bytes(request), total = 4 + bytes + SEAL_TAG_BYTES;
     if (bytes > WIRE_PAYLOAD_MAX)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tcp store %s: a request of %zu bytes is over the limit of %d",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tcp store %s: the request has %zu bytes; the limit is %d",
                          target->text, bytes, WIRE_PAYLOAD_MAX);
     uint8_t small[1024], *frame = total <= sizeof small ? small : malloc(total);
-    if (frame == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tcp store %s: no memory for a request", target->text);
+    if (frame == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tcp store %s: out of memory for a request", target->text);
     wire_put_u32(frame, (uint32_t)(bytes + SEAL_TAG_BYTES));
     wire_put_request(frame + 4, request, wire_timeout_ms(request->deadline_ns));
     seal_close(&link->out, frame + 4, bytes, frame, 4);
-    int status = link_send(link->fd, target, frame, total, deadline_ns);
+    int status = send_all(link->fd, target, frame, total, deadline_ns);
     if (frame != small) free(frame);
     return status;
 }
 
-static int link_take_frame(struct link *link, const struct link_target *target, uint8_t *frame, size_t bytes,
-                           struct store_reply *reply)
+static int open_frame(struct link *link, const struct link_target *target, uint8_t *frame, size_t bytes,
+                      struct store_reply *reply)
 {
     if (!seal_open(&link->in, frame + 4, bytes, frame, 4))
-        return error_set(TUTTI_ERR_AUTH, "tcp store %s: an answer was altered on its way", target->text);
+        return error_set(TUTTI_ERR_AUTH, "tcp store %s: a reply was altered in transit", target->text);
     int status = wire_parse_reply(frame + 4, bytes - SEAL_TAG_BYTES, reply);
-    if (status == TUTTI_ERR_NO_MEMORY) return error_set(status, "tcp store %s: no memory for the answer", target->text);
-    if (status != TUTTI_OK) return error_set(TUTTI_ERR_STORE, "tcp store %s: the answer is malformed", target->text);
+    if (status == TUTTI_ERR_NO_MEMORY)
+        return error_set(status, "tcp store %s: out of memory for a reply", target->text);
+    if (status != TUTTI_OK) return error_set(TUTTI_ERR_STORE, "tcp store %s: a reply is malformed", target->text);
     return TUTTI_OK;
 }
 
-static int link_take_reply(struct link *link, const struct link_target *target, int64_t deadline_ns,
-                           struct store_reply *reply)
+static int receive_reply(struct link *link, const struct link_target *target, int64_t deadline_ns,
+                         struct store_reply *reply)
 {
     uint8_t small[1024], *frame = small;
     size_t got, more = 0;
-    int status = link_receive(link->fd, target, small, 4, sizeof small, deadline_ns, &got);
+    int status = receive_at_least(link->fd, target, small, 4, sizeof small, deadline_ns, &got);
     if (status != TUTTI_OK) return status;
     size_t bytes = wire_get_u32(small), total = 4 + bytes;
     if (bytes <= SEAL_TAG_BYTES || bytes > WIRE_PAYLOAD_MAX + SEAL_TAG_BYTES || got > total)
-        return error_set(TUTTI_ERR_AUTH, "tcp store %s: an answer was altered on its way", target->text);
+        return error_set(TUTTI_ERR_AUTH, "tcp store %s: a reply was altered in transit", target->text);
     if (total > sizeof small) {
         frame = malloc(total);
         if (frame == NULL)
-            return error_set(TUTTI_ERR_NO_MEMORY, "tcp store %s: no memory for the answer", target->text);
+            return error_set(TUTTI_ERR_NO_MEMORY, "tcp store %s: out of memory for a reply", target->text);
         memcpy(frame, small, got);
     }
-    if (got < total) status = link_receive(link->fd, target, frame + got, total - got, total - got, deadline_ns, &more);
-    if (status == TUTTI_OK) status = link_take_frame(link, target, frame, bytes, reply);
+    if (got < total)
+        status = receive_at_least(link->fd, target, frame + got, total - got, total - got, deadline_ns, &more);
+    if (status == TUTTI_OK) status = open_frame(link, target, frame, bytes, reply);
     if (frame != small) free(frame);
     return status;
 }
@@ -327,6 +336,6 @@ static int link_take_reply(struct link *link, const struct link_target *target, 
 int link_call(struct link *link, const struct link_target *target, const struct store_request *request,
               int64_t deadline_ns, struct store_reply *reply)
 {
-    int status = link_send_request(link, target, request, deadline_ns);
-    return status == TUTTI_OK ? link_take_reply(link, target, deadline_ns, reply) : status;
+    int status = send_request(link, target, request, deadline_ns);
+    return status == TUTTI_OK ? receive_reply(link, target, deadline_ns, reply) : status;
 }

@@ -1,5 +1,5 @@
-/* One authenticated connection from a client to the server: connecting, the handshake, sealed frames.  Every wait is
- * bounded by a deadline.  A link is used by one thread at a time. */
+/* One authenticated connection from a client to the server: connecting, handshake, sealed frames.  Every wait is
+ * bounded by a deadline.  One thread at a time uses a link. */
 #ifndef STORE_TCP_LINK_H
 #define STORE_TCP_LINK_H
 
@@ -10,12 +10,12 @@
 
 struct link {
     int fd;
-    struct witness witness; /* that fd is still this link's */
+    struct witness witness; /* identifies fd, which the program may have closed and reused */
     struct seal out, in;
-    struct link *next; /* in the client's pool */
+    struct link *next; /* in the client's pool of idle links */
 };
 
-/* Where the server is. */
+/* The server's address and the job token. */
 struct link_target {
     char host[ADDRESS_HOST_MAX];
     uint16_t port;
@@ -23,28 +23,28 @@ struct link_target {
     uint8_t token[TOKEN_BYTES];
 };
 
-/* Whether another attempt may succeed after one that failed. */
+/* Whether another attempt may succeed after a failed one. */
 enum link_retry {
     LINK_FINAL,  /* no */
-    LINK_ABSENT, /* yes: nobody listens there yet */
-    LINK_BUSY    /* yes: the server was there and dropped us, as it does when too many come at once */
+    LINK_ABSENT, /* yes: no server listens there yet */
+    LINK_BUSY    /* yes: the server dropped the connection, as it does if too many arrive at once */
 };
 
-/* One attempt.  The error text is set in any case. */
+/* Makes one attempt to open a link.  On failure the error message is set, and *retry says whether to try again. */
 int link_open(const struct link_target *target, int64_t deadline_ns, struct link **link, enum link_retry *retry);
 
-/* Sends the request and takes its reply.  After an error the link is of no more use. */
+/* Sends the request and receives its reply.  After an error the link must be closed. */
 int link_call(struct link *link, const struct link_target *target, const struct store_request *request,
               int64_t deadline_ns, struct store_reply *reply);
 
-/* From here on the target is the address at which the link found its server: another link need not try a name's others,
- * nor ask for them. */
+/* Sets the target to the address at which the link reached its server.  Further links then skip the name's lookup and
+ * its other addresses. */
 void link_settle(const struct link *link, struct link_target *target);
 
-/* True if an idle link is still good: neither the server nor the program has closed it. */
+/* True if an idle link is still usable: neither the server nor the program has closed it. */
 bool link_alive(const struct link *link);
 
-/* In a forked child the descriptor is closed already. */
+/* Closes and frees the link.  In a forked child its descriptor is closed already. */
 void link_close(struct link *link, bool forked);
 
 #endif

@@ -14,20 +14,20 @@
 #include "store/tcp_admission.h"
 #include "store/tcp_conn.h"
 
-static void server_on_connection(uv_stream_t *listener, int status)
+static void on_connection(uv_stream_t *listener, int status)
 {
     struct tcp_server *server = listener->data;
     if (server->stopping) return;
     if (status == 0) {
         conn_accept(server);
-    } else if (!server->warned) { /* libuv has dropped what it could not accept, so this does not spin */
+    } else if (!server->warned) { /* libuv has dropped the connection, so this does not spin */
         server->warned = true;
         log_write(LOG_WARN, "tcp store: a connection cannot be accepted: %s%s", uv_strerror(status),
                   status == UV_EMFILE ? "; raise `ulimit -n` (it must exceed the number of ranks)" : "");
     }
 }
 
-static void server_on_stop(uv_async_t *async)
+static void on_stop(uv_async_t *async)
 {
     struct tcp_server *server = async->data;
     struct conn *conn, *next;
@@ -38,7 +38,7 @@ static void server_on_stop(uv_async_t *async)
     uv_close((uv_handle_t *)&server->stop, NULL);
 }
 
-static void *server_run(void *argument)
+static void *run_loop(void *argument)
 {
     struct tcp_server *server = argument;
     uv_run(&server->loop, UV_RUN_DEFAULT); /* until every handle is closed */
@@ -47,32 +47,31 @@ static void *server_run(void *argument)
 
 /* ---- starting ----------------------------------------------------------------------------------------------- */
 
-static int server_check_address(const struct sockaddr *address, const char *text, const uint8_t token[32],
-                                bool insecure)
+static int check_address(const struct sockaddr *address, const char *text, const uint8_t token[32], bool insecure)
 {
     if (address_is_any(address))
-        return error_set(TUTTI_ERR_STORE,
-                         "tcp store: %s stands for every address of this machine, and a server binds exactly one: give "
-                         "127.0.0.1, or the address that the other hosts reach",
-                         text);
+        return error_set(
+            TUTTI_ERR_STORE,
+            "tcp store: %s means every address of this host and a server binds exactly one; give 127.0.0.1, or the "
+            "address by which other hosts reach this one",
+            text);
     if (!token_is_none(token) || address_is_loopback(address) || insecure || env_bool("TUTTI_INSECURE", false))
         return TUTTI_OK;
     return error_set(
         TUTTI_ERR_STORE,
-        "tcp store: %s is not a loopback address and there is no job token, so anybody who reaches it could "
-        "join: set TUTTI_TOKEN_FILE or TUTTI_TOKEN, the same on all hosts, or TUTTI_INSECURE=1 on a network "
-        "that you trust",
+        "tcp store: %s is not a loopback address and there is no job token, so anyone who can reach it could join; set "
+        "TUTTI_TOKEN_FILE or TUTTI_TOKEN to the same token on all hosts, or TUTTI_INSECURE=1 on a trusted network",
         text);
 }
 
-static int server_bind(struct tcp_server *server, const struct sockaddr *address)
+static int bind_address(struct tcp_server *server, const struct sockaddr *address)
 {
-    int status = uv_tcp_init(&server->loop, &server->listener); /* libuv's sockets are close-on-exec */
+    int status = uv_tcp_init(&server->loop, &server->listener); /* libuv opens sockets with close-on-exec */
     if (status != 0) return status;
     server->listener.data = server;
     status = uv_tcp_bind(&server->listener, address, address->sa_family == AF_INET6 ? UV_TCP_IPV6ONLY : 0);
-    /* As many as the system allows (somaxconn): a SYN that finds no place comes again only after a second. */
-    if (status == 0) status = uv_listen((uv_stream_t *)&server->listener, INT_MAX, server_on_connection);
+    /* The largest backlog that the system allows (somaxconn): a SYN that is dropped is sent again only after 1 s. */
+    if (status == 0) status = uv_listen((uv_stream_t *)&server->listener, INT_MAX, on_connection);
     if (status == 0) conn_forked_gives_up(&server->listener);
     if (status == 0) return 0;
     conn_close_socket(&server->listener, NULL);
@@ -80,41 +79,41 @@ static int server_bind(struct tcp_server *server, const struct sockaddr *address
     return status;
 }
 
-static int server_bind_error(int status, const char *text)
+static int report_bind_error(int status, const char *text)
 {
     switch (status) {
     case UV_EADDRINUSE:
-        return error_set(
-            TUTTI_ERR_STORE,
-            "tcp store: %s is in use: another job, another rank 0 or another program listens there; choose "
-            "another port, or 0 for any free one",
-            text);
+        return error_set(TUTTI_ERR_STORE,
+                         "tcp store: %s is in use by another job, another rank 0 or another program; choose another "
+                         "port, or 0 for any "
+                         "free one",
+                         text);
     case UV_EADDRNOTAVAIL:
         return error_set(TUTTI_ERR_STORE,
-                         "tcp store: %s is no address of this machine, and the server must run where it is", text);
+                         "tcp store: %s is not an address of this host; run the server on the host that owns it", text);
     case UV_EACCES:
-        return error_set(TUTTI_ERR_STORE, "tcp store: %s: no permission to listen on this port; choose one above 1023",
-                         text);
+        return error_set(TUTTI_ERR_STORE, "tcp store: no permission to listen on %s; choose a port above 1023", text);
     default:
         return error_set(TUTTI_ERR_SYSTEM, "tcp store: cannot listen on %s: %s", text, uv_strerror(status));
     }
 }
 
-/* Debian gives a machine's own name to 127.0.1.1: a server that takes it there is found by nobody else. */
-static void server_warn_of_loopback(const char *host, const struct sockaddr *address)
+/* Debian maps a host's own name to 127.0.1.1.  A server that listens there cannot be reached from other hosts. */
+static void warn_if_loopback(const char *host, const struct sockaddr *address)
 {
     char number[INET6_ADDRSTRLEN] = "";
     if (!address_is_loopback(address) || strncmp(host, "localhost", 9) == 0) return;
     uv_ip_name(address, number, sizeof number);
     if (strcmp(number, host) != 0 && strncmp(host, "127.", 4) != 0 && strchr(host, ':') == NULL)
         log_write(LOG_WARN,
-                  "tcp store: %.200s is %s on this machine, so ranks on other hosts cannot reach it: give an address "
-                  "that they can, or correct /etc/hosts",
+                  "tcp store: %.200s resolves to %s on this host, which other hosts cannot reach; give an address that "
+                  "they can "
+                  "reach, or correct /etc/hosts",
                   host, number);
 }
 
-/* Binds the first of host's addresses that this machine has. */
-static int server_listen(struct tcp_server *server, const char *host, uint16_t port, bool insecure)
+/* Binds the first address of host that this machine has. */
+static int listen_on_host(struct tcp_server *server, const char *host, uint16_t port, bool insecure)
 {
     char text[ADDRESS_TEXT_MAX];
     struct addrinfo *list;
@@ -124,16 +123,16 @@ static int server_listen(struct tcp_server *server, const char *host, uint16_t p
         return error_set(TUTTI_ERR_STORE, "tcp store: \"%.200s\" cannot be resolved: %s", host, gai_strerror(failure));
     int bound = UV_EADDRNOTAVAIL, status = TUTTI_OK;
     for (struct addrinfo *at = list; at != NULL && bound == UV_EADDRNOTAVAIL && status == TUTTI_OK; at = at->ai_next) {
-        status = server_check_address(at->ai_addr, text, server->token, insecure);
-        if (status == TUTTI_OK) bound = server_bind(server, at->ai_addr);
-        if (status == TUTTI_OK && bound == 0) server_warn_of_loopback(host, at->ai_addr);
+        status = check_address(at->ai_addr, text, server->token, insecure);
+        if (status == TUTTI_OK) bound = bind_address(server, at->ai_addr);
+        if (status == TUTTI_OK && bound == 0) warn_if_loopback(host, at->ai_addr);
     }
     freeaddrinfo(list);
-    if (status == TUTTI_OK && bound != 0) status = server_bind_error(bound, text);
+    if (status == TUTTI_OK && bound != 0) status = report_bind_error(bound, text);
     return status;
 }
 
-static void server_read_port(struct tcp_server *server)
+static void read_port(struct tcp_server *server)
 {
     struct sockaddr_storage address;
     int bytes = sizeof address;
@@ -141,23 +140,23 @@ static void server_read_port(struct tcp_server *server)
         server->port = address_port((struct sockaddr *)&address);
 }
 
-static int server_start_thread(struct tcp_server *server)
+static int start_thread(struct tcp_server *server)
 {
-    int failure = thread_start(&server->thread, server_run, server);
+    int failure = thread_start(&server->thread, run_loop, server);
     if (failure == 0) return TUTTI_OK;
     errno = failure;
-    return error_errno(TUTTI_ERR_SYSTEM, "tcp store: the server's thread cannot be started");
+    return error_errno(TUTTI_ERR_SYSTEM, "tcp store: cannot start the server's thread");
 }
 
-static int server_open(struct tcp_server *server, const char *host, uint16_t port, bool insecure)
+static int open_server(struct tcp_server *server, const char *host, uint16_t port, bool insecure)
 {
-    int status = server_listen(server, host, port, insecure);
+    int status = listen_on_host(server, host, port, insecure);
     if (status != TUTTI_OK) return status;
-    server_read_port(server);
+    read_port(server);
     server->stop.data = server;
-    int failure = uv_async_init(&server->loop, &server->stop, server_on_stop);
+    int failure = uv_async_init(&server->loop, &server->stop, on_stop);
     if (failure == 0) {
-        status = server_start_thread(server);
+        status = start_thread(server);
         if (status == TUTTI_OK) return TUTTI_OK;
         uv_close((uv_handle_t *)&server->stop, NULL);
     } else {
@@ -179,7 +178,7 @@ int server_start(const char *host, uint16_t port, const uint8_t token[32], bool 
     int failure = status == TUTTI_OK ? uv_loop_init(&server->loop) : 0;
     if (failure != 0) status = error_set(TUTTI_ERR_SYSTEM, "tcp store: %s", uv_strerror(failure));
     if (status == TUTTI_OK) {
-        status = server_open(server, host, port, insecure);
+        status = open_server(server, host, port, insecure);
         if (status != TUTTI_OK) uv_loop_close(&server->loop);
     }
     if (status != TUTTI_OK) {
@@ -193,7 +192,7 @@ int server_start(const char *host, uint16_t port, const uint8_t token[32], bool 
     return TUTTI_OK;
 }
 
-/* ---- the rest ----------------------------------------------------------------------------------------------- */
+/* ---- state and stopping ------------------------------------------------------------------------------------- */
 
 uint16_t server_port(const struct tcp_server *server)
 {
@@ -207,7 +206,9 @@ int server_clients(const struct tcp_server *server)
 
 void server_stop(struct tcp_server *server, bool forked)
 {
-    if (server == NULL || forked) return; /* in a child the loop may be in any state: its memory is left */
+    if (server == NULL || forked)
+        return; /* a forked child's copy of the loop may be inconsistent, so its memory is
+                   left alone */
     uv_async_send(&server->stop);
     pthread_join(server->thread, NULL);
     uv_loop_close(&server->loop);

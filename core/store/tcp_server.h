@@ -1,4 +1,4 @@
-/* The tcp store's server: one thread with one libuv loop, asleep when nobody asks anything. */
+/* Server of the tcp store: one thread with one libuv loop.  It sleeps while there are no requests. */
 #ifndef STORE_TCP_SERVER_H
 #define STORE_TCP_SERVER_H
 
@@ -7,18 +7,19 @@
 
 struct tcp_server;
 
-/* Binds the one address that host names, and serves it.  token may be all zero ("none").  expected: clients, 0:
- * unknown. STORE: the address is in use, not of this machine, a wildcard, or not loopback while there is no token. */
+/* Binds the one address that host names and serves it.  An all-zero token means none.  expected is the number of
+ * clients, 0 if unknown.  Returns STORE if the address is in use, is not an address of this host, is a wildcard, or is
+ * not loopback and there is no token. */
 int server_start(const char *host, uint16_t port, const uint8_t token[32], bool insecure, int expected,
                  struct tcp_server **server);
 
 uint16_t server_port(const struct tcp_server *server);
 
-/* The authenticated connections now. */
+/* Returns the number of authenticated connections. */
 int server_clients(const struct tcp_server *server);
 
-/* Ends the thread and closes every connection.  In a forked child, which has no such thread, and whose copies of
- * the sockets were closed by fork, nothing. */
+/* Stops the thread and closes every connection.  Does nothing in a forked child: it has no such thread, and the fork
+ * has closed its copies of the sockets. */
 void server_stop(struct tcp_server *server, bool forked);
 
 #endif

@@ -265,13 +265,13 @@ refusals() {
 
     in_host 0 env RANK=0 WORLD_SIZE=2 MASTER_ADDR=0.0.0.0 MASTER_PORT=29500 TUTTI_INSECURE=1 timeout 20 \
         "$examples/hello" >"$work/0.out" 2>"$work/0.err" && fail "a store binds every address"
-    said 0.err 'stands for every address of this machine'
+    said 0.err 'means every address of this host'
     jobs_clear
 
     job 1 "${common[@]}" --node-rank 0 --token-file "$work/token" -n 1 "$examples/hello" # node 0 on the wrong host
     await_job 0
     [[ $status != 0 ]] || fail "node 0 starts where its address is not"
-    said 0.err '10\.77\.0\.1:29500 is no address of this machine'
+    said 0.err '10\.77\.0\.1:29500 is not an address of this host'
     jobs_clear
 
     job 0 "${common[@]}" --node-rank 0 --token-file "$work/token" -n 1 "${loop[@]}" 1 20000 4096
@@ -298,7 +298,7 @@ another_token() {
     job 1 "${common[@]}" --node-rank 1 --token-file "$work/another" "${loop[@]}" 1 2000 4096 3000
     await_job 1
     [[ $status != 0 ]] || fail "a node with another token joins"
-    said 1.out 'TUTTI_ERR_AUTH: .*the server refused our job token' "node 1 is not told that it is the token"
+    said 1.out 'TUTTI_ERR_AUTH: .*the server refused this rank, which has another job token' "node 1 is not told that it is the token"
     await_job 0
     [[ $status != 0 ]] || fail "node 0 goes on alone"
     said 0.out 'TUTTI_ERR_TIMEOUT: .*joined 1 of 2, missing 1' "node 0 does not say who is missing"

@@ -45,14 +45,14 @@ static void test_addresses_refused(void **state)
     }
     FAILS(tutti_store_tcp("192.0.2.1", 0, &(tutti_store_opts){.server = true, .token = token_a}, &store),
           TUTTI_ERR_STORE);
-    assert_says("no address of this machine");
+    assert_says("is not an address of this host");
     FAILS(tutti_store_tcp("192.0.2.1", 0, &(tutti_store_opts){.server = true, .token = no_token}, &store),
           TUTTI_ERR_STORE);
     assert_says("no job token");
     FAILS(tutti_store_tcp("192.0.2.1", 0, &(tutti_store_opts){.server = true, .token = no_token, .insecure = true},
                           &store),
           TUTTI_ERR_STORE);
-    assert_says("no address of this machine"); /* the token was not asked for */
+    assert_says("is not an address of this host"); /* the token was not asked for */
     FAILS(tutti_store_tcp("no such host", 0, &(tutti_store_opts){.server = true, .token = token_a}, &store),
           TUTTI_ERR_STORE);
     assert_says("resolved");

@@ -176,9 +176,9 @@ static void test_impostor(void **state)
     tutti_store_opts opts = {.token = token_a, .timeout_ms = 5000};
     pthread_create(&thread, NULL, impostor_run, &listener);
     FAILS(tutti_store_tcp("127.0.0.1", ntohs(address.sin_port), &opts, &store), TUTTI_ERR_AUTH);
-    assert_says("does not hold our job token");
+    assert_says("does not have this rank's job token");
     FAILS(tutti_store_tcp("127.0.0.1", ntohs(address.sin_port), &opts, &store), TUTTI_ERR_AUTH);
-    assert_says("something else than a Tutti store");
+    assert_says("a program that is not a Tutti store");
     pthread_join(thread, NULL);
     close(listener);
 }
