@@ -1,92 +1,33 @@
-/* A connection at the server: handshake, then one request at a time.
+/* A client's connection at the server: handshake, then one request at a time.
  *
- * A client sends its next request only when it has the whole reply to the last one, so a connection holds at most one
- * frame in and one reply out; one that does otherwise is closed.  A waiting request sleeps in the queue of its first
- * missing key; whoever makes that key applies it again.
+ * A client sends a request only after it has received the whole reply to the previous one.  So a connection holds at
+ * most one frame in and one reply out, and the server closes a connection that breaks this rule.  A request that must
+ * wait is kept by tcp_queue.c and is run again by the request that creates its key.
  */
 #include "store/tcp_conn.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/forked.h"
 #include "base/log.h"
 #include "store/tcp_admission.h"
+#include "store/tcp_queue.h"
 
-struct conn_queue {
-    UT_hash_handle hh;
-    struct conn *waiting;
-    size_t key_bytes;
-    char key[];
-};
-
-struct conn_reply {
+/* Bytes on their way to the client. */
+struct output {
     uv_write_t write;
     struct conn *conn;
-    size_t counted; /* in server->buffered */
-    bool last;      /* close when it is written */
+    size_t counted; /* part of server->buffered */
+    bool last;      /* close the connection once it is written */
     uint8_t data[];
 };
 
-static void conn_run(struct conn *conn);
-static void conn_resume_parked(struct tcp_server *server);
-static void conn_resume_accept(struct tcp_server *server);
-
-/* ---- waiting for a key -------------------------------------------------------------------------------------- */
-
-static bool queue_join(struct conn *conn, const struct store_slice *key)
-{
-    struct conn_queue *queue;
-    HASH_FIND(hh, conn->server->queues, key->data, key->bytes, queue);
-    if (queue == NULL) {
-        queue = calloc(1, sizeof *queue + key->bytes);
-        if (queue == NULL) return false;
-        queue->key_bytes = key->bytes;
-        memcpy(queue->key, key->data, key->bytes);
-        HASH_ADD_KEYPTR(hh, conn->server->queues, queue->key, queue->key_bytes, queue);
-        if (queue->hh.tbl == NULL) {
-            free(queue);
-            return false;
-        }
-    }
-    DL_APPEND2(queue->waiting, conn, queue_prev, queue_next);
-    conn->queue = queue;
-    return true;
-}
-
-static void queue_leave(struct conn *conn)
-{
-    struct conn_queue *queue = conn->queue;
-    if (queue == NULL) return;
-    conn->queue = NULL;
-    DL_DELETE2(queue->waiting, conn, queue_prev, queue_next);
-    if (queue->waiting != NULL) return;
-    HASH_DELETE(hh, conn->server->queues, queue);
-    free(queue);
-}
-
-/* The key is there: all that wait for it try again.  Each leaves the queue first, and the last one frees it, so the
- * queue is looked up anew every time; one that joins it again (somebody deleted the key) ends the round. */
-static void queue_wake(struct tcp_server *server, const struct store_slice *key)
-{
-    struct conn_queue *queue;
-    HASH_FIND(hh, server->queues, key->data, key->bytes, queue);
-    if (queue == NULL) return;
-    struct conn *last = queue->waiting->queue_prev; /* utlist: the head's prev is the tail */
-    for (bool more = true; more;) {
-        HASH_FIND(hh, server->queues, key->data, key->bytes, queue);
-        if (queue == NULL) return;
-        struct conn *conn = queue->waiting;
-        more = conn != last;
-        queue_leave(conn);
-        conn_run(conn);
-    }
-}
+static void run_request(struct conn *conn);
+static void accept_pending(struct tcp_server *server);
 
 /* ---- closing ------------------------------------------------------------------------------------------------ */
 
@@ -103,45 +44,23 @@ void conn_close_socket(uv_tcp_t *tcp, uv_close_cb closed)
     uv_close((uv_handle_t *)tcp, closed);
 }
 
-static void conn_on_closed(uv_handle_t *handle)
+static void on_closed(uv_handle_t *handle)
 {
     struct conn *conn = handle->data;
     if (--conn->handles > 0) return;
     struct tcp_server *server = conn->server;
-    if (conn->buffer != conn->early) free(conn->buffer);
+    if (conn->buffer != conn->handshake_buffer) free(conn->buffer);
     free(conn->slices);
     token_wipe(conn, sizeof *conn);
     free(conn);
-    if (!server->stopping) conn_resume_parked(server); /* its half request may have been what was too much */
+    if (!server->stopping) queue_resume_parked(server, run_request); /* its partial frame no longer takes memory */
 }
 
-/* What its frame has of the server's `buffered`. */
-static size_t conn_counted(const struct conn *conn)
+static void set_capacity(struct conn *conn, size_t capacity)
 {
-    return conn->capacity > CONN_BUFFER_BYTES ? conn->capacity : 0;
-}
-
-static void conn_park(struct conn *conn)
-{
-    uv_timer_stop(&conn->timer);
-    conn->parked = true;
-    conn->server->parked_bytes += conn_counted(conn);
-    DL_APPEND2(conn->server->parked, conn, queue_prev, queue_next);
-}
-
-static void conn_unpark(struct conn *conn)
-{
-    if (!conn->parked) return;
-    conn->parked = false;
-    conn->server->parked_bytes -= conn_counted(conn);
-    DL_DELETE2(conn->server->parked, conn, queue_prev, queue_next);
-}
-
-static void conn_count_buffer(struct conn *conn, size_t capacity)
-{
-    conn->server->buffered -= conn_counted(conn);
+    conn->server->buffered -= queue_counted_bytes(conn);
     conn->capacity = capacity;
-    conn->server->buffered += conn_counted(conn);
+    conn->server->buffered += queue_counted_bytes(conn);
 }
 
 void conn_close(struct conn *conn)
@@ -150,51 +69,51 @@ void conn_close(struct conn *conn)
     if (conn->state == CONN_CLOSING) return;
     if (conn->state == CONN_READY) {
         DL_DELETE(server->clients, conn);
-        atomic_fetch_sub_explicit(&server->n_clients, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&server->n_clients, 1, memory_order_relaxed); /* a number, nothing goes with it */
     } else {
-        DL_DELETE(server->strangers, conn);
-        server->n_strangers--;
+        DL_DELETE(server->unauthenticated, conn);
+        server->n_unauthenticated--;
     }
     conn->state = CONN_CLOSING;
     queue_leave(conn);
-    conn_unpark(conn);
-    conn_count_buffer(conn, 0);
-    conn_close_socket(&conn->tcp, conn_on_closed);
-    uv_close((uv_handle_t *)&conn->timer, conn_on_closed);
-    conn_resume_accept(server);
+    queue_unpark(conn);
+    set_capacity(conn, 0);
+    conn_close_socket(&conn->tcp, on_closed);
+    uv_close((uv_handle_t *)&conn->timer, on_closed);
+    accept_pending(server);
 }
 
 /* ---- timers ------------------------------------------------------------------------------------------------- */
 
-static void conn_reply(struct conn *conn, struct store_reply *reply);
+static void send_reply(struct conn *conn, struct store_reply *reply);
 
-/* Whether bytes of the other side lie here that this loop has not come to read: timers run before sockets. */
-static bool conn_has_unread(const struct conn *conn)
+/* True if the socket has bytes that this loop has not read yet: libuv runs timers before sockets. */
+static bool has_unread_bytes(const struct conn *conn)
 {
     uv_os_fd_t fd;
     int bytes = 0;
     return uv_fileno((const uv_handle_t *)&conn->tcp, &fd) == 0 && ioctl(fd, FIONREAD, &bytes) == 0 && bytes > 0;
 }
 
-static void conn_on_timer(uv_timer_t *timer)
+static void on_timer(uv_timer_t *timer)
 {
     struct conn *conn = timer->data;
-    if (conn->state != CONN_READY && conn_has_unread(conn)) { /* the server is late, not the client */
-        uv_timer_start(timer, conn_on_timer, 0, 0); /* once more after the sockets; CONN_AUTH_BYTES bound it */
+    if (conn->state != CONN_READY && has_unread_bytes(conn)) { /* the server is late, not the client */
+        uv_timer_start(timer, on_timer, 0, 0); /* runs again after the sockets; CONN_AUTH_BYTES bounds the repeats */
         return;
     }
-    if (conn->queue == NULL) { /* a stranger, or a client that does not take its reply */
+    if (conn->queue == NULL) { /* unauthenticated, or a client that does not read its reply */
         conn_close(conn);
         return;
     }
     struct store_reply reply;
     queue_leave(conn);
     table_timeout(&conn->server->table, &conn->request, &reply);
-    conn_reply(conn, &reply);
+    send_reply(conn, &reply);
 }
 
-/* Whoever knocks often must not fill the log: the 1st, 2nd, 4th, 8th .. time is told. */
-static void conn_log_refusal(struct tcp_server *server, const char *what)
+/* Logs the 1st, 2nd, 4th, 8th .. refusal only, so that repeated attempts cannot fill the log. */
+static void log_refusal(struct tcp_server *server, const char *what)
 {
     unsigned times = ++server->refused;
     if ((times & (times - 1)) == 0) log_write(LOG_WARN, "tcp store: %s (refused so far: %u)", what, times);
@@ -202,25 +121,9 @@ static void conn_log_refusal(struct tcp_server *server, const char *what)
 
 /* ---- replies ------------------------------------------------------------------------------------------------ */
 
-/* Whether too much is in memory besides own bytes.  What is put off does not count, as it would wait for itself. */
-static bool server_is_crowded(const struct tcp_server *server, size_t own)
+static void on_written(uv_write_t *write, int status)
 {
-    return server->buffered - server->parked_bytes - own >= server->table.max_bytes;
-}
-
-/* Requests that were put off for want of memory go on as replies leave. */
-static void conn_resume_parked(struct tcp_server *server)
-{
-    while (server->parked != NULL && !server_is_crowded(server, 0)) {
-        struct conn *conn = server->parked;
-        conn_unpark(conn);
-        conn_run(conn);
-    }
-}
-
-static void conn_on_written(uv_write_t *write, int status)
-{
-    struct conn_reply *out = (struct conn_reply *)write;
+    struct output *out = (struct output *)write;
     struct conn *conn = out->conn;
     struct tcp_server *server = conn->server;
     server->buffered -= out->counted;
@@ -230,30 +133,30 @@ static void conn_on_written(uv_write_t *write, int status)
         conn_close(conn);
     else if (conn->state == CONN_READY && !conn->busy)
         uv_timer_stop(&conn->timer);
-    if (!server->stopping) conn_resume_parked(server); /* also when conn is closing: its memory is free now */
+    if (!server->stopping) queue_resume_parked(server, run_request); /* also if conn is closing: memory became free */
 }
 
-static struct conn_reply *conn_new_out(struct conn *conn, size_t bytes)
+static struct output *new_output(struct conn *conn, size_t bytes)
 {
-    struct conn_reply *out = malloc(sizeof *out + bytes);
+    struct output *out = malloc(sizeof *out + bytes);
     if (out == NULL) return NULL;
-    *out = (struct conn_reply){.conn = conn, .counted = bytes > CONN_BUFFER_BYTES ? bytes : 0};
+    *out = (struct output){.conn = conn, .counted = bytes > CONN_BUFFER_BYTES ? bytes : 0};
     conn->server->buffered += out->counted;
     return out;
 }
 
-static void conn_write(struct conn *conn, struct conn_reply *out, size_t bytes)
+static void write_output(struct conn *conn, struct output *out, size_t bytes)
 {
     uv_buf_t buffer = uv_buf_init((char *)out->data, (unsigned)bytes);
-    if (uv_write(&out->write, (uv_stream_t *)&conn->tcp, &buffer, 1, conn_on_written) != 0) {
+    if (uv_write(&out->write, (uv_stream_t *)&conn->tcp, &buffer, 1, on_written) != 0) {
         conn->server->buffered -= out->counted;
         free(out);
         conn_close(conn);
     }
 }
 
-/* The request is done: its memory goes back before the reply is sent. */
-static void conn_finish_request(struct conn *conn)
+/* Releases the memory of the finished request, before its reply is sent. */
+static void end_request(struct conn *conn)
 {
     free(conn->slices);
     conn->slices = NULL;
@@ -264,22 +167,22 @@ static void conn_finish_request(struct conn *conn)
     uint8_t *smaller = realloc(conn->buffer, CONN_BUFFER_BYTES);
     if (smaller == NULL) return;
     conn->buffer = smaller;
-    conn_count_buffer(conn, CONN_BUFFER_BYTES);
+    set_capacity(conn, CONN_BUFFER_BYTES);
 }
 
 /* Sends the reply and frees it. */
-static void conn_reply(struct conn *conn, struct store_reply *reply)
+static void send_reply(struct conn *conn, struct store_reply *reply)
 {
-    conn_finish_request(conn);
+    end_request(conn);
     size_t bytes = wire_reply_bytes(reply), total = 4 + bytes + SEAL_TAG_BYTES;
-    struct conn_reply *out = conn_new_out(conn, total);
+    struct output *out = new_output(conn, total);
     if (out != NULL) {
         wire_put_u32(out->data, (uint32_t)(bytes + SEAL_TAG_BYTES));
         wire_put_reply(out->data + 4, reply);
         seal_close(&conn->out, out->data + 4, bytes, out->data, 4);
-        conn_write(conn, out, total);
+        write_output(conn, out, total);
         if (conn->state == CONN_READY && uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp) > 0)
-            uv_timer_start(&conn->timer, conn_on_timer, CONN_STALL_MS, 0);
+            uv_timer_start(&conn->timer, on_timer, CONN_STALL_MS, 0);
     } else {
         conn_close(conn);
     }
@@ -288,103 +191,105 @@ static void conn_reply(struct conn *conn, struct store_reply *reply)
 
 /* ---- requests ----------------------------------------------------------------------------------------------- */
 
-static void conn_start_wait(struct conn *conn)
+static void start_deadline(struct conn *conn)
 {
     int64_t left = wire_timeout_ms(conn->request.deadline_ns);
     if (left == TUTTI_INFINITE) return;
-    uv_update_time(&conn->server->loop); /* its clock stood still while it worked */
-    uv_timer_start(&conn->timer, conn_on_timer, (uint64_t)left, 0);
+    uv_update_time(&conn->server->loop); /* libuv's clock stands still during a callback */
+    uv_timer_start(&conn->timer, on_timer, (uint64_t)left, 0);
 }
 
-/* Applies the connection's request, or leaves it waiting for a key or for memory. */
-static void conn_run(struct conn *conn)
+/* Executes the connection's request, or leaves it waiting for a key or for memory. */
+static void run_request(struct conn *conn)
 {
     struct tcp_server *server = conn->server;
     struct store_reply reply;
     int missing;
-    bool large = conn->request.op == STORE_GET || conn->request.op == STORE_COMPARE_SET; /* may its reply be */
-    if (large && server_is_crowded(server, conn_counted(conn))) {
-        conn_park(conn);
+    bool may_be_large = conn->request.op == STORE_GET || conn->request.op == STORE_COMPARE_SET; /* the reply */
+    if (may_be_large && queue_is_crowded(server, queue_counted_bytes(conn))) {
+        uv_timer_stop(&conn->timer);
+        queue_park(conn);
         return;
     }
     if (!table_apply(&server->table, &conn->request, &reply, &missing)) {
         if (queue_join(conn, &conn->request.keys[missing])) {
-            conn_start_wait(conn);
+            start_deadline(conn);
             return;
         }
         store_reply_error(&reply, TUTTI_ERR_NO_MEMORY, "the store is out of memory");
     }
     if (store_op_writes(conn->request.op))
-        for (int i = 0; i < conn->request.n_keys; i++) queue_wake(server, &conn->request.keys[i]);
-    conn_reply(conn, &reply);
+        for (int i = 0; i < conn->request.n_keys; i++) queue_wake(server, &conn->request.keys[i], run_request);
+    send_reply(conn, &reply);
 }
 
-static void conn_begin(struct conn *conn, uint8_t *frame, size_t bytes)
+static void start_request(struct conn *conn, uint8_t *frame, size_t bytes)
 {
     int64_t timeout_ms;
     if (uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp) > 0) { /* it cannot have the whole last reply */
-        conn_log_refusal(conn->server, "a client asks again before it has taken its reply; its connection is closed");
+        log_refusal(conn->server, "closed a connection whose client sent a request before it received its reply");
         conn_close(conn);
         return;
     }
     if (!seal_open(&conn->in, frame + 4, bytes, frame, 4) ||
         wire_parse_request(frame + 4, bytes - SEAL_TAG_BYTES, &conn->request, &conn->slices, &timeout_ms) != TUTTI_OK) {
-        conn_log_refusal(conn->server, "a client sent a frame that is altered or malformed; its connection is closed");
+        log_refusal(conn->server, "closed a connection whose client sent an altered or malformed frame");
         conn_close(conn);
         return;
     }
     conn->request.deadline_ns = clock_deadline_ns(timeout_ms);
     conn->busy = true;
     conn->server->table.n_requests++;
-    conn_run(conn);
+    run_request(conn);
 }
 
-/* A frame is 4 bytes of size and that many sealed ones. */
-static void conn_read_frame(struct conn *conn)
+/* A frame is a size of 4 bytes and that many sealed bytes. */
+static void receive_frame(struct conn *conn)
 {
     if (conn->fill < 4) return;
     size_t bytes = wire_get_u32(conn->buffer), total = 4 + bytes;
     if (bytes <= SEAL_TAG_BYTES || bytes > WIRE_PAYLOAD_MAX + SEAL_TAG_BYTES || conn->fill > total) {
         conn_close(conn);
     } else if (conn->fill == total) {
-        conn_begin(conn, conn->buffer, bytes);
+        start_request(conn, conn->buffer, bytes);
     } else if (total > conn->capacity) {
         uint8_t *larger =
             conn->server->buffered > 2 * conn->server->table.max_bytes ? NULL : realloc(conn->buffer, total);
         if (larger == NULL) {
-            log_write(LOG_WARN, "tcp store: no memory for a request of %zu bytes; its connection is closed", total);
+            log_write(LOG_WARN, "tcp store: no memory for a request of %zu bytes; closed its connection", total);
             conn_close(conn);
             return;
         }
         conn->buffer = larger;
-        conn_count_buffer(conn, total);
+        set_capacity(conn, total);
     }
 }
 
-/* ---- the handshake ------------------------------------------------------------------------------------------ */
+/* ---- handshake ---------------------------------------------------------------------------------------------- */
 
-static void conn_take_hello(struct conn *conn)
+static void receive_hello(struct conn *conn)
 {
-    struct conn_reply *out = NULL;
+    struct output *out = NULL;
     if (!handshake_begins_well(conn->buffer, conn->fill) || conn->fill > HANDSHAKE_HELLO_BYTES) {
         conn_close(conn);
         return;
     }
     if (conn->fill < HANDSHAKE_HELLO_BYTES) return;
     enum handshake_answer answer = handshake_take_hello(&conn->shake, HANDSHAKE_SERVER, conn->buffer);
-    if (answer != HANDSHAKE_NOT_OURS) out = conn_new_out(conn, HANDSHAKE_HELLO_BYTES);
+    if (answer != HANDSHAKE_NOT_OURS) out = new_output(conn, HANDSHAKE_HELLO_BYTES);
     if (out == NULL) {
         conn_close(conn);
         return;
     }
     handshake_start(&conn->shake, HANDSHAKE_SERVER, out->data);
-    out->last = answer != HANDSHAKE_OK; /* another version: ours in the hello is the answer */
+    out->last = answer != HANDSHAKE_OK; /* the hello tells a client of another version which one this is */
     conn->state = CONN_PROOF;
     conn->fill = 0;
-    conn_write(conn, out, HANDSHAKE_HELLO_BYTES);
+    write_output(conn, out, HANDSHAKE_HELLO_BYTES);
 }
 
-static bool conn_make_ready(struct conn *conn)
+/* Makes the connection that of an authenticated client.  Returns false if out of memory. */
+static bool admit_client(struct conn *conn)
 {
     uint8_t *buffer = malloc(CONN_BUFFER_BYTES);
     if (buffer == NULL) return false;
@@ -393,20 +298,20 @@ static bool conn_make_ready(struct conn *conn)
     handshake_keys(&conn->shake, &conn->in, &conn->out);
     token_wipe(&conn->shake, sizeof conn->shake);
     uv_timer_stop(&conn->timer);
-    DL_DELETE(conn->server->strangers, conn);
-    conn->server->n_strangers--;
+    DL_DELETE(conn->server->unauthenticated, conn);
+    conn->server->n_unauthenticated--;
     DL_APPEND(conn->server->clients, conn);
-    atomic_fetch_add_explicit(&conn->server->n_clients, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&conn->server->n_clients, 1, memory_order_relaxed); /* as in conn_close */
     conn->state = CONN_READY;
-    conn_resume_accept(conn->server);
+    accept_pending(conn->server);
     return true;
 }
 
-static void conn_take_proof(struct conn *conn)
+static void receive_proof(struct conn *conn)
 {
     if (conn->fill < HANDSHAKE_PROOF_BYTES) return;
     bool proved = conn->fill == HANDSHAKE_PROOF_BYTES && handshake_verify(&conn->shake, HANDSHAKE_CLIENT, conn->buffer);
-    struct conn_reply *out = conn_new_out(conn, HANDSHAKE_VERDICT_BYTES);
+    struct output *out = new_output(conn, HANDSHAKE_VERDICT_BYTES);
     if (out == NULL) {
         conn_close(conn);
         return;
@@ -416,29 +321,29 @@ static void conn_take_proof(struct conn *conn)
     out->data[0] = proved;
     conn->fill = 0;
     if (proved) handshake_prove(&conn->shake, HANDSHAKE_SERVER, out->data + 8);
-    if (proved && !conn_make_ready(conn)) {
+    if (proved && !admit_client(conn)) {
         free(out);
         conn_close(conn);
         return;
     }
-    if (!proved) conn_log_refusal(conn->server, "a client with another job token, or none, was refused");
-    conn_write(conn, out, HANDSHAKE_VERDICT_BYTES);
+    if (!proved) log_refusal(conn->server, "refused a client whose job token is another one or missing");
+    write_output(conn, out, HANDSHAKE_VERDICT_BYTES);
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------ */
 
-static void conn_on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
     (void)suggested;
     struct conn *conn = handle->data;
-    static char nothing[1]; /* what comes while a request is at work is a violation: it is never looked at */
+    static char discarded[1]; /* bytes that arrive during a request break the protocol, and are not looked at */
     if (conn->busy || conn->fill >= conn->capacity)
-        *buffer = uv_buf_init(nothing, sizeof nothing);
+        *buffer = uv_buf_init(discarded, sizeof discarded);
     else
         *buffer = uv_buf_init((char *)conn->buffer + conn->fill, (unsigned)(conn->capacity - conn->fill));
 }
 
-static void conn_on_read(uv_stream_t *stream, ssize_t bytes, const uv_buf_t *buffer)
+static void on_read(uv_stream_t *stream, ssize_t bytes, const uv_buf_t *buffer)
 {
     struct conn *conn = stream->data;
     if (bytes == 0 || conn->state == CONN_CLOSING) return;
@@ -448,16 +353,16 @@ static void conn_on_read(uv_stream_t *stream, ssize_t bytes, const uv_buf_t *buf
     }
     conn->fill += (size_t)bytes;
     if (conn->state == CONN_HELLO)
-        conn_take_hello(conn);
+        receive_hello(conn);
     else if (conn->state == CONN_PROOF)
-        conn_take_proof(conn);
+        receive_proof(conn);
     else
-        conn_read_frame(conn);
+        receive_frame(conn);
 }
 
 /* ---- accepting ---------------------------------------------------------------------------------------------- */
 
-static int conn_open(struct conn *conn)
+static int accept_into(struct conn *conn)
 {
     struct tcp_server *server = conn->server;
     uv_timer_init(&server->loop, &conn->timer);
@@ -465,46 +370,46 @@ static int conn_open(struct conn *conn)
     conn->timer.data = conn->tcp.data = conn;
     conn->handles = 2;
     conn->accepted_ms = uv_now(&server->loop);
-    DL_APPEND(server->strangers, conn);
-    server->n_strangers++;
+    DL_APPEND(server->unauthenticated, conn);
+    server->n_unauthenticated++;
     int status = uv_accept((uv_stream_t *)&server->listener, (uv_stream_t *)&conn->tcp);
     if (status != 0) return status;
     conn_forked_gives_up(&conn->tcp);
     uv_tcp_nodelay(&conn->tcp, 1);
     uv_tcp_keepalive(&conn->tcp, 1, 5);
-    uv_timer_start(&conn->timer, conn_on_timer, CONN_AUTH_MS, 0);
-    return uv_read_start((uv_stream_t *)&conn->tcp, conn_on_alloc, conn_on_read);
+    uv_timer_start(&conn->timer, on_timer, CONN_AUTH_MS, 0);
+    return uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read);
 }
 
-/* Gives the oldest stranger no more than its grace, as another connection needs its place. */
-static void conn_hurry_oldest(struct tcp_server *server)
+/* Leaves the oldest unauthenticated peer no more than the grace period, because another connection needs its place. */
+static void hurry_oldest(struct tcp_server *server)
 {
-    struct conn *oldest = server->strangers;
-    uint64_t age = uv_now(&server->loop) - oldest->accepted_ms, grace = admission_grace_ms(server->n_strangers);
-    uv_timer_start(&oldest->timer, conn_on_timer, age < grace ? grace - age : 0, 0);
+    struct conn *oldest = server->unauthenticated;
+    uint64_t age = uv_now(&server->loop) - oldest->accepted_ms, grace = admission_grace_ms(server->n_unauthenticated);
+    uv_timer_start(&oldest->timer, on_timer, age < grace ? grace - age : 0, 0);
 }
 
-/* Without uv_accept libuv does not accept any more: further connections wait in the kernel. */
+/* Returning without uv_accept makes libuv stop accepting, so further connections queue in the kernel. */
 void conn_accept(struct tcp_server *server)
 {
     int clients = atomic_load_explicit(&server->n_clients, memory_order_relaxed); /* only this thread writes it */
     server->accept_pending = true;
-    if (server->n_strangers >= admission_limit(clients, server->expected)) {
-        conn_hurry_oldest(server);
+    if (server->n_unauthenticated >= admission_limit(clients, server->expected)) {
+        hurry_oldest(server);
         return;
     }
     struct conn *conn = calloc(1, sizeof *conn);
-    if (conn == NULL) return; /* until one that is connected leaves */
+    if (conn == NULL) return; /* accepted when another connection closes */
     conn->server = server;
-    conn->buffer = conn->early;
-    conn->capacity = sizeof conn->early;
+    conn->buffer = conn->handshake_buffer;
+    conn->capacity = sizeof conn->handshake_buffer;
     memcpy(conn->shake.token, server->token, TOKEN_BYTES);
     server->accept_pending = false;
-    if (conn_open(conn) != 0) conn_close(conn);
+    if (accept_into(conn) != 0) conn_close(conn);
 }
 
-/* A place is free. */
-static void conn_resume_accept(struct tcp_server *server)
+/* Accepts the connection that waits at the listener, if any, because a place has become free. */
+static void accept_pending(struct tcp_server *server)
 {
     if (server->accept_pending && !server->stopping) conn_accept(server);
 }

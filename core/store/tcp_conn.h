@@ -1,4 +1,5 @@
-/* One connection at the server, and what connections share.  All of it belongs to the server's thread. */
+/* One connection at the tcp store's server, and the state that connections share.  All of it belongs to the server's
+ * thread, except n_clients. */
 #ifndef STORE_TCP_CONN_H
 #define STORE_TCP_CONN_H
 
@@ -11,35 +12,35 @@
 #include "store/wire.h"
 
 enum {
-    CONN_AUTH_MS = 2000,     /* to prove the token */
-    CONN_AUTH_BYTES = 256,   /* all that is taken from a stranger */
-    CONN_STALL_MS = 60000,   /* for a client to take a reply */
-    CONN_BUFFER_BYTES = 4096 /* kept per client; larger frames get a larger buffer while they last */
+    CONN_AUTH_MS = 2000,     /* time to complete the handshake */
+    CONN_AUTH_BYTES = 256,   /* most bytes read from an unauthenticated peer */
+    CONN_STALL_MS = 60000,   /* time for a client to read a reply */
+    CONN_BUFFER_BYTES = 4096 /* buffer per client; a larger frame gets a larger buffer until it is done */
 };
 
 enum conn_state { CONN_HELLO, CONN_PROOF, CONN_READY, CONN_CLOSING };
 
-struct conn_queue; /* the connections that wait for one key */
+struct conn_queue; /* the connections that wait for one key: tcp_queue.c */
 
 struct conn {
     uv_tcp_t tcp;
-    uv_timer_t timer; /* for the state: the handshake, a wait, or a reply that is not taken */
+    uv_timer_t timer; /* limits the current state: the handshake, a wait for a key, or an unread reply */
     struct tcp_server *server;
-    struct conn *prev, *next; /* in server->strangers or server->clients */
+    struct conn *prev, *next; /* in server->unauthenticated or server->clients */
     uint64_t accepted_ms;     /* by the loop's clock */
     enum conn_state state;
-    int handles; /* not closed yet */
+    int handles; /* libuv handles that are not closed yet */
     struct handshake shake;
     struct seal in, out;
-    uint8_t early[CONN_AUTH_BYTES];
-    uint8_t *buffer; /* early, or malloc'ed once ready */
+    uint8_t handshake_buffer[CONN_AUTH_BYTES];
+    uint8_t *buffer; /* handshake_buffer, or allocated once authenticated */
     size_t fill, capacity;
-    /* the request at work, if any: its slices point into buffer */
+    /* the current request, if busy; its slices point into buffer */
     bool busy;
     struct store_request request;
     struct store_slice *slices;
-    struct conn_queue *queue; /* not NULL: it waits for a key */
-    bool parked;              /* it waits for buffer memory */
+    struct conn_queue *queue; /* the queue in which the request waits for a key, or NULL */
+    bool parked;              /* the request waits for buffer memory */
     struct conn *queue_prev, *queue_next;
 };
 
@@ -51,28 +52,30 @@ struct tcp_server {
     uint8_t token[TOKEN_BYTES];
     uint16_t port;
     struct table table;
-    struct conn *strangers, *clients; /* utlist; the oldest first */
+    struct conn *unauthenticated, *clients; /* utlist; the oldest first */
     struct conn *parked;
     struct conn_queue *queues; /* uthash by key */
-    int n_strangers;
-    int expected;        /* clients, as the caller says; 0: unknown */
-    bool accept_pending; /* a connection waits at the listener until there is room: see tcp_admission.h */
-    size_t buffered;     /* bytes of frames and replies in memory, beyond CONN_BUFFER_BYTES a client */
-    size_t parked_bytes; /* of these, frames of those that are parked */
-    unsigned refused;    /* for the log */
+    int n_unauthenticated;
+    int expected;        /* number of clients according to the caller; 0: unknown */
+    bool accept_pending; /* a connection waits at the listener until the limit admits it: see tcp_admission.h */
+    size_t buffered;     /* bytes of frames and replies in memory, beyond CONN_BUFFER_BYTES per client */
+    size_t parked_bytes; /* the part of `buffered` that is frames of parked requests */
+    unsigned refused;    /* refusals, for the log */
     bool stopping, warned;
-    atomic_int n_clients;
+    atomic_int n_clients; /* also read by other threads */
 };
 
-/* Takes the connection that is waiting at the listener, or leaves it there until there is room. */
+/* Accepts the connection that waits at the listener, or leaves it there while the admission limit is reached. */
 void conn_accept(struct tcp_server *server);
 
+/* Closes the connection and drops its request.  Its memory is freed later, by the loop. */
 void conn_close(struct conn *conn);
 
-/* A forked child has no part in the server's sockets: it would keep the port, and the clients from seeing our end. */
+/* Has a forked child close the server's sockets: its copies would keep the port in use, and hide the server's end from
+ * the clients. */
 void conn_forked_gives_up(const uv_tcp_t *tcp);
 
-/* As uv_close. */
+/* Closes a socket as uv_close does, and unregisters it from conn_forked_gives_up. */
 void conn_close_socket(uv_tcp_t *tcp, uv_close_cb closed);
 
 #endif

@@ -32,7 +32,7 @@ static void on_stop(uv_async_t *async)
     struct tcp_server *server = async->data;
     struct conn *conn, *next;
     server->stopping = true;
-    DL_FOREACH_SAFE(server->strangers, conn, next) conn_close(conn);
+    DL_FOREACH_SAFE(server->unauthenticated, conn, next) conn_close(conn);
     DL_FOREACH_SAFE(server->clients, conn, next) conn_close(conn);
     conn_close_socket(&server->listener, NULL);
     uv_close((uv_handle_t *)&server->stop, NULL);
