@@ -272,7 +272,7 @@ bool table_apply(struct table *table, const struct store_request *request, struc
 void table_timeout(const struct table *table, const struct store_request *request, struct store_reply *reply)
 {
     enum { NAMED = 4 };
-    char names[STORE_TEXT_MAX - 80];
+    char names[STORE_TEXT_MAX - 80] = "";
     size_t used = 0;
     int missing = 0;
     for (int i = 0; i < request->n_keys; i++) {

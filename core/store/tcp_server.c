@@ -182,6 +182,7 @@ int server_start(const char *host, uint16_t port, const uint8_t token[32], bool 
         if (status != TUTTI_OK) uv_loop_close(&server->loop);
     }
     if (status != TUTTI_OK) {
+        token_wipe(server->token, sizeof server->token);
         free(server);
         return status;
     }
