@@ -5,33 +5,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool witness_of(struct witness *witness, int fd)
+bool descriptors_identify(struct descriptor_identity *identity, int fd)
 {
     struct stat status;
     if (fstat(fd, &status) != 0) return false;
-    *witness = (struct witness){fd, status.st_dev, status.st_ino};
+    *identity = (struct descriptor_identity){fd, status.st_dev, status.st_ino};
     return true;
 }
 
-bool witness_holds(const struct witness *witness)
+bool descriptors_is_same(const struct descriptor_identity *identity)
 {
     struct stat status;
-    if (fstat(witness->fd, &status) != 0) return false;
-    return status.st_ino == witness->inode && status.st_dev == witness->device;
+    if (fstat(identity->fd, &status) != 0) return false;
+    return status.st_ino == identity->inode && status.st_dev == identity->device;
 }
 
 static struct {
     pthread_mutex_t lock;
-    struct witness witness;
+    struct descriptor_identity sentinel;
     int users;
-} shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .witness.fd = -1};
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .sentinel.fd = -1};
 
-/* The child leaves its parent's socket open, like all that its parent's groups have.  It has one thread, so no lock is
- * needed, nor could it be taken. */
+/* The child leaves its parent's socket open, like everything that its parent's groups use.  It has one thread, so it
+ * needs no lock, and could not take one that another thread held at the fork. */
 static void in_child(void)
 {
     pthread_mutex_init(&shared.lock, NULL);
-    shared.witness.fd = -1;
+    shared.sentinel.fd = -1;
     shared.users = 0;
 }
 
@@ -44,33 +44,33 @@ static bool open_shared(void)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     shared.users = 0;
-    if (fd >= 0 && witness_of(&shared.witness, fd)) return true;
+    if (fd >= 0 && descriptors_identify(&shared.sentinel, fd)) return true;
     if (fd >= 0) close(fd);
-    shared.witness.fd = -1;
+    shared.sentinel.fd = -1;
     return false;
 }
 
-bool witness_join(struct witness *witness)
+bool descriptors_join_sentinel(struct descriptor_identity *identity)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&shared.lock);
-    bool open = (shared.users > 0 && witness_holds(&shared.witness)) || open_shared();
+    bool open = (shared.users > 0 && descriptors_is_same(&shared.sentinel)) || open_shared();
     if (open) shared.users++;
-    *witness = shared.witness;
+    *identity = shared.sentinel;
     pthread_mutex_unlock(&shared.lock);
     return open;
 }
 
-void witness_leave(struct witness *witness)
+void descriptors_leave_sentinel(struct descriptor_identity *identity)
 {
     pthread_mutex_lock(&shared.lock);
-    bool current = witness->fd >= 0 && witness->device == shared.witness.device &&
-                   witness->inode == shared.witness.inode && shared.witness.fd >= 0;
-    if (current && --shared.users == 0) { /* an earlier witness has been closed by the program */
-        if (witness_holds(&shared.witness)) close(shared.witness.fd);
-        shared.witness.fd = -1;
+    bool current = identity->fd >= 0 && identity->device == shared.sentinel.device &&
+                   identity->inode == shared.sentinel.inode && shared.sentinel.fd >= 0;
+    if (current && --shared.users == 0) { /* the program may have closed the socket */
+        if (descriptors_is_same(&shared.sentinel)) close(shared.sentinel.fd);
+        shared.sentinel.fd = -1;
     }
-    witness->fd = -1;
+    identity->fd = -1;
     pthread_mutex_unlock(&shared.lock);
 }

@@ -1,29 +1,29 @@
-/* Tells whether the program has closed descriptors that the library uses, as daemons and some runtimes do with all
+/* Detects that the program has closed descriptors that the library uses, as daemons and some runtimes do with all
  * descriptors at once.  Their numbers then belong to whatever the program opens next.
  *
- * A witness remembers what a socket's number stood for.  A socket's inode is unique, unlike an eventfd's, so a
- * descriptor that got the same number later is told from it.
- */
+ * An identity records which socket a descriptor is.  A socket's inode is unique, unlike an eventfd's, so a descriptor
+ * that got the same number later is told apart. */
 #ifndef DESCRIPTORS_H
 #define DESCRIPTORS_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-struct witness {
+struct descriptor_identity {
     int fd;
     dev_t device;
     ino_t inode;
 };
 
-/* Remembers a socket that carries no data.  The process has one for all users; the first user opens it, and so does the
- * next one after the program has closed it.  Returns false and sets errno if no descriptor is left.  Thread-safe. */
-bool witness_join(struct witness *witness);
-/* Gives witness_join's back.  The last user closes the socket. */
-void witness_leave(struct witness *witness);
-/* Remembers a socket. */
-bool witness_of(struct witness *witness, int fd);
-/* True if the descriptor is still the one that was opened. */
-bool witness_holds(const struct witness *witness);
+/* Identifies the sentinel: a socket that carries no data, one for all users in the process.  The first user opens it,
+ * and so does the next one after the program has closed it.  Returns false and sets errno if no descriptor is left.
+ * Thread-safe. */
+bool descriptors_join_sentinel(struct descriptor_identity *identity);
+/* Releases the sentinel.  The last user closes the socket. */
+void descriptors_leave_sentinel(struct descriptor_identity *identity);
+/* Records which socket fd is.  Returns false if fd is not open. */
+bool descriptors_identify(struct descriptor_identity *identity, int fd);
+/* True if the descriptor is still the socket that was recorded. */
+bool descriptors_is_same(const struct descriptor_identity *identity);
 
 #endif

@@ -36,7 +36,7 @@ static void watch_forks(void)
 
 bool engine_is_disowned(struct engine *engine)
 {
-    if (!engine->disowned && engine->witness.fd >= 0) engine->disowned = !witness_holds(&engine->witness);
+    if (!engine->disowned && engine->sentinel.fd >= 0) engine->disowned = !descriptors_is_same(&engine->sentinel);
     return engine->disowned;
 }
 
@@ -47,7 +47,7 @@ static void close_wake_fds(struct engine *engine)
         if (engine->wake_fd[i] >= 0 && ours) close(engine->wake_fd[i]);
         engine->wake_fd[i] = -1;
     }
-    witness_leave(&engine->witness);
+    descriptors_leave_sentinel(&engine->sentinel);
 }
 
 static void leave_at_exit(struct exit_watch *watch)
@@ -90,8 +90,9 @@ int engine_new(int local_world_size, const struct engine_hooks *hooks, struct en
     }
     engine->wake_fd[POLLER_CALLER] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->wake_fd[POLLER_THREAD] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    engine->witness.fd = -1;
-    if (engine->wake_fd[POLLER_CALLER] < 0 || engine->wake_fd[POLLER_THREAD] < 0 || !witness_join(&engine->witness)) {
+    engine->sentinel.fd = -1;
+    if (engine->wake_fd[POLLER_CALLER] < 0 || engine->wake_fd[POLLER_THREAD] < 0 ||
+        !descriptors_join_sentinel(&engine->sentinel)) {
         int status = error_errno(TUTTI_ERR_SYSTEM, "no eventfd for a group");
         close_wake_fds(engine);
         event_memory_close(&engine->event_memory);

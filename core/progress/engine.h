@@ -122,7 +122,7 @@ struct engine {
     int n_sleepers;             /* callers on it */
 
     /* The program has closed the engine's descriptors: none is polled, written or closed any more. */
-    struct witness witness;
+    struct descriptor_identity sentinel;
     atomic_bool disowned;
 
     struct pollfd polled[2][ENGINE_SOURCES * TUTTI_ARM_MAX + 1]; /* by engine_poller: too much for a small stack */

@@ -244,7 +244,7 @@ int link_open(const struct link_target *target, int64_t deadline_ns, struct link
     struct link *link = status == TUTTI_OK ? calloc(1, sizeof *link) : NULL;
     if (link != NULL) {
         link->fd = fd;
-        witness_of(&link->witness, fd);
+        descriptors_identify(&link->identity, fd);
         handshake_keys(&shake, &link->out, &link->in);
         *out = link;
     } else {
@@ -268,13 +268,14 @@ void link_settle(const struct link *link, struct link_target *target)
 bool link_alive(const struct link *link)
 {
     char byte;
-    return witness_holds(&link->witness) && recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+    return descriptors_is_same(&link->identity) && recv(link->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+           errno == EAGAIN;
 }
 
 void link_close(struct link *link, bool forked)
 {
     if (!forked) forked_forgets(link->fd);
-    if (!forked && witness_holds(&link->witness)) close(link->fd);
+    if (!forked && descriptors_is_same(&link->identity)) close(link->fd);
     token_wipe(link, sizeof *link);
     free(link);
 }

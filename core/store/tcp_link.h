@@ -10,7 +10,7 @@
 
 struct link {
     int fd;
-    struct witness witness; /* identifies fd, which the program may have closed and reused */
+    struct descriptor_identity identity; /* identifies fd, which the program may have closed and reused */
     struct seal out, in;
     struct link *next; /* in the client's pool of idle links */
 };

@@ -1,4 +1,4 @@
-/* The witness that tells whether the program has closed the library's descriptors. */
+/* The sentinel that tells whether the program has closed the library's descriptors. */
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,49 +18,49 @@ static bool is_open(int fd)
 
 static void test_users_share_one_socket(void **state)
 {
-    struct witness first, second;
+    struct descriptor_identity first, second;
     (void)state;
-    assert_true(witness_join(&first) && witness_join(&second));
+    assert_true(descriptors_join_sentinel(&first) && descriptors_join_sentinel(&second));
     assert_int_equal(first.fd, second.fd);
     int fd = first.fd;
-    witness_leave(&first);
-    assert_true(witness_holds(&second));
-    witness_leave(&second);
+    descriptors_leave_sentinel(&first);
+    assert_true(descriptors_is_same(&second));
+    descriptors_leave_sentinel(&second);
     assert_false(is_open(fd));
-    witness_leave(&second); /* has left already */
+    descriptors_leave_sentinel(&second); /* has left already */
 }
 
 static void test_a_closed_one_is_replaced(void **state)
 {
-    struct witness old, fresh;
+    struct descriptor_identity old, fresh;
     (void)state;
-    assert_true(witness_join(&old));
+    assert_true(descriptors_join_sentinel(&old));
     close(old.fd);
-    assert_false(witness_holds(&old));
-    assert_true(witness_join(&fresh)); /* most likely with the same number */
-    assert_false(witness_holds(&old));
-    witness_leave(&old);
-    assert_true(witness_holds(&fresh));
+    assert_false(descriptors_is_same(&old));
+    assert_true(descriptors_join_sentinel(&fresh)); /* most likely with the same number */
+    assert_false(descriptors_is_same(&old));
+    descriptors_leave_sentinel(&old);
+    assert_true(descriptors_is_same(&fresh));
     int fd = fresh.fd;
-    witness_leave(&fresh);
+    descriptors_leave_sentinel(&fresh);
     assert_false(is_open(fd));
 }
 
 static void test_a_child_has_its_own(void **state)
 {
-    struct witness parents, childs;
+    struct descriptor_identity parents, childs;
     int status = -1;
     (void)state;
-    assert_true(witness_join(&parents));
+    assert_true(descriptors_join_sentinel(&parents));
     pid_t pid = fork();
     if (pid == 0) {
-        bool fine = witness_join(&childs) && childs.inode != parents.inode;
-        witness_leave(&childs);
-        _exit(fine && witness_holds(&parents) ? 0 : 1);
+        bool fine = descriptors_join_sentinel(&childs) && childs.inode != parents.inode;
+        descriptors_leave_sentinel(&childs);
+        _exit(fine && descriptors_is_same(&parents) ? 0 : 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    witness_leave(&parents);
+    descriptors_leave_sentinel(&parents);
 }
 
 int main(void)
