@@ -80,7 +80,7 @@ static void report_failure(int status, const char *text)
     static const char key[] = "tutti/world/lost";
     char own[ERROR_TEXT_MAX + 24];
     snprintf(own, sizeof own, "rank %d: %s", world.rendezvous.rank, text);
-    liveness_say_lost(world.rendezvous.store, key, status, status == TUTTI_ERR_PEER_LOST ? text : own);
+    liveness_report_lost(world.rendezvous.store, key, status, status == TUTTI_ERR_PEER_LOST ? text : own);
 }
 
 static int open_world(const char *backend, const tutti_init_opts *opts)

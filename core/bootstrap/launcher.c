@@ -1,4 +1,4 @@
-/* What goes over the board is "host port token".  The board is the launcher's, which lets nobody in but its own
+/* What goes over the exchange is "host port token".  The exchange is the launcher's, which lets nobody in but its own
  * processes, so the job token may go over it; the store is open to no one else then, even on an address of the net. */
 #include "bootstrap/launcher.h"
 
@@ -10,11 +10,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/token.h"
-#include "bootstrap/launcher_board.h"
+#include "bootstrap/launcher_exchange.h"
 
 enum { TEXT_MAX = RENDEZVOUS_HOST_MAX + 2 * TOKEN_BYTES + 32 };
 
-static const struct launcher_board *find_board(void)
+static const struct launcher_exchange *find_exchange(void)
 {
     if (launcher_torchrun.present()) return &launcher_torchrun; /* srun may have started torchrun */
     if (launcher_pmix.present() && !launcher_pmi1_is_last()) return &launcher_pmix;
@@ -23,18 +23,18 @@ static const struct launcher_board *find_board(void)
 
 bool launcher_present(void)
 {
-    return find_board() != NULL;
+    return find_exchange() != NULL;
 }
 
-static void own_address(const struct place *place, char host[RENDEZVOUS_HOST_MAX])
+static void choose_address(const struct rendezvous_spec *spec, char host[RENDEZVOUS_HOST_MAX])
 {
-    bool one_host = place->local_world_size == place->world_size;
+    bool one_host = spec->local_world_size == spec->world_size;
     if (one_host || tutti_store_own_address(host, RENDEZVOUS_HOST_MAX) != TUTTI_OK) strcpy(host, "127.0.0.1");
 }
 
 /* ---- both sides ------------------------------------------------------------------------------------------------ */
 
-static int serve(struct place *place, int64_t timeout_ms, char text[TEXT_MAX], tutti_store **store)
+static int start_store(struct rendezvous_spec *spec, int64_t timeout_ms, char text[TEXT_MAX], tutti_store **store)
 {
     uint8_t token[TOKEN_BYTES];
     char digits[2 * TOKEN_BYTES + 1] = "-"; /* each rank has it already */
@@ -47,25 +47,25 @@ static int serve(struct place *place, int64_t timeout_ms, char text[TEXT_MAX], t
         for (int i = 0; i < TOKEN_BYTES; i++) snprintf(digits + 2 * i, 3, "%02x", token[i]);
     }
     token_wipe(token, sizeof token);
-    tutti_store_opts opts = {.timeout_ms = timeout_ms, .server = true, .world_size = place->world_size};
-    own_address(place, place->host);
-    status = tutti_store_tcp(place->host, 0, &opts, store);
+    tutti_store_opts opts = {.timeout_ms = timeout_ms, .server = true, .world_size = spec->world_size};
+    choose_address(spec, spec->host);
+    status = tutti_store_tcp(spec->host, 0, &opts, store);
     if (status != TUTTI_OK) return status;
-    place->port = tutti_store_port(*store);
-    snprintf(text, TEXT_MAX, "%s %u %s", place->host, place->port, digits);
+    spec->port = tutti_store_port(*store);
+    snprintf(text, TEXT_MAX, "%s %u %s", spec->host, spec->port, digits);
     token_wipe(digits, sizeof digits);
     return TUTTI_OK;
 }
 
-static int join(struct place *place, int64_t timeout_ms, const char *text, tutti_store **store)
+static int join_store(struct rendezvous_spec *spec, int64_t timeout_ms, const char *text, tutti_store **store)
 {
     unsigned port = 0;
     char digits[2 * TOKEN_BYTES + 1] = "";
     uint8_t token[TOKEN_BYTES];
     _Static_assert(RENDEZVOUS_HOST_MAX == 256 && TOKEN_BYTES == 32, "the widths below");
-    if (sscanf(text, "%255s %u %64s", place->host, &port, digits) != 3 || port == 0 || port > 65535)
+    if (sscanf(text, "%255s %u %64s", spec->host, &port, digits) != 3 || port == 0 || port > 65535)
         return error_set(TUTTI_ERR_STORE, "rank 0 could not start the store: %.400s", text);
-    place->port = (uint16_t)port;
+    spec->port = (uint16_t)port;
     if (strcmp(digits, "-") != 0) {
         for (int i = 0; i < TOKEN_BYTES; i++) {
             unsigned byte = 0;
@@ -77,32 +77,32 @@ static int join(struct place *place, int64_t timeout_ms, const char *text, tutti
     }
     token_wipe(digits, sizeof digits);
     tutti_store_opts opts = {.timeout_ms = timeout_ms};
-    int status = tutti_store_tcp(place->host, place->port, &opts, store);
+    int status = tutti_store_tcp(spec->host, spec->port, &opts, store);
     return status == TUTTI_ERR_STORE ? error_prefix(status, "rank 0's store cannot be reached") : status;
 }
 
-int launcher_open(struct place *place, int64_t timeout_ms, tutti_store **store)
+int launcher_open(struct rendezvous_spec *spec, int64_t timeout_ms, tutti_store **store)
 {
     static unsigned times; /* the default group comes and goes in the same order on all ranks */
-    const struct launcher_board *board = find_board();
+    const struct launcher_exchange *exchange = find_exchange();
     char key[40], text[TEXT_MAX] = "", why[ERROR_TEXT_MAX];
     int status = TUTTI_OK;
     snprintf(key, sizeof key, "tutti-store-%u", __atomic_fetch_add(&times, 1, __ATOMIC_RELAXED));
-    if (place->rank == 0) {
-        status = serve(place, timeout_ms, text, store);
+    if (spec->rank == 0) {
+        status = start_store(spec, timeout_ms, text, store);
         snprintf(why, sizeof why, "%s", error_text());
         if (status != TUTTI_OK) snprintf(text, sizeof text, "! 0 %.200s", why);
     }
-    int shared = board->share(place->rank, key, text, sizeof text, timeout_ms);
+    int shared = exchange->share(spec->rank, key, text, sizeof text, timeout_ms);
     if (status != TUTTI_OK) return error_set(status, "%s", why);
-    if (shared == TUTTI_OK && place->rank > 0) shared = join(place, timeout_ms, text, store);
+    if (shared == TUTTI_OK && spec->rank > 0) shared = join_store(spec, timeout_ms, text, store);
     token_wipe(text, sizeof text);
-    if (shared != TUTTI_OK && place->rank == 0) {
+    if (shared != TUTTI_OK && spec->rank == 0) {
         snprintf(why, sizeof why, "%s", error_text());
         tutti_store_free(*store);
         *store = NULL;
         return error_set(shared, "%s", why);
     }
-    if (shared == TUTTI_OK) log_write(LOG_INFO, "the store's place came through %s", board->name);
+    if (shared == TUTTI_OK) log_write(LOG_INFO, "the store's place came through %s", exchange->name);
     return shared;
 }

@@ -5,12 +5,12 @@
 
 #include <tutti/store.h>
 
-#include "bootstrap/rendezvous_place.h"
+#include "bootstrap/rendezvous_spec.h"
 
 /* Whether the launcher has a board. */
 bool launcher_present(void);
 
-/* Fills the place's host and port, and opens the store: its server too on rank 0. */
-int launcher_open(struct place *place, int64_t timeout_ms, tutti_store **store);
+/* Fills the spec's host and port, and opens the store: its server too on rank 0. */
+int launcher_open(struct rendezvous_spec *spec, int64_t timeout_ms, tutti_store **store);
 
 #endif

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
-#include "bootstrap/launcher_board.h"
+#include "bootstrap/launcher_exchange.h"
 
 enum { LINE_BYTES = 2048 };
 
@@ -162,4 +162,4 @@ static int pmi1_share(int rank, const char *key, char *text, size_t capacity, in
     return value != NULL ? from_digits(value + strlen(" value="), text, capacity) : pmi1_error(line);
 }
 
-const struct launcher_board launcher_pmi1 = {.name = "PMI-1", .present = pmi1_present, .share = pmi1_share};
+const struct launcher_exchange launcher_pmi1 = {.name = "PMI-1", .present = pmi1_present, .share = pmi1_share};

@@ -12,7 +12,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
-#include "bootstrap/launcher_board.h"
+#include "bootstrap/launcher_exchange.h"
 
 /* ---- the PMIx Standard, chapter 3 ------------------------------------------------------------------------------ */
 
@@ -159,4 +159,4 @@ static int pmix_share(int rank, const char *key, char *text, size_t capacity, in
     return status == TUTTI_OK && rank > 0 ? look_up(key, text, capacity) : status;
 }
 
-const struct launcher_board launcher_pmix = {.name = "PMIx", .present = pmix_present, .share = pmix_share};
+const struct launcher_exchange launcher_pmix = {.name = "PMIx", .present = pmix_present, .share = pmix_share};

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/error.h"
-#include "bootstrap/launcher_board.h"
+#include "bootstrap/launcher_exchange.h"
 
 enum { AGAIN_US = 5000 };
 
@@ -110,5 +110,5 @@ static int torchrun_share(int rank, const char *key, char *text, size_t capacity
     return status;
 }
 
-const struct launcher_board launcher_torchrun = {
+const struct launcher_exchange launcher_torchrun = {
     .name = "torchrun's variables", .present = torchrun_present, .share = torchrun_share};

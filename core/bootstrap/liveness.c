@@ -97,12 +97,12 @@ int liveness_ended(const char *name)
 
 static atomic_bool heeds_launcher;
 
-void liveness_heed_launcher(bool heeds)
+void liveness_trust_launcher(bool heeds)
 {
     atomic_store_explicit(&heeds_launcher, heeds, memory_order_relaxed); /* no other data depends on it */
 }
 
-int liveness_lost(tutti_store *store, const char *key)
+int liveness_read_lost(tutti_store *store, const char *key)
 {
     char text[ERROR_TEXT_MAX];
     size_t bytes = 0;
@@ -118,7 +118,7 @@ int liveness_lost(tutti_store *store, const char *key)
     return error_set(failure, "%s", at + used);
 }
 
-void liveness_say_lost(tutti_store *store, const char *key, int status, const char *sentence)
+void liveness_report_lost(tutti_store *store, const char *key, int status, const char *sentence)
 {
     char value[ERROR_TEXT_MAX];
     snprintf(value, sizeof value, "%d %.900s", status, sentence);
@@ -140,7 +140,7 @@ int liveness_append(tutti_store *store, const char *key, int rank)
  * with more ranks, so that the store's load stays bounded. */
 static int read_list(struct liveness_list *list, tutti_store *store, const char *key, int n)
 {
-    int64_t pause_ms = n > LIVENESS_LOOK_MS / 5 ? 5 * (int64_t)n : LIVENESS_LOOK_MS;
+    int64_t pause_ms = n > LIVENESS_CHECK_MS / 5 ? 5 * (int64_t)n : LIVENESS_CHECK_MS;
     if (list->n == n || clock_now_ns() < list->again_ns) return TUTTI_OK;
     list->again_ns = clock_deadline_ns(pause_ms);
     size_t bytes = 0, capacity = (size_t)n * (LIVENESS_NAME_MAX + 16);

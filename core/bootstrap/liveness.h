@@ -12,7 +12,7 @@
 #include <tutti/store.h>
 
 enum {
-    LIVENESS_LOOK_MS = 200, /* pause between two checks during a wait */
+    LIVENESS_CHECK_MS = 200, /* pause between two checks during a wait */
     LIVENESS_NAME_MAX = 96
 };
 
@@ -42,8 +42,8 @@ void liveness_list_free(struct liveness_list *list);
 
 /* Returns the error that is stored under key, if any: a rank has failed while the group was being made, or its launcher
  * has seen it end.  The launcher's report counts only if the ranks have the numbers that it gave them. */
-int liveness_lost(tutti_store *store, const char *key);
-void liveness_say_lost(tutti_store *store, const char *key, int status, const char *sentence);
-void liveness_heed_launcher(bool heeds);
+int liveness_read_lost(tutti_store *store, const char *key);
+void liveness_report_lost(tutti_store *store, const char *key, int status, const char *sentence);
+void liveness_trust_launcher(bool heeds);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <tutti/store.h>
 
-#include "bootstrap/rendezvous_place.h"
+#include "bootstrap/rendezvous_spec.h"
 
 struct rendezvous_args {
     const char *init_method; /* "env://", "tcp://host:port?rank=R&world_size=N", "file:///path?..."; NULL: env:// */

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "bootstrap/launcher.h"
-#include "bootstrap/launcher_board.h"
-#include "bootstrap/rendezvous_place.h"
+#include "bootstrap/launcher_exchange.h"
+#include "bootstrap/rendezvous_spec.h"
 
 /* Names of the variables, the first that is set counts; NULL ends a list early. */
 struct launcher {
@@ -45,7 +45,7 @@ static const struct launcher own = {.rank = "RANK",
                                     .local_size = {"LOCAL_WORLD_SIZE"},
                                     .node_rank = {"GROUP_RANK", "NODE_RANK"}};
 
-static int env_missing(const char *name, const char *because)
+static int report_missing(const char *name, const char *because)
 {
     const char *text = env_string(name, NULL);
     return error_set(TUTTI_ERR_INVALID_ARGUMENT,
@@ -55,14 +55,14 @@ static int env_missing(const char *name, const char *because)
                      name, text == NULL ? "not set, or empty" : text, because);
 }
 
-static const char *env_first(const char *const *names, size_t n)
+static const char *first_set(const char *const *names, size_t n)
 {
     for (size_t i = 0; i < n && names[i] != NULL; i++)
         if (env_string(names[i], NULL) != NULL) return names[i];
     return NULL;
 }
 
-static int env_number(const char *name, int64_t low, int64_t high, int *value)
+static int read_number(const char *name, int64_t low, int64_t high, int *value)
 {
     int64_t wide = -1;
     int status = name == NULL ? TUTTI_OK : env_int(name, -1, low, high, &wide);
@@ -71,7 +71,7 @@ static int env_number(const char *name, int64_t low, int64_t high, int *value)
 }
 
 /* Returns the tasks of a node by Slurm's list, "2(x3),1": two on each of three nodes, then one.  -1: not there. */
-static int env_tasks_of(const char *list, int node)
+static int tasks_on_node(const char *list, int node)
 {
     int tasks, nodes, used = 0;
     while (list != NULL && sscanf(list, "%9d%n", &tasks, &used) == 1 && tasks > 0) {
@@ -86,22 +86,22 @@ static int env_tasks_of(const char *list, int node)
     return -1;
 }
 
-static int env_read_ranks(const struct launcher *from, struct place *place)
+static int read_ranks(const struct launcher *from, struct rendezvous_spec *spec)
 {
-    const char *size = env_first(from->size, 4);
-    if (size == NULL) return env_missing(from->size[0], "it goes with the rank");
-    int status = env_number(from->rank, 0, INT32_MAX, &place->rank);
-    if (status == TUTTI_OK) log_set_rank(place->rank);
-    if (status == TUTTI_OK) status = env_number(size, 1, INT32_MAX, &place->world_size);
-    if (status == TUTTI_OK) status = env_number(env_first(from->local_rank, 2), 0, INT32_MAX, &place->local_rank);
-    if (status == TUTTI_OK) status = env_number(env_first(from->local_size, 2), 1, INT32_MAX, &place->local_world_size);
-    if (status == TUTTI_OK) status = env_number(env_first(from->node_rank, 2), 0, INT32_MAX, &place->node_rank);
-    if (status == TUTTI_OK && from->tasks_per_node != NULL && place->local_world_size < 0 && place->node_rank >= 0)
-        place->local_world_size = env_tasks_of(env_string(from->tasks_per_node, NULL), place->node_rank);
+    const char *size = first_set(from->size, 4);
+    if (size == NULL) return report_missing(from->size[0], "it goes with the rank");
+    int status = read_number(from->rank, 0, INT32_MAX, &spec->rank);
+    if (status == TUTTI_OK) log_set_rank(spec->rank);
+    if (status == TUTTI_OK) status = read_number(size, 1, INT32_MAX, &spec->world_size);
+    if (status == TUTTI_OK) status = read_number(first_set(from->local_rank, 2), 0, INT32_MAX, &spec->local_rank);
+    if (status == TUTTI_OK) status = read_number(first_set(from->local_size, 2), 1, INT32_MAX, &spec->local_world_size);
+    if (status == TUTTI_OK) status = read_number(first_set(from->node_rank, 2), 0, INT32_MAX, &spec->node_rank);
+    if (status == TUTTI_OK && from->tasks_per_node != NULL && spec->local_world_size < 0 && spec->node_rank >= 0)
+        spec->local_world_size = tasks_on_node(env_string(from->tasks_per_node, NULL), spec->node_rank);
     return status;
 }
 
-static const struct launcher *env_launcher(void)
+static const struct launcher *find_launcher(void)
 {
     if (env_string(own.rank, NULL) != NULL) return &own;
     if (launcher_pmi1_is_last()) return &launchers[PMI1];
@@ -111,35 +111,35 @@ static const struct launcher *env_launcher(void)
 }
 
 /* torchrun on several hosts: rank 0 is at MASTER_ADDR, but the port may be that of the agent's own store. */
-static int env_avoid_agent(struct place *place)
+static int avoid_agent_port(struct rendezvous_spec *spec)
 {
-    if (place->hosted || !env_bool("TORCHELASTIC_USE_AGENT_STORE", false)) return TUTTI_OK;
-    int64_t port = place->port < 65535 ? place->port + 1 : place->port - 1;
+    if (spec->launcher_hosts_store || !env_bool("TORCHELASTIC_USE_AGENT_STORE", false)) return TUTTI_OK;
+    int64_t port = spec->port < 65535 ? spec->port + 1 : spec->port - 1;
     int status = env_int("TUTTI_MASTER_PORT", port, 1, 65535, &port);
-    place->port = (uint16_t)port;
+    spec->port = (uint16_t)port;
     return status;
 }
 
-static int env_read_master(const char *because, struct place *place)
+static int read_master(const char *because, struct rendezvous_spec *spec)
 {
     int64_t port;
     const char *host = env_string("MASTER_ADDR", NULL);
-    if (host == NULL) return env_missing("MASTER_ADDR", because);
-    if (strlen(host) >= sizeof place->host)
+    if (host == NULL) return report_missing("MASTER_ADDR", because);
+    if (strlen(host) >= sizeof spec->host)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "MASTER_ADDR is \"%.40s...\"; that is too long for a host", host);
-    if (env_string("MASTER_PORT", NULL) == NULL) return env_missing("MASTER_PORT", because);
+    if (env_string("MASTER_PORT", NULL) == NULL) return report_missing("MASTER_PORT", because);
     int status = env_int("MASTER_PORT", 0, 1, 65535, &port);
     if (status != TUTTI_OK) return status;
-    place->kind = PLACE_TCP;
-    strcpy(place->host, host);
-    place->port = (uint16_t)port;
-    place->hosted = env_bool("TUTTI_STORE_HOSTED", false);
-    return env_avoid_agent(place);
+    spec->kind = RENDEZVOUS_TCP;
+    strcpy(spec->host, host);
+    spec->port = (uint16_t)port;
+    spec->launcher_hosts_store = env_bool("TUTTI_STORE_HOSTED", false);
+    return avoid_agent_port(spec);
 }
 
 /* A set-uid program does not believe its environment; but to be one of a job without knowing it, and a world of its own
  * with results of its own, is worse than to be told. */
-static int env_check_hidden(void)
+static int check_hidden_variables(void)
 {
     const char *hidden = env_is_hidden(own.rank) ? own.rank : NULL;
     for (size_t i = 0; hidden == NULL && i < sizeof launchers / sizeof *launchers; i++)
@@ -154,66 +154,67 @@ static int env_check_hidden(void)
 }
 
 /* Whether the ranks learn from their launcher where they meet. */
-static bool env_meets_by_launcher(const struct launcher *from)
+static bool uses_launcher_exchange(const struct launcher *from)
 {
     if (from == &own) return launcher_torchrun.present();
     return env_string("MASTER_ADDR", NULL) == NULL && launcher_present();
 }
 
 /* What the launcher says of a rank and world size that are given by argument; nothing where it has others. */
-static void env_launched_as(const struct launcher *from, struct place *place)
+static void read_launcher_as(const struct launcher *from, struct rendezvous_spec *spec)
 {
-    struct place *seen = malloc(sizeof *seen);
+    struct rendezvous_spec *seen = malloc(sizeof *seen);
     if (seen == NULL) return; /* what it says is no more than a help */
-    *seen = (struct place){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
-    if (env_read_ranks(from, seen) == TUTTI_OK && seen->rank == place->rank && seen->world_size == place->world_size) {
-        place->local_rank = seen->local_rank;
-        place->local_world_size = seen->local_world_size;
-        place->node_rank = seen->node_rank;
-        place->by_launcher = env_meets_by_launcher(from);
+    *seen = (struct rendezvous_spec){
+        .rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
+    if (read_ranks(from, seen) == TUTTI_OK && seen->rank == spec->rank && seen->world_size == spec->world_size) {
+        spec->local_rank = seen->local_rank;
+        spec->local_world_size = seen->local_world_size;
+        spec->node_rank = seen->node_rank;
+        spec->via_launcher = uses_launcher_exchange(from);
     }
     free(seen);
-    log_set_rank(place->rank);
+    log_set_rank(spec->rank);
 }
 
-int place_from_env_as(int rank, int world_size, struct place *place)
+int rendezvous_spec_from_env_as(int rank, int world_size, struct rendezvous_spec *spec)
 {
     char because[64];
-    const struct launcher *from = env_launcher();
-    *place = (struct place){
+    const struct launcher *from = find_launcher();
+    *spec = (struct rendezvous_spec){
         .rank = rank, .world_size = world_size, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
-    if (from != NULL) env_launched_as(from, place);
+    if (from != NULL) read_launcher_as(from, spec);
     if (world_size == 1 && env_string("MASTER_ADDR", NULL) == NULL) return TUTTI_OK;
-    if (place->by_launcher) {
-        place->kind = PLACE_TCP;
+    if (spec->via_launcher) {
+        spec->kind = RENDEZVOUS_TCP;
         return TUTTI_OK;
     }
     snprintf(because, sizeof because, "rank %d of %d is given by argument", rank, world_size);
-    int status = env_string("MASTER_ADDR", NULL) == NULL ? env_check_hidden() : TUTTI_OK;
-    return status == TUTTI_OK ? env_read_master(because, place) : status;
+    int status = env_string("MASTER_ADDR", NULL) == NULL ? check_hidden_variables() : TUTTI_OK;
+    return status == TUTTI_OK ? read_master(because, spec) : status;
 }
 
-int place_from_env(struct place *place)
+int rendezvous_spec_from_env(struct rendezvous_spec *spec)
 {
     static const char *const any[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
-    const struct launcher *from = env_launcher();
+    const struct launcher *from = find_launcher();
     if (from == NULL) {
-        int status = env_check_hidden();
+        int status = check_hidden_variables();
         if (status != TUTTI_OK) return status;
-        const char *set = env_first(any, sizeof any / sizeof *any);
-        if (set != NULL) return env_missing("RANK", set);
-        place->rank = 0;
-        place->world_size = 1;
+        const char *set = first_set(any, sizeof any / sizeof *any);
+        if (set != NULL) return report_missing("RANK", set);
+        spec->rank = 0;
+        spec->world_size = 1;
         return TUTTI_OK; /* one process that nobody launched: alone */
     }
-    int status = env_read_ranks(from, place);
+    int status = read_ranks(from, spec);
     if (status != TUTTI_OK) return status;
     bool told = env_string("MASTER_ADDR", NULL) != NULL;
-    if (from != &own && place->world_size == 1 && !told) return TUTTI_OK;
-    if (env_meets_by_launcher(from)) {
-        place->kind = PLACE_TCP;
-        place->by_launcher = true;
+    if (from != &own && spec->world_size == 1 && !told) return TUTTI_OK;
+    if (uses_launcher_exchange(from)) {
+        spec->kind = RENDEZVOUS_TCP;
+        spec->via_launcher = true;
         return TUTTI_OK;
     }
-    return env_read_master(from->rank, place);
+    return read_master(from->rank, spec);
 }

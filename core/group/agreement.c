@@ -74,7 +74,7 @@ static int await_verdict(struct agreement *agreement, const struct keys *keys, i
     int64_t came = 0;
     int status;
     do {
-        status = tutti_store_get(agreement->store, keys->verdict, text, sizeof text - 1, &bytes, LIVENESS_LOOK_MS);
+        status = tutti_store_get(agreement->store, keys->verdict, text, sizeof text - 1, &bytes, LIVENESS_CHECK_MS);
         text[bytes < sizeof text ? bytes : 0] = '\0';
         if (status == TUTTI_OK) return read_verdict(agreement, text);
         if (status == TUTTI_ERR_TIMEOUT) status = agreement->check(agreement->context);
@@ -95,7 +95,7 @@ static void await_all(struct agreement *agreement, const char *all, int status, 
     char text[ERROR_TEXT_MAX];
     const char *keys[1] = {all};
     snprintf(text, sizeof text, "%s", error_text());
-    while (tutti_store_wait(agreement->store, keys, 1, LIVENESS_LOOK_MS) == TUTTI_ERR_TIMEOUT &&
+    while (tutti_store_wait(agreement->store, keys, 1, LIVENESS_CHECK_MS) == TUTTI_ERR_TIMEOUT &&
            agreement->check(agreement->context) == TUTTI_OK && clock_now_ns() < deadline_ns)
         continue;
     error_set(status, "%s", text);

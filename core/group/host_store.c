@@ -23,11 +23,11 @@ int host_store_get(tutti_store *store, const char *key, void *buffer, size_t cap
 {
     if (opening != NULL)
         engine_step_works(opening->engine); /* continues works that the backend has completed while it waits */
-    if (opening == NULL || timeout_ms <= LIVENESS_LOOK_MS)
+    if (opening == NULL || timeout_ms <= LIVENESS_CHECK_MS)
         return tutti_store_get(store, key, buffer, capacity, bytes, timeout_ms);
     int64_t deadline_ns = clock_deadline_ns(timeout_ms);
     for (;;) {
-        int status = tutti_store_get(store, key, buffer, capacity, bytes, LIVENESS_LOOK_MS);
+        int status = tutti_store_get(store, key, buffer, capacity, bytes, LIVENESS_CHECK_MS);
         if (status != TUTTI_ERR_TIMEOUT) return status;
         status = processes_check(opening);
         if (status != TUTTI_OK) return status;

@@ -31,7 +31,7 @@ static int prefer_written(const struct tutti_group *root, int status)
 {
     char found[ERROR_TEXT_MAX];
     snprintf(found, sizeof found, "%s", error_text());
-    int written = liveness_lost(root->store, "world/lost");
+    int written = liveness_read_lost(root->store, "world/lost");
     if (written == TUTTI_OK || written == TUTTI_ERR_STORE) return error_set(status, "%s", found);
     return written;
 }
@@ -41,7 +41,7 @@ int processes_check(struct tutti_group *group)
     char key[KEY];
     struct tutti_group *root = group->root;
     struct liveness_list list = root->processes;
-    int status = group == root ? liveness_lost(root->store, "world/lost") : TUTTI_OK;
+    int status = group == root ? liveness_read_lost(root->store, "world/lost") : TUTTI_OK;
     if (status != TUTTI_OK) return status;
     key_of(root, key);
     list.members = group->local_of;

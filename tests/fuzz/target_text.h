@@ -1,7 +1,7 @@
 /* Text that people write, and notes that ranks write: init methods, backend names, TUTTI_ALGO, TUTTI_TUNING,
  * notes, fingerprints. */
 #include "base/error.h"
-#include "bootstrap/rendezvous_place.h"
+#include "bootstrap/rendezvous_spec.h"
 #include "coll/coll.h"
 #include "coll/tuning.h"
 #include "fuzz.h"
@@ -42,14 +42,14 @@ static void fuzz_fingerprint(const uint8_t *in, size_t bytes)
 static void fuzz_init_method(const uint8_t *in, size_t bytes)
 {
     char *url = fuzz_text(in, bytes), again[RENDEZVOUS_PATH_MAX + 128];
-    static struct place place, other;
-    place = other = (struct place){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1};
-    int status = place_from_url(url, &place), used = 0;
+    static struct rendezvous_spec place, other;
+    place = other = (struct rendezvous_spec){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1};
+    int status = rendezvous_spec_from_url(url, &place), used = 0;
     FUZZ_CHECK(status == TUTTI_OK || (status == TUTTI_ERR_INVALID_ARGUMENT && error_text()[0] != '\0'));
     free(url);
     if (status != TUTTI_OK) return;
     FUZZ_CHECK(place.rank >= -1 && (place.world_size == -1 || place.world_size > 0));
-    if (place.kind == PLACE_TCP)
+    if (place.kind == RENDEZVOUS_TCP)
         used = snprintf(again, sizeof again, "tcp://%s%s%s:%d", strchr(place.host, ':') != NULL ? "[" : "", place.host,
                         strchr(place.host, ':') != NULL ? "]" : "", place.port);
     else
@@ -59,7 +59,7 @@ static void fuzz_init_method(const uint8_t *in, size_t bytes)
         snprintf(again + used, sizeof again - (size_t)used, "%cworld_size=%d", place.rank >= 0 ? '&' : '?',
                  place.world_size);
     if (strchr(place.host, '[') != NULL) return; /* no name of a host, but it can be written */
-    FUZZ_CHECK(place_from_url(again, &other) == TUTTI_OK);
+    FUZZ_CHECK(rendezvous_spec_from_url(again, &other) == TUTTI_OK);
     FUZZ_CHECK(other.kind == place.kind && other.rank == place.rank && other.world_size == place.world_size);
     FUZZ_CHECK(other.port == place.port && strcmp(other.host, place.host) == 0 && strcmp(other.path, place.path) == 0);
 }

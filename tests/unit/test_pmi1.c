@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "bootstrap/launcher_board.h"
+#include "bootstrap/launcher_exchange.h"
 
 /* Shares over a descriptor whose other end takes nothing (SHUT_RD) or says nothing (SHUT_WR) any more. */
 static void share_with(int shut, const char *part)

@@ -53,7 +53,7 @@ static int call_late(tutti_store *store, const struct store_request *request, st
     struct late_store *late = (struct late_store *)store;
     int status = late->inner->class->call(late->inner, request, reply);
     bool looked = request->op == STORE_GET && strncmp(request->keys[0].data, "world/lost", strlen("world/lost")) == 0;
-    if (looked && late->said != NULL) liveness_say_lost(late->inner, "world/lost", TUTTI_ERR_PEER_LOST, late->said);
+    if (looked && late->said != NULL) liveness_report_lost(late->inner, "world/lost", TUTTI_ERR_PEER_LOST, late->said);
     return status;
 }
 

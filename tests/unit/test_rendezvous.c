@@ -3,7 +3,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 
-#include "bootstrap/rendezvous_place.h"
+#include "bootstrap/rendezvous_spec.h"
 #include "rendezvous_ranks.h"
 
 /* The C library's, here also as a set-uid program sees it: Tutti's objects find this one first. */
@@ -108,10 +108,10 @@ static void test_nodes(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct place *place = malloc(sizeof *place);
+        struct rendezvous_spec *place = malloc(sizeof *place);
         set_environment(rows[i].environment);
         set_environment("MASTER_ADDR=127.0.0.1 MASTER_PORT=1");
-        int status = place_find("env://", place);
+        int status = rendezvous_spec_parse("env://", place);
         clear_environment(NULL);
         assert_int_equal(status, TUTTI_OK);
         assert_int_equal(place->local_rank, rows[i].local_rank);
@@ -368,16 +368,16 @@ static void test_wrong_token(void **state)
 static void test_url_parsing(void **state)
 {
     (void)state;
-    struct place *place = malloc(sizeof *place);
-    assert_int_equal(place_find("tcp://[::1]:80?rank=3&world_size=4", place), TUTTI_OK);
+    struct rendezvous_spec *place = malloc(sizeof *place);
+    assert_int_equal(rendezvous_spec_parse("tcp://[::1]:80?rank=3&world_size=4", place), TUTTI_OK);
     assert_string_equal(place->host, "::1");
     assert_int_equal(place->port, 80);
     assert_int_equal(place->rank, 3);
     assert_int_equal(place->world_size, 4);
-    assert_int_equal(place_find("tcp://node-1.example:29500", place), TUTTI_OK);
+    assert_int_equal(rendezvous_spec_parse("tcp://node-1.example:29500", place), TUTTI_OK);
     assert_string_equal(place->host, "node-1.example");
     assert_int_equal(place->rank, -1);
-    assert_int_equal(place_find("file:///tmp/a b?world_size=2", place), TUTTI_OK);
+    assert_int_equal(rendezvous_spec_parse("file:///tmp/a b?world_size=2", place), TUTTI_OK);
     assert_string_equal(place->path, "/tmp/a b");
     static const struct {
         const char *url, *part;
@@ -404,7 +404,7 @@ static void test_url_parsing(void **state)
         {"file:///", "absolute"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(place_find(bad[i].url, place), TUTTI_ERR_INVALID_ARGUMENT);
+        assert_int_equal(rendezvous_spec_parse(bad[i].url, place), TUTTI_ERR_INVALID_ARGUMENT);
         if (strstr(error_text(), bad[i].part) == NULL) fail_msg("%s: %s", bad[i].url, error_text());
     }
     free(place);

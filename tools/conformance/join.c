@@ -139,10 +139,10 @@ static int run(struct join *join, tutti_store *store)
 int join_run(struct options *options, const struct cases *cases)
 {
     struct join join = {.options = options, .cases = cases, .report = report_new(options, cases)};
-    struct place place;
+    struct rendezvous_spec place;
     mask_ends(SIG_BLOCK); /* before the library has threads: the watch takes it */
     setenv("TUTTI_LOG", "error", 0);
-    if (!place_find(&place, options->backend)) return 2;
+    if (!rendezvous_spec_parse(&place, options->backend)) return 2;
     options->from_ranks = options->to_ranks = place.size;
     join.watched = (struct rank){.rank = place.rank, .size = place.size};
     join.board = board_new(cases->n, place.size);

@@ -34,7 +34,7 @@ static void publish(const struct served *served)
 }
 
 /* Where rank 0 serves: the address it is given, else loopback's where all are on one host, else its host's own. */
-static int find_host(const struct place *place, char *host, size_t room)
+static int find_host(const struct rendezvous_spec *place, char *host, size_t room)
 {
     char name[65] = "";
     tutti_bytes names[RANKS_MOST];
@@ -51,7 +51,7 @@ static int find_host(const struct place *place, char *host, size_t room)
 }
 
 /* The suite's own store, on rank 0. */
-static int serve(struct place *place, struct served *served)
+static int serve(struct rendezvous_spec *place, struct served *served)
 {
     if (!has_token() && !make_token(served)) return TUTTI_ERR_SYSTEM;
     publish(served);
@@ -60,7 +60,7 @@ static int serve(struct place *place, struct served *served)
     return status;
 }
 
-static int share_store(struct place *place)
+static int share_store(struct rendezvous_spec *place)
 {
     struct served served = {.port = "0"};
     int status = find_host(place, served.host, sizeof served.host);
@@ -81,7 +81,7 @@ static void set_number(const char *name, int value)
     setenv(name, text, 1);
 }
 
-static int find(struct place *place, const char *backend)
+static int find(struct rendezvous_spec *place, const char *backend)
 {
     const char *hosted = getenv("TUTTI_STORE_HOSTED");
     int status = tutti_init_process_group(backend, NULL);
@@ -99,9 +99,9 @@ static int find(struct place *place, const char *backend)
     return status == TUTTI_OK ? rank_store(&place->store) : status;
 }
 
-bool place_find(struct place *place, const char *backend)
+bool rendezvous_spec_parse(struct rendezvous_spec *place, const char *backend)
 {
-    *place = (struct place){0};
+    *place = (struct rendezvous_spec){0};
     int status = find(place, backend);
     if (status == TUTTI_OK) return true;
     fprintf(stderr, "tutti-conformance: it cannot join a job: %s: %s\n", tutti_status_string(status),
@@ -110,9 +110,9 @@ bool place_find(struct place *place, const char *backend)
     return false;
 }
 
-void place_free(struct place *place)
+void place_free(struct rendezvous_spec *place)
 {
     tutti_store_free(place->store);
     tutti_store_free(place->server);
-    *place = (struct place){0};
+    *place = (struct rendezvous_spec){0};
 }

@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <tutti/tutti.h>
 
-struct place {
+struct rendezvous_spec {
     int rank, size;
     tutti_store *server, *store; /* server: NULL where the launcher or another rank runs it */
 };
 
 /* Starts the default group over the backend for a moment.  False where that fails; says why on stderr. */
-bool place_find(struct place *place, const char *backend);
-void place_free(struct place *place);
+bool rendezvous_spec_parse(struct rendezvous_spec *place, const char *backend);
+void place_free(struct rendezvous_spec *place);
 
 #endif

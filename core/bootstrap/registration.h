@@ -1,10 +1,10 @@
 /* The meeting itself, over any store. */
-#ifndef RENDEZVOUS_MEET_H
-#define RENDEZVOUS_MEET_H
+#ifndef REGISTRATION_H
+#define REGISTRATION_H
 
 #include <tutti/store.h>
 
-struct meet {
+struct registration {
     tutti_store *store; /* a prefix of its own */
     int rank, world_size;
     int64_t timeout_ms;
@@ -12,7 +12,7 @@ struct meet {
     bool in_use;      /* out: the ranks of an earlier run have met there, and its rank 0 is not known to have ended */
 };
 
-/* Returns once all ranks have come, or with the reason why they cannot meet, which all of them get. */
-int meet_all(struct meet *meet);
+/* Returns once all ranks have come, or with the reason why they cannot registration, which all of them get. */
+int registration_complete(struct registration *registration);
 
 #endif
