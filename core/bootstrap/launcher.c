@@ -1,5 +1,5 @@
-/* What goes over the exchange is "host port token".  The exchange is the launcher's, which lets nobody in but its own
- * processes, so the job token may go over it; the store is open to no one else then, even on an address of the net. */
+/* The exchanged text is "host port token".  Only processes of the launcher can read the exchange, so it may carry the
+ * job token.  The store then admits no one else, even at an address of the network. */
 #include "bootstrap/launcher.h"
 
 #include <inttypes.h>
@@ -32,12 +32,12 @@ static void choose_address(const struct rendezvous_spec *spec, char host[RENDEZV
     if (one_host || tutti_store_own_address(host, RENDEZVOUS_HOST_MAX) != TUTTI_OK) strcpy(host, "127.0.0.1");
 }
 
-/* ---- both sides ------------------------------------------------------------------------------------------------ */
+/* ---- rank 0 and others ----------------------------------------------------------------------------------------- */
 
 static int start_store(struct rendezvous_spec *spec, int64_t timeout_ms, char text[TEXT_MAX], tutti_store **store)
 {
     uint8_t token[TOKEN_BYTES];
-    char digits[2 * TOKEN_BYTES + 1] = "-"; /* each rank has it already */
+    char digits[2 * TOKEN_BYTES + 1] = "-"; /* every rank has the token already */
     bool present = false;
     int status = token_get(token, &present);
     if (status != TUTTI_OK) return status;
@@ -62,9 +62,9 @@ static int join_store(struct rendezvous_spec *spec, int64_t timeout_ms, const ch
     unsigned port = 0;
     char digits[2 * TOKEN_BYTES + 1] = "";
     uint8_t token[TOKEN_BYTES];
-    _Static_assert(RENDEZVOUS_HOST_MAX == 256 && TOKEN_BYTES == 32, "the widths below");
+    _Static_assert(RENDEZVOUS_HOST_MAX == 256 && TOKEN_BYTES == 32, "sscanf's widths below");
     if (sscanf(text, "%255s %u %64s", spec->host, &port, digits) != 3 || port == 0 || port > 65535)
-        return error_set(TUTTI_ERR_STORE, "rank 0 could not start the store: %.400s", text);
+        return error_set(TUTTI_ERR_STORE, "rank 0 failed to start the store: %.400s", text);
     spec->port = (uint16_t)port;
     if (strcmp(digits, "-") != 0) {
         for (int i = 0; i < TOKEN_BYTES; i++) {
@@ -83,11 +83,11 @@ static int join_store(struct rendezvous_spec *spec, int64_t timeout_ms, const ch
 
 int launcher_open(struct rendezvous_spec *spec, int64_t timeout_ms, tutti_store **store)
 {
-    static unsigned times; /* the default group comes and goes in the same order on all ranks */
+    static unsigned n_opened; /* all ranks create and destroy the default group in the same order */
     const struct launcher_exchange *exchange = find_exchange();
     char key[40], text[TEXT_MAX] = "", why[ERROR_TEXT_MAX];
     int status = TUTTI_OK;
-    snprintf(key, sizeof key, "tutti-store-%u", __atomic_fetch_add(&times, 1, __ATOMIC_RELAXED));
+    snprintf(key, sizeof key, "tutti-store-%u", __atomic_fetch_add(&n_opened, 1, __ATOMIC_RELAXED));
     if (spec->rank == 0) {
         status = start_store(spec, timeout_ms, text, store);
         snprintf(why, sizeof why, "%s", error_text());
@@ -103,6 +103,6 @@ int launcher_open(struct rendezvous_spec *spec, int64_t timeout_ms, tutti_store 
         *store = NULL;
         return error_set(shared, "%s", why);
     }
-    if (shared == TUTTI_OK) log_write(LOG_INFO, "the store's place came through %s", exchange->name);
+    if (shared == TUTTI_OK) log_write(LOG_INFO, "the store's address was exchanged through %s", exchange->name);
     return shared;
 }

@@ -1,5 +1,6 @@
-/* Ranks that a launcher of MPI or Slurm has started, and that were told no MASTER_ADDR, or torchrun, whose own store is
- * there: rank 0 starts Tutti's on a free port and tells the others where it is, over a board. */
+/* Address exchange through a launcher.  Rank 0 starts Tutti's store on a free port, and the launcher's exchange carries
+ * its address to the other ranks.  Used if an MPI or Slurm launcher has set no MASTER_ADDR, and with torchrun, whose
+ * own store is at MASTER_ADDR. */
 #ifndef LAUNCHER_H
 #define LAUNCHER_H
 
@@ -7,10 +8,10 @@
 
 #include "bootstrap/rendezvous_spec.h"
 
-/* Whether the launcher has a board. */
+/* True if a launcher with an exchange has started this process. */
 bool launcher_present(void);
 
-/* Fills the spec's host and port, and opens the store: its server too on rank 0. */
+/* Sets the host and port of spec and opens the store; rank 0 also starts its server. */
 int launcher_open(struct rendezvous_spec *spec, int64_t timeout_ms, tutti_store **store);
 
 #endif

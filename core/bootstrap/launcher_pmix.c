@@ -1,8 +1,7 @@
 /* PMIx: Open MPI's mpirun, PRRTE's prterun, srun --mpi=pmix.
  *
- * libpmix is loaded at run time, and of its interface only what the PMIx Standard fixes is declared here, so that it is
- * no dependency.  MPI in the same process uses the same library, which counts its users.
- */
+ * libpmix is loaded at run time, so it is no dependency.  Only the part of its interface that the PMIx Standard fixes
+ * is declared here.  MPI in the same process uses the same library, which counts its users. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -61,7 +60,7 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool ready;
-static pid_t ready_pid; /* of the process that greeted: a forked child's exit is not the rank's */
+static pid_t ready_pid; /* the process that called PMIx_Init: a forked child's exit is not the rank's */
 static struct pmix_proc self;
 
 static int load(void)
@@ -71,92 +70,92 @@ static int load(void)
     void **const entries[] = {(void **)&pmix.init,        (void **)&pmix.finalize, (void **)&pmix.put,
                               (void **)&pmix.commit,      (void **)&pmix.fence,    (void **)&pmix.get,
                               (void **)&pmix.error_string};
-    void *library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL); /* its own plug-ins look for its symbols */
+    void *library = dlopen("libpmix.so.2", RTLD_NOW | RTLD_GLOBAL); /* libpmix's plug-ins use its symbols */
     if (library == NULL)
         return error_set(TUTTI_ERR_BACKEND,
-                         "this program was started through PMIx, and libpmix.so.2 does not load (%s): install it "
+                         "this program was started through PMIx, but libpmix.so.2 cannot be loaded (%s); install it "
                          "(Debian: libpmix2), or set MASTER_ADDR and MASTER_PORT",
                          dlerror());
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if ((*entries[i] = dlsym(library, names[i])) == NULL)
-            return error_set(TUTTI_ERR_BACKEND, "libpmix.so.2 lacks %s", names[i]);
+            return error_set(TUTTI_ERR_BACKEND, "libpmix.so.2 has no symbol %s", names[i]);
     return TUTTI_OK;
 }
 
-/* The launcher wants each process that has greeted it to take its leave. */
-static void take_leave(void)
+/* The launcher expects every process that called PMIx_Init to call PMIx_Finalize. */
+static void finalize_at_exit(void)
 {
     if (getpid() != ready_pid) return;
     pmix.finalize(NULL, 0);
 }
 
-static int pmix_error(const char *what, int status)
+static int report_error(const char *what, int status)
 {
     return error_set(TUTTI_ERR_BACKEND, "%s: %s (%d)", what, pmix.error_string(status), status);
 }
 
-static int pmix_ready(void)
+static int init_once(void)
 {
     pthread_mutex_lock(&lock);
     int status = ready ? TUTTI_OK : load();
     if (status == TUTTI_OK && !ready) {
         int answer = pmix.init(&self, NULL, 0);
-        if (answer != 0) status = pmix_error("PMIx_Init", answer);
+        if (answer != 0) status = report_error("PMIx_Init", answer);
         ready = answer == 0;
         ready_pid = getpid();
-        if (ready) atexit(take_leave);
+        if (ready) atexit(finalize_at_exit);
     }
     pthread_mutex_unlock(&lock);
     return status;
 }
 
-/* ---- the board ------------------------------------------------------------------------------------------------- */
+/* ---- exchange -------------------------------------------------------------------------------------------------- */
 
-static bool pmix_present(void)
+static bool is_present(void)
 {
     return env_string("PMIX_NAMESPACE", NULL) != NULL && env_string("PMIX_RANK", NULL) != NULL;
 }
 
-static int hand_in(const char *key, char *text)
+static int put_text(const char *key, char *text)
 {
     struct pmix_value value = {.type = PMIX_TYPE_STRING, .data.string = text};
     int answer = pmix.put(PMIX_SCOPE_GLOBAL, key, &value);
     if (answer == 0) answer = pmix.commit();
-    return answer == 0 ? TUTTI_OK : pmix_error("PMIx_Put", answer);
+    return answer == 0 ? TUTTI_OK : report_error("PMIx_Put", answer);
 }
 
-/* All ranks: what any of them has handed in is known to all afterwards. */
-static int meet(int64_t timeout_ms)
+/* Waits for all ranks.  Afterwards every rank can read what any rank has put. */
+static int fence(int64_t timeout_ms)
 {
     struct pmix_info info[2] = {{.key = "pmix.collect", .value = {.type = PMIX_TYPE_BOOL, .data.flag = true}},
                                 {.key = "pmix.timeout", .value = {.type = PMIX_TYPE_INT}}};
     info[1].value.data.integer = timeout_ms / 1000 < 86400 ? (int)(timeout_ms / 1000) + 1 : 86400;
     int answer = pmix.fence(NULL, 0, info, 2);
-    return answer == 0 ? TUTTI_OK : pmix_error("the ranks do not meet: PMIx_Fence", answer);
+    return answer == 0 ? TUTTI_OK : report_error("the ranks did not all call PMIx_Fence", answer);
 }
 
-static int look_up(const char *key, char *text, size_t capacity)
+static int get_text(const char *key, char *text, size_t capacity)
 {
     struct pmix_proc first = self;
     struct pmix_value *value = NULL;
     first.rank = 0;
     int answer = pmix.get(&first, key, NULL, 0, &value);
-    if (answer != 0) return pmix_error("what rank 0 put into PMIx cannot be read", answer);
+    if (answer != 0) return report_error("PMIx_Get of the text of rank 0", answer);
     int status = value->type == PMIX_TYPE_STRING && strlen(value->data.string) < capacity
                      ? TUTTI_OK
-                     : error_set(TUTTI_ERR_BACKEND, "PMIx holds something strange under %s", key);
+                     : error_set(TUTTI_ERR_BACKEND, "PMIx has an unexpected value under %s", key);
     if (status == TUTTI_OK) strcpy(text, value->data.string);
     if (value->type == PMIX_TYPE_STRING) free(value->data.string);
     free(value);
     return status;
 }
 
-static int pmix_share(int rank, const char *key, char *text, size_t capacity, int64_t timeout_ms)
+static int share_text(int rank, const char *key, char *text, size_t capacity, int64_t timeout_ms)
 {
-    int status = pmix_ready();
-    if (status == TUTTI_OK && rank == 0) status = hand_in(key, text);
-    if (status == TUTTI_OK) status = meet(timeout_ms);
-    return status == TUTTI_OK && rank > 0 ? look_up(key, text, capacity) : status;
+    int status = init_once();
+    if (status == TUTTI_OK && rank == 0) status = put_text(key, text);
+    if (status == TUTTI_OK) status = fence(timeout_ms);
+    return status == TUTTI_OK && rank > 0 ? get_text(key, text, capacity) : status;
 }
 
-const struct launcher_exchange launcher_pmix = {.name = "PMIx", .present = pmix_present, .share = pmix_share};
+const struct launcher_exchange launcher_pmix = {.name = "PMIx", .present = is_present, .share = share_text};

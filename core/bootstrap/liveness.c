@@ -17,23 +17,22 @@
 #include "base/error.h"
 
 enum {
-    HERE_MAX = 64,
-    STARTS_A_LOOK = 16 /* reading a start from /proc takes several microseconds */
+    SCOPE_MAX = 64,
+    STARTS_PER_CHECK = 16 /* reading a start from /proc takes several microseconds */
 };
 
 /* Names the scope in which a process id means one process: this boot of this host, and this pid namespace.  Empty if
  * /proc is not there. */
-static void look_around(char here[HERE_MAX])
+static void read_scope(char scope[SCOPE_MAX])
 {
     struct stat pids = {0};
     char boot[37] = "";
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, boot, sizeof boot - 1) : -1;
     if (fd >= 0) close(fd);
-    here[0] = '\0';
-    if (n != sizeof boot - 1 || stat("/proc/self/ns/pid", &pids) != 0)
-        return; /* no process is known to be in this scope */
-    snprintf(here, HERE_MAX, "%s %" PRIuMAX, boot, (uintmax_t)pids.st_ino);
+    scope[0] = '\0';
+    if (n != sizeof boot - 1 || stat("/proc/self/ns/pid", &pids) != 0) return; /* no process can be checked */
+    snprintf(scope, SCOPE_MAX, "%s %" PRIuMAX, boot, (uintmax_t)pids.st_ino);
 }
 
 /* Returns when a process started, in clock ticks since boot, or 0 if that is not known.  A process id that is used
@@ -55,9 +54,9 @@ static uint64_t read_start(pid_t pid)
 
 void liveness_name(char name[LIVENESS_NAME_MAX])
 {
-    char here[HERE_MAX];
-    look_around(here);
-    snprintf(name, LIVENESS_NAME_MAX, "%d %" PRIu64 " %s", (int)getpid(), read_start(getpid()), here);
+    char scope[SCOPE_MAX];
+    read_scope(scope);
+    snprintf(name, LIVENESS_NAME_MAX, "%d %" PRIu64 " %s", (int)getpid(), read_start(getpid()), scope);
 }
 
 /* True if the process has ended.  Asks its pidfd, because kill() also finds a zombie. */
@@ -65,20 +64,20 @@ static bool has_ended(pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH;
-    struct pollfd life = {fd, POLLIN, 0};
-    bool ended = poll(&life, 1, 0) == 1;
+    struct pollfd liveness = {fd, POLLIN, 0};
+    bool ended = poll(&liveness, 1, 0) == 1;
     close(fd);
     return ended;
 }
 
 /* Returns the id of the named process if it belongs to this scope and has ended, else 0.  Without compare_start a later
  * process with the same id is taken for it. */
-static int ended_here(const char *name, const char here[HERE_MAX], bool compare_start)
+static int ended_here(const char *name, const char scope[SCOPE_MAX], bool compare_start)
 {
     int pid = 0, used = 0;
     uint64_t started = 0;
-    if (here[0] == '\0' || sscanf(name, "%d %" SCNu64 " %n", &pid, &started, &used) < 2 || pid <= 0 ||
-        strcmp(name + used, here) != 0)
+    if (scope[0] == '\0' || sscanf(name, "%d %" SCNu64 " %n", &pid, &started, &used) < 2 || pid <= 0 ||
+        strcmp(name + used, scope) != 0)
         return 0;
     if (has_ended((pid_t)pid)) return pid;
     uint64_t now = compare_start ? read_start((pid_t)pid) : 0;
@@ -87,19 +86,18 @@ static int ended_here(const char *name, const char here[HERE_MAX], bool compare_
 
 int liveness_ended(const char *name)
 {
-    char here[HERE_MAX];
-    look_around(here);
-    return ended_here(name, here, true);
+    char scope[SCOPE_MAX];
+    read_scope(scope);
+    return ended_here(name, scope, true);
 }
 
-/* ---- what others report of a rank's end -----------------------------------------------------------------------------
- */
+/* ---- reports of lost ranks ---------------------------------------------------------------------------------- */
 
-static atomic_bool heeds_launcher;
+static atomic_bool trusts_launcher;
 
-void liveness_trust_launcher(bool heeds)
+void liveness_trust_launcher(bool trusts)
 {
-    atomic_store_explicit(&heeds_launcher, heeds, memory_order_relaxed); /* no other data depends on it */
+    atomic_store_explicit(&trusts_launcher, trusts, memory_order_relaxed); /* no other data depends on it */
 }
 
 int liveness_read_lost(tutti_store *store, const char *key)
@@ -112,21 +110,20 @@ int liveness_read_lost(tutti_store *store, const char *key)
     if (status != TUTTI_OK) return status;
     text[bytes] = '\0';
     bool by_launcher = text[0] == 'L';
-    if (by_launcher && !atomic_load_explicit(&heeds_launcher, memory_order_relaxed)) return TUTTI_OK;
+    if (by_launcher && !atomic_load_explicit(&trusts_launcher, memory_order_relaxed)) return TUTTI_OK;
     const char *at = text + by_launcher;
     if (sscanf(at, "%d %n", &failure, &used) < 1 || failure >= 0) failure = TUTTI_ERR_PEER_LOST;
     return error_set(failure, "%s", at + used);
 }
 
-void liveness_report_lost(tutti_store *store, const char *key, int status, const char *sentence)
+void liveness_report_lost(tutti_store *store, const char *key, int status, const char *message)
 {
     char value[ERROR_TEXT_MAX];
-    snprintf(value, sizeof value, "%d %.900s", status, sentence);
+    snprintf(value, sizeof value, "%d %.900s", status, message);
     tutti_store_compare_set(store, key, "", 0, value, strlen(value), NULL, 0, NULL);
 }
 
-/* ---- the processes of this host ------------------------------------------------------------------------------------
- */
+/* ---- processes of this host --------------------------------------------------------------------------------- */
 
 int liveness_append(tutti_store *store, const char *key, int rank)
 {
@@ -156,17 +153,17 @@ static int read_list(struct liveness_list *list, tutti_store *store, const char 
 
 int liveness_check_list(struct liveness_list *list, tutti_store *store, const char *key, int n)
 {
-    char here[HERE_MAX], name[LIVENESS_NAME_MAX];
+    char scope[SCOPE_MAX], name[LIVENESS_NAME_MAX];
     int status = read_list(list, store, key, n);
-    look_around(here);
-    int first = list->n > 0 ? (int)(list->n_looks++ * STARTS_A_LOOK % (unsigned)list->n) : 0;
+    read_scope(scope);
+    int first = list->n > 0 ? (int)(list->n_checks++ * STARTS_PER_CHECK % (unsigned)list->n) : 0;
     const char *at = list->text;
     for (int i = 0; status == TUTTI_OK && i < list->n; i++, at = strchr(at, '\n') + 1) {
-        bool compare_start = (i - first + list->n) % list->n < STARTS_A_LOOK;
+        bool compare_start = (i - first + list->n) % list->n < STARTS_PER_CHECK;
         int rank = -1, used = 0;
         if (sscanf(at, "%d %n", &rank, &used) < 1) continue;
         snprintf(name, sizeof name, "%.*s", (int)strcspn(at + used, "\n"), at + used);
-        int pid = ended_here(name, here, compare_start);
+        int pid = ended_here(name, scope, compare_start);
         if (pid > 0 && (list->members == NULL || (rank < list->n_members && rank >= 0 && list->members[rank] >= 0)))
             status = error_set(TUTTI_ERR_PEER_LOST, "rank %d is lost: its process %d has ended", rank, pid);
     }

@@ -12,7 +12,7 @@
 #include <tutti/store.h>
 
 enum {
-    LIVENESS_CHECK_MS = 200, /* pause between two checks during a wait */
+    LIVENESS_CHECK_MS = 200, /* interval between two checks during a wait */
     LIVENESS_NAME_MAX = 96
 };
 
@@ -20,7 +20,7 @@ enum {
 struct liveness_list {
     char *text;
     int n; /* lines */
-    unsigned n_looks;
+    unsigned n_checks;
     int64_t again_ns;
     const int *members; /* by rank: negative for ranks to ignore; NULL: check all */
     int n_members;
@@ -32,7 +32,7 @@ void liveness_name(char name[LIVENESS_NAME_MAX]);
 /* Returns the id of the named process if it belongs to this scope and has ended, else 0. */
 int liveness_ended(const char *name);
 
-/* Adds this process to the list under key. */
+/* Appends this process to the list under key. */
 int liveness_append(tutti_store *store, const char *key, int rank);
 
 /* Returns PEER_LOST, naming the rank, if a process in the list under key belongs to this scope and has ended.  The
@@ -41,9 +41,13 @@ int liveness_check_list(struct liveness_list *list, tutti_store *store, const ch
 void liveness_list_free(struct liveness_list *list);
 
 /* Returns the error that is stored under key, if any: a rank has failed while the group was being made, or its launcher
- * has seen it end.  The launcher's report counts only if the ranks have the numbers that it gave them. */
+ * has seen its process end.  The launcher's report counts only if the ranks have the numbers that it gave them. */
 int liveness_read_lost(tutti_store *store, const char *key);
-void liveness_report_lost(tutti_store *store, const char *key, int status, const char *sentence);
-void liveness_trust_launcher(bool heeds);
+
+/* Stores an error under key, for liveness_read_lost on other ranks.  The first report wins. */
+void liveness_report_lost(tutti_store *store, const char *key, int status, const char *message);
+
+/* Sets whether reports of the launcher count. */
+void liveness_trust_launcher(bool trusts);
 
 #endif

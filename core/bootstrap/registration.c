@@ -1,11 +1,11 @@
-/* Each rank writes its name under its number and counts itself; the last to come writes the verdict, for which all
- * wait. Whoever finds out that the meeting cannot succeed writes the reason there instead; the first to write it wins.
+/* Each rank writes its name under its number and adds 1 to a counter.  The last rank writes the verdict, for which all
+ * ranks wait.  A rank that detects that the registration cannot succeed writes the reason as the verdict instead.  The
+ * first verdict wins.
  *
- *   size       "N R": the world size, as rank R, the first, has it
- *   rank/R     "host:pid nonce", and its process as liveness.h has it
- *   joined     how many have come
- *   verdict    "0 " or a status, a space and the sentence
- */
+ *   size       "N R": the world size according to rank R, the first to write it
+ *   rank/R     "host:pid nonce", and the process as liveness.h names it
+ *   joined     the number of ranks that have registered
+ *   verdict    "0 ", or a status, a space and the error message */
 #include "bootstrap/registration.h"
 
 #include <inttypes.h>
@@ -21,7 +21,7 @@
 
 enum { PROCESS_NAME_MAX = 256, MISSING_NAMED = 16, HOST_NAME_MAX_BYTES = 65 };
 
-/* compare_set from "absent": whoever comes first; now is what is there, as a string. */
+/* Sets the key if it is absent.  Copies the resulting value to now, as a string. */
 static int set_if_absent(const struct registration *registration, const char *key, const char *value, char *now,
                          size_t capacity)
 {
@@ -32,40 +32,40 @@ static int set_if_absent(const struct registration *registration, const char *ke
     return status;
 }
 
-/* "-5 the sentence" to a status and this thread's sentence. */
+/* Parses "-5 message": returns the status and sets this thread's error message. */
 static int read_verdict(const char *verdict)
 {
     char *text = NULL;
     long status = strtol(verdict, &text, 10);
     if (text == verdict || *text != ' ' || status > TUTTI_OK || status < TUTTI_ERR_NOT_FOUND)
-        return error_set(TUTTI_ERR_STORE, "rendezvous: the store holds \"%.100s\" as the verdict", verdict);
+        return error_set(TUTTI_ERR_STORE, "rendezvous: the verdict in the store is malformed: \"%.100s\"", verdict);
     return status == TUTTI_OK ? TUTTI_OK : error_set((int)status, "%s", text + 1);
 }
 
-/* Writes a failure for all to see, and returns whatever verdict stands then. */
-static int publish_failure(const struct registration *registration, int failure, const char *sentence)
+/* Publishes a failure as the verdict, and returns the verdict that holds. */
+static int publish_failure(const struct registration *registration, int failure, const char *message)
 {
     char verdict[ERROR_TEXT_MAX], now[ERROR_TEXT_MAX];
-    snprintf(verdict, sizeof verdict, "%d %.900s", failure, sentence);
+    snprintf(verdict, sizeof verdict, "%d %.900s", failure, message);
     int status = set_if_absent(registration, "verdict", verdict, now, sizeof now);
-    if (status != TUTTI_OK) return error_set(failure, "%s", sentence);
+    if (status != TUTTI_OK) return error_set(failure, "%s", message);
     return read_verdict(now);
 }
 
 static int check_size(const struct registration *registration)
 {
-    char mine[40], now[64], sentence[160];
+    char mine[40], now[64], message[160];
     int size = -1, rank = -1;
     snprintf(mine, sizeof mine, "%d %d", registration->world_size, registration->rank);
     int status = set_if_absent(registration, "size", mine, now, sizeof now);
     if (status != TUTTI_OK) return status;
     if (sscanf(now, "%d %d", &size, &rank) != 2)
-        return error_set(TUTTI_ERR_STORE, "rendezvous: the store holds \"%s\" as the world size", now);
+        return error_set(TUTTI_ERR_STORE, "rendezvous: the world size in the store is malformed: \"%s\"", now);
     if (size == registration->world_size) return TUTTI_OK;
-    snprintf(sentence, sizeof sentence, "rendezvous: WORLD_SIZE differs: rank %d says %d, rank %d says %d",
-             registration->rank, registration->world_size, rank, size);
-    publish_failure(registration, TUTTI_ERR_MISMATCH, sentence);
-    return error_set(TUTTI_ERR_MISMATCH, "%s", sentence);
+    snprintf(message, sizeof message, "rendezvous: WORLD_SIZE differs: it is %d on rank %d and %d on rank %d",
+             registration->world_size, registration->rank, size, rank);
+    publish_failure(registration, TUTTI_ERR_MISMATCH, message);
+    return error_set(TUTTI_ERR_MISMATCH, "%s", message);
 }
 
 /* ---- a file from an earlier run ------------------------------------------------------------------------------ */
@@ -79,11 +79,11 @@ static void get_host_name(char host[HOST_NAME_MAX_BYTES])
 static int report_left_over(const struct registration *registration, const char *why)
 {
     return error_set(TUTTI_ERR_STORE,
-                     "rendezvous: %.300s is left over from an earlier run (%s): remove it, or name another",
+                     "rendezvous: %.300s is left over from an earlier run (%s); remove it, or use another file",
                      registration->file, why);
 }
 
-/* Before this rank has registered nobody can have found the world complete. */
+/* Checks for a verdict.  Before this rank has registered, a verdict of success must be from an earlier run. */
 static int check_verdict(struct registration *registration)
 {
     char verdict[ERROR_TEXT_MAX];
@@ -94,11 +94,12 @@ static int check_verdict(struct registration *registration)
     verdict[bytes] = '\0';
     status = read_verdict(verdict);
     registration->in_use = status == TUTTI_OK;
-    if (registration->in_use) return report_left_over(registration, "its ranks have met");
-    return error_prefix(status, "%.300s holds a failure (if of an earlier run, remove it)", registration->file);
+    if (registration->in_use) return report_left_over(registration, "its ranks had registered");
+    return error_prefix(status, "%.300s holds a failure; if it is from an earlier run, remove it", registration->file);
 }
 
-/* All that have registered must be alive; where they have met already, their rank 0, which then removes the file. */
+/* Checks that the processes in the file are running: all that have registered, or only rank 0 if they have a verdict,
+ * as it will remove the file. */
 static int check_file(struct registration *registration)
 {
     char key[32], name[PROCESS_NAME_MAX], why[PROCESS_NAME_MAX + 40];
@@ -113,7 +114,7 @@ static int check_file(struct registration *registration)
         sscanf(name, "%*s %*s %n", &process);
         if (liveness_ended(name + process) == 0) continue;
         name[strcspn(name, " ")] = '\0';
-        snprintf(why, sizeof why, "rank %d was %s, which is gone", i, name);
+        snprintf(why, sizeof why, "rank %d was %s, which has ended", i, name);
         registration->in_use = false;
         return report_left_over(registration, why);
     }
@@ -125,7 +126,7 @@ static int check_file(struct registration *registration)
 static int register_rank(const struct registration *registration)
 {
     char host[HOST_NAME_MAX_BYTES], process[LIVENESS_NAME_MAX], mine[PROCESS_NAME_MAX], now[PROCESS_NAME_MAX], key[32];
-    uint64_t nonce; /* ranks may be threads of one process */
+    uint64_t nonce; /* tells ranks apart that are threads of one process */
     token_random(&nonce, sizeof nonce);
     get_host_name(host);
     liveness_name(process);
@@ -141,7 +142,7 @@ static int register_rank(const struct registration *registration)
                      registration->file == NULL ? "" : registration->file);
 }
 
-/* Marks the ranks whose processes are in the list that all append to.  One request, however many ranks there are. */
+/* Marks the ranks whose processes are in the list that all append to.  One request, for any number of ranks. */
 static int read_joined(const struct registration *registration, bool *joined)
 {
     size_t bytes = 0, capacity = (size_t)registration->world_size * (LIVENESS_NAME_MAX + 16);
@@ -160,8 +161,8 @@ static int read_joined(const struct registration *registration, bool *joined)
     return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
 }
 
-/* "joined 2 of 3, missing 1" */
-static void format_missing(const struct registration *registration, const bool *joined, char *sentence, size_t size)
+/* Formats "joined 2 of 3, missing 1". */
+static void format_missing(const struct registration *registration, const bool *joined, char *message, size_t size)
 {
     char missing[256] = "";
     int n_missing = 0;
@@ -171,29 +172,30 @@ static void format_missing(const struct registration *registration, const bool *
         used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%d", used > 0 ? ", " : "", i);
     }
     if (n_missing > 0)
-        snprintf(sentence, size, "rendezvous: joined %d of %d, missing %s%s, after %" PRId64 " ms",
+        snprintf(message, size, "rendezvous: joined %d of %d, missing %s%s, after %" PRId64 " ms",
                  registration->world_size - n_missing, registration->world_size, missing,
                  n_missing > MISSING_NAMED ? ", ..." : "", registration->timeout_ms);
-    else /* the name comes before the count */
-        snprintf(sentence, size,
-                 "rendezvous: all %d ranks came, but one of them died or was stopped before it had joined, after "
+    else /* a rank writes its name before it counts itself */
+        snprintf(message, size,
+                 "rendezvous: all %d ranks started, but one of them died or was stopped before it joined, after "
                  "%" PRId64 " ms",
                  registration->world_size, registration->timeout_ms);
 }
 
 static int report_missing(const struct registration *registration)
 {
-    char sentence[512];
+    char message[512];
     bool *joined = calloc((size_t)registration->world_size, sizeof *joined);
     if (joined == NULL)
         return error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: no memory for %d ranks", registration->world_size);
     int status = read_joined(registration, joined);
-    if (status == TUTTI_OK) format_missing(registration, joined, sentence, sizeof sentence);
+    if (status == TUTTI_OK) format_missing(registration, joined, message, sizeof message);
     free(joined);
-    return status == TUTTI_OK ? publish_failure(registration, TUTTI_ERR_TIMEOUT, sentence) : status;
+    return status == TUTTI_OK ? publish_failure(registration, TUTTI_ERR_TIMEOUT, message) : status;
 }
 
-/* What is known of ranks that cannot come any more: from the launcher, and of this host's processes. */
+/* Returns PEER_LOST for a rank that can no longer register: reported by the launcher, or a process of this host that
+ * has ended. */
 static int check_lost(const struct registration *registration, struct liveness_list *list)
 {
     int status = liveness_read_lost(registration->store, "lost");
@@ -239,7 +241,7 @@ int registration_complete(struct registration *registration)
 {
     int64_t joined = 0, deadline_ns = clock_deadline_ns(registration->timeout_ms);
     char now[ERROR_TEXT_MAX];
-    int status = token_init(); /* for the nonce */
+    int status = token_init(); /* the nonce needs it */
     if (status == TUTTI_OK && registration->file != NULL) status = check_file(registration);
     if (status == TUTTI_OK) status = check_size(registration);
     if (status == TUTTI_OK) status = register_rank(registration);

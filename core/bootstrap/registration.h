@@ -1,18 +1,19 @@
-/* The meeting itself, over any store. */
+/* Registration of the ranks in any store. */
 #ifndef REGISTRATION_H
 #define REGISTRATION_H
 
 #include <tutti/store.h>
 
 struct registration {
-    tutti_store *store; /* a prefix of its own */
+    tutti_store *store; /* a prefix that nothing else uses */
     int rank, world_size;
     int64_t timeout_ms;
-    const char *file; /* the file behind the store, which may be left from an earlier run; or NULL */
-    bool in_use;      /* out: the ranks of an earlier run have met there, and its rank 0 is not known to have ended */
+    const char *file; /* the store's file, which an earlier run may have left; or NULL */
+    bool in_use;      /* out: the ranks of an earlier run have registered there, and its rank 0 may still be running */
 };
 
-/* Returns once all ranks have come, or with the reason why they cannot registration, which all of them get. */
+/* Registers this rank and waits for all ranks.  Returns the error that keeps them from completing, the same on all
+ * ranks. */
 int registration_complete(struct registration *registration);
 
 #endif

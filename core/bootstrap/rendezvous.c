@@ -16,14 +16,14 @@
 #include "bootstrap/rendezvous_spec.h"
 #include "store/store_impl.h"
 
-enum { RENDEZVOUS_LINGER_MS = 1000, RENDEZVOUS_AGAIN_MS = 1500, RENDEZVOUS_ENDING_MS = 5000, RENDEZVOUS_NAP_MS = 10 };
+enum { RENDEZVOUS_LINGER_MS = 1000, RENDEZVOUS_RETRY_MS = 1500, RENDEZVOUS_ENDING_MS = 5000, RENDEZVOUS_PAUSE_MS = 10 };
 
-/* One number from two sources: either may leave it out, both must agree. */
+/* Merges a number from two sources.  Either may leave it out; if both have it, they must agree. */
 static int merge_number(const char *what, int given, int *found)
 {
     if (given < 0) return TUTTI_OK;
     if (*found >= 0 && *found != given)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s is %d by argument and %d by the init method: give it once",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s is %d by argument and %d by the init method; give it once",
                          what, given, *found);
     *found = given;
     return TUTTI_OK;
@@ -33,7 +33,7 @@ static int check_ranks(const struct rendezvous_spec *spec)
 {
     if (spec->rank < 0 || spec->world_size < 1)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "the rendezvous needs rank and world_size, by argument or in the init method: %s is missing",
+                         "the rendezvous needs rank and world_size, by argument or in the init method; %s is missing",
                          spec->rank < 0 ? "rank" : "world_size");
     if (spec->rank >= spec->world_size)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "rank is %d; in a world of %d it must be 0 to %d", spec->rank,
@@ -48,10 +48,11 @@ static int read_spec(const struct rendezvous_args *args, struct rendezvous_spec 
         .rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
     if (args->store != NULL && args->init_method != NULL)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "init_method \"%.200s\" and a store are given: either says where to meet", args->init_method);
+                         "init_method \"%.200s\" and a store are both given; give one of them", args->init_method);
     if (args->rank < -1 || args->world_size == 0 || args->world_size < -1)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "rank is %d and world_size is %d; -1 stands for not given",
-                         args->rank, args->world_size);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "rank is %d and world_size is %d; use -1 for a value that is not given", args->rank,
+                         args->world_size);
     bool given = args->rank >= 0 && args->world_size > 0;
     bool env = args->init_method == NULL || strcmp(args->init_method, "env://") == 0;
     if (args->store == NULL && given && env)
@@ -63,12 +64,12 @@ static int read_spec(const struct rendezvous_args *args, struct rendezvous_spec 
     return status == TUTTI_OK ? check_ranks(spec) : status;
 }
 
-/* How many worlds this process has had in its launcher's store, which outlives each of them.  All ranks of a job begin
- * and end their worlds in the same order, so all have the same number. */
+/* Number of worlds that this process has had in the launcher's store, which outlives each of them.  All ranks of a job
+ * create and destroy their worlds in the same order, so all have the same number. */
 static atomic_int n_worlds;
 
-/* A part of the launcher's store that no earlier world of the job has used.  The last world but one is forgotten: to
- * meet in the one after it, all had to leave it. */
+/* Replaces *store by a prefix of the launcher's store that no earlier world of the job has used.  Deletes the keys of
+ * the world before the last one: all ranks had to leave it in order to register in the last one. */
 static int use_unused_prefix(int rank, tutti_store **store)
 {
     char prefix[32];
@@ -107,7 +108,7 @@ static int open_store(const struct rendezvous_args *args, struct rendezvous_spec
     return tutti_store_memory(&opts, store);
 }
 
-/* *in_use: it failed because an earlier job has the file. */
+/* Registers all ranks in the store.  Sets *in_use if it failed because an earlier job uses the file. */
 static int register_all(const struct rendezvous_args *args, const struct rendezvous_spec *spec, int64_t timeout_ms,
                         struct rendezvous *out, bool *in_use)
 {
@@ -138,8 +139,8 @@ static int copy_result(const struct rendezvous_spec *spec, struct rendezvous *ou
     return out->remove != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: out of memory");
 }
 
-/* Whether what answered is the store of an earlier job that is ending (it had this rank, too, or broke off), so that
- * trying again is right.  Keeps the sentence. */
+/* True if the store belongs to an earlier job that is ending (it had this rank too, or the connection broke), so that a
+ * retry is right.  Keeps the error message. */
 static bool store_was_ending(const struct rendezvous_args *args, const struct rendezvous_spec *spec, tutti_store *store,
                              int status)
 {
@@ -153,8 +154,9 @@ static bool store_was_ending(const struct rendezvous_args *args, const struct re
     snprintf(text, sizeof text, "%s", error_text());
     snprintf(rank, sizeof rank, "%.255s/rank/%d", prefix, spec->rank);
     snprintf(verdict, sizeof verdict, "%.255s/verdict", prefix);
-    int checked = tutti_store_check(store, left_key, 1, &left); /* a rank of that job has said goodbye */
-    /* Or the client has found the next job's store meanwhile, where this rank is not and all is open. */
+    int checked = tutti_store_check(store, left_key, 1, &left); /* a rank of that job has left */
+    /* Or the client has meanwhile reached the next job's store, where this rank is not registered and the verdict is
+     * open. */
     if (checked == TUTTI_OK && !left) checked = tutti_store_check(store, rank_key, 1, &joined);
     if (checked == TUTTI_OK && !joined) checked = tutti_store_check(store, verdict_key, 1, &settled);
     error_set(status, "%s", text);
@@ -174,18 +176,18 @@ static int try_once(const struct rendezvous_args *args, struct rendezvous_spec *
     if (status == TUTTI_OK && spec->launcher_hosts_store) atomic_fetch_add(&n_worlds, 1);
     if (status == TUTTI_OK) status = copy_result(spec, out);
     if (status == TUTTI_OK) return status;
-    /* A file is removed by its world's rank 0, which may come back after others. */
+    /* The file of an earlier world is removed by its rank 0, which may return later than other ranks. */
     *again = (in_use && spec->rank != 0) || store_was_ending(args, spec, out->store, status);
     char text[ERROR_TEXT_MAX];
     snprintf(text, sizeof text, "%s", error_text());
-    tutti_store_linger(out->store, RENDEZVOUS_LINGER_MS); /* the others must hear why, too */
+    tutti_store_linger(out->store, RENDEZVOUS_LINGER_MS); /* the other ranks must read the reason too */
     error_set(status, "%s", text);
     tutti_store_free(out->store);
     out->store = NULL;
     return status;
 }
 
-/* The launcher tells of its ranks' ends by the numbers that it gave them. */
+/* Trusts the launcher's reports of ended ranks only if the ranks have the numbers that it gave them. */
 static void check_launcher_ranks(const struct rendezvous_spec *spec)
 {
     int64_t rank = -1, size = -1;
@@ -194,10 +196,11 @@ static void check_launcher_ranks(const struct rendezvous_spec *spec)
     liveness_trust_launcher(set && rank == spec->rank && size == spec->world_size);
 }
 
-/* Where a store broke off, a little time for the next one to be there; where its job had come to its end, all. */
+/* Returns the timeout of a retry: short after a lost connection, because the next store starts soon or not at all, and
+ * the whole rest if the job of that store had ended. */
 static int64_t retry_timeout(int64_t timeout_ms, int status)
 {
-    return status == TUTTI_ERR_STORE && timeout_ms > RENDEZVOUS_AGAIN_MS ? RENDEZVOUS_AGAIN_MS : timeout_ms;
+    return status == TUTTI_ERR_STORE && timeout_ms > RENDEZVOUS_RETRY_MS ? RENDEZVOUS_RETRY_MS : timeout_ms;
 }
 
 int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out)
@@ -214,7 +217,7 @@ int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out)
     if (status == TUTTI_OK) check_launcher_ranks(spec);
     if (status == TUTTI_OK) status = try_once(args, spec, timeout_ms, timeout_ms, out, &again);
     while (again && clock_now_ns() < deadline_ns && clock_now_ns() < again_ns) {
-        usleep(RENDEZVOUS_NAP_MS * 1000);
+        usleep(RENDEZVOUS_PAUSE_MS * 1000);
         int64_t left = timeout_ms == TUTTI_INFINITE ? timeout_ms : (deadline_ns - clock_now_ns()) / 1000000;
         if (left < 1) left = 1;
         status = try_once(args, spec, retry_timeout(left, status), left, out, &again);
@@ -226,7 +229,7 @@ int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out)
 void rendezvous_leave(struct rendezvous *rendezvous)
 {
     if (rendezvous->remove != NULL)
-        unlink(rendezvous->remove); /* the others have it open; the next run must not find it */
+        unlink(rendezvous->remove); /* the other ranks have it open, and the next run must not find it */
     free(rendezvous->remove);
     tutti_store_free(rendezvous->store);
     *rendezvous =

@@ -1,5 +1,5 @@
-/* env://: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE; where RANK is not set, what mpirun, srun and PMI launchers
- * set; where torchrun set them, without its own store. */
+/* env://: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.  If RANK is not set, the variables of mpirun, srun and PMI
+ * launchers.  Variables of torchrun are used without torchrun's store. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "bootstrap/launcher_exchange.h"
 #include "bootstrap/rendezvous_spec.h"
 
-/* Names of the variables, the first that is set counts; NULL ends a list early. */
+/* Names of a launcher's variables.  The first one that is set counts.  NULL ends a list early. */
 struct launcher {
     const char *rank;
     const char *size[4], *local_rank[2], *local_size[2], *node_rank[2];
@@ -49,7 +49,7 @@ static int report_missing(const char *name, const char *because)
 {
     const char *text = env_string(name, NULL);
     return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                     "env:// needs %s, which is %s (%s): start the program with tutti-run, mpirun, mpiexec or srun "
+                     "env:// needs %s, which is %s (%s); start the program with tutti-run, mpirun, mpiexec or srun "
                      "--mpi=pmix, or set "
                      "MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE",
                      name, text == NULL ? "not set, or empty" : text, because);
@@ -70,7 +70,8 @@ static int read_number(const char *name, int64_t low, int64_t high, int *value)
     return status;
 }
 
-/* Returns the tasks of a node by Slurm's list, "2(x3),1": two on each of three nodes, then one.  -1: not there. */
+/* Returns the number of tasks on a node from Slurm's list: "2(x3),1" is two on each of three nodes, then one.  -1 if
+ * the node is not in the list. */
 static int tasks_on_node(const char *list, int node)
 {
     int tasks, nodes, used = 0;
@@ -89,7 +90,7 @@ static int tasks_on_node(const char *list, int node)
 static int read_ranks(const struct launcher *from, struct rendezvous_spec *spec)
 {
     const char *size = first_set(from->size, 4);
-    if (size == NULL) return report_missing(from->size[0], "it goes with the rank");
+    if (size == NULL) return report_missing(from->size[0], "the rank is set");
     int status = read_number(from->rank, 0, INT32_MAX, &spec->rank);
     if (status == TUTTI_OK) log_set_rank(spec->rank);
     if (status == TUTTI_OK) status = read_number(size, 1, INT32_MAX, &spec->world_size);
@@ -110,7 +111,7 @@ static const struct launcher *find_launcher(void)
     return NULL;
 }
 
-/* torchrun on several hosts: rank 0 is at MASTER_ADDR, but the port may be that of the agent's own store. */
+/* torchrun on several hosts: rank 0 runs at MASTER_ADDR, but the agent's own store may use the port. */
 static int avoid_agent_port(struct rendezvous_spec *spec)
 {
     if (spec->launcher_hosts_store || !env_bool("TORCHELASTIC_USE_AGENT_STORE", false)) return TUTTI_OK;
@@ -126,7 +127,8 @@ static int read_master(const char *because, struct rendezvous_spec *spec)
     const char *host = env_string("MASTER_ADDR", NULL);
     if (host == NULL) return report_missing("MASTER_ADDR", because);
     if (strlen(host) >= sizeof spec->host)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "MASTER_ADDR is \"%.40s...\"; that is too long for a host", host);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "MASTER_ADDR is \"%.40s...\", which is too long for a host name",
+                         host);
     if (env_string("MASTER_PORT", NULL) == NULL) return report_missing("MASTER_PORT", because);
     int status = env_int("MASTER_PORT", 0, 1, 65535, &port);
     if (status != TUTTI_OK) return status;
@@ -137,8 +139,8 @@ static int read_master(const char *because, struct rendezvous_spec *spec)
     return avoid_agent_port(spec);
 }
 
-/* A set-uid program does not believe its environment; but to be one of a job without knowing it, and a world of its own
- * with results of its own, is worse than to be told. */
+/* Refuses to start as a world of one if a launcher's variables are set but ignored.  A set-uid program must not trust
+ * its environment, but a rank that computes alone without knowing it would return wrong results. */
 static int check_hidden_variables(void)
 {
     const char *hidden = env_is_hidden(own.rank) ? own.rank : NULL;
@@ -147,24 +149,25 @@ static int check_hidden_variables(void)
     if (hidden == NULL) return TUTTI_OK;
     return error_set(
         TUTTI_ERR_INVALID_ARGUMENT,
-        "env://: %s is set, but this program has more rights than who started it (it is set-uid or set-gid, "
-        "or its file has capabilities), and such a program ignores these variables: give it no rights of "
-        "its own, or rank, world_size and the place to meet by argument",
+        "env://: %s is set, but this program ignores it, because it runs with more privileges than its caller "
+        "(set-uid, "
+        "set-gid or file capabilities); remove them, or pass rank, world_size and init_method as arguments",
         hidden);
 }
 
-/* Whether the ranks learn from their launcher where they meet. */
+/* True if the ranks exchange the store's address through their launcher. */
 static bool uses_launcher_exchange(const struct launcher *from)
 {
     if (from == &own) return launcher_torchrun.present();
     return env_string("MASTER_ADDR", NULL) == NULL && launcher_present();
 }
 
-/* What the launcher says of a rank and world size that are given by argument; nothing where it has others. */
+/* Fills in what the launcher knows about a rank and world size that were passed as arguments.  Does nothing if the
+ * launcher has other numbers. */
 static void read_launcher_as(const struct launcher *from, struct rendezvous_spec *spec)
 {
     struct rendezvous_spec *seen = malloc(sizeof *seen);
-    if (seen == NULL) return; /* what it says is no more than a help */
+    if (seen == NULL) return; /* its values are optional */
     *seen = (struct rendezvous_spec){
         .rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
     if (read_ranks(from, seen) == TUTTI_OK && seen->rank == spec->rank && seen->world_size == spec->world_size) {
@@ -205,7 +208,7 @@ int rendezvous_spec_from_env(struct rendezvous_spec *spec)
         if (set != NULL) return report_missing("RANK", set);
         spec->rank = 0;
         spec->world_size = 1;
-        return TUTTI_OK; /* one process that nobody launched: alone */
+        return TUTTI_OK; /* a process that no launcher started is a world of one */
     }
     int status = read_ranks(from, spec);
     if (status != TUTTI_OK) return status;

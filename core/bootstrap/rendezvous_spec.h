@@ -1,4 +1,4 @@
-/* What an init method says: where the store is, and which rank this is.  Reads text and environment; opens nothing. */
+/* What an init method specifies: where the store is, and this rank.  Parses text and the environment; opens nothing. */
 #ifndef RENDEZVOUS_SPEC_H
 #define RENDEZVOUS_SPEC_H
 
@@ -11,24 +11,25 @@ enum rendezvous_kind { RENDEZVOUS_ALONE, RENDEZVOUS_TCP, RENDEZVOUS_FILE };
 
 struct rendezvous_spec {
     enum rendezvous_kind kind;
-    int rank, world_size, local_rank, local_world_size, node_rank; /* -1: not said */
+    int rank, world_size, local_rank, local_world_size, node_rank; /* -1: not specified */
     bool launcher_hosts_store;                                     /* the launcher runs the tcp server */
-    bool via_launcher; /* host and port are not known yet: they come through the launcher (launcher.h) */
+    bool via_launcher; /* host and port are exchanged through the launcher (launcher.h), and not known yet */
     uint16_t port;
     char host[RENDEZVOUS_HOST_MAX];
     char path[RENDEZVOUS_PATH_MAX];
 };
 
-/* Fills *spec from the init method (NULL: env://). */
+/* Parses the init method (NULL: env://). */
 int rendezvous_spec_parse(const char *init_method, struct rendezvous_spec *spec);
 
-/* tcp:// and file:// */
+/* Parses tcp:// and file://. */
 int rendezvous_spec_from_url(const char *url, struct rendezvous_spec *spec);
 
-/* env:// and the launchers' variables */
+/* Reads env:// and the variables of the launchers. */
 int rendezvous_spec_from_env(struct rendezvous_spec *spec);
 
-/* env:// of a caller that gives rank and world size by argument: the environment says where to meet. */
+/* Reads env:// for a caller that passes rank and world size as arguments: only the address comes from the
+ * environment. */
 int rendezvous_spec_from_env_as(int rank, int world_size, struct rendezvous_spec *spec);
 
 #endif

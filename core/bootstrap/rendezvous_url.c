@@ -1,4 +1,4 @@
-/* tcp://host:port?rank=R&world_size=N and file:///path?rank=R&world_size=N */
+/* Parses tcp://host:port?rank=R&world_size=N and file:///path?rank=R&world_size=N. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,12 +11,12 @@ static int report_url(const char *url, const char *what)
     return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init_method \"%.200s\": %s", url, what);
 }
 
-/* One "name=value", n bytes long. */
+/* Parses "name=value", n bytes long. */
 static int parse_parameter(const char *url, const char *text, size_t n, struct rendezvous_spec *spec)
 {
     char copy[64], what[sizeof copy + 16];
     int64_t value;
-    if (n >= sizeof copy) return report_url(url, "a parameter is too long; rank and world_size are the only ones");
+    if (n >= sizeof copy) return report_url(url, "a parameter is too long; only rank and world_size are known");
     memcpy(copy, text, n);
     copy[n] = '\0';
     char *equals = strchr(copy, '=');
@@ -24,8 +24,8 @@ static int parse_parameter(const char *url, const char *text, size_t n, struct r
     bool rank = strcmp(copy, "rank") == 0, size = strcmp(copy, "world_size") == 0;
     if (!rank && !size)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "init_method \"%.200s\": parameter \"%s\" is unknown; rank and world_size are the only ones",
-                         url, copy);
+                         "init_method \"%.200s\": unknown parameter \"%s\"; only rank and world_size are known", url,
+                         copy);
     int *field = rank ? &spec->rank : &spec->world_size;
     snprintf(what, sizeof what, "init_method's %s", copy);
     int status = env_parse_int(what, equals == NULL ? "" : equals + 1, size, INT32_MAX, &value);
@@ -47,7 +47,7 @@ static int parse_parameters(const char *url, const char *text, struct rendezvous
     return status;
 }
 
-/* host:port or [ipv6]:port, n bytes long. */
+/* Parses host:port or [ipv6]:port, n bytes long. */
 static int parse_authority(const char *url, const char *text, size_t n, struct rendezvous_spec *spec)
 {
     char copy[RENDEZVOUS_HOST_MAX + 16];
@@ -66,7 +66,7 @@ static int parse_authority(const char *url, const char *text, size_t n, struct r
         if (end != NULL && strchr(end + 1, ':') != NULL)
             return report_url(url, "an IPv6 address must be written [address]:port");
     }
-    if (end == NULL || *end != ':') return report_url(url, "there is no port: tcp://host:port");
+    if (end == NULL || *end != ':') return report_url(url, "there is no port; use tcp://host:port");
     *end++ = '\0';
     if (*host == '\0' || strlen(host) >= sizeof spec->host)
         return report_url(url, *host == '\0' ? "there is no host" : "the host is too long");
@@ -79,7 +79,7 @@ static int parse_authority(const char *url, const char *text, size_t n, struct r
 
 static int parse_path(const char *url, const char *text, size_t n, struct rendezvous_spec *spec)
 {
-    if (n < 2 || *text != '/') return report_url(url, "the path must be absolute: file:///path");
+    if (n < 2 || *text != '/') return report_url(url, "the path must be absolute, as in file:///path");
     if (n >= sizeof spec->path) return report_url(url, "the path is too long");
     memcpy(spec->path, text, n);
     spec->path[n] = '\0';

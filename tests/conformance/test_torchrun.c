@@ -101,7 +101,7 @@ static void a_taken_place(void **state)
         bind(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)n),
         0);
     ranks(1, 1, port, "");
-    if (times("meeting point cannot be opened: Address already in use") != 1) fail_msg("%s", said);
+    if (times("on which the ranks exchange the store's address: Address already in use") != 1) fail_msg("%s", said);
     close(fd);
     close(agent);
 }

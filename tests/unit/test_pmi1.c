@@ -33,8 +33,8 @@ static void share_with(int shut, const char *part)
 static void test_launcher_gone(void **state)
 {
     (void)state;
-    share_with(SHUT_WR, "it has closed PMI_FD");
-    share_with(SHUT_RD, "PMI_FD: Broken pipe");
+    share_with(SHUT_WR, "the launcher closed PMI_FD");
+    share_with(SHUT_RD, "(PMI_FD) failed: Broken pipe");
 }
 
 /* Answers what a rank 0 says until the end of the descriptor; how many have taken their leave. */

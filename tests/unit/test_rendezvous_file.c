@@ -38,13 +38,13 @@ static void test_file_left_over(void **state)
     await_rank(start_rank(1, "X=1", &args));
     expect(1, TUTTI_ERR_STORE, "left over from an earlier run (rank 0 was ");
     unlink(path);
-    /* one whose ranks have met, and ended without leaving */
+    /* one whose ranks have registered, and ended without leaving */
     struct rendezvous met;
     snprintf(url, sizeof url, "file://%s?world_size=1&rank=0", path);
     args = (struct rendezvous_args){.init_method = url, .rank = -1, .world_size = -1, .timeout_ms = 20000};
     assert_int_equal(rendezvous_join(&args, &met), TUTTI_OK);
     await_rank(start_rank(0, "X=1", &args));
-    expect(0, TUTTI_ERR_STORE, "left over from an earlier run (its ranks have met)");
+    expect(0, TUTTI_ERR_STORE, "left over from an earlier run (its ranks had registered)");
     rendezvous_leave(&met);
 }
 
@@ -98,7 +98,7 @@ static void test_no_verdict(void **state)
         assert_int_equal(tutti_store_set(store, "tutti/world/verdict", verdicts[i], strlen(verdicts[i])), TUTTI_OK);
         struct rendezvous_args args = {.store = store, .rank = 0, .world_size = 2, .timeout_ms = 5000};
         int status = rendezvous_join(&args, &met);
-        if (status != TUTTI_ERR_STORE || strstr(error_text(), "as the verdict") == NULL)
+        if (status != TUTTI_ERR_STORE || strstr(error_text(), "the verdict in the store is malformed") == NULL)
             fail_msg("\"%s\": %d, %s", verdicts[i], status, status != TUTTI_OK ? error_text() : "met");
         tutti_store_free(store);
     }
@@ -115,7 +115,7 @@ static void test_died_before_it_was_counted(void **state)
     assert_int_equal(tutti_store_append(store, "tutti/world/processes", "1 there\n", 8), TUTTI_OK);
     struct rendezvous_args args = {.store = store, .rank = 0, .world_size = 2, .timeout_ms = 50};
     int status = rendezvous_join(&args, &met);
-    if (status != TUTTI_ERR_TIMEOUT || strstr(error_text(), "all 2 ranks came, but one of them died") == NULL)
+    if (status != TUTTI_ERR_TIMEOUT || strstr(error_text(), "all 2 ranks started, but one of them died") == NULL)
         fail_msg("%d, %s", status, status != TUTTI_OK ? error_text() : "met");
     tutti_store_free(store);
 }
