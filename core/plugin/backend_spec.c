@@ -18,16 +18,16 @@ static int add_name(struct backend_spec *names, int device, const char *text, si
                          SPEC_MOST);
     char *name = names->name[device][names->n[device]];
     for (size_t i = 0; i < length; i++)
-        name[i] = text[0] == '/' ? text[i] : (char)tolower((unsigned char)text[i]); /* a path keeps its letters */
+        name[i] = text[0] == '/' ? text[i] : (char)tolower((unsigned char)text[i]); /* a path keeps its case */
     name[length] = '\0';
     for (int i = 0; i < names->n[device]; i++)
         if (strcmp(names->name[device][i], name) == 0)
-            return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": \"%.80s\" is named twice", whole, name);
+            return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": \"%.80s\" is listed twice", whole, name);
     names->n[device]++;
     return TUTTI_OK;
 }
 
-/* "tcp|mpi" */
+/* Adds the names of "tcp|mpi". */
 static int add_list(struct backend_spec *names, int device, const char *text, size_t length, const char *whole)
 {
     for (;;) {
@@ -40,7 +40,7 @@ static int add_list(struct backend_spec *names, int device, const char *text, si
     }
 }
 
-static int device_of(const char *text, size_t length)
+static int parse_device(const char *text, size_t length)
 {
     if (length == 3 && strncasecmp(text, "cpu", 3) == 0) return 0;
     if (length == 4 && strncasecmp(text, "cuda", 4) == 0) return 1;
@@ -69,13 +69,12 @@ int backend_spec_parse(const char *text, struct backend_spec *names)
             return error_set(TUTTI_ERR_INVALID_ARGUMENT,
                              "backend \"%.200s\": \"%.*s\" has no device; write \"cpu:tcp,cuda:nccl\"", text,
                              (int)(length < 80 ? length : 80), part);
-        int device = device_of(part, (size_t)(colon - part));
+        int device = parse_device(part, (size_t)(colon - part));
         if (device < 0)
-            return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                             "backend \"%.200s\": there is no device \"%.*s\"; cpu and cuda are", text,
-                             (int)(colon - part), part);
+            return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": unknown device \"%.*s\"; use cpu or cuda",
+                             text, (int)(colon - part), part);
         if (names->n[device] > 0)
-            return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": device \"%.*s\" stands there twice", text,
+            return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": device \"%.*s\" is listed twice", text,
                              (int)(colon - part), part);
         int status = add_list(names, device, colon + 1, length - (size_t)(colon + 1 - part), text);
         if (status != TUTTI_OK) return status;
@@ -103,7 +102,7 @@ void backend_spec_print(const struct backend_spec *names, char *text, size_t siz
         }
 }
 
-const char *backend_spec_meant_by(const char *name)
+const char *backend_spec_suggest(const char *name)
 {
     static const char *const known[][2] = {{"gloo", "tcp"},  {"ofi", "tcp"},     {"libfabric", "tcp"}, {"ucc", "tcp"},
                                            {"cuda", "nccl"}, {"openmpi", "mpi"}, {"mpich", "mpi"}};

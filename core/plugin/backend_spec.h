@@ -1,4 +1,4 @@
-/* The backend string: "tcp", "cpu:tcp,cuda:nccl", "cpu:tcp|mpi", "auto". */
+/* Parses the backend string: "tcp", "cpu:tcp,cuda:nccl", "cpu:tcp|mpi", "auto". */
 #ifndef BACKEND_SPEC_H
 #define BACKEND_SPEC_H
 
@@ -8,20 +8,20 @@
 enum { SPEC_MOST = 3, SPEC_NAME_MAX = 256, SPEC_TEXT_MAX = 1024 };
 
 struct backend_spec {
-    /* by device (CPU, CUDA): backend names, lower case, in order of preference */
+    /* by device (CPU, CUDA): backend names in lower case, in order of preference */
     char name[2][SPEC_MOST][SPEC_NAME_MAX];
     int n[2];
-    bool by_device; /* a map was written; else one name (in [0]) serves whatever devices it takes */
+    bool by_device; /* a map was given; else one name (in [0]) serves all devices that it accepts */
     bool automatic; /* NULL or "auto" */
 };
 
-/* INVALID_ARGUMENT with a sentence that says which part is wrong. */
+/* Parses the string; NULL means "auto".  Returns INVALID_ARGUMENT, with a message that names the wrong part. */
 int backend_spec_parse(const char *text, struct backend_spec *names);
 
-/* The same as text, alike for what means the same. */
+/* Formats the specification.  Equal specifications give equal text. */
 void backend_spec_print(const struct backend_spec *names, char *text, size_t size);
 
-/* Returns the backend that does what other libraries call by this name, or NULL. */
-const char *backend_spec_meant_by(const char *name);
+/* Returns the backend that corresponds to a name of other libraries ("gloo"), or NULL. */
+const char *backend_spec_suggest(const char *name);
 
 #endif

@@ -18,7 +18,7 @@
 
 struct loaded {
     const tutti_backend *backend;
-    char name[PATH_MAX]; /* as it was asked for */
+    char name[PATH_MAX]; /* as requested: a name or a path */
     struct loaded *next;
 };
 
@@ -34,18 +34,18 @@ static bool name_is_valid(const char *name)
     return length >= 1 && length <= 32 && name[length] == '\0';
 }
 
-/* A file that somebody else could have written would run as us.  That nobody replaces it, before dlopen or later, is up
- * to its folder, which is not looked at: it is the administrator's, or TUTTI_BACKEND_PATH's. */
-static int check_safe(const char *path)
+/* Checks that no other user can write the file, because its code would run with this user's rights.  Its folder decides
+ * who could replace the file, and is not checked: it is the administrator's, or from TUTTI_BACKEND_PATH. */
+static int check_owner_and_mode(const char *path)
 {
     struct stat info;
     if (stat(path, &info) != 0) return error_errno(TUTTI_ERR_BACKEND, "%s cannot be read", path);
     if (!S_ISREG(info.st_mode)) return error_set(TUTTI_ERR_BACKEND, "%s is not a regular file", path);
     if (info.st_uid != 0 && info.st_uid != geteuid())
-        return error_set(TUTTI_ERR_BACKEND, "%s belongs to user %u; it must belong to root or to user %u", path,
+        return error_set(TUTTI_ERR_BACKEND, "%s is owned by user %u; it must be owned by root or user %u", path,
                          (unsigned)info.st_uid, (unsigned)geteuid());
     if (info.st_mode & S_IWOTH)
-        return error_set(TUTTI_ERR_BACKEND, "%s may be written by anyone (mode %04o); remove that with chmod o-w", path,
+        return error_set(TUTTI_ERR_BACKEND, "%s is writable by all users (mode %04o); run chmod o-w on it", path,
                          (unsigned)info.st_mode & 07777);
     return TUTTI_OK;
 }
@@ -53,11 +53,11 @@ static int check_safe(const char *path)
 static int check_table(const char *path, const tutti_backend *backend)
 {
     if (backend->abi != TUTTI_BACKEND_ABI)
-        return error_set(TUTTI_ERR_BACKEND, "%s speaks plug-in ABI %u, this library speaks %u; build it again", path,
-                         backend->abi, TUTTI_BACKEND_ABI);
+        return error_set(TUTTI_ERR_BACKEND, "%s has plug-in ABI %u and this library %u; rebuild it", path, backend->abi,
+                         TUTTI_BACKEND_ABI);
     if (backend->size < offsetof(tutti_backend, native))
-        return error_set(TUTTI_ERR_BACKEND, "%s has a table of %u bytes, at least %zu are needed", path, backend->size,
-                         offsetof(tutti_backend, native));
+        return error_set(TUTTI_ERR_BACKEND, "%s has a table of %u bytes; at least %zu are required", path,
+                         backend->size, offsetof(tutti_backend, native));
     if (backend->name == NULL || !name_is_valid(backend->name))
         return error_set(TUTTI_ERR_BACKEND, "%s has no valid name in its table", path);
     if (!TUTTI_HAS(backend, open) || !TUTTI_HAS(backend, close))
@@ -67,30 +67,31 @@ static int check_table(const char *path, const tutti_backend *backend)
         return error_set(TUTTI_ERR_BACKEND, "%s has send or recv but not both", path);
     bool pending = TUTTI_HAS(backend, send);
     for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) pending |= TUTTI_HAS(backend, native[kind]) != 0;
-    if (!pending) return error_set(TUTTI_ERR_BACKEND, "%s offers no operation at all", path);
+    if (!pending) return error_set(TUTTI_ERR_BACKEND, "%s implements no operation", path);
     if (!TUTTI_HAS(backend, progress))
         return error_set(TUTTI_ERR_BACKEND, "%s lacks the mandatory entry progress", path);
     return TUTTI_OK;
 }
 
-static int gives_none(const char *path, bool says_why)
+static int report_no_table(const char *path, bool has_reason)
 {
     char why[ERROR_TEXT_MAX / 2];
-    snprintf(why, sizeof why, "%s", says_why ? error_text() : "it does not say why");
-    return error_set(TUTTI_ERR_BACKEND, "%s gives no table: %s", path, why);
+    snprintf(why, sizeof why, "%s", has_reason ? error_text() : "it gave no reason");
+    return error_set(TUTTI_ERR_BACKEND, "%s returned no table: %s", path, why);
 }
 
-/* The table that is to be used: the library's own, or the one that it gives instead. */
+/* Finds the table to use: the library's own, or the one that its `instead` entry returns. */
 static int find_table(const char *path, void *library, const tutti_host *host, const tutti_backend **out)
 {
     const tutti_backend *table = dlsym(library, TUTTI_BACKEND_SYMBOL);
     if (table == NULL)
-        return error_set(TUTTI_ERR_BACKEND, "%s has no symbol %s: it is no Tutti plug-in, or of another major version",
-                         path, TUTTI_BACKEND_SYMBOL);
+        return error_set(TUTTI_ERR_BACKEND,
+                         "%s has no symbol %s; it is not a Tutti plug-in, or one of another major version", path,
+                         TUTTI_BACKEND_SYMBOL);
     if (table->abi == TUTTI_BACKEND_ABI && TUTTI_HAS(table, instead)) {
         unsigned errors = error_count();
         table = table->instead(host);
-        if (table == NULL) return gives_none(path, error_count() != errors);
+        if (table == NULL) return report_no_table(path, error_count() != errors);
     }
     *out = table;
     return check_table(path, table);
@@ -99,34 +100,35 @@ static int find_table(const char *path, void *library, const tutti_host *host, c
 static int load_file(const char *path, const char *name, const tutti_host *host, const tutti_backend **out)
 {
     const tutti_backend *backend = NULL;
-    int status = check_safe(path);
+    int status = check_owner_and_mode(path);
     if (status != TUTTI_OK) return status;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         const char *why = dlerror();
-        return error_set(TUTTI_ERR_BACKEND, "%s does not load: %s", path, why != NULL ? why : "no reason given");
+        return error_set(TUTTI_ERR_BACKEND, "%s cannot be loaded: %s", path, why != NULL ? why : "no reason given");
     }
     status = find_table(path, library, host, &backend);
     if (status == TUTTI_OK && name != NULL && strcmp(name, backend->name) != 0)
-        status = error_set(TUTTI_ERR_BACKEND, "%s calls itself \"%s\", not \"%s\"", path, backend->name, name);
-    if (status != TUTTI_OK) return status; /* never dlclose: its constructors may have left pointers behind */
+        status =
+            error_set(TUTTI_ERR_BACKEND, "%s has the name \"%s\" in its table, not \"%s\"", path, backend->name, name);
+    if (status != TUTTI_OK) return status; /* never dlclose: constructors may have left pointers to the library */
     log_write(LOG_INFO, "backend %s from %s (%s)", backend->name, path,
               backend->version != NULL ? backend->version : "no version");
     *out = backend;
     return TUTTI_OK;
 }
 
-static void warn_of_missing(const char *folder)
+static void warn_if_missing(const char *folder)
 {
     struct stat info;
     if (stat(folder, &info) != 0)
-        log_write(LOG_WARN, "TUTTI_BACKEND_PATH names %s, which is left out: %s", folder, strerror(errno));
+        log_write(LOG_WARN, "TUTTI_BACKEND_PATH: %s is skipped: %s", folder, strerror(errno));
     else if (!S_ISDIR(info.st_mode))
-        log_write(LOG_WARN, "TUTTI_BACKEND_PATH names %s, which is left out: it is no folder", folder);
+        log_write(LOG_WARN, "TUTTI_BACKEND_PATH: %s is skipped: it is not a folder", folder);
 }
 
-/* The folders a name is looked for in: TUTTI_BACKEND_PATH, beside libtutti (the build tree and an installed one
- * alike), the install folder. */
+/* Fills the folders in which a name is searched: those of TUTTI_BACKEND_PATH, the one beside libtutti (in a build tree
+ * as in an installation), and the install folder. */
 static int search_folders(char folders[][PATH_MAX], int most)
 {
     static bool warned; /* under registry_lock */
@@ -136,7 +138,7 @@ static int search_folders(char folders[][PATH_MAX], int most)
         size_t length = strcspn(list, ":");
         if (length > 0 && length < PATH_MAX) {
             snprintf(folders[n], PATH_MAX, "%.*s", (int)length, list);
-            if (!warned) warn_of_missing(folders[n]);
+            if (!warned) warn_if_missing(folders[n]);
             n++;
         }
         list += length + (list[length] == ':');
@@ -155,8 +157,8 @@ static int search_folders(char folders[][PATH_MAX], int most)
     return n;
 }
 
-/* "libtutti_NAME.so": its name, or false. */
-static bool name_of_file(const char *file, char name[40])
+/* Extracts NAME from "libtutti_NAME.so".  Returns false for any other file name. */
+static bool parse_file_name(const char *file, char name[40])
 {
     const char *lead = "libtutti_", *end = strrchr(file, '.');
     size_t n = strlen(lead);
@@ -180,7 +182,7 @@ static void list_folder(const char *path, char *text, size_t capacity)
     for (int i = 0; i < n; i++) {
         char name[40];
         size_t used = strlen(text);
-        if (name_of_file(entries[i]->d_name, name) && !has_word(text, name) && used + strlen(name) + 2 <= capacity)
+        if (parse_file_name(entries[i]->d_name, name) && !has_word(text, name) && used + strlen(name) + 2 <= capacity)
             snprintf(text + used, capacity - used, "%s%s", used > 0 ? " " : "", name);
         free(entries[i]);
     }
@@ -196,15 +198,15 @@ void registry_list(char *text, size_t capacity)
     pthread_mutex_unlock(&registry_lock);
 }
 
-/* The backends that are in the n folders, and which of them may have been meant. */
+/* Describes the backends in the first n folders, and suggests the one that may have been meant. */
 static void describe_others(const char *name, int n, char *text, size_t capacity)
 {
-    char there[300] = "";
-    const char *meant = backend_spec_meant_by(name);
-    for (int i = 0; i < n; i++) list_folder(registry_folders[i], there, sizeof there);
-    if (meant != NULL && !has_word(there, meant)) meant = NULL;
-    snprintf(text, capacity, "%s%s%sthere is %s", meant != NULL ? "did you mean " : "", meant != NULL ? meant : "",
-             meant != NULL ? "? " : "", there[0] != '\0' ? there : "none");
+    char found[300] = "";
+    const char *meant = backend_spec_suggest(name);
+    for (int i = 0; i < n; i++) list_folder(registry_folders[i], found, sizeof found);
+    if (meant != NULL && !has_word(found, meant)) meant = NULL;
+    snprintf(text, capacity, "%s%s%savailable: %s", meant != NULL ? "did you mean " : "", meant != NULL ? meant : "",
+             meant != NULL ? "? " : "", found[0] != '\0' ? found : "none");
 }
 
 static int load_name(const char *name, const tutti_host *host, const tutti_backend **out)
@@ -221,7 +223,7 @@ static int load_name(const char *name, const tutti_host *host, const tutti_backe
     char others[400];
     describe_others(name, n, others, sizeof others);
     return error_set(TUTTI_ERR_BACKEND,
-                     "backend \"%s\" is not there; %s; looked for %s (set TUTTI_BACKEND_PATH to add a folder)", name,
+                     "backend \"%s\" was not found; %s; tried %s (set TUTTI_BACKEND_PATH to add a folder)", name,
                      others, tried);
 }
 
@@ -249,8 +251,7 @@ int registry_load(const char *name, const tutti_host *host, const tutti_backend 
 {
     if (name[0] != '/' && !name_is_valid(name))
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "\"%.64s\" is no backend: a name has 1 to 32 of a-z, 0-9 and _ (or give an absolute path)",
-                         name);
+                         "\"%.64s\" is not a backend name: use 1 to 32 of a-z, 0-9 and _, or an absolute path", name);
     if (strlen(name) >= PATH_MAX) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend's path is too long");
     int status = TUTTI_OK;
     pthread_mutex_lock(&registry_lock);
@@ -266,7 +267,7 @@ int registry_load(const char *name, const tutti_host *host, const tutti_backend 
             entry->next = registry_all;
             registry_all = entry;
         } else if (status == TUTTI_OK) {
-            status = error_set(TUTTI_ERR_NO_MEMORY, "no memory to load backend %s", name);
+            status = error_set(TUTTI_ERR_NO_MEMORY, "out of memory to load backend %s", name);
         }
     }
     pthread_mutex_unlock(&registry_lock);

@@ -1,15 +1,15 @@
-/* The plug-ins: found by name, loaded once, checked, kept until the process ends. */
+/* Registry of plug-ins.  They are found by name, loaded once, checked, and kept until the process ends. */
 #ifndef REGISTRY_H
 #define REGISTRY_H
 
 #include <tutti/backend.h>
 
-/* The backend of this name ([a-z0-9_]{1,32}) or of this absolute path.  BACKEND with a sentence that says at which
- * step it was refused and where it was looked for; INVALID_ARGUMENT for an impossible name.  host: for a plug-in that
- * chooses. */
+/* Loads the backend of this name ([a-z0-9_]{1,32}) or of this absolute path, or returns the one already loaded.  host
+ * is passed to a plug-in that selects between others.  Returns BACKEND, with a message that has the failed step and the
+ * paths tried, or INVALID_ARGUMENT for an invalid name. */
 int registry_load(const char *name, const tutti_host *host, const tutti_backend **backend);
 
-/* The names of the plug-ins that lie in the folders searched, with blanks between; what does not fit is left out. */
+/* Lists the names of the plug-ins in the search folders, separated by blanks.  Truncates at a whole name. */
 void registry_list(char *text, size_t capacity);
 
 /* The name of the i-th path of a kind that some loaded plug-in has, each name once; NULL behind the last. */

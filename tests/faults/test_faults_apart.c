@@ -505,10 +505,10 @@ static int rank_without_plugin(int rank, int size, void *argument)
         int status = proc_init(20000);
         unlink(path);
         rmdir(folder);
-        EXPECT_ERROR(status, TUTTI_ERR_BACKEND, folder, "does not load");
+        EXPECT_ERROR(status, TUTTI_ERR_BACKEND, folder, "cannot be loaded");
     } else {
         EXPECT_ERROR(proc_init(20000), TUTTI_ERR_BACKEND, "backend tcp did not start on all ranks: rank ",
-                     "does not load");
+                     "cannot be loaded");
     }
     return 0;
 }

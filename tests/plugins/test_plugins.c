@@ -49,21 +49,21 @@ static void tables(void **state)
 {
     (void)state;
     refuse("broken_symbol", "has no symbol tutti_backend_v1");
-    refuse("broken_abi", "speaks plug-in ABI 7, this library speaks 1");
-    refuse("broken_size", "has a table of 48 bytes, at least 64 are needed");
+    refuse("broken_abi", "has plug-in ABI 7 and this library 1");
+    refuse("broken_size", "has a table of 48 bytes; at least 64 are required");
     refuse("broken_noname", "no valid name");
     refuse("broken_letters", "no valid name");
     refuse("broken_noopen", "lacks the mandatory entry open");
     refuse("broken_noclose", "lacks the mandatory entry close");
     refuse("broken_norecv", "has send or recv but not both");
-    refuse("broken_nothing", "offers no operation");
+    refuse("broken_nothing", "implements no operation");
     refuse("broken_noprogress", "lacks the mandatory entry progress");
 }
 
 static void dependency(void **state)
 {
     (void)state;
-    refuse("broken_depends", "does not load: ");
+    refuse("broken_depends", "cannot be loaded: ");
     has("library_that_was_upgraded");
 }
 
@@ -71,7 +71,7 @@ static void other_name(void **state)
 {
     (void)state;
     assert_int_equal(start("broken_name"), TUTTI_ERR_BACKEND);
-    has(FOLDER "/libtutti_broken_name.so calls itself \"somebody_else\", not \"broken_name\"");
+    has(FOLDER "/libtutti_broken_name.so has the name \"somebody_else\" in its table, not \"broken_name\"");
     assert_int_equal(start(FOLDER "/libtutti_broken_name.so"), TUTTI_OK); /* by path any name is accepted */
 }
 
@@ -82,11 +82,11 @@ static void another_table(void **state)
     static const struct {
         const char *what, *reason;
     } wrong[] = {
-        {"none", "/libtutti_chooses.so gives no table: nothing that fits"},
-        {"silent", "/libtutti_chooses.so gives no table: it does not say why"},
-        {"abi", "/libtutti_chooses.so speaks plug-in ABI 7, this library speaks 1"},
-        {"short", "/libtutti_chooses.so has a table of 48 bytes, at least 64 are needed"},
-        {"name", "/libtutti_chooses.so calls itself \"somebody_else\", not \"chooses\""},
+        {"none", "/libtutti_chooses.so returned no table: nothing that fits"},
+        {"silent", "/libtutti_chooses.so returned no table: it gave no reason"},
+        {"abi", "/libtutti_chooses.so has plug-in ABI 7 and this library 1"},
+        {"short", "/libtutti_chooses.so has a table of 48 bytes; at least 64 are required"},
+        {"name", "/libtutti_chooses.so has the name \"somebody_else\" in its table, not \"chooses\""},
     };
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -142,7 +142,7 @@ static void names(void **state)
         {"../loop", "1 to 32 of a-z, 0-9 and _"},
         {"lo op", "1 to 32 of a-z, 0-9 and _"},
         {"a23456789012345678901234567890123", "1 to 32 of a-z, 0-9 and _"},
-        {"tpu:loop", "there is no device \"tpu\""},
+        {"tpu:loop", "unknown device \"tpu\""},
         {"loop,loop", "has no device"},
     };
     (void)state;
@@ -160,7 +160,7 @@ static void missing(void **state)
 {
     (void)state;
     assert_int_equal(start("nowhere"), TUTTI_ERR_BACKEND);
-    has("backend \"nowhere\" is not there; there is ");
+    has("backend \"nowhere\" was not found; available: ");
     has(FOLDER "/libtutti_nowhere.so"); /* the folders searched */
     has(TUTTI_BACKENDS_DIR "/libtutti_nowhere.so");
     has("TUTTI_BACKEND_PATH");
@@ -227,13 +227,13 @@ static void unsafe_files(void **state)
     assert_int_equal(chmod(path, 0757), 0);
     assert_int_equal(start(path), TUTTI_ERR_BACKEND);
     has(path);
-    has("may be written by anyone (mode 0757)");
+    has("is writable by all users (mode 0757)");
     if (geteuid() == 0) {
         assert_int_equal(chmod(path, 0755), 0);
         assert_int_equal(chown(path, 12345, 0), 0);
         assert_int_equal(start(path), TUTTI_ERR_BACKEND);
         has(path);
-        has("belongs to user 12345");
+        has("is owned by user 12345");
         assert_int_equal(chown(path, 0, 0), 0);
     }
     assert_int_equal(chmod(path, 0755), 0);
@@ -258,7 +258,7 @@ static void unsafe_files(void **state)
     fclose(text);
     assert_int_equal(start(path), TUTTI_ERR_BACKEND);
     has(path);
-    has("does not load: ");
+    has("cannot be loaded: ");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(folder), 0);
 }
@@ -269,7 +269,7 @@ static void order(void **state)
     (void)state;
     assert_int_equal(start("cpu:nowhere|broken_abi|loop"), TUTTI_OK);
     assert_int_equal(start("cpu:nowhere|broken_abi"), TUTTI_ERR_BACKEND);
-    has("speaks plug-in ABI 7");
+    has("has plug-in ABI 7");
 }
 
 struct opening {

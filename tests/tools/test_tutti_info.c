@@ -96,7 +96,7 @@ static void odd_values(void **state)
     static const char *const lines[] = {
         "TUTTI_LOG=nonsense is not a level (use error, warn, info or debug); using warn",
         "TUTTI_SHM=maybe is not a boolean (use 0, false, no, off, 1, true, yes or on); using 1",
-        "TUTTI_BACKEND_PATH names /there/is/none, which is left out: No such file or directory"};
+        "TUTTI_BACKEND_PATH: /there/is/none is skipped: No such file or directory"};
     for (int i = 0; i < 3; i++)
         if (text_count(launch.err.data, lines[i]) != 2)
             fail_msg("not once a rank \"%s\": %s", lines[i], launch.err.data);

@@ -70,12 +70,12 @@ static void test_refusals(void **state)
         {"cpu:tcp,nccl", "\"nccl\" has no device"},
         {"cpu:tcp,", "has no device"},
         {",", "has no device"},
-        {"tpu:tcp", "there is no device \"tpu\""},
-        {":tcp", "there is no device \"\""},
-        {"cpuu:tcp", "there is no device \"cpuu\""},
-        {"cpu:tcp,cpu:mpi", "device \"cpu\" stands there twice"},
-        {"tcp|tcp", "\"tcp\" is named twice"},
-        {"tcp|TCP", "\"tcp\" is named twice"},
+        {"tpu:tcp", "unknown device \"tpu\""},
+        {":tcp", "unknown device \"\""},
+        {"cpuu:tcp", "unknown device \"cpuu\""},
+        {"cpu:tcp,cpu:mpi", "device \"cpu\" is listed twice"},
+        {"tcp|tcp", "\"tcp\" is listed twice"},
+        {"tcp|TCP", "\"tcp\" is listed twice"},
         {"a|b|c|d", "more than 3 names"},
     };
     (void)state;
