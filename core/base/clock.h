@@ -15,20 +15,21 @@ static inline int64_t clock_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A moment, or a length of time, as the system takes it. */
+/* Converts a time or a duration in nanoseconds to a timespec. */
 static inline struct timespec clock_timespec(int64_t ns)
 {
     return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
-/* The moment timeout_ms from now; CLOCK_NEVER for TUTTI_INFINITE and for what would overflow. */
+/* Returns the time in timeout_ms from now; CLOCK_NEVER for TUTTI_INFINITE and on overflow. */
 static inline int64_t clock_deadline_ns(int64_t timeout_ms)
 {
     if (timeout_ms >= INT64_MAX / 2000000) return CLOCK_NEVER;
     return clock_now_ns() + timeout_ms * 1000000;
 }
 
-/* Milliseconds left until deadline, rounded up: 0 when it has passed, and -1 (poll's "no limit") for CLOCK_NEVER. */
+/* Returns the milliseconds until the deadline, rounded up and at most 1,000,000: 0 after it, and -1 (poll's "no limit")
+ * for CLOCK_NEVER. */
 static inline int clock_left_ms(int64_t deadline_ns)
 {
     if (deadline_ns == CLOCK_NEVER) return -1;

@@ -6,13 +6,13 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-static int count_of(pid_t pid)
+static int count_cores(pid_t pid)
 {
     cpu_set_t mask;
     return sched_getaffinity(pid, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
 }
 
-static pid_t parent_of(pid_t pid)
+static pid_t find_parent(pid_t pid)
 {
     char path[40];
     int parent = -1;
@@ -23,25 +23,25 @@ static pid_t parent_of(pid_t pid)
     return parent;
 }
 
-/* A rank whose mask is narrower than that of who started it (tutti-run --mpi may stand between) has been given its
- * own. */
+/* A rank whose affinity mask is narrower than that of its launcher has its own cores.  Looks at two ancestors, because
+ * tutti-run --mpi may be in between. */
 bool cores_are_own(int local_world_size)
 {
-    int cores = count_of(0);
+    int cores = count_cores(0);
     pid_t parent = getppid();
     if (local_world_size < 1 || local_world_size <= cores) return local_world_size > 0;
-    return cores < count_of(parent) || cores < count_of(parent_of(parent));
+    return cores < count_cores(parent) || cores < count_cores(find_parent(parent));
 }
 
-/* With cores to spare the kernel knows better which of them share caches and execution units. */
+/* With more cores than ranks, the kernel knows better which cores share caches and execution units. */
 void cores_start_even(int local_rank, int local_world_size)
 {
     cpu_set_t mask, one;
     if (local_rank < 0 || local_world_size < 2 || sched_getaffinity(0, sizeof mask, &mask) != 0) return;
-    int cores = CPU_COUNT(&mask), place = (int)((int64_t)local_rank * cores / local_world_size);
+    int cores = CPU_COUNT(&mask), target = (int)((int64_t)local_rank * cores / local_world_size);
     if (cores < 2 || cores > local_world_size) return;
     for (int cpu = 0, nth = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &mask) || nth++ != place) continue;
+        if (!CPU_ISSET(cpu, &mask) || nth++ != target) continue;
         CPU_ZERO(&one);
         CPU_SET(cpu, &one);
         if (sched_setaffinity(0, sizeof one, &one) == 0) sched_setaffinity(0, sizeof mask, &mask);

@@ -1,16 +1,16 @@
-/* The cores that the ranks of a host have. */
+/* Cores of a host and its ranks. */
 #ifndef CORES_H
 #define CORES_H
 
 #include <stdbool.h>
 
-/* Whether each of the host's ranks has a core of its own.  Spinning pays there; elsewhere it takes the core from the
- * one waited for. */
+/* True if each rank of the host has its own core.  Spinning pays only then; otherwise it takes the core from the rank
+ * that is waited for. */
 bool cores_are_own(int local_world_size);
 
-/* Spreads the calling threads of a host's ranks evenly over the cores, neighbours together, where there are not more
- * cores than ranks.  They are bound to nothing: the kernel may move them.  But those that have woken on one core stay
- * there for many milliseconds while they spin, or give it to each other, and another is idle or has fewer. */
+/* Spreads the calling threads of a host's ranks evenly over the cores, neighbours together, if there are at least as
+ * many ranks as cores.  Threads are not bound: the kernel may move them.  Without this, threads that woke on the same
+ * core stay there for many milliseconds while they spin or yield to each other, and other cores are idle. */
 void cores_start_even(int local_rank, int local_world_size);
 
 #endif

@@ -40,16 +40,16 @@ int env_int(const char *name, int64_t fallback, int64_t low, int64_t high, int64
     return text == NULL ? TUTTI_OK : env_parse_int(name, text, low, high, value);
 }
 
-/* Whether nothing has been said about this variable yet. */
+/* True if no warning about this variable has been logged yet. */
 static bool is_first_time(const char *name)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static const char *told[8]; /* names are literals */
+    static const char *warned[8]; /* the pointers stay valid, because names are literals */
     int i = 0;
     pthread_mutex_lock(&lock);
-    while (i < 8 && told[i] != NULL && strcmp(told[i], name) != 0) i++;
-    bool first = i < 8 && told[i] == NULL;
-    if (first) told[i] = name;
+    while (i < 8 && warned[i] != NULL && strcmp(warned[i], name) != 0) i++;
+    bool first = i < 8 && warned[i] == NULL;
+    if (first) warned[i] = name;
     pthread_mutex_unlock(&lock);
     return first;
 }

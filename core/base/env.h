@@ -1,24 +1,25 @@
-/* The environment, read with secure_getenv: a set-uid program ignores all of ours. */
+/* Environment variables, read with secure_getenv: a set-uid program ignores all of Tutti's variables. */
 #ifndef BASE_ENV_H
 #define BASE_ENV_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The variable's text, or fallback where it is unset or empty. */
+/* Returns the variable's text, or fallback if it is unset or empty. */
 const char *env_string(const char *name, const char *fallback);
 
-/* Whether it is set, and env_string does not see it: the program has more rights than who started it. */
+/* True if the variable is set but env_string ignores it, because the program has more privileges than its caller. */
 bool env_is_hidden(const char *name);
 
-/* The whole variable as a decimal integer in [low, high].  Unset or empty: fallback.  Else INVALID_ARGUMENT, whose
- * sentence names the variable and what it held. */
+/* Parses the variable as a decimal integer in [low, high].  Unset or empty: fallback.  Otherwise INVALID_ARGUMENT,
+ * whose message has the variable's name and text. */
 int env_int(const char *name, int64_t fallback, int64_t low, int64_t high, int64_t *value);
 
-/* The same for text that came from elsewhere; what names it in the sentence. */
+/* Parses other text in the same way; `what` names it in the error message. */
 int env_parse_int(const char *what, const char *text, int64_t low, int64_t high, int64_t *value);
 
-/* 1, true, yes, on and 0, false, no, off; unset: fallback, and the same, after a warning once, for anything else. */
+/* Parses 1, true, yes, on and 0, false, no, off.  Returns fallback if the variable is unset, and, after one warning, if
+ * it is anything else. */
 bool env_bool(const char *name, bool fallback);
 
 #endif

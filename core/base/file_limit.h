@@ -1,5 +1,5 @@
-/* The limit of a file's size (ulimit -f).  Who writes beyond it gets SIGXFSZ, which would end the user's process: so
- * whatever writes a file asks first. */
+/* The file size limit (ulimit -f).  A process that writes beyond it gets SIGXFSZ, which would end the user's program.
+ * So every writer of a file checks the limit first. */
 #ifndef BASE_FILE_LIMIT_H
 #define BASE_FILE_LIMIT_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <sys/resource.h>
 
-/* Whether a file may have so many bytes; else false, with errno set. */
+/* True if a file may have this size; otherwise false, with errno set. */
 static inline bool file_limit_allows(size_t bytes)
 {
     struct rlimit limit;

@@ -1,5 +1,5 @@
-/* A bit for each descriptor's number, for at a fork other threads may be anywhere: no lock can be taken in the child.
- */
+/* One bit per descriptor number, without a lock: at a fork, another thread may hold any lock, which the child could
+ * then never take. */
 #include "base/forked.h"
 
 #include <pthread.h>
@@ -9,13 +9,13 @@
 
 enum { WORDS = 1024, BITS = 64 };
 
-static _Atomic uint64_t ours[WORDS];
+static _Atomic uint64_t registered[WORDS];
 
 static void in_child(void)
 {
     for (int i = 0; i < WORDS; i++) {
         /* relaxed: the child has one thread */
-        uint64_t left = atomic_exchange_explicit(&ours[i], 0, memory_order_relaxed);
+        uint64_t left = atomic_exchange_explicit(&registered[i], 0, memory_order_relaxed);
         for (; left != 0; left &= left - 1) close(i * BITS + __builtin_ctzll(left));
     }
 }
@@ -31,12 +31,12 @@ void forked_gives_up(int fd)
     pthread_once(&once, watch_forks);
     /* release: a child that sees the bit sees an open descriptor */
     if (fd >= 0 && fd < WORDS * BITS)
-        atomic_fetch_or_explicit(&ours[fd / BITS], UINT64_C(1) << fd % BITS, memory_order_release);
+        atomic_fetch_or_explicit(&registered[fd / BITS], UINT64_C(1) << fd % BITS, memory_order_release);
 }
 
 void forked_forgets(int fd)
 {
-    /* seq_cst: before it is closed, and its number somebody else's */
+    /* seq_cst: before the caller closes it, after which another thread may reuse the number */
     if (fd >= 0 && fd < WORDS * BITS)
-        atomic_fetch_and_explicit(&ours[fd / BITS], ~(UINT64_C(1) << fd % BITS), memory_order_seq_cst);
+        atomic_fetch_and_explicit(&registered[fd / BITS], ~(UINT64_C(1) << fd % BITS), memory_order_seq_cst);
 }

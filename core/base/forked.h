@@ -1,5 +1,5 @@
-/* Descriptors that a forked child gives up, until they are about to be closed: with its copies of them it would hide
- * its parent's end from the peers.  The host services of these names. */
+/* Descriptors that a forked child closes, because its copies would hide its parent's end from the peers.  They are
+ * registered until they are about to be closed.  These are the host services of the same names. */
 #ifndef BASE_FORKED_H
 #define BASE_FORKED_H
 

@@ -7,14 +7,14 @@
 #include "base/log.h"
 
 enum {
-    OWN = 512,  /* the program's, and what libraries open */
-    GROUP = 32, /* endpoints, queues, the store */
-    RANK = 8    /* shared memory's descriptors, handshakes, a connection */
+    OWN = 512,  /* for the program and other libraries */
+    GROUP = 32, /* endpoints, queues, the store of one group */
+    RANK = 8    /* descriptors of shared memory, handshakes, a connection per rank */
 };
 
 static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;
-static rlim_t limits_needed;                /* by all groups */
-static rlim_t limits_before, limits_raised; /* raised: 0 where the limit is the program's */
+static rlim_t limits_needed;                /* sum of all groups */
+static rlim_t limits_before, limits_raised; /* raised: 0 while the limit is the program's */
 static bool limits_warned;
 
 static bool is_raised(const struct rlimit *limit)
@@ -22,7 +22,7 @@ static bool is_raised(const struct rlimit *limit)
     return limits_raised != 0 && limit->rlim_cur == limits_raised;
 }
 
-static void give_back(void)
+static void restore_limit(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && is_raised(&limit)) {
@@ -32,11 +32,11 @@ static void give_back(void)
     limits_raised = 0;
 }
 
-/* Programs that use select() rely on low numbers.  The child has one thread, so no lock is needed, nor could it be
- * taken. */
+/* Programs that use select() rely on low descriptor numbers, so the child gets its limit back.  It has one thread, so
+ * it needs no lock, and could not take one that another thread held at the fork. */
 static void in_child(void)
 {
-    give_back();
+    restore_limit();
     pthread_mutex_init(&limits_lock, NULL);
     limits_needed = 0;
 }
@@ -52,7 +52,7 @@ static void raise_to(rlim_t needed)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
     if (limit.rlim_max < needed && !limits_warned) {
         log_write(LOG_WARN,
-                  "the groups of this process may need %llu descriptors, and the limit is %llu: raise `ulimit -Hn`",
+                  "the groups of this process may need %llu descriptors and the hard limit is %llu; raise `ulimit -Hn`",
                   (unsigned long long)needed, (unsigned long long)limit.rlim_max);
         limits_warned = true;
     }
@@ -78,6 +78,6 @@ void limits_restore(int ranks)
     rlim_t share = GROUP + (rlim_t)RANK * (rlim_t)ranks;
     pthread_mutex_lock(&limits_lock);
     limits_needed -= share < limits_needed ? share : limits_needed;
-    if (limits_needed == 0) give_back();
+    if (limits_needed == 0) restore_limit();
     pthread_mutex_unlock(&limits_lock);
 }

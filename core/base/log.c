@@ -41,11 +41,11 @@ static atomic_int known_rank = -1;
 
 void log_set_rank(int rank)
 {
-    atomic_store_explicit(&known_rank, rank, memory_order_relaxed); /* a number, and nothing that goes with it */
+    atomic_store_explicit(&known_rank, rank, memory_order_relaxed); /* relaxed: no other data depends on it */
 }
 
-/* "tutti[2] warn: ", or with a dash where nobody has said which rank this is. */
-static int log_begin(char *line, size_t size, int level)
+/* Writes "tutti[2] warn: ", with a dash if the rank is unknown. */
+static int write_prefix(char *line, size_t size, int level)
 {
     int rank = atomic_load_explicit(&known_rank, memory_order_relaxed);
     if (rank >= 0) return snprintf(line, size, "tutti[%d] %s: ", rank, level_names[level]);
@@ -56,7 +56,7 @@ void log_write(int level, const char *format, ...)
 {
     if (!log_enabled(level)) return;
     char line[1200];
-    int used = log_begin(line, sizeof line, level);
+    int used = write_prefix(line, sizeof line, level);
     va_list args;
     va_start(args, format);
     int n = vsnprintf(line + used, sizeof line - (size_t)used - 1, format, args);
@@ -65,5 +65,5 @@ void log_write(int level, const char *format, ...)
     size_t length = strnlen(line, sizeof line - 1);
     line[length++] = '\n';
     ssize_t written = write(STDERR_FILENO, line, length);
-    (void)written; /* there is nowhere left to report to */
+    (void)written; /* there is nowhere to report a failure */
 }

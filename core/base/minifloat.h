@@ -27,8 +27,8 @@ MINIFLOAT_FN float minifloat_value(uint32_t bits)
     return value;
 }
 
-/* A format: its bits of exponent and mantissa, the magnitude of its canonical NaN, the largest magnitude that is no
- * NaN (infinity, or the largest finite value where there is none) and the smallest that is not finite. */
+/* A format: its numbers of exponent and mantissa bits, the magnitude of its canonical NaN, the largest magnitude that
+ * is not NaN (infinity, or else the largest finite value), and the smallest one that is not finite. */
 struct minifloat {
     int exponent, mantissa;
     int32_t nan, top, special;

@@ -38,5 +38,5 @@ static inline void half_store(void *p, half_vector x)
 #pragma GCC pop_options
 #endif
 #else
-typedef int reduce_avx512_is_for_x86; /* ISO C wants something in every file */
+typedef int reduce_avx512_is_for_x86; /* ISO C forbids an empty translation unit */
 #endif

@@ -2,7 +2,7 @@
 #ifndef __clang__
 #pragma GCC optimize("fp-contract=off", "no-trapping-math")
 #endif
-#if defined(__aarch64__) && defined(__ARM_NEON) /* there they all convert float16 in hardware */
+#if defined(__aarch64__) && defined(__ARM_NEON) /* these processors convert float16 in hardware */
 #include <arm_neon.h>
 #include <string.h>
 

@@ -1,24 +1,23 @@
-/* The reduction loops, included once by each reduce_<version>.c, which has chosen the instruction set and defines
+/* The reduction loops, included once by each reduce_<version>.c, which selects the instruction set and defines
  *   VERSION           the name of the struct reduce_version that this makes
  *   HALF_LANES        if the set converts float16 in hardware: how many at once, in a half_vector of float32, with
  *                     half_load and half_store (which makes a NaN canonical)
  *
- * Every loop is plain C for the compiler to vectorise.  dst may be a or b itself, never overlap otherwise, so no
- * iteration depends on another: EACH says so, for the compiler's own check would take dst == a for an overlap and
- * send the most frequent call into scalar code.
- */
+ * Every loop is plain C for the compiler to vectorise.  dst may be a or b itself but never overlaps them otherwise, so
+ * no iteration depends on another.  EACH states that: the compiler's own check takes dst == a for an overlap and would
+ * run the most frequent call as scalar code. */
 #include "base/minifloat.h"
 #include "base/reduce_version.h"
 
 #ifdef __clang__
 #pragma STDC FP_CONTRACT OFF
-#pragma clang diagnostic ignored "-Wpass-failed" /* without optimisation, or under sanitizers, loops stay scalar */
+#pragma clang diagnostic ignored "-Wpass-failed" /* without optimisation or with sanitizers, loops stay scalar */
 #define EACH _Pragma("clang loop vectorize(assume_safety)") for (int64_t i = 0; i < n; i++)
 #else
 #define EACH _Pragma("GCC ivdep") for (int64_t i = 0; i < n; i++)
 #endif
 
-/* Elements as they lie in memory: anywhere, of any declared type. */
+/* Elements in memory, at any address and of any declared type. */
 #define UNALIGNED(type, name) typedef type name __attribute__((aligned(1), may_alias))
 UNALIGNED(int8_t, i8);
 UNALIGNED(int16_t, i16);
@@ -41,7 +40,7 @@ UNALIGNED(double, f64);
 
 /* ---- integers and bool ------------------------------------------------------------------------------------- */
 
-/* math is unsigned and no narrower than int, so nothing is promoted to a signed type that could overflow. */
+/* `math` is unsigned and at least as wide as int, so no operand is promoted to a signed type that could overflow. */
 #define INTEGER(type, math)                                                                                            \
     BINARY(type##_sum, type, (math)a[i] + (math)b[i])                                                                  \
     BINARY(type##_product, type, (math)a[i] * (math)b[i])                                                              \
@@ -72,8 +71,8 @@ BINARY(bool_xor, u8, (a[i] != 0) ^ (b[i] != 0))
 
 /* ---- float MIN and MAX --------------------------------------------------------------------------------------- */
 
-/* Flipping the low bits of negative floats puts all floats in the order of signed integers, -0.0 below 0.0; the flip
- * undoes itself.  No 16- or 8-bit float needs converting.  top is the largest magnitude that is no NaN. */
+/* Flipping the low bits of negative floats puts all floats in the order of signed integers, with -0.0 below 0.0.  The
+ * same flip undoes it.  16- and 8-bit floats need no conversion.  `top` is the largest magnitude that is not NaN. */
 #define FLOAT_ORDERED(name, stored, word, bits, magnitude, top, nan)                                                   \
     MINIFLOAT_FN word name##_flip(word x)                                                                              \
     {                                                                                                                  \
@@ -138,8 +137,8 @@ MINIFLOAT_FN double f64_clean(double x)
 FLOAT(f32, float)
 FLOAT(f64, double)
 
-/* Complex numbers are pairs; all but the product is done part by part.  Cleaning rr changes no result, but keeps GCC
- * from fusing products with sums, which its vectoriser does for this one shape even where fusing is turned off. */
+/* Complex numbers are pairs.  All operations but the product work on each part.  Cleaning rr changes no result, but
+ * keeps GCC from fusing products with sums, which its vectoriser does for this shape even if fusing is turned off. */
 #define COMPLEX(name, type, plain)                                                                                     \
     static void name##_sum(void *dst, const void *a, const void *b, int64_t n)                                         \
     {                                                                                                                  \
@@ -216,7 +215,7 @@ SMALL(e5m2, u8, E5M2_WIDEN, E5M2_NARROW)
 SMALL(f16, u16, F16_WIDEN, F16_NARROW)
 #else
 
-/* The hardware converts whole vectors; what is left over goes the portable way. */
+/* The hardware converts whole vectors; the remaining elements are converted in software. */
 SMALL(f16_rest, u16, F16_WIDEN, F16_NARROW)
 
 #define HALVES for (; i + HALF_LANES <= n; i += HALF_LANES)
@@ -284,8 +283,8 @@ static void f16_narrow(void *dst, const float *restrict s, int64_t n)
 
 /* ---- integer averages ---------------------------------------------------------------------------------------- */
 
-/* Vectors can divide doubles but not integers.  Up to 32 bits that is exact: a quotient that is no whole number is
- * further from the next one than a double's rounding reaches. */
+/* Vector instructions divide doubles but not integers.  Up to 32 bits that is exact: the distance of a non-integer
+ * quotient to the next integer is larger than a double's rounding error. */
 #define AVERAGE(name, type, plain)                                                                                     \
     static void name##_average(void *dst, const void *src, int64_t n, int64_t divisor)                                 \
     {                                                                                                                  \
@@ -306,7 +305,7 @@ AVERAGE(u64, u64, uint64_t)
 
 /* ---- the table ----------------------------------------------------------------------------------------------- */
 
-/* Indices are dtype_index()'s; constants, so the rows below read like the enumeration in types.h. */
+/* Indices are those of dtype_index(), as constants, so that the rows read like the enumeration in types.h. */
 #define INTEGER_OPS(unsigned_type, type)                                                                               \
     {                                                                                                                  \
         [TUTTI_SUM] = unsigned_type##_sum, [TUTTI_PRODUCT] = unsigned_type##_product, [TUTTI_MIN] = type##_min,        \

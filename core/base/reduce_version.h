@@ -1,5 +1,5 @@
-/* One version of the reduction loops: the same source (reduce_template.h) compiled for one instruction set.
- * Private to reduce*.c and its tests. */
+/* One version of the reduction loops: the same source (reduce_template.h), compiled for one instruction set.  Private
+ * to reduce*.c and its tests. */
 #ifndef BASE_REDUCE_VERSION_H
 #define BASE_REDUCE_VERSION_H
 
@@ -12,7 +12,7 @@ struct reduce_version {
     void (*scale[DTYPE_COUNT])(void *dst, const void *src, int64_t n, double factor);
     void (*average[DTYPE_COUNT])(void *dst, const void *src, int64_t n, int64_t divisor);
 
-    /* 16- and 8-bit floats only: to float32 and back. */
+    /* For 16- and 8-bit floats: conversion to float32 and back. */
     void (*widen[DTYPE_COUNT])(float *dst, const void *src, int64_t n);
     void (*narrow[DTYPE_COUNT])(void *dst, const float *src, int64_t n);
 };
@@ -22,7 +22,7 @@ extern const struct reduce_version reduce_base;
 extern const struct reduce_version reduce_avx2, reduce_avx512;
 #endif
 
-/* The versions that this processor can run, slowest first; NULL after the last. */
+/* Returns the index-th version that this processor can run, slowest first, or NULL after the last. */
 const struct reduce_version *reduce_version_at(int index);
 
 #endif

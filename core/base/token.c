@@ -14,7 +14,7 @@
 
 static int sodium_state = -1;
 
-static void token_init_once(void)
+static void init_once(void)
 {
     sodium_state = sodium_init();
 }
@@ -22,9 +22,10 @@ static void token_init_once(void)
 int token_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, token_init_once);
+    pthread_once(&once, init_once);
     if (sodium_state < 0)
-        return error_set(TUTTI_ERR_SYSTEM, "libsodium cannot be initialised: this system offers no random numbers");
+        return error_set(TUTTI_ERR_SYSTEM,
+                         "libsodium cannot be initialised: this system has no source of random numbers");
     return TUTTI_OK;
 }
 
@@ -33,8 +34,8 @@ bool token_is_none(const uint8_t token[TOKEN_BYTES])
     return sodium_is_zero(token, TOKEN_BYTES);
 }
 
-/* Text or raw bytes to a token; what names the source in the sentence. */
-static int token_decode(uint8_t out[TOKEN_BYTES], const char *what, const char *data, size_t bytes, bool raw)
+/* Decodes text or raw bytes to a token; `what` names the source in the error message. */
+static int decode_token(uint8_t out[TOKEN_BYTES], const char *what, const char *data, size_t bytes, bool raw)
 {
     size_t digits = bytes;
     while (digits > 0 && strchr("\r\n", data[digits - 1]) != NULL && data[digits - 1] != '\0') digits--;
@@ -45,64 +46,66 @@ static int token_decode(uint8_t out[TOKEN_BYTES], const char *what, const char *
                decoded != TOKEN_BYTES) {
         token_wipe(out, TOKEN_BYTES);
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "%s holds no job token: it must be %s64 hexadecimal digits, as `openssl rand -hex 32` prints, "
-                         "and has %zu characters",
-                         what, raw ? "32 raw bytes or " : "", digits);
+                         "%s is not a job token: it has %zu characters and must be %s64 hexadecimal digits, as "
+                         "`openssl rand -hex 32` "
+                         "prints",
+                         what, digits, raw ? "32 raw bytes or " : "");
     }
     if (token_is_none(out))
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s holds a job token of zeros only; make a random one", what);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s is a job token of zeros only; make a random one", what);
     return TUTTI_OK;
 }
 
-/* Reads at offset 0, whatever the descriptor's position: several processes may share it. */
-static int token_read(uint8_t out[TOKEN_BYTES], const char *what, int fd)
+/* Reads at offset 0 regardless of the descriptor's position, which several processes may share. */
+static int read_token(uint8_t out[TOKEN_BYTES], const char *what, int fd)
 {
     char data[2 * TOKEN_BYTES + 3];
     ssize_t got;
     do got = pread(fd, data, sizeof data, 0);
     while (got < 0 && errno == EINTR);
-    if (got < 0) return error_errno(TUTTI_ERR_SYSTEM, "%s: the job token cannot be read", what);
-    int status = token_decode(out, what, data, (size_t)got, true);
+    if (got < 0) return error_errno(TUTTI_ERR_SYSTEM, "%s: cannot read the job token", what);
+    int status = decode_token(out, what, data, (size_t)got, true);
     token_wipe(data, sizeof data);
     return status;
 }
 
-static int token_from_fd(uint8_t out[TOKEN_BYTES])
+static int read_from_fd(uint8_t out[TOKEN_BYTES])
 {
     int64_t fd;
     int status = env_int("TUTTI_TOKEN_FD", -1, 0, INT_MAX, &fd);
-    return status != TUTTI_OK ? status : token_read(out, "TUTTI_TOKEN_FD", (int)fd);
+    return status != TUTTI_OK ? status : read_token(out, "TUTTI_TOKEN_FD", (int)fd);
 }
 
-static int token_check_file(const char *path, int fd)
+static int check_file(const char *path, int fd)
 {
     struct stat stat;
     if (fstat(fd, &stat) != 0) return error_errno(TUTTI_ERR_SYSTEM, "TUTTI_TOKEN_FILE %.200s", path);
     if (!S_ISREG(stat.st_mode))
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_TOKEN_FILE %.200s is not a regular file", path);
     if (stat.st_uid != geteuid())
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "TUTTI_TOKEN_FILE %.200s belongs to user %u, this process runs as user %u", path, stat.st_uid,
-                         geteuid());
+        return error_set(
+            TUTTI_ERR_INVALID_ARGUMENT,
+            "TUTTI_TOKEN_FILE %.200s is owned by user %u and this process runs as user %u; use a file of your own",
+            path, stat.st_uid, geteuid());
     if ((stat.st_mode & 077) != 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "TUTTI_TOKEN_FILE %.200s has mode %04o, so others can open it; set it to 0600", path,
-                         stat.st_mode & 07777);
+                         "TUTTI_TOKEN_FILE %.200s has mode %04o, so other users can open it; set the mode to 0600",
+                         path, stat.st_mode & 07777);
     return TUTTI_OK;
 }
 
-static int token_from_file(uint8_t out[TOKEN_BYTES], const char *path)
+static int read_from_file(uint8_t out[TOKEN_BYTES], const char *path)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a FIFO must not hold us up */
-    if (fd < 0) return error_errno(TUTTI_ERR_SYSTEM, "TUTTI_TOKEN_FILE %.200s cannot be opened", path);
-    int status = token_check_file(path, fd);
-    if (status == TUTTI_OK) status = token_read(out, "TUTTI_TOKEN_FILE", fd);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* opening a FIFO must not block */
+    if (fd < 0) return error_errno(TUTTI_ERR_SYSTEM, "cannot open TUTTI_TOKEN_FILE %.200s", path);
+    int status = check_file(path, fd);
+    if (status == TUTTI_OK) status = read_token(out, "TUTTI_TOKEN_FILE", fd);
     close(fd);
     return status;
 }
 
 static pthread_mutex_t adopted_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint8_t adopted[TOKEN_BYTES]; /* zero: none */
+static uint8_t adopted[TOKEN_BYTES]; /* all zero: none */
 
 void token_adopt(const uint8_t token[TOKEN_BYTES])
 {
@@ -111,7 +114,7 @@ void token_adopt(const uint8_t token[TOKEN_BYTES])
     pthread_mutex_unlock(&adopted_lock);
 }
 
-static bool token_adopted(uint8_t out[TOKEN_BYTES])
+static bool copy_adopted(uint8_t out[TOKEN_BYTES])
 {
     pthread_mutex_lock(&adopted_lock);
     memcpy(out, adopted, TOKEN_BYTES);
@@ -128,13 +131,13 @@ int token_get(uint8_t out[TOKEN_BYTES], bool *present)
     const char *path = env_string("TUTTI_TOKEN_FILE", NULL);
     const char *text = env_string("TUTTI_TOKEN", NULL);
     if (env_string("TUTTI_TOKEN_FD", NULL) != NULL)
-        status = token_from_fd(out);
+        status = read_from_fd(out);
     else if (path != NULL)
-        status = token_from_file(out, path);
+        status = read_from_file(out, path);
     else if (text != NULL)
-        status = token_decode(out, "TUTTI_TOKEN", text, strlen(text), false);
+        status = decode_token(out, "TUTTI_TOKEN", text, strlen(text), false);
     else {
-        *present = token_adopted(out);
+        *present = copy_adopted(out);
         return TUTTI_OK;
     }
     *present = status == TUTTI_OK;

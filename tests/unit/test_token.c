@@ -84,7 +84,7 @@ static void test_variable(void **state)
                                       "12345678901234567890123456789012"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         setenv("TUTTI_TOKEN", bad[i], 1);
-        expect_refusal(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_TOKEN holds no job token");
+        expect_refusal(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_TOKEN is not a job token");
     }
     setenv("TUTTI_TOKEN", "0000000000000000000000000000000000000000000000000000000000000000", 1);
     expect_refusal(TUTTI_ERR_INVALID_ARGUMENT, "zeros");
@@ -108,17 +108,17 @@ static void test_file(void **state)
     write_file(hex_a, 64, 0604);
     expect_refusal(TUTTI_ERR_INVALID_ARGUMENT, "mode 0604");
     write_file(hex_a, 63, 0600);
-    expect_refusal(TUTTI_ERR_INVALID_ARGUMENT, "no job token");
+    expect_refusal(TUTTI_ERR_INVALID_ARGUMENT, "is not a job token");
     write_file("", 0, 0600);
-    expect_refusal(TUTTI_ERR_INVALID_ARGUMENT, "no job token");
+    expect_refusal(TUTTI_ERR_INVALID_ARGUMENT, "is not a job token");
     unlink(path);
-    expect_refusal(TUTTI_ERR_SYSTEM, "cannot be opened");
+    expect_refusal(TUTTI_ERR_SYSTEM, "cannot open TUTTI_TOKEN_FILE");
     assert_int_equal(mkfifo(path, 0600), 0);
     expect_refusal(TUTTI_ERR_INVALID_ARGUMENT, "not a regular file");
     if (geteuid() == 0) {
         write_file(hex_a, 64, 0600);
         assert_int_equal(chown(path, 12345, 12345), 0);
-        expect_refusal(TUTTI_ERR_INVALID_ARGUMENT, "belongs to user 12345");
+        expect_refusal(TUTTI_ERR_INVALID_ARGUMENT, "is owned by user 12345");
     }
 }
 
