@@ -12,7 +12,7 @@ struct exec *exec_new(const struct plan *plan)
     size_t n = plan->n_steps > 0 ? plan->n_steps : 1;
     exec->plan = plan;
     exec->requests = calloc(n, sizeof *exec->requests);
-    exec->waits = malloc(3 * n * sizeof *exec->waits); /* together: of most plans they are one line of the cache */
+    exec->waits = malloc(3 * n * sizeof *exec->waits); /* one allocation: for most plans it fits a cache line */
     if (exec->requests == NULL || exec->waits == NULL) {
         exec_free(exec);
         return NULL;
@@ -26,7 +26,7 @@ void exec_free(struct exec *exec)
 {
     if (exec == NULL) return;
     free(exec->requests);
-    free(exec->waits); /* talk and compute lie behind it */
+    free(exec->waits); /* talk and compute are part of it */
     free(exec->scratch);
     free(exec);
 }
@@ -71,7 +71,7 @@ int exec_start(struct exec *exec)
     return TUTTI_OK;
 }
 
-/* A zero-length range may lie in a tensor without memory: its address is then not looked at. */
+/* Returns the address of a range.  A zero-length range may be in a tensor without memory; its address is not used. */
 static inline void *address(const struct exec *exec, struct plan_ref ref)
 {
     char *base;
@@ -84,7 +84,7 @@ static inline void *address(const struct exec *exec, struct plan_ref ref)
     return base + ref.at * exec->element;
 }
 
-static inline void step_done(struct exec *exec, uint32_t id)
+static inline void complete_step(struct exec *exec, uint32_t id)
 {
     const struct plan_step *step = &exec->plan->steps[id];
     const uint32_t *next = exec->plan->next + step->first_next;
@@ -105,7 +105,7 @@ static void issue(struct exec *exec, uint32_t id)
     const struct plan_step *step = &exec->plan->steps[id];
     tutti_request *request = &exec->requests[id];
     const struct exec_run *run = &exec->run;
-    /* Field by field: a memset of this size would cost more than all the rest of a step. */
+    /* Set field by field: a memset of this size would cost more than the rest of the step. */
     request->peer = step->peer;
     request->flags = TUTTI_REQUEST_EXPECTED;
     if (run->awaited && exec->talk_head == exec->talk_tail && exec->compute_head == exec->compute_tail)
@@ -120,7 +120,7 @@ static void issue(struct exec *exec, uint32_t id)
     request->found_bytes = 0;
     memset(request->priv, 0, sizeof request->priv);
     int status;
-    exec->in_flight++; /* before: a completion may come from within the call */
+    exec->in_flight++; /* before the call, which may already complete the request */
     if (step->kind == PLAN_SEND) {
         request->data = step->numel > 0 ? address(exec, step->a) : NULL;
         status = run->backend->send(run->state, request);
@@ -139,12 +139,12 @@ static void issue(struct exec *exec, uint32_t id)
     exec->in_flight--;
     request->owner = NULL;
     if (status == TUTTI_REQUEST_DONE)
-        step_done(exec, id);
+        complete_step(exec, id);
     else
         fail(exec, status, request);
 }
 
-static void compute(struct exec *exec, uint32_t id)
+static void run_local(struct exec *exec, uint32_t id)
 {
     const struct plan_step *step = &exec->plan->steps[id];
     void *dst = address(exec, step->dst);
@@ -154,7 +154,8 @@ static void compute(struct exec *exec, uint32_t id)
         exec->reduce(dst, a, address(exec, step->b), step->numel);
         break;
     case PLAN_COPY:
-        memmove(dst, a, (size_t)(step->numel * exec->element)); /* the caller's tensors may be the same memory */
+        memmove(dst, a, (size_t)(step->numel * exec->element)); /* memmove: the caller's tensors may be the same
+                                                                   memory */
         break;
     case PLAN_SCALE:
         reduce_scale(exec->run.dtype, dst, a, step->numel, exec->run.factor);
@@ -163,7 +164,7 @@ static void compute(struct exec *exec, uint32_t id)
         reduce_average(exec->run.dtype, dst, a, step->numel, exec->plan->size);
         break;
     }
-    step_done(exec, id);
+    complete_step(exec, id);
 }
 
 static inline bool is_small(const struct exec *exec, uint32_t id)
@@ -172,21 +173,21 @@ static inline bool is_small(const struct exec *exec, uint32_t id)
     return exec->plan->steps[id].numel * exec->element <= SMALL;
 }
 
-/* A caller who waits may have to wait for just this message: then what there is to compute is better done before, as
- * the backend looks for a message at once only where nothing else is left to do. */
-static inline bool is_better_last(const struct exec *exec, uint32_t id)
+/* True if a receive should be issued after the local steps.  The backend polls for a message at once only if no other
+ * step can run, and a waiting caller may depend on just this message. */
+static inline bool should_issue_last(const struct exec *exec, uint32_t id)
 {
     return exec->run.awaited && exec->talk_head + 1 == exec->talk_tail && exec->plan->steps[id].kind != PLAN_SEND &&
            exec->compute_head < exec->compute_tail && is_small(exec, id) &&
            is_small(exec, exec->compute[exec->compute_head]);
 }
 
-static void talk(struct exec *exec)
+static void issue_messages(struct exec *exec)
 {
     while (exec->talk_head < exec->talk_tail && exec->status == TUTTI_OK) {
         uint32_t id = exec->talk[exec->talk_head];
-        if (is_better_last(exec, id)) {
-            compute(exec, exec->compute[exec->compute_head++]);
+        if (should_issue_last(exec, id)) {
+            run_local(exec, exec->compute[exec->compute_head++]);
             continue;
         }
         exec->talk_head++;
@@ -196,10 +197,10 @@ static void talk(struct exec *exec)
 
 bool exec_advance(struct exec *exec)
 {
-    talk(exec);
+    issue_messages(exec);
     if (exec->compute_head < exec->compute_tail && exec->status == TUTTI_OK) {
-        compute(exec, exec->compute[exec->compute_head++]);
-        talk(exec); /* what this made possible to send goes out before the next computation */
+        run_local(exec, exec->compute[exec->compute_head++]);
+        issue_messages(exec); /* sends that this step enabled are issued before the next local step */
     }
     return exec->status == TUTTI_OK && exec->compute_head < exec->compute_tail;
 }
@@ -209,7 +210,7 @@ void exec_complete(struct exec *exec, tutti_request *request, int status)
     exec->in_flight--;
     request->owner = NULL;
     if (status == TUTTI_OK)
-        step_done(exec, (uint32_t)(request - exec->requests));
+        complete_step(exec, (uint32_t)(request - exec->requests));
     else
         fail(exec, status, request);
 }

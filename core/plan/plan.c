@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without recv_reduce what is to be added to in place comes into one of these first; so many may be under way at
+/* Without recv_reduce, data that is reduced in place is received into one of these first.  So many may be in use at
  * once. */
 enum { PLAN_STAGES = 4, PLAN_FIRST_STEPS = 16 };
 
@@ -28,22 +28,22 @@ struct plan_stage {
 struct plan_builder {
     int64_t recv_reduce_most;
     uint32_t max_steps, n_edges, max_edges, next_stage;
-    int32_t n_aliases; /* entries of alias, which is indexed by buffer */
+    int32_t n_aliases; /* entries of alias, indexed by buffer */
     struct plan_edge *edge;
     struct plan_alias *alias;
     struct plan_stage stage[PLAN_STAGES];
-    const int *members; /* see plan_enter; NULL: the whole group */
+    const int *members; /* see plan_enter; NULL for the whole group */
     struct plan_ref in, out;
     struct ranges ranges;
     uint32_t slots[]; /* sends by peer, then receives by peer */
 };
 
-static void plan_fail(struct plan *plan)
+static void set_error(struct plan *plan)
 {
     if (!plan->error) plan->error = TUTTI_ERR_NO_MEMORY;
 }
 
-static void plan_free_builder(struct plan *plan)
+static void free_builder(struct plan *plan)
 {
     struct plan_builder *builder = plan->builder;
     if (!builder) return;
@@ -65,7 +65,7 @@ struct plan *plan_new(int rank, int size, int64_t recv_reduce_most)
         free(steps);
         return NULL;
     }
-    memset(builder, 0, offsetof(struct plan_builder, ranges)); /* the map's own arrays need no zeros */
+    memset(builder, 0, offsetof(struct plan_builder, ranges)); /* the arrays of the range map need no zeros */
     memset(builder->slots, 0, 2 * (size_t)size * sizeof builder->slots[0]);
     ranges_init(&builder->ranges);
     builder->recv_reduce_most = recv_reduce_most;
@@ -80,9 +80,9 @@ struct plan *plan_new(int rank, int size, int64_t recv_reduce_most)
 void plan_free(struct plan *plan)
 {
     if (!plan) return;
-    plan_free_builder(plan);
+    free_builder(plan);
     free(plan->steps);
-    free(plan->next); /* ready lies behind it */
+    free(plan->next); /* `ready` is part of the same allocation */
     free(plan);
 }
 
@@ -94,7 +94,7 @@ void plan_alias(struct plan *plan, int32_t alias, int32_t target, int64_t shift)
     if (alias >= builder->n_aliases) {
         struct plan_alias *grown = realloc(builder->alias, (size_t)(alias + 1) * sizeof *grown);
         if (!grown) {
-            plan_fail(plan);
+            set_error(plan);
             return;
         }
         memset(grown + builder->n_aliases, 0, (size_t)(alias + 1 - builder->n_aliases) * sizeof *grown);
@@ -104,7 +104,7 @@ void plan_alias(struct plan *plan, int32_t alias, int32_t target, int64_t shift)
     builder->alias[alias] = (struct plan_alias){true, target, shift};
 }
 
-static struct plan_ref plan_resolve(const struct plan *plan, struct plan_ref ref)
+static struct plan_ref resolve(const struct plan *plan, struct plan_ref ref)
 {
     const struct plan_builder *builder = plan->builder;
     if (builder->members && ref.buffer == PLAN_IN(0)) return plan_shift(builder->in, ref.at);
@@ -117,8 +117,8 @@ void plan_enter(struct plan *plan, const int *members, struct plan_ref in, struc
 {
     struct plan_builder *builder = plan->builder;
     assert(!builder->members);
-    builder->in = plan_resolve(plan, in);
-    builder->out = plan_resolve(plan, out);
+    builder->in = resolve(plan, in);
+    builder->out = resolve(plan, out);
     builder->members = members;
 }
 
@@ -136,9 +136,9 @@ struct plan_ref plan_scratch(struct plan *plan, int64_t numel)
 
 /* ---- dependencies ------------------------------------------------------------------------------------------ */
 
-/* While building, a step's nexts counts its edges and first_next names the step that its latest edge leads to: that
- * is enough to leave out a second edge between the same two, because all edges to a step are made one after another. */
-static void plan_depend(struct plan *plan, uint32_t before, uint32_t after)
+/* While building, a step's nexts counts its edges, and first_next is the step that its latest edge leads to.  That is
+ * enough to skip a second edge between the same two steps, because all edges to one step are added consecutively. */
+static void add_edge(struct plan *plan, uint32_t before, uint32_t after)
 {
     struct plan_builder *builder = plan->builder;
     struct plan_step *step = &plan->steps[before];
@@ -147,7 +147,7 @@ static void plan_depend(struct plan *plan, uint32_t before, uint32_t after)
         uint32_t max = builder->max_edges ? 2 * builder->max_edges : 2 * PLAN_FIRST_STEPS;
         struct plan_edge *grown = realloc(builder->edge, max * sizeof *grown);
         if (!grown) {
-            plan_fail(plan);
+            set_error(plan);
             return;
         }
         builder->edge = grown;
@@ -162,48 +162,48 @@ static void plan_depend(struct plan *plan, uint32_t before, uint32_t after)
 void plan_order(struct plan *plan, uint32_t before, uint32_t after)
 {
     if (plan->error || before == UINT32_MAX || after == UINT32_MAX) return;
-    assert(before < after); /* so that no circle can arise */
-    plan_depend(plan, before, after);
+    assert(before < after); /* so that no cycle can arise */
+    add_edge(plan, before, after);
 }
 
-static bool plan_reads_b(const struct plan_step *step)
+static bool reads_b(const struct plan_step *step)
 {
     return step->kind == PLAN_REDUCE;
 }
 
-static bool plan_reads_a(const struct plan_step *step)
+static bool reads_a(const struct plan_step *step)
 {
     return step->kind != PLAN_RECV;
 }
 
-static bool plan_writes(const struct plan_step *step)
+static bool writes_dst(const struct plan_step *step)
 {
     return step->kind != PLAN_SEND;
 }
 
-static void plan_find_hazards(struct plan *plan, uint32_t id)
+static void add_hazards(struct plan *plan, uint32_t id)
 {
     struct ranges *ranges = &plan->builder->ranges;
     const struct plan_step *step = &plan->steps[id];
     int64_t n = step->numel;
     ranges->n_before = 0;
-    if (plan_reads_a(step)) ranges_read(ranges, id, step->a.buffer, step->a.at, step->a.at + n);
-    if (plan_reads_b(step)) ranges_read(ranges, id, step->b.buffer, step->b.at, step->b.at + n);
-    if (plan_writes(step)) ranges_write(ranges, id, step->dst.buffer, step->dst.at, step->dst.at + n);
-    if (ranges->failed) plan_fail(plan);
-    for (uint32_t i = 0; i < ranges->n_before; i++) plan_depend(plan, ranges->before[i], id);
+    if (reads_a(step)) ranges_read(ranges, id, step->a.buffer, step->a.at, step->a.at + n);
+    if (reads_b(step)) ranges_read(ranges, id, step->b.buffer, step->b.at, step->b.at + n);
+    if (writes_dst(step)) ranges_write(ranges, id, step->dst.buffer, step->dst.at, step->dst.at + n);
+    if (ranges->failed) set_error(plan);
+    for (uint32_t i = 0; i < ranges->n_before; i++) add_edge(plan, ranges->before[i], id);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------- */
 
-static bool plan_grow_steps(struct plan *plan)
+static bool reserve_step(struct plan *plan)
 {
     struct plan_builder *builder = plan->builder;
     if (plan->n_steps < builder->max_steps) return true;
     struct plan_step *grown = NULL;
     if (builder->max_steps < UINT32_MAX / 4) grown = realloc(plan->steps, 2 * builder->max_steps * sizeof *grown);
     if (!grown) {
-        plan_fail(plan);
+        set_error(plan);
         return false;
     }
     plan->steps = grown;
@@ -211,102 +211,102 @@ static bool plan_grow_steps(struct plan *plan)
     return true;
 }
 
-static uint32_t plan_add(struct plan *plan, struct plan_step step)
+static uint32_t add_step(struct plan *plan, struct plan_step step)
 {
-    if (plan->error || !plan_grow_steps(plan)) return UINT32_MAX;
+    if (plan->error || !reserve_step(plan)) return UINT32_MAX;
     uint32_t id = plan->n_steps++;
     plan->steps[id] = step;
-    if (step.numel > 0) plan_find_hazards(plan, id);
+    if (step.numel > 0) add_hazards(plan, id);
     return plan->error ? UINT32_MAX : id;
 }
 
-static uint32_t plan_add_message(struct plan *plan, enum plan_step_kind kind, int peer, struct plan_ref dst,
-                                 struct plan_ref a, int64_t numel)
+static uint32_t add_message(struct plan *plan, enum plan_step_kind kind, int peer, struct plan_ref dst,
+                            struct plan_ref a, int64_t numel)
 {
     if (plan->error) return UINT32_MAX;
     if (plan->builder->members) peer = plan->builder->members[peer];
     uint32_t *slot = &plan->builder->slots[kind == PLAN_SEND ? peer : plan->size + peer];
-    return plan_add(
+    return add_step(
         plan,
         (struct plan_step){.kind = (uint8_t)kind, .peer = peer, .slot = (*slot)++, .numel = numel, .dst = dst, .a = a});
 }
 
-static uint32_t plan_add_local(struct plan *plan, enum plan_step_kind kind, struct plan_ref dst, struct plan_ref a,
-                               struct plan_ref b, int64_t numel)
+static uint32_t add_local(struct plan *plan, enum plan_step_kind kind, struct plan_ref dst, struct plan_ref a,
+                          struct plan_ref b, int64_t numel)
 {
     if (plan->error || numel == 0) return UINT32_MAX;
-    return plan_add(plan, (struct plan_step){.kind = (uint8_t)kind,
+    return add_step(plan, (struct plan_step){.kind = (uint8_t)kind,
                                              .peer = -1,
                                              .numel = numel,
-                                             .dst = plan_resolve(plan, dst),
-                                             .a = plan_resolve(plan, a),
-                                             .b = plan_resolve(plan, b)});
+                                             .dst = resolve(plan, dst),
+                                             .a = resolve(plan, a),
+                                             .b = resolve(plan, b)});
 }
 
 uint32_t plan_send(struct plan *plan, int peer, struct plan_ref src, int64_t numel)
 {
-    src = plan_resolve(plan, src);
-    return plan_add_message(plan, PLAN_SEND, peer, src, src, numel);
+    src = resolve(plan, src);
+    return add_message(plan, PLAN_SEND, peer, src, src, numel);
 }
 
 uint32_t plan_recv(struct plan *plan, int peer, struct plan_ref dst, int64_t numel)
 {
-    dst = plan_resolve(plan, dst);
-    return plan_add_message(plan, PLAN_RECV, peer, dst, dst, numel);
+    dst = resolve(plan, dst);
+    return add_message(plan, PLAN_RECV, peer, dst, dst, numel);
 }
 
-/* The stages are used in turn; the hazards make each wait until it is free again. */
-static struct plan_ref plan_next_stage(struct plan *plan, int64_t numel)
+/* Returns the next stage.  Stages are used in turn, and the derived dependencies make each user wait until it is
+ * free. */
+static struct plan_ref next_stage(struct plan *plan, int64_t numel)
 {
     struct plan_stage *stage = &plan->builder->stage[plan->builder->next_stage++ % PLAN_STAGES];
     if (stage->numel < numel) *stage = (struct plan_stage){plan_scratch(plan, numel), numel};
     return stage->ref;
 }
 
-static bool plan_overlap(struct plan_ref x, struct plan_ref y, int64_t numel)
+static bool overlap(struct plan_ref x, struct plan_ref y, int64_t numel)
 {
     return x.buffer == y.buffer && x.at < y.at + numel && y.at < x.at + numel;
 }
 
-/* What comes is best put where the sum will be: no other memory is touched, and so more stays in the cache. */
+/* Receives into dst if possible, where the sum will be: no other memory is touched, so more data stays in the cache. */
 uint32_t plan_recv_reduce(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref a, int64_t numel)
 {
     if (numel == 0) return plan_recv(plan, peer, dst, 0);
-    struct plan_ref sum = plan_resolve(plan, dst), own = plan_resolve(plan, a);
-    if (numel <= plan->builder->recv_reduce_most)
-        return plan_add_message(plan, PLAN_RECV_REDUCE, peer, sum, own, numel);
-    struct plan_ref came = plan_overlap(sum, own, numel) ? plan_next_stage(plan, numel) : dst;
-    plan_recv(plan, peer, came, numel);
-    return plan_reduce(plan, dst, a, came, numel);
+    struct plan_ref sum = resolve(plan, dst), own = resolve(plan, a);
+    if (numel <= plan->builder->recv_reduce_most) return add_message(plan, PLAN_RECV_REDUCE, peer, sum, own, numel);
+    struct plan_ref received = overlap(sum, own, numel) ? next_stage(plan, numel) : dst;
+    plan_recv(plan, peer, received, numel);
+    return plan_reduce(plan, dst, a, received, numel);
 }
 
 uint32_t plan_reduce(struct plan *plan, struct plan_ref dst, struct plan_ref a, struct plan_ref b, int64_t numel)
 {
     plan->reduces = true;
-    return plan_add_local(plan, PLAN_REDUCE, dst, a, b, numel);
+    return add_local(plan, PLAN_REDUCE, dst, a, b, numel);
 }
 
 uint32_t plan_copy(struct plan *plan, struct plan_ref dst, struct plan_ref src, int64_t numel)
 {
-    struct plan_ref to = plan_resolve(plan, dst), from = plan_resolve(plan, src);
+    struct plan_ref to = resolve(plan, dst), from = resolve(plan, src);
     if (to.buffer == from.buffer && to.at == from.at) return UINT32_MAX;
-    return plan_add_local(plan, PLAN_COPY, dst, src, src, numel);
+    return add_local(plan, PLAN_COPY, dst, src, src, numel);
 }
 
 uint32_t plan_scale(struct plan *plan, struct plan_ref dst, struct plan_ref src, int64_t numel)
 {
-    return plan_add_local(plan, PLAN_SCALE, dst, src, src, numel);
+    return add_local(plan, PLAN_SCALE, dst, src, src, numel);
 }
 
 uint32_t plan_average(struct plan *plan, struct plan_ref dst, struct plan_ref src, int64_t numel)
 {
-    return plan_add_local(plan, PLAN_AVERAGE, dst, src, src, numel);
+    return add_local(plan, PLAN_AVERAGE, dst, src, src, numel);
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------- */
+/* ---- finishing --------------------------------------------------------------------------------------------- */
 
-/* Lays the edges out by the step they leave, and notes the steps that nothing leads to. */
-static void plan_lay_out(struct plan *plan)
+/* Stores the edges by the step that they leave, and collects the steps that wait for none. */
+static void lay_out_edges(struct plan *plan)
 {
     const struct plan_builder *builder = plan->builder;
     uint32_t first = 0;
@@ -330,19 +330,19 @@ int plan_finish(struct plan *plan)
     if (!builder) return plan->error;
     if (!plan->error) {
         plan->next = malloc(((size_t)builder->n_edges + plan->n_steps + 1) * sizeof *plan->next);
-        if (!plan->next) plan_fail(plan);
+        if (!plan->next) set_error(plan);
     }
     if (!plan->error) {
         plan->ready = plan->next + builder->n_edges;
-        plan_lay_out(plan);
+        lay_out_edges(plan);
     }
-    plan_free_builder(plan);
+    free_builder(plan);
     return plan->error;
 }
 
 /* ---- printing ---------------------------------------------------------------------------------------------- */
 
-static void plan_print_range(FILE *out, const char *label, struct plan_ref ref, int64_t numel)
+static void print_range(FILE *out, const char *label, struct plan_ref ref, int64_t numel)
 {
     fprintf(out, " %s", label);
     if (ref.buffer == PLAN_SCRATCH)
@@ -361,10 +361,10 @@ void plan_print(const struct plan *plan, FILE *out)
         const struct plan_step *step = &plan->steps[i];
         fprintf(out, "%5u %-11s", i, name[step->kind]);
         if (step->peer >= 0) fprintf(out, " peer %d slot %u", step->peer, step->slot);
-        if (plan_writes(step)) plan_print_range(out, "", step->dst, step->numel);
-        if (plan_reads_a(step)) plan_print_range(out, "<- ", step->a, step->numel);
-        if (plan_reads_b(step)) plan_print_range(out, "and ", step->b, step->numel);
-        uint32_t nexts = plan->builder ? 0 : step->nexts; /* laid out by plan_finish */
+        if (writes_dst(step)) print_range(out, "", step->dst, step->numel);
+        if (reads_a(step)) print_range(out, "<- ", step->a, step->numel);
+        if (reads_b(step)) print_range(out, "and ", step->b, step->numel);
+        uint32_t nexts = plan->builder ? 0 : step->nexts; /* next is valid after plan_finish */
         for (uint32_t k = 0; k < nexts; k++) fprintf(out, "%s%u", k ? " " : " then ", plan->next[step->first_next + k]);
         fprintf(out, "\n");
     }

@@ -1,12 +1,12 @@
-/* Who touched which elements: an ordered map of ranges, private to plan.c.
+/* Which step accessed which elements: an ordered map of ranges, private to plan.c.
  *
- * Each range of a buffer knows the step that wrote it last and the steps that have read it since.  A read must follow
- * the writer; a write must follow the readers, or the writer where none has read (a reader follows the writer already).
- * Ranges are split where an access covers part of one, and merged by a write, which makes one range of what it covers.
+ * Each range of a buffer holds the step that wrote it last and the steps that have read it since.  A read must follow
+ * the writer.  A write must follow the readers, or the writer if there is no reader (a reader follows the writer
+ * already).  Ranges are split if an access covers part of one, and merged by a write, which makes one range of
+ * everything it covers.
  *
- * The map is a skip list over (buffer, position) with fixed towers: a plan of ten steps has a handful of ranges and
- * must cost next to nothing, one of a hundred thousand must still be built in logarithmic time a step.
- */
+ * The map is a skip list over (buffer, position) with fixed towers.  A plan of ten steps has a handful of ranges and
+ * must cost next to nothing; one of a hundred thousand steps must still be built in logarithmic time per step. */
 #ifndef PLAN_RANGES_H
 #define PLAN_RANGES_H
 
@@ -22,8 +22,8 @@ enum { RANGES_LEVELS = 8, RANGES_FIRST = 16 };
 struct ranges_node {
     int64_t at, end; /* [at, end) of buffer */
     int32_t buffer;
-    uint32_t writer;  /* RANGES_NONE: nobody wrote it yet */
-    uint32_t readers; /* a list that two halves of a split range share: it grows at the front only */
+    uint32_t writer;  /* RANGES_NONE: not written yet */
+    uint32_t readers; /* a list shared by the halves of a split range: it grows only at the front */
     uint32_t height;
     uint32_t next[RANGES_LEVELS];
 };
@@ -33,9 +33,9 @@ struct ranges_reader {
 };
 
 struct ranges {
-    struct ranges_node *node; /* node[0] is the head, before everything */
+    struct ranges_node *node; /* node[0] is the head, before all ranges */
     struct ranges_reader *reader;
-    uint32_t *before; /* what the access in hand must follow; the caller empties it */
+    uint32_t *before; /* the steps that the current access must follow; the caller empties it */
     uint32_t n_nodes, n_readers, n_before;
     uint32_t max_nodes, max_readers, max_before;
     uint32_t levels, unused, random;
@@ -67,8 +67,8 @@ static inline void ranges_fini(struct ranges *map)
     if (map->before != map->first_before) free(map->before);
 }
 
-/* Doubles an array that begins inside the struct, to save small plans the allocation. */
-static inline void *ranges_grow(struct ranges *map, void *array, const void *first, uint32_t *max, size_t bytes)
+/* Doubles an array.  Its first part is inside the struct, which saves small plans the allocation. */
+static inline void *ranges_grow_array(struct ranges *map, void *array, const void *first, uint32_t *max, size_t bytes)
 {
     void *grown = realloc(array == first ? NULL : array, 2 * *max * bytes);
     if (!grown) {
@@ -80,7 +80,7 @@ static inline void *ranges_grow(struct ranges *map, void *array, const void *fir
     return grown;
 }
 
-/* A tower is one level higher than the next lower in one case of four. */
+/* Returns the height of a new tower: one level more in one case of four. */
 static inline uint32_t ranges_height(struct ranges *map)
 {
     map->random ^= map->random << 13;
@@ -98,15 +98,15 @@ static inline uint32_t ranges_new_node(struct ranges *map)
         return id;
     }
     if (map->n_nodes == map->max_nodes) {
-        void *grown = ranges_grow(map, map->node, map->first_node, &map->max_nodes, sizeof *map->node);
+        void *grown = ranges_grow_array(map, map->node, map->first_node, &map->max_nodes, sizeof *map->node);
         if (!grown) return RANGES_NONE;
         map->node = grown;
     }
     return map->n_nodes++;
 }
 
-/* path[level]: the last range of that level that ends at or before (buffer, at); 0, the head, where there is none, and
- * so above the highest level too. */
+/* Sets path[level] to the last range of that level that ends at or before (buffer, at), or to 0, the head, if there is
+ * none.  Levels above the highest keep 0. */
 static inline void ranges_seek(const struct ranges *map, int32_t buffer, int64_t at, uint32_t *path)
 {
     uint32_t here = 0;
@@ -119,13 +119,13 @@ static inline void ranges_seek(const struct ranges *map, int32_t buffer, int64_t
     }
 }
 
-/* Moves path over a range that comes right behind it. */
-static inline void ranges_pass(const struct ranges *map, uint32_t *path, uint32_t id)
+/* Moves path past the range that directly follows it. */
+static inline void ranges_advance_path(const struct ranges *map, uint32_t *path, uint32_t id)
 {
     for (uint32_t level = 0; level < map->node[id].height; level++) path[level] = id;
 }
 
-/* Puts a range right behind path and moves path over it. */
+/* Inserts a range directly after path and moves path past it. */
 static inline void ranges_insert(struct ranges *map, uint32_t *path, int32_t buffer, int64_t at, int64_t end,
                                  uint32_t writer, uint32_t readers)
 {
@@ -143,7 +143,7 @@ static inline void ranges_insert(struct ranges *map, uint32_t *path, int32_t buf
     }
 }
 
-/* Takes out the range right behind path. */
+/* Removes the range directly after path. */
 static inline void ranges_remove(struct ranges *map, const uint32_t *path, uint32_t id)
 {
     struct ranges_node *node = &map->node[id];
@@ -152,21 +152,21 @@ static inline void ranges_remove(struct ranges *map, const uint32_t *path, uint3
     map->unused = id;
 }
 
-/* Cuts a range in two at `at`; path is right before it, and moves over the left part. */
+/* Splits a range at `at`.  path directly precedes it, and moves past the left half. */
 static inline void ranges_split(struct ranges *map, uint32_t *path, uint32_t id, int64_t at)
 {
     struct ranges_node node = map->node[id];
     map->node[id].end = at;
-    ranges_pass(map, path, id);
-    uint32_t behind[RANGES_LEVELS];
-    memcpy(behind, path, sizeof behind);
-    ranges_insert(map, behind, node.buffer, at, node.end, node.writer, node.readers);
+    ranges_advance_path(map, path, id);
+    uint32_t after[RANGES_LEVELS];
+    memcpy(after, path, sizeof after);
+    ranges_insert(map, after, node.buffer, at, node.end, node.writer, node.readers);
 }
 
-/* The range that holds position at and ends no later than end, split off where need be, or RANGES_NONE where position
- * at is in no range: then *until is where the gap ends.  path stays right before it. */
-static inline uint32_t ranges_at(struct ranges *map, uint32_t *path, int32_t buffer, int64_t at, int64_t end,
-                                 int64_t *until)
+/* Returns the range that contains position at and ends no later than end, split off if necessary.  Returns RANGES_NONE
+ * if no range contains it, and sets *until to the end of the gap.  path still directly precedes it. */
+static inline uint32_t ranges_find_or_split(struct ranges *map, uint32_t *path, int32_t buffer, int64_t at, int64_t end,
+                                            int64_t *until)
 {
     uint32_t id = map->node[path[0]].next[0];
     *until = end;
@@ -193,7 +193,7 @@ static inline void ranges_follow(struct ranges *map, uint32_t step, uint32_t bef
 {
     if (before == RANGES_NONE || before == step) return;
     if (map->n_before == map->max_before) {
-        void *grown = ranges_grow(map, map->before, map->first_before, &map->max_before, sizeof *map->before);
+        void *grown = ranges_grow_array(map, map->before, map->first_before, &map->max_before, sizeof *map->before);
         if (!grown) return;
         map->before = grown;
     }
@@ -204,7 +204,7 @@ static inline uint32_t ranges_add_reader(struct ranges *map, uint32_t step, uint
 {
     if (list != RANGES_NONE && map->reader[list].step == step) return list;
     if (map->n_readers == map->max_readers) {
-        void *grown = ranges_grow(map, map->reader, map->first_reader, &map->max_readers, sizeof *map->reader);
+        void *grown = ranges_grow_array(map, map->reader, map->first_reader, &map->max_readers, sizeof *map->reader);
         if (!grown) return list;
         map->reader = grown;
     }
@@ -212,21 +212,21 @@ static inline uint32_t ranges_add_reader(struct ranges *map, uint32_t step, uint
     return map->n_readers++;
 }
 
-/* Step reads [at, end) of buffer. */
+/* Records that step reads [at, end) of buffer. */
 static inline void ranges_read(struct ranges *map, uint32_t step, int32_t buffer, int64_t at, int64_t end)
 {
     uint32_t path[RANGES_LEVELS] = {0};
     ranges_seek(map, buffer, at, path);
     while (at < end && !map->failed) {
         int64_t until;
-        uint32_t id = ranges_at(map, path, buffer, at, end, &until);
+        uint32_t id = ranges_find_or_split(map, path, buffer, at, end, &until);
         if (map->failed) return;
         if (id == RANGES_NONE) {
             ranges_insert(map, path, buffer, at, until, RANGES_NONE, ranges_add_reader(map, step, RANGES_NONE));
         } else {
             ranges_follow(map, step, map->node[id].writer);
             map->node[id].readers = ranges_add_reader(map, step, map->node[id].readers);
-            ranges_pass(map, path, id);
+            ranges_advance_path(map, path, id);
         }
         at = until;
     }
@@ -239,13 +239,13 @@ static inline void ranges_follow_all(struct ranges *map, uint32_t step, const st
         ranges_follow(map, step, map->reader[i].step);
 }
 
-/* Step writes [at, end) of buffer. */
+/* Records that step writes [at, end) of buffer. */
 static inline void ranges_write(struct ranges *map, uint32_t step, int32_t buffer, int64_t at, int64_t end)
 {
     uint32_t path[RANGES_LEVELS] = {0};
     ranges_seek(map, buffer, at, path);
     for (int64_t here = at, until; here < end && !map->failed; here = until) {
-        uint32_t id = ranges_at(map, path, buffer, here, end, &until);
+        uint32_t id = ranges_find_or_split(map, path, buffer, here, end, &until);
         if (map->failed) return;
         if (id == RANGES_NONE) continue;
         struct ranges_node *node = &map->node[id];
