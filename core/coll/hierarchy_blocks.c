@@ -1,28 +1,28 @@
-/* Collectives with a block a rank over several hosts.
+/* Collectives with one block per rank over several hosts.
  *
- * They work on an area in which the blocks of a host's ranks lie one behind the other, host by host: the flat tensor
- * itself where the ranks are numbered so, else scratch.  A host's region is cut between flocks, so each slice of it is
- * the blocks of one flock, and its carrier has to do with nobody else within the host for it.
- */
+ * They work on an area in which the blocks of a host's ranks are consecutive, host by host: the flat tensor itself if
+ * the ranks are numbered in that order, else scratch.  A host's region is cut between lanes, so each slice of it is the
+ * blocks of one lane, and its leader needs no other rank of the host for it. */
 #include "hierarchy.h"
 
 struct area {
     struct plan_ref at;
-    bool direct; /* it is the tensor */
+    bool direct; /* the area is the tensor itself */
 };
 
-/* Whether each host's ranks follow each other: hosts are in the order of their first ranks, so then all blocks do. */
-static bool blocks_in_order(const struct hierarchy *hierarchy)
+/* True if each host's ranks are consecutive.  Hosts are in the order of their first ranks, so then all blocks are in
+ * order. */
+static bool are_blocks_in_order(const struct hierarchy *hierarchy)
 {
     for (int i = 0; i < hierarchy->args->size; i++)
         if (hierarchy->hosts->rank[i] != i) return false;
     return true;
 }
 
-static struct area blocks_open(struct plan *plan, struct hierarchy *hierarchy, const struct coll_blocks *blocks,
-                               struct plan_ref flat)
+static struct area open_area(struct plan *plan, struct hierarchy *hierarchy, const struct coll_blocks *blocks,
+                             struct plan_ref flat)
 {
-    struct area area = {flat, !blocks->list && blocks_in_order(hierarchy)};
+    struct area area = {flat, !blocks->list && are_blocks_in_order(hierarchy)};
     int64_t at = 0;
     for (int i = 0; i < hierarchy->args->size; i++) {
         int rank = hierarchy->hosts->rank[i];
@@ -33,44 +33,45 @@ static struct area blocks_open(struct plan *plan, struct hierarchy *hierarchy, c
     return area;
 }
 
-/* The blocks of the flocks before flock i of a host, or with i = slices all of the host's, end there. */
-static int64_t blocks_end(const struct hierarchy *hierarchy, const struct coll_blocks *blocks, int host, int flock)
+/* Returns the offset of lane i of a host in the area; for i = slices the end of the host's region. */
+static int64_t lane_offset(const struct hierarchy *hierarchy, const struct coll_blocks *blocks, int host, int lane)
 {
-    int place = hierarchy_carrier(hierarchy, host, flock);
-    if (place < hierarchy_ranks(hierarchy, host)) return hierarchy->block[hierarchy_rank(hierarchy, host, place)];
-    int last = hierarchy_rank(hierarchy, host, place - 1);
+    int index = hierarchy_leader(hierarchy, host, lane);
+    if (index < hierarchy_ranks(hierarchy, host)) return hierarchy->block[hierarchy_rank(hierarchy, host, index)];
+    int last = hierarchy_rank(hierarchy, host, index - 1);
     return hierarchy->block[last] + blocks->count[last];
 }
 
-/* Slice i of a host's region. */
-static int64_t blocks_slice(const struct hierarchy *hierarchy, const struct coll_blocks *blocks, int host, int flock,
-                            int64_t *at)
+/* Returns the size of slice i of a host's region, and its offset. */
+static int64_t find_slice(const struct hierarchy *hierarchy, const struct coll_blocks *blocks, int host, int lane,
+                          int64_t *at)
 {
-    *at = blocks_end(hierarchy, blocks, host, flock);
-    return blocks_end(hierarchy, blocks, host, flock + 1) - *at;
+    *at = lane_offset(hierarchy, blocks, host, lane);
+    return lane_offset(hierarchy, blocks, host, lane + 1) - *at;
 }
 
-/* Fills count and at with a host's slices, for a part within this one in which only carriers have a block.  This rank's
- * is the result. */
-static int64_t blocks_within(struct hierarchy *hierarchy, const struct coll_blocks *blocks, int host)
+/* Fills count and at with a host's slices, for a part within this host in which only leaders have a block.  Returns the
+ * size of this rank's. */
+static int64_t set_slices_within(struct hierarchy *hierarchy, const struct coll_blocks *blocks, int host)
 {
-    int64_t end = blocks_end(hierarchy, blocks, host, 0);
-    for (int place = 0, i = 0; place < hierarchy->n_local; place++) {
-        hierarchy->at[place] = end;
-        hierarchy->count[place] = 0;
-        if (i == hierarchy->slices || hierarchy_carrier(hierarchy, hierarchy->host, i) != place) continue;
-        hierarchy->count[place] = blocks_slice(hierarchy, blocks, host, i++, &hierarchy->at[place]);
-        end += hierarchy->count[place];
+    int64_t end = lane_offset(hierarchy, blocks, host, 0);
+    for (int index = 0, i = 0; index < hierarchy->n_local; index++) {
+        hierarchy->at[index] = end;
+        hierarchy->count[index] = 0;
+        if (i == hierarchy->slices || hierarchy_leader(hierarchy, hierarchy->host, i) != index) continue;
+        hierarchy->count[index] = find_slice(hierarchy, blocks, host, i++, &hierarchy->at[index]);
+        end += hierarchy->count[index];
     }
-    return hierarchy->count[hierarchy->place];
+    return hierarchy->count[hierarchy->index];
 }
 
-/* The same for a part between this flock's carriers; alone: these slices lie one behind the other, not in the area. */
-static int64_t blocks_between(struct hierarchy *hierarchy, const struct coll_blocks *blocks, bool alone)
+/* Like set_slices_within, for a part between this lane's leaders.  alone: these slices are consecutive, not in the
+ * area. */
+static int64_t set_slices_between(struct hierarchy *hierarchy, const struct coll_blocks *blocks, bool alone)
 {
     int64_t end = 0;
     for (int host = 0; host < hierarchy->hosts->n; host++) {
-        hierarchy->count[host] = blocks_slice(hierarchy, blocks, host, hierarchy->flock, &hierarchy->at[host]);
+        hierarchy->count[host] = find_slice(hierarchy, blocks, host, hierarchy->lane, &hierarchy->at[host]);
         if (alone) hierarchy->at[host] = end;
         end += hierarchy->count[host];
     }
@@ -79,59 +80,59 @@ static int64_t blocks_between(struct hierarchy *hierarchy, const struct coll_blo
 
 /* ---- all_gather ------------------------------------------------------------------------------------------------- */
 
-/* The blocks of the host's ranks, to all of them. */
-static void blocks_exchange(struct plan *plan, struct hierarchy *hierarchy, struct area area)
+/* Gathers the blocks of the host's ranks on all of them. */
+static void gather_own_host(struct plan *plan, struct hierarchy *hierarchy, struct area area)
 {
     const struct coll_args *args = hierarchy->args;
     struct coll_args part = hierarchy_within(hierarchy, TUTTI_ALL_GATHER, args->count);
     part.even = args->even;
-    for (int place = 0; place < hierarchy->n_local; place++) {
-        hierarchy->count[place] = args->out.count[hierarchy->local[place]];
-        hierarchy->at[place] = hierarchy->block[hierarchy->local[place]];
+    for (int index = 0; index < hierarchy->n_local; index++) {
+        hierarchy->count[index] = args->out.count[hierarchy->local[index]];
+        hierarchy->at[index] = hierarchy->block[hierarchy->local[index]];
     }
     coll_part(plan, &part, hierarchy->local, plan_at(PLAN_IN(0), 0), area.at);
 }
 
-/* A run of regions, from the leader. */
-static void blocks_broadcast(struct plan *plan, struct hierarchy *hierarchy, struct plan_ref data, int64_t numel)
+/* Broadcasts consecutive regions from the leader. */
+static void broadcast_within(struct plan *plan, struct hierarchy *hierarchy, struct plan_ref data, int64_t numel)
 {
     struct coll_args part = hierarchy_within(hierarchy, TUTTI_BROADCAST, numel);
     coll_part(plan, &part, hierarchy->local, data, data);
 }
 
-/* The other hosts' regions, from slices on this one's carriers to all of its ranks. */
-static void blocks_spread(struct plan *plan, struct hierarchy *hierarchy, struct area area, int64_t total)
+/* Distributes the other hosts' regions, of which this host's leaders have slices, to all of its ranks. */
+static void gather_other_hosts(struct plan *plan, struct hierarchy *hierarchy, struct area area, int64_t total)
 {
     const struct coll_blocks *out = &hierarchy->args->out;
     if (hierarchy->slices == 1) {
-        int64_t own, n = blocks_slice(hierarchy, out, hierarchy->host, 0, &own);
-        if (hierarchy->host > 0) blocks_broadcast(plan, hierarchy, area.at, own);
+        int64_t own, n = find_slice(hierarchy, out, hierarchy->host, 0, &own);
+        if (hierarchy->host > 0) broadcast_within(plan, hierarchy, area.at, own);
         if (hierarchy->host < hierarchy->hosts->n - 1)
-            blocks_broadcast(plan, hierarchy, plan_shift(area.at, own + n), total - own - n);
+            broadcast_within(plan, hierarchy, plan_shift(area.at, own + n), total - own - n);
         return;
     }
     for (int host = 0; host < hierarchy->hosts->n; host++) {
         if (host == hierarchy->host) continue;
-        int64_t n = blocks_within(hierarchy, out, host);
+        int64_t n = set_slices_within(hierarchy, out, host);
         struct coll_args part = hierarchy_within(hierarchy, TUTTI_ALL_GATHER, n);
-        coll_part(plan, &part, hierarchy->local, plan_shift(area.at, hierarchy->at[hierarchy->place]), area.at);
+        coll_part(plan, &part, hierarchy->local, plan_shift(area.at, hierarchy->at[hierarchy->index]), area.at);
     }
 }
 
-static void blocks_all_gather(struct plan *plan, const struct coll_args *args, bool one)
+static void append_all_gather(struct plan *plan, const struct coll_args *args, bool one)
 {
     struct hierarchy hierarchy;
     if (!hierarchy_open(plan, args, one, &hierarchy)) return;
-    struct area area = blocks_open(plan, &hierarchy, &args->out, plan_at(PLAN_OUT(0), 0));
+    struct area area = open_area(plan, &hierarchy, &args->out, plan_at(PLAN_OUT(0), 0));
     int64_t total = 0;
     for (int i = 0; i < args->size; i++) total += args->out.count[i];
-    blocks_exchange(plan, &hierarchy, area);
-    if (hierarchy.carries) {
-        int64_t n = blocks_between(&hierarchy, &args->out, false);
+    gather_own_host(plan, &hierarchy, area);
+    if (hierarchy.is_leader) {
+        int64_t n = set_slices_between(&hierarchy, &args->out, false);
         struct coll_args part = hierarchy_between(&hierarchy, TUTTI_ALL_GATHER, n);
         coll_part(plan, &part, hierarchy.across, plan_shift(area.at, hierarchy.at[hierarchy.host]), area.at);
     }
-    blocks_spread(plan, &hierarchy, area, total);
+    gather_other_hosts(plan, &hierarchy, area, total);
     for (int i = 0; i < args->size && !area.direct; i++)
         plan_copy(plan, coll_out(args, i),
                   i == args->rank ? plan_at(PLAN_IN(0), 0) : plan_shift(area.at, hierarchy.block[i]),
@@ -141,34 +142,35 @@ static void blocks_all_gather(struct plan *plan, const struct coll_args *args, b
 
 void all_gather_hierarchical(struct plan *plan, const struct coll_args *args)
 {
-    blocks_all_gather(plan, args, false);
+    append_all_gather(plan, args, false);
 }
 
 void all_gather_leaders(struct plan *plan, const struct coll_args *args)
 {
-    blocks_all_gather(plan, args, true);
+    append_all_gather(plan, args, true);
 }
 
 /* ---- reduce_scatter --------------------------------------------------------------------------------------------- */
 
-/* This flock's slices of all hosts, reduced over this one's ranks, one behind the other: where they begin. */
-static struct plan_ref blocks_fold(struct plan *plan, struct hierarchy *hierarchy, struct area area, int64_t total)
+/* Reduces this lane's slices of all hosts over the ranks of this host.  Returns the location of the consecutive
+ * results. */
+static struct plan_ref reduce_within(struct plan *plan, struct hierarchy *hierarchy, struct area area, int64_t total)
 {
     const struct coll_blocks *in = &hierarchy->args->in;
     int64_t at, end = 0;
-    if (hierarchy->n_local == 1) return area.at; /* it has them all, and nobody to sum with */
+    if (hierarchy->n_local == 1) return area.at; /* the only rank of the host has its input already */
     if (hierarchy->slices == 1) {
-        struct plan_ref sums = plan_scratch(plan, hierarchy->carries ? total : 0);
+        struct plan_ref sums = plan_scratch(plan, hierarchy->is_leader ? total : 0);
         struct coll_args part = hierarchy_within(hierarchy, TUTTI_REDUCE, total);
         part.in_place = false;
         coll_part(plan, &part, hierarchy->local, area.at, sums);
         return sums;
     }
-    for (int host = 0; host < hierarchy->hosts->n && hierarchy->carries; host++)
-        end += blocks_slice(hierarchy, in, host, hierarchy->flock, &at);
+    for (int host = 0; host < hierarchy->hosts->n && hierarchy->is_leader; host++)
+        end += find_slice(hierarchy, in, host, hierarchy->lane, &at);
     struct plan_ref sums = plan_scratch(plan, end), to = sums;
     for (int host = 0; host < hierarchy->hosts->n; host++) {
-        int64_t n = blocks_within(hierarchy, in, host);
+        int64_t n = set_slices_within(hierarchy, in, host);
         struct coll_args part = hierarchy_within(hierarchy, TUTTI_REDUCE_SCATTER, n);
         part.in_place = false;
         coll_part(plan, &part, hierarchy->local, area.at, to);
@@ -177,14 +179,14 @@ static struct plan_ref blocks_fold(struct plan *plan, struct hierarchy *hierarch
     return sums;
 }
 
-/* The result of this rank's flock, from its carrier to the others. */
-static void blocks_hand_out(struct plan *plan, struct hierarchy *hierarchy, struct plan_ref slice)
+/* Scatters the result of this rank's lane from its leader. */
+static void scatter_result(struct plan *plan, struct hierarchy *hierarchy, struct plan_ref slice)
 {
     const struct coll_args *args = hierarchy->args;
-    int first = hierarchy_carrier(hierarchy, hierarchy->host, hierarchy->flock);
+    int first = hierarchy_leader(hierarchy, hierarchy->host, hierarchy->lane);
     struct coll_args part = hierarchy_within(hierarchy, TUTTI_SCATTER, args->count);
-    part.rank = hierarchy->place - first;
-    part.size = hierarchy_carrier(hierarchy, hierarchy->host, hierarchy->flock + 1) - first;
+    part.rank = hierarchy->index - first;
+    part.size = hierarchy_leader(hierarchy, hierarchy->host, hierarchy->lane + 1) - first;
     part.even = args->even;
     int64_t end = 0;
     for (int i = 0; i < part.size; i++) {
@@ -194,35 +196,35 @@ static void blocks_hand_out(struct plan *plan, struct hierarchy *hierarchy, stru
     coll_part(plan, &part, hierarchy->local + first, slice, plan_at(PLAN_OUT(0), 0));
 }
 
-static void blocks_reduce_scatter(struct plan *plan, const struct coll_args *args, bool one)
+static void append_reduce_scatter(struct plan *plan, const struct coll_args *args, bool one)
 {
     struct hierarchy hierarchy;
     if (!hierarchy_open(plan, args, one, &hierarchy)) return;
-    struct area area = blocks_open(plan, &hierarchy, &args->in, plan_at(PLAN_IN(0), 0));
+    struct area area = open_area(plan, &hierarchy, &args->in, plan_at(PLAN_IN(0), 0));
     struct plan_ref slice = plan_at(PLAN_OUT(0), 0);
     int64_t total = 0;
     for (int i = 0; i < args->size; i++) {
         if (!area.direct) plan_copy(plan, plan_shift(area.at, hierarchy.block[i]), coll_in(args, i), args->in.count[i]);
         total += args->in.count[i];
     }
-    struct plan_ref sums = blocks_fold(plan, &hierarchy, area, total);
-    if (hierarchy.carries) {
-        int64_t n = blocks_between(&hierarchy, &args->in, true);
+    struct plan_ref sums = reduce_within(plan, &hierarchy, area, total);
+    if (hierarchy.is_leader) {
+        int64_t n = set_slices_between(&hierarchy, &args->in, true);
         struct coll_args part = hierarchy_between(&hierarchy, TUTTI_REDUCE_SCATTER, n);
         part.in_place = args->in_place && area.direct && hierarchy.n_local == 1;
-        if (n > args->count) slice = plan_scratch(plan, n); /* the others' blocks, too */
+        if (n > args->count) slice = plan_scratch(plan, n); /* also the blocks of the lane's other ranks */
         coll_part(plan, &part, hierarchy.across, sums, slice);
     }
-    blocks_hand_out(plan, &hierarchy, slice);
+    scatter_result(plan, &hierarchy, slice);
     hierarchy_close(&hierarchy);
 }
 
 void reduce_scatter_hierarchical(struct plan *plan, const struct coll_args *args)
 {
-    blocks_reduce_scatter(plan, args, false);
+    append_reduce_scatter(plan, args, false);
 }
 
 void reduce_scatter_leaders(struct plan *plan, const struct coll_args *args)
 {
-    blocks_reduce_scatter(plan, args, true);
+    append_reduce_scatter(plan, args, true);
 }
