@@ -1,18 +1,18 @@
-/* All-reduce: IN(0) of all ranks, reduced, in OUT(0) of each.  Every rank gets the same bits: an element's result is
- * either computed once and handed round, or by exchanges a + b and b + a in one and the same tree. */
+/* All-reduce: IN(0) of all ranks, reduced, to OUT(0) of each.  Every rank gets the same bits: the result of an element
+ * is either computed once and distributed, or by exchanges that compute a + b and b + a in the same tree. */
 #include "parts.h"
 
-/* One exchange: dst = have + peer's, while have is being sent.  dst must not be have: its send would have to complete
- * before the receive may begin, and each rank would wait for the other. */
-static void all_reduce_exchange(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref have, int64_t numel)
+/* Exchanges with a peer: dst = have + peer's, while have is being sent.  dst must not be have: its send would have to
+ * complete before the receive may start, and each rank would wait for the other. */
+static void exchange_with(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref have, int64_t numel)
 {
     plan_send(plan, peer, have, numel);
     plan_recv_reduce(plan, peer, dst, have, numel);
 }
 
-/* The same for a result that belongs where the contribution is. */
-static void all_reduce_exchange_in_place(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref have,
-                                         struct plan_ref theirs, int64_t numel)
+/* Like exchange_with, if the result replaces the contribution. */
+static void exchange_in_place(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref have,
+                              struct plan_ref theirs, int64_t numel)
 {
     plan_send(plan, peer, have, numel);
     plan_recv(plan, peer, theirs, numel);
@@ -24,13 +24,13 @@ static void recursive_doubling_rounds(struct plan *plan, const struct coll_cube 
 {
     int corners = cube->fold.corners;
     if (corners == 2 && in_place) {
-        all_reduce_exchange_in_place(plan, coll_cube_rank(cube, cube->corner ^ 1), out, have, slot, numel);
+        exchange_in_place(plan, coll_cube_rank(cube, cube->corner ^ 1), out, have, slot, numel);
         return;
     }
     struct plan_ref turn[2] = {slot, plan_shift(slot, numel)};
     for (int bit = 1, round = 0; bit < corners; bit *= 2, round++) {
         struct plan_ref dst = 2 * bit < corners ? turn[round % 2] : out;
-        all_reduce_exchange(plan, coll_cube_rank(cube, cube->corner ^ bit), dst, have, numel);
+        exchange_with(plan, coll_cube_rank(cube, cube->corner ^ bit), dst, have, numel);
         have = dst;
     }
 }
@@ -61,8 +61,8 @@ void all_reduce_recursive_doubling(struct plan *plan, const struct coll_args *ar
                                  ring_segment_numel(args->count, args->segment, j), coll_slot(slots, j));
 }
 
-/* Segment j of chunk i, if the chunk has so many. */
-static bool all_reduce_segment(const struct coll_args *args, int chunk, int64_t j, int64_t *at, int64_t *numel)
+/* Finds segment j of a chunk.  Returns false if the chunk has fewer segments. */
+static bool find_segment(const struct coll_args *args, int chunk, int64_t j, int64_t *at, int64_t *numel)
 {
     int64_t whole = ring_chunk_numel(args->count, args->size, chunk);
     if (j >= ring_segments(whole, args->segment)) return false;
@@ -71,30 +71,30 @@ static bool all_reduce_segment(const struct coll_args *args, int chunk, int64_t 
     return true;
 }
 
-/* Once round to reduce: in round s chunk (rank - s) leaves and chunk (rank - s - 1) arrives. */
-static void all_reduce_ring_reduce(struct plan *plan, const struct coll_args *args, int64_t j)
+/* First pass, reduce: in round s chunk (rank - s) is sent and chunk (rank - s - 1) received. */
+static void append_ring_reduce(struct plan *plan, const struct coll_args *args, int64_t j)
 {
     int size = args->size, left = ring_rank(args->rank, -1, size), right = ring_rank(args->rank, 1, size);
     int64_t at, n;
     for (int round = 0; round < size - 1; round++) {
-        if (all_reduce_segment(args, ring_rank(args->rank, -round, size), j, &at, &n))
+        if (find_segment(args, ring_rank(args->rank, -round, size), j, &at, &n))
             plan_send(plan, right, plan_at(round == 0 ? PLAN_IN(0) : PLAN_OUT(0), at), n);
-        if (all_reduce_segment(args, ring_rank(args->rank, -round - 1, size), j, &at, &n))
+        if (find_segment(args, ring_rank(args->rank, -round - 1, size), j, &at, &n))
             plan_recv_reduce(plan, left, plan_at(PLAN_OUT(0), at), plan_at(PLAN_IN(0), at), n);
     }
-    if (args->average && all_reduce_segment(args, right, j, &at, &n))
+    if (args->average && find_segment(args, right, j, &at, &n))
         plan_average(plan, plan_at(PLAN_OUT(0), at), plan_at(PLAN_OUT(0), at), n);
 }
 
-/* Once more to hand the results round; the one this rank has is that of chunk (rank + 1). */
-static void all_reduce_ring_gather(struct plan *plan, const struct coll_args *args, int64_t j)
+/* Second pass, all-gather; this rank starts with the result of chunk (rank + 1). */
+static void append_ring_gather(struct plan *plan, const struct coll_args *args, int64_t j)
 {
     int size = args->size, left = ring_rank(args->rank, -1, size), right = ring_rank(args->rank, 1, size);
     int64_t at, n;
     for (int round = 0; round < size - 1; round++) {
-        if (all_reduce_segment(args, ring_rank(right, -round, size), j, &at, &n))
+        if (find_segment(args, ring_rank(right, -round, size), j, &at, &n))
             plan_send(plan, right, plan_at(PLAN_OUT(0), at), n);
-        if (all_reduce_segment(args, ring_rank(args->rank, -round, size), j, &at, &n))
+        if (find_segment(args, ring_rank(args->rank, -round, size), j, &at, &n))
             plan_recv(plan, left, plan_at(PLAN_OUT(0), at), n);
     }
 }
@@ -103,15 +103,15 @@ void all_reduce_ring(struct plan *plan, const struct coll_args *args)
 {
     int64_t largest = ring_chunk_numel(args->count, args->size, 0);
     for (int64_t j = 0; j < ring_segments(largest, args->segment); j++) {
-        all_reduce_ring_reduce(plan, args, j);
-        all_reduce_ring_gather(plan, args, j);
+        append_ring_reduce(plan, args, j);
+        append_ring_gather(plan, args, j);
     }
 }
 
 void all_reduce_rabenseifner(struct plan *plan, const struct coll_args *args)
 {
     struct coll_cube cube = coll_cube(args, 0);
-    int64_t piece = ring_times(args->segment, cube.fold.corners); /* so that the shortest message is a segment */
+    int64_t piece = ring_times(args->segment, cube.fold.corners); /* so that the shortest message is one segment */
     for (int64_t j = 0; j < ring_segments(args->count, piece); j++) {
         int64_t n = ring_segment_numel(args->count, piece, j);
         struct plan_ref in = plan_at(PLAN_IN(0), j * piece), out = plan_at(PLAN_OUT(0), j * piece);
@@ -120,8 +120,8 @@ void all_reduce_rabenseifner(struct plan *plan, const struct coll_args *args)
     }
 }
 
-/* Two trees: twice the rounds of recursive doubling, but 2 (size - 1) messages in all, where that has size * log size.
- * Where ranks share cores it is messages that cost. */
+/* Two trees: twice the rounds of recursive doubling, but 2 (size - 1) messages in total instead of size * log size.  If
+ * ranks share cores, the number of messages decides. */
 void all_reduce_reduce_broadcast(struct plan *plan, const struct coll_args *args)
 {
     for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++) {

@@ -1,8 +1,8 @@
-/* All-to-all: input block j of rank i in output block i of rank j. */
+/* All-to-all: input block j of rank i to output block i of rank j. */
 #include "parts.h"
 
-/* In place, what has yet to be sent would be overwritten by what arrives: the input is moved aside first. */
-static struct plan_ref all_to_all_aside(struct plan *plan, const struct coll_args *args)
+/* In place, received data would overwrite data that has not been sent yet, so the input is copied to scratch first. */
+static struct plan_ref copy_input_aside(struct plan *plan, const struct coll_args *args)
 {
     int64_t total = 0;
     for (int i = 0; i < args->size; i++) total += args->in.count[i];
@@ -14,7 +14,7 @@ static struct plan_ref all_to_all_aside(struct plan *plan, const struct coll_arg
     return aside;
 }
 
-static struct plan_ref all_to_all_in(const struct coll_args *args, struct plan_ref aside, int block)
+static struct plan_ref find_input(const struct coll_args *args, struct plan_ref aside, int block)
 {
     if (!args->in_place) return coll_in(args, block);
     for (int i = 0; i < block; i++) aside = plan_shift(aside, args->in.count[i]);
@@ -24,24 +24,24 @@ static struct plan_ref all_to_all_in(const struct coll_args *args, struct plan_r
 void all_to_all_pairwise(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size, rank = args->rank;
-    struct plan_ref aside = args->in_place ? all_to_all_aside(plan, args) : plan_scratch(plan, 0);
+    struct plan_ref aside = args->in_place ? copy_input_aside(plan, args) : plan_scratch(plan, 0);
     for (int i = 1; i < size; i++) {
         int to = ring_rank(rank, i, size), from = ring_rank(rank, -i, size);
-        coll_send_block(plan, args, to, all_to_all_in(args, aside, to), args->in.count[to]);
+        coll_send_block(plan, args, to, find_input(args, aside, to), args->in.count[to]);
         coll_recv_block(plan, args, from, coll_out(args, from), args->out.count[from]);
     }
-    coll_copy(plan, args, coll_out(args, rank), all_to_all_in(args, aside, rank), args->in.count[rank]);
+    coll_copy(plan, args, coll_out(args, rank), find_input(args, aside, rank), args->in.count[rank]);
 }
 
-/* Bruck: a block that has to go i ranks further travels in the rounds whose bit is set in i.  Each round has a box for
- * what leaves and one for what arrives, with a place for each i that has its bit. */
+/* Bruck: a block for the rank at distance i travels in the rounds whose bit is set in i.  Each round has one box for
+ * departing and one for arriving blocks, with one position for each i that has its bit. */
 struct bruck {
     const struct coll_args *args;
     struct plan_ref aside, boxes;
     int64_t box; /* elements of one box */
 };
 
-/* How many of 0 .. i - 1 have the bit: i's place in the box. */
+/* Returns how many of 0 .. i - 1 have the bit, which is the position of i in the box. */
 static int bruck_place(int i, int bit)
 {
     int rest = i % (2 * bit) - bit;
@@ -53,12 +53,11 @@ static struct plan_ref bruck_box(const struct bruck *bruck, int bit, bool arrivi
     return plan_shift(bruck->boxes, (2 * __builtin_ctz((unsigned)bit) + arriving) * bruck->box);
 }
 
-/* Where the block that is to go i ranks further lies before the round of `bit`: where its latest round put it. */
+/* Returns the location of the block for distance i before the round of `bit`: its latest round put it there. */
 static struct plan_ref bruck_block(const struct bruck *bruck, int i, int bit)
 {
     int passed = i & (bit - 1);
-    if (passed == 0)
-        return all_to_all_in(bruck->args, bruck->aside, ring_rank(bruck->args->rank, i, bruck->args->size));
+    if (passed == 0) return find_input(bruck->args, bruck->aside, ring_rank(bruck->args->rank, i, bruck->args->size));
     int latest = tree_power(passed);
     return plan_shift(bruck_box(bruck, latest, true), bruck_place(i, latest) * bruck->args->count);
 }
@@ -80,9 +79,9 @@ static void bruck_round(struct plan *plan, const struct bruck *bruck, int bit)
 
 void all_to_all_bruck(struct plan *plan, const struct coll_args *args)
 {
-    int size = args->size, over = tree_bit(0, size); /* the first bit that no distance has */
+    int size = args->size, over = tree_bit(0, size); /* the lowest bit that no distance has */
     struct bruck bruck = {.args = args, .box = (int64_t)(size / 2 + 1) * args->count};
-    if (args->in_place) bruck.aside = all_to_all_aside(plan, args);
+    if (args->in_place) bruck.aside = copy_input_aside(plan, args);
     bruck.boxes = plan_scratch(plan, 2 * __builtin_ctz((unsigned)over) * bruck.box);
     for (int bit = 1; bit < size; bit *= 2) bruck_round(plan, &bruck, bit);
     for (int i = 0; i < size; i++)

@@ -1,5 +1,5 @@
-/* Barrier: none leaves before the last has entered.  Messages are empty; coll_build makes each wait for those that
- * came before it. */
+/* Barrier: no rank leaves before the last one has entered.  Messages are empty; coll_build orders each after those
+ * received before it. */
 #include "parts.h"
 
 static const struct plan_ref nothing = {PLAN_SCRATCH, 0};
@@ -12,7 +12,7 @@ void barrier_dissemination(struct plan *plan, const struct coll_args *args)
     }
 }
 
-/* Everybody tells everybody: each rank hears of every other one by itself, and so knows all that are missing. */
+/* Every rank sends to every other one, so each rank knows by itself which ranks are missing. */
 void barrier_linear(struct plan *plan, const struct coll_args *args)
 {
     for (int i = 1; i < args->size; i++) plan_send(plan, ring_rank(args->rank, i, args->size), nothing, 0);

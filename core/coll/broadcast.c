@@ -1,4 +1,4 @@
-/* Broadcast: OUT(0) of root to OUT(0) of all. */
+/* Broadcast: OUT(0) of root to OUT(0) of all ranks. */
 #include "parts.h"
 
 void coll_tree_broadcast(struct plan *plan, const struct coll_args *args, int root, struct plan_ref data, int64_t numel)
@@ -17,7 +17,7 @@ void broadcast_binomial(struct plan *plan, const struct coll_args *args)
                             ring_segment_numel(args->count, args->segment, j));
 }
 
-/* Every rank receives once and sends once: the most bandwidth, for messages of many segments. */
+/* Every rank receives once and sends once: the highest bandwidth, for messages of many segments. */
 void broadcast_chain(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size, v = tree_virtual(args->rank, args->root, size);
@@ -29,7 +29,7 @@ void broadcast_chain(struct plan *plan, const struct coll_args *args)
     }
 }
 
-/* Root to each, segment by segment: nobody waits for anybody else, but root sends it all. */
+/* Root sends every segment to each rank.  The other ranks do not depend on each other, but root sends all the data. */
 void broadcast_linear(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size;
@@ -42,7 +42,7 @@ void broadcast_linear(struct plan *plan, const struct coll_args *args)
     }
 }
 
-/* A run of consecutive chunks; there are as many as ranks. */
+/* A range of consecutive chunks; there are as many chunks as ranks. */
 static struct plan_ref scatter_window(const struct coll_args *args, struct plan_ref data, int64_t numel, int first,
                                       int chunks, int64_t *window)
 {
@@ -51,7 +51,7 @@ static struct plan_ref scatter_window(const struct coll_args *args, struct plan_
     return plan_shift(data, at);
 }
 
-/* Down a binomial tree, each child getting the chunks of its own subtree. */
+/* Scatters down a binomial tree: each child gets the chunks of its own subtree. */
 static void scatter_tree(struct plan *plan, const struct coll_args *args, struct plan_ref data, int64_t numel)
 {
     int size = args->size, v = tree_virtual(args->rank, args->root, size), bit = tree_bit(v, size);
@@ -67,13 +67,13 @@ static void scatter_tree(struct plan *plan, const struct coll_args *args, struct
     }
 }
 
-/* Whether v has had a chunk from the scatter already. */
-static bool scatter_gave(const struct coll_args *args, int v, int chunk)
+/* True if the scatter has already sent this chunk to v. */
+static bool scatter_has_sent(const struct coll_args *args, int v, int chunk)
 {
     return chunk >= v && chunk < v + tree_span(v, args->size);
 }
 
-/* Round the ring, leaving out what the receiver has. */
+/* All-gathers in a ring, without the chunks that the receiver has. */
 static void scatter_ring(struct plan *plan, const struct coll_args *args, struct plan_ref data, int64_t numel)
 {
     int size = args->size, v = tree_virtual(args->rank, args->root, size);
@@ -81,11 +81,11 @@ static void scatter_ring(struct plan *plan, const struct coll_args *args, struct
     for (int round = 0; round < size - 1; round++) {
         int64_t n;
         int out = ring_rank(v, -round, size), in = ring_rank(v, -round - 1, size);
-        if (!scatter_gave(args, next, out)) {
+        if (!scatter_has_sent(args, next, out)) {
             struct plan_ref have = scatter_window(args, data, numel, out, 1, &n);
             coll_send(plan, args, tree_real(next, args->root, size), have, n);
         }
-        if (!scatter_gave(args, v, in)) {
+        if (!scatter_has_sent(args, v, in)) {
             struct plan_ref lack = scatter_window(args, data, numel, in, 1, &n);
             coll_recv(plan, args, ring_rank(args->rank, -1, size), lack, n);
         }

@@ -1,14 +1,13 @@
-/* What a collective's builder is given, and the table of all algorithms.
+/* Arguments of a collective's builder, and the table of all algorithms.
  *
  * A builder is a pure function of its arguments: it appends steps to a plan and does nothing else.  Every rank of the
- * group builds its own plan from the same arguments (but for rank), so both ends of each message agree.
- */
+ * group builds its own plan from the same arguments (except rank), so both ends of each message agree. */
 #ifndef COLL_H
 #define COLL_H
 
 #include "plan/plan.h"
 
-/* One block a rank, as the operation's tensors have them: either a list of tensors (block i is all of buffer
+/* One block per rank, as the operation's tensors have them: either a list of tensors (block i is all of buffer
  * PLAN_IN(i) or PLAN_OUT(i)) or consecutive parts of one flat tensor.  Blocks may differ in size. */
 struct coll_blocks {
     bool list;
@@ -16,29 +15,30 @@ struct coll_blocks {
     const int64_t *at;    /* element offset of block i in the flat tensor; size entries; NULL for a list */
 };
 
-/* Which ranks share a host: what is cheap between them is not between others. */
+/* Which ranks share a host.  Messages within a host are cheaper than between hosts. */
 struct coll_hosts {
     int n;            /* hosts, in the order of their first ranks */
-    int least, most;  /* ranks on the host that has the fewest, the most */
-    const int *of;    /* of each rank: its host */
+    int least, most;  /* fewest and most ranks on one host */
+    const int *of;    /* the host of each rank */
     const int *begin; /* host h's ranks are rank[begin[h]] .. rank[begin[h + 1] - 1], ascending */
     const int *rank;
 };
 
-/* From a number for each rank's host, any numbers; NULL when out of memory.  Freed with free(). */
+/* Returns the ranks by host, from a number for each rank's host (any numbers), or NULL if out of memory.  The caller
+ * frees it with free(). */
 struct coll_hosts *coll_hosts_new(const int32_t *host, int size);
 
-/* What the backend says of its messages. */
+/* The backend's assumptions about its messages. */
 struct coll_link {
-    int64_t latency_ns;    /* of a small message */
-    int64_t bytes_per_us;  /* of a large one */
-    int64_t segment_bytes; /* a good size for pipelining; 0: do not cut */
+    int64_t latency_ns;    /* latency of a small message */
+    int64_t bytes_per_us;  /* bandwidth of a large message */
+    int64_t segment_bytes; /* a good size for pipelining; 0: no segments */
 };
 
 struct coll_args;
 
-/* Appends a part of an operation, among members alone, by the algorithm that coll_select returns for it.  The part's
- * input and output are areas of the plan's buffers. */
+/* Appends a part of an operation among members only, with the algorithm that coll_select returns for it.  The part's
+ * input and output are ranges of the plan's buffers. */
 typedef void (*coll_part_builder)(struct plan *plan, const struct coll_args *part, const int *members,
                                   struct plan_ref in, struct plan_ref out);
 
@@ -46,28 +46,28 @@ struct coll_args {
     tutti_kind kind;
     int rank, size;
     int root;      /* group rank */
-    int64_t count; /* elements of this rank's flat tensor: broadcast, all_reduce, reduce; own block elsewhere */
-    /* where this rank has a block a rank on that side (gather and scatter: the root alone); else zero */
+    int64_t count; /* elements of this rank's flat tensor (broadcast, all_reduce, reduce), else of its own block */
+    /* set if this rank has one block per rank on that side (for gather and scatter only on the root); else zero */
     struct coll_blocks in, out;
-    bool even;       /* every rank knows that all blocks have the same size (count) */
+    bool even;       /* all blocks have the same size (count), and every rank knows it */
     int64_t segment; /* elements of one pipelined message, at least 1 */
-    bool is_part;    /* of another operation: what comes before and after it goes on segment by segment */
+    bool is_part;    /* part of another operation: the steps before and after it proceed segment by segment */
     bool in_place;   /* this rank's input is its output (or its own slice of it): coll_build makes them one buffer */
     bool average;    /* the last step divides by size */
     bool premul;     /* each input is scaled first */
-    int64_t element; /* bytes of one */
-    const struct coll_link *link;   /* NULL: as the table has it */
-    const struct coll_hosts *hosts; /* NULL: all ranks are on one */
-    coll_part_builder build_part;   /* set by coll_build, for algorithms that are made of others */
+    int64_t element; /* size of an element in bytes */
+    const struct coll_link *link;   /* NULL: the table's thresholds are not scaled */
+    const struct coll_hosts *hosts; /* NULL: all ranks are on one host */
+    coll_part_builder build_part;   /* set by coll_build, for algorithms composed of others */
 };
 
 typedef void (*coll_builder)(struct plan *plan, const struct coll_args *args);
 
 struct coll_algorithm {
     tutti_kind kind;
-    const char *name; /* as TUTTI_ALGO spells it: "ring", "recursive_doubling" */
+    const char *name; /* the name in TUTTI_ALGO: "ring", "recursive_doubling" */
     coll_builder build;
-    bool uneven; /* also where blocks differ in size, each rank knowing only its own counts */
+    bool uneven; /* also supports blocks that differ in size if each rank knows only its own counts */
 };
 
 /* A path of a backend's own, which does the operation without a plan: `build` is NULL. */

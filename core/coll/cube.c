@@ -1,10 +1,10 @@
-/* Recursive halving and doubling on a hypercube: the halves that Rabenseifner's algorithms are made of.
+/* Recursive halving and doubling on a hypercube: the two halves of Rabenseifner's algorithms.
  *
- * A window is a run of consecutive chunks, one chunk a corner.  It starts as all of them, and each round halves it (or,
- * on the way back, doubles it) between the two corners that differ in one bit. */
+ * A window is a range of consecutive chunks, one chunk per corner.  It starts with all chunks.  Each round halves it,
+ * or doubles it on the way back, between the two corners that differ in one bit. */
 #include "parts.h"
 
-static struct plan_ref cube_window(const struct coll_cube *cube, struct plan_ref data, int64_t numel, int first,
+static struct plan_ref find_window(const struct coll_cube *cube, struct plan_ref data, int64_t numel, int first,
                                    int chunks, int64_t *window)
 {
     int64_t at = ring_chunk_at(numel, cube->fold.corners, first);
@@ -12,16 +12,16 @@ static struct plan_ref cube_window(const struct coll_cube *cube, struct plan_ref
     return plan_shift(data, at);
 }
 
-static void cube_halve(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube, int bit,
-                       struct plan_ref in, struct plan_ref acc, int64_t numel)
+static void halve_window(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube, int bit,
+                         struct plan_ref in, struct plan_ref acc, int64_t numel)
 {
-    int first = cube->corner & ~(2 * bit - 1); /* the window that both corners hold */
+    int first = cube->corner & ~(2 * bit - 1); /* start of the window that both corners have */
     int mine = cube->corner & bit, peer = coll_cube_rank(cube, cube->corner ^ bit);
     int64_t n;
-    struct plan_ref give = cube_window(cube, in, numel, first + (mine ^ bit), bit, &n);
+    struct plan_ref give = find_window(cube, in, numel, first + (mine ^ bit), bit, &n);
     coll_send(plan, args, peer, give, n);
-    struct plan_ref keep = cube_window(cube, in, numel, first + mine, bit, &n);
-    coll_recv_reduce(plan, args, peer, cube_window(cube, acc, numel, first + mine, bit, &n), keep, n);
+    struct plan_ref keep = find_window(cube, in, numel, first + mine, bit, &n);
+    coll_recv_reduce(plan, args, peer, find_window(cube, acc, numel, first + mine, bit, &n), keep, n);
 }
 
 void coll_cube_reduce_scatter(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
@@ -36,11 +36,11 @@ void coll_cube_reduce_scatter(struct plan *plan, const struct coll_args *args, c
         in = acc;
     }
     for (int bit = cube->fold.corners / 2; bit > 0; bit /= 2) {
-        cube_halve(plan, args, cube, bit, in, acc, numel);
+        halve_window(plan, args, cube, bit, in, acc, numel);
         in = acc;
     }
     int64_t n;
-    struct plan_ref result = cube_window(cube, acc, numel, cube->corner, 1, &n);
+    struct plan_ref result = find_window(cube, acc, numel, cube->corner, 1, &n);
     if (args->average) plan_average(plan, result, result, n);
 }
 
@@ -54,9 +54,9 @@ void coll_cube_all_gather(struct plan *plan, const struct coll_args *args, const
     for (int bit = 1; bit < cube->fold.corners; bit *= 2) {
         int mine = cube->corner & ~(bit - 1), peer = coll_cube_rank(cube, cube->corner ^ bit);
         int64_t n;
-        struct plan_ref have = cube_window(cube, data, numel, mine, bit, &n);
+        struct plan_ref have = find_window(cube, data, numel, mine, bit, &n);
         coll_send(plan, args, peer, have, n);
-        struct plan_ref lack = cube_window(cube, data, numel, mine ^ bit, bit, &n);
+        struct plan_ref lack = find_window(cube, data, numel, mine ^ bit, bit, &n);
         coll_recv(plan, args, peer, lack, n);
     }
     if (tree_has_folded(cube->fold, cube->v)) coll_send(plan, args, coll_cube_partner(cube), data, numel);
@@ -68,11 +68,11 @@ void coll_cube_gather(struct plan *plan, const struct coll_args *args, const str
     for (int bit = 1; cube->corner >= 0 && bit < cube->fold.corners; bit *= 2) {
         int64_t n;
         if (cube->corner & bit) {
-            struct plan_ref have = cube_window(cube, data, numel, cube->corner, bit, &n);
+            struct plan_ref have = find_window(cube, data, numel, cube->corner, bit, &n);
             coll_send(plan, args, coll_cube_rank(cube, cube->corner ^ bit), have, n);
             return;
         }
-        struct plan_ref lack = cube_window(cube, data, numel, cube->corner + bit, bit, &n);
+        struct plan_ref lack = find_window(cube, data, numel, cube->corner + bit, bit, &n);
         coll_recv(plan, args, coll_cube_rank(cube, cube->corner ^ bit), lack, n);
     }
 }

@@ -1,4 +1,4 @@
-/* Gather: IN(0) of rank i in output block i of root. */
+/* Gather: IN(0) of rank i to output block i of root. */
 #include "parts.h"
 
 void gather_linear(struct plan *plan, const struct coll_args *args)
@@ -14,8 +14,8 @@ void gather_linear(struct plan *plan, const struct coll_args *args)
     coll_copy(plan, args, coll_out(args, args->root), plan_at(PLAN_IN(0), 0), args->count);
 }
 
-/* The blocks of a subtree come in one message, in the order of virtual ranks, and pass root through scratch unless
- * it is one block alone. */
+/* Receives the blocks of a subtree in one message, in the order of virtual ranks.  They go through scratch unless it is
+ * a single block. */
 static void gather_binomial_root(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size;

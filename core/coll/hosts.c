@@ -1,4 +1,4 @@
-/* The ranks by host, from a number for each rank's host. */
+/* Lists ranks by host, from a number for each rank's host. */
 #include "coll.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void find_first_ranks(const int32_t *host, int size, int64_t *key, int *f
     }
 }
 
-/* Replaces first ranks by numbers, counted in the order of first ranks.  Returns how many hosts there are. */
+/* Replaces first ranks by host numbers, in the order of first ranks.  Returns the number of hosts. */
 static int number_hosts(int *of, int size)
 {
     int n = 0;

@@ -1,11 +1,8 @@
-/* What several builders share: references to blocks, messages cut into segments, and the parts of algorithms that
- * others are made of.
+/* Helpers of several builders: references to blocks, messages cut into segments, and parts of algorithms.
  *
- * Segments: both ends cut a message in the same way, at multiples of args->segment from its beginning.  Most builders
- * go one step further and do the whole algorithm for one piece of the data before they turn to the next: what may
- * overlap is derived, so the pieces flow through one behind the other, and the scratch of one piece serves again a few
- * pieces later.
- */
+ * Both ends cut a message into segments in the same way, at multiples of args->segment from its beginning.  Most
+ * builders run the whole algorithm for one piece of the data before they turn to the next one.  What may overlap is
+ * derived, so the pieces are pipelined, and the scratch of one piece is used again a few pieces later. */
 #ifndef COLL_PARTS_H
 #define COLL_PARTS_H
 
@@ -13,7 +10,7 @@
 #include "ring.h"
 #include "tree.h"
 
-/* So many pieces have scratch of their own; the next waits for the first. */
+/* Number of pieces with their own scratch; the next piece waits for the first. */
 enum { COLL_IN_FLIGHT = 4 };
 
 static inline struct plan_ref coll_in(const struct coll_args *args, int block)
@@ -26,7 +23,7 @@ static inline struct plan_ref coll_out(const struct coll_args *args, int block)
     return args->out.list ? plan_at(PLAN_OUT(block), 0) : plan_at(PLAN_OUT(0), args->out.at[block]);
 }
 
-/* One message, cut. */
+/* One message, cut into segments. */
 static inline void coll_send(struct plan *plan, const struct coll_args *args, int peer, struct plan_ref src,
                              int64_t numel)
 {
@@ -51,8 +48,8 @@ static inline void coll_recv_reduce(struct plan *plan, const struct coll_args *a
     }
 }
 
-/* A block that goes straight from where it lies to where it belongs.  Nobody does anything with a part of it, so it is
- * not cut, but where segments of a larger operation flow through. */
+/* A block that is sent from its source to its destination.  No rank processes a part of it, so it is not cut, unless
+ * segments of a larger operation are pipelined through it. */
 static inline void coll_send_block(struct plan *plan, const struct coll_args *args, int peer, struct plan_ref src,
                                    int64_t numel)
 {
@@ -71,7 +68,7 @@ static inline void coll_recv_block(struct plan *plan, const struct coll_args *ar
         plan_recv(plan, peer, dst, numel);
 }
 
-/* A rank's own block, cut: the backend gets its turn after each copy, and peers need not wait for all of them. */
+/* A rank's own block, copied in segments: the backend polls after each copy, so peers need not wait for all of them. */
 static inline void coll_copy(struct plan *plan, const struct coll_args *args, struct plan_ref dst, struct plan_ref src,
                              int64_t numel)
 {
@@ -81,7 +78,7 @@ static inline void coll_copy(struct plan *plan, const struct coll_args *args, st
     }
 }
 
-/* The largest of a rank-indexed list of counts. */
+/* Returns the largest count in a list indexed by rank. */
 static inline int64_t coll_largest(const int64_t *count, int size)
 {
     int64_t largest = 0;
@@ -89,14 +86,13 @@ static inline int64_t coll_largest(const int64_t *count, int size)
     return largest;
 }
 
-/* Scratch that pieces use in turn. */
+/* Scratch that the pieces use in turn. */
 struct coll_slots {
     struct plan_ref first;
     int64_t numel, slots;
 };
 
-/* As many slots as a tensor of numel elements, in pieces of at most `piece`, can make use of; `each` elements a slot.
- */
+/* Reserves as many slots, of `each` elements, as a tensor of numel elements in pieces of at most `piece` can use. */
 static inline struct coll_slots coll_slots(struct plan *plan, int64_t numel, int64_t piece, int64_t each)
 {
     int64_t slots = ring_min(ring_segments(numel, piece), COLL_IN_FLIGHT);
@@ -110,16 +106,16 @@ static inline struct plan_ref coll_slot(struct coll_slots slots, int64_t piece)
 
 /* ---- parts of algorithms, each for one piece of the data ----------------------------------------------------- */
 
-/* Sends `data` of root down a binomial tree; every other rank receives into its own. */
+/* Broadcasts `data` of root down a binomial tree; every other rank receives into its own. */
 void coll_tree_broadcast(struct plan *plan, const struct coll_args *args, int root, struct plan_ref data,
                          int64_t numel);
 
-/* Reduces `in` of all ranks up a binomial tree to root, whose `acc` holds the result; other ranks with children in the
- * tree sum into theirs.  in and acc may be the same. */
+/* Reduces `in` of all ranks up a binomial tree to root, whose `acc` receives the result.  Other ranks with children in
+ * the tree use their `acc` for partial sums.  in and acc may be the same. */
 void coll_tree_reduce(struct plan *plan, const struct coll_args *args, int root, struct plan_ref in,
                       struct plan_ref acc, int64_t numel);
 
-/* A rank's place in a hypercube over the group, whose corner 0 is root. */
+/* A rank's position in a hypercube over the group, whose corner 0 is root. */
 struct coll_cube {
     struct tree_fold fold;
     int root, size, v, corner;
@@ -132,40 +128,40 @@ static inline struct coll_cube coll_cube(const struct coll_args *args, int root)
     return (struct coll_cube){fold, root, args->size, v, tree_corner(fold, v)};
 }
 
-/* The rank at a corner. */
+/* Returns the rank at a corner. */
 static inline int coll_cube_rank(const struct coll_cube *cube, int corner)
 {
     return tree_real(tree_corner_rank(cube->fold, corner), cube->root, cube->size);
 }
 
-/* The rank that is folded into this corner's, or the one this folded rank is folded into. */
+/* Returns the rank that is folded into this corner, or the corner that this rank is folded into. */
 static inline int coll_cube_partner(const struct coll_cube *cube)
 {
     return tree_real(cube->corner < 0 ? cube->v - 1 : cube->v + 1, cube->root, cube->size);
 }
 
-/* Reduce-scatter by recursive halving: afterwards each corner's acc holds chunk `corner` (of as many as there are
- * corners) reduced over all ranks, and averaged where asked.  Folded ranks only hand in what they have. */
+/* Reduce-scatter by recursive halving.  Afterwards each corner's acc holds chunk `corner` (there are as many chunks as
+ * corners), reduced over all ranks, and averaged if requested.  Folded ranks only send their input. */
 void coll_cube_reduce_scatter(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
                               struct plan_ref in, struct plan_ref acc, int64_t numel);
 
-/* The way back, by recursive doubling: from one chunk a corner to all chunks on all ranks. */
+/* All-gather by recursive doubling: from one chunk per corner to all chunks on all ranks. */
 void coll_cube_all_gather(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
                           struct plan_ref data, int64_t numel);
 
-/* From one chunk a corner to all chunks on corner 0. */
+/* Gather: from one chunk per corner to all chunks on corner 0. */
 void coll_cube_gather(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
                       struct plan_ref data, int64_t numel);
 
-/* Appends an operation of some of the group's ranks as a part of another, as if they were a group of their own, with
- * IN(0) and OUT(0) at in and out.  members are their ranks, part->rank is this rank's index there.  Blocks are flat. */
+/* Appends an operation among some of the group's ranks as a part of another one, as if they were a group, with IN(0)
+ * and OUT(0) at in and out.  members are their ranks; part->rank is this rank's index in it.  Blocks are flat. */
 static inline void coll_part(struct plan *plan, const struct coll_args *part, const int *members, struct plan_ref in,
                              struct plan_ref out)
 {
     part->build_part(plan, part, members, in, out);
 }
 
-/* ---- the builders --------------------------------------------------------------------------------------------- */
+/* ---- builders ------------------------------------------------------------------------------------------------- */
 
 void all_reduce_recursive_doubling(struct plan *plan, const struct coll_args *args);
 void all_reduce_ring(struct plan *plan, const struct coll_args *args);

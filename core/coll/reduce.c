@@ -1,4 +1,4 @@
-/* Reduce: IN(0) of all ranks, reduced, in OUT(0) of root.  The others have no output: they sum in scratch. */
+/* Reduce: IN(0) of all ranks, reduced, to OUT(0) of root.  Other ranks have no output and sum in scratch. */
 #include "parts.h"
 
 void coll_tree_reduce(struct plan *plan, const struct coll_args *args, int root, struct plan_ref in,
@@ -28,11 +28,11 @@ void reduce_binomial(struct plan *plan, const struct coll_args *args)
     }
 }
 
-/* From rank to rank towards root, each adding its own: the least traffic of all, for messages of many segments. */
+/* From rank to rank towards root, each adding its own: the least traffic, for messages of many segments. */
 void reduce_chain(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size, v = tree_virtual(args->rank, args->root, size);
-    bool sums = v > 0 && v < size - 1; /* in scratch */
+    bool sums = v > 0 && v < size - 1; /* partial sums go to scratch */
     int64_t piece = sums ? ring_min(args->segment, args->count) : 0;
     struct coll_slots slots = coll_slots(plan, args->count, args->segment, piece);
     for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++) {

@@ -1,4 +1,4 @@
-/* Scatter: input block i of root in OUT(0) of rank i. */
+/* Scatter: input block i of root to OUT(0) of rank i. */
 #include "parts.h"
 
 void scatter_linear(struct plan *plan, const struct coll_args *args)
@@ -14,7 +14,7 @@ void scatter_linear(struct plan *plan, const struct coll_args *args)
     coll_copy(plan, args, plan_at(PLAN_OUT(0), 0), coll_in(args, args->root), args->count);
 }
 
-/* The mirror of gather_binomial_root, largest subtree first. */
+/* The reverse of gather_binomial_root, largest subtree first. */
 static void scatter_binomial_root(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size;

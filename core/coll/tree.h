@@ -1,8 +1,7 @@
-/* Index arithmetic of binomial trees and of hypercubes.
+/* Index arithmetic of binomial trees and hypercubes.
  *
- * Trees are rooted at virtual rank 0; tree_virtual and tree_real turn the group's ranks into virtual ones and back. The
- * parent of v is v without its lowest bit, and the subtree of v is the consecutive ranks [v, v + tree_span(v)).
- */
+ * Trees are rooted at virtual rank 0; tree_virtual and tree_real convert between ranks and virtual ranks.  The parent
+ * of v is v without its lowest bit, and the subtree of v is the consecutive ranks [v, v + tree_span(v)). */
 #ifndef COLL_TREE_H
 #define COLL_TREE_H
 
@@ -16,7 +15,7 @@ static inline int tree_real(int v, int root, int size)
     return (v + root) % size;
 }
 
-/* The largest power of two that is not above n. */
+/* Returns the largest power of two that is at most n. */
 static inline int tree_power(int n)
 {
     int power = 1;
@@ -24,7 +23,8 @@ static inline int tree_power(int n)
     return power;
 }
 
-/* The distance to v's parent: its lowest bit; for the root the first power of two that reaches over all ranks. */
+/* Returns the distance to v's parent, which is its lowest bit; for the root the smallest power of two that is at least
+ * size. */
 static inline int tree_bit(int v, int size)
 {
     if (v != 0) return v & -v;
@@ -32,15 +32,15 @@ static inline int tree_bit(int v, int size)
     return power < size ? 2 * power : power;
 }
 
-/* How many ranks the subtree of v has. */
+/* Returns the number of ranks in the subtree of v. */
 static inline int tree_span(int v, int size)
 {
     int bit = tree_bit(v, size);
     return bit < size - v ? bit : size - v;
 }
 
-/* A hypercube needs a power of two.  Of the first 2 * extra ranks the odd ones are folded: each hands its part to the
- * rank before it and gets the result from there.  The others are corners, numbered in order of rank. */
+/* A hypercube needs a power of two.  Of the first 2 * extra ranks the odd ones are folded: each sends its part to the
+ * rank before it and gets the result from there.  The other ranks are corners, numbered in order of rank. */
 struct tree_fold {
     int corners, extra;
 };
@@ -51,20 +51,20 @@ static inline struct tree_fold tree_fold(int size)
     return (struct tree_fold){corners, size - corners};
 }
 
-/* v's corner, or -1 where v is folded into v - 1. */
+/* Returns v's corner, or -1 if v is folded into v - 1. */
 static inline int tree_corner(struct tree_fold fold, int v)
 {
     if (v >= 2 * fold.extra) return v - fold.extra;
     return v % 2 == 0 ? v / 2 : -1;
 }
 
-/* Whether v + 1 is folded into v. */
+/* True if v + 1 is folded into v. */
 static inline int tree_has_folded(struct tree_fold fold, int v)
 {
     return v < 2 * fold.extra && v % 2 == 0;
 }
 
-/* The virtual rank at a corner; for the number of corners: size. */
+/* Returns the virtual rank at a corner; for the number of corners: size. */
 static inline int tree_corner_rank(struct tree_fold fold, int corner)
 {
     return corner < fold.extra ? 2 * corner : corner + fold.extra;
