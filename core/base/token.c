@@ -79,7 +79,7 @@ static int read_from_fd(uint8_t out[TOKEN_BYTES])
 static int check_file(const char *path, int fd)
 {
     struct stat stat;
-    if (fstat(fd, &stat) != 0) return error_errno(TUTTI_ERR_SYSTEM, "TUTTI_TOKEN_FILE %.200s", path);
+    if (fstat(fd, &stat) != 0) return error_errno(TUTTI_ERR_SYSTEM, "cannot stat TUTTI_TOKEN_FILE %.200s", path);
     if (!S_ISREG(stat.st_mode))
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_TOKEN_FILE %.200s is not a regular file", path);
     if (stat.st_uid != geteuid())

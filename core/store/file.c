@@ -160,7 +160,7 @@ static int replay_log(struct file *file)
             "file store %.200s: the file shrank because another program truncated it; start again with a new file",
             file->path);
     while (one == 1 && file->end < stat.st_size) one = replay_record(file);
-    if (one == 0 && ftruncate(file->fd, file->end) != 0) return fail_errno(file, "cannot be cut");
+    if (one == 0 && ftruncate(file->fd, file->end) != 0) return fail_errno(file, "cannot be truncated");
     return one < 0 ? one : TUTTI_OK;
 }
 
@@ -187,7 +187,7 @@ static int append_request(struct file *file, const struct store_request *request
     int status = TUTTI_OK;
     if (write_at(file, record, total, file->end) != 0) {
         status = fail_errno(file, "cannot be written");
-        if (ftruncate(file->fd, file->end) != 0) status = fail_errno(file, "cannot be cut");
+        if (ftruncate(file->fd, file->end) != 0) status = fail_errno(file, "cannot be truncated");
     } else {
         file->end += (off_t)total;
     }
@@ -201,7 +201,7 @@ static int undo_append(struct file *file, off_t before)
 {
     table_free(&file->table);
     file->end = FILE_HEADER;
-    return ftruncate(file->fd, before) == 0 ? TUTTI_OK : fail_errno(file, "cannot be cut");
+    return ftruncate(file->fd, before) == 0 ? TUTTI_OK : fail_errno(file, "cannot be truncated");
 }
 
 /* Tries the request once, with both locks held.  Appends to the log first: the table must not hold more than the file.
