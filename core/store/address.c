@@ -1,5 +1,6 @@
 #include "store/address.h"
 
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -35,6 +36,11 @@ int address_resolve(const char *host, uint16_t port, struct addrinfo **list)
     /* RFC 6761: localhost always means loopback, even on a host without /etc/hosts. */
     if (status != 0 && strcasecmp(host, "localhost") == 0) status = getaddrinfo("127.0.0.1", service, &hints, list);
     return status;
+}
+
+const char *address_strerror(int failure)
+{
+    return failure == EAI_SYSTEM ? strerror(errno) : gai_strerror(failure);
 }
 
 bool address_is_loopback(const struct sockaddr *address)

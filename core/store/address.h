@@ -18,6 +18,9 @@ void address_text(const char *host, uint16_t port, char out[ADDRESS_TEXT_MAX]);
 /* Calls getaddrinfo for TCP; "localhost" always resolves.  Returns 0 or getaddrinfo's error. */
 int address_resolve(const char *host, uint16_t port, struct addrinfo **list);
 
+/* Returns the text of an error of address_resolve.  Call it before errno changes. */
+const char *address_strerror(int failure);
+
 bool address_is_loopback(const struct sockaddr *address);
 bool address_is_any(const struct sockaddr *address);
 uint16_t address_port(const struct sockaddr *address);

@@ -165,7 +165,7 @@ static int connect_target(const struct link_target *target, int64_t deadline_ns,
     if (failure != 0) {
         *retry = LINK_ABSENT; /* the name may be registered when its host starts */
         return error_set(TUTTI_ERR_STORE, "tcp store %s: cannot resolve the host: %s", target->text,
-                         failure == EAI_SYSTEM ? strerror(errno) : gai_strerror(failure));
+                         address_strerror(failure));
     }
     *fd = -1;
     for (struct addrinfo *at = list; at != NULL && *fd < 0; at = at->ai_next)

@@ -120,7 +120,7 @@ static int listen_on_host(struct tcp_server *server, const char *host, uint16_t 
     address_text(host, port, text);
     int failure = address_resolve(host, port, &list);
     if (failure != 0)
-        return error_set(TUTTI_ERR_STORE, "tcp store: \"%.200s\" cannot be resolved: %s", host, gai_strerror(failure));
+        return error_set(TUTTI_ERR_STORE, "tcp store: cannot resolve \"%.200s\": %s", host, address_strerror(failure));
     int bound = UV_EADDRNOTAVAIL, status = TUTTI_OK;
     for (struct addrinfo *at = list; at != NULL && bound == UV_EADDRNOTAVAIL && status == TUTTI_OK; at = at->ai_next) {
         status = check_address(at->ai_addr, text, server->token, insecure);
