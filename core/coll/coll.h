@@ -73,7 +73,7 @@ struct coll_algorithm {
 /* A path of a backend's own, which does the operation without a plan: `build` is NULL. */
 struct coll_path {
     struct coll_algorithm algorithm; /* first: see coll_path_of */
-    int number;                      /* by which the backend knows it */
+    int number;                      /* the backend's number of the path */
     const void *owner;               /* the backend */
 };
 
@@ -85,62 +85,62 @@ static inline const struct coll_path *coll_path_of(const struct coll_algorithm *
 /* All algorithms; the last entry has a NULL name. */
 extern const struct coll_algorithm coll_algorithms[];
 
-/* A row that was measured (TUTTI_TUNING): for up to max_bytes of the whole operation, as they are. */
+/* A measured row (TUTTI_TUNING): applies up to max_bytes of the whole operation, unscaled. */
 struct coll_tuned {
     tutti_kind kind;
     int64_t max_bytes;
     const struct coll_algorithm *algorithm;
 };
 
-/* What somebody wants besides the table: names over measured rows over the table. */
+/* Overrides of the table.  Names have precedence over measured rows, which have precedence over the table. */
 struct coll_wish {
-    const char *names; /* TUTTI_ALGO's text ("all_reduce=ring,broadcast=binomial", or one name), or NULL */
+    const char *names; /* the text of TUTTI_ALGO ("all_reduce=ring,broadcast=binomial", or one name), or NULL */
     const struct coll_tuned *tuned;
     int n_tuned;
-    const struct coll_path *paths; /* of the group's backends; the last one's name is NULL.  NULL: none */
+    const struct coll_path *paths; /* paths of the group's backends, terminated by a NULL name; NULL: none */
 };
 
-/* What groups a row of the table is for. */
+/* The groups to which a row of the table applies. */
 enum coll_where {
     COLL_ANYWHERE,
-    COLL_SPREAD,  /* over several hosts of which one has several ranks */
-    COLL_TOGETHER /* on one host, as the backend says */
+    COLL_SPREAD,  /* several hosts, at least one of them with several ranks */
+    COLL_TOGETHER /* one host, according to the backend */
 };
 
-/* Why an algorithm was taken. */
+/* Why an algorithm was selected. */
 struct coll_reason {
     enum { COLL_BY_TABLE, COLL_BY_TUNING, COLL_BY_NAME, COLL_BY_KIND } by;
-    int64_t bytes;         /* of the whole operation; by table: scaled by the link */
-    int64_t max_bytes;     /* the row's */
-    int max_ranks;         /* the row's, in the table */
-    enum coll_where where; /* the row's, in the table */
+    int64_t bytes;         /* size of the whole operation; by table: scaled by the link */
+    int64_t max_bytes;     /* limit of the row */
+    int max_ranks;         /* limit of the row, by table */
+    enum coll_where where; /* groups of the row, by table */
 };
 
-/* The algorithm for this operation, a function of kind, sizes, hosts, link and wish alone, hence the same on all ranks.
- * NULL, with the error text set, if the wish names an algorithm that does not exist or that cannot do these shapes.
- * wish and reason may be NULL. */
+/* Returns the algorithm for this operation.  It depends only on kind, sizes, hosts, link and wish, so it is the same on
+ * all ranks.  Returns NULL, with the error message set, if the wish names an algorithm that does not exist or does not
+ * support these shapes.  wish and reason may be NULL. */
 const struct coll_algorithm *coll_select(const struct coll_args *args, const struct coll_wish *wish,
                                          struct coll_reason *reason);
 
-/* How many elements a pipelined message of this operation should have, by what the link says; the same on all ranks. */
+/* Returns the elements of a pipelined message of this operation, according to the link; the same on all ranks. */
 int64_t coll_segment(const struct coll_args *args);
 
-/* The algorithm of this name; the i-th algorithm of a kind; NULL where there is none.  The name of a kind, as
- * TUTTI_ALGO spells it; the kind of a name, -1. */
+/* Return the algorithm with this name, and the i-th algorithm of a kind; NULL if there is none.  Return the name of a
+ * kind as TUTTI_ALGO has it, and the kind of a name or -1. */
 const struct coll_algorithm *coll_find(tutti_kind kind, const char *name, size_t length);
 const struct coll_algorithm *coll_nth(tutti_kind kind, int i);
 const char *coll_kind_name(tutti_kind kind);
 int coll_kind(const char *name, size_t length);
 
-/* Builds and finishes the plan of args with algorithm; NULL when out of memory.  recv_reduce_most: see plan_new.
+/* Builds and finishes the plan of args with algorithm; returns NULL if out of memory.  recv_reduce_most: see plan_new.
  *
- * The buffers: broadcast OUT(0) on every rank, root's holding the data; all_reduce IN(0) -> OUT(0); reduce IN(0) ->
+ * The buffers: broadcast OUT(0) on every rank, with the data in root's; all_reduce IN(0) -> OUT(0); reduce IN(0) ->
  * OUT(0) on root; all_gather IN(0) -> out blocks; gather IN(0) -> out blocks on root; scatter in blocks on root ->
  * OUT(0); reduce_scatter in blocks -> OUT(0); all_to_all in blocks -> out blocks; barrier none.
  *
- * In place, the plan's steps name one buffer only: OUT(0) for all_reduce and reduce, the out blocks for all_gather,
- * gather and all_to_all, the in blocks for scatter and reduce_scatter.  The flag has no meaning on a rank that has only
- * one side (all but root in reduce, gather and scatter; all in broadcast). */
+ * In place, the plan's steps use one buffer only: OUT(0) for all_reduce and reduce, the out blocks for all_gather,
+ * gather and all_to_all, the in blocks for scatter and reduce_scatter.  The flag has no meaning on a rank with one side
+ * only (all but root in reduce, gather and scatter; all in broadcast). */
 struct plan *coll_build(const struct coll_algorithm *algorithm, const struct coll_args *args, int64_t recv_reduce_most);
 
 #endif

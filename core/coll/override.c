@@ -27,7 +27,7 @@ static const struct coll_algorithm *find_any(const struct coll_path *paths, tutt
     return found != NULL ? found : override_path(paths, kind, name, length);
 }
 
-/* Appends ", name" unless it is there. */
+/* Appends ", name" unless it is listed already. */
 static void append_name(const char *name, char *text, size_t capacity)
 {
     size_t used = strlen(text);
@@ -46,20 +46,21 @@ static int refuse_name(const struct coll_path *paths, int kind, const char *name
                      kind >= 0 ? coll_kind_name((tutti_kind)kind) : "", kind >= 0 ? " has " : "", length, name, known);
 }
 
-/* "kind=name". */
+/* Parses "kind=name". */
 static int read_pair(const char *item, size_t kind_length, size_t length, const struct coll_path *paths,
                      const struct coll_algorithm **found)
 {
     int kind = coll_kind(item, kind_length);
     if (kind < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: \"%.*s\" is no collective", (int)kind_length, item);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: \"%.*s\" is not a collective", (int)kind_length,
+                         item);
     const char *name = item + kind_length + 1;
     size_t name_length = length - kind_length - 1;
     *found = find_any(paths, (tutti_kind)kind, name, name_length);
     return *found != NULL ? TUTTI_OK : refuse_name(paths, kind, name, (int)name_length);
 }
 
-/* A name alone is meant for all kinds that have it. */
+/* Parses a name alone, which selects an algorithm for all kinds that have it. */
 static int read_name(const char *name, size_t length, const struct coll_path *paths, tutti_kind wanted,
                      const struct coll_algorithm **found)
 {
@@ -99,7 +100,7 @@ int override_rows_max(const struct coll_wish *wish)
 static int add_row(const struct coll_algorithm *algorithm, int64_t max_bytes, const void *owner, tutti_path_row *row)
 {
     int path = algorithm->build != NULL ? TUTTI_PATH_PLAN : coll_path_of(algorithm)->number;
-    if (algorithm->build == NULL && coll_path_of(algorithm)->owner != owner) return 0; /* another backend's */
+    if (algorithm->build == NULL && coll_path_of(algorithm)->owner != owner) return 0; /* the path of another backend */
     *row = (tutti_path_row){algorithm->kind, path, max_bytes};
     return 1;
 }

@@ -84,8 +84,8 @@ static int64_t select_sum(const int64_t *count, int size)
     return sum;
 }
 
-/* The elements of the whole operation, as far as all ranks know them: where blocks differ, only all_gather and
- * reduce_scatter show every rank all of them, and only one algorithm is left for the others. */
+/* Returns the elements of the whole operation as far as all ranks know them.  If blocks differ, only all_gather and
+ * reduce_scatter show every rank all counts; for other kinds only one algorithm is left. */
 static int64_t select_numel(const struct coll_args *args)
 {
     if (!tutti_kind_has_blocks(args->kind)) return args->count;
@@ -94,13 +94,13 @@ static int64_t select_numel(const struct coll_args *args)
     return select_sum(tutti_kind_in_blocks(args->kind) ? args->in.count : args->out.count, args->size);
 }
 
-/* The bytes of the whole operation: a function of nothing that could differ between ranks. */
+/* Returns the bytes of the whole operation, which never differ between ranks. */
 static double select_bytes(const struct coll_args *args)
 {
     return (double)select_numel(args) * (double)args->element;
 }
 
-/* The bytes that the rows are to be held against. */
+/* Returns the bytes to compare with the rows' limits. */
 static double select_scaled(double bytes, const struct coll_link *link)
 {
     if (link == NULL || link->latency_ns <= 0 || link->bytes_per_us <= 0) return bytes;
@@ -153,11 +153,11 @@ static const struct coll_algorithm *select_tuned(const struct coll_args *args, c
 
 int64_t coll_segment(const struct coll_args *args)
 {
-    enum { PLENTY = 16 }; /* of segments for each rank */
+    enum { PLENTY = 16 }; /* segments per rank */
     if (args->link == NULL || args->link->segment_bytes <= 0) return INT64_MAX;
     int64_t segment = args->link->segment_bytes / args->element;
     if (segment < 1) segment = 1;
-    /* Where the ranks are kept busy by half as many, too, half as many messages cost less. */
+    /* If half as many segments keep the ranks busy too, half as many messages cost less. */
     return select_numel(args) / args->size / PLENTY >= segment ? 2 * segment : segment;
 }
 
@@ -168,7 +168,7 @@ const struct coll_algorithm *coll_select(const struct coll_args *args, const str
     const struct coll_algorithm *chosen = NULL;
     if (reason == NULL) reason = &unasked;
     if (wish && wish->names && override_find(wish->names, wish->paths, args->kind, &chosen)) return NULL;
-    if (!chosen || chosen->build == NULL) { /* a path that the backend could not take is one too many */
+    if (!chosen || chosen->build == NULL) { /* a path that the backend did not take is ignored */
         const struct coll_algorithm *tuned = wish ? select_tuned(args, wish, reason) : NULL;
         return tuned ? tuned : select_by_rows(args, reason);
     }

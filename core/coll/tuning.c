@@ -24,8 +24,8 @@ struct tuning_line {
     char word[TUNING_WORDS][TUNING_WORD_MAX];
 };
 
-/* The words of a line; -1: too many, or one that is too long. */
-static int tuning_split(const char *line, struct tuning_line *out)
+/* Splits a line into words and returns their number; -1 if there are too many or one is too long. */
+static int split_words(const char *line, struct tuning_line *out)
 {
     int words = 0;
     while (*(line += strspn(line, " \t\r")) != '\0') {
@@ -38,8 +38,8 @@ static int tuning_split(const char *line, struct tuning_line *out)
     return words;
 }
 
-static int tuning_number(const struct tuning_line *line, int word, const char *what, int64_t low, int64_t high,
-                         int64_t *value)
+static int parse_number(const struct tuning_line *line, int word, const char *what, int64_t low, int64_t high,
+                        int64_t *value)
 {
     char where[64];
     snprintf(where, sizeof where, "line %d: %s", line->number, what);
@@ -53,15 +53,15 @@ struct tuning_group {
     const struct coll_path *paths;
 };
 
-/* *applies: the row is for this group. */
-static int tuning_row(const struct tuning_line *line, const struct tuning_group *group, struct coll_tuned *row,
-                      bool *applies)
+/* Parses a row.  Sets *applies if it is for this group. */
+static int parse_row(const struct tuning_line *line, const struct tuning_group *group, struct coll_tuned *row,
+                     bool *applies)
 {
     const char *operation = line->word[TUNING_OPERATION], *algorithm = line->word[TUNING_ALGORITHM];
     size_t length = strlen(algorithm);
     int kind = coll_kind(operation, strlen(operation));
     if (kind < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: \"%s\" is no collective", line->number, operation);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: \"%s\" is not a collective", line->number, operation);
     *row = (struct coll_tuned){(tutti_kind)kind, INT64_MAX, coll_find((tutti_kind)kind, algorithm, length)};
     if (row->algorithm == NULL) row->algorithm = override_path(group->paths, (tutti_kind)kind, algorithm, length);
     bool is_own = strcmp(line->word[TUNING_BACKEND], group->backend) == 0;
@@ -69,39 +69,39 @@ static int tuning_row(const struct tuning_line *line, const struct tuning_group 
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: %s has no algorithm \"%s\"", line->number, operation,
                          algorithm);
     int64_t row_ranks = 0, row_hosts = 0;
-    int status = tuning_number(line, TUNING_RANKS, "ranks", 1, INT_MAX, &row_ranks);
-    if (status == TUTTI_OK) status = tuning_number(line, TUNING_HOSTS, "hosts", 1, INT_MAX, &row_hosts);
+    int status = parse_number(line, TUNING_RANKS, "ranks", 1, INT_MAX, &row_ranks);
+    if (status == TUTTI_OK) status = parse_number(line, TUNING_HOSTS, "hosts", 1, INT_MAX, &row_hosts);
     if (status == TUTTI_OK && strcmp(line->word[TUNING_BYTES], "any") != 0)
-        status = tuning_number(line, TUNING_BYTES, "bytes", 0, INT64_MAX, &row->max_bytes);
+        status = parse_number(line, TUNING_BYTES, "bytes", 0, INT64_MAX, &row->max_bytes);
     *applies = is_own && row_ranks == group->ranks && row_hosts == group->hosts;
     return status;
 }
 
-static int tuning_add(struct tuning *tuning, const struct coll_tuned *row)
+static int add_row(struct tuning *tuning, const struct coll_tuned *row)
 {
     struct coll_tuned *grown = realloc(tuning->rows, (size_t)(tuning->n + 1) * sizeof *grown);
-    if (grown == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for the tuning");
+    if (grown == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the rows of TUTTI_TUNING");
     tuning->rows = grown;
     tuning->rows[tuning->n++] = *row;
     return TUTTI_OK;
 }
 
-static int tuning_take_line(const char *text, int number, const struct tuning_group *group, struct tuning *tuning)
+static int parse_line(const char *text, int number, const struct tuning_group *group, struct tuning *tuning)
 {
     struct tuning_line line = {.number = number};
     struct coll_tuned row;
     bool applies = false;
     if (number == 1 && strcmp(text, TUNING_FIRST_LINE) != 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line 1: it is \"%.40s\", but must be \"%s\"", text,
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line 1: it is \"%.40s\" and must be \"%s\"", text,
                          TUNING_FIRST_LINE);
     if (number == 1 || text[0] == '#') return TUTTI_OK;
-    int words = tuning_split(text, &line);
+    int words = split_words(text, &line);
     if (words == 0) return TUTTI_OK;
     if (words != TUNING_WORDS)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "line %d: it must be six words: backend, ranks, hosts, operation, bytes, algorithm", number);
-    int status = tuning_row(&line, group, &row, &applies);
-    return status == TUTTI_OK && applies ? tuning_add(tuning, &row) : status;
+                         "line %d: it must have six words: backend, ranks, hosts, operation, bytes, algorithm", number);
+    int status = parse_row(&line, group, &row, &applies);
+    return status == TUTTI_OK && applies ? add_row(tuning, &row) : status;
 }
 
 int tuning_parse(const char *text, const char *backend, int ranks, int hosts, const struct coll_path *paths,
@@ -120,7 +120,7 @@ int tuning_parse(const char *text, const char *backend, int ranks, int hosts, co
         }
         memcpy(line, text, length);
         line[length] = '\0';
-        status = tuning_take_line(line, number, &group, tuning);
+        status = parse_line(line, number, &group, tuning);
         text += length + (text[length] == '\n');
     }
     if (status != TUTTI_OK) tuning_free(tuning);
@@ -133,8 +133,8 @@ void tuning_free(struct tuning *tuning)
     *tuning = (struct tuning){0};
 }
 
-/* Without waiting, as the opening of a pipe that nobody writes into would. */
-static FILE *tuning_open(const char *path)
+/* Opens the file without blocking, as opening a pipe without a writer would. */
+static FILE *open_file(const char *path)
 {
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -149,17 +149,17 @@ static FILE *tuning_open(const char *path)
     return file;
 }
 
-/* The whole file; NULL, with the error text set, where it cannot be read, is too long, or no text. */
-static char *tuning_load(const char *path)
+/* Returns the whole file, or NULL with the error message set if it cannot be read, is too long, or is not text. */
+static char *load_file(const char *path)
 {
-    FILE *file = tuning_open(path);
+    FILE *file = open_file(path);
     if (file == NULL) return NULL;
     char *text = malloc(TUNING_TEXT_MAX + 1);
     size_t bytes = text != NULL ? fread(text, 1, TUNING_TEXT_MAX + 1, file) : 0;
     bool good = text != NULL && !ferror(file) && bytes <= TUNING_TEXT_MAX && memchr(text, '\0', bytes) == NULL;
     fclose(file);
     if (!good) {
-        error_set(TUTTI_ERR_INVALID_ARGUMENT, "it is no text of at most %d bytes", TUNING_TEXT_MAX);
+        error_set(TUTTI_ERR_INVALID_ARGUMENT, "it is not a text of at most %d bytes", TUNING_TEXT_MAX);
         free(text);
         return NULL;
     }
@@ -171,7 +171,7 @@ char *tuning_read(const char *path)
 {
     struct tuning unused;
     if (path == NULL) return NULL;
-    char *text = tuning_load(path);
+    char *text = load_file(path);
     if (text != NULL && tuning_parse(text, "", 1, 1, NULL, &unused) == TUTTI_OK) {
         tuning_free(&unused);
         return text;

@@ -1,7 +1,7 @@
-/* Measured thresholds: what the file named by TUTTI_TUNING says (docs/algorithms.md has its format).
+/* Measured thresholds from the file named by TUTTI_TUNING (docs/algorithms.md has its format).
  *
- * Rank 0 reads it, and the others get its text through the store: so all ranks choose alike whatever lies on their own
- * disks. */
+ * Rank 0 reads the file and distributes its text through the store, so all ranks choose alike whatever their own disks
+ * have. */
 #ifndef TUNING_H
 #define TUNING_H
 
@@ -14,15 +14,15 @@ struct tuning {
     int n;
 };
 
-/* paths: of the backend (coll.h), or NULL.  Algorithms of other backends are not checked.
- *
- * The rows for one backend in groups of so many ranks on so many hosts.  INVALID_ARGUMENT, "line 3: ..": the text, any
- * line of it, is malformed; then there are no rows.  tuning_free gives them back. */
+/* Parses the rows for one backend in groups with this number of ranks and hosts; tuning_free frees them.  paths are
+ * those of the backend (coll.h), or NULL.  Algorithms of other backends are not checked.  Returns INVALID_ARGUMENT,
+ * "line 3: ..", and no rows, if any line of the text is malformed. */
 int tuning_parse(const char *text, const char *backend, int ranks, int hosts, const struct coll_path *paths,
                  struct tuning *tuning);
 void tuning_free(struct tuning *tuning);
 
-/* The text of a file that is well formed; NULL after a warning where it is not, or where path is NULL. */
+/* Returns the text of a well-formed file.  Returns NULL if path is NULL, and after a warning if the file is
+ * malformed. */
 char *tuning_read(const char *path);
 
 #endif

@@ -227,7 +227,7 @@ static int load_name(const char *name, const tutti_host *host, const tutti_backe
                      others, tried);
 }
 
-/* True if a plug-in before `end` in the list has the path, too. */
+/* True if a plug-in before `end` in the list has the path too. */
 static bool is_listed(const struct loaded *end, const tutti_path *path)
 {
     for (const struct loaded *i = registry_all; i != end; i = i->next)

@@ -12,7 +12,7 @@ int registry_load(const char *name, const tutti_host *host, const tutti_backend 
 /* Lists the names of the plug-ins in the search folders, separated by blanks.  Truncates at a whole name. */
 void registry_list(char *text, size_t capacity);
 
-/* The name of the i-th path of a kind that some loaded plug-in has, each name once; NULL behind the last. */
+/* Returns the name of the i-th path of a kind among all loaded plug-ins, each name once; NULL if there are fewer. */
 const char *registry_path(tutti_kind kind, int i);
 
 #endif

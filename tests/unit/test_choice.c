@@ -324,7 +324,7 @@ static void test_override_errors(void **state)
                    "TUTTI_ALGO: all_reduce has no algorithm \"bruck\"; there are: recursive_doubling, ring, "
                    "rabenseifner, reduce_broadcast, hierarchical, leaders");
     assert_refused(&args, "all_reduce=ring,broadcast=", "broadcast has no algorithm \"\"");
-    assert_refused(&args, "allreduce=ring", "TUTTI_ALGO: \"allreduce\" is no collective");
+    assert_refused(&args, "allreduce=ring", "TUTTI_ALGO: \"allreduce\" is not a collective");
     args = some_args(TUTTI_GATHER, 8, 10);
     assert_choice(&args, "gather=binomial", "binomial");
     args.even = false;

@@ -63,11 +63,11 @@ static void test_mistakes(void **state)
     static const struct {
         const char *text, *sentence;
     } wrong[] = {
-        {"", "line 1: it is \"\", but must be \"tutti tuning 1\""},
+        {"", "line 1: it is \"\" and must be \"tutti tuning 1\""},
         {"tutti tuning 2\n", "line 1: it is \"tutti tuning 2\""},
-        {FIRST "tcp 4 1 all_reduce 16384\n", "line 2: it must be six words"},
-        {FIRST "tcp 4 1 all_reduce 16384 ring ring\n", "line 2: it must be six words"},
-        {FIRST "\ntcp 4 1 allreduce 16384 ring\n", "line 3: \"allreduce\" is no collective"},
+        {FIRST "tcp 4 1 all_reduce 16384\n", "line 2: it must have six words"},
+        {FIRST "tcp 4 1 all_reduce 16384 ring ring\n", "line 2: it must have six words"},
+        {FIRST "\ntcp 4 1 allreduce 16384 ring\n", "line 3: \"allreduce\" is not a collective"},
         {FIRST "tcp 4 1 all_reduce 16384 bruck\n", "line 2: all_reduce has no algorithm \"bruck\""},
         {FIRST "tcp 0 1 all_reduce 16384 ring\n", "line 2: ranks is \"0\""},
         {FIRST "tcp 4 x all_reduce 16384 ring\n", "line 2: hosts is \"x\""},
