@@ -21,14 +21,14 @@
 
 enum { PROCESS_NAME_MAX = 256, MISSING_NAMED = 16, HOST_NAME_MAX_BYTES = 65 };
 
-/* Sets the key if it is absent.  Copies the resulting value to now, as a string. */
-static int set_if_absent(const struct registration *registration, const char *key, const char *value, char *now,
+/* Sets the key if it is absent.  Copies the resulting value to current, as a string. */
+static int set_if_absent(const struct registration *registration, const char *key, const char *value, char *current,
                          size_t capacity)
 {
     size_t bytes = 0;
     int status =
-        tutti_store_compare_set(registration->store, key, "", 0, value, strlen(value), now, capacity - 1, &bytes);
-    now[status == TUTTI_OK && bytes < capacity ? bytes : 0] = '\0';
+        tutti_store_compare_set(registration->store, key, "", 0, value, strlen(value), current, capacity - 1, &bytes);
+    current[status == TUTTI_OK && bytes < capacity ? bytes : 0] = '\0';
     return status;
 }
 
@@ -45,22 +45,22 @@ static int read_verdict(const char *verdict)
 /* Publishes a failure as the verdict, and returns the verdict that holds. */
 static int publish_failure(const struct registration *registration, int failure, const char *message)
 {
-    char verdict[ERROR_TEXT_MAX], now[ERROR_TEXT_MAX];
+    char verdict[ERROR_TEXT_MAX], current[ERROR_TEXT_MAX];
     snprintf(verdict, sizeof verdict, "%d %.900s", failure, message);
-    int status = set_if_absent(registration, "verdict", verdict, now, sizeof now);
+    int status = set_if_absent(registration, "verdict", verdict, current, sizeof current);
     if (status != TUTTI_OK) return error_set(failure, "%s", message);
-    return read_verdict(now);
+    return read_verdict(current);
 }
 
 static int check_size(const struct registration *registration)
 {
-    char mine[40], now[64], message[160];
+    char own[40], current[64], message[160];
     int size = -1, rank = -1;
-    snprintf(mine, sizeof mine, "%d %d", registration->world_size, registration->rank);
-    int status = set_if_absent(registration, "size", mine, now, sizeof now);
+    snprintf(own, sizeof own, "%d %d", registration->world_size, registration->rank);
+    int status = set_if_absent(registration, "size", own, current, sizeof current);
     if (status != TUTTI_OK) return status;
-    if (sscanf(now, "%d %d", &size, &rank) != 2)
-        return error_set(TUTTI_ERR_STORE, "rendezvous: the world size in the store is malformed: \"%s\"", now);
+    if (sscanf(current, "%d %d", &size, &rank) != 2)
+        return error_set(TUTTI_ERR_STORE, "rendezvous: the world size in the store is malformed: \"%s\"", current);
     if (size == registration->world_size) return TUTTI_OK;
     snprintf(message, sizeof message, "rendezvous: WORLD_SIZE differs: it is %d on rank %d and %d on rank %d",
              registration->world_size, registration->rank, size, rank);
@@ -125,19 +125,20 @@ static int check_file(struct registration *registration)
 
 static int register_rank(const struct registration *registration)
 {
-    char host[HOST_NAME_MAX_BYTES], process[LIVENESS_NAME_MAX], mine[PROCESS_NAME_MAX], now[PROCESS_NAME_MAX], key[32];
+    char host[HOST_NAME_MAX_BYTES], process[LIVENESS_NAME_MAX], own[PROCESS_NAME_MAX], current[PROCESS_NAME_MAX],
+        key[32];
     uint64_t nonce; /* tells ranks apart that are threads of one process */
     token_random(&nonce, sizeof nonce);
     get_host_name(host);
     liveness_name(process);
-    snprintf(mine, sizeof mine, "%s:%d %016" PRIx64 " %s", host, (int)getpid(), nonce, process);
+    snprintf(own, sizeof own, "%s:%d %016" PRIx64 " %s", host, (int)getpid(), nonce, process);
     snprintf(key, sizeof key, "rank/%d", registration->rank);
-    int status = set_if_absent(registration, key, mine, now, sizeof now);
-    if (status == TUTTI_OK && strcmp(now, mine) == 0)
+    int status = set_if_absent(registration, key, own, current, sizeof current);
+    if (status == TUTTI_OK && strcmp(current, own) == 0)
         return liveness_append(registration->store, "processes", registration->rank);
     if (status != TUTTI_OK) return status;
-    now[strcspn(now, " ")] = '\0';
-    return error_set(TUTTI_ERR_MISMATCH, "rendezvous: rank %d already joined from %s%s%s", registration->rank, now,
+    current[strcspn(current, " ")] = '\0';
+    return error_set(TUTTI_ERR_MISMATCH, "rendezvous: rank %d already joined from %s%s%s", registration->rank, current,
                      registration->file == NULL ? "" : "; if that was an earlier run, remove ",
                      registration->file == NULL ? "" : registration->file);
 }
@@ -240,13 +241,13 @@ static int await_verdict(const struct registration *registration, int64_t deadli
 int registration_complete(struct registration *registration)
 {
     int64_t joined = 0, deadline_ns = clock_deadline_ns(registration->timeout_ms);
-    char now[ERROR_TEXT_MAX];
+    char current[ERROR_TEXT_MAX];
     int status = token_init(); /* the nonce needs it */
     if (status == TUTTI_OK && registration->file != NULL) status = check_file(registration);
     if (status == TUTTI_OK) status = check_size(registration);
     if (status == TUTTI_OK) status = register_rank(registration);
     if (status == TUTTI_OK) status = tutti_store_add(registration->store, "joined", 1, &joined);
     if (status == TUTTI_OK && joined == registration->world_size)
-        status = set_if_absent(registration, "verdict", "0 ", now, sizeof now);
+        status = set_if_absent(registration, "verdict", "0 ", current, sizeof current);
     return status == TUTTI_OK ? await_verdict(registration, deadline_ns) : status;
 }

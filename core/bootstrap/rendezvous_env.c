@@ -166,17 +166,17 @@ static bool uses_launcher_exchange(const struct launcher *from)
  * launcher has other numbers. */
 static void read_launcher_as(const struct launcher *from, struct rendezvous_spec *spec)
 {
-    struct rendezvous_spec *seen = malloc(sizeof *seen);
-    if (seen == NULL) return; /* its values are optional */
-    *seen = (struct rendezvous_spec){
+    struct rendezvous_spec *found = malloc(sizeof *found);
+    if (found == NULL) return; /* its values are optional */
+    *found = (struct rendezvous_spec){
         .rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
-    if (read_ranks(from, seen) == TUTTI_OK && seen->rank == spec->rank && seen->world_size == spec->world_size) {
-        spec->local_rank = seen->local_rank;
-        spec->local_world_size = seen->local_world_size;
-        spec->node_rank = seen->node_rank;
+    if (read_ranks(from, found) == TUTTI_OK && found->rank == spec->rank && found->world_size == spec->world_size) {
+        spec->local_rank = found->local_rank;
+        spec->local_world_size = found->local_world_size;
+        spec->node_rank = found->node_rank;
         spec->via_launcher = uses_launcher_exchange(from);
     }
-    free(seen);
+    free(found);
     log_set_rank(spec->rank);
 }
 
@@ -212,8 +212,8 @@ int rendezvous_spec_from_env(struct rendezvous_spec *spec)
     }
     int status = read_ranks(from, spec);
     if (status != TUTTI_OK) return status;
-    bool told = env_string("MASTER_ADDR", NULL) != NULL;
-    if (from != &own && spec->world_size == 1 && !told) return TUTTI_OK;
+    bool has_address = env_string("MASTER_ADDR", NULL) != NULL;
+    if (from != &own && spec->world_size == 1 && !has_address) return TUTTI_OK;
     if (uses_launcher_exchange(from)) {
         spec->kind = RENDEZVOUS_TCP;
         spec->via_launcher = true;

@@ -42,11 +42,12 @@ void all_gather_bruck(struct plan *plan, const struct coll_args *args)
     plan_copy(plan, coll_out(args, rank), own, args->count);
     plan_copy(plan, blocks, own, args->count);
     int64_t end = args->count;
-    for (int have = 1; have < size; have *= 2) {
-        int n = have < size - have ? have : size - have;
-        int64_t more = sum_counts(args, ring_rank(rank, have, size), n);
-        coll_send(plan, args, ring_rank(rank, -have, size), have == 1 ? own : blocks, sum_counts(args, rank, n));
-        coll_recv(plan, args, ring_rank(rank, have, size), plan_shift(blocks, end), more);
+    for (int n_blocks = 1; n_blocks < size; n_blocks *= 2) {
+        int n = n_blocks < size - n_blocks ? n_blocks : size - n_blocks;
+        int64_t more = sum_counts(args, ring_rank(rank, n_blocks, size), n);
+        coll_send(plan, args, ring_rank(rank, -n_blocks, size), n_blocks == 1 ? own : blocks,
+                  sum_counts(args, rank, n));
+        coll_recv(plan, args, ring_rank(rank, n_blocks, size), plan_shift(blocks, end), more);
         end += more;
     }
     int64_t at = args->count;

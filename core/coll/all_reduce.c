@@ -2,36 +2,36 @@
  * is either computed once and distributed, or by exchanges that compute a + b and b + a in the same tree. */
 #include "parts.h"
 
-/* Exchanges with a peer: dst = have + peer's, while have is being sent.  dst must not be have: its send would have to
+/* Exchanges with a peer: dst = own + peer's, while own is being sent.  dst must not be own: its send would have to
  * complete before the receive may start, and each rank would wait for the other. */
-static void exchange_with(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref have, int64_t numel)
+static void exchange_with(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref own, int64_t numel)
 {
-    plan_send(plan, peer, have, numel);
-    plan_recv_reduce(plan, peer, dst, have, numel);
+    plan_send(plan, peer, own, numel);
+    plan_recv_reduce(plan, peer, dst, own, numel);
 }
 
 /* Like exchange_with, if the result replaces the contribution. */
-static void exchange_in_place(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref have,
-                              struct plan_ref theirs, int64_t numel)
+static void exchange_in_place(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref own,
+                              struct plan_ref received, int64_t numel)
 {
-    plan_send(plan, peer, have, numel);
-    plan_recv(plan, peer, theirs, numel);
-    plan_reduce(plan, dst, have, theirs, numel);
+    plan_send(plan, peer, own, numel);
+    plan_recv(plan, peer, received, numel);
+    plan_reduce(plan, dst, own, received, numel);
 }
 
-static void recursive_doubling_rounds(struct plan *plan, const struct coll_cube *cube, struct plan_ref have,
+static void recursive_doubling_rounds(struct plan *plan, const struct coll_cube *cube, struct plan_ref own,
                                       bool in_place, struct plan_ref out, struct plan_ref slot, int64_t numel)
 {
     int corners = cube->fold.corners;
     if (corners == 2 && in_place) {
-        exchange_in_place(plan, coll_cube_rank(cube, cube->corner ^ 1), out, have, slot, numel);
+        exchange_in_place(plan, coll_cube_rank(cube, cube->corner ^ 1), out, own, slot, numel);
         return;
     }
     struct plan_ref turn[2] = {slot, plan_shift(slot, numel)};
     for (int bit = 1, round = 0; bit < corners; bit *= 2, round++) {
         struct plan_ref dst = 2 * bit < corners ? turn[round % 2] : out;
-        exchange_with(plan, coll_cube_rank(cube, cube->corner ^ bit), dst, have, numel);
-        have = dst;
+        exchange_with(plan, coll_cube_rank(cube, cube->corner ^ bit), dst, own, numel);
+        own = dst;
     }
 }
 

@@ -82,12 +82,12 @@ static void scatter_ring(struct plan *plan, const struct coll_args *args, struct
         int64_t n;
         int out = ring_rank(v, -round, size), in = ring_rank(v, -round - 1, size);
         if (!scatter_has_sent(args, next, out)) {
-            struct plan_ref have = scatter_window(args, data, numel, out, 1, &n);
-            coll_send(plan, args, tree_real(next, args->root, size), have, n);
+            struct plan_ref held = scatter_window(args, data, numel, out, 1, &n);
+            coll_send(plan, args, tree_real(next, args->root, size), held, n);
         }
         if (!scatter_has_sent(args, v, in)) {
-            struct plan_ref lack = scatter_window(args, data, numel, in, 1, &n);
-            coll_recv(plan, args, ring_rank(args->rank, -1, size), lack, n);
+            struct plan_ref missing = scatter_window(args, data, numel, in, 1, &n);
+            coll_recv(plan, args, ring_rank(args->rank, -1, size), missing, n);
         }
     }
 }

@@ -18,10 +18,10 @@ static void halve_window(struct plan *plan, const struct coll_args *args, const 
     int first = cube->corner & ~(2 * bit - 1); /* start of the window that both corners have */
     int mine = cube->corner & bit, peer = coll_cube_rank(cube, cube->corner ^ bit);
     int64_t n;
-    struct plan_ref give = find_window(cube, in, numel, first + (mine ^ bit), bit, &n);
-    coll_send(plan, args, peer, give, n);
-    struct plan_ref keep = find_window(cube, in, numel, first + mine, bit, &n);
-    coll_recv_reduce(plan, args, peer, find_window(cube, acc, numel, first + mine, bit, &n), keep, n);
+    struct plan_ref sent = find_window(cube, in, numel, first + (mine ^ bit), bit, &n);
+    coll_send(plan, args, peer, sent, n);
+    struct plan_ref kept = find_window(cube, in, numel, first + mine, bit, &n);
+    coll_recv_reduce(plan, args, peer, find_window(cube, acc, numel, first + mine, bit, &n), kept, n);
 }
 
 void coll_cube_reduce_scatter(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
@@ -54,10 +54,10 @@ void coll_cube_all_gather(struct plan *plan, const struct coll_args *args, const
     for (int bit = 1; bit < cube->fold.corners; bit *= 2) {
         int mine = cube->corner & ~(bit - 1), peer = coll_cube_rank(cube, cube->corner ^ bit);
         int64_t n;
-        struct plan_ref have = find_window(cube, data, numel, mine, bit, &n);
-        coll_send(plan, args, peer, have, n);
-        struct plan_ref lack = find_window(cube, data, numel, mine ^ bit, bit, &n);
-        coll_recv(plan, args, peer, lack, n);
+        struct plan_ref held = find_window(cube, data, numel, mine, bit, &n);
+        coll_send(plan, args, peer, held, n);
+        struct plan_ref missing = find_window(cube, data, numel, mine ^ bit, bit, &n);
+        coll_recv(plan, args, peer, missing, n);
     }
     if (tree_has_folded(cube->fold, cube->v)) coll_send(plan, args, coll_cube_partner(cube), data, numel);
 }
@@ -68,11 +68,11 @@ void coll_cube_gather(struct plan *plan, const struct coll_args *args, const str
     for (int bit = 1; cube->corner >= 0 && bit < cube->fold.corners; bit *= 2) {
         int64_t n;
         if (cube->corner & bit) {
-            struct plan_ref have = find_window(cube, data, numel, cube->corner, bit, &n);
-            coll_send(plan, args, coll_cube_rank(cube, cube->corner ^ bit), have, n);
+            struct plan_ref held = find_window(cube, data, numel, cube->corner, bit, &n);
+            coll_send(plan, args, coll_cube_rank(cube, cube->corner ^ bit), held, n);
             return;
         }
-        struct plan_ref lack = find_window(cube, data, numel, cube->corner + bit, bit, &n);
-        coll_recv(plan, args, coll_cube_rank(cube, cube->corner ^ bit), lack, n);
+        struct plan_ref missing = find_window(cube, data, numel, cube->corner + bit, bit, &n);
+        coll_recv(plan, args, coll_cube_rank(cube, cube->corner ^ bit), missing, n);
     }
 }

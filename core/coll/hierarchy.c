@@ -166,11 +166,11 @@ static void append_all_reduce(struct plan *plan, const struct coll_args *args, b
     if (!hierarchy_open(plan, args, one, &hierarchy)) return;
     int64_t at, n = find_own_slice(&hierarchy, args->count, &at);
     struct plan_ref slice = plan_shift(out, at);
-    struct plan_ref have = reduce_within(plan, &hierarchy, in, slice, args->count, args->in_place);
+    struct plan_ref partial = reduce_within(plan, &hierarchy, in, slice, args->count, args->in_place);
     if (hierarchy.is_leader) {
         struct coll_args part = hierarchy_between(&hierarchy, TUTTI_ALL_REDUCE, n);
         part.in_place = args->in_place || hierarchy.n_local > 1;
-        coll_part(plan, &part, hierarchy.across, have, slice);
+        coll_part(plan, &part, hierarchy.across, partial, slice);
     }
     gather_within(plan, &hierarchy, out, args->count);
     hierarchy_close(&hierarchy);
@@ -231,12 +231,12 @@ static void append_reduce(struct plan *plan, const struct coll_args *args, bool 
     bool root = args->rank == args->root, near = hierarchy.hosts->of[args->root] == hierarchy.host;
     int64_t at, n = find_own_slice(&hierarchy, args->count, &at);
     struct plan_ref slice = root ? plan_shift(out, at) : plan_scratch(plan, n);
-    struct plan_ref have = reduce_within(plan, &hierarchy, in, slice, args->count, root && args->in_place);
+    struct plan_ref partial = reduce_within(plan, &hierarchy, in, slice, args->count, root && args->in_place);
     if (hierarchy.is_leader) {
         struct coll_args part = hierarchy_between(&hierarchy, TUTTI_REDUCE, n);
         part.root = hierarchy.hosts->of[args->root];
         part.in_place = near && (hierarchy.n_local > 1 || args->in_place);
-        coll_part(plan, &part, hierarchy.across, have, slice);
+        coll_part(plan, &part, hierarchy.across, partial, slice);
     }
     if (near && hierarchy.slices > 1) {
         struct coll_args part = hierarchy_within(&hierarchy, TUTTI_GATHER, n);

@@ -17,8 +17,8 @@ struct exec *exec_new(const struct plan *plan)
         exec_free(exec);
         return NULL;
     }
-    exec->talk = exec->waits + n;
-    exec->compute = exec->talk + n;
+    exec->messages = exec->waits + n;
+    exec->locals = exec->messages + n;
     return exec;
 }
 
@@ -26,7 +26,7 @@ void exec_free(struct exec *exec)
 {
     if (exec == NULL) return;
     free(exec->requests);
-    free(exec->waits); /* talk and compute are part of it */
+    free(exec->waits); /* messages and locals are part of it */
     free(exec->scratch);
     free(exec);
 }
@@ -34,9 +34,9 @@ void exec_free(struct exec *exec)
 static inline void enqueue(struct exec *exec, uint32_t id)
 {
     if (exec->plan->steps[id].kind <= PLAN_RECV_REDUCE)
-        exec->talk[exec->talk_tail++] = id;
+        exec->messages[exec->messages_tail++] = id;
     else
-        exec->compute[exec->compute_tail++] = id;
+        exec->locals[exec->locals_tail++] = id;
 }
 
 static int reserve_scratch(struct exec *exec)
@@ -61,7 +61,7 @@ int exec_start(struct exec *exec)
     exec->reduce = plan->reduces ? reduce_find(exec->run.dtype, exec->run.op) : NULL;
     int status = reserve_scratch(exec);
     if (status != TUTTI_OK) return status;
-    exec->talk_head = exec->talk_tail = exec->compute_head = exec->compute_tail = 0;
+    exec->messages_head = exec->messages_tail = exec->locals_head = exec->locals_tail = 0;
     exec->left = plan->n_steps;
     exec->in_flight = 0;
     exec->status = TUTTI_OK;
@@ -108,7 +108,7 @@ static void issue(struct exec *exec, uint32_t id)
     /* Set field by field: a memset of this size would cost more than the rest of the step. */
     request->peer = step->peer;
     request->flags = TUTTI_REQUEST_EXPECTED;
-    if (run->awaited && exec->talk_head == exec->talk_tail && exec->compute_head == exec->compute_tail)
+    if (run->awaited && exec->messages_head == exec->messages_tail && exec->locals_head == exec->locals_tail)
         request->flags |= TUTTI_REQUEST_AWAITED;
     request->tag = run->tag + step->slot;
     request->fingerprint = run->fingerprint;
@@ -177,20 +177,20 @@ static inline bool is_small(const struct exec *exec, uint32_t id)
  * step can run, and a waiting caller may depend on just this message. */
 static inline bool should_issue_last(const struct exec *exec, uint32_t id)
 {
-    return exec->run.awaited && exec->talk_head + 1 == exec->talk_tail && exec->plan->steps[id].kind != PLAN_SEND &&
-           exec->compute_head < exec->compute_tail && is_small(exec, id) &&
-           is_small(exec, exec->compute[exec->compute_head]);
+    return exec->run.awaited && exec->messages_head + 1 == exec->messages_tail &&
+           exec->plan->steps[id].kind != PLAN_SEND && exec->locals_head < exec->locals_tail && is_small(exec, id) &&
+           is_small(exec, exec->locals[exec->locals_head]);
 }
 
 static void issue_messages(struct exec *exec)
 {
-    while (exec->talk_head < exec->talk_tail && exec->status == TUTTI_OK) {
-        uint32_t id = exec->talk[exec->talk_head];
+    while (exec->messages_head < exec->messages_tail && exec->status == TUTTI_OK) {
+        uint32_t id = exec->messages[exec->messages_head];
         if (should_issue_last(exec, id)) {
-            run_local(exec, exec->compute[exec->compute_head++]);
+            run_local(exec, exec->locals[exec->locals_head++]);
             continue;
         }
-        exec->talk_head++;
+        exec->messages_head++;
         issue(exec, id);
     }
 }
@@ -198,11 +198,11 @@ static void issue_messages(struct exec *exec)
 bool exec_advance(struct exec *exec)
 {
     issue_messages(exec);
-    if (exec->compute_head < exec->compute_tail && exec->status == TUTTI_OK) {
-        run_local(exec, exec->compute[exec->compute_head++]);
+    if (exec->locals_head < exec->locals_tail && exec->status == TUTTI_OK) {
+        run_local(exec, exec->locals[exec->locals_head++]);
         issue_messages(exec); /* sends that this step enabled are issued before the next local step */
     }
-    return exec->status == TUTTI_OK && exec->compute_head < exec->compute_tail;
+    return exec->status == TUTTI_OK && exec->locals_head < exec->locals_tail;
 }
 
 void exec_complete(struct exec *exec, tutti_request *request, int status)

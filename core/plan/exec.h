@@ -35,9 +35,9 @@ struct exec {
     size_t scratch_bytes;
     tutti_request *requests; /* one per step */
     uint32_t *waits;         /* per step: the number of steps it still waits for */
-    uint32_t *talk;          /* queue of sends and receives that may be issued */
-    uint32_t *compute;       /* queue of local steps that may run */
-    uint32_t talk_head, talk_tail, compute_head, compute_tail;
+    uint32_t *messages;      /* queue of sends and receives that may be issued */
+    uint32_t *locals;        /* queue of local steps that may run */
+    uint32_t messages_head, messages_tail, locals_head, locals_tail;
     uint32_t left;          /* steps that have not completed */
     uint32_t in_flight;     /* requests that the backend owns */
     int status;             /* first failure; its message was set as the thread's error message at that time */

@@ -8,11 +8,11 @@ static const char *const role_purposes[] = {"tutti store client", "tutti store s
 
 void handshake_start(struct handshake *shake, enum handshake_role role, uint8_t hello[HANDSHAKE_HELLO_BYTES])
 {
-    uint8_t *mine = role == HANDSHAKE_CLIENT ? shake->client : shake->server;
-    token_random(mine, 32);
+    uint8_t *own = role == HANDSHAKE_CLIENT ? shake->client : shake->server;
+    token_random(own, 32);
     memcpy(hello, magic, 7);
     hello[7] = HANDSHAKE_VERSION;
-    memcpy(hello + 8, mine, 32);
+    memcpy(hello + 8, own, 32);
 }
 
 bool handshake_begins_well(const uint8_t *in, size_t bytes)

@@ -69,7 +69,8 @@ void conn_close(struct conn *conn)
     if (conn->state == CONN_CLOSING) return;
     if (conn->state == CONN_READY) {
         DL_DELETE(server->clients, conn);
-        atomic_fetch_sub_explicit(&server->n_clients, 1, memory_order_relaxed); /* a number, nothing goes with it */
+        atomic_fetch_sub_explicit(&server->n_clients, 1, memory_order_relaxed); /* relaxed: no other data depends on
+                                                                                   it */
     } else {
         DL_DELETE(server->unauthenticated, conn);
         server->n_unauthenticated--;
@@ -195,7 +196,7 @@ static void start_deadline(struct conn *conn)
 {
     int64_t left = wire_timeout_ms(conn->request.deadline_ns);
     if (left == TUTTI_INFINITE) return;
-    uv_update_time(&conn->server->loop); /* libuv's clock stands still during a callback */
+    uv_update_time(&conn->server->loop); /* libuv does not update its clock during a callback */
     uv_timer_start(&conn->timer, on_timer, (uint64_t)left, 0);
 }
 
@@ -282,7 +283,7 @@ static void receive_hello(struct conn *conn)
         return;
     }
     handshake_start(&conn->shake, HANDSHAKE_SERVER, out->data);
-    out->last = answer != HANDSHAKE_OK; /* the hello tells a client of another version which one this is */
+    out->last = answer != HANDSHAKE_OK; /* the hello has this server's version, for the error message of the client */
     conn->state = CONN_PROOF;
     conn->fill = 0;
     write_output(conn, out, HANDSHAKE_HELLO_BYTES);

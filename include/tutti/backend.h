@@ -220,15 +220,15 @@ static inline void tutti_copy(void *to, const void *from, size_t bytes)
 
 /* Delivers the bytes from offset `at` on of the message that matched a request of recv or recv_reduce: copies or
  * reduces them into the request's data. */
-static inline void tutti_request_take(const tutti_host *host, const tutti_request *request, size_t at, const void *came,
-                                      size_t bytes)
+static inline void tutti_request_take(const tutti_host *host, const tutti_request *request, size_t at,
+                                      const void *received, size_t bytes)
 {
     char *data = (char *)request->data + at;
     if (bytes == 0) return;
     if (request->addend == NULL)
-        tutti_copy(data, came, bytes);
+        tutti_copy(data, received, bytes);
     else
-        host->reduce(request->dtype, request->op, data, (const char *)request->addend + at, came,
+        host->reduce(request->dtype, request->op, data, (const char *)request->addend + at, received,
                      (int64_t)bytes / tutti_dtype_bytes(request->dtype));
 }
 
@@ -257,7 +257,7 @@ static inline bool tutti_env_bool(const tutti_host *host, const char *name, bool
 /* The size of what `offer` distributes to the members of a group. */
 #define TUTTI_OFFER_BYTES 16
 
-/* What the core tells a backend about a group that it opens. */
+/* What a backend gets to know about a group that it opens. */
 typedef struct tutti_group_info {
     uint32_t size; /* sizeof(tutti_group_info) of the core */
     int32_t rank;
@@ -501,14 +501,15 @@ typedef struct tutti_backend {
      * from any thread.  Optional: without it such memory stays until the process ends. */
     void (*reclaim)(void *memory, size_t bytes);
 
-    /* The paths by which native[] does operations; the last one's name is NULL.  With them, what `explain` returns
-     * begins with the name of the path and ": ".  Optional. */
+    /* The paths by which native[] does operations, terminated by a NULL name.  With them, the text that `explain`
+     * returns begins with the name of the path and ": ".  Optional. */
     const tutti_path *paths;
 
-    /* Gives rows that go before the backend's own choice: what the user has named (TUTTI_ALGO), then what was measured
-     * (TUTTI_TUNING).  They are alike on all ranks and stay until the group is closed.  Where the backend cannot do an
-     * operation by its row's path, it chooses as it would without the row.  Called after open, before the first
-     * operation, if there are any.  A backend with this entry gets no plans_only for named algorithms.  Optional. */
+    /* Sets rows that have precedence over the backend's own choice: those of names (TUTTI_ALGO), then the measured ones
+     * (TUTTI_TUNING).  They are the same on all ranks and stay valid until the group is closed.  If the backend cannot
+     * do an operation by its row's path, it chooses as it would without the row.  Called after open, before the first
+     * operation, if there are any rows.  A backend with this entry gets no plans_only for named algorithms.
+     * Optional. */
     void (*choose)(void *group, const tutti_path_row *rows, int32_t n);
 } tutti_backend;
 
