@@ -1,8 +1,7 @@
-/* Tutti: the dtypes and the reduce operations, and what is true of each.
+/* Tutti: tables of the dtypes and the reduce operations.
  *
- * One row per dtype and one per reduce op.  Everything that lists them expands these tables: the library, plug-ins,
- * the bridge to DLPack and the tools.
- */
+ * One row per dtype and one per reduce op.  Everything that lists them expands these tables: the library, plug-ins, the
+ * bridge to DLPack and the tools. */
 #ifndef TUTTI_DTYPES_H
 #define TUTTI_DTYPES_H
 
@@ -44,7 +43,8 @@ static inline int64_t tutti_dtype_bytes(tutti_dtype dtype)
     return ((int64_t)dtype & 0xff) / 8;
 }
 
-/* The class of a dtype decides which ops reduce it.  A dtype's place in the table goes over the wire: append. */
+/* The class of a dtype decides which ops reduce it.  A dtype's index in the table is sent to peers, so new rows are
+ * appended. */
 /* clang-format off */
 /*    dtype          class    name */
 #define TUTTI_DTYPES(X)                          \

@@ -1,9 +1,8 @@
-/* Tutti: the kinds of operation, and what is true of each.
+/* Tutti: table of the kinds of operation.
  *
- * Code that has to know what sort of operation a kind is asks its row, so a new kind is a new row and not a new case in
- * many places.  The table is in a header because plug-ins link to nothing of Tutti's.  A plug-in that was built with an
- * older table sees a newer kind as unknown: neither a collective nor a message, with no tensors.
- */
+ * Code that needs a property of a kind reads its row.  So a new kind is a new row, not a new case in many places.  The
+ * table is in a header because plug-ins do not link to Tutti.  A plug-in that was built with an older table takes a
+ * newer kind as unknown: neither a collective nor a message, with no tensors. */
 #ifndef TUTTI_KINDS_H
 #define TUTTI_KINDS_H
 
@@ -46,7 +45,7 @@ enum tutti_side {
     TUTTI_SIDE_NONE = 0,
     TUTTI_SIDE_ONE = 1,    /* one tensor: a whole, or this rank's block */
     TUTTI_SIDE_BLOCKS = 2, /* a block per rank: parts of one tensor, or a list of tensors */
-    TUTTI_SIDE_ROOT = 4,   /* with either: the root alone has this side */
+    TUTTI_SIDE_ROOT = 4,   /* with either: only the root has this side */
     TUTTI_SIDE_ROOT_ONE = TUTTI_SIDE_ROOT | TUTTI_SIDE_ONE,
     TUTTI_SIDE_ROOT_BLOCKS = TUTTI_SIDE_ROOT | TUTTI_SIDE_BLOCKS
 };

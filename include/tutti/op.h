@@ -29,8 +29,8 @@ typedef struct tutti_op {
     int64_t timeout_ms; /* of this operation */
     bool async;         /* async_op was asked for */
     bool list;          /* the caller used the list form, even if this rank passes no list */
-    uint64_t call;      /* calls of a group with the same number, other than 0, are alike in kind, reduce_op, dtype,
-                           root, tensors and form: what was found about one of them holds for the others */
+    uint64_t call;      /* calls of a group with the same number, other than 0, have the same kind, reduce_op, dtype,
+                           root, tensors and form: a property of one of them holds for all */
     bool up_to;         /* a receive of up to its tensor's size; never native, nor is one of TUTTI_ANY_TAG */
 } tutti_op;
 
