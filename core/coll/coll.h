@@ -93,7 +93,7 @@ struct coll_tuned {
 };
 
 /* Overrides of the table.  Names have precedence over measured rows, which have precedence over the table. */
-struct coll_wish {
+struct coll_override {
     const char *names; /* the text of TUTTI_ALGO ("all_reduce=ring,broadcast=binomial", or one name), or NULL */
     const struct coll_tuned *tuned;
     int n_tuned;
@@ -116,10 +116,10 @@ struct coll_reason {
     enum coll_where where; /* groups of the row, by table */
 };
 
-/* Returns the algorithm for this operation.  It depends only on kind, sizes, hosts, link and wish, so it is the same on
- * all ranks.  Returns NULL, with the error message set, if the wish names an algorithm that does not exist or does not
- * support these shapes.  wish and reason may be NULL. */
-const struct coll_algorithm *coll_select(const struct coll_args *args, const struct coll_wish *wish,
+/* Returns the algorithm for this operation.  It depends only on kind, sizes, hosts, link and override, so it is the
+ * same on all ranks.  Returns NULL, with the error message set, if the override names an algorithm that does not exist
+ * or does not support these shapes.  override and reason may be NULL. */
+const struct coll_algorithm *coll_select(const struct coll_args *args, const struct coll_override *override,
                                          struct coll_reason *reason);
 
 /* Returns the elements of a pipelined message of this operation, according to the link; the same on all ranks. */

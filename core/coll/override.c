@@ -92,9 +92,9 @@ int override_find(const char *text, const struct coll_path *paths, tutti_kind wa
 
 /* ---- rows ---------------------------------------------------------------------------------------------------- */
 
-int override_rows_max(const struct coll_wish *wish)
+int override_rows_max(const struct coll_override *override)
 {
-    return TUTTI_KIND_COUNT + wish->n_tuned;
+    return TUTTI_KIND_COUNT + override->n_tuned;
 }
 
 static int add_row(const struct coll_algorithm *algorithm, int64_t max_bytes, const void *owner, tutti_path_row *row)
@@ -105,17 +105,17 @@ static int add_row(const struct coll_algorithm *algorithm, int64_t max_bytes, co
     return 1;
 }
 
-int override_rows(const struct coll_wish *wish, const void *owner, tutti_path_row *rows)
+int override_rows(const struct coll_override *override, const void *owner, tutti_path_row *rows)
 {
     int n = 0;
     for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) {
         const struct coll_algorithm *named = NULL;
-        if (wish->names == NULL || coll_nth((tutti_kind)kind, 0) == NULL) continue;
-        if (override_find(wish->names, wish->paths, (tutti_kind)kind, &named) != TUTTI_OK)
+        if (override->names == NULL || coll_nth((tutti_kind)kind, 0) == NULL) continue;
+        if (override_find(override->names, override->paths, (tutti_kind)kind, &named) != TUTTI_OK)
             named = coll_nth((tutti_kind)kind, 0);
         if (named != NULL) n += add_row(named, INT64_MAX, owner, rows + n);
     }
-    for (int i = 0; i < wish->n_tuned; i++)
-        n += add_row(wish->tuned[i].algorithm, wish->tuned[i].max_bytes, owner, rows + n);
+    for (int i = 0; i < override->n_tuned; i++)
+        n += add_row(override->tuned[i].algorithm, override->tuned[i].max_bytes, owner, rows + n);
     return n;
 }

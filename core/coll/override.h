@@ -19,10 +19,10 @@ const struct coll_algorithm *override_path(const struct coll_path *paths, tutti_
                                            size_t length);
 
 /* Returns the maximum number of rows that override_rows writes. */
-int override_rows_max(const struct coll_wish *wish);
+int override_rows_max(const struct coll_override *override);
 
 /* Writes the rows that a backend uses before its own table, and returns their number.  A kind for which the text is
  * malformed is left to plans, whose selection reports the error. */
-int override_rows(const struct coll_wish *wish, const void *owner, tutti_path_row *rows);
+int override_rows(const struct coll_override *override, const void *owner, tutti_path_row *rows);
 
 #endif

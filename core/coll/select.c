@@ -135,12 +135,12 @@ static const struct coll_algorithm *select_by_rows(const struct coll_args *args,
     return NULL;
 }
 
-static const struct coll_algorithm *select_tuned(const struct coll_args *args, const struct coll_wish *wish,
+static const struct coll_algorithm *select_tuned(const struct coll_args *args, const struct coll_override *override,
                                                  struct coll_reason *reason)
 {
     int64_t bytes = select_whole(select_bytes(args));
-    for (int i = 0; i < wish->n_tuned; i++) {
-        const struct coll_tuned *row = &wish->tuned[i];
+    for (int i = 0; i < override->n_tuned; i++) {
+        const struct coll_tuned *row = &override->tuned[i];
         if (row->kind != args->kind || bytes > row->max_bytes) continue;
         if (row->algorithm->build == NULL || !select_fits(row->algorithm, args)) continue;
         *reason = (struct coll_reason){.by = COLL_BY_TUNING, .bytes = bytes, .max_bytes = row->max_bytes};
@@ -161,15 +161,16 @@ int64_t coll_segment(const struct coll_args *args)
     return select_numel(args) / args->size / PLENTY >= segment ? 2 * segment : segment;
 }
 
-const struct coll_algorithm *coll_select(const struct coll_args *args, const struct coll_wish *wish,
+const struct coll_algorithm *coll_select(const struct coll_args *args, const struct coll_override *override,
                                          struct coll_reason *reason)
 {
     struct coll_reason unasked;
     const struct coll_algorithm *chosen = NULL;
     if (reason == NULL) reason = &unasked;
-    if (wish && wish->names && override_find(wish->names, wish->paths, args->kind, &chosen)) return NULL;
+    if (override && override->names && override_find(override->names, override->paths, args->kind, &chosen))
+        return NULL;
     if (!chosen || chosen->build == NULL) { /* a path that the backend did not take is ignored */
-        const struct coll_algorithm *tuned = wish ? select_tuned(args, wish, reason) : NULL;
+        const struct coll_algorithm *tuned = override ? select_tuned(args, override, reason) : NULL;
         return tuned ? tuned : select_by_rows(args, reason);
     }
     *reason = (struct coll_reason){.by = COLL_BY_NAME, .bytes = select_whole(select_bytes(args))};

@@ -138,11 +138,11 @@ static void read_rows(struct tutti_group *group, struct backend_entry *entry)
 
 static int give_rows(struct tutti_group *group, struct backend_entry *entry)
 {
-    struct coll_wish wish = {group->algorithm, entry->tuned.rows, entry->tuned.n, group->paths};
-    if (!TUTTI_HAS(entry->backend, choose) || (wish.names == NULL && wish.n_tuned == 0)) return TUTTI_OK;
-    entry->path_rows = calloc((size_t)override_rows_max(&wish), sizeof *entry->path_rows);
+    struct coll_override override = {group->algorithm, entry->tuned.rows, entry->tuned.n, group->paths};
+    if (!TUTTI_HAS(entry->backend, choose) || (override.names == NULL && override.n_tuned == 0)) return TUTTI_OK;
+    entry->path_rows = calloc((size_t)override_rows_max(&override), sizeof *entry->path_rows);
     if (entry->path_rows == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
-    int n = override_rows(&wish, entry->backend, entry->path_rows);
+    int n = override_rows(&override, entry->backend, entry->path_rows);
     engine_lock(group->engine);
     if (n > 0) entry->backend->choose(entry->state, entry->path_rows, n);
     engine_unlock(group->engine);

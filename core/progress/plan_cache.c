@@ -216,10 +216,10 @@ static int build(const struct tutti_group *group, const struct backend_entry *ba
         .hosts = key->kind != TUTTI_MONITORED_BARRIER ? backend_entry->hosts : NULL,
     };
     args.segment = coll_segment(&args);
-    struct coll_wish wish = {group->algorithm, backend_entry->tuned.rows, backend_entry->tuned.n, group->paths};
+    struct coll_override override = {group->algorithm, backend_entry->tuned.rows, backend_entry->tuned.n, group->paths};
     bool tells_all = key->kind == TUTTI_MONITORED_BARRIER && size <= MONITORED_MOST;
     if (tells_all && reason != NULL) *reason = (struct coll_reason){.by = COLL_BY_KIND};
-    *algorithm = tells_all ? coll_find(TUTTI_BARRIER, "linear", 6) : coll_select(&args, &wish, reason);
+    *algorithm = tells_all ? coll_find(TUTTI_BARRIER, "linear", 6) : coll_select(&args, &override, reason);
     if (*algorithm == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     *plan = coll_build(*algorithm, &args, recv_reduce_most(backend_entry->backend, key->element));
     return *plan != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");

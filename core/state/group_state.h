@@ -100,7 +100,7 @@ struct tutti_group {
     tutti_device device;
     const char *algorithm;   /* TUTTI_ALGO, or NULL; the root's counts, unless the group has its own */
     char *own_algorithm;     /* tutti_group_opts.algorithm */
-    struct coll_path *paths; /* of its backends: see coll_wish */
+    struct coll_path *paths; /* of its backends: see coll_override */
     int limit_ranks;         /* passed to limits_raise; 0: not called */
     char *agreed;            /* the root's: the algorithms of the first rank that published them */
     char *tuning;            /* the root's: the text of rank 0's TUTTI_TUNING file, or NULL */

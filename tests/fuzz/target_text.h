@@ -101,12 +101,12 @@ static void fuzz_algo(const uint8_t *in, size_t bytes)
     args.even = (fuzz_take(&from, 1) & 1) != 0;
     args.in = args.out = (struct coll_blocks){.list = true, .count = counts};
     char *text = fuzz_text(from.at, (size_t)(from.end - from.at));
-    const struct coll_algorithm *chosen = coll_select(&args, &(struct coll_wish){.names = text}, NULL);
+    const struct coll_algorithm *chosen = coll_select(&args, &(struct coll_override){.names = text}, NULL);
     if (chosen == NULL)
         FUZZ_CHECK(strstr(error_text(), "TUTTI_ALGO") != NULL);
     else
         FUZZ_CHECK(chosen->kind == args.kind &&
-                   coll_select(&args, &(struct coll_wish){.names = chosen->name}, NULL) == chosen);
+                   coll_select(&args, &(struct coll_override){.names = chosen->name}, NULL) == chosen);
     free(text);
 }
 

@@ -19,7 +19,7 @@ static struct coll_args some_args(tutti_kind kind, int size, int64_t count)
 
 static void assert_choice(const struct coll_args *args, const char *override, const char *name)
 {
-    const struct coll_algorithm *chosen = coll_select(args, &(struct coll_wish){.names = override}, NULL);
+    const struct coll_algorithm *chosen = coll_select(args, &(struct coll_override){.names = override}, NULL);
     assert_non_null(chosen);
     assert_int_equal(chosen->kind, args->kind);
     if (name) assert_string_equal(chosen->name, name);
@@ -27,7 +27,7 @@ static void assert_choice(const struct coll_args *args, const char *override, co
 
 static void assert_refused(const struct coll_args *args, const char *override, const char *sentence)
 {
-    assert_null(coll_select(args, &(struct coll_wish){.names = override}, NULL));
+    assert_null(coll_select(args, &(struct coll_override){.names = override}, NULL));
     if (!strstr(error_text(), sentence)) print_error("got: %s\n", error_text());
     assert_non_null(strstr(error_text(), sentence));
 }
@@ -82,17 +82,17 @@ static void test_tuned_choice(void **state)
         {TUTTI_ALL_REDUCE, 399, coll_find(TUTTI_ALL_REDUCE, "ring", 4)},
         {TUTTI_ALL_REDUCE, 400, coll_find(TUTTI_ALL_REDUCE, "reduce_broadcast", 16)},
     };
-    struct coll_wish wish = {.tuned = rows, .n_tuned = 3};
+    struct coll_override override = {.tuned = rows, .n_tuned = 3};
     struct coll_reason reason;
-    assert_string_equal(coll_select(&args, &wish, &reason)->name, "reduce_broadcast");
+    assert_string_equal(coll_select(&args, &override, &reason)->name, "reduce_broadcast");
     assert_int_equal(reason.by, COLL_BY_TUNING);
     assert_int_equal(reason.bytes, 400);
     args.count++;
-    assert_string_equal(coll_select(&args, &wish, &reason)->name, "recursive_doubling");
+    assert_string_equal(coll_select(&args, &override, &reason)->name, "recursive_doubling");
     assert_int_equal(reason.by, COLL_BY_TABLE);
     args.count = 1;
-    wish.names = "all_reduce=rabenseifner";
-    assert_string_equal(coll_select(&args, &wish, &reason)->name, "rabenseifner");
+    override.names = "all_reduce=rabenseifner";
+    assert_string_equal(coll_select(&args, &override, &reason)->name, "rabenseifner");
     assert_int_equal(reason.by, COLL_BY_NAME);
 }
 
@@ -107,11 +107,11 @@ static void test_rows_for_a_backend(void **state)
     const struct coll_tuned tuned[] = {{TUTTI_REDUCE, 100, &paths[2].algorithm},
                                        {TUTTI_BROADCAST, 200, &paths[1].algorithm},
                                        {TUTTI_BROADCAST, INT64_MAX, coll_find(TUTTI_BROADCAST, "chain", 5)}};
-    struct coll_wish wish = {"all_reduce=direct,barrier=tree", tuned, 3, paths};
+    struct coll_override override = {"all_reduce=direct,barrier=tree", tuned, 3, paths};
     tutti_path_row rows[TUTTI_KIND_COUNT + 3];
     (void)state;
-    assert_in_range(override_rows_max(&wish), 4, sizeof rows / sizeof *rows);
-    int n = override_rows(&wish, &mine, rows);
+    assert_in_range(override_rows_max(&override), 4, sizeof rows / sizeof *rows);
+    int n = override_rows(&override, &mine, rows);
     assert_int_equal(n, 4);
     assert_int_equal(tutti_path_find(rows, n, TUTTI_ALL_REDUCE, INT64_MAX)->path, 7);
     assert_int_equal(tutti_path_find(rows, n, TUTTI_BARRIER, 0)->path, TUTTI_PATH_PLAN);
@@ -119,20 +119,20 @@ static void test_rows_for_a_backend(void **state)
     assert_int_equal(tutti_path_find(rows, n, TUTTI_BROADCAST, 201)->path, TUTTI_PATH_PLAN);
     assert_null(tutti_path_find(rows, n, TUTTI_REDUCE, 1)); /* another backend's */
     assert_null(tutti_path_find(rows, n, TUTTI_GATHER, 1)); /* nobody has said anything */
-    assert_int_equal(override_rows(&wish, &others, rows), 3);
-    wish.names = "all_reduce=dirct"; /* the plan's selection says so */
-    n = override_rows(&wish, &mine, rows);
+    assert_int_equal(override_rows(&override, &others, rows), 3);
+    override.names = "all_reduce=dirct"; /* the plan's selection says so */
+    n = override_rows(&override, &mine, rows);
     assert_int_equal(tutti_path_find(rows, n, TUTTI_GATHER, 1)->path, TUTTI_PATH_PLAN);
     struct coll_args args = some_args(TUTTI_GATHER, 4, 100);
-    assert_null(coll_select(&args, &wish, NULL));
+    assert_null(coll_select(&args, &override, NULL));
     assert_non_null(strstr(error_text(), "TUTTI_ALGO: all_reduce has no algorithm \"dirct\"; there are: "));
     assert_non_null(strstr(error_text(), ", direct"));
-    wish.names = "gather=linear,direct"; /* all that have such a path */
-    n = override_rows(&wish, &mine, rows);
+    override.names = "gather=linear,direct"; /* all that have such a path */
+    n = override_rows(&override, &mine, rows);
     assert_int_equal(tutti_path_find(rows, n, TUTTI_BROADCAST, INT64_MAX)->path, 8);
-    assert_string_equal(coll_select(&args, &wish, NULL)->name, "linear");
+    assert_string_equal(coll_select(&args, &override, NULL)->name, "linear");
     args.kind = TUTTI_ALL_REDUCE; /* what the backend could not take by the path is a plan by the table */
-    assert_non_null(coll_select(&args, &wish, NULL)->build);
+    assert_non_null(coll_select(&args, &override, NULL)->build);
 }
 
 static void test_hosts(void **state)

@@ -314,7 +314,7 @@ static void test_cost(void **state)
     for (int i = 0; i < TIMES; i++) build_small();
     print_message("a plan of 10 steps: %.0f ns\n", (double)(clock_now_ns() - start) / TIMES);
     struct coll_args args = {.kind = TUTTI_ALL_REDUCE, .rank = 5, .size = 64, .count = 1 << 28, .segment = 1 << 14};
-    const struct coll_algorithm *ring = coll_select(&args, &(struct coll_wish){.names = "ring"}, NULL);
+    const struct coll_algorithm *ring = coll_select(&args, &(struct coll_override){.names = "ring"}, NULL);
     assert_non_null(ring);
     for (int64_t most = PLAN_NEVER;; most = PLAN_ALWAYS) {
         start = clock_now_ns();
