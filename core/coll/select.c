@@ -1,14 +1,14 @@
-/* Which algorithm an operation takes. */
+/* Selects the algorithm of an operation. */
 #include "base/error.h"
 #include "coll/override.h"
 #include "parts.h"
 
 #include <string.h>
 
-/* The choice: the first row of the kind that has room for the ranks and the bytes, and whose algorithm can do the
- * shapes.  Bytes are those of the whole operation as select_bytes() counts them, on a link on which SELECT_BYTES pass
- * in the time of one latency; on other links they are scaled, because that is where fewer messages and fewer bytes
- * weigh the same.  Each kind ends with a row for everything. */
+/* The selection: the first row of the kind whose limits hold for the ranks and bytes and whose algorithm supports the
+ * shapes.  Bytes are those of the whole operation as select_bytes() counts them, on a link that transfers SELECT_BYTES
+ * in the time of one latency.  For other links they are scaled, because the thresholds are where fewer messages and
+ * fewer bytes cost the same.  The last row of each kind has no limits. */
 enum { ANY_RANKS = INT32_MAX, KIB = 1024, MIB = 1024 * 1024, SELECT_BYTES = 8 * KIB };
 #define ANY_BYTES INT64_MAX
 #define ANYWHERE COLL_ANYWHERE
