@@ -82,6 +82,10 @@ static inline const struct coll_path *coll_path_of(const struct coll_algorithm *
     return (const struct coll_path *)(const void *)algorithm;
 }
 
+/* The names, as TUTTI_ALGO has them, of the algorithms that reduce in one order whatever the size, the root and the
+ * placement of the ranks. */
+extern const char coll_fixed_order[];
+
 /* All algorithms; the last entry has a NULL name. */
 extern const struct coll_algorithm coll_algorithms[];
 

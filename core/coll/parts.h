@@ -163,44 +163,53 @@ static inline void coll_part(struct plan *plan, const struct coll_args *part, co
 
 /* ---- builders ------------------------------------------------------------------------------------------------- */
 
-void all_reduce_recursive_doubling(struct plan *plan, const struct coll_args *args);
-void all_reduce_ring(struct plan *plan, const struct coll_args *args);
-void all_reduce_rabenseifner(struct plan *plan, const struct coll_args *args);
-void all_reduce_reduce_broadcast(struct plan *plan, const struct coll_args *args);
-void broadcast_binomial(struct plan *plan, const struct coll_args *args);
-void broadcast_scatter_allgather(struct plan *plan, const struct coll_args *args);
-void broadcast_linear(struct plan *plan, const struct coll_args *args);
-void broadcast_chain(struct plan *plan, const struct coll_args *args);
-void reduce_binomial(struct plan *plan, const struct coll_args *args);
-void reduce_chain(struct plan *plan, const struct coll_args *args);
-void reduce_reduce_scatter_gather(struct plan *plan, const struct coll_args *args);
-void reduce_fixed_tree(struct plan *plan, const struct coll_args *args);
-void all_gather_ring(struct plan *plan, const struct coll_args *args);
-void all_gather_bruck(struct plan *plan, const struct coll_args *args);
-void all_gather_gather_broadcast(struct plan *plan, const struct coll_args *args);
-void gather_linear(struct plan *plan, const struct coll_args *args);
-void gather_binomial(struct plan *plan, const struct coll_args *args);
-void scatter_linear(struct plan *plan, const struct coll_args *args);
-void scatter_binomial(struct plan *plan, const struct coll_args *args);
-void reduce_scatter_ring(struct plan *plan, const struct coll_args *args);
-void reduce_scatter_pairwise(struct plan *plan, const struct coll_args *args);
-void reduce_scatter_recursive_halving(struct plan *plan, const struct coll_args *args);
-void reduce_scatter_fixed_tree(struct plan *plan, const struct coll_args *args);
-void all_to_all_pairwise(struct plan *plan, const struct coll_args *args);
-void all_to_all_bruck(struct plan *plan, const struct coll_args *args);
-void barrier_dissemination(struct plan *plan, const struct coll_args *args);
-void barrier_linear(struct plan *plan, const struct coll_args *args);
-void barrier_tree(struct plan *plan, const struct coll_args *args);
-void all_reduce_hierarchical(struct plan *plan, const struct coll_args *args);
-void all_reduce_leaders(struct plan *plan, const struct coll_args *args);
-void broadcast_hierarchical(struct plan *plan, const struct coll_args *args);
-void broadcast_leaders(struct plan *plan, const struct coll_args *args);
-void reduce_hierarchical(struct plan *plan, const struct coll_args *args);
-void reduce_leaders(struct plan *plan, const struct coll_args *args);
-void all_gather_hierarchical(struct plan *plan, const struct coll_args *args);
-void all_gather_leaders(struct plan *plan, const struct coll_args *args);
-void reduce_scatter_hierarchical(struct plan *plan, const struct coll_args *args);
-void reduce_scatter_leaders(struct plan *plan, const struct coll_args *args);
-void barrier_leaders(struct plan *plan, const struct coll_args *args);
+/* All algorithms: kind, its name, the algorithm's name as TUTTI_ALGO has it, and whether it also does blocks that
+ * differ in size.  The builder of an algorithm is kind_algorithm(). */
+/* clang-format off */
+#define COLL_ALGORITHMS(X)                                           \
+    X(ALL_REDUCE,     all_reduce,     recursive_doubling,    true)   \
+    X(ALL_REDUCE,     all_reduce,     ring,                  true)   \
+    X(ALL_REDUCE,     all_reduce,     rabenseifner,          true)   \
+    X(ALL_REDUCE,     all_reduce,     reduce_broadcast,      true)   \
+    X(ALL_REDUCE,     all_reduce,     hierarchical,          true)   \
+    X(ALL_REDUCE,     all_reduce,     leaders,               true)   \
+    X(BROADCAST,      broadcast,      binomial,              true)   \
+    X(BROADCAST,      broadcast,      scatter_allgather,     true)   \
+    X(BROADCAST,      broadcast,      chain,                 true)   \
+    X(BROADCAST,      broadcast,      linear,                true)   \
+    X(BROADCAST,      broadcast,      hierarchical,          true)   \
+    X(BROADCAST,      broadcast,      leaders,               true)   \
+    X(REDUCE,         reduce,         binomial,              true)   \
+    X(REDUCE,         reduce,         chain,                 true)   \
+    X(REDUCE,         reduce,         reduce_scatter_gather, true)   \
+    X(REDUCE,         reduce,         fixed_tree,            true)   \
+    X(REDUCE,         reduce,         hierarchical,          true)   \
+    X(REDUCE,         reduce,         leaders,               true)   \
+    X(ALL_GATHER,     all_gather,     ring,                  true)   \
+    X(ALL_GATHER,     all_gather,     bruck,                 true)   \
+    X(ALL_GATHER,     all_gather,     gather_broadcast,      true)   \
+    X(ALL_GATHER,     all_gather,     hierarchical,          true)   \
+    X(ALL_GATHER,     all_gather,     leaders,               true)   \
+    X(GATHER,         gather,         linear,                true)   \
+    X(GATHER,         gather,         binomial,              false)  \
+    X(SCATTER,        scatter,        linear,                true)   \
+    X(SCATTER,        scatter,        binomial,              false)  \
+    X(REDUCE_SCATTER, reduce_scatter, ring,                  true)   \
+    X(REDUCE_SCATTER, reduce_scatter, pairwise,              true)   \
+    X(REDUCE_SCATTER, reduce_scatter, recursive_halving,     true)   \
+    X(REDUCE_SCATTER, reduce_scatter, fixed_tree,            true)   \
+    X(REDUCE_SCATTER, reduce_scatter, hierarchical,          true)   \
+    X(REDUCE_SCATTER, reduce_scatter, leaders,               true)   \
+    X(ALL_TO_ALL,     all_to_all,     pairwise,              true)   \
+    X(ALL_TO_ALL,     all_to_all,     bruck,                 false)  \
+    X(BARRIER,        barrier,        dissemination,         true)   \
+    X(BARRIER,        barrier,        tree,                  true)   \
+    X(BARRIER,        barrier,        linear,                true)   \
+    X(BARRIER,        barrier,        leaders,               true)
+/* clang-format on */
+
+#define COLL_BUILDER(kind, prefix, name, uneven) void prefix##_##name(struct plan *plan, const struct coll_args *args);
+COLL_ALGORITHMS(COLL_BUILDER)
+#undef COLL_BUILDER
 
 #endif

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+const char coll_fixed_order[] = "all_reduce=reduce_broadcast,reduce=fixed_tree,reduce_scatter=fixed_tree";
+
 /* The selection: the first row of the kind whose limits hold for the ranks and bytes and whose algorithm supports the
  * shapes.  Bytes are those of the whole operation as select_bytes() counts them, on a link that transfers SELECT_BYTES
  * in the time of one latency.  For other links they are scaled, because the thresholds are where fewer messages and

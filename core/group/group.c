@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/streams.h"
 #include "bootstrap/liveness.h"
+#include "coll/coll.h"
 #include "diagnose/control_channel.h"
 #include "diagnose/health.h"
 #include "group/allocations.h"
@@ -30,9 +31,6 @@
 #include "progress/engine_wait.h"
 #include "progress/plan_cache.h"
 #include "progress/work.h"
-
-/* One tree over the rank numbers for every size: the same bits in each run and for each message. */
-#define FIXED_TREE "all_reduce=reduce_broadcast,reduce=fixed_tree,reduce_scatter=fixed_tree"
 
 enum {
     CLOSE_WAIT_MS = 2000, /* until pending operations have ended */
@@ -207,7 +205,7 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     TAILQ_INSERT_TAIL(&root->tree, group, tree_link);
     engine_unlock(group->engine);
     bool fixed = root == group && env_bool("TUTTI_DETERMINISTIC", false);
-    group->algorithm = root != group ? root->algorithm : fixed ? FIXED_TREE : env_string("TUTTI_ALGO", NULL);
+    group->algorithm = root != group ? root->algorithm : fixed ? coll_fixed_order : env_string("TUTTI_ALGO", NULL);
     if (args->algorithm != NULL) group->algorithm = group->own_algorithm = strdup(args->algorithm);
     if (args->algorithm != NULL && group->algorithm == NULL)
         status = error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
