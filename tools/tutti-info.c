@@ -133,10 +133,12 @@ static void print_world(void)
     static const struct {
         const char *name;
         tutti_kind kind;
-    } kinds[] = {
-        {"barrier", TUTTI_BARRIER}, {"broadcast", TUTTI_BROADCAST},           {"all_reduce", TUTTI_ALL_REDUCE},
-        {"reduce", TUTTI_REDUCE},   {"all_gather", TUTTI_ALL_GATHER},         {"gather", TUTTI_GATHER},
-        {"scatter", TUTTI_SCATTER}, {"reduce_scatter", TUTTI_REDUCE_SCATTER}, {"all_to_all", TUTTI_ALL_TO_ALL}};
+    } kinds[] = {{"barrier", TUTTI_BARRIER},       {"broadcast", TUTTI_BROADCAST},
+                 {"all_reduce", TUTTI_ALL_REDUCE}, {"reduce", TUTTI_REDUCE},
+                 {"all_gather", TUTTI_ALL_GATHER}, {"gather", TUTTI_GATHER},
+                 {"scatter", TUTTI_SCATTER},       {"reduce_scatter", TUTTI_REDUCE_SCATTER},
+                 {"all_to_all", TUTTI_ALL_TO_ALL}, {"scan", TUTTI_SCAN},
+                 {"exscan", TUTTI_EXSCAN}};
     bool speaks = tutti_get_rank(NULL) == 0;
     if (speaks) printf("world of %d ranks on %s\n", tutti_get_world_size(NULL), tutti_get_backend(NULL));
     TUTTI_CHECK(tutti_barrier(NULL)); /* connections are made when they are needed */

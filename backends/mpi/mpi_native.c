@@ -35,6 +35,16 @@ static int start_all_reduce(const struct call *c, MPI_Request *request)
     return MPI_Iallreduce(c->in, c->out, c->count, c->type, c->reduce, c->comm, request);
 }
 
+static int start_scan(const struct call *c, MPI_Request *request)
+{
+    return MPI_Iscan(c->in, c->out, c->count, c->type, c->reduce, c->comm, request);
+}
+
+static int start_exscan(const struct call *c, MPI_Request *request)
+{
+    return MPI_Iexscan(c->in, c->out, c->count, c->type, c->reduce, c->comm, request);
+}
+
 static int start_reduce(const struct call *c, MPI_Request *request)
 {
     return MPI_Ireduce(c->in, c->out, c->count, c->type, c->reduce, c->root, c->comm, request);
@@ -102,6 +112,8 @@ static const struct native {
     [TUTTI_SCATTER] = {start_scatter, FROM_NEVER, PLACE_OUT},
     [TUTTI_REDUCE_SCATTER] = {start_reduce_scatter, FROM_NEVER, PLACE_NEVER},
     [TUTTI_ALL_TO_ALL] = {start_all_to_all, FROM_NEVER, PLACE_NEVER},
+    [TUTTI_SCAN] = {start_scan, FROM_NEVER, PLACE_IN},
+    [TUTTI_EXSCAN] = {start_exscan, FROM_NEVER, PLACE_IN},
 };
 
 /* Returns the elements of the whole tensor, the same on all ranks. */

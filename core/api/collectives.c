@@ -36,6 +36,38 @@ int tutti_all_reduce_into_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_
     return flat(TUTTI_ALL_REDUCE, &out, &in, -1, op, opts, opts_bytes);
 }
 
+static int prefix(tutti_kind kind, const tutti_tensor *out, const tutti_tensor *in, tutti_reduce_op op,
+                  const tutti_opts *opts, size_t opts_bytes)
+{
+    if (op == TUTTI_AVG)
+        return error_set(TUTTI_ERR_UNSUPPORTED,
+                         "%s has no AVG, as each rank reduces over another number of ranks; use SUM",
+                         tutti_kind_find(kind)->name);
+    return flat(kind, out, in, -1, op, opts, opts_bytes);
+}
+
+int tutti_scan_sized(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts, size_t opts_bytes)
+{
+    return prefix(TUTTI_SCAN, &tensor, &tensor, op, opts, opts_bytes);
+}
+
+int tutti_scan_into_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts,
+                          size_t opts_bytes)
+{
+    return prefix(TUTTI_SCAN, &out, &in, op, opts, opts_bytes);
+}
+
+int tutti_exscan_sized(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts, size_t opts_bytes)
+{
+    return prefix(TUTTI_EXSCAN, &tensor, &tensor, op, opts, opts_bytes);
+}
+
+int tutti_exscan_into_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts,
+                            size_t opts_bytes)
+{
+    return prefix(TUTTI_EXSCAN, &out, &in, op, opts, opts_bytes);
+}
+
 int tutti_reduce_sized(tutti_tensor tensor, int root, tutti_reduce_op op, const tutti_opts *opts, size_t opts_bytes)
 {
     return flat(TUTTI_REDUCE, &tensor, &tensor, root, op, opts, opts_bytes);

@@ -205,7 +205,11 @@ static inline void coll_part(struct plan *plan, const struct coll_args *part, co
     X(BARRIER,        barrier,        dissemination,         true)   \
     X(BARRIER,        barrier,        tree,                  true)   \
     X(BARRIER,        barrier,        linear,                true)   \
-    X(BARRIER,        barrier,        leaders,               true)
+    X(BARRIER,        barrier,        leaders,               true)   \
+    X(SCAN,           scan,           recursive_doubling,    true)   \
+    X(SCAN,           scan,           chain,                 true)   \
+    X(EXSCAN,         exscan,         recursive_doubling,    true)   \
+    X(EXSCAN,         exscan,         chain,                 true)
 /* clang-format on */
 
 #define COLL_BUILDER(kind, prefix, name, uneven) void prefix##_##name(struct plan *plan, const struct coll_args *args);

@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-const char coll_fixed_order[] = "all_reduce=reduce_broadcast,reduce=fixed_tree,reduce_scatter=fixed_tree";
+const char coll_fixed_order[] =
+    "all_reduce=reduce_broadcast,reduce=fixed_tree,reduce_scatter=fixed_tree,scan=chain,exscan=chain";
 
 /* The selection: the first row of the kind whose limits hold for the ranks and bytes and whose algorithm supports the
  * shapes.  Bytes are those of the whole operation as select_bytes() counts them, on a link that transfers SELECT_BYTES
@@ -70,6 +71,12 @@ static const struct select_row {
     {TUTTI_ALL_TO_ALL, ANY_RANKS, ANY_BYTES, "pairwise", ANYWHERE},
     {TUTTI_BARRIER, ANY_RANKS, ANY_BYTES, "leaders", SPREAD},
     {TUTTI_BARRIER, ANY_RANKS, ANY_BYTES, "dissemination", ANYWHERE},
+    {TUTTI_SCAN, 2, ANY_BYTES, "chain", ANYWHERE},
+    {TUTTI_SCAN, ANY_RANKS, 64 * KIB, "recursive_doubling", ANYWHERE},
+    {TUTTI_SCAN, ANY_RANKS, ANY_BYTES, "chain", ANYWHERE},
+    {TUTTI_EXSCAN, 2, ANY_BYTES, "chain", ANYWHERE},
+    {TUTTI_EXSCAN, ANY_RANKS, 64 * KIB, "recursive_doubling", ANYWHERE},
+    {TUTTI_EXSCAN, ANY_RANKS, ANY_BYTES, "chain", ANYWHERE},
 };
 
 enum { SELECT_ROWS = sizeof select_rows / sizeof select_rows[0] };

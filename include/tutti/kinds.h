@@ -31,6 +31,8 @@ typedef enum tutti_kind {
     TUTTI_COALESCED, /* several operations started and completed as one */
     TUTTI_COPY,      /* between device and host memory; only for plug-ins (tutti_backend.stage_open) */
     TUTTI_PROBE,     /* describes a message without receiving it; never native */
+    TUTTI_SCAN,      /* rank r gets the reduction over ranks 0 to r */
+    TUTTI_EXSCAN,    /* over ranks 0 to r - 1; rank 0 gets nothing */
     TUTTI_KIND_COUNT
 } tutti_kind;
 
@@ -47,7 +49,9 @@ enum tutti_side {
     TUTTI_SIDE_BLOCKS = 2, /* a block per rank: parts of one tensor, or a list of tensors */
     TUTTI_SIDE_ROOT = 4,   /* with either: only the root has this side */
     TUTTI_SIDE_ROOT_ONE = TUTTI_SIDE_ROOT | TUTTI_SIDE_ONE,
-    TUTTI_SIDE_ROOT_BLOCKS = TUTTI_SIDE_ROOT | TUTTI_SIDE_BLOCKS
+    TUTTI_SIDE_ROOT_BLOCKS = TUTTI_SIDE_ROOT | TUTTI_SIDE_BLOCKS,
+    TUTTI_SIDE_LATER = 8, /* all ranks but 0 have this side */
+    TUTTI_SIDE_LATER_ONE = TUTTI_SIDE_LATER | TUTTI_SIDE_ONE
 };
 
 /* clang-format off */
@@ -67,7 +71,9 @@ enum tutti_side {
     X(RECV,              "recv",              MESSAGE,    NONE,        ONE,         false, false)      \
     X(COALESCED,         "coalesced",         INTERNAL,   NONE,        NONE,        false, false)      \
     X(COPY,              "copy",              INTERNAL,   NONE,        NONE,        false, false)      \
-    X(PROBE,             "probe",             MESSAGE,    NONE,        NONE,        false, false)
+    X(PROBE,             "probe",             MESSAGE,    NONE,        NONE,        false, false)      \
+    X(SCAN,              "scan",              COLLECTIVE, ONE,         ONE,         false, true)       \
+    X(EXSCAN,            "exscan",            COLLECTIVE, ONE,         LATER_ONE,   false, true)
 /* clang-format on */
 
 typedef struct tutti_kind_row {
@@ -182,20 +188,21 @@ static inline bool tutti_kind_knows_blocks(tutti_kind kind)
     return tutti_kind_in_blocks(kind) != tutti_kind_out_blocks(kind) && !tutti_kind_has_root(kind);
 }
 
-static inline bool tutti_side_is_there(int side, bool is_root)
+static inline bool tutti_side_is_there(int side, int rank, int root)
 {
-    return side != TUTTI_SIDE_NONE && (is_root || (side & TUTTI_SIDE_ROOT) == 0);
+    if ((side & TUTTI_SIDE_ROOT) != 0 && rank != root) return false;
+    return side != TUTTI_SIDE_NONE && ((side & TUTTI_SIDE_LATER) == 0 || rank > 0);
 }
 
 /* True if this rank of the group has an input, an output. */
 static inline bool tutti_kind_has_in(tutti_kind kind, int rank, int root)
 {
-    return tutti_side_is_there(tutti_kind_find(kind)->in, rank == root);
+    return tutti_side_is_there(tutti_kind_find(kind)->in, rank, root);
 }
 
 static inline bool tutti_kind_has_out(tutti_kind kind, int rank, int root)
 {
-    return tutti_side_is_there(tutti_kind_find(kind)->out, rank == root);
+    return tutti_side_is_there(tutti_kind_find(kind)->out, rank, root);
 }
 
 #ifdef __cplusplus

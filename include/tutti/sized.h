@@ -37,6 +37,12 @@ TUTTI_API int tutti_all_reduce_sized(tutti_tensor tensor, tutti_reduce_op op, co
                                      size_t opts_bytes);
 TUTTI_API int tutti_all_reduce_into_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts,
                                           size_t opts_bytes);
+TUTTI_API int tutti_scan_sized(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts, size_t opts_bytes);
+TUTTI_API int tutti_scan_into_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts,
+                                    size_t opts_bytes);
+TUTTI_API int tutti_exscan_sized(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts, size_t opts_bytes);
+TUTTI_API int tutti_exscan_into_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts,
+                                      size_t opts_bytes);
 TUTTI_API int tutti_reduce_sized(tutti_tensor tensor, int root, tutti_reduce_op op, const tutti_opts *opts,
                                  size_t opts_bytes);
 TUTTI_API int tutti_reduce_into_sized(tutti_tensor out, tutti_tensor in, int root, tutti_reduce_op op,

@@ -361,6 +361,30 @@ static inline int tutti_all_reduce_into(tutti_tensor out, tutti_tensor in, tutti
     return tutti_all_reduce_into_sized(out, in, op, opts, sizeof *opts);
 }
 
+/* Reduces over the ranks up to this one, in rank order: scan over ranks 0 to r for rank r, exscan over ranks 0 to r
+ * - 1. exscan leaves rank 0's output untouched.  Torch has neither; MPI calls them MPI_Scan and MPI_Exscan.
+ *
+ * Errors: UNSUPPORTED also for AVG, which has no one number to divide by. */
+static inline int tutti_scan(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts)
+{
+    return tutti_scan_sized(tensor, op, opts, sizeof *opts);
+}
+
+static inline int tutti_scan_into(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts)
+{
+    return tutti_scan_into_sized(out, in, op, opts, sizeof *opts);
+}
+
+static inline int tutti_exscan(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts)
+{
+    return tutti_exscan_sized(tensor, op, opts, sizeof *opts);
+}
+
+static inline int tutti_exscan_into(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts)
+{
+    return tutti_exscan_into_sized(out, in, op, opts, sizeof *opts);
+}
+
 /* Reduces the tensors of all ranks into root's tensor; those of other ranks stay unchanged.  _into uses out on the root
  * only. */
 static inline int tutti_reduce(tutti_tensor tensor, int root, tutti_reduce_op op, const tutti_opts *opts)

@@ -231,6 +231,8 @@ static void test_numbers(void **state)
         {"TUTTI_COALESCED", TUTTI_COALESCED, 12},
         {"TUTTI_COPY", TUTTI_COPY, 13},
         {"TUTTI_PROBE", TUTTI_PROBE, 14},
+        {"TUTTI_SCAN", TUTTI_SCAN, 15},
+        {"TUTTI_EXSCAN", TUTTI_EXSCAN, 16},
         {"TUTTI_FLOAT32", TUTTI_FLOAT32, 0x0220},
         {"TUTTI_BFLOAT16", TUTTI_BFLOAT16, 0x0410},
         {"TUTTI_BOOL", TUTTI_BOOL, 0x0608},

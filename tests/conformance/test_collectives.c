@@ -84,6 +84,36 @@ static int all_reduce(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
+static int scans(tutti_group *group, int rank, int size, void *argument)
+{
+    (void)size;
+    (void)argument;
+    const tutti_opts *opts = tutti_with(.group = group);
+    for (int c = 0; c < N_COUNTS; c++) {
+        int64_t n = counts[c];
+        struct buffers x = buffers_new(n);
+        fill(x.a, rank, 0, n);
+        EXPECT(tutti_exscan_into(tutti_view(x.b, n), tutti_view(x.a, n), TUTTI_SUM, opts) == TUTTI_OK);
+        if (rank == 0) /* untouched */
+            for (int64_t i = 0; i < n; i++) EXPECT(x.b[i] == 0x55555555);
+        EXPECT(rank == 0 || holds_sum(x.b, rank, 0, n));
+        EXPECT(tutti_scan_into(tutti_view(x.b, n), tutti_view(x.a, n), TUTTI_SUM, opts) == TUTTI_OK);
+        EXPECT(holds_sum(x.b, rank + 1, 0, n) && holds(x.a, rank, 0, n));
+        EXPECT(tutti_exscan(tutti_view(x.a, n), TUTTI_SUM, opts) == TUTTI_OK);
+        EXPECT(rank == 0 ? holds(x.a, rank, 0, n) : holds_sum(x.a, rank, 0, n));
+        fill(x.a, rank, 0, n);
+        EXPECT(tutti_scan(tutti_view(x.a, n), TUTTI_SUM, opts) == TUTTI_OK);
+        EXPECT(holds_sum(x.a, rank + 1, 0, n));
+        EXPECT(x.a[n] == 0x55555555 && x.b[n] == 0x55555555);
+        buffers_free(x);
+    }
+    double scaled = 2;
+    EXPECT(tutti_scan(tutti_view(&scaled, 1), TUTTI_PREMUL_SUM, tutti_with(.group = group, .factor = 0.5)) == TUTTI_OK);
+    EXPECT(scaled == rank + 1);
+    EXPECT(tutti_scan(tutti_view(&scaled, 1), TUTTI_AVG, opts) == TUTTI_ERR_UNSUPPORTED);
+    return 0;
+}
+
 static int rooted(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
@@ -463,6 +493,7 @@ static void each_size(rank_fn fn, int from)
     }
 
 CASE(test_all_reduce, all_reduce, 1)
+CASE(test_scans, scans, 1)
 CASE(test_rooted, rooted, 1)
 CASE(test_gathering, gathering, 1)
 CASE(test_uneven, uneven, 1)
@@ -486,12 +517,19 @@ int main(void)
 {
     ranks_setup();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_reduce),      cmocka_unit_test(test_rooted),
-        cmocka_unit_test(test_gathering),       cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_asynchronous),    cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_groups),          cmocka_unit_test(test_byte_strings),
-        cmocka_unit_test(test_coalesced),       cmocka_unit_test(test_coalesced_unlike),
-        cmocka_unit_test(test_bytes_that_fail), cmocka_unit_test(test_deterministic),
+        cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_all_reduce),
+        cmocka_unit_test(test_rooted),
+        cmocka_unit_test(test_gathering),
+        cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_asynchronous),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_byte_strings),
+        cmocka_unit_test(test_coalesced),
+        cmocka_unit_test(test_coalesced_unlike),
+        cmocka_unit_test(test_bytes_that_fail),
+        cmocka_unit_test(test_deterministic),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     setenv("LOOP_HOSTS", "0,1,0,0,2", 1); /* once more, on several hosts */

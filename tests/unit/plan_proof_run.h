@@ -191,6 +191,9 @@ static inline uint64_t proof_must_know(const struct proof_case *what, int rank)
     case TUTTI_REDUCE:
     case TUTTI_GATHER:
         return rank == what->root ? all : 0;
+    case TUTTI_SCAN:
+    case TUTTI_EXSCAN:
+        return (1ull << rank) - 1;
     default:
         return all;
     }
@@ -253,6 +256,8 @@ static inline bool proof_result(struct proof *proof, int rank, int block, int64_
     uint64_t all = what->size == 64 ? UINT64_MAX : (1ull << what->size) - 1;
     bool reduces = proof_reduces(kind), has_root = kind == TUTTI_BROADCAST || kind == TUTTI_SCATTER;
     uint64_t ranks = reduces ? all : 1ull << (has_root ? what->root : block);
+    if (kind == TUTTI_SCAN) ranks = (2ull << rank) - 1;
+    if (kind == TUTTI_EXSCAN) ranks = (1ull << rank) - 1;
     bool slice = kind == TUTTI_SCATTER || kind == TUTTI_REDUCE_SCATTER || kind == TUTTI_ALL_TO_ALL;
     int64_t id = slice ? proof_id(rank, i) : i;
     if (!cell->set || cell->ranks != ranks || cell->id != id)

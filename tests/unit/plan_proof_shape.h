@@ -69,9 +69,14 @@ static inline uint32_t proof_random(struct proof *proof, uint32_t below)
 
 /* ---- shapes ------------------------------------------------------------------------------------------------- */
 
+static inline bool proof_scans(tutti_kind kind)
+{
+    return kind == TUTTI_SCAN || kind == TUTTI_EXSCAN;
+}
+
 static inline bool proof_reduces(tutti_kind kind)
 {
-    return kind == TUTTI_ALL_REDUCE || kind == TUTTI_REDUCE || kind == TUTTI_REDUCE_SCATTER;
+    return kind == TUTTI_ALL_REDUCE || kind == TUTTI_REDUCE || kind == TUTTI_REDUCE_SCATTER || proof_scans(kind);
 }
 
 static inline bool proof_rooted(tutti_kind kind)
@@ -132,6 +137,8 @@ static inline enum proof_tensors proof_in_side(const struct proof_case *what, in
     case TUTTI_REDUCE:
     case TUTTI_ALL_GATHER:
     case TUTTI_GATHER:
+    case TUTTI_SCAN:
+    case TUTTI_EXSCAN:
         return PROOF_ONE;
     case TUTTI_REDUCE_SCATTER:
     case TUTTI_ALL_TO_ALL:
@@ -150,7 +157,10 @@ static inline enum proof_tensors proof_out_side(const struct proof_case *what, i
     case TUTTI_ALL_REDUCE:
     case TUTTI_SCATTER:
     case TUTTI_REDUCE_SCATTER:
+    case TUTTI_SCAN:
         return PROOF_ONE;
+    case TUTTI_EXSCAN:
+        return rank > 0 ? PROOF_ONE : PROOF_NONE;
     case TUTTI_ALL_GATHER:
     case TUTTI_ALL_TO_ALL:
         return PROOF_ALL;

@@ -37,6 +37,7 @@ static bool test_variant(const struct coll_algorithm *algorithm, int size, int r
     what->in_place = n & 1, what->list = n & 2, what->uneven = n & 4;
     if (what->count < 0 || (what->in_place && (kind == TUTTI_BROADCAST || kind == TUTTI_BARRIER))) return false;
     if (!proof_reduces(kind) && (what->average || what->premul || what->recv_reduce_most > 0)) return false;
+    if (proof_scans(kind) && what->average) return false;
     if (!proof_blocks(kind) && (what->list || what->uneven)) return false;
     /* in place an uneven all-to-all's blocks would have to have the same size both ways */
     return !what->uneven || (algorithm->uneven && !(kind == TUTTI_ALL_TO_ALL && what->in_place));
@@ -137,13 +138,16 @@ TEST_KIND(test_scatter, TUTTI_SCATTER)
 TEST_KIND(test_reduce_scatter, TUTTI_REDUCE_SCATTER)
 TEST_KIND(test_all_to_all, TUTTI_ALL_TO_ALL)
 TEST_KIND(test_barrier, TUTTI_BARRIER)
+TEST_KIND(test_scan, TUTTI_SCAN)
+TEST_KIND(test_exscan, TUTTI_EXSCAN)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_reduce),     cmocka_unit_test(test_broadcast),  cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_all_gather),     cmocka_unit_test(test_gather),     cmocka_unit_test(test_scatter),
-        cmocka_unit_test(test_reduce_scatter), cmocka_unit_test(test_all_to_all), cmocka_unit_test(test_barrier),
+        cmocka_unit_test(test_scan),       cmocka_unit_test(test_exscan),  cmocka_unit_test(test_all_reduce),
+        cmocka_unit_test(test_broadcast),  cmocka_unit_test(test_reduce),  cmocka_unit_test(test_all_gather),
+        cmocka_unit_test(test_gather),     cmocka_unit_test(test_scatter), cmocka_unit_test(test_reduce_scatter),
+        cmocka_unit_test(test_all_to_all), cmocka_unit_test(test_barrier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

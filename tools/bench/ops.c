@@ -51,6 +51,16 @@ static int start_reduce(const struct bench_case *c, const tutti_opts *opts)
     return tutti_reduce_into(message(c, c->out), message(c, c->in), 0, c->data.reduce_op, opts);
 }
 
+static int start_scan(const struct bench_case *c, const tutti_opts *opts)
+{
+    return tutti_scan_into(message(c, c->out), message(c, c->in), c->data.reduce_op, opts);
+}
+
+static int start_exscan(const struct bench_case *c, const tutti_opts *opts)
+{
+    return tutti_exscan_into(message(c, c->out), message(c, c->in), c->data.reduce_op, opts);
+}
+
 static int start_all_gather(const struct bench_case *c, const tutti_opts *opts)
 {
     return tutti_all_gather_into_tensor(chunks(c, c->out), chunk(c, c->in), opts);
@@ -151,6 +161,24 @@ static int64_t wrong_reduce_scatter(const struct bench_case *c)
     return data_wrong_reduced(&c->data, c->rank * c->chunk, chunk(c, c->out));
 }
 
+/* The reduction over the first ranks. */
+static int64_t wrong_prefix(const struct bench_case *c, int ranks)
+{
+    struct data data = c->data;
+    data.ranks = ranks;
+    return ranks > 0 ? data_wrong_reduced(&data, 0, message(c, c->out)) : 0;
+}
+
+static int64_t wrong_scan(const struct bench_case *c)
+{
+    return wrong_prefix(c, c->rank + 1);
+}
+
+static int64_t wrong_exscan(const struct bench_case *c)
+{
+    return wrong_prefix(c, c->rank);
+}
+
 static int64_t wrong_all_to_all(const struct bench_case *c)
 {
     int64_t wrong = 0;
@@ -200,6 +228,8 @@ const struct bench_op bench_ops[] = {
     {"gather", true, false, 1, start_gather, wrong_gather, bus_others, TUTTI_GATHER, false},
     {"scatter", true, false, 1, start_scatter, wrong_scatter, bus_others, TUTTI_SCATTER, false},
     {"pingpong", true, false, 2, start_pingpong, wrong_pingpong, bus_whole, TUTTI_SEND, false},
+    {"scan", true, true, 1, start_scan, wrong_scan, bus_whole, TUTTI_SCAN, true},
+    {"exscan", true, true, 1, start_exscan, wrong_exscan, bus_whole, TUTTI_EXSCAN, true},
     {"all_reduce_in_place", true, true, 1, start_all_reduce_in_place, wrong_never, bus_twice, TUTTI_ALL_REDUCE, true},
     {"local_reduce", true, true, 1, start_local_reduce, wrong_never, bus_whole, -1, true},
     {0},

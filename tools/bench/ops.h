@@ -1,7 +1,7 @@
 /* The operations that are measured: how each is started, what it must leave behind, how its bandwidth is counted.
  *
  * A size, as in nccl-tests, is the larger of an operation's two buffers on one rank:
- *   all_reduce, broadcast, reduce, pingpong   the message
+ *   all_reduce, broadcast, reduce, scan, exscan, pingpong   the message
  *   all_gather, gather (on the root)          what is received; each rank gives a chunk
  *   reduce_scatter, scatter (on the root)     what is sent; each rank gets a chunk
  *   all_to_all                                all that a rank sends; a chunk goes to each
@@ -35,7 +35,7 @@ struct bench_op {
     int64_t (*wrong)(const struct bench_case *c); /* how many elements of out */
     double (*bus)(double ranks);                  /* bus bandwidth over algorithm bandwidth, as nccl-tests has it */
     int kind;                                     /* a tutti_kind; -1: no operation of a group */
-    bool by_name; /* not one of "all"; its result is not checked, since it is not the same after the second time */
+    bool by_name;                                 /* not one of "all" */
 };
 
 /* In the order in which they run; ends with an entry without a name. */

@@ -52,6 +52,14 @@ int collective_call(struct rank *rank, const struct spec *spec, const struct ope
         return tutti_all_to_all_single(to, from, NULL, NULL, &opts);
     case F_ALL_TO_ALL_SPLITS:
         return tutti_all_to_all_single(to, from, out->count, in->count, &opts);
+    case F_SCAN:
+        return tutti_scan(one, spec->op, &opts);
+    case F_SCAN_INTO:
+        return tutti_scan_into(to, from, spec->op, &opts);
+    case F_EXSCAN:
+        return tutti_exscan(one, spec->op, &opts);
+    case F_EXSCAN_INTO:
+        return tutti_exscan_into(to, from, spec->op, &opts);
     default:
         return TUTTI_ERR_INVALID_ARGUMENT;
     }

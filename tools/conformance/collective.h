@@ -5,7 +5,7 @@
 #include "conformance/buffer.h"
 #include "conformance/suite.h"
 
-enum pattern { BROADCAST, ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, REDUCE_SCATTER, ALL_TO_ALL };
+enum pattern { BROADCAST, ALL_REDUCE, REDUCE, ALL_GATHER, GATHER, SCATTER, REDUCE_SCATTER, ALL_TO_ALL, SCAN, EXSCAN };
 
 enum form_id {
     F_BROADCAST = 0,
@@ -24,6 +24,10 @@ enum form_id {
     F_ALL_TO_ALL,
     F_ALL_TO_ALL_SINGLE,
     F_ALL_TO_ALL_SPLITS,
+    F_SCAN,
+    F_SCAN_INTO,
+    F_EXSCAN,
+    F_EXSCAN_INTO,
     FORMS
 };
 
@@ -42,9 +46,15 @@ struct form {
 extern const struct form forms[FORMS];
 extern const char *const placement_names[PLACEMENTS];
 
+static inline bool form_scans(const struct form *form)
+{
+    return form->pattern == SCAN || form->pattern == EXSCAN;
+}
+
 static inline bool form_reduces(const struct form *form)
 {
-    return form->pattern == ALL_REDUCE || form->pattern == REDUCE || form->pattern == REDUCE_SCATTER;
+    return form->pattern == ALL_REDUCE || form->pattern == REDUCE || form->pattern == REDUCE_SCATTER ||
+           form_scans(form);
 }
 
 /* One side of the operation on this rank. */

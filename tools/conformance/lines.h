@@ -55,6 +55,8 @@
     X(C_ALL_GATHER_INTO, "collectives", 1, 'b', "all_gather_into_tensor")                                              \
     X(C_GATHER, "collectives", 1, 'b', "gather")                                                                       \
     X(C_SCATTER, "collectives", 1, 'b', "scatter")                                                                     \
+    X(C_SCAN, "collectives", 1, 'b', "scan: rank r has the reduction over ranks 0 to r")                               \
+    X(C_EXSCAN, "collectives", 1, 'b', "exscan: over ranks 0 to r - 1, and rank 0 is unchanged")                       \
     X(C_REDUCE_SCATTER, "collectives", 1, 'b', "reduce_scatter")                                                       \
     X(C_REDUCE_SCATTER_TENSOR, "collectives", 1, 'b', "reduce_scatter_tensor")                                         \
     X(C_ALL_TO_ALL, "collectives", 1, 'b', "all_to_all")                                                               \

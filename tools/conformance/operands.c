@@ -24,6 +24,10 @@ const struct form forms[FORMS] = {
     [F_ALL_TO_ALL] = {"all_to_all", ALL_TO_ALL, L_C_ALL_TO_ALL, true, false, false, true},
     [F_ALL_TO_ALL_SINGLE] = {"all_to_all_single", ALL_TO_ALL, L_C_ALL_TO_ALL_SINGLE, false, false, false, false},
     [F_ALL_TO_ALL_SPLITS] = {"all_to_all_single+splits", ALL_TO_ALL, L_C_ALL_TO_ALL_SINGLE, false, false, false, true},
+    [F_SCAN] = {"scan", SCAN, L_C_SCAN, false, true, false, false},
+    [F_SCAN_INTO] = {"scan_into", SCAN, L_C_SCAN, false, false, false, false},
+    [F_EXSCAN] = {"exscan", EXSCAN, L_C_EXSCAN, false, true, false, false},
+    [F_EXSCAN_INTO] = {"exscan_into", EXSCAN, L_C_EXSCAN, false, false, false, false},
 };
 
 const char *const placement_names[PLACEMENTS] = {"aligned", "unaligned", "in_place"};
@@ -61,9 +65,10 @@ static int blocks(const struct spec *spec, int n, int root, int rank, bool out, 
                                               : pattern == REDUCE_SCATTER || (pattern == SCATTER && is_root));
     bool none = out ? !is_root && (pattern == REDUCE || pattern == GATHER)
                     : !is_root && (pattern == BROADCAST || pattern == SCATTER);
-    if (none) return 0;
+    if (none || (out && pattern == EXSCAN && rank == 0)) return 0;
     if (many) return blocks_of(spec, n, rank, out, count);
-    bool reduced = pattern == BROADCAST || pattern == ALL_REDUCE || pattern == REDUCE;
+    bool reduced =
+        pattern == BROADCAST || pattern == ALL_REDUCE || pattern == REDUCE || pattern == SCAN || pattern == EXSCAN;
     count[0] = reduced ? spec->count : block_count(spec, rank);
     return 1;
 }

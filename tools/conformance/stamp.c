@@ -39,13 +39,19 @@ static void add_lines(struct check *check, const struct spec *spec)
     if (spec->count == 0) cases_line(check, L_C_ZERO);
     if (spec->placement == UNALIGNED) cases_line(check, L_C_UNALIGNED);
     if (spec->placement == IN_PLACE)
-        cases_line(check, form->pattern == ALL_REDUCE || form->pattern == REDUCE || form->pattern == ALL_TO_ALL
+        cases_line(check, form->pattern == ALL_REDUCE || form->pattern == REDUCE || form->pattern == ALL_TO_ALL ||
+                                  form_scans(form)
                               ? L_C_IN_PLACE
                               : L_C_OWN_SLICE);
     if (spec->where == MEMBERS_ONLY) cases_line(check, L_G_MEMBERS_ONLY);
     if (spec->where == SPLIT) cases_line(check, L_G_SPLIT);
     if (spec->where == REVERSED) cases_line(check, L_G_NEW);
     if (spec->where != WORLD && form->rooted) cases_line(check, L_G_RANKS);
+}
+
+static bool is_defined(const struct form *form, tutti_dtype dtype, tutti_reduce_op op)
+{
+    return number_reduces(dtype, op) && !(form_scans(form) && op == TUTTI_AVG);
 }
 
 static void add(struct cases *cases, const struct options *options, struct spec spec)
@@ -56,7 +62,7 @@ static void add(struct cases *cases, const struct options *options, struct spec 
     if (spec.placement == IN_PLACE && (form->one || (form->pattern == ALL_TO_ALL && spec.uneven))) return;
     if (spec.uneven && !form->uneven) return;
     if (!reduces) spec.input = INPUT_BITS, spec.op = TUTTI_SUM;
-    spec.refused = reduces && !number_reduces(spec.dtype, spec.op);
+    spec.refused = reduces && !is_defined(form, spec.dtype, spec.op);
     if (reduces) snprintf(op, sizeof op, "/%s-%s", tutti_reduce_op_name(spec.op), input_names[spec.input]);
     snprintf(name, sizeof name, "%s%s/%lld%s/%s/%s/%s", tutti_dtype_name(spec.dtype), op, (long long)spec.count,
              spec.uneven ? "+" : "", placement_names[spec.placement], spec.async ? "async" : "blocking",
@@ -88,7 +94,8 @@ static void stamp_dtypes(struct cases *cases, const struct options *options, int
         for (int op = 0; op < n_ops; op++)
             for (int input = INPUT_EXACT; input < INPUTS; input++) {
                 tutti_dtype dtype = number_dtypes[d];
-                bool real = number_is_float(dtype), reduces = n_ops > 1 && number_reduces(dtype, (tutti_reduce_op)op);
+                bool real = number_is_float(dtype),
+                     reduces = n_ops > 1 && is_defined(&forms[form], dtype, (tutti_reduce_op)op);
                 if (input != INPUT_EXACT && (!real || !reduces)) continue;
                 if (input == INPUT_SPECIAL && options->cuda)
                     continue; /* NCCL's MIN and MAX drop NaN, by its own rules */
@@ -127,8 +134,10 @@ static void stamp_shapes(struct cases *cases, const struct options *options, int
 static void stamp_large(struct cases *cases, const struct options *options, int form)
 {
     static const int64_t counts[] = {2 << 20, 16 << 20}; /* float32: 8 MiB and 64 MiB in all, or nearly */
-    int parts =
-        forms[form].pattern == BROADCAST || forms[form].pattern == ALL_REDUCE || forms[form].pattern == REDUCE ? 1 : 8;
+    int parts = forms[form].pattern == BROADCAST || forms[form].pattern == ALL_REDUCE ||
+                        forms[form].pattern == REDUCE || form_scans(&forms[form])
+                    ? 1
+                    : 8;
     for (int c = 0; c < (options->quick ? 0 : 2); c++)
         add(cases, options,
             (struct spec){.form = form,

@@ -20,6 +20,7 @@ static void source(const struct spec *spec, const struct operands *x, int k, int
     } table[] = {
         [BROADCAST] = {'r', '0'}, [ALL_REDUCE] = {'q', '0'}, [REDUCE] = {'q', '0'},         [ALL_GATHER] = {'k', '0'},
         [GATHER] = {'k', '0'},    [SCATTER] = {'r', 'm'},    [REDUCE_SCATTER] = {'q', 'm'}, [ALL_TO_ALL] = {'k', 'm'},
+        [SCAN] = {'q', '0'},      [EXSCAN] = {'q', '0'},
     };
     char f = table[forms[spec->form].pattern].from, b = table[forms[spec->form].pattern].block;
     *from = f == 'r' ? x->root : f == 'k' ? k : q;
@@ -55,14 +56,16 @@ static enum verdict verify_moved(struct rank *rank, const struct spec *spec, con
 
 static enum verdict verify_reduced(struct rank *rank, const struct spec *spec, const struct operands *x)
 {
-    struct reduction reduction = {spec->dtype, spec->op, (enum input)spec->input, collective_factor(spec), x->n};
+    enum pattern pattern = forms[spec->form].pattern;
+    int n = pattern == SCAN ? x->me + 1 : pattern == EXSCAN ? x->me : x->n; /* contributions */
+    struct reduction reduction = {spec->dtype, spec->op, (enum input)spec->input, collective_factor(spec), n};
     uint8_t *inputs[RANKS_MOST];
     char text[160];
     int64_t at = 0;
-    for (int q = 0; q < x->n; q++) inputs[q] = input_of(rank, spec, x, 0, q);
+    for (int q = 0; q < n; q++) inputs[q] = input_of(rank, spec, x, 0, q);
     bool right = reference_check(&reduction, (const uint8_t *const *)inputs, x->out.block[0], x->out.count[0], &at,
                                  text, sizeof text);
-    for (int q = 0; q < x->n; q++) free(inputs[q]);
+    for (int q = 0; q < n; q++) free(inputs[q]);
     if (right) return PASSED;
     return rank_fail(rank, "element %lld of %lld %s", (long long)at, (long long)x->out.count[0], text);
 }
