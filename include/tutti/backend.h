@@ -18,12 +18,14 @@
  * them.  Different trees are independent and may run in parallel.  No entry may block unless its comment says so.
  *
  * COMPLETION.  native[], send, recv and recv_reduce take a request.  It completes exactly once.  The entry returns
+ *
  *   TUTTI_REQUEST_PENDING  host->complete(request, status) will be called once, from within any later entry of the
- * group tree (not from a thread of the backend) TUTTI_REQUEST_DONE     it has completed; complete() is not called
- *   TUTTI_REQUEST_COMPARE  native[] only: it was not started, and the backend cannot detect that the ranks' calls
- * differ. The core compares them over point to point, then calls again with TUTTI_REQUEST_COMPARED in the request's
- * flags.  That call must take the operation a negative status      it was not started; complete() is not called, and
- * host->error() has set the error message
+ *                          group tree, not from a thread of the backend
+ *   TUTTI_REQUEST_DONE     it has completed; complete() is not called
+ *   TUTTI_REQUEST_COMPARE  native[] only: it was not started, and the backend cannot detect differing calls.  The
+ *                          core compares them over point to point and calls again with TUTTI_REQUEST_COMPARED in the
+ *                          request's flags; that call must take the operation
+ *   a negative status      it was not started; complete() is not called, and host->error() has set the message
  *
  * Until completion the backend owns the request and the memory that it names, and the request does not move.
  *
