@@ -24,7 +24,6 @@ static struct exception {
 } exceptions[] = {
     {"include/tutti/tutti.h", NULL, "the interface for programs is one header", false},
     {"include/tutti/backend.h", NULL, "the interface for plug-ins is one header", false},
-    {"core/store/tcp_conn.c", NULL, "to be cut", false},
     {"core/group/host_store.c", "host_store_gather", "the signature of tutti_host.store_gather", false},
     {"core/store/store.c", "tutti_store_compare_set", "public interface", false},
     {"core/store/store.c", "store_offer", "compare_set with a timeout", false},
