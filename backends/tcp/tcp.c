@@ -213,7 +213,10 @@ static int tcp_native(void *state, const tutti_op *op, tutti_request *request)
 
 static const char *tcp_explain(void *state, const tutti_op *op)
 {
-    return coll_explain(&((struct tcp_group *)state)->coll, op);
+    struct tcp_group *self = state;
+    struct shm *shm = self->first != NULL ? self->first->shm : NULL;
+    if (op->kind != TUTTI_SEND) return coll_explain(&self->coll, op);
+    return shm != NULL ? shm_explain_message(shm, (size_t)op->in->numel * (size_t)tutti_dtype_bytes(op->dtype)) : NULL;
 }
 
 static void tcp_choose(void *state, const tutti_path_row *rows, int32_t n)
@@ -221,7 +224,12 @@ static void tcp_choose(void *state, const tutti_path_row *rows, int32_t n)
     struct tcp_group *self = state;
     self->coll.choices = rows;
     self->coll.n_choices = n;
+    if (self->shm == NULL) return; /* messages go by the first group's rows */
+    self->shm->choices = rows;
+    self->shm->n_choices = n;
 }
+
+static const tutti_path paths[] = {COLL_PATHS, SHM_MESSAGE_PATHS, {TUTTI_SEND, 0, NULL}};
 
 static void tcp_awaits(void *state, const tutti_request *request, bool *ranks)
 {
@@ -340,6 +348,6 @@ const tutti_backend tutti_backend_v1 = {
     .tell = tcp_tell,
     .offer = tcp_offer,
     .reclaim = shm_reclaim,
-    .paths = coll_paths,
+    .paths = paths,
     .choose = tcp_choose,
 };

@@ -279,7 +279,8 @@ static void put_path(struct text *text, const struct tutti_group *group, const s
     size_t length = strcspn(how, ":");
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)length, how);
-    put(text, "%s: does it itself, %s\n", entry->backend->name, how + length + strspn(how + length, ": "));
+    put(text, "%s: %s, %s\n", entry->backend->name, op_is_message(op) ? "one message" : "does it itself",
+        how + length + strspn(how + length, ": "));
     put(text, "algorithm %s: ", name);
     if (group->algorithm != NULL) override_find(group->algorithm, group->paths, kind, &named);
     if (named != NULL && strcmp(named->name, name) == 0)
@@ -299,7 +300,8 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
     for (int i = 0; i < group->n_entries[device]; i++) {
         const struct backend_entry *entry = &group->entries[device][i];
         const char *how = TUTTI_HAS(entry->backend, native[kind]) ? "where it can do the dtype" : NULL;
-        if (how != NULL && TUTTI_HAS(entry->backend, explain)) {
+        bool has_paths = TUTTI_HAS(entry->backend, paths) && op_is_message(&example.op);
+        if ((how != NULL || has_paths) && TUTTI_HAS(entry->backend, explain)) {
             engine_lock(group->engine);
             how = entry->backend->explain(entry->state, &example.op);
             engine_unlock(group->engine);

@@ -27,6 +27,23 @@ static const struct coll_algorithm *find_any(const struct coll_path *paths, tutt
     return found != NULL ? found : override_path(paths, kind, name, length);
 }
 
+/* True if a backend of the group has paths for the kind. */
+static bool has_paths(const struct coll_path *paths, tutti_kind kind)
+{
+    const struct coll_path *i = paths;
+    while (i != NULL && i->algorithm.name != NULL && i->algorithm.kind != kind) i++;
+    return i != NULL && i->algorithm.name != NULL;
+}
+
+/* Returns the kind of a name, or -1 if there is no choice for it. */
+static int find_kind(const struct coll_path *paths, const char *name, size_t length)
+{
+    for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++)
+        if (has_paths(paths, (tutti_kind)kind) && is_name(tutti_kind_find((tutti_kind)kind)->name, name, length))
+            return kind;
+    return coll_kind(name, length);
+}
+
 /* Appends ", name" unless it is listed already. */
 static void append_name(const char *name, char *text, size_t capacity)
 {
@@ -43,14 +60,15 @@ static int refuse_name(const struct coll_path *paths, int kind, const char *name
     for (const struct coll_path *i = paths; i != NULL && i->algorithm.name != NULL; i++)
         if (kind < 0 || (int)i->algorithm.kind == kind) append_name(i->algorithm.name, known, sizeof known);
     return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: %s%sno algorithm \"%.*s\"; there are: %s",
-                     kind >= 0 ? coll_kind_name((tutti_kind)kind) : "", kind >= 0 ? " has " : "", length, name, known);
+                     kind >= 0 ? tutti_kind_find((tutti_kind)kind)->name : "", kind >= 0 ? " has " : "", length, name,
+                     known);
 }
 
 /* Parses "kind=name". */
 static int read_pair(const char *item, size_t kind_length, size_t length, const struct coll_path *paths,
                      const struct coll_algorithm **found)
 {
-    int kind = coll_kind(item, kind_length);
+    int kind = find_kind(paths, item, kind_length);
     if (kind < 0)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: \"%.*s\" is not a collective", (int)kind_length,
                          item);
@@ -110,7 +128,8 @@ int override_rows(const struct coll_override *override, const void *owner, tutti
     int n = 0;
     for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) {
         const struct coll_algorithm *named = NULL;
-        if (override->names == NULL || coll_nth((tutti_kind)kind, 0) == NULL) continue;
+        bool has_choice = coll_nth((tutti_kind)kind, 0) != NULL || has_paths(override->paths, (tutti_kind)kind);
+        if (override->names == NULL || !has_choice) continue;
         if (override_find(override->names, override->paths, (tutti_kind)kind, &named) != TUTTI_OK)
             named = coll_nth((tutti_kind)kind, 0);
         if (named != NULL) n += add_row(named, INT64_MAX, owner, rows + n);

@@ -52,13 +52,16 @@ static int mixed_rank(tutti_group *group, int rank, int size, void *argument)
     EXPECT(explains(group, TUTTI_ALL_REDUCE, 1 << 20, "algorithm pipelined: the backend's table"));
     EXPECT(explains(group, TUTTI_BROADCAST, 4096, "algorithm chain: TUTTI_ALGO"));
     EXPECT(explains(group, TUTTI_BARRIER, 0, "algorithm eager: the backend's table"));
+    EXPECT(explains(group, TUTTI_SEND, 4096, "tcp: one message, copied into the receiver's ring"));
+    EXPECT(explains(group, TUTTI_SEND, 4096, "algorithm eager: the backend's table"));
+    EXPECT(explains(group, TUTTI_SEND, 1 << 20, "algorithm fifo: TUTTI_ALGO"));
     return 0;
 }
 
 static void test_mixed(void **state)
 {
     (void)state;
-    setenv("TUTTI_ALGO", "all_reduce=eager,broadcast=chain", 1);
+    setenv("TUTTI_ALGO", "all_reduce=eager,broadcast=chain,send=fifo", 1);
     ranks_run(3, mixed_rank, NULL);
     unsetenv("TUTTI_ALGO");
 }

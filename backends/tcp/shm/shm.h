@@ -165,8 +165,10 @@ struct shm {
     size_t bytes;
     char *base;
     bool armed;
-    bool has_lost;    /* at least one peer's link has ended */
-    unsigned rounds;  /* progress calls, for periodic checks */
+    bool has_lost;                 /* at least one peer's link has ended */
+    unsigned rounds;               /* progress calls, for periodic checks */
+    const tutti_path_row *choices; /* of messages, before message_path.c's table: see tutti_backend.choose */
+    int n_choices;
     int coll_refused; /* errno of a failed reservation of a collective segment, until reported */
     uint8_t probe[HANDSHAKE_NONCE];
 };
@@ -234,6 +236,26 @@ bool shm_is_shared(const struct shm *shm, const void *memory, size_t bytes);
  * for this peer.  As with shm_read_memory, the data counts only once it is known that the peer has not withdrawn it. */
 const void *shm_arena_at(struct shm *shm, int local_rank, uint64_t from, size_t bytes);
 void shm_arena_close(struct shm *shm);
+
+/* ---- message_path.c ---------------------------------------------------------------------------------------- */
+
+enum {
+    SHM_EAGER_MAX = 16 << 10,   /* up to here a read is not faster than a copy into the ring and one out of it */
+    SHM_CERTAIN_MAX = 12 << 10, /* beyond it a blocked sender first looks whether the receiver is ready */
+};
+
+/* The paths of messages, for tutti_backend.paths. */
+#define SHM_MESSAGE_PATHS                                                                                              \
+    {TUTTI_SEND, TRANSPORT_EAGER, "eager"}, {TUTTI_SEND, TRANSPORT_READ, "read"},                                      \
+    {                                                                                                                  \
+        TUTTI_SEND, TRANSPORT_WRITE, "fifo"                                                                            \
+    }
+
+/* Implements transport_ops.choose. */
+enum transport_path shm_choose_path(struct shm *shm, int local_rank, const tutti_request *request, bool may_eager,
+                                    bool blocked);
+/* Says by which path a message goes whose sender is not blocked; as tutti_backend.explain. */
+const char *shm_explain_message(struct shm *shm, size_t bytes);
 
 /* ---- non_temporal.c ------------------------------------------------------------------------------------------ */
 

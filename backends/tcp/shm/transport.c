@@ -1,21 +1,16 @@
-/* Shared memory as a transport: the table, how a message goes, and single-copy reads.
+/* Shared memory as a transport: the table, and single-copy reads.
  *
- * A large message goes one of two ways.  If process_vm_readv is permitted, or the memory is tutti_alloc's, which the
- * receiver maps, the receiver reads the sender's memory: one copy.  Otherwise the sender copies it into the ring's FIFO
- * while the receiver copies it out (stream.c): two copies that overlap.  That way is also taken if the sender has a
- * core, is blocked on this message, and the cost model favors it (cost_model.h): the FIFO stays cached, two cores share
- * the work, and large messages are stored non-temporally, which the kernel does not do.  If both ends send at once it
- * would be slower.  See docs/benchmarks/shared-memory.md.
+ * A large message goes one of two ways (message_path.c).  If process_vm_readv is permitted, or the memory is
+ * tutti_alloc's, which the receiver maps, the receiver reads the sender's memory: one copy.  Otherwise the sender
+ * copies it into the ring's FIFO while the receiver copies it out (stream.c): two copies that overlap.  That way is
+ * also taken if the sender has a core, is blocked on this message, and the cost model favors it (cost_model.h): the
+ * FIFO stays cached, two cores share the work, and large messages are stored non-temporally, which the kernel does not
+ * do.  If both ends send at once it would be slower.  See docs/benchmarks/shared-memory.md.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tcp/shm/shm.h"
-
-enum {
-    EAGER_MAX = 16 << 10,   /* up to here a read is not faster than a copy into the ring and one out of it */
-    CERTAIN_MAX = 12 << 10, /* beyond it a blocked sender first looks whether the receiver is ready */
-};
 
 static struct shm *shm_of(const struct transport *transport)
 {
@@ -82,7 +77,7 @@ static int send_message(struct transport *transport, int32_t rank, const struct 
 {
     struct shm *shm = shm_of(transport);
     int local_rank = shm->local_rank_of[rank];
-    if (bytes <= EAGER_MAX || !shm_is_timed(shm)) return shm_send(shm, local_rank, header, payload, bytes);
+    if (bytes <= SHM_EAGER_MAX || !shm_is_timed(shm)) return shm_send(shm, local_rank, header, payload, bytes);
     return send_timed(shm, local_rank, header, payload, bytes);
 }
 
@@ -107,25 +102,14 @@ static void poll_peer(struct transport *transport, int32_t rank)
 
 static size_t eager_limit(const struct shm *shm)
 {
-    return shm->transport.eager_max < EAGER_MAX ? shm->transport.eager_max : EAGER_MAX;
+    return shm->transport.eager_max < SHM_EAGER_MAX ? shm->transport.eager_max : SHM_EAGER_MAX;
 }
 
 static enum transport_path choose(struct transport *transport, int32_t rank, const tutti_request *request,
                                   bool may_eager, bool blocked)
 {
     struct shm *shm = shm_of(transport);
-    int local_rank = shm->local_rank_of[rank];
-    size_t bytes = request->bytes;
-    bool may_stream = blocked && bytes > CERTAIN_MAX, streams = may_stream && !shm->shares_cores;
-    if (may_eager && bytes <= eager_limit(shm)) return streams ? TRANSPORT_WRITE : TRANSPORT_EAGER;
-    if (bytes > 0 && shm_is_shared(shm, request->data, bytes)) return TRANSPORT_READ;
-    bool copies = may_eager && bytes <= transport->eager_max, reads = shm->can_read_memory && bytes > 0;
-    if (reads && copies) copies = shm_fits(shm, local_rank, bytes); /* otherwise it would be copied once more */
-    enum transport_path copy = copies && !streams ? TRANSPORT_EAGER : TRANSPORT_WRITE;
-    if (!reads) return copy;
-    if (!copies && !may_stream) return TRANSPORT_READ;
-    if (!shm->shares_cores && cost_choose(&shm->peer[local_rank].cost, bytes) == SHM_COST_READ) return TRANSPORT_READ;
-    return copy;
+    return shm_choose_path(shm, shm->local_rank_of[rank], request, may_eager, blocked);
 }
 
 /* Reads a part of a message where it belongs, reducing it if the request does. */
@@ -258,7 +242,7 @@ struct transport *shm_transport(struct shm *shm)
     }
     size_t eager_max = shm->ring_bytes / 2 < TRANSPORT_PAYLOAD_MAX ? shm->ring_bytes / 2 : TRANSPORT_PAYLOAD_MAX;
     shm->transport = (struct transport){.ops = &ops,
-                                        .eager_certain = eager_max < CERTAIN_MAX ? eager_max : CERTAIN_MAX,
+                                        .eager_certain = eager_max < SHM_CERTAIN_MAX ? eager_max : SHM_CERTAIN_MAX,
                                         .eager_max = eager_max,
                                         .copies_out = true,
                                         .delivers_late = true};

@@ -192,7 +192,17 @@ void coll_directory_leave(struct shm *shm, int index, int n);
 
 /* ---- path.c ------------------------------------------------------------------------------------------------ */
 
-extern const tutti_path coll_paths[];
+/* The paths of collectives, for tutti_backend.paths. */
+/* clang-format off */
+#define COLL_PATHS_OF(kind)                                                                                            \
+    {kind, COLL_EAGER, "eager"}, {kind, COLL_LOCKSTEP, "lockstep"},                                                    \
+    {kind, COLL_PIPELINED, "pipelined"}, {kind, COLL_DIRECT, "direct"}
+#define COLL_PATHS                                                                                                     \
+    COLL_PATHS_OF(TUTTI_BROADCAST), COLL_PATHS_OF(TUTTI_ALL_REDUCE), COLL_PATHS_OF(TUTTI_REDUCE),                      \
+    COLL_PATHS_OF(TUTTI_ALL_GATHER), COLL_PATHS_OF(TUTTI_GATHER), COLL_PATHS_OF(TUTTI_SCATTER),                        \
+    COLL_PATHS_OF(TUTTI_REDUCE_SCATTER), COLL_PATHS_OF(TUTTI_ALL_TO_ALL), {TUTTI_BARRIER, COLL_EAGER, "eager"}
+/* clang-format on */
+
 /* Fills the description of an operation, not its progress.  Returns false if it is to run as a plan. */
 bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struct coll_op *made);
 /* Changes the path of an operation that has not posted a step, or has posted its probe alone. */

@@ -72,19 +72,6 @@ static const struct row {
     {EVERY_KIND, ANY, SIZE_MAX, COLL_PIPELINED, COLL_NO_PATH, COLL_NO_PATH},
 };
 
-#define PATHS_OF(kind)                                                                                                 \
-    {kind, COLL_EAGER, "eager"}, {kind, COLL_LOCKSTEP, "lockstep"}, {kind, COLL_PIPELINED, "pipelined"},               \
-    {                                                                                                                  \
-        kind, COLL_DIRECT, "direct"                                                                                    \
-    }
-
-const tutti_path coll_paths[] = {
-    PATHS_OF(TUTTI_BROADCAST),           PATHS_OF(TUTTI_ALL_REDUCE), PATHS_OF(TUTTI_REDUCE),
-    PATHS_OF(TUTTI_ALL_GATHER),          PATHS_OF(TUTTI_GATHER),     PATHS_OF(TUTTI_SCATTER),
-    PATHS_OF(TUTTI_REDUCE_SCATTER),      PATHS_OF(TUTTI_ALL_TO_ALL), {TUTTI_BARRIER, COLL_EAGER, "eager"},
-    {TUTTI_BARRIER, COLL_NO_PATH, NULL},
-};
-
 /* ---- what an operation is ---------------------------------------------------------------------------------- */
 
 static bool is_even(const tutti_tensor *list, int n)
