@@ -11,13 +11,7 @@ enum { COLL_ALIGN = 64 };
 /* True if only the root's data is read. */
 static inline bool coll_is_from_root(tutti_kind kind)
 {
-    return kind == TUTTI_BROADCAST || kind == TUTTI_SCATTER;
-}
-
-/* True if a rank's tensor has a block for each other rank: it copies in, or exposes, all of them. */
-static inline bool coll_has_in_blocks(tutti_kind kind)
-{
-    return kind == TUTTI_REDUCE_SCATTER || kind == TUTTI_ALL_TO_ALL || kind == TUTTI_SCATTER;
+    return tutti_kind_has_root(kind) && tutti_kind_has_out(kind, 1, 0);
 }
 
 static inline char *coll_out_block(const struct coll_op *op, int i)

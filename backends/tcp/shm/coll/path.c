@@ -93,47 +93,23 @@ static bool accept_list(const struct coll_segment *segment, const tutti_op *op, 
     return is_even(list, segment->n);
 }
 
-static int64_t block_numel(const struct coll_segment *segment, const tutti_op *op)
-{
-    switch (op->kind) {
-    case TUTTI_BARRIER:
-    case TUTTI_MONITORED_BARRIER:
-        return 0;
-    case TUTTI_BROADCAST:
-    case TUTTI_SCATTER:
-    case TUTTI_REDUCE_SCATTER:
-        return op->out[0].numel;
-    case TUTTI_ALL_TO_ALL:
-        return op->in[0].numel / segment->n;
-    default:
-        return op->in[0].numel;
-    }
-}
-
-/* True if op->bytes is a block for, or from, each rank. */
-static bool has_blocks(tutti_kind kind)
-{
-    return kind == TUTTI_ALL_GATHER || kind == TUTTI_GATHER || coll_has_in_blocks(kind);
-}
-
 /* Returns the bytes of the larger tensor. */
 static size_t total_bytes(const struct coll_segment *segment, const struct coll_op *op)
 {
-    return has_blocks(op->kind) ? op->bytes * (size_t)segment->n : op->bytes;
+    return tutti_kind_has_blocks(op->kind) ? op->bytes * (size_t)segment->n : op->bytes;
 }
 
 /* Returns the bytes that a rank, or the root, writes. */
 static size_t bytes_written(const struct coll_segment *segment, const struct coll_op *op)
 {
-    bool all = op->kind == TUTTI_ALL_GATHER || op->kind == TUTTI_ALL_TO_ALL || op->kind == TUTTI_GATHER;
-    return all ? op->bytes * (size_t)segment->n : op->bytes;
+    return tutti_kind_out_blocks(op->kind) ? op->bytes * (size_t)segment->n : op->bytes;
 }
 
-/* True if the output was just read and is cached. */
-static bool is_in_place(const tutti_op *op)
+/* True if the whole output was just read and is cached. */
+static bool output_is_read(const struct coll_segment *segment, const tutti_op *op)
 {
-    bool both = op->n_in > 0 && op->n_out > 0 && !op->list;
-    return both && op->in[0].data == op->out[0].data && op->in[0].numel == op->out[0].numel;
+    bool whole = tutti_kind_in_blocks(op->kind) == tutti_kind_out_blocks(op->kind);
+    return whole && !op->list && tutti_op_is_in_place(op, segment->rank);
 }
 
 /* True for an all_reduce of two ranks that each reduce all of it. */
@@ -279,20 +255,21 @@ bool coll_describe(const struct coll_segment *segment, const tutti_op *op, struc
     if (op->kind >= TUTTI_SEND) return false;
     if (tutti_kind_reduces(op->kind) && op->reduce_op == TUTTI_PREMUL_SUM) return false;
     made->kind = op->kind;
-    made->numel = block_numel(segment, op);
+    made->numel = tutti_op_block_numel(op, segment->n);
     made->element = (size_t)tutti_dtype_bytes(op->dtype);
     made->bytes = (size_t)made->numel * made->element;
     made->reduce = op->reduce_op;
     made->dtype = op->dtype;
     made->root = op->root;
-    made->in_bytes = coll_has_in_blocks(op->kind) ? made->bytes * (size_t)segment->n : made->bytes;
+    made->in_bytes = tutti_kind_in_blocks(op->kind) ? made->bytes * (size_t)segment->n : made->bytes;
     made->has_input = !coll_is_from_root(op->kind) || op->root == segment->rank;
     made->in = op->n_in > 0    ? op->in[0].data
                : op->n_out > 0 ? op->out[0].data
                                : NULL; /* broadcast may have only an output */
     made->out = op->n_out > 0 ? op->out[0].data : NULL;
     if (!accept_list(segment, op, made) || !choose(segment, made)) return false;
-    made->non_temporal = !is_in_place(op) && bytes_written(segment, made) * (size_t)segment->n >= CACHE_BYTES;
+    made->non_temporal =
+        !output_is_read(segment, op) && bytes_written(segment, made) * (size_t)segment->n >= CACHE_BYTES;
     set_steps(segment, made);
     return true;
 }

@@ -181,7 +181,7 @@ void coll_pipelined_cut(const struct coll_segment *segment, struct coll_op *op)
                                          ? PAIR_CHUNK
                                          : segment->fragment_bytes;
     if (op->path == COLL_LOCKSTEP) most = SPLIT_CHUNK;
-    if (coll_has_in_blocks(op->kind)) most = most / (size_t)segment->n / line * line;
+    if (tutti_kind_in_blocks(op->kind)) most = most / (size_t)segment->n / line * line;
     size_t chunks = (op->bytes + most - 1) / most;
     op->chunk = ((op->bytes + chunks - 1) / chunks + line - 1) / line * line;
     op->steps = (int64_t)((op->bytes + op->chunk - 1) / op->chunk);

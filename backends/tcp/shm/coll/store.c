@@ -12,13 +12,13 @@ static size_t fill_bytes(const struct coll_segment *segment, const struct coll_o
     bool root = op->root == segment->rank;
     if (op->sliced) return bytes - coll_part_of(segment, op, bytes, segment->rank).bytes;
     if (tutti_kind_has_root(op->kind) && root != coll_is_from_root(op->kind)) return 0;
-    return coll_has_in_blocks(op->kind) ? bytes * (size_t)(segment->n - 1) : bytes;
+    return tutti_kind_in_blocks(op->kind) ? bytes * (size_t)(segment->n - 1) : bytes;
 }
 
 static enum shm_cost reader_cost(const struct coll_segment *segment, const struct coll_op *op)
 {
     if (segment->n == 2 || coll_is_from_root(op->kind)) return SHM_COST_AWAY;
-    return op->sliced || coll_has_in_blocks(op->kind) ? SHM_COST_PARTS : SHM_COST_HERE;
+    return op->sliced || tutti_kind_in_blocks(op->kind) ? SHM_COST_PARTS : SHM_COST_HERE;
 }
 
 void coll_store_chunk(struct coll_segment *segment, struct coll_op *op)
