@@ -7,8 +7,8 @@
 #include <cpuid.h>
 #endif
 
-enum { WIDE = 512 };         /* elements of such a block in float32, of which there are two */
-enum { BLOCK_BYTES = 4096 }; /* accumulators: they stay in the first-level cache, and fit a small stack */
+enum { WIDE = 512 };         /* elements of one of the two float32 blocks */
+enum { BLOCK_BYTES = 4096 }; /* size of the accumulators: fits the first-level cache and a small stack */
 
 static const struct reduce_version *const versions[] = {
     &reduce_base,
@@ -19,7 +19,7 @@ static const struct reduce_version *const versions[] = {
 };
 
 #if defined(__x86_64__)
-/* Older compilers' __builtin_cpu_supports does not know this one. */
+/* __builtin_cpu_supports of older compilers does not know F16C. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -48,8 +48,8 @@ const struct reduce_version *reduce_version_at(int index)
     return NULL;
 }
 
-/* Chosen at the first use.  Two threads may both choose, and choose the same; what they point to is constant, so no
- * order is needed between them. */
+/* Selects the version at the first use.  Two threads may both select, and select the same.  The versions are constant,
+ * so relaxed accesses suffice. */
 static const struct reduce_version *best(void)
 {
     static _Atomic(const struct reduce_version *) chosen;
@@ -87,7 +87,7 @@ static const void *at(const void *p, int64_t bytes)
     return (const char *)p + bytes;
 }
 
-/* One block, accumulated in float32. */
+/* Reduces one block, accumulated in float32. */
 static void many_wide(tutti_dtype dtype, reduce_fn op, void *dst, const void *const *src, int n_src, int64_t offset,
                       int64_t n)
 {
@@ -102,7 +102,7 @@ static void many_wide(tutti_dtype dtype, reduce_fn op, void *dst, const void *co
     best()->narrow[index]((char *)dst + offset, sum, n);
 }
 
-/* One block of more than two sources.  Only the last step writes dst, because dst may be any source. */
+/* Reduces one block of more than two sources.  Only the last step writes dst, because dst may be any source. */
 static void many_plain(reduce_fn op, void *dst, const void *const *src, int n_src, int64_t offset, int64_t n)
 {
     char sum[BLOCK_BYTES];
@@ -116,7 +116,7 @@ void reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *c
 {
     reduce_fn fn = reduce_find(dtype, op);
     if (fn == NULL || n_src < 1) return;
-    if (n_src == 2) { /* each rank of a pair comes here for each small operation */
+    if (n_src == 2) { /* fast path: groups of two use it for each small operation */
         fn(dst, src[0], src[1], n);
         return;
     }

@@ -163,8 +163,8 @@ static inline void coll_part(struct plan *plan, const struct coll_args *part, co
 
 /* ---- builders ------------------------------------------------------------------------------------------------- */
 
-/* All algorithms: kind, its name, the algorithm's name as TUTTI_ALGO has it, and whether it also does blocks that
- * differ in size.  The builder of an algorithm is kind_algorithm(). */
+/* All algorithms: the kind, its name, the algorithm's name in TUTTI_ALGO, and true if it supports blocks that differ in
+ * size.  The builder of an algorithm is kind_algorithm(). */
 /* clang-format off */
 #define COLL_ALGORITHMS(X)                                           \
     X(ALL_REDUCE,     all_reduce,     recursive_doubling,    true)   \

@@ -1,8 +1,9 @@
-/* Scan: IN(0) of ranks 0 to r, reduced, in OUT(0) of rank r.  An exclusive scan leaves out rank r's own; rank 0 then
- * has no output. */
+/* Scan: IN(0) of ranks 0 to r, reduced, to OUT(0) of rank r.  An exclusive scan omits rank r's own contribution, so
+ * rank 0 has no output. */
 #include "parts.h"
 
-/* Scratch of one piece: two windows and two arrivals, used in turn, so that one is sent while the next is made. */
+/* Scratch of one piece: two windows and two received ones, used in turn, so that one is sent while the next is
+ * computed. */
 struct scan_slot {
     struct plan_ref window[2], arrival[2];
 };
@@ -14,8 +15,8 @@ static struct scan_slot scan_slot(struct coll_slots slots, int64_t j, int64_t nu
                               {plan_shift(first, 2 * numel), plan_shift(first, 3 * numel)}};
 }
 
-/* Recursive doubling: before the round of `bit` a rank's window is the sum of the `bit` ranks up to itself.  It goes to
- * the rank that is `bit` further, and the window of the rank `bit` before is added to it. */
+/* Recursive doubling: before the round of `bit`, a rank's window is the sum of up to `bit` ranks that end with itself.
+ * It sends the window to the rank `bit` further, and adds the window of the rank `bit` before. */
 static void scan_rounds(struct plan *plan, const struct coll_args *args, struct plan_ref in, struct plan_ref out,
                         struct scan_slot slot, int64_t numel)
 {
@@ -29,7 +30,7 @@ static void scan_rounds(struct plan *plan, const struct coll_args *args, struct 
     }
 }
 
-/* Two sums: the window with the own contribution, for the others, and without it, in out. */
+/* Computes two sums: the window, with this rank's contribution, for other ranks, and out, without it. */
 static void exscan_rounds(struct plan *plan, const struct coll_args *args, struct plan_ref in, struct plan_ref out,
                           struct scan_slot slot, int64_t numel)
 {

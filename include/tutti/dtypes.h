@@ -83,8 +83,8 @@ typedef enum tutti_reduce_op {
     TUTTI_REDUCE_OP_COUNT
 } tutti_reduce_op;
 
-/* Which classes of dtypes an op reduces, and the op by which two contributions are reduced: what AVG and PREMUL_SUM do
- * besides is done before the first and after the last of them. */
+/* The classes of dtypes that an op reduces, and the op that combines two contributions.  The other steps of AVG and
+ * PREMUL_SUM come before the first combination and after the last one. */
 /* clang-format off */
 /*    op          name          INTEGER FLOAT COMPLEX BOOLEAN  pairwise */
 #define TUTTI_REDUCE_OPS(X)                                                \
@@ -112,7 +112,7 @@ TUTTI_REDUCE_OPS(TUTTI_REDUCE_OP_CHECK)
 #undef TUTTI_REDUCE_OP_CHECK
 static_assert((int)TUTTI_REDUCE_OP_ROWS == (int)TUTTI_REDUCE_OP_COUNT, "a reduce op has no row");
 
-/* Returns the op by which two contributions of op, a valid one, are reduced. */
+/* Returns the op that combines two contributions of a valid op. */
 static inline tutti_reduce_op tutti_reduce_op_pairwise(tutti_reduce_op op)
 {
     static const uint8_t pairwise[TUTTI_REDUCE_OP_COUNT] = {

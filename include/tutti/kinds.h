@@ -96,7 +96,7 @@ TUTTI_KINDS(TUTTI_KIND_CHECK)
 #undef TUTTI_KIND_CHECK
 static_assert((int)TUTTI_KIND_ROWS == (int)TUTTI_KIND_COUNT, "a kind has no row");
 
-/* The row of a kind.  A kind may come from a peer: unknown ones have a row, too. */
+/* Returns the row of a kind.  A kind may be from a peer, so unknown kinds have a row too. */
 static inline const tutti_kind_row *tutti_kind_find(tutti_kind kind)
 {
     static const tutti_kind_row rows[TUTTI_KIND_COUNT + 1] = {
@@ -109,7 +109,8 @@ static inline const tutti_kind_row *tutti_kind_find(tutti_kind kind)
     return &rows[(unsigned)kind < (unsigned)TUTTI_KIND_COUNT ? (int)kind : (int)TUTTI_KIND_COUNT];
 }
 
-/* The same as sets, a bit per kind: every call asks, and a bit of a constant costs less than a row. */
+/* The properties as sets, with one bit per kind: every call tests them, and a bit of a constant costs less than a
+ * row. */
 #define TUTTI_KIND_BIT(kind, is_in) | (int)((is_in) ? UINT32_C(1) << TUTTI_##kind : 0)
 #define TUTTI_KIND_IF_COLLECTIVE(kind, name, group, in, out, has_root, reduces)                                        \
     TUTTI_KIND_BIT(kind, TUTTI_CLASS_##group == TUTTI_CLASS_COLLECTIVE)

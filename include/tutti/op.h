@@ -1,5 +1,4 @@
-/* Tutti: the descriptor of an operation, as the core hands it to backends, and what follows from it and its kind's row.
- */
+/* Tutti: the descriptor of an operation that the core passes to backends, and properties that follow from its kind. */
 #ifndef TUTTI_OP_H
 #define TUTTI_OP_H
 
@@ -27,15 +26,15 @@ typedef struct tutti_op {
     double factor;      /* PREMUL_SUM */
     void *stream;       /* as tutti_opts */
     int64_t timeout_ms; /* of this operation */
-    bool async;         /* async_op was asked for */
+    bool async;         /* the call has async_op set */
     bool list;          /* the caller used the list form, even if this rank passes no list */
     uint64_t call;      /* calls of a group with the same number, other than 0, have the same kind, reduce_op, dtype,
                            root, tensors and form: a property of one of them holds for all */
     bool up_to;         /* a receive of up to its tensor's size; never native, nor is one of TUTTI_ANY_TAG */
 } tutti_op;
 
-/* Returns the elements of the block that this rank gives to, or takes from, each rank, or of the whole where there are
- * no blocks.  0 where blocks differ and the ranks do not know each other's. */
+/* Returns the elements of the block that this rank sends to, or receives from, each rank; of the whole tensor if there
+ * are no blocks; 0 if blocks differ and the ranks do not know each other's sizes. */
 static inline int64_t tutti_op_block_numel(const tutti_op *op, int size)
 {
     const tutti_kind_row *row = tutti_kind_find(op->kind);
@@ -54,8 +53,8 @@ static inline bool tutti_op_lists_coincide(const tutti_op *op)
     return true;
 }
 
-/* True if in[i] and out[k] lie where the kind lets them share memory: the whole of both, or the block of `rank`, this
- * rank, on the side that has blocks. */
+/* True if in[i] and out[k] share memory in the way that the kind allows: the whole of both, or the block of `rank` on
+ * the side that has blocks. */
 static inline bool tutti_op_may_share(const tutti_op *op, int rank, int i, int k)
 {
     const char *in = (const char *)op->in[i].data, *out = (const char *)op->out[k].data;
@@ -67,9 +66,8 @@ static inline bool tutti_op_may_share(const tutti_op *op, int rank, int i, int k
     return in_blocks ? out == in + own * op->out[k].numel : in == out;
 }
 
-/* True if op has been checked, and is done in place: what it writes is its input, or this rank's block of that, or the
- * other way round.  False for an operation on nothing, and for lists in which only this rank's own block has elements.
- */
+/* True if a checked op is in place: its output is its input or this rank's block of it, or the reverse.  False for an
+ * operation on nothing, and for lists in which only this rank's own block has elements. */
 static inline bool tutti_op_is_in_place(const tutti_op *op, int rank)
 {
     if (op->n_in == 0 || op->n_out == 0) return false;

@@ -361,10 +361,10 @@ static inline int tutti_all_reduce_into(tutti_tensor out, tutti_tensor in, tutti
     return tutti_all_reduce_into_sized(out, in, op, opts, sizeof *opts);
 }
 
-/* Reduces over the ranks up to this one, in rank order: scan over ranks 0 to r for rank r, exscan over ranks 0 to r
- * - 1. exscan leaves rank 0's output untouched.  Torch has neither; MPI calls them MPI_Scan and MPI_Exscan.
+/* Reduces the tensors of ranks 0 to r (scan), or 0 to r - 1 (exscan), into rank r's tensor, in rank order, as MPI_Scan
+ * and MPI_Exscan do; torch has neither.  exscan leaves rank 0's output unchanged.  _into leaves in unchanged.
  *
- * Errors: UNSUPPORTED also for AVG, which has no one number to divide by. */
+ * Errors: those common to all operations; UNSUPPORTED also for AVG, because the number of ranks differs. */
 static inline int tutti_scan(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts)
 {
     return tutti_scan_sized(tensor, op, opts, sizeof *opts);
