@@ -1,15 +1,15 @@
 /* The smallest useful plug-in: messages between the ranks of one host, over unix datagram sockets.
  *
  * It sends and receives; Tutti builds every collective from that.  docs/backend-guide.md walks through this file.
- * Each rank has one socket.  A message travels as packets of up to 32 KiB.  The receiver joins them, then matches the
- * message with a posted receive, or keeps it until one is posted. */
+ * Each rank has one socket.  A message travels as packets of up to 32 KiB.  The receiver joins them, then
+ * <tutti/match.h> finds the posted receive of the message, or keeps the message until one is posted. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <tutti/backend.h>
+#include <tutti/match.h>
 #include <unistd.h>
 
 enum { PROOF = 32, PACKET = 32 << 10 };
@@ -21,28 +21,30 @@ struct header {           /* of each packet; all ranks share a host, hence a byt
     uint64_t group, tag, fingerprint, bytes;
 };
 
-struct message { /* arriving, or complete and waiting for its receive */
-    TAILQ_ENTRY(message) link;
+struct message {               /* arriving, or complete and waiting for its receive */
+    tutti_match_message match; /* first, for tutti_match_release */
     struct header header;
     size_t done; /* bytes that have arrived */
     char data[];
 };
 
-TAILQ_HEAD(pending_list, pending);
-
 struct pending { /* a posted request; it lives in the words that a request has for its backend */
-    TAILQ_ENTRY(pending) link;
-    struct pending_list *list;
-    tutti_request *request;
+    union {
+        tutti_match_receive match; /* a receive */
+        struct {                   /* a send */
+            TAILQ_ENTRY(pending) link;
+            size_t done; /* bytes sent */
+        };
+    };
     struct group *group;
-    size_t done; /* bytes sent */
+    struct peer *peer; /* a send's, else NULL */
 };
 _Static_assert(sizeof(struct pending) <= sizeof((tutti_request){0}.priv), "a request's words hold a struct pending");
 
 struct peer {
     struct sockaddr_un address;
     uint8_t proof[PROOF];
-    struct pending_list sends;
+    TAILQ_HEAD(, pending) sends;
     struct message *arriving;
 };
 
@@ -51,26 +53,11 @@ struct group {
     tutti_group_info info;
     struct group *first; /* the group whose socket this one uses; only that group has the members below */
     int fd;
-    struct peer *peers; /* by global rank */
-    struct pending_list receives;
-    TAILQ_HEAD(, message) kept;
+    struct peer *peers;    /* by global rank */
+    tutti_matcher matcher; /* posted receives, and messages that arrived before theirs */
 };
 
-static int post(struct group *group, tutti_request *request, struct pending_list *list)
-{
-    struct pending *pending = (struct pending *)request->priv;
-    *pending = (struct pending){.list = list, .request = request, .group = group};
-    TAILQ_INSERT_TAIL(list, pending, link);
-    return TUTTI_REQUEST_PENDING;
-}
-
 /* ---- messages ------------------------------------------------------------------------------------------------ */
-
-static bool matches(const struct group *group, const tutti_request *receive, const struct header *header)
-{
-    if (header->group != group->info.id || header->tag != receive->tag) return false;
-    return receive->peer == TUTTI_ANY_SOURCE || (uint64_t)group->info.global_ranks[receive->peer] == header->from;
-}
 
 /* Copies a message to its receive and frees it.  Sizes and fingerprints must agree. */
 static int deliver(const struct group *group, tutti_request *receive, struct message *message)
@@ -90,15 +77,17 @@ static int deliver(const struct group *group, tutti_request *receive, struct mes
 
 static void arrive(struct group *first, struct message *message)
 {
-    struct pending *receive;
-    TAILQ_FOREACH(receive, &first->receives, link)
-    {
-        if (!matches(receive->group, receive->request, &message->header)) continue;
-        TAILQ_REMOVE(&first->receives, receive, link);
-        first->host->complete(receive->request, deliver(receive->group, receive->request, message));
+    const struct header *header = &message->header;
+    message->match.key = tutti_match_message_key(header->group, (int32_t)header->from, header->tag);
+    tutti_match_receive *receive = tutti_match_find_receive(&first->matcher, &message->match.key);
+    if (receive == NULL) {
+        tutti_match_reserve(&first->matcher, malloc, free);
+        tutti_match_keep(&first->matcher, &message->match);
         return;
     }
-    TAILQ_INSERT_TAIL(&first->kept, message, link);
+    tutti_match_withdraw(&first->matcher, receive);
+    tutti_request *request = tutti_match_request(receive);
+    first->host->complete(request, deliver(((struct pending *)request->priv)->group, request, message));
 }
 
 /* ---- packets ------------------------------------------------------------------------------------------------- */
@@ -134,7 +123,7 @@ static bool send_packet(struct group *first, struct peer *peer)
 {
     struct pending *send = TAILQ_FIRST(&peer->sends);
     if (send == NULL) return false;
-    tutti_request *request = send->request;
+    tutti_request *request = tutti_match_request(&send->match);
     size_t left = request->bytes - send->done, bytes = left < PACKET ? left : PACKET;
     struct header header = {.from = (uint64_t)first->info.rank,
                             .group = send->group->info.id,
@@ -174,10 +163,9 @@ static int my_open(void *state, const tutti_group_info *info, const tutti_host *
     struct group *group = state;
     *group = (struct group){.host = host, .info = *info, .first = info->parent ? info->parent : group, .fd = -1};
     if (info->parent != NULL) return TUTTI_OK;
-    TAILQ_INIT(&group->receives);
-    TAILQ_INIT(&group->kept);
     group->peers = calloc((size_t)info->world_size, sizeof *group->peers);
-    if (group->peers == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d ranks", info->world_size);
+    if (group->peers == NULL || !tutti_match_reserve(&group->matcher, malloc, free))
+        return host->error(TUTTI_ERR_NO_MEMORY, "no memory for %d ranks", info->world_size);
     int status = open_socket(group);
     for (int rank = 0; rank < info->world_size && status == TUTTI_OK; rank++) {
         struct peer *peer = &group->peers[rank];
@@ -191,26 +179,22 @@ static int my_open(void *state, const tutti_group_info *info, const tutti_host *
     return status;
 }
 
-static void drop(struct pending_list *list, const struct group *group)
+static void drop_sends(struct peer *peer, const struct group *group)
 {
-    for (struct pending *pending = TAILQ_FIRST(list), *next; pending != NULL; pending = next) {
-        next = TAILQ_NEXT(pending, link);
-        if (pending->group == group) TAILQ_REMOVE(list, pending, link);
+    for (struct pending *send = TAILQ_FIRST(&peer->sends), *next; send != NULL; send = next) {
+        next = TAILQ_NEXT(send, link);
+        if (send->group == group) TAILQ_REMOVE(&peer->sends, send, link);
     }
 }
 
 static void my_close(void *state)
 {
     struct group *group = state, *first = group->first;
-    struct message *message;
     if (first == NULL || first->peers == NULL) return; /* it was never open */
-    drop(&first->receives, group);
-    for (int rank = 0; rank < first->info.world_size; rank++) drop(&first->peers[rank].sends, group);
+    tutti_match_withdraw_group(&first->matcher, group->info.id);
+    for (int rank = 0; rank < first->info.world_size; rank++) drop_sends(&first->peers[rank], group);
     if (group != first) return;
-    while ((message = TAILQ_FIRST(&first->kept)) != NULL) {
-        TAILQ_REMOVE(&first->kept, message, link);
-        free(message);
-    }
+    tutti_match_release(&first->matcher, free);
     for (int rank = 0; rank < first->info.world_size; rank++) free(first->peers[rank].arriving);
     free(first->peers);
     if (first->fd >= 0) close(first->fd);
@@ -219,30 +203,42 @@ static void my_close(void *state)
 static int my_send(void *state, tutti_request *request)
 {
     struct group *group = state;
-    return post(group, request, &group->first->peers[group->info.global_ranks[request->peer]].sends);
+    struct pending *send = (struct pending *)request->priv;
+    struct peer *peer = &group->first->peers[group->info.global_ranks[request->peer]];
+    *send = (struct pending){.group = group, .peer = peer};
+    TAILQ_INSERT_TAIL(&peer->sends, send, link);
+    return TUTTI_REQUEST_PENDING;
 }
 
 static int my_recv(void *state, tutti_request *request)
 {
     struct group *group = state;
-    struct message *message;
-    TAILQ_FOREACH(message, &group->first->kept, link)
-    {
-        if (!matches(group, request, &message->header)) continue;
-        TAILQ_REMOVE(&group->first->kept, message, link);
-        int status = deliver(group, request, message);
-        return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
+    tutti_matcher *matcher = &group->first->matcher;
+    struct pending *receive = (struct pending *)request->priv;
+    int32_t source = request->peer == TUTTI_ANY_SOURCE ? TUTTI_ANY_SOURCE : group->info.global_ranks[request->peer];
+    *receive = (struct pending){.match.key = tutti_match_receive_key(request, group->info.id, source), .group = group};
+    tutti_match_message *message = tutti_match_find_message(matcher, &receive->match.key);
+    if (message == NULL) {
+        tutti_match_reserve(matcher, malloc, free);
+        tutti_match_post(matcher, &receive->match);
+        return TUTTI_REQUEST_PENDING;
     }
-    return post(group, request, &group->first->receives);
+    tutti_match_take(matcher, message);
+    int status = deliver(group, request, (struct message *)(void *)message);
+    return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
 }
 
 /* A message of which a part has been sent cannot be taken back. */
 static int my_cancel(void *state, tutti_request *request)
 {
     struct pending *pending = (struct pending *)request->priv;
-    const struct group *group = state;
-    if (pending->done > 0) return group->host->error(TUTTI_ERR_ABORTED, "a part of the message has been sent");
-    TAILQ_REMOVE(pending->list, pending, link);
+    struct group *group = state;
+    if (pending->peer == NULL)
+        tutti_match_withdraw(&group->first->matcher, &pending->match);
+    else if (pending->done > 0)
+        return group->host->error(TUTTI_ERR_ABORTED, "a part of the message has been sent");
+    else
+        TAILQ_REMOVE(&pending->peer->sends, pending, link);
     return TUTTI_OK;
 }
 

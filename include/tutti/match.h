@@ -311,6 +311,16 @@ static inline tutti_match_receive *tutti_match_next_receive(const tutti_matcher 
     return NULL;
 }
 
+/* Withdraws all receives and probes of a group: it is being closed. */
+static inline void tutti_match_withdraw_group(tutti_matcher *matcher, uint64_t group)
+{
+    tutti_match_receive *receive = tutti_match_next_receive(matcher, NULL), *next;
+    for (; receive != NULL; receive = next) {
+        next = tutti_match_next_receive(matcher, receive);
+        if (receive->key.group == group) tutti_match_withdraw(matcher, receive);
+    }
+}
+
 /* ---- unexpected messages -------------------------------------------------------------------------------------- */
 
 static inline void tutti_match_link_message(tutti_matcher *matcher, tutti_match_message *message)
@@ -434,7 +444,7 @@ enum { TUTTI_MATCH_LOAD = 2, TUTTI_MATCH_BUCKETS = 64, TUTTI_MATCH_GROWTH = 4 };
 
 /* Gives a matcher buckets if it has none, or more if it has too few for one entry more.  allocate and release are
  * malloc and free, or work like them.  Returns false if there is no memory: then a zeroed matcher is of no use yet, and
- * another one stays as it is and becomes slower.  The last links are the caller's to release: free(matcher.links). */
+ * another one stays as it is and becomes slower. */
 static inline bool tutti_match_reserve(tutti_matcher *matcher, void *(*allocate)(size_t), void (*release)(void *))
 {
     if (matcher->n_receives + matcher->n_probes + matcher->n_messages < TUTTI_MATCH_LOAD * matcher->n_buckets)
@@ -445,6 +455,19 @@ static inline bool tutti_match_reserve(tutti_matcher *matcher, void *(*allocate)
     if (links == NULL) return false;
     release(tutti_match_set_buckets(matcher, links, n));
     return true;
+}
+
+/* Gives a matcher's messages and links to release (free), and leaves a zeroed one.  A message's entry must be the first
+ * member of what was allocated for it. */
+static inline void tutti_match_release(tutti_matcher *matcher, void (*release)(void *))
+{
+    tutti_matcher zeroed = {0};
+    for (tutti_match_message *message; (message = tutti_match_next_message(matcher, NULL)) != NULL;) {
+        tutti_match_take(matcher, message);
+        release(message);
+    }
+    release(matcher->links);
+    *matcher = zeroed;
 }
 
 #ifdef __cplusplus

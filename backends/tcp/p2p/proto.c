@@ -99,16 +99,6 @@ void proto_leave(struct proto *proto)
     say_goodbye(proto, LIMIT_MS);
 }
 
-static void free_matcher(tutti_matcher *matcher)
-{
-    tutti_match_message *message;
-    while ((message = tutti_match_next_message(matcher, NULL)) != NULL) {
-        tutti_match_take(matcher, message);
-        free(message); /* the first member of its arrival */
-    }
-    free(matcher->links);
-}
-
 static void drop_links(struct proto *proto)
 {
     for (int32_t rank = 0; rank < proto->world_size; rank++) {
@@ -128,8 +118,8 @@ void proto_close(struct proto *proto)
     proto_free_ops(proto);
     for (int i = proto->n_transports; i-- > 0;) proto->transport[i]->ops->close(proto->transport[i]);
     proto_free_closed(proto);
-    free_matcher(&proto->messages);
-    free_matcher(&proto->grants);
+    tutti_match_release(&proto->messages, free);
+    tutti_match_release(&proto->grants, free);
     free(proto->peer);
     *proto = (struct proto){0};
 }
