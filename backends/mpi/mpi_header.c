@@ -108,7 +108,7 @@ enum mpib_arrival mpib_header_poll(struct mpib_family *family)
         family->host->failed(family->core, TUTTI_ERR_BACKEND, "MPI cannot start the receive for message headers");
         return MPIB_NOTHING;
     }
-    bool wanted = family->awaited.request != NULL || !TAILQ_EMPTY(&family->posted);
+    bool wanted = family->awaited.request != NULL || family->matcher.n_receives > 0;
     bool polls_again = !family->shares_cores && family->n_pending == 0 && wanted;
     int rounds = polls_again ? INBOX_TESTS : 1;
     for (int i = 0; i < rounds && !arrived && error == MPI_SUCCESS; i++)

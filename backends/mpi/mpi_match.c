@@ -1,4 +1,4 @@
-/* Matches messages with receives.
+/* Handles messages as they match receives (tutti/match.h).
  *
  * Matching happens as headers arrive.  A receive that does not fit is detected before any byte of it is written, and
  * receives from any source need no special case.
@@ -16,11 +16,20 @@ static int32_t rank_in(const struct mpib_group *group, int32_t global)
     return -1;
 }
 
-static bool matches(const struct mpib_group *group, const tutti_request *request, int32_t source,
-                    const struct mpib_header *header)
+tutti_match_key mpib_match_key(const struct mpib_group *group, const tutti_request *request)
 {
-    return header->group == group->id && tutti_request_takes_tag(request, header->tag) &&
-           (request->peer == TUTTI_ANY_SOURCE || group->global_ranks[request->peer] == source);
+    int32_t source = request->peer != TUTTI_ANY_SOURCE ? group->global_ranks[request->peer] : TUTTI_ANY_SOURCE;
+    return tutti_match_receive_key(request, group->id, source);
+}
+
+static struct mpib_waiting *waiting_of(tutti_match_receive *receive)
+{
+    return (struct mpib_waiting *)(void *)receive; /* the first member */
+}
+
+static struct mpib_arrived *arrived_of(tutti_match_message *message)
+{
+    return (struct mpib_arrived *)(void *)message; /* the first member */
 }
 
 static bool fits(const tutti_request *request, const struct mpib_header *header)
@@ -78,72 +87,44 @@ static void fail_mismatch(struct mpib_group *group, tutti_request *request, int3
                    host->error(TUTTI_ERR_MISMATCH, "rank %d sent a message that does not match the receive", source));
 }
 
-static struct mpib_arrived *first_from(const struct mpib_group *group, const tutti_request *request, int32_t rank)
-{
-    int32_t source = group->global_ranks[rank];
-    struct mpib_arrived *arrived;
-    TAILQ_FOREACH(arrived, &group->family->peers[source].arrived, link)
-    {
-        if (matches(group, request, source, &arrived->header)) break;
-    }
-    return arrived;
-}
-
-/* Returns the oldest matching message among all sources. */
-static struct mpib_arrived *first_arrived(const struct mpib_group *group, const tutti_request *request)
-{
-    struct mpib_arrived *first = NULL;
-    if (group->family->n_arrived == 0) return NULL;
-    if (request->peer != TUTTI_ANY_SOURCE) return first_from(group, request, request->peer);
-    for (int32_t rank = 0; rank < group->world_size; rank++) {
-        struct mpib_arrived *arrived = first_from(group, request, rank);
-        if (arrived != NULL && (first == NULL || arrived->number < first->number)) first = arrived;
-    }
-    return first;
-}
-
-/* Unlinks a message; the caller frees it. */
-static void unlink_arrived(struct mpib_family *family, struct mpib_arrived *arrived)
-{
-    TAILQ_REMOVE(&family->peers[arrived->source].arrived, arrived, link);
-    family->n_arrived--;
-}
-
 static int report_peer_lost(const struct mpib_family *family, int32_t rank)
 {
     return family->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost: it left the group", rank);
 }
 
-static struct mpib_posted *first_posted_for(const struct mpib_posted_list *list, int32_t rank)
+/* Takes a message out of the matcher; the caller frees it. */
+static struct mpib_arrived *take_arrived(struct mpib_family *family, tutti_match_message *message)
 {
-    struct mpib_posted *posted;
-    TAILQ_FOREACH(posted, list, link)
-    {
-        const tutti_request *request = posted->request;
-        if (request->peer != TUTTI_ANY_SOURCE && posted->group->global_ranks[request->peer] == rank) break;
-    }
-    return posted;
+    tutti_match_take(&family->matcher, message);
+    family->peers[message->key.source].n_arrived--;
+    return arrived_of(message);
+}
+
+/* Takes a receive or probe out of the matcher and returns its request. */
+static tutti_request *unpost(struct mpib_family *family, tutti_match_receive *receive)
+{
+    tutti_match_withdraw(&family->matcher, receive);
+    waiting_of(receive)->state = MPIB_STARTED;
+    return tutti_match_request(receive);
 }
 
 /* Messages of one rank arrive in order, so a receive that still waits for this rank can never match. */
 static void handle_departure(struct mpib_family *family, int32_t rank)
 {
-    struct mpib_posted_list *lists[2] = {&family->posted, &family->peeking};
-    struct mpib_posted *posted;
+    tutti_match_receive *receive, *next;
     family->peers[rank].has_left = true;
     family->host->peer_lost(family->core, rank, true, "it left the group");
-    for (int i = 0; i < 2; i++)
-        while ((posted = first_posted_for(lists[i], rank)) != NULL) {
-            TAILQ_REMOVE(lists[i], posted, link);
-            posted->waits = false;
-            family->host->complete(posted->request, report_peer_lost(family, rank));
-        }
+    for (receive = tutti_match_next_receive(&family->matcher, NULL); receive != NULL; receive = next) {
+        next = tutti_match_next_receive(&family->matcher, receive);
+        if (receive->key.source != rank) continue;
+        family->host->complete(unpost(family, receive), report_peer_lost(family, rank));
+    }
 }
 
 /* Fills a probe (TUTTI_REQUEST_PEEK) with the envelope of the message it matches. */
 static int fill_probe(const struct mpib_group *group, tutti_request *request, const struct mpib_arrived *arrived)
 {
-    request->source = rank_in(group, arrived->source);
+    request->source = rank_in(group, arrived->match.key.source);
     tutti_request_settle(request, arrived->header.tag, arrived->header.bytes, arrived->header.fingerprint);
     return TUTTI_REQUEST_DONE;
 }
@@ -151,56 +132,55 @@ static int fill_probe(const struct mpib_group *group, tutti_request *request, co
 /* Completes the probes that match a message just queued. */
 static void complete_probes(struct mpib_family *family, const struct mpib_arrived *arrived)
 {
-    struct mpib_posted *posted = TAILQ_FIRST(&family->peeking), *next;
-    for (; posted != NULL; posted = next) {
-        struct mpib_group *group = posted->group;
-        tutti_request *request = posted->request;
-        next = TAILQ_NEXT(posted, link);
-        if (!matches(group, request, arrived->source, &arrived->header)) continue;
-        TAILQ_REMOVE(&family->peeking, posted, link);
-        posted->waits = false;
+    tutti_match_receive *probe;
+    while ((probe = tutti_match_find_probe(&family->matcher, &arrived->match.key)) != NULL) {
+        const struct mpib_group *group = waiting_of(probe)->group;
+        tutti_request *request = unpost(family, probe);
         fill_probe(group, request, arrived);
         family->host->complete(request, TUTTI_OK);
     }
 }
 
+static int post_receive(struct mpib_group *group, tutti_request *request, const tutti_match_key *key)
+{
+    struct mpib_family *family = group->family;
+    struct mpib_waiting *waiting = (struct mpib_waiting *)request->priv;
+    if (key->source != TUTTI_ANY_SOURCE && family->peers[key->source].has_left)
+        return report_peer_lost(family, key->source);
+    waiting->match.key = *key;
+    waiting->state = MPIB_POSTED;
+    tutti_match_reserve(&family->matcher, malloc, free);
+    tutti_match_post(&family->matcher, &waiting->match);
+    return TUTTI_REQUEST_PENDING;
+}
+
 int mpib_match_recv(struct mpib_group *group, tutti_request *request)
 {
     struct mpib_family *family = group->family;
-    struct mpib_posted *posted = (struct mpib_posted *)request->priv;
-    *posted = (struct mpib_posted){.group = group, .request = request, .waits = true};
-    struct mpib_arrived *arrived = first_arrived(group, request);
-    if (arrived == NULL) {
-        int32_t from = request->peer != TUTTI_ANY_SOURCE ? group->global_ranks[request->peer] : family->rank;
-        posted->waits = !family->peers[from].has_left;
-        if (!posted->waits) return report_peer_lost(family, from);
-        struct mpib_posted_list *list = request->flags & TUTTI_REQUEST_PEEK ? &family->peeking : &family->posted;
-        TAILQ_INSERT_TAIL(list, posted, link);
-        return TUTTI_REQUEST_PENDING;
-    }
-    if (request->flags & TUTTI_REQUEST_PEEK) {
-        posted->waits = false;
-        return fill_probe(group, request, arrived);
-    }
-    unlink_arrived(family, arrived);
+    struct mpib_waiting *waiting = (struct mpib_waiting *)request->priv;
+    *waiting = (struct mpib_waiting){.group = group};
+    tutti_match_key key = mpib_match_key(group, request);
+    struct mpib_arrived *arrived = arrived_of(tutti_match_find_message(&family->matcher, &key));
+    if (arrived == NULL) return post_receive(group, request, &key);
+    if (request->flags & TUTTI_REQUEST_PEEK) return fill_probe(group, request, arrived);
+    take_arrived(family, &arrived->match);
     if (!fits(request, &arrived->header)) { /* reported by the next progress call, not from within this one */
-        posted->found = arrived;
-        TAILQ_INSERT_TAIL(&family->found, posted, link);
+        waiting->arrived = arrived;
+        waiting->state = MPIB_MISMATCHED;
+        TAILQ_INSERT_TAIL(&family->mismatched, waiting, link);
         return TUTTI_REQUEST_PENDING;
     }
-    posted->waits = false;
-    int status = receive_message(group, request, arrived->source, &arrived->header, arrived->data);
+    int status = receive_message(group, request, arrived->match.key.source, &arrived->header, arrived->data);
     free(arrived);
     return status;
 }
 
 /* True if the message matches the receive whose caller is polling before it is posted; the data then goes directly to
  * it. */
-static bool is_awaited(const struct mpib_family *family, int32_t source, const struct mpib_header *header)
+static bool is_awaited(const struct mpib_family *family, const tutti_match_key *key, const struct mpib_header *header)
 {
     const struct mpib_awaited *awaited = &family->awaited;
-    return awaited->request != NULL && matches(awaited->group, awaited->request, source, header) &&
-           fits(awaited->request, header);
+    return awaited->request != NULL && tutti_match_takes(&awaited->key, key) && fits(awaited->request, header);
 }
 
 static bool has_failed(const struct mpib_family *family, uint64_t group)
@@ -213,22 +193,21 @@ static bool has_failed(const struct mpib_family *family, uint64_t group)
 /* Discards queued messages of failed groups. */
 static void discard_arrived(struct mpib_family *family)
 {
-    for (int i = 0; i < family->n_peers; i++) {
-        struct mpib_arrived *arrived, *next;
-        for (arrived = TAILQ_FIRST(&family->peers[i].arrived); arrived != NULL; arrived = next) {
-            next = TAILQ_NEXT(arrived, link);
-            if (!has_failed(family, arrived->header.group)) continue;
-            unlink_arrived(family, arrived);
-            discard(family, arrived->source, &arrived->header);
-            free(arrived);
-        }
+    tutti_match_message *message, *next;
+    for (message = tutti_match_next_message(&family->matcher, NULL); message != NULL; message = next) {
+        next = tutti_match_next_message(&family->matcher, message);
+        if (!has_failed(family, message->key.group)) continue;
+        struct mpib_arrived *arrived = take_arrived(family, message);
+        discard(family, message->key.source, &arrived->header);
+        free(arrived);
     }
 }
 
-static void queue_unexpected(struct mpib_family *family, int32_t source, const struct mpib_envelope *envelope)
+static void queue_unexpected(struct mpib_family *family, const tutti_match_key *key,
+                             const struct mpib_envelope *envelope)
 {
-    if (has_failed(family, envelope->header.group)) {
-        discard(family, source, &envelope->header);
+    if (has_failed(family, key->group)) {
+        discard(family, key->source, &envelope->header);
         return;
     }
     size_t bytes = envelope->header.long_tag == 0 ? envelope->header.bytes : 0;
@@ -237,12 +216,12 @@ static void queue_unexpected(struct mpib_family *family, int32_t source, const s
         family->host->failed(family->core, TUTTI_ERR_NO_MEMORY, "no memory for an unexpected message");
         return;
     }
-    arrived->number = family->arrivals++;
-    arrived->source = source;
+    arrived->match = (tutti_match_message){.key = *key};
     arrived->header = envelope->header;
     memcpy(arrived->data, envelope->data, bytes);
-    TAILQ_INSERT_TAIL(&family->peers[source].arrived, arrived, link);
-    family->n_arrived++;
+    tutti_match_reserve(&family->matcher, malloc, free);
+    tutti_match_keep(&family->matcher, &arrived->match);
+    family->peers[key->source].n_arrived++;
     complete_probes(family, arrived);
 }
 
@@ -267,32 +246,27 @@ static void deliver_control(struct mpib_family *family, int32_t source, const st
 bool mpib_match_arrive(struct mpib_family *family, int32_t source, const struct mpib_envelope *envelope)
 {
     const struct mpib_header *header = &envelope->header;
-    struct mpib_posted *posted;
     family->goodbyes += header->control == MPIB_CONTROL_GOODBYE;
     if (header->control != 0) {
         if (header->control == MPIB_CONTROL_EXIT) handle_departure(family, source);
         if (header->control == MPIB_CONTROL_CORE) deliver_control(family, source, envelope); /* last use of envelope */
         return false;
     }
-    if (is_awaited(family, source, header)) {
+    tutti_match_key key = tutti_match_message_key(header->group, source, header->tag);
+    if (is_awaited(family, &key, header)) {
         struct mpib_awaited awaited = family->awaited;
         family->awaited = (struct mpib_awaited){
             .status = receive_message(awaited.group, awaited.request, source, header, envelope->data),
             .has_arrived = true};
         return true;
     }
-    TAILQ_FOREACH(posted, &family->posted, link)
-    {
-        if (matches(posted->group, posted->request, source, header)) break;
-    }
-    if (posted == NULL) {
-        queue_unexpected(family, source, envelope);
+    tutti_match_receive *receive = tutti_match_find_receive(&family->matcher, &key);
+    if (receive == NULL) {
+        queue_unexpected(family, &key, envelope);
         return false;
     }
-    struct mpib_group *group = posted->group; /* posted lives in the request and is invalid once that completes */
-    tutti_request *request = posted->request;
-    TAILQ_REMOVE(&family->posted, posted, link);
-    posted->waits = false;
+    struct mpib_group *group = waiting_of(receive)->group; /* it lives in the request: invalid once that completes */
+    tutti_request *request = unpost(family, receive);
     if (!fits(request, header)) {
         fail_mismatch(group, request, source, header);
         return false;
@@ -306,12 +280,13 @@ bool mpib_match_arrive(struct mpib_family *family, int32_t source, const struct 
 int mpib_match_report(struct mpib_family *family)
 {
     int n = 0;
-    struct mpib_posted *posted;
-    while ((posted = TAILQ_FIRST(&family->found)) != NULL) {
-        struct mpib_arrived *arrived = posted->found;
-        TAILQ_REMOVE(&family->found, posted, link);
-        posted->waits = false;
-        fail_mismatch(posted->group, posted->request, arrived->source, &arrived->header);
+    struct mpib_waiting *waiting;
+    while ((waiting = TAILQ_FIRST(&family->mismatched)) != NULL) {
+        struct mpib_arrived *arrived = waiting->arrived;
+        TAILQ_REMOVE(&family->mismatched, waiting, link);
+        waiting->state = MPIB_STARTED;
+        fail_mismatch(waiting->group, tutti_match_request(&waiting->match), arrived->match.key.source,
+                      &arrived->header);
         free(arrived);
         n++;
     }
@@ -320,44 +295,34 @@ int mpib_match_report(struct mpib_family *family)
 
 /* ---- cancellation --------------------------------------------------------------------------------------------- */
 
-static bool is_on(const struct mpib_posted_list *list, const struct mpib_posted *wanted)
+/* Takes a request back.  Returns false if it is MPI's. */
+static bool withdraw(struct mpib_family *family, struct mpib_waiting *waiting)
 {
-    const struct mpib_posted *posted = TAILQ_FIRST(list);
-    while (posted != NULL && posted != wanted) posted = TAILQ_NEXT(posted, link);
-    return posted != NULL;
-}
-
-static bool withdraw(struct mpib_family *family, struct mpib_posted *posted)
-{
-    if (!posted->waits) return false;
-    posted->waits = false;
-    if (posted->found != NULL) {
-        TAILQ_REMOVE(&family->found, posted, link);
-        discard(family, posted->found->source, &posted->found->header);
-        free(posted->found);
-    } else if (is_on(&family->later, posted)) {
-        TAILQ_REMOVE(&family->later, posted, link);
-    } else if (is_on(&family->peeking, posted)) {
-        TAILQ_REMOVE(&family->peeking, posted, link);
-    } else {
-        TAILQ_REMOVE(&family->posted, posted, link);
+    switch (waiting->state) {
+    case MPIB_STARTED:
+        return false;
+    case MPIB_POSTED:
+        tutti_match_withdraw(&family->matcher, &waiting->match);
+        break;
+    case MPIB_MISMATCHED:
+        TAILQ_REMOVE(&family->mismatched, waiting, link);
+        discard(family, waiting->arrived->match.key.source, &waiting->arrived->header);
+        free(waiting->arrived);
+        break;
+    case MPIB_DEFERRED:
+        TAILQ_REMOVE(&family->deferred, waiting, link);
+        break;
     }
+    waiting->state = MPIB_STARTED;
     return true;
-}
-
-static bool is_waiting(const struct mpib_family *family, const struct mpib_posted *wanted)
-{
-    return is_on(&family->posted, wanted) || is_on(&family->found, wanted) || is_on(&family->later, wanted) ||
-           is_on(&family->peeking, wanted);
 }
 
 int mpib_cancel(void *state, tutti_request *request)
 {
     struct mpib_group *group = state;
     struct mpib_family *family = group->family;
-    struct mpib_posted *posted = (struct mpib_posted *)request->priv;
     if (family == NULL) return TUTTI_ERR_NOT_FOUND;
-    if (is_waiting(family, posted) && withdraw(family, posted)) return TUTTI_OK;
+    if (withdraw(family, (struct mpib_waiting *)request->priv)) return TUTTI_OK;
     if (!mpib_enter()) return TUTTI_ERR_UNSUPPORTED;
     int status = mpib_pending_cancel(family, request);
     mpib_leave();
@@ -367,14 +332,15 @@ int mpib_cancel(void *state, tutti_request *request)
 void mpib_messages_drop(struct mpib_group *group)
 {
     struct mpib_family *family = group->family;
-    struct mpib_posted_list *lists[4] = {&family->posted, &family->found, &family->later, &family->peeking};
-    for (int i = 0; i < 4; i++) {
-        struct mpib_posted *posted, *next;
-        for (posted = TAILQ_FIRST(lists[i]); posted != NULL; posted = next) {
-            next = TAILQ_NEXT(posted, link);
-            if (posted->group == group) withdraw(group->family, posted);
+    struct mpib_waiting_list *lists[2] = {&family->mismatched, &family->deferred};
+    for (int i = 0; i < 2; i++) {
+        struct mpib_waiting *waiting, *next;
+        for (waiting = TAILQ_FIRST(lists[i]); waiting != NULL; waiting = next) {
+            next = TAILQ_NEXT(waiting, link);
+            if (waiting->group == group) withdraw(family, waiting);
         }
     }
+    tutti_match_withdraw_group(&family->matcher, group->id);
 }
 
 /* ---- close and abort ------------------------------------------------------------------------------------------ */

@@ -17,28 +17,19 @@ enum {
 
 int mpib_messages_open(struct mpib_family *family, int world_size)
 {
-    TAILQ_INIT(&family->posted);
-    TAILQ_INIT(&family->found);
-    TAILQ_INIT(&family->peeking);
-    TAILQ_INIT(&family->later);
+    TAILQ_INIT(&family->mismatched);
+    TAILQ_INIT(&family->deferred);
     family->next_tag = MPIB_TAG_LONG;
     family->buffer = malloc(sizeof *family->buffer);
     family->peers = calloc((size_t)world_size, sizeof *family->peers);
-    if (family->buffer == NULL || family->peers == NULL)
+    if (family->buffer == NULL || family->peers == NULL || !tutti_match_reserve(&family->matcher, malloc, free))
         return family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
-    for (; family->n_peers < world_size; family->n_peers++) TAILQ_INIT(&family->peers[family->n_peers].arrived);
     return TUTTI_OK;
 }
 
 void mpib_messages_close(struct mpib_family *family)
 {
-    for (int i = 0; i < family->n_peers; i++) {
-        struct mpib_arrived *arrived;
-        while ((arrived = TAILQ_FIRST(&family->peers[i].arrived)) != NULL) {
-            TAILQ_REMOVE(&family->peers[i].arrived, arrived, link);
-            free(arrived);
-        }
-    }
+    tutti_match_release(&family->matcher, free);
     struct mpib_slot *slot;
     while ((slot = family->spare) != NULL) {
         family->spare = slot->next;
@@ -83,21 +74,22 @@ int mpib_messages_poll(struct mpib_family *family)
  * next waits. */
 static int defer(struct mpib_group *group, tutti_request *request, bool sends)
 {
-    struct mpib_posted *posted = (struct mpib_posted *)request->priv;
-    *posted = (struct mpib_posted){.group = group, .request = request, .waits = true, .sends = sends};
-    TAILQ_INSERT_TAIL(&group->family->later, posted, link);
+    struct mpib_waiting *waiting = (struct mpib_waiting *)request->priv;
+    *waiting = (struct mpib_waiting){.group = group, .state = MPIB_DEFERRED, .sends = sends};
+    TAILQ_INSERT_TAIL(&group->family->deferred, waiting, link);
     return TUTTI_REQUEST_PENDING;
 }
 
 static int start_deferred(struct mpib_family *family)
 {
-    struct mpib_posted *posted;
+    struct mpib_waiting *waiting;
     int n = 0;
-    while ((posted = TAILQ_FIRST(&family->later)) != NULL) {
-        struct mpib_group *group = posted->group;
-        tutti_request *request = posted->request;
-        TAILQ_REMOVE(&family->later, posted, link);
-        int status = posted->sends ? send_locked(group, request) : mpib_match_recv(group, request);
+    while ((waiting = TAILQ_FIRST(&family->deferred)) != NULL) {
+        struct mpib_group *group = waiting->group;
+        tutti_request *request = tutti_match_request(&waiting->match);
+        TAILQ_REMOVE(&family->deferred, waiting, link);
+        waiting->state = MPIB_STARTED;
+        int status = waiting->sends ? send_locked(group, request) : mpib_match_recv(group, request);
         if (status != TUTTI_REQUEST_PENDING)
             family->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);
         n++;
@@ -119,7 +111,7 @@ static int poll_request(struct mpib_group *group, tutti_request *request, int st
     size_t polls = POLLS_LONG + request->bytes / BYTES_PER_POLL;
     if (polls > POLLS_MAX) polls = POLLS_MAX;
     for (; polls > 0 && status == TUTTI_REQUEST_PENDING; polls--) {
-        if (!TAILQ_EMPTY(&family->posted)) mpib_header_poll(family);
+        if (family->matcher.n_receives > 0) mpib_header_poll(family);
         status = mpib_pending_poll(family, request);
     }
     if (family->n_pending > 0) mpib_pending_test(family);
@@ -139,24 +131,25 @@ int mpib_send(void *state, tutti_request *request)
 static bool may_have_arrived(const struct mpib_group *group, const tutti_request *request)
 {
     const struct mpib_family *family = group->family;
-    return family->n_arrived > 0 && (request->peer == TUTTI_ANY_SOURCE ||
-                                     !TAILQ_EMPTY(&family->peers[group->global_ranks[request->peer]].arrived));
+    return family->matcher.n_messages > 0 &&
+           (request->peer == TUTTI_ANY_SOURCE || family->peers[group->global_ranks[request->peer]].n_arrived > 0);
 }
 
 static int await_message(struct mpib_group *group, tutti_request *request)
 {
     struct mpib_family *family = group->family;
     bool polls = may_poll(group, request) && (request->flags & TUTTI_REQUEST_PEEK) == 0;
-    family->awaited = (struct mpib_awaited){.group = group, .request = request};
+    family->awaited = (struct mpib_awaited){.group = group, .request = request, .key = mpib_match_key(group, request)};
     /* A receive posted earlier, or a message that arrived earlier, may take precedence. */
     for (int i = 0; polls && i < AWAIT_POLLS && family->awaited.request != NULL; i++) {
-        if (!TAILQ_EMPTY(&family->posted) || may_have_arrived(group, request)) break;
+        if (family->matcher.n_receives > 0 || may_have_arrived(group, request)) break;
         mpib_header_poll(family);
     }
     family->awaited.request = NULL;
     if (family->awaited.has_arrived) return poll_request(group, request, family->awaited.status);
     int status = mpib_match_recv(group, request);
-    return ((struct mpib_posted *)request->priv)->waits ? status : poll_request(group, request, status);
+    bool is_waiting = ((const struct mpib_waiting *)request->priv)->state != MPIB_STARTED;
+    return is_waiting ? status : poll_request(group, request, status);
 }
 
 int mpib_recv(void *state, tutti_request *request)

@@ -34,9 +34,7 @@ struct mpib_slot {
 
 /* An unexpected message: it arrived before its receive was posted. */
 struct mpib_arrived {
-    TAILQ_ENTRY(mpib_arrived) link;
-    uint64_t number;
-    int32_t source; /* global rank */
+    tutti_match_message match; /* first: cast by mpi_match.c; its key has the sender's global rank */
     struct mpib_header header;
     char data[]; /* of a short message */
 };
@@ -54,6 +52,9 @@ enum mpib_arrival { MPIB_NOTHING, MPIB_KEPT, MPIB_WANTED };
 enum mpib_arrival mpib_header_poll(struct mpib_family *family);
 
 /* ---- mpi_match.c ----------------------------------------------------------------------------------------------- */
+
+/* Returns the key by which a receive or probe is matched. */
+tutti_match_key mpib_match_key(const struct mpib_group *group, const tutti_request *request);
 
 /* Posts a receive, which may match a queued message.  Returns DONE, PENDING or an error. */
 int mpib_match_recv(struct mpib_group *group, tutti_request *request);

@@ -51,8 +51,8 @@ void mpib_wait_close(struct mpib_family *family)
 
 static bool is_idle(const struct mpib_family *family)
 {
-    return family->n_pending == 0 && TAILQ_EMPTY(&family->posted) && TAILQ_EMPTY(&family->found) &&
-           TAILQ_EMPTY(&family->later) && TAILQ_EMPTY(&family->peeking);
+    return family->n_pending == 0 && family->matcher.n_receives == 0 && family->matcher.n_probes == 0 &&
+           TAILQ_EMPTY(&family->mismatched) && TAILQ_EMPTY(&family->deferred);
 }
 
 /* Sleeps a tenth of the quiet time so far, or all of it when idle, within bounds. */

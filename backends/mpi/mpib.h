@@ -22,7 +22,7 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <sys/queue.h>
-#include <tutti/backend.h>
+#include <tutti/match.h>
 
 #ifdef OPEN_MPI
 #define MPIB_BUILT_FOR "Open MPI"
@@ -75,32 +75,43 @@ struct mpib_pending {
 
 /* ---- a family of groups ---------------------------------------------------------------------------------------- */
 
-/* A posted receive, or a deferred message; stored in request->priv. */
-struct mpib_posted {
-    TAILQ_ENTRY(mpib_posted) link;
-    struct mpib_group *group;
-    tutti_request *request;
-    struct mpib_arrived *found; /* on the list `found`: the message, which does not fit */
-    bool waits;                 /* linked on one of the lists */
-    bool sends;
+enum mpib_state {
+    MPIB_STARTED,    /* MPI has the request, or it has completed */
+    MPIB_POSTED,     /* a receive or probe that waits for a message */
+    MPIB_MISMATCHED, /* a receive whose message does not fit: reported by the next progress call */
+    MPIB_DEFERRED    /* a message that only the main thread may start */
 };
-_Static_assert(sizeof(struct mpib_posted) <= sizeof(((tutti_request *)NULL)->priv),
-               "a receive's state fits its request");
 
-TAILQ_HEAD(mpib_posted_list, mpib_posted);
-TAILQ_HEAD(mpib_arrived_list, mpib_arrived);
+/* A request that MPI does not have yet; stored in request->priv. */
+struct mpib_waiting {
+    union {
+        tutti_match_receive match; /* POSTED; first: see tutti_match_request */
+        struct {
+            TAILQ_ENTRY(mpib_waiting) link;
+            struct mpib_arrived *arrived; /* MISMATCHED: the message */
+            bool sends;                   /* DEFERRED */
+        };
+    };
+    struct mpib_group *group;
+    enum mpib_state state;
+};
+_Static_assert(sizeof(struct mpib_waiting) <= sizeof(((tutti_request *)NULL)->priv),
+               "a waiting request's state fits it");
+
+TAILQ_HEAD(mpib_waiting_list, mpib_waiting);
 LIST_HEAD(mpib_group_list, mpib_group);
 
 struct mpib_peer {
-    struct mpib_arrived_list arrived; /* unexpected messages, usually received in order */
-    bool has_left;                    /* exited: no further messages will arrive */
+    int n_arrived; /* its unexpected messages */
+    bool has_left; /* exited: no further messages will arrive */
 };
 
 /* The receive whose caller is polling right now. */
 struct mpib_awaited {
     struct mpib_group *group;
     tutti_request *request; /* NULL: none */
-    int status;             /* result, once the message has arrived */
+    tutti_match_key key;
+    int status; /* result, once the message has arrived */
     bool has_arrived;
 };
 
@@ -121,14 +132,10 @@ struct mpib_family {
     struct mpib_envelope *buffer; /* one header with its data */
     struct mpib_slot *spare;      /* free buffers for outgoing headers */
     struct mpib_awaited awaited;
-    struct mpib_posted_list posted;
-    struct mpib_posted_list found;
-    struct mpib_posted_list peeking; /* probes */
-    struct mpib_posted_list later;   /* requests that only the main thread may start */
-    struct mpib_peer *peers;         /* by global rank */
-    int n_peers, n_arrived;
-    uint64_t arrivals; /* unexpected messages so far */
-    int goodbyes;      /* peers that have said goodbye */
+    tutti_matcher matcher; /* posted receives and probes; unexpected messages */
+    struct mpib_waiting_list mismatched, deferred;
+    struct mpib_peer *peers; /* by global rank */
+    int goodbyes;            /* peers that have said goodbye */
 
     int *done; /* scratch for MPI_Testsome */
     MPI_Status *status;

@@ -119,6 +119,15 @@ static inline tutti_match_key tutti_match_receive_key(const tutti_request *reque
     return key;
 }
 
+/* True if a receive or probe with this key takes a message with that one. */
+static inline bool tutti_match_takes(const tutti_match_key *receive, const tutti_match_key *message)
+{
+    if (receive->group != message->group) return false;
+    if (receive->source != TUTTI_ANY_SOURCE && receive->source != message->source) return false;
+    return receive->flags & TUTTI_MATCH_ANY_TAG ? (receive->tag ^ message->tag) >> 63 == 0
+                                                : receive->tag == message->tag;
+}
+
 /* Returns the request whose priv words begin with this entry. */
 static inline tutti_request *tutti_match_request(tutti_match_receive *receive)
 {
