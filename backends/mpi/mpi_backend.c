@@ -20,7 +20,7 @@ static int open_root_group(struct mpib_group *group, const tutti_group_info *inf
     }
     if (status != TUTTI_OK) return status;
     group->family = family;
-    mpib_bells_probe(family, info->world_size);
+    mpib_doorbells_probe(family, info->world_size);
     mpib_family_opened();
     return TUTTI_OK;
 }
@@ -46,7 +46,7 @@ static int mpib_open(void *state, const tutti_group_info *info, const tutti_host
     group->own.host = host;
     STAILQ_INIT(&group->unsent);
     group->own.comm = group->comm = MPI_COMM_NULL;
-    group->own.timer = group->own.bell = -1;
+    group->own.timer = group->own.doorbell_fd = -1;
     group->own.inbox = MPI_REQUEST_NULL;
     group->id = info->id;
     group->global_ranks = info->global_ranks;

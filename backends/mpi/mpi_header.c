@@ -14,18 +14,18 @@ enum {
     INBOX_TESTS = 8 /* tests of the inbox per round while a receive is posted; more would delay other work */
 };
 
-static struct mpib_slot *take_slot(struct mpib_family *family)
+static struct mpib_outgoing *take_outgoing(struct mpib_family *family)
 {
-    struct mpib_slot *slot = family->spare;
-    if (slot == NULL) return malloc(sizeof *slot);
-    family->spare = slot->next;
-    return slot;
+    struct mpib_outgoing *outgoing = family->spare;
+    if (outgoing == NULL) return malloc(sizeof *outgoing);
+    family->spare = outgoing->next;
+    return outgoing;
 }
 
-void mpib_slot_release(struct mpib_family *family, struct mpib_slot *slot)
+void mpib_outgoing_release(struct mpib_family *family, struct mpib_outgoing *outgoing)
 {
-    slot->next = family->spare;
-    family->spare = slot;
+    outgoing->next = family->spare;
+    family->spare = outgoing;
 }
 
 /* Starts the persistent receive for the next header; MPI then delivers it without help.  Called while a header of this
@@ -43,31 +43,31 @@ int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_h
 {
     bool is_long = header->long_tag != 0, waits = false;
     size_t bytes = is_long ? 0 : header->bytes;
-    struct mpib_slot *slot = take_slot(family);
+    struct mpib_outgoing *outgoing = take_outgoing(family);
     MPI_Request request;
     int done = 0, status = mpib_pending_reserve(family, 2);
-    if (slot == NULL) return family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message");
+    if (outgoing == NULL) return family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message");
     if (status == TUTTI_OK) {
-        slot->envelope.header = *header;
-        if (bytes > 0) memcpy(slot->envelope.data, data, bytes);
-        int error =
-            MPI_Isend(&slot->envelope, (int)(sizeof *header + bytes), MPI_BYTE, to, TAG_HEADER, family->comm, &request);
+        outgoing->envelope.header = *header;
+        if (bytes > 0) memcpy(outgoing->envelope.data, data, bytes);
+        int error = MPI_Isend(&outgoing->envelope, (int)(sizeof *header + bytes), MPI_BYTE, to, TAG_HEADER,
+                              family->comm, &request);
         if (error != MPI_SUCCESS) status = mpib_error(family->host, "MPI_Isend", error);
     }
     if (status != TUTTI_OK) {
-        mpib_slot_release(family, slot);
+        mpib_outgoing_release(family, outgoing);
         return status;
     }
     if (is_long) status = mpib_pending_begin(family, message);
     MPI_Test(&request, &done, MPI_STATUS_IGNORE); /* usually true at once: then there is nothing to track */
     start_inbox(family);                          /* on failure the next poll reports the error */
     if (done) {
-        mpib_slot_release(family, slot);
+        mpib_outgoing_release(family, outgoing);
     } else {
         struct mpib_pending pending = {.is_message = true, .sends = true};
         waits = message != NULL && !is_long && family->n_copies >= COPIES;
         if (waits) pending = *message;
-        pending.slot = slot;
+        pending.outgoing = outgoing;
         mpib_pending_add(family, request, &pending);
     }
     if (status != TUTTI_OK) return status;

@@ -30,10 +30,10 @@ int mpib_messages_open(struct mpib_family *family, int world_size)
 void mpib_messages_close(struct mpib_family *family)
 {
     tutti_match_release(&family->matcher, free);
-    struct mpib_slot *slot;
-    while ((slot = family->spare) != NULL) {
-        family->spare = slot->next;
-        free(slot);
+    struct mpib_outgoing *outgoing;
+    while ((outgoing = family->spare) != NULL) {
+        family->spare = outgoing->next;
+        free(outgoing);
     }
     free(family->peers);
     free(family->buffer);
@@ -178,7 +178,7 @@ int mpib_notify(void *state, int32_t peer, const void *message, size_t bytes)
     int32_t to = group->global_ranks[peer];
     int status = mpib_header_send(group->family, to, &header, message, NULL);
     mpib_leave();
-    mpib_bell_ring(group->family->bell, &group->family->bells[to]); /* the peer may be asleep */
+    mpib_doorbell_ring(group->family->doorbell_fd, &group->family->doorbells[to]); /* the peer may be asleep */
     return status < 0 ? status : TUTTI_OK;
 }
 
@@ -238,7 +238,7 @@ void mpib_announce_exit(void *state)
     for (int32_t rank = 0; rank < group->world_size; rank++) {
         if (rank == group->rank) continue;
         mpib_header_send(group->family, rank, &header, NULL, NULL);
-        mpib_bell_ring(group->family->bell, &group->family->bells[rank]);
+        mpib_doorbell_ring(group->family->doorbell_fd, &group->family->doorbells[rank]);
     }
     mpib_leave();
 }

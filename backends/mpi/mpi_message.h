@@ -27,8 +27,8 @@ struct mpib_envelope {
     char data[MPIB_SHORT];
 };
 
-struct mpib_slot {
-    struct mpib_slot *next;
+struct mpib_outgoing {
+    struct mpib_outgoing *next;
     struct mpib_envelope envelope;
 };
 

@@ -30,7 +30,7 @@ void mpib_pending_add(struct mpib_family *family, MPI_Request request, const str
 {
     family->requests[family->n_pending] = request;
     family->pending[family->n_pending++] = *pending;
-    family->n_copies += pending->slot != NULL;
+    family->n_copies += pending->outgoing != NULL;
 }
 
 static int start_piece(struct mpib_family *family, int i)
@@ -85,9 +85,9 @@ static bool finish_piece(struct mpib_family *family, int i, int error, tutti_req
     *request = pending->request;
     *status = translate_error(family, error);
     free(pending->memory);
-    if (pending->slot != NULL) {
+    if (pending->outgoing != NULL) {
         family->n_copies--;
-        mpib_slot_release(family, pending->slot);
+        mpib_outgoing_release(family, pending->outgoing);
     }
     remove_at(family, i);
     return true;
@@ -164,7 +164,7 @@ int mpib_pending_cancel(struct mpib_family *family, const tutti_request *request
         if (pending->request != request) continue;
         int done = 0, cancelled = 0;
         MPI_Status status;
-        if (pending->slot != NULL) { /* MPI reads a copy, so the tensor is free */
+        if (pending->outgoing != NULL) { /* MPI reads a copy, so the tensor is free */
             pending->request = NULL;
             return TUTTI_OK;
         }

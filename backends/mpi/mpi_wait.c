@@ -2,8 +2,8 @@
  *
  * MPI offers no descriptor to sleep on.  A waiting caller first polls, and yields its core after KEEP_NS.  Later, and
  * on the progress thread at once, it sleeps on a timer whose period grows.  With nothing pending, a peer can only send
- * a control message, which comes with a ring of the doorbell (mpi_bell.c).  Polling continues at doubling intervals in
- * case a ring is lost.
+ * a control message, which comes with a ring of the doorbell (mpi_doorbell.c).  Polling continues at doubling intervals
+ * in case a ring is lost.
  */
 #include <errno.h>
 #include <sched.h>
@@ -45,8 +45,8 @@ int mpib_wait_open(struct mpib_family *family, const tutti_group_info *info)
 void mpib_wait_close(struct mpib_family *family)
 {
     if (family->timer >= 0) close(family->timer);
-    if (family->bell >= 0) close(family->bell);
-    free(family->bells);
+    if (family->doorbell_fd >= 0) close(family->doorbell_fd);
+    free(family->doorbells);
 }
 
 static bool is_idle(const struct mpib_family *family)
@@ -58,7 +58,7 @@ static bool is_idle(const struct mpib_family *family)
 /* Sleeps a tenth of the quiet time so far, or all of it when idle, within bounds. */
 static void set_timer(struct mpib_family *family, int64_t quiet_ns)
 {
-    bool idle = is_idle(family), doorbell_works = family->bell >= 0 && family->rings >= family->rings_due;
+    bool idle = is_idle(family), doorbell_works = family->doorbell_fd >= 0 && family->rings >= family->rings_due;
     int64_t sleep_ns = idle ? quiet_ns : quiet_ns / 10, max_ns = !idle            ? SLEEP_MAX_NS
                                                                  : doorbell_works ? IDLE_MAX_NS
                                                                                   : DEAF_MAX_NS;
@@ -71,7 +71,8 @@ int mpib_arm(void *state, int *descriptors)
 {
     struct mpib_family *family = &((struct mpib_group *)state)->own; /* always called with the root group's state */
     int64_t now = family->host->now_ns();
-    int rings = mpib_bell_rings(family->bell, family->bells != NULL ? family->bells[family->rank].number : 0);
+    int rings = mpib_doorbell_rings(family->doorbell_fd,
+                                    family->doorbells != NULL ? family->doorbells[family->rank].number : 0);
     family->rings += rings;
     if (family->has_moved || rings > 0) {
         family->has_moved = false;
@@ -83,6 +84,6 @@ int mpib_arm(void *state, int *descriptors)
     }
     set_timer(family, now - family->moved_ns);
     descriptors[0] = family->timer;
-    if (family->bell >= 0) descriptors[1] = family->bell;
-    return family->bell >= 0 ? 2 : 1;
+    if (family->doorbell_fd >= 0) descriptors[1] = family->doorbell_fd;
+    return family->doorbell_fd >= 0 ? 2 : 1;
 }

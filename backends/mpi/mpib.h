@@ -1,17 +1,17 @@
 /* The mpi backend: what its files share.
  *
- *   mpi_backend.c  function table
- *   mpi_start.c    starting MPI, thread rules
- *   mpi_end.c      finalizing MPI
- *   mpi_meet.c     mapping to ranks of MPI_COMM_WORLD; communicators
- *   mpi_types.c    datatypes and reduce operations
- *   mpi_pending.c  pending MPI requests
- *   mpi_native.c   collectives by MPI's nonblocking ones
- *   mpi_wait.c     sleeping
- *   mpi_bell.c     doorbells: waking a rank that sleeps
- *   mpi_message.c  messages with 64-bit tags and fingerprints; with mpi_message.h
- *   mpi_header.c   message headers
- *   mpi_match.c    matching messages with receives
+ *   mpi_backend.c     function table
+ *   mpi_start.c       starting MPI, thread rules
+ *   mpi_end.c         finalizing MPI
+ *   mpi_rendezvous.c  mapping to ranks of MPI_COMM_WORLD; communicators
+ *   mpi_types.c       datatypes and reduce operations
+ *   mpi_pending.c     pending MPI requests
+ *   mpi_native.c      collectives by MPI's nonblocking ones
+ *   mpi_wait.c        sleeping
+ *   mpi_doorbell.c    doorbells: waking a rank that sleeps
+ *   mpi_message.c     messages with 64-bit tags and fingerprints; with mpi_message.h
+ *   mpi_header.c      message headers
+ *   mpi_match.c       matching messages with receives
  *
  * Calls into one group tree are serialized by the core, so its state needs no lock.  MPI itself may need one: see
  * mpib_enter.
@@ -43,30 +43,30 @@ enum { MPIB_SHORT = 3072 };
 
 struct mpib_group;
 
-/* ---- bells ------------------------------------------------------------------------------------------------------ */
+/* ---- doorbells -------------------------------------------------------------------------------------------------- */
 
-enum { MPIB_BELL_ADDRESSES = 8 };
+enum { MPIB_DOORBELL_ADDRESSES = 8 };
 
 /* Address of a rank's doorbell, exchanged through the store. */
-struct mpib_bell {
+struct mpib_doorbell {
     uint64_t number; /* content of a valid ring */
     uint32_t n;
     struct {
         uint32_t length;
         char bytes[28]; /* a sockaddr */
-    } address[MPIB_BELL_ADDRESSES];
+    } address[MPIB_DOORBELL_ADDRESSES];
 };
 
 /* ---- requests of MPI under way --------------------------------------------------------------------------------- */
 
 /* Owner of an MPI_Request, and what to do when it completes. */
 struct mpib_pending {
-    tutti_request *request;   /* completed at the end; NULL: none, or abandoned */
-    struct mpib_group *group; /* of request */
-    void *memory;             /* freed at the end */
-    struct mpib_slot *slot;   /* returned to the spare list at the end */
-    char *data;               /* next piece of a long message */
-    size_t left;              /* bytes after that piece has started */
+    tutti_request *request;         /* completed at the end; NULL: none, or abandoned */
+    struct mpib_group *group;       /* of request */
+    void *memory;                   /* freed at the end */
+    struct mpib_outgoing *outgoing; /* returned to the spare list at the end */
+    char *data;                     /* next piece of a long message */
+    size_t left;                    /* bytes after that piece has started */
     int32_t peer, tag;
     bool sends, is_message;
     bool ended; /* reported by the current MPI_Testsome, with its error */
@@ -130,7 +130,7 @@ struct mpib_family {
     MPI_Request *requests; /* pending requests, and in parallel their owners */
     struct mpib_pending *pending;
     struct mpib_envelope *buffer; /* one header with its data */
-    struct mpib_slot *spare;      /* free buffers for outgoing headers */
+    struct mpib_outgoing *spare;  /* free buffers for outgoing headers */
     struct mpib_awaited awaited;
     tutti_matcher matcher; /* posted receives and probes; unexpected messages */
     struct mpib_waiting_list mismatched, deferred;
@@ -145,10 +145,10 @@ struct mpib_family {
     struct mpib_group_list groups;
     pthread_t waiter; /* the thread that opened the root group */
     int timer;
-    int bell;                /* descriptor of the doorbell, or -1 */
-    struct mpib_bell *bells; /* of all ranks */
-    int rings, rings_due;    /* rings received, and rings required before the doorbell is trusted */
-    uint64_t *failed_groups; /* ids of failed groups, whose messages are discarded */
+    int doorbell_fd;                 /* descriptor of the doorbell, or -1 */
+    struct mpib_doorbell *doorbells; /* of all ranks */
+    int rings, rings_due;            /* rings received, and rings required before the doorbell is trusted */
+    uint64_t *failed_groups;         /* ids of failed groups, whose messages are discarded */
     int n_failed_groups;
     bool closing; /* all messages are discarded */
 };
@@ -203,7 +203,8 @@ void mpib_end_alone(const tutti_host *host, const char *why);
 /* Waits until it is known whether all ranks will call MPI_Finalize; returns true if so. */
 bool mpib_end_together(const tutti_host *host);
 
-/* ---- mpi_meet.c ------------------------------------------------------------------------------------------------ */
+/* ---- mpi_rendezvous.c
+ * ------------------------------------------------------------------------------------------------ */
 
 int mpib_create_world(struct mpib_group *group, const tutti_group_info *info);
 int mpib_create_subgroup(struct mpib_group *group, const tutti_group_info *info);
@@ -267,7 +268,7 @@ int mpib_progress(void *group);
 int mpib_messages_listen(struct mpib_family *family);
 void mpib_messages_unlisten(struct mpib_family *family);
 
-void mpib_slot_release(struct mpib_family *family, struct mpib_slot *slot);
+void mpib_outgoing_release(struct mpib_family *family, struct mpib_outgoing *outgoing);
 
 /* ---- mpi_match.c ----------------------------------------------------------------------------------------------- */
 
@@ -283,18 +284,19 @@ void mpib_abort(void *group);
 /* Does the same for the whole group tree when it closes, and says goodbye to the peers. */
 void mpib_messages_last(struct mpib_family *family, int peers);
 
-/* ---- mpi_bell.c ------------------------------------------------------------------------------------------------ */
+/* ---- mpi_doorbell.c ------------------------------------------------------------------------------------------------
+ */
 
-/* Returns a descriptor that polls readable when rung, and its address in *bell; -1 if there can be none. */
-int mpib_bell_open(const tutti_host *host, bool one_host, struct mpib_bell *bell);
+/* Returns a descriptor that polls readable when rung, and its address in *doorbell; -1 if there can be none. */
+int mpib_doorbell_open(const tutti_host *host, bool one_host, struct mpib_doorbell *doorbell);
 
-void mpib_bell_ring(int fd, const struct mpib_bell *bell);
+void mpib_doorbell_ring(int fd, const struct mpib_doorbell *doorbell);
 
 /* Returns how many rings have arrived. */
-int mpib_bell_rings(int fd, uint64_t number);
+int mpib_doorbell_rings(int fd, uint64_t number);
 
 /* Rings a few other ranks, so that every rank finds out whether rings arrive. */
-void mpib_bells_probe(struct mpib_family *family, int world_size);
+void mpib_doorbells_probe(struct mpib_family *family, int world_size);
 
 /* ---- mpi_wait.c ------------------------------------------------------------------------------------------------ */
 

@@ -47,15 +47,16 @@ static int open_socket(bool one_host)
     return -1;
 }
 
-static void append_address(struct mpib_bell *bell, const void *address, socklen_t length)
+static void append_address(struct mpib_doorbell *doorbell, const void *address, socklen_t length)
 {
-    if (bell->n == MPIB_BELL_ADDRESSES || length > sizeof bell->address[0].bytes) return;
-    memcpy(bell->address[bell->n].bytes, address, length);
-    bell->address[bell->n++].length = length;
+    if (doorbell->n == MPIB_DOORBELL_ADDRESSES || length > sizeof doorbell->address[0].bytes) return;
+    memcpy(doorbell->address[doorbell->n].bytes, address, length);
+    doorbell->address[doorbell->n++].length = length;
 }
 
 /* Adds an interface's address in the socket's address family: IPv6 unless the host has none. */
-static void append_interface(struct mpib_bell *bell, const struct sockaddr *address, sa_family_t family, in_port_t port)
+static void append_interface(struct mpib_doorbell *doorbell, const struct sockaddr *address, sa_family_t family,
+                             in_port_t port)
 {
     struct sockaddr_in6 address6 = {.sin6_family = AF_INET6, .sin6_port = port};
     struct sockaddr_in address4;
@@ -64,60 +65,60 @@ static void append_interface(struct mpib_bell *bell, const struct sockaddr *addr
         address4.sin_port = port;
         memcpy(address6.sin6_addr.s6_addr, "\0\0\0\0\0\0\0\0\0\0\377\377", 12);
         memcpy(address6.sin6_addr.s6_addr + 12, &address4.sin_addr, sizeof address4.sin_addr);
-        if (family == AF_INET) append_address(bell, &address4, sizeof address4);
+        if (family == AF_INET) append_address(doorbell, &address4, sizeof address4);
     } else {
         memcpy(&address6, address, sizeof address6);
         address6.sin6_port = port;
         if (IN6_IS_ADDR_LINKLOCAL(&address6.sin6_addr)) return; /* link-local: not valid on another host */
     }
-    if (family == AF_INET6) append_address(bell, &address6, sizeof address6);
+    if (family == AF_INET6) append_address(doorbell, &address6, sizeof address6);
 }
 
-static void append_interfaces(struct mpib_bell *bell, sa_family_t family, in_port_t port)
+static void append_interfaces(struct mpib_doorbell *doorbell, sa_family_t family, in_port_t port)
 {
     struct ifaddrs *list = NULL;
     if (getifaddrs(&list) != 0) return;
     for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
         if (entry->ifa_addr == NULL || (entry->ifa_flags & (IFF_UP | IFF_LOOPBACK)) != IFF_UP) continue;
         if (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6)
-            append_interface(bell, entry->ifa_addr, family, port);
+            append_interface(doorbell, entry->ifa_addr, family, port);
     }
     freeifaddrs(list);
 }
 
-int mpib_bell_open(const tutti_host *host, bool one_host, struct mpib_bell *bell)
+int mpib_doorbell_open(const tutti_host *host, bool one_host, struct mpib_doorbell *doorbell)
 {
     struct sockaddr_storage name;
     socklen_t length = sizeof name;
-    memset(bell, 0, sizeof *bell);
+    memset(doorbell, 0, sizeof *doorbell);
     int fd = open_socket(one_host);
     if (fd < 0 || getsockname(fd, (struct sockaddr *)&name, &length) != 0) {
         if (fd >= 0) close(fd);
         return -1;
     }
-    host->random(&bell->number, sizeof bell->number);
+    host->random(&doorbell->number, sizeof doorbell->number);
     if (one_host)
-        append_address(bell, &name, length);
+        append_address(doorbell, &name, length);
     else /* sin_port and sin6_port are at the same offset */
-        append_interfaces(bell, name.ss_family, ((struct sockaddr_in *)&name)->sin_port);
+        append_interfaces(doorbell, name.ss_family, ((struct sockaddr_in *)&name)->sin_port);
     return fd;
 }
 
 /* ---- ringing -------------------------------------------------------------------------------------------------- */
 
-void mpib_bell_ring(int fd, const struct mpib_bell *bell)
+void mpib_doorbell_ring(int fd, const struct mpib_doorbell *doorbell)
 {
-    for (uint32_t i = 0; fd >= 0 && i < bell->n && i < MPIB_BELL_ADDRESSES; i++) {
+    for (uint32_t i = 0; fd >= 0 && i < doorbell->n && i < MPIB_DOORBELL_ADDRESSES; i++) {
         struct sockaddr_storage to = {0};
-        memcpy(&to, bell->address[i].bytes, sizeof bell->address[i].bytes);
+        memcpy(&to, doorbell->address[i].bytes, sizeof doorbell->address[i].bytes);
         /* A full queue means that earlier rings have not been read yet; one more is not needed. */
-        ssize_t sent = sendto(fd, &bell->number, sizeof bell->number, MSG_NOSIGNAL, (struct sockaddr *)&to,
-                              bell->address[i].length);
+        ssize_t sent = sendto(fd, &doorbell->number, sizeof doorbell->number, MSG_NOSIGNAL, (struct sockaddr *)&to,
+                              doorbell->address[i].length);
         (void)sent;
     }
 }
 
-int mpib_bell_rings(int fd, uint64_t number)
+int mpib_doorbell_rings(int fd, uint64_t number)
 {
     uint64_t number_read;
     int rings = 0;
@@ -130,10 +131,10 @@ int mpib_bell_rings(int fd, uint64_t number)
 }
 
 /* Rings the ranks at distances 1, 2, 4, ...: few ranks, some of them on other hosts. */
-void mpib_bells_probe(struct mpib_family *family, int world_size)
+void mpib_doorbells_probe(struct mpib_family *family, int world_size)
 {
     for (int distance = 1; distance < world_size && distance < TRY_MAX; distance *= 2) {
-        mpib_bell_ring(family->bell, &family->bells[(family->rank + distance) % world_size]);
+        mpib_doorbell_ring(family->doorbell_fd, &family->doorbells[(family->rank + distance) % world_size]);
         family->rings_due++;
     }
 }

@@ -3,8 +3,8 @@
  * MPI creates a communicator collectively and waits for all members forever, so the members first make sure that all of
  * them are about to do it.  For a subgroup the core has agreed on it before the open (see mpib_ready).  For the root
  * group the ranks use the store, whose waits have timeouts.  Rank 0 decides for all: it announces itself, the others
- * publish their cards, and it publishes the verdict.  A rank that has published its card follows the verdict and
- * nothing else.  If it gave up on a deadline of its own, it could be missing after the others were told to proceed.
+ * publish their business cards, and it publishes the verdict.  A rank that has published its card follows the verdict
+ * and nothing else.  If it gave up on a deadline of its own, it could be missing after the others were told to proceed.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,14 +17,14 @@
 #define TIMEOUT_MAX_MS (INT64_C(1) << 40) /* about 30 years, stands for no limit */
 enum { FIRST_MS = 60000, LATER_MS = 1000, TAG_MAX = 30000, NS_PER_MS = 1000000 };
 
-/* What each rank publishes; the root group only. */
-struct card {
+/* What each rank publishes of itself, as in MPI; the root group only. */
+struct business_card {
     int32_t status; /* TUTTI_OK, or why this rank cannot take part */
     int32_t world_rank, world_size;
     int32_t native; /* as in mpib_group */
     char library[64];
     char job[256]; /* the PMIx namespace, or empty: ranks of two jobs cannot meet in MPI, which would hang */
-    struct mpib_bell bell;
+    struct mpib_doorbell doorbell;
 };
 
 /* Rank 0's decision for all: a status with its message, a number that identifies this rendezvous, and each rank's rank
@@ -35,7 +35,7 @@ struct verdict {
     char text[500];
     struct {
         int32_t world_rank;
-        struct mpib_bell bell;
+        struct mpib_doorbell doorbell;
     } of[];
 };
 
@@ -51,14 +51,58 @@ static bool refuse(struct verdict *verdict, int status, const char *format, ...)
     return false;
 }
 
+/* ---- the decision ---------------------------------------------------------------------------------------------- */
+
+static bool check_unique(const struct business_card *cards, int i, struct verdict *verdict)
+{
+    for (int k = 0; k < i; k++)
+        if (cards[k].world_rank == cards[i].world_rank)
+            return refuse(
+                verdict, TUTTI_ERR_BACKEND,
+                "ranks %d and %d are both rank %d of an MPI world of %d: start them with one mpirun or mpiexec of %s",
+                k, i, cards[i].world_rank, cards[i].world_size, cards[0].library);
+    return true;
+}
+
+static bool check_card(const struct business_card *cards, int i, int n, struct verdict *verdict)
+{
+    if (cards[i].status != TUTTI_OK) return refuse(verdict, TUTTI_ERR_BACKEND, "rank %d could not start MPI", i);
+    if (strcmp(cards[i].library, cards[0].library) != 0)
+        return refuse(verdict, TUTTI_ERR_BACKEND, "rank 0 runs %s but rank %d runs %s: use the same MPI on all ranks",
+                      cards[0].library, i, cards[i].library);
+    if (cards[i].native != cards[0].native)
+        return refuse(verdict, TUTTI_ERR_INVALID_ARGUMENT,
+                      "TUTTI_MPI_NATIVE differed between rank 0 and rank %d when they loaded the backend: set it to "
+                      "the same value on all ranks, before the first call that names the backend",
+                      i);
+    if (cards[i].world_size < n)
+        return refuse(verdict, TUTTI_ERR_BACKEND,
+                      "rank %d is in an MPI world of %d ranks, but the group has %d: start all ranks with one mpirun "
+                      "or mpiexec of %s",
+                      i, cards[i].world_size, n, cards[0].library);
+    if (strcmp(cards[i].job, cards[0].job) != 0)
+        return refuse(
+            verdict, TUTTI_ERR_BACKEND,
+            "rank 0 belongs to job \"%.100s\" but rank %d to job \"%.100s\": start all ranks with one mpirun of %s",
+            cards[0].job, i, cards[i].job, cards[0].library);
+    return check_unique(cards, i, verdict);
+}
+
+/* Checks that all are ranks of one MPI world. */
+static void judge(const struct business_card *cards, int n, struct verdict *verdict)
+{
+    for (int i = 0; i < n && check_card(cards, i, n, verdict); i++) {
+        verdict->of[i].world_rank = cards[i].world_rank;
+        verdict->of[i].doorbell = cards[i].doorbell;
+    }
+}
+
 /* ---- rendezvous ------------------------------------------------------------------------------------------------ */
 
 struct rendezvous {
-    struct mpib_group *group;
     const tutti_group_info *info;
     const tutti_host *host;
     int64_t timeout_ms, until_ns;
-    void (*judge)(const struct rendezvous *rendezvous, const struct card *cards, struct verdict *verdict);
 };
 
 static int wait_for_key(const struct rendezvous *rendezvous, const char *key, void *value, size_t bytes,
@@ -87,7 +131,7 @@ static void add_missing(char *text, size_t room, int32_t rank)
 }
 
 /* Rank 0: collects all cards, and lists the ranks whose card is missing. */
-static int collect_cards(const struct rendezvous *rendezvous, struct card *cards, char *missing, size_t room)
+static int collect_cards(const struct rendezvous *rendezvous, struct business_card *cards, char *missing, size_t room)
 {
     int status = rendezvous->host->store_set(rendezvous->info->store, "mpi/begun", "", 1);
     for (int i = 1; i < rendezvous->info->world_size && status == TUTTI_OK; i++) {
@@ -101,10 +145,11 @@ static int collect_cards(const struct rendezvous *rendezvous, struct card *cards
     return status;
 }
 
-static int decide(const struct rendezvous *rendezvous, const struct card *mine, struct verdict *verdict, size_t bytes)
+static int decide(const struct rendezvous *rendezvous, const struct business_card *mine, struct verdict *verdict,
+                  size_t bytes)
 {
     char missing[200] = "";
-    struct card *cards = calloc((size_t)rendezvous->info->world_size, sizeof *cards);
+    struct business_card *cards = calloc((size_t)rendezvous->info->world_size, sizeof *cards);
     int status = cards != NULL ? TUTTI_OK : rendezvous->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
     if (status == TUTTI_OK) {
         cards[0] = *mine;
@@ -115,14 +160,14 @@ static int decide(const struct rendezvous *rendezvous, const struct card *mine, 
     else if (missing[0] != '\0')
         refuse(verdict, TUTTI_ERR_TIMEOUT, "%s", missing);
     else
-        rendezvous->judge(rendezvous, cards, verdict);
+        judge(cards, rendezvous->info->world_size, verdict);
     rendezvous->host->random(&verdict->number, sizeof verdict->number);
     free(cards);
-    int told = rendezvous->host->store_set(rendezvous->info->store, "mpi/verdict", verdict, bytes);
-    return status != TUTTI_OK ? status : told;
+    int published = rendezvous->host->store_set(rendezvous->info->store, "mpi/verdict", verdict, bytes);
+    return status != TUTTI_OK ? status : published;
 }
 
-static int await_verdict(const struct rendezvous *rendezvous, const struct card *mine, struct verdict *verdict,
+static int await_verdict(const struct rendezvous *rendezvous, const struct business_card *mine, struct verdict *verdict,
                          size_t bytes)
 {
     char key[40], begun, first[32];
@@ -139,14 +184,10 @@ static int await_verdict(const struct rendezvous *rendezvous, const struct card 
 }
 
 /* Fills *verdict on all ranks, or fails on all. */
-static int run_rendezvous(struct mpib_group *group, const tutti_group_info *info, int64_t timeout_ms,
-                          const struct card *mine,
-                          void (*judge)(const struct rendezvous *, const struct card *, struct verdict *),
-                          struct verdict *verdict, size_t bytes)
+static int run_rendezvous(const tutti_host *host, const tutti_group_info *info, int64_t timeout_ms,
+                          const struct business_card *mine, struct verdict *verdict, size_t bytes)
 {
-    const tutti_host *host = group->own.host;
-    struct rendezvous rendezvous = {
-        .group = group, .info = info, .host = host, .timeout_ms = timeout_ms, .judge = judge};
+    struct rendezvous rendezvous = {.info = info, .host = host, .timeout_ms = timeout_ms};
     if (rendezvous.timeout_ms > TIMEOUT_MAX_MS) rendezvous.timeout_ms = TIMEOUT_MAX_MS;
     rendezvous.until_ns = host->now_ns() + rendezvous.timeout_ms * NS_PER_MS;
     int status =
@@ -159,10 +200,10 @@ static int run_rendezvous(struct mpib_group *group, const tutti_group_info *info
 
 /* ---- the world ------------------------------------------------------------------------------------------------- */
 
-static struct card make_card(struct mpib_family *family, const tutti_group_info *info, const tutti_host *host,
-                             int32_t native)
+static struct business_card make_card(struct mpib_family *family, const tutti_group_info *info, const tutti_host *host,
+                                      int32_t native)
 {
-    struct card card = {
+    struct business_card card = {
         .status = mpib_start(host, info->world_size), .world_rank = -1, .world_size = -1, .native = native};
     if (card.status != TUTTI_OK) return card;
     MPI_Comm_rank(MPI_COMM_WORLD, &card.world_rank);
@@ -170,53 +211,8 @@ static struct card make_card(struct mpib_family *family, const tutti_group_info 
     const char *job = host->env("PMIX_NAMESPACE");
     snprintf(card.library, sizeof card.library, "%s", mpib_library());
     snprintf(card.job, sizeof card.job, "%s", job != NULL ? job : "");
-    family->bell = mpib_bell_open(host, info->local_world_size == info->world_size, &card.bell);
+    family->doorbell_fd = mpib_doorbell_open(host, info->local_world_size == info->world_size, &card.doorbell);
     return card;
-}
-
-static bool check_unique(const struct card *cards, int i, struct verdict *verdict)
-{
-    for (int k = 0; k < i; k++)
-        if (cards[k].world_rank == cards[i].world_rank)
-            return refuse(
-                verdict, TUTTI_ERR_BACKEND,
-                "ranks %d and %d are both rank %d of an MPI world of %d: start them with one mpirun or mpiexec of %s",
-                k, i, cards[i].world_rank, cards[i].world_size, cards[0].library);
-    return true;
-}
-
-static bool check_card(const struct card *cards, int i, int n, struct verdict *verdict)
-{
-    if (cards[i].status != TUTTI_OK) return refuse(verdict, TUTTI_ERR_BACKEND, "rank %d could not start MPI", i);
-    if (strcmp(cards[i].library, cards[0].library) != 0)
-        return refuse(verdict, TUTTI_ERR_BACKEND, "rank 0 runs %s but rank %d runs %s: use the same MPI on all ranks",
-                      cards[0].library, i, cards[i].library);
-    if (cards[i].native != cards[0].native)
-        return refuse(verdict, TUTTI_ERR_INVALID_ARGUMENT,
-                      "TUTTI_MPI_NATIVE differed between rank 0 and rank %d when they loaded the backend: set it to "
-                      "the same value on all ranks, before the first call that names the backend",
-                      i);
-    if (cards[i].world_size < n)
-        return refuse(verdict, TUTTI_ERR_BACKEND,
-                      "rank %d is in an MPI world of %d ranks, but the group has %d: start all ranks with one mpirun "
-                      "or mpiexec of %s",
-                      i, cards[i].world_size, n, cards[0].library);
-    if (strcmp(cards[i].job, cards[0].job) != 0)
-        return refuse(
-            verdict, TUTTI_ERR_BACKEND,
-            "rank 0 belongs to job \"%.100s\" but rank %d to job \"%.100s\": start all ranks with one mpirun of %s",
-            cards[0].job, i, cards[i].job, cards[0].library);
-    return check_unique(cards, i, verdict);
-}
-
-/* Checks that all are ranks of one MPI world. */
-static void judge_world(const struct rendezvous *rendezvous, const struct card *cards, struct verdict *verdict)
-{
-    int n = rendezvous->info->world_size;
-    for (int i = 0; i < n && check_card(cards, i, n, verdict); i++) {
-        verdict->of[i].world_rank = cards[i].world_rank;
-        verdict->of[i].bell = cards[i].bell;
-    }
 }
 
 /* ---- communicators --------------------------------------------------------------------------------------------- */
@@ -243,13 +239,13 @@ static int create_world_comm(struct mpib_group *group, const tutti_group_info *i
 {
     struct mpib_family *family = &group->own;
     int32_t *ranks = calloc((size_t)info->world_size, sizeof *ranks);
-    family->bells = calloc((size_t)info->world_size, sizeof *family->bells);
+    family->doorbells = calloc((size_t)info->world_size, sizeof *family->doorbells);
     int status = TUTTI_OK;
-    if (ranks == NULL || family->bells == NULL)
+    if (ranks == NULL || family->doorbells == NULL)
         status = family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
     for (int i = 0; status == TUTTI_OK && i < info->world_size; i++) {
         ranks[i] = verdict->of[i].world_rank;
-        family->bells[i] = verdict->of[i].bell;
+        family->doorbells[i] = verdict->of[i].doorbell;
     }
     if (status == TUTTI_OK)
         status = create_comm(group, MPI_COMM_WORLD, ranks, info->world_size, verdict->number, &family->comm);
@@ -261,18 +257,18 @@ static int create_world_comm(struct mpib_group *group, const tutti_group_info *i
 }
 
 /* Publishes that this rank cannot take part, so that the others need not wait for it. */
-static int publish_failure(const tutti_group_info *info, const tutti_host *host, const struct card *card,
+static int publish_failure(const tutti_group_info *info, const tutti_host *host, const struct business_card *card,
                            struct verdict *verdict, size_t bytes)
 {
     char key[40];
     snprintf(key, sizeof key, "mpi/card/%d", info->rank);
-    int told = host->store_set(info->store, key, card, sizeof *card);
+    int published = host->store_set(info->store, key, card, sizeof *card);
     if (info->rank == 0) {
         refuse(verdict, TUTTI_ERR_BACKEND, "rank %d could not create the group", info->global_ranks[0]);
-        told = host->store_set(info->store, "mpi/begun", "", 1);
-        if (told == TUTTI_OK) told = host->store_set(info->store, "mpi/verdict", verdict, bytes);
+        published = host->store_set(info->store, "mpi/begun", "", 1);
+        if (published == TUTTI_OK) published = host->store_set(info->store, "mpi/verdict", verdict, bytes);
     }
-    return told != TUTTI_OK ? told : card->status;
+    return published != TUTTI_OK ? published : card->status;
 }
 
 int mpib_create_world(struct mpib_group *group, const tutti_group_info *info)
@@ -281,9 +277,9 @@ int mpib_create_world(struct mpib_group *group, const tutti_group_info *info)
     size_t bytes = sizeof(struct verdict) + (size_t)info->world_size * sizeof(((struct verdict *)NULL)->of[0]);
     struct verdict *verdict = calloc(1, bytes);
     if (verdict == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
-    struct card card = make_card(&group->own, info, host, (int32_t)group->native);
+    struct business_card card = make_card(&group->own, info, host, (int32_t)group->native);
     int64_t timeout_ms = info->timeout_ms < FIRST_MS ? info->timeout_ms : FIRST_MS;
-    int status = card.status == TUTTI_OK ? run_rendezvous(group, info, timeout_ms, &card, judge_world, verdict, bytes)
+    int status = card.status == TUTTI_OK ? run_rendezvous(host, info, timeout_ms, &card, verdict, bytes)
                                          : publish_failure(info, host, &card, verdict, bytes);
     if (status == TUTTI_OK && !mpib_enter())
         status = host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread only: call Tutti from "
