@@ -1,8 +1,7 @@
 /* A backend for tests: ranks are threads of one process, messages go through one table in memory.
  *
- * The smallest honest plug-in: send, recv, progress.  Sends are copied at once, receives match in progress, those of
- * unknown size or tag as well.  What a
- * test wants to go wrong is asked for by environment variables when a group is opened:
+ * A send copies its message into the receiver's mailbox.  The receiver's progress empties the mailbox and matches what
+ * it finds there (tutti/match.h).  A test makes things go wrong by environment variables, read when a group is opened:
  *   LOOP_FAIL_OPEN=R   rank R's open fails
  *   LOOP_HOSTS=0,1,1   the ranks are on these hosts; those beyond the list are on the last one
  */
@@ -13,19 +12,20 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/queue.h>
-#include <tutti/backend.h>
+#include <tutti/match.h>
 #include <unistd.h>
 
 struct message {
+    tutti_match_message match; /* first, for tutti_match_release; sources are global ranks */
     TAILQ_ENTRY(message) link;
-    uint64_t world, group, tag, fingerprint;
-    int to, from; /* ranks in the group */
-    bool note;
+    uint64_t world, fingerprint;
+    int to; /* global rank */
+    bool is_control;
     size_t bytes;
     char data[];
 };
 
-/* Lists by group and receiver, so that a rank does not scan the messages of others. */
+/* Mailboxes by group tree and receiver, so that a rank does not scan the messages of others. */
 enum { BOXES = 256 };
 TAILQ_HEAD(box, message);
 static struct box boxes[BOXES];
@@ -52,19 +52,25 @@ struct loop {
     LIST_ENTRY(loop) family_link;
     LIST_HEAD(, loop) family; /* root group only */
     LIST_ENTRY(loop) world_link;
-    int bell;            /* root group only: rung when a message for its rank arrives */
-    atomic_uint arrived; /* root group only: messages for its rank so far */
-    unsigned seen;       /* root group only: `arrived` at the last poll */
-    bool asked;          /* root group only: a receive was started since */
-    int armed;           /* root group only: calls of arm since the last progress */
-    bool batch, sent;    /* between the two calls of coalesce; a send was started since */
-    tutti_request *pending[4096];
-    int n_pending;
+    int doorbell;          /* root group only: rung when a message for its rank arrives */
+    tutti_matcher matcher; /* root group only */
+    atomic_uint arrived;   /* root group only: messages for its rank so far */
+    unsigned seen;         /* root group only: `arrived` at the last poll */
+    bool has_opened;       /* root group only: a group was opened since; control messages may wait for it */
+    int armed;             /* root group only: calls of arm since the last progress */
+    bool batch, sent;      /* between the two calls of coalesce; a send was started since */
 };
+
+/* A posted receive or probe, in the words that a request has for its backend. */
+struct posted {
+    tutti_match_receive match; /* first: see tutti_match_request */
+    struct loop *loop;
+};
+_Static_assert(sizeof(struct posted) <= sizeof((tutti_request){0}.priv), "a request's words hold a struct posted");
 
 static LIST_HEAD(, loop) worlds = LIST_HEAD_INITIALIZER(worlds);
 
-/* Messages may have come for it already, whose senders found no bell to ring. */
+/* Messages may have arrived already, whose senders found no doorbell to ring. */
 static void enlist(struct loop *loop, uint64_t world)
 {
     uint64_t one = 1;
@@ -73,7 +79,7 @@ static void enlist(struct loop *loop, uint64_t world)
     LIST_INSERT_HEAD(&worlds, loop, world_link);
     atomic_fetch_add(&loop->arrived, 1);
     pthread_mutex_unlock(&mailbox_lock);
-    ssize_t written = write(loop->bell, &one, sizeof one);
+    ssize_t written = write(loop->doorbell, &one, sizeof one);
     (void)written;
 }
 
@@ -85,8 +91,8 @@ static int loop_open(void *state, const tutti_group_info *info, const tutti_host
     loop->first = info->parent != NULL ? info->parent : loop;
     LIST_INIT(&loop->family);
     LIST_INSERT_HEAD(&loop->first->family, loop, family_link);
-    loop->bell = -1;
-    loop->first->asked = true;
+    loop->doorbell = -1;
+    loop->first->has_opened = true;
     const char *fail = host->env("LOOP_FAIL_OPEN");
     if (fail != NULL && atoi(fail) == info->rank)
         return host->error(TUTTI_ERR_BACKEND, "loop was told to fail on rank %d", info->rank);
@@ -94,7 +100,9 @@ static int loop_open(void *state, const tutti_group_info *info, const tutti_host
         loop->world = loop->first->world;
         return TUTTI_OK;
     }
-    loop->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (!tutti_match_reserve(&loop->matcher, malloc, free))
+        return host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    loop->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     /* rank 0 draws the tree's number */
     uint64_t world = 0;
     size_t bytes = 0;
@@ -113,42 +121,46 @@ static void loop_close(void *state)
     struct loop *loop = state;
     if (loop->host == NULL) return;
     LIST_REMOVE(loop, family_link);
-    if (loop->bell < 0) return;
+    tutti_match_withdraw_group(&loop->first->matcher, loop->info.id);
+    tutti_match_release(&loop->matcher, free); /* zeroed in a subgroup */
+    if (loop->doorbell < 0) return;
     pthread_mutex_lock(&mailbox_lock);
     LIST_REMOVE(loop, world_link);
     pthread_mutex_unlock(&mailbox_lock);
-    close(loop->bell);
+    close(loop->doorbell);
 }
 
-static struct box *box_of(const struct loop *loop, int to)
+/* Call with the lock held. */
+static struct box *box_of(uint64_t world, int to)
 {
-    struct box *box = &boxes[(loop->world + loop->info.id * 31 + (uint64_t)to) % BOXES];
+    struct box *box = &boxes[(world + (uint64_t)to) % BOXES];
     if (box->tqh_last == NULL) TAILQ_INIT(box);
     return box;
 }
 
-static struct message *put(struct loop *loop, int to, const void *data, size_t bytes)
+/* Returns a message to a rank of the group, or NULL. */
+static struct message *make_message(struct loop *loop, int to, uint64_t tag, const void *data, size_t bytes)
 {
     struct message *message = malloc(sizeof *message + bytes);
     if (message == NULL) return NULL;
-    *message = (struct message){
-        .world = loop->world, .group = loop->info.id, .to = to, .from = loop->info.rank, .bytes = bytes};
+    *message = (struct message){.world = loop->world, .to = loop->info.global_ranks[to], .bytes = bytes};
+    message->match.key = tutti_match_message_key(loop->info.id, loop->first->info.rank, tag);
     if (bytes > 0) memcpy(message->data, data, bytes);
     return message;
 }
 
-static void post(struct loop *loop, struct message *message)
+static void post(struct message *message)
 {
-    int global = loop->info.global_ranks[message->to];
-    uint64_t one = 1;
+    uint64_t one = 1, world = message->world;
+    int to = message->to;
     struct loop *other;
     pthread_mutex_lock(&mailbox_lock);
-    TAILQ_INSERT_TAIL(box_of(loop, message->to), message, link);
+    TAILQ_INSERT_TAIL(box_of(world, to), message, link);
     LIST_FOREACH(other, &worlds, world_link)
     {
-        if (other->world != loop->world || other->info.rank != global) continue;
+        if (other->world != world || other->info.rank != to) continue;
         atomic_fetch_add(&other->arrived, 1);
-        ssize_t written = write(other->bell, &one, sizeof one);
+        ssize_t written = write(other->doorbell, &one, sizeof one);
         (void)written;
     }
     pthread_mutex_unlock(&mailbox_lock);
@@ -157,7 +169,7 @@ static void post(struct loop *loop, struct message *message)
 static int loop_arm(void *state, int *descriptors)
 {
     struct loop *first = state;
-    descriptors[0] = first->bell;
+    descriptors[0] = first->doorbell;
     if (++first->armed == 2) atomic_fetch_add(&loop_armed_twice, 1);
     return 1;
 }
@@ -165,127 +177,157 @@ static int loop_arm(void *state, int *descriptors)
 static int loop_send(void *state, tutti_request *request)
 {
     struct loop *loop = state;
-    struct message *message = put(loop, request->peer, request->data, request->bytes);
+    struct message *message = make_message(loop, request->peer, request->tag, request->data, request->bytes);
     if (message == NULL) return loop->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a message");
-    message->tag = request->tag;
     message->fingerprint = request->fingerprint;
     loop->sent = true;
     atomic_fetch_add(&loop_messages, 1);
-    post(loop, message);
+    post(message);
     return TUTTI_REQUEST_DONE;
 }
 
-/* Finds the first message that matches the request. */
-static struct message *find(struct loop *loop, const tutti_request *request)
+static int rank_in(const struct loop *loop, int global)
 {
-    struct message *message;
-    struct box *box = box_of(loop, loop->info.rank);
-    TAILQ_FOREACH(message, box, link)
-    {
-        if (message->world != loop->world || message->group != loop->info.id || message->to != loop->info.rank)
-            continue;
-        if (message->note || !tutti_request_takes_tag(request, message->tag)) continue;
-        if (request->peer != TUTTI_ANY_SOURCE && request->peer != message->from) continue;
-        return message;
-    }
-    return NULL;
+    for (int rank = 0; rank < loop->info.world_size; rank++)
+        if (loop->info.global_ranks[rank] == global) return rank;
+    return -1;
 }
 
-/* A probe leaves the message in the table. */
-static int deliver(struct loop *loop, tutti_request *request, struct message *message)
+/* Ends a receive with its message, or a probe with a look at it. */
+static int deliver(const struct loop *loop, tutti_request *request, const struct message *message)
 {
-    int status = TUTTI_OK;
-    bool takes = (request->flags & TUTTI_REQUEST_PEEK) == 0;
-    request->source = message->from;
+    request->source = rank_in(loop, message->match.key.source);
     if (!tutti_request_fits(request, message->bytes, message->fingerprint)) {
         request->found_bytes = message->bytes;
         request->found_fingerprint = message->fingerprint;
-        status = loop->host->error(TUTTI_ERR_MISMATCH, "rank %d sent a message that does not match the receive",
-                                   message->from);
-    } else {
-        tutti_request_settle(request, message->tag, message->bytes, message->fingerprint);
-        if (takes && message->bytes > 0) memcpy(request->data, message->data, message->bytes);
+        return loop->host->error(TUTTI_ERR_MISMATCH, "rank %d sent a message that does not match the receive",
+                                 request->source);
     }
-    if (!takes) return status;
-    TAILQ_REMOVE(box_of(loop, loop->info.rank), message, link);
-    free(message);
-    return status;
+    tutti_request_settle(request, message->match.key.tag, message->bytes, message->fingerprint);
+    bool takes = (request->flags & TUTTI_REQUEST_PEEK) == 0;
+    if (takes && message->bytes > 0) memcpy(request->data, message->data, message->bytes);
+    return TUTTI_OK;
 }
 
 static int loop_recv(void *state, tutti_request *request)
 {
     struct loop *loop = state;
-    if (loop->n_pending == 4096) return loop->host->error(TUTTI_ERR_NO_MEMORY, "too many receives");
-    loop->pending[loop->n_pending++] = request;
+    tutti_matcher *matcher = &loop->first->matcher;
+    struct posted *posted = (struct posted *)request->priv;
+    int32_t source = request->peer == TUTTI_ANY_SOURCE ? TUTTI_ANY_SOURCE : loop->info.global_ranks[request->peer];
     if (loop->batch && loop->sent) atomic_fetch_add(&loop_late_receives, 1);
-    loop->first->asked = true;
-    return TUTTI_REQUEST_PENDING;
+    *posted = (struct posted){.match.key = tutti_match_receive_key(request, loop->info.id, source), .loop = loop};
+    tutti_match_message *match = tutti_match_find_message(matcher, &posted->match.key);
+    if (match == NULL) {
+        tutti_match_reserve(matcher, malloc, free);
+        tutti_match_post(matcher, &posted->match);
+        return TUTTI_REQUEST_PENDING;
+    }
+    struct message *message = (struct message *)(void *)match;
+    int status = deliver(loop, request, message);
+    if ((request->flags & TUTTI_REQUEST_PEEK) == 0) {
+        tutti_match_take(matcher, match);
+        free(message);
+    }
+    return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
 }
 
-static int progress_group(struct loop *loop)
+static void complete(struct loop *first, tutti_match_receive *receive, const struct message *message)
 {
-    int moved = 0;
-    pthread_mutex_lock(&mailbox_lock); /* for the whole pass: receives of one tag match in order */
-    for (int i = 0; i < loop->n_pending; i++) {
-        tutti_request *request = loop->pending[i];
-        struct message *message = find(loop, request);
-        if (message == NULL) continue;
-        memmove(&loop->pending[i], &loop->pending[i + 1], (size_t)(--loop->n_pending - i) * sizeof *loop->pending);
-        i--;
-        moved++;
-        int status = deliver(loop, request, message);
-        loop->host->complete(request, status);
-    }
-    struct message *message, *next;
-    struct box *box = box_of(loop, loop->info.rank);
-    for (message = TAILQ_FIRST(box); message != NULL; message = next) {
-        next = TAILQ_NEXT(message, link);
-        if (!message->note || message->world != loop->world || message->group != loop->info.id ||
-            message->to != loop->info.rank)
-            continue;
-        TAILQ_REMOVE(box, message, link);
-        loop->host->notified(loop->info.core, message->from, message->data, message->bytes);
+    tutti_request *request = tutti_match_request(receive);
+    tutti_match_withdraw(&first->matcher, receive);
+    first->host->complete(request, deliver(((struct posted *)(void *)receive)->loop, request, message));
+}
+
+/* Gives a message to its receive, or keeps it and completes the probes that wait for it. */
+static void match_message(struct loop *first, struct message *message)
+{
+    tutti_match_receive *receive = tutti_match_find_receive(&first->matcher, &message->match.key);
+    if (receive != NULL) {
+        complete(first, receive, message);
         free(message);
-        moved++;
+        return;
+    }
+    tutti_match_reserve(&first->matcher, malloc, free);
+    tutti_match_keep(&first->matcher, &message->match);
+    while ((receive = tutti_match_find_probe(&first->matcher, &message->match.key)) != NULL)
+        complete(first, receive, message);
+}
+
+static struct loop *find_group(struct loop *first, uint64_t id)
+{
+    struct loop *loop;
+    LIST_FOREACH(loop, &first->family, family_link)
+    {
+        if (loop->info.id == id) break;
+    }
+    return loop;
+}
+
+static void handle(struct loop *first, struct message *message)
+{
+    if (!message->is_control) {
+        match_message(first, message);
+        return;
+    }
+    struct loop *loop = find_group(first, message->match.key.group);
+    first->host->notified(loop->info.core, rank_in(loop, message->match.key.source), message->data, message->bytes);
+    free(message);
+}
+
+/* Moves this rank's messages out of its mailbox.  A control message for a group that is not open yet stays there. */
+static void empty_mailbox(struct loop *first, struct box *messages)
+{
+    pthread_mutex_lock(&mailbox_lock);
+    struct box *box = box_of(first->world, first->info.rank);
+    for (struct message *message = TAILQ_FIRST(box), *next; message != NULL; message = next) {
+        next = TAILQ_NEXT(message, link);
+        if (message->world != first->world || message->to != first->info.rank) continue;
+        if (message->is_control && find_group(first, message->match.key.group) == NULL) continue;
+        TAILQ_REMOVE(box, message, link);
+        TAILQ_INSERT_TAIL(messages, message, link);
     }
     pthread_mutex_unlock(&mailbox_lock);
-    return moved;
 }
 
 static int loop_progress(void *state)
 {
-    struct loop *first = state, *loop;
+    struct loop *first = state;
+    struct box messages = TAILQ_HEAD_INITIALIZER(messages);
+    struct message *message;
     int moved = 0;
     uint64_t rings;
     first->armed = 0;
-    ssize_t got = read(first->bell, &rings, sizeof rings);
+    ssize_t got = read(first->doorbell, &rings, sizeof rings);
     (void)got;
     unsigned arrived = atomic_load(&first->arrived);
-    if (arrived == first->seen && !first->asked)
+    if (arrived == first->seen && !first->has_opened)
         return 0; /* a polling rank must not keep the others from the mailbox */
     first->seen = arrived;
-    first->asked = false;
-    LIST_FOREACH(loop, &first->family, family_link) moved += progress_group(loop);
+    first->has_opened = false;
+    empty_mailbox(first, &messages);
+    for (; (message = TAILQ_FIRST(&messages)) != NULL; moved++) {
+        TAILQ_REMOVE(&messages, message, link);
+        handle(first, message);
+    }
     return moved;
 }
 
 static int loop_cancel(void *state, tutti_request *request)
 {
     struct loop *loop = state;
-    for (int i = 0; i < loop->n_pending; i++) {
-        if (loop->pending[i] != request) continue;
-        memmove(&loop->pending[i], &loop->pending[i + 1], (size_t)(--loop->n_pending - i) * sizeof *loop->pending);
-        return TUTTI_OK;
-    }
-    return TUTTI_ERR_NOT_FOUND;
+    struct posted *posted = (struct posted *)request->priv;
+    if (!tutti_match_is_posted(&posted->match)) return TUTTI_ERR_NOT_FOUND;
+    tutti_match_withdraw(&loop->first->matcher, &posted->match);
+    return TUTTI_OK;
 }
 
 static int loop_notify(void *state, int32_t peer, const void *data, size_t bytes)
 {
-    struct message *message = put(state, peer, data, bytes);
+    struct message *message = make_message(state, peer, 0, data, bytes);
     if (message == NULL) return TUTTI_ERR_NO_MEMORY;
-    message->note = true;
-    post(state, message);
+    message->is_control = true;
+    post(message);
     return TUTTI_OK;
 }
 
