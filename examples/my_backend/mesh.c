@@ -124,10 +124,9 @@ int mesh_open(struct group *first)
 {
     int size = first->info.world_size, listener = -1;
     int64_t timeout_ms = first->info.timeout_ms > OPEN_MS ? OPEN_MS : first->info.timeout_ms;
-    TAILQ_INIT(&first->kept);
     first->poll = epoll_create1(EPOLL_CLOEXEC);
     first->peers = calloc((size_t)size, sizeof *first->peers);
-    if (first->poll < 0 || first->peers == NULL)
+    if (first->poll < 0 || first->peers == NULL || !tutti_match_reserve(&first->matcher, malloc, free))
         return first->host->error(TUTTI_ERR_SYSTEM, "sockets: cannot create an epoll set, or no memory for %d ranks",
                                   size);
     for (int rank = 0; rank < size; rank++) {
@@ -143,7 +142,6 @@ int mesh_open(struct group *first)
 
 void mesh_close(struct group *first)
 {
-    struct kept *kept;
     for (int rank = 0; first->peers != NULL && rank < first->info.world_size; rank++) {
         struct peer *peer = &first->peers[rank];
         struct out *out;
@@ -154,10 +152,7 @@ void mesh_close(struct group *first)
         free(peer->in);
         if (peer->fd >= 0) close(peer->fd);
     }
-    while (first->peers != NULL && (kept = TAILQ_FIRST(&first->kept)) != NULL) {
-        TAILQ_REMOVE(&first->kept, kept, link);
-        free(kept);
-    }
+    tutti_match_release(&first->matcher, free);
     if (first->poll >= 0) close(first->poll);
     free(first->peers);
     first->peers = NULL;

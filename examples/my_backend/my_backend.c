@@ -8,10 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static void end_request(struct group *group, tutti_request *request, int status)
+static struct pending *pending_of(tutti_request *request)
 {
-    request->priv[0] = NULL;
-    group->host->complete(request, status);
+    return (struct pending *)request->priv;
 }
 
 static int rank_in(const struct group *group, int peer)
@@ -32,12 +31,6 @@ static struct group *find_group(struct group *first, uint64_t id)
 }
 
 /* ---- matching ---------------------------------------------------------------------------------------------- */
-
-static bool takes(const struct group *group, const tutti_request *request, const struct frame *frame, int peer)
-{
-    if (frame->group != group->info.id || frame->tag != request->tag) return false;
-    return request->peer == TUTTI_ANY_SOURCE || group->info.global_ranks[request->peer] == peer;
-}
 
 /* Sizes and fingerprints must agree on both sides. */
 static int agree(const struct group *group, tutti_request *request, const struct frame *frame, int peer)
@@ -73,15 +66,17 @@ static void arrived(struct group *first, struct kept *kept)
         free(kept);
         return;
     }
-    for (int i = 0; group != NULL && i < group->n_posted; i++) {
-        tutti_request *request = group->posted[i];
-        if (!takes(group, request, &kept->frame, kept->peer)) continue;
-        memmove(group->posted + i, group->posted + i + 1, (size_t)(--group->n_posted - i) * sizeof *group->posted);
-        end_request(group, request, take(group, request, kept));
-        free(kept);
+    kept->match.key = tutti_match_message_key(kept->frame.group, kept->peer, kept->frame.tag);
+    tutti_match_receive *receive = tutti_match_find_receive(&first->matcher, &kept->match.key);
+    if (receive == NULL) { /* also for a group that this rank has not opened yet */
+        tutti_match_reserve(&first->matcher, malloc, free);
+        tutti_match_keep(&first->matcher, &kept->match);
         return;
     }
-    TAILQ_INSERT_TAIL(&first->kept, kept, link); /* also for a group that this rank has not opened yet */
+    tutti_match_withdraw(&first->matcher, receive);
+    tutti_request *request = tutti_match_request(receive);
+    first->host->complete(request, take(pending_of(request)->group, request, kept));
+    free(kept);
 }
 
 /* ---- the sockets ------------------------------------------------------------------------------------------- */
@@ -96,14 +91,14 @@ static void out_done(struct group *first, struct peer *peer, struct out *out, in
 {
     TAILQ_REMOVE(&peer->out, out, link);
     if (status != TUTTI_OK) first->host->error(status, "rank %d is lost", rank);
-    if (out->request != NULL) end_request(out->group, out->request, status);
+    if (out->request != NULL) first->host->complete(out->request, status);
     free(out);
 }
 
 static void lose(struct group *first, int peer)
 {
     struct peer *lost = &first->peers[peer];
-    struct group *group;
+    tutti_match_receive *receive, *next;
     struct out *out;
     if (lost->fd < 0) return;
     close(lost->fd);
@@ -111,14 +106,12 @@ static void lose(struct group *first, int peer)
     free(lost->in);
     lost->in = NULL;
     while ((out = TAILQ_FIRST(&lost->out)) != NULL) out_done(first, lost, out, TUTTI_ERR_PEER_LOST, peer);
-    LIST_FOREACH(group, &first->family, link)
-    {
-        for (int i = group->n_posted; i-- > 0;) {
-            tutti_request *request = group->posted[i];
-            if (request->peer == TUTTI_ANY_SOURCE || group->info.global_ranks[request->peer] != peer) continue;
-            memmove(group->posted + i, group->posted + i + 1, (size_t)(--group->n_posted - i) * sizeof *group->posted);
-            end_request(group, request, first->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost", peer));
-        }
+    for (receive = tutti_match_next_receive(&first->matcher, NULL); receive != NULL; receive = next) {
+        next = tutti_match_next_receive(&first->matcher, receive);
+        if (receive->key.source != peer) continue;
+        tutti_match_withdraw(&first->matcher, receive);
+        first->host->complete(tutti_match_request(receive),
+                              first->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost", peer));
     }
     first->host->peer_lost(first->info.core, peer, lost->left, lost->left ? "it left the group" : "connection closed");
 }
@@ -165,8 +158,7 @@ static int read_some(struct group *first, int rank)
                 lose(first, rank);
                 return 1;
             }
-            peer->in->frame = peer->frame;
-            peer->in->peer = rank;
+            *peer->in = (struct kept){.frame = peer->frame, .peer = rank};
         }
         if (peer->got < head + peer->frame.bytes) continue;
         struct kept *kept = peer->in;
@@ -191,7 +183,7 @@ static int enqueue(struct group *group, uint32_t kind, int peer, tutti_request *
     if (request != NULL) {
         out->frame.tag = request->tag;
         out->frame.fingerprint = request->fingerprint;
-        request->priv[0] = out;
+        *pending_of(request) = (struct pending){.group = group, .out = out};
     }
     TAILQ_INSERT_TAIL(&first->peers[peer].out, out, link);
     return TUTTI_REQUEST_PENDING; /* progress writes it and completes the request */
@@ -208,26 +200,22 @@ static int my_send(void *state, tutti_request *request)
 
 static int my_recv(void *state, tutti_request *request)
 {
-    struct group *group = state;
-    struct kept *kept;
-    TAILQ_FOREACH(kept, &group->first->kept, link)
-    {
-        if (!takes(group, request, &kept->frame, kept->peer)) continue;
-        TAILQ_REMOVE(&group->first->kept, kept, link);
+    struct group *group = state, *first = group->first;
+    struct pending *pending = pending_of(request);
+    int32_t source = request->peer == TUTTI_ANY_SOURCE ? TUTTI_ANY_SOURCE : group->info.global_ranks[request->peer];
+    *pending = (struct pending){.match.key = tutti_match_receive_key(request, group->info.id, source), .group = group};
+    tutti_match_message *message = tutti_match_find_message(&first->matcher, &pending->match.key);
+    if (message != NULL) {
+        struct kept *kept = (struct kept *)(void *)message; /* the first member */
+        tutti_match_take(&first->matcher, message);
         int status = take(group, request, kept);
         free(kept);
         return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
     }
-    if (request->peer != TUTTI_ANY_SOURCE && group->first->peers[group->info.global_ranks[request->peer]].fd < 0)
-        return group->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost", group->info.global_ranks[request->peer]);
-    if (group->n_posted == group->room) {
-        int room = group->room > 0 ? 2 * group->room : 64;
-        tutti_request **posted = realloc(group->posted, (size_t)room * sizeof *posted);
-        if (posted == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a receive");
-        group->posted = posted;
-        group->room = room;
-    }
-    group->posted[group->n_posted++] = request;
+    if (source != TUTTI_ANY_SOURCE && first->peers[source].fd < 0)
+        return group->host->error(TUTTI_ERR_PEER_LOST, "rank %d is lost", source);
+    tutti_match_reserve(&first->matcher, malloc, free);
+    tutti_match_post(&first->matcher, &pending->match);
     return TUTTI_REQUEST_PENDING;
 }
 
@@ -235,16 +223,14 @@ static int my_recv(void *state, tutti_request *request)
 static int my_cancel(void *state, tutti_request *request)
 {
     struct group *group = state;
-    struct out *out = request->priv[0];
-    for (int i = 0; i < group->n_posted; i++) {
-        if (group->posted[i] != request) continue;
-        memmove(group->posted + i, group->posted + i + 1, (size_t)(--group->n_posted - i) * sizeof *group->posted);
+    struct out *out = pending_of(request)->out;
+    if (tutti_match_is_posted(&pending_of(request)->match)) {
+        tutti_match_withdraw(&group->first->matcher, &pending_of(request)->match);
         return TUTTI_OK;
     }
     if (out == NULL || out->at > 0) return group->host->error(TUTTI_ERR_ABORTED, "the message has been sent in part");
     TAILQ_REMOVE(&group->first->peers[group->info.global_ranks[request->peer]].out, out, link);
     free(out);
-    request->priv[0] = NULL;
     return TUTTI_OK;
 }
 
@@ -311,6 +297,7 @@ static void my_close(void *state)
     struct group *group = state;
     if (group->host == NULL) return; /* it was never opened */
     LIST_REMOVE(group, link);
+    tutti_match_withdraw_group(&group->first->matcher, group->info.id);
     if (group->first == group) {
         for (int peer = 0; group->peers != NULL && peer < group->info.world_size; peer++) {
             if (group->peers[peer].fd >= 0) enqueue(group, FRAME_GOODBYE, peer, NULL, "", 0);
@@ -320,9 +307,6 @@ static void my_close(void *state)
     } else {
         for (int peer = 0; peer < group->first->info.world_size; peer++) drop_outs(group, peer);
     }
-    free(group->posted);
-    group->posted = NULL;
-    group->n_posted = 0;
 }
 
 TUTTI_BACKEND_EXPORT extern const tutti_backend tutti_backend_v1;

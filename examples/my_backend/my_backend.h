@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 #include <sys/queue.h>
-#include <tutti/backend.h>
+#include <tutti/match.h>
 
 enum { FRAME_DATA = 1, FRAME_NOTE, FRAME_GOODBYE };
 
@@ -16,13 +16,21 @@ struct frame {
     uint64_t group, tag, fingerprint, bytes;
 };
 
-/* A message that has arrived. */
+/* A message that arrives or has arrived. */
 struct kept {
-    TAILQ_ENTRY(kept) link;
+    tutti_match_message match; /* first, for tutti_match_release */
     struct frame frame;
     int peer;
     char data[];
 };
+
+/* A pending request; it lives in the words that a request has for its backend. */
+struct pending {
+    tutti_match_receive match; /* a receive */
+    struct group *group;
+    struct out *out; /* a send */
+};
+_Static_assert(sizeof(struct pending) <= sizeof((tutti_request){0}.priv), "a request's words hold a struct pending");
 
 /* A message being sent. */
 struct out {
@@ -50,14 +58,12 @@ struct group {
     tutti_group_info info;
     struct group *first;
     LIST_ENTRY(group) link;
-    tutti_request **posted; /* receives, in order */
-    int n_posted, room;
 
     LIST_HEAD(, group) family;
-    TAILQ_HEAD(, kept) kept; /* messages without a receive, in order */
-    struct peer *peers;      /* by global rank */
-    int poll;                /* an epoll set of all connections */
-    bool unwritten;          /* an out list holds messages that progress has not seen */
+    tutti_matcher matcher; /* posted receives, and messages that arrived before theirs */
+    struct peer *peers;    /* by global rank */
+    int poll;              /* an epoll set of all connections */
+    bool unwritten;        /* an out list holds messages that progress has not seen */
 };
 
 /* mesh.c: connects to every other rank; both sides prove that they know the job's token. */
