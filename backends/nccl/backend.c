@@ -117,7 +117,7 @@ static bool is_quiet(const struct ncclb_group *group)
     const struct ncclb_comm_stream *cs;
     TAILQ_FOREACH(cs, &group->open, link)
     {
-        const struct ncclb_mark *last = TAILQ_LAST(&cs->completions, ncclb_completions);
+        const struct ncclb_completion *last = TAILQ_LAST(&cs->completions, ncclb_completions);
         if (cs->is_ending || !TAILQ_EMPTY(&cs->waiting)) return false;
         if (last != NULL && !ncclb_completion_has_ended(last)) return false;
     }
@@ -128,7 +128,7 @@ static void nccl_close(void *state)
 {
     struct ncclb_group *group = state;
     struct ncclb_comm_stream *cs;
-    struct ncclb_mark *completion;
+    struct ncclb_completion *completion;
     if (group->host == NULL) return;
     if (group->device.context != NULL) {
         bool entered = device_enter(&group->device);
@@ -246,8 +246,8 @@ static int64_t next_poll(const struct ncclb_group *first, int64_t now)
     TAILQ_FOREACH(group, &first->family, family_link)
     TAILQ_FOREACH(cs, &group->open, link)
     {
-        const struct ncclb_mark *completion = TAILQ_FIRST(&cs->completions),
-                                *last = TAILQ_LAST(&cs->completions, ncclb_completions);
+        const struct ncclb_completion *completion = TAILQ_FIRST(&cs->completions),
+                                      *last = TAILQ_LAST(&cs->completions, ncclb_completions);
         bool dead = cs->state == NCCLB_DEAD;
         bool awaited = (!dead && (!TAILQ_EMPTY(&cs->waiting) || cs->state < NCCLB_READY)) ||
                        (completion != NULL && (completion->request != NULL || last->request != NULL));
@@ -272,7 +272,7 @@ static int nccl_arm(void *state, int *descriptors)
 /* Cancels the request if this comm stream holds it.  Returns false if its operation cannot be cancelled. */
 static bool cancel_in(struct ncclb_comm_stream *cs, const tutti_request *request)
 {
-    const struct ncclb_mark *completion;
+    const struct ncclb_completion *completion;
     const struct ncclb_waiting *waiting;
     TAILQ_FOREACH(completion, &cs->completions, link) if (completion->request == request) break;
     TAILQ_FOREACH(waiting, &cs->waiting, link) if (waiting->request == request) break;
@@ -301,7 +301,7 @@ static int nccl_cancel(void *state, tutti_request *request)
 static int nccl_wait_stream(void *state, tutti_request *request, void *stream)
 {
     if (request->priv[0] == NULL) ncclb_queue_hurry(state, request);
-    const struct ncclb_mark *completion = request->priv[0];
+    const struct ncclb_completion *completion = request->priv[0];
     if (completion == NULL) return TUTTI_ERR_UNSUPPORTED; /* waits for its communicator, or has completed */
     const struct device *device = &((struct ncclb_group *)state)->device;
     bool entered = device_enter(device);

@@ -12,9 +12,9 @@
 
 enum { MANY = 64 };
 
-static struct ncclb_mark *allocate(struct ncclb_group *group, bool timed)
+static struct ncclb_completion *allocate(struct ncclb_group *group, bool timed)
 {
-    struct ncclb_mark *completion = TAILQ_FIRST(&group->spare[timed]);
+    struct ncclb_completion *completion = TAILQ_FIRST(&group->spare[timed]);
     if (completion != NULL) {
         TAILQ_REMOVE(&group->spare[timed], completion, link);
         return completion;
@@ -28,7 +28,7 @@ static struct ncclb_mark *allocate(struct ncclb_group *group, bool timed)
     return NULL;
 }
 
-static void recycle(struct ncclb_comm_stream *cs, struct ncclb_mark *completion)
+static void recycle(struct ncclb_comm_stream *cs, struct ncclb_completion *completion)
 {
     TAILQ_REMOVE(&cs->completions, completion, link);
     TAILQ_INSERT_HEAD(&cs->group->spare[completion->timed], completion, link);
@@ -43,7 +43,7 @@ CUresult ncclb_completion_begin(struct ncclb_comm_stream *cs)
 }
 
 /* Attaches the start event that was recorded last.  Operations in one NCCL group share the last one's. */
-static void attach_begin(struct ncclb_comm_stream *cs, struct ncclb_mark *completion)
+static void attach_begin(struct ncclb_comm_stream *cs, struct ncclb_completion *completion)
 {
     CUevent spare = completion->begin;
     completion->begun = completion->timed && cs->begun;
@@ -53,7 +53,7 @@ static void attach_begin(struct ncclb_comm_stream *cs, struct ncclb_mark *comple
     cs->begun = false;
 }
 
-static void report_duration(struct ncclb_group *group, const struct ncclb_mark *completion)
+static void report_duration(struct ncclb_group *group, const struct ncclb_completion *completion)
 {
     float ms = 0;
     if (!completion->begun || !TUTTI_HAS(group->host, took)) return;
@@ -62,16 +62,16 @@ static void report_duration(struct ncclb_group *group, const struct ncclb_mark *
 }
 
 /* True if an existing completion event may also cover another operation. */
-static bool can_extend(const struct ncclb_mark *completion, CUstream stream, int64_t deadline, int64_t now)
+static bool can_extend(const struct ncclb_completion *completion, CUstream stream, int64_t deadline, int64_t now)
 {
     if (completion == NULL || completion->request != NULL || completion->stream != stream) return false;
     return deadline >= completion->first_ns && deadline - completion->first_ns <= (deadline - now) / 8;
 }
 
-int ncclb_mark(struct ncclb_comm_stream *cs, CUstream stream, const tutti_op *op, tutti_request *request)
+int ncclb_completion_add(struct ncclb_comm_stream *cs, CUstream stream, const tutti_op *op, tutti_request *request)
 {
     struct ncclb_group *group = cs->group;
-    struct ncclb_mark *completion = TAILQ_LAST(&cs->completions, ncclb_completions);
+    struct ncclb_completion *completion = TAILQ_LAST(&cs->completions, ncclb_completions);
     int64_t now = group->host->now_ns(), deadline = ncclb_deadline(now, op->timeout_ms);
     if (request != NULL || !can_extend(completion, stream, deadline, now)) {
         completion = allocate(group, request != NULL);
@@ -105,13 +105,13 @@ int ncclb_mark(struct ncclb_comm_stream *cs, CUstream stream, const tutti_op *op
 
 int ncclb_completion_follow(struct ncclb_comm_stream *cs, CUstream stream)
 {
-    const struct ncclb_mark *last = TAILQ_LAST(&cs->completions, ncclb_completions);
+    const struct ncclb_completion *last = TAILQ_LAST(&cs->completions, ncclb_completions);
     if (last == NULL || last->stream == stream) return TUTTI_OK;
     CUresult result = driver.cuStreamWaitEvent(stream, last->event, 0);
     return result == CUDA_SUCCESS ? TUTTI_OK : device_failed(&cs->group->device, "cannot wait for a stream", result);
 }
 
-static void check_deadline(struct ncclb_comm_stream *cs, const struct ncclb_mark *completion, int64_t now)
+static void check_deadline(struct ncclb_comm_stream *cs, const struct ncclb_completion *completion, int64_t now)
 {
     char text[300];
     if (completion->request != NULL || cs->state == NCCLB_DEAD || now < completion->deadline_ns) return;
@@ -122,7 +122,7 @@ static void check_deadline(struct ncclb_comm_stream *cs, const struct ncclb_mark
     ncclb_fail_group(cs->group, TUTTI_ERR_TIMEOUT, text);
 }
 
-bool ncclb_completion_has_ended(const struct ncclb_mark *completion)
+bool ncclb_completion_has_ended(const struct ncclb_completion *completion)
 {
     bool entered = device_enter(&completion->cs->group->device);
     CUstreamCaptureMode mode = device_relax();
@@ -133,7 +133,7 @@ bool ncclb_completion_has_ended(const struct ncclb_mark *completion)
 }
 
 /* Returns the status of the operation, given its event's result. */
-static int outcome(const struct ncclb_mark *completion, CUresult result)
+static int outcome(const struct ncclb_completion *completion, CUresult result)
 {
     struct ncclb_group *group = completion->cs->group;
     if (result != CUDA_SUCCESS) return device_failed(&group->device, "device error in an operation", result);
@@ -144,7 +144,7 @@ static int outcome(const struct ncclb_mark *completion, CUresult result)
 int ncclb_completion_move(struct ncclb_comm_stream *cs, int64_t now)
 {
     struct ncclb_group *group = cs->group;
-    struct ncclb_mark *completion;
+    struct ncclb_completion *completion;
     int moved = 0;
     if (TAILQ_EMPTY(&cs->completions)) return 0;
     bool entered = device_enter(&group->device);
@@ -174,11 +174,11 @@ int ncclb_completion_move(struct ncclb_comm_stream *cs, int64_t now)
 
 void ncclb_completion_clear(struct ncclb_comm_stream *cs)
 {
-    struct ncclb_mark *completion;
+    struct ncclb_completion *completion;
     while ((completion = TAILQ_FIRST(&cs->completions)) != NULL) recycle(cs, completion);
 }
 
-void ncclb_completion_free(struct ncclb_mark *completion)
+void ncclb_completion_free(struct ncclb_completion *completion)
 {
     driver.cuEventDestroy(completion->event);
     if (completion->begin != NULL) driver.cuEventDestroy(completion->begin);

@@ -27,8 +27,8 @@ struct ncclb_comm_stream;
 struct ncclb_proxy;
 
 /* A completion event: recorded after the enqueued operations, with the request that completes there. */
-struct ncclb_mark {
-    TAILQ_ENTRY(ncclb_mark) link;
+struct ncclb_completion {
+    TAILQ_ENTRY(ncclb_completion) link;
     struct ncclb_comm_stream *cs;
     CUevent event;
     CUevent begin; /* timed: recorded before the operation; NULL if its duration is not needed */
@@ -69,6 +69,7 @@ struct ncclb_comm_stream {
     char key[48]; /* key of its unique id in the group's store */
     ncclComm_t comm;
     struct ncclb_proxy *proxy; /* thread that calls NCCL; NULL: any thread */
+    void *result_cell;         /* of a failed call: NCCL may write it until the communicator has ended */
     CUstream stream;
     CUevent entry; /* work in the caller's stream */
     CUevent begin; /* recorded before the next operation in its own stream */
@@ -76,7 +77,7 @@ struct ncclb_comm_stream {
     bool is_ending;  /* its communicator was aborted but has not ended */
     int64_t poll_ns; /* no poll of the store or of NCCL's error before this time */
     TAILQ_HEAD(ncclb_waits, ncclb_waiting) waiting;
-    TAILQ_HEAD(ncclb_completions, ncclb_mark) completions; /* in the order of the operations */
+    TAILQ_HEAD(ncclb_completions, ncclb_completion) completions; /* in the order of the operations */
     struct {
         ncclRedOp_t op;
         ncclDataType_t type;
@@ -181,7 +182,7 @@ bool ncclb_is_eager(const struct ncclb_group *group);
 /* Creates a thread with all signals blocked, since signals belong to the program.  Returns false on failure. */
 bool ncclb_thread_new(pthread_t *thread, void *(*main)(void *), void *argument);
 
-/* Starts *hand if this NCCL version needs one and it is not running. */
+/* Starts *proxy if this NCCL version needs one and it is not running. */
 int ncclb_proxy_start(const struct ncclb_group *group, struct ncclb_proxy **proxy);
 
 /* Calls fn on the proxy thread, or on this thread if it is NULL, and returns its result. */
@@ -223,7 +224,7 @@ void ncclb_queue_clear(struct ncclb_comm_stream *cs);
 /* ---- completion.c ---- */
 
 /* Records a completion event after the work in `stream`.  request may be NULL. */
-int ncclb_mark(struct ncclb_comm_stream *cs, CUstream stream, const tutti_op *op, tutti_request *request);
+int ncclb_completion_add(struct ncclb_comm_stream *cs, CUstream stream, const tutti_op *op, tutti_request *request);
 
 /* Records the start of the next operation in the comm stream's own stream, to measure its duration. */
 CUresult ncclb_completion_begin(struct ncclb_comm_stream *cs);
@@ -232,12 +233,12 @@ CUresult ncclb_completion_begin(struct ncclb_comm_stream *cs);
 int ncclb_completion_follow(struct ncclb_comm_stream *cs, CUstream stream);
 
 /* True if the work before the event has completed. */
-bool ncclb_completion_has_ended(const struct ncclb_mark *completion);
+bool ncclb_completion_has_ended(const struct ncclb_completion *completion);
 
 /* Completes finished operations.  Returns true if there were any. */
 int ncclb_completion_move(struct ncclb_comm_stream *cs, int64_t now);
 void ncclb_completion_clear(struct ncclb_comm_stream *cs);
-void ncclb_completion_free(struct ncclb_mark *completion);
+void ncclb_completion_free(struct ncclb_completion *completion);
 
 /* ---- collect.c, reduce.c ---- */
 

@@ -192,10 +192,10 @@ static int issue(struct ncclb_comm_stream *cs, const tutti_op *op, CUevent after
 static int finish(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request *request, bool capturing)
 {
     if (on_own_stream(op)) {
-        int status = ncclb_mark(cs, cs->stream, op, request);
+        int status = ncclb_completion_add(cs, cs->stream, op, request);
         return status == TUTTI_OK ? TUTTI_REQUEST_PENDING : status;
     }
-    int status = capturing ? TUTTI_OK : ncclb_mark(cs, op->stream, op, NULL);
+    int status = capturing ? TUTTI_OK : ncclb_completion_add(cs, op->stream, op, NULL);
     return status == TUTTI_OK ? TUTTI_REQUEST_DONE : status;
 }
 
@@ -306,7 +306,7 @@ void ncclb_queue_hurry(struct ncclb_group *group, const tutti_request *request)
 void ncclb_queue_forget(struct ncclb_comm_stream *cs, const tutti_request *request)
 {
     struct ncclb_waiting *waiting;
-    struct ncclb_mark *completion;
+    struct ncclb_completion *completion;
     TAILQ_FOREACH(completion, &cs->completions, link)
     if (completion->request == request) completion->request = NULL;
     TAILQ_FOREACH(waiting, &cs->waiting, link)

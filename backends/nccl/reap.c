@@ -17,6 +17,7 @@ struct ending {
     struct reaping *reaping;
     ncclComm_t comm;
     struct ncclb_proxy *proxy;
+    void *result_cell; /* as in ncclb_comm_stream: its communicator has failed and is aborted */
     bool gently;
     ncclResult_t state; /* of ncclCommFinalize */
 };
@@ -71,7 +72,8 @@ static void *abort_one(void *argument)
 {
     const struct ending *ending = argument;
     driver.cuCtxPushCurrent(ending->reaping->context);
-    ncclb_lib.ncclCommAbort(ending->comm);
+    ncclb_lib.ncclCommAbort(ending->comm); /* joins the thread that may write the cell */
+    free(ending->result_cell);
     ncclb_proxy_stop(ending->proxy);
     finish_thread(ending->reaping);
     return NULL;
@@ -152,9 +154,15 @@ void ncclb_reap_add(struct reaping *reaping, struct ncclb_comm_stream *cs, bool 
 {
     if (cs->comm == NULL) return;
     if (reaping != NULL)
-        reaping->ending[reaping->n++] = (struct ending){reaping, cs->comm, cs->proxy, gently, ncclSuccess};
+        reaping->ending[reaping->n++] = (struct ending){.reaping = reaping,
+                                                        .comm = cs->comm,
+                                                        .proxy = cs->proxy,
+                                                        .result_cell = cs->result_cell,
+                                                        .gently = gently,
+                                                        .state = ncclSuccess};
     cs->comm = NULL;
     cs->proxy = NULL;
+    cs->result_cell = NULL;
 }
 
 /* Returns true if all threads finished in time; otherwise the last thread frees the shared state. */

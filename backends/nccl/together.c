@@ -71,15 +71,18 @@ static int await_call(struct ncclb_group *group, ncclResult_t result, const char
     return ncclb_comm_stream_failed(&group->main, doing, result);
 }
 
-/* NCCL writes the result from a thread of its own, possibly after the wait has ended.  After an error the memory is
- * therefore never freed. */
-static void *take_result(void **result_cell, int status, const struct ncclb_group *group, const char *doing)
+/* Returns what NCCL has written, NULL after an error, and frees the cell.  NCCL writes it from a thread of its own,
+ * possibly after the wait has ended, so after an error the cell stays as long as the communicator.  There is one at the
+ * most: an error fails the group. */
+static void *take_result(void **result_cell, int status, struct ncclb_group *group)
 {
-    void *result = status == TUTTI_OK ? *result_cell : NULL;
-    if (status == TUTTI_OK)
+    void *result = NULL;
+    if (status == TUTTI_OK) {
+        result = *result_cell;
         free(result_cell);
-    else
-        group->host->log(2, "nccl: %s of group %s: leaking memory that NCCL may still write", doing, group->info.name);
+    } else {
+        group->main.result_cell = result_cell;
+    }
     return result;
 }
 
@@ -109,7 +112,7 @@ static int split(struct ncclb_group *from, int color, int key, ncclComm_t *comm,
     struct splitting it = {from->main.comm, color, key, result_cell};
     ncclResult_t result = ncclb_proxy_call(from->main.proxy, call_split, &it);
     int status = await_call(from, result, doing, deadline);
-    *comm = take_result((void **)result_cell, status, from, doing);
+    *comm = take_result((void **)result_cell, status, from);
     return status;
 }
 
@@ -149,6 +152,6 @@ int ncclb_make_window(struct ncclb_group *group, struct ncclb_block *block)
     ncclResult_t result =
         ncclb_lib.window_register(group->main.comm, block->memory, block->bytes, result_cell, COLL_SYMMETRIC);
     status = await_call(group, result, doing, deadline);
-    block->window = take_result(result_cell, status, group, doing);
+    block->window = take_result(result_cell, status, group);
     return status;
 }
