@@ -202,7 +202,7 @@ WANTED
     for wanted in 0 1; do
         await_job "$wanted"
         [[ $status != 0 ]] || fail "TUTTI_IFACE=eth9 is taken"
-        said "$wanted.err" 'TUTTI_IFACE=eth9: no interface of that name'
+        said "$wanted.err" 'TUTTI_IFACE=eth9: no interface with this name'
     done
     jobs_clear
     TUTTI_IFACE=192.168.0.0/16 nodes 10.77.0.1 "0 1" 1 "$examples/hello"
