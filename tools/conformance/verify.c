@@ -59,7 +59,7 @@ static enum verdict verify_reduced(struct rank *rank, const struct spec *spec, c
     enum pattern pattern = forms[spec->form].pattern;
     int n = pattern == SCAN ? x->me + 1 : pattern == EXSCAN ? x->me : x->n; /* contributions */
     struct reduction reduction = {spec->dtype, spec->op, (enum input)spec->input, collective_factor(spec), n};
-    uint8_t *inputs[RANKS_MOST];
+    uint8_t *inputs[RANKS_MOST] = {NULL};
     char text[160];
     int64_t at = 0;
     for (int q = 0; q < n; q++) inputs[q] = input_of(rank, spec, x, 0, q);
