@@ -4,11 +4,6 @@
 
 #include "tcp/net/fabric_impl.h"
 
-static struct fabric *fabric_of(const struct transport *transport)
-{
-    return (struct fabric *)(uintptr_t)transport; /* the first member */
-}
-
 /* ---- links --------------------------------------------------------------------------------------------------- */
 
 static bool reaches(const struct transport *transport, int32_t rank)
@@ -43,17 +38,12 @@ static void drop(struct transport *transport, int32_t rank, const char *why, boo
 
 /* ---- messages ------------------------------------------------------------------------------------------------ */
 
-static int send_message(struct transport *transport, int32_t rank, const struct transport_header *header,
-                        const void *payload, size_t bytes)
+int fabric_send_later(struct fabric *fabric, int32_t rank, const uint8_t header[WIRE_HEADER], const void *payload,
+                      size_t bytes)
 {
-    struct fabric *fabric = fabric_of(transport);
-    struct fabric_link *link = fabric->link[rank];
-    uint8_t encoded[WIRE_HEADER];
-    if (link == NULL && (link = fabric_make_link(fabric, rank)) == NULL) return TUTTI_ERR_NO_MEMORY;
-    if (link->state == FABRIC_LOST) return TUTTI_OK;
-    wire_encode(encoded, header);
-    if (link->state == FABRIC_UP) return fabric->kind->send(link, encoded, WIRE_HEADER, payload, bytes);
-    return fabric_queue(link, encoded, WIRE_HEADER, payload, bytes);
+    struct fabric_link *link = fabric_make_link(fabric, rank);
+    if (link == NULL) return TUTTI_ERR_NO_MEMORY;
+    return link->state != FABRIC_LOST ? fabric_queue(link, header, WIRE_HEADER, payload, bytes) : TUTTI_OK;
 }
 
 static bool unsend(struct transport *transport, int32_t rank, uint8_t kind, uint64_t id)
@@ -202,28 +192,32 @@ static void close_fabric(struct transport *transport)
     fabric_close(fabric_of(transport));
 }
 
-static const struct transport_ops ops = {.reaches = reaches,
-                                         .connect = connect_rank,
-                                         .is_up = is_up,
-                                         .lost = why_lost,
-                                         .is_flushed = is_flushed,
-                                         .drop = drop,
-                                         .send = send_message,
-                                         .unsend = unsend,
-                                         .expose = expose,
-                                         .conceal = conceal,
-                                         .write = write_memory,
-                                         .unwrite = unwrite,
-                                         .cut = cut,
-                                         .choose = choose,
-                                         .progress = progress,
-                                         .arm = arm,
-                                         .describe = describe,
-                                         .close = close_fabric};
+/* All but send, which is the kind's own. */
+static const struct transport_ops shared_ops = {.reaches = reaches,
+                                                .connect = connect_rank,
+                                                .is_up = is_up,
+                                                .lost = why_lost,
+                                                .is_flushed = is_flushed,
+                                                .drop = drop,
+                                                .unsend = unsend,
+                                                .expose = expose,
+                                                .conceal = conceal,
+                                                .write = write_memory,
+                                                .unwrite = unwrite,
+                                                .cut = cut,
+                                                .choose = choose,
+                                                .progress = progress,
+                                                .arm = arm,
+                                                .describe = describe,
+                                                .close = close_fabric};
 
 struct transport *fabric_transport(struct fabric *fabric)
 {
-    fabric->transport = (struct transport){
-        .ops = &ops, .eager_certain = TRANSPORT_PAYLOAD_MAX, .eager_max = TRANSPORT_PAYLOAD_MAX, .early_cts = true};
+    fabric->ops = shared_ops;
+    fabric->ops.send = fabric->kind->send;
+    fabric->transport = (struct transport){.ops = &fabric->ops,
+                                           .eager_certain = TRANSPORT_PAYLOAD_MAX,
+                                           .eager_max = TRANSPORT_PAYLOAD_MAX,
+                                           .early_cts = true};
     return &fabric->transport;
 }

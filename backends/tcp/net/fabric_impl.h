@@ -184,7 +184,9 @@ struct fabric_kind {
     int (*connect)(struct fabric_link *link); /* idle: sends a request to the peer */
     void (*end)(struct fabric_link *link);    /* any: the provider gives up what it holds for the link */
     bool (*is_busy)(const struct fabric_link *link);
-    int (*send)(struct fabric_link *link, const void *header, size_t header_bytes, const void *payload, size_t bytes);
+    /* transport_ops.send, so that a message takes one indirect call from the protocol to libfabric. */
+    int (*send)(struct transport *transport, int32_t rank, const struct transport_header *header, const void *payload,
+                size_t bytes);
     void (*post_writes)(struct fabric_link *link);
     /* Exposes `bytes` at data under memory->key. */
     int (*expose)(struct fabric *fabric, void *data, size_t bytes, struct transport_memory *memory);
@@ -196,6 +198,7 @@ extern const struct fabric_kind msg_kind, rdm_kind;
 
 struct fabric {
     struct transport transport; /* first */
+    struct transport_ops ops;
     struct fabric_config config;
     const struct fabric_kind *kind;
     struct fi_info *info;
@@ -230,7 +233,15 @@ void fabric_close_fid(struct fid *fid);
 void fabric_close(struct fabric *fabric);
 int fabric_describe(const struct fabric *fabric, char *text, size_t capacity);
 
-/* fabric_data.c.  Hands a message from the network to the protocol. */
+static inline struct fabric *fabric_of(const struct transport *transport)
+{
+    return (struct fabric *)(uintptr_t)transport; /* the first member */
+}
+
+/* fabric_data.c.  Queues a message to a rank whose link is not up, unless the link is lost. */
+int fabric_send_later(struct fabric *fabric, int32_t rank, const uint8_t header[WIRE_HEADER], const void *payload,
+                      size_t bytes);
+/* Hands a message from the network to the protocol. */
 void fabric_deliver(struct fabric *fabric, const void *message, size_t bytes);
 /* Takes a write off its link's list. */
 void fabric_unqueue(struct fabric_link *link, struct transport_write *write);

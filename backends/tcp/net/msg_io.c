@@ -62,7 +62,7 @@ static int send_copy(struct fabric_link *link, struct fabric_buffer *buffer)
     return TUTTI_OK;
 }
 
-static int msg_send(struct fabric_link *link, const void *header, size_t header_bytes, const void *payload,
+static int send_now(struct fabric_link *link, const void *header, size_t header_bytes, const void *payload,
                     size_t bytes)
 {
     struct fabric *fabric = link->fabric;
@@ -76,6 +76,17 @@ static int msg_send(struct fabric_link *link, const void *header, size_t header_
     return buffer == NULL ? fabric_out_of_memory(fabric) : send_copy(link, buffer);
 }
 
+static int msg_send(struct transport *transport, int32_t rank, const struct transport_header *header,
+                    const void *payload, size_t bytes)
+{
+    struct fabric *fabric = fabric_of(transport);
+    struct fabric_link *link = fabric->link[rank];
+    uint8_t encoded[WIRE_HEADER];
+    wire_encode(encoded, header);
+    if (link == NULL || link->state != FABRIC_UP) return fabric_send_later(fabric, rank, encoded, payload, bytes);
+    return send_now(link, encoded, WIRE_HEADER, payload, bytes);
+}
+
 static void msg_post_writes(struct fabric_link *link);
 
 void msg_flush_waiting(struct fabric_link *link)
@@ -83,7 +94,7 @@ void msg_flush_waiting(struct fabric_link *link)
     struct fabric_buffer *buffer;
     while ((buffer = STAILQ_FIRST(&link->waiting)) != NULL && link->state == FABRIC_UP) {
         STAILQ_REMOVE_HEAD(&link->waiting, entry);
-        int status = msg_send(link, buffer->data, buffer->bytes, NULL, 0);
+        int status = send_now(link, buffer->data, buffer->bytes, NULL, 0);
         fabric_release(link->fabric, buffer);
         if (status != TUTTI_OK) {
             fabric_drop(link->fabric, link->rank, "no memory to send what waited for the connection", true);

@@ -95,12 +95,17 @@ static int post_message(struct fabric_link *link, const struct rdm_parts *parts)
 }
 
 /* Sends behind all waiting messages. */
-static int rdm_send(struct fabric_link *link, const void *header, size_t header_bytes, const void *payload,
-                    size_t bytes)
+static int rdm_send(struct transport *transport, int32_t rank, const struct transport_header *header,
+                    const void *payload, size_t bytes)
 {
-    struct rdm_parts parts = {header, payload, header_bytes, bytes};
-    if (STAILQ_EMPTY(&link->waiting) && post_message(link, &parts) == 0) return TUTTI_OK;
-    return fabric_queue(link, header, header_bytes, payload, bytes);
+    struct fabric *fabric = fabric_of(transport);
+    struct fabric_link *link = fabric->link[rank];
+    uint8_t encoded[WIRE_HEADER];
+    struct rdm_parts parts = {encoded, payload, WIRE_HEADER, bytes};
+    wire_encode(encoded, header);
+    if (link != NULL && link->state == FABRIC_UP && STAILQ_EMPTY(&link->waiting) && post_message(link, &parts) == 0)
+        return TUTTI_OK;
+    return fabric_send_later(fabric, rank, encoded, payload, bytes);
 }
 
 static bool post_waiting(struct fabric_link *link)
