@@ -141,7 +141,7 @@ static const tutti_backend *fill_native_table(const tutti_host *host)
     bool asked = host->env("TUTTI_MPI_NATIVE") != NULL;
     if (asked) native = tutti_env_bool(host, "TUTTI_MPI_NATIVE", false) ? MPIB_NATIVE_ALWAYS : MPIB_NATIVE_NEVER;
     table = tutti_backend_v1;
-    mpib_native_fill(native, &table);
+    mpib_native_fill(native, host->env("TUTTI_ALGO") != NULL, &table); /* both are alike on all ranks */
     return &table;
 }
 
@@ -173,4 +173,7 @@ const tutti_backend tutti_backend_v1 = {
     .ready = mpib_ready,
     .offer = mpib_offer,
     .instead = fill_native_table,
+    .explain = mpib_explain,
+    .paths = mpib_paths,
+    .choose = mpib_choose,
 };

@@ -77,12 +77,15 @@ static int start_all_to_all(const struct call *c, MPI_Request *request)
     return MPI_Ialltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm, request);
 }
 
-/* From how many bytes (of the whole tensor) on MPI's own collective is used.
+/* Whether an operation is MPI's own collective, the only path of this backend's own, or a plan.
+ *
+ * A row that the core gave (tutti_backend.choose) counts first.  Otherwise the rows below do, in groups of at most
+ * RANKS_MAX ranks.  A kind without a row is a plan.
  *
  * MPI builds a schedule for each call and reduces with simple algorithms, and comparing the calls costs as much as a
  * barrier.  Native collectives therefore pay only for large data and few ranks (docs/benchmarks/mpi.md).  MPI's
- * broadcast is used from FROM_LARGE on, where it costs nothing and may know the network better.  Its all_to_all is not:
- * in place it needs a copy of the whole input.
+ * broadcast is used for more than PLAN_MAX bytes, where it costs nothing and may know the network better.  Its
+ * all_to_all is not: in place it needs a copy of the whole input.
  *
  * MPICH's broadcast is never used.  If the root is not rank 0, MPI_Ibcast (4.0.2) writes into the root's own tensor,
  * with the data it already holds.  That kills the job if the memory is read-only, for example mapped weights, and other
@@ -95,27 +98,43 @@ static int start_all_to_all(const struct call *c, MPI_Request *request)
 #else
 #define BROADCAST_KEEPS_ROOT false
 #endif
-#define FROM_LARGE (4 << 20)
+#define PLAN_MAX ((4 << 20) - 1)
 #define RANKS_MAX 4
 #define ELEMENT_MAX 16
-#define FROM_NEVER INT64_MAX
+
+enum { PATH_NATIVE };
+
+static const tutti_path_row rows[] = {{TUTTI_BROADCAST, TUTTI_PATH_PLAN, PLAN_MAX},
+                                      {TUTTI_BROADCAST, PATH_NATIVE, INT64_MAX}};
+
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+const tutti_path mpib_paths[] = {
+#ifdef OPEN_MPI
+    {TUTTI_BROADCAST, PATH_NATIVE, "native"},
+#endif
+    {TUTTI_ALL_REDUCE, PATH_NATIVE, "native"}, {TUTTI_REDUCE, PATH_NATIVE, "native"},
+    {TUTTI_ALL_GATHER, PATH_NATIVE, "native"}, {TUTTI_GATHER, PATH_NATIVE, "native"},
+    {TUTTI_SCATTER, PATH_NATIVE, "native"},    {TUTTI_REDUCE_SCATTER, PATH_NATIVE, "native"},
+    {TUTTI_ALL_TO_ALL, PATH_NATIVE, "native"}, {TUTTI_SCAN, PATH_NATIVE, "native"},
+    {TUTTI_EXSCAN, PATH_NATIVE, "native"},     {TUTTI_BARRIER, PATH_NATIVE, NULL},
+};
 
 /* The kinds that MPI can do.  `place`: which argument MPI_IN_PLACE replaces if the operation is done in place. */
 static const struct native {
     int (*start)(const struct call *call, MPI_Request *request);
-    int64_t from;
     enum { PLACE_NEVER, PLACE_IN, PLACE_OUT } place;
 } natives[TUTTI_KIND_COUNT] = {
-    [TUTTI_BROADCAST] = {BROADCAST_KEEPS_ROOT ? start_broadcast : NULL, FROM_LARGE, PLACE_NEVER},
-    [TUTTI_ALL_REDUCE] = {start_all_reduce, FROM_NEVER, PLACE_IN},
-    [TUTTI_REDUCE] = {start_reduce, FROM_NEVER, PLACE_IN},
-    [TUTTI_ALL_GATHER] = {start_all_gather, FROM_NEVER, PLACE_IN},
-    [TUTTI_GATHER] = {start_gather, FROM_NEVER, PLACE_IN},
-    [TUTTI_SCATTER] = {start_scatter, FROM_NEVER, PLACE_OUT},
-    [TUTTI_REDUCE_SCATTER] = {start_reduce_scatter, FROM_NEVER, PLACE_NEVER},
-    [TUTTI_ALL_TO_ALL] = {start_all_to_all, FROM_NEVER, PLACE_NEVER},
-    [TUTTI_SCAN] = {start_scan, FROM_NEVER, PLACE_IN},
-    [TUTTI_EXSCAN] = {start_exscan, FROM_NEVER, PLACE_IN},
+    [TUTTI_BROADCAST] = {BROADCAST_KEEPS_ROOT ? start_broadcast : NULL, PLACE_NEVER},
+    [TUTTI_ALL_REDUCE] = {start_all_reduce, PLACE_IN},
+    [TUTTI_REDUCE] = {start_reduce, PLACE_IN},
+    [TUTTI_ALL_GATHER] = {start_all_gather, PLACE_IN},
+    [TUTTI_GATHER] = {start_gather, PLACE_IN},
+    [TUTTI_SCATTER] = {start_scatter, PLACE_OUT},
+    [TUTTI_REDUCE_SCATTER] = {start_reduce_scatter, PLACE_NEVER},
+    [TUTTI_ALL_TO_ALL] = {start_all_to_all, PLACE_NEVER},
+    [TUTTI_SCAN] = {start_scan, PLACE_IN},
+    [TUTTI_EXSCAN] = {start_exscan, PLACE_IN},
 };
 
 /* Returns the elements of the whole tensor, the same on all ranks. */
@@ -125,23 +144,32 @@ static int64_t whole_numel(const struct mpib_group *group, const tutti_op *op)
     return tutti_kind_has_blocks(op->kind) ? block * group->world_size : block;
 }
 
+static bool is_chosen(const struct mpib_group *group, tutti_kind kind, int64_t bytes)
+{
+    const tutti_path_row *row = tutti_path_find(group->choices, group->n_choices, kind, bytes);
+    if (row != NULL) return row->path == PATH_NATIVE;
+    if (group->native == MPIB_NATIVE_ALWAYS) return true;
+    row = group->world_size <= RANKS_MAX ? tutti_path_find(rows, N_ROWS, kind, bytes) : NULL;
+    return row != NULL && row->path == PATH_NATIVE;
+}
+
 static bool is_suitable(const struct mpib_group *group, const tutti_op *op)
 {
     if (op->list || op->in_splits != NULL || mpib_type(op->dtype) == MPI_DATATYPE_NULL) return false;
     if (tutti_kind_reduces(op->kind) && mpib_reduce(op->reduce_op) == MPI_OP_NULL) return false;
     int64_t whole = whole_numel(group, op), element = tutti_dtype_bytes(op->dtype);
     if (whole <= 0 || whole > NATIVE_MAX / element) return false;
-    return group->native == MPIB_NATIVE_ALWAYS || whole * element >= natives[op->kind].from;
+    return is_chosen(group, op->kind, whole * element);
 }
 
 /* A quick test that rejects nearly all operations. */
 static inline bool may_be_suitable(const struct mpib_group *group, const tutti_op *op)
 {
     if (group->family == NULL || group->native == MPIB_NATIVE_NEVER) return false;
-    if (group->native == MPIB_NATIVE_ALWAYS) return true;
+    if (group->native == MPIB_NATIVE_ALWAYS || group->n_choices > 0) return true;
     const tutti_tensor *largest =
         op->n_out > 0 ? op->out : op->in; /* an upper bound of the whole tensor's bytes is enough here */
-    return group->world_size <= RANKS_MAX && largest->numel >= natives[op->kind].from / (RANKS_MAX * ELEMENT_MAX);
+    return group->world_size <= RANKS_MAX && largest->numel > PLAN_MAX / (RANKS_MAX * ELEMENT_MAX);
 }
 
 static bool overlap(const char *a, int64_t na, const char *b, int64_t nb)
@@ -215,12 +243,23 @@ static int start_if_suitable(void *state, const tutti_op *op, tutti_request *req
     return may_be_suitable(state, op) ? start_native(state, op, request) : TUTTI_ERR_UNSUPPORTED;
 }
 
+const char *mpib_explain(void *state, const tutti_op *op)
+{
+    return may_be_suitable(state, op) && is_suitable(state, op) ? "native: by MPI's own collective" : NULL;
+}
+
+void mpib_choose(void *state, const tutti_path_row *choices, int32_t n)
+{
+    struct mpib_group *group = state;
+    group->choices = choices;
+    group->n_choices = n;
+}
+
 /* Operations that never use MPI's collectives get no entry, so the core does not ask. */
-void mpib_native_fill(enum mpib_native way, tutti_backend *table)
+void mpib_native_fill(enum mpib_native way, bool is_named, tutti_backend *table)
 {
     for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) {
-        bool measured = way == MPIB_NATIVE_MEASURED && natives[kind].from != FROM_NEVER;
-        if (natives[kind].start != NULL && (way == MPIB_NATIVE_ALWAYS || measured))
-            table->native[kind] = start_if_suitable;
+        bool may = way == MPIB_NATIVE_ALWAYS || is_named || tutti_path_find(rows, N_ROWS, (tutti_kind)kind, 0) != NULL;
+        if (natives[kind].start != NULL && way != MPIB_NATIVE_NEVER && may) table->native[kind] = start_if_suitable;
     }
 }

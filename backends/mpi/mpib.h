@@ -163,6 +163,8 @@ struct mpib_group {
     const int32_t *global_ranks;
     int32_t rank, world_size;
     enum mpib_native native;
+    const tutti_path_row *choices; /* see mpi_native.c */
+    int n_choices;
     MPI_Comm comm; /* for collectives */
     void *core;
     LIST_ENTRY(mpib_group) link;
@@ -243,8 +245,12 @@ int mpib_pending_cancel(struct mpib_family *family, const tutti_request *request
 
 /* ---- mpi_native.c ---------------------------------------------------------------------------------------------- */
 
-/* Adds entries for the operations that MPI may run natively. */
-void mpib_native_fill(enum mpib_native way, tutti_backend *table);
+/* Implement entries of tutti_backend. */
+extern const tutti_path mpib_paths[];
+const char *mpib_explain(void *state, const tutti_op *op);
+void mpib_choose(void *state, const tutti_path_row *choices, int32_t n);
+/* Adds entries for the operations that MPI may run natively.  is_named: TUTTI_ALGO is set, so any may. */
+void mpib_native_fill(enum mpib_native way, bool is_named, tutti_backend *table);
 
 /* ---- mpi_message.c --------------------------------------------------------------------------------------------- */
 
