@@ -470,13 +470,12 @@ static inline bool tutti_match_reserve(tutti_matcher *matcher, void *(*allocate)
  * member of what was allocated for it. */
 static inline void tutti_match_release(tutti_matcher *matcher, void (*release)(void *))
 {
-    tutti_matcher zeroed = {0};
     for (tutti_match_message *message; (message = tutti_match_next_message(matcher, NULL)) != NULL;) {
         tutti_match_take(matcher, message);
         release(message);
     }
     release(matcher->links);
-    *matcher = zeroed;
+    memset(matcher, 0, sizeof *matcher);
 }
 
 #ifdef __cplusplus
