@@ -234,7 +234,7 @@ static int open_gate(const struct spawn *spawn, uint16_t port)
         ssize_t n;
         do n = write(spawn->gate[1], &port, sizeof port);
         while (n < 0 && errno == EINTR);
-        if (n < 0) return error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot tell rank %d the port", i);
+        if (n < 0) return error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot send rank %d the port", i);
     }
     return TUTTI_OK;
 }

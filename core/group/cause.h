@@ -1,8 +1,8 @@
 /* The first cause of a group's failure, kept in the group's store.
  *
  * A rank that finds a failure by itself offers its reason to the store before it tells anybody and before it closes a
- * connection; the first reason counts.  A rank that sees a connection end therefore learns why its peer has left, also
- * where the two were not connected while the peer could tell. */
+ * connection; the first reason counts.  A rank that sees a connection end therefore learns why its peer has left, even
+ * if the two were not connected when the peer could report it. */
 #ifndef CAUSE_H
 #define CAUSE_H
 

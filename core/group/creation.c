@@ -82,8 +82,8 @@ static void propose(struct creation *creation, int ready)
         return;
     }
     if (creation->state != CREATION_PROPOSED) return;
-    int told = creation_send_proposal(creation, creation->leader);
-    if (told != TUTTI_OK) creation_decide(creation, told, error_text(), false);
+    int sent = creation_send_proposal(creation, creation->leader);
+    if (sent != TUTTI_OK) creation_decide(creation, sent, error_text(), false);
 }
 
 static int begin_locked(struct tutti_group *group, const struct group_args *args, int ready)

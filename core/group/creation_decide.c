@@ -87,7 +87,7 @@ static void send_all_choices(const struct creation *creation)
         if (i != creation->group->rank) send_choices(creation, creation->group->global_ranks[i]);
 }
 
-void creation_decide(struct creation *creation, int status, const char *text, bool tell)
+void creation_decide(struct creation *creation, int status, const char *text, bool notify)
 {
     if (creation->state == CREATION_DECIDED) return;
     bool leads = creation->state == CREATION_GATHERING;
@@ -100,8 +100,8 @@ void creation_decide(struct creation *creation, int status, const char *text, bo
     creation->status = status;
     snprintf(creation->text, sizeof creation->text, "%s", text);
     creation->state = CREATION_DECIDED;
-    if (tell && leads) send_verdict(creation);
-    if (tell && !leads && status != TUTTI_OK) send_failed(creation, creation->leader);
+    if (notify && leads) send_verdict(creation);
+    if (notify && !leads && status != TUTTI_OK) send_failed(creation, creation->leader);
     if (creation->waiter == NULL) return;
     /* release: see work_ended */
     atomic_store_explicit(&creation->waiter->ended, true, memory_order_release);

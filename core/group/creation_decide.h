@@ -15,8 +15,8 @@ int creation_send_proposal(struct creation *creation, int peer);
 void creation_answer(struct tutti_group *root, int peer, const struct creation_message *to, int status,
                      const char *text);
 
-/* Sets the verdict of this rank.  With `tell`, a leader sends it to all members, a member to its leader. */
-void creation_decide(struct creation *creation, int status, const char *text, bool tell);
+/* Sets the verdict of this rank.  With `notify`, a leader sends it to all members, a member to its leader. */
+void creation_decide(struct creation *creation, int status, const char *text, bool notify);
 
 /* Decides TIMEOUT and names the stragglers. */
 void creation_decide_late(struct creation *creation);

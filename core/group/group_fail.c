@@ -37,7 +37,7 @@ static bool has_collective_before(const struct tutti_group *group, uint64_t sequ
     return false;
 }
 
-static void fail_group(struct tutti_group *group, int status, const char *text, bool tell, bool settled);
+static void fail_group(struct tutti_group *group, int status, const char *text, bool propagate, bool settled);
 
 static void apply_reported(struct tutti_group *group)
 {
@@ -126,7 +126,7 @@ static bool prefer_reported(struct tutti_group *group, int *status, char text[ER
 }
 
 /* Fails the group.  settled: the rank that found the failure has published its cause. */
-static void fail_group(struct tutti_group *group, int status, const char *text, bool tell, bool settled)
+static void fail_group(struct tutti_group *group, int status, const char *text, bool propagate, bool settled)
 {
     char copy[ERROR_TEXT_MAX]; /* text may belong to a work */
     bool is_cause = group->failed == TUTTI_OK && engine_is_disowned(group->engine);
@@ -134,14 +134,14 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
     if (is_cause) describe_disowned(group, copy);
     if (is_cause) status = TUTTI_ERR_SYSTEM; /* the failure that was found is a consequence */
     if (group->failed == TUTTI_OK) {
-        if (tell && !settled && !is_cause) settled = prefer_reported(group, &status, copy);
-        if (tell && !settled && !group->shut && !is_cause) {
+        if (propagate && !settled && !is_cause) settled = prefer_reported(group, &status, copy);
+        if (propagate && !settled && !group->shut && !is_cause) {
             name_rank(group, status, copy);
             status = cause_settle(group, status, copy);
         }
         record_failure(group, status, copy);
-        if (tell && !group->shut) health_send_failure(group);
-        if (tell && !group->shut) failure_broadcast_send(group);
+        if (propagate && !group->shut) health_send_failure(group);
+        if (propagate && !group->shut) failure_broadcast_send(group);
         group->engine->hooks->group_failed(group);
     }
     if (status == TUTTI_ERR_TIMEOUT && was_given_up(group)) status = TUTTI_ERR_ABORTED;
@@ -158,9 +158,9 @@ static void fail_group(struct tutti_group *group, int status, const char *text, 
     }
 }
 
-void group_fail(struct tutti_group *group, int status, const char *text, bool tell)
+void group_fail(struct tutti_group *group, int status, const char *text, bool propagate)
 {
-    fail_group(group, status, text, tell, false);
+    fail_group(group, status, text, propagate, false);
 }
 
 static void fail_all(struct tutti_group *first, int status, const char *text)

@@ -7,9 +7,9 @@
 
 struct tutti_group;
 
-/* Ends all of the group's operations with status and text.  The group takes no further operation.  With `tell`, the
- * failure is sent to the other ranks.  Lock held. */
-void group_fail(struct tutti_group *group, int status, const char *text, bool tell);
+/* Ends all of the group's operations with status and text.  The group takes no further operation.  With `propagate`,
+ * the failure is sent to the other ranks.  Lock held. */
+void group_fail(struct tutti_group *group, int status, const char *text, bool propagate);
 
 /* Fails all groups of the tree, because the program has closed the engine's descriptors.  Lock held. */
 void group_fail_disowned(struct tutti_group *first);

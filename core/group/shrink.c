@@ -7,7 +7,7 @@
  * call.
  *
  * Two ranks that are both in but have lost each other cannot be in one group: the one of the greater number is left
- * out, and told so. */
+ * out, and informed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
