@@ -8,11 +8,11 @@
 #include "op/op.h"
 #include "state/group_state.h"
 
-/* "all_reduce: tag is -1" */
+/* Writes "all_reduce: tag is -1". */
 #define REFUSE(format, ...)                                                                                            \
     error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: " format, tutti_kind_find(op->kind)->name, ##__VA_ARGS__)
 
-/* "the out tensor", "out[3]".  Only for refusals: it takes longer than all checks together. */
+/* Writes "the out tensor" or "out[3]".  Only for errors: it takes longer than all checks together. */
 static const char *tensor_name(const char *side, int at, char text[40])
 {
     if (at >= 0)
@@ -22,7 +22,7 @@ static const char *tensor_name(const char *side, int at, char text[40])
     return text;
 }
 
-/* at: its place in a list; -1 where there is none. */
+/* Checks one tensor.  at: its index in a list, or -1. */
 static int check_tensor(const struct tutti_group *group, const tutti_op *op, const char *side, int at,
                         const tutti_tensor *tensor)
 {
@@ -71,7 +71,7 @@ static int check_alike(const tutti_op *op, const tutti_tensor *first, const tutt
     return TUTTI_OK;
 }
 
-/* One dtype and one device throughout. */
+/* Checks that all tensors have one dtype and one device. */
 static int check_all_alike(tutti_op *op)
 {
     const tutti_tensor *first = op->n_in > 0 ? op->in : op->out;
@@ -82,7 +82,7 @@ static int check_all_alike(tutti_op *op)
     return status;
 }
 
-/* out (in for SHAPE_SCATTER) has to hold `one` elements a rank. */
+/* Checks that out (in for SHAPE_SCATTER) holds `one` elements a rank. */
 static int check_parts(const struct tutti_group *group, const tutti_op *op, const char *whole_name,
                        const tutti_tensor *whole, int n, const char *one_name, const tutti_tensor *one)
 {
@@ -216,7 +216,7 @@ static int check_reduce(const tutti_op *op)
     return TUTTI_OK;
 }
 
-/* Takes away the side that this rank does not have.  A list belongs to the root alone. */
+/* Removes the side that this rank does not have.  Only root has a list. */
 static int check_presence(const struct tutti_group *group, tutti_op *op)
 {
     bool has_in = tutti_kind_has_in(op->kind, group->rank, op->root);
@@ -264,7 +264,7 @@ static int check_tensors(const struct tutti_group *group, tutti_op *op)
     return status == TUTTI_OK ? check_overlap(group, op) : status;
 }
 
-/* One tensor that is both sides, or the only one: it agrees with itself. */
+/* Returns the tensor that is both sides or the only one, or NULL: it agrees with itself. */
 static bool has_one_tensor(const tutti_op *op)
 {
     bool both = op->in == op->out && op->n_in == 1 && op->n_out == 1 && !tutti_kind_has_blocks(op->kind);
