@@ -12,17 +12,17 @@
 #include "op/op.h"
 #include "progress/work.h"
 
-/* A chunk is large enough for full rates, and few enough make an operation: each is three parts of it. */
+/* A chunk is large enough for the full rate.  An operation has few chunks, because each makes three parts. */
 enum { CHUNK_LEAST = 4 << 20, CHUNKS_MOST = 16, SLOTS = 3, ALIGN = 64 };
 
-/* What is closed when the operation has ended. */
+/* Closed when the operation has ended. */
 struct stage {
     struct engine_event event; /* first */
     struct tutti_group *group;
     void *handle;
 };
 
-/* How the tensors are cut: each is some blocks of `rows` elements (flat ones of a gather: one a rank), and a chunk
+/* How the tensors are cut.  Each is some blocks of `rows` elements (flat ones of a gather: one a rank), and a chunk
  * takes the same few rows of all blocks.  Lists and messages are not cut: the ranks do not know each other's sizes. */
 struct cut {
     const tutti_op *op;
@@ -58,7 +58,7 @@ static size_t aligned(int64_t bytes)
     return ((size_t)bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Input and output in one place stay in one. */
+/* True if an operation in place stays in place in the copy. */
 static bool stays_in_place(const tutti_op *op)
 {
     return !tutti_kind_has_blocks(op->kind) && tutti_op_is_in_place(op, 0);
@@ -99,7 +99,7 @@ struct chunk {
     const struct cut *cut;
     char *slot;
     int64_t first, rows;
-    tutti_tensor *host;       /* one a tensor */
+    tutti_tensor *host;       /* one per tensor */
     tutti_tensor *far, *near; /* pieces to be copied, on the device and in the slot */
     int n_pieces;
 };
@@ -166,7 +166,7 @@ static int copy_part(struct tutti_work *work, const struct chunk *chunk, void *h
     return issue_part(work, &op, &work->group->stager);
 }
 
-/* From the device, the operation, back. */
+/* Issues the parts of a chunk: a copy from the device, the operation, a copy back. */
 static int issue_chunk(struct tutti_work *work, const struct backend_entry *entry, struct chunk *chunk, void *handle)
 {
     const struct cut *cut = chunk->cut;
@@ -243,12 +243,12 @@ int stage_begin(struct tutti_work *work, const struct backend_entry *entry)
     if (work->start_ns == 0) work_start_clock(work, clock_now_ns());
     work->deadline_ns = CLOCK_NEVER; /* its parts have theirs */
     work->point_to_point = true;     /* its parts take their places among the group's collectives */
-    work->parts = 1;                 /* until all are begun */
+    work->parts = 1;                 /* until all are issued */
     status = issue_all(work, entry, &cut, memory, work->stage->handle);
     free(cut.at);
-    /* Some may have begun: what the other ranks will miss, the group cannot go on without. */
+    /* Some parts may run.  The other ranks wait for the missing ones, so the group fails. */
     if (status != TUTTI_OK) {
-        if (work->failing == TUTTI_OK) { /* else a part has failed before, and given its text */
+        if (work->failing == TUTTI_OK) { /* else a part has failed before and set the text */
             work->failing = status;
             work->text = strdup(error_text());
         }
@@ -266,7 +266,7 @@ static void close_stage(struct engine_event *event)
     free(stage);
 }
 
-/* Not here and now: this may be within one of the plug-in's entries. */
+/* Posts an event, because this may be within one of the plug-in's entries. */
 void stage_ended(struct stage *stage)
 {
     stage->event.handle = close_stage;
