@@ -26,7 +26,7 @@ struct plan_cache_entry {
     TAILQ_ENTRY(plan_cache_entry) age;
     LIST_ENTRY(plan_cache_entry) chain;
     struct key key;
-    uint64_t call; /* that it was taken for last: see tutti_op */
+    uint64_t call; /* of the operation that it was last taken for: see tutti_op */
     int64_t *counts;
     struct plan *plan;
     size_t bytes; /* of the plan, of what one run of it takes besides scratch, and of this */
@@ -37,7 +37,7 @@ struct plan_cache_entry {
 struct plan_cache {
     TAILQ_HEAD(by_age_head, plan_cache_entry) by_age; /* latest first */
     LIST_HEAD(, plan_cache_entry) bucket[CACHE_BUCKETS];
-    struct plan_cache_entry *latest[TUTTI_KIND_COUNT]; /* for calls that repeat the one before them; or NULL */
+    struct plan_cache_entry *latest[TUTTI_KIND_COUNT]; /* for calls that repeat the last one of their kind; or NULL */
     int n;
     size_t bytes;        /* of all entries */
     size_t scratch_kept; /* bytes, of all spare execs */
@@ -177,7 +177,7 @@ static struct coll_blocks side(bool present, bool list, const int64_t *count, co
     return (struct coll_blocks){list, count, list ? NULL : at};
 }
 
-/* What the choice is made with besides the shapes. */
+/* Returns the backend's figures, by which algorithms are chosen. */
 static struct coll_link link_of(const tutti_backend *backend)
 {
     return (struct coll_link){TUTTI_HAS(backend, latency_ns) ? backend->latency_ns : 0,
@@ -185,7 +185,7 @@ static struct coll_link link_of(const tutti_backend *backend)
                               TUTTI_HAS(backend, segment_bytes) ? backend->segment_bytes : 0};
 }
 
-/* In elements. */
+/* Returns the limit in elements. */
 static int64_t recv_reduce_most(const tutti_backend *backend, int64_t element)
 {
     if (!TUTTI_HAS(backend, recv_reduce)) return PLAN_NEVER;
@@ -212,7 +212,7 @@ static int build(const struct tutti_group *group, const struct backend_entry *ba
         .premul = key->premul,
         .element = key->element,
         .link = &link,
-        /* of many ranks, too, each hears of several others in a monitored barrier, not of its host's leader alone */
+        /* in a monitored barrier each rank receives from several others, not only from its host's leader */
         .hosts = key->kind != TUTTI_MONITORED_BARRIER ? backend_entry->hosts : NULL,
     };
     args.segment = coll_segment(&args);
@@ -225,7 +225,7 @@ static int build(const struct tutti_group *group, const struct backend_entry *ba
     return *plan != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
 }
 
-/* Of an entry. */
+/* Returns the bytes of an entry. */
 static size_t bytes_of(const struct plan_cache_entry *entry)
 {
     const struct plan *plan = entry->plan;
@@ -240,7 +240,7 @@ size_t plan_cache_bytes(const struct plan_cache *cache)
     return cache->bytes;
 }
 
-/* Makes room for an entry of so many bytes, the least recently used first.  What runs stays. */
+/* Evicts the least recently used entries, unless they run, to make room for one of this size. */
 static void evict(struct plan_cache *cache, size_t bytes)
 {
     struct plan_cache_entry *entry, *before;

@@ -1,4 +1,4 @@
-/* Plans that were built before, by what they depend on, with the execs that run them. */
+/* Cache of plans, by what they depend on, with the execs that run them. */
 #ifndef PLAN_CACHE_H
 #define PLAN_CACHE_H
 
@@ -19,20 +19,20 @@ enum { CACHE_BYTES_MOST = 16 << 20 };
 struct plan_cache *plan_cache_new(void);
 void plan_cache_free(struct plan_cache *cache);
 
-/* An exec, not started, for op in group over the backend_entry's messages.  INVALID_ARGUMENT (TUTTI_ALGO),
- * UNSUPPORTED, NO_MEMORY. */
+/* Finds or builds the plan for op in group over the entry's messages.  Returns an exec that is not started.  Errors:
+ * INVALID_ARGUMENT (TUTTI_ALGO), UNSUPPORTED, NO_MEMORY. */
 int plan_cache_take(struct plan_cache *cache, const struct tutti_group *group,
                     const struct backend_entry *backend_entry, const tutti_op *op, struct plan_cache_entry **entry,
                     struct exec **exec);
 
-/* What plan_cache_take would build, and why; the plan is the caller's. */
+/* Builds what plan_cache_take would build, and tells why.  The caller owns the plan. */
 int plan_cache_explain(const struct tutti_group *group, const struct backend_entry *backend_entry, const tutti_op *op,
                        const struct coll_algorithm **algorithm, struct coll_reason *reason, struct plan **plan);
 
-/* Gives it back; one that ended badly is freed. */
+/* Returns an exec to the cache.  One that has failed is freed. */
 void plan_cache_give(struct plan_cache *cache, struct plan_cache_entry *entry, struct exec *exec);
 
-/* Bytes of the plans that are kept: at most CACHE_BYTES_MOST, unless more of them run, or one alone takes more. */
+/* Returns the bytes of the cached plans: at most CACHE_BYTES_MOST, unless more of them run, or one alone takes more. */
 size_t plan_cache_bytes(const struct plan_cache *cache);
 
 #endif
