@@ -74,28 +74,42 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
     return status == TUTTI_REQUEST_COMPARE ? TUTTI_ERR_UNSUPPORTED : status;
 }
 
-static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct tutti_work **out)
+/* Fills the fields of op that the options decide. */
+static inline void fill_op(tutti_op *op, const tutti_opts *opts)
 {
-    static const tutti_opts defaults;
-    if (opts == NULL) opts = &defaults;
-    struct tutti_group *group = group_for_call(opts->group);
-    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     op->size = sizeof *op;
     op->tag = opts->tag;
     op->factor = opts->factor;
     op->stream = opts->stream;
     op->up_to = op->kind == TUTTI_RECV && opts->received != NULL;
-    if (coalesce_is_open(group)) {
-        int status = check_op(group, op, opts);
-        if (status != TUTTI_OK) return status;
-        if (async) *out = NULL;
-        return coalesce_add(group, op, opts);
-    }
+}
+
+/* Checks op and keeps it until the end of the coalesced range. */
+static int keep_op(struct tutti_group *group, tutti_op *op, const tutti_opts *opts)
+{
+    int status = check_op(group, op, opts);
+    if (status != TUTTI_OK) return status;
+    if (opts->async_op != NULL) *opts->async_op = NULL;
+    return coalesce_add(group, op, opts);
+}
+
+int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
+{
+    static const tutti_opts defaults;
+    tutti_opts copy;
+    int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
+    if (status != TUTTI_OK) return status;
+    if (opts == NULL) opts = &defaults;
+    struct tutti_group *group = group_for_call(opts->group);
+    if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
+    bool async = opts->async_op != NULL;
+    fill_op(op, opts);
+    if (coalesce_is_open(group)) return keep_op(group, op, opts);
     struct engine *engine = group->engine;
     struct tutti_work *work = NULL;
     uint64_t fingerprint;
     engine_lock(engine);
-    int status = call_memo_check(group, op, opts, &fingerprint);
+    status = call_memo_check(group, op, opts, &fingerprint);
     if (status == TUTTI_OK) status = issue_check_usable(group, op);
     if (status != TUTTI_OK) { /* a refused call makes no progress */
         engine_unlock(engine);
@@ -112,7 +126,7 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
     if (status == TUTTI_OK && async) {
         if (!work_ended(work)) engine_thread_notify(engine);
         engine_hold(engine); /* a handle may outlive its group */
-        *out = work;
+        *opts->async_op = work;
     } else if (status == TUTTI_OK) {
         if (!work_ended(work)) engine_wait(engine, work, CLOCK_NEVER); /* its own deadline ends it */
         status = work_result(work);
@@ -123,19 +137,12 @@ static int submit_work(tutti_op *op, const tutti_opts *opts, bool async, struct 
     return status;
 }
 
-int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
-{
-    tutti_opts copy;
-    int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
-    if (status != TUTTI_OK) return status;
-    if (opts != NULL && opts->async_op != NULL) return submit_work(op, opts, true, opts->async_op);
-    return submit_work(op, opts, false, NULL);
-}
-
 int submit_async(tutti_op *op, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
 {
-    tutti_opts copy;
+    tutti_opts copy, own = {0};
     int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
     if (status != TUTTI_OK) return status;
-    return submit_work(op, opts, true, work);
+    if (opts != NULL) own = *opts;
+    own.async_op = work;
+    return submit(op, &own, sizeof own);
 }
