@@ -16,7 +16,8 @@
 #include "../../backends/tcp/base/peer_handshake.c"
 #include "../../backends/tcp/shm/packet.c"
 
-#include "tcp_ranks.h"
+#include "rank.h"
+#include "usage.h"
 
 enum {
     PART = 5,
@@ -32,18 +33,18 @@ static int talk(struct rank *self)
     enum { LARGE = 100000 };
     static uint8_t in[RANKS_MOST][LARGE], out[LARGE];
     static struct message send[RANKS_MOST], recv[RANKS_MOST];
-    fill(out, LARGE, (unsigned)self->rank);
+    rank_fill(out, LARGE, (unsigned)self->rank);
     for (int32_t peer = 0; peer < self->world; peer++) {
         if (peer == self->rank) continue;
-        start(self, &recv[peer], false, peer, 1, in[peer], LARGE, 0);
-        start(self, &send[peer], true, peer, 1, out, LARGE, 0);
+        rank_start(self, &recv[peer], false, peer, 1, in[peer], LARGE, 0);
+        rank_start(self, &send[peer], true, peer, 1, out, LARGE, 0);
     }
     for (int32_t peer = 0; peer < self->world; peer++) {
         if (peer == self->rank) continue;
-        CHECK(wait_for(self, &recv[peer]) == TUTTI_OK && wait_for(self, &send[peer]) == TUTTI_OK);
-        CHECK(is_filled(in[peer], LARGE, (unsigned)peer));
+        CHECK(rank_wait(self, &recv[peer]) == TUTTI_OK && rank_wait(self, &send[peer]) == TUTTI_OK);
+        CHECK(rank_is_filled(in[peer], LARGE, (unsigned)peer));
     }
-    meet_moving(self, "talked");
+    rank_barrier(self, "talked");
     return 0;
 }
 
@@ -69,7 +70,7 @@ static void greet(uint8_t out[HANDSHAKE_BYTES], const uint8_t *host_entry, uint3
     struct peer_handshake hello = {.kind = HANDSHAKE_CONNECT, .from = from, .world_size = 3, .family = 77};
     memcpy(hello.server_nonce, host_entry + ENTRY_NONCE, HANDSHAKE_NONCE);
     peer_handshake_encode(out, &hello);
-    token_mac(hello.mac, token, out, HANDSHAKE_SIGNED);
+    token_mac(hello.mac, rank_token, out, HANDSHAKE_SIGNED);
     peer_handshake_encode(out, &hello);
 }
 
@@ -103,7 +104,7 @@ static int knock(const uint8_t *host_entry, int kind)
         return -1;
     }
     greet(hello, host_entry, kind == ODD_RANK ? 7 : 2);
-    if (kind == GARBAGE) fill(hello, HANDSHAKE_BYTES, 5);
+    if (kind == GARBAGE) rank_fill(hello, HANDSHAKE_BYTES, 5);
     if (kind == GUESSED) hello[60] ^= 1; /* in the nonce */
     bool said = kind == SILENT || send_with(fd, hello,
                                             kind == HALF   ? HANDSHAKE_BYTES / 2
@@ -147,7 +148,7 @@ static int bring_strangers(struct rank *self, int *silent, int *n_silent)
     uint8_t entry[ENTRY], mine[ENTRY];
     size_t bytes;
     tutti_store *store = (tutti_store *)self->shared;
-    CHECK(store_get(store, "shm/0", entry, sizeof entry, &bytes, WAIT_MS) == TUTTI_OK && bytes == ENTRY);
+    CHECK(shared_store_get(store, "shm/0", entry, sizeof entry, &bytes, WAIT_MS) == TUTTI_OK && bytes == ENTRY);
     memcpy(mine, entry, ENTRY);
     memcpy(mine + ENTRY_RANK, &(int32_t){2}, sizeof(int32_t));
     token_random(mine + ENTRY_NAME, 2 * HANDSHAKE_NONCE);
@@ -155,7 +156,7 @@ static int bring_strangers(struct rank *self, int *silent, int *n_silent)
     socklen_t length = shm_address(mine + ENTRY_NAME, &address);
     CHECK(bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, 1) == 0);
     silent[(*n_silent)++] = fd;
-    CHECK(store_set(store, "shm/2", mine, sizeof mine) == TUTTI_OK);
+    CHECK(shared_store_set(store, "shm/2", mine, sizeof mine) == TUTTI_OK);
     CHECK(is_refused_as_other_user(entry));
     for (int i = 0; i < CROWD; i++) {
         fd = knock(entry, i % KINDS);
@@ -178,7 +179,7 @@ static int strangers(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     CHECK(self->backend->is_near(self->state)); /* a host that had waited in vain would have gone on without rank 2 */
     CHECK(talk(self) == 0);
-    CHECK(logged == (self->rank == 0)); /* who shares memory; nothing of strangers */
+    CHECK(rank_logged == (self->rank == 0)); /* who shares memory; nothing of strangers */
     rank_close(self);
     for (int i = 0; i < n_silent; i++) {
         if (i > 0) CHECK(is_shown_out(silent[i])); /* the first listens itself */
@@ -191,7 +192,7 @@ static int strangers(struct rank *self)
 static void test_strangers_at_the_socket(void **state)
 {
     (void)state;
-    run(strangers, 3);
+    rank_run(strangers, 3);
 }
 
 /* ---- containers -------------------------------------------------------------------------------------------- */
@@ -225,7 +226,7 @@ static int container(struct rank *self)
     bool expected = refused || refused_here();
     if (self->rank == 1 && refused) CHECK(refuse(SYS_process_vm_readv));
     CHECK(rank_open(self) == TUTTI_OK);
-    CHECK(self->backend->describe(&host, self->state, text, sizeof text) == TUTTI_OK);
+    CHECK(self->backend->describe(&rank_host, self->state, text, sizeof text) == TUTTI_OK);
     CHECK((strstr(text, "read from the sender's memory") == NULL) == expected);
     CHECK(talk(self) == 0);
     rank_close(self);
@@ -236,9 +237,9 @@ static void test_one_may_not_read_memory(void **state)
 {
     (void)state;
     refused = false;
-    run(container, 3);
+    rank_run(container, 3);
     refused = true;
-    run(container, 3);
+    rank_run(container, 3);
 }
 
 /* As on Linux before 5.3, and under valgrind.  A rank's end is noticed although a child of it lives on. */
@@ -249,18 +250,18 @@ static int without_pidfds(struct rank *self)
     int before = usage_fds();
     CHECK(refuse(SYS_pidfd_open));
     CHECK(rank_open(self) == TUTTI_OK);
-    CHECK(self->backend->describe(&host, self->state, text, sizeof text) == TUTTI_OK);
+    CHECK(self->backend->describe(&rank_host, self->state, text, sizeof text) == TUTTI_OK);
     CHECK(strstr(text, "shares memory with 2 of 2 ranks") != NULL);
     CHECK(talk(self) == 0);
     if (self->rank == 2) {
         if (fork() > 0) _exit(0);
-        for (int32_t i = 0; i < 2; i++) await_moving(self, "told", i);
+        for (int32_t i = 0; i < 2; i++) rank_await(self, "told", i);
         _exit(0);
     }
-    start(self, &recv, false, 2, 9, in, sizeof in, E);
-    CHECK(wait_for(self, &recv) == TUTTI_ERR_PEER_LOST);
-    say(self, "told");
-    await_moving(self, "told", !self->rank);
+    rank_start(self, &recv, false, 2, 9, in, sizeof in, E);
+    CHECK(rank_wait(self, &recv) == TUTTI_ERR_PEER_LOST);
+    rank_report(self, "told");
+    rank_await(self, "told", !self->rank);
     rank_close(self);
     CHECK(usage_fds() == before);
     return 0;
@@ -269,7 +270,7 @@ static int without_pidfds(struct rank *self)
 static void test_without_pidfds(void **state)
 {
     (void)state;
-    run(without_pidfds, 3);
+    rank_run(without_pidfds, 3);
 }
 
 int main(void)

@@ -1,26 +1,25 @@
-/* Strangers at the tcp plug-in's listener, and a rank that has not the job's secrets. */
-#ifndef TCP_STRANGERS_H
-#define TCP_STRANGERS_H
+/* Unauthenticated peers at the tcp plug-in's listener, and a rank without the job's secrets. */
+#include "rank.h"
 
-#include "tcp_ends.h"
-#include "tcp_ranks.h"
-
-/* ---- strangers --------------------------------------------------------------------------------------------- */
+#include "usage.h"
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 static int wrong_token(struct rank *self)
 {
-    if (self->rank == 1) token[0] = 99;
+    if (self->rank == 1) rank_token[0] = 99;
     CHECK(rank_open(self) == TUTTI_OK);
     uint8_t data[4] = {0};
     struct message m;
-    if (self->rank == 1) start(self, &m, true, 0, 1, data, 4, 0);
-    meet_moving(self, "called");
-    if (self->rank == 0) start(self, &m, false, 1, 1, data, 4, 0);
-    CHECK(wait_for(self, &m) == (self->rank == 1 && m.done.status == TUTTI_OK ? TUTTI_OK : TUTTI_ERR_PEER_LOST));
-    for (int64_t end = now_ns() + (int64_t)WAIT_MS * 1000000; self->told.lost == 0 && now_ns() < end;) turn(self);
-    CHECK(self->told.lost == 1);
-    CHECK(strstr(self->told.why, "token") != NULL);
-    meet_moving(self, "end"); /* one that left early is lost for another reason */
+    if (self->rank == 1) rank_start(self, &m, true, 0, 1, data, 4, 0);
+    rank_barrier(self, "called");
+    if (self->rank == 0) rank_start(self, &m, false, 1, 1, data, 4, 0);
+    CHECK(rank_wait(self, &m) == (self->rank == 1 && m.done.status == TUTTI_OK ? TUTTI_OK : TUTTI_ERR_PEER_LOST));
+    for (int64_t end = rank_now_ns() + (int64_t)WAIT_MS * 1000000; self->notified.lost == 0 && rank_now_ns() < end;)
+        rank_progress(self);
+    CHECK(self->notified.lost == 1);
+    CHECK(strstr(self->notified.why, "token") != NULL);
+    rank_barrier(self, "end"); /* one that left early is lost for another reason */
     rank_close(self);
     return 0;
 }
@@ -28,23 +27,24 @@ static int wrong_token(struct rank *self)
 static void test_wrong_token(void **state)
 {
     (void)state;
-    run_until_silent(wrong_token, 2, NULL);
+    rank_run_until_silent(wrong_token, 2, NULL);
 }
 
 /* A rank whose greetings are right, but not what marks its messages: none of them counts. */
 static int wrong_secret(struct rank *self)
 {
-    spoils_secrets = self->rank == 1;
+    rank_spoils_secrets = self->rank == 1;
     CHECK(rank_open(self) == TUTTI_OK);
     uint8_t data[4] = {0};
     struct message m;
-    start(self, &m, self->rank == 1, self->rank == 1 ? 0 : TUTTI_ANY_SOURCE, 1, data, 4, 0);
+    rank_start(self, &m, self->rank == 1, self->rank == 1 ? 0 : TUTTI_ANY_SOURCE, 1, data, 4, 0);
     if (self->rank == 0) {
-        for (int64_t end = now_ns() + (int64_t)WAIT_MS * 1000000; dropped < 2 && now_ns() < end;) turn(self);
-        CHECK(dropped >= 2); /* a heartbeat and the message */
+        for (int64_t end = rank_now_ns() + (int64_t)WAIT_MS * 1000000; rank_dropped < 2 && rank_now_ns() < end;)
+            rank_progress(self);
+        CHECK(rank_dropped >= 2); /* a heartbeat and the message */
         CHECK(!m.done.is);
     }
-    meet_moving(self, "end");
+    rank_barrier(self, "end");
     rank_close(self);
     return 0;
 }
@@ -52,11 +52,11 @@ static int wrong_secret(struct rank *self)
 static void test_wrong_secret(void **state)
 {
     (void)state;
-    if (!is_rdm()) {
+    if (!rank_is_rdm()) {
         print_message("skipped: a connected endpoint's messages need no secret\n");
         skip();
     }
-    run(wrong_secret, 2);
+    rank_run(wrong_secret, 2);
 }
 
 /* The entry of the address book has an address of our own format, or the name of an endpoint: here a sockaddr. */
@@ -65,7 +65,7 @@ static int knock(const uint8_t *address, const void *data, size_t bytes)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(address[16] | address[17] << 8))};
     memcpy(&to.sin_addr, address + 24, 4);
-    if (is_rdm()) memcpy(&to, address + 56, sizeof to);
+    if (rank_is_rdm()) memcpy(&to, address + 56, sizeof to);
     if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0) perror("knock");
     if (bytes > 0 && send(fd, data, bytes, MSG_NOSIGNAL) < 0) perror("knock: send");
     return fd;
@@ -77,8 +77,9 @@ static bool find_address(struct rank *self, uint32_t rank, uint8_t address[256])
     uint8_t book[1024];
     size_t bytes = 0;
     uint32_t header[2] = {UINT32_MAX, 0};
-    for (int64_t end = now_ns() + INT64_C(5000000000); now_ns() < end; nap_ms(1)) {
-        if (store_get((tutti_store *)self->shared, "tcp/addresses", book, sizeof book, &bytes, 5000) != TUTTI_OK) break;
+    for (int64_t end = rank_now_ns() + INT64_C(5000000000); rank_now_ns() < end; rank_sleep_ms(1)) {
+        if (shared_store_get((tutti_store *)self->shared, "tcp/addresses", book, sizeof book, &bytes, 5000) != TUTTI_OK)
+            break;
         for (size_t at = 0; at + sizeof header <= bytes; at += sizeof header + header[1]) {
             memcpy(header, book + at, sizeof header);
             memcpy(address, book + at + sizeof header, header[1]);
@@ -105,20 +106,20 @@ static int strangers(struct rank *self)
         memcpy(request + 32, "TUTTItcp", 8);
         fd[n++] = knock(address, request, sizeof request);
         close(fd[0]);
-        meet(self->shared, "knocked", 0, 2);
-        start(self, &m, true, 1, 1, data, sizeof data, 0);
-        CHECK(wait_for(self, &m) == TUTTI_OK);
-        start(self, &m, false, 1, 2, data, sizeof data, 0);
-        CHECK(wait_for(self, &m) == TUTTI_OK);
+        shared_store_barrier(self->shared, "knocked", 0, 2);
+        rank_start(self, &m, true, 1, 1, data, sizeof data, 0);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
+        rank_start(self, &m, false, 1, 2, data, sizeof data, 0);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
         for (int i = 1; i < n; i++) close(fd[i]);
     } else {
-        meet(self->shared, "knocked", 1, 2);
-        int64_t before = now_ns();
-        start(self, &m, false, 0, 1, data, sizeof data, 0);
-        CHECK(wait_for(self, &m) == TUTTI_OK);
-        CHECK(now_ns() - before < 10000000000); /* a call that nobody answers ends after 15 s */
-        start(self, &m, true, 0, 2, data, sizeof data, 0);
-        CHECK(wait_for(self, &m) == TUTTI_OK);
+        shared_store_barrier(self->shared, "knocked", 1, 2);
+        int64_t before = rank_now_ns();
+        rank_start(self, &m, false, 0, 1, data, sizeof data, 0);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
+        CHECK(rank_now_ns() - before < 10000000000); /* a call that nobody answers ends after 15 s */
+        rank_start(self, &m, true, 0, 2, data, sizeof data, 0);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
     }
     rank_close(self);
     return 0;
@@ -127,13 +128,14 @@ static int strangers(struct rank *self)
 static void test_strangers_at_the_listener(void **state)
 {
     (void)state;
-    run(strangers, 2);
+    rank_run(strangers, 2);
 }
 
 /* Until so many descriptors are open; false: not in time. */
 static bool await_fds(struct rank *self, int n)
 {
-    for (int64_t end = now_ns() + (int64_t)WAIT_MS * 1000000; usage_fds() != n && now_ns() < end;) turn(self);
+    for (int64_t end = rank_now_ns() + (int64_t)WAIT_MS * 1000000; usage_fds() != n && rank_now_ns() < end;)
+        rank_progress(self);
     return usage_fds() == n;
 }
 
@@ -143,23 +145,23 @@ static int crowd(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     uint8_t address[256];
     struct message m;
-    start(self, &m, self->rank == 0, 1 - self->rank, 1, address, 4, 0);
-    CHECK(wait_for(self, &m) == TUTTI_OK);
-    meet_moving(self, "linked");
+    rank_start(self, &m, self->rank == 0, 1 - self->rank, 1, address, 4, 0);
+    CHECK(rank_wait(self, &m) == TUTTI_OK);
+    rank_barrier(self, "linked");
     if (self->rank == 0) {
         int fd[50];
         CHECK(find_address(self, 1, address));
         for (int i = 0; i < 50; i++) fd[i] = knock(address, NULL, 0);
-        meet(self->shared, "came", 0, 2);
-        meet(self->shared, "ended", 0, 2);
+        shared_store_barrier(self->shared, "came", 0, 2);
+        shared_store_barrier(self->shared, "ended", 0, 2);
         for (int i = 0; i < 50; i++) close(fd[i]);
         fd[0] = knock(address, NULL, 0);
-        meet(self->shared, "full", 0, 2);
-        meet(self->shared, "end", 0, 2);
+        shared_store_barrier(self->shared, "full", 0, 2);
+        shared_store_barrier(self->shared, "end", 0, 2);
         close(fd[0]);
     } else {
         int before = usage_fds();
-        meet(self->shared, "came", 1, 2);
+        shared_store_barrier(self->shared, "came", 1, 2);
         CHECK(await_fds(self, before + 50)); /* all are let in .. */
         CHECK(await_fds(self, before));      /* .. and each is shown out */
         struct rlimit limit = {(rlim_t)before, (rlim_t)before};
@@ -168,14 +170,14 @@ static int crowd(struct rank *self)
         while (filler >= 0 && filler < (int)limit.rlim_cur) filler = dup(0);
         if (filler >= 0) close(filler);
         setrlimit(RLIMIT_NOFILE, &limit);
-        meet(self->shared, "ended", 1, 2);
-        meet(self->shared, "full", 1, 2);
+        shared_store_barrier(self->shared, "ended", 1, 2);
+        shared_store_barrier(self->shared, "full", 1, 2);
         struct rusage start_usage, end_usage;
         getrusage(RUSAGE_SELF, &start_usage);
-        turns(self, 1000);
+        rank_progress_ms(self, 1000);
         getrusage(RUSAGE_SELF, &end_usage);
-        CHECK(cpu_ms(&start_usage, &end_usage) < 200);
-        meet(self->shared, "end", 1, 2);
+        CHECK(rank_cpu_ms(&start_usage, &end_usage) < 200);
+        shared_store_barrier(self->shared, "end", 1, 2);
     }
     rank_close(self);
     return 0;
@@ -189,19 +191,19 @@ static int held_up(struct rank *self)
     uint8_t data[4] = {0};
     struct message m;
     if (self->rank == 0) {
-        start(self, &m, true, 1, 1, data, sizeof data, 0);
-        meet(self->shared, "begun", 0, 2);
-        meet(self->shared, "kept", 0, 2);
-        CHECK(wait_for(self, &m) == TUTTI_OK);
-        meet_moving(self, "sent");
+        rank_start(self, &m, true, 1, 1, data, sizeof data, 0);
+        shared_store_barrier(self->shared, "begun", 0, 2);
+        shared_store_barrier(self->shared, "kept", 0, 2);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
+        rank_barrier(self, "sent");
     } else {
-        meet(self->shared, "begun", 1, 2);
-        start(self, &m, false, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
-        turns(self, HELD_MS);
-        meet(self->shared, "kept", 1, 2);
-        CHECK(wait_for(self, &m) == TUTTI_OK);
-        CHECK(self->told.lost == 0);
-        meet_moving(self, "sent");
+        shared_store_barrier(self->shared, "begun", 1, 2);
+        rank_start(self, &m, false, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
+        rank_progress_ms(self, HELD_MS);
+        shared_store_barrier(self->shared, "kept", 1, 2);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
+        CHECK(self->notified.lost == 0);
+        rank_barrier(self, "sent");
     }
     rank_close(self);
     return 0;
@@ -210,7 +212,7 @@ static int held_up(struct rank *self)
 static void test_a_rank_held_up_in_its_handshake(void **state)
 {
     (void)state;
-    run(held_up, 2);
+    rank_run(held_up, 2);
 }
 
 /* While a link is still to come, unauthenticated connections are limited by number. */
@@ -224,22 +226,22 @@ static int flooded(struct rank *self)
         int fd[CROWD];
         CHECK(find_address(self, 1, address));
         for (int i = 0; i < CROWD; i++) fd[i] = knock(address, NULL, 0);
-        meet(self->shared, "came", 0, 2);
-        meet(self->shared, "counted", 0, 2);
-        start(self, &m, true, 1, 1, data, sizeof data, 0);
-        CHECK(wait_for(self, &m) == TUTTI_OK);
-        meet_moving(self, "sent");
+        shared_store_barrier(self->shared, "came", 0, 2);
+        shared_store_barrier(self->shared, "counted", 0, 2);
+        rank_start(self, &m, true, 1, 1, data, sizeof data, 0);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
+        rank_barrier(self, "sent");
         for (int i = 0; i < CROWD; i++) close(fd[i]);
     } else {
         int before = usage_fds();
-        meet(self->shared, "came", 1, 2);
+        shared_store_barrier(self->shared, "came", 1, 2);
         CHECK(await_fds(self, before + MOST));
-        turns(self, 2500);
+        rank_progress_ms(self, 2500);
         CHECK(usage_fds() == before + MOST);
-        meet(self->shared, "counted", 1, 2);
-        start(self, &m, false, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
-        CHECK(wait_for(self, &m) == TUTTI_OK);
-        meet_moving(self, "sent");
+        shared_store_barrier(self->shared, "counted", 1, 2);
+        rank_start(self, &m, false, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
+        rank_barrier(self, "sent");
     }
     rank_close(self);
     return 0;
@@ -248,21 +250,39 @@ static int flooded(struct rank *self)
 static void test_a_flood_before_the_first_link(void **state)
 {
     (void)state;
-    if (is_rdm()) {
+    if (rank_is_rdm()) {
         print_message("skipped: the provider keeps its own connections\n");
         skip();
     }
-    run(flooded, 2);
+    rank_run(flooded, 2);
 }
 
 static void test_a_crowd_at_the_listener(void **state)
 {
     (void)state;
-    if (is_rdm()) { /* it would have to tell its peers' sockets from strangers', which the provider does not show */
+    if (rank_is_rdm()) { /* it would have to tell its peers' sockets from strangers', which the provider does not show
+                          */
         print_message("skipped: the provider keeps its own connections\n");
         skip();
     }
-    run(crowd, 2);
+    rank_run(crowd, 2);
 }
 
-#endif
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wrong_token),
+    };
+    static const struct CMUnitTest network_tests[] = {
+        cmocka_unit_test(test_strangers_at_the_listener),
+        cmocka_unit_test(test_a_crowd_at_the_listener),
+        cmocka_unit_test(test_a_rank_held_up_in_its_handshake),
+        cmocka_unit_test(test_a_flood_before_the_first_link),
+        cmocka_unit_test(test_wrong_secret),
+    };
+    return rank_tests_main(argc, argv,
+                           &(struct rank_tests){.all = tests,
+                                                .n_all = sizeof tests / sizeof *tests,
+                                                .network = network_tests,
+                                                .n_network = sizeof network_tests / sizeof *network_tests});
+}

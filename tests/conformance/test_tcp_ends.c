@@ -1,0 +1,198 @@
+/* Peers of the tcp plug-in that end: killed, inside a message, leaving; and which resources remain then. */
+#include "rank.h"
+#include "usage.h"
+
+static int killed(struct rank *self)
+{
+    CHECK(rank_open(self) == TUTTI_OK);
+    static uint8_t data[1 << 20];
+    struct message m, pending, large, other;
+    int32_t peer = self->rank == 0 ? 1 : 0;
+    if (self->rank < 2) {
+        rank_start(self, &m, self->rank == 1, peer, 1, data, 4, 0);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
+    }
+    if (self->rank == 0) rank_report(self, "linked");
+    if (self->rank == 1) {
+        rank_await(self, "linked", 0); /* the message waits for the link */
+        raise(SIGKILL);
+    }
+    if (self->rank == 0) {
+        rank_start(self, &pending, false, 1, 2, data, 4, 0);
+        rank_start(self, &large, true, 1, 3, data, sizeof data, E);
+        CHECK(rank_wait(self, &pending) == TUTTI_ERR_PEER_LOST);
+        const char *text = pending.done.text;
+        CHECK(strstr(text, "rank 1 is lost: ") != NULL);
+        /* over datagrams: the silence, or the provider's word for it, if something is sent before */
+        CHECK(rank_is_rdm() || strstr(text, "connection closed") != NULL);
+        CHECK(rank_wait(self, &large) == TUTTI_ERR_PEER_LOST);
+        CHECK(self->notified.lost == 1 && self->notified.lost_rank == 1 && !self->notified.left);
+        rank_start(self, &m, true, 1, 4, data, 4, 0);
+        CHECK(m.done.is && m.done.status == TUTTI_ERR_PEER_LOST);
+    }
+    /* the others go on */
+    rank_start(self, &other, self->rank == 0, self->rank == 0 ? 2 : 0, 9, data, 100000, E);
+    CHECK(rank_wait(self, &other) == TUTTI_OK);
+    rank_close(self);
+    return 0;
+}
+
+static void test_a_killed_peer_is_named(void **state)
+{
+    (void)state;
+    rank_run_until_silent(killed, 3, (int[]){0, -SIGKILL, 0});
+}
+
+/* Killed in the middle of a large message, at many moments. */
+static int killed_inside(struct rank *self)
+{
+    enum { BYTES = 32 << 20 };
+    CHECK(rank_open(self) == TUTTI_OK);
+    uint8_t *data = calloc(1, BYTES);
+    struct message in, out;
+    for (uint64_t tag = 0;; tag++) {
+        rank_start(self, &in, false, 1 - self->rank, tag, data, BYTES / 2, E);
+        rank_start(self, &out, true, 1 - self->rank, tag, data + BYTES / 2, BYTES / 2, E);
+        if (self->rank == 1 && tag == 1) { /* the link stands since tag 0 */
+            for (int i = 0; i < 20; i++) self->backend->progress(self->state);
+            raise(SIGKILL);
+        }
+        int status = rank_wait(self, &in);
+        if (status == TUTTI_OK) status = rank_wait(self, &out);
+        if (status == TUTTI_OK) continue;
+        CHECK(status == TUTTI_ERR_PEER_LOST);
+        break;
+    }
+    rank_wait(self, &out);
+    CHECK(out.done.is && in.done.is);
+    free(data);
+    rank_close(self);
+    return 0;
+}
+
+static void test_killed_inside_a_large_message(void **state)
+{
+    (void)state;
+    for (int i = 0; i < (rank_is_rdm() ? 2 : 5); i++) rank_run_until_silent(killed_inside, 2, (int[]){0, -SIGKILL});
+}
+
+static int leaves(struct rank *self)
+{
+    CHECK(rank_open(self) == TUTTI_OK);
+    static uint8_t data[400000];
+    struct message m, small, pending;
+    if (rank_is_rdm()) { /* close waits 0.9 s, in which a datagram link is not made for sure */
+        rank_start(self, &m, self->rank == 0, 1 - self->rank, 9, data, 4, 0);
+        CHECK(rank_wait(self, &m) == TUTTI_OK);
+        rank_barrier(self, "linked");
+    }
+    if (self->rank == 1) {
+        rank_fill(data, sizeof data, 3);
+        rank_start(self, &small, true, 0, 1, data, 1000, 0); /* queued, where there is no link yet */
+        int64_t before = rank_now_ns();
+        rank_close(self);
+        CHECK(rank_now_ns() - before < 10000000000); /* 0.9 s, and what a busy machine adds */
+        rank_report(self, "left");
+        return 0;
+    }
+    rank_await(self, "left", 1);
+    rank_start(self, &small, false, 1, 1, data, 1000, 0); /* it has left, but its message is here */
+    CHECK(rank_wait(self, &small) == TUTTI_OK && rank_is_filled(data, 1000, 3));
+    rank_start(self, &pending, false, 1, 2, data, 4, 0);
+    CHECK(rank_wait(self, &pending) == TUTTI_ERR_PEER_LOST);
+    CHECK(strstr(pending.done.text, "rank 1") != NULL && strstr(pending.done.text, "left the group") != NULL);
+    CHECK(self->notified.lost == 1 && self->notified.left);
+    rank_start(self, &m, true, 1, 3, data, 4, 0);
+    CHECK(m.done.status == TUTTI_ERR_PEER_LOST);
+    rank_close(self);
+    return 0;
+}
+
+static void test_leaving(void **state)
+{
+    (void)state;
+    rank_run(leaves, 2);
+}
+
+/* Opened and closed again and again, with both ranks calling each other at once: no descriptor is left. */
+static int rounds(struct rank *self)
+{
+    int before = 0;
+    for (int round = 0; round < 12; round++) {
+        char name[16];
+        uint8_t in[3] = {0}, out[3] = {1, 2, 3};
+        struct message a, b;
+        snprintf(name, sizeof name, "r%d", round);
+        CHECK(rank_open(self) == TUTTI_OK);
+        shared_store_barrier(self->shared, name, self->rank, self->world);
+        for (int32_t peer = 0; peer < self->world; peer++) {
+            if (peer == self->rank) continue;
+            rank_start(self, &a, true, peer, 1, out, 3, 0);
+            rank_start(self, &b, false, peer, 1, in, 3, 0);
+            CHECK(rank_wait(self, &a) == TUTTI_OK && rank_wait(self, &b) == TUTTI_OK && in[2] == 3);
+        }
+        rank_close(self);
+        snprintf(name, sizeof name, "e%d", round);
+        shared_store_barrier(self->shared, name, self->rank, self->world);
+        if (round == 1) before = usage_fds();
+    }
+    CHECK(usage_fds() == before);
+    return 0;
+}
+
+static void test_no_descriptor_is_left(void **state)
+{
+    (void)state;
+    rank_run(rounds, 2);
+}
+
+static int odd_closes(struct rank *self)
+{
+    void *state = rank_state_new(self->backend);
+    self->backend->close(state); /* zeroed */
+    free(state);
+    setenv("TUTTI_SHM", "0", 1);
+    setenv("TUTTI_IFACE", "no-such-interface", 1);
+    CHECK(rank_open(self) == TUTTI_ERR_BACKEND);
+    CHECK(strstr(rank_last_error, "no-such-interface") != NULL);
+    rank_close(self);
+    setenv("TUTTI_IFACE", "127.0.0.0/8", 1);
+    setenv("TUTTI_FABRIC_PROVIDER", "no-such-provider", 1);
+    CHECK(rank_open(self) == TUTTI_ERR_BACKEND);
+    CHECK(strstr(rank_last_error, "no-such-provider") != NULL);
+    rank_close(self);
+    unsetenv("TUTTI_FABRIC_PROVIDER");
+    CHECK(rank_open(self) == TUTTI_OK);
+    uint8_t data[100];
+    struct message m;
+    rank_start(self, &m, false, 1, 1, data, sizeof data, 0); /* nobody will ever answer */
+    rank_close(self);
+    CHECK(!m.done.is);
+    return 0;
+}
+
+static void test_closing_after_failures(void **state)
+{
+    (void)state;
+    struct shared_store *shared = shared_store_new();
+    (void)shared;
+    rank_run(odd_closes, 1 + 1);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_killed_peer_is_named),
+        cmocka_unit_test(test_killed_inside_a_large_message),
+        cmocka_unit_test(test_leaving),
+        cmocka_unit_test(test_no_descriptor_is_left),
+    };
+    static const struct CMUnitTest network_tests[] = {
+        cmocka_unit_test(test_closing_after_failures),
+    };
+    return rank_tests_main(argc, argv,
+                           &(struct rank_tests){.all = tests,
+                                                .n_all = sizeof tests / sizeof *tests,
+                                                .network = network_tests,
+                                                .n_network = sizeof network_tests / sizeof *network_tests});
+}
