@@ -3,9 +3,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "conformance/mpi_launch.h"
-#include "conformance/mpi_ranks.h"
+#include "mpi_launch.h"
+#include "mpi_ranks.h"
 
 static char self[4096];
 
@@ -33,16 +34,16 @@ static void end_program(void)
 static int finalized_early(void)
 {
     int x = 1;
-    if (open_groups() != 0) return 1;
-    OK(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = my.mpi)));
+    if (mpi_ranks_open() != 0) return 1;
+    OK(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = mpi_ranks.mpi)));
     OK(tutti_barrier(NULL));
-    if (own_mpi.finalize() != 0) return wrong("MPI_Finalize", "it fails");
-    SHOULD(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = my.mpi, .timeout_ms = 200)),
+    if (own_mpi.finalize() != 0) return mpi_ranks_wrong("MPI_Finalize", "it fails");
+    SHOULD(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = mpi_ranks.mpi, .timeout_ms = 200)),
            TUTTI_ERR_TIMEOUT);
-    tutti_destroy_process_group(my.mpi);
-    tutti_store_free(my.store);
+    tutti_destroy_process_group(mpi_ranks.mpi);
+    tutti_store_free(mpi_ranks.store);
     OK(tutti_destroy_process_group(NULL));
-    printf("rank %d of %d: all right\n", my.rank, my.size);
+    printf("rank %d of %d: all right\n", mpi_ranks.rank, mpi_ranks.size);
     return 0;
 }
 
@@ -50,19 +51,19 @@ static int finalized_early(void)
 static int read_only_root(void)
 {
     OK(tutti_init_process_group("mpi", NULL));
-    my.rank = tutti_get_rank(NULL);
+    mpi_ranks.rank = tutti_get_rank(NULL);
     for (int root = 0; root < tutti_get_world_size(NULL); root++) {
         size_t bytes = 6 << 20;
         char *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (data == MAP_FAILED) return wrong("mmap", strerror(errno));
-        memset(data, my.rank == root ? root + 1 : 0, bytes);
-        if (my.rank == root) mprotect(data, bytes, PROT_READ);
+        if (data == MAP_FAILED) return mpi_ranks_wrong("mmap", strerror(errno));
+        memset(data, mpi_ranks.rank == root ? root + 1 : 0, bytes);
+        if (mpi_ranks.rank == root) mprotect(data, bytes, PROT_READ);
         OK(tutti_broadcast(tutti_tensor_of(data, (int64_t)bytes, TUTTI_INT8), root, NULL));
-        if (data[0] != root + 1 || data[bytes - 1] != root + 1) return wrong("broadcast", "another result");
+        if (data[0] != root + 1 || data[bytes - 1] != root + 1) return mpi_ranks_wrong("broadcast", "another result");
         munmap(data, bytes);
     }
     OK(tutti_destroy_process_group(NULL));
-    printf("rank %d: all right\n", my.rank);
+    printf("rank %d: all right\n", mpi_ranks.rank);
     return 0;
 }
 
@@ -71,7 +72,7 @@ static int natives(const char *expected)
 {
     char text[4096];
     OK(tutti_describe_backend("mpi", text, sizeof text));
-    if (strstr(text, expected) == NULL) return wrong("describe", text);
+    if (strstr(text, expected) == NULL) return mpi_ranks_wrong("describe", text);
     printf("all right\n");
     return 0;
 }
@@ -82,12 +83,12 @@ static int native_set_late(const char *other)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     bool loads = rank != NULL && strcmp(rank, "0") == 0;
-    if (loads && !tutti_is_backend_available("mpi")) return wrong("mpi", tutti_last_error());
+    if (loads && !tutti_is_backend_available("mpi")) return mpi_ranks_wrong("mpi", tutti_last_error());
     setenv("TUTTI_MPI_NATIVE", "1", 1);
-    if (loads && other != NULL && !tutti_is_backend_available(other)) return wrong(other, tutti_last_error());
+    if (loads && other != NULL && !tutti_is_backend_available(other)) return mpi_ranks_wrong(other, tutti_last_error());
     int status = tutti_init_process_group("mpi", NULL);
     if (status != TUTTI_ERR_INVALID_ARGUMENT || strstr(tutti_last_error(), "TUTTI_MPI_NATIVE differed") == NULL)
-        return wrong("init", tutti_last_error());
+        return mpi_ranks_wrong("init", tutti_last_error());
     printf("all right\n");
     return 0;
 }
@@ -98,13 +99,13 @@ static int plug_in_of_the_other(bool is_open)
     const char *built = is_open ? "mpi_mpich was built for MPICH" : "mpi_openmpi was built for Open MPI";
     const char *loaded = is_open ? "this program has loaded Open MPI v" : "this program has loaded MPICH Version";
     int status = tutti_init_process_group(is_open ? "mpi_mpich" : "mpi_openmpi", NULL);
-    if (status != TUTTI_ERR_BACKEND) return wrong("the other plug-in", "it starts");
+    if (status != TUTTI_ERR_BACKEND) return mpi_ranks_wrong("the other plug-in", "it starts");
     if (strstr(tutti_last_error(), built) == NULL || strstr(tutti_last_error(), loaded) == NULL)
-        return wrong("the other plug-in", tutti_last_error());
+        return mpi_ranks_wrong("the other plug-in", tutti_last_error());
     OK(tutti_init_process_group("mpi", NULL));
     OK(tutti_barrier(NULL));
     OK(tutti_destroy_process_group(NULL));
-    if (own_mpi.finalize() != 0) return wrong("MPI_Finalize", "it fails");
+    if (own_mpi.finalize() != 0) return mpi_ranks_wrong("MPI_Finalize", "it fails");
     printf("all right\n");
     return 0;
 }
@@ -114,17 +115,17 @@ static int program_main(const char *mpi, int level, const char *end)
 {
     int got = -1;
     void *library = dlopen(strcmp(mpi, "openmpi") == 0 ? "libmpi.so.40" : "libmpich.so.12", RTLD_NOW | RTLD_GLOBAL);
-    if (library == NULL) return wrong("libmpi", dlerror());
+    if (library == NULL) return mpi_ranks_wrong("libmpi", dlerror());
     *(void **)&own_mpi.init_thread = dlsym(library, "MPI_Init_thread");
     *(void **)&own_mpi.finalized = dlsym(library, "MPI_Finalized");
     *(void **)&own_mpi.finalize = dlsym(library, "MPI_Finalize");
-    if (own_mpi.init_thread(NULL, NULL, level, &got) != 0) return wrong("MPI_Init_thread", "it fails");
-    if (got != level) return wrong("the level of threads", "MPI gives another");
+    if (own_mpi.init_thread(NULL, NULL, level, &got) != 0) return mpi_ranks_wrong("MPI_Init_thread", "it fails");
+    if (got != level) return mpi_ranks_wrong("the level of threads", "MPI gives another");
     if (end != NULL && strcmp(end, "early") == 0) return finalized_early();
     if (end != NULL) return plug_in_of_the_other(strcmp(mpi, "openmpi") == 0);
     bool at_exit = strcmp(mpi, "openmpi") == 0; /* MPICH wants it before its launcher hears the last of us */
     if (at_exit) atexit(end_program);
-    int failed = rank_main();
+    int failed = mpi_ranks_main();
     if (!at_exit) end_program();
     return failed;
 }
@@ -406,7 +407,7 @@ static void launcher_in_a_launcher(void **state)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "rank") == 0) return rank_main();
+    if (argc > 1 && strcmp(argv[1], "rank") == 0) return mpi_ranks_main();
     if (argc > 1 && strcmp(argv[1], "read_only") == 0) return read_only_root();
     if (argc > 1 && strcmp(argv[1], "native_late") == 0) return native_set_late(argv[2]);
     if (argc > 2 && strcmp(argv[1], "natives") == 0) return natives(argv[2]);
