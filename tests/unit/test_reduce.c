@@ -1,6 +1,7 @@
 /* Every reduction against a slow reference, in every version that this processor runs. */
 #include "base/reduce.h"
-#include "reduce_reference.h"
+#include "base/reduce_version.h"
+#include "reduce_ref.h"
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +34,7 @@ static void check_op(tutti_dtype dtype, tutti_reduce_op op, int64_t n)
     int64_t width = tutti_dtype_bytes(dtype);
 
     assert_true(n * width <= MAX_BYTES);
-    for (int64_t i = 0; i < n; i++) ref_op(dtype, op, want + i * width, a + i * width, b + i * width);
+    for (int64_t i = 0; i < n; i++) reduce_ref_op(dtype, op, want + i * width, a + i * width, b + i * width);
     for (int v = 0; reduce_version_at(v); v++) {
         reduce_fn fn = reduce_version_at(v)->op[dtype_index(dtype)][op];
         assert_non_null(fn);
@@ -83,16 +84,17 @@ static void test_random_pairs(void **state)
 {
     (void)state;
     for (int i = 0; i < DTYPE_COUNT; i++) {
-        tutti_dtype dtype = dtype_from_index(i), part = ref_part(dtype);
+        tutti_dtype dtype = dtype_from_index(i), part = reduce_ref_part(dtype);
         int64_t n = 40000, width = tutti_dtype_bytes(dtype), parts = n * width / tutti_dtype_bytes(part);
-        ref_fill(a, (size_t)(n * width));
-        ref_fill(b, (size_t)(n * width));
+        reduce_ref_fill(a, (size_t)(n * width));
+        reduce_ref_fill(b, (size_t)(n * width));
         check_ops(dtype, n);
         if (!dtype_reduces(dtype, TUTTI_PREMUL_SUM)) continue;
         for (int64_t k = 0; k < parts; k++) {
-            double x = ldexp((double)(int64_t)ref_random(), -60), y = ldexp((double)(int64_t)ref_random(), -61);
-            ref_put(part, a + k * tutti_dtype_bytes(part), x);
-            ref_put(part, b + k * tutti_dtype_bytes(part), y);
+            double x = ldexp((double)(int64_t)reduce_ref_random(), -60),
+                   y = ldexp((double)(int64_t)reduce_ref_random(), -61);
+            reduce_ref_put(part, a + k * tutti_dtype_bytes(part), x);
+            reduce_ref_put(part, b + k * tutti_dtype_bytes(part), y);
         }
         check_ops(dtype, n);
     }
@@ -101,7 +103,7 @@ static void test_random_pairs(void **state)
 /* Each edge with each. */
 static void check_edges(tutti_dtype dtype, const uint64_t *edges, int count)
 {
-    tutti_dtype part = ref_part(dtype);
+    tutti_dtype part = reduce_ref_part(dtype);
     int64_t width = tutti_dtype_bytes(part), pairs = (int64_t)count * count;
 
     for (int i = 0; i < count; i++)

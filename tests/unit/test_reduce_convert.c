@@ -1,7 +1,8 @@
 /* 16- and 8-bit floats to float32 and back, and the two steps with a number: PREMUL_SUM's factor, AVG's divisor. */
 #include "base/minifloat.h"
 #include "base/reduce.h"
-#include "reduce_reference.h"
+#include "base/reduce_version.h"
+#include "reduce_ref.h"
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,13 +46,13 @@ static void test_every_value_widens_exactly_and_comes_back(void **state)
     (void)state;
     EACH_SMALL(dtype) EACH_VERSION(version)
     {
-        struct ref_format *f = ref_format(dtype);
+        struct reduce_ref_format *f = reduce_ref_format(dtype);
         int n = codes_of(dtype);
         for (int i = 0; i < n; i++) put_code(dtype, codes, i, (unsigned)i);
         version->widen[dtype_index(dtype)](wide, codes, n);
         version->narrow[dtype_index(dtype)](back, wide, n);
         for (int i = 0; i < n; i++) {
-            double value = ref_decode(f, (unsigned)i);
+            double value = reduce_ref_decode(f, (unsigned)i);
             if (isnan(value)) {
                 assert_true(isnan(wide[i]));
                 assert_int_equal(get_code(dtype, back, i), f->nan);
@@ -72,7 +73,7 @@ static void test_narrowing_rounds_to_nearest_even(void **state)
     (void)state;
     EACH_SMALL(dtype) EACH_VERSION(version)
     {
-        struct ref_format *f = ref_format(dtype);
+        struct reduce_ref_format *f = reduce_ref_format(dtype);
         int n = 0;
         for (unsigned code = 0; code < f->infinity; code++) {
             float value = (float)f->value[code], middle = (float)((f->value[code] + f->value[code + 1]) / 2);
@@ -85,9 +86,9 @@ static void test_narrowing_rounds_to_nearest_even(void **state)
         }
         version->narrow[dtype_index(dtype)](codes, wide, n);
         for (int i = 0; i < n; i++)
-            if (get_code(dtype, codes, i) != ref_encode(f, (double)wide[i]))
+            if (get_code(dtype, codes, i) != reduce_ref_encode(f, (double)wide[i]))
                 fail_msg("%s (%s): %a gives 0x%x, not 0x%x", dtype_name(dtype), version->name, (double)wide[i],
-                         get_code(dtype, codes, i), ref_encode(f, (double)wide[i]));
+                         get_code(dtype, codes, i), reduce_ref_encode(f, (double)wide[i]));
     }
 }
 
@@ -98,12 +99,12 @@ static void test_narrowing_any_float(void **state)
     static char codes[2 * N];
 
     (void)state;
-    ref_fill(wide, sizeof wide);
+    reduce_ref_fill(wide, sizeof wide);
     EACH_SMALL(dtype) EACH_VERSION(version)
     {
         version->narrow[dtype_index(dtype)](codes, wide, N);
         for (int i = 0; i < N; i++)
-            assert_int_equal(get_code(dtype, codes, i), ref_encode(ref_format(dtype), (double)wide[i]));
+            assert_int_equal(get_code(dtype, codes, i), reduce_ref_encode(reduce_ref_format(dtype), (double)wide[i]));
     }
 }
 
@@ -153,14 +154,14 @@ static void check(tutti_dtype dtype, const char *what, const char *version, doub
 /* The reference for a whole array of floats, or of complex numbers' parts. */
 static void ref_scale(tutti_dtype dtype, double by, bool divides)
 {
-    tutti_dtype part = ref_part(dtype);
+    tutti_dtype part = reduce_ref_part(dtype);
     int64_t width = tutti_dtype_bytes(part), n = ELEMENTS * tutti_dtype_bytes(dtype) / width;
 
     for (int64_t i = 0; i < n; i++) {
-        double x = ref_get(part, src + i * width);
+        double x = reduce_ref_get(part, src + i * width);
         volatile double wide = divides ? x / by : x * by;
         volatile float narrow = divides ? (float)x / (float)by : (float)x * (float)by;
-        ref_put(part, want + i * width, part == TUTTI_FLOAT64 ? wide : (double)narrow);
+        reduce_ref_put(part, want + i * width, part == TUTTI_FLOAT64 ? wide : (double)narrow);
     }
 }
 
@@ -172,7 +173,7 @@ static void test_scale(void **state)
     for (int d = 0; d < DTYPE_COUNT; d++) {
         tutti_dtype dtype = dtype_from_index(d);
         if (!dtype_reduces(dtype, TUTTI_PREMUL_SUM)) continue;
-        ref_fill(src, sizeof src);
+        reduce_ref_fill(src, sizeof src);
         for (size_t k = 0; k < sizeof factors / sizeof factors[0]; k++) {
             ref_scale(dtype, factors[k], false);
             EACH_VERSION(version)
@@ -197,12 +198,12 @@ static void test_average(void **state)
         int64_t width = tutti_dtype_bytes(dtype);
         bool integer = d <= DTYPE_UINT64;
         if (!dtype_reduces(dtype, TUTTI_AVG)) continue;
-        ref_fill(src, sizeof src);
+        reduce_ref_fill(src, sizeof src);
         for (int64_t i = 0; integer && i < 4000; i++) src[i * width + width - 1] = (char)(0x7f + i % 3); /* edges */
         for (size_t k = 0; k < sizeof divisors / sizeof divisors[0]; k++) {
             if (!integer) ref_scale(dtype, (double)divisors[k], true);
             for (int64_t i = 0; integer && i < ELEMENTS; i++) {
-                __int128 quotient = ref_integer(dtype, src + i * width) / divisors[k];
+                __int128 quotient = reduce_ref_integer(dtype, src + i * width) / divisors[k];
                 memcpy(want + i * width, &quotient, (size_t)width);
             }
             EACH_VERSION(version)

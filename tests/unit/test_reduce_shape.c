@@ -1,6 +1,7 @@
 /* Any length, any alignment, dst being an operand, many sources: nothing of it changes a bit of any result. */
 #include "base/reduce.h"
-#include "reduce_reference.h"
+#include "base/reduce_version.h"
+#include "reduce_ref.h"
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,11 +43,12 @@ static void check_shape(reduce_fn fn, tutti_dtype dtype, int64_t n, int shift, i
 static void test_lengths_alignments_aliases(void **state)
 {
     (void)state;
-    ref_fill(in, sizeof in);
+    reduce_ref_fill(in, sizeof in);
     EACH_STEP(dtype, op)
     {
         int64_t width = tutti_dtype_bytes(dtype);
-        for (int64_t i = 0; i < 68; i++) ref_op(dtype, op, want + i * width, in[0] + i * width, in[1] + i * width);
+        for (int64_t i = 0; i < 68; i++)
+            reduce_ref_op(dtype, op, want + i * width, in[0] + i * width, in[1] + i * width);
         for (int v = 0; reduce_version_at(v); v++)
             for (int64_t n = 0; n < 68; n++)
                 for (int shift = 0; shift < 4; shift++)
@@ -58,11 +60,12 @@ static void test_lengths_alignments_aliases(void **state)
 static void test_dst_is_both(void **state)
 {
     (void)state;
-    ref_fill(in, sizeof in);
+    reduce_ref_fill(in, sizeof in);
     EACH_STEP(dtype, op)
     {
         int64_t width = tutti_dtype_bytes(dtype), n = 1000;
-        for (int64_t i = 0; i < n; i++) ref_op(dtype, op, want + i * width, in[0] + i * width, in[0] + i * width);
+        for (int64_t i = 0; i < n; i++)
+            reduce_ref_op(dtype, op, want + i * width, in[0] + i * width, in[0] + i * width);
         for (int v = 0; reduce_version_at(v); v++) {
             memcpy(a + 1, in[0], (size_t)(n * width));
             reduce_version_at(v)->op[dtype_index(dtype)][op](a + 1, a + 1, a + 1, n);
@@ -74,7 +77,7 @@ static void test_dst_is_both(void **state)
 static void test_large_and_equal_in_all_versions(void **state)
 {
     (void)state;
-    ref_fill(in, sizeof in);
+    reduce_ref_fill(in, sizeof in);
     EACH_STEP(dtype, op)
     {
         reduce_base.op[dtype_index(dtype)][op](want, in[0], in[1], LARGE);
@@ -88,7 +91,7 @@ static void test_large_and_equal_in_all_versions(void **state)
 static void test_order_of_operands_does_not_matter(void **state)
 {
     (void)state;
-    ref_fill(in, sizeof in);
+    reduce_ref_fill(in, sizeof in);
     for (int64_t i = 0; i < LARGE; i += 3) { /* every third float32 and float64 special */
         memset(in[0] + 8 * i + 6, i & 1 ? 0xff : 0x7f, 2);
         memset(in[1] + 8 * (i + i % 2) + 2, 0xff, 2);
@@ -110,18 +113,18 @@ static void test_order_of_operands_does_not_matter(void **state)
 static void ref_many(tutti_dtype dtype, tutti_reduce_op op, int n_src, int64_t n)
 {
     int64_t width = tutti_dtype_bytes(dtype);
-    bool rounds_late = ref_is_float(dtype) && width < 4;
+    bool rounds_late = reduce_ref_is_float(dtype) && width < 4;
 
     for (int64_t i = 0; i < n; i++) {
         char *to = want + i * width;
-        double sum = rounds_late ? ref_get(dtype, in[0] + i * width) : 0;
+        double sum = rounds_late ? reduce_ref_get(dtype, in[0] + i * width) : 0;
         memcpy(to, in[0] + i * width, (size_t)width);
         for (int k = 1; k < n_src; k++)
             if (rounds_late)
-                sum = ref_float(dtype, op, sum, ref_get(dtype, in[k] + i * width));
+                sum = reduce_ref_float(dtype, op, sum, reduce_ref_get(dtype, in[k] + i * width));
             else
-                ref_op(dtype, op, to, to, in[k] + i * width);
-        if (rounds_late && n_src > 1) ref_put(dtype, to, sum);
+                reduce_ref_op(dtype, op, to, to, in[k] + i * width);
+        if (rounds_late && n_src > 1) reduce_ref_put(dtype, to, sum);
     }
 }
 
@@ -150,7 +153,7 @@ static void test_many(void **state)
     static const int64_t lengths[] = {0, 1, 67, 2048, 2049, 9001};
 
     (void)state;
-    ref_fill(in, sizeof in);
+    reduce_ref_fill(in, sizeof in);
     EACH_STEP(dtype, op)
     for (int n_src = 1; n_src <= MOST; n_src++)
         for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) check_many(dtype, op, n_src, lengths[k]);

@@ -28,7 +28,7 @@ static void one_rank(const char *environment)
 {
     char environments[1][256];
     snprintf(environments[0], 256, "%s", environment);
-    run_ranks(1, environments, NULL);
+    rendezvous_ranks_run(1, environments, NULL);
 }
 
 /* ---- env:// --------------------------------------------------------------------------------------------------- */
@@ -42,11 +42,11 @@ static void test_env(void **state)
         snprintf(environments[i], 256,
                  "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=4 LOCAL_RANK=%d LOCAL_WORLD_SIZE=2", port, i,
                  i % 2);
-    run_ranks(4, environments, NULL);
+    rendezvous_ranks_run(4, environments, NULL);
     for (int i = 0; i < 4; i++) {
-        expect_met(i, i, 4);
-        assert_int_equal(results[i].local_rank, i % 2);
-        assert_int_equal(results[i].local_world_size, 2);
+        rendezvous_ranks_expect_met(i, i, 4);
+        assert_int_equal(rendezvous_results[i].local_rank, i % 2);
+        assert_int_equal(rendezvous_results[i].local_world_size, 2);
     }
 }
 
@@ -69,26 +69,26 @@ static void test_ranks_by_argument(void **state)
 #pragma GCC diagnostic pop
         for (int i = 0; i < 2; i++) {
             struct rendezvous_args args = {.rank = i, .world_size = 2, .timeout_ms = 20000};
-            children[i] = start_rank(i, environment, &args);
+            children[i] = rendezvous_ranks_start(i, environment, &args);
         }
-        for (int i = 0; i < 2; i++) await_rank(children[i]);
-        for (int i = 0; i < 2; i++) expect_met(i, i, 2);
-        for (int i = 0; i < 2; i++) assert_int_equal(results[i].local_rank, -1);
+        for (int i = 0; i < 2; i++) rendezvous_ranks_wait(children[i]);
+        for (int i = 0; i < 2; i++) rendezvous_ranks_expect_met(i, i, 2);
+        for (int i = 0; i < 2; i++) assert_int_equal(rendezvous_results[i].local_rank, -1);
     }
     char as_launched[1][256] = {"RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=3"},
          alone[1][256] = {"X=1"};
     struct rendezvous_args args = {.rank = 0, .world_size = 1, .timeout_ms = 20000};
-    run_ranks(1, as_launched, &args);
-    expect_met(0, 0, 1);
-    assert_int_equal(results[0].node_rank, 3);
-    run_ranks(1, alone, &args);
-    expect_met(0, 0, 1);
+    rendezvous_ranks_run(1, as_launched, &args);
+    rendezvous_ranks_expect_met(0, 0, 1);
+    assert_int_equal(rendezvous_results[0].node_rank, 3);
+    rendezvous_ranks_run(1, alone, &args);
+    rendezvous_ranks_expect_met(0, 0, 1);
     args.world_size = 2;
-    run_ranks(1, alone, &args);
-    expect(0, TUTTI_ERR_INVALID_ARGUMENT,
-           "env:// needs MASTER_ADDR, which is not set, or empty (rank 0 of 2 is given by");
-    run_ranks(1, alone, &(struct rendezvous_args){.init_method = "env://", .rank = 2, .world_size = 2});
-    expect(0, TUTTI_ERR_INVALID_ARGUMENT, "");
+    rendezvous_ranks_run(1, alone, &args);
+    rendezvous_ranks_expect(0, TUTTI_ERR_INVALID_ARGUMENT,
+                            "env:// needs MASTER_ADDR, which is not set, or empty (rank 0 of 2 is given by");
+    rendezvous_ranks_run(1, alone, &(struct rendezvous_args){.init_method = "env://", .rank = 2, .world_size = 2});
+    rendezvous_ranks_expect(0, TUTTI_ERR_INVALID_ARGUMENT, "");
 }
 
 /* What launchers say of a rank's node. */
@@ -109,10 +109,10 @@ static void test_nodes(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct rendezvous_spec *place = malloc(sizeof *place);
-        set_environment(rows[i].environment);
-        set_environment("MASTER_ADDR=127.0.0.1 MASTER_PORT=1");
+        rendezvous_ranks_setenv(rows[i].environment);
+        rendezvous_ranks_setenv("MASTER_ADDR=127.0.0.1 MASTER_PORT=1");
         int status = rendezvous_spec_parse("env://", place);
-        clear_environment(NULL);
+        rendezvous_ranks_setup(NULL);
         assert_int_equal(status, TUTTI_OK);
         assert_int_equal(place->local_rank, rows[i].local_rank);
         assert_int_equal(place->local_world_size, rows[i].local_world_size);
@@ -148,8 +148,8 @@ static void test_env_names_what_is_wrong(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         one_rank(rows[i].environment);
-        expect(0, TUTTI_ERR_INVALID_ARGUMENT, rows[i].part);
-        assert_true(results[0].ms < 1000);
+        rendezvous_ranks_expect(0, TUTTI_ERR_INVALID_ARGUMENT, rows[i].part);
+        assert_true(rendezvous_results[0].ms < 1000);
     }
 }
 
@@ -157,9 +157,9 @@ static void test_nobody_launched_us(void **state)
 {
     (void)state;
     one_rank("UNRELATED=1");
-    expect_met(0, 0, 1);
+    rendezvous_ranks_expect_met(0, 0, 1);
     one_rank("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1");
-    expect_met(0, 0, 1);
+    rendezvous_ranks_expect_met(0, 0, 1);
 }
 
 /* Else each rank would be a world of its own, without a word. */
@@ -173,11 +173,11 @@ static void test_set_uid(void **state)
     static const char *const named[] = {"env://: RANK is set", "OMPI_COMM_WORLD_RANK is set", "SLURM_PROCID is set"};
     for (int i = 0; i < 3; i++) {
         one_rank(environments[i]);
-        expect(0, TUTTI_ERR_INVALID_ARGUMENT, named[i]);
-        expect(0, TUTTI_ERR_INVALID_ARGUMENT, "set-uid");
+        rendezvous_ranks_expect(0, TUTTI_ERR_INVALID_ARGUMENT, named[i]);
+        rendezvous_ranks_expect(0, TUTTI_ERR_INVALID_ARGUMENT, "set-uid");
     }
     one_rank("TEST_IS_SET_UID=1");
-    expect_met(0, 0, 1);
+    rendezvous_ranks_expect_met(0, 0, 1);
 }
 
 static void test_other_launchers(void **state)
@@ -206,10 +206,10 @@ static void test_other_launchers(void **state)
             snprintf(environments[rank] + used, 256 - (size_t)used, forms[i], rank);
 #pragma GCC diagnostic pop
         }
-        run_ranks(2, environments, NULL);
+        rendezvous_ranks_run(2, environments, NULL);
         for (int rank = 0; rank < 2; rank++) {
-            expect_met(rank, rank, 2);
-            assert_int_equal(results[rank].local_rank, 1);
+            rendezvous_ranks_expect_met(rank, rank, 2);
+            assert_int_equal(rendezvous_results[rank].local_rank, 1);
         }
     }
     for (int i = 0; i < 2; i++) close(wire[i]);
@@ -226,8 +226,8 @@ static void test_hosted(void **state)
     for (int i = 0; i < 2; i++)
         snprintf(environments[i], 256, "TUTTI_STORE_HOSTED=1 MASTER_ADDR=localhost MASTER_PORT=%d RANK=%d WORLD_SIZE=2",
                  tutti_store_port(store), i);
-    run_ranks(2, environments, NULL);
-    for (int i = 0; i < 2; i++) expect_met(i, i, 2);
+    rendezvous_ranks_run(2, environments, NULL);
+    for (int i = 0; i < 2; i++) rendezvous_ranks_expect_met(i, i, 2);
     tutti_store_free(store);
 }
 
@@ -242,10 +242,10 @@ static void test_hosted_many(void **state)
     assert_int_equal(tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &store), TUTTI_OK);
     snprintf(environment, sizeof environment,
              "TUTTI_STORE_HOSTED=1 MASTER_ADDR=localhost MASTER_PORT=%d RANK=0 WORLD_SIZE=1", tutti_store_port(store));
-    set_environment(environment);
+    rendezvous_ranks_setenv(environment);
     for (int i = 0; i < WORLDS; i++) {
         struct result result = {0};
-        rank_main(&(struct rendezvous_args){.rank = -1, .world_size = -1, .timeout_ms = 20000}, &result);
+        rendezvous_ranks_main(&(struct rendezvous_args){.rank = -1, .world_size = -1, .timeout_ms = 20000}, &result);
         assert_int_equal(result.status, TUTTI_OK);
         assert_true(result.exchanged);
         assert_int_equal(tutti_store_num_keys(store, i == 4 ? &first : &last), TUTTI_OK);
@@ -267,11 +267,11 @@ static void test_world_sizes_differ(void **state)
         for (int i = 0; i < 2; i++)
             snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=%d", port, i,
                      i == form ? 2 : 3);
-        run_ranks(2, environments, NULL);
+        rendezvous_ranks_run(2, environments, NULL);
         for (int i = 0; i < 2; i++) {
-            expect(i, TUTTI_ERR_MISMATCH, form == 0 ? "3 on rank 1" : "2 on rank 1");
-            expect(i, TUTTI_ERR_MISMATCH, form == 0 ? "2 on rank 0" : "3 on rank 0");
-            assert_true(results[i].ms < 4000);
+            rendezvous_ranks_expect(i, TUTTI_ERR_MISMATCH, form == 0 ? "3 on rank 1" : "2 on rank 1");
+            rendezvous_ranks_expect(i, TUTTI_ERR_MISMATCH, form == 0 ? "2 on rank 0" : "3 on rank 0");
+            assert_true(rendezvous_results[i].ms < 4000);
         }
     }
 }
@@ -284,14 +284,14 @@ static void test_rank_twice(void **state)
     int port = free_port(), second = 0;
     for (int i = 0; i < 3; i++)
         snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=3", port, i > 0);
-    run_ranks(3, environments, &args);
-    for (int i = 1; i < 3; i++) second += results[i].status == TUTTI_ERR_MISMATCH;
+    rendezvous_ranks_run(3, environments, &args);
+    for (int i = 1; i < 3; i++) second += rendezvous_results[i].status == TUTTI_ERR_MISMATCH;
     assert_int_equal(second, 1);
-    int twice = results[1].status == TUTTI_ERR_MISMATCH ? 1 : 2;
-    expect(twice, TUTTI_ERR_MISMATCH, "rank 1 already joined from ");
-    assert_true(results[twice].ms < 1900);
-    expect(0, TUTTI_ERR_TIMEOUT, "joined 2 of 3, missing 2");
-    expect(3 - twice, TUTTI_ERR_TIMEOUT, "joined 2 of 3, missing 2");
+    int twice = rendezvous_results[1].status == TUTTI_ERR_MISMATCH ? 1 : 2;
+    rendezvous_ranks_expect(twice, TUTTI_ERR_MISMATCH, "rank 1 already joined from ");
+    assert_true(rendezvous_results[twice].ms < 1900);
+    rendezvous_ranks_expect(0, TUTTI_ERR_TIMEOUT, "joined 2 of 3, missing 2");
+    rendezvous_ranks_expect(3 - twice, TUTTI_ERR_TIMEOUT, "joined 2 of 3, missing 2");
 }
 
 static void test_rank_missing(void **state)
@@ -302,15 +302,15 @@ static void test_rank_missing(void **state)
     int port = free_port();
     for (int i = 0; i < 2; i++)
         snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=3", port, i * 2);
-    run_ranks(2, environments, &args);
+    rendezvous_ranks_run(2, environments, &args);
     for (int i = 0; i < 2; i++) {
-        expect(i, TUTTI_ERR_TIMEOUT, "joined 2 of 3, missing 1");
-        assert_true(results[i].ms >= 400 && results[i].ms < 5000);
+        rendezvous_ranks_expect(i, TUTTI_ERR_TIMEOUT, "joined 2 of 3, missing 1");
+        assert_true(rendezvous_results[i].ms >= 400 && rendezvous_results[i].ms < 5000);
     }
     snprintf(environments[0], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=1 WORLD_SIZE=3", port);
-    run_ranks(1, environments, &args);
-    expect(0, TUTTI_ERR_STORE, "rank 0's store cannot be reached");
-    expect(0, TUTTI_ERR_STORE, "Connection refused");
+    rendezvous_ranks_run(1, environments, &args);
+    rendezvous_ranks_expect(0, TUTTI_ERR_STORE, "rank 0's store cannot be reached");
+    rendezvous_ranks_expect(0, TUTTI_ERR_STORE, "Connection refused");
 }
 
 /* FAULTS row 16: rank 0 is killed while the others wait. */
@@ -323,16 +323,16 @@ static void test_rank_0_killed(void **state)
     pid_t children[2];
     for (int i = 0; i < 2; i++) {
         snprintf(environment, sizeof environment, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=3", port, i);
-        children[i] = start_rank(i, environment, &args);
+        children[i] = rendezvous_ranks_start(i, environment, &args);
     }
     nanosleep(&(struct timespec){.tv_nsec = 700000000}, NULL);
     kill(children[0], SIGKILL);
     int64_t begun = clock_now_ns();
-    await_rank(children[1]);
+    rendezvous_ranks_wait(children[1]);
     assert_true(clock_now_ns() - begun < 2000000000);
     waitpid(children[0], &killed, 0);
     snprintf(address, sizeof address, "127.0.0.1:%d", port);
-    expect(1, TUTTI_ERR_STORE, address);
+    rendezvous_ranks_expect(1, TUTTI_ERR_STORE, address);
 }
 
 static void test_two_rank_0(void **state)
@@ -343,10 +343,10 @@ static void test_two_rank_0(void **state)
     int port = free_port();
     for (int i = 0; i < 2; i++)
         snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=0 WORLD_SIZE=2", port);
-    run_ranks(2, environments, &args);
-    int refused = results[0].status == TUTTI_ERR_STORE ? 0 : 1;
-    expect(refused, TUTTI_ERR_STORE, "in use");
-    expect(1 - refused, TUTTI_ERR_TIMEOUT, "joined 1 of 2, missing 1");
+    rendezvous_ranks_run(2, environments, &args);
+    int refused = rendezvous_results[0].status == TUTTI_ERR_STORE ? 0 : 1;
+    rendezvous_ranks_expect(refused, TUTTI_ERR_STORE, "in use");
+    rendezvous_ranks_expect(1 - refused, TUTTI_ERR_TIMEOUT, "joined 1 of 2, missing 1");
 }
 
 static void test_wrong_token(void **state)
@@ -358,9 +358,9 @@ static void test_wrong_token(void **state)
     for (int i = 0; i < 2; i++)
         snprintf(environments[i], 256, "TUTTI_TOKEN=%064d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=2",
                  i + 1, port, i);
-    run_ranks(2, environments, &args);
-    expect(0, TUTTI_ERR_TIMEOUT, "joined 1 of 2, missing 1");
-    expect(1, TUTTI_ERR_AUTH, "token");
+    rendezvous_ranks_run(2, environments, &args);
+    rendezvous_ranks_expect(0, TUTTI_ERR_TIMEOUT, "joined 1 of 2, missing 1");
+    rendezvous_ranks_expect(1, TUTTI_ERR_AUTH, "token");
 }
 
 /* ---- URLs ------------------------------------------------------------------------------------------------------ */
@@ -418,10 +418,10 @@ static void test_tcp_url(void **state)
     pid_t children[2];
     for (int i = 0; i < 2; i++) {
         struct rendezvous_args args = {.init_method = url, .rank = i, .world_size = -1, .timeout_ms = 20000};
-        children[i] = start_rank(i, environments[i], &args);
+        children[i] = rendezvous_ranks_start(i, environments[i], &args);
     }
-    for (int i = 0; i < 2; i++) await_rank(children[i]);
-    for (int i = 0; i < 2; i++) expect_met(i, i, 2);
+    for (int i = 0; i < 2; i++) rendezvous_ranks_wait(children[i]);
+    for (int i = 0; i < 2; i++) rendezvous_ranks_expect_met(i, i, 2);
 }
 
 static void test_arguments_contradict(void **state)
@@ -475,5 +475,5 @@ int main(void)
         cmocka_unit_test(test_tcp_url),
         cmocka_unit_test(test_arguments_contradict),
     };
-    return cmocka_run_group_tests(tests, clear_environment, NULL);
+    return cmocka_run_group_tests(tests, rendezvous_ranks_setup, NULL);
 }

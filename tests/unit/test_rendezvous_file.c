@@ -14,10 +14,10 @@ static void test_file(void **state)
     for (int round = 0; round < 2; round++) { /* rank 0 removes the file, so that the next run can use the path */
         for (int i = 0; i < 3; i++) {
             struct rendezvous_args args = {.init_method = url, .rank = i, .world_size = -1, .timeout_ms = 20000};
-            children[i] = start_rank(i, "X=1", &args);
+            children[i] = rendezvous_ranks_start(i, "X=1", &args);
         }
-        for (int i = 0; i < 3; i++) await_rank(children[i]);
-        for (int i = 0; i < 3; i++) expect_met(i, i, 3);
+        for (int i = 0; i < 3; i++) rendezvous_ranks_wait(children[i]);
+        for (int i = 0; i < 3; i++) rendezvous_ranks_expect_met(i, i, 3);
         assert_int_not_equal(access(path, F_OK), 0);
     }
 }
@@ -30,21 +30,21 @@ static void test_file_left_over(void **state)
     snprintf(path, sizeof path, "/tmp/test_rendezvous.left.%d", (int)getpid());
     snprintf(url, sizeof url, "file://%s?world_size=2", path);
     struct rendezvous_args args = {.init_method = url, .rank = 0, .world_size = -1, .timeout_ms = 20000};
-    pid_t child = start_rank(0, "X=1", &args);
+    pid_t child = rendezvous_ranks_start(0, "X=1", &args);
     nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
     kill(child, SIGKILL);
     waitpid(child, &killed, 0);
     args.rank = 1;
-    await_rank(start_rank(1, "X=1", &args));
-    expect(1, TUTTI_ERR_STORE, "left over from an earlier run (rank 0 was ");
+    rendezvous_ranks_wait(rendezvous_ranks_start(1, "X=1", &args));
+    rendezvous_ranks_expect(1, TUTTI_ERR_STORE, "left over from an earlier run (rank 0 was ");
     unlink(path);
     /* one whose ranks have registered, and ended without leaving */
     struct rendezvous met;
     snprintf(url, sizeof url, "file://%s?world_size=1&rank=0", path);
     args = (struct rendezvous_args){.init_method = url, .rank = -1, .world_size = -1, .timeout_ms = 20000};
     assert_int_equal(rendezvous_join(&args, &met), TUTTI_OK);
-    await_rank(start_rank(0, "X=1", &args));
-    expect(0, TUTTI_ERR_STORE, "left over from an earlier run (its ranks had registered)");
+    rendezvous_ranks_wait(rendezvous_ranks_start(0, "X=1", &args));
+    rendezvous_ranks_expect(0, TUTTI_ERR_STORE, "left over from an earlier run (its ranks had registered)");
     rendezvous_leave(&met);
 }
 
@@ -59,7 +59,7 @@ static void test_file_across_containers(void **state)
     snprintf(path, sizeof path, "/tmp/test_rendezvous.apart.%d", (int)getpid());
     snprintf(url, sizeof url, "file://%s?world_size=2", path);
     struct rendezvous_args args = {.init_method = url, .rank = 0, .world_size = -1, .timeout_ms = 20000};
-    pid_t first = start_rank(0, "X=1", &args);
+    pid_t first = rendezvous_ranks_start(0, "X=1", &args);
     assert_int_equal(tutti_store_file(path, NULL, &store), TUTTI_OK);
     assert_int_equal(tutti_store_wait(store, there, 1, 20000), TUTTI_OK);
     tutti_store_free(store);
@@ -68,7 +68,7 @@ static void test_file_across_containers(void **state)
         int result = -1;
         if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) _exit(CANNOT);
         args.rank = 1;
-        pid_t child = start_rank(1, "X=1", &args); /* is number 1 there */
+        pid_t child = rendezvous_ranks_start(1, "X=1", &args); /* is number 1 there */
         waitpid(child, &result, 0);
         _exit(result != 0);
     }
@@ -82,8 +82,8 @@ static void test_file_across_containers(void **state)
         skip();
     }
     assert_int_equal(result, 0);
-    await_rank(first);
-    for (int i = 0; i < 2; i++) expect_met(i, i, 2);
+    rendezvous_ranks_wait(first);
+    for (int i = 0; i < 2; i++) rendezvous_ranks_expect_met(i, i, 2);
 }
 
 /* Another program's entry is no verdict: above all not "all have met". */
@@ -129,5 +129,5 @@ int main(void)
         cmocka_unit_test(test_no_verdict),
         cmocka_unit_test(test_died_before_it_was_counted),
     };
-    return cmocka_run_group_tests(tests, clear_environment, NULL);
+    return cmocka_run_group_tests(tests, rendezvous_ranks_setup, NULL);
 }

@@ -10,9 +10,9 @@
 static void test_tokens(void **state)
 {
     (void)state;
-    const uint8_t *tokens[] = {token_a, token_b, no_token};
+    const uint8_t *tokens[] = {store_tcp_token_a, store_tcp_token_b, store_tcp_no_token};
     for (int s = 0; s < 3; s++) {
-        tutti_store *server = serve(tokens[s]), *client = NULL;
+        tutti_store *server = store_tcp_serve(tokens[s]), *client = NULL;
         for (int c = 0; c < 3; c++) {
             int64_t begun = clock_now_ns();
             int status = tutti_store_tcp("127.0.0.1", tutti_store_port(server), &(tutti_store_opts){.token = tokens[c]},
@@ -22,7 +22,7 @@ static void test_tokens(void **state)
             if (s == c) {
                 OK(tutti_store_set(client, "k", "v", 1));
             } else {
-                assert_says("TUTTI_TOKEN");
+                store_tcp_assert_says("TUTTI_TOKEN");
                 assert_null(client);
             }
             tutti_store_free(client);
@@ -38,24 +38,24 @@ static void test_addresses_refused(void **state)
     tutti_store *store;
     static const char *const any[] = {"0.0.0.0", "::", "[::]", "0"};
     for (size_t i = 0; i < sizeof any / sizeof *any; i++) {
-        FAILS(
-            tutti_store_tcp(any[i], 0, &(tutti_store_opts){.server = true, .token = token_a, .insecure = true}, &store),
-            TUTTI_ERR_STORE);
-        assert_says("every address");
+        FAILS(tutti_store_tcp(
+                  any[i], 0, &(tutti_store_opts){.server = true, .token = store_tcp_token_a, .insecure = true}, &store),
+              TUTTI_ERR_STORE);
+        store_tcp_assert_says("every address");
     }
-    FAILS(tutti_store_tcp("192.0.2.1", 0, &(tutti_store_opts){.server = true, .token = token_a}, &store),
+    FAILS(tutti_store_tcp("192.0.2.1", 0, &(tutti_store_opts){.server = true, .token = store_tcp_token_a}, &store),
           TUTTI_ERR_STORE);
-    assert_says("is not an address of this host");
-    FAILS(tutti_store_tcp("192.0.2.1", 0, &(tutti_store_opts){.server = true, .token = no_token}, &store),
+    store_tcp_assert_says("is not an address of this host");
+    FAILS(tutti_store_tcp("192.0.2.1", 0, &(tutti_store_opts){.server = true, .token = store_tcp_no_token}, &store),
           TUTTI_ERR_STORE);
-    assert_says("no job token");
-    FAILS(tutti_store_tcp("192.0.2.1", 0, &(tutti_store_opts){.server = true, .token = no_token, .insecure = true},
-                          &store),
+    store_tcp_assert_says("no job token");
+    FAILS(tutti_store_tcp("192.0.2.1", 0,
+                          &(tutti_store_opts){.server = true, .token = store_tcp_no_token, .insecure = true}, &store),
           TUTTI_ERR_STORE);
-    assert_says("is not an address of this host"); /* the token was not asked for */
-    FAILS(tutti_store_tcp("no such host", 0, &(tutti_store_opts){.server = true, .token = token_a}, &store),
+    store_tcp_assert_says("is not an address of this host"); /* the token was not asked for */
+    FAILS(tutti_store_tcp("no such host", 0, &(tutti_store_opts){.server = true, .token = store_tcp_token_a}, &store),
           TUTTI_ERR_STORE);
-    assert_says("cannot resolve");
+    store_tcp_assert_says("cannot resolve");
     FAILS(tutti_store_tcp("", 0, &(tutti_store_opts){.server = true}, &store), TUTTI_ERR_INVALID_ARGUMENT);
     FAILS(tutti_store_tcp(NULL, 0, &(tutti_store_opts){.server = true}, &store), TUTTI_ERR_INVALID_ARGUMENT);
     FAILS(tutti_store_tcp("127.0.0.1", 0, NULL, &store), TUTTI_ERR_INVALID_ARGUMENT);
@@ -66,11 +66,11 @@ static void test_ipv6(void **state)
 {
     (void)state;
     tutti_store *server = NULL, *client = NULL;
-    tutti_store_opts opts = {.server = true, .token = token_a};
+    tutti_store_opts opts = {.server = true, .token = store_tcp_token_a};
     int status = tutti_store_tcp("[::1]", 0, &opts, &server);
     if (status == TUTTI_ERR_STORE) skip(); /* this machine has no IPv6 */
     OK(status);
-    OK(tutti_store_tcp("::1", tutti_store_port(server), &(tutti_store_opts){.token = token_a}, &client));
+    OK(tutti_store_tcp("::1", tutti_store_port(server), &(tutti_store_opts){.token = store_tcp_token_a}, &client));
     OK(tutti_store_set(client, "k", "v", 1));
     tutti_store_free(client);
     tutti_store_free(server);
@@ -81,16 +81,16 @@ static void test_ipv6(void **state)
 static void test_port_in_use(void **state)
 {
     (void)state;
-    tutti_store *server = serve(token_a), *second;
+    tutti_store *server = store_tcp_serve(store_tcp_token_a), *second;
     char address[32];
     snprintf(address, sizeof address, "127.0.0.1:%u", tutti_store_port(server));
     int64_t begun = clock_now_ns();
-    FAILS(tutti_store_tcp("127.0.0.1", tutti_store_port(server), &(tutti_store_opts){.server = true, .token = token_a},
-                          &second),
+    FAILS(tutti_store_tcp("127.0.0.1", tutti_store_port(server),
+                          &(tutti_store_opts){.server = true, .token = store_tcp_token_a}, &second),
           TUTTI_ERR_STORE);
     assert_true(clock_now_ns() - begun < 1000000000);
-    assert_says(address);
-    assert_says("in use");
+    store_tcp_assert_says(address);
+    store_tcp_assert_says("in use");
     OK(tutti_store_add(server, "alive", 1, NULL));
     tutti_store_free(server);
 }
@@ -98,14 +98,15 @@ static void test_port_in_use(void **state)
 static void test_port_again_at_once(void **state)
 {
     (void)state;
-    tutti_store *server = serve(token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a);
     uint16_t port = tutti_store_port(server);
     for (int i = 0; i < 50; i++) {
-        tutti_store *client = join(server, token_a);
+        tutti_store *client = store_tcp_join(server, store_tcp_token_a);
         OK(tutti_store_add(client, "n", 1, NULL));
         tutti_store_free(i % 2 ? client : server); /* either side ends first */
         tutti_store_free(i % 2 ? server : client);
-        OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.server = true, .token = token_a}, &server));
+        OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.server = true, .token = store_tcp_token_a},
+                           &server));
     }
     tutti_store_free(server);
 }
@@ -128,7 +129,7 @@ static void test_silent_address(void **state)
 {
     (void)state;
     enum { FILL = 4 };
-    tutti_store *server = serve(token_a), *client;
+    tutti_store *server = store_tcp_serve(store_tcp_token_a), *client;
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons(tutti_store_port(server)),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 2)};
@@ -140,7 +141,7 @@ static void test_silent_address(void **state)
         (void)connect(fds[i], (struct sockaddr *)&address, sizeof address);
     }
     OK(tutti_store_tcp("several.test", tutti_store_port(server),
-                       &(tutti_store_opts){.token = token_a, .timeout_ms = 15000}, &client));
+                       &(tutti_store_opts){.token = store_tcp_token_a, .timeout_ms = 15000}, &client));
     OK(tutti_store_set(client, "key", "", 0));
     tutti_store_free(client);
     for (int i = 0; i < FILL; i++) close(fds[i]);
@@ -160,7 +161,7 @@ struct late {
 static void *late_run(void *argument)
 {
     struct late *late = argument;
-    tutti_store_opts opts = {.token = token_a, .timeout_ms = 20000};
+    tutti_store_opts opts = {.token = store_tcp_token_a, .timeout_ms = 20000};
     late->status = tutti_store_tcp("127.0.0.1", late->port, &opts, &late->client);
     return NULL;
 }
@@ -168,13 +169,14 @@ static void *late_run(void *argument)
 static void test_server_late(void **state)
 {
     (void)state;
-    tutti_store *server = serve(token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a);
     struct late late = {.port = tutti_store_port(server)};
     pthread_t thread;
     tutti_store_free(server);
     pthread_create(&thread, NULL, late_run, &late);
-    sleep_ms(1000);
-    OK(tutti_store_tcp("127.0.0.1", late.port, &(tutti_store_opts){.server = true, .token = token_a}, &server));
+    store_tcp_sleep_ms(1000);
+    OK(tutti_store_tcp("127.0.0.1", late.port, &(tutti_store_opts){.server = true, .token = store_tcp_token_a},
+                       &server));
     pthread_join(thread, NULL);
     assert_int_equal(late.status, TUTTI_OK);
     OK(tutti_store_add(late.client, "n", 1, NULL));
@@ -185,17 +187,18 @@ static void test_server_late(void **state)
 static void test_no_server(void **state)
 {
     (void)state;
-    tutti_store *server = serve(token_a), *client;
+    tutti_store *server = store_tcp_serve(store_tcp_token_a), *client;
     uint16_t port = tutti_store_port(server);
     char address[32];
     snprintf(address, sizeof address, "127.0.0.1:%u", port);
     tutti_store_free(server);
     int64_t begun = clock_now_ns();
-    FAILS(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.token = token_a, .timeout_ms = 300}, &client),
-          TUTTI_ERR_STORE);
+    FAILS(
+        tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.token = store_tcp_token_a, .timeout_ms = 300}, &client),
+        TUTTI_ERR_STORE);
     int64_t took = clock_now_ns() - begun;
     assert_true(took >= 250000000 && took < 3000000000);
-    assert_says(address);
+    store_tcp_assert_says(address);
 }
 
 /* The server in a process of its own: tells its port, then serves until it is killed. */
@@ -206,7 +209,8 @@ static pid_t start_server(uint16_t *port)
     pid_t child = fork();
     if (child == 0) {
         tutti_store *server = NULL;
-        if (tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true, .token = token_a}, &server) != 0)
+        if (tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true, .token = store_tcp_token_a}, &server) !=
+            0)
             _exit(1);
         uint16_t mine = tutti_store_port(server);
         if (write(pipes[1], &mine, sizeof mine) != sizeof mine) _exit(1);
@@ -220,7 +224,7 @@ static pid_t start_server(uint16_t *port)
 
 static void *kill_soon(void *argument)
 {
-    sleep_ms(200);
+    store_tcp_sleep_ms(200);
     kill(*(pid_t *)argument, SIGKILL);
     return NULL;
 }
@@ -234,15 +238,15 @@ static void test_server_killed(void **state)
     pthread_t thread;
     pid_t child = start_server(&port);
     tutti_store *client;
-    OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.token = token_a}, &client));
+    OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.token = store_tcp_token_a}, &client));
     pthread_create(&thread, NULL, kill_soon, &child);
     int64_t begun = clock_now_ns();
     FAILS(tutti_store_get(client, "never", &c, 1, &bytes, 60000), TUTTI_ERR_STORE);
     assert_true(clock_now_ns() - begun < 2000000000);
     snprintf(address, sizeof address, "127.0.0.1:%u", port);
-    assert_says(address);
+    store_tcp_assert_says(address);
     FAILS(tutti_store_set(client, "k", "", 0), TUTTI_ERR_STORE);
-    assert_says(address);
+    store_tcp_assert_says(address);
     assert_true(clock_now_ns() - begun < 3000000000);
     pthread_join(thread, NULL);
     waitpid(child, NULL, 0);
@@ -258,7 +262,7 @@ static void test_server_stopped(void **state)
     char c;
     pid_t child = start_server(&port);
     tutti_store *client;
-    OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.token = token_a}, &client));
+    OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.token = store_tcp_token_a}, &client));
     kill(child, SIGSTOP);
     int64_t begun = clock_now_ns();
     FAILS(tutti_store_get(client, "k", &c, 1, &bytes, 100), TUTTI_ERR_TIMEOUT);
@@ -285,16 +289,17 @@ static void test_clients_killed(void **state)
         tutti_store *client;
         size_t bytes;
         char c;
-        tutti_store_opts opts = {.token = token_a};
+        tutti_store_opts opts = {.token = store_tcp_token_a};
         if (tutti_store_tcp("127.0.0.1", port, &opts, &client) != 0) _exit(1);
         tutti_store_add(client, "waiting", 1, NULL);
         tutti_store_get(client, "never", &c, 1, &bytes, 60000);
         _exit(1);
     }
     tutti_store *client;
-    OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.token = token_a}, &client));
+    OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.token = store_tcp_token_a}, &client));
     int64_t waiting = 0, count = 0;
-    for (int i = 0; i < 500 && waiting < N; i++, sleep_ms(10)) OK(tutti_store_add(client, "waiting", 0, &waiting));
+    for (int i = 0; i < 500 && waiting < N; i++, store_tcp_sleep_ms(10))
+        OK(tutti_store_add(client, "waiting", 0, &waiting));
     assert_int_equal(waiting, N);
     for (int i = 0; i < N; i++) {
         int result;
@@ -322,7 +327,7 @@ static bool is_idle(void)
 {
     struct timespec before, after;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
-    sleep_ms(500);
+    store_tcp_sleep_ms(500);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
 #ifdef __SANITIZE_THREAD__
     return true; /* it has a thread of its own, which takes more */
@@ -334,7 +339,7 @@ static bool is_idle(void)
 static void test_server_ends_and_idles(void **state)
 {
     (void)state;
-    tutti_store *server = serve(token_a), *client = join(server, token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a), *client = store_tcp_join(server, store_tcp_token_a);
     pthread_t thread;
     void *status;
     bool idle = false; /* once what was begun has been done, which takes its time on a slow machine */
@@ -396,14 +401,14 @@ static void test_forked_child_keeps_nothing(void **state)
 {
     (void)state;
     int gate, status = -1;
-    tutti_store *server = serve(token_a), *client = join(server, token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a), *client = store_tcp_join(server, store_tcp_token_a);
     uint16_t port = tutti_store_port(server);
     OK(tutti_store_set(client, "k", "", 0));
     pid_t child = start_child(&gate);
     tutti_store_free(client);
     OK(tutti_store_linger(server, 20000)); /* it has seen the client leave */
     tutti_store_free(server);
-    OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.server = true, .token = token_a}, &server));
+    OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.server = true, .token = store_tcp_token_a}, &server));
     tutti_store_free(server);
     close(gate);
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -414,8 +419,8 @@ static void *open_in_vain(void *argument)
 {
     tutti_store *store = NULL;
     int port = *(int *)argument;
-    return tutti_store_tcp("127.0.0.1", (uint16_t)port, &(tutti_store_opts){.token = token_a, .timeout_ms = 1000},
-                           &store) == TUTTI_OK
+    return tutti_store_tcp("127.0.0.1", (uint16_t)port,
+                           &(tutti_store_opts){.token = store_tcp_token_a, .timeout_ms = 1000}, &store) == TUTTI_OK
                ? argument
                : NULL;
 }
@@ -455,7 +460,7 @@ static void test_forked_amid_a_handshake(void **state)
 static void test_linger(void **state)
 {
     (void)state;
-    tutti_store *server = serve(token_a), *client = join(server, token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a), *client = store_tcp_join(server, store_tcp_token_a);
     FAILS(tutti_store_linger(NULL, 0), TUTTI_ERR_INVALID_ARGUMENT);
     OK(tutti_store_linger(client, 0));
     FAILS(tutti_store_linger(server, 0), TUTTI_ERR_TIMEOUT);

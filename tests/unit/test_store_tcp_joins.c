@@ -9,11 +9,11 @@ static void test_burst(void **state)
     (void)state;
     enum { N = 1500 };
     if (!usage_allow_fds(8 * N)) skip();
-    tutti_store *server = serve(token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a);
     struct recording recording;
     int *fds = calloc(N, sizeof *fds);
-    for (int i = 0; i < N; i++) fds[i] = knock(tutti_store_port(server));
-    for (int i = 0; i < N; i++) shake_hands_on(fds[i], &recording);
+    for (int i = 0; i < N; i++) fds[i] = store_tcp_knock(tutti_store_port(server));
+    for (int i = 0; i < N; i++) store_tcp_handshake_on(fds[i], &recording);
     for (int i = 0; i < N; i++) close(fds[i]);
     free(fds);
     tutti_store_free(server);
@@ -34,7 +34,7 @@ static int serve_with_few(int gate, int out, int32_t world_size)
 {
     tutti_store *server = NULL;
     char byte;
-    tutti_store_opts opts = {.server = true, .token = token_a, .world_size = world_size};
+    tutti_store_opts opts = {.server = true, .token = store_tcp_token_a, .world_size = world_size};
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){FEW, FEW});
     if (tutti_store_tcp("127.0.0.1", 0, &opts, &server) != TUTTI_OK) return 1;
     uint16_t port = tutti_store_port(server);
@@ -80,7 +80,7 @@ struct joiner {
 static void *join_once(void *argument)
 {
     struct joiner *joiner = argument;
-    tutti_store_opts opts = {.token = token_a, .timeout_ms = 30000};
+    tutti_store_opts opts = {.token = store_tcp_token_a, .timeout_ms = 30000};
     joiner->status = tutti_store_tcp("127.0.0.1", joiner->port, &opts, &joiner->store);
     if (joiner->status == TUTTI_OK) joiner->status = tutti_store_add(joiner->store, "n", 1, NULL);
     return NULL;
@@ -122,7 +122,7 @@ static void test_strangers_keep_nobody_out(void **state)
     int fds[N];
     if (!usage_allow_fds(2048)) skip();
     struct served served = start_with_few(0);
-    for (int i = 0; i < N; i++) fds[i] = knock(served.port);
+    for (int i = 0; i < N; i++) fds[i] = store_tcp_knock(served.port);
     int64_t begun = clock_now_ns();
     struct joiner joiner = {.port = served.port};
     join_once(&joiner);

@@ -7,7 +7,7 @@ static void test_flood(void **state)
 {
     (void)state;
     setenv("TUTTI_STORE_MAX_BYTES", "4000000", 1);
-    tutti_store *server = serve(token_a), *client = join(server, token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a), *client = store_tcp_join(server, store_tcp_token_a);
     char *value = calloc(1, 1 << 20), key[32];
     int status = TUTTI_OK, n = 0;
     for (; n < 100 && status == TUTTI_OK; n++) {
@@ -15,7 +15,7 @@ static void test_flood(void **state)
         status = tutti_store_set(client, key, value, 1 << 20);
     }
     FAILS(status, TUTTI_ERR_STORE);
-    assert_says("TUTTI_STORE_MAX_BYTES");
+    store_tcp_assert_says("TUTTI_STORE_MAX_BYTES");
     assert_true(n == 4);
     for (n = 0, status = TUTTI_OK; n < 100000 && status == TUTTI_OK; n++) { /* many small keys count as well */
         snprintf(key, sizeof key, "small/%d", n);
@@ -37,7 +37,7 @@ static void test_shrunk_values(void **state)
     (void)state;
     enum { N = 40 };
     setenv("TUTTI_STORE_MAX_BYTES", "4000000", 1);
-    tutti_store *server = serve(token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a);
     char *value = calloc(1, 2 << 20), key[32];
     memset(value, 1, 2 << 20);             /* else the pages would not be there */
     struct mallinfo2 before = mallinfo2(); /* under a sanitizer nothing changes in it */
@@ -67,7 +67,7 @@ static void test_slow_readers(void **state)
     (void)state;
     enum { N = 24 };
     setenv("TUTTI_STORE_MAX_BYTES", "9000000", 1);
-    tutti_store *server = serve(token_a), *client = join(server, token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a), *client = store_tcp_join(server, store_tcp_token_a);
     char *value = calloc(1, TUTTI_STORE_VALUE_MAX);
     int fds[N];
     OK(tutti_store_set(client, "big", value, TUTTI_STORE_VALUE_MAX));
@@ -80,12 +80,12 @@ static void test_slow_readers(void **state)
         }
         struct recording recording;
         uint8_t frame[128];
-        fds[i] = shake_hands(tutti_store_port(server), &recording);
+        fds[i] = store_tcp_handshake(tutti_store_port(server), &recording);
         size_t bytes = wire_request_bytes(&request);
         wire_put_u32(frame, (uint32_t)(bytes + SEAL_TAG_BYTES));
         wire_put_request(frame + 4, &request, 1000);
         seal_close(&recording.out, frame + 4, bytes, frame, 4);
-        transmit(fds[i], frame, 4 + bytes + SEAL_TAG_BYTES);
+        store_tcp_send(fds[i], frame, 4 + bytes + SEAL_TAG_BYTES);
     }
     for (int i = 0; i < 50; i++) OK(tutti_store_add(client, "n", 1, NULL));
     struct rusage usage;
@@ -125,7 +125,7 @@ static void test_put_off_goes_on(void **state)
     (void)state;
     enum { N = 4, SIZE = 1 << 20 };
     setenv("TUTTI_STORE_MAX_BYTES", "2000000", 1);
-    tutti_store *server = serve(token_a), *client = join(server, token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a), *client = store_tcp_join(server, store_tcp_token_a);
     char *value = calloc(1, SIZE);
     struct getter getter = {.client = client};
     pthread_t thread;
@@ -134,13 +134,13 @@ static void test_put_off_goes_on(void **state)
     for (int i = 0; i < N; i++) { /* half a request each: the server has made room for all of it */
         struct recording recording;
         uint8_t size[4];
-        fds[i] = shake_hands(tutti_store_port(server), &recording);
+        fds[i] = store_tcp_handshake(tutti_store_port(server), &recording);
         wire_put_u32(size, SIZE);
-        transmit(fds[i], size, sizeof size);
+        store_tcp_send(fds[i], size, sizeof size);
     }
-    sleep_ms(200);
+    store_tcp_sleep_ms(200);
     assert_int_equal(pthread_create(&thread, NULL, get_big, &getter), 0);
-    sleep_ms(200);
+    store_tcp_sleep_ms(200);
     for (int i = 0; i < N; i++) close(fds[i]);
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
@@ -173,15 +173,15 @@ static void test_large_requests(void **state)
     (void)state;
     enum { N = 3 };
     setenv("TUTTI_STORE_MAX_BYTES", "4000000", 1);
-    tutti_store *server = serve(token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a);
     struct getter getter[N];
     pthread_t thread[N];
     setenv("TUTTI_STORE_MAX_BYTES", "65536", 1);
-    tutti_store *small = serve(token_a), *client = join(small, token_a);
+    tutti_store *small = store_tcp_serve(store_tcp_token_a), *client = store_tcp_join(small, store_tcp_token_a);
     char *value = calloc(1, 40000);
     OK(tutti_store_compare_set(client, "none", value, 40000, value, 40000, NULL, 0, NULL));
     for (int i = 0; i < N; i++) {
-        getter[i] = (struct getter){.client = join(server, token_a)};
+        getter[i] = (struct getter){.client = store_tcp_join(server, store_tcp_token_a)};
         assert_int_equal(pthread_create(&thread[i], NULL, compare_large, &getter[i]), 0);
     }
     for (int i = 0; i < N; i++) {

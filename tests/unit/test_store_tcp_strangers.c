@@ -6,7 +6,7 @@
 static void test_strangers_are_dropped(void **state)
 {
     (void)state;
-    tutti_store *server = serve(token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a);
     uint16_t port = tutti_store_port(server);
     struct handshake shake = {0};
     uint8_t hello[HANDSHAKE_HELLO_BYTES], noise[4096];
@@ -28,18 +28,18 @@ static void test_strangers_are_dropped(void **state)
         {noise, 256, true, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        int fd = knock(port);
+        int fd = store_tcp_knock(port);
         assert_true(send(fd, rows[i].data, rows[i].bytes, MSG_NOSIGNAL) == (ssize_t)rows[i].bytes);
-        int ms = until_closed(fd, &bytes);
+        int ms = store_tcp_until_closed(fd, &bytes);
         if (rows[i].at_once ? ms > 1500 : ms < 1500 || ms > 4000) fail_msg("row %zu: dropped after %d ms", i, ms);
         assert_int_equal(bytes, rows[i].answer);
     }
     /* more than a stranger may say: a hello and what should have waited for the answer */
     uint8_t both[HANDSHAKE_HELLO_BYTES + HANDSHAKE_PROOF_BYTES] = {0};
     memcpy(both, hello, sizeof hello);
-    int fd = knock(port);
+    int fd = store_tcp_knock(port);
     assert_true(send(fd, both, sizeof both, MSG_NOSIGNAL) == (ssize_t)sizeof both);
-    assert_true(until_closed(fd, &bytes) < 1500);
+    assert_true(store_tcp_until_closed(fd, &bytes) < 1500);
     OK(tutti_store_add(server, "alive", 1, NULL));
     tutti_store_free(server);
 }
@@ -55,15 +55,15 @@ static void test_idle_strangers_hurt_nobody(void **state)
     limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
     setrlimit(RLIMIT_NOFILE, &limit);
     int most = limit.rlim_cur >= 4096 ? N : 300;
-    tutti_store *server = serve(token_a), *client = join(server, token_a);
-    for (; n < most; n++) fds[n] = knock(tutti_store_port(server));
+    tutti_store *server = store_tcp_serve(store_tcp_token_a), *client = store_tcp_join(server, store_tcp_token_a);
+    for (; n < most; n++) fds[n] = store_tcp_knock(tutti_store_port(server));
     int64_t begun = clock_now_ns();
     for (int i = 0; i < 200; i++) OK(tutti_store_add(client, "n", 1, NULL));
     assert_true(clock_now_ns() - begun < 2000000000);
-    tutti_store *late = join(server, token_a);
+    tutti_store *late = store_tcp_join(server, store_tcp_token_a);
     OK(tutti_store_add(late, "n", 1, NULL));
     assert_true(clock_now_ns() - begun < 2000000000);
-    sleep_ms(2500); /* all of them are gone by then */
+    store_tcp_sleep_ms(2500); /* all of them are gone by then */
     for (int i = 0; i < n; i++) {
         char byte;
         assert_int_equal(recv(fds[i], &byte, 1, MSG_DONTWAIT), 0);
@@ -85,17 +85,17 @@ static void test_out_of_descriptors(void **state)
     if (child == 0) {
         tutti_store *server = NULL;
         int fds[256], n = 0;
-        tutti_store_opts opts = {.server = true, .token = token_a};
+        tutti_store_opts opts = {.server = true, .token = store_tcp_token_a};
         setrlimit(RLIMIT_NOFILE, &(struct rlimit){200, 200});
         if (tutti_store_tcp("127.0.0.1", 0, &opts, &server) != 0) _exit(1);
-        int probe = knock(tutti_store_port(server));
-        sleep_ms(50);
+        int probe = store_tcp_knock(tutti_store_port(server));
+        store_tcp_sleep_ms(50);
         while (n < 256 && (fds[n] = dup(0)) >= 0) n++;
         close(fds[--n]);
-        int stranger = knock(tutti_store_port(server)); /* takes our last one */
+        int stranger = store_tcp_knock(tutti_store_port(server)); /* takes our last one */
         struct timespec cpu, later;
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-        sleep_ms(500);
+        store_tcp_sleep_ms(500);
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &later);
         double used = (double)(later.tv_sec - cpu.tv_sec) + (double)(later.tv_nsec - cpu.tv_nsec) * 1e-9;
         if (used > 0.2) _exit(2);
@@ -120,19 +120,19 @@ static void test_out_of_descriptors(void **state)
 static void test_replayed_handshake(void **state)
 {
     (void)state;
-    tutti_store *server = serve(token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a);
     struct recording recording;
     uint8_t theirs[HANDSHAKE_HELLO_BYTES], verdict[HANDSHAKE_VERDICT_BYTES];
     size_t bytes;
-    close(shake_hands(tutti_store_port(server), &recording));
-    int fd = knock(tutti_store_port(server));
-    transmit(fd, recording.hello, sizeof recording.hello);
-    receive(fd, theirs, sizeof theirs);
-    transmit(fd, recording.proof, sizeof recording.proof);
-    receive(fd, verdict, sizeof verdict);
+    close(store_tcp_handshake(tutti_store_port(server), &recording));
+    int fd = store_tcp_knock(tutti_store_port(server));
+    store_tcp_send(fd, recording.hello, sizeof recording.hello);
+    store_tcp_receive(fd, theirs, sizeof theirs);
+    store_tcp_send(fd, recording.proof, sizeof recording.proof);
+    store_tcp_receive(fd, verdict, sizeof verdict);
     for (size_t i = 0; i < sizeof verdict; i++)
         assert_int_equal(verdict[i], 0); /* no code of the server for a stranger */
-    until_closed(fd, &bytes);
+    store_tcp_until_closed(fd, &bytes);
     assert_int_equal(bytes, 0);
     OK(tutti_store_add(server, "alive", 1, NULL));
     tutti_store_free(server);
@@ -173,12 +173,12 @@ static void test_impostor(void **state)
     assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &bytes), 0);
     pthread_t thread;
     tutti_store *store;
-    tutti_store_opts opts = {.token = token_a, .timeout_ms = 5000};
+    tutti_store_opts opts = {.token = store_tcp_token_a, .timeout_ms = 5000};
     pthread_create(&thread, NULL, impostor_run, &listener);
     FAILS(tutti_store_tcp("127.0.0.1", ntohs(address.sin_port), &opts, &store), TUTTI_ERR_AUTH);
-    assert_says("does not have this rank's job token");
+    store_tcp_assert_says("does not have this rank's job token");
     FAILS(tutti_store_tcp("127.0.0.1", ntohs(address.sin_port), &opts, &store), TUTTI_ERR_AUTH);
-    assert_says("a program that is not a Tutti store");
+    store_tcp_assert_says("a program that is not a Tutti store");
     pthread_join(thread, NULL);
     close(listener);
 }
@@ -186,17 +186,17 @@ static void test_impostor(void **state)
 static void test_other_version(void **state)
 {
     (void)state;
-    tutti_store *server = serve(token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a);
     struct handshake shake = {0};
     uint8_t hello[HANDSHAKE_HELLO_BYTES], theirs[HANDSHAKE_HELLO_BYTES];
     size_t bytes;
-    int fd = knock(tutti_store_port(server));
+    int fd = store_tcp_knock(tutti_store_port(server));
     handshake_start(&shake, HANDSHAKE_CLIENT, hello);
     hello[7] = HANDSHAKE_VERSION + 1;
-    transmit(fd, hello, sizeof hello);
-    receive(fd, theirs, sizeof theirs);
+    store_tcp_send(fd, hello, sizeof hello);
+    store_tcp_receive(fd, theirs, sizeof theirs);
     assert_int_equal(theirs[7], HANDSHAKE_VERSION);
-    assert_true(until_closed(fd, &bytes) < 1500);
+    assert_true(store_tcp_until_closed(fd, &bytes) < 1500);
     tutti_store_free(server);
 }
 
@@ -215,17 +215,17 @@ static size_t make_frame(struct seal *seal, uint8_t *frame, int64_t delta)
 static void test_bad_frames(void **state)
 {
     (void)state;
-    tutti_store *server = serve(token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a);
     int64_t value;
     for (int form = 0; form < 6; form++) {
         struct recording recording;
         uint8_t frame[256], answer[256];
         size_t bytes;
-        int fd = shake_hands(tutti_store_port(server), &recording);
+        int fd = store_tcp_handshake(tutti_store_port(server), &recording);
         size_t total = make_frame(&recording.out, frame, form == 0);
         if (form == 0) {
-            transmit(fd, frame, total);
-            receive(fd, answer, 4 + 24 + SEAL_TAG_BYTES);
+            store_tcp_send(fd, frame, total);
+            store_tcp_receive(fd, answer, 4 + 24 + SEAL_TAG_BYTES);
         } else if (form == 1) {
             frame[20] ^= 1;
         } else if (form == 2) {
@@ -237,8 +237,8 @@ static void test_bad_frames(void **state)
         } else {
             total += make_frame(&recording.out, frame + total, 1); /* two at once */
         }
-        transmit(fd, frame, total); /* form 0: once more */
-        assert_true(until_closed(fd, &bytes) < 1500);
+        store_tcp_send(fd, frame, total); /* form 0: once more */
+        assert_true(store_tcp_until_closed(fd, &bytes) < 1500);
         assert_int_equal(bytes, 0);
     }
     OK(tutti_store_add(server, "counter", 0, &value));
@@ -288,13 +288,13 @@ static bool deaf_was_heard(tutti_store *server, int n)
 static void test_deaf_client(void **state)
 {
     (void)state;
-    tutti_store *server = serve(token_a);
+    tutti_store *server = store_tcp_serve(store_tcp_token_a);
     struct recording recording;
     uint8_t frame[4096], answer[4 + 24 + 4 + DEAF_VALUE + SEAL_TAG_BYTES];
-    int n = 0, fd = shake_hands(tutti_store_port(server), &recording);
+    int n = 0, fd = store_tcp_handshake(tutti_store_port(server), &recording);
     for (; n < 100; n++) { /* as long as it listens, all is well */
-        transmit(fd, frame, make_exchange(&recording.out, frame, n));
-        receive(fd, answer, sizeof answer);
+        store_tcp_send(fd, frame, make_exchange(&recording.out, frame, n));
+        store_tcp_receive(fd, answer, sizeof answer);
     }
     for (bool heard = true; heard && n < DEAF_REQUESTS; n++) {
         size_t bytes = make_exchange(&recording.out, frame, n);

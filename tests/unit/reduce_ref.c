@@ -1,29 +1,12 @@
-/* One element of any reduction, slowly and in another way than the library: integers in 128 bits, small floats from a
- * table of what each code means, and back by searching that table for the nearest. */
-#ifndef REDUCE_REFERENCE_H
-#define REDUCE_REFERENCE_H
+#include "reduce_ref.h"
 
-#include "base/dtype.h"
 #include "base/reduce_version.h"
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define REF_FN static inline __attribute__((unused))
 
 /* ---- small floats -------------------------------------------------------------------------------------------- */
 
-struct ref_format {
-    tutti_dtype dtype;
-    int exponent, mantissa, bias;
-    unsigned infinity, greatest, nan; /* infinity is the code that follows the greatest finite one */
-    bool saturates;
-    double *value; /* of each positive code, as if there were no infinity and no NaN */
-};
-
-REF_FN struct ref_format *ref_format(tutti_dtype dtype)
+struct reduce_ref_format *reduce_ref_format(tutti_dtype dtype)
 {
-    static struct ref_format formats[] = {
+    static struct reduce_ref_format formats[] = {
         {TUTTI_FLOAT16, 5, 10, 15, 0x7c00, 0x7bff, 0x7e00, false, NULL},
         {TUTTI_BFLOAT16, 8, 7, 127, 0x7f80, 0x7f7f, 0x7fc0, false, NULL},
         {TUTTI_FLOAT8_E5M2, 5, 2, 15, 0x7c, 0x7b, 0x7f, false, NULL},
@@ -31,7 +14,7 @@ REF_FN struct ref_format *ref_format(tutti_dtype dtype)
     };
 
     for (size_t i = 0; i < 4; i++) {
-        struct ref_format *f = &formats[i];
+        struct reduce_ref_format *f = &formats[i];
         if (f->dtype != dtype) continue;
         if (!f->value) {
             int codes = 1 << (f->exponent + f->mantissa);
@@ -47,7 +30,7 @@ REF_FN struct ref_format *ref_format(tutti_dtype dtype)
     return NULL;
 }
 
-REF_FN double ref_decode(const struct ref_format *f, unsigned code)
+double reduce_ref_decode(const struct reduce_ref_format *f, unsigned code)
 {
     unsigned top = 1u << (f->exponent + f->mantissa), magnitude = code & (top - 1);
     double value = f->value[magnitude];
@@ -56,7 +39,7 @@ REF_FN double ref_decode(const struct ref_format *f, unsigned code)
     return code & top ? -value : value;
 }
 
-REF_FN unsigned ref_encode(const struct ref_format *f, double x)
+unsigned reduce_ref_encode(const struct reduce_ref_format *f, double x)
 {
     unsigned sign = signbit(x) ? 1u << (f->exponent + f->mantissa) : 0, low = 0, high = f->infinity;
     double size = fabs(x);
@@ -80,12 +63,12 @@ REF_FN unsigned ref_encode(const struct ref_format *f, double x)
 
 /* ---- numbers of any dtype ------------------------------------------------------------------------------------ */
 
-REF_FN bool ref_is_float(tutti_dtype dtype)
+bool reduce_ref_is_float(tutti_dtype dtype)
 {
     return dtype_reduces(dtype, TUTTI_PREMUL_SUM) && dtype_reduces(dtype, TUTTI_MIN);
 }
 
-REF_FN double ref_get(tutti_dtype dtype, const void *p)
+double reduce_ref_get(tutti_dtype dtype, const void *p)
 {
     float f;
     double d;
@@ -94,10 +77,10 @@ REF_FN double ref_get(tutti_dtype dtype, const void *p)
     if (dtype == TUTTI_FLOAT64) return memcpy(&d, p, 8), d;
     if (dtype == TUTTI_FLOAT32) return memcpy(&f, p, 4), (double)f;
     memcpy(&code, p, (size_t)tutti_dtype_bytes(dtype));
-    return ref_decode(ref_format(dtype), code);
+    return reduce_ref_decode(reduce_ref_format(dtype), code);
 }
 
-REF_FN void ref_put(tutti_dtype dtype, void *p, double x)
+void reduce_ref_put(tutti_dtype dtype, void *p, double x)
 {
     uint64_t nan64 = 0x7ff8000000000000;
     uint32_t nan32 = 0x7fc00000;
@@ -108,13 +91,12 @@ REF_FN void ref_put(tutti_dtype dtype, void *p, double x)
     } else if (dtype == TUTTI_FLOAT32) {
         memcpy(p, isnan(x) ? (void *)&nan32 : (void *)&f, 4);
     } else {
-        unsigned code = ref_encode(ref_format(dtype), x);
+        unsigned code = reduce_ref_encode(reduce_ref_format(dtype), x);
         memcpy(p, &code, (size_t)tutti_dtype_bytes(dtype));
     }
 }
 
-/* x op y as the dtype's arithmetic has it before it is stored; for all but float64 that is float32's. */
-REF_FN double ref_float(tutti_dtype dtype, tutti_reduce_op op, double x, double y)
+double reduce_ref_float(tutti_dtype dtype, tutti_reduce_op op, double x, double y)
 {
     volatile float narrow;
     volatile double wide;
@@ -130,7 +112,7 @@ REF_FN double ref_float(tutti_dtype dtype, tutti_reduce_op op, double x, double 
     return (double)narrow;
 }
 
-REF_FN __int128 ref_integer(tutti_dtype dtype, const void *p)
+__int128 reduce_ref_integer(tutti_dtype dtype, const void *p)
 {
     int64_t bits = tutti_dtype_bytes(dtype) * 8;
     uint64_t raw = 0;
@@ -140,7 +122,7 @@ REF_FN __int128 ref_integer(tutti_dtype dtype, const void *p)
     return raw;
 }
 
-REF_FN __int128 ref_integer_op(tutti_reduce_op op, __int128 x, __int128 y)
+static __int128 reduce_integers(tutti_reduce_op op, __int128 x, __int128 y)
 {
     switch (op) {
     case TUTTI_SUM:
@@ -162,7 +144,7 @@ REF_FN __int128 ref_integer_op(tutti_reduce_op op, __int128 x, __int128 y)
     }
 }
 
-REF_FN bool ref_bool(tutti_reduce_op op, bool x, bool y)
+static bool reduce_bools(tutti_reduce_op op, bool x, bool y)
 {
     switch (op) {
     case TUTTI_SUM:
@@ -176,48 +158,46 @@ REF_FN bool ref_bool(tutti_reduce_op op, bool x, bool y)
     }
 }
 
-REF_FN void ref_complex(tutti_dtype part, tutti_reduce_op op, char *dst, const char *a, const char *b)
+static void reduce_complex(tutti_dtype part, tutti_reduce_op op, char *dst, const char *a, const char *b)
 {
     int64_t half = tutti_dtype_bytes(part);
-    double ar = ref_get(part, a), ai = ref_get(part, a + half), br = ref_get(part, b), bi = ref_get(part, b + half);
+    double ar = reduce_ref_get(part, a), ai = reduce_ref_get(part, a + half), br = reduce_ref_get(part, b),
+           bi = reduce_ref_get(part, b + half);
 
     if (op == TUTTI_SUM) {
-        ref_put(part, dst, ref_float(part, TUTTI_SUM, ar, br));
-        ref_put(part, dst + half, ref_float(part, TUTTI_SUM, ai, bi));
+        reduce_ref_put(part, dst, reduce_ref_float(part, TUTTI_SUM, ar, br));
+        reduce_ref_put(part, dst + half, reduce_ref_float(part, TUTTI_SUM, ai, bi));
     } else {
-        double rr = ref_float(part, TUTTI_PRODUCT, ar, br), ii = ref_float(part, TUTTI_PRODUCT, ai, bi);
-        double ri = ref_float(part, TUTTI_PRODUCT, ar, bi), ir = ref_float(part, TUTTI_PRODUCT, ai, br);
-        ref_put(part, dst, ref_float(part, TUTTI_SUM, rr, -ii));
-        ref_put(part, dst + half, ref_float(part, TUTTI_SUM, ri, ir));
+        double rr = reduce_ref_float(part, TUTTI_PRODUCT, ar, br), ii = reduce_ref_float(part, TUTTI_PRODUCT, ai, bi);
+        double ri = reduce_ref_float(part, TUTTI_PRODUCT, ar, bi), ir = reduce_ref_float(part, TUTTI_PRODUCT, ai, br);
+        reduce_ref_put(part, dst, reduce_ref_float(part, TUTTI_SUM, rr, -ii));
+        reduce_ref_put(part, dst + half, reduce_ref_float(part, TUTTI_SUM, ri, ir));
     }
 }
 
-/* The dtype of a complex number's parts; the dtype itself for the others. */
-REF_FN tutti_dtype ref_part(tutti_dtype dtype)
+tutti_dtype reduce_ref_part(tutti_dtype dtype)
 {
     if (dtype == TUTTI_COMPLEX64) return TUTTI_FLOAT32;
     return dtype == TUTTI_COMPLEX128 ? TUTTI_FLOAT64 : dtype;
 }
 
-/* One element: dst = a op b. */
-REF_FN void ref_op(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *a, const void *b)
+void reduce_ref_op(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *a, const void *b)
 {
-    if (ref_is_float(dtype)) {
-        ref_put(dtype, dst, ref_float(dtype, op, ref_get(dtype, a), ref_get(dtype, b)));
-    } else if (ref_part(dtype) != dtype) {
-        ref_complex(ref_part(dtype), op, dst, a, b);
+    if (reduce_ref_is_float(dtype)) {
+        reduce_ref_put(dtype, dst, reduce_ref_float(dtype, op, reduce_ref_get(dtype, a), reduce_ref_get(dtype, b)));
+    } else if (reduce_ref_part(dtype) != dtype) {
+        reduce_complex(reduce_ref_part(dtype), op, dst, a, b);
     } else if (dtype == TUTTI_BOOL) {
-        *(uint8_t *)dst = ref_bool(op, *(const uint8_t *)a != 0, *(const uint8_t *)b != 0);
+        *(uint8_t *)dst = reduce_bools(op, *(const uint8_t *)a != 0, *(const uint8_t *)b != 0);
     } else {
-        __int128 result = ref_integer_op(op, ref_integer(dtype, a), ref_integer(dtype, b));
+        __int128 result = reduce_integers(op, reduce_ref_integer(dtype, a), reduce_ref_integer(dtype, b));
         memcpy(dst, &result, (size_t)tutti_dtype_bytes(dtype)); /* the low bytes: wrapped */
     }
 }
 
 /* ---- input ------------------------------------------------------------------------------------------------------ */
 
-/* The same on every run. */
-REF_FN uint64_t ref_random(void)
+uint64_t reduce_ref_random(void)
 {
     static uint64_t state = 0x9e3779b97f4a7c15;
 
@@ -226,9 +206,7 @@ REF_FN uint64_t ref_random(void)
     return state ^= state << 17;
 }
 
-REF_FN void ref_fill(void *p, size_t bytes)
+void reduce_ref_fill(void *p, size_t bytes)
 {
-    for (size_t i = 0; i < bytes; i++) ((uint8_t *)p)[i] = (uint8_t)(ref_random() >> 32);
+    for (size_t i = 0; i < bytes; i++) ((uint8_t *)p)[i] = (uint8_t)(reduce_ref_random() >> 32);
 }
-
-#endif
