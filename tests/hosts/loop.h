@@ -1,91 +1,14 @@
-/* A rank that goes on reducing until its time is over, and says what it met:
+/* A rank of test_hosts that reduces until its time is over and reports errors:
  *
  *     test_hosts loop SECONDS TIMEOUT_MS BYTES [STORE_TIMEOUT_MS [PAUSE_S]]
  *
- * "joined", and "running" once the first result is there; then "right after N rounds", or "S.SSS STATUS: sentence",
- * S.SSS being the seconds since the last round that ended well.  Exit status 0, or 3 after an error and 4 after a wrong
+ * Prints "joined", and "running" after the first result.  Then "right after N rounds", or "S.SSS STATUS: message",
+ * S.SSS being the seconds since the last good round.  Exits with 0, with 3 after an error, or with 4 after a wrong
  * result. */
-#ifndef HOSTS_LOOP_H
-#define HOSTS_LOOP_H
+#ifndef TESTS_LOOP_H
+#define TESTS_LOOP_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-#include <tutti/tutti.h>
-#include <unistd.h>
-
-static double loop_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-static int loop_failed(int status, double since)
-{
-    printf("%.3f %s: %s\n", loop_now() - since, tutti_status_string(status), tutti_last_error());
-    return 3;
-}
-
-/* Element 0 says whether rank 0 goes on; the others are the rank and the round. */
-static void loop_fill(float *x, size_t n, int rank, int round, bool more)
-{
-    for (size_t i = 1; i < n; i++) x[i] = (float)(rank + round % 100 + (int)(i % 100));
-    x[0] = rank == 0 && more ? 1 : 0;
-}
-
-static bool loop_right(const float *x, size_t n, int world, int round)
-{
-    for (size_t i = 1; i < n; i++)
-        if (x[i] != (float)(world * (world - 1) / 2 + world * (round % 100 + (int)(i % 100)))) return false;
-    return true;
-}
-
-static int loop_rounds(float *x, size_t n, double seconds, int pause_s)
-{
-    int rank = tutti_get_rank(NULL), world = tutti_get_world_size(NULL), round = 0;
-    double begun = loop_now(), last = begun;
-    bool more = true;
-    while (more) {
-        if (pause_s > 0) sleep((unsigned)pause_s);
-        loop_fill(x, n, rank, round, loop_now() < begun + seconds);
-        int status = tutti_all_reduce(tutti_view(x, (int64_t)n), TUTTI_SUM, NULL);
-        if (status != TUTTI_OK) return loop_failed(status, last);
-        if (!loop_right(x, n, world, round)) {
-            printf("WRONG in round %d\n", round);
-            return 4;
-        }
-        more = x[0] > 0;
-        last = loop_now();
-        if (round++ == 0) printf("running\n");
-    }
-    printf("right after %d rounds\n", round);
-    return 0;
-}
-
-static int loop_main(char **argument)
-{
-    size_t n = (size_t)atol(argument[2]) / sizeof(float);
-    float *x = malloc(n * sizeof *x);
-    tutti_init_opts opts = {.timeout_ms = atol(argument[1]),
-                            .store_timeout_ms = argument[3] != NULL ? atol(argument[3]) : 20000};
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    setenv("TUTTI_BACKEND_PATH", TUTTI_BACKENDS_DIR, 0);
-    if (x == NULL || n < 2) abort();
-    int pause_s = argument[3] != NULL && argument[4] != NULL ? atoi(argument[4]) : 0;
-    double begun = loop_now();
-    int status = tutti_init_process_group("tcp", &opts);
-    if (status == TUTTI_OK) printf("joined\n");
-    int result = status != TUTTI_OK ? loop_failed(status, begun) : loop_rounds(x, n, atof(argument[0]), pause_s);
-    if (status == TUTTI_OK) {
-        begun = loop_now();
-        status = tutti_destroy_process_group(NULL);
-        printf("destroyed in %.3f\n", loop_now() - begun);
-        if (result == 0 && status != TUTTI_OK) result = loop_failed(status, begun);
-    }
-    free(x);
-    if (result != 0) sleep(1); /* or the launcher would end the others before they have said theirs */
-    return result;
-}
+/* Runs it with the arguments after "loop"; returns the exit status. */
+int loop_main(char **argument);
 
 #endif
