@@ -1,63 +1,45 @@
-/* The network of train.c: a multi-layer perceptron with ReLU, softmax cross entropy, and SGD with momentum.  Plain C;
- * nothing here is distributed.
- *
- * Values and gradients lie in one array each, last layer first: the order in which the backward pass fills the
- * gradients, so that a bucket of several layers is one run of memory.
- */
-#ifndef MLP_H
-#define MLP_H
+#include "mlp.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "digits.h"
 
-#include <math.h>
-
-enum { MLP_LAYERS_MAX = 8 };
-
-struct mlp {
-    int layers;
-    int size[MLP_LAYERS_MAX + 1];  /* inputs, hidden .., outputs */
-    int64_t begin[MLP_LAYERS_MAX]; /* offset of a layer's weights [in][out] and biases [out] in the arrays below */
-    int64_t numel;                 /* of the next three arrays */
-    float *value, *gradient, *velocity;
-    float *active[MLP_LAYERS_MAX + 1]; /* [row][size]: 0 is the input, `layers` the output */
-    float *error[MLP_LAYERS_MAX + 1];  /* [row][size]: gradient of the loss with respect to active */
-};
-
-static inline float *mlp_floats(int64_t n)
+static float *floats(int64_t n)
 {
     float *memory = calloc((size_t)n + 1, sizeof *memory);
     if (!memory) abort();
     return memory;
 }
 
-static inline int64_t mlp_layer_numel(const struct mlp *net, int layer)
+int64_t mlp_layer_numel(const struct mlp *net, int layer)
 {
     return (int64_t)(net->size[layer] + 1) * net->size[layer + 1];
 }
 
-/* Allocates the arrays.  net->layers and net->size are set; rows is the largest batch. */
-static inline void mlp_init(struct mlp *net, int rows, uint64_t seed)
+void mlp_init(struct mlp *net, int rows, uint64_t seed)
 {
     net->numel = 0;
     for (int i = net->layers - 1; i >= 0; i--) {
         net->begin[i] = net->numel;
         net->numel += mlp_layer_numel(net, i);
     }
-    net->value = mlp_floats(net->numel);
-    net->gradient = mlp_floats(net->numel);
-    net->velocity = mlp_floats(net->numel);
+    net->value = floats(net->numel);
+    net->gradient = floats(net->numel);
+    net->velocity = floats(net->numel);
     for (int i = 0; i <= net->layers; i++) {
-        net->active[i] = mlp_floats((int64_t)rows * net->size[i]);
-        net->error[i] = mlp_floats((int64_t)rows * net->size[i]);
+        net->active[i] = floats((int64_t)rows * net->size[i]);
+        net->error[i] = floats((int64_t)rows * net->size[i]);
     }
     for (int i = 0; i < net->layers; i++) { /* He initialization; biases are 0 */
         float *weight = net->value + net->begin[i], limit = sqrtf(6.0f / (float)net->size[i]);
         for (int k = 0; k < net->size[i] * net->size[i + 1]; k++)
-            weight[k] = limit * ((float)random_below(&seed, 1 << 20) / (1 << 19) - 1);
+            weight[k] = limit * ((float)digits_random(&seed, 1 << 20) / (1 << 19) - 1);
     }
 }
 
-static inline void mlp_free(struct mlp *net)
+void mlp_free(struct mlp *net)
 {
     free(net->value);
     free(net->gradient);
@@ -68,8 +50,7 @@ static inline void mlp_free(struct mlp *net)
     }
 }
 
-/* Computes active[layers] from active[0], for `rows` rows. */
-static inline void mlp_forward(struct mlp *net, int rows)
+void mlp_forward(struct mlp *net, int rows)
 {
     for (int layer = 0; layer < net->layers; layer++) {
         int n_in = net->size[layer], n_out = net->size[layer + 1];
@@ -85,8 +66,7 @@ static inline void mlp_forward(struct mlp *net, int rows)
     }
 }
 
-/* Returns the index of the row's largest output. */
-static inline int mlp_guess(const struct mlp *net, int row)
+int mlp_guess(const struct mlp *net, int row)
 {
     int n = net->size[net->layers], best = 0;
     const float *out = net->active[net->layers] + row * n;
@@ -95,9 +75,7 @@ static inline int mlp_guess(const struct mlp *net, int row)
     return best;
 }
 
-/* Returns the sum of the rows' losses (cross entropy after softmax), and fills error[layers] with `scale` times its
- * gradient. */
-static inline double mlp_loss(struct mlp *net, const int *label, int rows, float scale)
+double mlp_loss(struct mlp *net, const int *label, int rows, float scale)
 {
     int n = net->size[net->layers];
     double loss = 0;
@@ -112,8 +90,7 @@ static inline double mlp_loss(struct mlp *net, const int *label, int rows, float
     return loss;
 }
 
-/* Runs the backward pass of one layer, last layer first: fills this layer's gradient. */
-static inline void mlp_backward(struct mlp *net, int layer, int rows)
+void mlp_backward(struct mlp *net, int layer, int rows)
 {
     int n_in = net->size[layer], n_out = net->size[layer + 1];
     const float *weight = net->value + net->begin[layer];
@@ -132,12 +109,10 @@ static inline void mlp_backward(struct mlp *net, int layer, int rows)
     }
 }
 
-static inline void mlp_step(struct mlp *net, float rate, float momentum)
+void mlp_step(struct mlp *net, float rate, float momentum)
 {
     for (int64_t i = 0; i < net->numel; i++) {
         net->velocity[i] = momentum * net->velocity[i] + net->gradient[i];
         net->value[i] -= rate * net->velocity[i];
     }
 }
-
-#endif

@@ -1,7 +1,9 @@
 /* Data-parallel training, like torch's DistributedDataParallel: a digit classifier. */
-#include "example.h"
+#include "../example.h"
+#include "digits.h"
 #include "mlp.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #ifndef EXAMPLES_DATA_DIR
@@ -15,7 +17,7 @@ struct options {
     int epochs, batch, bucket_kib;
 };
 
-/* Gradients on their way.  memory is as large as all of them; [begin, end) of it is being filled. */
+/* Gradients being averaged.  memory is as large as all of them; [begin, end) of it is being filled. */
 struct buckets {
     tutti_tensor memory;
     int64_t capacity, begin, end;
@@ -23,13 +25,13 @@ struct buckets {
     int works;
 };
 
-/* Part of a tensor, sharing its memory. */
+/* Returns a part of a tensor, which shares its memory. */
 static tutti_tensor tensor_part(tutti_tensor x, int64_t begin, int64_t numel)
 {
     return (tutti_tensor){(char *)x.data + begin * tutti_dtype_bytes(x.dtype), numel, x.dtype, x.device};
 }
 
-/* A layer's gradient is there: starts averaging the bucket if that fills it, or if it is the first layer's. */
+/* Adds a layer's gradient to the bucket, and starts averaging it if it is full or the layer is the first. */
 static void buckets_add(struct buckets *buckets, const struct mlp *net, int layer)
 {
     buckets->end = net->begin[layer] + mlp_layer_numel(net, layer);
@@ -40,7 +42,7 @@ static void buckets_add(struct buckets *buckets, const struct mlp *net, int laye
     buckets->begin = buckets->end;
 }
 
-/* Waits for all buckets: the gradients are now the averages. */
+/* Waits for all buckets.  The gradients are the averages then. */
 static void buckets_wait(struct buckets *buckets, struct mlp *net)
 {
     TUTTI_CHECK(tutti_wait_all(buckets->work, buckets->works, TUTTI_DEFAULT_TIMEOUT));
@@ -48,7 +50,7 @@ static void buckets_wait(struct buckets *buckets, struct mlp *net)
     buckets->begin = buckets->works = 0;
 }
 
-/* This rank's share of n things: [first, first + the result). */
+/* Computes this rank's share of n rows: [first, first + the result). */
 static int share(int n, int *first)
 {
     int rank = tutti_get_rank(NULL), world = tutti_get_world_size(NULL);
@@ -56,7 +58,7 @@ static int share(int n, int *first)
     return (int)((int64_t)n * (rank + 1) / world) - *first;
 }
 
-/* Puts this rank's share of n rows into the network; gives how many they are. */
+/* Copies this rank's share of n rows into the network's input.  Returns their number. */
 static int load(struct mlp *net, const struct digits *data, const int *order, int n, int *label)
 {
     int first, rows = share(n, &first);
@@ -68,7 +70,7 @@ static int load(struct mlp *net, const struct digits *data, const int *order, in
     return rows;
 }
 
-/* One step on a batch of n rows; gives the sum of this rank's rows' losses. */
+/* Trains on a batch of n rows.  Returns the sum of the losses of this rank's rows. */
 static double train_batch(struct mlp *net, struct buckets *buckets, const struct digits *data, const int *order, int n)
 {
     int label[n], rows = load(net, data, order, n, label);
@@ -84,7 +86,7 @@ static double train_batch(struct mlp *net, struct buckets *buckets, const struct
     return loss;
 }
 
-/* How many of this rank's share of n held-out rows are guessed right. */
+/* Returns how many of this rank's share of n held-out rows are guessed right. */
 static int count_right(struct mlp *net, const struct digits *data, const int *order, int n)
 {
     int label[n], rows = load(net, data, order, n, label), right = 0;
@@ -93,7 +95,7 @@ static int count_right(struct mlp *net, const struct digits *data, const int *or
     return right;
 }
 
-/* Every rank begins with rank 0's values, whatever it had. */
+/* Replaces every rank's values by rank 0's. */
 static void broadcast_values(struct mlp *net, tutti_tensor memory)
 {
     tensor_set(memory, net->value);
@@ -101,7 +103,7 @@ static void broadcast_values(struct mlp *net, tutti_tensor memory)
     tensor_get(net->value, memory);
 }
 
-/* The loss curve's file; NULL where none is asked for. */
+/* Opens the file of the loss curve, or returns NULL if none is wanted. */
 static FILE *csv_open(const char *path)
 {
     FILE *csv = path ? fopen(path, "w") : NULL;
@@ -113,13 +115,13 @@ static FILE *csv_open(const char *path)
     return csv;
 }
 
-/* Trains; gives the accuracy on the held-out rows, in percent. */
+/* Trains.  Returns the accuracy on the held-out rows, in percent. */
 static double train(struct mlp *net, const struct digits *data, const struct options *options)
 {
     int rank = tutti_get_rank(NULL), rows = data->rows - HELD_OUT, order[data->rows];
     uint64_t random = 20260101;
     for (int i = 0; i < data->rows; i++) order[i] = i;
-    shuffle(order, data->rows, &random); /* the last HELD_OUT of them are never trained on */
+    digits_shuffle(order, data->rows, &random); /* the last HELD_OUT of them are never trained on */
 
     struct buckets buckets = {.memory = ZEROS(float, net->numel), .capacity = options->bucket_kib * 1024 / 4};
     tutti_tensor totals = ZEROS(double, 2);
@@ -129,7 +131,7 @@ static double train(struct mlp *net, const struct digits *data, const struct opt
     FILE *csv = rank == 0 ? csv_open(options->csv_log) : NULL;
     for (int epoch = 1; epoch <= options->epochs; epoch++) {
         double start = seconds();
-        shuffle(order, rows, &random);
+        digits_shuffle(order, rows, &random);
         total[0] = 0;
         for (int at = 0; at < rows; at += options->batch) {
             int n = rows - at < options->batch ? rows - at : options->batch;
