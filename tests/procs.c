@@ -104,6 +104,17 @@ int proc_group(tutti_store *store, const char *name, int size, int64_t timeout_m
     return status;
 }
 
+int proc_sum(tutti_group *group, int size, int64_t n)
+{
+    int64_t *data = malloc((size_t)n * sizeof *data);
+    for (int64_t i = 0; i < n; i++) data[i] = i;
+    int status = tutti_all_reduce(tutti_view(data, n), TUTTI_SUM, tutti_with(.group = group));
+    for (int64_t i = 0; i < n && status == TUTTI_OK; i++)
+        if (data[i] != i * size) status = 1; /* success, with a wrong result */
+    free(data);
+    return status;
+}
+
 int proc_capture_stderr(int *saved)
 {
     int fd = memfd_create("stderr", MFD_CLOEXEC);

@@ -133,6 +133,9 @@ tutti_store *proc_store(void);
 int proc_group(tutti_store *store, const char *name, int size, int64_t timeout_ms, tutti_store **part,
                tutti_group **group);
 
+/* Sums n elements over all ranks and checks the result.  Returns the status, or 1 after a wrong result. */
+int proc_sum(tutti_group *group, int size, int64_t n);
+
 /* Redirects stderr to a file without a name and returns its descriptor. */
 int proc_capture_stderr(int *saved);
 

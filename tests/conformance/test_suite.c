@@ -148,8 +148,7 @@ static void test_job(void **state)
     assert_non_null(strstr(output, "line T_SPAWN                  not run"));
 }
 
-/* ---- what is wrong is seen ----------------------------------------------------------------------------------------
- */
+/* ---- what is wrong is seen --------------------------------------------------------------------------------------- */
 
 /* The tcp backend, whose rank 1 does wrong once a run, with its 61st message. */
 static struct spoilt {

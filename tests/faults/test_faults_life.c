@@ -10,17 +10,6 @@
 
 enum { SOON_S = 5, BIG = 1 << 20 };
 
-static int sum_once(tutti_group *group, int size, int64_t n)
-{
-    int64_t *data = malloc((size_t)n * sizeof *data);
-    for (int64_t i = 0; i < n; i++) data[i] = i;
-    int status = tutti_all_reduce(tutti_view(data, n), TUTTI_SUM, tutti_with(.group = group));
-    for (int64_t i = 0; i < n && status == TUTTI_OK; i++)
-        if (data[i] != i * size) status = 1; /* a wrong "ok" */
-    free(data);
-    return status;
-}
-
 /* ---- EINTR ------------------------------------------------------------------------------------------------------ */
 
 static void on_alarm(int number)
@@ -55,7 +44,7 @@ static int every_operation(int rank, int size, int64_t n)
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     free(one);
     free(all);
-    return sum_once(NULL, size, n);
+    return proc_sum(NULL, size, n);
 }
 
 static int rank_of_interrupts(int rank, int size, void *argument)
@@ -74,101 +63,6 @@ static void test_interrupted_all_the_time(void **state)
 {
     (void)state;
     procs_run_ranks(4, rank_of_interrupts, NULL);
-}
-
-/* ---- beginning again ------------------------------------------------------------------------------------------- */
-
-static int rank_of_again(int rank, int size, void *argument)
-{
-    char method[100];
-    snprintf(method, sizeof method, "tcp://127.0.0.1:%d?rank=%d&world_size=%d", *(int *)argument, rank, size);
-    for (int i = 0; i < 50; i++) {
-        tutti_init_opts opts = {.init_method = method, .timeout_ms = 20000, .store_timeout_ms = 20000};
-        EXPECT(tutti_init_process_group("tcp", &opts) == TUTTI_OK);
-        EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
-        EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
-    }
-    return 0;
-}
-
-static void test_same_port_fifty_times(void **state)
-{
-    (void)state;
-    int port = procs_free_port();
-    procs_run_ranks(3, rank_of_again, &port);
-}
-
-/* The same through one file: the first rank may find it before rank 0 of the earlier world has removed it. */
-static int rank_of_one_file(int rank, int size, void *argument)
-{
-    char method[200];
-    snprintf(method, sizeof method, "file://%s?rank=%d&world_size=%d", (const char *)argument, rank, size);
-    for (int i = 0; i < 50; i++) {
-        tutti_init_opts opts = {.init_method = method, .timeout_ms = 20000, .store_timeout_ms = 20000};
-        EXPECT(tutti_init_process_group("tcp", &opts) == TUTTI_OK);
-        EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
-        if (rank == 0) procs_sleep_ms(i % 5); /* the others come back before the file is removed */
-        EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
-    }
-    return 0;
-}
-
-static void test_same_file_fifty_times(void **state)
-{
-    (void)state;
-    char path[] = "/tmp/tutti-again-XXXXXX";
-    int fd = mkstemp(path);
-    assert_true(fd >= 0);
-    close(fd);
-    unlink(path);
-    procs_run_ranks(3, rank_of_one_file, path);
-    assert_int_equal(access(path, F_OK), -1);
-}
-
-/* Worlds are destroyed while the handles of subgroups and of a Work are still held. */
-static int rank_of_many_groups(int rank, int size, void *argument)
-{
-    enum { MANY = 100 };
-    (void)argument;
-    tutti_store *store = proc_store();
-    tutti_group *forgotten[MANY];
-    tutti_work *work[MANY];
-    int fds = 0, threads = 0, ranks[] = {0, 1};
-    EXPECT(store != NULL);
-    for (int i = 0; i < MANY; i++) {
-        char name[32];
-        tutti_store *part = NULL;
-        tutti_group *group = NULL;
-        if (i == 3) { /* what the first worlds load stays */
-            fds = usage_fds();
-            threads = usage_threads();
-        }
-        snprintf(name, sizeof name, "many-%d", i);
-        EXPECT(proc_group(store, name, size, 20000, &part, &group) == TUTTI_OK);
-        EXPECT(sum_once(group, size, 3) == TUTTI_OK);
-        EXPECT(tutti_new_group(ranks, size, &(tutti_group_opts){.parent = group}, &forgotten[i]) == TUTTI_OK);
-        EXPECT(tutti_barrier(tutti_with(.group = forgotten[i], .async_op = &work[i])) == TUTTI_OK);
-        EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
-        tutti_store_free(part);
-    }
-    if (usage_fds() != fds || usage_threads() != threads) {
-        fprintf(stderr, "rank %d: %d descriptors became %d, %d threads %d\n", rank, fds, usage_fds(), threads,
-                usage_threads());
-        return 1;
-    }
-    for (int i = 0; i < MANY; i++) {
-        EXPECT_ERROR(tutti_barrier(tutti_with(.group = forgotten[i])), TUTTI_ERR_ABORTED, "destroyed with its world");
-        EXPECT(tutti_destroy_process_group(forgotten[i]) == TUTTI_OK);
-        EXPECT(tutti_wait(&work[i], TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
-    }
-    tutti_store_free(store);
-    return 0;
-}
-
-static void test_a_hundred_groups(void **state)
-{
-    (void)state;
-    procs_run_ranks(2, rank_of_many_groups, NULL);
 }
 
 /* ---- a callback that destroys -------------------------------------------------------------------------------- */
@@ -227,19 +121,19 @@ static int fail_once(tutti_store *store, int rank, int size, int cycle)
     int status;
     snprintf(name, sizeof name, "failing-%d", cycle);
     EXPECT(proc_group(store, name, size, cycle % 3 == 1 ? 300 : 20000, &part, &group) == TUTTI_OK);
-    EXPECT(sum_once(group, size, 3) == TUTTI_OK);
+    EXPECT(proc_sum(group, size, 3) == TUTTI_OK);
     proc_barrier(size, 2 * cycle + 1);
     if (cycle % 3 == 0 && rank == 0) EXPECT(tutti_abort(group, "enough of this") == TUTTI_OK);
     if (cycle % 3 == 0)
-        status = sum_once(group, size, BIG);
+        status = proc_sum(group, size, BIG);
     else if (cycle % 3 == 1) /* rank 0 does not call: they time out */
-        status = rank == 0 ? TUTTI_ERR_TIMEOUT : sum_once(group, size, BIG);
+        status = rank == 0 ? TUTTI_ERR_TIMEOUT : proc_sum(group, size, BIG);
     else
-        status = sum_once(group, size, rank == 0 ? BIG / 2 : BIG);
+        status = proc_sum(group, size, rank == 0 ? BIG / 2 : BIG);
     EXPECT(status == (cycle % 3 == 0 ? TUTTI_ERR_ABORTED : cycle % 3 == 1 ? TUTTI_ERR_TIMEOUT : TUTTI_ERR_MISMATCH));
     proc_barrier(size, 2 * cycle + 2);
     int64_t begin = procs_now_ns();
-    status = sum_once(group, size, 3);
+    status = proc_sum(group, size, 3);
     if (status != TUTTI_ERR_ABORTED && rank == 0) { /* not notified yet: it finds the failure itself */
         EXPECT(status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_MISMATCH);
         EXPECT_ERROR(status, status, name);
@@ -288,17 +182,16 @@ static void test_failed_groups_leave_nothing(void **state)
     procs_run_ranks(3, rank_of_failing_groups, NULL);
 }
 
-/* ---- killed: nothing stays ----------------------------------------------------------------------------------------
- */
+/* ---- killed: nothing stays --------------------------------------------------------------------------------------- */
 
 static int rank_of_kills(int rank, int size, void *argument)
 {
     (void)rank;
     (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
-    EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
+    EXPECT(proc_sum(NULL, size, 3) == TUTTI_OK);
     proc_set_step(1);
-    for (int status = TUTTI_OK; status == TUTTI_OK;) status = sum_once(NULL, size, BIG);
+    for (int status = TUTTI_OK; status == TUTTI_OK;) status = proc_sum(NULL, size, BIG);
     pause();
     return 0;
 }
@@ -326,8 +219,7 @@ static void test_all_killed_leave_nothing(void **state)
     for (int i = 0; i < times; i++) procs_run_with(3, rank_of_kills, kill_all, NULL);
 }
 
-/* ---- fork ---------------------------------------------------------------------------------------------------------
- */
+/* ---- fork -------------------------------------------------------------------------------------------------------- */
 
 static int child_of_rank(tutti_work *work)
 {
@@ -351,14 +243,14 @@ static int rank_that_forks(int rank, int size, void *argument)
     tutti_work *work = NULL; /* keeps the progress thread busy: it may hold the lock at the fork */
     (void)argument;
     EXPECT(proc_init(20000) == TUTTI_OK);
-    EXPECT(sum_once(NULL, size, 3) == TUTTI_OK);
+    EXPECT(proc_sum(NULL, size, 3) == TUTTI_OK);
     if (rank == 1) EXPECT(tutti_irecv(tutti_view(&x, 1), 0, NULL, &work) == TUTTI_OK);
     for (int i = 0; i < CHILDREN && rank == 1; i++) {
         pid_t pid = fork();
         if (pid == 0) _exit(child_of_rank(work) != 0);
         EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
-    EXPECT(sum_once(NULL, size, BIG) == TUTTI_OK);
+    EXPECT(proc_sum(NULL, size, BIG) == TUTTI_OK);
     if (rank == 0) EXPECT(tutti_send(tutti_view(&one, 1), 1, NULL) == TUTTI_OK);
     if (rank == 1) EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK && x == 1);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -388,7 +280,7 @@ static int rank_that_execs(int rank, int size, void *argument)
     (void)rank, (void)argument;
     int before = count_inherited();
     EXPECT(proc_init(20000) == TUTTI_OK);
-    EXPECT(sum_once(NULL, size, 3) == TUTTI_OK && sum_once(NULL, size, BIG) == TUTTI_OK);
+    EXPECT(proc_sum(NULL, size, 3) == TUTTI_OK && proc_sum(NULL, size, BIG) == TUTTI_OK);
     EXPECT(count_inherited() == before);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     return 0;
@@ -400,143 +292,15 @@ static void test_nothing_is_inherited(void **state)
     procs_run_ranks(3, rank_that_execs, NULL);
 }
 
-/* ---- rendezvous ---------------------------------------------------------------------------------------------------
- */
-
-static int rank_of_other_size(int rank, int size, void *argument)
-{
-    (void)argument;
-    if (rank == 1) proc_set_int("WORLD_SIZE", size + 1);
-    int64_t begin = procs_now_ns();
-    EXPECT_ERROR(proc_init(20000), TUTTI_ERR_MISMATCH, "WORLD_SIZE", "rank 1 says 3", "says 2");
-    EXPECT_WITHIN(begin, 0, SOON_S);
-    return 0;
-}
-
-static int rank_that_came_twice(int rank, int size, void *argument)
-{
-    (void)argument;
-    if (rank == 2) { /* a second rank 1 */
-        proc_wait_for_step(1, 1);
-        proc_set_int("RANK", 1);
-        procs_sleep_ms(300);
-    }
-    proc_set_step(1);
-    int64_t begin = procs_now_ns();
-    tutti_init_opts opts = {.store_timeout_ms = 2500};
-    int status = tutti_init_process_group("tcp", &opts);
-    if (rank == 2)
-        EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "rank 1 already joined from");
-    else
-        EXPECT_ERROR(status, TUTTI_ERR_TIMEOUT, "joined 2 of 3", "missing 2");
-    EXPECT_WITHIN(begin, 0, 2.5 + SOON_S);
-    return size != 3;
-}
-
-static int rank_that_may_be_missing(int rank, int size, void *argument)
-{
-    (void)argument;
-    if (rank == size - 1) return 0;
-    int64_t begin = procs_now_ns();
-    EXPECT_ERROR(tutti_init_process_group("tcp", &(tutti_init_opts){.store_timeout_ms = 1000}), TUTTI_ERR_TIMEOUT,
-                 "joined 2 of 3", "missing 2");
-    EXPECT_WITHIN(begin, 0.9, 1 + SOON_S);
-    return 0;
-}
-
-static void test_ranks_that_do_not_add_up(void **state)
-{
-    (void)state;
-    procs_run_ranks(2, rank_of_other_size, NULL);
-    procs_run_ranks(3, rank_that_came_twice, NULL);
-    procs_run_ranks(3, rank_that_may_be_missing, NULL);
-}
-
-/* Only rank 0 fails, and ends the store as soon as it may: rank 1, which arrives later, gets the reason. */
-static int rank_of_a_failing_host(int rank, int size, void *argument)
-{
-    tutti_group *group = NULL;
-    tutti_store *store = NULL;
-    (void)argument;
-    setenv("BROKEN_OPEN_LATE", "1", 1);
-    if (rank == 0) {
-        EXPECT(tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &store) == TUTTI_OK);
-        proc_set_step(tutti_store_port(store));
-    } else {
-        while (atomic_load(&proc_shared->step[0]) == 0) proc_wait_1ms();
-        EXPECT(tutti_store_tcp("127.0.0.1", (uint16_t)atomic_load(&proc_shared->step[0]), NULL, &store) == TUTTI_OK);
-    }
-    EXPECT_ERROR(
-        tutti_create_group(TUTTI_BUILD_DIR "/tests/plugins/libtutti_broken_open.so", store, rank, size, NULL, &group),
-        TUTTI_ERR_TIMEOUT, "no device for rank 0 of 2");
-    tutti_store_free(store);
-    return 0;
-}
-
-static void test_failing_host(void **state)
-{
-    (void)state;
-    procs_run_ranks(2, rank_of_a_failing_host, NULL);
-}
-
-/* ---- one store, one group after the other
- * ---------------------------------------------------------------------------- */
-
-enum { TURNS = 4, LATE_MS = 700 };
-
-/* Runs one turn of the store, in a process of its own. */
-static int turn_of(int rank, int size, int turn)
-{
-    tutti_group *group = NULL;
-    if (turn == 1) setenv("TUTTI_SHM", "0", 1);
-    if (turn == 1 && rank == 1) setenv("TUTTI_FABRIC_PROVIDER", "none_such", 1); /* makes the backend fail to open */
-    if (rank == 1 && turn > 1)
-        procs_sleep_ms(LATE_MS); /* the others check its process, and find that of the turn before */
-    tutti_store *store = proc_store();
-    tutti_group_opts opts = {.timeout_ms = 20000, .name = "turn"};
-    int status = tutti_create_group("tcp", store, rank, size, &opts, &group);
-    if (turn == 1) {
-        EXPECT_ERROR(status, status, "none_such");
-        EXPECT(status != TUTTI_OK);
-    } else {
-        EXPECT(status == TUTTI_OK);
-        EXPECT(sum_once(group, size, 10) == TUTTI_OK);
-        EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
-    }
-    tutti_store_free(store);
-    return 0;
-}
-
-static int rank_in_turns(int rank, int size, void *argument)
-{
-    (void)argument;
-    for (int turn = 0; turn < TURNS; turn++) {
-        int result = -1;
-        pid_t child = fork();
-        if (child == 0) _exit(turn_of(rank, size, turn) != 0);
-        EXPECT(child > 0 && waitpid(child, &result, 0) == child && result == 0);
-        proc_barrier(size, turn + 1);
-    }
-    return 0;
-}
-
-/* An earlier group's keys in the store do not affect the next group: neither an ended process nor a backend that did
- * not open. */
-static void test_groups_in_turns(void **state)
-{
-    (void)state;
-    procs_run_ranks(3, rank_in_turns, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interrupted_all_the_time), cmocka_unit_test(test_same_port_fifty_times),
-        cmocka_unit_test(test_same_file_fifty_times),    cmocka_unit_test(test_a_hundred_groups),
-        cmocka_unit_test(test_torn_down_twice),          cmocka_unit_test(test_failed_groups_leave_nothing),
-        cmocka_unit_test(test_all_killed_leave_nothing), cmocka_unit_test(test_fork_after_init),
-        cmocka_unit_test(test_ranks_that_do_not_add_up), cmocka_unit_test(test_groups_in_turns),
-        cmocka_unit_test(test_nothing_is_inherited),     cmocka_unit_test(test_failing_host),
+        cmocka_unit_test(test_interrupted_all_the_time),
+        cmocka_unit_test(test_torn_down_twice),
+        cmocka_unit_test(test_failed_groups_leave_nothing),
+        cmocka_unit_test(test_all_killed_leave_nothing),
+        cmocka_unit_test(test_fork_after_init),
+        cmocka_unit_test(test_nothing_is_inherited),
     };
     cmocka_set_test_filter(getenv("FAULTS_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);

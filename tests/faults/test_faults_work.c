@@ -81,8 +81,7 @@ static void test_abort_of_a_child_spares_the_family(void **state)
     procs_run_ranks(3, rank_of_child_abort, NULL);
 }
 
-/* ---- destroy, and handles freed early -------------------------------------------------------------------------------
- */
+/* ---- destroy, and handles freed early ---------------------------------------------------------------------------- */
 
 static int rank_of_destroy(int rank, int size, void *argument)
 {
@@ -196,8 +195,7 @@ static void test_handles_given_up_early(void **state)
     procs_run_ranks(3, rank_of_early_frees, NULL);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------------
- */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 struct looper {
     pthread_t thread;
@@ -256,8 +254,7 @@ static void test_threads_on_several_groups(void **state)
     procs_run_ranks(3, rank_of_threads, NULL);
 }
 
-/* ---- callbacks, wait_any, descriptors ------------------------------------------------------------------------------
- */
+/* ---- callbacks, wait_any, descriptors ---------------------------------------------------------------------------- */
 
 enum { CHAIN = 50 };
 

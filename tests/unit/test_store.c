@@ -1,124 +1,12 @@
-/* Every operation on each kind of store: written once, run per kind.  Each test has a fresh store and a second handle
- * on it, as another rank would. */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+/* Every operation on each kind of store. */
+#include "store_fixture.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
-#include "base/error.h"
 #include "store/store_impl.h"
-
-struct fixture {
-    tutti_store *a, *b; /* two handles on one store */
-    tutti_store *below;
-    char path[64];
-};
-
-static int open_memory(struct fixture *f)
-{
-    int status = tutti_store_memory(NULL, &f->a);
-    f->b = status == 0 ? store_retain(f->a) : NULL;
-    return status;
-}
-
-static int open_prefix(struct fixture *f)
-{
-    int status = tutti_store_memory(NULL, &f->below);
-    if (status == 0) status = tutti_store_set(f->below, "outside", "x", 1);
-    if (status == 0) status = tutti_store_prefix(f->below, "part", &f->a);
-    if (status == 0) status = tutti_store_prefix(f->below, "part", &f->b);
-    return status;
-}
-
-static int open_file(struct fixture *f)
-{
-    snprintf(f->path, sizeof f->path, "/tmp/test_store.%d.XXXXXX", (int)getpid());
-    int fd = mkstemp(f->path);
-    if (fd < 0) return -1;
-    close(fd);
-    int status = tutti_store_file(f->path, NULL, &f->a);
-    if (status == 0) status = tutti_store_file(f->path, NULL, &f->b);
-    return status;
-}
-
-static int open_tcp(struct fixture *f)
-{
-    int status = tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &f->a);
-    if (status == 0) status = tutti_store_tcp("127.0.0.1", tutti_store_port(f->a), NULL, &f->b);
-    return status;
-}
-
-static int setup(void **state, int (*open)(struct fixture *))
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    int status = open(f);
-    if (status != 0) print_error("setup: %s\n", error_text());
-    *state = f;
-    return status;
-}
-
-static int setup_memory(void **state)
-{
-    return setup(state, open_memory);
-}
-
-static int setup_prefix(void **state)
-{
-    return setup(state, open_prefix);
-}
-
-static int setup_file(void **state)
-{
-    return setup(state, open_file);
-}
-
-static int setup_tcp(void **state)
-{
-    return setup(state, open_tcp);
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    tutti_store_free(f->b);
-    tutti_store_free(f->a);
-    tutti_store_free(f->below);
-    if (f->path[0] != '\0') unlink(f->path);
-    free(f);
-    return 0;
-}
-
-#define OK(call) assert_int_equal_text(call, TUTTI_OK, #call, __LINE__)
-#define FAILS(call, status) assert_int_equal_text(call, status, #call, __LINE__)
-
-static void assert_int_equal_text(int got, int want, const char *call, int line)
-{
-    if (got != want)
-        fail_msg("line %d: %s is %s, not %s: %s", line, call, error_name(got), error_name(want), error_text());
-}
-
-static void assert_value(tutti_store *store, const char *key, const char *want)
-{
-    char buffer[256];
-    size_t bytes;
-    OK(tutti_store_get(store, key, buffer, sizeof buffer, &bytes, 5000));
-    assert_int_equal(bytes, strlen(want));
-    assert_memory_equal(buffer, want, bytes);
-}
-
-static void sleep_ms(int ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
-}
 
 /* ---- one key ------------------------------------------------------------------------------------------------ */
 
@@ -128,9 +16,9 @@ static void test_set_get(void **state)
     char buffer[4] = "zzz";
     size_t bytes;
     OK(tutti_store_set(f->a, "k", "first", 5));
-    assert_value(f->b, "k", "first");
+    store_fixture_check_value(f->b, "k", "first");
     OK(tutti_store_set(f->b, "k", "2", 1));
-    assert_value(f->a, "k", "2");
+    store_fixture_check_value(f->a, "k", "2");
     OK(tutti_store_set(f->a, "empty", NULL, 0));
     OK(tutti_store_get(f->b, "empty", NULL, 0, &bytes, 0));
     assert_int_equal(bytes, 0);
@@ -160,14 +48,14 @@ static void test_add(void **state)
     assert_int_equal(value, 5);
     OK(tutti_store_add(f->b, "n", -7, &value));
     assert_int_equal(value, -2);
-    assert_value(f->a, "n", "-2");
+    store_fixture_check_value(f->a, "n", "-2");
     OK(tutti_store_set(f->a, "n", "9223372036854775807", 19));
     OK(tutti_store_add(f->a, "n", 1, &value));
     assert_true(value == INT64_MIN);
     OK(tutti_store_add(f->a, "n", 0, NULL));
     OK(tutti_store_set(f->a, "n", "12x", 3));
     FAILS(tutti_store_add(f->b, "n", 1, &value), TUTTI_ERR_STORE);
-    assert_value(f->a, "n", "12x");
+    store_fixture_check_value(f->a, "n", "12x");
 }
 
 static void test_compare_set(void **state)
@@ -186,7 +74,7 @@ static void test_compare_set(void **state)
     OK(tutti_store_compare_set(f->b, "c", "one", 3, "twelve", 6, buffer, 2, &bytes));
     assert_int_equal(bytes, 6);
     assert_memory_equal(buffer, "one", 3); /* too small a buffer: untouched, and no error */
-    assert_value(f->a, "c", "twelve");
+    store_fixture_check_value(f->a, "c", "twelve");
 }
 
 static void test_delete(void **state)
@@ -227,7 +115,7 @@ static void test_append(void **state)
     OK(tutti_store_append(f->b, "log", "two,", 4));
     OK(tutti_store_append(f->a, "log", "", 0));
     OK(tutti_store_append(f->a, "log", "three", 5));
-    assert_value(f->b, "log", "one,two,three");
+    store_fixture_check_value(f->b, "log", "one,two,three");
 }
 
 /* Each call is one request, whoever makes it and however long it waits. */
@@ -371,136 +259,7 @@ static void test_bad_arguments(void **state)
     FAILS(tutti_store_barrier(f->a, "b", 0, 0), TUTTI_ERR_INVALID_ARGUMENT);
     FAILS(tutti_store_barrier(f->a, "", 1, 0), TUTTI_ERR_INVALID_ARGUMENT);
     OK(tutti_store_set(f->a, "still", "fine", 4));
-    assert_value(f->b, "still", "fine");
-}
-
-/* ---- waiting across threads --------------------------------------------------------------------------------- */
-
-struct waiter {
-    tutti_store *store;
-    const char *key;
-    int64_t timeout_ms;
-    int status;
-    char value[16];
-    char text[ERROR_TEXT_MAX];
-};
-
-static void *waiter_run(void *argument)
-{
-    struct waiter *waiter = argument;
-    size_t bytes = 0;
-    waiter->status = tutti_store_get(waiter->store, waiter->key, waiter->value, sizeof waiter->value - 1, &bytes,
-                                     waiter->timeout_ms);
-    strcpy(waiter->text, error_text());
-    return NULL;
-}
-
-static void test_get_waits_and_holds_up_nobody(void **state)
-{
-    enum { N = 6 };
-    struct fixture *f = *state;
-    struct waiter waiters[N] = {0};
-    pthread_t threads[N];
-    for (int i = 0; i < N; i++) {
-        waiters[i] = (struct waiter){.store = f->b, .key = "late", .timeout_ms = TUTTI_DEFAULT_TIMEOUT};
-        pthread_create(&threads[i], NULL, waiter_run, &waiters[i]);
-    }
-    sleep_ms(50);
-    OK(tutti_store_set(f->b, "other", "1", 1)); /* the same handle, while the others wait */
-    assert_value(f->b, "other", "1");
-    OK(tutti_store_set(f->a, "late", "here", 4));
-    for (int i = 0; i < N; i++) {
-        pthread_join(threads[i], NULL);
-        assert_int_equal(waiters[i].status, TUTTI_OK);
-        assert_string_equal(waiters[i].value, "here");
-    }
-}
-
-static void test_timeouts(void **state)
-{
-    struct fixture *f = *state;
-    size_t bytes;
-    char c;
-    FAILS(tutti_store_get(f->a, "never", &c, 1, &bytes, 0), TUTTI_ERR_TIMEOUT);
-    int64_t begun = clock_now_ns();
-    FAILS(tutti_store_get(f->a, "never", &c, 1, &bytes, 100), TUTTI_ERR_TIMEOUT);
-    int64_t took = clock_now_ns() - begun;
-    assert_true(took >= 90000000 && took < 5000000000);
-    assert_non_null(strstr(error_text(), "never"));
-    OK(tutti_store_set(f->b, "after", "ok", 2));
-    assert_value(f->a, "after", "ok");
-}
-
-struct adder {
-    tutti_store *store;
-    int status;
-};
-
-static void *adder_run(void *argument)
-{
-    struct adder *adder = argument;
-    for (int i = 0; i < 200 && adder->status == 0; i++) adder->status = tutti_store_add(adder->store, "sum", 1, NULL);
-    return NULL;
-}
-
-static void test_adds_from_threads(void **state)
-{
-    enum { N = 4 };
-    struct fixture *f = *state;
-    struct adder adders[N] = {0};
-    pthread_t threads[N];
-    for (int i = 0; i < N; i++) {
-        adders[i].store = i % 2 ? f->a : f->b;
-        pthread_create(&threads[i], NULL, adder_run, &adders[i]);
-    }
-    for (int i = 0; i < N; i++) {
-        pthread_join(threads[i], NULL);
-        assert_int_equal(adders[i].status, TUTTI_OK);
-    }
-    assert_value(f->a, "sum", "800");
-}
-
-/* ---- barrier ------------------------------------------------------------------------------------------------ */
-
-struct barrier_rank {
-    tutti_store *store;
-    atomic_int *inside;
-    int world_size, rounds, status;
-};
-
-static void *barrier_run(void *argument)
-{
-    struct barrier_rank *rank = argument;
-    for (int i = 0; i < rank->rounds && rank->status == 0; i++) {
-        atomic_fetch_add(rank->inside, 1);
-        rank->status = tutti_store_barrier(rank->store, "b", rank->world_size, 20000);
-        /* none leaves round i before all have entered it */
-        if (atomic_load(rank->inside) < (i + 1) * rank->world_size) rank->status = 1;
-    }
-    return NULL;
-}
-
-static void test_barrier(void **state)
-{
-    enum { N = 4, ROUNDS = 10 };
-    struct fixture *f = *state;
-    struct barrier_rank ranks[N];
-    pthread_t threads[N];
-    atomic_int inside = 0;
-    int64_t count;
-    for (int i = 0; i < N; i++) {
-        ranks[i] = (struct barrier_rank){i % 2 ? f->a : f->b, &inside, N, ROUNDS, 0};
-        pthread_create(&threads[i], NULL, barrier_run, &ranks[i]);
-    }
-    for (int i = 0; i < N; i++) {
-        pthread_join(threads[i], NULL);
-        assert_int_equal(ranks[i].status, 0);
-    }
-    OK(tutti_store_num_keys(f->a, &count));
-    assert_int_equal(count, 2);
-    OK(tutti_store_barrier(f->a, "alone", 1, 0));
-    FAILS(tutti_store_barrier(f->a, "few", 3, 50), TUTTI_ERR_TIMEOUT);
-    assert_non_null(strstr(error_text(), "1 of 3"));
+    store_fixture_check_value(f->b, "still", "fine");
 }
 
 /* ---- a forked child ----------------------------------------------------------------------------------------- */
@@ -521,28 +280,17 @@ static void test_fork(void **state)
     int result = -1;
     assert_int_equal(waitpid(child, &result, 0), child);
     assert_int_equal(result, 0);
-    assert_value(f->b, "before", "1");
+    store_fixture_check_value(f->b, "before", "1");
 }
-
-#define PER_KIND(test, kind) cmocka_unit_test_setup_teardown(test, setup_##kind, teardown)
-#define ALL_TESTS(kind)                                                                                                \
-    {                                                                                                                  \
-        PER_KIND(test_set_get, kind), PER_KIND(test_binary_values, kind), PER_KIND(test_add, kind),                    \
-            PER_KIND(test_compare_set, kind), PER_KIND(test_delete, kind), PER_KIND(test_clear, kind),                 \
-            PER_KIND(test_append, kind), PER_KIND(test_num_keys, kind), PER_KIND(test_num_requests, kind),             \
-            PER_KIND(test_wait_and_check, kind), PER_KIND(test_multi, kind), PER_KIND(test_multi_large, kind),         \
-            PER_KIND(test_limits, kind), PER_KIND(test_bad_arguments, kind),                                           \
-            PER_KIND(test_get_waits_and_holds_up_nobody, kind), PER_KIND(test_timeouts, kind),                         \
-            PER_KIND(test_adds_from_threads, kind), PER_KIND(test_barrier, kind), PER_KIND(test_fork, kind),           \
-    }
 
 int main(void)
 {
-    const struct CMUnitTest memory[] = ALL_TESTS(memory), prefix[] = ALL_TESTS(prefix), file[] = ALL_TESTS(file),
-                            tcp[] = ALL_TESTS(tcp);
-    int failed = cmocka_run_group_tests_name("memory", memory, NULL, NULL);
-    failed += cmocka_run_group_tests_name("prefix", prefix, NULL, NULL);
-    failed += cmocka_run_group_tests_name("file", file, NULL, NULL);
-    failed += cmocka_run_group_tests_name("tcp", tcp, NULL, NULL);
-    return failed;
+    static const struct store_test tests[] = {
+        STORE_TEST(test_set_get),        STORE_TEST(test_binary_values), STORE_TEST(test_add),
+        STORE_TEST(test_compare_set),    STORE_TEST(test_delete),        STORE_TEST(test_clear),
+        STORE_TEST(test_append),         STORE_TEST(test_num_requests),  STORE_TEST(test_num_keys),
+        STORE_TEST(test_wait_and_check), STORE_TEST(test_multi),         STORE_TEST(test_multi_large),
+        STORE_TEST(test_limits),         STORE_TEST(test_bad_arguments), STORE_TEST(test_fork),
+    };
+    return store_fixture_run(tests, sizeof tests / sizeof *tests);
 }

@@ -111,8 +111,7 @@ static void test_port_again_at_once(void **state)
     tutti_store_free(server);
 }
 
-/* ---- a name with several addresses --------------------------------------------------------------------------------
- */
+/* ---- a name with several addresses ------------------------------------------------------------------------------- */
 
 /* "several.test" has 127.0.0.3 and 127.0.0.1, in this order. */
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **list)
@@ -149,8 +148,7 @@ static void test_silent_address(void **state)
     tutti_store_free(server);
 }
 
-/* ---- late, dying, stopped ------------------------------------------------------------------------------------------
- */
+/* ---- late, dying, stopped ---------------------------------------------------------------------------------------- */
 
 struct late {
     uint16_t port;

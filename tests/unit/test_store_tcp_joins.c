@@ -19,8 +19,7 @@ static void test_burst(void **state)
     tutti_store_free(server);
 }
 
-/* ---- a server that has few descriptors ----------------------------------------------------------------------------
- */
+/* ---- a server that has few descriptors --------------------------------------------------------------------------- */
 
 enum { FEW = 400 };
 

@@ -69,8 +69,7 @@ static int run_processes(struct start start)
     return 1;
 }
 
-/* ---- in the parent ------------------------------------------------------------------------------------------------
- */
+/* ---- in the parent ----------------------------------------------------------------------------------------------- */
 
 /* The case that all ranks have reached. */
 static int reached(struct board *board)

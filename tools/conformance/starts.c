@@ -128,8 +128,7 @@ static enum verdict nobody_launched(struct rank *rank)
     return verdict;
 }
 
-/* ---- the backend's text, on a world of one --------------------------------------------------------------------------
- */
+/* ---- the backend's text, on a world of one ----------------------------------------------------------------------- */
 
 static int make_one(struct rank *rank, const char *text)
 {

@@ -1,0 +1,101 @@
+#include "store_fixture.h"
+
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/store_impl.h"
+
+static int open_memory(struct fixture *f)
+{
+    int status = tutti_store_memory(NULL, &f->a);
+    f->b = status == 0 ? store_retain(f->a) : NULL;
+    return status;
+}
+
+static int open_prefix(struct fixture *f)
+{
+    int status = tutti_store_memory(NULL, &f->below);
+    if (status == 0) status = tutti_store_set(f->below, "outside", "x", 1);
+    if (status == 0) status = tutti_store_prefix(f->below, "part", &f->a);
+    if (status == 0) status = tutti_store_prefix(f->below, "part", &f->b);
+    return status;
+}
+
+static int open_file(struct fixture *f)
+{
+    snprintf(f->path, sizeof f->path, "/tmp/test_store.%d.XXXXXX", (int)getpid());
+    int fd = mkstemp(f->path);
+    if (fd < 0) return -1;
+    close(fd);
+    int status = tutti_store_file(f->path, NULL, &f->a);
+    if (status == 0) status = tutti_store_file(f->path, NULL, &f->b);
+    return status;
+}
+
+static int open_tcp(struct fixture *f)
+{
+    int status = tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &f->a);
+    if (status == 0) status = tutti_store_tcp("127.0.0.1", tutti_store_port(f->a), NULL, &f->b);
+    return status;
+}
+
+static const struct kind {
+    const char *name;
+    int (*open)(struct fixture *f);
+} kinds[] = {{"memory", open_memory}, {"prefix", open_prefix}, {"file", open_file}, {"tcp", open_tcp}};
+
+static const struct kind *kind; /* of the tests that run */
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    int status = kind->open(f);
+    if (status != 0) print_error("setup: %s\n", error_text());
+    *state = f;
+    return status;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    tutti_store_free(f->b);
+    tutti_store_free(f->a);
+    tutti_store_free(f->below);
+    if (f->path[0] != '\0') unlink(f->path);
+    free(f);
+    return 0;
+}
+
+int store_fixture_run(const struct store_test *tests, size_t n)
+{
+    int failed = 0;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        struct CMUnitTest list[n];
+        for (size_t i = 0; i < n; i++)
+            list[i] = (struct CMUnitTest){tests[i].name, tests[i].run, setup, teardown, NULL};
+        kind = &kinds[k];
+        failed += _cmocka_run_group_tests(kind->name, list, n, NULL, NULL);
+    }
+    return failed;
+}
+
+void store_fixture_check(int got, int want, const char *call, int line)
+{
+    if (got != want)
+        fail_msg("line %d: %s is %s, not %s: %s", line, call, error_name(got), error_name(want), error_text());
+}
+
+void store_fixture_check_value(tutti_store *store, const char *key, const char *want)
+{
+    char buffer[256];
+    size_t bytes;
+    OK(tutti_store_get(store, key, buffer, sizeof buffer, &bytes, 5000));
+    assert_int_equal(bytes, strlen(want));
+    assert_memory_equal(buffer, want, bytes);
+}
+
+void store_fixture_sleep_ms(int ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
+}

@@ -1,0 +1,48 @@
+/* A fresh store of each kind, with a second handle on it, as another rank would have.  A test is written once and run
+ * per kind. */
+#ifndef TESTS_STORE_FIXTURE_H
+#define TESTS_STORE_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tutti/store.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+
+/* What a test's state points to. */
+struct fixture {
+    tutti_store *a, *b; /* two handles on one store */
+    tutti_store *below; /* the one that a prefix is of */
+    char path[64];
+};
+
+struct store_test {
+    const char *name;
+    void (*run)(void **state);
+};
+
+#define STORE_TEST(test)                                                                                               \
+    {                                                                                                                  \
+#test, test                                                                                                    \
+    }
+
+/* Runs all tests for every kind of store.  Returns the number that failed. */
+int store_fixture_run(const struct store_test *tests, size_t n);
+
+/* Checks that a call returns TUTTI_OK, or this status. */
+#define OK(call) store_fixture_check(call, TUTTI_OK, #call, __LINE__)
+#define FAILS(call, status) store_fixture_check(call, status, #call, __LINE__)
+void store_fixture_check(int got, int want, const char *call, int line);
+
+/* Checks the value of a key. */
+void store_fixture_check_value(tutti_store *store, const char *key, const char *want);
+
+void store_fixture_sleep_ms(int ms);
+
+#endif
