@@ -1,235 +1,13 @@
-/* Groups: many of them, overlapping, nested, split, made by their members alone, and ended in any order.  Ranks are
- * threads over the tests' own backend, and once more processes over tcp. */
+/* Groups: ranks in them, made by their members alone, split, nested and shrunk. */
 #include <inttypes.h>
 #include <limits.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include "group/group_id.h"
 #include "group/subgroup.h"
-#include "ranks.h"
 #include "state/group_state.h"
-#include "usage.h"
-
-/* ---- small things ------------------------------------------------------------------------------------------- */
-
-/* What a process holds. */
-struct holds {
-    int descriptors, threads;
-    size_t memory; /* 0 where a sanitizer's allocator does not tell */
-};
-
-static struct holds holds_now(void)
-{
-    return (struct holds){usage_fds(), usage_threads(), mallinfo2().uordblks};
-}
-
-/* A thread that was joined before may still be seen for a while on a busy machine, so there may be fewer. */
-static bool holds_no_more(struct holds now, struct holds before)
-{
-    return now.descriptors <= before.descriptors && now.threads <= before.threads;
-}
-
-static unsigned next_random(unsigned *state)
-{
-    *state = *state * 1664525 + 1013904223;
-    return *state >> 8;
-}
-
-static void shuffle(int *order, int n, unsigned seed)
-{
-    for (int i = 0; i < n; i++) order[i] = i;
-    for (int i = n - 1; i > 0; i--) {
-        int k = (int)(next_random(&seed) % (unsigned)(i + 1)), kept = order[i];
-        order[i] = order[k];
-        order[k] = kept;
-    }
-}
-
-/* The ranks whose bits are set in mask, in an order that depends on turn. */
-static int pick(int *ranks, int size, unsigned mask, int turn)
-{
-    int n = 0;
-    for (int i = 0; i < size; i++) {
-        int rank = turn % 2 != 0 ? size - 1 - i : (i + turn) % size;
-        if (mask >> rank & 1) ranks[n++] = rank;
-    }
-    return n;
-}
-
-/* The sum over a group's members of their global ranks plus one, by the group itself. */
-static bool sums_up(tutti_group *group, const int *ranks, int n)
-{
-    int64_t sum = 0, x = tutti_get_global_rank(group, tutti_get_rank(group)) + 1;
-    for (int i = 0; i < n; i++) sum += ranks[i] + 1;
-    return tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK && x == sum;
-}
-
-/* ---- many --------------------------------------------------------------------------------------------------- */
-
-enum { BATCH = 100, BATCHES = 10 };
-
-static int one_batch(tutti_group *group, int rank, int size, int batch)
-{
-    tutti_group *made[BATCH];
-    int ranks[RANKS_MOST], order[BATCH];
-    for (int i = 0; i < BATCH; i++) {
-        unsigned mask = 1 + (unsigned)(i + batch) % ((1U << size) - 1);
-        int n = pick(ranks, size, mask, i);
-        bool member = mask >> rank & 1;
-        EXPECT(tutti_new_group(ranks, n, &(tutti_group_opts){.parent = group}, &made[i]) == TUTTI_OK);
-        EXPECT((tutti_get_rank(made[i]) >= 0) == member);
-        EXPECT(tutti_get_world_size(made[i]) == (member ? n : -1));
-        if (member && i % 3 == 0) EXPECT(sums_up(made[i], ranks, n));
-    }
-    for (int i = BATCH - 1; i >= 0; i -= 7) { /* the early ones still work, now that there are many */
-        unsigned mask = 1 + (unsigned)(i + batch) % ((1U << size) - 1);
-        int n = pick(ranks, size, mask, i);
-        if (mask >> rank & 1) EXPECT(sums_up(made[i], ranks, n));
-    }
-    shuffle(order, BATCH, (unsigned)(batch * RANKS_MOST + rank)); /* another order on each rank */
-    for (int i = 0; i < BATCH; i++) EXPECT(tutti_destroy_process_group(made[order[i]]) == TUTTI_OK);
-    return 0;
-}
-
-static int in_batches(tutti_group *group, int rank, int size, void *argument)
-{
-    (void)argument;
-    struct holds before = {0};
-    for (int batch = 0; batch < BATCHES; batch++) {
-        int line = one_batch(group, rank, size, batch);
-        if (line != 0) return line;
-        EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-        if (rank == 0 && batch == 1) before = holds_now(); /* spares and caches have their size by now */
-        EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    }
-    if (rank == 0) {
-        struct holds after = holds_now();
-        EXPECT(holds_no_more(after, before));
-        EXPECT(after.memory < before.memory + (1 << 17));
-    }
-    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    return 0;
-}
-
-/* All thousand at once: they share their family's thread and descriptors. */
-static int at_once(tutti_group *group, int rank, int size, void *argument)
-{
-    (void)argument;
-    enum { N = BATCH * BATCHES };
-    tutti_group **made = calloc(N, sizeof *made);
-    int ranks[RANKS_MOST], order[N], n = pick(ranks, size, (1U << size) - 1, 1);
-    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    struct holds before = {0};
-    if (rank == 0) before = holds_now(); /* alone: to look takes a descriptor */
-    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    for (int i = 0; i < N; i++)
-        EXPECT(tutti_new_group(ranks, n, &(tutti_group_opts){.parent = group}, &made[i]) == TUTTI_OK);
-    for (int i = 0; i < N; i += 9) EXPECT(sums_up(made[i], ranks, n));
-    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    struct holds with = before;
-    if (rank == 0) with = holds_now();
-    EXPECT(holds_no_more(with, before));
-    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    shuffle(order, N, (unsigned)rank + 1);
-    for (int i = 0; i < N; i++) EXPECT(tutti_destroy_process_group(made[order[i]]) == TUTTI_OK);
-    free(made);
-    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    return 0;
-}
-
-static int many_splits(tutti_group *group, int rank, int size, void *argument)
-{
-    (void)argument;
-    struct holds before = {0};
-    for (int i = 0; i < 300; i++) {
-        tutti_group *part = NULL;
-        EXPECT(tutti_split_group((rank + i) % 2, i % 3 - rank, &(tutti_group_opts){.parent = group}, &part) ==
-               TUTTI_OK);
-        EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
-        if (i == 100) {
-            EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-            if (rank == 0) before = holds_now();
-            EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-        }
-    }
-    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    if (rank == 0) {
-        struct holds after = holds_now();
-        EXPECT(holds_no_more(after, before));
-        EXPECT(after.memory < before.memory + 8192 * (size_t)size); /* 200 splits leave nothing in the store */
-    }
-    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    return 0;
-}
-
-/* ---- overlapping, each in use by a thread of its own -------------------------------------------------------- */
-
-struct user {
-    pthread_t thread;
-    tutti_group *group;
-    int ranks[RANKS_MOST], n, number, result;
-};
-
-static int use(struct user *user)
-{
-    enum { ROUNDS = 60, COUNT = 700 };
-    tutti_group *group = user->group;
-    int rank = tutti_get_rank(group), own = user->ranks[rank];
-    int32_t x[COUNT];
-    for (int round = 0; round < ROUNDS; round++) {
-        int64_t n = round % 4 == 0 ? COUNT : 1 + round % 5;
-        for (int64_t i = 0; i < n; i++) x[i] = own + user->number * 1000 + (int)i;
-        EXPECT(tutti_all_reduce(tutti_view(x, n), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK);
-        int32_t sum = 0;
-        for (int i = 0; i < user->n; i++) sum += user->ranks[i] + user->number * 1000;
-        for (int64_t i = 0; i < n; i++) EXPECT(x[i] == sum + (int)i * user->n);
-        int root = user->ranks[round % user->n];
-        x[0] = own * 7 + round;
-        EXPECT(tutti_broadcast(tutti_view(x, 1), root, tutti_with(.group = group)) == TUTTI_OK);
-        EXPECT(x[0] == root * 7 + round);
-        if (user->n < 2) continue;
-        int right = (rank + 1) % user->n, left = (rank + user->n - 1) % user->n, in = -1;
-        tutti_work *work = NULL;
-        EXPECT(tutti_isend(tutti_view(&own, 1), right, tutti_with(.group = group, .tag = 4, .group_rank = true),
-                           &work) == TUTTI_OK);
-        EXPECT(tutti_recv(tutti_view(&in, 1), left, tutti_with(.group = group, .tag = 4, .group_rank = true)) ==
-               TUTTI_OK);
-        EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK && in == user->ranks[left]);
-    }
-    return 0;
-}
-
-static void *use_thread(void *argument)
-{
-    struct user *user = argument;
-    user->result = use(user);
-    return NULL;
-}
-
-static int overlapping(tutti_group *group, int rank, int size, void *argument)
-{
-    (void)argument;
-    enum { GROUPS = 6 };
-    struct user users[GROUPS] = {0};
-    unsigned all = (1U << size) - 1;
-    const unsigned masks[GROUPS] = {all, all, all & 3, all & 6, all & 13, all & 7};
-    for (int i = 0; i < GROUPS; i++) {
-        users[i].number = i;
-        users[i].n = pick(users[i].ranks, size, masks[i], i);
-        EXPECT(tutti_new_group(users[i].ranks, users[i].n, &(tutti_group_opts){.parent = group}, &users[i].group) ==
-               TUTTI_OK);
-    }
-    for (int i = 0; i < GROUPS; i++)
-        if (masks[i] >> rank & 1) EXPECT(pthread_create(&users[i].thread, NULL, use_thread, &users[i]) == 0);
-    for (int i = 0; i < GROUPS; i++)
-        if (masks[i] >> rank & 1) pthread_join(users[i].thread, NULL);
-    for (int i = 0; i < GROUPS; i++) EXPECT(users[i].result == 0);
-    for (int i = 0; i < GROUPS; i++) EXPECT(tutti_destroy_process_group(users[(i + rank) % GROUPS].group) == TUTTI_OK);
-    EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-    return 0;
-}
+#include "group_cases.h"
 
 /* ---- ranks -------------------------------------------------------------------------------------------------- */
 
@@ -309,7 +87,7 @@ static int members_only(tutti_group *group, int rank, int size, void *argument)
     tutti_work *work[RANKS_MOST * 2] = {NULL};
     int order[RANKS_MOST], x[RANKS_MOST][2];
     const tutti_group_opts opts = {.parent = group, .members_only = true};
-    shuffle(order, size, (unsigned)rank * 77 + 5);
+    group_cases_shuffle(order, size, (unsigned)rank * 77 + 5);
     for (int turn = 0; turn < 2; turn++)
         for (int i = 0; i < size; i++) {
             int other = order[i], ranks[2] = {rank < other ? rank : other, rank < other ? other : rank};
@@ -333,11 +111,11 @@ static int members_only(tutti_group *group, int rank, int size, void *argument)
             EXPECT(tutti_destroy_process_group(pair[other][turn]) == TUTTI_OK);
         }
     /* the ranks that are not in it need not know of it: rank 0 goes on to the barrier */
-    int rest[RANKS_MOST], n = pick(rest, size, ((1U << size) - 1) & ~1U, 0);
+    int rest[RANKS_MOST], n = group_cases_pick(rest, size, ((1U << size) - 1) & ~1U, 0);
     tutti_group *without = NULL;
     if (rank > 0) {
         EXPECT(tutti_new_group(rest, n, &opts, &without) == TUTTI_OK);
-        EXPECT(sums_up(without, rest, n));
+        EXPECT(group_cases_sums_up(without, rest, n));
         EXPECT(tutti_destroy_process_group(without) == TUTTI_OK);
     }
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
@@ -429,7 +207,7 @@ static int nested(tutti_group *group, int rank, int size, void *argument)
         EXPECT(tutti_new_group(next, --n, &(tutti_group_opts){.parent = chain[depth]}, &chain[depth + 1]) == TUTTI_OK);
         depth++;
         memcpy(ranks, next, sizeof next);
-        if (tutti_get_rank(chain[depth]) >= 0) EXPECT(sums_up(chain[depth], ranks, n));
+        if (tutti_get_rank(chain[depth]) >= 0) EXPECT(group_cases_sums_up(chain[depth], ranks, n));
     }
     tutti_group *last = NULL;
     if (tutti_get_rank(chain[depth]) < 0) /* one that is not in it cannot make groups from it */
@@ -442,50 +220,6 @@ static int nested(tutti_group *group, int rank, int size, void *argument)
     }
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     return 0;
-}
-
-/* ---- stamped ------------------------------------------------------------------------------------------------ */
-
-static const struct {
-    const char *name;
-    rank_fn fn;
-    int least, most; /* ranks */
-} cases[] = {
-    {"in_batches", in_batches, 2, 4},     {"at_once", at_once, 2, 2},         {"many_splits", many_splits, 2, 3},
-    {"overlapping", overlapping, 3, 4},   {"translation", translation, 2, 5}, {"group_ranks", group_ranks, 2, 4},
-    {"members_only", members_only, 2, 6}, {"splits", splits, 2, 5},           {"groups_of_one", of_one, 1, 3},
-    {"groups_of_groups", nested, 2, 6},
-};
-enum { CASES = sizeof cases / sizeof *cases };
-
-static void test_case(void **state)
-{
-    int i = (int)(intptr_t)*state;
-    for (int size = cases[i].least; size <= cases[i].most; size++) ranks_run(size, cases[i].fn, NULL);
-}
-
-/* The same over tcp, where each rank is a process: its descriptors are its own. */
-static int process(int rank, void *argument)
-{
-    tutti_group *group = NULL;
-    (void)argument;
-    EXPECT(tutti_init_process_group("tcp", &(tutti_init_opts){.timeout_ms = 30000}) == TUTTI_OK);
-    for (int i = 0; i < CASES; i++) {
-        int line = cases[i].fn(NULL, rank, tutti_get_world_size(NULL), NULL);
-        if (line != 0) fprintf(stderr, "rank %d: case %s over tcp, line %d\n", rank, cases[i].name, line);
-        if (line != 0) return 1;
-    }
-    return tutti_destroy_process_group(NULL) == TUTTI_OK ? 0 : 1;
-}
-
-static void test_tcp(void **state)
-{
-    (void)state;
-    if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) {
-        print_message("skipped: the tcp backend was not built\n");
-        skip();
-    }
-    if (tutti_spawn(process, NULL, 3) != TUTTI_OK) fail_msg("%s", tutti_last_error());
 }
 
 /* Somebody who may write into the store has put there what is no choice of a rank's. */
@@ -594,13 +328,15 @@ static void test_lost_by_many(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[CASES + 5] = {cmocka_unit_test(test_tcp), /* first: no threads yet */
-                                          cmocka_unit_test(test_false_choice), cmocka_unit_test(test_splits_in_turns),
-                                          cmocka_unit_test(test_lost_by_many),
-                                          cmocka_unit_test(test_splits_through_the_store)};
-    for (int i = 0; i < CASES; i++)
-        tests[i + 5] = (struct CMUnitTest){cases[i].name, test_case, NULL, NULL, (void *)(intptr_t)i};
-    mallopt(M_ARENA_MAX, 1); /* mallinfo2 then knows of all memory */
-    ranks_setup();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    static const struct group_case cases[] = {
+        {"translation", translation, 2, 5}, {"group_ranks", group_ranks, 2, 4}, {"members_only", members_only, 2, 6},
+        {"splits", splits, 2, 5},           {"groups_of_one", of_one, 1, 3},    {"groups_of_groups", nested, 2, 6},
+    };
+    const struct CMUnitTest others[] = {
+        cmocka_unit_test(test_false_choice),
+        cmocka_unit_test(test_splits_in_turns),
+        cmocka_unit_test(test_lost_by_many),
+        cmocka_unit_test(test_splits_through_the_store),
+    };
+    return group_cases_run(cases, sizeof cases / sizeof *cases, others, sizeof others / sizeof *others);
 }
