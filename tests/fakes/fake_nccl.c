@@ -1,4 +1,4 @@
-/* FAKE NCCL's calls. */
+/* FAKE NCCL's communicators: made, split, registered with, ended. */
 #include "fake_nccl.h"
 
 #include <fcntl.h>
@@ -10,11 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { POLLS_TO_CONNECT = 3, GROUP_MAX = 256 };
-
-static _Thread_local int depth;
-static _Thread_local struct fake_held *group; /* of an open group */
-static _Thread_local int n_group;
+enum { POLLS_TO_CONNECT = 3 };
 
 long fake_fault(const char *kind, int rank)
 {
@@ -158,7 +154,7 @@ static bool is_ready(ncclComm_t comm)
     return comm->ready;
 }
 
-static bool is_free(ncclComm_t comm)
+bool fake_is_free(ncclComm_t comm)
 {
     return comm->ready && !atomic_load(&comm->works);
 }
@@ -251,7 +247,7 @@ static void *together_main(void *argument)
 }
 
 /* Runs on a thread of its own, which ends with works = false and releases the communicator. */
-static void begin_working(ncclComm_t comm, void *(*fn)(void *), void *argument)
+void fake_begin_working(ncclComm_t comm, void *(*fn)(void *), void *argument)
 {
     pthread_t thread;
     pthread_mutex_lock(&comm->lock);
@@ -269,13 +265,13 @@ static ncclResult_t begin_together(struct together task)
     if (copy == NULL) return ncclSystemError;
     *copy = task;
     fake_job_begin(&copy->comm, 1);
-    begin_working(task.comm, together_main, copy);
+    fake_begin_working(task.comm, together_main, copy);
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out, ncclConfig_t *config)
 {
-    if (!is_free(comm) || (config != NULL && config->blocking != 0)) return ncclInvalidArgument;
+    if (!fake_is_free(comm) || (config != NULL && config->blocking != 0)) return ncclInvalidArgument;
     pthread_mutex_lock(&comm->lock);
     bool under_way = comm->serving != comm->tickets || comm->n_held > 0;
     pthread_mutex_unlock(&comm->lock);
@@ -291,12 +287,11 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *memory, size_t bytes, ncclWindow_t *window, int flags)
 {
-    if (!is_free(comm) || memory == NULL || bytes == 0 || flags != NCCL_WIN_COLL_SYMMETRIC) return ncclInvalidArgument;
+    if (!fake_is_free(comm) || memory == NULL || bytes == 0 || flags != NCCL_WIN_COLL_SYMMETRIC)
+        return ncclInvalidArgument;
     choose(comm, WINDOW, 0);
     return begin_together((struct together){.comm = comm, .window = (void **)window, .memory = memory});
 }
-
-static void enqueue_held(ncclComm_t comm);
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
@@ -309,7 +304,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
     } else if (comm->n_held > 0) {
         comm->connected = --comm->polls <= 0;
         if (!comm->connected) *error = ncclInProgress;
-        if (comm->connected) enqueue_held(comm);
+        if (comm->connected) fake_enqueue_held(comm);
     }
     return ncclSuccess;
 }
@@ -354,15 +349,15 @@ static void *finalize_main(void *argument)
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
-    if (!is_free(comm) || comm->n_held > 0) return ncclInvalidArgument;
+    if (!fake_is_free(comm) || comm->n_held > 0) return ncclInvalidArgument;
     fake_job_begin(&comm, 1);
-    begin_working(comm, finalize_main, comm);
+    fake_begin_working(comm, finalize_main, comm);
     return ncclInProgress;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    if (!is_free(comm)) return ncclInvalidArgument;
+    if (!fake_is_free(comm)) return ncclInvalidArgument;
     for (int i = 0; i < 20000 && atomic_load(&comm->region->left) < comm->n; i++) usleep(1000);
     fake_release(comm);
     return ncclSuccess;
@@ -422,159 +417,4 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataTyp
 ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
 {
     return comm->ready && op >= ncclNumOps ? ncclSuccess : ncclInvalidArgument;
-}
-
-/* ---- groups ------------------------------------------------------------------------------------------------ */
-
-ncclResult_t ncclGroupStart(void)
-{
-    if (depth++ == 0) group = calloc(GROUP_MAX, sizeof *group);
-    return group != NULL ? ncclSuccess : ncclSystemError;
-}
-
-/* Sends and receives of one communicator and stream run at once. */
-static bool merge(struct fake_op *op, CUstream stream, int before)
-{
-    for (int i = 0; i < before; i++) {
-        struct fake_op *other = group[i].op;
-        if (other == NULL || other->messages == NULL || op->messages == NULL || other->comm != op->comm ||
-            group[i].stream != stream)
-            continue;
-        other->messages = realloc(other->messages, (size_t)(other->n_messages + 1) * sizeof *other->messages);
-        other->messages[other->n_messages++] = op->messages[0];
-        fake_nccl_work.drop(op);
-        return true;
-    }
-    return false;
-}
-
-static void enqueue_held(ncclComm_t comm)
-{
-    for (int i = 0; i < comm->n_held; i++) fake_enqueue(comm->held[i].stream, &fake_nccl_work, comm->held[i].op);
-    comm->n_held = 0;
-}
-
-static void *late_main(void *argument)
-{
-    ncclComm_t comm = argument;
-    nanosleep(&(struct timespec){comm->late_us / 1000000, comm->late_us % 1000000 * 1000}, NULL);
-    if (!atomic_load(&comm->aborted)) enqueue_held(comm);
-    atomic_store(&comm->works, false);
-    fake_release(comm);
-    return NULL;
-}
-
-/* Starts its operations of a group once all have been submitted. */
-static ncclResult_t start(ncclComm_t comm)
-{
-    if (comm->n_held == 0 || atomic_load(&comm->works)) return ncclSuccess;
-    if (comm->connected) begin_working(comm, late_main, comm);
-    return ncclInProgress;
-}
-
-static ncclResult_t launch(struct fake_op *op, CUstream stream)
-{
-    ncclComm_t comm = op->comm;
-    stream = fake_stream(stream);
-    if (comm->connected && comm->late_us == 0)
-        return fake_enqueue(stream, &fake_nccl_work, op) == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
-    comm->held[comm->n_held++] = (struct fake_held){op, stream};
-    return ncclInProgress;
-}
-
-ncclResult_t ncclGroupEnd(void)
-{
-    if (depth == 0) return ncclInvalidUsage;
-    if (--depth > 0) return ncclSuccess;
-    ncclResult_t result = ncclSuccess;
-    ncclComm_t comms[GROUP_MAX];
-    int n_comms = 0;
-    for (int i = 0; i < n_group; i++)
-        if (merge(group[i].op, group[i].stream, i)) group[i].op = NULL;
-    for (int i = 0; i < n_group; i++) {
-        if (group[i].op == NULL) continue;
-        comms[n_comms++] = group[i].op->comm;
-        ncclResult_t one = launch(group[i].op, group[i].stream);
-        if (one != ncclSuccess) result = one;
-    }
-    if (result == ncclInProgress) fake_job_begin(comms, n_comms);
-    for (int i = 0; i < n_comms; i++) start(comms[i]); /* an operation is freed when it has run */
-    n_group = 0;
-    free(group);
-    group = NULL;
-    return result;
-}
-
-static ncclResult_t call(ncclComm_t comm, struct fake_call what, const void *send, void *recv, int peer,
-                         CUstream stream)
-{
-    if (comm == NULL || what.dtype < 0 || what.dtype > ncclBfloat16) return ncclInvalidArgument;
-    if (!is_free(comm) || (comm->n_held > 0 && depth == 0)) return ncclInvalidArgument; /* it was not polled */
-    if (what.root >= comm->n || peer >= comm->n || n_group == GROUP_MAX) return ncclInvalidArgument;
-    if (what.count == 0) return ncclSuccess;
-    struct fake_op *op = calloc(1, sizeof *op);
-    *op = (struct fake_op){.comm = comm, .call = what, .send = send, .recv = recv};
-    pthread_mutex_lock(&comm->lock);
-    comm->references++;
-    pthread_mutex_unlock(&comm->lock);
-    if (what.kind <= FAKE_RECV) {
-        op->n_messages = 1;
-        op->messages = calloc(1, sizeof *op->messages);
-        op->messages[0] = (struct fake_message){.peer = peer,
-                                                .send = what.kind == FAKE_SEND,
-                                                .data = recv != NULL ? recv : (char *)(uintptr_t)send,
-                                                .bytes = what.count * fake_bytes((ncclDataType_t)what.dtype),
-                                                .call = what};
-    }
-    if (depth == 0) {
-        ncclResult_t result = launch(op, stream);
-        if (result != ncclInProgress) return result;
-        fake_job_begin(&comm, 1);
-        return start(comm);
-    }
-    group[n_group++] = (struct fake_held){op, stream};
-    return ncclSuccess;
-}
-
-/* ---- operations -------------------------------------------------------------------------------------------- */
-
-ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      cudaStream_t stream)
-{
-    return call(comm, (struct fake_call){FAKE_SEND, (int)type, 0, -1, count}, send, NULL, peer, stream);
-}
-
-ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream)
-{
-    return call(comm, (struct fake_call){FAKE_RECV, (int)type, 0, -1, count}, NULL, recv, peer, stream);
-}
-
-ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
-                           cudaStream_t stream)
-{
-    return call(comm, (struct fake_call){FAKE_BROADCAST, (int)type, 0, root, count}, send, recv, -1, stream);
-}
-
-ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                           ncclComm_t comm, cudaStream_t stream)
-{
-    return call(comm, (struct fake_call){FAKE_ALL_REDUCE, (int)type, (int)op, -1, count}, send, recv, -1, stream);
-}
-
-ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
-                        ncclComm_t comm, cudaStream_t stream)
-{
-    return call(comm, (struct fake_call){FAKE_REDUCE, (int)type, (int)op, root, count}, send, recv, -1, stream);
-}
-
-ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t comm,
-                           cudaStream_t stream)
-{
-    return call(comm, (struct fake_call){FAKE_ALL_GATHER, (int)type, 0, -1, count}, send, recv, -1, stream);
-}
-
-ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                               ncclComm_t comm, cudaStream_t stream)
-{
-    return call(comm, (struct fake_call){FAKE_REDUCE_SCATTER, (int)type, (int)op, -1, count}, send, recv, -1, stream);
 }

@@ -127,7 +127,15 @@ void fake_scale(ncclDataType_t type, void *x, uint64_t n, double factor, int div
 
 double fake_scalar(ncclDataType_t type, const void *scalar);
 
+/* Drops a reference to a communicator, and frees it with the last one. */
 void fake_release(ncclComm_t comm);
+
+/* True if the communicator is ready and no thread works on it. */
+bool fake_is_free(ncclComm_t comm);
+
+/* Starts a thread that works on the communicator; enqueues the operations that waited for its connections. */
+void fake_begin_working(ncclComm_t comm, void *(*fn)(void *), void *argument);
+void fake_enqueue_held(ncclComm_t comm);
 
 /* For tests: the number of splits in this process. */
 int fake_nccl_splits(void);
