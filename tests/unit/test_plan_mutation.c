@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "plan_proof.h"
+#include "proof.h"
 
 struct mutation_counts {
     long edges, implied, empty, found, found_by_orders;

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "plan_proof.h"
+#include "proof.h"
 
 static const int test_sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 23, 31, 32, 33, 64};
 static const int64_t test_segments[] = {1, 3, INT64_MAX};

@@ -1,13 +1,10 @@
-/* Messages match, and whatever conflicts is ordered: decided on the plans; private to plan_proof.h. */
-#ifndef PLAN_PROOF_ORDER_H
-#define PLAN_PROOF_ORDER_H
-
-#include "plan_proof_shape.h"
+/* Messages match, and steps that conflict are ordered: decided on the plans. */
+#include "proof.h"
 
 /* ---- messages ------------------------------------------------------------------------------------------------- */
 
 /* The receives of one rank from another, by slot; NO_STEP where a slot is missing. */
-static inline bool proof_match_pair(struct proof *proof, int from, int to, uint32_t *sends, uint32_t n)
+static bool proof_match_pair(struct proof *proof, int from, int to, uint32_t *sends, uint32_t n)
 {
     const struct plan *plan = proof->rank[to].plan;
     uint32_t base = proof->rank[to].base, received = 0;
@@ -27,7 +24,7 @@ static inline bool proof_match_pair(struct proof *proof, int from, int to, uint3
     return received == n || PROOF_FAIL(proof, "rank %d sends %u to %d, which receives %u", from, n, to, received);
 }
 
-static inline bool proof_match(struct proof *proof)
+bool proof_match(struct proof *proof)
 {
     uint32_t *sends = malloc((proof->n_steps + 1) * sizeof *sends);
     bool talks[PROOF_RANKS], good = true;
@@ -56,13 +53,7 @@ static inline bool proof_match(struct proof *proof)
 
 /* ---- order ---------------------------------------------------------------------------------------------------- */
 
-struct proof_range {
-    struct plan_ref ref;
-    bool writes;
-};
-
-/* What a step touches; reads come first. */
-static inline int proof_ranges(const struct plan_step *step, struct proof_range range[3])
+int proof_ranges(const struct plan_step *step, struct proof_range range[3])
 {
     int n = 0;
     if (step->numel == 0) return 0;
@@ -72,7 +63,7 @@ static inline int proof_ranges(const struct plan_step *step, struct proof_range 
     return n;
 }
 
-static inline bool proof_inside(struct proof *proof, int rank)
+bool proof_inside(struct proof *proof, int rank)
 {
     const struct proof_rank *at = &proof->rank[rank];
     for (uint32_t i = 0; i < at->plan->n_steps; i++) {
@@ -88,8 +79,7 @@ static inline bool proof_inside(struct proof *proof, int rank)
     return true;
 }
 
-/* One row of bits a step: the steps that it follows, directly or not.  Edge number `without` is taken for absent. */
-static inline uint64_t *proof_paths(const struct plan *plan, uint32_t without)
+uint64_t *proof_paths(const struct plan *plan, uint32_t without)
 {
     size_t words = plan->n_steps / 64 + 1;
     uint64_t *row = calloc(plan->n_steps * words + 1, sizeof *row);
@@ -104,7 +94,7 @@ static inline uint64_t *proof_paths(const struct plan *plan, uint32_t without)
     return row;
 }
 
-static inline bool proof_path(const struct plan *plan, const uint64_t *paths, uint32_t before, uint32_t after)
+bool proof_path(const struct plan *plan, const uint64_t *paths, uint32_t before, uint32_t after)
 {
     if (before == PROOF_NO_STEP || before == after) return true;
     return paths[after * (size_t)(plan->n_steps / 64 + 1) + before / 64] >> before % 64 & 1;
@@ -118,7 +108,7 @@ struct proof_reader {
     uint32_t step, next;
 };
 
-static inline int64_t proof_accesses(const struct plan *plan)
+static int64_t proof_accesses(const struct plan *plan)
 {
     int64_t n = 0;
     struct proof_range range[3];
@@ -126,9 +116,7 @@ static inline int64_t proof_accesses(const struct plan *plan)
     return n;
 }
 
-/* Element by element, in the order of the program: a read follows the latest write, a write the latest write and all
- * reads since.  Paths join, so all pairs are covered. */
-static inline bool proof_order(struct proof *proof, int rank, uint32_t without)
+bool proof_order(struct proof *proof, int rank, uint32_t without)
 {
     const struct proof_rank *at = &proof->rank[rank];
     const struct plan *plan = at->plan;
@@ -160,5 +148,3 @@ static inline bool proof_order(struct proof *proof, int rank, uint32_t without)
     return bad == PROOF_NO_STEP ||
            PROOF_FAIL(proof, "rank %d: nothing orders steps %u and %u on the same element", rank, other, bad);
 }
-
-#endif

@@ -1,8 +1,5 @@
-/* Values: the plans run on symbols, in a random legal order, and what must come of it; private to plan_proof.h. */
-#ifndef PLAN_PROOF_RUN_H
-#define PLAN_PROOF_RUN_H
-
-#include "plan_proof_shape.h"
+/* Values: the plans run on symbols in a random legal order, and the results are checked. */
+#include "proof.h"
 
 /* ---- values --------------------------------------------------------------------------------------------------- */
 
@@ -23,12 +20,12 @@ struct proof_run {
     uint32_t n_actions, completed;
 };
 
-static inline struct proof_cell *proof_cells(struct proof_rank *at, struct plan_ref ref)
+static struct proof_cell *proof_cells(struct proof_rank *at, struct plan_ref ref)
 {
     return &at->cell[at->at[ref.buffer] + ref.at];
 }
 
-static inline int proof_owner(const struct proof *proof, uint32_t step)
+static int proof_owner(const struct proof *proof, uint32_t step)
 {
     int low = 0, high = proof->what.size;
     while (high - low > 1) {
@@ -41,13 +38,13 @@ static inline int proof_owner(const struct proof *proof, uint32_t step)
     return low;
 }
 
-static inline void proof_push(struct proof_run *run, uint32_t step, int rank, enum proof_phase phase)
+static void proof_push(struct proof_run *run, uint32_t step, int rank, enum proof_phase phase)
 {
     run->action[run->n_actions++] = (struct proof_action){step, (uint16_t)rank, (uint8_t)phase};
 }
 
 /* Takes (or lets go) what a step holds while it is under way.  An exact dst == a or b is one element, not two. */
-static inline bool proof_hold(struct proof *proof, int rank, const struct plan_step *step, bool take)
+static bool proof_hold(struct proof *proof, int rank, const struct plan_step *step, bool take)
 {
     struct proof_rank *at = &proof->rank[rank];
     struct proof_range range[3];
@@ -72,8 +69,8 @@ static inline bool proof_hold(struct proof *proof, int rank, const struct plan_s
     return true;
 }
 
-static inline bool proof_sum(struct proof *proof, struct proof_cell *to, const struct proof_cell *a,
-                             const struct proof_cell *b)
+static bool proof_sum(struct proof *proof, struct proof_cell *to, const struct proof_cell *a,
+                      const struct proof_cell *b)
 {
     if (!a->set || !b->set) return PROOF_FAIL(proof, "a sum of nothing");
     if (a->ranks & b->ranks) return PROOF_FAIL(proof, "a contribution twice in one sum");
@@ -89,7 +86,7 @@ static inline bool proof_sum(struct proof *proof, struct proof_cell *to, const s
     return true;
 }
 
-static inline bool proof_move(struct proof *proof, struct proof_cell *to, const struct proof_cell *from)
+static bool proof_move(struct proof *proof, struct proof_cell *to, const struct proof_cell *from)
 {
     if (!from->set) return PROOF_FAIL(proof, "something unset is passed on");
     to->ranks = from->ranks;
@@ -102,8 +99,7 @@ static inline bool proof_move(struct proof *proof, struct proof_cell *to, const 
 }
 
 /* What a step does; incoming is what the message carries. */
-static inline bool proof_do(struct proof *proof, int rank, const struct plan_step *step,
-                            const struct proof_cell *incoming)
+static bool proof_do(struct proof *proof, int rank, const struct plan_step *step, const struct proof_cell *incoming)
 {
     struct proof_rank *at = &proof->rank[rank];
     struct proof_cell *to = proof_cells(at, step->dst);
@@ -119,7 +115,7 @@ static inline bool proof_do(struct proof *proof, int rank, const struct plan_ste
     return true;
 }
 
-static inline void proof_complete(struct proof_run *run, uint32_t step, int rank)
+static void proof_complete(struct proof_run *run, uint32_t step, int rank)
 {
     const struct proof_rank *at = &run->proof->rank[rank];
     const struct plan_step *done = &at->plan->steps[step - at->base];
@@ -131,7 +127,7 @@ static inline void proof_complete(struct proof_run *run, uint32_t step, int rank
     }
 }
 
-static inline bool proof_begin(struct proof_run *run, struct proof_action now)
+static bool proof_begin(struct proof_run *run, struct proof_action now)
 {
     struct proof *proof = run->proof;
     const struct proof_rank *at = &proof->rank[now.rank];
@@ -149,7 +145,7 @@ static inline bool proof_begin(struct proof_run *run, struct proof_action now)
     return true;
 }
 
-static inline bool proof_end(struct proof_run *run, struct proof_action now)
+static bool proof_end(struct proof_run *run, struct proof_action now)
 {
     struct proof *proof = run->proof;
     struct proof_rank *at = &proof->rank[now.rank];
@@ -168,7 +164,7 @@ static inline bool proof_end(struct proof_run *run, struct proof_action now)
     return true;
 }
 
-static inline bool proof_act(struct proof_run *run, struct proof_action now)
+static bool proof_act(struct proof_run *run, struct proof_action now)
 {
     const struct proof_rank *at = &run->proof->rank[now.rank];
     if (now.phase == PROOF_BEGIN) return proof_begin(run, now);
@@ -180,7 +176,7 @@ static inline bool proof_act(struct proof_run *run, struct proof_action now)
 
 /* The ranks that a rank must have heard of, directly or not, by the time its plan is done.  Where some blocks are empty
  * and others are not, a rank need not wait for one that has nothing for it. */
-static inline uint64_t proof_must_know(const struct proof_case *what, int rank)
+static uint64_t proof_must_know(const struct proof_case *what, int rank)
 {
     uint64_t all = what->size == 64 ? UINT64_MAX : (1ull << what->size) - 1;
     if (what->uneven) return 0;
@@ -199,7 +195,7 @@ static inline uint64_t proof_must_know(const struct proof_case *what, int rank)
     }
 }
 
-static inline bool proof_synchronised(struct proof_run *run)
+static bool proof_synchronised(struct proof_run *run)
 {
     struct proof *proof = run->proof;
     for (int rank = 0; rank < proof->what.size; rank++) {
@@ -211,7 +207,7 @@ static inline bool proof_synchronised(struct proof_run *run)
     return true;
 }
 
-static inline bool proof_run(struct proof *proof)
+bool proof_run(struct proof *proof)
 {
     uint32_t n = proof->n_steps + 1;
     struct proof_run run = {.proof = proof};
@@ -248,7 +244,7 @@ static inline bool proof_run(struct proof *proof)
 /* ---- results -------------------------------------------------------------------------------------------------- */
 
 /* What element i of output block `block` must hold on rank. */
-static inline bool proof_result(struct proof *proof, int rank, int block, int64_t i)
+static bool proof_result(struct proof *proof, int rank, int block, int64_t i)
 {
     const struct proof_case *what = &proof->what;
     tutti_kind kind = what->algorithm->kind;
@@ -271,7 +267,7 @@ static inline bool proof_result(struct proof *proof, int rank, int block, int64_
     return true;
 }
 
-static inline bool proof_results(struct proof *proof)
+bool proof_results(struct proof *proof)
 {
     for (int rank = 0; rank < proof->what.size; rank++) {
         enum proof_tensors out = proof_out_side(&proof->what, rank);
@@ -284,4 +280,10 @@ static inline bool proof_results(struct proof *proof)
     return true;
 }
 
-#endif
+bool proof_check(struct proof *proof)
+{
+    proof_reset(proof);
+    for (int rank = 0; rank < proof->what.size; rank++)
+        if (!proof_inside(proof, rank) || !proof_order(proof, rank, PROOF_NO_STEP)) return false;
+    return proof_match(proof) && proof_run(proof) && proof_results(proof);
+}

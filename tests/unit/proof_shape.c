@@ -1,67 +1,14 @@
-/* The prover's cases: what each rank has before a collective, and where; private to plan_proof.h. */
-#ifndef PLAN_PROOF_SHAPE_H
-#define PLAN_PROOF_SHAPE_H
+/* The prover's cases: what each rank has before a collective, and where. */
+#include "proof.h"
 
-#include "coll/coll.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { PROOF_RANKS = 64 };
-#define PROOF_NO_STEP UINT32_MAX
-
-struct proof_case {
-    const struct coll_algorithm *algorithm;
-    int size, root;
-    int64_t count, segment;
-    int64_t recv_reduce_most;
-    bool in_place, list, average, premul, uneven;
-    int placement; /* which ranks share a host: see proof_host */
-    int distance;  /* of the ranks: 0 .. 2, which makes parts choose what is for small, medium and large messages */
-};
-
-/* An element: which ranks' contributions are in it, of which logical element, and the shape of the sum. */
-struct proof_cell {
-    uint64_t ranks, shape;
-    int64_t id;
-    uint8_t scaled, averaged;
-    bool set, constant; /* constant: a step must not write it */
-    bool written;       /* by a step under way */
-    uint16_t read;      /* by so many */
-};
-
-struct proof_rank {
-    struct plan *plan;
-    int64_t in_count[PROOF_RANKS], in_at[PROOF_RANKS], out_count[PROOF_RANKS], out_at[PROOF_RANKS];
-    int64_t at[1 + 2 * PROOF_RANKS], numel[1 + 2 * PROOF_RANKS]; /* of each buffer, in cells */
-    struct proof_cell *cell;
-    int64_t n_cells;
-    uint32_t base; /* of this rank's steps among all steps */
-};
-
-struct proof {
-    struct proof_case what;
-    struct coll_hosts *hosts;
-    struct coll_args args[PROOF_RANKS];
-    struct proof_rank rank[PROOF_RANKS];
-    uint32_t n_steps;
-    uint32_t *partner; /* of each send and receive */
-    uint64_t random;
-    char error[256];
-};
-
-#define PROOF_FAIL(proof, ...) (snprintf((proof)->error, sizeof(proof)->error, __VA_ARGS__), false)
-
-static inline uint64_t proof_mix(uint64_t x)
+uint64_t proof_mix(uint64_t x)
 {
     x ^= x >> 31, x *= 0x7fb5d329728ea185u;
     x ^= x >> 27, x *= 0x81dadef4bc2dd44du;
     return x ^ x >> 33;
 }
 
-static inline uint32_t proof_random(struct proof *proof, uint32_t below)
+uint32_t proof_random(struct proof *proof, uint32_t below)
 {
     proof->random += 0x9e3779b97f4a7c15u;
     return (uint32_t)(((proof_mix(proof->random) >> 32) * below) >> 32);
@@ -69,36 +16,36 @@ static inline uint32_t proof_random(struct proof *proof, uint32_t below)
 
 /* ---- shapes ------------------------------------------------------------------------------------------------- */
 
-static inline bool proof_scans(tutti_kind kind)
+bool proof_scans(tutti_kind kind)
 {
     return kind == TUTTI_SCAN || kind == TUTTI_EXSCAN;
 }
 
-static inline bool proof_reduces(tutti_kind kind)
+bool proof_reduces(tutti_kind kind)
 {
     return kind == TUTTI_ALL_REDUCE || kind == TUTTI_REDUCE || kind == TUTTI_REDUCE_SCATTER || proof_scans(kind);
 }
 
-static inline bool proof_rooted(tutti_kind kind)
+bool proof_rooted(tutti_kind kind)
 {
     return kind == TUTTI_BROADCAST || kind == TUTTI_REDUCE || kind == TUTTI_GATHER || kind == TUTTI_SCATTER;
 }
 
-static inline bool proof_blocks(tutti_kind kind)
+bool proof_blocks(tutti_kind kind)
 {
     return kind == TUTTI_ALL_GATHER || kind == TUTTI_GATHER || kind == TUTTI_SCATTER || kind == TUTTI_REDUCE_SCATTER ||
            kind == TUTTI_ALL_TO_ALL;
 }
 
 /* Elements of the block that goes from one rank to another (or of the one block that a rank gives or gets). */
-static inline int64_t proof_block(const struct proof_case *what, int from, int to)
+static int64_t proof_block(const struct proof_case *what, int from, int to)
 {
     if (!what->uneven) return what->count;
     int which = what->algorithm->kind == TUTTI_ALL_TO_ALL ? 5 * from + 3 * to : from >= 0 ? from : to;
     return which % 3 == 1 ? 0 : which % 3 == 0 ? what->count : what->count + which % 5 + 1;
 }
 
-static inline void proof_side(const struct proof_case *what, int rank, bool in, struct proof_rank *at)
+static void proof_side(const struct proof_case *what, int rank, bool in, struct proof_rank *at)
 {
     int64_t sum = 0;
     bool all_to_all = what->algorithm->kind == TUTTI_ALL_TO_ALL;
@@ -111,14 +58,14 @@ static inline void proof_side(const struct proof_case *what, int rank, bool in, 
     }
 }
 
-static inline void proof_add_buffer(struct proof_rank *at, int32_t buffer, int64_t numel)
+static void proof_add_buffer(struct proof_rank *at, int32_t buffer, int64_t numel)
 {
     at->at[buffer] = at->n_cells;
     at->numel[buffer] = numel;
     at->n_cells += numel;
 }
 
-static inline void proof_add_side(const struct proof_case *what, struct proof_rank *at, bool in)
+static void proof_add_side(const struct proof_case *what, struct proof_rank *at, bool in)
 {
     int size = what->size;
     const int64_t *count = in ? at->in_count : at->out_count;
@@ -127,10 +74,7 @@ static inline void proof_add_side(const struct proof_case *what, struct proof_ra
     if (!what->list) proof_add_buffer(at, in ? PLAN_IN(0) : PLAN_OUT(0), total);
 }
 
-/* What a rank's side consists of: no tensor, one, or one a rank. */
-enum proof_tensors { PROOF_NONE, PROOF_ONE, PROOF_ALL };
-
-static inline enum proof_tensors proof_in_side(const struct proof_case *what, int rank)
+static enum proof_tensors proof_in_side(const struct proof_case *what, int rank)
 {
     switch (what->algorithm->kind) {
     case TUTTI_ALL_REDUCE:
@@ -150,7 +94,7 @@ static inline enum proof_tensors proof_in_side(const struct proof_case *what, in
     }
 }
 
-static inline enum proof_tensors proof_out_side(const struct proof_case *what, int rank)
+enum proof_tensors proof_out_side(const struct proof_case *what, int rank)
 {
     switch (what->algorithm->kind) {
     case TUTTI_BROADCAST:
@@ -174,17 +118,17 @@ static inline enum proof_tensors proof_out_side(const struct proof_case *what, i
 }
 
 /* In place one side lies in the other: broadcast and barrier have but one side or none. */
-static inline bool proof_shares(const struct proof_case *what, int rank)
+static bool proof_shares(const struct proof_case *what, int rank)
 {
     return what->in_place && proof_in_side(what, rank) != PROOF_NONE && proof_out_side(what, rank) != PROOF_NONE;
 }
 
-static inline bool proof_out_in_in(const struct proof_case *what)
+static bool proof_out_in_in(const struct proof_case *what)
 {
     return what->algorithm->kind == TUTTI_SCATTER || what->algorithm->kind == TUTTI_REDUCE_SCATTER;
 }
 
-static inline void proof_layout(struct proof *proof, int rank)
+static void proof_layout(struct proof *proof, int rank)
 {
     const struct proof_case *what = &proof->what;
     struct proof_rank *at = &proof->rank[rank];
@@ -203,8 +147,7 @@ static inline void proof_layout(struct proof *proof, int rank)
     at->cell = calloc((size_t)at->n_cells + 1, sizeof *at->cell);
 }
 
-/* Element i of block `block` on the given side of rank; in place, wherever that lies. */
-static inline struct proof_cell *proof_element(struct proof *proof, int rank, bool in, int block, int64_t i)
+struct proof_cell *proof_element(struct proof *proof, int rank, bool in, int block, int64_t i)
 {
     const struct proof_case *what = &proof->what;
     struct proof_rank *at = &proof->rank[rank];
@@ -221,12 +164,12 @@ static inline struct proof_cell *proof_element(struct proof *proof, int rank, bo
     return &at->cell[at->at[buffer] + (side == PROOF_ALL && !what->list ? offset[block] : 0) + i];
 }
 
-static inline int64_t proof_id(int block, int64_t i)
+int64_t proof_id(int block, int64_t i)
 {
     return (int64_t)block << 40 | i;
 }
 
-static inline void proof_give(struct proof_cell *cell, int rank, int64_t id)
+static void proof_give(struct proof_cell *cell, int rank, int64_t id)
 {
     cell->ranks = 1ull << rank;
     cell->shape = proof_mix((uint64_t)rank + 1);
@@ -236,7 +179,7 @@ static inline void proof_give(struct proof_cell *cell, int rank, int64_t id)
 }
 
 /* Every rank's inputs, which are constant unless an output lies in them. */
-static inline void proof_give_inputs(struct proof *proof, int rank)
+static void proof_give_inputs(struct proof *proof, int rank)
 {
     const struct proof_case *what = &proof->what;
     struct proof_rank *at = &proof->rank[rank];
@@ -258,19 +201,7 @@ static inline void proof_give_inputs(struct proof *proof, int rank)
     }
 }
 
-/* Placements of ranks on hosts. */
-enum {
-    PROOF_NOWHERE,
-    PROOF_PAIRS,
-    PROOF_TURNS,
-    PROOF_GROWING,
-    PROOF_ONE_AND_REST,
-    PROOF_MIXED,
-    PROOF_APART,
-    PROOF_PLACEMENTS
-};
-
-static inline int32_t proof_host(int placement, int rank, int size)
+static int32_t proof_host(int placement, int rank, int size)
 {
     int host = 0;
     switch (placement) {
@@ -292,27 +223,26 @@ static inline int32_t proof_host(int placement, int rank, int size)
     }
 }
 
-static inline struct coll_hosts *proof_hosts(const struct proof_case *what)
+static struct coll_hosts *proof_hosts(const struct proof_case *what)
 {
     int32_t host[PROOF_RANKS];
     for (int rank = 0; rank < what->size; rank++) host[rank] = proof_host(what->placement, rank, what->size);
     return what->placement == PROOF_NOWHERE ? NULL : coll_hosts_new(host, what->size);
 }
 
-/* Whether an algorithm asks which ranks share a host. */
-static inline bool proof_asks_hosts(const struct coll_algorithm *algorithm)
+bool proof_asks_hosts(const struct coll_algorithm *algorithm)
 {
     return strcmp(algorithm->name, "hierarchical") == 0 || strcmp(algorithm->name, "leaders") == 0;
 }
 
 /* By how much the table's thresholds are lowered. */
-static inline const struct coll_link *proof_link(const struct proof_case *what)
+static const struct coll_link *proof_link(const struct proof_case *what)
 {
     static const struct coll_link medium = {1, 125000, 0}, large = {1, 1, 0};
     return what->distance == 0 ? NULL : what->distance == 1 ? &medium : &large;
 }
 
-static inline void proof_arguments(struct proof *proof, int rank)
+static void proof_arguments(struct proof *proof, int rank)
 {
     const struct proof_case *what = &proof->what;
     struct proof_rank *at = &proof->rank[rank];
@@ -338,7 +268,7 @@ static inline void proof_arguments(struct proof *proof, int rank)
 
 /* ---- the plans ---------------------------------------------------------------------------------------------- */
 
-static inline void proof_free(struct proof *proof)
+void proof_free(struct proof *proof)
 {
     for (int rank = 0; rank < proof->what.size; rank++) {
         plan_free(proof->rank[rank].plan);
@@ -349,7 +279,7 @@ static inline void proof_free(struct proof *proof)
     free(proof);
 }
 
-static inline struct proof *proof_new(const struct proof_case *what, uint64_t seed)
+struct proof *proof_new(const struct proof_case *what, uint64_t seed)
 {
     struct proof *proof = calloc(1, sizeof *proof);
     proof->what = *what;
@@ -367,8 +297,7 @@ static inline struct proof *proof_new(const struct proof_case *what, uint64_t se
     return proof;
 }
 
-/* Back to the beginning, to run once more. */
-static inline void proof_reset(struct proof *proof)
+void proof_reset(struct proof *proof)
 {
     proof->error[0] = '\0';
     for (int rank = 0; rank < proof->what.size; rank++) {
@@ -378,9 +307,7 @@ static inline void proof_reset(struct proof *proof)
     }
 }
 
-static inline bool proof_is_message(const struct plan_step *step)
+bool proof_is_message(const struct plan_step *step)
 {
     return step->kind == PLAN_SEND || step->kind == PLAN_RECV || step->kind == PLAN_RECV_REDUCE;
 }
-
-#endif
