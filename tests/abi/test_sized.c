@@ -118,19 +118,14 @@ static void test_list(void **state)
     tutti_destroy_process_group(group);
 }
 
-/* A size that cannot be right is refused by every function that takes one. */
-static int call(int which, size_t bytes)
+static tutti_opts opts;
+
+/* Calls of functions that take a size, by number.  Each must refuse a size that cannot be right. */
+static int make_group(int which, size_t bytes)
 {
-    static tutti_opts opts;
     static tutti_group_opts group_opts;
     static tutti_init_opts init_opts;
-    static tutti_store_opts store_opts;
-    static tutti_p2p_op op;
-    tutti_tensor t = {0};
-    tutti_store *store = NULL;
     tutti_group *group = NULL;
-    tutti_work *work = NULL;
-    tutti_bytes out = {0};
     int ranks[1] = {0};
     char text[64];
     switch (which) {
@@ -142,6 +137,15 @@ static int call(int which, size_t bytes)
         return tutti_split_group_sized(0, 0, &group_opts, bytes, &group);
     case 3:
         return tutti_create_group_sized("tcp", (tutti_store *)text, 0, 1, &group_opts, bytes, &group);
+    default:
+        return 1;
+    }
+}
+
+static int call_collective(int which, size_t bytes)
+{
+    tutti_tensor t = {0};
+    switch (which) {
     case 4:
         return tutti_broadcast_sized(t, 0, &opts, bytes);
     case 5:
@@ -176,6 +180,18 @@ static int call(int which, size_t bytes)
         return tutti_barrier_sized(&opts, bytes);
     case 20:
         return tutti_monitored_barrier_sized(&opts, bytes);
+    default:
+        return 1;
+    }
+}
+
+static int call_message(int which, size_t bytes)
+{
+    static tutti_p2p_op op;
+    tutti_tensor t = {0};
+    tutti_work *work = NULL;
+    tutti_bytes out = {0};
+    switch (which) {
     case 21:
         return tutti_send_sized(t, 0, &opts, bytes);
     case 22:
@@ -196,6 +212,17 @@ static int call(int which, size_t bytes)
         return tutti_broadcast_bytes_sized(&out, 0, &opts, bytes);
     case 30:
         return tutti_scatter_bytes_sized(&out, &out, 1, 0, &opts, bytes);
+    default:
+        return 1;
+    }
+}
+
+static int call_other(int which, size_t bytes)
+{
+    static tutti_store_opts store_opts;
+    tutti_store *store = NULL;
+    char text[64];
+    switch (which) {
     case 31:
         return tutti_explain_sized(TUTTI_BROADCAST, 8, &opts, bytes, text, sizeof text);
     case 32:
@@ -207,6 +234,13 @@ static int call(int which, size_t bytes)
     default:
         return 1;
     }
+}
+
+static int call(int which, size_t bytes)
+{
+    if (which < 4) return make_group(which, bytes);
+    if (which < 21) return call_collective(which, bytes);
+    return which < 31 ? call_message(which, bytes) : call_other(which, bytes);
 }
 
 static void test_refused(void **state)

@@ -2,61 +2,92 @@
 #include "rank.h"
 #include "usage.h"
 
-/* ---- groups and notes -------------------------------------------------------------------------------------- */
+/* ---- groups and control messages
+ * -------------------------------------------------------------------------------------- */
+
+/* A subgroup of ranks 2 and 0, in this order. */
+struct subgroup {
+    void *state;
+    int32_t rank, other; /* this rank in it; the other rank in the world */
+    struct notified notified;
+};
+
+static int open_subgroup(struct rank *self, struct subgroup *sub)
+{
+    static const int32_t members[] = {2, 0};
+    *sub = (struct subgroup){.state = rank_state_new(self->backend), .rank = self->rank == 2 ? 0 : 1};
+    sub->other = members[1 - sub->rank];
+    tutti_group_info info = {.size = sizeof info,
+                             .rank = sub->rank,
+                             .world_size = 2,
+                             .global_ranks = members,
+                             .id = 78,
+                             .parent = self->state,
+                             .core = &sub->notified,
+                             .store = (tutti_store *)self->shared,
+                             .timeout_ms = 10000};
+    CHECK(self->backend->open(sub->state, &info, &rank_host) == TUTTI_OK);
+    return 0;
+}
+
+/* The same ranks exchange messages with the same tag in both groups. */
+static int exchange_in_both(struct rank *self, struct subgroup *sub)
+{
+    struct message m, n;
+    uint8_t a = 0, b = 0;
+    if (self->rank == 2) {
+        a = 11;
+        b = 22;
+        rank_start(self, &m, true, sub->other, 5, &a, 1, 0);
+        rank_start_in(self, sub->state, &n, true, 1, 5, &b, 1, 0, 5);
+    } else {
+        rank_start_in(self, sub->state, &n, false, TUTTI_ANY_SOURCE, 5, &b, 1, 0, 5);
+        rank_start(self, &m, false, sub->other, 5, &a, 1, 0);
+    }
+    CHECK(rank_wait(self, &m) == TUTTI_OK && rank_wait(self, &n) == TUTTI_OK);
+    CHECK(a == 11 && b == 22);
+    if (self->rank == 0) CHECK(n.request.source == 0);
+    return 0;
+}
+
+/* A control message goes over a link that exists; it does not make one. */
+static int notify(struct rank *self, struct subgroup *sub)
+{
+    const struct notified *notified = &sub->notified;
+    rank_report(self, "linked");
+    rank_await(self, "linked", sub->other);
+    CHECK(self->backend->notify(sub->state, 1 - sub->rank, "hello", 5) == TUTTI_OK);
+    for (int64_t end = rank_now_ns() + (int64_t)WAIT_MS * 1000000; notified->notes == 0 && rank_now_ns() < end;)
+        rank_progress(self);
+    CHECK(notified->notes == 1 && notified->note_from == 1 - sub->rank && notified->note_bytes == 5);
+    CHECK(memcmp(notified->note, "hello", 5) == 0 && self->notified.notes == 0);
+    uint8_t large[TUTTI_NOTIFY_MAX + 1] = {3};
+    CHECK(self->backend->notify(sub->state, 1 - sub->rank, large, sizeof large) == TUTTI_ERR_INVALID_ARGUMENT);
+    CHECK(self->backend->notify(self->state, 1, "nobody", 6) == TUTTI_OK); /* no link yet: dropped */
+    return 0;
+}
+
+/* Closing the subgroup drops what is pending in it. */
+static int close_subgroup(struct rank *self, struct subgroup *sub)
+{
+    struct message pending;
+    uint8_t b = 0;
+    rank_start_in(self, sub->state, &pending, false, 1 - sub->rank, 99, &b, 1, 0, 5);
+    self->backend->close(sub->state);
+    free(sub->state);
+    CHECK(!pending.done.is);
+    return 0;
+}
 
 static int groups(struct rank *self)
 {
+    struct subgroup sub;
     CHECK(rank_open(self) == TUTTI_OK);
-    int32_t members[] = {2, 0}; /* rank 2 is 0 there */
-    struct notified notified = {0};
-    struct message m, n;
-    uint8_t a = 0, b = 0;
-    void *child = NULL;
-    if (self->rank != 1) {
-        int32_t mine = self->rank == 2 ? 0 : 1;
-        child = rank_state_new(self->backend);
-        tutti_group_info info = {.size = sizeof info,
-                                 .rank = mine,
-                                 .world_size = 2,
-                                 .global_ranks = members,
-                                 .id = 78,
-                                 .parent = self->state,
-                                 .core = &notified,
-                                 .store = (tutti_store *)self->shared,
-                                 .timeout_ms = 10000};
-        CHECK(self->backend->open(child, &info, &rank_host) == TUTTI_OK);
-        /* the same ranks and the same tag in both groups */
-        int32_t other = self->rank == 2 ? 0 : 2;
-        if (self->rank == 2) {
-            a = 11;
-            b = 22;
-            rank_start(self, &m, true, other, 5, &a, 1, 0);
-            rank_start_in(self, child, &n, true, 1, 5, &b, 1, 0, 5);
-        } else {
-            rank_start_in(self, child, &n, false, TUTTI_ANY_SOURCE, 5, &b, 1, 0, 5);
-            rank_start(self, &m, false, other, 5, &a, 1, 0);
-        }
-        CHECK(rank_wait(self, &m) == TUTTI_OK && rank_wait(self, &n) == TUTTI_OK);
-        CHECK(a == 11 && b == 22);
-        if (self->rank == 0) CHECK(n.request.source == 0);
-        rank_report(self, "linked"); /* notes need a link, and do not make one */
-        rank_await(self, "linked", other);
-        CHECK(self->backend->notify(child, 1 - mine, "hello", 5) == TUTTI_OK);
-        for (int64_t end = rank_now_ns() + (int64_t)WAIT_MS * 1000000; notified.notes == 0 && rank_now_ns() < end;)
-            rank_progress(self);
-        CHECK(notified.notes == 1 && notified.note_from == 1 - mine && notified.note_bytes == 5);
-        CHECK(memcmp(notified.note, "hello", 5) == 0 && self->notified.notes == 0);
-        uint8_t large[TUTTI_NOTIFY_MAX + 1] = {3};
-        CHECK(self->backend->notify(child, 1 - mine, large, sizeof large) == TUTTI_ERR_INVALID_ARGUMENT);
-        CHECK(self->backend->notify(self->state, 1, "nobody", 6) == TUTTI_OK); /* no link yet: dropped */
-        /* what is pending is dropped; the family goes on */
-        rank_start_in(self, child, &n, false, 1 - mine, 99, &b, 1, 0, 5);
-        self->backend->close(child);
-        free(child);
-        CHECK(!n.done.is);
-    }
+    if (self->rank != 1 && (open_subgroup(self, &sub) != 0 || exchange_in_both(self, &sub) != 0 ||
+                            notify(self, &sub) != 0 || close_subgroup(self, &sub) != 0))
+        return 1;
     shared_store_barrier(self->shared, "closed", self->rank, self->world);
-    for (int32_t peer = 0; peer < 3; peer++) {
+    for (int32_t peer = 0; peer < 3; peer++) { /* the first group still works */
         if (peer == self->rank) continue;
         struct message in, out;
         uint8_t x = (uint8_t)self->rank, y = 9;
@@ -68,7 +99,7 @@ static int groups(struct rank *self)
     return 0;
 }
 
-static void test_groups_and_notes(void **state)
+static void test_groups_and_control_messages(void **state)
 {
     (void)state;
     rank_run(groups, 3);
@@ -195,7 +226,7 @@ static void test_links_cost_nothing_before_they_are_made(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_groups_and_notes),
+        cmocka_unit_test(test_groups_and_control_messages),
         cmocka_unit_test(test_signal_handlers_and_idleness),
     };
     static const struct CMUnitTest network_tests[] = {

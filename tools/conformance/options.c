@@ -50,24 +50,61 @@ static uint64_t parse_number(const char *what, const char *text)
     return value;
 }
 
+enum { BACKEND = 1, RANKS, FILTER, QUICK, HUGE_, THREADS, PROCESSES, JUNIT, LIST, SEED, TIMEOUT, HELP, JOIN, DEVICE };
+
+/* Sets one option; `value` is NULL if it takes none. */
+static void set(struct options *options, int option, const char *value)
+{
+    switch (option) {
+    case BACKEND:
+        options->backend = value;
+        break;
+    case RANKS:
+        parse_ranks(options, value);
+        break;
+    case FILTER:
+        options->filter = value;
+        break;
+    case QUICK:
+        options->quick = true;
+        break;
+    case HUGE_:
+        options->huge = true;
+        break;
+    case THREADS:
+    case PROCESSES:
+        options->threads = option == THREADS;
+        break;
+    case JUNIT:
+        options->junit = value;
+        break;
+    case LIST:
+        options->list = true;
+        break;
+    case JOIN:
+        options->join = true;
+        break;
+    case DEVICE:
+        options->cuda = strcmp(value, "cuda") == 0;
+        if (!options->cuda && strcmp(value, "cpu") != 0) refuse("--device is cpu or cuda, not", value);
+        break;
+    case SEED:
+        options->seed = parse_number("--seed takes a number, not", value);
+        break;
+    case TIMEOUT:
+        options->timeout_ms = (int64_t)parse_number("--timeout takes milliseconds, not", value);
+        break;
+    case HELP:
+    case 'h':
+        fputs(help, stdout);
+        exit(0);
+    default:
+        exit(2);
+    }
+}
+
 void options_parse(struct options *options, int argc, char **argv)
 {
-    enum {
-        BACKEND = 1,
-        RANKS,
-        FILTER,
-        QUICK,
-        HUGE_,
-        THREADS,
-        PROCESSES,
-        JUNIT,
-        LIST,
-        SEED,
-        TIMEOUT,
-        HELP,
-        JOIN,
-        DEVICE
-    };
     static const struct option names[] = {
         {"backend", 1, NULL, BACKEND}, {"ranks", 1, NULL, RANKS},         {"filter", 1, NULL, FILTER},
         {"quick", 0, NULL, QUICK},     {"huge", 0, NULL, HUGE_},          {"threads", 0, NULL, THREADS},
@@ -75,54 +112,7 @@ void options_parse(struct options *options, int argc, char **argv)
         {"device", 1, NULL, DEVICE},   {"seed", 1, NULL, SEED},           {"help", 0, NULL, HELP},
         {"timeout", 1, NULL, TIMEOUT}, {"processes", 0, NULL, PROCESSES}, {NULL, 0, NULL, 0}};
     *options = (struct options){.backend = "tcp", .seed = 1, .timeout_ms = 20000};
-    for (int option; (option = getopt_long(argc, argv, "h", names, NULL)) != -1;) {
-        switch (option) {
-        case BACKEND:
-            options->backend = optarg;
-            break;
-        case RANKS:
-            parse_ranks(options, optarg);
-            break;
-        case FILTER:
-            options->filter = optarg;
-            break;
-        case QUICK:
-            options->quick = true;
-            break;
-        case HUGE_:
-            options->huge = true;
-            break;
-        case THREADS:
-        case PROCESSES:
-            options->threads = option == THREADS;
-            break;
-        case JUNIT:
-            options->junit = optarg;
-            break;
-        case LIST:
-            options->list = true;
-            break;
-        case JOIN:
-            options->join = true;
-            break;
-        case DEVICE:
-            options->cuda = strcmp(optarg, "cuda") == 0;
-            if (!options->cuda && strcmp(optarg, "cpu") != 0) refuse("--device is cpu or cuda, not", optarg);
-            break;
-        case SEED:
-            options->seed = parse_number("--seed takes a number, not", optarg);
-            break;
-        case TIMEOUT:
-            options->timeout_ms = (int64_t)parse_number("--timeout takes milliseconds, not", optarg);
-            break;
-        case HELP:
-        case 'h':
-            fputs(help, stdout);
-            exit(0);
-        default:
-            exit(2);
-        }
-    }
+    for (int option; (option = getopt_long(argc, argv, "h", names, NULL)) != -1;) set(options, option, optarg);
     if (optind < argc) refuse("there is no argument", argv[optind]);
     if (options->join && (options->threads || options->from_ranks != 0))
         refuse("--join takes the launcher's ranks, which are processes: not with",
