@@ -18,12 +18,12 @@ static struct bench_case make_case(const struct options *options, const struct b
         c.count = bytes < element ? 1 : bytes / element;
         c.chunk = c.count < c.ranks ? 1 : c.count / c.ranks;
     }
-    c.async = options->async || tutti_get_device(NULL).type != TUTTI_CPU; /* else CUDA's calls return too early */
+    c.async = options->async || tutti_get_device(NULL).type != TUTTI_CPU; /* otherwise CUDA's calls return too early */
     c.data = data_make(options->dtype, options->reduce_op, op->reduces, c.ranks, ++seed);
     return c;
 }
 
-/* Measures and prints one case; whether its results were right. */
+/* Measures and prints one case.  Returns whether its results were right. */
 static bool run_case(const struct options *options, int backend, const struct bench_op *op, int64_t bytes)
 {
     struct bench_case c = make_case(options, op, bytes);
@@ -62,7 +62,7 @@ static bool explain(const struct options *options)
     return true;
 }
 
-/* All that is wanted of one backend; whether it went well. */
+/* Measures everything for one backend.  Returns whether it succeeded. */
 static bool run_backend(const struct options *options, int backend)
 {
     TUTTI_CHECK(tutti_init_process_group(options->backend[backend], NULL));

@@ -16,7 +16,7 @@
 
 enum { TEXT_MAX = 16 * 1024 };
 
-/* Text with something before each of its lines. */
+/* Prints text with a prefix before each of its lines. */
 static void print_lines(const char *lead, const char *text)
 {
     while (*text != '\0') {
@@ -53,7 +53,7 @@ static int print_backend(const char *name)
     return 0;
 }
 
-/* Each in a process of its own: two of them may carry libraries that do not go together. */
+/* Describes each backend in a process of its own, because libraries of two may conflict. */
 static void print_backend_apart(const char *name)
 {
     int status = 0;
@@ -79,7 +79,7 @@ static void print_backends(void)
 
 /* ---- this world --------------------------------------------------------------------------------------------- */
 
-/* Every rank's lines, on rank 0. */
+/* Gathers every rank's lines on rank 0. */
 static void print_ranks(void)
 {
     char text[TEXT_MAX], host[256] = "?";
@@ -101,7 +101,7 @@ static void print_ranks(void)
     free(all);
 }
 
-/* The line that begins with word. */
+/* Returns the line that begins with word. */
 static const char *line_of(char *text, const char *word)
 {
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"))
@@ -109,7 +109,7 @@ static const char *line_of(char *text, const char *word)
     return "";
 }
 
-/* A line wherever, with growing size, something else would be done. */
+/* Prints a line for each size from which another algorithm is chosen. */
 static void print_choices(const char *name, tutti_kind kind)
 {
     char text[TEXT_MAX], last[TEXT_MAX] = "";

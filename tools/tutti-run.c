@@ -26,7 +26,7 @@
 
 enum { LINGER_MS = 5000 };
 
-/* Where 0, 1 or 2 is closed, the next descriptor that we open would become a rank's stream. */
+/* Opens 0, 1 and 2 if they are closed: otherwise the next descriptor would become a rank's stream. */
 static void fill_standard_streams(void)
 {
     int fd;
@@ -35,8 +35,8 @@ static void fill_standard_streams(void)
     if (fd >= 0) close(fd);
 }
 
-/* Each rank costs two pipes and one connection at the least: of 1024 descriptors, as most systems give, 300 ranks leave
- * none. */
+/* Raises the limit of descriptors: each rank costs at least two pipes and one connection, so the usual 1024 do not
+ * suffice for 300 ranks. */
 static void raise_descriptors(struct rlimit *old)
 {
     getrlimit(RLIMIT_NOFILE, old);
@@ -44,7 +44,8 @@ static void raise_descriptors(struct rlimit *old)
     setrlimit(RLIMIT_NOFILE, &all);
 }
 
-/* On node 0, runs the server through which the ranks meet; *store is NULL elsewhere.  0, or -1 after a sentence. */
+/* On node 0, runs the server through which the ranks meet; *store is NULL elsewhere.  Returns 0, or -1 after a message.
+ */
 static int host_store(const struct options *options, const uint8_t *token, tutti_store **store)
 {
     *store = NULL;
@@ -55,7 +56,7 @@ static int host_store(const struct options *options, const uint8_t *token, tutti
     return -1;
 }
 
-/* The ranks, with a secret and a place to meet. */
+/* Runs the ranks, with a secret and a meeting place. */
 static int run(const struct options *options, const struct signals *signals, int out_fd)
 {
     uint8_t token[TUTTI_TOKEN_BYTES];
@@ -76,13 +77,13 @@ static int run(const struct options *options, const struct signals *signals, int
                       .files = files,
                       .store = store};
     int status = job_run(&job);
-    if (store && status == 0) tutti_store_linger(store, LINGER_MS); /* other nodes' ranks may be a step behind ours */
+    if (store && status == 0) tutti_store_linger(store, LINGER_MS); /* ranks of other nodes may be a step behind */
     tutti_store_free(store);
     close(token_fd);
     return status;
 }
 
-/* MPI's launcher, or one rank of it: secret and place are its affair. */
+/* Runs MPI's launcher, or one rank of it.  Secret and meeting place are MPI's. */
 static int run_mpi(struct options *options, const struct signals *signals, int out_fd)
 {
     struct job job = {.options = options, .signals = signals, .token_fd = -1, .out_fd = out_fd};

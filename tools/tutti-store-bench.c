@@ -24,7 +24,7 @@ static uint8_t token[TUTTI_TOKEN_BYTES] = "no secret is needed here";
 
 struct shared {
     pthread_barrier_t barrier;
-    double end[PROCESSES_MAX][PHASES]; /* when each process' last client was done */
+    double end[PROCESSES_MAX][PHASES]; /* when each process's last client had finished */
     int failed;
 };
 
@@ -71,7 +71,7 @@ static void *client_barrier(void *argument)
     return NULL;
 }
 
-/* One phase on all clients of this process, each in a thread of its own. */
+/* Runs one phase on all clients of this process, each in a thread of its own. */
 static int run_phase(struct client *clients, int n, void *(*run)(void *))
 {
     pthread_t *threads = calloc((size_t)n, sizeof *threads);
@@ -137,7 +137,7 @@ static int bench(struct shared *shared, tutti_store *store, int clients, int pro
     for (int phase = 0; phase < PHASES; phase++) {
         begin[phase] = now();
         pthread_barrier_wait(&shared->barrier); /* go */
-        pthread_barrier_wait(&shared->barrier); /* all are done */
+        pthread_barrier_wait(&shared->barrier); /* all have finished */
         double last = 0;
         for (int i = 0; i < processes; i++)
             if (shared->end[i][phase] > last) last = shared->end[i][phase];
@@ -155,7 +155,7 @@ static int bench(struct shared *shared, tutti_store *store, int clients, int pro
     return failed;
 }
 
-/* A descriptor per client at the server. */
+/* The server needs a descriptor for each client. */
 static void raise_descriptors(void)
 {
     struct rlimit limit;
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: tutti-store-bench [clients] [processes, at most %d]\n", PROCESSES_MAX);
         return 2;
     }
-    alarm(300); /* a bench that hangs is an answer, too */
+    alarm(300); /* ends a bench that hangs */
     raise_descriptors();
     struct shared *shared = make_shared(processes);
     tutti_store *store = NULL;

@@ -39,7 +39,7 @@ const char *dtype_names(void)
 #undef NAME
 }
 
-/* The bits of a normal number, or 0, in a small format. */
+/* Returns the bits of a normal number, or of 0, in a small format. */
 static uint16_t small_encode(const struct dtype *dtype, double value)
 {
     int bias = (1 << (dtype->exponent_bits - 1)) - 1, exponent;
@@ -109,7 +109,7 @@ void dtype_encode(const struct dtype *dtype, const double *value, int n, double 
     }
 }
 
-/* Part i of a run of floats; a complex number is two parts. */
+/* Returns part i of a run of floats; a complex number has two parts. */
 static double float_at(const struct dtype *dtype, const void *memory, int i)
 {
     switch (dtype->dtype) {

@@ -6,7 +6,7 @@
 
 enum { ITERATIONS_MAX = 5000, COMBINE_MAX = 4 };
 
-/* An iteration this long counts as slow: fewer of them must do. */
+/* an iteration this long counts as slow, so fewer of them are run */
 static const double slow_ns = 3e7;
 
 static int64_t now_ns(void)
@@ -16,7 +16,7 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A barrier that blocks the host, on CUDA too. */
+/* Blocks the host until all ranks have entered, on CUDA too. */
 static void synchronise(void)
 {
     tutti_work *work = NULL;
@@ -25,7 +25,7 @@ static void synchronise(void)
     if (work) TUTTI_CHECK(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT));
 }
 
-/* The ranks' n values become their largest, or their sum. */
+/* Replaces the ranks' n values by their maximum or their sum. */
 static void combine(double *value, int n, tutti_reduce_op op)
 {
     tutti_work *work = NULL;
@@ -48,7 +48,7 @@ static void run(const struct bench_case *c, int64_t iterations)
     for (int64_t i = 0; i < iterations; i++) TUTTI_CHECK(bench_run(c));
 }
 
-/* What an iteration takes on the slowest rank, from a few of them. */
+/* Returns how long an iteration takes on the slowest rank, measured from a few of them. */
 static double estimate_ns(const struct bench_case *c, int64_t iterations)
 {
     synchronise();
@@ -65,7 +65,7 @@ static int64_t bounded(double iterations, int64_t least, int64_t most)
     return iterations > (double)most ? most : (int64_t)iterations;
 }
 
-/* How many iterations fill the time. */
+/* Returns how many iterations fill the time. */
 static int warm_up(const struct bench_case *c, double ns)
 {
     double each = estimate_ns(c, 2);
@@ -79,7 +79,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* stamp has n + 1 entries; they are overwritten. */
+/* stamp has n + 1 entries, which are overwritten. */
 static void statistics(const struct bench_case *c, int64_t *stamp, int n, struct result *result)
 {
     double value[COMBINE_MAX] = {0};
@@ -101,7 +101,7 @@ static void statistics(const struct bench_case *c, int64_t *stamp, int n, struct
 static void timed_loop(const struct bench_case *c, int iterations, struct result *result)
 {
     static int64_t stamp[ITERATIONS_MAX + 1];
-    memset(stamp, 0, sizeof stamp); /* its pages must be there before the clock runs */
+    memset(stamp, 0, sizeof stamp); /* touches the pages before the clock starts */
     synchronise();
     run(c, 2);
     stamp[0] = now_ns();

@@ -12,14 +12,14 @@
 
 struct result {
     double us;   /* the median iteration */
-    double mean; /* the loop's time over its iterations: what is sustained, also where ranks run ahead of each other */
+    double mean; /* the loop's time over its iterations: the sustained rate, also if ranks run ahead of each other */
     double min, p95;
     int iterations;
     int64_t wrong; /* elements, over all ranks and both checks */
 };
 
-/* Measures for about milliseconds.  TUTTI_ERR_UNSUPPORTED, alike on all ranks: the operation is not to be had.  Any
- * other error ends the program with its sentence. */
+/* Measures for about `milliseconds`.  Returns TUTTI_ERR_UNSUPPORTED, alike on all ranks, if the operation is not
+ * available.  Ends the program with a message on any other error. */
 int measure(const struct bench_case *c, double milliseconds, struct result *result);
 
 #endif

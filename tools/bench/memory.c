@@ -36,7 +36,7 @@ void memory_free(tutti_tensor tensor, bool from_tutti)
         munmap(tensor.data, tensor_bytes(tensor) + 1);
 }
 
-/* CUDA's driver is asked by name: the program builds, and runs on CPU, where there is none.  The device becomes this
+/* Looks CUDA's driver up by name, so the program builds and runs on hosts without CUDA. The device becomes this
  * thread's. */
 static int (*load_copy(tutti_device device))(uintptr_t, uintptr_t, size_t)
 {

@@ -40,7 +40,7 @@ static int start_all_reduce(const struct bench_case *c, const tutti_opts *opts)
     return tutti_all_reduce_into(message(c, c->out), message(c, c->in), c->data.reduce_op, opts);
 }
 
-/* As training does it: what the last one has written is what the next one reads. */
+/* As in training, the next iteration reads what the last one wrote. */
 static int start_all_reduce_in_place(const struct bench_case *c, const tutti_opts *opts)
 {
     return tutti_all_reduce(message(c, c->out), c->data.reduce_op, opts);
@@ -102,7 +102,7 @@ static int receive_one(const struct bench_case *c, int peer)
     return status < 0 ? status : tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
 }
 
-/* A round trip of every pair at the same time; with an odd number of ranks the last has nothing to do. */
+/* Runs a round trip of every pair at the same time.  With an odd number of ranks the last one has nothing to do. */
 static int start_pingpong(const struct bench_case *c, const tutti_opts *opts)
 {
     int peer = c->rank ^ 1;
@@ -114,7 +114,7 @@ static int start_pingpong(const struct bench_case *c, const tutti_opts *opts)
     return first ? receive_one(c, peer) : send_one(c, peer);
 }
 
-/* This rank's own loop, without any message: out = out op in. */
+/* Runs this rank's own loop, without any message: out = out op in. */
 static int start_local_reduce(const struct bench_case *c, const tutti_opts *opts)
 {
     (void)opts;

@@ -30,21 +30,21 @@ struct bench_case {
 struct bench_op {
     const char *name;
     bool sized, reduces;
-    double trips; /* of the message in one iteration */
+    double trips; /* bytes of the message in one iteration */
     int (*start)(const struct bench_case *c, const tutti_opts *opts);
-    int64_t (*wrong)(const struct bench_case *c); /* how many elements of out */
+    int64_t (*wrong)(const struct bench_case *c); /* number of elements of out */
     double (*bus)(double ranks);                  /* bus bandwidth over algorithm bandwidth, as nccl-tests has it */
-    int kind;                                     /* a tutti_kind; -1: no operation of a group */
+    int kind;                                     /* a tutti_kind; -1: not an operation of a group */
     bool by_name;                                 /* not one of "all" */
 };
 
-/* In the order in which they run; ends with an entry without a name. */
+/* In the order in which they run.  The last entry has no name. */
 extern const struct bench_op bench_ops[];
 
-/* Elements that the buffers of a case must hold. */
+/* Returns the number of elements that the buffers of a case must hold. */
 int64_t bench_numel(const struct bench_case *c);
 
-/* One iteration, complete on return. */
+/* Runs one iteration, which is complete on return. */
 int bench_run(const struct bench_case *c);
 
 #endif

@@ -37,7 +37,7 @@ void options_refuse(const char *format, ...)
     exit(2);
 }
 
-/* Calls each with every part of a list with commas. */
+/* Calls `each` with every part of a comma-separated list. */
 static void split(const char *list, void (*each)(struct options *options, const char *part), struct options *options)
 {
     char *copy = strdup(list), *rest = NULL;
@@ -82,7 +82,7 @@ static void add_backend(struct options *options, const char *part)
     options->backend[options->backends++] = part;
 }
 
-/* Names with commas between; a map, which has colons, is one. */
+/* Comma-separated names.  A map, which has colons, is one name. */
 static void set_backends(struct options *options, const char *text)
 {
     options->backends = 0;
@@ -90,7 +90,7 @@ static void set_backends(struct options *options, const char *text)
         add_backend(options, text);
         return;
     }
-    char *copy = strdup(text), *rest = NULL; /* kept */
+    char *copy = strdup(text), *rest = NULL; /* never freed */
     if (!copy) options_refuse("no memory");
     for (char *part = strtok_r(copy, ",", &rest); part; part = strtok_r(NULL, ",", &rest)) add_backend(options, part);
     if (options->backends == 0) options_refuse("--backend: there is no name in \"%s\"", text);
@@ -135,7 +135,7 @@ static void set_dtype(struct options *options, const char *text)
     if (!options->dtype) options_refuse("--dtype: there is no \"%s\"; there are%s", text, dtype_names());
 }
 
-/* An option with no value; false if name is none. */
+/* Sets an option without a value.  Returns false if name is not one. */
 static bool set_flag(struct options *options, const char *name)
 {
     if (!strcmp(name, "--async")) return options->async = true;
@@ -150,7 +150,7 @@ static void set_alloc(struct options *options, const char *text)
         options_refuse("--alloc: \"%s\" is neither system nor tutti", text);
 }
 
-/* An option with a value; false if name is none. */
+/* Sets an option with a value.  Returns false if name is not one. */
 static bool set_value(struct options *options, const char *name, const char *value)
 {
     if (!strcmp(name, "--backend"))
@@ -210,6 +210,6 @@ void options_parse(int argc, char **argv, struct options *options)
     }
     if (!ops) add_op(options, "all");
     if (!options->sizes) split("4,64,1K,8K,64K,512K,4M,32M", add_size, options);
-    if (options->tune || options->plot) /* thresholds, and curves, go from small to large */
+    if (options->tune || options->plot) /* thresholds and curves go from small to large */
         qsort(options->size, (size_t)options->sizes, sizeof *options->size, compare_sizes);
 }

@@ -17,7 +17,7 @@ struct point {
 static struct point *points;
 static int n_points, ranks;
 
-/* Colours that people with any eyes tell apart (Okabe and Ito). */
+/* Colours that people with colour blindness can tell apart (Okabe and Ito). */
 static const char *const colours[BACKENDS_MAX] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                                   "#E69F00", "#56B4E9", "#000000", "#999999"};
 
@@ -50,7 +50,7 @@ void plot_check(const struct options *options)
 {
     if (!options->plot) return;
     if (strpbrk(options->plot, "'\n")) options_refuse("--plot: the file's name may have no quotes or line ends");
-    bool named = strchr(base_name(options->plot), '.') != NULL; /* without an ending it is SVG */
+    bool named = strchr(base_name(options->plot), '.') != NULL; /* without an extension it is SVG */
     if (named && !ends_with(options->plot, ".svg") && !ends_with(options->plot, ".png"))
         options_refuse("--plot draws SVG and PNG: the file's name ends with .svg or .png");
     if (!is_in_path("gnuplot"))
@@ -68,7 +68,8 @@ void plot_add(int backend, const struct bench_case *c, const struct result *resu
 
 /* ---- drawing ------------------------------------------------------------------------------------------------ */
 
-/* Points of an operation, of one backend or, with -1, of all; those of 0 bytes have no place on the scale. */
+/* Writes the points of an operation, of one backend or (-1) of all.  Points of 0 bytes have no place on a logarithmic
+ * scale. */
 static int count_points(const struct bench_op *op, int backend)
 {
     int n = 0;
@@ -84,7 +85,7 @@ static int count_panels(void)
     return n;
 }
 
-/* gnuplot's own text markup must not see the underscores. */
+/* Escapes underscores, which gnuplot's text markup would interpret. */
 static void draw_title(FILE *out, const char *name)
 {
     fprintf(out, "set title \"%s\" noenhanced\n", name);

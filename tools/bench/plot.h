@@ -5,13 +5,13 @@
 #include "bench/measure.h"
 #include "bench/options.h"
 
-/* Ends the program, with 2, where gnuplot is not there: before anything is measured. */
+/* Ends the program with 2, before anything is measured, if gnuplot is not installed. */
 void plot_check(const struct options *options);
 
-/* A point of the curve of options->backend[backend]. */
+/* Adds a point to the curve of options->backend[backend]. */
 void plot_add(int backend, const struct bench_case *c, const struct result *result);
 
-/* Draws; whether the file is there. */
+/* Draws.  Returns false if the file was not written. */
 bool plot_draw(const struct options *options);
 
 #endif

@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-/* Under tutti-run, which may put a rank's name before each of its lines, TUTTI_STDOUT_FD is a descriptor of the
- * launcher's own output: CSV goes there as it is. */
+/* Under tutti-run, which may prefix each line with a rank, TUTTI_STDOUT_FD is the launcher's own output.  CSV goes
+ * there unprefixed. */
 static FILE *csv_stream(void)
 {
     static FILE *stream;

@@ -11,12 +11,12 @@
 
 #define TUNE_FIRST_LINE "tutti tuning 1"
 
-/* An algorithm must be this much faster than the one for the next smaller size to take over from it. */
+/* an algorithm must be this much faster to replace the one for the next smaller size */
 static const double margin = 0.95;
 
 enum { TUNE_LINE_MAX = 256, TUNE_ALGORITHMS = 16 };
 
-/* What the rows of this world begin with: "tcp 4 1 ". */
+/* Returns the beginning of this world's rows: "tcp 4 1 ". */
 static void describe(char *text, size_t capacity)
 {
     char backend[64];
@@ -98,13 +98,13 @@ static const char *fastest(const struct options *options, struct bench_case *c, 
     return best;
 }
 
-/* The middle between two sizes, as a logarithmic scale has it. */
+/* Returns the middle between two sizes on a logarithmic scale. */
 static int64_t between(int64_t low, int64_t high)
 {
     return (int64_t)sqrt((double)(low > 0 ? low : 1) * (double)high);
 }
 
-/* The rows of one operation. */
+/* Writes the rows of one operation. */
 static void tune_op(const struct options *options, const struct bench_op *op, const char *lead, FILE *rows,
                     struct bench_case (*make_case)(const struct options *, const struct bench_op *, int64_t),
                     bool *right)
@@ -124,7 +124,7 @@ static void tune_op(const struct options *options, const struct bench_op *op, co
 
 /* ---- the file ----------------------------------------------------------------------------------------------- */
 
-/* The operation that a row is for. */
+/* Returns the operation of a row. */
 static bool is_tuned(const struct options *options, const char *line, const char *lead)
 {
     if (strncmp(line, lead, strlen(lead)) != 0) return false;
@@ -136,7 +136,7 @@ static bool is_tuned(const struct options *options, const char *line, const char
     return false;
 }
 
-/* The rows of an earlier file that this run does not replace.  False: it is no such file. */
+/* Keeps the rows of an earlier file that this run does not replace.  Returns false if it is not such a file. */
 static bool keep(const struct options *options, const char *lead, FILE *out)
 {
     char line[TUNE_LINE_MAX];
@@ -149,14 +149,15 @@ static bool keep(const struct options *options, const char *lead, FILE *out)
     return good;
 }
 
-/* Under another name first: whoever reads it finds the old file or the new one.  NULL, or why it is not written. */
+/* Writes under another name first, so a reader finds either the old file or the new one.  Returns NULL, or why it
+ * failed. */
 static const char *write_file(const struct options *options, const char *lead, const char *rows)
 {
     char path[4096];
     const char *why = NULL;
     if (snprintf(path, sizeof path, "%s.%d", options->tune, (int)getpid()) >= (int)sizeof path)
         return "its name is too long";
-    signal(SIGXFSZ, SIG_IGN); /* a limit of file sizes is an error as any other */
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like any other */
     FILE *out = fopen(path, "wxe");
     if (out == NULL) return strerror(errno);
     fputs(TUNE_FIRST_LINE "\n# backend ranks hosts operation bytes algorithm\n", out);
@@ -169,7 +170,7 @@ static const char *write_file(const struct options *options, const char *lead, c
     return why;
 }
 
-/* Whether the world's backend leaves the choice of algorithms to Tutti. */
+/* True if the world's backend lets Tutti choose the algorithms. */
 static bool has_choice(tutti_kind kind)
 {
     char text[4096];

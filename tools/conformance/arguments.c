@@ -1,4 +1,4 @@
-/* Arguments that cannot be right: refused alike on all ranks, and the group still works. */
+/* Invalid arguments: all ranks refuse them alike, and the group still works. */
 #include <stdio.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ static enum verdict lists(struct rank *rank)
     INVALID(tutti_all_gather(NULL, n, tutti_view(x + 64, 2), &opts));
     INVALID(tutti_all_gather(list, n - 1, tutti_view(x + 64, 2), &opts));
     INVALID(tutti_all_gather(mixed, n, tutti_view(x + 64, 2), &opts));
-    INVALID(tutti_all_gather(list, n, tutti_view(x + 64, 3), &opts)); /* its own entry is of another size */
+    INVALID(tutti_all_gather(list, n, tutti_view(x + 64, 3), &opts)); /* the rank's own entry has another size */
     INVALID(tutti_reduce_scatter(tutti_view(x + 64, 2), list, n + 1, TUTTI_SUM, &opts));
     INVALID(tutti_all_to_all(list, list, n + 1, &opts));
     INVALID(tutti_all_to_all(list, NULL, n, &opts));
@@ -78,7 +78,7 @@ static enum verdict lists(struct rank *rank)
         INVALID(tutti_gather(tutti_view(x + 64, 2), list, n + 1, 0, &opts));
         INVALID(tutti_scatter(tutti_view(x + 64, 2), NULL, 0, 0, &opts));
     } else {
-        INVALID(tutti_gather(tutti_view(x + 64, 2), list, n, 0, &opts)); /* the root alone has one */
+        INVALID(tutti_gather(tutti_view(x + 64, 2), list, n, 0, &opts)); /* only the root passes one */
         INVALID(tutti_scatter(tutti_view(x + 64, 2), list, n, 0, &opts));
     }
     return still_works(rank);

@@ -30,7 +30,7 @@ void board_begin(struct board *board, int first)
     pthread_barrierattr_t attributes;
     pthread_barrierattr_init(&attributes);
     pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    memset(&board->meeting, 0, sizeof board->meeting); /* ranks of an earlier launch may have died in it */
+    memset(&board->meeting, 0, sizeof board->meeting); /* ranks of an earlier launch may have died while holding it */
     pthread_barrier_init(&board->meeting, &attributes, (unsigned)board->ranks);
     board->first = first;
     atomic_store(&board->ended, false);
@@ -59,7 +59,7 @@ int64_t board_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* What a failure elsewhere may have led to. */
+/* True for a status that a failure on another rank may cause. */
 static bool is_consequence(const char *text)
 {
     return strstr(text, "TUTTI_ERR_ABORTED") != NULL || strstr(text, "TUTTI_ERR_PEER_LOST") != NULL ||
@@ -76,7 +76,7 @@ static int list_ranks(struct board *board, int at, enum verdict verdict, char *t
     return used;
 }
 
-/* What only all ranks' results together show. */
+/* Checks what only the results of all ranks together show. */
 static enum verdict compare_ranks(struct board *board, int at, const struct check *check, char *text, size_t room)
 {
     int first = -1;
@@ -92,7 +92,7 @@ static enum verdict compare_ranks(struct board *board, int at, const struct chec
     return PASSED;
 }
 
-/* Whether ranks of one group differ on whether this is supported.  The halves of a split are two groups. */
+/* True if ranks of one group differ on whether this is supported.  The halves of a split are two groups. */
 static bool disagrees(struct board *board, int at, const struct check *check)
 {
     int halves = check->spec.where == SPLIT ? 2 : 1;

@@ -1,5 +1,7 @@
-/* What the ranks of a launch and their parent see together: memory shared by fork; a rank that a launcher started has a
- * board of its own, on which meeting.c keeps what the others say.  Nothing here goes through the backend under test. */
+/* State that the ranks of a launch and their parent share: memory inherited by fork.  A rank that a launcher started
+ * has a board of its own, on which meeting.c keeps the others' results.  Nothing here goes through the backend under
+ * test.
+ */
 #ifndef CONFORMANCE_BOARD_H
 #define CONFORMANCE_BOARD_H
 
@@ -10,7 +12,7 @@
 #include "conformance/suite.h"
 
 struct seat {              /* of a rank */
-    atomic_int at;         /* the case it is in; n_cases when it is through */
+    atomic_int at;         /* the case that it runs; n_cases when it has finished */
     atomic_llong since_ns; /* when it began that case */
     atomic_llong step;     /* within the case: see meeting.h */
     atomic_int pid;
@@ -27,7 +29,7 @@ struct board {
     pthread_barrier_t meeting;
     int n_cases, ranks, first; /* the launch begins with case `first` */
     atomic_bool ended;
-    char end[TEXT_MOST]; /* how the launch ended, where not well: what was said first */
+    char end[TEXT_MOST]; /* why the launch ended early: the first reason given */
     struct seat seats[RANKS_MOST];
     struct result results[]; /* [case * RANKS_MOST + rank] */
 };
@@ -45,7 +47,7 @@ static inline struct result *board_result(struct board *board, int at, int rank)
 
 int64_t board_now_ns(void);
 
-/* What the ranks' verdicts on a case come to; text receives the reason, of the rank that has the best one. */
+/* Combines the ranks' verdicts on a case. text receives the reason given by the rank that knows it best. */
 enum verdict board_fold(struct board *board, int at, const struct check *check, char *text, size_t room);
 
 #endif

@@ -10,14 +10,14 @@
 enum { CANARY_BYTES = 64 };
 
 struct buffer {
-    uint8_t *memory, *data; /* data is NULL where bytes is 0 and the caller asked for that */
+    uint8_t *memory, *data; /* NULL if bytes is 0 and the caller asked for that */
     size_t bytes, lead;
-    tutti_group *group; /* whose tutti_alloc gave it; NULL: it is the program's own */
+    tutti_group *group; /* the group whose tutti_alloc returned it; NULL: the program's own memory */
 };
 
-/* bytes at an address that is offset behind a multiple of 64, filled with junk; false when out of memory. */
+/* Allocates bytes at a multiple of 64 plus offset, and fills them with junk.  Returns false without memory. */
 bool buffer_new(struct buffer *buffer, size_t bytes, size_t offset, tutti_group *group);
-bool buffer_intact(const struct buffer *buffer); /* the canaries */
+bool buffer_intact(const struct buffer *buffer); /* True if the canaries are intact. */
 bool buffer_is_junk(const void *data, size_t bytes);
 void buffer_free(struct buffer *buffer);
 

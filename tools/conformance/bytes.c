@@ -1,4 +1,4 @@
-/* Byte strings of differing length. */
+/* Byte strings of different lengths. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "conformance/cases.h"
 #include "conformance/input.h"
 
-/* rank r's string: none of rank 1, else longer from rank to rank, or large */
+/* rank r's string: empty on rank 1, else longer from rank to rank, or large */
 static size_t length_of(const struct rank *rank, int of)
 {
     return of == 1 ? 0 : (size_t)(of * 13 + 1) * (rank->seed & 1 ? 1 : 5000);

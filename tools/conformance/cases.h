@@ -1,4 +1,4 @@
-/* The list of all cases, the same on every run with the same form, in a fixed order. */
+/* The list of all cases: the same on every run of the same form, in a fixed order. */
 #ifndef CONFORMANCE_CASES_H
 #define CONFORMANCE_CASES_H
 
@@ -10,11 +10,11 @@ struct cases {
     int n, room;
 };
 
-/* Those of options' form and filter. */
+/* Returns the cases of the options' form and filter. */
 void cases_make(struct cases *cases, const struct options *options);
 void cases_free(struct cases *cases);
 
-/* One more, if the filter lets it through; its name has the kind before it. */
+/* Adds a case if the filter accepts it.  Its name begins with its kind. */
 struct check *cases_add(struct cases *cases, const struct options *options, const char *kind, const char *name,
                         check_fn run);
 void cases_line(struct check *check, enum line line);
@@ -25,14 +25,14 @@ struct case_row {
     check_fn run;
     int min_ranks;
     enum line lines[6];
-    char where; /* 'p': processes alone, 's': those the suite spawned, 'f': full form alone, 'h': with --huge alone,
+    char where; /* 'p': processes only, 's': those that the suite spawned, 'f': full form only, 'h': with --huge only,
                    'b': same bits */
 };
 
 void cases_rows(struct cases *cases, const struct options *options, const char *kind, const struct case_row *rows,
                 int n);
 
-/* What the files of cases give. */
+/* The tables of the other files. */
 void collective_cases(struct cases *cases, const struct options *options);
 extern const struct case_row barrier_rows[], message_rows[], work_rows[], group_rows[], bytes_rows[], error_rows[],
     mismatch_rows[], memory_rows[], start_rows[], elsewhere_rows[], tutorial_rows[], hazards_rows[], unsized_rows[];

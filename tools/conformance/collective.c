@@ -65,7 +65,7 @@ int collective_call(struct rank *rank, const struct spec *spec, const struct ope
     }
 }
 
-/* Waits in one of the ways there are. */
+/* Waits in one of the possible ways. */
 static int finish(struct rank *rank, tutti_work **work)
 {
     if (rank->seed >> 9 & 1)
@@ -107,7 +107,7 @@ enum verdict collective_run(struct rank *rank)
     tutti_group *group = rank->groups[spec->where];
     struct operands x;
     if (group == NULL || tutti_get_rank(group) < 0) return APART;
-    if (spec->where == SPLIT) rank->seed = input_mix(rank->seed, (uint64_t)rank->rank % 2); /* two groups at once */
+    if (spec->where == SPLIT) rank->seed = input_mix(rank->seed, (uint64_t)rank->rank % 2); /* in two groups at once */
     enum verdict verdict = operands_new(rank, spec, group, &x) ? call_and_verify(rank, spec, group, &x)
                                                                : rank_fail(rank, "no memory for the operands");
     operands_free(&x);

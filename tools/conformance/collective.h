@@ -1,4 +1,4 @@
-/* One case of one collective: operands made, the call, the result held against the reference. */
+/* One case of one collective: makes operands, calls, and compares the result with the reference. */
 #ifndef CONFORMANCE_COLLECTIVE_H
 #define CONFORMANCE_COLLECTIVE_H
 
@@ -31,16 +31,16 @@ enum form_id {
     FORMS
 };
 
-enum placement { ALIGNED = 0, UNALIGNED, IN_PLACE /* or the own slice of the larger side */, PLACEMENTS };
+enum placement { ALIGNED = 0, UNALIGNED, IN_PLACE /* or this rank's own slice of the larger side */, PLACEMENTS };
 
 struct form {
     const char *name;
     enum pattern pattern;
     enum line line;
-    bool list; /* a tensor a block, not consecutive parts of one */
+    bool list; /* one tensor per block, not consecutive parts of one tensor */
     bool one;  /* input and output are one argument */
     bool rooted;
-    bool uneven; /* blocks may differ */
+    bool uneven; /* blocks may differ in size */
 };
 
 extern const struct form forms[FORMS];
@@ -59,22 +59,22 @@ static inline bool form_reduces(const struct form *form)
 
 /* One side of the operation on this rank. */
 struct side {
-    int n;                     /* blocks; 0: this rank has not got this side */
-    int64_t count[RANKS_MOST]; /* elements of each */
+    int n;                     /* number of blocks; 0: this rank has no such side */
+    int64_t count[RANKS_MOST]; /* number of elements of each */
     uint8_t *block[RANKS_MOST];
     struct buffer buffer[RANKS_MOST];
-    int n_buffers; /* 1 where the blocks are consecutive */
+    int n_buffers; /* 1 if the blocks are consecutive */
     int64_t total;
-    tutti_tensor tensor[RANKS_MOST]; /* a list, or tensor[0] over all */
+    tutti_tensor tensor[RANKS_MOST]; /* a list, or tensor[0] over all blocks */
 };
 
 struct operands {
     struct side in, out;
     int n, me, root; /* of the group */
-    uint8_t *before; /* the in side's bytes as they were; blocks one after another */
+    uint8_t *before; /* a copy of the input before the call, block after block */
 };
 
-/* The elements of block k of rank's in side (or of its out side). */
+/* Returns the number of elements of block k of a rank's input or output. */
 int64_t blocks_in(const struct spec *spec, int n, int root, int rank, int64_t *count);
 int64_t blocks_out(const struct spec *spec, int n, int root, int rank, int64_t *count);
 
@@ -83,7 +83,7 @@ void operands_free(struct operands *x);
 
 int collective_call(struct rank *rank, const struct spec *spec, const struct operands *x, tutti_opts opts);
 
-/* Whether every byte of both sides is what it has to be; else the failed verdict with the reason. */
+/* True if every byte of both sides is right; otherwise sets the failed verdict and its reason. */
 enum verdict collective_verify(struct rank *rank, const struct spec *spec, const struct operands *x);
 
 double collective_factor(const struct spec *spec);

@@ -1,4 +1,4 @@
-/* Groups: made, used at once, given back. */
+/* Groups: making, using several at once, destroying. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static int sum_of_all(const struct rank *rank)
     return rank->size * (rank->size + 1) / 2;
 }
 
-/* All but rank 0, backwards; rank 0 is outside. */
+/* All ranks but 0, backwards; rank 0 is a non-member. */
 static enum verdict outside(struct rank *rank)
 {
     int members[RANKS_MOST], n = 0;
@@ -71,7 +71,7 @@ static enum verdict split(struct rank *rank)
 {
     tutti_group *group = NULL, *none = NULL;
     tutti_group_opts opts = {.parent = rank->groups[WORLD]};
-    /* one colour, the last first; then rank 0 wants none */
+    /* one colour, the last rank first; then rank 0 asks for none */
     TRY(tutti_split_group(7, -rank->rank, &opts, &group));
     FAIL_UNLESS(tutti_get_world_size(group) == rank->size && tutti_get_rank(group) == rank->size - 1 - rank->rank);
     TRY(tutti_split_group(rank->rank == 0 ? -1 : 3, 5, &opts, &none));
@@ -84,9 +84,9 @@ static enum verdict split(struct rank *rank)
     return verdict;
 }
 
-/* Overlapping groups, each driven by a thread of its own. */
+/* Overlapping groups, each used by a thread of its own. */
 struct user {
-    struct rank rank; /* a copy: the case's */
+    struct rank rank; /* a copy of the case's */
     tutti_group *group;
     int status, wrong;
 };
@@ -119,7 +119,7 @@ static enum verdict at_once(struct rank *rank)
     return sum_is(rank, rank->groups[REVERSED], sum_of_all(rank));
 }
 
-/* Given back in another order than made, children of children too. */
+/* Destroyed in another order than made, subgroups of subgroups too. */
 static enum verdict many(struct rank *rank)
 {
     enum { GROUPS_MADE = 24 };
@@ -130,7 +130,7 @@ static enum verdict many(struct rank *rank)
     for (int i = 0; i < GROUPS_MADE; i++) TRY(rank_own_group(rank, 20000, &groups[i]));
     TRY(tutti_new_group(all, rank->size, &(tutti_group_opts){.parent = groups[3]}, &child));
     for (int i = 0; i < GROUPS_MADE && verdict == PASSED; i++) {
-        int at = (i * 7 + 3) % GROUPS_MADE; /* 3 first: its child stays */
+        int at = (i * 7 + 3) % GROUPS_MADE; /* 3 first: its subgroup stays */
         verdict = sum_is(rank, groups[at], sum_of_all(rank));
         if (verdict == PASSED && tutti_destroy_process_group(groups[at]) != TUTTI_OK)
             verdict = rank_fail(rank, "destroying: %s", tutti_last_error());

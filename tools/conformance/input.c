@@ -15,11 +15,11 @@ uint64_t input_mix(uint64_t a, uint64_t b)
     return x ^ x >> 31;
 }
 
-/* Sums of 16 ranks stay exact: the greatest size times 16 has no more than the format's digits (of float8_e5m2, which
- * has 3, only sums of 8). */
+/* Sums of 16 ranks stay exact: the largest size times 16 fits the format's digits (of float8_e5m2, which has 3, only
+ * sums of 8). */
 static double exact_float(tutti_dtype dtype, tutti_reduce_op op, uint64_t random)
 {
-    if (op == TUTTI_PRODUCT) { /* powers of two, as often up as down */
+    if (op == TUTTI_PRODUCT) { /* powers of two, up as often as down */
         static const double factors[] = {1, -1, 1, 2, 0.5, -2, -0.5, 1};
         return dtype == TUTTI_FLOAT8_E4M3FN || dtype == TUTTI_FLOAT8_E5M2 ? factors[random % 3] * (random & 64 ? 2 : 1)
                                                                           : factors[random % 8];
@@ -88,7 +88,8 @@ static void fill_bits(uint64_t seed, int64_t bytes, uint8_t *out)
     }
 }
 
-/* Mostly true where all have to be, mostly false where one is enough: else nearly every result would be alike. */
+/* Mostly true for ops that need all, mostly false for ops that need one; otherwise nearly all results would be alike.
+ */
 static void fill_bools(uint64_t seed, tutti_reduce_op op, int64_t n, uint8_t *out)
 {
     bool all = op == TUTTI_PRODUCT || op == TUTTI_MIN || op == TUTTI_BAND;

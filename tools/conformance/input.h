@@ -1,16 +1,16 @@
-/* The ranks' inputs: every element follows from the seed, the rank, the block and its place, so that each rank can
- * compute what all the others gave. */
+/* The ranks' inputs.  Every element follows from the seed, the rank, the block and its index, so each rank can compute
+ * the inputs of all others. */
 #ifndef CONFORMANCE_INPUT_H
 #define CONFORMANCE_INPUT_H
 
 #include <tutti/types.h>
 
 enum input {
-    INPUT_BITS = 0, /* any bits: for operations that only move */
-    INPUT_EXACT,    /* for reductions whose result does not depend on the order: integers of any size, and floats so
-                       small and round that nothing is rounded anywhere */
+    INPUT_BITS = 0, /* any bits: for operations that only move data */
+    INPUT_EXACT,    /* for reductions whose result does not depend on the order: any integers, and floats so small and
+                       round that nothing is rounded */
     INPUT_ROUNDED,  /* floats that are rounded at every step */
-    INPUT_SPECIAL,  /* NaN, infinities, both zeros, the greatest numbers */
+    INPUT_SPECIAL,  /* NaN, infinities, both zeros, the largest numbers */
     INPUTS
 };
 

@@ -14,7 +14,7 @@
 #include "conformance/report.h"
 #include "conformance/watch.h"
 
-/* Rank 0 reports before the others end: many launchers end a whole job with its first rank that fails. */
+/* Rank 0 reports before the others end, because many launchers end a job with its first failed rank. */
 enum { LATER_NS = 1000000000, LATER = 10, GOODBYE_MS = 60000 };
 
 struct join {
@@ -22,7 +22,7 @@ struct join {
     const struct cases *cases;
     struct board *board;
     struct report *report;
-    struct rank watched; /* what it takes to look for the others' results */
+    struct rank watched; /* time to look for the others' results */
     atomic_bool through;
     int told;
 };
@@ -34,7 +34,7 @@ static bool reports(const struct join *join)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-/* Prints what there is; the cases from `at` on were not run. */
+/* Prints the report; the cases from `at` on were not run. */
 static int conclude(const struct join *join, int at)
 {
     if (!reports(join)) {
@@ -46,7 +46,7 @@ static int conclude(const struct join *join, int at)
     return report_end(join->report);
 }
 
-/* The way ends at the case that this rank is in: ranks that a launcher started cannot be started again. */
+/* Ends the run at the case that this rank is in, because nobody can restart ranks that a launcher started. */
 static int cut(struct join *join)
 {
     struct board *board = join->board;
@@ -75,7 +75,7 @@ static sigset_t mask_ends(int how)
     return ends;
 }
 
-/* Ends the process where its way through the cases does not. */
+/* Ends the process if a case does not end. */
 static void *watch(void *argument)
 {
     struct join *join = argument;
@@ -102,7 +102,7 @@ static void *watch(void *argument)
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-/* Rank 0 may serve the store: it goes last. */
+/* Rank 0 may serve the store, so it leaves last. */
 static void say_goodbye(const struct rank *rank)
 {
     char key[32];
@@ -139,7 +139,7 @@ int join_run(struct options *options, const struct cases *cases)
 {
     struct join join = {.options = options, .cases = cases, .report = report_new(options, cases)};
     struct rendezvous_spec place;
-    mask_ends(SIG_BLOCK); /* before the library has threads: the watch takes it */
+    mask_ends(SIG_BLOCK); /* before the library starts threads, so that the watch thread takes it */
     setenv("TUTTI_LOG", "error", 0);
     if (!rendezvous_spec_parse(&place, options->backend)) return 2;
     options->from_ranks = options->to_ranks = place.size;
@@ -151,6 +151,6 @@ int join_run(struct options *options, const struct cases *cases)
     place_free(&place);
     report_free(join.report);
     fflush(NULL);
-    if (status != 0) _exit(status); /* what a backend registered for the end may wait for ranks that are lost */
+    if (status != 0) _exit(status); /* an exit handler of a backend may wait for ranks that are lost */
     return status;
 }

@@ -71,7 +71,7 @@ static int run_processes(struct start start)
 
 /* ---- in the parent ----------------------------------------------------------------------------------------------- */
 
-/* The case that all ranks have reached. */
+/* Returns the case that all ranks have reached. */
 static int reached(struct board *board)
 {
     int least = board->n_cases;
@@ -91,7 +91,7 @@ static void end_launch(struct board *board, pid_t pid)
     kill(pid, SIGKILL);
 }
 
-/* Whether the launched process went through all cases. */
+/* True if the launched process ran all cases. */
 static bool watch(struct board *board, const struct options *options, const struct cases *cases, pid_t pid, int *told)
 {
     int64_t limit_ns = watch_limit_ns(options);
@@ -129,7 +129,7 @@ int launch_run(struct board *board, const struct options *options, const struct 
         if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGTERM);
             if (getppid() != parent) _exit(1);
-            setenv("TUTTI_LOG", "error", 0); /* what ranks warn of is what cases provoke */
+            setenv("TUTTI_LOG", "error", 0); /* ranks warn about what the cases provoke */
             _exit(options->threads ? run_threads(start) : run_processes(start));
         }
         if (watch(board, options, cases, pid, &told)) break;

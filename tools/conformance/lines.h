@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-/* X(id, section, ranks needed, where it runs, text).  Where: 'b' threads and processes, 'p' processes alone, 's' those
- * that the suite spawned, 'c' needs CUDA, 'h' with --huge alone, 'f' in the full form alone. */
+/* X(id, section, ranks needed, where it runs, text).  Where: 'b' threads and processes, 'p' processes only, 's' those
+ * that the suite spawned, 'c' needs CUDA, 'h' with --huge only, 'f' in the full form only. */
 #define LINES(X)                                                                                                       \
     X(T_HELLO, "tutorial", 1, 'b', "hello: each rank knows its rank and the number of processes")                      \
     X(T_SEND_RECV, "tutorial", 2, 'b', "send_recv: rank 1 has 0 before and 42 after")                                  \

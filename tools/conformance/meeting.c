@@ -56,7 +56,7 @@ static bool is_there(struct rank *rank, const char *key)
     return tutti_store_check(rank->store, &key, 1, &present) == TUTTI_OK && present;
 }
 
-/* A result as text, the same on every machine. */
+/* Writes a result as text, the same on every machine. */
 static int write_record(const struct result *result, char *record)
 {
     int used = snprintf(record, RECORD_MOST, "%d %.9g %llx ", (int)result->verdict, (double)result->seconds,
@@ -82,7 +82,7 @@ static bool read_record(const tutti_bytes *bytes, struct result *result)
     return true;
 }
 
-/* Waits for the results of n ranks from first on, and keeps those of the others. */
+/* Waits for the results of n ranks, from `first` on, and keeps those of other ranks. */
 static bool fetch(struct rank *rank, int first, int n, int64_t timeout_ms)
 {
     char keys[RANKS_MOST][KEY_MOST];
@@ -100,7 +100,7 @@ static bool fetch(struct rank *rank, int first, int n, int64_t timeout_ms)
     return right;
 }
 
-/* Without a limit of its own: whoever watches the rank has one. */
+/* Has no limit of its own: the watch has one. */
 static bool store_after(struct rank *rank)
 {
     char record[RECORD_MOST], key[KEY_MOST];
@@ -126,7 +126,7 @@ void meeting_come(struct rank *rank)
     rank->met++;
     atomic_store(&seat_of(rank)->step, step_of(rank));
     key_of_step(rank, rank->rank, key);
-    if (rank->options->join) tutti_store_set(rank->store, key, "", 0); /* if not: the others' wait has its limit */
+    if (rank->options->join) tutti_store_set(rank->store, key, "", 0); /* if not, the others' wait has its limit */
 }
 
 bool meeting_has_come(struct rank *rank, int other)

@@ -1,4 +1,4 @@
-/* Memory of tutti_alloc: collectives and messages on it, whoever has it, and its errors. */
+/* Memory from tutti_alloc: collectives and messages on it, whichever ranks have it, and its errors. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,10 +6,10 @@
 
 enum { LARGE = 300000, SMALL = 100, TURNS = 4 };
 
-/* What one rank works on: three tensors in one block, each at an odd place of it. */
+/* The memory of one rank: three tensors in one block, each at an unaligned place. */
 struct work_space {
     char *block;
-    bool given; /* by tutti_alloc */
+    bool given; /* from tutti_alloc */
     float *in, *out, *all;
 };
 
@@ -60,7 +60,7 @@ static enum verdict reduces(struct rank *rank, struct work_space *space, int64_t
     return PASSED;
 }
 
-/* Round the ranks, each sending and receiving. */
+/* A ring in which every rank sends and receives. */
 static enum verdict exchanges(struct rank *rank, struct work_space *space, int64_t n, int turn)
 {
     tutti_opts opts = {.group = rank->groups[WORLD], .tag = turn};
@@ -97,7 +97,7 @@ static enum verdict mixes(struct rank *rank)
     return PASSED;
 }
 
-/* Each time with other values, at the same place and then behind a block of a rank's own size. */
+/* Each time with other values, at the same address and then after a block of the rank's own size. */
 static enum verdict again(struct rank *rank)
 {
     for (int turn = 0; turn < TURNS; turn++) {

@@ -39,11 +39,11 @@ static enum verdict calls(struct rank *rank)
     return PASSED;
 }
 
-/* The receiver asks for the tags in another order than they were sent in. */
+/* The receiver asks for the tags in another order than the sender sent them. */
 static enum verdict tags(struct rank *rank)
 {
     static const int sent[] = {3, 0, 2147483647, 1, 3}, asked[] = {1, 3, 2147483647, 3, 0};
-    static const int expected[] = {3, 0, 2, 4, 1}; /* which of those sent */
+    static const int expected[] = {3, 0, 2, 4, 1}; /* the ranks that sent */
     tutti_work *works[5] = {NULL};
     int32_t out[5], in = 0;
     if (rank->rank == 0) {
@@ -63,7 +63,7 @@ static enum verdict tags(struct rank *rank)
 
 static enum verdict any_source(struct rank *rank)
 {
-    tutti_group *group = rank->groups[REVERSED]; /* where rank of the group and global rank differ */
+    tutti_group *group = rank->groups[REVERSED]; /* group rank and global rank differ */
     bool seen[RANKS_MOST] = {false};
     int32_t value = word(rank->rank, 9);
     if (rank->rank != 0) {
@@ -86,7 +86,7 @@ static enum verdict any_source(struct rank *rank)
     return PASSED;
 }
 
-/* To every peer at once, sends and receives of one pair and tag in order. */
+/* Messages to every peer at once; those of one pair and tag arrive in order. */
 static enum verdict outstanding(struct rank *rank)
 {
     tutti_group *group = world(rank);
@@ -106,7 +106,7 @@ static enum verdict outstanding(struct rank *rank)
     if (status != TUTTI_OK) verdict = rank_status(rank, __FILE__, __LINE__, "1000 sends and receives", status);
     for (int i = 0; i < MANY && verdict == PASSED; i++)
         if (in[i] != word(left, i)) verdict = rank_fail(rank, "message %d of %d is out of order", i, MANY);
-    if (verdict == PASSED) free(out), free(in); /* else they may still be in use */
+    if (verdict == PASSED) free(out), free(in); /* otherwise they may still be in use */
     free(works);
     return verdict;
 }
@@ -130,13 +130,13 @@ static enum verdict batch(struct rank *rank)
     TRY(tutti_wait_all(works, 6, WAIT));
     for (int i = 0; i < 3; i++) FAIL_UNLESS(in[i] == word(left, i));
     FAIL_UNLESS(from == left);
-    ops[1].peer = rank->rank; /* one of them is wrong: none is started */
+    ops[1].peer = rank->rank; /* one of them is invalid, so none is started */
     REFUSED(tutti_batch_isend_irecv(ops, 6, tutti_with(.group = world(rank)), works), TUTTI_ERR_INVALID_ARGUMENT);
     TRY(tutti_barrier(tutti_with(.group = world(rank))));
     return PASSED;
 }
 
-/* Both send before they receive. */
+/* Both ranks send before they receive. */
 static int exchange(struct rank *rank, int peer, uint8_t *out, uint8_t *in, int64_t bytes)
 {
     tutti_opts opts = {.group = world(rank), .tag = 1};
@@ -194,8 +194,8 @@ static enum verdict self(struct rank *rank)
     return PASSED;
 }
 
-/* One size or dtype sent, another asked for; small, and large enough to be sent by rendezvous.  A message after it
- * still arrives. */
+/* Another size or dtype is received than was sent, both small and large enough for rendezvous.  A later message still
+ * arrives. */
 static enum verdict wrong_size(struct rank *rank, int64_t sent, int64_t asked, tutti_dtype dtype)
 {
     int64_t room = (sent > asked ? sent : asked) * 4;
@@ -252,7 +252,7 @@ static enum verdict among_collectives(struct rank *rank)
         TRY(tutti_irecv(tutti_view(&in[i], 1), left, tutti_with(.group = group), &works[i]));
         TRY(tutti_all_reduce(tutti_view(&sum[i], 1), TUTTI_SUM,
                              tutti_with(.group = group, .async_op = &works[ROUNDS + i])));
-        if (i % 5 == 0) TRY(tutti_barrier(tutti_with(.group = group))); /* no send has been called for some receives */
+        if (i % 5 == 0) TRY(tutti_barrier(tutti_with(.group = group))); /* some receives have no send yet */
     }
     for (int i = 0; i < ROUNDS; i++)
         TRY(tutti_isend(tutti_view(&out[i], 1), right, tutti_with(.group = group), &works[2 * ROUNDS + i]));

@@ -1,4 +1,5 @@
-/* Calls that differ, ranks that do not come, and what is said then.  Each in a group of its own, which it fails. */
+/* Calls that differ, ranks that do not call, and the errors that follow.  Each case has a group of its own, which it
+ * fails. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,14 +16,14 @@ static bool is_last(const struct rank *rank)
     return rank->rank == rank->size - 1;
 }
 
-/* The group is failed, says why, can be given back, and its parent still works. */
+/* Checks that the group has failed, gives the reason, can be destroyed, and that its parent still works. */
 static enum verdict failed_group(struct rank *rank, tutti_group *group, const char *part)
 {
     int64_t start = board_now_ns();
     int status = tutti_barrier(tutti_with(.group = group));
     if (status != TUTTI_ERR_ABORTED)
         return rank_fail(rank, "a call on the failed group answers %s", tutti_status_string(status));
-    FAIL_UNLESS(board_now_ns() - start < OWN_MS / 2 * 1000000LL); /* not by its time running out */
+    FAIL_UNLESS(board_now_ns() - start < OWN_MS / 2 * 1000000LL); /* not by a timeout */
     FAIL_UNLESS(part == NULL || strstr(tutti_last_error(), part) != NULL);
     rank_meet(rank);
     FAIL_UNLESS(tutti_destroy_process_group(group) == TUTTI_OK);
@@ -30,7 +31,7 @@ static enum verdict failed_group(struct rank *rank, tutti_group *group, const ch
     return PASSED;
 }
 
-/* status is that of a call that differed from the others'; MISMATCH it must be, on every rank. */
+/* Checks the status of a call that differed from the others': MISMATCH on every rank. */
 static enum verdict expect_mismatch(struct rank *rank, tutti_group *group, int status)
 {
     enum verdict verdict = PASSED;
@@ -66,7 +67,8 @@ static enum verdict mismatch(struct rank *rank, enum differs differs, int64_t n)
         status = tutti_barrier(&opts);
     else
         status = tutti_all_reduce(tensor, op, &opts);
-    if (status == TUTTI_OK) status = tutti_barrier(&opts); /* one that had only to send learns it with the next */
+    if (status == TUTTI_OK)
+        status = tutti_barrier(&opts); /* a rank that only had to send learns it with the next call */
     enum verdict verdict = expect_mismatch(rank, group, status);
     if (verdict == PASSED) free(x), free(y);
     return verdict;
@@ -108,8 +110,8 @@ static enum verdict splits(struct rank *rank)
 
 enum late { COLLECTIVE, MONITORED, PER_CALL };
 
-/* The last rank does not come to a call that may take ms; *unnamed: the others' time ran out, as it has to, but a
- * sentence names another. */
+/* The last rank does not enter a call that has a timeout of ms.  *unnamed: the others timed out, as they must, but an
+ * error names another rank. */
 static enum verdict missing_for(struct rank *rank, enum late what, int64_t ms, bool *unnamed)
 {
     tutti_group *group = NULL;
@@ -137,12 +139,12 @@ static enum verdict missing_for(struct rank *rank, enum late what, int64_t ms, b
     }
     rank_meet(rank);
     if (verdict != PASSED) return verdict;
-    if (is_last(rank)) usleep(100000); /* it is told, and does not have to wait itself */
+    if (is_last(rank)) usleep(100000); /* it is notified and does not have to wait */
     return failed_group(rank, group, is_last(rank) || *unnamed ? NULL : name);
 }
 
-/* Whom a rank waits for it asks its peers, and they theirs: on a busy machine that may take longer than a short time.
- */
+/* A rank asks its peers whom they wait for, and they ask theirs.  On a busy machine this may take longer than a short
+ * timeout. */
 static enum verdict missing(struct rank *rank, enum late what)
 {
     static const int64_t times_ms[] = {SHORT_MS, 10 * SHORT_MS};
@@ -172,7 +174,7 @@ static enum verdict timeout_per_call(struct rank *rank)
     return missing(rank, PER_CALL);
 }
 
-/* A message that does not come: the group stays. */
+/* A message that never arrives leaves the group usable. */
 static enum verdict timeout_message(struct rank *rank)
 {
     int32_t x = 5;
@@ -207,7 +209,7 @@ static enum verdict aborted(struct rank *rank)
     return failed_group(rank, group, "enough of it");
 }
 
-/* Memory that an ended operation used is the caller's again, also where it ended badly in the midst of moving it. */
+/* Memory of an operation that ended is the caller's again, also if the operation failed while moving data. */
 static enum verdict memory_after_abort(struct rank *rank)
 {
     enum { BYTES = 24 << 20, ROUNDS = 6 };
@@ -220,12 +222,12 @@ static enum verdict memory_after_abort(struct rank *rank)
         memset(x, rank->rank, BYTES);
         rank_meet(rank);
         int status = tutti_all_reduce(tutti_view(x, BYTES), TUTTI_SUM, tutti_with(.group = group, .async_op = &work));
-        if (status != TUTTI_ERR_ABORTED || is_last(rank)) TRY(status); /* the abort may have come first */
+        if (status != TUTTI_ERR_ABORTED || is_last(rank)) TRY(status); /* the abort may have arrived first */
         if (is_last(rank)) {
             tutti_work_wait(work, 1 + round % 3);
             tutti_abort(group, "enough of it");
         }
-        if (status == TUTTI_OK) tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT); /* it may have come to its end before */
+        if (status == TUTTI_OK) tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT); /* it may have completed before */
         FAIL_UNLESS(work == NULL);
         munmap(x, BYTES);
         rank_meet(rank);

@@ -1,4 +1,4 @@
-/* Elements of every dtype as plain numbers, by what the formats' definitions say and nothing of the library's. */
+/* Elements of every dtype as plain numbers, computed from the formats' definitions without the library's code. */
 #ifndef CONFORMANCE_NUMBER_H
 #define CONFORMANCE_NUMBER_H
 
@@ -17,18 +17,18 @@ bool number_is_integer(tutti_dtype dtype); /* not bool */
 bool number_is_signed(tutti_dtype dtype);
 bool number_has_infinity(tutti_dtype dtype);
 
-/* The dtype of a complex number's two parts; any other dtype itself. */
+/* Returns the dtype of a complex number's parts, or any other dtype itself. */
 tutti_dtype number_part(tutti_dtype dtype);
 
-/* Significant bits, the hidden one included; and the distance of the numbers next to zero. */
+/* Significant bits, with the hidden one; the distance of the numbers next to zero. */
 int number_digits(tutti_dtype dtype);
 double number_least(tutti_dtype dtype);
 
-/* A real float's value, and back: rounded once to the nearest, ties to even. */
+/* Decodes a real float, and encodes one: rounded once to nearest, ties to even. */
 double number_get(tutti_dtype dtype, const void *element);
 void number_put(tutti_dtype dtype, void *element, double value);
 
-/* Whether the op reduces the dtype, as types.h says. */
+/* True if the op reduces the dtype, as types.h says. */
 bool number_reduces(tutti_dtype dtype, tutti_reduce_op op);
 
 #endif

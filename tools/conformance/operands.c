@@ -1,4 +1,4 @@
-/* What a collective works on: blocks, their sizes, their memory. */
+/* The operands of a collective: blocks, their sizes, their memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static int64_t sum_of(const int64_t *count, int n)
     return sum;
 }
 
-/* A block a rank; for all_to_all the block's size depends on both ends. */
+/* A block per rank.  For all_to_all its size depends on both ends. */
 static int blocks_of(const struct spec *spec, int n, int rank, bool out, int64_t *count)
 {
     for (int k = 0; k < n; k++) {
@@ -107,7 +107,7 @@ static void place(struct side *side, const struct spec *spec, bool list)
     }
 }
 
-/* NULL where there are no elements: that is legal, and so is a pointer. */
+/* NULL for 0 elements: that is legal, and so is a pointer. */
 static void make_tensors(struct side *side, const struct spec *spec, bool list, tutti_device device)
 {
     for (int k = 0; k < (list ? side->n : 1); k++) {
@@ -117,7 +117,8 @@ static void make_tensors(struct side *side, const struct spec *spec, bool list, 
     }
 }
 
-/* In place: the side that is smaller lies in the other's memory, at this rank's own slice where that has one a rank. */
+/* In place: the smaller side lies in the other side's memory, at this rank's own slice if the other has one per rank.
+ */
 static void alias(struct operands *x, bool list)
 {
     bool in_is_inner = x->in.n <= x->out.n && x->out.n > 0;
@@ -143,8 +144,8 @@ static bool remember(struct operands *x, const struct spec *spec)
     return true;
 }
 
-/* The group that gives memory for a side, or NULL: the program's own.  Device memory is always a group's; on CPU it
- * turns with the case: on no rank, on all, or on some ranks and sides. */
+/* Returns the group whose tutti_alloc gives the memory of a side, or NULL for the program's own.  Device memory is
+ * always a group's.  On CPU it varies with the case: on no rank, on all, or on some ranks and sides. */
 static tutti_group *giver(const struct rank *rank, tutti_group *group, int side)
 {
     enum { OWN, OWN_TOO, GIVEN, MIXED };

@@ -16,7 +16,7 @@ static void fill(const struct rank *rank, float *x, int64_t n)
     input_fill(rank->seed, INPUT_ROUNDED, TUTTI_FLOAT32, TUTTI_SUM, rank->rank, 0, n, x);
 }
 
-/* Roundings depend on the order of reduction, the order on nothing that varies. */
+/* Rounding depends on the order of reduction, and the order on nothing that varies. */
 static enum verdict repeats(struct rank *rank)
 {
     static _Thread_local float x[N], first[N];
@@ -25,7 +25,7 @@ static enum verdict repeats(struct rank *rank)
     for (int c = 0; c < 3; c++)
         for (int round = 0; round < 6; round++) {
             fill(rank, x, counts[c]);
-            if ((round + rank->rank) % 3 == 0) usleep(1000); /* another rank comes last each time */
+            if ((round + rank->rank) % 3 == 0) usleep(1000); /* another rank is last each time */
             TRY(tutti_all_reduce(tutti_view(x, counts[c]), TUTTI_SUM, &opts));
             if (round == 0) memcpy(first, x, sizeof first);
             FAIL_UNLESS(memcmp(first, x, (size_t)counts[c] * sizeof *x) == 0);
@@ -34,7 +34,7 @@ static enum verdict repeats(struct rank *rank)
     return PASSED;
 }
 
-/* One element's result is the same whatever it travels with, by whatever operation, wherever it lies. */
+/* The result of an element is the same whatever it travels with, by whatever operation, and wherever it lies. */
 static enum verdict compare_all(struct rank *rank, tutti_group *group)
 {
     static _Thread_local float x[N], whole[N], part[N + 1];

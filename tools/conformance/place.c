@@ -10,7 +10,7 @@
 
 /* What rank 0 tells the others about the store that it serves. */
 struct served {
-    char host[256], port[8], token[2 * TUTTI_TOKEN_BYTES + 1]; /* no token: each has it already */
+    char host[256], port[8], token[2 * TUTTI_TOKEN_BYTES + 1]; /* no token: each rank has it already */
 };
 
 static bool has_token(void)
@@ -33,7 +33,8 @@ static void publish(const struct served *served)
     if (served->token[0] != '\0') setenv("TUTTI_TOKEN", served->token, 1);
 }
 
-/* Where rank 0 serves: the address it is given, else loopback's where all are on one host, else its host's own. */
+/* Returns the address at which rank 0 serves: the given one, else loopback if all ranks are on one host, else its
+ * host's own. */
 static int find_host(const struct rendezvous_spec *place, char *host, size_t room)
 {
     char name[65] = "";
@@ -50,7 +51,7 @@ static int find_host(const struct rendezvous_spec *place, char *host, size_t roo
     return given == NULL && !one && place->rank == 0 ? tutti_store_own_address(host, room) : TUTTI_OK;
 }
 
-/* The suite's own store, on rank 0. */
+/* Serves the suite's own store on rank 0. */
 static int serve(struct rendezvous_spec *place, struct served *served)
 {
     if (!has_token() && !make_token(served)) return TUTTI_ERR_SYSTEM;

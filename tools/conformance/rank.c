@@ -30,7 +30,7 @@ static void close_groups(struct rank *rank)
     memset(rank->groups, 0, sizeof rank->groups);
 }
 
-/* All but rank 1 where there are three or more; the last come first. */
+/* All ranks but 1 if there are three or more; the last ranks come first. */
 static int open_members(struct rank *rank, const tutti_group_opts *opts)
 {
     int members[RANKS_MOST], n = 0;
@@ -155,10 +155,10 @@ static void run_case(struct rank *rank, const struct check *check)
     int64_t start = board_now_ns();
     rank->check = check;
     rank->met = 0;
-    rank->seed = input_mix(rank->options->seed, hash_name(check->name)); /* not where it stands: a filter moves it */
+    rank->seed = input_mix(rank->options->seed, hash_name(check->name)); /* not its index, which a filter changes */
     enum verdict verdict = check->run(rank);
     result->seconds = (float)((double)(board_now_ns() - start) / 1e9);
-    /* the others may wait for what this rank will not do any more */
+    /* the others may wait for something that this rank will not do */
     if (verdict == FAILED && rank->size > 1) {
         for (int i = GROUPS - 1; i >= 0; i--)
             if (rank->groups[i] != NULL && tutti_get_rank(rank->groups[i]) >= 0)
@@ -167,7 +167,7 @@ static void run_case(struct rank *rank, const struct check *check)
     result->verdict = verdict;
 }
 
-/* Whether the groups can be used further; all ranks see the same. */
+/* True if the groups can still be used; all ranks return the same. */
 static bool all_well(struct rank *rank, const struct check *check)
 {
     char text[TEXT_MOST];

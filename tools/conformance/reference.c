@@ -71,7 +71,7 @@ static bool bool_right(const struct reduction *r, const uint8_t *const *in, cons
 
 /* ---- floats ------------------------------------------------------------------------------------------------------ */
 
-/* a op b rounded as one step of the dtype's arithmetic. */
+/* Returns a op b, rounded as one step of the dtype's arithmetic. */
 static double float_step(tutti_dtype dtype, tutti_reduce_op op, double a, double b)
 {
     volatile float narrow;
@@ -98,8 +98,8 @@ static double divided(tutti_dtype dtype, double sum, int n)
     return number_get(dtype, &element);
 }
 
-/* How far the result may be from the exact one where every step rounds: for sums, a unit of the last place of the sum
- * of sizes at each step; for products, of the result.  0: not at all. */
+/* Returns how far a result may be from the exact one if every step rounds.  For sums: a unit in the last place of the
+ * sum of magnitudes for each step; for products: of the result. 0: it must be exact. */
 static double slack(const struct reduction *r, const double *value, double *exact)
 {
     double sum = value[0], product = value[0], sizes = fabs(value[0]), ulp = ldexp(1, -number_digits(r->dtype));
@@ -157,7 +157,7 @@ static bool complex_right(const struct reduction *r, const uint8_t *const *in, c
     }
     if (r->op == TUTTI_AVG) re = divided(part, re, r->n), im = divided(part, im, r->n);
     double got_re = number_get(part, got + 2 * at * bytes), got_im = number_get(part, got + (2 * at + 1) * bytes);
-    if (same(re, got_re, false) && same(im, got_im, false)) return true; /* the zeros' signs depend on the order */
+    if (same(re, got_re, false) && same(im, got_im, false)) return true; /* the signs of zeros depend on the order */
     snprintf(text, room, "is %.17g%+.17gi, should be %.17g%+.17gi", got_re, got_im, re, im);
     return false;
 }

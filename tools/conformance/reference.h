@@ -1,4 +1,5 @@
-/* What a reduction has to give, computed serially from all ranks' inputs, and the comparison with what it gave. */
+/* The expected result of a reduction, computed serially from all ranks' inputs, and its comparison with the actual one.
+ */
 #ifndef CONFORMANCE_REFERENCE_H
 #define CONFORMANCE_REFERENCE_H
 
@@ -11,11 +12,11 @@ struct reduction {
     tutti_reduce_op op;
     enum input input;
     double factor;
-    int n; /* ranks */
+    int n; /* number of ranks */
 };
 
-/* Whether got is a right result of n inputs, in[rank] each; else *at is the first wrong element, and text says what it
- * is and should be. */
+/* True if `got` is a right result of n inputs, in[rank] each.  Otherwise *at is the first wrong element, and text says
+ * what it is and should be. */
 bool reference_check(const struct reduction *reduction, const uint8_t *const *in, const uint8_t *got, int64_t count,
                      int64_t *at, char *text, size_t room);
 

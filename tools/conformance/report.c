@@ -49,7 +49,7 @@ static void keep(struct report *report, struct outcome outcome)
     report->outcomes[report->n++] = outcome;
 }
 
-/* How to run just this case again. */
+/* Prints the command that repeats just this case. */
 static void print_command(const struct report *report, const struct outcome *outcome, FILE *file)
 {
     const struct options *options = report->options;

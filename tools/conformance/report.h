@@ -1,4 +1,4 @@
-/* What came out of all launches: a table, the reasons, the ways to repeat, JUnit's file. */
+/* The report on all launches: a table, the reasons, the commands to repeat, the JUnit file. */
 #ifndef CONFORMANCE_REPORT_H
 #define CONFORMANCE_REPORT_H
 
@@ -8,15 +8,15 @@
 struct report;
 
 struct report *report_new(const struct options *options, const struct cases *cases);
-void report_add(struct report *report, struct board *board); /* after a launch */
-/* The cases from `at` on were not run, because of board->end. */
+void report_add(struct report *report, struct board *board); /* Called after each launch. */
+/* Records that the cases from `at` on were not run, because of board->end. */
 void report_broken(struct report *report, const struct board *board, int at);
 
-/* Prints all of it and writes the file; the program's exit status. */
+/* Prints the report and writes the file.  Returns the program's exit status. */
 int report_end(struct report *report);
 void report_free(struct report *report);
 
-/* Which lines the cases show. */
+/* Prints which lines the cases show. */
 void report_list(const struct options *options, const struct cases *cases);
 
 #endif

@@ -12,7 +12,7 @@ static bool names(const struct check *check, int line)
     return false;
 }
 
-/* Why this run need not show the line; NULL where it has to. */
+/* Returns why this run need not show the line, or NULL if it must. */
 static const char *excuse(const struct options *options, int line)
 {
     const struct line_text *text = &lines[line];

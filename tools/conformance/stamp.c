@@ -1,4 +1,5 @@
-/* The collectives' cases: every axis stamped in full against the operations, and against each other where they meet. */
+/* The collectives' cases: every axis is combined in full with the operations, and with other axes where they interact.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -74,7 +75,7 @@ static void add(struct cases *cases, const struct options *options, struct spec 
     add_lines(check, &spec);
 }
 
-/* The axes that a table leaves open, turned from case to case so that all their values meet all of its. */
+/* Varies the axes that a table leaves open from case to case, so that all their values meet all of the table's. */
 static void turn(struct spec *spec, unsigned *turns)
 {
     unsigned t = (*turns)++;
@@ -84,7 +85,7 @@ static void turn(struct spec *spec, unsigned *turns)
     spec->where = (enum where)(t / 6 % GROUPS);
 }
 
-/* dtype x reduce op x input, on odd counts */
+/* dtype x reduce op x input, with odd counts */
 static void stamp_dtypes(struct cases *cases, const struct options *options, int form)
 {
     static const int64_t counts[] = {37, 1009, 1, 5003};
@@ -97,8 +98,7 @@ static void stamp_dtypes(struct cases *cases, const struct options *options, int
                 bool real = number_is_float(dtype),
                      reduces = n_ops > 1 && is_defined(&forms[form], dtype, (tutti_reduce_op)op);
                 if (input != INPUT_EXACT && (!real || !reduces)) continue;
-                if (input == INPUT_SPECIAL && options->cuda)
-                    continue; /* NCCL's MIN and MAX drop NaN, by its own rules */
+                if (input == INPUT_SPECIAL && options->cuda) continue; /* NCCL's MIN and MAX drop NaN */
                 if (input == INPUT_ROUNDED && op != TUTTI_SUM && op != TUTTI_PRODUCT) continue;
                 for (int c = 0; c < n_counts; c++) {
                     struct spec spec = {
@@ -133,7 +133,7 @@ static void stamp_shapes(struct cases *cases, const struct options *options, int
 
 static void stamp_large(struct cases *cases, const struct options *options, int form)
 {
-    static const int64_t counts[] = {2 << 20, 16 << 20}; /* float32: 8 MiB and 64 MiB in all, or nearly */
+    static const int64_t counts[] = {2 << 20, 16 << 20}; /* float32: 8 MiB and 64 MiB in total, or nearly */
     int parts = forms[form].pattern == BROADCAST || forms[form].pattern == ALL_REDUCE ||
                         forms[form].pattern == REDUCE || form_scans(&forms[form])
                     ? 1

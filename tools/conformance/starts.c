@@ -1,4 +1,4 @@
-/* Starting and ending the default group, by every method; ranks that are processes alone can do it. */
+/* Starting and ending the default group, by every method.  Only ranks that are processes can do it. */
 #include "conformance/starts.h"
 
 #include <stdio.h>
@@ -158,7 +158,7 @@ static enum verdict backend_text(struct rank *rank)
     FAIL_UNLESS(strstr(tutti_last_error(), "none_of_this_name") != NULL);
     FAIL_UNLESS(!tutti_is_backend_available("none_of_this_name"));
     TRY(make_one(rank, name));
-    if (tutti_is_backend_available("tcp")) { /* then there is a best one */
+    if (tutti_is_backend_available("tcp")) { /* then one is the best */
         TRY(make_one(rank, NULL));
         TRY(make_one(rank, "Auto"));
     }
@@ -173,7 +173,7 @@ static enum verdict backend_text(struct rank *rank)
     return PASSED;
 }
 
-/* The default group can be made again, after it was ended, where it was made before. */
+/* The default group can be made again after it was ended. */
 static enum verdict again(struct rank *rank)
 {
     for (int round = 0; round < 2; round++) {

@@ -1,4 +1,4 @@
-/* Starting the default group where another launcher tells the ranks, and by URLs. */
+/* Starting the default group under other launchers' variables, and by URLs. */
 #include "conformance/starts.h"
 
 #include <netdb.h>
@@ -12,12 +12,12 @@
 #include "conformance/cases.h"
 #include "conformance/options.h"
 
-/* A port that is free at this address of this host; 0 where there is no such address.  It stays this socket's until the
- * store's server, which also says SO_REUSEADDR, listens there. */
+/* Returns a free port at this address of the host, or 0 if the host has no such address.  The socket keeps it until the
+ * store's server, which also sets SO_REUSEADDR, listens there. */
 static int32_t reserve_port(const char *address, int *fd)
 {
     struct addrinfo *found = NULL, hints = {.ai_socktype = SOCK_STREAM};
-    struct sockaddr_in6 bound; /* sin_port and sin6_port are in one place */
+    struct sockaddr_in6 bound; /* sin_port and sin6_port are at the same offset */
     socklen_t length = sizeof bound;
     int32_t port = 0;
     if (getaddrinfo(address, "0", &hints, &found) != 0) return 0;
@@ -29,14 +29,14 @@ static int32_t reserve_port(const char *address, int *fd)
     return port;
 }
 
-/* Rank 0's port for all; fd is rank 0's, to be closed. */
+/* Returns rank 0's port on all ranks; rank 0 closes fd. */
 static int share_port(struct rank *rank, const char *address, int32_t *port, int *fd)
 {
     *port = rank->rank == 0 ? reserve_port(address, fd) : 0;
     return tutti_broadcast(tutti_view(port, 1), 0, tutti_with(.group = rank->groups[WORLD]));
 }
 
-/* Another launcher's names for rank and size; rank 0 hosts the store. */
+/* Uses another launcher's names for rank and size; rank 0 hosts the store. */
 static enum verdict launched_by(struct rank *rank, const char *const names[4])
 {
     char text[16];
@@ -81,7 +81,7 @@ static enum verdict start_by(struct rank *rank, const char *url)
     return starts_use_and_end(rank, rank->rank, rank->size);
 }
 
-/* address is an IPv6 one, or anything else. */
+/* address is IPv6, or anything else */
 static enum verdict tcp_url(struct rank *rank, const char *address)
 {
     char url[400];
@@ -97,7 +97,7 @@ static enum verdict tcp_url(struct rank *rank, const char *address)
     return verdict;
 }
 
-/* Whether all ranks see the folder: on several hosts they may not. */
+/* True if all ranks see the folder; on several hosts they may not. */
 static int all_see(struct rank *rank, const char *folder, bool *all)
 {
     int32_t sees = access(folder, F_OK) == 0;
@@ -106,7 +106,8 @@ static int all_see(struct rank *rank, const char *folder, bool *all)
     return status;
 }
 
-/* A file in which a job has met is not for another one.  Here each rank is a job, whose file another name keeps. */
+/* A file in which one job has met does not serve another one.  Here each rank is a job, whose file is kept under
+ * another name. */
 static enum verdict left_over(struct rank *rank, const char *folder)
 {
     char path[64], kept[64], url[160];
@@ -149,7 +150,8 @@ static bool is_loopback(const char *host)
     return strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0;
 }
 
-/* Where the ranks meet on loopback they are on one host, which has both families; else by the job's own address. */
+/* If the ranks meet on loopback they are on one host, which has both families; otherwise the job's own address is used.
+ */
 static enum verdict tcp_urls(struct rank *rank)
 {
     const char *address = getenv("MASTER_ADDR");

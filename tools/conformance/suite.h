@@ -1,4 +1,4 @@
-/* What every part of the suite shares: a case, and the rank that runs it. */
+/* What all parts of the suite share: a case, and the rank that runs it. */
 #ifndef CONFORMANCE_SUITE_H
 #define CONFORMANCE_SUITE_H
 
@@ -22,56 +22,55 @@ struct check;
 struct rank {
     struct board *board;
     const struct options *options;
-    tutti_store *store;          /* all ranks': groups of their own are made from prefixes of it */
-    tutti_group *groups[GROUPS]; /* the world's first; a handle with rank -1 where this rank is none of it */
+    tutti_store *store;          /* all ranks' store; groups of their own are made from prefixes of it */
+    tutti_group *groups[GROUPS]; /* the world's first ranks; the handle of a non-member has rank -1 */
     int rank, size;
     int at;  /* the case's place on the board */
-    int met; /* how often it has met the others within the case */
+    int met; /* how often it has synchronised within the case */
     uint64_t seed;
     const struct check *check;
 };
 
-/* What a collective's case varies; see collective.h. */
+/* What varies in a case of a collective; see collective.h. */
 struct spec {
     int form, placement, input;
     tutti_dtype dtype;
     tutti_reduce_op op;
     int64_t count;
     enum where where;
-    bool async, uneven, refused; /* refused: the op does not reduce the dtype, and must say so */
+    bool async, uneven, refused; /* refused: the op does not reduce the dtype, and the call must say so */
 };
 
 typedef enum verdict (*check_fn)(struct rank *rank);
 
 struct check {
-    const char *kind; /* the row of the table at the end */
+    const char *kind; /* the index of the table's row */
     check_fn run;
-    char name[NAME_MOST];        /* with the kind; what --filter looks at */
-    enum line lines[LINES_EACH]; /* ends with 0 */
+    char name[NAME_MOST];        /* with the kind; --filter searches it */
+    enum line lines[LINES_EACH]; /* terminated by 0 */
     int min_ranks;
-    bool processes; /* only where ranks are processes */
-    bool spawned;   /* only where the suite started them itself */
-    bool same_bits; /* every rank's result has the same bits */
+    bool processes; /* only if ranks are processes */
+    bool spawned;   /* only if the suite started them itself */
+    bool same_bits; /* the results of all ranks have the same bits */
     struct spec spec;
 };
 
-/* How a case ends early.  They write the reason on the board and give the verdict. */
+/* End a case early: they write the reason on the board and return the verdict. */
 enum verdict rank_fail(struct rank *rank, const char *format, ...) __attribute__((format(printf, 2, 3)));
 enum verdict rank_skip(struct rank *rank);
 enum verdict rank_status(struct rank *rank, const char *file, int line, const char *what, int status);
 
-/* For the fold: the bits of this rank's result. */
+/* Adds bits of this rank's result to those that are compared across ranks. */
 void rank_bits(struct rank *rank, const void *data, size_t bytes);
 
-/* Around a call from which none may come back before all have entered it: the second fails where one has not. */
+/* Enclose a call from which no rank may return before all have entered it.  The second one fails if a rank has not. */
 void rank_entered(struct rank *rank);
 enum verdict rank_left(struct rank *rank);
 
-/* A group with all ranks for a case that fails it; a child of the world. */
+/* Makes a group of all ranks, a subgroup of the world, for a case that fails it. */
 int rank_own_group(struct rank *rank, int64_t timeout_ms, tutti_group **group);
 
-/* Within a case: holds until all ranks that are still in it are here, by the suite's own means and not by the
- * backend's. */
+/* Within a case: waits until all ranks that are still in it have arrived, by the suite's own means. */
 void rank_meet(struct rank *rank);
 
 #define FAIL_UNLESS(condition)                                                                                         \
@@ -81,14 +80,14 @@ void rank_meet(struct rank *rank);
                              #condition, tutti_last_error());                                                          \
     } while (0)
 
-/* A call that has to succeed, or be unsupported on all ranks. */
+/* Checks a call that must succeed, or be unsupported on all ranks. */
 #define TRY(call)                                                                                                      \
     do {                                                                                                               \
         int status_of_call = (call);                                                                                   \
         if (status_of_call != TUTTI_OK) return rank_status(rank, __FILE__, __LINE__, #call, status_of_call);           \
     } while (0)
 
-/* A call that has to be refused with this code, and say why. */
+/* Checks a call that must be refused with this code and a reason. */
 #define REFUSED(call, code)                                                                                            \
     do {                                                                                                               \
         int status_of_call = (call);                                                                                   \

@@ -1,4 +1,4 @@
-/* The tutorials' programs, on any number of ranks, with what they must show. */
+/* The tutorials' programs on any number of ranks, with the results that they must have. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,7 +134,7 @@ static enum verdict async(struct rank *rank)
     return PASSED;
 }
 
-/* A line through points by gradient descent, each rank with its share of them. */
+/* Fits a line by gradient descent, each rank with its share of the points. */
 enum { POINTS_EACH = 16, STEPS = 40 };
 
 static double loss_and_gradient(int from, int to, const double line[2], double gradient[2])

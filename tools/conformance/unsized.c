@@ -1,4 +1,4 @@
-/* Messages of which the receiver does not know the size, the tag or the sender. */
+/* Messages whose size, tag or sender the receiver does not know. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 
 enum { OWN_MS = 20000, GUARD = 0x5a };
 
-/* A group for one case, in which no other message lies.  Skipped, on all ranks, where there are no probes. */
+/* Makes a group for one case, so that no other message is pending in it.  Skips the case on all ranks if there are no
+ * probes. */
 static enum verdict begin(struct rank *rank, tutti_group **group)
 {
     bool found = true;
@@ -17,7 +18,7 @@ static enum verdict begin(struct rank *rank, tutti_group **group)
     enum verdict verdict = PASSED;
     if (status != TUTTI_OK) verdict = rank_status(rank, __FILE__, __LINE__, "iprobe", status);
     if (verdict == PASSED && found) verdict = rank_fail(rank, "a message lies in a new group");
-    rank_meet(rank); /* before any sends */
+    rank_meet(rank); /* before any rank sends */
     return verdict;
 }
 
@@ -34,7 +35,7 @@ static void fill(const struct rank *rank, int tag, int64_t bytes, uint8_t *to)
     input_fill(rank->seed, INPUT_BITS, TUTTI_UINT8, TUTTI_SUM, 0, tag & 0xff, bytes, to);
 }
 
-/* Whether the message of this tag is in memory, and nothing behind it was written. */
+/* True if the message of this tag is in memory and nothing after it was written. */
 static bool holds(const struct rank *rank, int tag, int64_t bytes, const uint8_t *memory, int64_t room)
 {
     uint8_t *expected = malloc((size_t)bytes + 1);
@@ -46,7 +47,7 @@ static bool holds(const struct rank *rank, int tag, int64_t bytes, const uint8_t
     return same;
 }
 
-/* Bytes: of every way that a backend may send. */
+/* Sizes in bytes: one for each way that a backend may send. */
 static const int64_t sizes[] = {0, 4, 400, 2000, 12000, 20000, 60000, 200000, 3 << 20};
 enum { SIZES = sizeof sizes / sizeof *sizes, ROOM = 4 << 20, TYPED = 4 };
 
@@ -60,7 +61,7 @@ static enum verdict send_sizes(struct rank *rank, tutti_group *group, uint8_t *m
     return PASSED;
 }
 
-/* Blocking, or posted before the message is sent, or behind it. */
+/* Blocking, or posted before the message is sent, or after it. */
 static enum verdict recv_sizes(struct rank *rank, tutti_group *group, uint8_t *memory, bool async)
 {
     for (int i = 0; i < SIZES; i++) {
@@ -100,7 +101,7 @@ static enum verdict up_to(struct rank *rank)
     return end(rank, group);
 }
 
-/* Larger than the tensor, or of another dtype: nothing is written, the next message arrives. */
+/* Larger than the tensor, or of another dtype: nothing is written, and the next message arrives. */
 static enum verdict too_large(struct rank *rank)
 {
     static const int64_t sent[] = {5, 5, 1 << 18};
@@ -135,7 +136,7 @@ static enum verdict too_large(struct rank *rank)
 
 enum { TAGS = 40 };
 
-/* Receives of any tag and of one tag take each pair's messages in order, whichever came or were posted first. */
+/* Receives of any tag and of one tag take each pair's messages in order, whichever were sent or posted first. */
 static enum verdict any_tag(struct rank *rank)
 {
     tutti_group *group = NULL;
@@ -145,7 +146,7 @@ static enum verdict any_tag(struct rank *rank)
     tutti_work *works[2 * TAGS] = {NULL};
     if (verdict != PASSED) return verdict;
     for (int i = 0; i < 2 * TAGS && rank->rank == 1; i++) {
-        if (i == TAGS) TRY(tutti_barrier(tutti_with(.group = group))); /* the rest is posted behind the messages */
+        if (i == TAGS) TRY(tutti_barrier(tutti_with(.group = group))); /* the rest is posted after the messages */
         bool open = i % 3 != 2;                                        /* sends have the tags 0 1 2, 0 1 2 .. */
         tutti_opts opts = {.group = group, .tag = open ? TUTTI_ANY_TAG : 2, .received_tag = &tags[i]};
         TRY(tutti_irecv(tutti_view(&in[i], 1), i % 2 == 0 ? 0 : TUTTI_ANY_SOURCE, &opts, &works[i]));
@@ -160,7 +161,7 @@ static enum verdict any_tag(struct rank *rank)
     return end(rank, group);
 }
 
-/* Each rank sends to rank 0, which knows nothing of it. */
+/* Each rank sends to rank 0, which does not know of it. */
 static enum verdict probe_all(struct rank *rank, tutti_group *group, bool blocking)
 {
     bool seen[RANKS_MOST] = {false};

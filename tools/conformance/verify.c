@@ -1,4 +1,4 @@
-/* What a collective must have left behind, on both sides. */
+/* Checks what a collective has left behind, on both sides. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +12,12 @@ double collective_factor(const struct spec *spec)
     return spec->op == TUTTI_PREMUL_SUM ? -0.5 : 0;
 }
 
-/* Which block of which rank's input is this rank's out block k; of a reduction, what rank q gives to it. */
+/* Which block of which rank's input becomes this rank's output block k; for a reduction, what rank q contributes to it.
+ */
 static void source(const struct spec *spec, const struct operands *x, int k, int q, int *from, int *block)
 {
     static const struct {
-        char from, block; /* k: the out block's number, r: root, q: each, m: this rank, 0: the first */
+        char from, block; /* k: the output block's number, r: root, q: each rank, m: this rank, 0: the first */
     } table[] = {
         [BROADCAST] = {'r', '0'}, [ALL_REDUCE] = {'q', '0'}, [REDUCE] = {'q', '0'},         [ALL_GATHER] = {'k', '0'},
         [GATHER] = {'k', '0'},    [SCATTER] = {'r', 'm'},    [REDUCE_SCATTER] = {'q', 'm'}, [ALL_TO_ALL] = {'k', 'm'},

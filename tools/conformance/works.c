@@ -58,7 +58,7 @@ static enum verdict ask(struct rank *rank)
     TRY(tutti_work_wait(work, WAIT));
     FAIL_UNLESS(tutti_work_is_completed(work) && tutti_work_status(work) == TUTTI_OK);
     FAIL_UNLESS(tutti_work_error(work)[0] == '\0' && tutti_work_duration_ns(work) >= 0);
-    TRY(tutti_work_wait(work, 0)); /* twice, the same answer */
+    TRY(tutti_work_wait(work, 0)); /* asked twice, the same answer */
     TRY(tutti_work_wait(work, WAIT));
     TRY(tutti_wait_stream(work, NULL));
     TRY(tutti_wait(&work, WAIT));
@@ -82,14 +82,14 @@ static enum verdict then(struct rank *rank)
     atomic_store(&other, 0);
     TRY(start(rank, x, N, &work));
     TRY(tutti_work_then(work, count_call, &called));
-    REFUSED(tutti_work_then(work, count_call, &other), TUTTI_ERR_INVALID_ARGUMENT); /* one a work */
+    REFUSED(tutti_work_then(work, count_call, &other), TUTTI_ERR_INVALID_ARGUMENT); /* one for each Work */
     TRY(tutti_work_wait(work, WAIT));
     for (int i = 0; i < WAIT && atomic_load(&called) == 0; i++) usleep(1000);
     FAIL_UNLESS(atomic_load(&called) == 1 && atomic_load(&other) == 0);
     TRY(tutti_wait(&work, WAIT));
     TRY(start(rank, x, 8, &done));
     TRY(tutti_work_wait(done, WAIT));
-    TRY(tutti_work_then(done, count_call, &called)); /* at once: it is done */
+    TRY(tutti_work_then(done, count_call, &called)); /* it completed at once */
     FAIL_UNLESS(atomic_load(&called) == 2);
     TRY(tutti_wait(&done, WAIT));
     return PASSED;
@@ -119,7 +119,7 @@ static enum verdict all_and_any(struct rank *rank)
     return PASSED;
 }
 
-/* Nobody waits: an event loop alone. */
+/* Nobody waits: an event loop alone drives them. */
 static enum verdict descriptor(struct rank *rank)
 {
     int32_t x[N];
@@ -140,7 +140,7 @@ static enum verdict descriptor(struct rank *rank)
     return PASSED;
 }
 
-/* Each memory is used twice, as if one after the other, so the second's callback tells that both are done. */
+/* Each memory is used twice in turn, so the second operation's callback shows that both are done. */
 static enum verdict free_early(struct rank *rank)
 {
     enum { WORKS = 20 };
@@ -165,7 +165,7 @@ static enum verdict free_early(struct rank *rank)
     return PASSED;
 }
 
-/* The same memory again and again: as if run one after another. */
+/* The same memory again and again: the operations must complete as if run one after another. */
 static enum verdict in_order(struct rank *rank)
 {
     enum { ROUNDS = 8 };
@@ -211,7 +211,7 @@ static enum verdict barrier_monitored(struct rank *rank)
     return rank_left(rank);
 }
 
-/* An operation on nothing still lets none leave before the last has come. */
+/* An operation on nothing still lets no rank leave before the last has entered. */
 static enum verdict nothing_synchronises(struct rank *rank)
 {
     tutti_tensor nothing = tutti_tensor_of(NULL, 0, TUTTI_FLOAT32);

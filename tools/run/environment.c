@@ -10,10 +10,10 @@
 
 static size_t name_length(const char *entry)
 {
-    return strcspn(entry, "=") + 1; /* with the '=', so that a longer name is another one */
+    return strcspn(entry, "=") + 1; /* with the '=', so that a longer name does not match */
 }
 
-/* Sets entry ("NAME=value", owned from now on), in place of an older one of its name. */
+/* Sets entry ("NAME=value", now owned by the environment), in place of an older one with the same name. */
 static void set(char **environment, char *entry)
 {
     size_t length = name_length(entry);
@@ -37,7 +37,7 @@ static void set_int(char **environment, const char *name, int value)
     set(environment, memory_print("%s=%d", name, value));
 }
 
-/* A copy of our own environment with room for more. */
+/* Copies this process's environment, with room for more entries. */
 static char **copy(size_t more)
 {
     size_t n = 0;
@@ -52,7 +52,7 @@ char **environment_of(const struct options *options, int local_rank, uint16_t po
 {
     char **environment = copy(16);
     if (options->mpi == OPTIONS_MPI_RANK) set_int(environment, "TUTTI_STDOUT_FD", out_fd);
-    if (options->mpi != OPTIONS_NO_MPI) return environment; /* all else is MPI's launcher's */
+    if (options->mpi != OPTIONS_NO_MPI) return environment; /* everything else comes from MPI's launcher */
     set_int(environment, "RANK", options->node_rank * options->nproc + local_rank);
     set_int(environment, "WORLD_SIZE", options->nnodes * options->nproc);
     set_int(environment, "LOCAL_RANK", local_rank);
@@ -65,7 +65,7 @@ char **environment_of(const struct options *options, int local_rank, uint16_t po
     set_int(environment, "TUTTI_STORE_HOSTED", 1);
     set_int(environment, "TUTTI_TOKEN_FD", token_fd);
     set_int(environment, "TUTTI_STDOUT_FD", out_fd); /* for output that is data: no prefix, no log */
-    /* As torchrun: ranks that each start a thread a core would only be in each other's way. */
+    /* As torchrun: ranks that each start a thread per core would get in each other's way. */
     if (options->nproc > 1 && !getenv("OMP_NUM_THREADS")) set_int(environment, "OMP_NUM_THREADS", 1);
     return environment;
 }

@@ -6,7 +6,7 @@
 
 #include "options.h"
 
-/* The variables of the local_rank-th rank on this node, NULL at the end; free with environment_free. */
+/* Returns the variables of the local_rank-th rank on this node, terminated by NULL. environment_free frees them. */
 char **environment_of(const struct options *options, int local_rank, uint16_t port, int token_fd, int out_fd);
 void environment_free(char **environment);
 

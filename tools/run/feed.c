@@ -22,7 +22,7 @@ static void hold(struct feed *feed, const char *data, size_t bytes)
     feed->line.used += bytes;
 }
 
-/* One stretch without a newline: held, after as many full lines as it overflows. */
+/* Handles a stretch without a newline: emits the full lines that it overflows, and keeps the rest. */
 static void take_part(struct feed *feed, const char *data, size_t bytes)
 {
     while (feed->line.used + bytes > FEED_LINE_MAX) {
@@ -57,7 +57,7 @@ static void remember(struct feed *feed, const char *data, size_t bytes)
     feed->tail_used = kept + fresh;
 }
 
-/* One buffer serves all feeds: on_read is done with it when it returns. */
+/* One buffer serves all feeds: on_read is finished with it when it returns. */
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
     static char shared[64 << 10];

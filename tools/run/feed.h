@@ -17,24 +17,24 @@ struct feed {
     char prefix[24];
     bool open;
     bool paused;        /* the sink is full */
-    bool active;        /* something came since feed_was_active last asked */
-    struct buffer line; /* the beginning of a line whose end has not come yet */
-    char *tail;         /* the stream's last bytes, FEED_TAIL_MAX at most */
+    bool active;        /* data has arrived since the last feed_was_active */
+    struct buffer line; /* the beginning of a line whose end has not arrived yet */
+    char *tail;         /* the last bytes of the stream, at most FEED_TAIL_MAX */
     size_t tail_used;
-    void (*closed)(struct feed *feed); /* in the loop, once; the last line has been handed on */
+    void (*closed)(struct feed *feed); /* called once in the loop, after the last line has been handed on */
     void *owner;
 };
 
 /* Starts reading fd, which the feed then owns. */
 void feed_open(struct feed *feed, uv_loop_t *loop, int fd, struct sink *sink, int rank);
 
-/* Reads on after the sink was full. */
+/* Resumes reading after the sink was full. */
 void feed_resume(struct feed *feed);
 
-/* Ends it before the rank's side has ended. */
+/* Closes it before the rank's side has. */
 void feed_close(struct feed *feed);
 
-/* Whether there is, or may be, more to read since the last call. */
+/* True if data has arrived since the last call, or may arrive. */
 bool feed_was_active(struct feed *feed);
 
 void feed_free(struct feed *feed);

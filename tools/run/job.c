@@ -10,7 +10,7 @@
 
 enum { DRAIN_MS = 200 };
 
-/* All ranks have ended and all they wrote was read: what remains is to write it. */
+/* Ends the job when all ranks have ended and all their output was read: it only remains to write it. */
 static void finish_if_over(struct job *job)
 {
     if (job->running || job->open_feeds || job->finished) return;
@@ -19,11 +19,11 @@ static void finish_if_over(struct job *job)
     uv_timer_stop(&job->grace);
     uv_timer_stop(&job->timeout);
     uv_timer_stop(&job->drain);
-    uv_unref((uv_handle_t *)&job->signal_poll); /* still served, while the sinks' writes keep the loop alive */
+    uv_unref((uv_handle_t *)&job->signal_poll); /* still served while the sinks' writes keep the loop alive */
 }
 
-/* A process that left its rank's group may hold a pipe open for ever: once the ranks have ended, a feed on which
- * nothing comes any more is closed. */
+/* Closes feeds on which nothing arrives any more after the ranks have ended, because a process that left its rank's
+ * group may hold a pipe open for ever. */
 static void on_drain(uv_timer_t *timer)
 {
     struct job *job = timer->data;
@@ -38,7 +38,7 @@ static void on_feed_closed(struct feed *feed)
     finish_if_over(job);
 }
 
-/* When nobody reads our output any more, the ranks learn it as they would alone: by SIGPIPE. */
+/* If nobody reads the launcher's output any more, the ranks learn it as they would alone: by SIGPIPE. */
 static void on_written(struct sink *sink)
 {
     struct job *job = sink->owner;
@@ -82,8 +82,8 @@ static void on_timeout(uv_timer_t *timer)
     job_end(job);
 }
 
-/* Tells the others that this rank has ended: those that still wait for it in init would wait for ever.  Where they have
- * met nobody reads it. */
+/* Tells the other ranks that this one has ended, because those that still wait for it in init would wait for ever.
+ * Ranks that have met do not read it. */
 static void tell_end(const struct job *job, const struct rank *rank)
 {
     char value[200], how[100];
@@ -104,7 +104,7 @@ static void ended(struct job *job, struct rank *rank)
         if (job->running) job_end(job);
     }
     if (job->running) return;
-    for (int i = 0; i < 2 * job->n; i++) job->feeds[i].active = true; /* each gets a whole period */
+    for (int i = 0; i < 2 * job->n; i++) job->feeds[i].active = true; /* each feed gets a whole period */
     uv_timer_start(&job->drain, on_drain, DRAIN_MS, DRAIN_MS);
     finish_if_over(job);
 }
@@ -157,7 +157,7 @@ static int init(struct job *job)
     return job_watch_signals(job);
 }
 
-/* After a failure to start rank i there is no job: what was started goes at once. */
+/* If rank i cannot be started, kills the ranks that were. */
 static int start_all(struct job *job)
 {
     for (int i = 0; i < job->n; i++) {

@@ -1,4 +1,4 @@
-/* What the launcher says of a job. */
+/* The launcher's messages about a job. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ char *job_log_path(const struct job *job, int i, bool is_err)
     return memory_print("%s/rank_%d.%s", job->options->log_dir, job->ranks[i].number, is_err ? "err" : "out");
 }
 
-/* The end of a log file, FEED_TAIL_MAX bytes at most. */
+/* Returns the end of a log file, at most FEED_TAIL_MAX bytes. */
 static size_t read_tail(const char *path, char *tail)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -59,7 +59,7 @@ static size_t read_tail(const char *path, char *tail)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* The text's last lines, without the last newline. */
+/* Returns the last lines of a text, without the last newline. */
 static const char *last_lines(const char *text, size_t *bytes)
 {
     if (*bytes && text[*bytes - 1] == '\n') --*bytes;

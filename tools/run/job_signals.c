@@ -1,14 +1,12 @@
-/* What the launcher does with a signal.
- *
- * Signals that end (INT, TERM, HUP, QUIT) go to the ranks' process groups, helpers included; USR1 and USR2 to the
- * ranks alone, whose helpers might die of them.  A second INT kills. */
+/* How the launcher handles signals.  INT, TERM, HUP and QUIT go to the ranks' process groups, helpers included.  USR1
+ * and USR2 go to the ranks alone, because their helpers might die of them.  A second INT kills. */
 #include <stdio.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "job.h"
 
-/* A rank in the launcher's own group has had what the terminal sent already. */
+/* A rank in the launcher's own group has already got what the terminal sent. */
 static void pass_on(struct job *job, int signal, bool whole_group, bool from_terminal)
 {
     for (int i = 0; i < job->n; i++)
@@ -17,7 +15,7 @@ static void pass_on(struct job *job, int signal, bool whole_group, bool from_ter
 
 static void end_by(struct job *job, int signal, bool from_terminal)
 {
-    if (!job->running) _exit(128 + signal); /* only output was left, and its reader does not read */
+    if (!job->running) _exit(128 + signal); /* only output is left, and its reader does not read */
     job->passed = signal;
     if (signal == SIGINT) job->interrupts++;
     if (job->interrupts < 2) {
@@ -28,7 +26,7 @@ static void end_by(struct job *job, int signal, bool from_terminal)
     }
 }
 
-/* Ctrl-Z reaches the launcher alone, as the ranks have groups of their own: they stop and go on with it. */
+/* Ctrl-Z reaches the launcher alone, because the ranks have groups of their own.  They stop and continue with it. */
 static void stop(struct job *job, bool from_terminal)
 {
     pass_on(job, SIGSTOP, true, from_terminal);
@@ -41,7 +39,7 @@ static void handle(struct job *job, const struct signalfd_siginfo *info)
     bool from_terminal = info->ssi_code == SI_KERNEL;
     int signal = (int)info->ssi_signo;
     if (signal == SIGCHLD)
-        job_reap(job, (pid_t)info->ssi_pid); /* of several, the one that ended first */
+        job_reap(job, (pid_t)info->ssi_pid); /* if several have ended, this one ended first */
     else if (signal == SIGTSTP)
         stop(job, from_terminal);
     else if (signal == SIGUSR1 || signal == SIGUSR2)

@@ -1,4 +1,4 @@
-/* How a rank gets its streams, and its start. */
+/* Opens the streams of a rank and starts it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "job.h"
 #include "memory.h"
 
-/* One rank alone on a terminal keeps it, with its colours and progress bars. */
+/* A single rank on a terminal keeps it, with its colours and progress bars. */
 enum job_output job_choose_output(const struct options *options)
 {
     if (options->log_dir) return JOB_FILED;
@@ -36,7 +36,7 @@ int job_open_logs(struct job *job)
     return status;
 }
 
-/* The rank's and, with a pipe, the launcher's end of one stream. */
+/* The rank's end of one stream and, for a pipe, the launcher's. */
 struct stream {
     int rank_end, our_end;
 };
@@ -61,7 +61,7 @@ static bool open_log(struct job *job, int i, bool is_err, struct stream *stream)
     return stream->rank_end >= 0;
 }
 
-/* false after a sentence. */
+/* Returns false after a message. */
 static bool open_stream(struct job *job, int i, bool is_err, struct stream *stream)
 {
     if (job->output == JOB_PREFIXED) return open_pipe(job, i, stream);
@@ -70,7 +70,7 @@ static bool open_stream(struct job *job, int i, bool is_err, struct stream *stre
     return true;
 }
 
-/* The launcher gives the rank's end away, and reads its own or drops it. */
+/* Closes the rank's end, and starts reading the launcher's end or closes it. */
 static void settle(struct job *job, int i, bool is_err, struct stream *stream, bool started)
 {
     if (stream->rank_end > STDERR_FILENO) close(stream->rank_end);
@@ -112,7 +112,7 @@ static int start_with(struct job *job, int i, int in, const struct stream *out, 
     return !in_exec ? 1 : failure == ENOENT ? 127 : 126;
 }
 
-/* stdin: rank 0 has ours, the others have none. */
+/* Returns the stdin of a rank: the launcher's for rank 0, /dev/null for the others. */
 static int open_stdin(struct job *job, int i)
 {
     if (job->ranks[i].number == 0) return STDIN_FILENO;

@@ -1,4 +1,4 @@
-/* Memory for the launcher, which ends with a sentence where there is none; its ranks then end with it. */
+/* Memory for the launcher, which ends with a message if there is none; its ranks end with it. */
 #ifndef RUN_MEMORY_H
 #define RUN_MEMORY_H
 

@@ -12,7 +12,7 @@
 
 #include "memory.h"
 
-/* `word` stands in what the launcher prints for --version: mpirun may be either's. */
+/* Returns whether the launcher's --version contains the word: mpirun may be either MPI's. */
 static const struct mpi {
     const char *name, *plug_in, *word, *launchers[3];
 } mpis[] = {{"openmpi", "mpi_openmpi", "Open", {"mpirun.openmpi", "mpirun", "mpiexec"}},
@@ -38,7 +38,7 @@ static const char *find_launcher(const struct mpi *mpi)
     return NULL;
 }
 
-/* The first whose plug-in and whose launcher are there; NULL after a sentence on each that was looked for. */
+/* Returns the first MPI whose plug-in and launcher are installed, or NULL after a message on each that was tried. */
 static const struct mpi *find_mpi(const char *name, const char **launcher)
 {
     char why[2000] = "";
@@ -73,7 +73,7 @@ static void add(struct words *words, const char *word)
     words->list[words->n] = NULL;
 }
 
-/* tutti-run refuses neither root nor more ranks than cores; and these must not take the cores from each other. */
+/* tutti-run accepts root and more ranks than cores, so the launcher must too; ranks must not compete for cores. */
 static void add_openmpi_options(struct words *words, const struct options *options)
 {
     if (geteuid() == 0) add(words, "--allow-run-as-root");
@@ -85,7 +85,7 @@ static void add_openmpi_options(struct words *words, const struct options *optio
     }
 }
 
-/* What this tutti-run does itself is not for the ranks' own. */
+/* Removes the variables for options that this tutti-run handles itself. */
 static void add_rank(struct words *words, const struct options *options)
 {
     char self[4096];
@@ -113,7 +113,7 @@ const char *mpi_start_instead(struct options *options)
     add(&words, "-n");
     add(&words, memory_print("%d", options->nproc));
     add_rank(&words, options);
-    /* The ranks ask the launcher who they are and where they meet; another job's variables would lead them astray. */
+    /* The ranks ask the launcher for their rank and meeting place.  Another job's variables would mislead them. */
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) unsetenv(ours[i]);
     if (options->token_file) setenv("TUTTI_TOKEN_FILE", options->token_file, 1);
     if (options->nproc > 1) setenv("OMP_NUM_THREADS", "1", 0);
@@ -137,11 +137,11 @@ int mpi_take_rank(struct options *options)
     }
     options->node_rank = atoi(rank);
     options->nnodes = atoi(size);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* with the launcher; our rank dies with us in the same way */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* ends with the launcher; the rank ends with this process in the same way */
     return 0;
 }
 
-/* Until the launcher has taken what the rank wrote last, or a second. */
+/* Waits until the launcher has read the rank's last output, at most a second. */
 static void wait_for_reader(void)
 {
     int unread[2] = {0};

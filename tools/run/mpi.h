@@ -8,14 +8,16 @@
 
 #include "options.h"
 
-/* Puts MPI's launcher, with its arguments, in the program's place, to be started once.  Its name; NULL after a sentence
- * on stderr.  What it allocates lives as long as the process. */
+/* Replaces the program by MPI's launcher with its arguments, to be started once.  Returns its name, or NULL after a
+ * message on stderr.  Its allocations live as long as the process. */
 const char *mpi_start_instead(struct options *options);
 
-/* Which rank this is, as MPI's launcher says; and that it ends with it.  0, or -1 after a sentence on stderr. */
+/* Finds this process's rank as MPI's launcher sets it, and ends with the launcher.  Returns 0, or -1 after a message on
+ * stderr. */
 int mpi_take_rank(struct options *options);
 
-/* MPICH's launcher goes on when a rank fails that has not yet begun MPI, unless it is told (by PMI-1's word for it). */
+/* Tells MPICH's launcher about a failure (by PMI-1's abort).  Otherwise it goes on if a rank fails before it has begun
+ * MPI. */
 void mpi_tell_failure(int status);
 
 #endif

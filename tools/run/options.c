@@ -153,7 +153,7 @@ static bool set_mpi(struct options *options, const char *name, const char *value
     return true;
 }
 
-/* --mpi itself gives it to the tutti-run of each rank. */
+/* --mpi itself passes it to the tutti-run of each rank. */
 static bool set_mpi_rank(struct options *options, const char *name, const char *value)
 {
     (void)name, (void)value;
@@ -183,7 +183,7 @@ static const struct option table[] = {
     {"standalone", 0, WITHOUT, set_standalone},
 };
 
-/* Whether text, up to its '=' or end, is name; '_' counts as '-', as torchrun has it. */
+/* True if text, up to its '=' or end, is name. '_' counts as '-', as for torchrun. */
 static bool same_name(const char *text, const char *name)
 {
     for (; *name; text++, name++)
@@ -191,7 +191,7 @@ static bool same_name(const char *text, const char *name)
     return *text == '\0' || *text == '=';
 }
 
-/* Says why an option of torchrun's is not there, or returns NULL: it is none. */
+/* Returns why an option of torchrun does not exist here, or NULL if it is not one. */
 static const char *why_not(const char *argument)
 {
     static const char own_rendezvous[] = "the rendezvous is Tutti's own: give --master-addr and --master-port";
@@ -240,7 +240,7 @@ static const struct option *find(const char *argument)
     return NULL;
 }
 
-/* The value within the argument itself (--name=value, -nVALUE); NULL where there is none. */
+/* Returns the value within the argument itself (--name=value, -nVALUE), or NULL. */
 static const char *value_within(const char *argument)
 {
     if (argument[1] != '-') return argument[2] ? argument + 2 + (argument[2] == '=') : NULL;
@@ -248,7 +248,7 @@ static const char *value_within(const char *argument)
     return equals ? equals + 1 : NULL;
 }
 
-/* Sets the option at argv[*at] and moves *at behind it and its value. */
+/* Sets the option at argv[*at] and moves *at past it and its value. */
 static bool take(struct options *options, char **argv, int *at)
 {
     const char *argument = argv[(*at)++];
@@ -263,7 +263,7 @@ static bool take(struct options *options, char **argv, int *at)
     return option->set(options, option->name, value);
 }
 
-/* What no single option can tell. */
+/* Checks what no single option can. */
 static bool check(struct options *options)
 {
     if (!options->program[0]) return refuse("no program to run");

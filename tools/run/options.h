@@ -18,16 +18,16 @@ struct options {
     const char *token_file;
     bool no_prefix;
     enum options_mpi mpi;
-    const char *mpi_name; /* "openmpi" or "mpich"; NULL: the first that is there */
+    const char *mpi_name; /* "openmpi" or "mpich"; NULL: the first that is installed */
     int64_t grace_ms;     /* between SIGTERM and SIGKILL */
-    int64_t timeout_ms;   /* of the whole job; 0: none */
-    char **program;       /* its path and arguments, NULL at the end */
+    int64_t timeout_ms;   /* of the whole job; 0: no limit */
+    char **program;       /* its path and arguments, terminated by NULL */
 };
 
 enum { OPTIONS_GO_ON = -1 };
 
-/* Fills options from the command line.  OPTIONS_GO_ON, or the exit status: 0 after --help and --version, 2 after a
- * sentence on stderr. */
+/* Fills options from the command line.  Returns OPTIONS_GO_ON, or the exit status: 0 after --help and --version, 2
+ * after a message on stderr. */
 int options_parse(int argc, char **argv, struct options *options);
 
 #endif

@@ -35,7 +35,7 @@ static void run_program(const struct rank_start *start, pid_t launcher)
 
 /* ---- in the launcher ---- */
 
-/* What the child wrote before it gave up; 0 if exec closed the pipe. */
+/* Reads what the child wrote before it gave up; 0 if exec closed the pipe. */
 static int read_failure(int fd)
 {
     int failure = 0;
@@ -71,7 +71,7 @@ int rank_start(struct rank *rank, const struct rank_start *start, bool *in_exec)
     return 0;
 }
 
-/* The group is killed while its leader is still a zombie: until then nobody else can have its number. */
+/* Kills the group while its leader is still a zombie: until then the number cannot be reused. */
 bool rank_reap(struct rank *rank)
 {
     siginfo_t info = {0};

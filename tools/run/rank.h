@@ -14,7 +14,7 @@ struct rank {
     bool own_group; /* its children can be reached through its process group */
     bool ended;
     bool signalled; /* how it ended: by a signal, or with an exit code */
-    bool dumped;    /* .. and left a core */
+    bool dumped;    /* it also left a core */
     int code;       /* exit code or signal */
 };
 
@@ -23,32 +23,32 @@ struct rank_start {
     char **program;
     char **environment;
     int in, out, err;
-    int token_fd, out_fd; /* inherited as they are */
+    int token_fd, out_fd; /* inherited unchanged */
     bool own_group;
-    const sigset_t *mask;             /* to be restored, as is what follows */
+    const sigset_t *mask;             /* the mask and dispositions to restore */
     const struct sigaction *old_pipe; /* SIGPIPE's */
     const struct sigaction *old_size; /* SIGXFSZ's */
     const struct sigaction *old_child;
     const struct rlimit *old_files; /* RLIMIT_NOFILE */
 };
 
-/* Starts it; returns once the program runs.  0, or errno's value of what failed; *in_exec tells whether that was
+/* Starts it and returns once the program runs.  Returns 0, or the errno of what failed; *in_exec tells whether that was
  * the program itself. */
 int rank_start(struct rank *rank, const struct rank_start *start, bool *in_exec);
 
-/* Whether it has ended by now; then it has been reaped, its fields tell how, and what it left of its process group has
- * been killed. */
+/* True if it has ended.  Then it has been reaped, its fields tell how, and the rest of its process group has been
+ * killed. */
 bool rank_reap(struct rank *rank);
 
-/* Sends a signal, with its whole group or to the process alone; nothing where it has ended. */
+/* Sends a signal to the whole group or to the process alone, unless it has ended. */
 void rank_signal(const struct rank *rank, int signal, bool whole_group);
 
 bool rank_failed(const struct rank *rank);
 
-/* "exited with code 3", "died of SIGSEGV (core dumped)". */
+/* Describes how it ended: "exited with code 3", "died of SIGSEGV (core dumped)". */
 const char *rank_how(const struct rank *rank, char *text, size_t bytes);
 
-/* What a shell would give: the code, or 128 + the signal. */
+/* Returns the exit status that a shell would: the code, or 128 + the signal. */
 int rank_exit_status(const struct rank *rank);
 
 #endif

@@ -10,10 +10,11 @@ void signals_block(struct signals *signals)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction now;
         sigaction(numbers[i], NULL, &now);
-        if (now.sa_handler != SIG_IGN) sigaddset(&signals->handled, numbers[i]); /* nohup stays nohup */
+        if (now.sa_handler != SIG_IGN) sigaddset(&signals->handled, numbers[i]); /* nohup stays effective */
     }
     sigprocmask(SIG_BLOCK, &signals->handled, &signals->old_mask);
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, &signals->old_pipe);
-    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, &signals->old_size); /* an error of write, too */
+    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN},
+              &signals->old_size); /* write must report an error, too */
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDSTOP}, &signals->old_child);
 }

@@ -1,4 +1,4 @@
-/* The signals that the launcher handles, and what they were before, for the ranks. */
+/* The signals that the launcher handles, and the original dispositions, for the ranks. */
 #ifndef RUN_SIGNALS_H
 #define RUN_SIGNALS_H
 
@@ -10,7 +10,7 @@ struct signals {
     struct sigaction old_pipe, old_size, old_child;
 };
 
-/* To be called before any thread is started, so that none of them takes one of the signals. */
+/* Call it before any thread is started, so that no thread takes one of the signals. */
 void signals_block(struct signals *signals);
 
 #endif

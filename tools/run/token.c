@@ -44,7 +44,7 @@ static bool from_hex(const char *text, size_t bytes, uint8_t token[TUTTI_TOKEN_B
     return true;
 }
 
-/* A secret that others can read or replace is none. */
+/* A secret that others can read or replace is not one. */
 static int check_file(const char *path, int fd)
 {
     struct stat status;

@@ -5,11 +5,11 @@
 #include <stdint.h>
 #include <tutti/store.h>
 
-/* The token from file (NULL: from TUTTI_TOKEN_FILE, then TUTTI_TOKEN, then, if may_make, fresh).
- * 0, or -1 after a sentence on stderr. */
+/* Finds the token in file (NULL: in TUTTI_TOKEN_FILE, then TUTTI_TOKEN, then, if may_make, makes one).  Returns 0, or
+ * -1 after a message on stderr. */
 int token_find(const char *file, bool may_make, uint8_t token[TUTTI_TOKEN_BYTES]);
 
-/* A sealed descriptor that holds the token from offset 0, close-on-exec; -1 after a sentence on stderr. */
+/* Returns a sealed close-on-exec descriptor that holds the token from offset 0, or -1 after a message on stderr. */
 int token_descriptor(const uint8_t token[TUTTI_TOKEN_BYTES]);
 
 #endif
