@@ -1,5 +1,5 @@
-/* The nccl plug-in on the stand-ins of tests/fakes: ranks are threads, each with a FAKE GPU of its own.  First the cases
- * that also run on a GPU (tests/gpu), then faults that the stand-ins make on request. */
+/* The nccl plug-in on the stand-ins of tests/fakes: ranks are threads, each with a FAKE GPU of its own.  First the
+ * cases that also run on a GPU (tests/gpu), then faults that the stand-ins make on request. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,5 @@
 #include "rendezvous_ranks.h"
 
-
 struct result *rendezvous_results;
 
 static const char *const cleared[] = {"MASTER_ADDR",
