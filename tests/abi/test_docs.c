@@ -22,7 +22,7 @@ static struct source {
 } sources[SPEC_MOST];
 static int n_sources, wrong, pages, cases;
 
-/* Others' files, and names that stand for any. */
+/* Files of other projects, and patterns that stand for any name. */
 static const char *const known[] = {"cuda.h", "nccl.h", "rxm_conn.c", "test_NAME.c", "NAME.c"};
 
 static int add_source(const char *path, const struct stat *status, int type, struct FTW *at)
@@ -50,7 +50,7 @@ static bool is_there(const char *name)
     return false;
 }
 
-/* True if a file of this name holds the text. */
+/* True if a file of this name contains the text. */
 static bool holds(const char *name, const char *text)
 {
     char line[LINE_MOST];
@@ -63,7 +63,7 @@ static bool holds(const char *name, const char *text)
     return found;
 }
 
-/* `board*.c`, `core/progress/engine.c`, `wire.[ch]`: what stands between backquotes and ends as a source does. */
+/* Checks words in backquotes that end like a source: `board*.c`, `core/progress/engine.c`, `wire.[ch]`. */
 static void check_files(const char *page, int number, const char *line)
 {
     char word[LINE_MOST];
@@ -91,7 +91,7 @@ static void check_links(const char *folder, const char *page, int number, const 
     }
 }
 
-/* Commands are indented and stay whole. */
+/* Commands are indented and may be wider. */
 static void check_width(const char *page, int number, const char *line)
 {
     int columns = 0;
@@ -99,7 +99,7 @@ static void check_width(const char *page, int number, const char *line)
     if (columns > COLUMNS_MOST && strncmp(line, "    ", 4) != 0) complain(page, number, "too wide", line);
 }
 
-/* A row of docs/faults.md ends with tests: "faults_peers/slow, stopped, hosts/loss".  A star stands for any end. */
+/* A row of docs/faults.md ends with tests: "faults_peers/slow, stopped, hosts/loss".  A star matches any end. */
 static void check_tests(const char *page, int number, char *cell)
 {
     char program[256] = "";

@@ -1,5 +1,5 @@
-/* What the shared objects export: libtutti.so the functions of the public headers as exports.txt lists them, a plug-in
- * its table; and a plug-in needs nothing of Tutti's. */
+/* The exports of the shared objects: libtutti.so exports the functions of the public headers as listed in exports.txt,
+ * a plug-in exports its table, and plug-ins use no symbol of Tutti's. */
 #include <ctype.h>
 #include <dirent.h>
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ static void sort(struct symbols *symbols)
     qsort(symbols->name, (size_t)symbols->n, LENGTH, by_name);
 }
 
-/* Says which are in one and not in the other. */
+/* Prints the symbols that are in one set and not in the other. */
 static void equal(const struct symbols *a, const char *in_a, const struct symbols *b, const char *in_b)
 {
     int i = 0, k = 0, wrong = 0;
@@ -51,7 +51,7 @@ static void equal(const struct symbols *a, const char *in_a, const struct symbol
     assert_int_equal(wrong, 0);
 }
 
-/* The defined, or the undefined, dynamic symbols of an object; versions are cut off. */
+/* Returns the defined, or the undefined, dynamic symbols of an object, without versions. */
 static void read_object(const char *path, const char *which, struct symbols *symbols)
 {
     char command[4200], line[512];
@@ -69,7 +69,7 @@ static void read_object(const char *path, const char *which, struct symbols *sym
     sort(symbols);
 }
 
-/* The names that follow TUTTI_API in a header. */
+/* Returns the names that follow TUTTI_API in a header. */
 static void read_header(const char *path, struct symbols *symbols)
 {
     static char text[200000];
@@ -114,7 +114,7 @@ static void test_library(void **state)
     equal(&headers, "declared in tutti.h, sized.h or store.h", &list, "in tests/abi/exports.txt");
 }
 
-/* Every plug-in that was built. */
+/* Checks every plug-in that was built. */
 static void test_plugins(void **state)
 {
     static struct symbols symbols;
@@ -140,7 +140,8 @@ static void test_plugins(void **state)
     closedir(folder);
 }
 
-/* A runtime that unloads its plug-in, which links to the library, does not take it from under its threads. */
+/* A language runtime that unloads its plug-in, which links to the library, does not remove the library's code from
+ * under its threads. */
 static void test_stays_loaded(void **state)
 {
     const char *path = TUTTI_BUILD_DIR "/lib/libtutti.so";

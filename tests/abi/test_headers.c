@@ -1,6 +1,6 @@
-/* The headers compile alone and together, twice, as C11 to C23 without extensions, as GNU C11 and as C++11 to C++20,
- * with each compiler that is there, and without a pedantic warning.  So do the shorthands tutti_view, tutti_with and
- * TUTTI_CHECK; what they refuse they refuse with a sentence. */
+/* The headers compile alone and together, twice, as C11 to C23, GNU C11 and C++11 to C++20, with each installed
+ * compiler and without pedantic warnings.  So do the shorthands tutti_view, tutti_with and TUTTI_CHECK, whose static
+ * checks give a readable message. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static const struct {
     {"clang++", "c++", "-std=c++20 -Wpedantic"},
 };
 
-/* Whether text compiles; what the compiler says is shown. */
+/* True if text compiles.  Shows the compiler's messages. */
 static bool compiles(const char *compiler, const char *language, const char *flags, const char *text)
 {
     char command[1024];
@@ -55,7 +55,7 @@ static bool is_there(const char *program)
     return system(command) == 0;
 }
 
-/* text in each way, or in those of one language, or with flags that hold `standard`. */
+/* Compiles text in each standard, in those of one language, or in those whose flags contain `standard`. */
 static void everywhere_with(const char *language, const char *standard, const char *text)
 {
     int tried = 0, wrong = 0;
@@ -75,7 +75,7 @@ static void everywhere(const char *language, const char *text)
     everywhere_with(language, "", text);
 }
 
-/* text does not compile, and each compiler says so with this part of a sentence. */
+/* Checks that text does not compile, and that each compiler's message contains this part. */
 static void nowhere(const char *language, const char *text, const char *part)
 {
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -168,7 +168,7 @@ static void test_refused(void **state)
             "tutti_view takes arithmetic types; use tutti_tensor_of");
 }
 
-/* Options in place, which C++ has since it has designators. */
+/* Options in place: C++ has them since it has designated initializers. */
 static void test_cxx20(void **state)
 {
     (void)state;
@@ -203,7 +203,7 @@ static void test_cxx(void **state)
                       "}\n");
 }
 
-/* A plug-in in the fewest lines, also where a plug-in is C++. */
+/* A minimal plug-in, also compiled as C++. */
 static void test_plugin(void **state)
 {
     (void)state;

@@ -51,7 +51,7 @@ static int wrong, seen;
 /* ---- modules ----------------------------------------------------------------------------------------------- */
 
 /* A module is a source file and the header of the same name.  It uses the modules whose headers it includes and whose
- * functions it calls.  Modules that use each other in a circle can be neither read nor tested one by one. */
+ * functions it calls.  Modules in a circle can be neither read nor tested one by one. */
 enum { MODULES_MOST = 300 };
 
 struct modules {
@@ -59,7 +59,7 @@ struct modules {
     int n;
     char *name[MODULES_MOST];              /* path below the root, without its suffix */
     bool uses[MODULES_MOST][MODULES_MOST]; /* [from][to] */
-    int towards[MODULES_MOST];             /* of a search: the next module on the way to its goal, or -1 */
+    int towards[MODULES_MOST];             /* of a search: the next module towards its goal, or -1 */
 };
 
 static struct modules core_modules = {.root = "core"}, tcp_modules = {.root = "backends/tcp"};
@@ -115,8 +115,8 @@ static const char *suffix_of(const struct modules *modules, int module)
     return access(path, R_OK) == 0 ? ".c" : ".h";
 }
 
-/* Prints a shortest circle through each module that is in one, unless a circle printed before names it.  Returns their
- * number. */
+/* Prints a shortest circle through each module that is in one, unless a circle printed before contains it.  Returns
+ * their number. */
 static int print_circles(struct modules *modules)
 {
     bool named[MODULES_MOST] = {false};
@@ -205,11 +205,11 @@ static void test_rows(void **state)
 #define PUBLIC "<tutti/tutti.h> <tutti/types.h> <tutti/store.h> <tutti/dlpack.h>"
 #define KIT "<tutti/backend.h> <tutti/match.h> <tutti/types.h> <tutti/store.h>" /* for plug-ins */
 
-/* What files may include of ours besides what their layer allows.  The first row that fits a file counts. */
+/* What files may include of ours beyond their layer.  The first row that matches a file applies. */
 static const struct rule {
     const char *files, *may;
 } rules[] = {
-    {"examples/*/*", PUBLIC " " KIT}, /* an out-of-tree backend among them */
+    {"examples/*/*", PUBLIC " " KIT}, /* an out-of-tree backend is among them */
     {"examples/*", PUBLIC},
     {"tools/*", PUBLIC " bench/* run/* conformance/*"},
     {"backends/nccl/*", KIT " cuda/*"},
@@ -233,7 +233,7 @@ static const struct rule {
     {"include/tutti/*", "<tutti/types.h> <tutti/store.h>"},
 };
 
-/* True if one of the patterns in list, separated by blanks, fits name. */
+/* True if one of the patterns in list, separated by blanks, matches name. */
 static bool fits(const char *list, const char *name)
 {
     char copy[512], *rest = copy;
@@ -351,8 +351,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct symbol *)a)->name, ((const struct symbol *)b)->name);
 }
 
-/* The global symbols that the objects below a folder of the build define and use, as nm lists them:
- * "path.o:  address T name", "path.o:  U name".  An object whose source is gone is an old build's. */
+/* Reads the global symbols that the objects below a folder of the build define and use, as nm lists them: "path.o:
+ * address T name", "path.o: U name".  Ignores objects whose source no longer exists. */
 static void read_symbols(const char *objects, const char *sources, struct symbols *defined, struct symbols *used)
 {
     char command[4096], line[4096];
@@ -395,7 +395,7 @@ static void test_calls(void **state)
                                TUTTI_BUILD_DIR "/backends/CMakeFiles/tutti_tcp.dir/tcp", NULL};
     check_calls(core, "core", core_layers, N(core_layers));
     assert_true(seen > 400);
-    if (access(tcp[1], R_OK) == 0) /* else the backend was not built */
+    if (access(tcp[1], R_OK) == 0) /* otherwise the backend was not built */
         check_calls(tcp, "backends/tcp", tcp_layers, N(tcp_layers));
     assert_int_equal(wrong, 0);
 }
@@ -410,7 +410,7 @@ static void test_circles(void **state)
     free_modules(&core_modules);
 }
 
-/* The core knows no backend by its name, but in what "auto" means and in the device that a name implies. */
+/* The core names no backend, except in the meaning of "auto" and in the device that a name implies. */
 static void test_no_names(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Where the fields of the public structs lie on x86-64 and arm64: programs and plug-ins that were built earlier have
- * these numbers in them.  Structs that carry their size, or whose functions are told it, grow at the end alone
- * (docs/abi.md); the others do not change within an ABI. */
+/* Offsets of the public structs' fields on x86-64 and arm64, which are compiled into existing programs and plug-ins.
+ * Structs with a size field, or whose functions take a size, may only grow at the end (docs/abi.md).  The others do not
+ * change within an ABI. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -218,7 +218,7 @@ static void test_places(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* Numbers that are in built programs: status, dtypes (DLPack's codes), operations, kinds, timeouts. */
+/* Numbers that are compiled into programs: statuses, dtypes (DLPack's codes), operations, kinds, timeouts. */
 static void test_numbers(void **state)
 {
     static const struct place numbers[] = {

@@ -1,5 +1,4 @@
-/* Programs that were built against older or newer headers: the structs that they fill are shorter or longer than the
- * library's. */
+/* Programs that were built with older or newer headers: their structs are shorter or longer than the library's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,7 +13,7 @@
 
 enum { WRONG = 13 };
 
-/* As headers of an earlier version had them. */
+/* As in headers of an earlier version. */
 struct old_opts {
     tutti_group *group;
 };
@@ -27,7 +26,7 @@ struct old_store_opts {
     int64_t timeout_ms;
 };
 
-/* As headers of a later version may have them. */
+/* As in headers of a later version. */
 struct new_opts {
     tutti_opts known;
     int64_t later;
@@ -37,7 +36,7 @@ struct new_p2p_op {
     int64_t later;
 };
 
-/* A copy of a struct that ends where memory does: to read more of it than its size is a SIGSEGV. */
+/* A copy of a struct at the end of mapped memory: reading beyond its size is a SIGSEGV. */
 static const void *at_the_end(const void *data, size_t bytes)
 {
     static char *pages;
@@ -93,7 +92,7 @@ static void test_newer(void **state)
     tutti_destroy_process_group(group);
 }
 
-/* The elements of a list are as far apart as the program has them. */
+/* The distance of a list's elements is the program's. */
 static void test_list(void **state)
 {
     tutti_group *group = alone();
@@ -257,7 +256,7 @@ static void test_refused(void **state)
     assert_int_equal(which, 35);
 }
 
-/* NULL is all defaults, whatever the size. */
+/* NULL means all defaults, whatever the size. */
 static void test_null(void **state)
 {
     tutti_store *store = NULL;

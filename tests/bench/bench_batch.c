@@ -36,7 +36,7 @@ static void as_a_batch(int n)
     TUTTI_CHECK(tutti_batch_isend_irecv(ops, 2 * n, NULL, works));
 }
 
-/* Nanoseconds a message; *begin: of these in the calls that begin them. */
+/* Returns nanoseconds per message; *begin: those spent in the calls that begin them. */
 static double measure(void (*start)(int n), int n, int rounds, double *begin)
 {
     double begun = 0, from = now_ns();

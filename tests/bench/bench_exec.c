@@ -73,7 +73,7 @@ static void measure(tutti_kind kind, const char *what, const char *name, int siz
 {
     static double times[RUNS];
     static float in_data[256], out_data[256];
-    /* one element a part at most: steps, but next to no data */
+    /* at most one element a part: steps, but almost no data */
     struct plan *plan = build(kind, name, size, strcmp(name, "ring") == 0 ? size : 1, recv_reduce);
     struct exec *exec = plan != NULL ? exec_new(plan) : NULL;
     if (exec == NULL || plan->n_steps == 0) {
@@ -92,7 +92,7 @@ static void measure(tutti_kind kind, const char *what, const char *name, int siz
                                       .dtype = TUTTI_FLOAT32,
                                       .op = TUTTI_SUM,
                                       .owner = &in};
-        /* as many runs a reading as make the clock's own cost vanish */
+        /* as many runs per reading as hide the cost of reading the clock */
         int repeat = 1 + (int)(2000 / plan->n_steps);
         for (int i = 0; i < RUNS; i++) {
             double begin = now_ns();

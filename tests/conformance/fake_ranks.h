@@ -1,4 +1,4 @@
-/* Ranks as threads of one process, each with a FAKE GPU of its own: the plug-ins on the stand-ins of tests/fakes. */
+/* Ranks that are threads of one process, each with a FAKE GPU: the plug-ins on the stand-ins of tests/fakes. */
 #ifndef FAKE_RANKS_H
 #define FAKE_RANKS_H
 
@@ -53,7 +53,7 @@ static inline double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Finds the stand-ins; false, with a line, where they are not built. */
+/* Finds the stand-ins.  Returns false, with a message, if they are not built. */
 static inline bool fakes_are_here(void)
 {
     struct stat info;

@@ -36,7 +36,7 @@ bool group_cases_sums_up(tutti_group *group, const int *ranks, int n)
     return tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK && x == sum;
 }
 
-static const struct group_case *all; /* this program's */
+static const struct group_case *all; /* this program's cases */
 static int n_all;
 
 static void run_over_threads(void **state)
@@ -75,12 +75,12 @@ int group_cases_run(const struct group_case *cases, int n, const struct CMUnitTe
     struct CMUnitTest tests[1 + n + n_others];
     all = cases;
     n_all = n;
-    tests[0] = (struct CMUnitTest)cmocka_unit_test(test_over_tcp); /* first: no threads yet */
+    tests[0] = (struct CMUnitTest)cmocka_unit_test(test_over_tcp); /* first, before any thread is started */
     for (int i = 0; i < n_others; i++) tests[1 + i] = others[i];
     for (int i = 0; i < n; i++)
         tests[1 + n_others + i] = (struct CMUnitTest){
             .name = cases[i].name, .test_func = run_over_threads, .initial_state = (void *)(uintptr_t)&cases[i]};
-    mallopt(M_ARENA_MAX, 1); /* mallinfo2 then knows of all memory */
+    mallopt(M_ARENA_MAX, 1); /* mallinfo2 then counts all memory */
     ranks_setup();
     return _cmocka_run_group_tests("groups", tests, (size_t)(1 + n + n_others), NULL, NULL);
 }

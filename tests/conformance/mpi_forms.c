@@ -19,7 +19,8 @@ static void fill(uint64_t seed, tutti_dtype dtype, int64_t bytes)
     }
 }
 
-/* Sums of floats depend on the order, which is each backend's own; with two ranks there is but one. */
+/* True if the result does not depend on the order of a sum, which each backend chooses.  With two ranks there is only
+ * one order. */
 static bool is_exact(tutti_dtype dtype, tutti_reduce_op op)
 {
     bool inexact = (dtype >> 8 != 0 && dtype >> 8 != 1 && dtype != TUTTI_BOOL) && op != TUTTI_MIN && op != TUTTI_MAX;
@@ -63,7 +64,7 @@ static const char *const form_names[FORMS] = {"broadcast",
 
 static int run_splits(char *out, int64_t n, tutti_dtype dtype, const tutti_opts *opts)
 {
-    int64_t ins[8], outs[8], in_sum = 0, out_sum = 0; /* rank r sends n * ((r + k) % 3) to rank k */
+    int64_t ins[8], outs[8], in_sum = 0, out_sum = 0; /* rank r sends n * ((r + k) % 3) elements to rank k */
     for (int k = 0; k < mpi_ranks.size; k++) {
         ins[k] = n * ((mpi_ranks.rank + k) % 3);
         outs[k] = n * ((mpi_ranks.rank + k) % 3);
@@ -78,12 +79,12 @@ static int run_list(char *out, int64_t n, tutti_dtype dtype, const tutti_opts *o
 {
     tutti_tensor list[8];
     int64_t element = tutti_dtype_bytes(dtype);
-    for (int k = 0; k < mpi_ranks.size; k++) /* in reversed places */
+    for (int k = 0; k < mpi_ranks.size; k++) /* at reversed positions */
         list[k] = tutti_tensor_of(out + (mpi_ranks.size - 1 - k) * n * element, n, dtype);
     return tutti_all_gather(list, mpi_ranks.size, tutti_tensor_of(mpi_ranks.in, n, dtype), opts);
 }
 
-/* n elements a part. */
+/* Runs one form with n elements a part. */
 static int run(enum form form, char *out, int64_t n, tutti_dtype dtype, tutti_reduce_op op, int root,
                const tutti_opts *opts)
 {
@@ -118,7 +119,7 @@ static int run(enum form form, char *out, int64_t n, tutti_dtype dtype, tutti_re
     case REDUCE_SCATTER_SAME: {
         memcpy(out, mpi_ranks.in, (size_t)(bytes * mpi_ranks.size));
         int status = tutti_reduce_scatter_tensor(own, out_all, op, opts);
-        memmove(out, own.data, (size_t)bytes); /* the other parts are not said */
+        memmove(out, own.data, (size_t)bytes); /* the other parts are undefined */
         memset(out + bytes, 0, (size_t)(bytes * (mpi_ranks.size - 1)));
         return status;
     }

@@ -23,8 +23,8 @@ static int messages(void)
     int next = (mpi_ranks.rank + 1) % mpi_ranks.size, before = (mpi_ranks.rank + mpi_ranks.size - 1) % mpi_ranks.size;
     tutti_work *works[2] = {NULL};
     for (int i = 0; i < N; i++) mine[i] = mpi_ranks.rank * N + i;
-    const tutti_opts *opts = tutti_with(.group = mpi_ranks.mpi, .tag = 2000000000); /* more than MPI's tags hold */
-    OK(tutti_isend(tutti_view(mine, N), next, opts, &works[0]));                    /* all send first */
+    const tutti_opts *opts = tutti_with(.group = mpi_ranks.mpi, .tag = 2000000000); /* larger than MPI's tags */
+    OK(tutti_isend(tutti_view(mine, N), next, opts, &works[0]));                    /* all ranks send first */
     OK(tutti_irecv(tutti_view(theirs, N), before, opts, &works[1]));
     OK(tutti_wait(&works[1], 20000));
     OK(tutti_wait(&works[0], 20000));
@@ -48,8 +48,7 @@ static int messages(void)
     return 0;
 }
 
-/* Messages as long as what just rides along with its header, and as what does not, received before they are sent or
- * after. */
+/* Message sizes around the largest that travels with its header, received before they are sent and after. */
 static int sizes(void)
 {
     static char mine[4][3074], theirs[4][3074];
@@ -93,8 +92,8 @@ static int many_long(void)
     return 0;
 }
 
-/* Who sends to one that is busy waits once MPI takes no more, and keeps no copies: they would fill the memory.  A send
- * whose time is up meanwhile is on its way all the same. */
+/* A sender to a busy receiver waits when MPI takes no more, and keeps no copies, which would fill the memory.  A send
+ * that times out meanwhile is still delivered. */
 static int far_ahead(void)
 {
     enum { TIMES = 20000, N = 3072, MOST_KIB = 16 << 10 };
@@ -111,8 +110,7 @@ static int far_ahead(void)
         if (status != TUTTI_OK && status != TUTTI_ERR_TIMEOUT)
             return mpi_ranks_wrong("sends to one that is busy", tutti_last_error());
     }
-    OK(tutti_broadcast(tutti_view(&sent, 1), 0,
-                       NULL)); /* until here nobody else calls MPI, but now and then a thread */
+    OK(tutti_broadcast(tutti_view(&sent, 1), 0, NULL)); /* until here only a progress thread calls MPI */
     for (int i = 0; i < TIMES; i++) {
         if (i >= sent) data[0] = (char)i;
         if (i >= sent && mpi_ranks.rank == 0)
@@ -123,13 +121,13 @@ static int far_ahead(void)
         if (i % 1000 == 0) usleep(1000);
     }
     getrusage(RUSAGE_SELF, &after);
-    bool is_mpich = getenv("OMPI_COMM_WORLD_SIZE") == NULL; /* its own memory grows at times, by tens of MiB */
+    bool is_mpich = getenv("OMPI_COMM_WORLD_SIZE") == NULL; /* MPI's own memory sometimes grows by tens of MiB */
     if (mpi_ranks.rank == 0 && !is_mpich && after.ru_maxrss - before.ru_maxrss > MOST_KIB)
         return mpi_ranks_wrong("sends to one that is busy", "they were copied");
     return 0;
 }
 
-/* Each reads what the one before writes; the core holds some back, on each rank at its own time. */
+/* Each operation reads what the one before writes.  The core delays some, on each rank at its own time. */
 static int order(void)
 {
     enum { N = 5000, TIMES = 12 };
@@ -180,8 +178,8 @@ static int subgroups(void)
                : mpi_ranks_wrong("a group in reversed order", "another sum");
 }
 
-/* Who comes last to a collective, in a call that blocks, gets to a new group only once the others have gone on with it,
- * while they wait for him there. */
+/* The last rank of a blocking collective can make a new group only when the others have left the collective, while they
+ * wait for it in the new group. */
 static int group_behind_an_operation(void)
 {
     tutti_group *group = NULL;
@@ -205,7 +203,7 @@ static int group_behind_an_operation(void)
     return 0;
 }
 
-/* What waits for a rank that has destroyed the group ends before its time. */
+/* An operation that waits for a rank which has destroyed the group ends before its timeout. */
 static int group_that_one_has_left(void)
 {
     tutti_group *group = NULL;
@@ -217,11 +215,12 @@ static int group_that_one_has_left(void)
     if (mpi_ranks.rank != last && tutti_barrier(&(tutti_opts){.group = group}) != TUTTI_ERR_ABORTED)
         return mpi_ranks_wrong("a group that one has left", tutti_last_error());
     OK(tutti_destroy_process_group(group));
-    OK(tutti_barrier(&(tutti_opts){.group = mpi_ranks.mpi})); /* where MPI is the main thread's, that answers in here */
+    OK(tutti_barrier(
+        &(tutti_opts){.group = mpi_ranks.mpi})); /* if MPI belongs to the main thread, it answers in this call */
     return 0;
 }
 
-/* Failures of a message leave the group as it was; a collective that differs fails it on all ranks. */
+/* A failed message leaves the group usable.  A collective that differs fails it on all ranks. */
 static int failures(void)
 {
     double numbers[2] = {0};
@@ -234,7 +233,7 @@ static int failures(void)
         SHOULD(tutti_recv(tutti_view(numbers, 2), 1, opts), TUTTI_ERR_MISMATCH);
     } else if (mpi_ranks.rank == 1) {
         OK(tutti_send(tutti_view(numbers, 1), 0, opts));
-        OK(tutti_send(tutti_view(many, 50000), 0, opts)); /* a long one that nobody takes does not stand in the way */
+        OK(tutti_send(tutti_view(many, 50000), 0, opts)); /* a long message that nobody receives does not block */
     }
     OK(tutti_barrier(tutti_with(.group = mpi_ranks.mpi, .timeout_ms = 20000)));
     int status = tutti_all_reduce(tutti_tensor_of(many, mpi_ranks.rank == 0 ? 4 : 8, TUTTI_FLOAT32), TUTTI_SUM,
@@ -247,7 +246,7 @@ static int failures(void)
 int mpi_ranks_open(void)
 {
     int32_t port = 0;
-    OK(tutti_init_process_group("tcp", NULL)); /* the launcher's own board says where */
+    OK(tutti_init_process_group("tcp", NULL)); /* the launcher's own store has the address */
     mpi_ranks.rank = tutti_get_rank(NULL);
     mpi_ranks.size = tutti_get_world_size(NULL);
     tutti_store_opts serves = {.server = mpi_ranks.rank == 0};

@@ -1,5 +1,6 @@
-/* Every collective, on ranks that are threads: counts around the group's size, every root, flat and list, in place,
- * all algorithms by TUTTI_ALGO's default choice.  The backend is TUTTI_TEST_BACKEND, by default the tests' own loop. */
+/* Every collective on ranks that are threads: counts around the group's size, every root, flat and list forms, in
+ * place, and the algorithms of TUTTI_ALGO's default.  The backend is TUTTI_TEST_BACKEND, by default the tests' own
+ * loop. */
 
 #include <sys/mman.h>
 
@@ -194,7 +195,7 @@ static int uneven(tutti_group *group, int rank, int size, void *argument)
         for (int r = 0; r < size; r++) fill(list[r].data, rank, r, base + r);
         EXPECT(tutti_reduce_scatter(tutti_view(y.a, own), list, size, TUTTI_SUM, opts) == TUTTI_OK);
         EXPECT(holds_sum(y.a, size, rank, own));
-        for (int64_t r = 0, at = 0; r < size; r++) { /* from i to j: base + (i + j) % size */
+        for (int64_t r = 0, at = 0; r < size; r++) { /* size from i to j: base + (i + j) % size */
             in_splits[r] = out_splits[r] = base + (rank + r) % size;
             other[r] = tutti_view(y.b + at, in_splits[r]);
             list[r] = tutti_view(x.b + at, in_splits[r]);
@@ -240,8 +241,8 @@ static int asynchronous(tutti_group *group, int rank, int size, void *argument)
     }
     EXPECT(tutti_wait_all(work, N / 2, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
     EXPECT(one == expected);
-    /* nobody waits: the thread brings it home */
-    static int32_t left_alone[RANKS_MOST]; /* until the group is gone */
+    /* nobody waits: the progress thread completes it */
+    static int32_t left_alone[RANKS_MOST]; /* until the group ends */
     EXPECT(tutti_all_reduce(tutti_view(&left_alone[rank], 1), TUTTI_SUM,
                             tutti_with(.group = group, .async_op = &work[0])) == TUTTI_OK);
     tutti_work_free(work[0]);
@@ -342,7 +343,7 @@ static int byte_strings(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* The root says how much will come, and breaks off: nobody is left with memory to free. */
+/* The root announces sizes and then fails: no rank is left with memory to free. */
 static int bytes_that_fail(tutti_group *group, int rank, int size, void *argument)
 {
     int64_t promised = 100;
@@ -367,16 +368,16 @@ static int coalesced(tutti_group *group, int rank, int size, void *argument)
     tutti_work *work = NULL, *none = (tutti_work *)&work;
     atomic_long *counter = ranks_loop_counter("loop_messages");
     EXPECT(counter != NULL);
-    const bool counted = size > 1 && getenv("TUTTI_TEST_BACKEND") == NULL; /* the loop plug-in counts */
+    const bool counted = size > 1 && getenv("TUTTI_TEST_BACKEND") == NULL; /* the loop plug-in counts batches */
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < N; i++) fill(x[i], rank, i, i % 3 + 1);
         EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
         long before = atomic_load(counter);
         EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
         if (round == 1) EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
-        for (int i = 0; i < N; i++) /* apart: 30 times the messages of one; together: as many as one */
+        for (int i = 0; i < N; i++) /* separately: 30 times the messages of one; coalesced: as many as one */
             EXPECT(tutti_all_reduce(tutti_view(x[i], i % 3 + 1), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK);
-        if (round == 1) EXPECT(x[N - 1][0] == value(rank, N - 1)); /* nothing has begun */
+        if (round == 1) EXPECT(x[N - 1][0] == value(rank, N - 1)); /* nothing has started */
         if (round == 1) EXPECT(tutti_coalesce_end(group, NULL) == TUTTI_OK);
         for (int i = 0; i < N; i++) EXPECT(holds_sum(x[i], size, i, i % 3 + 1));
         EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
@@ -412,8 +413,8 @@ static int coalesced(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* What may differ from rank to rank: timeouts, a factor that nobody asks for, whether a root sends one tensor twice,
- * which it need not even be able to write to. */
+/* What may differ between ranks: timeouts, an unused factor, and whether a root sends one tensor twice or from
+ * read-only memory. */
 static int coalesced_unlike(tutti_group *group, int rank, int size, void *argument)
 {
     enum { BYTES = 4096 };
@@ -451,7 +452,7 @@ static float awkward(int rank, int64_t i)
     return (float)(int32_t)h * (h & 1 ? 1e-3f : 1e3f);
 }
 
-/* Rank v and all below it in the binomial tree: its own, then the nearest subtree, then the next. */
+/* Sums rank v and all ranks below it in the binomial tree: its own value, then the nearest subtree, then the next. */
 static float tree_sum(int v, int size, int64_t i)
 {
     float s = awkward(v, i);
@@ -532,6 +533,6 @@ int main(void)
         cmocka_unit_test(test_deterministic),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    setenv("LOOP_HOSTS", "0,1,0,0,2", 1); /* once more, on several hosts */
+    setenv("LOOP_HOSTS", "0,1,0,0,2", 1); /* again, on several hosts */
     return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* What the library says of itself, on ranks that are threads: hosts, backends, and how an operation would be done. */
+/* What the library reports about itself, on ranks that are threads: hosts, backends, and how an operation would run. */
 #include <stdint.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ static int hosts_rank(tutti_group *group, int rank, int size, void *argument)
                     "of several hosts"));
     EXPECT(tutti_new_group((int[]){4, 1, 3}, 3, &(tutti_group_opts){.parent = group}, &part) == TUTTI_OK);
     if (tutti_get_rank(part) >= 0) {
-        for (int i = 0; i < 3; i++) EXPECT(tutti_get_host(part, i) == (i == 1)); /* numbered anew */
+        for (int i = 0; i < 3; i++) EXPECT(tutti_get_host(part, i) == (i == 1)); /* renumbered */
         EXPECT(explains(part, TUTTI_BARRIER, 0, "3 ranks on 2 hosts"));
     } else {
         EXPECT(rank == 0 || rank == 2);
@@ -72,7 +72,7 @@ static int operations_rank(tutti_group *group, int rank, int size, void *argumen
     EXPECT(tutti_explain(TUTTI_BROADCAST, 4, tutti_with(.group = group), text, 0) == TUTTI_ERR_INVALID_ARGUMENT);
     memset(text, 'x', sizeof text);
     EXPECT(tutti_explain(TUTTI_BROADCAST, 4, tutti_with(.group = group), text, 10) == TUTTI_OK);
-    EXPECT(strcmp(text, "broadcast") == 0 && text[10] == 'x'); /* as far as there is room */
+    EXPECT(strcmp(text, "broadcast") == 0 && text[10] == 'x'); /* as much as fits */
     EXPECT(tutti_describe_group(group, text, sizeof text) == TUTTI_OK);
     snprintf(line, sizeof line, "loop: rank %d of %d, a thread\n", rank, size);
     EXPECT(strcmp(text, line) == 0);
@@ -123,7 +123,7 @@ static void tuned(void **state)
     setenv("TUTTI_TUNING", path, 1);
     assert_int_equal(pwrite(fd, good, sizeof good - 1, 0), sizeof good - 1);
     ranks_run(3, named_rank, "algorithm rabenseifner: TUTTI_TUNING has it for all_reduce of up to 64 bytes");
-    ranks_run(2, named_rank, "the table has it"); /* not for so many ranks */
+    ranks_run(2, named_rank, "the table has it"); /* not for this number of ranks */
     assert_int_equal(pwrite(fd, bad, sizeof bad - 1, 0), sizeof bad - 1);
     ranks_run(3, named_rank, "the table has it");
     unsetenv("TUTTI_TUNING");
@@ -141,7 +141,7 @@ static void backends(void **state)
     assert_non_null(strstr(text, "broken_abi broken_depends"));
     assert_non_null(strstr(text, " loop"));
     assert_int_equal(tutti_list_backends(text, 12), TUTTI_OK);
-    assert_string_equal(text, "broken_abi"); /* as many as there is room for */
+    assert_string_equal(text, "broken_abi"); /* as many as fit */
     assert_int_equal(tutti_list_backends(NULL, 12), TUTTI_ERR_INVALID_ARGUMENT);
     assert_int_equal(tutti_describe_backend("loop", text, sizeof text), TUTTI_OK);
     assert_non_null(strstr(text, "/tests/plugins/libtutti_loop.so, version for tests\n"

@@ -42,7 +42,7 @@ static int translation(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* Every root and peer, once as a global rank and once as one of the group; the sender is told in the same way. */
+/* Every root and peer, once as a global rank and once as a group rank; the sender is reported in the same way. */
 static int group_ranks(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
@@ -79,7 +79,7 @@ static int group_ranks(tutti_group *group, int rank, int size, void *argument)
 
 /* ---- by the members alone ----------------------------------------------------------------------------------- */
 
-/* Each rank makes a group with every other, in an order of its own, twice; then all are used at once. */
+/* Each rank makes a group with every other rank, in its own order, twice; then all are used at once. */
 static int members_only(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
@@ -110,7 +110,7 @@ static int members_only(tutti_group *group, int rank, int size, void *argument)
             EXPECT(x[other][turn] == (rank + other) * 10 + 2 * turn);
             EXPECT(tutti_destroy_process_group(pair[other][turn]) == TUTTI_OK);
         }
-    /* the ranks that are not in it need not know of it: rank 0 goes on to the barrier */
+    /* ranks outside the group need not know of it: rank 0 continues to the barrier */
     int rest[RANKS_MOST], n = group_cases_pick(rest, size, ((1U << size) - 1) & ~1U, 0);
     tutti_group *without = NULL;
     if (rank > 0) {
@@ -129,7 +129,7 @@ static int splits(tutti_group *group, int rank, int size, void *argument)
     (void)argument;
     tutti_group *part = NULL;
     const tutti_group_opts opts = {.parent = group};
-    /* rank 0 takes no part; the others have one color and equal keys: the old order */
+    /* rank 0 takes no part; the others have one color and equal keys, so the order stays */
     EXPECT(tutti_split_group(rank == 0 ? -5 : 7, 3, &opts, &part) == TUTTI_OK);
     EXPECT(tutti_get_rank(part) == rank - 1 && tutti_get_world_size(part) == (rank == 0 ? -1 : size - 1));
     if (rank == 0) EXPECT(tutti_barrier(tutti_with(.group = part)) == TUTTI_ERR_INVALID_ARGUMENT);
@@ -140,12 +140,12 @@ static int splits(tutti_group *group, int rank, int size, void *argument)
     void *none = NULL;
     EXPECT(tutti_alloc(part, 8, &none) == TUTTI_ERR_INVALID_ARGUMENT && none == NULL);
     EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
-    /* the largest keys there are; the last rank goes first, the first one last */
+    /* the largest possible keys; the last rank comes first, the first one last */
     int key = rank == 0 ? INT_MAX : rank == size - 1 ? INT_MIN : 0;
     EXPECT(tutti_split_group(INT_MAX, key, &opts, &part) == TUTTI_OK);
     EXPECT(tutti_get_group_rank(part, size - 1) == 0 && tutti_get_group_rank(part, 0) == size - 1);
     for (int r = 1; r < size - 1; r++) EXPECT(tutti_get_group_rank(part, r) == r);
-    /* a split of a split: its ranks stay those of the world */
+    /* a split of a split: ranks remain those of the world */
     tutti_group *half = NULL;
     EXPECT(tutti_split_group(rank % 2, 0, &(tutti_group_opts){.parent = part}, &half) == TUTTI_OK);
     for (int i = 0, last = -1; i < tutti_get_world_size(half); i++) {
@@ -155,13 +155,13 @@ static int splits(tutti_group *group, int rank, int size, void *argument)
     }
     int x = rank;
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_MIN, tutti_with(.group = half)) == TUTTI_OK && x == rank % 2);
-    EXPECT(tutti_destroy_process_group(part) == TUTTI_OK); /* before its child */
+    EXPECT(tutti_destroy_process_group(part) == TUTTI_OK); /* before its subgroup */
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_MAX, tutti_with(.group = half)) == TUTTI_OK && x == rank % 2);
     EXPECT(tutti_destroy_process_group(half) == TUTTI_OK);
     return 0;
 }
 
-/* A group of one does everything, alone. */
+/* A group of one rank does everything alone. */
 static int of_one(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
@@ -192,7 +192,8 @@ static int of_one(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* Groups of groups, each backwards and without its parent's last; the parents are destroyed before the children. */
+/* Groups of groups, each backwards and without its parent's last rank.  Parents are destroyed before their subgroups.
+ */
 static int nested(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
@@ -210,7 +211,7 @@ static int nested(tutti_group *group, int rank, int size, void *argument)
         if (tutti_get_rank(chain[depth]) >= 0) EXPECT(group_cases_sums_up(chain[depth], ranks, n));
     }
     tutti_group *last = NULL;
-    if (tutti_get_rank(chain[depth]) < 0) /* one that is not in it cannot make groups from it */
+    if (tutti_get_rank(chain[depth]) < 0) /* a non-member cannot make groups from it */
         EXPECT(tutti_new_group(&rank, 1, &(tutti_group_opts){.parent = chain[depth]}, &last) ==
                TUTTI_ERR_INVALID_ARGUMENT);
     for (int i = 1; i <= depth; i++) {
@@ -222,7 +223,7 @@ static int nested(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* Somebody who may write into the store has put there what is no choice of a rank's. */
+/* The store contains a malformed choice that no rank has written. */
 static int false_choice(tutti_group *group, int rank, int size, void *argument)
 {
     static const char *const choices[] = {"0 0 100000", "0 0 0\n", "-1 0 0\n", "7 0 0\n", "a b\n"};
@@ -242,7 +243,7 @@ static int false_choice(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* Over a backend without `tell`, whose ranks split through the store. */
+/* Runs over a backend without `tell`, whose ranks split through the store. */
 static void run_ranks_of_plain(int size, rank_fn fn)
 {
     const char *before = getenv("TUTTI_TEST_BACKEND");
@@ -268,7 +269,8 @@ static void test_splits_through_the_store(void **state)
     run_ranks_of_plain(5, splits);
 }
 
-/* Groups one after the other over one store: a rank that comes late to its split is not taken for one of before. */
+/* Groups made one after another over one store: a rank that arrives late at its split is not taken for one of an
+ * earlier group. */
 static int splits_in_turns(void *argument, int rank)
 {
     tutti_store *store = argument;
@@ -305,7 +307,7 @@ static void test_splits_in_turns(void **state)
     assert_null(result);
 }
 
-/* Many ranks have entered one as lost; here they are of no group of two. */
+/* Many entries name lost ranks that are not in this group of two. */
 static int lost_by_many(tutti_group *group, int rank, int size, void *argument)
 {
     tutti_group *same = NULL;

@@ -10,7 +10,7 @@
 /* What a process holds. */
 struct holds {
     int descriptors, threads;
-    size_t memory; /* 0 where a sanitizer's allocator does not tell */
+    size_t memory; /* 0 if a sanitizer's allocator does not tell */
 };
 
 static struct holds holds_now(void)
@@ -18,7 +18,8 @@ static struct holds holds_now(void)
     return (struct holds){usage_fds(), usage_threads(), mallinfo2().uordblks};
 }
 
-/* A thread that was joined before may still be seen for a while on a busy machine, so there may be fewer. */
+/* True if nothing was added.  There may be fewer, because a joined thread can stay visible for a while on a busy
+ * machine. */
 static bool holds_no_more(struct holds now, struct holds before)
 {
     return now.descriptors <= before.descriptors && now.threads <= before.threads;
@@ -39,7 +40,7 @@ static int one_batch(tutti_group *group, int rank, int size, int batch)
         EXPECT(tutti_get_world_size(made[i]) == (member ? n : -1));
         if (member && i % 3 == 0) EXPECT(group_cases_sums_up(made[i], ranks, n));
     }
-    for (int i = BATCH - 1; i >= 0; i -= 7) { /* the early ones still work, now that there are many */
+    for (int i = BATCH - 1; i >= 0; i -= 7) { /* the early groups still work */
         unsigned mask = 1 + (unsigned)(i + batch) % ((1U << size) - 1);
         int n = group_cases_pick(ranks, size, mask, i);
         if (mask >> rank & 1) EXPECT(group_cases_sums_up(made[i], ranks, n));
@@ -57,7 +58,7 @@ static int in_batches(tutti_group *group, int rank, int size, void *argument)
         int line = one_batch(group, rank, size, batch);
         if (line != 0) return line;
         EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-        if (rank == 0 && batch == 1) before = holds_now(); /* spares and caches have their size by now */
+        if (rank == 0 && batch == 1) before = holds_now(); /* spare lists and caches have their final size */
         EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     }
     if (rank == 0) {
@@ -69,7 +70,7 @@ static int in_batches(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* All thousand at once: they share their family's thread and descriptors. */
+/* All thousand at once share the group tree's thread and descriptors. */
 static int at_once(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
@@ -78,7 +79,7 @@ static int at_once(tutti_group *group, int rank, int size, void *argument)
     int ranks[RANKS_MOST], order[N], n = group_cases_pick(ranks, size, (1U << size) - 1, 1);
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     struct holds before = {0};
-    if (rank == 0) before = holds_now(); /* alone: to look takes a descriptor */
+    if (rank == 0) before = holds_now(); /* only rank 0: counting takes a descriptor */
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     for (int i = 0; i < N; i++)
         EXPECT(tutti_new_group(ranks, n, &(tutti_group_opts){.parent = group}, &made[i]) == TUTTI_OK);

@@ -1,5 +1,5 @@
-/* The mpi backend under the launchers of the MPIs that it was built for, and the rendezvous through them; what it says
- * where there is no launcher.  Skipped where no launcher is installed. */
+/* The mpi backend under the launchers of the MPIs that it was built for, the rendezvous through them, and the errors
+ * without a launcher.  Skipped if no launcher is installed. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/mman.h>
@@ -12,14 +12,14 @@ static char self[4096];
 
 /* ---- ranks of a program that starts and ends MPI itself -------------------------------------------------------- */
 
-/* Of MPI's interface what both have alike; levels are 0 to 3, MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE. */
+/* The part of MPI's interface that both MPIs share.  Levels are 0 to 3, MPI_THREAD_SINGLE to MPI_THREAD_MULTIPLE. */
 static struct {
     int (*init_thread)(int *argc, char ***argv, int wanted, int *got);
     int (*finalized)(int *flag);
     int (*finalize)(void);
 } own_mpi;
 
-/* Runs after all that tutti may have left to be done at the exit: MPI must still be there. */
+/* Runs at exit after tutti's own handlers: MPI must still be initialized. */
 static void end_program(void)
 {
     int over = 1;
@@ -30,7 +30,7 @@ static void end_program(void)
     }
 }
 
-/* MPI ends before the group: what is left of the group is not MPI's, and is given back as ever. */
+/* MPI is finalized before the group is destroyed: the group's memory is freed as usual. */
 static int finalized_early(void)
 {
     int x = 1;
@@ -47,7 +47,7 @@ static int finalized_early(void)
     return 0;
 }
 
-/* A root only sends: its tensor may be memory that cannot be written, a mapped file's. */
+/* A root only sends, so its tensor may be read-only memory, such as a mapped file. */
 static int read_only_root(void)
 {
     OK(tutti_init_process_group("mpi", NULL));
@@ -67,7 +67,7 @@ static int read_only_root(void)
     return 0;
 }
 
-/* What is MPI's own has an entry in the table, and nothing else: asked for as the environment says. */
+/* Only what MPI itself does has an entry in the table, as the environment asks. */
 static int natives(const char *expected)
 {
     char text[4096];
@@ -77,8 +77,8 @@ static int natives(const char *expected)
     return 0;
 }
 
-/* This rank has loaded the plug-in before the variable was set, the others do so after it; `other`: a second name,
- * which it loads after it, too.  All find that they differ. */
+/* This rank loads the plug-in before the variable is set, the others after it.  `other` is a second name that it loads
+ * after it, too.  All find that they differ. */
 static int native_set_late(const char *other)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -93,7 +93,7 @@ static int native_set_late(const char *other)
     return 0;
 }
 
-/* The plug-in for the other MPI: its calls would go to the program's own, with handles that mean nothing there. */
+/* The plug-in for the other MPI refuses to work: its calls would reach the program's own MPI with invalid handles. */
 static int plug_in_of_the_other(bool is_open)
 {
     const char *built = is_open ? "mpi_mpich was built for MPICH" : "mpi_openmpi was built for Open MPI";
@@ -110,7 +110,7 @@ static int plug_in_of_the_other(bool is_open)
     return 0;
 }
 
-/* `end`: how it goes on, where it is not as ever. */
+/* `end` selects an unusual continuation. */
 static int program_main(const char *mpi, int level, const char *end)
 {
     int got = -1;
@@ -123,7 +123,7 @@ static int program_main(const char *mpi, int level, const char *end)
     if (got != level) return mpi_ranks_wrong("the level of threads", "MPI gives another");
     if (end != NULL && strcmp(end, "early") == 0) return finalized_early();
     if (end != NULL) return plug_in_of_the_other(strcmp(mpi, "openmpi") == 0);
-    bool at_exit = strcmp(mpi, "openmpi") == 0; /* MPICH wants it before its launcher hears the last of us */
+    bool at_exit = strcmp(mpi, "openmpi") == 0; /* MPICH must be finalized before its launcher sees the process end */
     if (at_exit) atexit(end_program);
     int failed = mpi_ranks_main();
     if (!at_exit) end_program();
@@ -158,7 +158,7 @@ static void read_only_roots(void **state)
     }
 }
 
-/* MPI_Init of the program's own: each level of threads, and with the least of them only the main thread calls MPI. */
+/* The program calls MPI_Init itself, with each level of threads.  With the lowest only the main thread calls MPI. */
 static void programs_own(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void programs_own(void **state)
         for (int level = 0; level < 4 && mpi_launch_has(mpis[i]); level++) {
             char arguments[64];
             struct launch launch;
-            if (strcmp(mpis[i], "openmpi") == 0 && level == 0) continue; /* it gives FUNNELED for SINGLE */
+            if (strcmp(mpis[i], "openmpi") == 0 && level == 0) continue; /* it returns FUNNELED for SINGLE */
             snprintf(arguments, sizeof arguments, "program %s %d", mpis[i], level);
             mpi_launch_run(mpis[i], "", 2, self, arguments, &launch);
             if (launch.status != 0 || text_count(launch.out.data, "all right") != 2)
@@ -177,7 +177,7 @@ static void programs_own(void **state)
     }
 }
 
-/* An MPI that gives less than the plug-in asks for.  With the two lowest the plug-in's own thread is the only one. */
+/* MPI grants a lower level than the plug-in asks for.  With the two lowest, only the plug-in's own thread calls MPI. */
 static void mpi_gives_less(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void mpich_native(void **state)
     expect_ranks("mpich", "TUTTI_MPI_NATIVE=1", 2);
 }
 
-/* All that the operations mean, by plans and by MPI's own collectives. */
+/* The conformance suite, by plans and by MPI's own collectives. */
 static void conformance(void **state)
 {
     (void)state;
@@ -286,7 +286,7 @@ static void conformance(void **state)
     }
 }
 
-/* The lines of a program, sorted. */
+/* Returns the lines of a program's output, sorted. */
 static char *sorted_lines(const char *text)
 {
     char *copy = strdup(text != NULL ? text : "");
@@ -308,7 +308,7 @@ static char *sorted_lines(const char *text)
     return all;
 }
 
-/* One string is all that changes. */
+/* Changing one string is enough. */
 static void examples(void **state)
 {
     (void)state;
@@ -333,7 +333,7 @@ static void examples(void **state)
     }
 }
 
-/* RANK is not set by these launchers. */
+/* These launchers do not set RANK. */
 static void lines_of_the_log_have_a_rank(void **state)
 {
     (void)state;
@@ -352,7 +352,7 @@ static void lines_of_the_log_have_a_rank(void **state)
     }
 }
 
-/* Never n worlds of one. */
+/* Without a launcher there is an error, not n worlds of one rank. */
 static void no_launcher(void **state)
 {
     (void)state;
@@ -367,7 +367,7 @@ static void no_launcher(void **state)
     launch_free(&launch);
 }
 
-/* The launcher of one MPI and the backend of the other. */
+/* The launcher of one MPI with the backend of the other. */
 static void other_launcher(void **state)
 {
     (void)state;
@@ -387,7 +387,7 @@ static void other_launcher(void **state)
     launch_free(&launch);
 }
 
-/* The last one's ranks count, not those of the first one, which has started one process. */
+/* The innermost launcher's ranks count, not those of the outer one, which has started one process. */
 static void launcher_in_a_launcher(void **state)
 {
     (void)state;

@@ -41,7 +41,7 @@ static int meet(void)
     return 0;
 }
 
-/* Results tell one family from the other. */
+/* Results tell one group tree from the other. */
 static int use(tutti_group *group, int seed)
 {
     for (int i = 0; i < TIMES; i++) {
@@ -106,14 +106,14 @@ static int in_threads(struct family *families, int n, void *(*what)(void *))
     return failed;
 }
 
-/* Threads make families of the same ranks at the same time, and use them. */
+/* Threads make group trees of the same ranks at the same time, and use them. */
 static int at_once(void)
 {
     struct family families[FAMILIES] = {0};
     return in_threads(families, FAMILIES, make_and_use);
 }
 
-/* Threads use families at the same time; they were made before that. */
+/* Threads use group trees that were made before, at the same time. */
 static int in_turn(void)
 {
     struct family families[2] = {0};
@@ -123,8 +123,8 @@ static int in_turn(void)
     return failed;
 }
 
-/* On one store, where what the last one left is found; rank 0 comes last or first.  The plug-in for the other MPI,
- * which cannot work here, is loaded first, and once more when this one's runs. */
+/* Trees on one store find what the last one left; rank 0 comes last or first.  The plug-in for the other MPI, which
+ * cannot work here, is loaded first, and again while this one runs. */
 static int again(const char *other)
 {
     char both[60];
@@ -140,7 +140,7 @@ static int again(const char *other)
     return 0;
 }
 
-/* Under the receive that takes in the headers of all messages. */
+/* Under the receive that takes the headers of all messages. */
 static int subgroups(void)
 {
     struct family family = {0};
@@ -156,7 +156,7 @@ static int subgroups(void)
     return end_family(&family);
 }
 
-/* Rank 1 has no plug-in: no other may begin to start MPI, which would wait for rank 1 without end. */
+/* Rank 1 has no plug-in.  No other rank may start MPI, which would wait for rank 1 for ever. */
 static int lacks_plug_in(void)
 {
     tutti_group *group = NULL;
@@ -183,7 +183,7 @@ static void *make_pair(void *argument)
     return NULL;
 }
 
-/* MPI is the main thread's, and on rank 1 another one makes a group: rank 0 must not wait for it in MPI. */
+/* MPI belongs to the main thread, and on rank 1 another thread makes a group.  Rank 0 must not wait for it in MPI. */
 static int in_the_wrong_thread(void)
 {
     struct family family = {0};
@@ -194,7 +194,7 @@ static int in_the_wrong_thread(void)
     return use(family.group, 3) != 0 || end_family(&family) != 0;
 }
 
-/* Of two jobs of two ranks each: the first of one with the second of the other, twice. */
+/* Ranks of two jobs of two ranks each: the first of one with the second of the other, twice. */
 static int mixed(const char *path, int job)
 {
     const char *mpi_rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -256,7 +256,7 @@ static void made_at_once(void **state)
     for (int i = 0; i < 2; i++) expect_of(i, "", "at_once");
 }
 
-/* With an MPI that gives this level of threads. */
+/* With an MPI that grants this level of threads. */
 static void expect_with_level(int level, const char *part)
 {
     for (int i = 0; i < 2; i++) {
@@ -286,7 +286,7 @@ static void made_again(void **state)
     for (int i = 0; i < 2; i++) expect_of(i, "", "again");
 }
 
-/* Open MPI's tag for the making of a communicator is one of messages, too. */
+/* Open MPI's tag for making a communicator may equal a message's. */
 static void subgroups_with_any_tag(void **state)
 {
     (void)state;
@@ -300,7 +300,7 @@ static void plug_in_is_missing(void **state)
     for (int i = 0; i < 2; i++) expect_of(i, "", "lacks_plug_in");
 }
 
-/* Their ranks have the same numbers in MPI, and a library that is the same. */
+/* Their ranks have the same numbers in MPI, and the same library. */
 static void jobs_are_mixed(void **state)
 {
     char path[] = "/tmp/tutti-test-mpi-XXXXXX", command[9000];

@@ -20,7 +20,7 @@ static void test_cases(void **state)
         }
 }
 
-/* As NCCL is from 2.23 on: first through with a call while the plug-in looks, then long after. */
+/* As NCCL from 2.23 on: a call completes while the plug-in polls, then long after. */
 static void test_late(void **state)
 {
     static const char *const late_us[] = {"30", "3000"};
@@ -28,7 +28,7 @@ static void test_late(void **state)
     for (int late = 0; late < 2; late++) {
         setenv("FAKE_NCCL_LATE_US", late_us[late], 1);
         for (int i = 0; i < NCCL_CASES; i++) {
-            if (late == 1 && nccl_cases[i].fn == case_reductions) continue; /* many */
+            if (late == 1 && nccl_cases[i].fn == case_reductions) continue; /* many operations */
             print_message("%s, each call late by %s us\n", nccl_cases[i].name, late_us[late]);
             run_ranks("nccl", 2, nccl_cases[i].fn, 30000);
         }
@@ -38,7 +38,7 @@ static void test_late(void **state)
 
 /* ---- faults ------------------------------------------------------------------------------------------------ */
 
-/* One in order, then one that rank 1 meets an error in, and of which the others learn through the store. */
+/* One operation succeeds; then rank 1 meets an asynchronous error, and the others learn of it through the store. */
 static int asynchronous_error(tutti_group *group, int rank, int size)
 {
     tutti_work *work = NULL;
@@ -56,7 +56,7 @@ static int asynchronous_error(tutti_group *group, int rank, int size)
     EXPECT(seconds() - begin < (rank == 1 ? 0.5 : 1.5));
     opts.async_op = NULL;
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
-    wait_stream(NULL); /* what was under way has let go */
+    wait_stream(NULL); /* pending operations have released it */
     drop(group, x);
     return 0;
 }
@@ -70,7 +70,8 @@ static int hang_of_async(tutti_group *group, int rank, int size)
     (void)size;
     double begin = seconds();
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
-    EXPECT(tutti_wait(&work, 100) == TUTTI_ERR_TIMEOUT && work != NULL); /* the wait's own limit: it goes on */
+    EXPECT(tutti_wait(&work, 100) == TUTTI_ERR_TIMEOUT &&
+           work != NULL); /* the wait has its own limit: the operation goes on */
     EXPECT(tutti_wait(&work, 10000) == TUTTI_ERR_TIMEOUT && work == NULL);
     EXPECT(seconds() - begin < 3);
     opts.async_op = NULL;
@@ -79,7 +80,7 @@ static int hang_of_async(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* The call has returned: nobody but the library is there to see that it never ends. */
+/* The call has returned, so only the library can notice that the operation never ends. */
 static int hang_of_blocking(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_FLOAT32);
@@ -92,14 +93,14 @@ static int hang_of_blocking(tutti_group *group, int rank, int size)
     wait_stream(NULL); /* the abort ends it */
     EXPECT(seconds() - begin > 0.5 && seconds() - begin < 4);
     int status = tutti_all_reduce(x, TUTTI_SUM, &opts);
-    EXPECT(status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_ABORTED); /* whether somebody has heard of it already */
+    EXPECT(status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_ABORTED); /* whether a peer has been notified already */
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
     EXPECT(strstr(tutti_last_error(), "has not completed within its timeout") != NULL);
     drop(group, x);
     return 0;
 }
 
-/* A stream that stands still is seen although the program goes on to enqueue. */
+/* A stream that hangs is noticed although the program keeps enqueueing. */
 static int hang_of_busy(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_FLOAT32);
@@ -126,9 +127,9 @@ static int out_of_memory(tutti_group *group, int rank, int size)
     int status = tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group});
     (void)rank;
     (void)size;
-    EXPECT(status == TUTTI_ERR_BACKEND); /* the other one is told */
+    EXPECT(status == TUTTI_ERR_BACKEND); /* the other rank is notified */
     EXPECT(strstr(tutti_last_error(), "cannot create a communicator on rank 0") !=
-           NULL); /* and not later, as a surprise */
+           NULL); /* and not later in another call */
     EXPECT(strstr(tutti_last_error(), "out of memory") != NULL);
     drop(group, x);
     return 0;
@@ -157,7 +158,8 @@ static int abort_of_waiting(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Ranks 0 and 1 wait in messages, rank 0 for rank 1, which it asks where it is, and hears of the abort all the same. */
+/* Ranks 0 and 1 wait in messages, rank 0 for rank 1, which it asks for its state.  It is still notified of the abort.
+ */
 static int abort_after_questions(tutti_group *group, int rank, int size)
 {
     tutti_work *work = NULL;
@@ -167,7 +169,7 @@ static int abort_after_questions(tutti_group *group, int rank, int size)
         EXPECT(tutti_irecv(x, (rank + 1) % size, &(tutti_opts){.group = group}, &work) == TUTTI_OK);
         EXPECT(tutti_wait(&work, 20000) == TUTTI_ERR_ABORTED && strstr(tutti_last_error(), "the test says so") != NULL);
     } else {
-        sleep_here(&(int){1500}); /* they look every 300 ms */
+        sleep_here(&(int){1500}); /* they poll every 300 ms */
         EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
     }
     drop(group, x);
@@ -176,7 +178,7 @@ static int abort_after_questions(tutti_group *group, int rank, int size)
 
 static struct gate gates[CASES_RANKS];
 
-/* Behind the program's own work, which the abort does not end: the memory is the operation's until then. */
+/* Behind the program's own work, which the abort does not end, so the operation owns the memory until then. */
 static int abort_behind_work(tutti_group *group, int rank, int size)
 {
     tutti_work *work = NULL;
@@ -209,7 +211,7 @@ static int mismatch(tutti_group *group, int rank, int size)
     (void)size;
     EXPECT(tutti_all_reduce(part(x, 0, rank == 0 ? 10 : 11), TUTTI_SUM, &opts) == TUTTI_OK);
     int status = tutti_wait(&work, 10000);
-    EXPECT(status == TUTTI_ERR_BACKEND || status == TUTTI_ERR_TIMEOUT); /* real NCCL does not see it at all */
+    EXPECT(status == TUTTI_ERR_BACKEND || status == TUTTI_ERR_TIMEOUT); /* real NCCL does not notice it */
     drop(group, x);
     return 0;
 }
@@ -227,7 +229,7 @@ static int message_times_out(tutti_group *group, int rank, int size)
         EXPECT(tutti_irecv(x, peer, &brief, &work) == TUTTI_OK);
         EXPECT(tutti_wait(&work, 10000) == TUTTI_ERR_TIMEOUT);
     }
-    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK); /* the group is as it was */
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK); /* the group is still usable */
     wait_stream(NULL);
     drop(group, x);
     return 0;
@@ -242,7 +244,7 @@ static void with_fault(const char *fault, int size, case_fn fn, int64_t timeout_
 
 /* ---- ending ------------------------------------------------------------------------------------------------ */
 
-/* Both ways at once: each rank opens its sending side first. */
+/* Both directions at once: each rank opens its sending side first. */
 static int exchange(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_INT32), y = on_device(group, 100, TUTTI_INT32);
@@ -257,7 +259,7 @@ static int exchange(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Operations of two communicators stand still. */
+/* Operations of two communicators hang. */
 static int two_hang(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_INT32), y = on_device(group, 100, TUTTI_INT32);
@@ -277,7 +279,7 @@ static int two_hang(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* The group is destroyed under an operation that has not begun, of a call that waits for it or has returned. */
+/* The group is destroyed while an operation has not begun, of a call that waits for it or has returned. */
 static int ended_early(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_INT32);
@@ -299,7 +301,7 @@ static int number(const char *name)
     return there != NULL ? there() : -1;
 }
 
-/* Whether all communicators have ended, which may go on behind the end of their group. */
+/* True if all communicators have ended, which may happen after the end of their group. */
 static bool none_is_left(void)
 {
     double begin = seconds();

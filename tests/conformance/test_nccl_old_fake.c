@@ -1,4 +1,4 @@
-/* What differs where NCCL is older, on the stand-ins of tests/fakes: the version is read once a process. */
+/* The differences of older NCCL versions, on the stand-ins of tests/fakes.  The version is read once per process. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static size_t allocated(void)
     return there != NULL ? there() : SIZE_MAX;
 }
 
-/* Little memory takes no more of the device than it is; much comes from NCCL. */
+/* A small allocation takes no more device memory than its size; a large one comes from NCCL. */
 static int memory(tutti_group *group, int rank, int size)
 {
     tutti_tensor little[4];
@@ -39,7 +39,7 @@ static int memory(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Something stands still: the communicators are aborted. */
+/* An operation hangs: the communicators are aborted. */
 static int hang(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 10, TUTTI_INT32);
@@ -52,7 +52,7 @@ static int hang(tutti_group *group, int rank, int size)
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
     EXPECT(tutti_work_wait(work, 5000) != TUTTI_OK);
     tutti_work_free(work);
-    return 0; /* the memory is the process's */
+    return 0; /* the memory belongs to the process */
 }
 
 static int count(const char *name)
@@ -62,8 +62,8 @@ static int count(const char *name)
     return there != NULL ? there() : -1;
 }
 
-/* What one thread begins while something of another communicator is under way would spoil both: so none does, also
- * where groups end. */
+/* Two operations of different communicators that one thread begins at once would corrupt both, so the plug-in begins
+ * them one after the other, also when groups end. */
 static void test_threads(void **state)
 {
     static const case_fn cases[] = {case_messages, case_coalesced, case_groups, case_streams, case_capture};
@@ -103,7 +103,7 @@ static int run(const char *version)
     return cmocka_run_group_tests_name(version, tests, NULL, NULL);
 }
 
-/* Before 2.23 what a call began is kept until the communicator's next one, too. */
+/* Before 2.23 the state of a call must be kept until the communicator's next one. */
 int main(void)
 {
     static const char *const versions[] = {"21903", "22506"};

@@ -36,8 +36,8 @@ static void test_one_gpu_for_two(void **state)
     assert_true(start[0].result == 1 && start[1].result == 1);
 }
 
-/* Communicators are made with their groups: those of subgroups are parts of their parent's, but where members alone
- * make a group. */
+/* Communicators are opened with their groups.  Those of subgroups are split from their parent's, except if members make
+ * a group alone. */
 static int eager_groups(tutti_group *group, int rank, int size)
 {
     int pair[2] = {0, 1}, (*splits)(void) = NULL;
@@ -49,7 +49,7 @@ static int eager_groups(tutti_group *group, int rank, int size)
     tutti_tensor x = on_device(group, 100, TUTTI_INT32);
     tutti_work *work = NULL;
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .async_op = &work}) == TUTTI_OK);
-    int line = case_groups(group, rank, size); /* while it is under way */
+    int line = case_groups(group, rank, size); /* while it is pending */
     EXPECT(tutti_wait(&work, 10000) == TUTTI_OK && line == 0);
     EXPECT(splits() >= before + 2); /* this rank's two, and some of the others' */
     if (rank < 2) {
@@ -63,7 +63,7 @@ static int eager_groups(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* A rank that does not come: an error in time, and no hang. */
+/* A rank that does not come leads to an error in time. */
 static int split_alone(tutti_group *group, int rank, int size)
 {
     int ranks[2] = {0, 1};
@@ -88,7 +88,7 @@ static void test_eager(void **state)
     unsetenv("TUTTI_NCCL_EAGER");
 }
 
-/* Each rank's memory is a window while it is there; a rank that does not come is a time-out. */
+/* Each rank's memory is a window while it is allocated.  A rank that does not come leads to a timeout. */
 static int windows(tutti_group *group, int rank, int size)
 {
     int (*there)(void) = NULL;
@@ -119,7 +119,7 @@ static void test_windows(void **state)
     unsetenv("TUTTI_NCCL_WINDOWS");
 }
 
-/* The last rank leaves; those that are left go on, with a communicator of their own. */
+/* The last rank leaves; the others continue with a communicator of their own. */
 static int survivors(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_INT32);
@@ -151,7 +151,7 @@ static void test_shrink(void **state)
     run_ranks("cpu:tcp,cuda:nccl", 3, survivors, 2000);
 }
 
-/* The device's highest is -5 here. */
+/* the device's highest is -5 here */
 static int priority(tutti_group *group, int rank, int size)
 {
     int ranks[CASES_RANKS], (*streams)(int) = NULL;

@@ -1,5 +1,5 @@
-/* Where a rank is: its local rank, its node and the ranks there, under every launcher that is installed.  And ranks
- * that come by argument, as in the tutorials' setup(), to the MASTER_ADDR and MASTER_PORT of the environment. */
+/* Local rank, node and ranks of a node, under every installed launcher.  Also ranks given as arguments, as in the
+ * tutorials' setup(), with MASTER_ADDR and MASTER_PORT from the environment. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -11,7 +11,7 @@
 
 #define SELF TUTTI_BUILD_DIR "/tests/test_nodes"
 
-/* What the launched ranks do. */
+/* The launched ranks' part. */
 static int run_rank(const char *backend)
 {
     if (tutti_get_local_rank() != -1 || tutti_get_local_world_size() != -1 || tutti_get_node_rank() != -1) return 2;
@@ -52,7 +52,7 @@ static void test_tutti_run(void **state)
     (void)state;
     expect_ranks(&launch, 3);
     launch_free(&launch);
-    /* what the launcher does not say the backend finds */
+    /* the backend finds what the launcher does not set */
     launch = RUN("-n", "3", "/usr/bin/env", "-u", "LOCAL_RANK", "-u", "LOCAL_WORLD_SIZE", "-u", "GROUP_RANK", "-u",
                  "NODE_RANK", SELF, "rank", "tcp");
     expect_ranks(&launch, 3);
@@ -72,7 +72,7 @@ static void test_mpi(void **state)
     }
 }
 
-/* The environment names ranks of its own, which count for nothing. */
+/* The environment's own ranks are ignored. */
 static void test_setup(void **state)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -1,4 +1,4 @@
-/* Two ranks of a host: they share a cache or not, have cores alike or not, and are a world or a part of one. */
+/* Two ranks of a host: with a shared cache or without, with a core each or not, as a world or a part of one. */
 #include "procs.h"
 
 #include <sched.h>
@@ -8,7 +8,7 @@
 
 enum { LIMIT_MS = 20000 };
 
-/* All operations that may go through trays or not, some at a time.  Nothing but zero: how many values are wrong. */
+/* Runs all operations that may use fragment buffers or not, several at a time.  Returns the number of wrong values. */
 static int64_t round_of(tutti_group *group, int rank, int64_t n, int64_t seed)
 {
     enum { BOTH = 2 };
@@ -41,7 +41,7 @@ static int many_rounds(tutti_group *group, int rank)
     return 0;
 }
 
-/* One that is bound to a core, as by a launcher, and one that is not. */
+/* One rank is bound to a core, as by a launcher, and the other one is not. */
 static int rank_of_uneven(int rank, int size, void *argument)
 {
     cpu_set_t one;
@@ -69,7 +69,7 @@ struct part {
     bool one_core;
 };
 
-/* Whatever cores there are: every rank of the world has one, or all share one. */
+/* Whatever the number of cores: every rank of the world has one, or all share one. */
 static bool claims, single;
 
 __attribute__((visibility("default"))) int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *mask)
@@ -92,7 +92,7 @@ static void apply(const struct part *part)
 
 enum { QUEUE = 12 };
 
-/* Operations one behind the other, from memory that is now shared and now not, and not alike on both ranks. */
+/* Operations one after another, from memory that is sometimes shared and sometimes not, and not alike on both ranks. */
 static int queued(tutti_group *group, int rank, int64_t n, unsigned random)
 {
     tutti_work *work[QUEUE] = {0};
@@ -204,8 +204,7 @@ static size_t size_of(unsigned *random)
     return sizes[(*random >> 16) % (sizeof sizes / sizeof *sizes)];
 }
 
-/* Rank 0 sends in this way and that, rank 1 receives in this way and that, now late and now soon; both know the sizes.
- */
+/* Rank 0 sends and rank 1 receives in various ways, sometimes early and sometimes late.  Both know the sizes. */
 static int rank_of_messages(int rank, int size, void *argument)
 {
     const struct part *part = argument;
@@ -231,7 +230,8 @@ static int rank_of_messages(int rank, int size, void *argument)
             work[i] = NULL;
             for (size_t k = 0; k < bytes[i]; k++) data[i][k] = rank == 0 ? value_of(call + i, k) : 0;
             if (rank == 1 && (ways >> 21 & 15) == 0) procs_sleep_ms(2);
-            /* Within a tag, and all of them: neither end waits for one that the other has not begun. */
+            /* Blocking within a tag, and over all tags: neither end waits for an operation that the other has not
+             * begun. */
             int status = rank == 0 ? waits ? tutti_send(tensor, 1, opts) : tutti_isend(tensor, 1, opts, &work[i])
                          : waits ? tutti_recv(tensor, 0, opts)
                                    : tutti_irecv(tensor, 0, opts, &work[i]);
@@ -252,7 +252,7 @@ static int rank_of_messages(int rank, int size, void *argument)
     return 0;
 }
 
-/* What is offered or asked for, and then what needs no asking: both are there before the receiver looks. */
+/* A message that needs a CTS or was asked for, then one that does not: both have arrived before the receiver polls. */
 static int rank_of_two(int rank, int size, void *argument)
 {
     static uint8_t large[EAGER * 4], small;
@@ -278,13 +278,13 @@ static int rank_of_two(int rank, int size, void *argument)
     return 0;
 }
 
-/* Both begin with blocking sends, and receive in the other order: nobody waits for what is small enough. */
+/* Both begin with blocking sends and receive in the other order: small messages block nobody. */
 static int rank_of_senders(int rank, int size, void *argument)
 {
     static const int64_t sizes[] = {1, 8 << 10, (12 << 10) + 1, 16 << 10, 40000, 64 << 10};
     static uint8_t mine[64 << 10], theirs[64 << 10];
     const struct part *part = argument;
-    int n = part->name != NULL ? 6 : 4, other = 1 - rank; /* more than 16 KiB may be read here, where it waits */
+    int n = part->name != NULL ? 6 : 4, other = 1 - rank; /* more than 16 KiB may be read here while it waits */
     apply(part);
     (void)size;
     EXPECT(proc_init(LIMIT_MS) == TUTTI_OK);

@@ -1,6 +1,6 @@
-/* Calls that repeat the one before them, and calls that almost do: each of two that differ in one thing follows itself
- * and the other one, so that nothing that was found of one is believed of the other.  Three ranks, over shared memory
- * and, by plans, over a network. */
+/* Calls that repeat the one before, and calls that almost do.  Each of two that differ in one thing follows itself and
+ * the other, so that no check of one is reused for the other.  Three ranks, over shared memory and, by plans, over a
+ * network. */
 #include "procs.h"
 
 enum { SIZE = 3, MOST = 40000 };
@@ -12,7 +12,7 @@ struct rank {
     tutti_group *reversed;
 };
 
-/* 0, 1, 0, 0, 1, 1: which of two calls. */
+/* which of two calls: 0, 1, 0, 0, 1, 1 */
 static const int turns[] = {0, 1, 0, 0, 1, 1};
 enum { TURNS = sizeof turns / sizeof *turns };
 
@@ -21,7 +21,7 @@ static void fill(int32_t *x, int rank, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] = (int32_t)(i % 100 + 1000 * (rank + 1));
 }
 
-/* Every element is its place, times `times`, and more. */
+/* Every element is its index, times `times`, plus more. */
 static bool holds(const int32_t *x, int64_t n, int times, int more)
 {
     for (int64_t i = 0; i < n; i++)
@@ -94,7 +94,7 @@ static int factors(struct rank *r, int64_t n)
     return 0;
 }
 
-/* What is looked at is in the lists, and in the splits. */
+/* The lists and the splits differ. */
 static int lists_and_splits(struct rank *r, int64_t n)
 {
     static const int64_t some[] = {1, 2, 3};
@@ -126,7 +126,7 @@ static int lists_and_splits(struct rank *r, int64_t n)
     return 0;
 }
 
-/* Of a good call all but one thing: it is refused, and the next good one is not. */
+/* One argument of a good call is wrong: it is refused, and the next good call succeeds. */
 static int refused(struct rank *r, int64_t n)
 {
     tutti_tensor a = tutti_view(r->a, n), c = tutti_view(r->c, n);
@@ -164,8 +164,8 @@ static int collect(struct rank *r, tutti_kind kind, int32_t *x, int64_t n)
     return 0;
 }
 
-/* Memory that can be read in place makes another operation of what went through the trays.  Now rank 0 alone changes
- * its tensor, now all do at once; in the later half, between that memory and another one. */
+/* Memory that can be read in place makes another operation of one that used fragment buffers.  First rank 0 alone
+ * changes its tensor, then all ranks do; in the later half, between that memory and another. */
 static int shared_memory(struct rank *r, int64_t n)
 {
     static const tutti_kind kinds[] = {TUTTI_ALL_REDUCE, TUTTI_ALL_GATHER, TUTTI_BROADCAST};
@@ -198,7 +198,7 @@ static int messages(struct rank *r, int64_t n)
     return 0;
 }
 
-/* Several under way at once, alike and not. */
+/* Several operations at once, alike and different. */
 static int together(struct rank *r, int64_t n)
 {
     tutti_work *work[TURNS] = {NULL};
@@ -218,7 +218,7 @@ static int rank_of_repeats(int rank, int size, void *argument)
     static int (*const parts[])(struct rank *, int64_t) = {ops_and_tensors,  roots,   sizes_and_dtypes, factors,
                                                            lists_and_splits, refused, shared_memory,    messages,
                                                            together};
-    static const int64_t counts[] = {6, 600, MOST}; /* in a cell, beside it, in chunks */
+    static const int64_t counts[] = {6, 600, MOST}; /* in a control slot, beside it, in chunks */
     struct rank r = {.rank = rank};
     if (*(bool *)argument) setenv("TUTTI_SHM", "0", 1);
     EXPECT(proc_init(20000) == TUTTI_OK);

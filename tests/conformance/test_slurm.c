@@ -1,5 +1,5 @@
 /* srun starts ranks without any variable set by hand, on a Slurm that the test starts: through PMIx, through PMI-2's
- * older half, and with a sentence where there is neither.  Skipped without Slurm, and where we are not root. */
+ * older half, and with an error if there is neither.  Skipped without Slurm and without root. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

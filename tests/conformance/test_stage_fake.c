@@ -19,7 +19,7 @@ static void run_all(const char *backend, const case_fn *cases, size_t n)
         for (size_t i = 0; i < n; i++) run_ranks(backend, size, cases[i], 30000);
 }
 
-/* What holds on nccl holds here, but for what depends on a blocking call that only enqueues. */
+/* The nccl cases, except those that depend on a blocking call which only enqueues. */
 static void test_as_on_nccl(void **state)
 {
     static const case_fn cases[] = {case_moves,    case_reductions, case_bool,  case_uneven,
@@ -46,7 +46,7 @@ static void test_fallback_of_nccl(void **state)
     run_ranks("cpu:tcp,cuda:nccl", 2, case_beyond_nccl, 30000);
 }
 
-/* The last rank begins its part of NCCL's operations late: nobody may take them for done. */
+/* The last rank begins its part of NCCL's operations late: no rank may take them as complete. */
 static void test_coalesced_mixed(void **state)
 {
     (void)state;
@@ -56,7 +56,7 @@ static void test_coalesced_mixed(void **state)
     unsetenv("FAKE_NCCL_FAULT");
 }
 
-/* While a graph is captured in the strictest mode: nothing that is done meanwhile may end the capture. */
+/* While a graph is captured in the strictest mode, nothing may end the capture. */
 static int beside_capture(tutti_group *group, int rank, int size)
 {
     cu_stream captured = new_stream(), stream = new_stream();
@@ -83,7 +83,7 @@ static void test_beside_capture(void **state)
 
 /* ---- rest ------------------------------------------------------------------------------------------------- */
 
-/* Whether an eventfd of this process is readable. */
+/* True if an eventfd of this process is readable. */
 static bool something_rings(void)
 {
     for (int fd = 0; fd < 256; fd++) {
@@ -98,7 +98,8 @@ static bool something_rings(void)
 
 static atomic_int at_rest;
 
-/* A copy's bell that was not heard would keep the core from sleeping for good.  A wait that is in vain drives. */
+/* A copy's doorbell that is not drained would keep the core from sleeping for ever.  A wait without result makes
+ * progress. */
 static int rests(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_INT32);
@@ -129,7 +130,7 @@ static void test_rests(void **state)
 
 /* ---- what goes wrong --------------------------------------------------------------------------------------- */
 
-/* More chunks on one rank than on the other; the call of all is named, not that of a chunk. */
+/* More chunks on one rank than on the other: the error names the whole call, not a chunk's. */
 static int counts_differ(tutti_group *group, int rank, int size)
 {
     int64_t n = 3 << 20;
@@ -144,7 +145,7 @@ static int counts_differ(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Nothing is written, the group goes on, also with a later message of the same pair. */
+/* Nothing is written, and the group is usable, also for a later message of the same pair. */
 static int message_differs(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_INT32);
@@ -166,7 +167,7 @@ static int message_differs(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Rank 0 never comes. */
+/* Rank 0 never calls. */
 static atomic_int gone, issued;
 
 static int one_is_missing(tutti_group *group, int rank, int size)
@@ -188,7 +189,7 @@ static int one_is_missing(tutti_group *group, int rank, int size)
 
 static struct gate gates[CASES_RANKS];
 
-/* The stream that the operation is to follow stands still: the copy never begins. */
+/* The stream that the operation must follow hangs: the copy never begins. */
 static int stream_stands_still(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 1000, TUTTI_INT32);
@@ -203,7 +204,7 @@ static int stream_stands_still(tutti_group *group, int rank, int size)
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
     __atomic_store_n(&gates[rank].open, true, __ATOMIC_RELEASE);
     wait_stream(stream);
-    EXPECT(holds(x, of_rank, (int[]){rank, 0})); /* nothing came of it */
+    EXPECT(holds(x, of_rank, (int[]){rank, 0})); /* nothing was written */
     drop(group, x);
     cu.stream_free(stream);
     return 0;
@@ -233,7 +234,7 @@ static int aborted(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Refused before anything is sent, on every rank alike: the group goes on. */
+/* Refused before anything is sent, alike on every rank: the group is usable. */
 static int no_pinned_memory(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 3 << 20, TUTTI_INT32);
@@ -247,7 +248,7 @@ static int no_pinned_memory(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Ended while operations are under way, and the handles after that. */
+/* Destroyed while operations are pending; handles are freed after that. */
 static int destroyed_early(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 3 << 20, TUTTI_INT32);
@@ -256,7 +257,7 @@ static int destroyed_early(tutti_group *group, int rank, int size)
     (void)rank;
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .async_op = &work}) == TUTTI_OK);
     tutti_work_free(work);
-    return 0; /* with it the group; the memory is the process's */
+    return 0; /* and the group with it; the memory belongs to the process */
 }
 
 static void *break_soon(void *gate)
@@ -269,7 +270,8 @@ static void *break_soon(void *gate)
     return NULL;
 }
 
-/* The device meets an error while the host waits: that looks now and then, as nothing of the driver's calls then. */
+/* The device meets an error while the host waits.  The host polls for it now and then, because no driver call reports
+ * it. */
 static int device_breaks(tutti_group *group, int rank, int size)
 {
     pthread_t thread;
@@ -286,7 +288,7 @@ static int device_breaks(tutti_group *group, int rank, int size)
     EXPECT(tutti_wait(&work, 3000) == TUTTI_ERR_BACKEND);
     EXPECT(strstr(tutti_last_error(), "cannot copy a tensor") != NULL);
     pthread_join(thread, NULL);
-    break_soon(NULL); /* and is whole again */
+    break_soon(NULL); /* and works again */
     drop(group, x);
     cu.stream_free(stream);
     return 0;
@@ -308,7 +310,7 @@ static void test_failures(void **state)
     unsetenv("FAKE_CUDA_PINNED_MOST");
 }
 
-/* What is not there is said: also with the backend's own reason. */
+/* Reports what is missing, also with the backend's own reason. */
 static int refused_with_reason(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 8, TUTTI_INT32);

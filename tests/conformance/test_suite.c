@@ -1,5 +1,5 @@
-/* The conformance suite's quick form: over the tests' own plug-in with ranks that are threads, and over tcp with
- * processes; and that it sees what is wrong, hangs or dies. */
+/* The conformance suite's quick form, over the tests' own plug-in with ranks that are threads, and over tcp with
+ * processes.  It must report what is wrong, hangs or dies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #define SUITE TUTTI_BUILD_DIR "/bin/tutti-conformance"
 #define JOB(n) TUTTI_RUN_PATH " -n " #n " --no-prefix"
 
-/* The suite with arguments, behind words for a shell (variables, a launcher); its output is to be read. */
+/* Starts the suite with arguments, after shell words such as variables or a launcher.  Its output is to be read. */
 static FILE *start(const char *before, const char *arguments)
 {
     char command[2048];
@@ -27,7 +27,7 @@ static FILE *start(const char *before, const char *arguments)
     return pipe;
 }
 
-/* Its exit status, its stdout in output. */
+/* Returns its exit status; output receives its stdout. */
 static int finish(FILE *pipe, char *output, size_t room)
 {
     size_t used = fread(output, 1, room - 1, pipe);
@@ -57,21 +57,21 @@ static void test_loop_threads(void **state)
     passes("--backend loop --threads --quick --ranks 1..3");
 }
 
-/* One that has nothing but send, recv and progress gets everything that the core promises. */
+/* A plug-in with only send, recv and progress gets everything that the core promises. */
 static void test_plain(void **state)
 {
     (void)state;
     passes("--backend plain --threads --quick --ranks 3");
 }
 
-/* The plug-in that docs/backend-guide.md walks through, by its path. */
+/* The plug-in of docs/backend-guide.md, by its path. */
 static void test_minimal(void **state)
 {
     (void)state;
     passes("--backend " TUTTI_EXAMPLES_DIR "/minimal_backend/libtutti_minimal.so --quick --ranks 1..3");
 }
 
-/* A plug-in that was built elsewhere, with the public headers and a compiler, and that no folder is searched for. */
+/* A plug-in built elsewhere with the public headers and a compiler, in a folder that is not searched. */
 static void test_by_path(void **state)
 {
     char folder[] = "/tmp/tutti-suite-XXXXXX", command[1024], arguments[256];
@@ -112,7 +112,7 @@ static void test_tcp_wire(void **state)
     assert_int_equal(status, 0);
 }
 
-/* Collectives in the memory of devices that are stand-ins; these know no 8-bit floats, as GPUs before 9.0. */
+/* Collectives on device memory of the stand-ins, which have no 8-bit floats, like GPUs before 9.0. */
 static void test_cuda_fakes(void **state)
 {
     const char *before = "FAKE_CUDA_CAPABILITY=8 LD_LIBRARY_PATH=" TUTTI_BUILD_DIR "/tests/fakes";
@@ -137,7 +137,7 @@ static void test_cuda_fakes(void **state)
     assert_true(all != NULL && sscanf(all, " all %d %d", &passed, &skipped) == 2 && passed > 3000 && skipped == 0);
 }
 
-/* The ranks of a job that somebody else started: the same cases, but for those about tutti_spawn itself. */
+/* Ranks of a job that a launcher started: the same cases, except those about tutti_spawn. */
 static void test_job(void **state)
 {
     (void)state;
@@ -150,10 +150,10 @@ static void test_job(void **state)
 
 /* ---- what is wrong is seen --------------------------------------------------------------------------------------- */
 
-/* The tcp backend, whose rank 1 does wrong once a run, with its 61st message. */
+/* The tcp backend with a fault on rank 1: once in a run, at its 61st message. */
 static struct spoilt {
     const char *how, *before, *arguments, *expected[3];
-    FILE *pipe; /* started ahead: mostly they wait */
+    FILE *pipe; /* started early, because they mostly wait */
 } spoilt[] = {
     {"hang", "", "--ranks 3", {"rank 1: hung: no end after", "again: tutti-conformance "}, NULL},
     {"hang", JOB(3), "--join", {"BROKEN with 3 ranks: ", "hung: no end after", "still in it: rank 1\n"}, NULL},
@@ -167,7 +167,7 @@ static struct spoilt {
 
 enum { SPOILT = sizeof spoilt / sizeof *spoilt };
 
-/* One case fails, for the right reason; where the run could not go on behind it, it says so. */
+/* One case fails, for the right reason.  If the run cannot continue after it, the suite says so. */
 static void check_spoilt(const struct spoilt *row)
 {
     int passed = 0, failed = 0;
@@ -177,7 +177,7 @@ static void check_spoilt(const struct spoilt *row)
             fail_msg("%s %s: nothing of \"%s\" in\n%s", row->how, row->arguments, row->expected[i], output);
     if (all == NULL || sscanf(all, " all %d %*d %d", &passed, &failed) != 2 || failed != 1)
         fail_msg("%s %s: not one case failed\n%s", row->how, row->arguments, output);
-    assert_true(passed > 200 || strstr(output, "BROKEN") != NULL); /* all others, or as many as could be */
+    assert_true(passed > 200 || strstr(output, "BROKEN") != NULL); /* all others, or as many as were possible */
 }
 
 static int start_spoilt(void **state)

@@ -1,5 +1,5 @@
-/* Attaching to shared memory where it is disturbed: strangers at the host's socket, and a system call that a container
- * refuses.  The ranks come together nevertheless, over what is left, and nothing is leaked. */
+/* Attaching to shared memory under disturbance: unauthenticated peers at the host's socket, and a system call that a
+ * container refuses.  The ranks still attach, by other means, and leak nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ enum {
     ENTRY = PART + 44
 }; /* what a rank publishes */
 
-/* All ranks send to all, and nothing is lost or changed. */
+/* All ranks send to all others; nothing is lost or changed. */
 static int talk(struct rank *self)
 {
     enum { LARGE = 100000 };
@@ -59,9 +59,9 @@ enum {
     BARE,       /* a right handshake without descriptors */
     LADEN,      /* the same with more than were asked for */
     LONG,       /* a right handshake, and more */
-    KINDS,      /* of strangers that any process can be */
-    OTHER_USER, /* all is right but the user */
-    CROWD = 200 /* strangers, and as many silent ones */
+    KINDS,      /* kinds that any process can be */
+    OTHER_USER, /* everything is right but the user */
+    CROWD = 200 /* peers that say something, and as many silent ones */
 };
 
 /* A right handshake of rank 2, as if the stranger had the job's token. */
@@ -91,7 +91,7 @@ static bool send_with(int fd, const void *data, size_t bytes, int n_fds)
     return sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
-/* Connects, waiting for its turn, and says its piece; the socket or -1. */
+/* Connects, waiting for its turn, and sends its part.  Returns the socket, or -1. */
 static int knock(const uint8_t *host_entry, int kind)
 {
     struct sockaddr_un address;
@@ -113,12 +113,12 @@ static int knock(const uint8_t *host_entry, int kind)
                                             kind == BARE    ? 0
                                             : kind == LADEN ? SHM_FDS + 1
                                                             : SHM_FDS);
-    /* one of another user may have been dropped before it could say anything */
+    /* the host may have dropped another user's connection before it could send */
     if (!said && kind != OTHER_USER) perror("knock: send");
     return fd;
 }
 
-/* Until the host has ended the connection; false: it has not in time. */
+/* True if the host ends the connection in time. */
 static bool is_shown_out(int fd)
 {
     struct pollfd one = {fd, POLLIN, 0};
@@ -126,12 +126,12 @@ static bool is_shown_out(int fd)
     return poll(&one, 1, WAIT_MS) == 1 && recv(fd, &byte, 1, 0) <= 0;
 }
 
-/* A process of the user nobody, which knows all that a member knows. */
+/* A process of the user nobody, which knows everything that a member knows. */
 static bool is_refused_as_other_user(const uint8_t *host_entry)
 {
     enum { NOBODY = 65534 };
     int status = 0;
-    if (geteuid() != 0) return true; /* it cannot be made */
+    if (geteuid() != 0) return true; /* cannot be tested */
     pid_t pid = fork();
     if (pid == 0) {
         if (setresuid(NOBODY, NOBODY, NOBODY) != 0) _exit(1);
@@ -141,7 +141,7 @@ static bool is_refused_as_other_user(const uint8_t *host_entry)
     return waitpid(pid, &status, 0) == pid && status == 0;
 }
 
-/* Rank 2 lets strangers come first.  It publishes that it will come, so that the host is waiting for it meanwhile. */
+/* Rank 2 lets unauthenticated peers come first.  It publishes that it will come, so the host waits for it meanwhile. */
 static int bring_strangers(struct rank *self, int *silent, int *n_silent)
 {
     struct sockaddr_un address;
@@ -152,7 +152,7 @@ static int bring_strangers(struct rank *self, int *silent, int *n_silent)
     memcpy(mine, entry, ENTRY);
     memcpy(mine + ENTRY_RANK, &(int32_t){2}, sizeof(int32_t));
     token_random(mine + ENTRY_NAME, 2 * HANDSHAKE_NONCE);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0); /* it listens, as whoever lives */
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0); /* it listens, as every live rank does */
     socklen_t length = shm_address(mine + ENTRY_NAME, &address);
     CHECK(bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, 1) == 0);
     silent[(*n_silent)++] = fd;
@@ -177,9 +177,9 @@ static int strangers(struct rank *self)
     int silent[2 * CROWD + 1], n_silent = 0, before = usage_fds();
     if (self->rank == 2) CHECK(bring_strangers(self, silent, &n_silent) == 0);
     CHECK(rank_open(self) == TUTTI_OK);
-    CHECK(self->backend->is_near(self->state)); /* a host that had waited in vain would have gone on without rank 2 */
+    CHECK(self->backend->is_near(self->state)); /* a host that had given up would have gone on without rank 2 */
     CHECK(talk(self) == 0);
-    CHECK(rank_logged == (self->rank == 0)); /* who shares memory; nothing of strangers */
+    CHECK(rank_logged == (self->rank == 0)); /* one line about shared memory, none about unauthenticated peers */
     rank_close(self);
     for (int i = 0; i < n_silent; i++) {
         if (i > 0) CHECK(is_shown_out(silent[i])); /* the first listens itself */
@@ -197,7 +197,7 @@ static void test_strangers_at_the_socket(void **state)
 
 /* ---- containers -------------------------------------------------------------------------------------------- */
 
-/* From here on the process gets EPERM for this one, as in a container that does not allow it. */
+/* From here on this call returns EPERM to the process, as in a container that forbids it. */
 static bool refuse(uint32_t number)
 {
     struct sock_filter code[] = {
@@ -242,7 +242,7 @@ static void test_one_may_not_read_memory(void **state)
     rank_run(container, 3);
 }
 
-/* As on Linux before 5.3, and under valgrind.  A rank's end is noticed although a child of it lives on. */
+/* As on Linux before 5.3, and under valgrind.  The end of a rank is noticed although a child of it is alive. */
 static int without_pidfds(struct rank *self)
 {
     char text[1024] = "", in[8];

@@ -107,7 +107,7 @@ static void test_groups_and_control_messages(void **state)
 
 /* ---- manners ----------------------------------------------------------------------------------------------- */
 
-/* A second in which the descriptors stay quiet, and which costs next to nothing. */
+/* True if for a second no descriptor is ready and almost no CPU time is used. */
 static bool is_idle_for_a_second(struct rank *self)
 {
     struct rusage before, after;
@@ -123,7 +123,7 @@ static bool is_idle_for_a_second(struct rank *self)
     getrusage(RUSAGE_SELF, &after);
     double cpu = rank_cpu_ms(&before, &after);
 #ifdef __SANITIZE_THREAD__
-    cpu = 0; /* it has a thread of its own, which takes more */
+    cpu = 0; /* TSan has a thread of its own, which takes more */
 #endif
     if (wakes < 20 && cpu < 20) return true;
     fprintf(stderr, "rank %d: %d wakes and %.1f ms of CPU in a second\n", self->rank, wakes, cpu);
@@ -142,7 +142,7 @@ static int manners(struct rank *self)
     rank_start(self, &m, self->rank == 0, 1 - self->rank, 1, data, 4, 0);
     CHECK(rank_wait(self, &m) == TUTTI_OK);
     rank_barrier(self, "linked");
-    bool idle = false; /* once what follows a handshake has ended, which takes its time on a slow machine */
+    bool idle = false; /* when the work after a handshake is done, which takes time on a slow machine */
     for (int i = 0; i < 5 && !idle; i++) idle = is_idle_for_a_second(self);
     CHECK(idle);
     shared_store_barrier(self->shared, "end", self->rank, self->world);
@@ -158,7 +158,7 @@ static void test_signal_handlers_and_idleness(void **state)
 
 /* ---- links ----------------------------------------------------------------------------------------------------- */
 
-/* No rank shares memory: the others, which do not exist, would have said so. */
+/* Returns that no rank shares memory, because the others do not exist. */
 static int gather_nothing(tutti_store *store, const char *key, const char *part, const void *entry, size_t entry_bytes,
                           int32_t n, void *all, size_t capacity, size_t *bytes, int64_t timeout_ms)
 {

@@ -23,14 +23,14 @@ static int killed(struct rank *self)
         CHECK(rank_wait(self, &pending) == TUTTI_ERR_PEER_LOST);
         const char *text = pending.done.text;
         CHECK(strstr(text, "rank 1 is lost: ") != NULL);
-        /* over datagrams: the silence, or the provider's word for it, if something is sent before */
+        /* over datagrams: silence, or the provider's error if something was sent before */
         CHECK(rank_is_rdm() || strstr(text, "connection closed") != NULL);
         CHECK(rank_wait(self, &large) == TUTTI_ERR_PEER_LOST);
         CHECK(self->notified.lost == 1 && self->notified.lost_rank == 1 && !self->notified.left);
         rank_start(self, &m, true, 1, 4, data, 4, 0);
         CHECK(m.done.is && m.done.status == TUTTI_ERR_PEER_LOST);
     }
-    /* the others go on */
+    /* the others continue */
     rank_start(self, &other, self->rank == 0, self->rank == 0 ? 2 : 0, 9, data, 100000, E);
     CHECK(rank_wait(self, &other) == TUTTI_OK);
     rank_close(self);
@@ -53,7 +53,7 @@ static int killed_inside(struct rank *self)
     for (uint64_t tag = 0;; tag++) {
         rank_start(self, &in, false, 1 - self->rank, tag, data, BYTES / 2, E);
         rank_start(self, &out, true, 1 - self->rank, tag, data + BYTES / 2, BYTES / 2, E);
-        if (self->rank == 1 && tag == 1) { /* the link stands since tag 0 */
+        if (self->rank == 1 && tag == 1) { /* the link exists since tag 0 */
             for (int i = 0; i < 20; i++) self->backend->progress(self->state);
             raise(SIGKILL);
         }
@@ -81,14 +81,14 @@ static int leaves(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     static uint8_t data[400000];
     struct message m, small, pending;
-    if (rank_is_rdm()) { /* close waits 0.9 s, in which a datagram link is not made for sure */
+    if (rank_is_rdm()) { /* close waits 0.9 s, which may not suffice to make a datagram link */
         rank_start(self, &m, self->rank == 0, 1 - self->rank, 9, data, 4, 0);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
         rank_barrier(self, "linked");
     }
     if (self->rank == 1) {
         rank_fill(data, sizeof data, 3);
-        rank_start(self, &small, true, 0, 1, data, 1000, 0); /* queued, where there is no link yet */
+        rank_start(self, &small, true, 0, 1, data, 1000, 0); /* queued if there is no link yet */
         int64_t before = rank_now_ns();
         rank_close(self);
         CHECK(rank_now_ns() - before < 10000000000); /* 0.9 s, and what a busy machine adds */
@@ -96,7 +96,7 @@ static int leaves(struct rank *self)
         return 0;
     }
     rank_await(self, "left", 1);
-    rank_start(self, &small, false, 1, 1, data, 1000, 0); /* it has left, but its message is here */
+    rank_start(self, &small, false, 1, 1, data, 1000, 0); /* the peer has left, but its message has arrived */
     CHECK(rank_wait(self, &small) == TUTTI_OK && rank_is_filled(data, 1000, 3));
     rank_start(self, &pending, false, 1, 2, data, 4, 0);
     CHECK(rank_wait(self, &pending) == TUTTI_ERR_PEER_LOST);
@@ -114,7 +114,7 @@ static void test_leaving(void **state)
     rank_run(leaves, 2);
 }
 
-/* Opened and closed again and again, with both ranks calling each other at once: no descriptor is left. */
+/* Opens and closes again and again, with both ranks connecting at once: no descriptor leaks. */
 static int rounds(struct rank *self)
 {
     int before = 0;
@@ -165,7 +165,7 @@ static int odd_closes(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     uint8_t data[100];
     struct message m;
-    rank_start(self, &m, false, 1, 1, data, sizeof data, 0); /* nobody will ever answer */
+    rank_start(self, &m, false, 1, 1, data, sizeof data, 0); /* nobody will answer */
     rank_close(self);
     CHECK(!m.done.is);
     return 0;

@@ -23,7 +23,7 @@ static int sizes(struct rank *self)
         1 << 20,
         (1 << 20) + 1,
         3 * (1 << 20) + 17,
-#ifndef __SANITIZE_THREAD__ /* which takes minutes for these bytes, and finds in them what it found in fewer */
+#ifndef __SANITIZE_THREAD__ /* TSan takes minutes for this size and finds nothing that smaller ones do not show */
         (64 << 20) + 13,
 #endif
     };
@@ -31,7 +31,7 @@ static int sizes(struct rank *self)
     int32_t other = 1 - self->rank;
     uint64_t tag = 100;
     for (size_t i = 0; i < sizeof size / sizeof *size; i++) {
-        for (int way = 0; way < 5; way++, tag++) { /* expected or not, receive or send first; a sender who waits */
+        for (int way = 0; way < 5; way++, tag++) { /* expected or not, receive or send first; a blocking sender */
             size_t n = size[i];
             uint8_t *in = malloc(n + 64), *out = malloc(n + 64);
             struct message send, recv;
@@ -60,7 +60,7 @@ static void test_sizes_both_send_first(void **state)
     rank_run(sizes, 2);
 }
 
-/* Posts all at once, in an order of its own on each side. */
+/* Posts all at once, each side in its own order. */
 static int many(struct rank *self)
 {
     enum { N = 1000 };
@@ -96,7 +96,7 @@ static void test_a_thousand_at_once(void **state)
     rank_run(many, 2);
 }
 
-/* One tag: messages of all sizes meet the receives in order. */
+/* One tag: messages of all sizes match the receives in order. */
 static int order(struct rank *self)
 {
     enum { N = 300 };
@@ -142,11 +142,11 @@ static int any_source(struct rank *self)
             CHECK(source == 1 || source == 2);
             CHECK(rank_is_filled(data[i], i % 2 ? 20000 : 50, (unsigned)(source * 1000 + from[source])));
             from[source]++;
-            if (i == N - 1) shared_store_barrier(self->shared, "first", 0, 1); /* now rank 2 may begin */
+            if (i == N - 1) shared_store_barrier(self->shared, "first", 0, 1); /* rank 2 may begin */
         }
         CHECK(from[1] == N && from[2] == N);
     } else {
-        /* rank 2 begins when rank 1's are received, so that receives of alternating sizes meet messages of the same */
+        /* rank 2 begins when rank 1's are received, so receives of alternating sizes match messages of the same */
         uint8_t byte;
         size_t bytes;
         if (self->rank == 2) shared_store_get((tutti_store *)self->shared, "meet/first/0", &byte, 1, &bytes, WAIT_MS);
@@ -186,7 +186,7 @@ static int mismatch(struct rank *self)
     struct message m, last;
     char name[32];
     for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
-        for (int way = 0; way < 4; way++, tag++) { /* expected or not; who is first */
+        for (int way = 0; way < 4; way++, tag++) { /* expected or not; which side is first */
             bool first = (way & 2) == (self->rank == 0 ? 2 : 0);
             snprintf(name, sizeof name, "m%d", (int)tag % 8);
             if (!first) rank_progress_ms(self, 30);
@@ -195,7 +195,7 @@ static int mismatch(struct rank *self)
                 rank_start_in(self, self->state, &m, true, other, tag, data, pair[i].send, way & 1 ? E : 0,
                               pair[i].print_send);
                 int status = rank_wait(self, &m);
-                /* a small message is gone before anybody sees that it does not fit */
+                /* a small message is sent before the mismatch is noticed */
                 if (pair[i].send > 65536) {
                     CHECK(status == TUTTI_ERR_MISMATCH);
                     CHECK(m.request.found_bytes == pair[i].recv);
@@ -214,7 +214,7 @@ static int mismatch(struct rank *self)
             }
         }
     }
-    /* and the link is as good as before */
+    /* and the link is usable */
     rank_start(self, &last, self->rank == 0, other, 1000, data, 50000, E);
     CHECK(rank_wait(self, &last) == TUTTI_OK);
     rank_close(self);
@@ -227,7 +227,7 @@ static void test_mismatch_on_both_sides(void **state)
     rank_run(mismatch, 2);
 }
 
-/* Nobody receives: what the receiver keeps is bounded, and another tag is not held up. */
+/* Nobody receives: the receiver keeps a bounded amount, and another tag is not delayed. */
 static int flood(struct rank *self)
 {
     enum { N = 20000, BYTES = 4000 };
@@ -288,21 +288,21 @@ static int cancels(struct rank *self)
     struct message m, last;
     int32_t other = 1 - self->rank;
     const tutti_backend *backend = self->backend;
-    /* a link, so that nothing is merely queued */
+    /* makes a link, so that nothing is merely queued */
     rank_start(self, &m, self->rank == 0, other, 1, data, 4, 0);
     CHECK(rank_wait(self, &m) == TUTTI_OK);
     rank_barrier(self, "linked");
     if (self->rank == 0) {
         rank_start(self, &m, false, 1, 2, data, 4, 0); /* posted only */
         CHECK(backend->cancel(self->state, &m.request) == TUTTI_OK && !m.done.is);
-        rank_start(self, &m, true, 1, 3, data, BYTES, E); /* not asked for */
+        rank_start(self, &m, true, 1, 3, data, BYTES, E); /* no CTS yet */
         CHECK(cancel_send(self, &m));
         memset(data, 0xee, BYTES);
-        rank_start(self, &m, false, 1, 4, data, BYTES, E); /* announced: the peer may be writing */
+        rank_start(self, &m, false, 1, 4, data, BYTES, E); /* RTS sent: the peer may be writing */
         int status = backend->cancel(self->state, &m.request);
         if (status != TUTTI_OK) CHECK(rank_wait(self, &m) != 1);
         rank_barrier(self, "cancelled");
-        rank_await(self, "tried", 1); /* the peer sends it, and takes it back */
+        rank_await(self, "tried", 1); /* the peer sends it, and cancels it */
         if (m.done.status != TUTTI_OK)
             for (size_t i = 0; i < BYTES; i++) CHECK(data[i] == 0xee);
     } else {
@@ -313,7 +313,7 @@ static int cancels(struct rank *self)
         CHECK(cancel_send(self, &m));
         rank_report(self, "tried");
     }
-    /* the link still serves */
+    /* the link is still usable */
     rank_start(self, &last, self->rank == 0, other, 9, data, 100000, E);
     CHECK(rank_wait(self, &last) == TUTTI_OK);
     CHECK(self->notified.lost == 0 || self->notified.left);
@@ -328,7 +328,7 @@ static void test_cancel(void **state)
     rank_run(cancels, 2);
 }
 
-/* The peer does not answer: the memory is back in time nevertheless. */
+/* The peer does not answer: the memory is still returned in time. */
 static int cancel_silent(struct rank *self)
 {
     enum { BYTES = 8 << 20 };
@@ -339,7 +339,8 @@ static int cancel_silent(struct rank *self)
     CHECK(rank_wait(self, &m) == TUTTI_OK);
     rank_barrier(self, "linked");
     if (self->rank == 1) {
-        shared_store_barrier(self->shared, "silent", 1, 2); /* as if stopped, until the other has its memory back */
+        shared_store_barrier(self->shared, "silent", 1,
+                             2); /* as if stopped, until the other rank has its memory back */
         free(data);
         rank_close(self);
         return 0;

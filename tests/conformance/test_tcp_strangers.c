@@ -19,7 +19,7 @@ static int wrong_token(struct rank *self)
         rank_progress(self);
     CHECK(self->notified.lost == 1);
     CHECK(strstr(self->notified.why, "token") != NULL);
-    rank_barrier(self, "end"); /* one that left early is lost for another reason */
+    rank_barrier(self, "end"); /* a rank that left early is lost for another reason */
     rank_close(self);
     return 0;
 }
@@ -30,7 +30,7 @@ static void test_wrong_token(void **state)
     rank_run_until_silent(wrong_token, 2, NULL);
 }
 
-/* A rank whose greetings are right, but not what marks its messages: none of them counts. */
+/* A rank whose handshakes are right, but not the secrets of its messages: all are dropped. */
 static int wrong_secret(struct rank *self)
 {
     rank_spoils_secrets = self->rank == 1;
@@ -59,7 +59,8 @@ static void test_wrong_secret(void **state)
     rank_run(wrong_secret, 2);
 }
 
-/* The entry of the address book has an address of our own format, or the name of an endpoint: here a sockaddr. */
+/* Connects to an entry of the address book, which has an address in our format or the name of an endpoint: here a
+ * sockaddr. */
 static int knock(const uint8_t *address, const void *data, size_t bytes)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -71,7 +72,7 @@ static int knock(const uint8_t *address, const void *data, size_t bytes)
     return fd;
 }
 
-/* A rank's entry in the address book. */
+/* Finds a rank's entry in the address book. */
 static bool find_address(struct rank *self, uint32_t rank, uint8_t address[256])
 {
     uint8_t book[1024];
@@ -117,7 +118,7 @@ static int strangers(struct rank *self)
         int64_t before = rank_now_ns();
         rank_start(self, &m, false, 0, 1, data, sizeof data, 0);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
-        CHECK(rank_now_ns() - before < 10000000000); /* a call that nobody answers ends after 15 s */
+        CHECK(rank_now_ns() - before < 10000000000); /* a call without an answer ends after 15 s */
         rank_start(self, &m, true, 0, 2, data, sizeof data, 0);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
     }
@@ -131,7 +132,7 @@ static void test_strangers_at_the_listener(void **state)
     rank_run(strangers, 2);
 }
 
-/* Until so many descriptors are open; false: not in time. */
+/* Makes progress until n descriptors are open.  Returns false if that takes too long. */
 static bool await_fds(struct rank *self, int n)
 {
     for (int64_t end = rank_now_ns() + (int64_t)WAIT_MS * 1000000; usage_fds() != n && rank_now_ns() < end;)
@@ -139,7 +140,7 @@ static bool await_fds(struct rank *self, int n)
     return usage_fds() == n;
 }
 
-/* Silent connections are ended after a while; one that finds no descriptor left does not make us spin. */
+/* Silent connections are closed after a while.  A rank without a free descriptor does not spin. */
 static int crowd(struct rank *self)
 {
     CHECK(rank_open(self) == TUTTI_OK);
@@ -162,11 +163,11 @@ static int crowd(struct rank *self)
     } else {
         int before = usage_fds();
         shared_store_barrier(self->shared, "came", 1, 2);
-        CHECK(await_fds(self, before + 50)); /* all are let in .. */
-        CHECK(await_fds(self, before));      /* .. and each is shown out */
+        CHECK(await_fds(self, before + 50)); /* all are accepted .. */
+        CHECK(await_fds(self, before));      /* .. and each is closed */
         struct rlimit limit = {(rlim_t)before, (rlim_t)before};
         while (fcntl((int)limit.rlim_cur - 1, F_GETFD) < 0) limit.rlim_cur--;
-        int filler = dup(0); /* the lowest that is free */
+        int filler = dup(0); /* the lowest free number */
         while (filler >= 0 && filler < (int)limit.rlim_cur) filler = dup(0);
         if (filler >= 0) close(filler);
         setrlimit(RLIMIT_NOFILE, &limit);
@@ -183,7 +184,7 @@ static int crowd(struct rank *self)
     return 0;
 }
 
-/* A rank without processor time is in the midst of its handshake. */
+/* A rank without CPU time is in the middle of its handshake. */
 static int held_up(struct rank *self)
 {
     enum { HELD_MS = 3500 };
@@ -215,7 +216,7 @@ static void test_a_rank_held_up_in_its_handshake(void **state)
     rank_run(held_up, 2);
 }
 
-/* While a link is still to come, unauthenticated connections are limited by number. */
+/* While a link is still to be made, the number of unauthenticated connections is limited. */
 static int flooded(struct rank *self)
 {
     enum { CROWD = 120, MOST = 1 + 64 };
@@ -260,8 +261,8 @@ static void test_a_flood_before_the_first_link(void **state)
 static void test_a_crowd_at_the_listener(void **state)
 {
     (void)state;
-    if (rank_is_rdm()) { /* it would have to tell its peers' sockets from strangers', which the provider does not show
-                          */
+    if (rank_is_rdm()) { /* the backend cannot tell its peers' sockets from others, because the provider does not show
+                            them */
         print_message("skipped: the provider keeps its own connections\n");
         skip();
     }

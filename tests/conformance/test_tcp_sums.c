@@ -1,7 +1,7 @@
 /* Messages of the tcp plug-in that are reduced on arrival. */
 #include "rank.h"
 
-/* sum = addend + what comes, of floats */
+/* Starts a receive of floats with sum = addend + data. */
 static void start_sum(struct rank *self, struct message *m, int32_t peer, uint64_t tag, float *sum, const float *addend,
                       size_t n, uint32_t flags)
 {
@@ -34,7 +34,7 @@ static bool is_counted(const float *data, size_t n, size_t times, size_t rest)
 
 enum { SUM_MOST = 4096 };
 
-/* In place or apart, before the message or after it, asked by a waiting caller or not; from memory that both map. */
+/* In place or not, before the message or after it, by a blocking caller or not, from memory that both ranks map. */
 static int sums_from(struct rank *self, float *out, uint64_t tag)
 {
     static const size_t size[] = {1, 3, 26, 27, 1000, 1024, 1025, SUM_MOST};
@@ -85,8 +85,7 @@ static void test_sums(void **state)
     rank_run(sums, 2);
 }
 
-/* More than a peer may have sent without a receive: the others ask first, and are then written, or read, or come in
- * parts. */
+/* More than a peer may send eagerly: the others send RTS first, and are then written, read, or sent in parts. */
 static int sums_of_a_flood(struct rank *self)
 {
     enum { N = 300 };
@@ -115,7 +114,7 @@ static void test_sums_of_a_flood(void **state)
     rank_run(sums_of_a_flood, 2);
 }
 
-/* A sum that its message does not fit, one that is taken back, one whose peer dies: told as of any receive. */
+/* A receive of the wrong size, one that is cancelled, and one whose peer dies: reported like any receive. */
 static int sums_that_fail(struct rank *self)
 {
     static float data[SUM_MOST], sum[SUM_MOST];

@@ -26,7 +26,7 @@ struct member {
         if (!(condition)) return __LINE__;                                                                             \
     } while (0)
 
-/* What rank r gives as its element i. */
+/* Returns element i of rank r. */
 static int32_t given(int r, int i)
 {
     return r * 1000 + i;

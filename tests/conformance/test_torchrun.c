@@ -1,5 +1,5 @@
-/* Ranks that torchrun starts meet without a word to the store of its agent: with torchrun's variables, set by the test,
- * whose own socket stands for that store; and under torchrun itself, skipped where torch is not installed. */
+/* Ranks that torchrun starts meet without speaking to its agent's store: with torchrun's variables, set by the test,
+ * whose own socket stands for that store, and under torchrun itself, skipped if torch is not installed. */
 #include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 static char said[65536];
 
-/* What a shell command prints, on both streams. */
+/* Returns what a shell command prints, on both streams. */
 static void run(const char *command)
 {
     FILE *pipe = popen(command, "r");
@@ -45,7 +45,7 @@ static int listener(uint16_t *port)
     return fd;
 }
 
-/* n ranks as torchrun starts them, `here` of them on each host; more is set before. */
+/* Starts n ranks as torchrun does, `here` of them on each host, with more variables. */
 static void ranks(int n, int here, uint16_t port, const char *more)
 {
     char command[6000];
@@ -65,13 +65,13 @@ static void one_host(void **state)
     int agent = listener(&port);
     ranks(3, 3, port, "");
     if (times("has the sum of the ranks [3]") != 3) fail_msg("%s", said);
-    assert_int_equal(accept(agent, NULL, NULL), -1); /* nobody spoke to it */
+    assert_int_equal(accept(agent, NULL, NULL), -1); /* nobody spoke to the agent */
     ranks(1, 1, port, "");
     if (times("has the sum of the ranks [0]") != 1) fail_msg("%s", said);
     close(agent);
 }
 
-/* Ranks of other hosts know rank 0's by MASTER_ADDR; the port is another one. */
+/* Ranks of other hosts find rank 0's host by MASTER_ADDR; the port is another one. */
 static void several_hosts(void **state)
 {
     (void)state;
@@ -88,7 +88,7 @@ static void several_hosts(void **state)
     close(agent);
 }
 
-/* Whoever has taken the name before keeps rank 0 out, which says so; it does not go on alone. */
+/* If the name is already taken, rank 0 reports that and does not continue alone. */
 static void a_taken_place(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void a_taken_place(void **state)
     close(agent);
 }
 
-/* -r and -t: torch 1.13 with Python 3.11 fails at its own default for them. */
+/* -r and -t: the defaults of torch 1.13 fail with Python 3.11 */
 static void torchrun(void **state)
 {
     (void)state;

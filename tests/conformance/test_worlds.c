@@ -1,10 +1,10 @@
-/* Worlds: several at once in one process, their groups after their end, and the default one.  Ranks are threads. */
+/* Several worlds at once in one process, their groups after their end, and the default one.  Ranks are threads. */
 #include "ranks.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
-/* The world goes first: its groups answer, and can be ended. */
+/* The world is destroyed first: its groups still answer and can be destroyed. */
 static int orphans(tutti_store *store, int rank, int size)
 {
     tutti_group *group = NULL, *child = NULL, *outside = NULL, *more = NULL;
@@ -30,7 +30,7 @@ static int orphans(tutti_store *store, int rank, int size)
     return 0;
 }
 
-/* Two worlds at once, of different sizes, with the ranks the other way round in the second. */
+/* Two worlds at once, of different sizes, with the ranks reversed in the second. */
 static int two_worlds(tutti_store *store, int rank, int size)
 {
     tutti_store *parts[2] = {NULL};
@@ -38,7 +38,7 @@ static int two_worlds(tutti_store *store, int rank, int size)
     int ranks[2] = {rank, size - 2 - rank}, x[2];
     tutti_work *work[2] = {NULL};
     for (int i = 0; i < 2; i++) {
-        if (ranks[i] < 0) continue; /* the last rank is in the first world alone */
+        if (ranks[i] < 0) continue; /* the last rank is in the first world only */
         EXPECT(tutti_store_prefix(store, i == 0 ? "one" : "two", &parts[i]) == TUTTI_OK);
         EXPECT(tutti_create_group("loop", parts[i], ranks[i], size - i, &(tutti_group_opts){.timeout_ms = 20000},
                                   &worlds[i]) == TUTTI_OK);
@@ -47,7 +47,7 @@ static int two_worlds(tutti_store *store, int rank, int size)
     EXPECT(tutti_split_group(rank % 2, 0, &(tutti_group_opts){.parent = worlds[0]}, &half) == TUTTI_OK);
     for (int round = 0; round < 100; round++) {
         for (int k = 0; k < 2; k++) {
-            int i = (k + round + rank) % 2; /* one first here, the other first there */
+            int i = (k + round + rank) % 2; /* each rank uses another world first */
             x[i] = ranks[i] + i * 100;
             if (worlds[i] == NULL) continue;
             EXPECT(tutti_all_reduce(tutti_view(&x[i], 1), TUTTI_SUM,
@@ -68,7 +68,7 @@ static int two_worlds(tutti_store *store, int rank, int size)
     return 0;
 }
 
-/* Who waits sleeps for a moment first, and asks the backend again before it sleeps for long: see tutti_backend.arm. */
+/* A waiting rank first sleeps briefly, and polls the backend again before it sleeps for long: see tutti_backend.arm. */
 static int armed_twice(tutti_store *store, int rank, int size)
 {
     enum { TRIES = 10000 };
@@ -103,7 +103,7 @@ static void *lone_main(void *argument)
     return NULL;
 }
 
-/* Ranks that make their worlds themselves. */
+/* Ranks make their worlds themselves. */
 static void run_lone(int size, int (*fn)(tutti_store *store, int rank, int size))
 {
     struct lone lone[RANKS_MOST];
@@ -133,7 +133,7 @@ static void test_no_default_group(void **state)
     assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
     assert_int_equal(tutti_store_prefix(store, "first", &parts[0]), TUTTI_OK);
     assert_int_equal(tutti_store_prefix(store, "second", &parts[1]), TUTTI_OK);
-    for (int i = 0; i < 2; i++) { /* and once more: the default group can be made again */
+    for (int i = 0; i < 2; i++) { /* again: the default group can be made anew */
         assert_int_equal(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_INVALID_ARGUMENT);
         assert_non_null(strstr(tutti_last_error(), "no default group"));
         assert_int_equal(tutti_destroy_process_group(NULL), TUTTI_ERR_INVALID_ARGUMENT);

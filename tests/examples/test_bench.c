@@ -1,5 +1,5 @@
-/* tutti-bench through tutti-run: every operation's results are right, its lines are as they are documented, and it
- * refuses what it does not know.  The figures themselves are not judged here. */
+/* tutti-bench under tutti-run: every operation's results are right, the output is as documented, and unknown arguments
+ * are refused.  The figures are not judged. */
 #include "tools/launch.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ static struct launch bench(const char *ranks, const char *sizes, const char *dty
     return launch;
 }
 
-/* The line at text of "x,op,ranks,bytes,us,us_mean,us_min,us_p95,iters,ok"; gives the next one. */
+/* Parses a line "x,op,ranks,bytes,us,us_mean,us_min,us_p95,iters,ok".  Returns the next line. */
 static const char *csv_line(const char *text, const char *op, int ranks, long long bytes)
 {
     char start[128];
@@ -45,7 +45,7 @@ static const char *csv_line(const char *text, const char *op, int ranks, long lo
     return text + used + 1;
 }
 
-/* Every operation at every size, and nothing else; no prefix, though tutti-run was not told so. */
+/* Every operation at every size, and nothing else; no prefix, although tutti-run was not told so. */
 static void all_right(const char *ranks)
 {
     static const long long sizes[] = {0, 4, 100, 65536, 1 << 20};
@@ -89,7 +89,7 @@ static void one_rank_all_right(void **state)
     all_right("1");
 }
 
-/* The table has a row a case, and its last column, the wrong elements, is 0. */
+/* The table has a row per case, and its last column, the number of wrong elements, is 0. */
 static void assert_table(const char *ranks, const char *dtype, const char *reduce_op, const char *alloc)
 {
     struct launch launch = bench(ranks, "4096", dtype, reduce_op, "--async", alloc);
@@ -144,7 +144,7 @@ static void explains(void **state)
     assert_int_equal(local.status, 0);
     if (strcmp(backend(), "tcp") == 0) has(&local, "tcp: does it itself, through shared memory, in one step");
     launch_free(&local);
-    setenv("TUTTI_SHM", "0", 1); /* within a host there is nothing to choose */
+    setenv("TUTTI_SHM", "0", 1); /* within a host there is no choice */
     struct launch launch = RUN("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--explain", "broadcast", "64K");
     assert_int_equal(launch.status, 0);
     has(&launch, "broadcast of 65536 bytes in group world: 2 ranks");
@@ -171,7 +171,7 @@ static struct launch tune(const char *ranks, const char *which, const char *path
     return RUN("-n", ranks, TUTTI_BENCH_PATH, "--ops", which, "--sizes", "64K,4", "--ms", "1", "--tune", path);
 }
 
-/* What --tune writes is what TUTTI_TUNING reads; rows for others stay; what is no such file stays as it is. */
+/* TUTTI_TUNING reads what --tune writes.  Rows for other groups stay, and a file of another kind is not touched. */
 static void tunes(void **state)
 {
     char folder[] = "/tmp/tutti-bench-XXXXXX", path[64];
@@ -239,13 +239,13 @@ static void plots(void **state)
     char *text = read_text(path);
     assert_non_null(strstr(text, "<svg"));
     assert_non_null(strstr(text, "all_reduce"));
-    assert_int_equal(text_count(text, "<title>tcp</title>"), 2); /* a line each */
+    assert_int_equal(text_count(text, "<title>tcp</title>"), 2); /* one line each */
     assert_null(strstr(text, "barrier"));
     free(text);
     close(fd);
     unlink(path);
     launch_free(&launch);
-    /* the ending says what is drawn */
+    /* the extension selects the format */
     char png[] = "/tmp/tutti-bench-XXXXXX.png", head[8] = "";
     fd = mkstemps(png, 4);
     assert_true(fd >= 0);

@@ -1,5 +1,4 @@
-/* Each example through tutti-run, on the backend of TUTTI_TEST_BACKEND (tcp): what it prints is what the tutorials say.
- */
+/* Each example under tutti-run, on the backend of TUTTI_TEST_BACKEND (tcp): its output is as in the tutorials. */
 #include "tools/launch.h"
 
 #include <ctype.h>
@@ -8,8 +7,8 @@
 
 enum { RANKS = 4, LINES_MAX = 4 * RANKS };
 
-/* What 4 ranks print together, in any order.  A line with @ stands for one line a rank, @ being the rank; # is any
- * number. */
+/* The output of 4 ranks, in any order.  A line with @ stands for one line per rank, @ being the rank; # is any number.
+ */
 static const struct example {
     const char *name;
     const char *line[LINES_MAX];
@@ -52,7 +51,7 @@ static void path_of(const char *name, char *path, size_t capacity)
     snprintf(path, capacity, "%s/%s", TUTTI_EXAMPLES_DIR, name);
 }
 
-/* Whether line (up to its end) is what pattern says; rank stands for @. */
+/* True if line, up to its end, matches the pattern; rank replaces @. */
 static bool matches(const char *pattern, int rank, const char *line)
 {
     for (; *pattern; pattern++) {
@@ -68,7 +67,7 @@ static bool matches(const char *pattern, int rank, const char *line)
     return *line == '\0';
 }
 
-/* Strikes the first line that matches out. */
+/* Removes the first line that matches from out. */
 static void take(char **line, int lines, const char *pattern, int rank, const char *all)
 {
     for (int i = 0; i < lines; i++) {
@@ -108,7 +107,7 @@ static void prints_what_the_tutorial_says(void **state)
     const struct example *example = *state;
     char path[4096];
     path_of(example->name, path, sizeof path);
-    bool starts_ranks = !strcmp(example->name, "spawn"); /* by itself */
+    bool starts_ranks = !strcmp(example->name, "spawn"); /* without a launcher */
     struct launch launch = RUN("-n", starts_ranks ? "1" : "4", "--no-prefix", path, backend());
     if (launch.status != 0) fail_msg("%s ended with %d: %s", example->name, launch.status, launch.err.data);
     assert_lines(example, launch.out.data);
@@ -140,7 +139,7 @@ static void read_curve(const char *path, struct curve *curve)
     fclose(file);
 }
 
-/* Trains on so many ranks, gives the loss curve. */
+/* Trains on this many ranks and returns the loss curve. */
 static struct curve train(const char *ranks, const char *batch, const char *bucket_kib)
 {
     char path[4096], log[] = "/tmp/tutti-train-XXXXXX";
@@ -180,7 +179,7 @@ static void training_is_that_of_one_rank(void **state)
     }
 }
 
-/* 3 ranks share batches of 50 as 16, 17 and 17; and a bucket a layer. */
+/* 3 ranks share batches of 50 as 16, 17 and 17, with one bucket per layer. */
 static void uneven_shares_weigh_right(void **state)
 {
     (void)state;

@@ -17,8 +17,7 @@
 
 enum { FAKE_DEVICES_MAX = 16 };
 
-/* Something to be done in a stream.  A captured one is done at each launch of the graph: run must leave argument as it
- * is. */
+/* Work of a stream.  A captured one is run at each launch of the graph, so run must not change argument. */
 struct fake_work {
     uint64_t (*begin)(void *argument); /* called when it is queued; NULL: its number is 0 */
     void (*run)(void *argument, uint64_t number);
@@ -78,7 +77,7 @@ extern struct CUctx_st fake_contexts[FAKE_DEVICES_MAX];
 /* Enqueues work in the stream, or adds it to the graph being captured from it.  Takes ownership of argument. */
 CUresult fake_enqueue(CUstream stream, const struct fake_work *work, void *argument);
 
-/* NULL stands for the context's own stream. */
+/* NULL means the context's own stream. */
 CUstream fake_stream(CUstream stream);
 
 /* Returns false if CUDA forbids the call during a capture; running captures are then invalidated. */

@@ -287,8 +287,8 @@ static void arrive(void *argument, uint64_t number)
     memcpy((void *)arrival->to, arrival->data, arrival->bytes);
 }
 
-/* As CUDA does it where the host's memory is not pinned: the call returns when that has been read,
- * while the last way to the device is still the legacy stream's, for which other streams do not wait. */
+/* As CUDA does for unpinned host memory: the call returns when the memory has been read.  The rest of the copy stays in
+ * the legacy stream, for which other streams do not wait. */
 static CUresult bring(CUdeviceptr to, const void *from, size_t bytes)
 {
     static const struct fake_work work = {NULL, arrive, free};

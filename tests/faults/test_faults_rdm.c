@@ -1,4 +1,4 @@
-/* Datagram endpoints: a peer that dies, before and after there is a link to it. */
+/* Datagram endpoints: a peer that dies, before there is a link to it and after. */
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,9 +11,9 @@
 
 #include "procs.h"
 
-enum { SOON_S = 4 }; /* less than half of what silence alone takes */
+enum { SOON_S = 4 }; /* less than half of the time that silence alone takes */
 
-/* Rank 2 is killed.  With an argument all have talked to it before. */
+/* Rank 2 is killed.  With an argument, all ranks have exchanged messages with it before. */
 static int rank_of_killed(int rank, int size, void *argument)
 {
     int32_t x = 0;

@@ -57,7 +57,7 @@ static int rank_that_goes_on(int rank, int size, void *argument)
     EXPECT(tutti_shrink_group(NULL, &smaller) == TUTTI_OK);
     EXPECT_WITHIN(begin, 0, 2 + SOON_S);
     EXPECT(expect_members(smaller, rank, left, n) == 0);
-    EXPECT(tutti_shrink_group(smaller, &again) == TUTTI_OK); /* nobody is lost in it */
+    EXPECT(tutti_shrink_group(smaller, &again) == TUTTI_OK); /* no rank is lost in it */
     EXPECT(expect_members(again, rank, left, n) == 0);
     EXPECT(tutti_destroy_process_group(smaller) == TUTTI_OK);
     EXPECT(expect_members(again, rank, left, n) == 0);
@@ -118,7 +118,7 @@ static void test_nobody_is_lost(void **state)
     procs_run_ranks(SIZE, rank_that_misses_nobody, NULL);
 }
 
-/* The others give up a rank that does not call at their timeout.  When it calls, they have gone on. */
+/* The others give up a rank that does not call before their timeout.  When it calls, they have continued without it. */
 static int rank_that_may_be_late(int rank, int size, void *argument)
 {
     int left[SIZE] = {0, 1, 3}, x = 0;
@@ -151,8 +151,8 @@ static void test_one_is_given_up(void **state)
     procs_run_ranks(SIZE, rank_that_may_be_late, NULL);
 }
 
-/* Nothing is known of a rank that does not call.  When it calls, the others have gone on: it must not get a group with
- * them.  The next time all agree. */
+/* A rank does not call, and nothing is known of it.  When it calls, the others have continued: it must not get a group
+ * with them.  The next time all agree. */
 static int rank_that_waits_in_vain(int rank, int size, void *argument)
 {
     int all[3] = {0, 1, 2};

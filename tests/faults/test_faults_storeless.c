@@ -1,5 +1,5 @@
-/* A world does not need the store once it is made: ranks that have never exchanged a message can do so after it has
- * died, and new_group works.  split_group gathers the choices there and answers STORE. */
+/* A world does not need the store once it is made.  After the store has died, ranks that have never exchanged a message
+ * can do so, and new_group works. split_group, which gathers the choices there, returns STORE. */
 #include "procs.h"
 
 enum { RANKS = 5, SOON_S = 2 };
@@ -44,7 +44,7 @@ static int use_and_destroy(tutti_group *group)
     return tutti_destroy_process_group(group);
 }
 
-/* argument: TUTTI_SHM.  The first operation of all is a group's. */
+/* argument: TUTTI_SHM. The first operation at all is one of a group. */
 static int rank_that_makes_groups(int rank, int size, void *argument)
 {
     tutti_group *group = NULL;

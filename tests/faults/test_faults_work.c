@@ -27,7 +27,7 @@ static int rank_of_abort(int rank, int size, void *argument)
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == size);
     proc_barrier(size, 1);
     if (rank == 0) EXPECT(pthread_create(&thread, NULL, abort_soon, NULL) == 0);
-    if (rank == 2) procs_sleep_ms(1000); /* it calls when the group has been aborted */
+    if (rank == 2) procs_sleep_ms(1000); /* it calls after the group was aborted */
     EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_ABORTED, "rank 0", "enough of this",
                  "world");
     began = atomic_load(&proc_shared->value[0]);
@@ -66,7 +66,7 @@ static int rank_of_child_abort(int rank, int size, void *argument)
         if (status == TUTTI_OK) status = tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT);
         if (status != TUTTI_OK)
             EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "enough of this"); /* the abort may have been notified first */
-        proc_barrier(size, round);                                     /* nobody is in a call now */
+        proc_barrier(size, round);                                     /* no rank is in a call now */
         EXPECT(tutti_destroy_process_group(child) == TUTTI_OK);
     }
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL) == TUTTI_OK && x == size);
@@ -119,7 +119,7 @@ static void test_destroy_with_operations_in_flight(void **state)
     procs_run_ranks(2, rank_of_destroy, NULL);
 }
 
-/* Operations on the same memory wait for each other.  Their peer leaves after the first one: each of the others ends,
+/* Operations on the same memory wait for each other.  Their peer leaves after the first one.  Each of the others ends,
  * once. */
 static int rank_of_blocked(int rank, int size, void *argument)
 {

@@ -1,4 +1,4 @@
-/* Groups made with a store share descriptors and thread, and end in any order. */
+/* Groups made with a store share descriptors and a thread, and end in any order. */
 #include "procs.h"
 #include "usage.h"
 
@@ -12,7 +12,7 @@ static int use(tutti_group *group, int size)
     return 0;
 }
 
-/* The first group goes first, and takes its subgroup along; the others stay usable, and a further one can be made. */
+/* The first group is destroyed first, with its subgroup.  The others stay usable, and another one can be made. */
 static int end_all(tutti_store *store, int size, tutti_store **part, tutti_group **group)
 {
     tutti_group *child = NULL;
@@ -56,11 +56,11 @@ static int rank_of_counted(int rank, int size, void *argument)
         fprintf(stderr, "rank %d: %d further groups take %d descriptors and %d threads\n", rank, GROUPS, more_fds,
                 more_threads);
     EXPECT(more_fds <= 0 && more_threads == 0);
-    EXPECT(usage_threads() == threads - 1); /* the one that they shared */
+    EXPECT(usage_threads() == threads - 1); /* the shared one */
     return wrong;
 }
 
-/* What a transport was opened with is part of it. */
+/* The settings with which a transport was opened are part of its identity. */
 static int rank_of_settings(int rank, int size, void *argument)
 {
     tutti_store *store = proc_store(), *part[2] = {NULL};

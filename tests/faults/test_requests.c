@@ -1,11 +1,11 @@
-/* How many requests the ranks make to the store: while they initialise, while one of them is late or never comes, and
- * while they make groups.  The number a rank must not grow with the number of ranks. */
+/* The number of requests that ranks make to the store: at init, while one of them is late or never comes, and for each
+ * group.  The number per rank must not grow with the number of ranks. */
 #include "procs.h"
 
 enum {
-    INIT_MOST = 30, /* a rank: about 20, and a look or two while it waits */
+    INIT_MOST = 30, /* per rank: about 20, and a look or two while it waits */
     LATE_MS = 2000,
-    LOOK_MS = 200, /* a rank that waits looks so often */
+    LOOK_MS = 200, /* how often a waiting rank looks */
     LOOK_REQUESTS = 3,
     MISSING_MS = 1000,
     SPLITS = 5
@@ -15,8 +15,8 @@ enum { INITIALISED = 1, MADE_GROUPS };
 
 struct run {
     bool wire;
-    int late_ms;         /* the last rank comes so much later */
-    double init, groups; /* requests a rank; filled in */
+    int late_ms;         /* the delay of the last rank */
+    double init, groups; /* requests per rank; filled in */
 };
 
 static int run_rank(int rank, int size, void *argument)
@@ -55,7 +55,7 @@ static void watch(struct procs *procs, void *argument)
     int64_t init = count(procs);
     procs_release(procs, INITIALISED);
     procs->failed |= !procs_wait_for_step(procs, MADE_GROUPS);
-    run->groups = (double)(count(procs) - init - 1) / procs->size; /* but for the one that asks */
+    run->groups = (double)(count(procs) - init - 1) / procs->size; /* except the rank that asks */
     run->init = (double)init / procs->size;
     procs_release(procs, MADE_GROUPS);
 }

@@ -19,7 +19,7 @@
         }                                                                                                              \
     } while (0)
 
-/* Bytes from which a target makes up a value; zeros once they are used up. */
+/* Bytes from which a target makes a value; zeros when they are used up. */
 struct fuzz_bytes {
     const uint8_t *at, *end;
 };
@@ -31,7 +31,7 @@ static inline uint64_t fuzz_take(struct fuzz_bytes *bytes, int n)
     return value;
 }
 
-/* So many of the bytes, or what is left. */
+/* Returns up to n of the bytes. */
 static inline const void *fuzz_take_run(struct fuzz_bytes *bytes, size_t *n)
 {
     const void *run = bytes->at;
@@ -40,7 +40,7 @@ static inline const void *fuzz_take_run(struct fuzz_bytes *bytes, size_t *n)
     return run;
 }
 
-/* The bytes as text of the parser's own, which ends at their first zero.  The caller frees it. */
+/* Returns the bytes as text, which ends at the first zero.  The caller frees it. */
 static inline char *fuzz_text(const uint8_t *in, size_t bytes)
 {
     char *text = strndup((const char *)in, bytes);

@@ -1,5 +1,5 @@
-/* The few calls of NVIDIA's driver that tests need, asked for by name: the real driver's, or the stand-in's of
- * tests/fakes where TUTTI_FAKES names its folder. */
+/* The few calls of NVIDIA's driver that tests need, looked up by name: the real driver's, or those of the stand-in in
+ * tests/fakes if TUTTI_FAKES names its folder. */
 #ifndef CUDA_SHIM_H
 #define CUDA_SHIM_H
 
@@ -42,7 +42,7 @@ static struct {
     int (*graph_free)(void *);
 } cu;
 
-/* False, with a sentence, where there is no driver. */
+/* Returns false, with a message, if there is no driver. */
 static inline bool cu_load(void)
 {
     static const struct {
@@ -94,7 +94,7 @@ static inline bool cu_load(void)
     return cu.init(0) == 0;
 }
 
-/* Makes the device's context the thread's. */
+/* Makes the device's context current on this thread. */
 static inline bool cu_use(int device)
 {
     void *context = NULL;

@@ -1,4 +1,4 @@
-/* Tensors on a device, filled with numbers of any dtype and held against what they should be; what a case is. */
+/* Tensors on a device, filled with numbers of any dtype and compared with the expected ones; the type of a case. */
 #ifndef DEVICE_TENSORS_H
 #define DEVICE_TENSORS_H
 
@@ -111,7 +111,7 @@ static inline size_t bytes_of(tutti_tensor x)
     return (size_t)(x.numel * tutti_dtype_bytes(x.dtype));
 }
 
-/* Host memory for the tensor's elements. */
+/* Allocates host memory for the tensor's elements. */
 static inline void *to_host(tutti_tensor x)
 {
     void *host = malloc(bytes_of(x) + 1);
@@ -119,14 +119,14 @@ static inline void *to_host(tutti_tensor x)
     return host;
 }
 
-/* Element i becomes value(i, what). */
+/* Sets element i to value(i, what). */
 static inline void fill(tutti_tensor x, double (*value)(int64_t i, const int *what), const int *what)
 {
     void *host = malloc(bytes_of(x) + 16);
     for (int64_t i = 0; i < x.numel; i++) number_put(x.dtype, host, i, value(i, what));
     if (x.numel > 0 && cu.copy((cu_memory)(uintptr_t)x.data, (cu_memory)(uintptr_t)host, bytes_of(x)) != 0) abort();
     cu.stream_wait(
-        NULL); /* the copy has read host when it returns; the streams of the cases do not wait for the rest */
+        NULL); /* the copy has read the host's memory when it returns; the cases' streams do not wait for the rest */
     free(host);
 }
 
@@ -138,7 +138,7 @@ static inline bool holds(tutti_tensor x, double (*value)(int64_t i, const int *w
     return same;
 }
 
-/* what: rank, the first element's place, and for reductions the op and the group's size. */
+/* what: rank, the index of the first element, and for reductions the op and the group's size */
 static inline double of_rank(int64_t i, const int *what)
 {
     return (double)((i + what[1]) % 5 + what[0] + 1);
@@ -169,7 +169,7 @@ static inline double reduced(int64_t i, const int *what)
     return what[2] == TUTTI_AVG ? all / what[3] : all;
 }
 
-/* Integers truncate. */
+/* integers truncate */
 static inline double reduced_whole(int64_t i, const int *what)
 {
     return (double)(int64_t)reduced(i, what);

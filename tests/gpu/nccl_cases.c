@@ -17,7 +17,8 @@ static int run(const struct device_case *one, int rank, int size)
     return line;
 }
 
-/* Those with this name, or all; how many, or -1.  The ranks are out of step after one that failed: it is the last. */
+/* Runs the cases with this name, or all.  Returns their number, or -1.  Stops after a failure, because the ranks are
+ * out of step then. */
 static int run_named(const struct device_case *cases, int n, const char *name, int rank, int size)
 {
     int found = 0;

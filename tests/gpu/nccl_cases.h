@@ -201,7 +201,7 @@ static inline int case_messages(tutti_group *group, int rank, int size)
     tutti_tensor a = on_device(group, n, TUTTI_INT32), b = on_device(group, n, TUTTI_INT32);
     cu_stream stream = new_stream();
     tutti_opts opts = {.group = group, .stream = stream};
-    for (int round = 0; round < 3; round++) { /* all send first */
+    for (int round = 0; round < 3; round++) { /* all ranks send first */
         tutti_work *works[2];
         fill(a, of_rank, (int[]){rank, round});
         EXPECT(tutti_isend(a, to, &opts, &works[0]) == TUTTI_OK);
@@ -209,7 +209,7 @@ static inline int case_messages(tutti_group *group, int rank, int size)
         EXPECT(tutti_wait_all(works, 2, 60000) == TUTTI_OK);
         EXPECT(holds(b, of_rank, (int[]){from, round}));
     }
-    for (int round = 0; round < 4; round++) { /* in order, one blocking, one not */
+    for (int round = 0; round < 4; round++) { /* in order, one blocking and one not */
         tutti_work *work = NULL;
         fill(part(a, 0, 10), of_rank, (int[]){rank, round});
         if (rank % 2 == 0) {
@@ -228,7 +228,7 @@ static inline int case_messages(tutti_group *group, int rank, int size)
         if (work != NULL) EXPECT(tutti_wait(&work, 60000) == TUTTI_OK);
     }
     wait_stream(stream);
-    /* a receive that waits does not hold up collectives */
+    /* a waiting receive does not delay collectives */
     tutti_work *late = NULL;
     EXPECT(tutti_irecv(part(b, 0, 5), from, &opts, &late) == TUTTI_OK);
     EXPECT(tutti_barrier(&opts) == TUTTI_OK);
@@ -275,7 +275,7 @@ static inline int case_groups(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* CU_STREAM_PER_THREAD; a stream of a device that no rank has, where there is one. */
+/* CU_STREAM_PER_THREAD; a stream of a device that no rank has, if there is one */
 static inline int foreign_stream(tutti_group *group, tutti_tensor x, int size)
 {
     int devices = 0;
@@ -320,7 +320,7 @@ static inline int case_refused(tutti_group *group, int rank, int size)
         EXPECT(tutti_send(x, peer, &tagged) == TUTTI_ERR_UNSUPPORTED);
         EXPECT(tutti_recv(x, TUTTI_ANY_SOURCE, &opts) == TUTTI_ERR_UNSUPPORTED);
     }
-    EXPECT(tutti_barrier(&opts) == TUTTI_OK); /* the group is as it was */
+    EXPECT(tutti_barrier(&opts) == TUTTI_OK); /* the group is still usable */
     drop(group, x);
     return 0;
 }

@@ -12,7 +12,7 @@ static inline double bits_of(int64_t i, const int *what)
     return (double)((i + what[0] * 3) % 8);
 }
 
-/* what: the op, the group's size. */
+/* what: the op and the group's size */
 static inline double bits_reduced(int64_t i, const int *what)
 {
     int all = (int)bits_of(i, (int[]){0});
@@ -46,7 +46,7 @@ static inline int case_bitwise(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* The other tag first, from whoever; a barrier that names who is missing; all_to_all in place. */
+/* The second tag first, from any source; a barrier that names the straggler; all_to_all in place. */
 static inline int case_beyond_nccl(tutti_group *group, int rank, int size)
 {
     cu_stream stream = new_stream();
@@ -135,7 +135,7 @@ static inline int one_large(tutti_group *group, int rank, int size, int64_t n)
     return 0;
 }
 
-/* A chunk is 4 MiB or more: of all ranks' blocks together, of one tensor where there are no blocks. */
+/* A chunk is 4 MiB or more: of all ranks' blocks together, or of one tensor if there are no blocks. */
 static inline int case_large(tutti_group *group, int rank, int size)
 {
     int line = size <= 2 ? one_large(group, rank, size, (9 << 20) / 4 + 3) : 0;
@@ -143,7 +143,7 @@ static inline int case_large(tutti_group *group, int rank, int size)
     return line == 0 ? one_large(group, rank, size, (4 << 20) / 4 / size + 1) : line;
 }
 
-/* Asynchronous ones on the same memory, large and small: as if one after the other. */
+/* Asynchronous operations on the same memory, large and small: as if one after the other. */
 static inline int case_in_order(tutti_group *group, int rank, int size)
 {
     enum { N = (5 << 20) / 4, TIMES = 4 };
@@ -180,7 +180,7 @@ static inline int case_in_order(tutti_group *group, int rank, int size)
 
 /* ---- streams ----------------------------------------------------------------------------------------------- */
 
-/* The given stream stands still, then writes: the operation comes after, and an asynchronous call does not wait. */
+/* The given stream waits, then writes.  The operation follows it, and an asynchronous call does not wait. */
 static inline int case_staged_streams(tutti_group *group, int rank, int size)
 {
     enum { N = 1000 };
@@ -218,7 +218,7 @@ static inline int case_staged_streams(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Messages of one pair and tag keep their order, also where the first one's stream is late. */
+/* Messages of one pair and tag keep their order, also if the first one's stream is late. */
 static inline int case_message_order(tutti_group *group, int rank, int size)
 {
     cu_stream late = new_stream(), early = new_stream();
@@ -251,7 +251,7 @@ static inline int case_message_order(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* On "cuda:nccl|tcp": staged ones between those of NCCL, all asynchronous, on the same memory. */
+/* On "cuda:nccl|tcp": staged operations between those of NCCL, all asynchronous, on the same memory. */
 static inline int case_mixed(tutti_group *group, int rank, int size)
 {
     enum { N = 2000 };
@@ -278,7 +278,8 @@ static inline int case_mixed(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* As one, with one in the middle that NCCL does not have: the last waits for that, the first is under way meanwhile. */
+/* Coalesced, with an operation that NCCL does not have in the middle: the last waits for it, the first runs meanwhile.
+ */
 static inline int case_coalesced_mixed(tutti_group *group, int rank, int size)
 {
     enum { N = 1000 };
@@ -333,7 +334,7 @@ static inline int case_staged_refused(tutti_group *group, int rank, int size)
     EXPECT(cu.capture_end(stream, &graph) == 0);
     cu.graph_free(graph);
     fill(x, of_rank, (int[]){rank, 0});
-    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK); /* the group is as it was */
+    EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK); /* the group is still usable */
     wait_stream(stream);
     EXPECT(holds(x, reduced, (int[]){0, 0, TUTTI_SUM, size}));
     drop(group, x);

@@ -22,7 +22,7 @@ static inline void wait_at(void *argument)
     while (!__atomic_load_n(&gate->open, __ATOMIC_ACQUIRE)) nanosleep(&(struct timespec){0, 100000}, NULL);
 }
 
-/* The caller's stream sleeps, then writes: what follows must see it. */
+/* The caller's stream sleeps, then writes.  Later work must see the data. */
 static inline int case_streams(tutti_group *group, int rank, int size)
 {
     static int delay_ms = 60;
@@ -47,7 +47,7 @@ static inline int case_streams(tutti_group *group, int rank, int size)
         EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
         EXPECT(!async || !tutti_work_is_completed(work));
         if (async) EXPECT(tutti_wait_stream(work, second) == TUTTI_OK);
-        clock_gettime(CLOCK_MONOTONIC, &end); /* neither has waited */
+        clock_gettime(CLOCK_MONOTONIC, &end); /* neither call has waited */
         double ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 + (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
         EXPECT(ms < delay_ms);
         cu.copy_out(host, (cu_memory)(uintptr_t)x.data, N * sizeof *host, async ? second : stream);
@@ -55,7 +55,7 @@ static inline int case_streams(tutti_group *group, int rank, int size)
         for (int i = 0; i < N; i++) EXPECT(host[i] == size * (size + 1) / 2);
         if (async) EXPECT(tutti_wait(&work, 60000) == TUTTI_OK);
     }
-    /* asynchronous ones, then a blocking one, all on the same memory: as if one after the other */
+    /* asynchronous operations, then a blocking one, all on the same memory: as if one after the other */
     tutti_work *works[3];
     cu.call_host(stream, sleep_here, &delay_ms);
     cu.fill((cu_memory)(uintptr_t)x.data, 1, N, stream);
@@ -70,7 +70,7 @@ static inline int case_streams(tutti_group *group, int rank, int size)
     wait_stream(second);
     for (int i = 0; i < N; i++) EXPECT(host[i] == size * size * size * size);
     EXPECT(tutti_wait_all(works, 3, 60000) == TUTTI_OK);
-    /* a wait with a time limit, after which it goes on */
+    /* a wait with a timeout, after which the operation continues */
     opts.stream = stream;
     opts.async_op = &work;
     cu.call_host(stream, sleep_here, &delay_ms);
@@ -84,7 +84,7 @@ static inline int case_streams(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* As long as it ran on the device: what the stream held before does not count. */
+/* Measures the time on the device only: earlier work of the stream does not count. */
 static inline int case_duration(tutti_group *group, int rank, int size)
 {
     enum { HELD_MS = 100 };
@@ -107,14 +107,16 @@ static inline int case_duration(tutti_group *group, int rank, int size)
     clock_gettime(CLOCK_MONOTONIC, &ended);
     double ms = (double)(ended.tv_sec - opened.tv_sec) * 1e3 + (double)(ended.tv_nsec - opened.tv_nsec) / 1e6;
     double took = (double)tutti_work_duration_ns(work) / 1e6;
-    EXPECT(took >= 0 && took < ms + 1); /* one rank in place has nothing to do; CUDA counts half microseconds */
+    EXPECT(took >= 0 &&
+           took <
+               ms + 1); /* one rank in place has nothing to do; CUDA's clock has a resolution of half a microsecond */
     tutti_work_free(work);
     drop(group, x);
     cu.stream_free(stream);
     return 0;
 }
 
-/* The strictest; where ranks are threads another one's waiting would end it. */
+/* The strictest mode, in which another thread's wait would end the capture if ranks are threads. */
 static int capture_mode = CU_CAPTURE_GLOBAL;
 
 static inline int case_capture(tutti_group *group, int rank, int size)
@@ -130,7 +132,7 @@ static inline int case_capture(tutti_group *group, int rank, int size)
     tutti_work *before = NULL;
     EXPECT(tutti_all_reduce(y, TUTTI_SUM, &(tutti_opts){.group = group, .async_op = &before}) == TUTTI_OK);
     EXPECT(cu.capture(stream, capture_mode) == 0);
-    EXPECT(tutti_wait_stream(before, stream) == TUTTI_OK); /* from without: the host waits, the capture goes on */
+    EXPECT(tutti_wait_stream(before, stream) == TUTTI_OK); /* from outside: the host waits, the capture continues */
     tutti_work_free(before);
     EXPECT(tutti_all_reduce_into(y, x, TUTTI_SUM, &opts) == TUTTI_OK);
     EXPECT(tutti_all_reduce(y, TUTTI_SUM, &opts) == TUTTI_OK);
@@ -156,8 +158,8 @@ static inline int case_capture(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* A stream that waits for the legacy one is captured: that one takes nothing then, and neither the capture nor the
- * group suffers from the attempt. */
+/* A stream that waits for the legacy stream is captured.  The legacy stream then accepts no work, and neither the
+ * capture nor the group suffers from the attempt. */
 static inline int case_capture_legacy(tutti_group *group, int rank, int size)
 {
     enum { N = 10 };
@@ -185,7 +187,7 @@ static inline int case_capture_legacy(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Twice: once while communicators are still to be opened and connected, once after. */
+/* Twice: while communicators are still to be opened and connected, and after. */
 static inline int case_coalesced(tutti_group *group, int rank, int size)
 {
     enum { N = 3000 };

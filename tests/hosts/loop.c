@@ -19,7 +19,7 @@ static int report_failure(int status, double since)
     return 3;
 }
 
-/* Element 0 says whether rank 0 goes on; the others are the rank and the round. */
+/* Element 0 tells whether rank 0 continues; the others are computed from rank and round. */
 static void fill(float *x, size_t n, int rank, int round, bool more)
 {
     for (size_t i = 1; i < n; i++) x[i] = (float)(rank + round % 100 + (int)(i % 100));
@@ -76,6 +76,6 @@ int loop_main(char **argument)
         if (result == 0 && status != TUTTI_OK) result = report_failure(status, begun);
     }
     free(x);
-    if (result != 0) sleep(1); /* or the launcher would end the others before they have said theirs */
+    if (result != 0) sleep(1); /* otherwise the launcher would end the other ranks before they have reported */
     return result;
 }

@@ -21,7 +21,7 @@
 
 enum { SKIPPED = 77, LIMIT_S = 120, AHEAD = 2 };
 
-/* Mostly they wait, so some are started ahead of their turn; what they print comes when it is. */
+/* The cases mostly wait, so some are started ahead of their turn.  Their output appears in order. */
 static struct script {
     const char *file, *name;
     FILE *output;
@@ -69,7 +69,7 @@ static void start(struct script *script)
     dup2(fileno(script->output), STDERR_FILENO);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     setenv("TUTTI_BUILD_DIR", TUTTI_BUILD_DIR, 1);
-    alarm(LIMIT_S); /* ends bash itself; the next to make hosts removes what is left */
+    alarm(LIMIT_S); /* ends bash itself; the next run removes what is left */
     execlp("bash", "bash", path, script->name, (char *)NULL);
     _exit(127);
 }

@@ -65,7 +65,7 @@ static void collectives(tutti_group *group, int rank, int size)
     free(b);
 }
 
-/* Every dtype and op that fit, once. */
+/* Every supported dtype and op, once. */
 static void reductions(tutti_group *group)
 {
     static const tutti_dtype dtypes[] = {

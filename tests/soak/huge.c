@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     if (rank == 1) check("recv", x, COUNT, 9, 1);
     give(x, COUNT);
 
-    /* parts beyond 2 GiB begin beyond it, too; each rank's own is in place */
+    /* parts beyond 2 GiB also start beyond it; each rank's own part is in place */
     int64_t part = COUNT / size + 1, all = part * size;
     x = take(all);
     fill(x + rank * part, part, 3 * rank);
@@ -112,7 +112,7 @@ int main(int argc, char **argv)
     for (int r = 0; r < size; r++) check("all_gather_into_tensor", x + r * part, part, 3 * r, 1);
     give(x, all);
 
-    /* a block of more than 2 GiB from the first rank, a small one from the others */
+    /* more than 2 GiB from the first rank, a small block from the others */
     tutti_tensor blocks[64];
     if (size <= 64) {
         int64_t at = 0;

@@ -1,4 +1,4 @@
-/* What cmake --install lays down is enough to build and run a program elsewhere: the README's own. */
+/* The files of cmake --install suffice to build and run a program elsewhere: the README's own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Ten thousand clients join the tcp store at once, as tutti-store-bench has them. */
+/* Ten thousand clients join the tcp store at once, by tutti-store-bench. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* tutti-info tells of the machine, and under tutti-run of the world; it refuses what it does not know. */
+/* tutti-info describes the machine, and under tutti-run the world.  It refuses unknown arguments. */
 #include "tools/launch.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static void machine(void **state)
     launch_free(&launch);
 }
 
-/* A machine on which libfabric cannot be loaded: its ranks share memory. */
+/* libfabric cannot be loaded here: the ranks share memory. */
 static void shared_memory_alone(void **state)
 {
     (void)state;
@@ -35,7 +35,7 @@ static void shared_memory_alone(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(library, sizeof library, "%s/libfabric.so.1", folder);
     snprintf(path, sizeof path, "LD_LIBRARY_PATH=%s", folder);
-    int fd = open(library, O_CREAT | O_WRONLY | O_CLOEXEC, 0600); /* an empty file is no library */
+    int fd = open(library, O_CREAT | O_WRONLY | O_CLOEXEC, 0600); /* an empty file is not a library */
     assert_true(fd >= 0);
     close(fd);
     struct launch launch = RUN("-n", "1", "/usr/bin/env", "-u", "RANK", path, INFO);
@@ -75,7 +75,7 @@ static void world(void **state)
     has(&launch, "rank 0: host 0 (");
     has(&launch, "rank 2: host 0 (");
     has(&launch, "tcp: rank 2 shares memory with 2 of 2 ranks");
-    assert_int_equal(text_count(launch.out.data, "world of"), 1); /* one rank speaks */
+    assert_int_equal(text_count(launch.out.data, "world of"), 1); /* only rank 0 prints */
     launch_free(&launch);
     launch = RUN("-n", "2", "/usr/bin/env", "TUTTI_SHM=off", INFO);
     assert_int_equal(launch.status, 0);
@@ -86,7 +86,7 @@ static void world(void **state)
     launch_free(&launch);
 }
 
-/* What a variable says in vain is told, once a rank, and what is taken instead. */
+/* A warning for each variable with an invalid value, once per rank, with the value that is used instead. */
 static void odd_values(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* tutti-run: the command line, what a rank finds set, and the ways of its output. */
+/* tutti-run: the command line, the environment of a rank, and its output. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -106,9 +106,9 @@ static void sets_the_variables(void **state)
     assert_has(&launch.out, "[1] 1/2 local 1/2 node 0 0 at 127.0.0.1 hosted 1 omp 1\n");
     assert_int_equal(text_count(launch.out.data, "] port\n"), 2);
     launch_free(&launch);
-    setenv("RANK", "77", 1); /* an older one is replaced */
+    setenv("RANK", "77", 1); /* an older value is replaced */
     setenv("OMP_NUM_THREADS", "5", 1);
-    launch = RUN("-n", "2", "env"); /* a shell would hide a variable that is there twice */
+    launch = RUN("-n", "2", "env"); /* a shell would hide a duplicate variable */
     assert_has(&launch.out, "[1] RANK=1\n");
     assert_int_equal(text_count(launch.out.data, "] RANK="), 2);
     assert_int_equal(text_count(launch.out.data, "] OMP_NUM_THREADS=5\n"), 2);
@@ -137,7 +137,7 @@ static void gives_all_ranks_one_sealed_token(void **state)
     launch_free(&other);
 }
 
-/* What a rank has open: its three streams, the token and the launcher's stdout.  ls lists the shell's descriptors. */
+/* The open descriptors of a rank: its three streams, the token and the launcher's stdout. ls lists the shell's. */
 static void leaks_no_descriptor(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void prefixes_each_line_and_keeps_the_streams_apart(void **state)
     launch_free(&launch);
 }
 
-/* Rank r writes lines of r's letter alone, in pieces that end anywhere. */
+/* Rank r writes lines of its own letter, in pieces of any length. */
 static void never_mixes_lines(void **state)
 {
     (void)state;
@@ -223,7 +223,8 @@ static void cuts_a_long_line(void **state)
     assert_int_equal(text_count(launch.out.data, "\n"), 3);
     assert_int_equal(text_count(launch.out.data, "[0] a"), 3);
     launch_free(&launch);
-    launch = RUN("sh", "-c", "head -c 65536 /dev/zero | tr '\\0' a; echo; echo b"); /* just fits: no empty line */
+    launch =
+        RUN("sh", "-c", "head -c 65536 /dev/zero | tr '\\0' a; echo; echo b"); /* just fits: no empty line follows */
     assert_int_equal(text_count(launch.out.data, "\n"), 2);
     launch_free(&launch);
 }
@@ -237,7 +238,7 @@ static void passes_all_bytes(void **state)
     launch_free(&launch);
 }
 
-/* As with 2>&1 into a pipe, where the system keeps only 4 KiB together. */
+/* As with 2>&1 into a pipe, which keeps at most 4 KiB together. */
 static void one_file_for_both_streams_keeps_lines_whole(void **state)
 {
     (void)state;
@@ -288,7 +289,7 @@ static void log_dir_files_each_stream(void **state)
     launch_assert_refused(ARGS("--log-dir=/proc/no", "true"), 1, "cannot make the folder /proc/no");
 }
 
-/* The reader waits until the ranks have nowhere to write, then takes everything. */
+/* The reader waits until the ranks are blocked in writing, then reads everything. */
 static void a_slow_reader_slows_the_ranks(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* tutti-run: how a job ends.  Failures and what is said of them, signals, the launcher's own death, a terminal. */
+/* tutti-run: the end of a job.  Failures and their messages, signals, the launcher's own death, a terminal. */
 #include "launch.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ static void the_exit_status_is_the_first_failures(void **state)
     launch_free(&launch);
 }
 
-/* A rank that is done leaves the others alone. */
+/* A rank that ends with 0 does not end the others. */
 static void a_rank_that_succeeds_ends_nobody(void **state)
 {
     (void)state;
@@ -37,7 +37,7 @@ static void a_rank_that_succeeds_ends_nobody(void **state)
     launch_free(&launch);
 }
 
-/* The state letter in /proc/PID/stat. */
+/* Returns the state letter in /proc/PID/stat. */
 static char state_of(int pid)
 {
     char path[64], letter = '?';
@@ -58,7 +58,7 @@ static void wait_for_state(int pid, char letter, bool there)
     }
 }
 
-/* Both are dead before the launcher, stopped meanwhile, looks. */
+/* Both ranks are dead before the launcher, which is stopped meanwhile, looks. */
 static void the_first_failure_by_time_counts(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void who_ignores_sigterm_is_killed_after_the_grace(void **state)
     launch_free(&launch);
 }
 
-/* Also when the rank itself ended well, and when the helper has kept its output open. */
+/* Also if the rank itself succeeded, and if the helper keeps its output open. */
 static void helpers_end_with_their_rank(void **state)
 {
     (void)state;
@@ -132,8 +132,8 @@ static void helpers_end_with_their_rank(void **state)
     launch_free(&launch);
 }
 
-/* A daemon leaves the group; it is not ours to end, but must not hold us up either.  (It has our stdout as
- * TUTTI_STDOUT_FD, so whoever reads that to its end does wait for it.) */
+/* A daemon has left the process group.  The launcher does not end it and does not wait for it. (It has our stdout as
+ * TUTTI_STDOUT_FD, so a reader of that to its end does wait.) */
 static void a_daemon_with_our_pipe_does_not_hold_us_up(void **state)
 {
     (void)state;
@@ -221,7 +221,7 @@ static void an_ignored_interrupt_stays_ignored(void **state)
     signal(SIGINT, SIG_DFL);
     launch_expect(&launch, "ready\n", 2);
     kill(launch.pid, SIGINT);
-    usleep(50000); /* two, not one that was pending twice: the second would kill */
+    usleep(50000); /* two separate signals: the second one kills */
     kill(launch.pid, SIGINT);
     launch_finish(&launch);
     assert_int_equal(launch.status, 0);
@@ -229,7 +229,7 @@ static void an_ignored_interrupt_stays_ignored(void **state)
     launch_free(&launch);
 }
 
-/* The ranks' signal state is what the launcher was started with: nothing blocked, SIGPIPE deadly. */
+/* Ranks get the signal state with which the launcher was started: nothing blocked, SIGPIPE deadly. */
 static void ranks_have_the_callers_signals(void **state)
 {
     (void)state;
@@ -269,7 +269,7 @@ static void ranks_end_with_a_killed_launcher(void **state)
 
 /* ---- a terminal ------------------------------------------------------------------------------------------------- */
 
-/* tutti-run in the foreground of a terminal of its own, whose other side is launch.from_out. */
+/* tutti-run in the foreground of its own terminal, whose other side is launch.from_out. */
 static struct launch start_on_terminal(const char *const *arguments)
 {
     char *argv[16] = {(char *)(uintptr_t)launch_path()};
@@ -314,13 +314,13 @@ static void control_c_reaches_each_rank_once(void **state)
     struct launch launch = start_on_terminal(
         ARGS("-n", "3", "sh", "-c", "n=0; trap 'n=$((n+1)); echo got $n' INT; trap 'exit 0' USR1; " LOOP));
     launch_expect(&launch, "ready\r\n", 3);
-    kill(launch.pid, SIGSTOP); /* so that a second one could not melt into the terminal's */
+    kill(launch.pid, SIGSTOP); /* so that it does not merge with the terminal's */
     wait_for_state(launch.pid, 'T', true);
     assert_int_equal(write(launch.from_out, "\003", 1), 1);
     usleep(300000);
     kill(launch.pid, SIGCONT);
     launch_expect(&launch, "got 1\r\n", 3);
-    usleep(200000); /* time for one too many */
+    usleep(200000); /* time for a superfluous signal */
     kill(launch.pid, SIGUSR1);
     launch_finish(&launch);
     assert_int_equal(launch.status, 0);

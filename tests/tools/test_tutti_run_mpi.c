@@ -1,5 +1,5 @@
-/* tutti-run --mpi: the ranks start through an MPI's launcher, and what tutti-run promises of ranks holds for these,
- * too. Skipped for an MPI that the backend was not built for, or whose launcher is not installed. */
+/* tutti-run --mpi: an MPI launcher starts the ranks, and tutti-run's promises hold for them, too.  Skipped for an MPI
+ * that the backend was not built for, or whose launcher is not installed. */
 #include "launch.h"
 
 #include <signal.h>
@@ -20,7 +20,7 @@ static bool has(const struct mpi *mpi)
     return system(text) == 0;
 }
 
-/* Each test is run with each of them. */
+/* Each test is run with each MPI. */
 #define EACH(mpi)                                                                                                      \
     for (const struct mpi *mpi = mpis; mpi < mpis + 2; mpi++)                                                          \
         if (has(mpi))
@@ -28,7 +28,7 @@ static bool has(const struct mpi *mpi)
 static void starts_ranks_of_mpi(void **state)
 {
     (void)state;
-    setenv("RANK", "7", 1); /* of a job that this one may run inside of */
+    setenv("RANK", "7", 1); /* of a job in which this test may run */
     setenv("MASTER_ADDR", "nowhere.invalid", 1);
     EACH(mpi)
     {
@@ -41,7 +41,8 @@ static void starts_ranks_of_mpi(void **state)
         }
         launch_free(&launch);
     }
-    struct launch launch = RUN("--mpi", "-n", "2", TUTTI_EXAMPLES_DIR "/hello", "tcp"); /* whichever is there */
+    struct launch launch =
+        RUN("--mpi", "-n", "2", TUTTI_EXAMPLES_DIR "/hello", "tcp"); /* the first that is installed */
     assert_int_equal(launch.status, 0);
     assert_int_equal(text_count(launch.out.data, "out of 2 processes"), 2);
     launch_free(&launch);
@@ -96,7 +97,7 @@ static void takes_the_output_options(void **state)
     }
 }
 
-/* launch_wait and launch_nothing_left see that no process stays, however it ends. */
+/* launch_wait and launch_nothing_left check that no process stays, however it ends */
 static void ends_all_ranks(void **state)
 {
     (void)state;
@@ -132,7 +133,7 @@ static void refuses_what_it_cannot_do(void **state)
     free(path);
 }
 
-/* A program that nobody gave an MPI is told of it. */
+/* A program without an MPI launcher gets an error that says so. */
 static void an_error_points_to_it(void **state)
 {
     (void)state;

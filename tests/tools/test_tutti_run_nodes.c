@@ -11,7 +11,7 @@
 
 static char self[4096];
 
-/* A port that was free just now, or one that is held by *fd. */
+/* Returns a port that was free just now, or one that *fd holds. */
 static int some_port(int *fd)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -44,7 +44,7 @@ static void takes_the_port_given(void **state)
     int port = some_port(NULL);
     snprintf(option, sizeof option, "--master-port=%d", port);
     snprintf(line, sizeof line, "[0] %d\n", port);
-    for (int i = 0; i < 5; i++) { /* at once again, too */
+    for (int i = 0; i < 5; i++) { /* and immediately again */
         struct launch launch = RUN(option, "sh", "-c", "echo $MASTER_PORT");
         assert_int_equal(launch.status, 0);
         assert_string_equal(launch.out.data, line);
@@ -94,7 +94,7 @@ static void two_nodes_share_a_token_file(void **state)
     unlink(path);
 }
 
-/* The program of the next test.  Rank 0, on node 0, ends while rank 1 goes on with the store that node 0 serves. */
+/* The program of the next test.  Rank 0, on node 0, ends while rank 1 still uses the store of node 0. */
 static int late_rank(void)
 {
     tutti_store *store = NULL;
@@ -174,7 +174,7 @@ static void no_file_may_be_written(void **state)
                           "cannot keep the job token in a memfd: File too large (see ulimit -f)");
 }
 
-/* The launcher takes what it may have; the ranks have what it was given. */
+/* The launcher raises its own limit; the ranks keep the original one. */
 static void many_ranks_and_few_descriptors(void **state)
 {
     (void)state;

@@ -3,7 +3,7 @@
 
 /* ---- messages ------------------------------------------------------------------------------------------------- */
 
-/* The receives of one rank from another, by slot; NO_STEP where a slot is missing. */
+/* Matches the receives of one rank from another, by slot. */
 static bool proof_match_pair(struct proof *proof, int from, int to, uint32_t *sends, uint32_t n)
 {
     const struct plan *plan = proof->rank[to].plan;
@@ -101,7 +101,7 @@ bool proof_path(const struct plan *plan, const uint64_t *paths, uint32_t before,
 }
 
 struct proof_touch {
-    uint32_t writer, readers; /* readers: a list */
+    uint32_t writer, readers; /* readers: head of a list */
 };
 
 struct proof_reader {

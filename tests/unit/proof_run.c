@@ -6,7 +6,7 @@
 enum proof_phase { PROOF_BEGIN, PROOF_END, PROOF_SENT };
 
 struct proof_action {
-    uint32_t step; /* among all ranks' */
+    uint32_t step; /* index among all ranks' steps */
     uint16_t rank;
     uint8_t phase;
 };
@@ -14,7 +14,7 @@ struct proof_action {
 struct proof_run {
     struct proof *proof;
     uint32_t *waits;
-    uint64_t *knows; /* a step: the ranks that must have entered before it completed */
+    uint64_t *knows; /* for each step: the ranks that must have entered before it completed */
     bool *begun;
     struct proof_action *action;
     uint32_t n_actions, completed;
@@ -43,7 +43,7 @@ static void proof_push(struct proof_run *run, uint32_t step, int rank, enum proo
     run->action[run->n_actions++] = (struct proof_action){step, (uint16_t)rank, (uint8_t)phase};
 }
 
-/* Takes (or lets go) what a step holds while it is under way.  An exact dst == a or b is one element, not two. */
+/* Takes, or releases, what a step holds while it runs.  An exact dst == a or b is one element, not two. */
 static bool proof_hold(struct proof *proof, int rank, const struct plan_step *step, bool take)
 {
     struct proof_rank *at = &proof->rank[rank];
@@ -98,7 +98,7 @@ static bool proof_move(struct proof *proof, struct proof_cell *to, const struct 
     return true;
 }
 
-/* What a step does; incoming is what the message carries. */
+/* Does a step's work; incoming is the content of its message. */
 static bool proof_do(struct proof *proof, int rank, const struct plan_step *step, const struct proof_cell *incoming)
 {
     struct proof_rank *at = &proof->rank[rank];
@@ -174,8 +174,8 @@ static bool proof_act(struct proof_run *run, struct proof_action now)
     return true;
 }
 
-/* The ranks that a rank must have heard of, directly or not, by the time its plan is done.  Where some blocks are empty
- * and others are not, a rank need not wait for one that has nothing for it. */
+/* Returns the ranks that a rank must know to have entered, directly or not, when its plan ends.  If some blocks are
+ * empty and others are not, a rank need not wait for one that sends it nothing. */
 static uint64_t proof_must_know(const struct proof_case *what, int rank)
 {
     uint64_t all = what->size == 64 ? UINT64_MAX : (1ull << what->size) - 1;
@@ -243,7 +243,7 @@ bool proof_run(struct proof *proof)
 
 /* ---- results -------------------------------------------------------------------------------------------------- */
 
-/* What element i of output block `block` must hold on rank. */
+/* Checks element i of output block `block` on a rank. */
 static bool proof_result(struct proof *proof, int rank, int block, int64_t i)
 {
     const struct proof_case *what = &proof->what;

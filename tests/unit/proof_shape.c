@@ -37,7 +37,7 @@ bool proof_blocks(tutti_kind kind)
            kind == TUTTI_ALL_TO_ALL;
 }
 
-/* Elements of the block that goes from one rank to another (or of the one block that a rank gives or gets). */
+/* Returns the elements of the block from one rank to another, or of a rank's only block. */
 static int64_t proof_block(const struct proof_case *what, int from, int to)
 {
     if (!what->uneven) return what->count;
@@ -117,7 +117,7 @@ enum proof_tensors proof_out_side(const struct proof_case *what, int rank)
     }
 }
 
-/* In place one side lies in the other: broadcast and barrier have but one side or none. */
+/* In place one side lies in the other.  Broadcast and barrier have only one side or none. */
 static bool proof_shares(const struct proof_case *what, int rank)
 {
     return what->in_place && proof_in_side(what, rank) != PROOF_NONE && proof_out_side(what, rank) != PROOF_NONE;
@@ -178,7 +178,7 @@ static void proof_give(struct proof_cell *cell, int rank, int64_t id)
     cell->constant = true;
 }
 
-/* Every rank's inputs, which are constant unless an output lies in them. */
+/* Sets a rank's inputs, which are constant unless an output lies in them. */
 static void proof_give_inputs(struct proof *proof, int rank)
 {
     const struct proof_case *what = &proof->what;
@@ -194,7 +194,7 @@ static void proof_give_inputs(struct proof *proof, int rank)
             proof_give(proof_element(proof, rank, true, block, i), rank, proof_id(block, i));
     if (!proof_shares(what, rank) || (proof_blocks(what->algorithm->kind) && !proof_reduces(what->algorithm->kind) &&
                                       what->algorithm->kind != TUTTI_ALL_TO_ALL))
-        return; /* gathers and scatters in place have nothing to do in the rank's own block */
+        return; /* gathers and scatters in place do nothing in the rank's own block */
     for (int block = 0; block < (what->algorithm->kind == TUTTI_ALL_TO_ALL ? what->size : 1); block++) {
         int64_t n = what->algorithm->kind == TUTTI_ALL_TO_ALL ? at->out_count[block] : proof->args[rank].count;
         for (int64_t i = 0; i < n; i++) proof_element(proof, rank, false, block, i)->constant = false;
@@ -235,7 +235,7 @@ bool proof_asks_hosts(const struct coll_algorithm *algorithm)
     return strcmp(algorithm->name, "hierarchical") == 0 || strcmp(algorithm->name, "leaders") == 0;
 }
 
-/* By how much the table's thresholds are lowered. */
+/* Returns a link that lowers the table's thresholds. */
 static const struct coll_link *proof_link(const struct proof_case *what)
 {
     static const struct coll_link medium = {1, 125000, 0}, large = {1, 1, 0};

@@ -51,7 +51,7 @@ void rendezvous_ranks_setenv(const char *text)
     }
 }
 
-/* All ranks tell each other something through the store they met in. */
+/* Exchanges a key with the next rank through the store. */
 static bool exchange(const struct rendezvous *met)
 {
     char key[32], value[8];

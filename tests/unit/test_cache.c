@@ -1,4 +1,4 @@
-/* The cache of plans: what it keeps, and how much of it. */
+/* The plan cache: what it keeps, and how much. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static void free_group(struct tutti_group *group)
     free(group);
 }
 
-/* An all_to_all of so many elements for each rank, begun; its plan. */
+/* Begins an all_to_all with this many elements for each rank, and returns its plan. */
 static const struct plan *take(struct tutti_group *group, int64_t numel, struct plan_cache_entry **entry,
                                struct exec **exec)
 {

@@ -17,7 +17,7 @@ static int right(tutti_group *group, int rank, int size, void *argument)
     EXPECT(tutti_all_gather_into_tensor(nothing, nothing, opts) == TUTTI_OK);
     EXPECT(tutti_all_to_all_single(tutti_view(y, 3), tutti_view(x, 3), NULL, NULL, opts) == TUTTI_OK);
     EXPECT(y[0] == (float)(rank + 1) && y[2] == (float)(rank + 1));
-    int64_t piece[SIZE], whole = 0; /* uneven, in place: a part comes where one of its size went */
+    int64_t piece[SIZE], whole = 0; /* uneven, in place: each part is replaced by one of the same size */
     for (int i = 0; i < SIZE; i++) whole += piece[i] = 1 + (rank + i) % 3;
     float z[16];
     for (int i = 0, k = 0; i < SIZE; i++)
@@ -114,7 +114,7 @@ static void test_again(void **state)
     ranks_run(SIZE, again, NULL);
 }
 
-/* The same number means another rank with group_rank, and the other way round. */
+/* With group_rank the same number means another rank, and the other way round. */
 static int again_in_pair(tutti_group *group, int rank, int size, void *argument)
 {
     tutti_group *pair = NULL;

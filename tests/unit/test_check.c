@@ -1,15 +1,14 @@
-/* Bad arguments, row by row through the API: each is refused with a sentence that names what was asked and what was
- * found, before anything is sent, and the group works afterwards.
+/* Invalid arguments, case by case through the API: each call is refused with an error that names what was expected and
+ * what was found, before anything is sent, and the group is usable afterwards.
  *
- * One rank of three makes the mistakes; the others are in a barrier meanwhile, which would not survive a message that
- * should not have been sent.
- */
+ * One rank of three makes the mistakes.  The others wait in a barrier meanwhile, which would not survive a message that
+ * should not have been sent. */
 #include "ranks.h"
 #include "unit/refusal.h"
 
 enum { SIZE = 3, WRONG = 1 }; /* WRONG: the rank that makes the mistakes */
 
-/* Values to make mistakes with. */
+/* Values for the invalid calls. */
 static float f[16];
 static double d[16];
 static int32_t n[16];
@@ -136,7 +135,7 @@ static int options(void)
     INVALID(tutti_isend(F(1), 0, OPTS(.tag = 0), NULL), "isend|work is NULL");
     INVALID(tutti_irecv(F(1), 0, OPTS(.tag = 0), NULL), "irecv|work is NULL");
     INVALID(tutti_irecv(F(-1), 0, OPTS(.tag = 0), &work), "recv|numel is -1");
-    /* an operation that was asked for as async is refused by the call itself, without a Work */
+    /* the call itself refuses an async operation, without a Work */
     INVALID(tutti_all_reduce(F(-4), TUTTI_SUM, OPTS(.async_op = &work)), "numel is -4");
     return work == NULL ? 0 : __LINE__;
 }
@@ -239,7 +238,7 @@ static int batches(void)
     INVALID(tutti_batch_isend_irecv(NULL, 2, opts, works), "batch_isend_irecv|NULL");
     INVALID(tutti_batch_isend_irecv(ops, 2, opts, NULL), "batch_isend_irecv|NULL");
     INVALID(tutti_batch_isend_irecv(ops, -1, opts, works), "batch_isend_irecv|-1");
-    /* each time the first is sound: it must not have been started */
+    /* each time the first operation is valid: it must not have been started */
     ops[1].kind = TUTTI_ALL_REDUCE;
     INVALID(tutti_batch_isend_irecv(ops, 2, opts, works), "ops[1]|neither a send nor a receive");
     ops[1].kind = TUTTI_RECV;
@@ -354,7 +353,7 @@ static const struct part {
              {"without_default", without_default},
              {"overlaps", overlaps}};
 
-/* argument: which part's mistakes are made. */
+/* argument: the part to run. */
 static int mistakes(tutti_group *group, int rank, int size, void *argument)
 {
     int sum = rank, line = 0;
@@ -375,7 +374,7 @@ static void test_part(void **state)
     ranks_run(SIZE, mistakes, *state);
 }
 
-/* A group that this rank is not in: nothing goes but asking for the rank and ending it. */
+/* A group that this rank is not in: only its rank can be asked for, and it can be destroyed. */
 static int outsider(tutti_group *group, int rank, int size, void *argument)
 {
     tutti_group *pair = NULL;
@@ -420,7 +419,7 @@ static void test_outsider(void **state)
     ranks_run(SIZE, outsider, NULL);
 }
 
-/* Byte strings that are refused at the root: nobody may have been told their sizes before. */
+/* Byte strings that the root refuses: it must not have sent their sizes before. */
 static int late_refusal(tutti_group *group, int rank, int size, void *argument)
 {
     tutti_bytes bad = {NULL, 5}, out = {0}, in[SIZE] = {{f, 1}, {NULL, 5}, {f, 1}}, negative = {f, (size_t)-1};

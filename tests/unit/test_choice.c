@@ -70,7 +70,7 @@ static void test_link_moves_the_choice(void **state)
     assert_choice(&args, NULL, "recursive_doubling");
 }
 
-/* Measured rows go before the table, names before both; bytes are then as they are, whatever the link. */
+/* Measured rows precede the table, names precede both.  Their sizes are absolute, whatever the link. */
 static void test_tuned_choice(void **state)
 {
     (void)state;
@@ -152,7 +152,7 @@ static void test_hosts(void **state)
 
 /* ---- hosts ----------------------------------------------------------------------------------------------------- */
 
-/* Elements that all ranks together send to other hosts. */
+/* Returns the elements that all ranks together send to other hosts. */
 static int64_t sent_abroad(tutti_kind kind, const char *name, const struct coll_hosts *hosts, int size, int64_t count)
 {
     int64_t abroad = 0;
@@ -174,7 +174,7 @@ static int64_t sent_abroad(tutti_kind kind, const char *name, const struct coll_
     return abroad;
 }
 
-/* What crosses the network is what the hosts would send if each were one rank, however many ranks they have. */
+/* The network carries what the hosts would send if each were one rank, however many ranks they have. */
 static void test_hosts_send_little(void **state)
 {
     static const struct {
@@ -191,7 +191,7 @@ static void test_hosts_send_little(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof where / sizeof *where; i++) {
         struct coll_hosts *hosts = coll_hosts_new(where[i].host, where[i].size);
-        int size = where[i].size, n = 1680; /* which all numbers of ranks, hosts and slices divide */
+        int size = where[i].size, n = 1680; /* divisible by all numbers of ranks, hosts and slices */
         assert_non_null(hosts);
         for (int k = 0; k < 2; k++) {
             const char *name = names[k];
@@ -207,7 +207,7 @@ static void test_hosts_send_little(void **state)
     }
 }
 
-/* With each of four ranks on the host that `of` says. */
+/* Places each of four ranks on the host that `of` gives. */
 static void assert_choice_on(const int32_t of[4], struct coll_args *args, const char *name)
 {
     struct coll_hosts *hosts = coll_hosts_new(of, 4);
@@ -234,7 +234,7 @@ static void test_hosts_choice(void **state)
     assert_choice_on(together, &args, "ring");
 }
 
-/* Where nobody says that the ranks are on one host, root alone does not send it all. */
+/* Unless the ranks are known to share a host, the root alone does not send everything. */
 static void test_together_choice(void **state)
 {
     static const int32_t together[] = {5, 5, 5, 5}, apart[] = {0, 1, 2, 3};
@@ -255,7 +255,7 @@ static void test_segment(void **state)
     struct coll_link link = {1000, 8192, 1024};
     struct coll_args args = some_args(TUTTI_ALL_REDUCE, 4, 1 << 20);
     (void)state;
-    assert_int_equal(coll_segment(&args), INT64_MAX); /* no link says that messages should be cut */
+    assert_int_equal(coll_segment(&args), INT64_MAX); /* no link asks for cut messages */
     args.link = &link;
     assert_int_equal(coll_segment(&args), 512);
     args.count = 16 * 4 * 256;
@@ -267,7 +267,7 @@ static void test_segment(void **state)
     assert_int_equal(coll_segment(&args), 1);
 }
 
-/* The steps of one kind, and the longest of them, in rank's plan of a linear gather to rank 0. */
+/* Counts the steps of one kind, and finds the longest, in rank's plan of a linear gather to rank 0. */
 static int gather_steps(int rank, bool is_part, enum plan_step_kind kind, int64_t *longest)
 {
     int64_t counts[3] = {5000, 5000, 5000}, at[3] = {0, 5000, 10000};
@@ -288,7 +288,7 @@ static int gather_steps(int rank, bool is_part, enum plan_step_kind kind, int64_
     return steps;
 }
 
-/* Segments are of 1024 elements here. */
+/* Segments have 1024 elements here. */
 static void test_blocks_go_whole(void **state)
 {
     int64_t longest;

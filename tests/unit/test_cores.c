@@ -1,4 +1,4 @@
-/* Which cores the ranks of a host have, and that they start evenly spread without being bound. */
+/* The cores of a host's ranks: they start evenly spread without being bound. */
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ static void assert_mask(const cpu_set_t *wanted)
     assert_true(CPU_EQUAL(&found, wanted));
 }
 
-/* Free, and as a launcher that binds its ranks has it.  The name of what is wrong is the line. */
+/* Unbound, and bound as by a launcher.  Returns the line of the failed check. */
 static int own(void)
 {
     int cores = CPU_COUNT(&given);
@@ -40,7 +40,7 @@ static int own(void)
     return cores_are_own(cores + 1) == (cores > 1) ? 0 : __LINE__;
 }
 
-/* The answer depends on the masks of parent and grandparent, too: in a grandchild both are `given`. */
+/* The answer depends on the masks of parent and grandparent, too.  In a grandchild both are `given`. */
 static void test_own(void **state)
 {
     (void)state;
@@ -58,13 +58,13 @@ static void test_own(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* The core that a rank is to start on, of those in `given`. */
+/* Returns the core of `given` on which a rank must start. */
 static int core_of(int local_rank, int local_world_size)
 {
     return nth_of(&given, local_rank / (local_world_size / CPU_COUNT(&given)));
 }
 
-/* The kernel may move the thread at once, so not every try must find it there; but each place must be found. */
+/* The kernel may move the thread at once, so a single try may miss it, but each place must be found. */
 static void test_even(void **state)
 {
     (void)state;
@@ -82,7 +82,7 @@ static void test_even(void **state)
     assert_in_range(found, looked * 9 / 10, looked);
 }
 
-/* Where there are more cores than ranks, or the ranks are bound already, they stay where they are. */
+/* With more cores than ranks, or with bound ranks, they stay where they are. */
 static void test_left_alone(void **state)
 {
     (void)state;

@@ -27,7 +27,7 @@ static void test_users_share_one_socket(void **state)
     assert_true(descriptors_is_same(&second));
     descriptors_leave_sentinel(&second);
     assert_false(is_open(fd));
-    descriptors_leave_sentinel(&second); /* has left already */
+    descriptors_leave_sentinel(&second); /* it has left already */
 }
 
 static void test_a_closed_one_is_replaced(void **state)

@@ -1,5 +1,5 @@
-/* The executor over a point-to-point table that the test holds: what is issued and when, completion in any order,
- * a failure in the middle, taking requests back. */
+/* The executor over a point-to-point table of the test: what is issued and when, completion in any order, a failure in
+ * the middle, cancelling. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,14 +13,14 @@
 
 enum { MOST = 256 };
 
-/* The backend: remembers what it was given. */
+/* The backend: records what it was given. */
 struct fake {
     tutti_request *pending[MOST];
     int n, issued, cancelled;
     int answer_send, answer_recv; /* PENDING, DONE or an error */
-    int fail_at;                  /* this one to be issued is refused; -1: none */
-    bool keep;                    /* cancel is too late */
-    float *remote;                /* what receives get */
+    int fail_at;                  /* index of the request to refuse; -1: none */
+    bool keep;                    /* cancel comes too late */
+    float *remote;                /* the data of receives */
     const float *copied;          /* what was here */
     float copied_before;          /* when a receive was issued */
 };
@@ -144,7 +144,7 @@ static void setup_free(struct setup *setup)
     free(setup);
 }
 
-/* A plan for collective arguments, by the algorithm's name. */
+/* Makes a plan for collective arguments, by the algorithm's name. */
 static struct plan *build(tutti_kind kind, const char *name, int rank, int size, int64_t count)
 {
     struct coll_args args = {.kind = kind, .rank = rank, .size = size, .count = count, .even = true, .segment = 4};
@@ -175,7 +175,7 @@ static void test_requests(void **state)
     const tutti_request *r = fake.pending[0];
     assert_true(r->peer == 1 && r->tag == 1000 && r->bytes == 20 && r->data == &s->in_data[2] && r->fingerprint == 77);
     assert_true(r->owner == &mark && r->flags == TUTTI_REQUEST_EXPECTED);
-    r = fake.pending[1]; /* an empty message is one all the same, in its place */
+    r = fake.pending[1]; /* an empty message counts as well */
     assert_true(r->peer == 1 && r->tag == 1001 && r->bytes == 0 && r->data == NULL);
     r = fake.pending[2];
     assert_true(r->peer == 2 && r->tag == 1000 && r->bytes == 16 && r->data == &s->out_data[3]);
@@ -188,7 +188,7 @@ static void test_requests(void **state)
     setup_free(s);
 }
 
-/* Nothing is issued before what it waits for is done; all that may go at once, does. */
+/* Nothing is issued before its dependencies are done; everything else is. */
 static void test_order(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static void test_order(void **state)
     plan_reduce(plan, plan_at(PLAN_OUT(0), 0), plan_at(PLAN_OUT(0), 0), plan_at(PLAN_IN(0), 0), 4);
     plan_send(plan, 2, plan_at(PLAN_OUT(0), 0), 4);
     plan_send(plan, 3, plan_at(PLAN_OUT(0), 0), 4);
-    plan_recv(plan, 1, plan_at(PLAN_OUT(0), 0), 4); /* what is being sent may not be overwritten */
+    plan_recv(plan, 1, plan_at(PLAN_OUT(0), 0), 4); /* data being sent may not be overwritten */
     assert_int_equal(plan_finish(plan), 0);
     struct setup *s = setup_new(plan, TUTTI_SUM, 0);
     drain(s->exec);
@@ -219,7 +219,7 @@ static void test_order(void **state)
     setup_free(s);
 }
 
-/* The local steps: each at its place, with its arithmetic. */
+/* Local steps run in order, with their arithmetic. */
 static void test_local(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void test_local(void **state)
     assert_int_equal(plan_finish(plan), 0);
     struct setup *s = setup_new(plan, TUTTI_PREMUL_SUM, 0);
     int turns = 1;
-    while (exec_advance(s->exec)) turns++; /* one local step a turn: messages have the way between them */
+    while (exec_advance(s->exec)) turns++; /* one local step per turn: messages go in between */
     assert_int_equal(turns, 4);
     assert_int_equal(fake.issued, 0);
     for (int i = 0; i < 8; i++) {
@@ -243,12 +243,12 @@ static void test_local(void **state)
     setup_free(s);
 }
 
-/* A receive that a caller waits for comes after what there is to compute, where both are small, and is told to be the
- * last: a backend may look for its message then.  Otherwise it is on its way while this rank computes. */
+/* A receive that a caller waits for is issued after the local steps, if both are small, and marked as the last: a
+ * backend may poll for its message then.  Otherwise it is issued first, while this rank computes. */
 static void test_last(void **state)
 {
     (void)state;
-    enum { SMALL = 16 << 10, LARGE = SMALL + 1 }; /* 64 KiB are small */
+    enum { SMALL = 16 << 10, LARGE = SMALL + 1 }; /* 64 KiB count as small */
     static float in[2 * LARGE], out[2 * LARGE];
     static const struct {
         bool awaited, last;
@@ -285,7 +285,7 @@ static void test_last(void **state)
     }
 }
 
-/* A plan without steps has ended before it begins. */
+/* A plan without steps ends immediately. */
 static void test_empty(void **state)
 {
     (void)state;
@@ -307,7 +307,7 @@ static const struct {
                   {TUTTI_BARRIER, "dissemination", 0}, {TUTTI_ALL_REDUCE, "recursive_doubling", 0}};
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
-/* Every order of completion ends the plan, each step issued once, whether sends complete at once or later. */
+/* Every order of completion ends the plan, and each step is issued once, whether sends complete at once or later. */
 static void test_any_order(void **state)
 {
     (void)state;
@@ -338,7 +338,7 @@ static void test_any_order(void **state)
             }
 }
 
-/* An exec runs again, and again after a run that failed. */
+/* An exec runs again, also after a run that failed. */
 static void test_again(void **state)
 {
     (void)state;
@@ -363,7 +363,7 @@ static void test_again(void **state)
     setup_free(s);
 }
 
-/* A message that fails: nothing more is issued, it ends when what is under way has, and with the first failure. */
+/* A message fails: nothing more is issued, and the run ends with the first failure when pending requests have ended. */
 static void test_failure(void **state)
 {
     (void)state;
@@ -383,7 +383,7 @@ static void test_failure(void **state)
                 complete(s->exec, at, TUTTI_ERR_PEER_LOST);
                 assert_ptr_equal(s->exec->failed, bad);
             } else {
-                assert_int_equal(fake.n, at); /* those before it */
+                assert_int_equal(fake.n, at); /* the steps before it */
                 assert_int_equal(fake.issued, at + 1);
             }
             assert_int_equal(s->exec->status, TUTTI_ERR_PEER_LOST);
@@ -406,7 +406,7 @@ static void visit(const tutti_request *request, void *argument)
     ++*(int *)argument;
 }
 
-/* Taking back: what the backend gives back is over at once; what it keeps ends when it completes. */
+/* Cancelling: requests that the backend returns end at once, the others when they complete. */
 static void test_cancel(void **state)
 {
     (void)state;
@@ -420,7 +420,7 @@ static void test_cancel(void **state)
         struct setup *s = setup_new(plan, TUTTI_SUM, 0);
         int pending = 0;
         drain(s->exec);
-        complete(s->exec, 1, TUTTI_OK); /* its send is queued, and must not go out any more */
+        complete(s->exec, 1, TUTTI_OK); /* its send is queued, and must not be issued any more */
         exec_each_pending(s->exec, visit, &pending);
         assert_int_equal(pending, 2);
         exec_cancel(s->exec, TUTTI_ERR_TIMEOUT);

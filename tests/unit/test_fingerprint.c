@@ -1,5 +1,5 @@
-/* Fingerprints: the same on all ranks that make the same call, different where anything that matters differs, and
- * readable by the other side. */
+/* Fingerprints: equal on all ranks that make the same call, different if anything that matters differs, and readable by
+ * peers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static tutti_tensor tensor(int64_t numel, tutti_dtype dtype)
     return (tutti_tensor){NULL, numel, dtype, {TUTTI_CPU, 0}};
 }
 
-/* An operation with one tensor a side. */
+/* An operation with one tensor per side. */
 static uint64_t of(tutti_kind kind, tutti_dtype dtype, tutti_reduce_op reduce_op, int64_t numel, int root)
 {
     tutti_tensor in = tensor(numel, dtype), out = tensor(numel, dtype);
@@ -59,7 +59,7 @@ static void test_words(void **state)
     assert_non_null(strstr(words(UINT64_MAX), "unknown"));
 }
 
-/* Whatever is in the bits, it becomes words, whole or cut, within their buffer. */
+/* Any bits become words, whole or cut, within their buffer. */
 static void test_any_bits(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static const tutti_kind kinds[] = {
     TUTTI_REDUCE_SCATTER, TUTTI_ALL_TO_ALL, TUTTI_BARRIER, TUTTI_MONITORED_BARRIER, TUTTI_SEND};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* One thing at a time differs: kind, dtype, count, reduce op, root. */
+/* One property at a time differs: kind, dtype, count, reduce op, root. */
 static void test_differences(void **state)
 {
     static const tutti_dtype dtypes[] = {
@@ -110,8 +110,7 @@ static void test_differences(void **state)
     }
 }
 
-/* What is no part of an operation does not make ranks differ: a reduce op where nothing is reduced, a message's peer.
- */
+/* Properties that are not part of an operation do not count: a reduce op without a reduction, a message's peer. */
 static void test_sameness(void **state)
 {
     (void)state;
@@ -132,7 +131,7 @@ static uint64_t of_list(tutti_kind kind, const int64_t *counts, bool list_is_out
     return fingerprint_of(&op, SIZE);
 }
 
-/* A list of even parts is the flat form; of uneven ones, their order matters where every rank knows all of them. */
+/* A list of even parts equals the flat form.  For uneven ones, the order matters if every rank knows all of them. */
 static void test_lists(void **state)
 {
     static const int64_t even[] = {5, 5, 5, 5}, uneven[] = {5, 6, 7, 8}, turned[] = {5, 7, 6, 8};

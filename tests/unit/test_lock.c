@@ -1,4 +1,4 @@
-/* The engine's lock: one holder at a time, and whoever waits gets it. */
+/* The engine's lock: one holder at a time, and every waiter gets it. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -13,7 +13,7 @@
 enum { THREADS = 4, ROUNDS = 100000, LONG_US = 120000 };
 
 static struct lock lock;
-static long count; /* under it */
+static long count; /* protected by the lock */
 
 static void *add(void *argument)
 {
@@ -21,7 +21,7 @@ static void *add(void *argument)
     for (int i = 0; i < ROUNDS; i++) {
         lock_take(&lock);
         long seen = count;
-        if (i % 1000 == 0) sched_yield(); /* others come while it is held */
+        if (i % 1000 == 0) sched_yield(); /* others arrive while it is held */
         count = seen + 1;
         lock_give(&lock);
     }
@@ -47,7 +47,7 @@ static void *take_once(void *argument)
     return NULL;
 }
 
-/* Those that wait are seen, sleep through more than one nap, and all come to their turn. */
+/* Waiters are counted, sleep more than once, and all get the lock. */
 static void test_waits(void **state)
 {
     pthread_t thread[THREADS];

@@ -1,5 +1,5 @@
-/* The ranks by host: right for small groups, and no quadratic work for large ones.  With a million ranks an algorithm
- * of n^2 steps runs into the test's time limit. */
+/* Ranks by host: right for small groups, without quadratic work for large ones.  With a million ranks an algorithm of
+ * n^2 steps exceeds the test's time limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +22,8 @@ static int first_rank(const int32_t *host, int rank)
     return first;
 }
 
-/* All that coll_hosts says follows from: each rank's host has a number, numbers ascend with first ranks, and each host
- * lists its ranks in ascending order. */
+/* Checks all of coll_hosts: each rank's host has a number, numbers ascend with first ranks, and each host lists its
+ * ranks in ascending order. */
 static void check_hosts(const int32_t *host, int size, int (*first)(const int32_t *host, int rank))
 {
     struct coll_hosts *hosts = coll_hosts_new(host, size);
@@ -87,7 +87,7 @@ static void test_many_ranks(void **state)
     free(host);
 }
 
-/* n ranks with one of `hosts` addresses each, in turns. */
+/* n ranks with one of `hosts` addresses each, round robin. */
 static void check_addresses(int n, int hosts)
 {
     struct wire_address *address = calloc((size_t)n, sizeof *address);
@@ -97,7 +97,7 @@ static void check_addresses(int n, int hosts)
         uint32_t number = (uint32_t)(hosts - i % hosts);
         memcpy(address[i].ip, &number, sizeof number);
         address[i].family = 4;
-        address[i].port = (uint16_t)i; /* tells processes apart, not hosts */
+        address[i].port = (uint16_t)i; /* distinguishes processes, not hosts */
         list[i] = &address[i];
     }
     assert_true(hosts_first_ranks(list, n, first));

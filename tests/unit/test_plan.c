@@ -64,7 +64,7 @@ static void test_write_after_read(void **state)
     assert_int_equal(plan_finish(plan), 0);
     assert_true(follows(plan, one, again));
     assert_true(follows(plan, two, again));
-    assert_false(follows(plan, write, again)); /* its readers follow it already */
+    assert_false(follows(plan, write, again)); /* its readers already follow it */
     assert_true(follows(plan, write, last));
     plan_free(plan);
 }
@@ -113,7 +113,7 @@ static void test_order(void **state)
     plan_free(plan);
 }
 
-/* Random steps, held against what their elements say: each conflict has a path, each edge has a conflict. */
+/* Random steps, compared with an element-wise analysis: each conflict has a path, each edge has a conflict. */
 enum { FUZZ_STEPS = 120, FUZZ_ELEMENTS = 48 };
 
 static bool fuzz_overlap(const struct plan_step *x, struct plan_ref x_ref, const struct plan_step *y,
@@ -217,17 +217,17 @@ static void test_empty_steps(void **state)
     uint32_t recv = plan_recv_reduce(plan, 1, OUT(0), IN(0), 0);
     assert_int_equal(plan_finish(plan), 0);
     assert_int_equal(plan->n_steps, 1);
-    assert_int_equal(plan->steps[recv].kind, PLAN_RECV); /* there is nothing to reduce */
+    assert_int_equal(plan->steps[recv].kind, PLAN_RECV); /* nothing to reduce */
     plan_free(plan);
 }
 
-/* Without the backend's help what comes is received to where the sum will be. */
+/* Without the backend's help the message is received to where the sum will be. */
 static void test_recv_reduce_in_place_of_the_sum(void **state)
 {
     (void)state;
     struct plan *plan = plan_new(0, 2, PLAN_NEVER);
     plan_recv_reduce(plan, 1, OUT(0), IN(0), 10);
-    plan_recv_reduce(plan, 1, IN(20), IN(10), 10); /* one beside the other */
+    plan_recv_reduce(plan, 1, IN(20), IN(10), 10); /* one next to the other */
     assert_int_equal(plan_finish(plan), 0);
     assert_int_equal(plan->scratch, 0);
     for (uint32_t i = 0; i < plan->n_steps; i += 2) {
@@ -240,7 +240,7 @@ static void test_recv_reduce_in_place_of_the_sum(void **state)
     plan_free(plan);
 }
 
-/* Where that is in the way it goes through scratch, and the scratch is used again. */
+/* If that place is in use, the message goes through scratch, which is reused. */
 static void test_recv_reduce_through_scratch(void **state)
 {
     (void)state;
@@ -254,7 +254,7 @@ static void test_recv_reduce_through_scratch(void **state)
     plan_free(plan);
 }
 
-/* A plan that has failed takes no more steps, and says so at the end. */
+/* A plan that has failed accepts no more steps, and reports the failure at the end. */
 static void test_failure_sticks(void **state)
 {
     (void)state;
@@ -291,7 +291,7 @@ static void test_print(void **state)
 
 /* ---- cost ---------------------------------------------------------------------------------------------------- */
 
-/* Ten steps as a small all-reduce has them. */
+/* Ten steps, as in a small all-reduce. */
 static void build_small(void)
 {
     struct plan *plan = plan_new(0, 32, PLAN_ALWAYS);

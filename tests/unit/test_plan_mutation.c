@@ -22,7 +22,7 @@ struct mutation_counts {
 
 static const int mutation_sizes[] = {2, 3, 4, 5, 8};
 
-/* A few variants of each algorithm: with cutting, in place, with and without recv_reduce. */
+/* A few variants of each algorithm: with segments, in place, with and without recv_reduce. */
 enum { MUTATION_VARIANTS = 6, MUTATION_ORDERS = 8 };
 
 static bool mutation_case(const struct coll_algorithm *algorithm, int size, int variant, struct proof_case *what)
@@ -39,7 +39,7 @@ static bool mutation_case(const struct coll_algorithm *algorithm, int size, int 
     return algorithm->kind != TUTTI_BARRIER || variant == 0;
 }
 
-/* Takes edge number `edge` of a plan out, or puts it back: the step it leads to is remembered in *after. */
+/* Removes edge number `edge` of a plan, or restores it: *after keeps the step it leads to. */
 static void edge_out(struct plan *plan, uint32_t before, uint32_t edge)
 {
     struct plan_step *step = &plan->steps[before];
@@ -58,7 +58,7 @@ static void edge_back(struct plan *plan, uint32_t before, uint32_t edge)
     plan->steps[after].waits++;
 }
 
-/* Whether a few random orders stumble over an absent edge.  A plan's list of ready steps has room for all of them. */
+/* True if a few random orders reveal an absent edge.  A plan's list of ready steps has room for all of them. */
 static bool edge_found_by_orders(struct proof *proof, struct plan *plan, uint32_t before, uint32_t edge)
 {
     uint32_t after = plan->next[edge], n_ready = plan->n_ready;
@@ -87,16 +87,15 @@ static void mutate_edge(struct proof *proof, int rank, uint32_t before, uint32_t
         return;
     }
     if (plan->steps[before].numel == 0 || plan->steps[after].numel == 0) {
-        counts->empty++; /* no element shows it; the ranks' knowledge of each other is checked instead */
+        counts->empty++; /* no element reveals it; the ranks' knowledge of each other is checked instead */
         return;
     }
     if (!proof_order(proof, rank, edge)) counts->found++;
     if (edge_found_by_orders(proof, plan, before, edge)) counts->found_by_orders++;
 }
 
-/* Two algorithms, and those whose parts hand over in scratch, have an element in two places, or send what its receiver
- * knows: there a moved reference may name the same element, or one that nobody looks at, and the plan is still right.
- * All others have no such slack. */
+/* True if a moved reference may leave the plan right.  Two algorithms, and those whose parts hand over in scratch, have
+ * an element in two places or send what its receiver knows: there it may name the same element, or an unused one. */
 static bool mutation_may_be_harmless(const struct coll_algorithm *algorithm)
 {
     return (algorithm->kind == TUTTI_ALL_TO_ALL && strcmp(algorithm->name, "bruck") == 0) ||
@@ -144,7 +143,7 @@ static void mutate_case(const struct proof_case *what, mutation how, struct muta
     proof_free(proof);
 }
 
-/* Where the hosts matter, in a few placements, with parts for small, medium and large messages. */
+/* If hosts matter: in a few placements, with parts for small, medium and large messages. */
 static void mutate_placements(struct proof_case what, int variant, mutation how, struct mutation_counts *counts)
 {
     static const int placements[] = {PROOF_PAIRS, PROOF_TURNS, PROOF_ONE_AND_REST};
@@ -205,7 +204,7 @@ static void test_references(void **state)
     assert_true(counts.references_harmless < counts.references / 1000);
 }
 
-/* A barrier's edges are needed too: without one some rank may leave before another has entered. */
+/* A barrier's edges are needed too: without one, a rank may leave before another has entered. */
 static void test_barrier_edges(void **state)
 {
     (void)state;
@@ -219,7 +218,7 @@ static void test_barrier_edges(void **state)
             for (uint32_t step = 0; step < plan->n_steps; step++) {
                 for (uint32_t k = 0; k < plan->steps[step].nexts; k++) {
                     uint32_t edge = plan->steps[step].first_next + k, after = plan->next[edge];
-                    if (plan->steps[after].kind != PLAN_SEND) continue; /* a receive may come before another */
+                    if (plan->steps[after].kind != PLAN_SEND) continue; /* a receive may precede another */
                     needed++;
                     found += edge_found_by_orders(proof, plan, step, edge);
                 }

@@ -1,4 +1,4 @@
-/* Every algorithm proved: for all ranks' plans together, over rank counts, roots, counts, cuts and variants. */
+/* Every algorithm proved for all ranks' plans together, over rank counts, roots, counts, segments and variants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@ static const int64_t test_fused[] = {PLAN_NEVER, PLAN_ALWAYS, 2};
 
 enum { SIZES = sizeof test_sizes / sizeof test_sizes[0], SEGMENTS = 3, COUNTS = 7, OPS = 3, FUSED = 3 };
 
-/* Variants of one algorithm on one number of ranks; numbered, so that a part of them can be picked evenly. */
+/* Variants of one algorithm on one number of ranks, numbered so that a subset can be chosen evenly. */
 enum { VARIANTS = COUNTS * SEGMENTS * OPS * FUSED * 8 };
 
 static int64_t test_count(tutti_kind kind, int size, int which)
@@ -25,7 +25,7 @@ static int64_t test_count(tutti_kind kind, int size, int which)
     return (int64_t[]){0, 1, 2, 7, size > 17 ? -1 : 13, -1, -1}[which];
 }
 
-/* Variant number n, or false where it makes no difference to this kind. */
+/* Makes variant number n.  Returns false if it makes no difference for this kind. */
 static bool test_variant(const struct coll_algorithm *algorithm, int size, int root, int n, struct proof_case *what)
 {
     tutti_kind kind = algorithm->kind;
@@ -39,7 +39,7 @@ static bool test_variant(const struct coll_algorithm *algorithm, int size, int r
     if (!proof_reduces(kind) && (what->average || what->premul || what->recv_reduce_most > 0)) return false;
     if (proof_scans(kind) && what->average) return false;
     if (!proof_blocks(kind) && (what->list || what->uneven)) return false;
-    /* in place an uneven all-to-all's blocks would have to have the same size both ways */
+    /* in place an uneven all-to-all would need blocks of the same size both ways */
     return !what->uneven || (algorithm->uneven && !(kind == TUTTI_ALL_TO_ALL && what->in_place));
 }
 
@@ -55,7 +55,7 @@ static void test_print(const struct proof *proof)
             what->uneven ? ", uneven" : "", proof->error);
 }
 
-/* The case's steps, all ranks' together. */
+/* Proves a case.  Returns the number of steps of all ranks. */
 static long test_prove(const struct proof_case *what, uint64_t seed, int orders)
 {
     struct proof *proof = proof_new(what, seed);
@@ -71,7 +71,7 @@ static long test_prove(const struct proof_case *what, uint64_t seed, int orders)
     return steps;
 }
 
-/* One variant of so many is taken on so many ranks, another set for each root. */
+/* On this many ranks one variant in so many is taken, other ones for each root. */
 static int test_stride(tutti_kind kind, int size)
 {
     if (size <= 6) return 1;
@@ -84,7 +84,8 @@ struct test_tally {
     long cases, steps;
 };
 
-/* One algorithm on so many ranks in one placement; one variant of every `stride` is taken, others for each root. */
+/* Proves one algorithm on this many ranks in one placement, taking one variant in `stride`, other ones for each root.
+ */
 static void test_size(const struct coll_algorithm *algorithm, int size, int stride, struct proof_case *where,
                       struct test_tally *tally)
 {

@@ -1,4 +1,4 @@
-/* PMI-1 without a launcher: one that has gone is told of, and kills nobody. */
+/* PMI-1 without a launcher: one that has ended leads to an error, and kills nobody. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "bootstrap/launcher_exchange.h"
 
-/* Shares over a descriptor whose other end takes nothing (SHUT_RD) or says nothing (SHUT_WR) any more. */
+/* Uses a descriptor whose other end no longer reads (SHUT_RD) or writes (SHUT_WR). */
 static void share_with(int shut, const char *part)
 {
     int ends[2];
@@ -37,7 +37,7 @@ static void test_launcher_gone(void **state)
     share_with(SHUT_RD, "(PMI_FD) failed: Broken pipe");
 }
 
-/* Answers what a rank 0 says until the end of the descriptor; how many have taken their leave. */
+/* Answers the requests of a rank 0 until the end of the descriptor.  Returns how many ranks have finalized. */
 static int serve(int fd)
 {
     static const struct {
@@ -68,7 +68,7 @@ static _Noreturn void be_rank_with_child(int fd)
     setenv("PMI_FD", number, 1);
     if (launcher_pmi1.share(0, "key", text, sizeof text, 20000) != TUTTI_OK) _exit(1);
     pid_t child = fork();
-    if (child == 0) exit(0); /* with the handlers of the rank's exit */
+    if (child == 0) exit(0); /* with the rank's exit handlers */
     int how = 0;
     waitpid(child, &how, 0);
     exit(how != 0);

@@ -1,5 +1,5 @@
-/* Which process counts as ended, and which rank is named if several have: the one that a failing rank has named before
- * it ended. */
+/* Which process counts as ended, and which rank is named if several have ended: the one that a failing rank has named
+ * before. */
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@
 
 enum { RANKS = 3 };
 
-/* The name of a process that has ended. */
+/* Returns the name of a process that has ended. */
 static void name_ended(char name[LIVENESS_NAME_MAX])
 {
     int ends[2];
@@ -41,7 +41,7 @@ static void name_ended(char name[LIVENESS_NAME_MAX])
     close(ends[1]);
 }
 
-/* A store in memory in which a rank fails just after somebody has looked whether one has: it says why, and ends. */
+/* A store in memory in which a rank fails, gives its reason and ends, just after another one has looked. */
 struct late_store {
     tutti_store base; /* first */
     tutti_store *inner;
@@ -65,7 +65,7 @@ static void close_late(tutti_store *store, bool forked)
 
 static const struct store_class late_class = {.call = call_late, .close = close_late};
 
-/* Ranks 2 and 0 have ended, and stand in the list in this order. */
+/* Ranks 2 and 0 have ended, and are listed in this order. */
 static int check(const char *said)
 {
     char ended[LIVENESS_NAME_MAX], line[LIVENESS_NAME_MAX + 16];
@@ -132,7 +132,7 @@ static pid_t fork_with_id(char name[LIVENESS_NAME_MAX], int *end)
     return pid;
 }
 
-/* The first process of a pid namespace: what it sees of two processes of one id, one after the other. */
+/* The first process of a pid namespace: it sees two processes with one id, one after the other. */
 static int judge_in_namespace(void)
 {
     char first[LIVENESS_NAME_MAX], second[LIVENESS_NAME_MAX];

@@ -28,7 +28,7 @@ static void check_same(tutti_dtype dtype, const char *what, const char *version,
     }
 }
 
-/* a op b of the first n elements, by every version. */
+/* Checks a op b of the first n elements, by every version. */
 static void check_op(tutti_dtype dtype, tutti_reduce_op op, int64_t n)
 {
     int64_t width = tutti_dtype_bytes(dtype);
@@ -60,7 +60,7 @@ static void test_all_pairs_of_bytes(void **state)
         if (tutti_dtype_bytes(dtype_from_index(i)) == 1) check_ops(dtype_from_index(i), 65536);
 }
 
-/* All 65,536 values with each of some partners: zeros, subnormals, ones, limits, infinities, NaNs; integers' edges. */
+/* All 65,536 values with some partners each: zeros, subnormals, ones, limits, infinities, NaNs; limits of integers. */
 static void test_all_16_bit_values(void **state)
 {
     static const uint16_t partners[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x3f80,
@@ -79,7 +79,7 @@ static void test_all_16_bit_values(void **state)
     }
 }
 
-/* Random bits are mostly far apart; a second round gives floats exponents so near that sums round and cancel. */
+/* Random bits are mostly far apart.  A second round gives floats such close exponents that sums round and cancel. */
 static void test_random_pairs(void **state)
 {
     (void)state;
@@ -100,7 +100,7 @@ static void test_random_pairs(void **state)
     }
 }
 
-/* Each edge with each. */
+/* Each limit with each. */
 static void check_edges(tutti_dtype dtype, const uint64_t *edges, int count)
 {
     tutti_dtype part = reduce_ref_part(dtype);
@@ -150,7 +150,7 @@ static void test_edges(void **state)
     check_edges(TUTTI_COMPLEX128, f64, 18);
 }
 
-/* A few results by hand, so that the reference itself is held to something. */
+/* A few results computed by hand check the reference itself. */
 static void test_by_hand(void **state)
 {
     static const struct {

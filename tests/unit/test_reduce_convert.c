@@ -1,4 +1,5 @@
-/* 16- and 8-bit floats to float32 and back, and the two steps with a number: PREMUL_SUM's factor, AVG's divisor. */
+/* 16- and 8-bit floats to float32 and back, and the two operations with a number: PREMUL_SUM's factor, AVG's divisor.
+ */
 #include "base/minifloat.h"
 #include "base/reduce.h"
 #include "base/reduce_version.h"
@@ -24,7 +25,7 @@ static int codes_of(tutti_dtype dtype)
     return 1 << (tutti_dtype_bytes(dtype) * 8);
 }
 
-/* Code k of dtype, in memory. */
+/* Writes code k of dtype to memory. */
 static void put_code(tutti_dtype dtype, void *base, int64_t k, unsigned code)
 {
     memcpy((char *)base + k * tutti_dtype_bytes(dtype), &code, (size_t)tutti_dtype_bytes(dtype));
@@ -64,7 +65,7 @@ static void test_every_value_widens_exactly_and_comes_back(void **state)
     }
 }
 
-/* Around each code: its value, the middle of the way to the next, and the float32 next to either, in both signs. */
+/* Around each code: its value, the midpoint to the next, and the float32 next to either, in both signs. */
 static void test_narrowing_rounds_to_nearest_even(void **state)
 {
     static float wide[12 * 32768];
@@ -108,7 +109,7 @@ static void test_narrowing_any_float(void **state)
     }
 }
 
-/* What lies beyond the largest finite value: infinity, or saturation where there is none. */
+/* Values beyond the largest finite one: infinity, or saturation if the dtype has none. */
 static void test_overflow(void **state)
 {
     static const struct {
@@ -151,7 +152,7 @@ static void check(tutti_dtype dtype, const char *what, const char *version, doub
             fail_msg("%s %s by %g (%s) differs at %lld", dtype_name(dtype), what, by, version, (long long)i);
 }
 
-/* The reference for a whole array of floats, or of complex numbers' parts. */
+/* The reference for an array of floats, or of complex numbers' parts. */
 static void ref_scale(tutti_dtype dtype, double by, bool divides)
 {
     tutti_dtype part = reduce_ref_part(dtype);
@@ -218,7 +219,7 @@ static void test_average(void **state)
     }
 }
 
-/* Multiples of the divisor and their neighbours: where a rounded quotient could come out one too large. */
+/* Multiples of the divisor and their neighbours, for which a rounded quotient could be one too large. */
 static void test_average_truncates(void **state)
 {
     (void)state;

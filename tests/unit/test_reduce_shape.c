@@ -1,4 +1,4 @@
-/* Any length, any alignment, dst being an operand, many sources: nothing of it changes a bit of any result. */
+/* Length, alignment, dst equal to an operand, the number of sources: none of them changes a bit of any result. */
 #include "base/reduce.h"
 #include "base/reduce_version.h"
 #include "reduce_ref.h"
@@ -109,7 +109,7 @@ static void test_order_of_operands_does_not_matter(void **state)
 
 /* ---- many ------------------------------------------------------------------------------------------------------- */
 
-/* Left to right; small floats through float32, rounded at the end. */
+/* From left to right; small floats in float32, rounded at the end. */
 static void ref_many(tutti_dtype dtype, tutti_reduce_op op, int n_src, int64_t n)
 {
     int64_t width = tutti_dtype_bytes(dtype);
@@ -159,7 +159,7 @@ static void test_many(void **state)
         for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++) check_many(dtype, op, n_src, lengths[k]);
 }
 
-/* 2048 + 1 + 1 in float16: 2048 if it rounds at each step, 2050 if once. */
+/* 2048 + 1 + 1 in float16: 2048 if each step rounds, 2050 if the sum rounds once. */
 static void test_many_rounds_once(void **state)
 {
     const uint16_t x = 0x6800, one = 0x3c00;
@@ -169,7 +169,7 @@ static void test_many_rounds_once(void **state)
     (void)state;
     reduce_many(TUTTI_FLOAT16, TUTTI_SUM, &sum, src, 3, 1);
     assert_int_equal(sum, 0x6801);
-    reduce_many(TUTTI_FLOAT16, TUTTI_AVG, &sum, src, 3, 1); /* as SUM: the division is a step of its own */
+    reduce_many(TUTTI_FLOAT16, TUTTI_AVG, &sum, src, 3, 1); /* as SUM: the division is a separate step */
     assert_int_equal(sum, 0x6801);
 }
 

@@ -1,4 +1,4 @@
-/* Rendezvous, row by row of what can go wrong: environments, disagreements, URLs. */
+/* Rendezvous, case by case: environments, disagreements, URLs. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -6,13 +6,13 @@
 #include "bootstrap/rendezvous_spec.h"
 #include "rendezvous_ranks.h"
 
-/* The C library's, here also as a set-uid program sees it: Tutti's objects find this one first. */
+/* The C library's function as a set-uid program sees it: Tutti's objects find this one first. */
 char *secure_getenv(const char *name)
 {
     return getenv("TEST_IS_SET_UID") != NULL ? NULL : getenv(name);
 }
 
-/* A port that was free a moment ago. */
+/* Returns a port that was free a moment ago. */
 static int free_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -50,7 +50,8 @@ static void test_env(void **state)
     }
 }
 
-/* The tutorials' setup(): the environment says where to meet, the arguments say who comes, whatever it says of that. */
+/* The tutorials' setup(): the environment says where to meet, and the arguments give rank and size, whatever the
+ * environment says about them. */
 static void test_ranks_by_argument(void **state)
 {
     static const char *const forms[] = {
@@ -91,7 +92,7 @@ static void test_ranks_by_argument(void **state)
     rendezvous_ranks_expect(0, TUTTI_ERR_INVALID_ARGUMENT, "");
 }
 
-/* What launchers say of a rank's node. */
+/* What launchers tell a rank about its node. */
 static void test_nodes(void **state)
 {
     static const struct {
@@ -162,7 +163,7 @@ static void test_nobody_launched_us(void **state)
     rendezvous_ranks_expect_met(0, 0, 1);
 }
 
-/* Else each rank would be a world of its own, without a word. */
+/* Otherwise each rank would silently be a world of its own. */
 static void test_set_uid(void **state)
 {
     (void)state;
@@ -189,7 +190,7 @@ static void test_other_launchers(void **state)
         "PMIX_RANK=%d SLURM_NTASKS=2 SLURM_LOCALID=1",
         "SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=1",
         "RANK=%d WORLD_SIZE=2 LOCAL_RANK=1 OMPI_COMM_WORLD_RANK=7 OMPI_COMM_WORLD_SIZE=9", /* ours come first */
-        /* one in the other: mpirun closes what mpiexec has opened */
+        /* nested: mpirun closes what mpiexec has opened */
         "PMI_RANK=%d PMI_SIZE=2 PMI_FD=77 MPI_LOCALRANKID=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1",
         "OMPI_COMM_WORLD_RANK=%d OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=1 PMI_FD=78 OMPI_COMM_WORLD_LOCAL_RANK=1",
     };
@@ -231,7 +232,7 @@ static void test_hosted(void **state)
     tutti_store_free(store);
 }
 
-/* World after world in the launcher's store: what the earlier ones left there is taken away. */
+/* World after world in the launcher's store: the remains of earlier ones are removed. */
 static void test_hosted_many(void **state)
 {
     (void)state;
@@ -313,7 +314,7 @@ static void test_rank_missing(void **state)
     rendezvous_ranks_expect(0, TUTTI_ERR_STORE, "Connection refused");
 }
 
-/* FAULTS row 16: rank 0 is killed while the others wait. */
+/* Rank 0 is killed while the others wait. */
 static void test_rank_0_killed(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* tutti_spawn: ranks that are forks of the program.  A rank tells by its exit status or through shared memory; only the
- * parent asserts. */
+/* tutti_spawn: ranks that are forks of the program.  A rank reports by its exit status or through shared memory; only
+ * the parent asserts. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@
 
 enum { RANKS = 4, HANG_S = 60 };
 
-/* What the ranks leave for the parent to look at. */
+/* What the ranks leave for the parent. */
 struct shared {
     atomic_int entered, terminated;
     int rank[RANKS], world[RANKS], fds[RANKS];
@@ -39,7 +39,7 @@ static int set_up(void **state)
 {
     (void)state;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    alarm(HANG_S); /* ends the test with SIGALRM should a wait never end */
+    alarm(HANG_S); /* ends the test with SIGALRM if a wait never ends */
     return shared == MAP_FAILED;
 }
 
@@ -101,7 +101,7 @@ static void each_rank_finds_its_place(void **state)
     assert_no_child_left();
 }
 
-/* The ranks meet in the store that the parent hosts, with the token of the environment. */
+/* The ranks meet in the parent's store, with the token of the environment. */
 static int meet(int rank, void *argument)
 {
     tutti_store *store;
@@ -134,7 +134,7 @@ static void on_sigterm(int signal)
     _exit(0);
 }
 
-/* Rank 1 fails once all are there; the others would stay for ever. */
+/* Rank 1 fails when all have met; the others would never end. */
 static int one_returns_7(int rank, void *argument)
 {
     (void)argument;
@@ -206,7 +206,7 @@ static void who_ignores_sigterm_is_killed(void **state)
     assert_fails(ignore_sigterm, 2, "rank 1 exited with code 3");
 }
 
-/* What is buffered is written once: by the parent before the fork, by each rank at its end. */
+/* Buffered output is written once: by the parent before the fork, by each rank at its end. */
 static int print_unflushed(int rank, void *argument)
 {
     (void)rank;
@@ -236,7 +236,7 @@ static int exit_77(int rank, void *argument)
     return 77;
 }
 
-/* A child of the program's own, dead or alive, is none of tutti_spawn's business. */
+/* tutti_spawn ignores a child of the program's own, dead or alive. */
 static void other_children_are_left_alone(void **state)
 {
     (void)state;
@@ -279,7 +279,7 @@ static void signals_do_not_disturb(void **state)
     signal(SIGUSR1, SIG_DFL);
 }
 
-/* The program itself is killed: its ranks must not outlive it.  The test adopts them to see it. */
+/* The program itself is killed: its ranks must not outlive it.  The test adopts them to see that. */
 static int stay(int rank, void *argument)
 {
     (void)argument;
@@ -316,7 +316,7 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(tutti_spawn(meet, NULL, -3), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
-/* Its ranks would have the parent's group and could make none. */
+/* Its ranks would be in the parent's process group and could not make their own. */
 static void not_where_the_default_group_exists(void **state)
 {
     tutti_store *store = NULL;

@@ -44,7 +44,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Counts up forever, until it is killed. */
+/* Counts up for ever, until it is killed. */
 static pid_t start_counter(void)
 {
     pid_t child = fork();
@@ -115,7 +115,7 @@ static void assert_holds(tutti_store *store, const char *want)
     assert_string_equal(value, want);
 }
 
-/* A record that was not finished, and one whose bytes are not what was written. */
+/* An unfinished record, and one whose bytes were changed. */
 static void test_torn_records(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void test_torn_records(void **state)
         assert_int_equal(stat(path, &stat_torn), 0);
         assert_int_equal(stat_torn.st_size, stat_good.st_size);
     }
-    uint8_t record[256]; /* the whole record once more, but for its last byte: "gooe" */
+    uint8_t record[256]; /* the whole record again, except its last byte: "gooe" */
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t bytes = pread(fd, record, sizeof record, 8);
     close(fd);
@@ -169,7 +169,7 @@ static void test_refused_files(void **state)
     FAILS(tutti_store_file(path, NULL, &store), TUTTI_ERR_SYSTEM);
 }
 
-/* What would not be let into the file is an error, and no signal. */
+/* Exceeding the file size limit is an error, and no signal. */
 static int write_under_a_limit(void)
 {
     char large[2000] = "";

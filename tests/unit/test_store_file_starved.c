@@ -1,4 +1,4 @@
-/* The file store of a process without memory: it says so, and takes nothing from those that share the file. */
+/* The file store of a process without memory: it reports that, and the processes that share the file lose nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 /* ---- allocations, of which one fails ---------------------------------------------------------------------------- */
 
-static int until_failure; /* 1: the next one; 0: none */
+static int until_failure; /* 1: the next allocation fails; 0: none */
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
@@ -100,7 +100,7 @@ static int claim(tutti_store *store, const char *key)
     return tutti_store_compare_set(store, key, "", 0, "mine", 4, now, sizeof now, &bytes);
 }
 
-/* Both see the same. */
+/* Both handles see the same. */
 static void assert_agree(const char *const *keys, int n)
 {
     int64_t counts[2];
@@ -130,7 +130,7 @@ static void write_some(int round)
     OK(claim(rich, key));
 }
 
-/* Each allocation of the call that takes them in fails once. */
+/* Each allocation of the call that reads them fails once. */
 static void test_taking_in(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static int own_claim(const char *key)
     return claim(poor, key);
 }
 
-/* What fails has not been done, and the others' table does not have it either. */
+/* A failed call has no effect, nor has it in the other handle's table. */
 static void test_own(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
-/* The tcp store when many clients join at once, and when strangers take the places that clients need. */
+/* The tcp store when many clients join at once, and when unauthenticated peers take the places that clients need. */
 #include "store_tcp.h"
 
 #include "usage.h"
 
-/* None of these sends a byte before all are connected: none may be dropped for another one. */
+/* None of these sends a byte before all are connected; none may be dropped for another one. */
 static void test_burst(void **state)
 {
     (void)state;
@@ -85,7 +85,7 @@ static void *join_once(void *argument)
     return NULL;
 }
 
-/* More clients at once than there are places for strangers, and all of them at the server in the end. */
+/* More clients at once than there are places for unauthenticated peers; all must get in eventually. */
 static void check_joins(int32_t world_size)
 {
     enum { N = 250 };
@@ -113,7 +113,7 @@ static void test_joins_beyond_the_limit(void **state)
     check_joins(250);
 }
 
-/* Silent connections take every place there is, and more of them wait.  A client joins all the same, and soon. */
+/* Silent connections take every place, and more of them wait.  A client still joins, and soon. */
 static void test_strangers_keep_nobody_out(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The tcp store and its limits: floods, readers that are slow or want much, and what they cost the others. */
+/* The limits of the tcp store: floods, slow readers, large requests, and their cost to other clients. */
 #include "store_tcp.h"
 
 #include <malloc.h>
@@ -31,7 +31,7 @@ static void test_flood(void **state)
     unsetenv("TUTTI_STORE_MAX_BYTES");
 }
 
-/* Many values that were large and have become short: what the limit does not count is not kept. */
+/* Many large values that have become short: memory beyond the counted bytes is freed. */
 static void test_shrunk_values(void **state)
 {
     (void)state;
@@ -39,8 +39,8 @@ static void test_shrunk_values(void **state)
     setenv("TUTTI_STORE_MAX_BYTES", "4000000", 1);
     tutti_store *server = store_tcp_serve(store_tcp_token_a);
     char *value = calloc(1, 2 << 20), key[32];
-    memset(value, 1, 2 << 20);             /* else the pages would not be there */
-    struct mallinfo2 before = mallinfo2(); /* under a sanitizer nothing changes in it */
+    memset(value, 1, 2 << 20);             /* otherwise the pages would not exist */
+    struct mallinfo2 before = mallinfo2(); /* no effect under a sanitizer */
     for (int n = 0; n < N; n++) {
         snprintf(key, sizeof key, "%d", n);
         OK(tutti_store_set(server, key, value, 2 << 20));
@@ -61,7 +61,7 @@ static void test_shrunk_values(void **state)
     unsetenv("TUTTI_STORE_MAX_BYTES");
 }
 
-/* Clients that ask for much and take nothing: the server's memory stays bounded, and others are served. */
+/* Clients request much and read nothing: the server's memory stays bounded, and others are served. */
 static void test_slow_readers(void **state)
 {
     (void)state;
@@ -74,7 +74,7 @@ static void test_slow_readers(void **state)
     struct store_slice key = {"big", 3}, values[2] = {{"", 0}, {"", 0}};
     struct store_request request = {.op = STORE_GET, .n_keys = 1, .keys = &key, .values = values};
     for (int i = 0; i < N; i++) {
-        if (i == N / 2) { /* this has the value in its reply, too */
+        if (i == N / 2) { /* this reply contains the value, too */
             request.op = STORE_COMPARE_SET;
             request.n_values = 2;
         }
@@ -119,7 +119,7 @@ static void *get_big(void *argument)
     return NULL;
 }
 
-/* A request that was put off for want of memory goes on when those go who have it, also if nobody else calls. */
+/* A request that was deferred for lack of memory continues when the memory is freed, also if no other client calls. */
 static void test_put_off_goes_on(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void test_put_off_goes_on(void **state)
     pthread_t thread;
     int fds[N];
     OK(tutti_store_set(client, "big", value, SIZE));
-    for (int i = 0; i < N; i++) { /* half a request each: the server has made room for all of it */
+    for (int i = 0; i < N; i++) { /* half a request each: the server has reserved memory for all of it */
         struct recording recording;
         uint8_t size[4];
         fds[i] = store_tcp_handshake(tutti_store_port(server), &recording);
@@ -146,7 +146,7 @@ static void test_put_off_goes_on(void **state)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 20;
     bool ended = pthread_timedjoin_np(thread, NULL, &until) == 0;
-    if (!ended) OK(tutti_store_set(server, "other", "", 0)); /* any reply lets it go on */
+    if (!ended) OK(tutti_store_set(server, "other", "", 0)); /* any reply releases it */
     if (!ended) pthread_join(thread, NULL);
     assert_true(ended);
     OK(getter.status);
@@ -167,7 +167,7 @@ static void *compare_large(void *argument)
     return NULL;
 }
 
-/* Requests that are themselves all that the server has room for are not put off until they have gone. */
+/* Requests that alone fill the server's memory are not deferred until they are gone. */
 static void test_large_requests(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The tcp store and those who have no business with it: silence, noise, replays, impostors, broken frames. */
+/* The tcp store and unauthenticated peers: silence, noise, replays, impostors, broken frames. */
 #include "store_tcp.h"
 
 /* ---- strangers -------------------------------------------------------------------------------------------------- */
@@ -21,10 +21,10 @@ static void test_strangers_are_dropped(void **state)
         size_t answer;
     } rows[] = {
         {"", 0, false, 0},                                  /* silence */
-        {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, true, 0}, /* the wrong door */
+        {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, true, 0}, /* the wrong protocol */
         {noise, sizeof noise, true, 0},
         {hello, 3, false, 0},                       /* a part of a hello */
-        {hello, sizeof hello, false, sizeof hello}, /* a hello, and no proof */
+        {hello, sizeof hello, false, sizeof hello}, /* a hello without a proof */
         {noise, 256, true, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -34,7 +34,7 @@ static void test_strangers_are_dropped(void **state)
         if (rows[i].at_once ? ms > 1500 : ms < 1500 || ms > 4000) fail_msg("row %zu: dropped after %d ms", i, ms);
         assert_int_equal(bytes, rows[i].answer);
     }
-    /* more than a stranger may say: a hello and what should have waited for the answer */
+    /* more than an unauthenticated peer may send: a hello and what must wait for the answer */
     uint8_t both[HANDSHAKE_HELLO_BYTES + HANDSHAKE_PROOF_BYTES] = {0};
     memcpy(both, hello, sizeof hello);
     int fd = store_tcp_knock(port);
@@ -63,7 +63,7 @@ static void test_idle_strangers_hurt_nobody(void **state)
     tutti_store *late = store_tcp_join(server, store_tcp_token_a);
     OK(tutti_store_add(late, "n", 1, NULL));
     assert_true(clock_now_ns() - begun < 2000000000);
-    store_tcp_sleep_ms(2500); /* all of them are gone by then */
+    store_tcp_sleep_ms(2500); /* all of them are closed by then */
     for (int i = 0; i < n; i++) {
         char byte;
         assert_int_equal(recv(fds[i], &byte, 1, MSG_DONTWAIT), 0);
@@ -77,7 +77,7 @@ static void test_idle_strangers_hurt_nobody(void **state)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* No descriptor is left for the server: it drops the newcomer, does not spin, and recovers. */
+/* The server has no descriptor left: it drops the new connection, does not spin, and recovers. */
 static void test_out_of_descriptors(void **state)
 {
     (void)state;
@@ -131,14 +131,14 @@ static void test_replayed_handshake(void **state)
     store_tcp_send(fd, recording.proof, sizeof recording.proof);
     store_tcp_receive(fd, verdict, sizeof verdict);
     for (size_t i = 0; i < sizeof verdict; i++)
-        assert_int_equal(verdict[i], 0); /* no code of the server for a stranger */
+        assert_int_equal(verdict[i], 0); /* the server proves nothing to an unauthenticated peer */
     store_tcp_until_closed(fd, &bytes);
     assert_int_equal(bytes, 0);
     OK(tutti_store_add(server, "alive", 1, NULL));
     tutti_store_free(server);
 }
 
-/* Says yes to everybody, without holding the token; or talks of something else altogether. */
+/* Accepts everybody without holding the token, or speaks another protocol. */
 static void *impostor_run(void *argument)
 {
     int listener = *(int *)argument;
@@ -211,7 +211,7 @@ static size_t make_frame(struct seal *seal, uint8_t *frame, int64_t delta)
     return 4 + bytes + SEAL_TAG_BYTES;
 }
 
-/* A frame that is repeated, altered, of a wrong size or not sealed ends the connection, and does nothing. */
+/* A frame that is repeated, altered, of a wrong size or not sealed ends the connection, and has no effect. */
 static void test_bad_frames(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void test_bad_frames(void **state)
         } else {
             total += make_frame(&recording.out, frame + total, 1); /* two at once */
         }
-        store_tcp_send(fd, frame, total); /* form 0: once more */
+        store_tcp_send(fd, frame, total); /* form 0: sent again */
         assert_true(store_tcp_until_closed(fd, &bytes) < 1500);
         assert_int_equal(bytes, 0);
     }
@@ -250,7 +250,7 @@ static void test_bad_frames(void **state)
 
 enum { DEAF_VALUE = 1500, DEAF_REQUESTS = 6000 };
 
-/* Replaces value n by n + 1; the reply has the new one. */
+/* Replaces value n by n + 1.  The reply contains the new one. */
 static size_t make_exchange(struct seal *seal, uint8_t *frame, int n)
 {
     char value[2][DEAF_VALUE];
@@ -269,7 +269,7 @@ static size_t make_exchange(struct seal *seal, uint8_t *frame, int n)
     return 4 + bytes + SEAL_TAG_BYTES;
 }
 
-/* Until value n is there: the server has taken the request.  False: it has closed the connection instead. */
+/* Waits until the server has handled the request for value n.  Returns false if it has closed the connection. */
 static bool deaf_was_heard(tutti_store *server, int n)
 {
     char value[DEAF_VALUE] = "";
@@ -284,7 +284,7 @@ static bool deaf_was_heard(tutti_store *server, int n)
     return false;
 }
 
-/* Its replies pile up in the server, which keeps one at the most. */
+/* Its replies pile up in the server, which keeps at most one. */
 static void test_deaf_client(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void test_deaf_client(void **state)
     struct recording recording;
     uint8_t frame[4096], answer[4 + 24 + 4 + DEAF_VALUE + SEAL_TAG_BYTES];
     int n = 0, fd = store_tcp_handshake(tutti_store_port(server), &recording);
-    for (; n < 100; n++) { /* as long as it listens, all is well */
+    for (; n < 100; n++) { /* it listens: no error */
         store_tcp_send(fd, frame, make_exchange(&recording.out, frame, n));
         store_tcp_receive(fd, answer, sizeof answer);
     }

@@ -105,7 +105,7 @@ static void *barrier_run(void *argument)
     for (int i = 0; i < rank->rounds && rank->status == 0; i++) {
         atomic_fetch_add(rank->inside, 1);
         rank->status = tutti_store_barrier(rank->store, "b", rank->world_size, 20000);
-        /* none leaves round i before all have entered it */
+        /* nobody leaves round i before all have entered it */
         if (atomic_load(rank->inside) < (i + 1) * rank->world_size) rank->status = 1;
     }
     return NULL;

@@ -1,4 +1,4 @@
-/* The wire's parsers on good bytes, on cut and altered ones, and on noise; and the seal. */
+/* The store's parsers on good, cut and altered bytes, and on noise; the seal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "store/handshake.h"
 #include "store/wire.h"
 
-/* A copy with nothing behind it, so that a sanitizer sees the first byte read too far. */
+/* A copy at the end of its allocation, so that a sanitizer sees the first byte read too far. */
 static int parse_request_copy(const uint8_t *in, size_t bytes)
 {
     struct store_request request;
@@ -84,7 +84,7 @@ static void test_request_shapes(void **state)
                 wire_put_request(bytes, &in, 0);
                 good += parse_request_copy(bytes, wire_request_bytes(&in)) == TUTTI_OK;
             }
-    assert_int_equal(good, 3 + 3 * 3 + 6); /* set; get, wait, check; the six of one key */
+    assert_int_equal(good, 3 + 3 * 3 + 6); /* set; get, wait, check; the six operations of one key */
 }
 
 static void put_u64(uint8_t *out, uint32_t low, uint32_t high)
@@ -108,18 +108,18 @@ static void test_request_lies(void **state)
         wire_put_u32(bad + WIRE_REQUEST_HEADER, lies[i]); /* the key's size */
         assert_int_equal(parse_request_copy(bad, n), TUTTI_ERR_INVALID_ARGUMENT);
         memcpy(bad, good, sizeof bad);
-        wire_put_u32(bad + 4, lies[i]); /* how many keys */
+        wire_put_u32(bad + 4, lies[i]); /* the number of keys */
         assert_int_equal(parse_request_copy(bad, n), TUTTI_ERR_INVALID_ARGUMENT);
         if (lies[i] == 0) continue;
         memcpy(bad, good, sizeof bad);
-        wire_put_u32(bad + 8, lies[i]); /* how many values */
+        wire_put_u32(bad + 8, lies[i]); /* the number of values */
         assert_int_equal(parse_request_copy(bad, n), TUTTI_ERR_INVALID_ARGUMENT);
     }
     memcpy(bad, good, sizeof bad);
     put_u64(bad + 24, 0, 0x80000000); /* a negative timeout */
     assert_int_equal(parse_request_copy(bad, n), TUTTI_ERR_INVALID_ARGUMENT);
     memcpy(bad, good, sizeof bad);
-    bad[2] = 1; /* what must be zero */
+    bad[2] = 1; /* must be zero */
     assert_int_equal(parse_request_copy(bad, n), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
@@ -146,7 +146,7 @@ static void test_reply_round_trip(void **state)
     assert_int_equal(parse_reply_copy(bytes, n), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
-/* Noise, and good frames with a few bytes altered: whatever comes, no crash and nothing read outside. */
+/* Noise, and good frames with a few bytes altered: no crash, and nothing is read outside. */
 static void test_noise(void **state)
 {
     (void)state;
@@ -174,13 +174,13 @@ static void test_seal(void **state)
     memcpy(second, "hello", 5);
     seal_close(&out, first, 5, header, 4);
     seal_close(&out, second, 5, header, 4);
-    assert_memory_not_equal(first, second, 5); /* the same text, another number */
+    assert_memory_not_equal(first, second, 5); /* the same text under another number */
     memcpy(copy, first, sizeof copy);
     assert_false(seal_open(&other, copy, sizeof copy, header, 4));
     memcpy(copy, first, sizeof copy);
     assert_true(seal_open(&in, copy, sizeof copy, header, 4));
     assert_memory_equal(copy, "hello", 5);
-    assert_false(seal_open(&in, first, sizeof first, header, 4)); /* once more */
+    assert_false(seal_open(&in, first, sizeof first, header, 4)); /* repeated */
     in.number = 1;
     memcpy(copy, second, sizeof copy);
     header[0]++;
@@ -204,7 +204,7 @@ static void test_handshake(void **state)
     assert_int_equal(handshake_take_hello(&client, HANDSHAKE_CLIENT, from_server), HANDSHAKE_OK);
     handshake_prove(&client, HANDSHAKE_CLIENT, proof);
     assert_true(handshake_verify(&server, HANDSHAKE_CLIENT, proof));
-    assert_false(handshake_verify(&client, HANDSHAKE_SERVER, proof)); /* sent back as it came: no proof */
+    assert_false(handshake_verify(&client, HANDSHAKE_SERVER, proof)); /* reflected: no proof */
     proof[31] ^= 1;
     assert_false(handshake_verify(&server, HANDSHAKE_CLIENT, proof));
     handshake_keys(&client, &a_out, &a_in);

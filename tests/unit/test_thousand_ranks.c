@@ -32,7 +32,7 @@ struct waiting {
     struct waiting *next;
     uint64_t key;
     struct rank *rank;
-    tutti_request *request; /* NULL: a send that is done, whose data are below */
+    tutti_request *request; /* NULL: a completed send, whose data follow */
     bool sends;
     size_t bytes;
     char data[];
@@ -70,7 +70,7 @@ static uint64_t message_key(int from, int to, uint64_t tag)
     return tag << 20 | (uint64_t)from << 10 | (uint64_t)to;
 }
 
-/* Takes out what waits under key, if anything. */
+/* Removes what waits under key, if anything. */
 static struct waiting *take_waiting(uint64_t key)
 {
     struct waiting **at = &table[mix(key) % BUCKETS];
@@ -165,13 +165,13 @@ static bool has_out(tutti_kind kind, int rank)
     return (kind != TUTTI_GATHER && kind != TUTTI_REDUCE) || rank == ROOT;
 }
 
-/* Element i of what rank gives. */
+/* Returns element i of a rank's input. */
 static int32_t given(int rank, int64_t i)
 {
     return (int32_t)mix((uint64_t)rank << 32 | (uint64_t)i);
 }
 
-/* The sum of element i over all ranks, which wraps. */
+/* Returns the wrapped sum of element i over all ranks. */
 static int32_t given_sum(int64_t i)
 {
     uint32_t sum = 0;
@@ -194,7 +194,7 @@ static void make_tensors(struct rank *rank, tutti_kind kind, int64_t count)
         ((int32_t *)rank->out.data)[i] = given(ROOT, i);
 }
 
-/* Element i of rank's output, by what the collective means; sums has the sums over all ranks. */
+/* Returns element i of rank's output, as the collective defines it; sums has the sums over all ranks. */
 static int32_t expected(tutti_kind kind, int rank, int64_t i, int64_t count, const int32_t *sums)
 {
     switch (kind) {
@@ -310,7 +310,7 @@ static void run_algorithm(const struct coll_algorithm *algorithm, int64_t count,
     for (int r = 0; r < RANKS; r++) free_rank(&ranks[r]);
 }
 
-/* On 32 hosts of 32 ranks, for the algorithms that ask. */
+/* On 32 hosts of 32 ranks, for the algorithms that use hosts. */
 static void test_every_algorithm(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The job token: its three sources, and what is refused about each. */
+/* The job token: its three sources, and why each may be refused. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +61,7 @@ static void expect_refusal(int status, const char *part)
     assert_false(present);
     assert_true(token_is_none(token));
     if (strstr(error_text(), part) == NULL) fail_msg("\"%s\" does not say \"%s\"", error_text(), part);
-    assert_null(strstr(error_text(), "00112233")); /* no sentence holds a token */
+    assert_null(strstr(error_text(), "00112233")); /* no error message contains a token */
 }
 
 static void test_none(void **state)
@@ -95,7 +95,7 @@ static void test_file(void **state)
     (void)state;
     char line[70];
     setenv("TUTTI_TOKEN_FILE", path, 1);
-    setenv("TUTTI_TOKEN", hex_b, 1); /* the file comes first */
+    setenv("TUTTI_TOKEN", hex_b, 1); /* the file has precedence */
     write_file(hex_a, 64, 0600);
     expect_token(0x00, 0xff);
     snprintf(line, sizeof line, "%s\n", hex_a);
@@ -132,7 +132,7 @@ static void test_descriptor(void **state)
     setenv("TUTTI_TOKEN_FD", number, 1);
     setenv("TUTTI_TOKEN_FILE", "/nonexistent", 1);
     expect_token(0x00, 0xff);
-    expect_token(0x00, 0xff); /* again: it is still open, and its position does not count */
+    expect_token(0x00, 0xff); /* again: it is still open, and its position does not matter */
     close(fd);
     expect_refusal(TUTTI_ERR_SYSTEM, "TUTTI_TOKEN_FD");
     setenv("TUTTI_TOKEN_FD", "three", 1);

@@ -1,4 +1,4 @@
-/* The tuning file: what is taken from it, and how each kind of mistake in it is told. */
+/* The tuning file: what is read from it, and the warning for each kind of mistake. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +57,7 @@ static void test_paths(void **state)
     assert_int_equal(tuning.n, 0);
 }
 
-/* Also in lines that are meant for other groups: a file is good or it is not. */
+/* Also in lines for other groups: a file is valid as a whole or not at all. */
 static void test_mistakes(void **state)
 {
     static const struct {
@@ -111,7 +111,7 @@ static void test_files(void **state)
     assert_non_null(text);
     assert_string_equal(text, FIRST);
     free(text);
-    assert_int_equal(pwrite(fd, "\0#", 2, (off_t)strlen(FIRST)), 2); /* no text */
+    assert_int_equal(pwrite(fd, "\0#", 2, (off_t)strlen(FIRST)), 2); /* not text */
     assert_null(tuning_read(path));
     assert_int_equal(ftruncate(fd, (off_t)strlen(FIRST)), 0);
     char *comment = malloc(TUNING_TEXT_MAX);
@@ -124,7 +124,7 @@ static void test_files(void **state)
     unlink(path);
 }
 
-/* A pipe that nobody writes into: it is not waited for. */
+/* A pipe that nobody writes into does not block. */
 static void test_pipe(void **state)
 {
     char folder[] = "/tmp/tutti-tuning-XXXXXX", path[64];
