@@ -61,7 +61,7 @@ static void print_backend_apart(const char *name)
     pid_t pid = fork();
     if (pid == 0) _exit(print_backend(name));
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-    if (pid < 0 || status != 0) printf("backend %s: refused\n    it could not be looked at: status %d\n", name, status);
+    if (pid < 0 || status != 0) printf("backend %s: refused\n    its probe ended with status %d\n", name, status);
 }
 
 static void print_backends(void)
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "--backend") == 0) {
         backend = argv[2];
     } else if (argc > 1) {
-        fprintf(stderr, "tutti-info: \"%s\" is no option, or lacks its value; see --help\n", argv[1]);
+        fprintf(stderr, "tutti-info: \"%s\" is not an option, or lacks its value; see --help\n", argv[1]);
         return 2;
     }
     if (rank == NULL || strcmp(rank, "0") == 0) {

@@ -189,7 +189,7 @@ int main(int argc, char **argv)
     double begin[PHASES];
     tutti_store_opts opts = {.token = token, .server = true, .world_size = clients};
     if (shared == NULL || tutti_store_tcp("127.0.0.1", 0, &opts, &store) != TUTTI_OK) {
-        fprintf(stderr, "the store cannot be started\n");
+        fprintf(stderr, "cannot start the store\n");
         return 1;
     }
     printf("%d clients in %d processes, on %ld cores\n", clients, processes, sysconf(_SC_NPROCESSORS_ONLN));

@@ -87,7 +87,7 @@ static void check_links(const char *folder, const char *page, int number, const 
         snprintf(target, sizeof target, "%.*s", (int)strcspn(at, "#)"), at);
         if (target[0] == '\0' || strncmp(target, "http", 4) == 0) continue;
         snprintf(path, sizeof path, "%s/%s", folder, target);
-        if (access(path, F_OK) != 0) complain(page, number, "the link leads nowhere", target);
+        if (access(path, F_OK) != 0) complain(page, number, "broken link", target);
     }
 }
 

@@ -128,7 +128,7 @@ static void test_plugins(void **state)
         read_object(path, "--defined-only", &symbols);
         if (symbols.n != 1 || strcmp(symbols.name[0], "tutti_backend_v1") != 0) {
             for (int i = 0; i < symbols.n; i++) print_error("%s exports %s\n", path, symbols.name[i]);
-            fail_msg("%s exports something else than tutti_backend_v1", path);
+            fail_msg("%s exports other symbols than tutti_backend_v1", path);
         }
         read_object(path, "--undefined-only", &symbols);
         for (int i = 0; i < symbols.n; i++)

@@ -108,7 +108,7 @@ static int far_ahead(void)
                                 tutti_with(.group = mpi_ranks.mpi, .timeout_ms = 50));
         }
         if (status != TUTTI_OK && status != TUTTI_ERR_TIMEOUT)
-            return mpi_ranks_wrong("sends to one that is busy", tutti_last_error());
+            return mpi_ranks_wrong("sends to a busy receiver", tutti_last_error());
     }
     OK(tutti_broadcast(tutti_view(&sent, 1), 0, NULL)); /* until here only a progress thread calls MPI */
     for (int i = 0; i < TIMES; i++) {
@@ -117,13 +117,13 @@ static int far_ahead(void)
             OK(tutti_send(tutti_tensor_of(data, N, TUTTI_INT8), 1, tutti_with(.group = mpi_ranks.mpi)));
         if (mpi_ranks.rank != 1) continue;
         OK(tutti_recv(tutti_tensor_of(data, N, TUTTI_INT8), 0, tutti_with(.group = mpi_ranks.mpi)));
-        if (data[0] != (char)i) return mpi_ranks_wrong("sends to one that is busy", "other bytes");
+        if (data[0] != (char)i) return mpi_ranks_wrong("sends to a busy receiver", "other bytes");
         if (i % 1000 == 0) usleep(1000);
     }
     getrusage(RUSAGE_SELF, &after);
     bool is_mpich = getenv("OMPI_COMM_WORLD_SIZE") == NULL; /* MPI's own memory sometimes grows by tens of MiB */
     if (mpi_ranks.rank == 0 && !is_mpich && after.ru_maxrss - before.ru_maxrss > MOST_KIB)
-        return mpi_ranks_wrong("sends to one that is busy", "they were copied");
+        return mpi_ranks_wrong("sends to a busy receiver", "they were copied");
     return 0;
 }
 
@@ -198,7 +198,7 @@ static int group_behind_an_operation(void)
         OK(tutti_new_group(ranks, mpi_ranks.size, &opts, &group));
         OK(tutti_wait_all(works, 2, 20000));
         OK(tutti_destroy_process_group(group));
-        if (x != (float)mpi_ranks.size) return mpi_ranks_wrong("a group behind an operation", "another sum");
+        if (x != (float)mpi_ranks.size) return mpi_ranks_wrong("a group made after an operation", "another sum");
     }
     return 0;
 }
@@ -213,7 +213,7 @@ static int group_that_one_has_left(void)
     OK(tutti_new_group(ranks, mpi_ranks.size, &opts, &group));
     OK(tutti_barrier(&(tutti_opts){.group = group}));
     if (mpi_ranks.rank != last && tutti_barrier(&(tutti_opts){.group = group}) != TUTTI_ERR_ABORTED)
-        return mpi_ranks_wrong("a group that one has left", tutti_last_error());
+        return mpi_ranks_wrong("a group that a rank has left", tutti_last_error());
     OK(tutti_destroy_process_group(group));
     OK(tutti_barrier(
         &(tutti_opts){.group = mpi_ranks.mpi})); /* if MPI belongs to the main thread, it answers in this call */

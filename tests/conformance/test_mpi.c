@@ -24,7 +24,7 @@ static void end_program(void)
 {
     int over = 1;
     if (own_mpi.finalized(&over) != 0 || over || own_mpi.finalize() != 0) {
-        printf("MPI was finalized by another\n");
+        printf("MPI was finalized by somebody else\n");
         fflush(stdout);
         _exit(1);
     }

@@ -174,7 +174,7 @@ static void check_spoilt(const struct spoilt *row)
     const char *all = strstr(output, "\nall  ");
     for (int i = 0; i < 3 && row->expected[i] != NULL; i++)
         if (strstr(output, row->expected[i]) == NULL)
-            fail_msg("%s %s: nothing of \"%s\" in\n%s", row->how, row->arguments, row->expected[i], output);
+            fail_msg("%s %s: no \"%s\" in\n%s", row->how, row->arguments, row->expected[i], output);
     if (all == NULL || sscanf(all, " all %d %*d %d", &passed, &failed) != 2 || failed != 1)
         fail_msg("%s %s: not one case failed\n%s", row->how, row->arguments, output);
     assert_true(passed > 200 || strstr(output, "BROKEN") != NULL); /* all others, or as many as were possible */

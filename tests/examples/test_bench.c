@@ -125,8 +125,8 @@ static void refuses(void **state)
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--dtype", "real"), 2, "there is no \"real\"; there are int8 int16");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--reduce-op", "XOR"), 2, "there is no \"XOR\"");
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--alloc", "heap"), 2, "\"heap\" is neither system nor tutti");
-    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--fast", "1"), 2, "there is no option \"--fast\"");
-    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--ms"), 2, "\"--ms\" is no option, or lacks its value");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--fast", "1"), 2, "unknown option \"--fast\"");
+    launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--ms"), 2, "\"--ms\" is not an option, or lacks its value");
     launch_assert_refused(ARGS("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--ranks", "3"), 2,
                           "--ranks says 3, but this world has 2");
 }

@@ -82,7 +82,7 @@ static void kill_cold(struct procs *procs, void *argument)
     for (int i = 0; i < RANKS; i++) {
         double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
         if (i == kill->victim || took < SOON_S) continue;
-        fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
+        fprintf(stderr, "rank %d was notified after %.1f s\n", i, took);
         procs->failed = true;
     }
 }

@@ -22,7 +22,7 @@ static int sum_once(int rank, int size, int64_t *data, int64_t n)
     int status = tutti_all_reduce(tutti_view(data, n), TUTTI_SUM, NULL);
     for (int64_t i = 0; i < n && status == TUTTI_OK; i++)
         if (data[i] != i * size + size * (size - 1) / 2) {
-            fprintf(stderr, "rank %d: ok, but element %" PRIi64 " is %" PRIi64 "\n", rank, i, data[i]);
+            fprintf(stderr, "rank %d: success, but element %" PRIi64 " is %" PRIi64 "\n", rank, i, data[i]);
             return 1;
         }
     return status;
@@ -76,7 +76,7 @@ static void kill_one(struct procs *procs, void *argument)
     for (int i = 0; i < RANKS; i++) {
         double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
         if (i == kill->victim || took < SOON_S) continue;
-        fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
+        fprintf(stderr, "rank %d was notified after %.1f s\n", i, took);
         procs->failed = true;
     }
     procs->failed |= leftovers_exist(&leftovers, pids, RANKS);

@@ -13,7 +13,7 @@ static int sum_once(int rank, int size, float *data, int n)
     int status = tutti_all_reduce(tutti_view(data, n), TUTTI_SUM, NULL);
     for (int i = 0; i < n && status == TUTTI_OK; i++)
         if (data[i] != (float)(size * (size + 1) / 2) * (float)(i % 7 + 1)) {
-            fprintf(stderr, "rank %d: ok, but element %d is %g\n", rank, i, (double)data[i]);
+            fprintf(stderr, "rank %d: success, but element %d is %g\n", rank, i, (double)data[i]);
             return 1;
         }
     return status;
@@ -242,7 +242,7 @@ static void kill_at_random(struct procs *procs, void *argument)
     for (int i = 0; i < procs->size; i++) { /* measures when the operation failed, not when the process ended */
         double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
         if (i != chance->victim && took > SOON_S + 1) {
-            fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
+            fprintf(stderr, "rank %d was notified after %.1f s\n", i, took);
             procs->failed = true;
         }
     }
@@ -304,7 +304,7 @@ static void stop_rank_1(struct procs *procs, void *argument)
     int64_t begin = procs_now_ns();
     procs_wait_for_step(procs, 2);
     if (procs_seconds(begin) > SOON_S) {
-        fprintf(stderr, "the stopped rank took %.1f s to learn that the group has failed\n", procs_seconds(begin));
+        fprintf(stderr, "the stopped rank was notified of the failure after %.1f s\n", procs_seconds(begin));
         procs->failed = true;
     }
     procs_release(procs, 2);

@@ -98,7 +98,8 @@ static int rank_of_soak(int rank, int size, void *argument)
         int64_t n = draw(&chance, 8) == 0 ? LARGE : SMALL;
         status = call(kind, rank, size, in, out, n, &right);
         if (status == TUTTI_OK && !right) {
-            fprintf(stderr, "rank %d: ok, but the result of kind %d, %" PRIi64 " elements, is wrong\n", rank, kind, n);
+            fprintf(stderr, "rank %d: success, but the result of kind %d, %" PRIi64 " elements, is wrong\n", rank, kind,
+                    n);
             return WRONG_VALUE;
         }
     }
@@ -142,7 +143,7 @@ static void act(struct procs *procs, void *argument)
     for (int i = 0; i < RANKS; i++) {
         double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
         if (i == turn->victim || took < SOON_S) continue;
-        fprintf(stderr, "rank %d learned of it after %.1f s\n", i, took);
+        fprintf(stderr, "rank %d was notified after %.1f s\n", i, took);
         procs->failed = true;
     }
 }

@@ -11,7 +11,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     for (int i = 0; i < FUZZ_TARGETS && name != NULL; i++)
         if (strcmp(fuzz_targets[i].name, name) == 0) chosen = &fuzz_targets[i];
     if (chosen != NULL) return 0;
-    fprintf(stderr, "FUZZ_TARGET is to be one of:");
+    fprintf(stderr, "set FUZZ_TARGET to one of:");
     for (int i = 0; i < FUZZ_TARGETS; i++) fprintf(stderr, " %s", fuzz_targets[i].name);
     fprintf(stderr, "\n");
     exit(1);

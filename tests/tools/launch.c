@@ -90,7 +90,7 @@ void launch_step(struct launch *launch, int64_t deadline)
     int64_t left = deadline - launch_now_ms();
     if (left <= 0) {
         kill(launch->pid, SIGKILL);
-        fail_msg("it hangs; stdout: %.2000s\nstderr: %.2000s", launch->out.data ? launch->out.data : "",
+        fail_msg("tutti-run hangs; stdout: %.2000s\nstderr: %.2000s", launch->out.data ? launch->out.data : "",
                  launch->err.data ? launch->err.data : "");
     }
     poll(fds, 2, (int)left);
@@ -115,7 +115,7 @@ void launch_wait(struct launch *launch)
     while (wait4(launch->pid, &status, WNOHANG, &usage) == 0) {
         if (launch_now_ms() > deadline) {
             kill(launch->pid, SIGKILL);
-            fail_msg("it does not end");
+            fail_msg("tutti-run does not end");
         }
         usleep(2000);
     }
@@ -128,7 +128,7 @@ void launch_nothing_left(void)
     int64_t deadline = launch_now_ms() + LAUNCH_HANG_MS;
     pid_t pid;
     while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0) {
-        if (launch_now_ms() > deadline) fail_msg("a process was left over");
+        if (launch_now_ms() > deadline) fail_msg("a process of the job is still alive");
         if (pid == 0) usleep(2000);
     }
     assert_int_equal(errno, ECHILD);

@@ -18,7 +18,7 @@ static void refuses_a_bad_command_line(void **state)
     launch_assert_refused(ARGS("--frobnicate", "true"), 2, "unknown option --frobnicate");
     launch_assert_refused(ARGS("-x", "true"), 2, "unknown option -x");
     launch_assert_refused(ARGS("--rdzv-backend=c10d", "true"), 2,
-                          "tutti-run has no --rdzv-backend=c10d as torchrun has");
+                          "tutti-run does not have torchrun's --rdzv-backend=c10d");
     launch_assert_refused(ARGS("--max_restarts", "3", "true"), 2, "not started again");
     launch_assert_refused(ARGS("-m", "module"), 2, "python -m MODULE");
     launch_assert_refused(ARGS("--nnodes", "1:2", "true"), 2, "not a range as torchrun's");

@@ -128,7 +128,7 @@ static void refuses_what_it_cannot_do(void **state)
     launch_assert_refused(ARGS("--mpi-rank", "true"), 1, "use --mpi");
     char *path = strdup(getenv("PATH"));
     setenv("PATH", "/nowhere", 1);
-    launch_assert_refused(ARGS("--mpi", "true"), 1, "--mpi has no MPI to start the ranks with");
+    launch_assert_refused(ARGS("--mpi", "true"), 1, "--mpi found no MPI to start the ranks with");
     setenv("PATH", path, 1);
     free(path);
 }

@@ -161,7 +161,7 @@ static void a_host_without_loopback(void **state)
 {
     (void)state;
     if (system("unshare -rn true 2>/dev/null") != 0) {
-        print_message("skipped: this machine lets nobody make a network namespace\n");
+        print_message("skipped: network namespaces are not permitted here\n");
         skip();
     }
     launch_assert_refused(ARGS("unshare", "-rn", launch_path(), "-n", "2", "true"), 1, "check that lo is up");

@@ -22,7 +22,7 @@ static int nth_of(const cpu_set_t *mask, int n)
 static void skip_on_one_core(void)
 {
     if (CPU_COUNT(&given) > 1) return;
-    print_message("skipped: there is one core, and no other to be on\n");
+    print_message("skipped: the test needs two cores\n");
     skip();
 }
 

@@ -54,7 +54,7 @@ int store_tcp_until_closed(int fd, size_t *bytes)
     *bytes = 0;
     for (;;) {
         struct pollfd entry = {.fd = fd, .events = POLLIN};
-        if (poll(&entry, 1, 10000) == 0) fail_msg("the server keeps a stranger for 10 s");
+        if (poll(&entry, 1, 10000) == 0) fail_msg("the server keeps an unauthenticated connection for 10 s");
         ssize_t got = recv(fd, buffer, sizeof buffer, 0);
         if (got <= 0) break;
         *bytes += (size_t)got;

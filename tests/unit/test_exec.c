@@ -72,7 +72,7 @@ static int fake_cancel(void *group, tutti_request *request)
             fake.cancelled++;
             return TUTTI_OK;
         }
-    fail_msg("a request is taken back that was not given");
+    fail_msg("cancel of an unknown request");
     return TUTTI_ERR_NOT_FOUND;
 }
 

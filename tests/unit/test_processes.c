@@ -162,7 +162,7 @@ static void test_an_id_that_is_used_again_names_another_process(void **state)
     }
     assert_int_equal(waitpid(helper, &status, 0), helper);
     if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT) {
-        print_message("skipped: no pid namespace to be had, or no way to choose the next id in it\n");
+        print_message("skipped: pid namespaces, or choosing the next id in one, are not permitted here\n");
         skip();
     }
     assert_int_equal(WEXITSTATUS(status), 0);

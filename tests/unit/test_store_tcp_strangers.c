@@ -301,7 +301,7 @@ static void test_deaf_client(void **state)
         heard = send(fd, frame, bytes, MSG_NOSIGNAL) == (ssize_t)bytes && deaf_was_heard(server, n + 1);
     }
     close(fd);
-    if (n == DEAF_REQUESTS) fail_msg("the server has taken %d requests of a client that takes no reply", n);
+    if (n == DEAF_REQUESTS) fail_msg("the server has taken %d requests of a client that reads no reply", n);
     tutti_store_free(server);
 }
 

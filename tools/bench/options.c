@@ -204,8 +204,8 @@ void options_parse(int argc, char **argv, struct options *options)
             i += 2;
             continue;
         }
-        if (i + 1 == argc) options_refuse("\"%s\" is no option, or lacks its value; see --help", argv[i]);
-        if (!set_value(options, argv[i], argv[i + 1])) options_refuse("there is no option \"%s\"; see --help", argv[i]);
+        if (i + 1 == argc) options_refuse("\"%s\" is not an option, or lacks its value; see --help", argv[i]);
+        if (!set_value(options, argv[i], argv[i + 1])) options_refuse("unknown option \"%s\"; see --help", argv[i]);
         i++;
     }
     if (!ops) add_op(options, "all");

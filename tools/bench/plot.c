@@ -139,7 +139,7 @@ static void draw(FILE *out, const struct options *options)
 bool plot_draw(const struct options *options)
 {
     if (count_panels() == 0) {
-        fprintf(stderr, "tutti-bench: --plot: there is nothing to draw: no operation with a size was measured\n");
+        fprintf(stderr, "tutti-bench: --plot: nothing to draw: no operation with a size was measured\n");
         return false;
     }
     FILE *out = popen("gnuplot", "w");

@@ -200,7 +200,7 @@ bool tune(const struct options *options,
     fclose(rows);
     const char *why = right ? NULL : "a result was wrong";
     if (!why && tutti_get_rank(NULL) == 0) why = write_file(options, lead, text);
-    if (why) fprintf(stderr, "tutti-bench: --tune: %s is not written: %s\n", options->tune, why);
+    if (why) fprintf(stderr, "tutti-bench: --tune: cannot write %s: %s\n", options->tune, why);
     free(text);
     return why == NULL;
 }

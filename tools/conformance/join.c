@@ -123,7 +123,7 @@ static int run(struct join *join, tutti_store *store)
     watched->options = join->options;
     board_begin(join->board, 0);
     if (pthread_create(&watcher, NULL, watch, join) != 0) {
-        fprintf(stderr, "tutti-conformance: no thread can be started\n");
+        fprintf(stderr, "tutti-conformance: cannot start a thread\n");
         return 2;
     }
     int broken = rank_run(join->board, join->options, join->cases, store, watched->rank);

@@ -113,7 +113,7 @@ void options_parse(struct options *options, int argc, char **argv)
         {"timeout", 1, NULL, TIMEOUT}, {"processes", 0, NULL, PROCESSES}, {NULL, 0, NULL, 0}};
     *options = (struct options){.backend = "tcp", .seed = 1, .timeout_ms = 20000};
     for (int option; (option = getopt_long(argc, argv, "h", names, NULL)) != -1;) set(options, option, optarg);
-    if (optind < argc) refuse("there is no argument", argv[optind]);
+    if (optind < argc) refuse("unexpected argument", argv[optind]);
     if (options->join && (options->threads || options->from_ranks != 0))
         refuse("--join takes the launcher's ranks, which are processes: not with",
                options->threads ? "--threads" : "--ranks");

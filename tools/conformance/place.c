@@ -90,7 +90,8 @@ static int find(struct rendezvous_spec *place, const char *backend)
     place->rank = tutti_get_rank(NULL);
     place->size = tutti_get_world_size(NULL);
     if (place->size > RANKS_MOST) {
-        fprintf(stderr, "tutti-conformance: %d ranks; it knows how to judge %d at most\n", place->size, RANKS_MOST);
+        fprintf(stderr, "tutti-conformance: %d ranks are too many; at most %d can be checked\n", place->size,
+                RANKS_MOST);
         status = TUTTI_ERR_INVALID_ARGUMENT;
     }
     if (status == TUTTI_OK && (hosted == NULL || strcmp(hosted, "1") != 0)) status = share_store(place);
@@ -105,7 +106,7 @@ bool rendezvous_spec_parse(struct rendezvous_spec *place, const char *backend)
     *place = (struct rendezvous_spec){0};
     int status = find(place, backend);
     if (status == TUTTI_OK) return true;
-    fprintf(stderr, "tutti-conformance: it cannot join a job: %s: %s\n", tutti_status_string(status),
+    fprintf(stderr, "tutti-conformance: cannot join the job: %s: %s\n", tutti_status_string(status),
             tutti_last_error());
     place_free(place);
     return false;

@@ -55,7 +55,7 @@ static const struct mpi *find_mpi(const char *name, const char **launcher)
         else
             snprintf(why + used, sizeof why - used, "tutti-run: %s\n", tutti_last_error());
     }
-    fprintf(stderr, "%stutti-run: --mpi has no MPI to start the ranks with\n", why);
+    fprintf(stderr, "%stutti-run: --mpi found no MPI to start the ranks with\n", why);
     return NULL;
 }
 
@@ -132,7 +132,7 @@ int mpi_take_rank(struct options *options)
     if (!rank) rank = getenv("PMI_RANK");
     if (!size) size = getenv("PMI_SIZE");
     if (!rank || !size) {
-        fputs("tutti-run: --mpi-rank is what --mpi gives the ranks it starts; use --mpi\n", stderr);
+        fputs("tutti-run: --mpi-rank is for the ranks that --mpi starts; use --mpi\n", stderr);
         return -1;
     }
     options->node_rank = atoi(rank);

@@ -254,7 +254,7 @@ static bool take(struct options *options, char **argv, int *at)
     const char *argument = argv[(*at)++];
     const struct option *option = find(argument);
     if (!option && why_not(argument))
-        return refuse("tutti-run has no %s as torchrun has: %s", argument, why_not(argument));
+        return refuse("tutti-run does not have torchrun's %s: %s", argument, why_not(argument));
     if (!option) return refuse("unknown option %s", argument);
     const char *value = value_within(argument);
     if (value && option->value == WITHOUT) return refuse("--%s takes no value", option->name);
@@ -270,7 +270,7 @@ static bool check(struct options *options)
     if ((int64_t)options->nproc * options->nnodes > INT_MAX) return refuse("too many ranks");
     if (options->mpi == OPTIONS_START_MPI && options->nnodes > 1)
         return refuse(
-            "--mpi starts all nodes' ranks at once, and --nnodes is not for it: tell MPI's launcher its hosts "
+            "--mpi starts the ranks of all nodes at once and takes no --nnodes: give MPI's launcher its hosts "
             "(Open MPI: OMPI_MCA_orte_default_hostfile, MPICH: HYDRA_HOST_FILE)");
     if (options->nnodes > 1) {
         if (options->node_rank < 0) return refuse("several nodes need --node-rank on each");

@@ -48,7 +48,7 @@ static bool from_hex(const char *text, size_t bytes, uint8_t token[TUTTI_TOKEN_B
 static int check_file(const char *path, int fd)
 {
     struct stat status;
-    if (fstat(fd, &status) != 0) return refuse("cannot look at the token file %s: %s", path, strerror(errno));
+    if (fstat(fd, &status) != 0) return refuse("cannot stat the token file %s: %s", path, strerror(errno));
     if (!S_ISREG(status.st_mode)) return refuse("the token file %s is not a regular file", path);
     if (status.st_uid != geteuid() && status.st_uid != 0)
         return refuse("the token file %s belongs to another user (%u)", path, (unsigned)status.st_uid);
