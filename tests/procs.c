@@ -271,6 +271,22 @@ void procs_signal(struct procs *procs, int rank, int signal)
     kill(procs->pid[rank], signal);
 }
 
+void procs_check_notified(struct procs *procs, int victim, int64_t killed_ns, double limit_s)
+{
+    for (int i = 0; i < procs->size; i++) {
+        double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
+        if (i == victim || took < limit_s) continue;
+        fprintf(stderr, "rank %d was notified after %.1f s\n", i, took);
+        procs->failed = true;
+    }
+}
+
+uint64_t procs_random(uint64_t *state, uint64_t below)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (*state >> 33) % below;
+}
+
 int procs_free_port(void)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

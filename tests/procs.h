@@ -162,6 +162,13 @@ void procs_release(struct procs *procs, int step);
 /* Sends a signal to a rank that has not been reaped. */
 void procs_signal(struct procs *procs, int rank, int signal);
 
+/* Sets procs->failed, and prints why, if a rank other than the victim has reached its last step more than limit_s after
+ * killed_ns. */
+void procs_check_notified(struct procs *procs, int victim, int64_t killed_ns, double limit_s);
+
+/* Returns a random number below a limit. */
+uint64_t procs_random(uint64_t *state, uint64_t below);
+
 /* Returns a port of the loopback interface that is free now. */
 int procs_free_port(void);
 

@@ -79,29 +79,19 @@ static void kill_cold(struct procs *procs, void *argument)
     procs_signal(procs, kill->victim, SIGKILL);
     int64_t killed_ns = procs_now_ns();
     procs_wait(procs);
-    for (int i = 0; i < RANKS; i++) {
-        double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
-        if (i == kill->victim || took < SOON_S) continue;
-        fprintf(stderr, "rank %d was notified after %.1f s\n", i, took);
-        procs->failed = true;
-    }
-}
-
-static uint64_t draw(uint64_t *state, uint64_t below)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (*state >> 33) % below;
+    procs_check_notified(procs, kill->victim, killed_ns, SOON_S);
 }
 
 static struct kill draw_kill(uint64_t *chance)
 {
-    struct kill kill = {.victim = (int)draw(chance, RANKS), .kind = (int)draw(chance, KINDS), .late = -1};
-    kill.delay_us = draw(chance, 3) == 0 ? -1 : (int)draw(chance, DELAY_US);
-    kill.leaving = (enum leaving)draw(chance, LEAVINGS);
-    if (draw(chance, 2) == 0) kill.late = (int)draw(chance, RANKS);
-    kill.late_ms = (int)draw(chance, LATE_MS);
+    struct kill kill = {
+        .victim = (int)procs_random(chance, RANKS), .kind = (int)procs_random(chance, KINDS), .late = -1};
+    kill.delay_us = procs_random(chance, 3) == 0 ? -1 : (int)procs_random(chance, DELAY_US);
+    kill.leaving = (enum leaving)procs_random(chance, LEAVINGS);
+    if (procs_random(chance, 2) == 0) kill.late = (int)procs_random(chance, RANKS);
+    kill.late_ms = (int)procs_random(chance, LATE_MS);
     if (kill.late == kill.victim) kill.late = -1;
-    if (draw(chance, 3) == 0) kill.store_port = procs_free_port();
+    if (procs_random(chance, 3) == 0) kill.store_port = procs_free_port();
     return kill;
 }
 

@@ -73,19 +73,8 @@ static void kill_one(struct procs *procs, void *argument)
     procs_signal(procs, kill->victim, SIGKILL);
     int64_t killed_ns = procs_now_ns();
     procs_wait(procs);
-    for (int i = 0; i < RANKS; i++) {
-        double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
-        if (i == kill->victim || took < SOON_S) continue;
-        fprintf(stderr, "rank %d was notified after %.1f s\n", i, took);
-        procs->failed = true;
-    }
+    procs_check_notified(procs, kill->victim, killed_ns, SOON_S);
     procs->failed |= leftovers_exist(&leftovers, pids, RANKS);
-}
-
-static uint64_t draw(uint64_t *state, uint64_t below)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (*state >> 33) % below;
 }
 
 static void test_killed_at_random(void **state)
@@ -96,8 +85,8 @@ static void test_killed_at_random(void **state)
     int before = 0;
     for (int i = 0; i < times; i++) {
         struct kill kill = {.phase = (enum phase)(i % PHASES)};
-        kill.victim = (int)draw(&chance, RANKS);
-        kill.delay_us = (int)draw(&chance, kill.phase == ATTACHING ? 1500 : 20000);
+        kill.victim = (int)procs_random(&chance, RANKS);
+        kill.delay_us = (int)procs_random(&chance, kill.phase == ATTACHING ? 1500 : 20000);
         struct procs procs = {.size = RANKS, .fn = rank_in_danger, .argument = &kill, .act = kill_one};
         procs.may_fail = true;
         procs_run(&procs);

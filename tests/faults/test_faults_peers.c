@@ -239,13 +239,7 @@ static void kill_at_random(struct procs *procs, void *argument)
     int64_t killed_ns = procs_now_ns();
     procs_signal(procs, chance->victim, SIGKILL);
     if (!procs_wait_for_step(procs, 2)) return;
-    for (int i = 0; i < procs->size; i++) { /* measures when the operation failed, not when the process ended */
-        double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
-        if (i != chance->victim && took > SOON_S + 1) {
-            fprintf(stderr, "rank %d was notified after %.1f s\n", i, took);
-            procs->failed = true;
-        }
-    }
+    procs_check_notified(procs, chance->victim, killed_ns, SOON_S + 1); /* when the operation failed, not the end */
 }
 
 static void test_killed_inside_a_large_all_reduce(void **state)

@@ -16,12 +16,6 @@ struct turn {
     int victim;
 };
 
-static uint64_t draw(uint64_t *state, uint64_t below)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (*state >> 33) % below;
-}
-
 /* ---- the ranks ------------------------------------------------------------------------------------------------- */
 
 static bool is_all(const int64_t *data, int64_t n, int64_t value)
@@ -94,8 +88,8 @@ static int rank_of_soak(int rank, int size, void *argument)
     proc_set_step(1);
     while (status == TUTTI_OK) {
         bool right = true;
-        int kind = (int)draw(&chance, KINDS);
-        int64_t n = draw(&chance, 8) == 0 ? LARGE : SMALL;
+        int kind = (int)procs_random(&chance, KINDS);
+        int64_t n = procs_random(&chance, 8) == 0 ? LARGE : SMALL;
         status = call(kind, rank, size, in, out, n, &right);
         if (status == TUTTI_OK && !right) {
             fprintf(stderr, "rank %d: success, but the result of kind %d, %" PRIi64 " elements, is wrong\n", rank, kind,
@@ -114,11 +108,11 @@ static int rank_of_soak(int rank, int size, void *argument)
 
 static void stop_some(struct procs *procs, uint64_t *chance)
 {
-    for (int i = (int)draw(chance, STOPS); i > 0; i--) {
-        int rank = (int)draw(chance, RANKS);
-        usleep((useconds_t)draw(chance, 100000));
+    for (int i = (int)procs_random(chance, STOPS); i > 0; i--) {
+        int rank = (int)procs_random(chance, RANKS);
+        usleep((useconds_t)procs_random(chance, 100000));
         procs_signal(procs, rank, SIGSTOP);
-        procs_sleep_ms((int)draw(chance, STOP_MS));
+        procs_sleep_ms((int)procs_random(chance, STOP_MS));
         procs_signal(procs, rank, SIGCONT);
     }
 }
@@ -130,22 +124,17 @@ static void act(struct procs *procs, void *argument)
     uint64_t chance = turn->seed ^ 0x5eed;
     if (!procs_wait_for_step(procs, 1)) return;
     stop_some(procs, &chance);
-    int other = (int)draw(&chance, 3 * RANKS);
-    usleep((useconds_t)draw(&chance, 20000));
+    int other = (int)procs_random(&chance, 3 * RANKS);
+    usleep((useconds_t)procs_random(&chance, 20000));
     bool stops = other < RANKS && other != turn->victim;
     if (stops) procs_signal(procs, other, SIGSTOP);
-    if (draw(&chance, 4) == 0) procs_signal(procs, turn->victim, SIGSTOP); /* the victim dies while stopped */
+    if (procs_random(&chance, 4) == 0) procs_signal(procs, turn->victim, SIGSTOP); /* the victim dies while stopped */
     procs_signal(procs, turn->victim, SIGKILL);
-    if (stops) procs_sleep_ms((int)draw(&chance, 2 * STOP_MS));
+    if (stops) procs_sleep_ms((int)procs_random(&chance, 2 * STOP_MS));
     if (stops) procs_signal(procs, other, SIGCONT);
     int64_t killed_ns = procs_now_ns();
     procs_wait(procs);
-    for (int i = 0; i < RANKS; i++) {
-        double took = (double)(atomic_load(&procs->shared->at_ns[i]) - killed_ns) / 1e9;
-        if (i == turn->victim || took < SOON_S) continue;
-        fprintf(stderr, "rank %d was notified after %.1f s\n", i, took);
-        procs->failed = true;
-    }
+    procs_check_notified(procs, turn->victim, killed_ns, SOON_S);
 }
 
 struct counts {
@@ -187,9 +176,9 @@ static void test_stopped_and_killed(void **state)
     double limit = seconds != NULL ? atof(seconds) : SECONDS;
     struct counts counts = {0};
     for (int64_t begin = procs_now_ns(); procs_seconds(begin) < limit;) {
-        struct turn turn = {.seed = draw(&chance, UINT32_MAX), .wire = counts.turns % 2 == 0};
+        struct turn turn = {.seed = procs_random(&chance, UINT32_MAX), .wire = counts.turns % 2 == 0};
         if (only != NULL) turn.wire = atoi(only) != 0;
-        turn.victim = (int)draw(&chance, RANKS);
+        turn.victim = (int)procs_random(&chance, RANKS);
         run_turn(&counts, &turn);
     }
     fprintf(stderr, "%d kills: %d hangs, %d wrong values, %d wrong names, %d other failures\n", counts.turns,

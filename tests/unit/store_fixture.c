@@ -80,12 +80,6 @@ int store_fixture_run(const struct store_test *tests, size_t n)
     return failed;
 }
 
-void store_fixture_check(int got, int want, const char *call, int line)
-{
-    if (got != want)
-        fail_msg("line %d: %s is %s, not %s: %s", line, call, error_name(got), error_name(want), error_text());
-}
-
 void store_fixture_check_value(tutti_store *store, const char *key, const char *want)
 {
     char buffer[256];

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "store_check.h"
 
 /* What a test's state points to. */
 struct fixture {
@@ -34,11 +35,6 @@ struct store_test {
 
 /* Runs all tests for every kind of store.  Returns the number that failed. */
 int store_fixture_run(const struct store_test *tests, size_t n);
-
-/* Checks that a call returns TUTTI_OK, or this status. */
-#define OK(call) store_fixture_check(call, TUTTI_OK, #call, __LINE__)
-#define FAILS(call, status) store_fixture_check(call, status, #call, __LINE__)
-void store_fixture_check(int got, int want, const char *call, int line);
 
 /* Checks the value of a key. */
 void store_fixture_check_value(tutti_store *store, const char *key, const char *want);

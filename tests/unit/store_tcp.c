@@ -5,12 +5,6 @@
 const uint8_t store_tcp_token_a[TUTTI_TOKEN_BYTES] = {1, 2, 3}, store_tcp_token_b[TUTTI_TOKEN_BYTES] = {1, 2, 4},
               store_tcp_no_token[TUTTI_TOKEN_BYTES];
 
-void store_tcp_check(int got, int want, const char *call, int line)
-{
-    if (got != want)
-        fail_msg("line %d: %s is %s, not %s: %s", line, call, error_name(got), error_name(want), error_text());
-}
-
 void store_tcp_assert_says(const char *part)
 {
     if (strstr(error_text(), part) == NULL) fail_msg("\"%s\" does not say \"%s\"", error_text(), part);

@@ -27,14 +27,10 @@
 #include "store/handshake.h"
 #include "store/store_impl.h"
 #include "store/wire.h"
+#include "store_check.h"
 
 extern const uint8_t store_tcp_token_a[TUTTI_TOKEN_BYTES], store_tcp_token_b[TUTTI_TOKEN_BYTES],
     store_tcp_no_token[TUTTI_TOKEN_BYTES];
-
-/* Checks that a call returns TUTTI_OK, or this status. */
-#define OK(call) store_tcp_check(call, TUTTI_OK, #call, __LINE__)
-#define FAILS(call, status) store_tcp_check(call, status, #call, __LINE__)
-void store_tcp_check(int got, int want, const char *call, int line);
 
 /* Checks that the last error contains a text. */
 void store_tcp_assert_says(const char *part);

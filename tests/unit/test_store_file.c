@@ -17,17 +17,9 @@
 
 #include "base/error.h"
 #include "store/store_impl.h"
+#include "store_check.h"
 
 static char path[64];
-
-#define OK(call) check(call, TUTTI_OK, #call, __LINE__)
-#define FAILS(call, status) check(call, status, #call, __LINE__)
-
-static void check(int got, int want, const char *call, int line)
-{
-    if (got != want)
-        fail_msg("line %d: %s is %s, not %s: %s", line, call, error_name(got), error_name(want), error_text());
-}
 
 static int setup(void **state)
 {

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "store/store_impl.h"
+#include "store_check.h"
 
 /* ---- allocations, of which one fails ---------------------------------------------------------------------------- */
 
@@ -50,14 +51,6 @@ enum { ALLOCATIONS_MOST = 200 };
 
 static char path[64];
 static tutti_store *rich, *poor;
-
-#define OK(call) check(call, TUTTI_OK, #call, __LINE__)
-
-static void check(int got, int want, const char *call, int line)
-{
-    if (got != want)
-        fail_msg("line %d: %s is %s, not %s: %s", line, call, error_name(got), error_name(want), error_text());
-}
 
 static int setup(void **state)
 {
@@ -143,7 +136,7 @@ static void test_taking_in(void **state)
         until_failure = round + 1;
         status = tutti_store_check(poor, keys, 1, &present);
         until_failure = 0;
-        if (status != TUTTI_OK) check(status, TUTTI_ERR_NO_MEMORY, "check", __LINE__);
+        if (status != TUTTI_OK) store_check(status, TUTTI_ERR_NO_MEMORY, "check", __LINE__);
         failed += status != TUTTI_OK;
         assert_int_equal(file_bytes(), before);
         assert_agree(keys, 7);
@@ -192,7 +185,7 @@ static void test_own(void **state)
             until_failure = round + 1;
             status = calls[i](key);
             until_failure = 0;
-            if (status != TUTTI_OK) check(status, TUTTI_ERR_NO_MEMORY, "its own call", __LINE__);
+            if (status != TUTTI_OK) store_check(status, TUTTI_ERR_NO_MEMORY, "its own call", __LINE__);
             failed += status != TUTTI_OK;
             if (status != TUTTI_OK) assert_int_equal(file_bytes(), before);
             assert_agree(keys, 5);
