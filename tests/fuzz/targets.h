@@ -1,37 +1,36 @@
 /* All targets by name.  A target's corpus is corpus/NAME. */
-#ifndef TARGETS_H
-#define TARGETS_H
+#ifndef TESTS_TARGETS_H
+#define TESTS_TARGETS_H
 
-#include "target_dlpack.h"
-#include "target_file.h"
-#include "target_store.h"
-#include "target_tcp.h"
-#include "target_text.h"
+#include <stddef.h>
+#include <stdint.h>
 
-static const struct fuzz_target {
+struct fuzz_target {
     const char *name;
     void (*run)(const uint8_t *in, size_t bytes);
-} fuzz_targets[] = {
-    {"tcp_message", fuzz_tcp_message},
-    {"tcp_header", fuzz_tcp_header},
-    {"tcp_handshake", fuzz_tcp_handshake},
-    {"tcp_address", fuzz_tcp_address},
-    {"tcp_name", fuzz_tcp_name},
-    {"tcp_envelope", fuzz_tcp_envelope},
-    {"store_request", fuzz_store_request},
-    {"store_reply", fuzz_store_reply},
-    {"store_sent", fuzz_store_sent},
-    {"store_handshake", fuzz_store_handshake},
-    {"store_seal", fuzz_store_seal},
-    {"store_file", fuzz_store_file},
-    {"note", fuzz_note},
-    {"fingerprint", fuzz_fingerprint},
-    {"init_method", fuzz_init_method},
-    {"backend_names", fuzz_backend_names},
-    {"algo", fuzz_algo},
-    {"tuning", fuzz_tuning},
-    {"dlpack", fuzz_dlpack},
 };
-enum { FUZZ_TARGETS = sizeof fuzz_targets / sizeof *fuzz_targets };
+
+/* The last entry has no name. */
+extern const struct fuzz_target fuzz_targets[];
+
+void fuzz_tcp_message(const uint8_t *in, size_t bytes);
+void fuzz_tcp_header(const uint8_t *in, size_t bytes);
+void fuzz_tcp_handshake(const uint8_t *in, size_t bytes);
+void fuzz_tcp_address(const uint8_t *in, size_t bytes);
+void fuzz_tcp_name(const uint8_t *in, size_t bytes);
+void fuzz_tcp_envelope(const uint8_t *in, size_t bytes);
+void fuzz_store_request(const uint8_t *in, size_t bytes);
+void fuzz_store_reply(const uint8_t *in, size_t bytes);
+void fuzz_store_sent(const uint8_t *in, size_t bytes);
+void fuzz_store_handshake(const uint8_t *in, size_t bytes);
+void fuzz_store_seal(const uint8_t *in, size_t bytes);
+void fuzz_store_file(const uint8_t *in, size_t bytes);
+void fuzz_note(const uint8_t *in, size_t bytes);
+void fuzz_fingerprint(const uint8_t *in, size_t bytes);
+void fuzz_init_method(const uint8_t *in, size_t bytes);
+void fuzz_backend_names(const uint8_t *in, size_t bytes);
+void fuzz_algo(const uint8_t *in, size_t bytes);
+void fuzz_tuning(const uint8_t *in, size_t bytes);
+void fuzz_dlpack(const uint8_t *in, size_t bytes);
 
 #endif

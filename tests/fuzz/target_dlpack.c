@@ -2,6 +2,7 @@
 #include <tutti/dlpack.h>
 
 #include "fuzz.h"
+#include "targets.h"
 
 enum { FUZZ_DIMENSIONS = 6 };
 
@@ -27,7 +28,7 @@ static int64_t elements(const DLTensor *from)
     return empty ? 0 : n <= INT64_MAX / 16 ? (int64_t)n : -1;
 }
 
-static void fuzz_dlpack(const uint8_t *in, size_t bytes)
+void fuzz_dlpack(const uint8_t *in, size_t bytes)
 {
     static char memory[256];
     struct fuzz_bytes from = {in, in + bytes};

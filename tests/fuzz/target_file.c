@@ -6,6 +6,7 @@
 #include "base/token.h"
 #include "fuzz.h"
 #include "store/wire.h"
+#include "targets.h"
 
 /* The record's code is put right where a bit says so: what has passed it is parsed and replayed. */
 static size_t fuzz_record(struct fuzz_bytes *from, uint8_t *record)
@@ -36,7 +37,7 @@ static void fuzz_fill(int fd, const uint8_t *in, size_t bytes)
 }
 
 /* What a store says of a log, it says again after it has been opened anew; and it goes on from there. */
-static void fuzz_store_file(const uint8_t *in, size_t bytes)
+void fuzz_store_file(const uint8_t *in, size_t bytes)
 {
     char path[] = "/dev/shm/tutti-fuzz-XXXXXX", value[8];
     int64_t before = -1, after = -1;

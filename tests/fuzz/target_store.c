@@ -2,8 +2,9 @@
 #include "fuzz.h"
 #include "store/handshake.h"
 #include "store/wire.h"
+#include "targets.h"
 
-static void fuzz_store_request(const uint8_t *in, size_t bytes)
+void fuzz_store_request(const uint8_t *in, size_t bytes)
 {
     struct store_request request;
     struct store_slice *slices = NULL;
@@ -22,7 +23,7 @@ static void fuzz_store_request(const uint8_t *in, size_t bytes)
     free(slices);
 }
 
-static void fuzz_store_reply(const uint8_t *in, size_t bytes)
+void fuzz_store_reply(const uint8_t *in, size_t bytes)
 {
     struct store_reply reply;
     int status = wire_parse_reply(in, bytes, &reply);
@@ -40,7 +41,7 @@ static void fuzz_store_reply(const uint8_t *in, size_t bytes)
 }
 
 /* Requests made up of the bytes: those that fit their operation arrive as they were sent. */
-static void fuzz_store_sent(const uint8_t *in, size_t bytes)
+void fuzz_store_sent(const uint8_t *in, size_t bytes)
 {
     struct fuzz_bytes from = {in, in + bytes};
     struct store_slice slice[32], *slices = NULL;
@@ -69,7 +70,7 @@ static void fuzz_store_sent(const uint8_t *in, size_t bytes)
     free(out);
 }
 
-static void fuzz_store_handshake(const uint8_t *in, size_t bytes)
+void fuzz_store_handshake(const uint8_t *in, size_t bytes)
 {
     struct handshake shake = {.token = {1}}, other;
     uint8_t hello[HANDSHAKE_HELLO_BYTES] = {0}, proof[HANDSHAKE_PROOF_BYTES] = {0};
@@ -97,7 +98,7 @@ static void fuzz_store_handshake(const uint8_t *in, size_t bytes)
 static const uint8_t frame_header[4] = {1, 2, 3, 4};
 
 /* Frames arrive as they were sealed; altered, repeated and made-up ones do not open. */
-static void fuzz_store_seal(const uint8_t *in, size_t bytes)
+void fuzz_store_seal(const uint8_t *in, size_t bytes)
 {
     struct fuzz_bytes from = {in, in + bytes};
     struct seal to = {.number = fuzz_take(&from, 8)}, open, wrong;

@@ -8,8 +8,9 @@
 #include "op/control_message.h"
 #include "op/fingerprint.h"
 #include "plugin/backend_spec.h"
+#include "targets.h"
 
-static void fuzz_note(const uint8_t *in, size_t bytes)
+void fuzz_note(const uint8_t *in, size_t bytes)
 {
     struct control_message message;
     uint8_t out[CONTROL_BYTES];
@@ -26,7 +27,7 @@ static void fuzz_note(const uint8_t *in, size_t bytes)
 }
 
 /* Peers send fingerprints: any number can be told to people. */
-static void fuzz_fingerprint(const uint8_t *in, size_t bytes)
+void fuzz_fingerprint(const uint8_t *in, size_t bytes)
 {
     struct fuzz_bytes from = {in, in + bytes};
     uint64_t fingerprint = fuzz_take(&from, 8);
@@ -39,7 +40,7 @@ static void fuzz_fingerprint(const uint8_t *in, size_t bytes)
 }
 
 /* What a URL said, written as a URL, says it again. */
-static void fuzz_init_method(const uint8_t *in, size_t bytes)
+void fuzz_init_method(const uint8_t *in, size_t bytes)
 {
     char *url = fuzz_text(in, bytes), again[RENDEZVOUS_PATH_MAX + 128];
     static struct rendezvous_spec place, other;
@@ -75,7 +76,7 @@ static void write_names(const struct backend_spec *names, char *text)
         }
 }
 
-static void fuzz_backend_names(const uint8_t *in, size_t bytes)
+void fuzz_backend_names(const uint8_t *in, size_t bytes)
 {
     static struct backend_spec names, other;
     static char again[2 * SPEC_TEXT_MAX];
@@ -91,7 +92,7 @@ static void fuzz_backend_names(const uint8_t *in, size_t bytes)
     FUZZ_CHECK(memcmp(&names, &other, sizeof names) == 0);
 }
 
-static void fuzz_algo(const uint8_t *in, size_t bytes)
+void fuzz_algo(const uint8_t *in, size_t bytes)
 {
     struct fuzz_bytes from = {in, in + bytes};
     int64_t counts[16] = {0};
@@ -111,7 +112,7 @@ static void fuzz_algo(const uint8_t *in, size_t bytes)
 }
 
 /* The rows of a file that is taken are of its operations, and it is taken for every group or for none. */
-static void fuzz_tuning(const uint8_t *in, size_t bytes)
+void fuzz_tuning(const uint8_t *in, size_t bytes)
 {
     struct tuning tuning, other;
     char *text = fuzz_text(in, bytes);

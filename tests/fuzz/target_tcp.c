@@ -2,6 +2,7 @@
 #include "../../backends/tcp/net/wire.h"
 #include "../../backends/tcp/p2p/kinds.h"
 #include "fuzz.h"
+#include "targets.h"
 
 /* As a message that comes from the network. */
 static bool parse_message(const uint8_t *in, size_t bytes, uint32_t world_size, struct transport_header *header)
@@ -9,7 +10,7 @@ static bool parse_message(const uint8_t *in, size_t bytes, uint32_t world_size, 
     return wire_parse(in, bytes, header) && kind_is_valid(header, bytes - WIRE_HEADER, world_size);
 }
 
-static void fuzz_tcp_message(const uint8_t *in, size_t bytes)
+void fuzz_tcp_message(const uint8_t *in, size_t bytes)
 {
     struct transport_header header, again;
     uint8_t out[WIRE_HEADER + TRANSPORT_PAYLOAD_MAX];
@@ -23,7 +24,7 @@ static void fuzz_tcp_message(const uint8_t *in, size_t bytes)
 }
 
 /* Any header is either refused or read as it was written. */
-static void fuzz_tcp_header(const uint8_t *in, size_t bytes)
+void fuzz_tcp_header(const uint8_t *in, size_t bytes)
 {
     static uint8_t out[WIRE_HEADER + TRANSPORT_PAYLOAD_MAX];
     struct fuzz_bytes from = {in, in + bytes};
@@ -45,7 +46,7 @@ static void fuzz_tcp_header(const uint8_t *in, size_t bytes)
     FUZZ_CHECK(payload == 0 || payload == header.bytes);
 }
 
-static void fuzz_tcp_handshake(const uint8_t *in, size_t bytes)
+void fuzz_tcp_handshake(const uint8_t *in, size_t bytes)
 {
     struct peer_handshake handshake = {0};
     uint8_t out[HANDSHAKE_BYTES];
@@ -55,7 +56,7 @@ static void fuzz_tcp_handshake(const uint8_t *in, size_t bytes)
     FUZZ_CHECK(bytes == sizeof out && memcmp(in, out, bytes) == 0);
 }
 
-static void fuzz_tcp_name(const uint8_t *in, size_t bytes)
+void fuzz_tcp_name(const uint8_t *in, size_t bytes)
 {
     struct wire_name name = {0};
     uint8_t out[WIRE_ENTRY_MAX];
@@ -64,7 +65,7 @@ static void fuzz_tcp_name(const uint8_t *in, size_t bytes)
     FUZZ_CHECK(wire_name_encode(out, &name) == bytes && memcmp(in, out, bytes) == 0);
 }
 
-static void fuzz_tcp_envelope(const uint8_t *in, size_t bytes)
+void fuzz_tcp_envelope(const uint8_t *in, size_t bytes)
 {
     struct wire_envelope envelope = {0};
     uint8_t out[WIRE_ENVELOPE];
@@ -74,7 +75,7 @@ static void fuzz_tcp_envelope(const uint8_t *in, size_t bytes)
     FUZZ_CHECK(bytes >= sizeof out && memcmp(in, out, sizeof out) == 0);
 }
 
-static void fuzz_tcp_address(const uint8_t *in, size_t bytes)
+void fuzz_tcp_address(const uint8_t *in, size_t bytes)
 {
     struct wire_address address = {0};
     uint8_t out[WIRE_ADDRESS];

@@ -1,0 +1,24 @@
+#include "targets.h"
+
+const struct fuzz_target fuzz_targets[] = {
+    {"tcp_message", fuzz_tcp_message},
+    {"tcp_header", fuzz_tcp_header},
+    {"tcp_handshake", fuzz_tcp_handshake},
+    {"tcp_address", fuzz_tcp_address},
+    {"tcp_name", fuzz_tcp_name},
+    {"tcp_envelope", fuzz_tcp_envelope},
+    {"store_request", fuzz_store_request},
+    {"store_reply", fuzz_store_reply},
+    {"store_sent", fuzz_store_sent},
+    {"store_handshake", fuzz_store_handshake},
+    {"store_seal", fuzz_store_seal},
+    {"store_file", fuzz_store_file},
+    {"note", fuzz_note},
+    {"fingerprint", fuzz_fingerprint},
+    {"init_method", fuzz_init_method},
+    {"backend_names", fuzz_backend_names},
+    {"algo", fuzz_algo},
+    {"tuning", fuzz_tuning},
+    {"dlpack", fuzz_dlpack},
+    {NULL, NULL},
+};
