@@ -25,19 +25,6 @@ static struct proof_cell *proof_cells(struct proof_rank *at, struct plan_ref ref
     return &at->cell[at->at[ref.buffer] + ref.at];
 }
 
-static int proof_owner(const struct proof *proof, uint32_t step)
-{
-    int low = 0, high = proof->what.size;
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        if (proof->rank[middle].base <= step)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void proof_push(struct proof_run *run, uint32_t step, int rank, enum proof_phase phase)
 {
     run->action[run->n_actions++] = (struct proof_action){step, (uint16_t)rank, (uint8_t)phase};
