@@ -72,7 +72,8 @@ static void test_over_tcp(void **state)
 
 int group_cases_run(const struct group_case *cases, int n, const struct CMUnitTest *others, int n_others)
 {
-    struct CMUnitTest tests[1 + n + n_others];
+    size_t n_tests = 1 + (size_t)n + (size_t)n_others;
+    struct CMUnitTest tests[n_tests];
     all = cases;
     n_all = n;
     tests[0] = (struct CMUnitTest)cmocka_unit_test(test_over_tcp); /* first, before any thread is started */
@@ -82,5 +83,5 @@ int group_cases_run(const struct group_case *cases, int n, const struct CMUnitTe
             .name = cases[i].name, .test_func = run_over_threads, .initial_state = (void *)(uintptr_t)&cases[i]};
     mallopt(M_ARENA_MAX, 1); /* mallinfo2 then counts all memory */
     ranks_setup();
-    return _cmocka_run_group_tests("groups", tests, (size_t)(1 + n + n_others), NULL, NULL);
+    return _cmocka_run_group_tests("groups", tests, n_tests, NULL, NULL);
 }
