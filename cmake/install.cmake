@@ -1,4 +1,4 @@
-# What programs and plug-ins outside this tree find Tutti by: pkg-config's tutti.pc, and CMake's find_package(Tutti).
+# Installs what programs and plug-ins outside this tree use to find Tutti: tutti.pc, and find_package(Tutti).
 include(CMakePackageConfigHelpers)
 set(TUTTI_CONFIG_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
 set(TUTTI_BACKENDS ${CMAKE_INSTALL_LIBDIR}/tutti)

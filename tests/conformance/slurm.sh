@@ -1,6 +1,6 @@
 #!/bin/bash
-# slurm.sh FOLDER COMMAND...: a Slurm of one node, started as root in FOLDER for as long as the commands take; each is
-# the rest of an srun line.  Prints what they print, and "status N" after each; or why there is no Slurm.
+# slurm.sh FOLDER COMMAND...: runs a Slurm of one node as root in FOLDER while the commands run; each is the rest of an
+# srun line.  Prints their output, and "status N" after each; or why there is no Slurm.
 folder=$1
 shift
 host=$(hostname -s)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The faults' tests, longer than CI runs them: soak.sh BUILD-DIRECTORY [ROUNDS]
-# Each round has a seed of its own, which is printed; FAULTS_SEED=n repeats it.
+# Runs the fault tests longer than CI does: soak.sh BUILD-DIRECTORY [ROUNDS]
+# Prints the seed of each round; FAULTS_SEED=n repeats it.
 set -eu
 tests=${1:?usage: soak.sh BUILD-DIRECTORY [ROUNDS]}/tests
 rounds=${2:-3}

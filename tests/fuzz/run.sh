@@ -1,9 +1,9 @@
 #!/bin/bash
-# Fuzzes the parsers with clang's libFuzzer, each target for its time, and keeps what reaches new code.
+# Fuzzes the parsers with clang's libFuzzer, each target for some time, and keeps inputs that reach new code.
 #
 #   tests/fuzz/run.sh [--seconds N] [--keep] [TARGET ..]
 #     --seconds   a target's time (40)
-#     --keep      add what was found to tests/fuzz/corpus, smallest inputs first
+#     --keep      add found inputs to tests/fuzz/corpus, smallest first
 #     TUTTI_FUZZ_BUILD   where to build (build-fuzz)
 #
 # A finding is left as TARGET-crash-HASH in the build folder; run the program there with it as its argument.
@@ -45,9 +45,9 @@ for target in "${targets[@]}"; do
     if ((keep)); then
         rm -rf "$work.least" && mkdir "$work.least"
         FUZZ_TARGET=$target "$build/fuzz" -merge=1 -max_len=512 "$work.least" "tests/fuzz/corpus/$target" "$work" >>"$log" 2>&1
-        # What people named stays: inputs that once were findings.
+        # Inputs with names of their own stay: they were findings once.
         find "tests/fuzz/corpus/$target" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -delete
-        # The largest are left out: a few KB a target are enough to begin from.
+        # Leaves out the largest: a few KB per target suffice.
         find "$work.least" -type f -printf '%s %p\n' | sort -n | awk '{n += $1} n < 6000 {print $2}' |
             xargs -r cp -t "tests/fuzz/corpus/$target"
     fi

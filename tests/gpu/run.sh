@@ -6,11 +6,11 @@
 #     tests/gpu/run.sh DIR [PART..]         on the machine with the GPU; PARTs: cases two staged eager shared refuse
 #                                           examples bench overhead
 #
-# One line a check; at the end how many failed.  The stand-ins of tests/fakes are never used here, but for a
+# Prints one line per check, and at the end how many failed.  The stand-ins of tests/fakes are never used here, but for a
 # dry run of this script: TUTTI_GPU_DRY_RUN=1 and their folder in LD_LIBRARY_PATH.
 set -u
 
-# What an example prints that differs from run to run.
+# Removes output of an example that differs between runs.
 varies='overlap|seconds|took| s$'
 
 pack() {
@@ -62,7 +62,7 @@ export NCCL_NET=${NCCL_NET:-Socket} # not the machine's InfiniBand, or a plug-in
 export TUTTI_LOG=${TUTTI_LOG:-warn}
 run=$dir/bin/tutti-run
 failed=0
-# Two ranks on the one GPU, each of which NCCL takes for a host.
+# Two ranks on one GPU; NCCL treats each as a host.
 two="exec env LOCAL_RANK=0 NCCL_HOSTID=tutti-\$RANK"
 
 check() { # NAME COMMAND..: its output on failure, its last line else

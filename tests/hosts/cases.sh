@@ -1,7 +1,7 @@
 #!/bin/bash
-# Jobs over several hosts that have to go well, or to be refused with a sentence.  Each case makes its own hosts.
+# Jobs over several hosts that must succeed, or be refused with an error.  Each case makes its own hosts.
 #
-#   TUTTI_BUILD_DIR=build tests/hosts/cases.sh [CASE..]      all, unless some are named; status 77: not possible here
+#   TUTTI_BUILD_DIR=build tests/hosts/cases.sh [CASE..]      all, unless some are named; status 77: skipped
 set -uo pipefail
 
 all=(two_and_two_v4 three_and_one_v4 two_and_two_v6 three_and_one_v6 every_example every_operation hierarchy_two_and_two
@@ -45,7 +45,7 @@ $(for rank in 0 1; do printf "Rank $rank exchanged %d bytes: right\n" 4 67108864
     said '*.out' 'accuracy 9[5-9]\.[0-9]+ % on 357 held-out rows, 4 ranks' "the training does not say how good it is"
 }
 
-# What the examples print on two hosts is what they print on one.
+# The examples print the same on two hosts as on one.
 every_example() {
     hosts_up 2
     local program
@@ -68,7 +68,7 @@ without_times() {
     cat "$work"/[0-9]*.out | sed -E 's/^\[[0-9]+\] //; s/(took )?[0-9.]+ s(econds)?//g; s/overlap.*//' | sort
 }
 
-# All operations, with their data checked; the ranks of both hosts take part in each.
+# Runs all operations with ranks of both hosts and checks their data.
 every_operation() {
     hosts_up 2
     operations_on "0 1 0" 1
@@ -83,7 +83,7 @@ operations_on() {
     [[ $(cat "$work"/*.out | wc -l) == 46 ]] || fail "not 9 operations in 5 sizes and a barrier"
 }
 
-# The same by algorithms that reduce within each host first, by name, so that small and large messages have them both.
+# The same with the algorithms that reduce within each host first, chosen by name for all sizes.
 hierarchy_two_and_two() { hierarchy_on "0 1" 2; }
 hierarchy_three_and_one() { hierarchy_on "0 0 0 1" 1; }
 hierarchy_mixed() { hierarchy_on "0 1 1 0 1" 1; }
@@ -142,7 +142,7 @@ suite_on() {
     grep -E '^(\[0\] )?all ' "$work/0.out"
 }
 
-# Node 0 has measured thresholds, node 1 has none: both go by node 0's, or they would wait for each other.
+# Node 0 has a tuning file, node 1 has none: both must use node 0's, or they would wait for each other.
 tuning() {
     hosts_up 2
     nodes 10.77.0.1 "0 1" 2 "$build/bin/tutti-bench" --ops all_reduce --sizes 4,1M --ms 1 --tune "$work/measured"
@@ -164,7 +164,7 @@ thirty_two_hosts() {
     all_well "32 hosts"
 }
 
-# Who listens while a job runs: the store and each rank, on that one address.
+# While a job runs, the store and each rank listen on that one address.
 one_address() {
     hosts_up 2
     nodes 10.77.0.1 "0 1" 2 "${loop[@]}" 2 20000 4096
@@ -213,7 +213,7 @@ WANTED
     done
 }
 
-# The hosts know node 0 by its name; node 0 knows itself by it, too.
+# The hosts, and node 0 itself, resolve the name of node 0.
 by_name() {
     hosts_up 2
     hosts_name 10.77.0.1 first
@@ -222,7 +222,7 @@ by_name() {
     [[ $(cat "$work"/*.err | grep -cE "tcp: rank [0-3] listens on 10\.77\.0\.") == 4 ]] || fail "not on the wire"
 }
 
-# Debian gives a host's own name to 127.0.1.1, where the other hosts cannot reach it.
+# Debian resolves a host's own name to 127.0.1.1, which other hosts cannot reach.
 own_name_is_loopback() {
     hosts_up 2
     hosts_name 127.0.1.1 first 0
@@ -289,7 +289,7 @@ refusals() {
 
 in_use() { in_host 0 ss -Htln | grep -q ':29500 '; }
 
-# Node 1 has another token: it is told so; node 0 waits for its time and says who is missing.
+# Node 1 has another token: it gets an error; node 0 times out and names the missing ranks.
 another_token() {
     hosts_up 2
     (umask 077 && head -c 32 /dev/urandom >"$work/another")

@@ -1,7 +1,7 @@
 #!/bin/bash
-# What happens to a job when the wire between its hosts fails.  Each case makes its own hosts.
+# Jobs whose network between hosts fails.  Each case makes its own hosts.
 #
-#   TUTTI_BUILD_DIR=build tests/hosts/faults.sh [CASE..]      all, unless some are named; status 77: not possible here
+#   TUTTI_BUILD_DIR=build tests/hosts/faults.sh [CASE..]      all, unless some are named; status 77: skipped
 set -uo pipefail
 
 all=(link_returns loss slow reset destroyed vanished vanished_without_proc partition partition_one_way partition_short
@@ -9,7 +9,7 @@ all=(link_returns loss slow reset destroyed vanished vanished_without_proc parti
     partition_to_host partition_from_host partition_deaf
     partition_resting partition_before partition_large loss_heavy)
 
-# looping TIMEOUT_MS BYTES SECONDS [PAUSE_S]: a job of 2 + 2 ranks that reduces, once it runs
+# looping TIMEOUT_MS BYTES SECONDS [PAUSE_S]: starts a job of 2 + 2 ranks that reduces, and waits until it runs
 looping() {
     hosts_up 2
     bound=80 nodes 10.77.0.1 "0 1" 2 "${loop[@]}" "$3" "$1" "$2" 20000 "${4:-0}"
@@ -19,7 +19,7 @@ looping() {
 all_running() { all_say running; }
 all_say() { [[ $(cat "$work"/*.out | grep -c "$1\$") == 4 ]]; }
 
-# All four ranks got through, with right values in every round.
+# Checks that all four ranks ended, with right values in every round.
 got_through() {
     all_well "$1"
     [[ $(cat "$work"/*.out | grep -c ' right after') == 4 ]] || fail "$1: not all ranks end well"
@@ -87,7 +87,7 @@ slow() {
     got_through "10 Mbit/s"
 }
 
-# The ranks of a host stand still for longer than a host may be silent, with all buffers full; its kernel answers.
+# The ranks of a host are stopped for longer than a host may be silent, with all buffers full; its kernel answers.
 stopped() {
     looping 40000 33554432 12
     local pid stopped=()
@@ -128,7 +128,7 @@ destroyed() {
     grep -q PEER_LOST "$work"/*.out || fail "nobody says PEER_LOST"
 }
 
-# Row 14, with a host given up sooner than after the usual 5 s.
+# Row 14, with a shorter limit than the usual 5 s.
 vanished() {
     export TUTTI_SILENT_MS=2000
     needs_nft_on 60000 65536
@@ -209,7 +209,7 @@ partition_short() {
     ended 4 "$lost" '*.out' 4
 }
 
-# Nothing is under way when the link fails: the ranks find out when they come back to it.
+# No operation is pending when the link fails: the ranks notice in their next operation.
 partition_resting() {
     looping 60000 65536 40 4
     needs_nft
@@ -219,8 +219,8 @@ partition_resting() {
     ended 12 "$lost" '*.out' 4
 }
 
-# The ranks have joined, but are not connected yet when the link fails.  An answer to a connection is given more time,
-# as it may be a busy rank that owes it; ranks away from the store hear of the store first.
+# The ranks have joined, but are not connected yet when the link fails.  A connection attempt has a longer limit, because
+# the peer may be busy; ranks far from the store notice the loss of the store first.
 partition_before() {
     hosts_up 2
     bound=80 nodes 10.77.0.1 "0 1" 2 "${loop[@]}" 40 60000 65536 20000 2

@@ -5,7 +5,7 @@
 #   job HOST OPTION..    tutti-run on a host, in the background; await_job N waits for the N-th and sets $status
 #   in_host HOST COMMAND..
 #
-# The end of the shell, however it comes, ends what runs on the hosts and removes them.
+# When the shell ends, for whatever reason, it ends the processes on the hosts and removes the hosts.
 
 build=${TUTTI_BUILD_DIR:?the folder of the build}
 run=$build/bin/tutti-run
@@ -38,7 +38,7 @@ in_host() {
     ip netns exec "$name-$host" "$@"
 }
 
-# A namespace is ours alone, so all that runs in it was started here.
+# The namespaces are ours alone, so all processes in them were started here.
 host_remove() {
     local pid
     for pid in $(ip netns pids "$name-$1" 2>/dev/null); do kill -KILL "$pid" 2>/dev/null; done
@@ -53,7 +53,7 @@ hosts_down() {
     rm -rf "$work"
 }
 
-# Where a test was killed with SIGKILL, its hosts stay; nobody else removes them.
+# Removes the hosts that a test left when it was killed with SIGKILL.
 hosts_sweep() {
     local left
     for left in $(ip netns list 2>/dev/null | sed -n 's/^\(tutti[0-9]*-[a-z0-9]*\).*/\1/p'); do
@@ -141,7 +141,7 @@ nodes() {
     done
 }
 
-# All jobs end well.
+# Waits for all jobs, which must succeed.
 all_well() {
     local n
     for ((n = 0; n < ${#jobs[@]}; n++)); do
@@ -150,7 +150,7 @@ all_well() {
     done
 }
 
-# What the ranks print together is what a file or a here-document says, in any order.
+# Compares the ranks' joint output with a file or here-document, in any order.
 printed() {
     sort >"$work/wanted"
     cat "$work"/[0-9]*.out | sed 's/^\[[0-9]*\] //' | sort >"$work/got"

@@ -1,12 +1,12 @@
 #!/bin/bash
 # Jobs over several hosts that another launcher starts.
 #
-#   TUTTI_BUILD_DIR=build tests/hosts/launchers.sh [CASE..]      status 77: not possible here
+#   TUTTI_BUILD_DIR=build tests/hosts/launchers.sh [CASE..]      status 77: skipped
 set -uo pipefail
 
 all=(mpirun_two_hosts mpiexec_two_hosts)
 
-# As on a cluster, each host has a name that all resolve; mpirun reaches the second one by what stands for ssh.
+# As on a cluster, all hosts resolve all names; mpirun reaches the second host through a stand-in for ssh.
 named_hosts() {
     local host
     hosts_up 2
@@ -39,13 +39,13 @@ all_reduced() {
     done)"
 }
 
-# The store and all ranks are where the other host reaches them, though another interface comes first.
+# The store and all ranks listen where the other host can reach them, although another interface comes first.
 on_the_wire() {
     said 0.err 'tcp store: serving 10\.77\.0\.1 port' "the store is not on the wire"
     [[ $(grep -cE "tcp: rank [0-3] listens on 10\.77\.0\." "$work/0.err") == 4 ]] || fail "not all ranks are on the wire"
 }
 
-# suite BACKEND LAUNCHER..: the suite finds rank 0's host as the programs do
+# suite BACKEND LAUNCHER..: runs the suite, which finds rank 0's host as programs do
 suite() {
     local backend=$1
     shift
@@ -73,7 +73,7 @@ mpirun_two_hosts() {
 mpiexec_two_hosts() {
     command -v mpiexec.mpich >/dev/null || skip "mpiexec.mpich is not there"
     named_hosts
-    # mpiexec mixes pieces of lines; tutti-run keeps them whole, and learns of the hosts as mpiexec does
+    # mpiexec mixes pieces of lines; tutti-run keeps them whole, and reads the hosts as mpiexec does
     printf '%s\n' first:2 second:2 >"$work/hosts"
     local start=(env HYDRA_HOST_FILE="$work/hosts" HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC="$work/rsh" "$run" --mpi=mpich -n 4)
     TUTTI_LOG=info on_first "${start[@]}" "$examples/all_reduce" tcp

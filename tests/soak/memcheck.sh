@@ -4,7 +4,7 @@
 #
 #   tests/soak/memcheck.sh [BUILD_DIR]     default: build; a build with the tests, without sanitizers
 #
-# Ends with status 0 if there was no error and nothing of ours was definitely lost.
+# Exits with 0 if there was no error and none of our blocks was definitely lost.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$(realpath "${1:-build}")

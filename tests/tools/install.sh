@@ -42,7 +42,7 @@ with_my_backend() {
     "$work/moved/bin/tutti-conformance" --quick --ranks 3 --backend "$PWD/plugin/libtutti_sockets.so" \
         --filter all_gather >"$work/log"
     grep -q '^all  *[1-9][0-9]*  *0  *0 ' "$work/log"
-    # Rank 2 has nothing to do and leaves first, which the others do not take for a loss.
+    # Rank 2 has nothing to do and leaves first, which the others must not report as a loss.
     "$work/moved/bin/tutti-run" -n 3 "$build/examples/isend_irecv" "$PWD/plugin/libtutti_sockets.so" >"$work/log" 2>&1 ||
         { cat "$work/log" && exit 1; }
     exit
