@@ -6,8 +6,8 @@
 
 #include "group/group_id.h"
 #include "group/subgroup.h"
-#include "state/group_state.h"
 #include "group_cases.h"
+#include "state/group_state.h"
 
 /* ---- ranks -------------------------------------------------------------------------------------------------- */
 
