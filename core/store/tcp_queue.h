@@ -6,7 +6,7 @@
 #ifndef STORE_TCP_QUEUE_H
 #define STORE_TCP_QUEUE_H
 
-#include "store/tcp_conn.h"
+#include "store/tcp_state.h"
 
 /* Puts the connection into the queue of a key.  Returns false if out of memory. */
 bool queue_join(struct conn *conn, const struct store_slice *key);

@@ -121,8 +121,9 @@ void fuzz_tuning(const uint8_t *in, size_t bytes)
     FUZZ_CHECK(status == TUTTI_OK || (tuning.rows == NULL && tuning.n == 0));
     for (int i = 0; i < tuning.n; i++)
         FUZZ_CHECK(tuning.rows[i].algorithm->kind == tuning.rows[i].kind && tuning.rows[i].max_bytes >= 0);
-    int without_names = tuning_parse(text, "other", 9, 9, NULL, &other); /* checks no algorithm of tcp's */
-    FUZZ_CHECK(without_names == status || (without_names == TUTTI_OK && strstr(text, "tcp") != NULL));
+    /* each group refuses unknown algorithms in its own backend's rows alone */
+    int elsewhere = tuning_parse(text, "other", 9, 9, NULL, &other);
+    FUZZ_CHECK(elsewhere == status || strstr(text, elsewhere == TUTTI_OK ? "tcp" : "other") != NULL);
     tuning_free(&tuning);
     tuning_free(&other);
     free(text);
