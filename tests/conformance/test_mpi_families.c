@@ -162,7 +162,7 @@ static int lacks_plug_in(void)
     tutti_group *group = NULL;
     if (rank == 1) setenv("TUTTI_BACKEND_PATH", "/nonexistent", 1);
     EXPECT(tutti_create_group("mpi", shared, rank, size, NULL, &group) == TUTTI_ERR_BACKEND);
-    EXPECT(strstr(tutti_last_error(), "backend \"mpi\" is not there") != NULL);
+    EXPECT(strstr(tutti_last_error(), "backend \"mpi\" was not found") != NULL);
     OK(tutti_create_group("cpu:mpi|tcp", shared, rank, size, NULL, &group)); /* tcp has been loaded already */
     EXPECT(strcmp(tutti_get_backend(group), "cpu:tcp") == 0);
     if (use(group, 7) != 0) return 1;

@@ -42,7 +42,7 @@ static int run(const char *arguments, char *output, size_t room)
     return finish(start("", arguments), output, room);
 }
 
-static char output[1 << 20];
+static char output[1 << 21]; /* the list of all cases takes more than 1 MiB */
 
 static void passes(const char *arguments)
 {
@@ -125,7 +125,7 @@ static void test_cuda_fakes(void **state)
     assert_int_equal(status, 0);
     const char *all = strstr(output, "\nall  ");
     assert_true(all != NULL && sscanf(all, " all %d %d", &passed, &skipped) == 2);
-    assert_true(passed > 2500 && skipped < 500);
+    assert_true(passed > 2500 && skipped < 1300); /* NCCL has no scan: its sums in device memory are refused */
     assert_non_null(strstr(output, "NCCL does not support this reduction for this dtype"));
 
     /* through host memory, by the CPU backend's rules: nothing is skipped */
