@@ -191,7 +191,8 @@ bool tune(const struct options *options,
                lead, ranks_fit() ? "median" : "mean, as ranks share cores");
     for (int i = 0; bench_ops[i].name; i++) {
         const struct bench_op *op = &bench_ops[i];
-        if (!options->op[i] || op->kind < 0 || tutti_algorithm_name((tutti_kind)op->kind, 0) == NULL) continue;
+        if (!options->op[i] || op->kind < 0 || !tutti_kind_is_collective((tutti_kind)op->kind)) continue;
+        if (tutti_algorithm_name((tutti_kind)op->kind, 0) == NULL) continue;
         if (!has_choice((tutti_kind)op->kind))
             options_refuse("--tune: backend %s does %s itself; there is nothing to choose", tutti_get_backend(NULL),
                            op->name);
