@@ -62,8 +62,8 @@ static int check_size(const struct registration *registration)
     if (sscanf(current, "%d %d", &size, &rank) != 2)
         return error_set(TUTTI_ERR_STORE, "rendezvous: the world size in the store is malformed: \"%s\"", current);
     if (size == registration->world_size) return TUTTI_OK;
-    snprintf(message, sizeof message, "rendezvous: WORLD_SIZE differs: it is %d on rank %d and %d on rank %d",
-             registration->world_size, registration->rank, size, rank);
+    snprintf(message, sizeof message, "rendezvous: WORLD_SIZE differs: rank %d says %d, rank %d says %d",
+             registration->rank, registration->world_size, rank, size);
     publish_failure(registration, TUTTI_ERR_MISMATCH, message);
     return error_set(TUTTI_ERR_MISMATCH, "%s", message);
 }
