@@ -34,7 +34,7 @@ static bool mutation_case(const struct coll_algorithm *algorithm, int size, int 
     what->in_place = variant & 1;
     what->recv_reduce_most = reduces && variant & 2 ? PLAN_ALWAYS : PLAN_NEVER;
     what->premul = reduces && variant == 3;
-    what->average = reduces && variant == 2;
+    what->average = reduces && !proof_scans(algorithm->kind) && variant == 2;
     what->list = blocks && variant & 2;
     return algorithm->kind != TUTTI_BARRIER || variant == 0;
 }

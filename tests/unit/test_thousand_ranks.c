@@ -194,7 +194,8 @@ static void make_tensors(struct rank *rank, tutti_kind kind, int64_t count)
         ((int32_t *)rank->out.data)[i] = given(ROOT, i);
 }
 
-/* Returns element i of rank's output, as the collective defines it; sums has the sums over all ranks. */
+/* Returns element i of rank's output, as the collective defines it; sums has the sums over all ranks, of a scan
+ * over the ranks before. */
 static int32_t expected(tutti_kind kind, int rank, int64_t i, int64_t count, const int32_t *sums)
 {
     switch (kind) {
@@ -202,6 +203,8 @@ static int32_t expected(tutti_kind kind, int rank, int64_t i, int64_t count, con
         return given(ROOT, i);
     case TUTTI_ALL_REDUCE:
     case TUTTI_REDUCE:
+    case TUTTI_SCAN:
+    case TUTTI_EXSCAN:
         return sums[i];
     case TUTTI_REDUCE_SCATTER:
         return sums[rank * count + i];
@@ -214,21 +217,36 @@ static int32_t expected(tutti_kind kind, int rank, int64_t i, int64_t count, con
     }
 }
 
+/* Adds a rank's input to the running sums of a scan. */
+static void add_given(int32_t *sums, int rank, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) sums[i] = (int32_t)((uint32_t)sums[i] + (uint32_t)given(rank, i));
+}
+
+static void check_rank(const struct coll_algorithm *algorithm, int rank, int64_t count, const int32_t *sums)
+{
+    for (int64_t i = 0; i < ranks[rank].out.numel; i++) {
+        int32_t got = ((const int32_t *)ranks[rank].out.data)[i];
+        int32_t want = expected(algorithm->kind, rank, i, count, sums);
+        if (got != want)
+            fail_msg("%s %s: rank %d has %d at %lld, not %d", coll_kind_name(algorithm->kind), algorithm->name, rank,
+                     got, (long long)i, want);
+    }
+}
+
 static void check_output(const struct coll_algorithm *algorithm, int64_t count)
 {
-    bool reduces = algorithm->kind == TUTTI_ALL_REDUCE || algorithm->kind == TUTTI_REDUCE ||
-                   algorithm->kind == TUTTI_REDUCE_SCATTER;
-    int64_t n = !reduces ? 0 : ranks[ROOT].in.numel;
-    int32_t *sums = malloc((size_t)(n + 1) * sizeof *sums);
-    for (int64_t i = 0; i < n; i++) sums[i] = given_sum(i);
-    for (int r = 0; r < RANKS; r++)
-        for (int64_t i = 0; i < ranks[r].out.numel; i++) {
-            int32_t got = ((const int32_t *)ranks[r].out.data)[i];
-            int32_t want = expected(algorithm->kind, r, i, count, sums);
-            if (got != want)
-                fail_msg("%s %s: rank %d has %d at %lld, not %d", coll_kind_name(algorithm->kind), algorithm->name, r,
-                         got, (long long)i, want);
-        }
+    tutti_kind kind = algorithm->kind;
+    bool scans = kind == TUTTI_SCAN || kind == TUTTI_EXSCAN;
+    bool reduces = kind == TUTTI_ALL_REDUCE || kind == TUTTI_REDUCE || kind == TUTTI_REDUCE_SCATTER;
+    int64_t n = reduces || scans ? ranks[ROOT].in.numel : 0;
+    int32_t *sums = calloc((size_t)(n + 1), sizeof *sums);
+    for (int64_t i = 0; reduces && i < n; i++) sums[i] = given_sum(i);
+    for (int r = 0; r < RANKS; r++) {
+        if (kind == TUTTI_SCAN) add_given(sums, r, n);
+        check_rank(algorithm, r, count, sums);
+        if (kind == TUTTI_EXSCAN) add_given(sums, r, n);
+    }
     free(sums);
 }
 
