@@ -100,7 +100,9 @@ static void on_timer(uv_timer_t *timer)
 {
     struct conn *conn = timer->data;
     if (conn->state != CONN_READY && has_unread_bytes(conn)) { /* the server is late, not the client */
-        uv_timer_start(timer, on_timer, 0, 0); /* runs again after the sockets; CONN_AUTH_BYTES bounds the repeats */
+        /* Runs again after the sockets, and CONN_AUTH_BYTES bounds the repeats.  Not 0 ms: libuv 1.44 runs a timer that
+         * is due within its loop over the timers, so the loop would not end. */
+        uv_timer_start(timer, on_timer, 1, 0);
         return;
     }
     if (conn->queue == NULL) { /* unauthenticated, or a client that does not read its reply */
