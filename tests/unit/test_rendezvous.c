@@ -270,8 +270,8 @@ static void test_world_sizes_differ(void **state)
                      i == form ? 2 : 3);
         rendezvous_ranks_run(2, environments, NULL);
         for (int i = 0; i < 2; i++) {
-            rendezvous_ranks_expect(i, TUTTI_ERR_MISMATCH, form == 0 ? "3 on rank 1" : "2 on rank 1");
-            rendezvous_ranks_expect(i, TUTTI_ERR_MISMATCH, form == 0 ? "2 on rank 0" : "3 on rank 0");
+            rendezvous_ranks_expect(i, TUTTI_ERR_MISMATCH, form == 0 ? "rank 1 says 3" : "rank 1 says 2");
+            rendezvous_ranks_expect(i, TUTTI_ERR_MISMATCH, form == 0 ? "rank 0 says 2" : "rank 0 says 3");
             assert_true(rendezvous_results[i].ms < 4000);
         }
     }
