@@ -25,10 +25,16 @@ struct message {
     char data[];
 };
 
-/* Mailboxes by group tree and receiver, so that a rank does not scan the messages of others. */
-enum { BOXES = 256 };
-TAILQ_HEAD(box, message);
-static struct box boxes[BOXES];
+TAILQ_HEAD(messages, message);
+
+/* Mailboxes by group tree and receiver, so that a rank neither scans the messages of others nor waits for their lock.
+ */
+enum { BOXES = 1024 };
+static struct box {
+    pthread_mutex_t lock;
+    struct messages messages;
+    LIST_HEAD(, loop) receivers; /* root groups */
+} boxes[BOXES] = {[0 ... BOXES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 /* Counts sent messages, for tests. */
 TUTTI_BACKEND_EXPORT extern atomic_long loop_messages;
@@ -42,8 +48,6 @@ atomic_long loop_armed_twice;
 TUTTI_BACKEND_EXPORT extern atomic_long loop_batches, loop_late_receives;
 atomic_long loop_batches, loop_late_receives;
 
-static pthread_mutex_t mailbox_lock = PTHREAD_MUTEX_INITIALIZER;
-
 struct loop {
     const tutti_host *host;
     tutti_group_info info;
@@ -51,7 +55,7 @@ struct loop {
     struct loop *first;
     LIST_ENTRY(loop) family_link;
     LIST_HEAD(, loop) family; /* root group only */
-    LIST_ENTRY(loop) world_link;
+    LIST_ENTRY(loop) box_link;
     int doorbell;          /* root group only: rung when a message for its rank arrives */
     tutti_matcher matcher; /* root group only */
     atomic_uint arrived;   /* root group only: messages for its rank so far */
@@ -68,19 +72,30 @@ struct posted {
 };
 _Static_assert(sizeof(struct posted) <= sizeof((tutti_request){0}.priv), "a request's words hold a struct posted");
 
-static LIST_HEAD(, loop) worlds = LIST_HEAD_INITIALIZER(worlds);
+static struct box *lock_box(uint64_t world, int to)
+{
+    struct box *box = &boxes[(world + (uint64_t)to) % BOXES];
+    pthread_mutex_lock(&box->lock);
+    if (box->messages.tqh_last == NULL) TAILQ_INIT(&box->messages);
+    return box;
+}
+
+static void ring(const struct loop *loop)
+{
+    uint64_t one = 1;
+    ssize_t written = write(loop->doorbell, &one, sizeof one);
+    (void)written;
+}
 
 /* Messages may have arrived already, whose senders found no doorbell to ring. */
 static void enlist(struct loop *loop, uint64_t world)
 {
-    uint64_t one = 1;
-    pthread_mutex_lock(&mailbox_lock);
     loop->world = world;
-    LIST_INSERT_HEAD(&worlds, loop, world_link);
+    struct box *box = lock_box(world, loop->info.rank);
+    LIST_INSERT_HEAD(&box->receivers, loop, box_link);
     atomic_fetch_add(&loop->arrived, 1);
-    pthread_mutex_unlock(&mailbox_lock);
-    ssize_t written = write(loop->doorbell, &one, sizeof one);
-    (void)written;
+    pthread_mutex_unlock(&box->lock);
+    ring(loop);
 }
 
 static int loop_open(void *state, const tutti_group_info *info, const tutti_host *host)
@@ -124,18 +139,10 @@ static void loop_close(void *state)
     tutti_match_withdraw_group(&loop->first->matcher, loop->info.id);
     tutti_match_release(&loop->matcher, free); /* zeroed in a subgroup */
     if (loop->doorbell < 0) return;
-    pthread_mutex_lock(&mailbox_lock);
-    LIST_REMOVE(loop, world_link);
-    pthread_mutex_unlock(&mailbox_lock);
+    struct box *box = lock_box(loop->world, loop->info.rank);
+    LIST_REMOVE(loop, box_link);
+    pthread_mutex_unlock(&box->lock);
     close(loop->doorbell);
-}
-
-/* Call with the lock held. */
-static struct box *box_of(uint64_t world, int to)
-{
-    struct box *box = &boxes[(world + (uint64_t)to) % BOXES];
-    if (box->tqh_last == NULL) TAILQ_INIT(box);
-    return box;
 }
 
 /* Returns a message to a rank of the group, or NULL. */
@@ -151,19 +158,18 @@ static struct message *make_message(struct loop *loop, int to, uint64_t tag, con
 
 static void post(struct message *message)
 {
-    uint64_t one = 1, world = message->world;
+    uint64_t world = message->world;
     int to = message->to;
     struct loop *other;
-    pthread_mutex_lock(&mailbox_lock);
-    TAILQ_INSERT_TAIL(box_of(world, to), message, link);
-    LIST_FOREACH(other, &worlds, world_link)
+    struct box *box = lock_box(world, to);
+    TAILQ_INSERT_TAIL(&box->messages, message, link);
+    LIST_FOREACH(other, &box->receivers, box_link)
     {
         if (other->world != world || other->info.rank != to) continue;
         atomic_fetch_add(&other->arrived, 1);
-        ssize_t written = write(other->doorbell, &one, sizeof one);
-        (void)written;
+        ring(other);
     }
-    pthread_mutex_unlock(&mailbox_lock);
+    pthread_mutex_unlock(&box->lock);
 }
 
 static int loop_arm(void *state, int *descriptors)
@@ -276,24 +282,23 @@ static void handle(struct loop *first, struct message *message)
 }
 
 /* Moves this rank's messages out of its mailbox.  A control message for a group that is not open yet stays there. */
-static void empty_mailbox(struct loop *first, struct box *messages)
+static void empty_mailbox(struct loop *first, struct messages *messages)
 {
-    pthread_mutex_lock(&mailbox_lock);
-    struct box *box = box_of(first->world, first->info.rank);
-    for (struct message *message = TAILQ_FIRST(box), *next; message != NULL; message = next) {
+    struct box *box = lock_box(first->world, first->info.rank);
+    for (struct message *message = TAILQ_FIRST(&box->messages), *next; message != NULL; message = next) {
         next = TAILQ_NEXT(message, link);
         if (message->world != first->world || message->to != first->info.rank) continue;
         if (message->is_control && find_group(first, message->match.key.group) == NULL) continue;
-        TAILQ_REMOVE(box, message, link);
+        TAILQ_REMOVE(&box->messages, message, link);
         TAILQ_INSERT_TAIL(messages, message, link);
     }
-    pthread_mutex_unlock(&mailbox_lock);
+    pthread_mutex_unlock(&box->lock);
 }
 
 static int loop_progress(void *state)
 {
     struct loop *first = state;
-    struct box messages = TAILQ_HEAD_INITIALIZER(messages);
+    struct messages messages = TAILQ_HEAD_INITIALIZER(messages);
     struct message *message;
     int moved = 0;
     uint64_t rings;
