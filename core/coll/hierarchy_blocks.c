@@ -100,7 +100,7 @@ static void broadcast_within(struct plan *plan, struct hierarchy *hierarchy, str
     coll_part(plan, &part, hierarchy->local, data, data);
 }
 
-/* Distributes the other hosts' regions, of which this host's leaders have slices, to all of its ranks. */
+/* Distributes the other hosts' regions to all ranks of this host.  The host's leaders hold slices of them. */
 static void gather_other_hosts(struct plan *plan, struct hierarchy *hierarchy, struct area area, int64_t total)
 {
     const struct coll_blocks *out = &hierarchy->args->out;

@@ -27,7 +27,7 @@ struct creation {
     struct tutti_group *root;
     uint64_t key, parent, number;
     enum creation_state state;
-    struct tutti_group *group; /* NULL: this rank is no member, or has freed it */
+    struct tutti_group *group; /* NULL: this rank is not a member, or has freed the group */
     bool known;                /* this rank has called, and `list` is its list */
     struct creation_members list;
     int leader; /* global rank */

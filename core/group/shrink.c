@@ -138,8 +138,8 @@ static int propose(struct shrink *shrink, const char *key)
                                    &bytes);
 }
 
-/* Decides that there are no survivors, unless there is a proposal already.  Else a rank that calls now would continue
- * with ranks that leave. */
+/* Proposes that nobody survives, unless there is a proposal.  Without one, a rank that calls later would continue with
+ * ranks that leave now. */
 static int give_up(struct shrink *shrink, const char *key)
 {
     size_t bytes = 0;

@@ -119,7 +119,7 @@ struct transport_ops {
     enum transport_path (*choose)(struct transport *transport, int32_t rank, const tutti_request *request,
                                   bool may_eager, bool blocked);
 
-    /* The next three are absent where there are no single-copy reads.
+    /* A transport without single-copy reads leaves the next three NULL.
      *
      * Reads `bytes` of a request's message, from `at` on, out of the peer's memory, where it begins at `from`.  The
      * last part counts only if the peer has not withdrawn the message.  Returns the nanoseconds it took, or 0 if it

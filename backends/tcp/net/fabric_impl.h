@@ -103,7 +103,7 @@ struct rdm_link {
     int quiet_ticks, silent_ticks, stuck_ticks; /* consecutive ticks without the above */
     int probe;                                  /* a connection to its listener under way, or -1: see rdm_probe.c */
     bool refused;                               /* the latest probe was refused */
-    int failed;                                 /* the provider's error, because of which the link is to be dropped */
+    int failed;                                 /* the provider's error; the link is dropped for it */
     struct rdm_buffers in_flight;               /* buffers in the provider, in order */
     int n_in_flight;
 };

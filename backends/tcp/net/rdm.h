@@ -26,7 +26,7 @@ enum {
 struct rdm_buffer {
     struct fi_context2 context;    /* first; the provider's during an operation */
     struct fabric_link *link;      /* NULL: for receiving */
-    struct transport_write *write; /* of which this is a piece, or NULL */
+    struct transport_write *write; /* the write that this is a piece of, or NULL */
     size_t bytes;                  /* of the piece */
     uint64_t sequence;
     struct fid_mr *region; /* if the provider requires registered buffers */

@@ -1,7 +1,7 @@
 /* The bytes on the network, as pure functions: message headers, address book entries, envelopes of datagrams.
  *
  * All numbers are little-endian and of fixed width.  A parser trusts nothing: each field is checked against its range,
- * and there are no pointers on the wire.  What a message's fields mean is checked by the protocol (p2p/).
+ * and the wire carries no pointers.  The protocol (p2p/) checks what a message's fields mean.
  */
 #ifndef TCP_WIRE_H
 #define TCP_WIRE_H

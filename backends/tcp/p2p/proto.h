@@ -41,7 +41,7 @@ struct proto_group {
     int32_t rank, world_size;
     const int32_t *global_ranks;
     void *core;   /* tutti_group_info.core */
-    bool closing; /* its requests are no longer completed */
+    bool closing; /* the protocol completes none of its requests any more */
     LIST_ENTRY(proto_group) link;
 };
 
