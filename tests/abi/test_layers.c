@@ -1,6 +1,5 @@
 /* The layers: which folder may use which, by what its files include and by what its functions call.  No
  * files of the core use each other in a circle. */
-#include <dirent.h>
 #include <fnmatch.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +12,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "abi/sources.h"
 
 /* ---- folders ----------------------------------------------------------------------------------------------- */
 
@@ -288,32 +289,11 @@ static void check_file(const char *path)
     fclose(file);
 }
 
-static void check_folder(const char *folder)
-{
-    char path[4096];
-    snprintf(path, sizeof path, TUTTI_SOURCE_DIR "/%s", folder);
-    DIR *directory = opendir(path);
-    assert_non_null(directory);
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        if (entry->d_name[0] == '.') continue;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (entry->d_type == DT_DIR)
-            check_folder(path);
-        else if (fnmatch("*.[ch]", entry->d_name, 0) == 0)
-            check_file(path);
-    }
-    closedir(directory);
-}
-
 static void test_includes(void **state)
 {
     (void)state;
     wrong = seen = 0;
-    check_folder("include");
-    check_folder("core");
-    check_folder("backends");
-    check_folder("tools");
-    check_folder("examples");
+    sources_visit(check_file);
     assert_true(seen > 400);
     assert_int_equal(wrong, 0);
 }

@@ -2,8 +2,6 @@
  *
  * The scanner relies on the layout of clang-format: the body of a function is between a "{" and a "}" in column 0, and
  * its signature is the lines above, up to a blank line, a comment or the end of a block. */
-#include <dirent.h>
-#include <fnmatch.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -13,6 +11,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "abi/sources.h"
 
 enum { FILE_LINES = 500, FUNCTION_LINES = 60, PARAMETERS = 7, SIGNATURE_MAX = 1024 };
 
@@ -116,31 +116,10 @@ static void check_file(const char *path)
     if (lines > FILE_LINES) refuse(path, NULL, lines, FILE_LINES, "lines");
 }
 
-static void check_folder(const char *folder)
-{
-    char path[4096];
-    snprintf(path, sizeof path, TUTTI_SOURCE_DIR "/%s", folder);
-    DIR *directory = opendir(path);
-    assert_non_null(directory);
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        if (entry->d_name[0] == '.') continue;
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (entry->d_type == DT_DIR)
-            check_folder(path);
-        else if (fnmatch("*.[ch]", entry->d_name, 0) == 0)
-            check_file(path);
-    }
-    closedir(directory);
-}
-
 static void test_sizes(void **state)
 {
     (void)state;
-    check_folder("include");
-    check_folder("core");
-    check_folder("backends");
-    check_folder("tools");
-    check_folder("examples");
+    sources_visit(check_file);
     assert_true(files > 200);
     assert_true(functions > 1500);
     for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++) {

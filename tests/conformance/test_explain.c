@@ -2,18 +2,10 @@
 #include <stdint.h>
 #include <unistd.h>
 
+#include "conformance/explained.h"
 #include "ranks.h"
 
 enum { TEXT_MAX = 4096 };
-
-static bool explains(tutti_group *group, tutti_kind kind, int64_t bytes, const char *part)
-{
-    char text[TEXT_MAX] = "";
-    int status = tutti_explain(kind, bytes, tutti_with(.group = group), text, sizeof text);
-    if (status == TUTTI_OK && strstr(text, part) != NULL) return true;
-    fprintf(stderr, "\"%s\" is not in: %s\n", part, text);
-    return false;
-}
 
 /* ---- hosts ------------------------------------------------------------------------------------------------------ */
 
@@ -24,14 +16,14 @@ static int hosts_rank(tutti_group *group, int rank, int size, void *argument)
     (void)argument;
     for (int i = 0; i < size; i++) EXPECT(tutti_get_host(group, i) == wanted[i]);
     EXPECT(tutti_get_host(group, -1) == -1 && tutti_get_host(group, size) == -1);
-    EXPECT(explains(group, TUTTI_BARRIER, 0, "5 ranks on 3 hosts"));
-    EXPECT(explains(group, TUTTI_BARRIER, 0,
-                    "algorithm leaders: the table has it for barrier on any number of ranks "
-                    "of several hosts"));
+    EXPECT(explained(group, TUTTI_BARRIER, 0, "5 ranks on 3 hosts"));
+    EXPECT(explained(group, TUTTI_BARRIER, 0,
+                     "algorithm leaders: the table has it for barrier on any number of ranks "
+                     "of several hosts"));
     EXPECT(tutti_new_group((int[]){4, 1, 3}, 3, &(tutti_group_opts){.parent = group}, &part) == TUTTI_OK);
     if (tutti_get_rank(part) >= 0) {
         for (int i = 0; i < 3; i++) EXPECT(tutti_get_host(part, i) == (i == 1)); /* renumbered */
-        EXPECT(explains(part, TUTTI_BARRIER, 0, "3 ranks on 2 hosts"));
+        EXPECT(explained(part, TUTTI_BARRIER, 0, "3 ranks on 2 hosts"));
     } else {
         EXPECT(rank == 0 || rank == 2);
         EXPECT(tutti_get_host(part, 0) == -1);
@@ -55,16 +47,16 @@ static int operations_rank(tutti_group *group, int rank, int size, void *argumen
 {
     char text[TEXT_MAX], line[64];
     (void)argument;
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 1024, "all_reduce of 1024 bytes in group own: 4 ranks on 1 host"));
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 1024, "algorithm recursive_doubling: the table has it for all_reduce"));
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 1024, "segments of up to 4096 bytes"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, "all_reduce of 1024 bytes in group own: 4 ranks on 1 host"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, "algorithm recursive_doubling: the table has it for all_reduce"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, "segments of up to 4096 bytes"));
     snprintf(line, sizeof line, "rank %d: ", rank);
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 1024, line));
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 1024, "2 messages with 2048 bytes"));
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 1 << 24, "algorithm ring: "));
-    EXPECT(explains(group, TUTTI_ALL_GATHER, 4000, "2 messages with 3000 bytes")); /* bruck */
-    EXPECT(explains(group, TUTTI_SEND, 4, "loop: one message"));
-    EXPECT(explains(group, TUTTI_MONITORED_BARRIER, 0, "algorithm linear: each rank"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, line));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1024, "2 messages with 2048 bytes"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1 << 24, "algorithm ring: "));
+    EXPECT(explained(group, TUTTI_ALL_GATHER, 4000, "2 messages with 3000 bytes")); /* bruck */
+    EXPECT(explained(group, TUTTI_SEND, 4, "loop: one message"));
+    EXPECT(explained(group, TUTTI_MONITORED_BARRIER, 0, "algorithm linear: each rank"));
     EXPECT(tutti_explain(TUTTI_COALESCED, 4, tutti_with(.group = group), text, sizeof text) ==
            TUTTI_ERR_INVALID_ARGUMENT);
     EXPECT(tutti_explain(TUTTI_BROADCAST, -1, tutti_with(.group = group), text, sizeof text) ==
@@ -89,7 +81,7 @@ static int named_rank(tutti_group *group, int rank, int size, void *argument)
 {
     (void)rank;
     (void)size;
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 64, argument));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 64, argument));
     return 0;
 }
 

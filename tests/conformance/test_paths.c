@@ -3,18 +3,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "conformance/explained.h"
 #include "ranks.h"
-
-enum { TEXT_MAX = 4096 };
-
-static bool explains(tutti_group *group, tutti_kind kind, int64_t bytes, const char *part)
-{
-    char text[TEXT_MAX] = "";
-    int status = tutti_explain(kind, bytes, tutti_with(.group = group), text, sizeof text);
-    if (status == TUTTI_OK && strstr(text, part) != NULL) return true;
-    fprintf(stderr, "\"%s\" is not in: %s\n", part, text);
-    return false;
-}
 
 /* ---- TUTTI_ALGO -------------------------------------------------------------------------------------------------- */
 
@@ -28,7 +18,7 @@ static int named_rank(tutti_group *group, int rank, int size, void *argument)
     (void)rank;
     (void)size;
     snprintf(line, sizeof line, "algorithm %s: TUTTI_ALGO or TUTTI_DETERMINISTIC asks", (const char *)argument);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) EXPECT(explains(group, kinds[i], 4096, line));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) EXPECT(explained(group, kinds[i], 4096, line));
     return 0;
 }
 
@@ -48,13 +38,13 @@ static int mixed_rank(tutti_group *group, int rank, int size, void *argument)
     (void)rank;
     (void)size;
     (void)argument;
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 4096, "algorithm eager: TUTTI_ALGO"));
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 1 << 20, "algorithm pipelined: the backend's table"));
-    EXPECT(explains(group, TUTTI_BROADCAST, 4096, "algorithm chain: TUTTI_ALGO"));
-    EXPECT(explains(group, TUTTI_BARRIER, 0, "algorithm eager: the backend's table"));
-    EXPECT(explains(group, TUTTI_SEND, 4096, "tcp: one message, copied into the receiver's ring"));
-    EXPECT(explains(group, TUTTI_SEND, 4096, "algorithm eager: the backend's table"));
-    EXPECT(explains(group, TUTTI_SEND, 1 << 20, "algorithm fifo: TUTTI_ALGO"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 4096, "algorithm eager: TUTTI_ALGO"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1 << 20, "algorithm pipelined: the backend's table"));
+    EXPECT(explained(group, TUTTI_BROADCAST, 4096, "algorithm chain: TUTTI_ALGO"));
+    EXPECT(explained(group, TUTTI_BARRIER, 0, "algorithm eager: the backend's table"));
+    EXPECT(explained(group, TUTTI_SEND, 4096, "tcp: one message, copied into the receiver's ring"));
+    EXPECT(explained(group, TUTTI_SEND, 4096, "algorithm eager: the backend's table"));
+    EXPECT(explained(group, TUTTI_SEND, 1 << 20, "algorithm fifo: TUTTI_ALGO"));
     return 0;
 }
 
@@ -111,12 +101,13 @@ static int own_rank(tutti_group *group, int rank, int size, void *argument)
     (void)argument;
     tutti_group_opts opts = {.parent = group, .algorithm = "all_reduce=pipelined"};
     EXPECT(tutti_new_group((int[]){0, 1}, 2, &opts, &part) == TUTTI_OK);
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 8, "algorithm eager: the backend's table"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 8, "algorithm eager: the backend's table"));
     if (rank < 2) {
-        EXPECT(explains(part, TUTTI_ALL_REDUCE, 8, "algorithm pipelined: the group asks for \"all_reduce=pipelined\""));
+        EXPECT(
+            explained(part, TUTTI_ALL_REDUCE, 8, "algorithm pipelined: the group asks for \"all_reduce=pipelined\""));
         EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = part)) == TUTTI_OK && x == 2);
         EXPECT(tutti_new_group((int[]){1, 0}, 2, &(tutti_group_opts){.parent = part}, &inner) == TUTTI_OK);
-        EXPECT(explains(inner, TUTTI_ALL_REDUCE, 8, "algorithm pipelined: the group asks"));
+        EXPECT(explained(inner, TUTTI_ALL_REDUCE, 8, "algorithm pipelined: the group asks"));
         EXPECT(tutti_destroy_process_group(inner) == TUTTI_OK);
     }
     EXPECT(tutti_destroy_process_group(part) == TUTTI_OK);
@@ -139,9 +130,9 @@ static int tuned_rank(tutti_group *group, int rank, int size, void *argument)
     (void)rank;
     (void)size;
     (void)argument;
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 64, "algorithm direct: TUTTI_TUNING has it"));
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 65, "algorithm ring: TUTTI_TUNING has it"));
-    EXPECT(explains(group, TUTTI_ALL_REDUCE, 1001, "algorithm eager: the backend's table"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 64, "algorithm direct: TUTTI_TUNING has it"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 65, "algorithm ring: TUTTI_TUNING has it"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 1001, "algorithm eager: the backend's table"));
     return 0;
 }
 

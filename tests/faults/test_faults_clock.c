@@ -1,7 +1,7 @@
 /* The wall clock is set by an hour again and again.  Operations succeed, and a timeout takes as long as it says. */
+#include "preload.h"
 #include "procs.h"
 
-#include <dlfcn.h>
 #include <time.h>
 
 enum { SIZE = 2, TIMEOUT_MS = 1500, LATE_S = 6 /* for a busy machine */ };
@@ -46,13 +46,8 @@ int main(int argc, char **argv)
 {
     (void)argc;
     if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) return 77; /* built without libfabric */
-    *(void **)&count = dlsym(RTLD_DEFAULT, "moving_clock_count");
-    if (count == NULL) {
-        setenv("LD_PRELOAD", TUTTI_BUILD_DIR "/tests/plugins/libtutti_moving_clock.so", 1);
-        execv("/proc/self/exe", argv);
-        perror("execv");
-        return 1;
-    }
+    if (!preload(argv, "moving_clock", "moving_clock_count")) return 1;
+    *(void **)&count = preload_find("moving_clock_count");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_network),

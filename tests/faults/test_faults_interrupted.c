@@ -1,7 +1,7 @@
 /* System calls move a part of their bytes and are interrupted by signals.  All operations succeed with right values. */
+#include "preload.h"
 #include "procs.h"
 
-#include <dlfcn.h>
 #include <sys/time.h>
 
 enum { SIZE = 3, LARGE = 1 << 18, ROUNDS = 20, SIGNAL_US = 2000 };
@@ -79,14 +79,9 @@ int main(int argc, char **argv)
 {
     (void)argc;
     if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) return 77; /* built without libfabric */
-    *(void **)&arm = dlsym(RTLD_DEFAULT, "short_io_arm");
-    *(void **)&count = dlsym(RTLD_DEFAULT, "short_io_count");
-    if (arm == NULL) {
-        setenv("LD_PRELOAD", TUTTI_BUILD_DIR "/tests/plugins/libtutti_short_io.so", 1);
-        execv("/proc/self/exe", argv);
-        perror("execv");
-        return 1;
-    }
+    if (!preload(argv, "short_io", "short_io_arm")) return 1;
+    *(void **)&arm = preload_find("short_io_arm");
+    *(void **)&count = preload_find("short_io_count");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_network),

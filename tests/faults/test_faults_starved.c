@@ -3,9 +3,9 @@
  *
  * STARVED_ALL=1 tries every call (tests/soak/starved.sh), else a few of them; STARVED_CALL=n tries the n-th alone, and
  * STARVED_SHOW=1 shows where it was made and what came of it. */
+#include "preload.h"
 #include "procs.h"
 
-#include <dlfcn.h>
 #include <sys/mman.h>
 
 enum { SIZE = 2, LARGE = 1 << 16, TRIES = 8, TIMEOUT_MS = 8000, JOIN_MS = 1500, SOON_S = 6 };
@@ -106,16 +106,10 @@ static void test_network(void **state)
 int main(int argc, char **argv)
 {
     (void)argc;
-    static const char library[] = TUTTI_BUILD_DIR "/tests/plugins/libtutti_starve.so";
     if (access(TUTTI_BACKENDS_DIR "/libtutti_tcp.so", R_OK) != 0) return 77; /* built without libfabric */
-    *(void **)&arm = dlsym(RTLD_DEFAULT, "starve_arm");
-    *(void **)&count = dlsym(RTLD_DEFAULT, "starve_count");
-    if (arm == NULL) {
-        setenv("LD_PRELOAD", library, 1);
-        execv("/proc/self/exe", argv);
-        perror("execv");
-        return 1;
-    }
+    if (!preload(argv, "starve", "starve_arm")) return 1;
+    *(void **)&arm = preload_find("starve_arm");
+    *(void **)&count = preload_find("starve_count");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_network),
