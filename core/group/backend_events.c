@@ -22,6 +22,7 @@ struct message_event {
     int peer;
     struct control_message message;
 };
+EVENT_CHECK_SIZE(struct message_event);
 
 static void handle_message(struct engine_event *event)
 {
@@ -77,6 +78,7 @@ struct lost_event {
     bool left;
     char why[200];
 };
+EVENT_CHECK_SIZE(struct lost_event);
 
 /* Records the loss of a member that has not left. */
 static void record_loss(struct tutti_group *group, int peer, const char *text)
@@ -129,6 +131,7 @@ struct failed_event {
     int status;
     char why[ERROR_TEXT_MAX];
 };
+EVENT_CHECK_SIZE(struct failed_event);
 
 static void handle_failed(struct engine_event *event)
 {

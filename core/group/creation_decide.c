@@ -18,7 +18,7 @@ int creation_send(struct tutti_group *root, int peer, const struct creation_mess
     if (entry == NULL) return TUTTI_OK; /* the group tree is being closed */
     int status = entry->backend->tell(entry->state, peer, wire, bytes);
     if (status == TUTTI_ERR_NO_MEMORY)
-        root->engine->event_memory.is_exhausted = true; /* the peer would wait for it in vain */
+        event_memory_record_loss(&root->engine->event_memory); /* the peer would wait for it in vain */
     return status;
 }
 

@@ -191,7 +191,7 @@ static void keep_early(struct tutti_group *root, struct creation *creation, int 
     if (creation == NULL) creation = creation_new(root, message->key);
     struct creation_early *early = creation != NULL ? malloc(sizeof *early) : NULL;
     if (early == NULL) {
-        root->engine->event_memory.is_exhausted = true;
+        event_memory_record_loss(&root->engine->event_memory);
         return;
     }
     early->peer = peer;
@@ -284,6 +284,7 @@ struct creation_event {
     int peer;
     struct creation_message message;
 };
+EVENT_CHECK_SIZE(struct creation_event);
 
 static void handle(struct engine_event *event)
 {

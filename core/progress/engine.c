@@ -260,8 +260,8 @@ bool engine_handle_events(struct engine *engine)
         event->handle(event);
         any = true;
     }
-    if (engine->event_memory.is_exhausted && engine->first != NULL) {
-        engine->event_memory.is_exhausted = false;
+    if (engine->event_memory.has_lost && engine->first != NULL) {
+        engine->event_memory.has_lost = false;
         engine->hooks->fail_starved(engine->first);
     }
     return any;

@@ -1,6 +1,5 @@
 #include "progress/event_memory.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 bool event_memory_open(struct event_memory *memory)
@@ -22,13 +21,17 @@ static void *take_reserved(struct event_memory *memory)
         memory->used |= 1U << i;
         return memory->reserve + (size_t)i * EVENT_MAX;
     }
-    memory->is_exhausted = true;
+    event_memory_record_loss(memory);
     return NULL;
+}
+
+void event_memory_record_loss(struct event_memory *memory)
+{
+    memory->has_lost = true;
 }
 
 void *event_memory_take(struct event_memory *memory, size_t bytes)
 {
-    assert(bytes <= EVENT_MAX);
     void *event = malloc(bytes);
     return event != NULL ? event : take_reserved(memory);
 }
