@@ -1,5 +1,5 @@
 /* One rank runs out of memory, descriptors or threads at the n-th call for one.  No rank crashes, hangs or reports OK
- * for a wrong value, and the rank that ran short says so.
+ * for a wrong value, and none waits for its timeout once all have joined.
  *
  * STARVED_ALL=1 tries every call (tests/soak/starved.sh), else a few of them; STARVED_CALL=n tries the n-th alone, and
  * STARVED_SHOW=1 shows where it was made and what came of it. */
@@ -8,7 +8,7 @@
 
 #include <sys/mman.h>
 
-enum { SIZE = 2, LARGE = 1 << 16, TRIES = 8, TIMEOUT_MS = 8000, JOIN_MS = 1500, SOON_S = 6 };
+enum { SIZE = 2, LARGE = 1 << 16, TRIES = 8, TIMEOUT_MS = 15000, JOIN_MS = 2000 };
 
 static void (*arm)(int nth);
 static int (*count)(void);
@@ -53,7 +53,8 @@ static int starved_rank(int rank, int size, void *argument)
     int64_t begin = procs_now_ns();
     int status =
         tutti_init_process_group("tcp", &(tutti_init_opts){.timeout_ms = TIMEOUT_MS, .store_timeout_ms = JOIN_MS});
-    if (status == TUTTI_OK) status = use(rank, size);
+    bool joined = status == TUTTI_OK;
+    if (joined) status = use(rank, size);
     char text[1024];
     snprintf(text, sizeof text, "%s", tutti_last_error());
     if (tutti_is_initialized()) tutti_destroy_process_group(NULL);
@@ -64,7 +65,7 @@ static int starved_rank(int rank, int size, void *argument)
                 is_victim ? " (starved)" : "", procs_seconds(begin), tutti_status_string(status),
                 status == TUTTI_OK ? "" : text);
     EXPECT(status != 1);
-    EXPECT_WITHIN(begin, 0, SOON_S);
+    EXPECT(!joined || status != TUTTI_ERR_TIMEOUT); /* it waited in vain for a rank that knows of its failure */
     return 0;
 }
 
