@@ -8,14 +8,6 @@
 
 #include "mpi_message.h"
 
-/* Returns the rank in the group, or -1 if it is not a member. */
-static int32_t rank_in(const struct mpib_group *group, int32_t global)
-{
-    for (int32_t i = 0; i < group->world_size; i++)
-        if (group->global_ranks[i] == global) return i;
-    return -1;
-}
-
 tutti_match_key mpib_match_key(const struct mpib_group *group, const tutti_request *request)
 {
     int32_t source = request->peer != TUTTI_ANY_SOURCE ? group->global_ranks[request->peer] : TUTTI_ANY_SOURCE;
@@ -58,7 +50,9 @@ static void discard(struct mpib_family *family, int32_t source, const struct mpi
 static int receive_message(struct mpib_group *group, tutti_request *request, int32_t source,
                            const struct mpib_header *header, const void *data)
 {
-    request->source = request->peer != TUTTI_ANY_SOURCE ? request->peer : rank_in(group, source);
+    request->source = request->peer != TUTTI_ANY_SOURCE
+                          ? request->peer
+                          : tutti_match_rank(group->global_ranks, group->world_size, source);
     tutti_request_settle(request, header->tag, header->bytes, header->fingerprint);
     if (header->long_tag == 0) {
         tutti_request_take(group->family->host, request, 0, data, header->bytes);
@@ -79,7 +73,7 @@ static void fail_mismatch(struct mpib_group *group, tutti_request *request, int3
                           const struct mpib_header *header)
 {
     const tutti_host *host = group->family->host;
-    request->source = rank_in(group, source);
+    request->source = tutti_match_rank(group->global_ranks, group->world_size, source);
     request->found_bytes = header->bytes;
     request->found_fingerprint = header->fingerprint;
     discard(group->family, source, header);
@@ -124,7 +118,7 @@ static void handle_departure(struct mpib_family *family, int32_t rank)
 /* Fills a probe (TUTTI_REQUEST_PEEK) with the envelope of the message it matches. */
 static int fill_probe(const struct mpib_group *group, tutti_request *request, const struct mpib_arrived *arrived)
 {
-    request->source = rank_in(group, arrived->match.key.source);
+    request->source = tutti_match_rank(group->global_ranks, group->world_size, arrived->match.key.source);
     tutti_request_settle(request, arrived->header.tag, arrived->header.bytes, arrived->header.fingerprint);
     return TUTTI_REQUEST_DONE;
 }
@@ -234,7 +228,7 @@ static void deliver_control(struct mpib_family *family, int32_t source, const st
     LIST_FOREACH(group, &family->groups, link)
     {
         if (group->id != answer.group) continue;
-        int32_t peer = rank_in(group, source);
+        int32_t peer = tutti_match_rank(group->global_ranks, group->world_size, source);
         if (peer >= 0) family->host->notified(group->core, peer, envelope->data, envelope->header.bytes);
         return;
     }

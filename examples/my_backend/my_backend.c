@@ -13,13 +13,6 @@ static struct pending *pending_of(tutti_request *request)
     return (struct pending *)request->priv;
 }
 
-static int rank_in(const struct group *group, int peer)
-{
-    for (int i = 0; i < group->info.world_size; i++)
-        if (group->info.global_ranks[i] == peer) return i;
-    return -1;
-}
-
 static struct group *find_group(struct group *first, uint64_t id)
 {
     struct group *group;
@@ -36,7 +29,7 @@ static struct group *find_group(struct group *first, uint64_t id)
 static int agree(const struct group *group, tutti_request *request, const struct frame *frame, int peer)
 {
     bool same = request->fingerprint == 0 || frame->fingerprint == 0 || request->fingerprint == frame->fingerprint;
-    request->source = rank_in(group, peer);
+    request->source = tutti_match_rank(group->info.global_ranks, group->info.world_size, peer);
     if (same && frame->bytes == request->bytes) return TUTTI_OK;
     request->found_bytes = frame->bytes;
     request->found_fingerprint = frame->fingerprint;
@@ -61,7 +54,7 @@ static void arrived(struct group *first, struct kept *kept)
         return;
     }
     if (kept->frame.kind == FRAME_NOTE) {
-        int from = group != NULL ? rank_in(group, kept->peer) : -1;
+        int from = group != NULL ? tutti_match_rank(group->info.global_ranks, group->info.world_size, kept->peer) : -1;
         if (from >= 0) first->host->notified(group->info.core, from, kept->data, kept->frame.bytes);
         free(kept);
         return;

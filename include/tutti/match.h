@@ -107,6 +107,14 @@ static inline tutti_match_key tutti_match_message_key(uint64_t group, int32_t so
     return key;
 }
 
+/* Returns the rank in a group of a message's source, given the group's global ranks; -1 if it is not a member. */
+static inline int32_t tutti_match_rank(const int32_t *global_ranks, int32_t world_size, int32_t source)
+{
+    for (int32_t rank = 0; rank < world_size; rank++)
+        if (global_ranks[rank] == source) return rank;
+    return -1;
+}
+
 /* Returns the key of a receive or probe.  source: request->peer in the matcher's numbering. */
 static inline tutti_match_key tutti_match_receive_key(const tutti_request *request, uint64_t group, int32_t source)
 {

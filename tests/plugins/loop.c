@@ -192,17 +192,10 @@ static int loop_send(void *state, tutti_request *request)
     return TUTTI_REQUEST_DONE;
 }
 
-static int rank_in(const struct loop *loop, int global)
-{
-    for (int rank = 0; rank < loop->info.world_size; rank++)
-        if (loop->info.global_ranks[rank] == global) return rank;
-    return -1;
-}
-
 /* Ends a receive with its message, or a probe with a look at it. */
 static int deliver(const struct loop *loop, tutti_request *request, const struct message *message)
 {
-    request->source = rank_in(loop, message->match.key.source);
+    request->source = tutti_match_rank(loop->info.global_ranks, loop->info.world_size, message->match.key.source);
     if (!tutti_request_fits(request, message->bytes, message->fingerprint)) {
         request->found_bytes = message->bytes;
         request->found_fingerprint = message->fingerprint;
@@ -277,7 +270,9 @@ static void handle(struct loop *first, struct message *message)
         return;
     }
     struct loop *loop = find_group(first, message->match.key.group);
-    first->host->notified(loop->info.core, rank_in(loop, message->match.key.source), message->data, message->bytes);
+    first->host->notified(loop->info.core,
+                          tutti_match_rank(loop->info.global_ranks, loop->info.world_size, message->match.key.source),
+                          message->data, message->bytes);
     free(message);
 }
 

@@ -8,9 +8,7 @@
 
 int32_t proto_group_rank(const struct proto_group *group, int32_t global)
 {
-    for (int32_t rank = 0; rank < group->world_size; rank++)
-        if (group->global_ranks[rank] == global) return rank;
-    return -1;
+    return tutti_match_rank(group->global_ranks, group->world_size, global);
 }
 
 void proto_add_group(struct proto *proto, struct proto_group *group)
