@@ -25,7 +25,7 @@ static int named_rank(tutti_group *group, int rank, int size, void *argument)
 static void test_by_name(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         setenv("TUTTI_ALGO", paths[i], 1);
         ranks_run(2, named_rank, (void *)(uintptr_t)paths[i]);
     }
@@ -79,7 +79,7 @@ static void test_unknown(void **state)
 static void test_results(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         int status = 0;
         pid_t child = fork();
         if (child == 0) {

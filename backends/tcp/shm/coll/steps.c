@@ -40,12 +40,20 @@ static uint64_t awaited_step(const struct coll_op *op)
 static void post_step(struct coll_segment *segment, struct coll_op *op)
 {
     struct coll_slot *slot = coll_slot_of(segment, segment->rank, next_step(op));
-    if (op->path == COLL_EAGER)
+    switch (op->path) {
+    case COLL_EAGER:
         coll_eager_post(segment, op);
-    else if (op->path == COLL_DIRECT)
+        break;
+    case COLL_DIRECT:
         coll_direct_post(segment, op);
-    else if (op->posted > 0 || !op->probes || !coll_shared_declare(segment, op))
-        coll_store_chunk(segment, op);
+        break;
+    case COLL_LOCKSTEP:
+    case COLL_PIPELINED:
+        if (op->posted > 0 || !op->probes || !coll_shared_declare(segment, op)) coll_store_chunk(segment, op);
+        break;
+    case COLL_NO_PATH:
+        break; /* not begun */
+    }
     slot->fingerprint = op->request->fingerprint;
     uint64_t step = next_step(op) << 1 | (segment->since_async == COLL_PATIENCE);
     atomic_store_explicit(&slot->step, step, memory_order_release); /* publishes the control slot's contents */
@@ -148,14 +156,20 @@ static int run_step(struct coll_segment *segment, struct coll_op *op)
     switch (op->path) {
     case COLL_EAGER:
         coll_eager_run(segment, op);
-        return TUTTI_OK;
+        break;
     case COLL_DIRECT:
         return is_last(op) ? TUTTI_OK : coll_direct_run(segment, op);
-    default:
+    case COLL_LOCKSTEP:
         coll_pipelined_run(segment, op);
-        if (op->path == COLL_LOCKSTEP) coll_cache_stepped(segment, op);
-        return TUTTI_OK;
+        coll_cache_stepped(segment, op);
+        break;
+    case COLL_PIPELINED:
+        coll_pipelined_run(segment, op);
+        break;
+    case COLL_NO_PATH:
+        break; /* not begun */
     }
+    return TUTTI_OK;
 }
 
 /* Assigns steps when an operation starts to run: only then is it known how many the previous one took. */
