@@ -68,27 +68,11 @@ static int add_group(struct tcp_group *self, struct tcp_group *first, const tutt
     return status;
 }
 
-static int64_t open_timeout_ms(const tutti_group_info *info)
-{
-    return TUTTI_HAS(info, open_timeout_ms) && info->open_timeout_ms > 0 ? info->open_timeout_ms : info->timeout_ms;
-}
-
 /* Attaches the ranks of this host.  *reaches_all is set if these are all. */
-static int open_shm(struct tcp_group *self, const tutti_group_info *info, const tutti_host *host, bool *reaches_all)
+static int open_shm(struct tcp_group *self, const struct transport_config *config, bool *reaches_all)
 {
-    struct shm_config config = {.rank = info->rank,
-                                .world_size = info->world_size,
-                                .local_world_size = info->local_world_size,
-                                .family = info->id,
-                                .timeout_ms = info->timeout_ms,
-                                .open_timeout_ms = open_timeout_ms(info),
-                                .host = host,
-                                .store = info->store,
-                                .events = &proto_events,
-                                .user = &self->proto,
-                                .group_bytes = coll_bytes,
-                                .reserve_group = coll_directory_reserve};
-    int status = shm_open_host(&config, &self->shm);
+    static const struct shm_colls colls = {.bytes = coll_bytes, .reserve = coll_directory_reserve};
+    int status = shm_open_host(config, &colls, &self->shm);
     *reaches_all = false;
     if (status != TUTTI_OK || self->shm == NULL) return status;
     struct transport *transport = shm_transport(self->shm);
@@ -101,31 +85,23 @@ static int open_shm(struct tcp_group *self, const tutti_group_info *info, const 
     return TUTTI_ERR_NO_MEMORY;
 }
 
-static int open_fabric(struct tcp_group *self, const tutti_group_info *info, const tutti_host *host)
+static int open_fabric(struct tcp_group *self, const struct transport_config *config)
 {
-    struct fabric_config config = {.rank = info->rank,
-                                   .world_size = info->world_size,
-                                   .local_world_size = info->local_world_size,
-                                   .family = info->id,
-                                   .timeout_ms = info->timeout_ms,
-                                   .open_timeout_ms = open_timeout_ms(info),
-                                   .host = host,
-                                   .store = info->store,
-                                   .events = &proto_events,
-                                   .user = &self->proto};
-    int status = fabric_open(&config, &self->fabric);
+    int status = fabric_open(config, &self->fabric);
     if (status == TUTTI_OK) proto_add_transport(&self->proto, fabric_transport(self->fabric));
     return status;
 }
 
 static int open_first(struct tcp_group *self, const tutti_group_info *info, const tutti_host *host)
 {
-    struct proto_config config = {.rank = info->rank, .world_size = info->world_size, .host = host, .core = info->core};
+    struct proto_config messages = {
+        .rank = info->rank, .world_size = info->world_size, .host = host, .core = info->core};
+    struct transport_config config = transport_configure(info, host, &proto_events, &self->proto);
     bool reaches_all = false;
     self->first = self;
-    int status = proto_open(&self->proto, &config);
-    if (status == TUTTI_OK) status = open_shm(self, info, host, &reaches_all);
-    if (status == TUTTI_OK && !reaches_all) status = open_fabric(self, info, host);
+    int status = proto_open(&self->proto, &messages);
+    if (status == TUTTI_OK) status = open_shm(self, &config, &reaches_all);
+    if (status == TUTTI_OK && !reaches_all) status = open_fabric(self, &config);
     return status == TUTTI_OK ? add_group(self, self, info) : status;
 }
 

@@ -31,22 +31,12 @@ static const struct transport_events events = {.message = on_message, .lost = on
 static int open_group(void *state, const tutti_group_info *info, const tutti_host *host)
 {
     struct group *self = state;
-    struct shm_config config = {.rank = info->rank,
-                                .world_size = info->world_size,
-                                .local_world_size = info->local_world_size,
-                                .family = info->id,
-                                .timeout_ms = info->timeout_ms,
-                                .open_timeout_ms = info->timeout_ms,
-                                .host = host,
-                                .store = info->store,
-                                .events = &events,
-                                .user = self,
-                                .group_bytes = coll_bytes,
-                                .reserve_group = coll_directory_reserve};
+    static const struct shm_colls colls = {.bytes = coll_bytes, .reserve = coll_directory_reserve};
+    struct transport_config config = transport_configure(info, host, &events, self);
     self->host = host;
     self->core = info->core;
     if (info->parent != NULL) return host->error(TUTTI_ERR_UNSUPPORTED, "shm_only has no subgroups");
-    int status = shm_open_host(&config, &self->shm);
+    int status = shm_open_host(&config, &colls, &self->shm);
     if (status != TUTTI_OK || self->shm == NULL) return status;
     return coll_open(&self->coll, self->shm, COLL_FIRST, info->rank, info->world_size, info->global_ranks);
 }

@@ -162,7 +162,7 @@ static void ends_open(struct end *end, int n)
         struct shm *shm = &end[i].shm;
         shm_measure(shm, n, coll_bytes(n));
         shm->config =
-            (struct shm_config){.rank = i, .world_size = n, .host = &host, .events = &events, .user = &end[i]};
+            (struct transport_config){.rank = i, .world_size = n, .host = &host, .events = &events, .user = &end[i]};
         shm->local_rank = i;
         shm->peer = end[i].peers;
         shm->local_rank_of = end[i].local_ranks;

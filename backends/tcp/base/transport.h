@@ -76,6 +76,35 @@ struct transport_events {
     void (*lost)(void *user, int32_t rank, const char *why);       /* its writes are dropped */
 };
 
+struct transport_config {
+    int32_t rank;
+    int32_t world_size;
+    int32_t local_world_size;            /* -1 if unknown */
+    uint64_t family;                     /* the group tree's id */
+    int64_t timeout_ms, open_timeout_ms; /* of operations; of opening */
+    const tutti_host *host;
+    tutti_store *store;
+    const struct transport_events *events;
+    void *user;
+};
+
+/* Returns the configuration for a group tree's first group. */
+static inline struct transport_config transport_configure(const tutti_group_info *info, const tutti_host *host,
+                                                          const struct transport_events *events, void *user)
+{
+    bool has_own = TUTTI_HAS(info, open_timeout_ms) && info->open_timeout_ms > 0;
+    return (struct transport_config){.rank = info->rank,
+                                     .world_size = info->world_size,
+                                     .local_world_size = info->local_world_size,
+                                     .family = info->id,
+                                     .timeout_ms = info->timeout_ms,
+                                     .open_timeout_ms = has_own ? info->open_timeout_ms : info->timeout_ms,
+                                     .host = host,
+                                     .store = info->store,
+                                     .events = events,
+                                     .user = user};
+}
+
 /* How a message is sent. */
 enum transport_path {
     TRANSPORT_EAGER, /* at once, with its data */

@@ -83,7 +83,7 @@ static void init(struct fabric *fabric)
     STAILQ_INIT(&fabric->all_links);
 }
 
-static struct fabric *new_fabric(const struct fabric_config *config)
+static struct fabric *new_fabric(const struct transport_config *config)
 {
     size_t n = (size_t)config->world_size;
     struct fabric *fabric = calloc(1, sizeof *fabric + n * sizeof *fabric->link);
@@ -108,7 +108,7 @@ static int open_kind(struct fabric *fabric)
     return fabric->kind->open(fabric);
 }
 
-int fabric_open(const struct fabric_config *config, struct fabric **out)
+int fabric_open(const struct transport_config *config, struct fabric **out)
 {
     struct fabric *fabric = new_fabric(config);
     if (fabric == NULL) return TUTTI_ERR_NO_MEMORY;

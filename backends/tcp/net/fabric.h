@@ -9,18 +9,6 @@
 
 struct fabric;
 
-struct fabric_config {
-    int32_t rank;
-    int32_t world_size;
-    int32_t local_world_size;            /* -1 if unknown */
-    uint64_t family;                     /* the group tree's id */
-    int64_t timeout_ms, open_timeout_ms; /* of operations; of opening */
-    const tutti_host *host;
-    tutti_store *store;
-    const struct transport_events *events;
-    void *user;
-};
-
 /* Loads libfabric, once per process.  Returns BACKEND, with the reason, if it cannot be loaded. */
 int fabric_load(const tutti_host *host);
 
@@ -28,7 +16,7 @@ int fabric_load(const tutti_host *host);
 const char *fabric_load_error(void);
 
 /* Listens, and publishes the address in the store.  On an error nothing is left. */
-int fabric_open(const struct fabric_config *config, struct fabric **fabric);
+int fabric_open(const struct transport_config *config, struct fabric **fabric);
 
 /* Returns the transport, whose close frees the fabric. */
 struct transport *fabric_transport(struct fabric *fabric);

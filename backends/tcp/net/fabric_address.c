@@ -144,7 +144,7 @@ static void set_loopback(struct fabric_own_address *own)
     *own = (struct fabric_own_address){.text = "127.0.0.1", .family = 4};
 }
 
-int fabric_choose_address(const struct fabric_config *config, struct fabric_own_address *own)
+int fabric_choose_address(const struct transport_config *config, struct fabric_own_address *own)
 {
     const tutti_host *host = config->host;
     const char *wanted = host->env("TUTTI_IFACE");

@@ -43,7 +43,7 @@ static void append_interfaces(struct lines *lines)
 
 static void append_address(struct lines *lines, const tutti_host *host)
 {
-    struct fabric_config config = {.world_size = 2, .local_world_size = 1, .host = host};
+    struct transport_config config = {.world_size = 2, .local_world_size = 1, .host = host};
     struct fabric_own_address own;
     if (fabric_choose_address(&config, &own) != TUTTI_OK)
         append(lines, "no address: TUTTI_IFACE=%s matches no interface\n", host->env("TUTTI_IFACE"));

@@ -199,7 +199,7 @@ extern const struct fabric_kind msg_kind, rdm_kind;
 struct fabric {
     struct transport transport; /* first */
     struct transport_ops ops;
-    struct fabric_config config;
+    struct transport_config config;
     const struct fabric_kind *kind;
     struct fi_info *info;
     struct fid_fabric *fabric;
@@ -260,7 +260,7 @@ bool fabric_is_connecting(const struct fabric_link *link);
 void fabric_fail_connecting(struct fabric_link *link, const char *what);
 
 /* fabric_address.c */
-int fabric_choose_address(const struct fabric_config *config, struct fabric_own_address *own);
+int fabric_choose_address(const struct transport_config *config, struct fabric_own_address *own);
 bool fabric_is_loopback(const struct fabric_own_address *own);
 void fabric_print_address(const struct wire_address *address, char *out, size_t bytes);
 /* Returns the length of the address. */

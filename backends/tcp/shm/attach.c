@@ -71,7 +71,7 @@ static int by_rank(const void *a, const void *b)
 static int exchange_entries(const struct attach *self, uint8_t **entries, int *n)
 {
     const tutti_host *host = self->host;
-    const struct shm_config *config = self->config;
+    const struct transport_config *config = self->config;
     size_t capacity = (size_t)config->world_size * ENTRY, got = 0;
     uint8_t mine[ENTRY];
     char part[72];
@@ -147,7 +147,7 @@ bool shm_create(struct attach *self, int n, int local_rank)
     self->doorbell_fd = self->held.fd = -1;
     TAILQ_INIT(&shm->arena.blocks);
     shm->arena_bytes = shm_arena_bytes();
-    shm_measure(shm, n, self->config->group_bytes(n));
+    shm_measure(shm, n, self->colls->bytes(n));
     shm->local_rank = local_rank;
     shm->peer = calloc((size_t)n, sizeof *shm->peer);
     shm->local_rank_of = malloc((size_t)self->config->world_size * sizeof *shm->local_rank_of);
@@ -362,7 +362,7 @@ static void log_result(const struct attach *self, int result)
 
 static int open_attached(struct attach *self, struct shm **out)
 {
-    const struct shm_config *config = self->config;
+    const struct transport_config *config = self->config;
     bool off = !tutti_env_bool(config->host, "TUTTI_SHM", true);
     int result = 1;
     for (int i = 0; i < SHM_RANKS_MAX; i++) self->link[i] = -1;
@@ -395,12 +395,13 @@ static int open_attached(struct attach *self, struct shm **out)
     return status != TUTTI_OK ? status : result < 0 ? result : TUTTI_OK;
 }
 
-int shm_open_host(const struct shm_config *config, struct shm **out)
+int shm_open_host(const struct transport_config *config, const struct shm_colls *colls, struct shm **out)
 {
     struct attach *self = malloc(sizeof *self); /* too large for a small stack */
     *out = NULL;
     if (self == NULL) return config->host->error(TUTTI_ERR_NO_MEMORY, "no memory to attach ranks of this host");
     *self = (struct attach){.config = config,
+                            .colls = colls,
                             .host = config->host,
                             .listener = -1,
                             .doorbell_fd = -1,

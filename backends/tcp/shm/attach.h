@@ -27,7 +27,8 @@ struct entry {
 
 /* State of a rank while attaching. */
 struct attach {
-    const struct shm_config *config;
+    const struct transport_config *config;
+    const struct shm_colls *colls;
     const tutti_host *host;
     struct shm *shm;
     struct entry mine;

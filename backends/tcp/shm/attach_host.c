@@ -248,7 +248,7 @@ static int run_rounds(struct attach *self, const int32_t *rank, int n, struct ar
                  limit ? self->shm->bytes : self->shm->colls_at, strerror(errno), limit ? " (raise ulimit -f)" : "");
         return 1;
     }
-    if (at == self->config->world_size) (void)self->config->reserve_group(self->shm, at);
+    if (at == self->config->world_size) (void)self->colls->reserve(self->shm, at);
     for (int i = 1; i < at; i++) send_ranks(self, i, &greeting[i]);
     receive_round(self);
     send_round(self, 1);

@@ -108,19 +108,11 @@ struct shm_waiting {
 };
 
 struct shm;
-struct shm_config {
-    int32_t rank, world_size;
-    int32_t local_world_size; /* -1 if unknown */
-    uint64_t family;
-    int64_t timeout_ms, open_timeout_ms;
-    const tutti_host *host;
-    tutti_store *store;
-    const struct transport_events *events;
-    void *user;
-    /* For collectives.  group_bytes returns the bytes of the segment that a group of n ranks takes.  reserve_group
-     * reserves the first one for all n ranks; if it cannot, every rank finds that out by itself. */
-    size_t (*group_bytes)(int n);
-    int (*reserve_group)(struct shm *shm, int n);
+/* What shared memory must know of collectives. */
+struct shm_colls {
+    size_t (*bytes)(int n); /* of the collective segment of a group of n ranks */
+    /* Reserves the first segment for all n ranks.  If it cannot, every rank finds that out by itself. */
+    int (*reserve)(struct shm *shm, int n);
 };
 
 /* The write end of the liveness pipe, held by this process alone, and its identity, to tell it from a later descriptor
@@ -141,7 +133,7 @@ struct shm_arena {
 
 struct shm {
     struct transport transport; /* first */
-    struct shm_config config;
+    struct transport_config config;
     int n, local_rank;                           /* number of ranks; this rank's own */
     struct shm_peer *peer;                       /* by local rank */
     int16_t *local_rank_of;                      /* by rank, or -1 */
@@ -177,7 +169,7 @@ struct shm {
 
 /* Finds the ranks that share memory with this one; all come to the same result.  *shm is NULL if there are none.
  * Returns an error if a peer may have come to another result. */
-int shm_open_host(const struct shm_config *config, struct shm **shm);
+int shm_open_host(const struct transport_config *config, const struct shm_colls *colls, struct shm **shm);
 void shm_close(struct shm *shm);
 
 /* ---- liveness.c -------------------------------------------------------------------------------------------- */
