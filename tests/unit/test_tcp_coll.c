@@ -354,9 +354,10 @@ static void runs_ahead(int64_t numel, int depth, int caught_up)
 static void test_runs_ahead(void **state)
 {
     (void)state;
-    runs_ahead(COLL_INLINE / 8, COLL_SLOTS - COLL_AHEAD, COLL_SLOTS / 2);
-    runs_ahead(COLL_INLINE / 8 + 1, COLL_SMALL_BUFFERS - COLL_AHEAD, COLL_SMALL_BUFFERS / 2);
-    runs_ahead(COLL_SMALL / 8, COLL_SMALL_BUFFERS - COLL_AHEAD, COLL_SMALL_BUFFERS / 2);
+    runs_ahead(COLL_INLINE / 8, COLL_SLOTS - COLL_RUN_AHEAD, (COLL_SLOTS - COLL_RUN_AHEAD) / 2 + 1);
+    enum { SMALL_DEPTH = COLL_SMALL_BUFFERS - COLL_RUN_AHEAD };
+    runs_ahead(COLL_INLINE / 8 + 1, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
+    runs_ahead(COLL_SMALL / 8, SMALL_DEPTH, SMALL_DEPTH / 2 + 1);
     runs_ahead(COLL_SMALL / 8 + 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
     runs_ahead(LOCKSTEP_MIN / 8 - 1, COLL_EAGER_BUFFERS - COLL_AHEAD, 1);
 }
@@ -411,7 +412,7 @@ static void test_leaves_behind_a_root(void **state)
     (void)state;
     pair_open(end);
     open_small(&end[0], &small, 2);
-    for (int i = 1; i < COLL_SLOTS - COLL_AHEAD; i++) {
+    for (int i = 1; i < COLL_SLOTS - COLL_RUN_AHEAD; i++) {
         begin_small(&small, TUTTI_BROADCAST);
         assert_int_equal(small.ended, 1);
     }

@@ -66,7 +66,10 @@ static void recycle(struct coll_segment *segment, struct coll_op *op)
 
 static void finish(struct coll_segment *segment, struct coll_op *op)
 {
+    if (segment->unposted == op) segment->unposted = TAILQ_NEXT(op, link);
     TAILQ_REMOVE(&segment->ops, op, link);
+    if (segment->unposted == TAILQ_FIRST(&segment->ops) && segment->unposted != NULL)
+        segment->unposted = TAILQ_NEXT(segment->unposted, link); /* it runs, which posts it */
     recycle(segment, op);
     if (!TAILQ_EMPTY(&segment->ops) || !segment->linked) return;
     LIST_REMOVE(segment, link);
@@ -85,6 +88,13 @@ static bool describe_op(const struct coll_segment *segment, const tutti_op *want
     op->at = op->posted = 0;
     op->arrived = false;
     return true;
+}
+
+/* Posts what may be posted of the operations that wait for the first one. */
+static void run_ahead(struct coll_segment *segment)
+{
+    while (segment->unposted != NULL && coll_run_ahead(segment, segment->unposted))
+        segment->unposted = TAILQ_NEXT(segment->unposted, link);
 }
 
 int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_request *request, struct coll_list *running)
@@ -115,6 +125,8 @@ int coll_begin(struct coll_segment *segment, const tutti_op *wanted, tutti_reque
         return TUTTI_REQUEST_DONE;
     }
     TAILQ_INSERT_TAIL(&segment->ops, op, link);
+    if (!runs && segment->unposted == NULL) segment->unposted = op;
+    if (!runs) run_ahead(segment);
     /* A failure belongs to the operation, not to the call: the next progress call finds it again. */
     if (!segment->linked) LIST_INSERT_HEAD(running, segment, link);
     segment->linked = true;
@@ -141,7 +153,10 @@ static int run(struct coll_segment *segment)
         bool moved = false;
         int status = coll_advance(segment, op, &moved);
         moves += moved;
-        if (status == 1) break;
+        if (status == 1) {
+            run_ahead(segment);
+            break;
+        }
         tutti_request *request = op->request;
         bool linked = segment->linked;
         /* On a mismatch each peer must find the difference itself; none reads memory before it has. */

@@ -22,12 +22,16 @@
  *
  * Reductions run in order of rank, so all ranks and all runs get the same bits.
  *
+ * Operations run in order.  While one waits, the pending ones behind it are posted as long as they and it are short:
+ * eager ones whose data fits a small buffer.  So short operations in flight do not take turns, and if ranks share a
+ * core, each time slice covers many of them.
+ *
  * Control slots are reused after COLL_SLOTS steps.  A rank that has posted step k is finished with every step before
- * k - 1.  It may fill its slot for step k once all have posted step k - COLL_SLOTS + 2.  The same holds for small
- * buffers with COLL_SMALL_BUFFERS and for eager buffers with COLL_EAGER_BUFFERS.  Fragment buffers are filled once all
- * have posted step k - COLL_FRAGMENTS + 1.  Then all are finished with the buffer's last use.  Ranks that wait for
- * nobody, such as the root of a broadcast, can therefore run ahead.  If ranks share a core, each time slice covers many
- * operations.
+ * k - COLL_RUN_AHEAD, and with every step of a longer operation before k - COLL_AHEAD.  It may fill its slot for step k
+ * once all have posted step k - COLL_SLOTS + COLL_RUN_AHEAD + 1.  The same holds for small buffers with
+ * COLL_SMALL_BUFFERS.  Longer operations alone use eager and fragment buffers: those are filled once all have posted
+ * step k - COLL_EAGER_BUFFERS + COLL_AHEAD + 1, and k - COLL_FRAGMENTS + 1.  Then all are finished with the buffer's
+ * last use.  Ranks that wait for nobody, such as the root of a broadcast, can therefore run ahead.
  */
 #ifndef TCP_COLL_H
 #define TCP_COLL_H
@@ -37,8 +41,9 @@
 enum { COLL_SLOTS = 64, COLL_SMALL_BUFFERS = 32, COLL_EAGER_BUFFERS = 4, COLL_FRAGMENTS = 2 };
 /* COLL_FIRST: the segment of the root group, which the rank that creates the shared memory reserves if all share it. */
 enum { COLL_FIRST = 0, COLL_ABSENT = -1 };
-enum { COLL_AHEAD = 1 };     /* steps that a rank may post beyond the current one */
-enum { COLL_PATIENCE = 64 }; /* consecutive blocking operations before a rank declares that it waits */
+enum { COLL_AHEAD = 1 };      /* steps that a rank may post beyond the current one of a longer operation */
+enum { COLL_RUN_AHEAD = 16 }; /* steps that a rank may post beyond the current one of a short operation */
+enum { COLL_PATIENCE = 64 };  /* consecutive blocking operations before a rank declares that it waits */
 
 /* Data bytes that fit a control slot, and a small eager buffer. */
 enum { COLL_INLINE = SHM_LINE - 16, COLL_SMALL = 1024 };
@@ -126,7 +131,8 @@ struct coll_segment {
     char *result; /* data that peers read and that has no place in the caller's memory */
     size_t result_bytes;
     bool result_is_shared;
-    TAILQ_HEAD(coll_ops, coll_op) ops; /* started; the first one runs */
+    TAILQ_HEAD(coll_ops, coll_op) ops; /* pending, in order; the first one runs */
+    struct coll_op *unposted;          /* the first of them behind it that is not posted, or NULL */
     struct coll_op *spare;
     const tutti_path_row *choices; /* rows that go before the table: see tutti_backend.choose */
     int n_choices;
@@ -170,6 +176,8 @@ void coll_awaits(const struct coll_segment *segment, const tutti_request *reques
 
 /* Returns TUTTI_OK if the operation is complete, 1 if it is pending, or an error.  *moved: something was done. */
 int coll_advance(struct coll_segment *segment, struct coll_op *op, bool *moved);
+/* Posts a short operation's step while the one before it is pending.  Returns false if it must wait for that. */
+bool coll_run_ahead(struct coll_segment *segment, struct coll_op *op);
 /* Withdraws the operation's steps, so that data read afterwards no longer counts. */
 void coll_withdraw_steps(struct coll_segment *segment, const struct coll_op *op);
 /* True if the operation could advance. */

@@ -182,8 +182,8 @@ static bool is_sliced(const struct coll_segment *segment, const struct coll_op *
 static uint64_t eager_depth(const struct coll_op *op)
 {
     if (op->waiting != COLL_NO_PATH) return COLL_FRAGMENTS;
-    if (!op->has_input || op->in_bytes <= COLL_INLINE) return COLL_SLOTS - COLL_AHEAD;
-    return (op->in_bytes <= COLL_SMALL ? COLL_SMALL_BUFFERS : COLL_EAGER_BUFFERS) - COLL_AHEAD;
+    if (!op->has_input || op->in_bytes <= COLL_INLINE) return COLL_SLOTS - COLL_RUN_AHEAD;
+    return op->in_bytes <= COLL_SMALL ? COLL_SMALL_BUFFERS - COLL_RUN_AHEAD : COLL_EAGER_BUFFERS - COLL_AHEAD;
 }
 
 /* Sets what follows from the path. */

@@ -277,6 +277,24 @@ int coll_advance(struct coll_segment *segment, struct coll_op *op, bool *moved)
     return status;
 }
 
+/* True if it uses no buffer that a longer operation may use: see coll.h. */
+static bool is_short(const struct coll_op *op)
+{
+    return op->path == COLL_EAGER && op->in_bytes <= COLL_SMALL && !op->probes && !has_choice(op);
+}
+
+bool coll_run_ahead(struct coll_segment *segment, struct coll_op *op)
+{
+    const struct coll_op *before = TAILQ_PREV(op, coll_ops, link), *current = TAILQ_FIRST(&segment->ops);
+    bool moved = false;
+    if (!is_short(op) || !is_short(before) || !is_posted(before)) return false;
+    uint64_t first = before->first + (uint64_t)before->steps;
+    if (first - current->first > COLL_RUN_AHEAD) return false;
+    op->first = first;
+    begin_step(segment, op);
+    return post_steps(segment, op, &moved) == TUTTI_OK && moved; /* a failure is found again when it runs */
+}
+
 /* Peers check this rank in the last
  * step after they have read, with a fence in between (check_all_alive).  The caller's later writes come after these
  * stores, because of the fence here.  A peer that has read any of them finds the step withdrawn. */
