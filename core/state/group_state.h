@@ -51,6 +51,7 @@ struct call_memo {
     bool group_rank;
     tutti_reduce_op reduce_op;
     tutti_tensor in, out; /* of the sides that the kind uses */
+    bool any_memory;      /* a call with other memory repeats it, too */
     /* as check_op left it */
     int32_t root, n_in, n_out;
     tutti_dtype dtype;

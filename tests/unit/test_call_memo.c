@@ -139,12 +139,37 @@ static void test_again_in_pair(void **state)
     ranks_run(SIZE, again_in_pair, NULL);
 }
 
+/* A message like the last one but for its memory is checked no more, but NULL still is. */
+static int other_memory(tutti_group *group, int rank, int size, void *argument)
+{
+    const tutti_opts *opts = tutti_with(.group = group);
+    int64_t x[4] = {0};
+    tutti_tensor none = {NULL, 1, TUTTI_INT64, {TUTTI_CPU, 0}};
+    (void)size;
+    (void)argument;
+    for (int i = 0; i < 4 && rank < 2; i++) {
+        if (rank == 0) x[i] = 7 + i;
+        if (rank == 0) EXPECT(tutti_send(tutti_view(&x[i], 1), 1, opts) == TUTTI_OK);
+        if (rank == 1) EXPECT(tutti_recv(tutti_view(&x[i], 1), 0, opts) == TUTTI_OK && x[i] == 7 + i);
+    }
+    if (rank == 0) INVALID(tutti_send(none, 1, opts), "data is NULL");
+    if (rank == 1) INVALID(tutti_recv(none, 0, opts), "data is NULL");
+    return 0;
+}
+
+static void test_other_memory(void **state)
+{
+    (void)state;
+    ranks_run(SIZE, other_memory, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_again_in_pair),
+        cmocka_unit_test(test_other_memory),
     };
     ranks_setup();
     return cmocka_run_group_tests(tests, NULL, NULL);
