@@ -37,7 +37,17 @@ static void give_way(const struct engine *engine)
     if (!engine->own_core) sched_yield();
 }
 
-/* Waits for a work.  *ended: it had ended when the lock was held; it may have ended since. */
+/* Waits for a work, with its engine's lock.  *ended: it had ended then; it may have ended since. */
+static int wait_locked(struct tutti_work *work, int64_t deadline_ns, int64_t timeout_ms, bool *ended)
+{
+    *ended = work_ended(work) || engine_wait(work->engine, work, deadline_ns);
+    if (*ended) return work_result(work);
+    char what[160];
+    work_describe(work, what, sizeof what);
+    return error_set(TUTTI_ERR_TIMEOUT, "wait: %s is still under way after %lld ms; it goes on", what,
+                     (long long)(timeout_ms > 0 ? timeout_ms : 0));
+}
+
 static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t timeout_ms, bool *ended)
 {
     struct engine *engine = work->engine;
@@ -46,14 +56,7 @@ static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t time
     if (status != TUTTI_OK) return status;
     engine_lock(engine);
     engine_count_call(engine);
-    *ended = work_ended(work) || engine_wait(engine, work, deadline_ns);
-    status = *ended ? work_result(work) : TUTTI_ERR_TIMEOUT;
-    if (!*ended) {
-        char what[160];
-        work_describe(work, what, sizeof what);
-        error_set(status, "wait: %s is still under way after %lld ms; it goes on", what,
-                  (long long)(timeout_ms > 0 ? timeout_ms : 0));
-    }
+    status = wait_locked(work, deadline_ns, timeout_ms, ended);
     engine_unlock(engine);
     if (!*ended && timeout_ms <= 0) give_way(engine);
     return status;
@@ -86,6 +89,32 @@ int tutti_wait(tutti_work **work, int64_t timeout_ms)
     return status;
 }
 
+/* An engine that is locked for several works in turn, and the number of their handles that have been freed. */
+struct visit {
+    struct engine *engine; /* NULL: none */
+    int handles;
+};
+
+static void leave_engine(struct visit *visit)
+{
+    if (visit->engine == NULL) return;
+    engine_unlock(visit->engine);
+    engine_drop_many(visit->engine, visit->handles);
+    *visit = (struct visit){NULL, 0};
+}
+
+static int visit_engine(struct visit *visit, struct engine *engine)
+{
+    if (engine == visit->engine) return TUTTI_OK;
+    leave_engine(visit);
+    int status = check_forked(engine);
+    if (status != TUTTI_OK) return status;
+    engine_lock(engine);
+    engine_count_call(engine);
+    visit->engine = engine;
+    return TUTTI_OK;
+}
+
 int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms)
 {
     if (n < 0 || (works == NULL && n > 0))
@@ -94,20 +123,26 @@ int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms)
     if (status != TUTTI_OK) return status;
     int64_t deadline_ns = moment(timeout_ms);
     bool timed_out = false;
-    char text[ERROR_TEXT_MAX] = "";
+    char text[ERROR_TEXT_MAX];
+    struct visit visit = {NULL, 0};
     for (int i = 0; i < n; i++) {
-        bool ended;
+        bool ended = false;
         if (works[i] == NULL) continue;
-        status = wait_until(works[i], deadline_ns, timeout_ms, &ended);
+        status = visit_engine(&visit, works[i]->engine);
+        if (status == TUTTI_OK) status = wait_locked(works[i], deadline_ns, timeout_ms, &ended);
         if (status != TUTTI_OK && (first == TUTTI_OK || (ended && timed_out))) {
             first = status;
             timed_out = !ended;
             snprintf(text, sizeof text, "%s", error_text());
         }
         if (!ended) continue; /* the others may have ended: they are freed too */
-        work_give_up(works[i]);
+        work_release_locked(works[i]);
+        visit.handles++;
         works[i] = NULL;
     }
+    bool crowded = visit.engine != NULL && !visit.engine->own_core;
+    leave_engine(&visit);
+    if (timed_out && timeout_ms <= 0 && crowded) sched_yield(); /* see give_way */
     return first != TUTTI_OK ? error_set(first, "%s", text) : TUTTI_OK;
 }
 

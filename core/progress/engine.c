@@ -167,8 +167,14 @@ static bool end_thread(struct engine *engine)
 
 void engine_drop(struct engine *engine)
 {
-    /* release: all that was done under this reference comes before the end; acquire: for the thread that frees */
-    if (atomic_fetch_sub_explicit(&engine->references, 1, memory_order_acq_rel) > 1) return;
+    engine_drop_many(engine, 1);
+}
+
+void engine_drop_many(struct engine *engine, int references)
+{
+    if (references == 0) return;
+    /* release: all that was done under these references comes before the end; acquire: for the thread that frees */
+    if (atomic_fetch_sub_explicit(&engine->references, references, memory_order_acq_rel) > references) return;
     if (end_thread(engine)) {
         engine_free(engine);
         return;

@@ -142,6 +142,7 @@ int engine_new(int local_world_size, const struct engine_hooks *hooks, struct en
 void engine_hold(struct engine *engine);
 /* Drops a reference, without the lock.  The last one ends the thread, if it still runs. */
 void engine_drop(struct engine *engine);
+void engine_drop_many(struct engine *engine, int references);
 
 /* Frees an engine without references.  For engine_drop and the thread. */
 void engine_free(struct engine *engine);
