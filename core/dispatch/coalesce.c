@@ -78,8 +78,8 @@ int coalesce_add(struct tutti_group *group, const tutti_op *op, const tutti_opts
         open_now.room = room;
     }
     struct kept *kept = &open_now.kept[open_now.n];
-    *kept = (struct kept){.opts = *opts};
-    int status = op_copy(&kept->op, op, group->size, NULL, 0, &kept->lists);
+    *kept = (struct kept){.op = *op, .opts = *opts};
+    int status = op_keep_lists(&kept->op, group->size, NULL, 0, &kept->lists);
     if (status == TUTTI_OK) open_now.n++;
     return status;
 }
@@ -232,8 +232,7 @@ static struct tutti_work *new_parent(struct tutti_group *group)
     struct tutti_work *parent = work_take(engine);
     if (parent == NULL) return NULL;
     parent->group = group;
-    parent->op.kind = TUTTI_COALESCED;
-    parent->op.root = -1;
+    parent->op = (tutti_op){.size = sizeof parent->op, .kind = TUTTI_COALESCED, .root = -1};
     parent->point_to_point = parent->started = parent->async = true;
     parent->start_ns = parent->asked_ns = clock_now_ns();
     parent->deadline_ns = CLOCK_NEVER; /* its parts have theirs */

@@ -141,7 +141,8 @@ int dispatch_at_once(struct tutti_work *work, const struct tutti_group *group, c
     work->exec = NULL;
     if (TUTTI_HAS(entry->backend, native[op->kind])) status = begin_native(work, op, entry, 0);
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(entry->backend, send)) return status;
-    return message ? begin_message(work, op, entry, TUTTI_REQUEST_AWAITED) : plan_at_once(work, group, entry, op);
+    return message ? begin_message(work, op, entry, op->async ? 0 : TUTTI_REQUEST_AWAITED)
+                   : plan_at_once(work, group, entry, op);
 }
 
 /* Runs a barrier whose messages carry the operation's fingerprint, for a backend that cannot compare calls itself.  The

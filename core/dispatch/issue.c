@@ -11,15 +11,12 @@ int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, con
     if (work == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
     work->fingerprint = issue_place(group, op, fingerprint, opts, async);
     issue_fill(work, group, op, opts);
-    int status = TUTTI_OK;
-    if (async) status = op_copy(&work->op, op, group->size, work->tensors, WORK_INLINE_TENSORS, &work->lists);
-    if (status != TUTTI_OK) {
+    int status = issue_detach(work);
+    if (status == TUTTI_OK)
+        *out = work;
+    else
         work_release_locked(work);
-        return status;
-    }
-    if (async) work_start_clock(work, clock_now_ns()); /* blocking callers start the clock lazily */
-    *out = work;
-    return TUTTI_OK;
+    return status;
 }
 
 void issue_enlist(struct tutti_work *work)

@@ -42,7 +42,16 @@ static inline void issue_fill(struct tutti_work *work, struct tutti_group *group
     work->deadline_ns = CLOCK_NEVER;
 }
 
-/* Makes the Work of op, with its place.  An async operation's tensors are copied. */
+/* Copies an async operation's tensors and starts its clock; blocking callers start it lazily.  NO_MEMORY: for the lists
+ * of a collective. */
+static inline int issue_detach(struct tutti_work *work)
+{
+    if (!work->async) return TUTTI_OK;
+    work_start_clock(work, clock_now_ns());
+    return op_keep_lists(&work->op, work->group->size, work->tensors, WORK_INLINE_TENSORS, &work->lists);
+}
+
+/* Makes the Work of op, with its place. */
 int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts, bool async,
               struct tutti_work **work);
 

@@ -25,30 +25,38 @@ static void become_work(struct tutti_work *work, struct tutti_group *group, cons
     work->started = true;
 }
 
-/* Reports what the caller of a receive or probe that is over wants to know. */
-static void report_at_once(struct tutti_work *work, struct tutti_group *group, const tutti_op *op,
-                           const tutti_opts *opts)
+/* Makes an ended work of one that has only lent its request, which has completed.  It has the caller's reference. */
+static void become_ended(struct tutti_work *work, struct tutti_group *group, const tutti_op *op, const tutti_opts *opts)
 {
-    work_clear(work, group->engine);
-    issue_fill(work, group, op, opts);
+    become_work(work, group, op, opts);
     work_read_message(work, &work->request);
     work_report_message(work);
+    work->op.in = work->op.out = NULL;
+    /* relaxed: no other thread has the work yet */
+    atomic_store_explicit(&work->ended, true, memory_order_relaxed);
 }
 
-/* Dispatches a blocking operation without a Work: most of them complete at once.  Returns TUTTI_REQUEST_DONE;
- * TUTTI_REQUEST_PENDING, with *out; UNSUPPORTED if nothing has begun, and launch_operation may do it; another error is
- * the operation's. */
+/* True if the caller wants something that only a Work can tell. */
+static bool wants_work(const tutti_opts *opts)
+{
+    return opts->async_op != NULL || opts->source != NULL || opts->received_tag != NULL || opts->received != NULL;
+}
+
+/* Dispatches a blocking operation or a message without a Work: most of them complete at once.  Returns
+ * TUTTI_REQUEST_DONE, with *out for an async one; TUTTI_REQUEST_PENDING, with *out; UNSUPPORTED if nothing has begun,
+ * and launch_operation may do it; another error is the operation's. */
 static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts,
                           struct tutti_work **out)
 {
     struct engine *engine = group->engine;
     struct tutti_work *work = work_spare(engine);
     if (work == NULL) return TUTTI_ERR_UNSUPPORTED;
-    fingerprint = issue_place(group, op, fingerprint, opts, false);
+    fingerprint = issue_place(group, op, fingerprint, opts, opts->async_op != NULL);
     int status = dispatch_at_once(work, group, op, fingerprint);
     if (status == TUTTI_REQUEST_PENDING) {
         int ended = work->status;
         become_work(work, group, op, opts);
+        (void)issue_detach(work); /* a message has no lists */
         issue_enlist(work);
         *out = work;
         issue_advance(group, op, fingerprint);
@@ -63,8 +71,11 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
     }
     if (status == TUTTI_REQUEST_DONE) {
         issue_advance(group, op, fingerprint);
-        if (opts->source != NULL || opts->received_tag != NULL || opts->received != NULL)
-            report_at_once(work, group, op, opts);
+        if (wants_work(opts)) become_ended(work, group, op, opts);
+        if (op->async) {
+            *out = work;
+            return status;
+        }
     } else if (status < 0 && status != TUTTI_ERR_UNSUPPORTED && op->sequence == 0) {
         become_work(work, group, op, opts);
         failure_explain(work, &work->request, status);
@@ -93,6 +104,12 @@ static int keep_op(struct tutti_group *group, tutti_op *op, const tutti_opts *op
     return coalesce_add(group, op, opts);
 }
 
+static void hand_out(struct tutti_work *work, const tutti_opts *opts)
+{
+    engine_hold(work->engine); /* a handle may outlive its group */
+    *opts->async_op = work;
+}
+
 int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
 {
     static const tutti_opts defaults;
@@ -116,24 +133,26 @@ int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
         return status;
     }
     engine_count_call(engine);
-    int once = async ? TUTTI_ERR_UNSUPPORTED : submit_at_once(group, op, fingerprint, opts, &work);
+    int once = TUTTI_ERR_UNSUPPORTED;
+    if (!async || op_is_message(op)) once = submit_at_once(group, op, fingerprint, opts, &work);
     if (once == TUTTI_REQUEST_DONE || (once < 0 && once != TUTTI_ERR_UNSUPPORTED)) {
+        if (work != NULL) hand_out(work, opts);
         engine_unlock(engine);
         return once == TUTTI_REQUEST_DONE ? TUTTI_OK : once;
     }
-    group_hold(group); /* another thread may destroy the group while this one waits */
+    bool waits = !async || group->stager.backend != NULL;
+    if (waits) group_hold(group); /* another thread may destroy the group meanwhile */
     if (work == NULL) status = launch_operation(group, op, fingerprint, opts, async, &work);
     if (status == TUTTI_OK && async) {
         if (!work_ended(work)) engine_thread_notify(engine);
-        engine_hold(engine); /* a handle may outlive its group */
-        *opts->async_op = work;
+        hand_out(work, opts);
     } else if (status == TUTTI_OK) {
         if (!work_ended(work)) engine_wait(engine, work, CLOCK_NEVER); /* its own deadline ends it */
         status = work_result(work);
         work_release_locked(work);
     }
     engine_unlock(engine);
-    group_drop(group);
+    if (waits) group_drop(group);
     return status;
 }
 

@@ -54,8 +54,9 @@ static inline bool op_is_source(const tutti_op *op, int rank)
     return op->kind == TUTTI_BROADCAST && op->root == rank;
 }
 
-/* Copies op, with its tensors and its splits (size entries a side, where there are any).  Up to `room` tensors without
- * splits go to tensors; else *memory receives an allocation to be freed (it is NULL otherwise).  NO_MEMORY. */
-int op_copy(tutti_op *copy, const tutti_op *op, int size, tutti_tensor *tensors, size_t room, void **memory);
+/* Copies what the caller's lists hold, tensors and splits (size entries a side, where there are any), so that op no
+ * longer needs them.  Up to `room` tensors without splits go to tensors; else *memory receives an allocation to be
+ * freed (it is NULL otherwise).  NO_MEMORY. */
+int op_keep_lists(tutti_op *op, int size, tutti_tensor *tensors, size_t room, void **memory);
 
 #endif

@@ -15,9 +15,6 @@
 
 enum { SPARE_MOST = 64, DRAIN_NS = 2000 * 1000 * 1000 };
 
-/* Offset of the fields that a work lends before it is one: see dispatch_at_once. */
-#define LENT_AT offsetof(struct tutti_work, fingerprint)
-
 /* ---- life -------------------------------------------------------------------------------------------------- */
 
 struct tutti_work *work_spare(struct engine *engine)
@@ -41,7 +38,7 @@ void work_give_back(struct engine *engine, struct tutti_work *work)
 
 void work_clear(struct tutti_work *work, struct engine *engine)
 {
-    memset(work, 0, LENT_AT);
+    memset(work, 0, offsetof(struct tutti_work, op));
     work->engine = engine;
     work->references = 1;
     work->event_fd = -1;
@@ -53,7 +50,12 @@ struct tutti_work *work_take(struct engine *engine)
     struct tutti_work *work = work_spare(engine);
     if (work == NULL) return NULL;
     work_clear(work, engine);
-    memset((char *)work + LENT_AT, 0, sizeof *work - LENT_AT);
+    work->fingerprint = 0;
+    work->exec = NULL;
+    work->cached = NULL;
+    work->backend = NULL;
+    work->state = NULL;
+    work->request.owner = NULL;
     return work;
 }
 

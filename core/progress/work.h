@@ -18,10 +18,10 @@
 struct tutti_work *work_spare(struct engine *engine);
 void work_give_back(struct engine *engine, struct tutti_work *work);
 
-/* Clears a work, but for the fields from `fingerprint` on.  It has one reference, the engine's. */
+/* Clears a work, but for the fields from `op` on.  It has one reference, the engine's. */
 void work_clear(struct tutti_work *work, struct engine *engine);
 
-/* Returns a work that is cleared completely, or NULL if out of memory. */
+/* Returns a work whose op, tensors and request are not filled yet; no backend has it.  NULL if out of memory. */
 struct tutti_work *work_take(struct engine *engine);
 
 /* Drops one reference.  work_release takes the lock itself; for work_release_locked the caller holds it. */

@@ -41,10 +41,7 @@ struct tutti_work {
     int failing;   /* status of a failed request: the work ends with it in its next turn */
     bool draining; /* it has failed, but the backend still uses its memory: it ends once that is released */
     char *text;    /* the error message */
-
-    tutti_op op;
-    tutti_tensor tensors[WORK_INLINE_TENSORS];
-    void *lists; /* tensors and splits that do not fit, one allocation */
+    void *lists;   /* tensors and splits that do not fit into `tensors`, one allocation */
 
     const struct backend_entry *comparing; /* exec compares the ranks' calls before the work goes to this entry */
 
@@ -64,13 +61,16 @@ struct tutti_work {
     void (*callback)(struct tutti_work *work, void *argument);
     void *argument;
 
-    /* Lent before it is a work (dispatch_at_once): the fields above are cleared after that. */
+    tutti_op op;
+    tutti_tensor tensors[WORK_INLINE_TENSORS]; /* of an async op */
+
+    /* Lent before it is a work (dispatch_at_once): the fields above are cleared or filled after that. */
     uint64_t fingerprint;
     struct exec *exec; /* a plan that runs, from: */
     struct plan_cache_entry *cached;
     const tutti_backend *backend; /* unless exec is set: one request with this backend */
     void *state;
-    tutti_request request;
+    tutti_request request; /* filled when the work is dispatched; owner NULL: no backend has it */
 };
 
 #endif
