@@ -23,8 +23,8 @@ static pid_t find_parent(pid_t pid)
     return parent;
 }
 
-/* A rank whose affinity mask is narrower than that of its launcher has its own cores.  Looks at two ancestors, because
- * tutti-run --mpi may be in between. */
+/* Counts the cores of the affinity masks.  A rank whose mask is narrower than that of its launcher has its own cores.
+ * Looks at two ancestors, because tutti-run --mpi may be in between. */
 bool cores_are_own(int local_world_size)
 {
     int cores = count_cores(0);
@@ -33,7 +33,8 @@ bool cores_are_own(int local_world_size)
     return cores < count_cores(parent) || cores < count_cores(find_parent(parent));
 }
 
-/* With more cores than ranks, the kernel knows better which cores share caches and execution units. */
+/* Moves the thread to its share of the cores.  Does nothing with more cores than ranks: the kernel knows better which
+ * cores share caches and execution units. */
 void cores_start_even(int local_rank, int local_world_size)
 {
     cpu_set_t mask, one;

@@ -1,11 +1,11 @@
-/* Cores of a host and its ranks. */
+/* Tells whether the ranks of a host have cores of their own, and spreads their threads over the cores. */
 #ifndef CORES_H
 #define CORES_H
 
 #include <stdbool.h>
 
-/* True if each rank of the host has its own core.  Spinning pays only then; otherwise it takes the core from the rank
- * that is waited for. */
+/* True if each rank of the host has its own core.  Spinning pays only then: otherwise a spinning rank takes the core
+ * from the rank that it waits for. */
 bool cores_are_own(int local_world_size);
 
 /* Spreads the calling threads of a host's ranks evenly over the cores, neighbours together, if there are at least as

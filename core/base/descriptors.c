@@ -26,8 +26,8 @@ static struct {
     int users;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER, .sentinel.fd = -1};
 
-/* The child leaves its parent's socket open, like everything that its parent's groups use.  It has one thread, so it
- * needs no lock, and could not take one that another thread held at the fork. */
+/* Resets the state in a forked child.  The child leaves its parent's socket open, like everything that its parent's
+ * groups use.  It has one thread, so it needs no lock, and could not take one that another thread held at the fork. */
 static void in_child(void)
 {
     pthread_mutex_init(&shared.lock, NULL);

@@ -1,8 +1,8 @@
 /* Detects that the program has closed descriptors that the library uses, as daemons and some runtimes do with all
  * descriptors at once.  Their numbers then belong to whatever the program opens next.
  *
- * An identity records which socket a descriptor is.  A socket's inode is unique, unlike an eventfd's, so a descriptor
- * that got the same number later is told apart. */
+ * An identity records the socket behind a descriptor number.  A socket's inode is unique, unlike an eventfd's, so a
+ * later descriptor of the same number has another identity. */
 #ifndef DESCRIPTORS_H
 #define DESCRIPTORS_H
 
@@ -21,7 +21,7 @@ struct descriptor_identity {
 bool descriptors_join_sentinel(struct descriptor_identity *identity);
 /* Releases the sentinel.  The last user closes the socket. */
 void descriptors_leave_sentinel(struct descriptor_identity *identity);
-/* Records which socket fd is.  Returns false if fd is not open. */
+/* Records the identity of the socket fd.  Returns false if fd is not open. */
 bool descriptors_identify(struct descriptor_identity *identity, int fd);
 /* True if the descriptor is still the socket that was recorded. */
 bool descriptors_is_same(const struct descriptor_identity *identity);

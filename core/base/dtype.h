@@ -14,7 +14,7 @@ enum {
 
 bool dtype_valid(tutti_dtype dtype);
 
-/* Returns the name of a dtype as torch has it, "float32"; "?" if invalid. */
+/* Returns torch's name of a dtype, such as "float32"; "?" if invalid. */
 const char *dtype_name(tutti_dtype dtype);
 
 /* Returns DTYPE_INT8 .. DTYPE_COUNT - 1, or -1 if invalid. */
@@ -24,7 +24,7 @@ int dtype_index(tutti_dtype dtype);
  * not a dtype. */
 tutti_dtype dtype_from_index(int index);
 
-/* Returns the name of an op, "SUM"; "?" if invalid. */
+/* Returns the name of an op, such as "SUM"; "?" if invalid. */
 const char *reduce_op_name(tutti_reduce_op op);
 
 /* True if op reduces dtype; false if either is invalid. */

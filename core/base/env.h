@@ -11,8 +11,8 @@ const char *env_string(const char *name, const char *fallback);
 /* True if the variable is set but env_string ignores it, because the program has more privileges than its caller. */
 bool env_is_hidden(const char *name);
 
-/* Parses the variable as a decimal integer in [low, high].  Unset or empty: fallback.  Otherwise INVALID_ARGUMENT,
- * whose message has the variable's name and text. */
+/* Parses the variable as a decimal integer in [low, high].  *value is fallback if it is unset or empty.  Returns
+ * INVALID_ARGUMENT for any other text, with a message that has the variable's name and text. */
 int env_int(const char *name, int64_t fallback, int64_t low, int64_t high, int64_t *value);
 
 /* Parses other text in the same way; `what` names it in the error message. */

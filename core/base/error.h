@@ -12,7 +12,7 @@ enum { ERROR_TEXT_MAX = 1024 };
 int error_set(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int error_vset(int status, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 
-/* Like error_set, followed by ": " and errno's description.  Keeps errno. */
+/* Does error_set, and appends ": " and errno's description.  Keeps errno. */
 int error_errno(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts text in front of the current message ("context: cause") and returns status. */
@@ -24,7 +24,7 @@ const char *error_text(void);
 /* Returns how many messages the calling thread has set.  A change means that a callee has set one. */
 unsigned error_count(void);
 
-/* Returns the status as text: "TUTTI_ERR_TIMEOUT". */
+/* Returns the name of a status, such as "TUTTI_ERR_TIMEOUT". */
 const char *error_name(int status);
 
 #endif

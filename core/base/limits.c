@@ -14,7 +14,7 @@ enum {
 
 static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;
 static rlim_t limits_needed;                /* sum of all groups */
-static rlim_t limits_before, limits_raised; /* raised: 0 while the limit is the program's */
+static rlim_t limits_before, limits_raised; /* limits_raised is 0 while the program's own limit is in force */
 static bool limits_warned;
 
 static bool is_raised(const struct rlimit *limit)
@@ -32,8 +32,8 @@ static void restore_limit(void)
     limits_raised = 0;
 }
 
-/* Programs that use select() rely on low descriptor numbers, so the child gets its limit back.  It has one thread, so
- * it needs no lock, and could not take one that another thread held at the fork. */
+/* Restores the limit in a forked child, because programs that use select() rely on low descriptor numbers.  The child
+ * has one thread, so it needs no lock, and could not take one that another thread held at the fork. */
 static void in_child(void)
 {
     restore_limit();

@@ -1,6 +1,6 @@
 /* A futex lock that is held briefly and is rarely contended: taking it is one atomic operation and releasing it one
- * store, both inline.  (pthread_mutex_lock and unlock are two atomic operations and 80 instructions in other libraries,
- * a tenth of a small operation.)
+ * store, both inline.  A pair of pthread_mutex_lock and unlock costs two atomic operations and calls into another
+ * library, which small operations would notice.
  *
  * It is the third mutex of Drepper's "Futexes Are Tricky": a thread that finds it taken marks it as slept for, and
  * sleeps.  There, release exchanges the word with 0, which tells whether any thread sleeps.  Here, release loads the

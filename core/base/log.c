@@ -10,14 +10,14 @@
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
-/* env_string cannot be used here: env.c logs. */
+/* Returns the variable's text, or fallback.  env_string cannot be used here, because env.c logs. */
 static const char *read_env(const char *name, const char *fallback)
 {
     const char *text = secure_getenv(name);
     return text != NULL && *text != '\0' ? text : fallback;
 }
 
-static int log_level(void)
+static int read_level(void)
 {
     static atomic_int cached = -1;
     /* relaxed: every thread computes the same value */
@@ -34,7 +34,7 @@ static int log_level(void)
 
 int log_enabled(int level)
 {
-    return level <= log_level();
+    return level <= read_level();
 }
 
 static atomic_int known_rank = -1;

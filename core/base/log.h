@@ -7,7 +7,7 @@ enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 /* Writes one line, with one write(2): "tutti[rank] level: ...". */
 void log_write(int level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Sets the rank in the lines from now on.  Before that it is RANK's value, which MPI launchers do not set. */
+/* Sets the rank that later lines carry.  Until then they carry RANK's value, which MPI launchers do not set. */
 void log_set_rank(int rank);
 
 /* True if a line of this level would be written.  Guards text that is expensive to compute. */

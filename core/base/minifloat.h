@@ -27,8 +27,9 @@ MINIFLOAT_FN float minifloat_value(uint32_t bits)
     return value;
 }
 
-/* A format: its numbers of exponent and mantissa bits, the magnitude of its canonical NaN, the largest magnitude that
- * is not NaN (infinity, or else the largest finite value), and the smallest one that is not finite. */
+/* A format: its numbers of exponent and mantissa bits, and three magnitudes.  `nan` is the canonical NaN, `top` the
+ * largest magnitude that is not NaN (infinity, or else the largest finite value), and `special` the smallest one that
+ * is not finite. */
 struct minifloat {
     int exponent, mantissa;
     int32_t nan, top, special;
@@ -50,7 +51,7 @@ MINIFLOAT_FN float minifloat_widen(struct minifloat format, uint32_t bits)
     int32_t magnitude = (int32_t)(bits & ((1u << (width - 1)) - 1));
     uint32_t sign = (bits >> (width - 1)) << 31;
     uint32_t normal = ((uint32_t)magnitude << (23 - format.mantissa)) + ((uint32_t)rebias << 23);
-    float ulp = minifloat_value((uint32_t)(rebias + 1 - format.mantissa) << 23); /* of a subnormal */
+    float ulp = minifloat_value((uint32_t)(rebias + 1 - format.mantissa) << 23); /* last place of a subnormal */
     uint32_t subnormal = minifloat_bits((float)magnitude * ulp);
     uint32_t wide = magnitude < (1 << format.mantissa) ? subnormal : normal;
 

@@ -19,7 +19,7 @@ static const struct reduce_version *const versions[] = {
 };
 
 #if defined(__x86_64__)
-/* __builtin_cpu_supports of older compilers does not know F16C. */
+/* True if the processor has F16C, which __builtin_cpu_supports of older compilers does not know. */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -50,7 +50,7 @@ const struct reduce_version *reduce_version_at(int index)
 
 /* Selects the version at the first use.  Two threads may both select, and select the same.  The versions are constant,
  * so relaxed accesses suffice. */
-static const struct reduce_version *best(void)
+static const struct reduce_version *select_version(void)
 {
     static _Atomic(const struct reduce_version *) chosen;
     const struct reduce_version *version = atomic_load_explicit(&chosen, memory_order_relaxed);
@@ -65,19 +65,19 @@ static const struct reduce_version *best(void)
 reduce_fn reduce_find(tutti_dtype dtype, tutti_reduce_op op)
 {
     if (!dtype_reduces(dtype, op)) return NULL;
-    return best()->op[dtype_index(dtype)][tutti_reduce_op_pairwise(op)];
+    return select_version()->op[dtype_index(dtype)][tutti_reduce_op_pairwise(op)];
 }
 
 void reduce_scale(tutti_dtype dtype, void *dst, const void *src, int64_t n, double factor)
 {
     assert(dtype_reduces(dtype, TUTTI_PREMUL_SUM));
-    best()->scale[dtype_index(dtype)](dst, src, n, factor);
+    select_version()->scale[dtype_index(dtype)](dst, src, n, factor);
 }
 
 void reduce_average(tutti_dtype dtype, void *dst, const void *src, int64_t n, int64_t divisor)
 {
     assert(dtype_reduces(dtype, TUTTI_AVG) && divisor > 0);
-    best()->average[dtype_index(dtype)](dst, src, n, divisor);
+    select_version()->average[dtype_index(dtype)](dst, src, n, divisor);
 }
 
 /* ---- many sources ------------------------------------------------------------------------------------------ */
@@ -88,22 +88,22 @@ static const void *at(const void *p, int64_t bytes)
 }
 
 /* Reduces one block, accumulated in float32. */
-static void many_wide(tutti_dtype dtype, reduce_fn op, void *dst, const void *const *src, int n_src, int64_t offset,
-                      int64_t n)
+static void reduce_wide(tutti_dtype dtype, reduce_fn op, void *dst, const void *const *src, int n_src, int64_t offset,
+                        int64_t n)
 {
     float sum[WIDE], next[WIDE];
     int index = dtype_index(dtype);
 
-    best()->widen[index](sum, at(src[0], offset), n);
+    select_version()->widen[index](sum, at(src[0], offset), n);
     for (int i = 1; i < n_src; i++) {
-        best()->widen[index](next, at(src[i], offset), n);
+        select_version()->widen[index](next, at(src[i], offset), n);
         op(sum, sum, next, n);
     }
-    best()->narrow[index]((char *)dst + offset, sum, n);
+    select_version()->narrow[index]((char *)dst + offset, sum, n);
 }
 
 /* Reduces one block of more than two sources.  Only the last step writes dst, because dst may be any source. */
-static void many_plain(reduce_fn op, void *dst, const void *const *src, int n_src, int64_t offset, int64_t n)
+static void reduce_plain(reduce_fn op, void *dst, const void *const *src, int n_src, int64_t offset, int64_t n)
 {
     char sum[BLOCK_BYTES];
 
@@ -121,7 +121,7 @@ void reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *c
         return;
     }
     int64_t width = tutti_dtype_bytes(dtype);
-    bool rounds = best()->widen[dtype_index(dtype)] && op != TUTTI_MIN && op != TUTTI_MAX;
+    bool rounds = select_version()->widen[dtype_index(dtype)] && op != TUTTI_MIN && op != TUTTI_MAX;
     int64_t block = rounds ? WIDE : BLOCK_BYTES / width;
     if (n_src == 1) {
         if (dst != src[0] && n > 0) memcpy(dst, src[0], (size_t)(n * width));
@@ -132,8 +132,8 @@ void reduce_many(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *c
         int64_t now = n - i < block ? n - i : block;
 
         if (rounds)
-            many_wide(dtype, fn, dst, src, n_src, i * width, now);
+            reduce_wide(dtype, fn, dst, src, n_src, i * width, now);
         else
-            many_plain(fn, dst, src, n_src, i * width, now);
+            reduce_plain(fn, dst, src, n_src, i * width, now);
     }
 }

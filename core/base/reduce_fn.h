@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* dst = a op b, n elements. */
+/* Computes dst = a op b for n elements. */
 typedef void (*reduce_fn)(void *dst, const void *a, const void *b, int64_t n);
 
 #endif

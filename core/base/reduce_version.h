@@ -8,11 +8,11 @@
 
 struct reduce_version {
     const char *name;
-    reduce_fn op[DTYPE_COUNT][TUTTI_REDUCE_OP_COUNT]; /* none for AVG and PREMUL_SUM: they are SUM's */
+    reduce_fn op[DTYPE_COUNT][TUTTI_REDUCE_OP_COUNT]; /* NULL for AVG and PREMUL_SUM, which use SUM's */
     void (*scale[DTYPE_COUNT])(void *dst, const void *src, int64_t n, double factor);
     void (*average[DTYPE_COUNT])(void *dst, const void *src, int64_t n, int64_t divisor);
 
-    /* For 16- and 8-bit floats: conversion to float32 and back. */
+    /* Convert 16- and 8-bit floats to float32 and back. */
     void (*widen[DTYPE_COUNT])(float *dst, const void *src, int64_t n);
     void (*narrow[DTYPE_COUNT])(void *dst, const float *src, int64_t n);
 };

@@ -1,22 +1,22 @@
-/* Structs that programs fill, with the size that they have in the program's headers. */
+/* Reads structs that programs fill and whose size differs between versions of the headers. */
 #ifndef BASE_SIZED_H
 #define BASE_SIZED_H
 
 #include <stddef.h>
 #include <tutti/types.h>
 
-/* sized_read for differing sizes. */
+/* Does sized_read's work if the sizes differ. */
 int sized_copy(const char *name, const void **given, size_t bytes, void *copy, size_t known);
 
-/* Converts *given, a struct of `bytes` in the program or NULL, to the library's size `known`.  It stays itself if the
- * sizes are equal; otherwise it becomes `copy`, in which the part that the program does not have is zero.  Returns
+/* Converts *given, a struct of `bytes` in the program or NULL, to the library's size `known`.  *given is unchanged if
+ * the sizes are equal.  Otherwise it points to `copy`, where fields that the program lacks are zero.  Returns
  * INVALID_ARGUMENT if the size cannot be right, or if the program has set a field that this library does not have. */
 static inline int sized_read(const char *name, const void **given, size_t bytes, void *copy, size_t known)
 {
     return bytes == known || *given == NULL ? TUTTI_OK : sized_copy(name, given, bytes, copy, known);
 }
 
-/* sized_read by the pointer's type: opts is a const type *, copy a type *. */
+/* Calls sized_read with the pointer's own type: opts is a const type *, copy a type *. */
 #define SIZED_READ(type, opts, bytes, copy)                                                                            \
     __extension__({                                                                                                    \
         const void *sized_given = (opts);                                                                              \

@@ -24,8 +24,8 @@ int token_init(void)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_once);
     if (sodium_state < 0)
-        return error_set(TUTTI_ERR_SYSTEM,
-                         "libsodium cannot be initialised: this system has no source of random numbers");
+        return error_set(TUTTI_ERR_SYSTEM, "libsodium cannot be initialised: this system has no source of random "
+                                           "numbers; allow getrandom() or mount /dev");
     return TUTTI_OK;
 }
 
@@ -81,7 +81,8 @@ static int check_file(const char *path, int fd)
     struct stat stat;
     if (fstat(fd, &stat) != 0) return error_errno(TUTTI_ERR_SYSTEM, "cannot stat TUTTI_TOKEN_FILE %.200s", path);
     if (!S_ISREG(stat.st_mode))
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_TOKEN_FILE %.200s is not a regular file", path);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "TUTTI_TOKEN_FILE %.200s is not a regular file; give the path of one", path);
     if (stat.st_uid != geteuid())
         return error_set(
             TUTTI_ERR_INVALID_ARGUMENT,

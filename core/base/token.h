@@ -27,7 +27,7 @@ void token_adopt(const uint8_t token[TOKEN_BYTES]);
 /* Computes the authentication code of message under token. */
 void token_mac(uint8_t mac[TOKEN_MAC_BYTES], const uint8_t token[TOKEN_BYTES], const void *message, size_t bytes);
 
-/* Compares codes or tokens in constant time. */
+/* True if two codes or tokens are equal.  Takes constant time. */
 bool token_equal(const uint8_t a[TOKEN_BYTES], const uint8_t b[TOKEN_BYTES]);
 
 /* True if token is all zero, which means "no token". */
@@ -36,7 +36,7 @@ bool token_is_none(const uint8_t token[TOKEN_BYTES]);
 /* Fills buffer with random bytes for keys and nonces. */
 void token_random(void *buffer, size_t bytes);
 
-/* Overwrites secret bytes; the compiler cannot remove it. */
+/* Overwrites secret bytes with stores that the compiler cannot remove. */
 void token_wipe(void *buffer, size_t bytes);
 
 #endif
