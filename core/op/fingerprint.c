@@ -5,9 +5,11 @@
 
 #include "base/dtype.h"
 
-/* From the top: kind + 1 (5 bits), dtype index (5), reduce op (4), root + 1 (15), uneven (1), count (34).  Where there
- * is no root, or else no reduce op, a trace of the past takes its place: of two ranks that went apart one may have
- * noticed nothing (each a root, in its own eyes), and they do not go on alike. */
+/* Fields from the top: kind + 1 (5 bits), dtype index (5), reduce op (4), root + 1 (15), uneven (1), count (34).
+ *
+ * Kinds without a root, or with a root but no reduce op, carry a hash of earlier calls in the unused field.  If the
+ * calls of two ranks diverged and none of them failed (each believed itself the root), their next fingerprints
+ * differ. */
 enum { KIND_AT = 59, DTYPE_AT = 54, OP_AT = 50, ROOT_AT = 35, UNEVEN_AT = 34 };
 #define OP_MASK UINT64_C(0xf)
 #define ROOT_MASK UINT64_C(0x7fff)
@@ -15,7 +17,8 @@ enum { KIND_AT = 59, DTYPE_AT = 54, OP_AT = 50, ROOT_AT = 35, UNEVEN_AT = 34 };
 
 static_assert(TUTTI_KIND_COUNT < 32 && DTYPE_COUNT <= 32 && TUTTI_REDUCE_OP_COUNT <= 16, "the fields are too short");
 
-/* Sizes that differ by rank, where every rank knows all of them. */
+/* Returns the size if all are equal, else a hash of the sizes with the uneven bit.  Every rank must know all of
+ * them. */
 static uint64_t count_of_list(const tutti_tensor *list, int n)
 {
     uint64_t hash = 0;
@@ -44,7 +47,7 @@ static bool has_elements(tutti_kind kind)
 
 uint64_t fingerprint_of(const tutti_op *op, int group_size)
 {
-    tutti_kind kind = tutti_kind_is_message(op->kind) ? TUTTI_SEND : op->kind; /* both ends of a message say the same */
+    tutti_kind kind = tutti_kind_is_message(op->kind) ? TUTTI_SEND : op->kind; /* both ends use the same kind */
     uint64_t value = ((uint64_t)kind + 1) << KIND_AT | count_of(op, group_size);
     int dtype = dtype_index(op->dtype);
     if (dtype >= 0 && has_elements(kind)) value |= (uint64_t)dtype << DTYPE_AT;

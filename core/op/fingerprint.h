@@ -1,28 +1,29 @@
-/* What a rank believes the operation to be, in 64 bits that ride on its first messages.  Packed, not hashed, so that
- * the other side can say in words what it found. */
+/* Packs a rank's view of an operation into 64 bits that travel with its first messages.  They are packed and not
+ * hashed, so that the other side can describe the differing call in an error message. */
 #ifndef FINGERPRINT_H
 #define FINGERPRINT_H
 
 #include <stddef.h>
 #include <tutti/backend.h>
 
-/* Never 0. */
+/* Returns the fingerprint, which is never 0. */
 uint64_t fingerprint_of(const tutti_op *op, int group_size);
 
-/* The bits in which a message's fingerprint has to agree with that of the receive op. */
+/* Returns a mask of the bits in which a message's fingerprint must agree with the receive op's. */
 uint64_t fingerprint_mask(const tutti_op *op);
 
-/* fingerprint with a trace of all operations before it, where there is room: kinds without a root.  Ranks whose calls
- * differed in an operation that ended well on both (two roots that only sent) find that out in a later one. */
+/* Adds a hash of all earlier operations to the fingerprint's unused field, if it has one.  Ranks may issue different
+ * calls that succeed on both, such as two broadcasts of which each is the root.  This hash makes a later operation
+ * fail. */
 uint64_t fingerprint_with_past(uint64_t fingerprint, uint64_t past);
 
-/* The past of the next operation. */
+/* Returns the hash for the next operation. */
 uint64_t fingerprint_past_after(uint64_t past, uint64_t fingerprint);
 
-/* Whether two differ in their past alone. */
+/* True if two fingerprints differ at most in the hash of earlier operations. */
 bool fingerprint_same_call(uint64_t a, uint64_t b);
 
-/* "all_reduce(float32, SUM, 1024 elements)" */
+/* Writes the fingerprint as text, such as "all_reduce(float32, SUM, 1024 elements)". */
 void fingerprint_describe(uint64_t fingerprint, char *text, size_t size);
 
 #endif

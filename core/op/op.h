@@ -1,4 +1,4 @@
-/* The descriptor of an operation, kept beyond the call that made it. */
+/* Helpers for the descriptor of an operation: address ranges, properties, and a copy that outlives the call. */
 #ifndef OP_H
 #define OP_H
 
@@ -16,7 +16,7 @@ static inline struct op_span op_span_of(const tutti_tensor *tensor)
     return (struct op_span){begin, begin + (uintptr_t)(tensor->numel * tutti_dtype_bytes(tensor->dtype))};
 }
 
-/* From the one's begin to the other's end; an empty one adds nothing. */
+/* Returns the range from the lower begin to the higher end.  Empty ranges are ignored. */
 static inline struct op_span op_span_join(struct op_span a, struct op_span b)
 {
     if (a.begin >= a.end) return b;
@@ -31,7 +31,7 @@ static inline struct op_span op_span_of_all(const tutti_tensor *tensors, int n)
     return all;
 }
 
-/* An empty one overlaps nothing. */
+/* True if the ranges share a byte.  An empty range overlaps nothing. */
 static inline bool op_overlap(struct op_span a, struct op_span b)
 {
     return a.begin < a.end && b.begin < b.end && a.begin < b.end && b.begin < a.end;
@@ -42,21 +42,21 @@ static inline bool op_is_message(const tutti_op *op)
     return tutti_kind_is_message(op->kind);
 }
 
-/* True if op does not know all of the message that it asks for: its size or its tag. */
+/* True if op leaves open the size or the tag of the message that it receives. */
 static inline bool op_is_open(const tutti_op *op)
 {
     return op->kind == TUTTI_PROBE || (op->kind == TUTTI_RECV && (op->up_to || op->tag == TUTTI_ANY_TAG));
 }
 
-/* Whether the rank of the group only gives what the others get: it writes nothing, though its tensor is an output. */
+/* True if the rank only sends in this op: a broadcast's root writes nothing, though its tensor is an output. */
 static inline bool op_is_source(const tutti_op *op, int rank)
 {
     return op->kind == TUTTI_BROADCAST && op->root == rank;
 }
 
-/* Copies what the caller's lists hold, tensors and splits (size entries a side, where there are any), so that op no
- * longer needs them.  Up to `room` tensors without splits go to tensors; else *memory receives an allocation to be
- * freed (it is NULL otherwise).  NO_MEMORY. */
-int op_keep_lists(tutti_op *op, int size, tutti_tensor *tensors, size_t room, void **memory);
+/* Replaces the caller's lists of tensors and splits, which have `size` entries on each side, by copies.  Up to
+ * `capacity` tensors without splits are copied to `tensors`.  Otherwise *memory is a new allocation that the caller
+ * frees, else NULL.  Returns NO_MEMORY if that fails. */
+int op_keep_lists(tutti_op *op, int size, tutti_tensor *tensors, size_t capacity, void **memory);
 
 #endif
