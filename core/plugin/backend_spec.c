@@ -9,13 +9,16 @@
 
 static int add_name(struct backend_spec *names, int device, const char *text, size_t length, const char *whole)
 {
-    if (length == 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": a name is empty", whole);
+    if (length == 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": a name is empty; remove the extra separator",
+                         whole);
     if (length >= SPEC_NAME_MAX)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": a name is longer than %d", whole,
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "backend \"%.200s\": a name is longer than %d characters; shorten it", whole,
                          SPEC_NAME_MAX - 1);
     if (names->n[device] == SPEC_MOST)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend \"%.200s\": more than %d names for one device", whole,
-                         SPEC_MOST);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "backend \"%.200s\": more than %d names for one device; list fewer", whole, SPEC_MOST);
     char *name = names->name[device][names->n[device]];
     for (size_t i = 0; i < length; i++)
         name[i] = text[0] == '/' ? text[i] : (char)tolower((unsigned char)text[i]); /* a path keeps its case */
@@ -27,7 +30,7 @@ static int add_name(struct backend_spec *names, int device, const char *text, si
     return TUTTI_OK;
 }
 
-/* Adds the names of "tcp|mpi". */
+/* Adds the names of a list such as "tcp|mpi". */
 static int add_list(struct backend_spec *names, int device, const char *text, size_t length, const char *whole)
 {
     for (;;) {
@@ -58,7 +61,8 @@ int backend_spec_parse(const char *text, struct backend_spec *names)
         return TUTTI_OK;
     }
     if (strlen(text) >= SPEC_TEXT_MAX)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend string is longer than %d", SPEC_TEXT_MAX - 1);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend string is longer than %d characters; shorten it",
+                         SPEC_TEXT_MAX - 1);
     if (strchr(text, ':') == NULL && strchr(text, ',') == NULL) return add_list(names, 0, text, strlen(text), text);
     names->by_device = true;
     const char *part = text;

@@ -8,11 +8,11 @@
 enum { SPEC_MOST = 3, SPEC_NAME_MAX = 256, SPEC_TEXT_MAX = 1024 };
 
 struct backend_spec {
-    /* by device (CPU, CUDA): backend names in lower case, in order of preference */
+    /* by device (CPU, CUDA): backend names in lower case, most preferred first */
     char name[2][SPEC_MOST][SPEC_NAME_MAX];
     int n[2];
-    bool by_device; /* a map was given; else one name (in [0]) serves all devices that it accepts */
-    bool automatic; /* NULL or "auto" */
+    bool by_device; /* a map was given; otherwise name[0] serves all devices that its backends accept */
+    bool automatic; /* the string was NULL or "auto" */
 };
 
 /* Parses the string; NULL means "auto".  Returns INVALID_ARGUMENT, with a message that names the wrong part. */

@@ -34,13 +34,15 @@ static bool name_is_valid(const char *name)
     return length >= 1 && length <= 32 && name[length] == '\0';
 }
 
-/* Checks that no other user can write the file, because its code would run with this user's rights.  Its folder decides
- * who could replace the file, and is not checked: it is the administrator's, or from TUTTI_BACKEND_PATH. */
+/* Checks that no other user can write the file, because its code would run with this user's rights.  The rights of its
+ * folder decide who can replace the file.  They are not checked, because the administrator or TUTTI_BACKEND_PATH chose
+ * the folder. */
 static int check_owner_and_mode(const char *path)
 {
     struct stat info;
     if (stat(path, &info) != 0) return error_errno(TUTTI_ERR_BACKEND, "%s cannot be read", path);
-    if (!S_ISREG(info.st_mode)) return error_set(TUTTI_ERR_BACKEND, "%s is not a regular file", path);
+    if (!S_ISREG(info.st_mode))
+        return error_set(TUTTI_ERR_BACKEND, "%s is not a regular file; give the path of a plug-in", path);
     if (info.st_uid != 0 && info.st_uid != geteuid())
         return error_set(TUTTI_ERR_BACKEND, "%s is owned by user %u; it must be owned by root or user %u", path,
                          (unsigned)info.st_uid, (unsigned)geteuid());
@@ -56,20 +58,22 @@ static int check_table(const char *path, const tutti_backend *backend)
         return error_set(TUTTI_ERR_BACKEND, "%s has plug-in ABI %u and this library %u; rebuild it", path, backend->abi,
                          TUTTI_BACKEND_ABI);
     if (backend->size < offsetof(tutti_backend, native))
-        return error_set(TUTTI_ERR_BACKEND, "%s has a table of %u bytes; at least %zu are required", path,
-                         backend->size, offsetof(tutti_backend, native));
+        return error_set(TUTTI_ERR_BACKEND, "%s has a table of %u bytes and at least %zu are required; rebuild it",
+                         path, backend->size, offsetof(tutti_backend, native));
     if (backend->name == NULL || !name_is_valid(backend->name))
-        return error_set(TUTTI_ERR_BACKEND, "%s has no valid name in its table", path);
+        return error_set(TUTTI_ERR_BACKEND, "%s has no valid name in its table; use 1 to 32 of a-z, 0-9 and _", path);
     if (!TUTTI_HAS(backend, open) || !TUTTI_HAS(backend, close))
-        return error_set(TUTTI_ERR_BACKEND, "%s lacks the mandatory entry %s", path,
+        return error_set(TUTTI_ERR_BACKEND, "%s lacks the mandatory entry %s; implement it", path,
                          TUTTI_HAS(backend, open) ? "close" : "open");
     if (!TUTTI_HAS(backend, send) != !TUTTI_HAS(backend, recv))
-        return error_set(TUTTI_ERR_BACKEND, "%s has send or recv but not both", path);
+        return error_set(TUTTI_ERR_BACKEND, "%s has send or recv but not both; implement both or neither", path);
     bool pending = TUTTI_HAS(backend, send);
     for (int kind = 0; kind < TUTTI_KIND_COUNT; kind++) pending |= TUTTI_HAS(backend, native[kind]) != 0;
-    if (!pending) return error_set(TUTTI_ERR_BACKEND, "%s implements no operation", path);
+    if (!pending)
+        return error_set(TUTTI_ERR_BACKEND,
+                         "%s implements no operation; give its table send and recv, or a native entry", path);
     if (!TUTTI_HAS(backend, progress))
-        return error_set(TUTTI_ERR_BACKEND, "%s lacks the mandatory entry progress", path);
+        return error_set(TUTTI_ERR_BACKEND, "%s lacks the mandatory entry progress; implement it", path);
     return TUTTI_OK;
 }
 
@@ -109,8 +113,9 @@ static int load_file(const char *path, const char *name, const tutti_host *host,
     }
     status = find_table(path, library, host, &backend);
     if (status == TUTTI_OK && name != NULL && strcmp(name, backend->name) != 0)
-        status =
-            error_set(TUTTI_ERR_BACKEND, "%s has the name \"%s\" in its table, not \"%s\"", path, backend->name, name);
+        status = error_set(TUTTI_ERR_BACKEND,
+                           "%s has the name \"%s\" in its table, not \"%s\"; name the file after its table", path,
+                           backend->name, name);
     if (status != TUTTI_OK) return status; /* never dlclose: constructors may have left pointers to the library */
     log_write(LOG_INFO, "backend %s from %s (%s)", backend->name, path,
               backend->version != NULL ? backend->version : "no version");
@@ -252,7 +257,9 @@ int registry_load(const char *name, const tutti_host *host, const tutti_backend 
     if (name[0] != '/' && !name_is_valid(name))
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
                          "\"%.64s\" is not a backend name: use 1 to 32 of a-z, 0-9 and _, or an absolute path", name);
-    if (strlen(name) >= PATH_MAX) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend's path is too long");
+    if (strlen(name) >= PATH_MAX)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend's path has %zu characters; the limit is %d",
+                         strlen(name), PATH_MAX - 1);
     int status = TUTTI_OK;
     pthread_mutex_lock(&registry_lock);
     struct loaded *entry = registry_all;

@@ -50,7 +50,7 @@ static void tables(void **state)
     (void)state;
     refuse("broken_symbol", "has no symbol tutti_backend_v1");
     refuse("broken_abi", "has plug-in ABI 7 and this library 1");
-    refuse("broken_size", "has a table of 48 bytes; at least 64 are required");
+    refuse("broken_size", "has a table of 48 bytes and at least 64 are required");
     refuse("broken_noname", "no valid name");
     refuse("broken_letters", "no valid name");
     refuse("broken_noopen", "lacks the mandatory entry open");
@@ -85,7 +85,7 @@ static void another_table(void **state)
         {"none", "/libtutti_chooses.so returned no table: nothing that fits"},
         {"silent", "/libtutti_chooses.so returned no table: it gave no reason"},
         {"abi", "/libtutti_chooses.so has plug-in ABI 7 and this library 1"},
-        {"short", "/libtutti_chooses.so has a table of 48 bytes; at least 64 are required"},
+        {"short", "/libtutti_chooses.so has a table of 48 bytes and at least 64 are required"},
         {"name", "/libtutti_chooses.so has the name \"somebody_else\" in its table, not \"chooses\""},
     };
     (void)state;
@@ -128,7 +128,7 @@ static void wrong_device(void **state)
 {
     (void)state;
     assert_int_equal(start("cpu:cuda_only"), TUTTI_ERR_INVALID_ARGUMENT);
-    has("cuda_only takes no CPU tensors");
+    has("cuda_only does not take CPU tensors");
     assert_int_equal(start("cuda_only"), TUTTI_OK);
 }
 
