@@ -1,4 +1,4 @@
-/* All-gather: IN(0) of rank i to output block i of every rank.  Every rank knows the sizes of all blocks. */
+/* All-gather: copies IN(0) of rank i to output block i of every rank.  Every rank knows the sizes of all blocks. */
 #include "parts.h"
 
 static bool find_segment(const struct coll_args *args, int block, int64_t j, struct plan_ref *ref, int64_t *numel)
@@ -58,8 +58,8 @@ void all_gather_bruck(struct plan *plan, const struct coll_args *args)
     }
 }
 
-/* Up a tree and down again: 2 (size - 1) messages in total, against size * log size of bruck; for ranks that share
- * cores.  Blocks are in scratch in order of rank, so those of a subtree are consecutive. */
+/* Gathers up a tree and broadcasts down it: 2 (size - 1) messages in total, against size * log size of bruck.  This
+ * pays if ranks share cores.  Blocks are in scratch in order of rank, so those of a subtree are consecutive. */
 void all_gather_gather_broadcast(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size, rank = args->rank, up = tree_bit(rank, size);

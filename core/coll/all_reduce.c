@@ -1,16 +1,16 @@
-/* All-reduce: IN(0) of all ranks, reduced, to OUT(0) of each.  Every rank gets the same bits: the result of an element
+/* All-reduce: reduces IN(0) of all ranks into OUT(0) of each.  Every rank gets the same bits: the result of an element
  * is either computed once and distributed, or by exchanges that compute a + b and b + a in the same tree. */
 #include "parts.h"
 
-/* Exchanges with a peer: dst = own + peer's, while own is being sent.  dst must not be own: its send would have to
- * complete before the receive may start, and each rank would wait for the other. */
+/* Sends `own` to a peer and sets dst to the sum of own and the peer's data.  dst must not be own: its send would have
+ * to complete before the receive may start, and each rank would wait for the other. */
 static void exchange_with(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref own, int64_t numel)
 {
     plan_send(plan, peer, own, numel);
     plan_recv_reduce(plan, peer, dst, own, numel);
 }
 
-/* Like exchange_with, if the result replaces the contribution. */
+/* Does the same if dst is own: receives into a buffer of its own first. */
 static void exchange_in_place(struct plan *plan, int peer, struct plan_ref dst, struct plan_ref own,
                               struct plan_ref received, int64_t numel)
 {
@@ -19,8 +19,8 @@ static void exchange_in_place(struct plan *plan, int peer, struct plan_ref dst, 
     plan_reduce(plan, dst, own, received, numel);
 }
 
-static void recursive_doubling_rounds(struct plan *plan, const struct coll_cube *cube, struct plan_ref own,
-                                      bool in_place, struct plan_ref out, struct plan_ref slot, int64_t numel)
+static void append_doubling_rounds(struct plan *plan, const struct coll_cube *cube, struct plan_ref own, bool in_place,
+                                   struct plan_ref out, struct plan_ref slot, int64_t numel)
 {
     int corners = cube->fold.corners;
     if (corners == 2 && in_place) {
@@ -35,8 +35,8 @@ static void recursive_doubling_rounds(struct plan *plan, const struct coll_cube 
     }
 }
 
-static void recursive_doubling_piece(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
-                                     int64_t at, int64_t numel, struct plan_ref slot)
+static void append_doubling(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube, int64_t at,
+                            int64_t numel, struct plan_ref slot)
 {
     struct plan_ref in = plan_at(PLAN_IN(0), at), out = plan_at(PLAN_OUT(0), at);
     if (cube->corner < 0) {
@@ -46,7 +46,7 @@ static void recursive_doubling_piece(struct plan *plan, const struct coll_args *
     }
     bool has_folded = tree_has_folded(cube->fold, cube->v);
     if (has_folded) plan_recv_reduce(plan, coll_cube_partner(cube), out, in, numel);
-    recursive_doubling_rounds(plan, cube, has_folded ? out : in, has_folded || args->in_place, out, slot, numel);
+    append_doubling_rounds(plan, cube, has_folded ? out : in, has_folded || args->in_place, out, slot, numel);
     if (args->average) plan_average(plan, out, out, numel);
     if (has_folded) plan_send(plan, coll_cube_partner(cube), out, numel);
 }
@@ -57,8 +57,8 @@ void all_reduce_recursive_doubling(struct plan *plan, const struct coll_args *ar
     int64_t piece = ring_min(args->segment, args->count);
     struct coll_slots slots = coll_slots(plan, args->count, args->segment, 2 * piece);
     for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++)
-        recursive_doubling_piece(plan, args, &cube, j * args->segment,
-                                 ring_segment_numel(args->count, args->segment, j), coll_slot(slots, j));
+        append_doubling(plan, args, &cube, j * args->segment, ring_segment_numel(args->count, args->segment, j),
+                        coll_slot(slots, j));
 }
 
 /* Finds segment j of a chunk.  Returns false if the chunk has fewer segments. */
@@ -71,7 +71,7 @@ static bool find_segment(const struct coll_args *args, int chunk, int64_t j, int
     return true;
 }
 
-/* First pass, reduce: in round s chunk (rank - s) is sent and chunk (rank - s - 1) received. */
+/* Appends the first pass, a reduction: round s sends chunk (rank - s) and receives chunk (rank - s - 1). */
 static void append_ring_reduce(struct plan *plan, const struct coll_args *args, int64_t j)
 {
     int size = args->size, left = ring_rank(args->rank, -1, size), right = ring_rank(args->rank, 1, size);
@@ -86,7 +86,7 @@ static void append_ring_reduce(struct plan *plan, const struct coll_args *args, 
         plan_average(plan, plan_at(PLAN_OUT(0), at), plan_at(PLAN_OUT(0), at), n);
 }
 
-/* Second pass, all-gather; this rank starts with the result of chunk (rank + 1). */
+/* Appends the second pass, an all-gather.  This rank starts with the result of chunk (rank + 1). */
 static void append_ring_gather(struct plan *plan, const struct coll_args *args, int64_t j)
 {
     int size = args->size, left = ring_rank(args->rank, -1, size), right = ring_rank(args->rank, 1, size);
@@ -111,7 +111,7 @@ void all_reduce_ring(struct plan *plan, const struct coll_args *args)
 void all_reduce_rabenseifner(struct plan *plan, const struct coll_args *args)
 {
     struct coll_cube cube = coll_cube(args, 0);
-    int64_t piece = ring_times(args->segment, cube.fold.corners); /* so that the shortest message is one segment */
+    int64_t piece = ring_times(args->segment, cube.fold.corners); /* the shortest message is one segment */
     for (int64_t j = 0; j < ring_segments(args->count, piece); j++) {
         int64_t n = ring_segment_numel(args->count, piece, j);
         struct plan_ref in = plan_at(PLAN_IN(0), j * piece), out = plan_at(PLAN_OUT(0), j * piece);
@@ -120,8 +120,8 @@ void all_reduce_rabenseifner(struct plan *plan, const struct coll_args *args)
     }
 }
 
-/* Two trees: twice the rounds of recursive doubling, but 2 (size - 1) messages in total instead of size * log size.  If
- * ranks share cores, the number of messages decides. */
+/* Reduces up a tree and broadcasts down it: twice the rounds of recursive doubling, but 2 (size - 1) messages in total
+ * instead of size * log size.  If ranks share cores, the number of messages decides. */
 void all_reduce_reduce_broadcast(struct plan *plan, const struct coll_args *args)
 {
     for (int64_t j = 0; j < ring_segments(args->count, args->segment); j++) {

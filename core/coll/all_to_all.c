@@ -1,7 +1,7 @@
-/* All-to-all: input block j of rank i to output block i of rank j. */
+/* All-to-all: copies input block j of rank i to output block i of rank j. */
 #include "parts.h"
 
-/* In place, received data would overwrite data that has not been sent yet, so the input is copied to scratch first. */
+/* Copies the input to scratch.  In place, received data would otherwise overwrite data that has not been sent yet. */
 static struct plan_ref copy_input_aside(struct plan *plan, const struct coll_args *args)
 {
     int64_t total = 0;
@@ -33,8 +33,8 @@ void all_to_all_pairwise(struct plan *plan, const struct coll_args *args)
     coll_copy(plan, args, coll_out(args, rank), find_input(args, aside, rank), args->in.count[rank]);
 }
 
-/* Bruck: a block for the rank at distance i travels in the rounds whose bit is set in i.  Each round has one box for
- * departing and one for arriving blocks, with one position for each i that has its bit. */
+/* State of Bruck's algorithm.  The block for the rank at distance i travels in the rounds whose bit is set in i.  Each
+ * round has one box for departing and one for arriving blocks, with one position for each i that has its bit. */
 struct bruck {
     const struct coll_args *args;
     struct plan_ref aside, boxes;
@@ -42,39 +42,39 @@ struct bruck {
 };
 
 /* Returns how many of 0 .. i - 1 have the bit, which is the position of i in the box. */
-static int bruck_place(int i, int bit)
+static int find_position(int i, int bit)
 {
     int rest = i % (2 * bit) - bit;
     return i / (2 * bit) * bit + (rest > 0 ? rest : 0);
 }
 
-static struct plan_ref bruck_box(const struct bruck *bruck, int bit, bool arriving)
+static struct plan_ref locate_box(const struct bruck *bruck, int bit, bool arriving)
 {
     return plan_shift(bruck->boxes, (2 * __builtin_ctz((unsigned)bit) + arriving) * bruck->box);
 }
 
 /* Returns the location of the block for distance i before the round of `bit`: its latest round put it there. */
-static struct plan_ref bruck_block(const struct bruck *bruck, int i, int bit)
+static struct plan_ref locate_block(const struct bruck *bruck, int i, int bit)
 {
     int passed = i & (bit - 1);
     if (passed == 0) return find_input(bruck->args, bruck->aside, ring_rank(bruck->args->rank, i, bruck->args->size));
     int latest = tree_power(passed);
-    return plan_shift(bruck_box(bruck, latest, true), bruck_place(i, latest) * bruck->args->count);
+    return plan_shift(locate_box(bruck, latest, true), find_position(i, latest) * bruck->args->count);
 }
 
-static void bruck_round(struct plan *plan, const struct bruck *bruck, int bit)
+static void append_round(struct plan *plan, const struct bruck *bruck, int bit)
 {
     const struct coll_args *args = bruck->args;
     int size = args->size;
-    struct plan_ref leaving = bruck_box(bruck, bit, false);
-    int64_t total = bruck_place(size, bit) * args->count;
+    struct plan_ref leaving = locate_box(bruck, bit, false);
+    int64_t total = find_position(size, bit) * args->count;
     for (int i = bit; i < size; i++) {
         if (i & bit)
-            plan_copy(plan, plan_shift(leaving, bruck_place(i, bit) * args->count), bruck_block(bruck, i, bit),
+            plan_copy(plan, plan_shift(leaving, find_position(i, bit) * args->count), locate_block(bruck, i, bit),
                       args->count);
     }
     coll_send(plan, args, ring_rank(args->rank, bit, size), leaving, total);
-    coll_recv(plan, args, ring_rank(args->rank, -bit, size), bruck_box(bruck, bit, true), total);
+    coll_recv(plan, args, ring_rank(args->rank, -bit, size), locate_box(bruck, bit, true), total);
 }
 
 void all_to_all_bruck(struct plan *plan, const struct coll_args *args)
@@ -83,7 +83,7 @@ void all_to_all_bruck(struct plan *plan, const struct coll_args *args)
     struct bruck bruck = {.args = args, .box = (int64_t)(size / 2 + 1) * args->count};
     if (args->in_place) bruck.aside = copy_input_aside(plan, args);
     bruck.boxes = plan_scratch(plan, 2 * __builtin_ctz((unsigned)over) * bruck.box);
-    for (int bit = 1; bit < size; bit *= 2) bruck_round(plan, &bruck, bit);
+    for (int bit = 1; bit < size; bit *= 2) append_round(plan, &bruck, bit);
     for (int i = 0; i < size; i++)
-        plan_copy(plan, coll_out(args, ring_rank(args->rank, -i, size)), bruck_block(&bruck, i, over), args->count);
+        plan_copy(plan, coll_out(args, ring_rank(args->rank, -i, size)), locate_block(&bruck, i, over), args->count);
 }

@@ -1,4 +1,4 @@
-/* Barrier: no rank leaves before the last one has entered.  Messages are empty; coll_build orders each after those
+/* Barrier: no rank returns before the last one has called it.  Messages are empty; coll_build orders each after those
  * received before it. */
 #include "parts.h"
 
@@ -12,14 +12,14 @@ void barrier_dissemination(struct plan *plan, const struct coll_args *args)
     }
 }
 
-/* Every rank sends to every other one, so each rank knows by itself which ranks are missing. */
+/* Sends from every rank to every other one, so each rank can tell by itself which ranks have not called the barrier. */
 void barrier_linear(struct plan *plan, const struct coll_args *args)
 {
     for (int i = 1; i < args->size; i++) plan_send(plan, ring_rank(args->rank, i, args->size), nothing, 0);
     for (int i = 1; i < args->size; i++) plan_recv(plan, ring_rank(args->rank, -i, args->size), nothing, 0);
 }
 
-/* Up a tree and down again: more rounds, fewer messages. */
+/* Sends up a tree and down it: more rounds than barrier_dissemination, but fewer messages. */
 void barrier_tree(struct plan *plan, const struct coll_args *args)
 {
     coll_tree_reduce(plan, args, 0, nothing, nothing, 0);

@@ -11,21 +11,21 @@
  * PLAN_IN(i) or PLAN_OUT(i)) or consecutive parts of one flat tensor.  Blocks may differ in size. */
 struct coll_blocks {
     bool list;
-    const int64_t *count; /* elements of block i; size entries */
+    const int64_t *count; /* number of elements of block i; size entries */
     const int64_t *at;    /* element offset of block i in the flat tensor; size entries; NULL for a list */
 };
 
-/* Which ranks share a host.  Messages within a host are cheaper than between hosts. */
+/* The hosts of a group's ranks.  Messages within a host are cheaper than between hosts. */
 struct coll_hosts {
-    int n;            /* hosts, in the order of their first ranks */
+    int n;            /* number of hosts, which are in the order of their first ranks */
     int least, most;  /* fewest and most ranks on one host */
     const int *of;    /* the host of each rank */
     const int *begin; /* host h's ranks are rank[begin[h]] .. rank[begin[h + 1] - 1], ascending */
     const int *rank;
 };
 
-/* Returns the ranks by host, from a number for each rank's host (any numbers), or NULL if out of memory.  The caller
- * frees it with free(). */
+/* Groups the ranks by host.  `host` has a number for each rank's host, in any numbering.  Returns NULL if out of
+ * memory.  The caller frees the result with free(). */
 struct coll_hosts *coll_hosts_new(const int32_t *host, int size);
 
 /* The backend's assumptions about its messages. */
@@ -47,14 +47,14 @@ struct coll_args {
     int rank, size;
     int root;      /* group rank */
     int64_t count; /* elements of this rank's flat tensor (broadcast, all_reduce, reduce), else of its own block */
-    /* set if this rank has one block per rank on that side (for gather and scatter only on the root); else zero */
+    /* set if this rank has one block per rank on that side (gather and scatter: only root's); else zero */
     struct coll_blocks in, out;
     bool even;       /* all blocks have the same size (count), and every rank knows it */
     int64_t segment; /* elements of one pipelined message, at least 1 */
     bool is_part;    /* part of another operation: the steps before and after it proceed segment by segment */
     bool in_place;   /* this rank's input is its output (or its own slice of it): coll_build makes them one buffer */
     bool average;    /* the last step divides by size */
-    bool premul;     /* each input is scaled first */
+    bool premul;     /* each input is scaled before it is reduced */
     int64_t element; /* size of an element in bytes */
     const struct coll_link *link;   /* NULL: the table's thresholds are not scaled */
     const struct coll_hosts *hosts; /* NULL: all ranks are on one host */
@@ -70,9 +70,9 @@ struct coll_algorithm {
     bool uneven; /* also supports blocks that differ in size if each rank knows only its own counts */
 };
 
-/* A path of a backend's own, which does the operation without a plan: `build` is NULL. */
+/* A backend's own path, which does the operation without a plan: `build` is NULL. */
 struct coll_path {
-    struct coll_algorithm algorithm; /* first: see coll_path_of */
+    struct coll_algorithm algorithm; /* first member: see coll_path_of */
     int number;                      /* the backend's number of the path */
     const void *owner;               /* the backend */
 };
@@ -82,7 +82,7 @@ static inline const struct coll_path *coll_path_of(const struct coll_algorithm *
     return (const struct coll_path *)(const void *)algorithm;
 }
 
-/* The names, as TUTTI_ALGO has them, of the algorithms that reduce in one order whatever the size, the root and the
+/* Names, in TUTTI_ALGO's form, the algorithms whose order of reduction does not depend on the size, the root and the
  * placement of the ranks. */
 extern const char coll_fixed_order[];
 
@@ -107,11 +107,11 @@ struct coll_override {
 /* The groups to which a row of the table applies. */
 enum coll_where {
     COLL_ANYWHERE,
-    COLL_SPREAD,  /* several hosts, at least one of them with several ranks */
-    COLL_TOGETHER /* one host, according to the backend */
+    COLL_MULTI_HOST, /* several hosts, at least one of them with several ranks */
+    COLL_ONE_HOST    /* one host, according to the backend */
 };
 
-/* Why an algorithm was selected. */
+/* The reason for a selection. */
 struct coll_reason {
     enum { COLL_BY_TABLE, COLL_BY_TUNING, COLL_BY_NAME, COLL_BY_KIND } by;
     int64_t bytes;         /* size of the whole operation; by table: scaled by the link */
@@ -129,8 +129,8 @@ const struct coll_algorithm *coll_select(const struct coll_args *args, const str
 /* Returns the elements of a pipelined message of this operation, according to the link; the same on all ranks. */
 int64_t coll_segment(const struct coll_args *args);
 
-/* Return the algorithm with this name, and the i-th algorithm of a kind; NULL if there is none.  Return the name of a
- * kind as TUTTI_ALGO has it, and the kind of a name or -1. */
+/* coll_find returns the algorithm with this name, coll_nth the i-th algorithm of a kind; both return NULL if there is
+ * none. coll_kind_name returns the name of a kind in TUTTI_ALGO, and coll_kind the kind of such a name, or -1. */
 const struct coll_algorithm *coll_find(tutti_kind kind, const char *name, size_t length);
 const struct coll_algorithm *coll_nth(tutti_kind kind, int i);
 const char *coll_kind_name(tutti_kind kind);
@@ -138,9 +138,16 @@ int coll_kind(const char *name, size_t length);
 
 /* Builds and finishes the plan of args with algorithm; returns NULL if out of memory.  recv_reduce_most: see plan_new.
  *
- * The buffers: broadcast OUT(0) on every rank, with the data in root's; all_reduce IN(0) -> OUT(0); reduce IN(0) ->
- * OUT(0) on root; all_gather IN(0) -> out blocks; gather IN(0) -> out blocks on root; scatter in blocks on root ->
- * OUT(0); reduce_scatter in blocks -> OUT(0); all_to_all in blocks -> out blocks; barrier none.
+ * The buffers of each kind:
+ * - broadcast: OUT(0) on every rank, with the data in root's
+ * - all_reduce: IN(0) -> OUT(0)
+ * - reduce: IN(0) -> OUT(0) on root
+ * - all_gather: IN(0) -> out blocks
+ * - gather: IN(0) -> out blocks on root
+ * - scatter: in blocks on root -> OUT(0)
+ * - reduce_scatter: in blocks -> OUT(0)
+ * - all_to_all: in blocks -> out blocks
+ * - barrier: none
  *
  * In place, the plan's steps use one buffer only: OUT(0) for all_reduce and reduce, the out blocks for all_gather,
  * gather and all_to_all, the in blocks for scatter and reduce_scatter.  The flag has no meaning on a rank with one side

@@ -1,4 +1,4 @@
-/* Gather: IN(0) of rank i to output block i of root. */
+/* Gather: copies IN(0) of rank i to output block i of root. */
 #include "parts.h"
 
 void gather_linear(struct plan *plan, const struct coll_args *args)
@@ -16,7 +16,7 @@ void gather_linear(struct plan *plan, const struct coll_args *args)
 
 /* Receives the blocks of a subtree in one message, in the order of virtual ranks.  They go through scratch unless it is
  * a single block. */
-static void gather_binomial_root(struct plan *plan, const struct coll_args *args)
+static void receive_subtrees(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size;
     int64_t count = args->count;
@@ -33,7 +33,7 @@ static void gather_binomial_root(struct plan *plan, const struct coll_args *args
 void gather_binomial(struct plan *plan, const struct coll_args *args)
 {
     if (args->rank == args->root) {
-        gather_binomial_root(plan, args);
+        receive_subtrees(plan, args);
         return;
     }
     int size = args->size, v = tree_virtual(args->rank, args->root, size), span = tree_span(v, size);

@@ -1,5 +1,5 @@
-/* Collectives without blocks over several hosts: a part within each host, a part between hosts, a part within each
- * host. */
+/* Collectives without blocks over several hosts.  Each runs a part within each host, a part between hosts, and another
+ * part within each host. */
 #include "hierarchy.h"
 
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void locate_rank(struct hierarchy *hierarchy)
         hierarchy->across[host] = hierarchy_rank(hierarchy, host, hierarchy_leader(hierarchy, host, hierarchy->lane));
 }
 
-/* Returns all ranks on one host, the assumption if the backend does not know. */
+/* Returns a table with all ranks on one host, for backends that do not report hosts. */
 static struct coll_hosts *assume_one_host(int size)
 {
     int32_t *host = calloc((size_t)size, sizeof *host);
@@ -188,7 +188,7 @@ void all_reduce_leaders(struct plan *plan, const struct coll_args *args)
 
 /* ---- broadcast -------------------------------------------------------------------------------------------------- */
 
-/* Root's host broadcasts first, so that its leaders have their slices.  They then send them to the other hosts. */
+/* Broadcasts first on root's host, so that its leaders have their slices.  They then send them to the other hosts. */
 static void append_broadcast(struct plan *plan, const struct coll_args *args, bool one)
 {
     struct hierarchy hierarchy;
@@ -221,8 +221,8 @@ void broadcast_leaders(struct plan *plan, const struct coll_args *args)
 
 /* ---- reduce ----------------------------------------------------------------------------------------------------- */
 
-/* The leaders on root's host gather their slices at root.  All ranks but root sum in scratch, of the size of a
- * slice. */
+/* Reduces to the leaders on root's host, from which root gathers the slices.  All ranks but root sum in scratch, of the
+ * size of a slice. */
 static void append_reduce(struct plan *plan, const struct coll_args *args, bool one)
 {
     struct hierarchy hierarchy;
@@ -258,7 +258,7 @@ void reduce_leaders(struct plan *plan, const struct coll_args *args)
 
 /* ---- barrier ---------------------------------------------------------------------------------------------------- */
 
-/* Empty messages to the leader, between the leaders, and back. */
+/* Sends empty messages to the leader, between the leaders, and back. */
 void barrier_leaders(struct plan *plan, const struct coll_args *args)
 {
     struct hierarchy hierarchy;

@@ -16,9 +16,9 @@ struct hierarchy {
     const struct coll_hosts *hosts;
     struct coll_hosts *own; /* allocated if the arguments have no hosts */
     int slices;
-    int host;            /* of this rank */
-    int n_local, index;  /* ranks on it, and this rank's index among them */
-    int lane;            /* of this rank */
+    int host;            /* this rank's host */
+    int n_local, index;  /* number of ranks on it, and this rank's index among them */
+    int lane;            /* this rank's lane */
     bool is_leader;      /* this rank is its lane's leader */
     int *local;          /* the host's ranks, by index */
     int *across;         /* the leaders of this rank's lane, by host */
@@ -31,13 +31,14 @@ struct hierarchy {
 bool hierarchy_open(struct plan *plan, const struct coll_args *args, bool one, struct hierarchy *hierarchy);
 void hierarchy_close(struct hierarchy *hierarchy);
 
-/* Return the number of ranks of a host, the rank at an index of it, and the index of the leader of lane i on it (for i
- * = slices: one past the last index). */
+/* hierarchy_ranks returns the number of ranks of a host, and hierarchy_rank the rank at an index of it.
+ * hierarchy_leader returns the index of the leader of lane i on it (for i = slices: one past the last index). */
 int hierarchy_ranks(const struct hierarchy *hierarchy, int host);
 int hierarchy_rank(const struct hierarchy *hierarchy, int host, int index);
 int hierarchy_leader(const struct hierarchy *hierarchy, int host, int lane);
 
-/* Return the arguments of a part within the host, and of one between the leaders of this lane on all hosts. */
+/* hierarchy_within returns the arguments of a part within the host, and hierarchy_between those of a part between the
+ * leaders of this lane on all hosts. */
 struct coll_args hierarchy_within(const struct hierarchy *hierarchy, tutti_kind kind, int64_t count);
 struct coll_args hierarchy_between(const struct hierarchy *hierarchy, tutti_kind kind, int64_t count);
 

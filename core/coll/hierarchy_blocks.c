@@ -51,7 +51,7 @@ static int64_t find_slice(const struct hierarchy *hierarchy, const struct coll_b
 }
 
 /* Fills count and at with a host's slices, for a part within this host in which only leaders have a block.  Returns the
- * size of this rank's. */
+ * size of this rank's slice. */
 static int64_t set_slices_within(struct hierarchy *hierarchy, const struct coll_blocks *blocks, int host)
 {
     int64_t end = lane_offset(hierarchy, blocks, host, 0);
@@ -65,8 +65,7 @@ static int64_t set_slices_within(struct hierarchy *hierarchy, const struct coll_
     return hierarchy->count[hierarchy->index];
 }
 
-/* Like set_slices_within, for a part between this lane's leaders.  alone: these slices are consecutive, not in the
- * area. */
+/* Does the same for a part between this lane's leaders.  alone: these slices are consecutive, not in the area. */
 static int64_t set_slices_between(struct hierarchy *hierarchy, const struct coll_blocks *blocks, bool alone)
 {
     int64_t end = 0;
@@ -212,7 +211,7 @@ static void append_reduce_scatter(struct plan *plan, const struct coll_args *arg
         int64_t n = set_slices_between(&hierarchy, &args->in, true);
         struct coll_args part = hierarchy_between(&hierarchy, TUTTI_REDUCE_SCATTER, n);
         part.in_place = args->in_place && area.direct && hierarchy.n_local == 1;
-        if (n > args->count) slice = plan_scratch(plan, n); /* also the blocks of the lane's other ranks */
+        if (n > args->count) slice = plan_scratch(plan, n); /* includes the blocks of the lane's other ranks */
         coll_part(plan, &part, hierarchy.across, sums, slice);
     }
     scatter_result(plan, &hierarchy, slice);

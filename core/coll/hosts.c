@@ -30,13 +30,13 @@ static int number_hosts(int *of, int size)
     return n;
 }
 
-/* Sorts the ranks by host, ascending on each: a counting sort. */
+/* Sorts the ranks by host, ascending on each host, with a counting sort. */
 static void list_ranks(const int *of, int size, int n, int *begin, int *rank)
 {
     for (int h = 0; h <= n; h++) begin[h] = 0;
     for (int i = 0; i < size; i++) begin[of[i]]++;
-    for (int h = 1; h <= n; h++) begin[h] += begin[h - 1];        /* now each host's end */
-    for (int i = size - 1; i >= 0; i--) rank[--begin[of[i]]] = i; /* now its begin again */
+    for (int h = 1; h <= n; h++) begin[h] += begin[h - 1];        /* each host's end */
+    for (int i = size - 1; i >= 0; i--) rank[--begin[of[i]]] = i; /* back to each host's begin */
 }
 
 struct coll_hosts *coll_hosts_new(const int32_t *host, int size)

@@ -59,7 +59,7 @@ static int refuse_name(const struct coll_path *paths, int kind, const char *name
         if (kind < 0 || (int)i->kind == kind) append_name(i->name, known, sizeof known);
     for (const struct coll_path *i = paths; i != NULL && i->algorithm.name != NULL; i++)
         if (kind < 0 || (int)i->algorithm.kind == kind) append_name(i->algorithm.name, known, sizeof known);
-    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: %s%sno algorithm \"%.*s\"; there are: %s",
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: %s%sno algorithm \"%.*s\"; use one of: %s",
                      kind >= 0 ? tutti_kind_find((tutti_kind)kind)->name : "", kind >= 0 ? " has " : "", length, name,
                      known);
 }
@@ -70,7 +70,8 @@ static int read_pair(const char *item, size_t kind_length, size_t length, const 
 {
     int kind = find_kind(paths, item, kind_length);
     if (kind < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "TUTTI_ALGO: \"%.*s\" is not a collective", (int)kind_length,
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "TUTTI_ALGO: \"%.*s\" is not a collective; use a name such as all_reduce", (int)kind_length,
                          item);
     const char *name = item + kind_length + 1;
     size_t name_length = length - kind_length - 1;

@@ -1,6 +1,6 @@
 /* Overrides of the tables of algorithms and paths: names (TUTTI_ALGO) and measured rows (TUTTI_TUNING).
  *
- * Names are those of the plans' algorithms, and those of the paths by which backends do operations themselves. */
+ * A name is that of a plan's algorithm, or of a path by which a backend does an operation itself. */
 #ifndef OVERRIDE_H
 #define OVERRIDE_H
 

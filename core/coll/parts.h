@@ -1,8 +1,8 @@
 /* Helpers of several builders: references to blocks, messages cut into segments, and parts of algorithms.
  *
  * Both ends cut a message into segments in the same way, at multiples of args->segment from its beginning.  Most
- * builders run the whole algorithm for one piece of the data before they turn to the next one.  What may overlap is
- * derived, so the pieces are pipelined, and the scratch of one piece is used again a few pieces later. */
+ * builders run the whole algorithm for one piece of the data before they turn to the next one.  Plans derive which
+ * steps may overlap, so the pieces are pipelined.  The scratch of one piece is used again a few pieces later. */
 #ifndef COLL_PARTS_H
 #define COLL_PARTS_H
 
@@ -23,7 +23,7 @@ static inline struct plan_ref coll_out(const struct coll_args *args, int block)
     return args->out.list ? plan_at(PLAN_OUT(block), 0) : plan_at(PLAN_OUT(0), args->out.at[block]);
 }
 
-/* One message, cut into segments. */
+/* Sends one message, cut into segments. */
 static inline void coll_send(struct plan *plan, const struct coll_args *args, int peer, struct plan_ref src,
                              int64_t numel)
 {
@@ -48,8 +48,8 @@ static inline void coll_recv_reduce(struct plan *plan, const struct coll_args *a
     }
 }
 
-/* A block that is sent from its source to its destination.  No rank processes a part of it, so it is not cut, unless
- * segments of a larger operation are pipelined through it. */
+/* Sends a block from its source to its destination.  No rank processes a part of it, so it is not cut, unless segments
+ * of a larger operation are pipelined through it. */
 static inline void coll_send_block(struct plan *plan, const struct coll_args *args, int peer, struct plan_ref src,
                                    int64_t numel)
 {
@@ -68,7 +68,7 @@ static inline void coll_recv_block(struct plan *plan, const struct coll_args *ar
         plan_recv(plan, peer, dst, numel);
 }
 
-/* A rank's own block, copied in segments: the backend polls after each copy, so peers need not wait for all of them. */
+/* Copies a rank's own block in segments: the backend polls after each copy, so peers need not wait for all of them. */
 static inline void coll_copy(struct plan *plan, const struct coll_args *args, struct plan_ref dst, struct plan_ref src,
                              int64_t numel)
 {
@@ -86,7 +86,7 @@ static inline int64_t coll_largest(const int64_t *count, int size)
     return largest;
 }
 
-/* Scratch that the pieces use in turn. */
+/* Scratch buffers that the pieces use in turn. */
 struct coll_slots {
     struct plan_ref first;
     int64_t numel, slots;
@@ -140,16 +140,16 @@ static inline int coll_cube_partner(const struct coll_cube *cube)
     return tree_real(cube->corner < 0 ? cube->v - 1 : cube->v + 1, cube->root, cube->size);
 }
 
-/* Reduce-scatter by recursive halving.  Afterwards each corner's acc holds chunk `corner` (there are as many chunks as
- * corners), reduced over all ranks, and averaged if requested.  Folded ranks only send their input. */
+/* Reduces and scatters by recursive halving.  Afterwards each corner's acc holds chunk `corner` (there are as many
+ * chunks as corners), reduced over all ranks, and averaged if requested.  Folded ranks only send their input. */
 void coll_cube_reduce_scatter(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
                               struct plan_ref in, struct plan_ref acc, int64_t numel);
 
-/* All-gather by recursive doubling: from one chunk per corner to all chunks on all ranks. */
+/* All-gathers by recursive doubling: from one chunk per corner to all chunks on all ranks. */
 void coll_cube_all_gather(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
                           struct plan_ref data, int64_t numel);
 
-/* Gather: from one chunk per corner to all chunks on corner 0. */
+/* Gathers from one chunk per corner to all chunks on corner 0. */
 void coll_cube_gather(struct plan *plan, const struct coll_args *args, const struct coll_cube *cube,
                       struct plan_ref data, int64_t numel);
 
@@ -163,8 +163,8 @@ static inline void coll_part(struct plan *plan, const struct coll_args *part, co
 
 /* ---- builders ------------------------------------------------------------------------------------------------- */
 
-/* All algorithms: the kind, its name, the algorithm's name in TUTTI_ALGO, and true if it supports blocks that differ in
- * size.  The builder of an algorithm is kind_algorithm(). */
+/* Lists all algorithms: the kind, its name, the algorithm's name in TUTTI_ALGO, and true if it supports blocks that
+ * differ in size.  The builder of an algorithm is kind_algorithm(). */
 /* clang-format off */
 #define COLL_ALGORITHMS(X)                                           \
     X(ALL_REDUCE,     all_reduce,     recursive_doubling,    true)   \

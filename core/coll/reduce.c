@@ -1,4 +1,4 @@
-/* Reduce: IN(0) of all ranks, reduced, to OUT(0) of root.  Other ranks have no output and sum in scratch. */
+/* Reduce: reduces IN(0) of all ranks into OUT(0) of root.  Other ranks have no output and sum in scratch. */
 #include "parts.h"
 
 void coll_tree_reduce(struct plan *plan, const struct coll_args *args, int root, struct plan_ref in,
@@ -28,7 +28,8 @@ void reduce_binomial(struct plan *plan, const struct coll_args *args)
     }
 }
 
-/* From rank to rank towards root, each adding its own: the least traffic, for messages of many segments. */
+/* Passes partial sums from rank to rank towards root; each rank adds its own data.  This causes the least traffic, for
+ * messages of many segments. */
 void reduce_chain(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size, v = tree_virtual(args->rank, args->root, size);

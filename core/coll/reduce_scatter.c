@@ -1,4 +1,4 @@
-/* Reduce-scatter: input block i of all ranks, reduced, to OUT(0) of rank i.  Every rank knows the sizes of all
+/* Reduce-scatter: reduces input block i of all ranks into OUT(0) of rank i.  Every rank knows the sizes of all
  * blocks. */
 #include "parts.h"
 
@@ -10,8 +10,8 @@ static bool find_segment(const struct coll_args *args, int block, int64_t j, int
     return true;
 }
 
-/* In round s block (rank - s - 1) is sent and (rank - s - 2) received, so the last one received is the rank's own.  A
- * partial sum is in one half of the slot while the next one arrives in the other. */
+/* Appends one segment.  Round s sends block (rank - s - 1) and receives (rank - s - 2), so the last one received is the
+ * rank's own.  A partial sum is in one half of the slot while the next one arrives in the other. */
 static void append_ring_segment(struct plan *plan, const struct coll_args *args, int64_t j, struct plan_ref slot,
                                 int64_t half)
 {
@@ -36,7 +36,7 @@ void reduce_scatter_ring(struct plan *plan, const struct coll_args *args)
         append_ring_segment(plan, args, j, coll_slot(slots, j), half);
 }
 
-/* Each rank receives its block from every other rank and sums in the order of their distance. */
+/* Receives this rank's block from every other rank, and sums in the order of their distance. */
 void reduce_scatter_pairwise(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size, rank = args->rank;

@@ -1,4 +1,4 @@
-/* Scatter: input block i of root to OUT(0) of rank i. */
+/* Scatter: copies input block i of root to OUT(0) of rank i. */
 #include "parts.h"
 
 void scatter_linear(struct plan *plan, const struct coll_args *args)
@@ -14,8 +14,8 @@ void scatter_linear(struct plan *plan, const struct coll_args *args)
     coll_copy(plan, args, plan_at(PLAN_OUT(0), 0), coll_in(args, args->root), args->count);
 }
 
-/* The reverse of gather_binomial_root, largest subtree first. */
-static void scatter_binomial_root(struct plan *plan, const struct coll_args *args)
+/* Reverses receive_subtrees of gather.c, largest subtree first. */
+static void send_subtrees(struct plan *plan, const struct coll_args *args)
 {
     int size = args->size;
     int64_t count = args->count;
@@ -32,7 +32,7 @@ static void scatter_binomial_root(struct plan *plan, const struct coll_args *arg
 void scatter_binomial(struct plan *plan, const struct coll_args *args)
 {
     if (args->rank == args->root) {
-        scatter_binomial_root(plan, args);
+        send_subtrees(plan, args);
         return;
     }
     int size = args->size, v = tree_virtual(args->rank, args->root, size), span = tree_span(v, size);

@@ -39,8 +39,9 @@ static inline int tree_span(int v, int size)
     return bit < size - v ? bit : size - v;
 }
 
-/* A hypercube needs a power of two.  Of the first 2 * extra ranks the odd ones are folded: each sends its part to the
- * rank before it and gets the result from there.  The other ranks are corners, numbered in order of rank. */
+/* A hypercube needs a power of two, so some ranks are folded.  Of the first 2 * extra ranks the odd ones are folded:
+ * each sends its part to the rank before it and gets the result from there.  The other ranks are corners, numbered in
+ * order of rank. */
 struct tree_fold {
     int corners, extra;
 };

@@ -46,7 +46,7 @@ static int parse_number(const struct tuning_line *line, int word, const char *wh
     return env_parse_int(where, line->word[word], low, high, value);
 }
 
-/* A group for which rows are looked for. */
+/* The group whose rows are parsed. */
 struct tuning_group {
     const char *backend;
     int ranks, hosts;
@@ -61,13 +61,15 @@ static int parse_row(const struct tuning_line *line, const struct tuning_group *
     size_t length = strlen(algorithm);
     int kind = coll_kind(operation, strlen(operation));
     if (kind < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: \"%s\" is not a collective", line->number, operation);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "line %d: \"%s\" is not a collective; use a name such as all_reduce", line->number, operation);
     *row = (struct coll_tuned){(tutti_kind)kind, INT64_MAX, coll_find((tutti_kind)kind, algorithm, length)};
     if (row->algorithm == NULL) row->algorithm = override_path(group->paths, (tutti_kind)kind, algorithm, length);
     bool is_own = strcmp(line->word[TUNING_BACKEND], group->backend) == 0;
     if (row->algorithm == NULL && is_own)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: %s has no algorithm \"%s\"", line->number, operation,
-                         algorithm);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "line %d: %s has no algorithm \"%s\"; tutti_algorithm_name lists them", line->number,
+                         operation, algorithm);
     int64_t row_ranks = 0, row_hosts = 0;
     int status = parse_number(line, TUNING_RANKS, "ranks", 1, INT_MAX, &row_ranks);
     if (status == TUTTI_OK) status = parse_number(line, TUNING_HOSTS, "hosts", 1, INT_MAX, &row_hosts);
@@ -80,7 +82,8 @@ static int parse_row(const struct tuning_line *line, const struct tuning_group *
 static int add_row(struct tuning *tuning, const struct coll_tuned *row)
 {
     struct coll_tuned *grown = realloc(tuning->rows, (size_t)(tuning->n + 1) * sizeof *grown);
-    if (grown == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the rows of TUTTI_TUNING");
+    if (grown == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for %d rows of TUTTI_TUNING", tuning->n + 1);
     tuning->rows = grown;
     tuning->rows[tuning->n++] = *row;
     return TUTTI_OK;
@@ -92,7 +95,7 @@ static int parse_line(const char *text, int number, const struct tuning_group *g
     struct coll_tuned row;
     bool applies = false;
     if (number == 1 && strcmp(text, TUNING_FIRST_LINE) != 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line 1: it is \"%.40s\" and must be \"%s\"", text,
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "line 1: \"%.40s\" is not a header; write \"%s\"", text,
                          TUNING_FIRST_LINE);
     if (number == 1 || text[0] == '#') return TUTTI_OK;
     int words = split_words(text, &line);
@@ -114,8 +117,8 @@ int tuning_parse(const char *text, const char *backend, int ranks, int hosts, co
         char line[TUNING_LINE_MAX];
         size_t length = strcspn(text, "\n");
         if (length >= sizeof line) {
-            status =
-                error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: it has more than %zu bytes", number, sizeof line - 1);
+            status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "line %d: it has more than %zu bytes; shorten it", number,
+                               sizeof line - 1);
             break;
         }
         memcpy(line, text, length);

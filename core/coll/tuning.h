@@ -1,7 +1,7 @@
 /* Measured thresholds from the file named by TUTTI_TUNING (docs/algorithms.md has its format).
  *
- * Rank 0 reads the file and distributes its text through the store, so all ranks choose alike whatever their own disks
- * have. */
+ * Rank 0 reads the file and distributes its text through the store, so all ranks make the same choices, even if their
+ * own disks hold different files. */
 #ifndef TUNING_H
 #define TUNING_H
 

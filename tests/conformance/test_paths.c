@@ -62,7 +62,7 @@ static int unknown_rank(tutti_group *group, int rank, int size, void *argument)
     (void)size;
     (void)argument;
     EXPECT(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(strstr(tutti_last_error(), "no algorithm \"eagr\"; there are: ") != NULL);
+    EXPECT(strstr(tutti_last_error(), "no algorithm \"eagr\"; use one of: ") != NULL);
     EXPECT(strstr(tutti_last_error(), ", eager") != NULL);
     return 0;
 }
@@ -130,8 +130,8 @@ static int tuned_rank(tutti_group *group, int rank, int size, void *argument)
     (void)rank;
     (void)size;
     (void)argument;
-    EXPECT(explained(group, TUTTI_ALL_REDUCE, 64, "algorithm direct: TUTTI_TUNING has it"));
-    EXPECT(explained(group, TUTTI_ALL_REDUCE, 65, "algorithm ring: TUTTI_TUNING has it"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 64, "algorithm direct: TUTTI_TUNING selects it"));
+    EXPECT(explained(group, TUTTI_ALL_REDUCE, 65, "algorithm ring: TUTTI_TUNING selects it"));
     EXPECT(explained(group, TUTTI_ALL_REDUCE, 1001, "algorithm eager: the backend's table"));
     return 0;
 }

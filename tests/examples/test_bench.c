@@ -148,7 +148,7 @@ static void explains(void **state)
     struct launch launch = RUN("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--explain", "broadcast", "64K");
     assert_int_equal(launch.status, 0);
     has(&launch, "broadcast of 65536 bytes in group world: 2 ranks");
-    if (strcmp(backend(), "tcp") == 0) has(&launch, "algorithm binomial: the table has it for broadcast");
+    if (strcmp(backend(), "tcp") == 0) has(&launch, "algorithm binomial: the table selects it for broadcast");
     assert_null(strstr(launch.out.data, "algbw")); /* nothing is measured */
     launch_free(&launch);
     launch_assert_refused(ARGS(TUTTI_BENCH_PATH, "--explain", "broadcast"), 2, "\"--explain\"");
@@ -197,7 +197,7 @@ static void tunes(void **state)
     snprintf(wish, sizeof wish, "TUTTI_TUNING=%s", path);
     launch = RUN("-n", "3", "/usr/bin/env", wish, TUTTI_BENCH_PATH, "--explain", "all_reduce", "1M");
     assert_int_equal(launch.status, 0);
-    has(&launch, "TUTTI_TUNING has it for all_reduce of any size");
+    has(&launch, "TUTTI_TUNING selects it for all_reduce of any size");
     launch_free(&launch);
 
     char small[300];

@@ -125,7 +125,7 @@ static void test_rows_for_a_backend(void **state)
     assert_int_equal(tutti_path_find(rows, n, TUTTI_GATHER, 1)->path, TUTTI_PATH_PLAN);
     struct coll_args args = some_args(TUTTI_GATHER, 4, 100);
     assert_null(coll_select(&args, &override, NULL));
-    assert_non_null(strstr(error_text(), "TUTTI_ALGO: all_reduce has no algorithm \"dirct\"; there are: "));
+    assert_non_null(strstr(error_text(), "TUTTI_ALGO: all_reduce has no algorithm \"dirct\"; use one of: "));
     assert_non_null(strstr(error_text(), ", direct"));
     override.names = "gather=linear,direct"; /* all that have such a path */
     n = override_rows(&override, &mine, rows);
@@ -228,7 +228,7 @@ static void test_hosts_choice(void **state)
     assert_choice(&args, "ring", "ring");
     args.count = 1 << 20;
     assert_string_equal(coll_select(&args, NULL, &reason)->name, "hierarchical");
-    assert_int_equal(reason.where, COLL_SPREAD);
+    assert_int_equal(reason.where, COLL_MULTI_HOST);
     free(hosts);
     assert_choice_on(apart, &args, "ring");
     assert_choice_on(together, &args, "ring");
@@ -245,7 +245,7 @@ static void test_together_choice(void **state)
     assert_choice(&args, NULL, "binomial");
     args.hosts = hosts;
     assert_string_equal(coll_select(&args, NULL, &reason)->name, "linear");
-    assert_int_equal(reason.where, COLL_TOGETHER);
+    assert_int_equal(reason.where, COLL_ONE_HOST);
     free(hosts);
     assert_choice_on(apart, &args, "binomial");
 }
@@ -319,16 +319,17 @@ static void test_override_errors(void **state)
 {
     (void)state;
     struct coll_args args = some_args(TUTTI_ALL_REDUCE, 8, 10);
-    assert_refused(&args, "rings", "TUTTI_ALGO: no algorithm \"rings\"; there are: recursive_doubling, ring,");
+    assert_refused(&args, "rings", "TUTTI_ALGO: no algorithm \"rings\"; use one of: recursive_doubling, ring,");
     assert_refused(&args, "all_reduce=bruck",
-                   "TUTTI_ALGO: all_reduce has no algorithm \"bruck\"; there are: recursive_doubling, ring, "
+                   "TUTTI_ALGO: all_reduce has no algorithm \"bruck\"; use one of: recursive_doubling, ring, "
                    "rabenseifner, reduce_broadcast, hierarchical, leaders");
     assert_refused(&args, "all_reduce=ring,broadcast=", "broadcast has no algorithm \"\"");
     assert_refused(&args, "allreduce=ring", "TUTTI_ALGO: \"allreduce\" is not a collective");
     args = some_args(TUTTI_GATHER, 8, 10);
     assert_choice(&args, "gather=binomial", "binomial");
     args.even = false;
-    assert_refused(&args, "gather=binomial", "TUTTI_ALGO: gather=binomial cannot do blocks of differing size");
+    assert_refused(&args, "gather=binomial",
+                   "TUTTI_ALGO: gather=binomial needs blocks of one size; name another algorithm");
 }
 
 int main(void)

@@ -63,8 +63,8 @@ static void test_mistakes(void **state)
     static const struct {
         const char *text, *sentence;
     } wrong[] = {
-        {"", "line 1: it is \"\" and must be \"tutti tuning 1\""},
-        {"tutti tuning 2\n", "line 1: it is \"tutti tuning 2\""},
+        {"", "line 1: \"\" is not a header; write \"tutti tuning 1\""},
+        {"tutti tuning 2\n", "line 1: \"tutti tuning 2\" is not a header"},
         {FIRST "tcp 4 1 all_reduce 16384\n", "line 2: it must have six words"},
         {FIRST "tcp 4 1 all_reduce 16384 ring ring\n", "line 2: it must have six words"},
         {FIRST "\ntcp 4 1 allreduce 16384 ring\n", "line 3: \"allreduce\" is not a collective"},
