@@ -13,7 +13,7 @@
 #include "group/group_check.h"
 #include "progress/engine_thread.h"
 
-static tutti_op message_op(const tutti_p2p_op *message)
+static tutti_op make_op(const tutti_p2p_op *message)
 {
     bool send = message->kind == TUTTI_SEND;
     return (tutti_op){.kind = message->kind,
@@ -25,13 +25,13 @@ static tutti_op message_op(const tutti_p2p_op *message)
                       .out = &message->tensor};
 }
 
-/* A message of a batch, checked. */
+/* A checked message of a batch. */
 struct checked_message {
     tutti_op op;
     uint64_t fingerprint;
 };
 
-static tutti_opts opts_of(const tutti_p2p_op *message, const tutti_opts *opts)
+static tutti_opts make_opts(const tutti_p2p_op *message, const tutti_opts *opts)
 {
     tutti_opts each = *opts;
     each.tag = message->tag;
@@ -45,10 +45,12 @@ static int check_batch(struct tutti_group *group, const tutti_p2p_op *ops, int n
     int status = TUTTI_OK;
     for (int i = 0; i < n && status == TUTTI_OK; i++) {
         if (ops[i].kind != TUTTI_SEND && ops[i].kind != TUTTI_RECV)
-            return error_set(TUTTI_ERR_INVALID_ARGUMENT, "batch_isend_irecv: ops[%d] is neither a send nor a receive",
-                             i);
-        tutti_opts each = opts_of(&ops[i], opts);
-        checked[i].op = message_op(&ops[i]);
+            return error_set(
+                TUTTI_ERR_INVALID_ARGUMENT,
+                "batch_isend_irecv: ops[%d] is neither a send nor a receive; set its kind to TUTTI_SEND or TUTTI_RECV",
+                i);
+        tutti_opts each = make_opts(&ops[i], opts);
+        checked[i].op = make_op(&ops[i]);
         checked[i].op.size = sizeof checked[i].op;
         checked[i].op.stream = opts->stream;
         status = call_memo_check(group, &checked[i].op, &each, &checked[i].fingerprint);
@@ -63,7 +65,7 @@ static int launch_kind(struct tutti_group *group, const tutti_p2p_op *ops, int n
     int status = TUTTI_OK;
     for (int i = 0; i < n && status == TUTTI_OK; i++) {
         if (ops[i].kind != kind) continue;
-        tutti_opts each = opts_of(&ops[i], opts);
+        tutti_opts each = make_opts(&ops[i], opts);
         status = launch_operation(group, &checked[i].op, checked[i].fingerprint, &each, true, &works[i]);
         if (status != TUTTI_OK) works[i] = NULL;
     }
@@ -80,8 +82,8 @@ static int launch_together(struct tutti_group *group, const tutti_p2p_op *ops, i
     return coalesce_unmark(group, status);
 }
 
-/* Hands the works to the caller.  After an error it drops them instead, and those that were launched run on. */
-static void hand_out(struct engine *engine, int n, bool gives, tutti_work **works)
+/* Hands the works to the caller.  After an error it drops them instead; works that were launched continue. */
+static void pass_works(struct engine *engine, int n, bool gives, tutti_work **works)
 {
     bool attend = false;
     for (int i = 0; i < n; i++) {
@@ -112,22 +114,22 @@ static int launch_batch(struct tutti_group *group, const tutti_p2p_op *ops, int 
     engine_count_call(engine);
     group_hold(group);
     status = launch_together(group, ops, n, opts, checked, works);
-    hand_out(engine, n, status == TUTTI_OK, works);
+    pass_works(engine, n, status == TUTTI_OK, works);
     engine_unlock(engine);
     group_drop(group);
     return status;
 }
 
-/* For a range that is coalesced, or if one message may have to wait until another is staged. */
+/* Submits each message on its own: the range is coalesced, or one message may have to wait until another is staged. */
 static int submit_each(const tutti_p2p_op *ops, int n, const tutti_opts *opts, tutti_work **works)
 {
     for (int i = 0; i < n; i++) {
-        tutti_op op = message_op(&ops[i]);
-        tutti_opts each = opts_of(&ops[i], opts);
+        tutti_op op = make_op(&ops[i]);
+        tutti_opts each = make_opts(&ops[i], opts);
         int status = submit_async(&op, &each, sizeof each, &works[i]);
         if (status == TUTTI_OK) continue;
-        while (i-- > 0) { /* earlier ones run on; the caller, who gets an error, has no use for their handles */
-            if (works[i] != NULL) work_give_up(works[i]); /* NULL: it is coalesced */
+        while (i-- > 0) { /* earlier messages continue, but the caller gets an error and no handles */
+            if (works[i] != NULL) work_give_up(works[i]); /* NULL: coalesced */
             works[i] = NULL;
         }
         return status;
@@ -143,7 +145,7 @@ int batch_submit(const tutti_p2p_op *ops, int n, const tutti_opts *given, tutti_
     opts.received = NULL;
     opts.received_tag = NULL;
     struct checked_message *checked = malloc((size_t)n * sizeof *checked + 1);
-    if (checked == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a batch of %d messages", n);
+    if (checked == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for a batch of %d messages", n);
     int status;
     if (coalesce_is_open(group) || group->stager.backend != NULL) {
         engine_lock(group->engine);

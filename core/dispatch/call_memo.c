@@ -18,8 +18,8 @@ static bool may_replace(const struct call_memo *last, const tutti_tensor *tensor
     return passes && is_alike(tensor, before);
 }
 
-/* True if the call can be compared quickly.  Lists and splits would have to be compared one by one; a factor is checked
- * with its op. */
+/* True if the call can be compared quickly.  Lists and splits would have to be compared one by one, and a factor is
+ * checked with its op. */
 static bool is_plain(const tutti_op *op)
 {
     return !op->list && op->in_splits == NULL && op->out_splits == NULL && op->reduce_op != TUTTI_PREMUL_SUM;
@@ -54,7 +54,7 @@ static void remember(struct call_memo *last, int32_t given_root, const tutti_op 
 
 int call_memo_check(struct tutti_group *group, tutti_op *op, const tutti_opts *opts, uint64_t *fingerprint)
 {
-    struct call_memo *last = &group->checked[op->kind];
+    struct call_memo *last = &group->call_memos[op->kind];
     int32_t given_root = op->root;
     if (repeats(last, op, opts)) {
         op->root = last->root;

@@ -1,5 +1,5 @@
 /* Memory of a group's last call of each kind.  Programs call in loops, with the same tensors each time: recognizing
- * that takes a tenth of the time of checking the arguments again. */
+ * that is much cheaper than checking the arguments again. */
 #ifndef CALL_MEMO_H
 #define CALL_MEMO_H
 

@@ -1,4 +1,4 @@
-/* All rules for the arguments of operations. */
+/* Checks the arguments of operations. */
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -16,20 +16,20 @@
 #include "progress/engine_wait.h"
 #include "progress/work.h"
 
-enum { PACK_EACH = 64 << 10, PACK_ALL = 4 << 20 }; /* bytes: above, copying costs more than a message */
+enum { PACK_EACH = 64 << 10, PACK_ALL = 4 << 20 }; /* bytes; copying more costs more than a message */
 
 struct kept {
     tutti_op op;
     tutti_opts opts;
-    void *lists; /* op's tensors and splits, copied */
+    void *lists; /* copy of op's tensors and splits */
 };
 
-/* The operations that this thread coalesces.  One group at a time, which is held, so that no later group gets its
- * address. */
+/* The operations that this thread coalesces, on one group at a time.  The group is held, so that no later group gets
+ * its address. */
 static _Thread_local struct run {
     struct tutti_group *group;
     struct kept *kept;
-    int n, room;
+    int n, capacity;
 } open_now;
 
 atomic_int coalesce_n_open;
@@ -39,7 +39,7 @@ bool coalesce_is_mine(const struct tutti_group *group)
     return open_now.group == group;
 }
 
-/* Frees a run, and its reference to the group.  Lock not held. */
+/* Frees a run and drops its reference to the group.  Lock not held. */
 static void free_run(void *argument)
 {
     struct run *run = argument;
@@ -53,7 +53,7 @@ static void free_run(void *argument)
 }
 
 static pthread_key_t at_thread_end;
-static bool has_key; /* without a key a thread that ends meanwhile leaks its run */
+static bool has_key; /* without a key, a thread that ends within a range leaks its run */
 
 static void make_key(void)
 {
@@ -70,12 +70,13 @@ static bool is_shut(const struct tutti_group *group)
 
 int coalesce_add(struct tutti_group *group, const tutti_op *op, const tutti_opts *opts)
 {
-    if (open_now.n == open_now.room) {
-        int room = open_now.room > 0 ? 2 * open_now.room : 16;
-        struct kept *more = realloc(open_now.kept, (size_t)room * sizeof *more);
-        if (more == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to coalesce an operation");
+    if (open_now.n == open_now.capacity) {
+        int capacity = open_now.capacity > 0 ? 2 * open_now.capacity : 16;
+        struct kept *more = realloc(open_now.kept, (size_t)capacity * sizeof *more);
+        if (more == NULL)
+            return error_set(TUTTI_ERR_NO_MEMORY, "out of memory to coalesce more than %d operations", open_now.n);
         open_now.kept = more;
-        open_now.room = room;
+        open_now.capacity = capacity;
     }
     struct kept *kept = &open_now.kept[open_now.n];
     *kept = (struct kept){.op = *op, .opts = *opts};
@@ -89,12 +90,14 @@ int tutti_coalesce_begin(tutti_group *group)
     group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (open_now.group != NULL && is_shut(open_now.group))
-        free_run(&open_now); /* the group was destroyed meanwhile: there is nothing to end */
+        free_run(&open_now); /* the group has been destroyed, so the range cannot be ended */
     if (open_now.group != NULL)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this thread already coalesces on group %s",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "coalesce_begin: this thread already coalesces on group %s; call coalesce_end first",
                          open_now.group->name);
     if (group->rank < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_begin: this rank is not in group %s", group->name);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "coalesce_begin: this rank is not in group %s; only members may call this", group->name);
     engine_lock(group->engine);
     engine_count_call(group->engine);
     int status = group_check_usable(group, "coalesce_begin");
@@ -117,7 +120,8 @@ static size_t bytes_of(const tutti_op *op)
     return (size_t)(op->out[0].numel * tutti_dtype_bytes(op->dtype));
 }
 
-/* True for small all_reduces and broadcasts.  Not for reduce, whose output the ranks other than root do not know. */
+/* True for small all_reduces and broadcasts.  False for reduce, because ranks other than root do not know its
+ * output. */
 static bool can_pack(const tutti_op *op)
 {
     return (op->kind == TUTTI_ALL_REDUCE || op->kind == TUTTI_BROADCAST) && op->out[0].device.type == TUTTI_CPU &&
@@ -142,8 +146,8 @@ static bool conflicts_with_run(const struct tutti_group *group, const struct kep
     return false;
 }
 
-/* Returns how many of the kept operations, from the first one on, go into one.  The same on all ranks, because sizes
- * are alike on all ranks, and so is which operations share memory (see tutti.h). */
+/* Returns how many of the kept operations, from the first one on, are packed into one.  The number is the same on all
+ * ranks, because sizes and shared memory are (see tutti.h). */
 static int run_length(const struct tutti_group *group, const struct kept *first, int most)
 {
     if (!can_pack(&first->op)) return 1;
@@ -196,7 +200,7 @@ static struct packing *pack(const struct tutti_group *group, const struct kept *
     return packing;
 }
 
-/* Returns the last error of the backends, or TUTTI_OK. */
+/* Calls coalesce of all backends.  Returns the last error, or TUTTI_OK. */
 static int mark_backends(struct tutti_group *group, bool begins)
 {
     int status = TUTTI_OK;
@@ -217,7 +221,7 @@ int coalesce_mark(struct tutti_group *group)
 
 int coalesce_unmark(struct tutti_group *group, int status)
 {
-    char text[ERROR_TEXT_MAX]; /* the first error's */
+    char text[ERROR_TEXT_MAX]; /* message of the first error */
     snprintf(text, sizeof text, "%s", error_text());
     int ended = mark_backends(group, false);
     return status == TUTTI_OK ? ended : error_set(status, "%s", text);
@@ -235,9 +239,9 @@ static struct tutti_work *new_parent(struct tutti_group *group)
     parent->op = (tutti_op){.size = sizeof parent->op, .kind = TUTTI_COALESCED, .root = -1};
     parent->point_to_point = parent->started = parent->async = true;
     parent->start_ns = parent->asked_ns = clock_now_ns();
-    parent->deadline_ns = CLOCK_NEVER; /* its parts have theirs */
-    parent->parts = 1;                 /* until all are launched */
-    parent->references = 2;            /* the engine's and the caller's */
+    parent->deadline_ns = CLOCK_NEVER; /* one for the engine, one for the caller */
+    parent->parts = 1;                 /* kept above 0 until all parts are launched */
+    parent->references = 2;            /* of the engine and the caller */
     engine->n_async++;
     TAILQ_INSERT_TAIL(&engine->active, parent, link);
     TAILQ_INSERT_TAIL(&group->works, parent, group_link);
@@ -254,14 +258,14 @@ static int launch_run(struct tutti_group *group, const struct kept *run, int n, 
         opts.timeout_ms = shortest_timeout(group, run, n);
         if (opts.timeout_ms == 0) opts.timeout_ms = TUTTI_NOW;
         packing = pack(group, run, n, &op, &whole);
-        if (packing == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to pack %d operations", n);
+        if (packing == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory to pack %d operations", n);
     }
     return launch_part(group, &op, &opts, parent, packing, staged);
 }
 
-/* Launches all kept operations.  The marked range ends behind each staged operation: the next one may have to wait for
- * it, and within a marked range nothing may wait.  It ends behind every one, so that all ranks start the same
- * operations together. */
+/* Launches all kept operations.  The marked range ends after each staged operation: the next one may have to wait for
+ * it, and no operation may wait within a marked range.  All ranks end the range after the same operations, so they
+ * start the same operations together. */
 static int launch_all(struct tutti_group *group, const struct run *run, struct tutti_work *parent)
 {
     int status = TUTTI_OK;
@@ -286,15 +290,19 @@ int tutti_coalesce_end(tutti_group *group, tutti_work **work)
     group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (open_now.group != group)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "coalesce_end: this thread does not coalesce on group %s",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "coalesce_end: this thread does not coalesce on group %s; call coalesce_begin first",
                          group->name);
-    struct run run = open_now; /* operations that callbacks call from here on are not part of it */
+    struct run run = open_now; /* later calls, made by callbacks, are not part of this range */
     open_now = (struct run){0};
-    struct engine *engine = group->engine; /* the group is held until the end */
+    struct engine *engine = group->engine; /* free_run drops the group at the end */
     engine_lock(engine);
     engine_count_call(engine);
     struct tutti_work *parent = new_parent(group);
-    int status = parent != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
+    int status = parent != NULL
+                     ? TUTTI_OK
+                     : error_set(TUTTI_ERR_NO_MEMORY, "out of memory for %d coalesced operations of group %s", run.n,
+                                 group->name);
     if (status == TUTTI_OK) status = launch_all(group, &run, parent);
     if (parent != NULL) {
         if (status != TUTTI_OK && parent->failing == TUTTI_OK) {

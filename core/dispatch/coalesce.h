@@ -1,6 +1,6 @@
-/* Several operations as one: calls of a thread between tutti_coalesce_begin and _end are kept, then launched together.
+/* Coalesces the calls of a thread between tutti_coalesce_begin and _end: keeps them, then launches them together.
  *
- * Small reductions and broadcasts of one kind that follow each other are packed into one message: their inputs are
+ * Small reductions and broadcasts of one kind that follow each other are packed into one message.  Their inputs are
  * copied side by side, one operation runs over all, and its result is copied back.
  */
 #ifndef COALESCE_H
@@ -13,13 +13,14 @@
 struct tutti_group;
 struct tutti_work;
 
-extern atomic_int coalesce_n_open; /* threads of the process that coalesce */
+extern atomic_int coalesce_n_open; /* number of threads of the process that coalesce */
 bool coalesce_is_mine(const struct tutti_group *group);
 
 /* True if this thread coalesces on the group. */
 static inline bool coalesce_is_open(const struct tutti_group *group)
 {
-    /* The thread's own state is behind a call; nearly always no thread coalesces.  relaxed: see where it is set. */
+    /* No thread coalesces in nearly all calls, and reading the thread's own state costs a call.  relaxed: see
+     * coalesce_begin. */
     return atomic_load_explicit(&coalesce_n_open, memory_order_relaxed) > 0 && coalesce_is_mine(group);
 }
 

@@ -10,14 +10,14 @@
 #include "progress/plan_cache.h"
 #include "progress/work.h"
 
-/* Tags of messages; collectives use the other half. */
+/* Bit that marks the tags of messages; tags of collectives lack it. */
 #define MESSAGE_TAG (UINT64_C(1) << 63)
 
 static tutti_request *new_request(struct tutti_work *work, const tutti_op *op, const struct backend_entry *entry)
 {
     memset(&work->request, 0, sizeof work->request);
     work->request.owner = work;
-    work->request.peer = op_is_message(op) ? op->root : -1; /* the rank it waits for, if it is one */
+    work->request.peer = op_is_message(op) ? op->root : -1; /* a message waits for this rank */
     work->request.fingerprint = work->fingerprint;
     work->backend = entry->backend;
     work->state = entry->state;
@@ -95,11 +95,11 @@ static int begin_plan(struct tutti_work *work, const struct backend_entry *entry
     return TUTTI_REQUEST_PENDING;
 }
 
-/* Polls the plan's backend for a while if this rank has a core.  A round of one backend takes half the time of the
- * engine's, and most plans complete before a work is made of them. */
+/* Polls the plan's backend for a while if this rank has a core.  A round of one backend is cheaper than one of the
+ * engine, and most plans complete before a work is made of them. */
 __attribute__((noinline)) static void poll_briefly(struct exec *exec, struct engine *engine, void *first)
 {
-    enum { ROUNDS = 4 }; /* of the backend, for one of the engine's */
+    enum { ROUNDS = 4 }; /* rounds of the backend per round of the engine */
     const tutti_backend *backend = exec->run.backend;
     int rounds = engine->own_core && TUTTI_HAS(backend, progress) ? engine->spins * ROUNDS : 0;
     bool computes = exec_advance(exec);
@@ -108,7 +108,7 @@ __attribute__((noinline)) static void poll_briefly(struct exec *exec, struct eng
         if (!computes) backend->progress(first);
         computes = exec_advance(exec);
     }
-    if (exec->left == 0) engine_step_works(engine); /* else a round follows, which does so */
+    if (exec->left == 0) engine_step_works(engine); /* otherwise the next round does this */
 }
 
 static int plan_at_once(struct tutti_work *work, const struct tutti_group *group, const struct backend_entry *entry,
@@ -137,7 +137,7 @@ int dispatch_at_once(struct tutti_work *work, const struct tutti_group *group, c
     const struct backend_entry *entry = &group->entries[device][0];
     if (op_is_open(op) && !takes_open(entry->backend)) return TUTTI_ERR_UNSUPPORTED;
     work->fingerprint = fingerprint;
-    work->group = NULL; /* work_complete has to know that it is not a work yet */
+    work->group = NULL; /* tells work_complete that this is not a work yet */
     work->exec = NULL;
     if (TUTTI_HAS(entry->backend, native[op->kind])) status = begin_native(work, op, entry, 0);
     if (status != TUTTI_ERR_UNSUPPORTED || !TUTTI_HAS(entry->backend, send)) return status;
@@ -166,7 +166,7 @@ int dispatch_compared(struct tutti_work *work)
     work->comparing = NULL;
     work->engine->n_comparing--;
     work_release_exec(work);
-    work_dequeue(work);           /* it has no more steps */
+    work_dequeue(work);           /* the barrier has no more steps */
     work->engine->recheck = true; /* a work that was blocked by this may begin */
     int status = begin_native(work, &work->op, entry, TUTTI_REQUEST_COMPARED);
     if (status < 0) work->request.owner = NULL;
@@ -188,15 +188,15 @@ static int through_entry(struct tutti_work *work, const struct backend_entry *en
 int dispatch_through(struct tutti_work *work, const struct backend_entry *entry)
 {
     work->started = true;
-    if (work->op.kind == TUTTI_COPY && work->parent->failing != TUTTI_OK) { /* there is nothing to copy */
+    if (work->op.kind == TUTTI_COPY && work->parent->failing != TUTTI_OK) { /* nothing to copy */
         work_end(work, work->parent->failing, work->parent->text);
         return TUTTI_REQUEST_PENDING;
     }
     if (op_is_open(&work->op) && !takes_open(entry->backend))
-        return error_set(TUTTI_ERR_UNSUPPORTED, "%s has no probes, and no receives of any tag or of up to a size",
+        return error_set(TUTTI_ERR_UNSUPPORTED, "%s supports neither probes nor receives of any tag or of unknown size",
                          entry->backend->name);
     int status = through_entry(work, entry);
     if (status != TUTTI_REQUEST_DONE) return status;
-    work_complete(&work->request, TUTTI_OK); /* with it the rank that a receive came from */
+    work_complete(&work->request, TUTTI_OK); /* also records the source of a receive */
     return TUTTI_REQUEST_PENDING;
 }

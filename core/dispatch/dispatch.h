@@ -1,4 +1,4 @@
-/* How an operation goes through one backend entry: natively, as a message or as a plan. */
+/* Dispatches operations through one backend entry: natively, as a message or as a plan. */
 #ifndef DISPATCH_H
 #define DISPATCH_H
 
@@ -12,13 +12,14 @@ struct tutti_work;
  * has ended meanwhile, or an error if nothing has begun. */
 int dispatch_through(struct tutti_work *work, const struct backend_entry *entry);
 
-/* Dispatches a blocking caller's op, or a message, before it has a work.  work lends its fields from `fingerprint` on,
- * uncleared. Returns TUTTI_REQUEST_DONE if op has completed, and TUTTI_REQUEST_PENDING if the caller must make work its
- * work. Otherwise nothing has begun, and route_work finds out why. */
+/* Dispatches a blocking caller's op, or a message, before it has a work.  Uses the fields of work from `fingerprint` on,
+ * uncleared.  Returns TUTTI_REQUEST_DONE if op has completed, and TUTTI_REQUEST_PENDING if the caller must turn work
+ * into op's work.  Otherwise nothing has begun, and route_work finds the reason. */
 int dispatch_at_once(struct tutti_work *work, const struct tutti_group *group, const tutti_op *op,
                      uint64_t fingerprint);
 
-/* All ranks have called the same operation as work: its backend begins it.  Returns an error if it could not. */
+/* Hands work to its backend, after a barrier has shown that all ranks call the same operation.  Returns an error if the
+ * backend refuses it. */
 int dispatch_compared(struct tutti_work *work);
 
 #endif

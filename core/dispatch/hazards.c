@@ -41,7 +41,7 @@ static bool may_be_native(const struct tutti_work *work)
     return false;
 }
 
-/* True if two messages may match the same receive: they keep their order. */
+/* True if two messages may match the same receive, so they must keep their order. */
 static bool may_match_alike(const tutti_op *a, const tutti_op *b)
 {
     bool any = a->root == TUTTI_ANY_SOURCE || b->root == TUTTI_ANY_SOURCE;
@@ -53,7 +53,7 @@ static bool may_match_alike(const tutti_op *a, const tutti_op *b)
 static bool must_follow(const struct tutti_work *earlier, const struct tutti_work *work)
 {
     bool messages = op_is_message(&earlier->op) || op_is_message(&work->op);
-    if (earlier->parts > 0) return false; /* its parts stand for it */
+    if (earlier->parts > 0) return false; /* its parts are checked instead */
     if (is_copy(earlier) || is_copy(work)) return hazards_conflicts(&earlier->op, &work->op);
     if (op_is_message(&earlier->op) && op_is_message(&work->op))
         return !earlier->started && may_match_alike(&earlier->op, &work->op);
@@ -69,11 +69,11 @@ void hazards_enlist(struct tutti_work *work)
     if (op_is_message(op)) return;
     struct op_span own = op_span_join(op_span_of_all(op->in, op->n_in), op_span_of_all(op->out, op->n_out));
     if (TAILQ_EMPTY(&work->group->works)) *reach = (struct op_span){0, 0};
-    work->apart = !op_overlap(own, *reach);
+    work->disjoint = !op_overlap(own, *reach);
     *reach = op_span_join(*reach, own);
 }
 
-/* True if only their memory can block works.  Then those whose memory is apart need not wait. */
+/* True if only memory can block works.  Then works with disjoint memory need not wait. */
 static bool blocks_by_memory_only(const struct tutti_group *group)
 {
     return group->stager.backend == NULL && group->engine->n_blocked == 0 && group->engine->n_comparing == 0;
@@ -81,7 +81,7 @@ static bool blocks_by_memory_only(const struct tutti_group *group)
 
 bool hazards_must_wait(const struct tutti_work *work)
 {
-    if (work->apart && blocks_by_memory_only(work->group)) return false;
+    if (work->disjoint && blocks_by_memory_only(work->group)) return false;
     if (op_is_message(&work->op) ? work->group->stager.backend == NULL : is_ordered(work)) return false;
     const struct tutti_work *earlier;
     TAILQ_FOREACH(earlier, &work->group->works, group_link)

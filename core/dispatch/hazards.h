@@ -1,4 +1,4 @@
-/* Hazards: which operations of a group wait for earlier ones.
+/* Hazards: decides which operations of a group wait for earlier ones.
  *
  * Collectives of a group complete as if run in the order of issue: one that writes memory which an earlier one still
  * uses waits for it.  Messages wait only for their staging copies.
@@ -10,8 +10,8 @@
 
 struct tutti_work;
 
-/* Records whether work's memory is apart from that of its group's pending works, so that a program that issues many
- * need not compare each with all others.  Call it before work joins the list. */
+/* Records whether work's memory is disjoint from that of its group's pending works, so that a program that issues many
+ * need not compare each with all others.  Must be called before work joins the list. */
 void hazards_enlist(struct tutti_work *work);
 
 /* True if work, the latest of its group or a blocked one, must wait. */

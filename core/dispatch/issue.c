@@ -8,7 +8,9 @@ int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, con
               struct tutti_work **out)
 {
     struct tutti_work *work = work_take(group->engine);
-    if (work == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for an operation");
+    if (work == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for %s in group %s", tutti_kind_find(op->kind)->name,
+                         group->name);
     work->fingerprint = issue_place(group, op, fingerprint, opts, async);
     issue_fill(work, group, op, opts);
     int status = issue_detach(work);
@@ -25,7 +27,7 @@ void issue_enlist(struct tutti_work *work)
     TAILQ_INSERT_TAIL(&work->engine->active, work, link);
     TAILQ_INSERT_TAIL(&work->group->works, work, group_link);
     if (work->async) work->engine->n_async++;
-    work->references++; /* the caller's */
+    work->references++; /* reference of the caller */
 }
 
 void issue_undo(struct tutti_work *work)

@@ -1,4 +1,4 @@
-/* The Work of an operation, and its place among the operations of its group. */
+/* Makes the Works of operations and gives them their place among the operations of their group. */
 #ifndef ISSUE_H
 #define ISSUE_H
 
@@ -29,7 +29,7 @@ static inline void issue_advance(struct tutti_group *group, const tutti_op *op, 
     health_issued(group->health, group->sequence, fingerprint);
 }
 
-/* Fills a cleared work.  The tensors stay where they are: a blocking caller's outlive the call. */
+/* Fills a cleared work.  The tensors are not copied, because a blocking caller's outlive the call. */
 static inline void issue_fill(struct tutti_work *work, struct tutti_group *group, const tutti_op *op,
                               const tutti_opts *opts)
 {
@@ -58,7 +58,7 @@ int issue_new(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, con
 /* Puts a work on the lists of works under way.  Adds the caller's reference. */
 void issue_enlist(struct tutti_work *work);
 
-/* Undoes issue_enlist and frees the work, as if it had never been issued. */
+/* Undoes issue_enlist and frees the work. */
 void issue_undo(struct tutti_work *work);
 
 /* Returns why the group cannot take op, or TUTTI_OK. */

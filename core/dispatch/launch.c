@@ -17,11 +17,12 @@ static void dispatch_late(struct tutti_work *work)
 {
     int status = route_work(work);
     if (status >= 0) return;
-    work->request.owner = NULL; /* no backend has it */
+    work->request.owner = NULL; /* no backend owns it */
     group_fail(work->group, status, error_text(), true);
 }
 
-/* A work that is dispatched may end other works, or all if it fails the group. */
+/* Launches unblocked works.  Each of them may end other works, or all if it fails the group, so the list is read
+ * again. */
 void launch_unblocked(struct tutti_group *first)
 {
     struct tutti_group *group;
@@ -51,8 +52,8 @@ static bool is_staged(const struct tutti_work *work)
            group_device_of(work->group, &work->op) == 1;
 }
 
-/* Waits for staged operations if op goes to a backend that keeps the order of its operations itself: it does not know
- * of those that are staged beside it. */
+/* Waits for staged operations if op goes to a backend that keeps the order of its operations itself: such a backend
+ * cannot order op after operations that are staged elsewhere. */
 static void wait_for_staged(struct tutti_group *group, const tutti_op *op)
 {
     struct tutti_work *work = TAILQ_FIRST(&group->works);
@@ -63,13 +64,13 @@ static void wait_for_staged(struct tutti_group *group, const tutti_op *op)
             continue;
         }
         work->references++;
-        engine_wait(group->engine, work, CLOCK_NEVER); /* its own deadline ends it */
+        engine_wait(group->engine, work, CLOCK_NEVER); /* it ends by its own deadline */
         work_release_locked(work);
         work = TAILQ_FIRST(&group->works);
     }
 }
 
-/* Launches a work.  After an error it is as if it had never been issued. */
+/* Launches a work.  Takes it off the lists again and frees it if that fails. */
 static int launch(struct tutti_work *work)
 {
     struct tutti_group *group = work->group;
@@ -91,18 +92,18 @@ int launch_after_staged(struct tutti_group *group, const tutti_op *op)
 {
     if (group->stager.backend == NULL) return TUTTI_OK;
     wait_for_staged(group, op);
-    return issue_check_usable(group, op); /* time has passed */
+    return issue_check_usable(group, op); /* the group may have failed meanwhile */
 }
 
 int launch_explain_loss(struct tutti_group *group, const tutti_op *op)
 {
     char text[ERROR_TEXT_MAX];
     snprintf(text, sizeof text, "%s", error_text());
-    /* The peer may have left because of another rank's failure, and its control message that says so may wait to be
-     * handled: this round handles it. */
+    /* The peer may have left because of another rank's failure.  This round handles its control message, if it has
+     * arrived. */
     engine_step(group->engine);
     if (group->reported_status != TUTTI_OK)
-        group_fail(group, TUTTI_ERR_PEER_LOST, text, true); /* with the cause that was sent */
+        group_fail(group, TUTTI_ERR_PEER_LOST, text, true); /* with the cause that was reported */
     int status = group->failed ? TUTTI_OK : issue_check_usable(group, op);
     if (!group->failed) return status != TUTTI_OK ? status : error_set(TUTTI_ERR_PEER_LOST, "%s", text);
     group->failure_returned = true;
@@ -134,7 +135,7 @@ int launch_part(struct tutti_group *group, tutti_op *op, const tutti_opts *opts,
     status = launch(work);
     *staged = status == TUTTI_OK && work->stage != NULL;
     if (status == TUTTI_OK)
-        work_release_locked(work); /* the parent's handle stands for it */
+        work_release_locked(work); /* the caller has the parent's handle only */
     else
         parent->parts--;
     return status;

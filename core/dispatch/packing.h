@@ -1,4 +1,4 @@
-/* Several small operations in one: where the results of each go. */
+/* Packs several small operations into one, and copies its result back to their tensors. */
 #ifndef PACKING_H
 #define PACKING_H
 
@@ -7,8 +7,8 @@
 struct tutti_work;
 
 struct packing {
-    char *memory; /* of the one operation: the tensors of the small ones side by side */
-    int n;        /* of `part`; 0: nothing is copied back */
+    char *memory; /* the tensors of the small operations, side by side */
+    int n;        /* number of parts; 0: nothing is copied back */
     struct {
         void *data;
         size_t bytes;
@@ -18,8 +18,8 @@ struct packing {
 /* Frees the packing of an operation that has not begun; NULL is ignored. */
 void packing_free(struct packing *packing);
 
-/* A work ends with status: copies its results to their tensors, unless it failed, and frees its packing.  Lock held.
- * See engine_hooks.part_ended. */
+/* Copies the results of a work that ends with status to their tensors, unless it failed, and frees its packing.  Lock
+ * held.  See engine_hooks.part_ended. */
 void packing_unpack(struct tutti_work *work, int status);
 
 #endif

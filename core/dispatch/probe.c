@@ -13,8 +13,8 @@
 #include "progress/engine_step.h"
 #include "progress/engine_wait.h"
 
-/* Runs one round of progress without letting other threads in, as engine_wait would.  Returns whether work has ended.
- */
+/* Runs one round of progress without letting other threads in, as engine_wait would.  Returns true if work has
+ * ended. */
 static bool ends_in_one_round(struct engine *engine, const struct tutti_work *work)
 {
     engine_step(engine);
@@ -24,7 +24,7 @@ static bool ends_in_one_round(struct engine *engine, const struct tutti_work *wo
 static int launch_probe(struct tutti_group *group, const tutti_op *probe, const tutti_opts *opts,
                         struct tutti_work **work)
 {
-    tutti_op op = *probe; /* the check changes it */
+    tutti_op op = *probe; /* check_op changes it */
     uint64_t fingerprint;
     int status = call_memo_check(group, &op, opts, &fingerprint);
     if (status == TUTTI_OK) status = issue_check_usable(group, &op);
@@ -42,7 +42,7 @@ static int look_once(struct tutti_group *group, const tutti_op *probe, const tut
     struct engine *engine = group->engine;
     *found = work_ended(work) || (holds ? ends_in_one_round(engine, work) : engine_wait(engine, work, 0));
     if (*found) status = work_result(work);
-    if (!*found) work_withdraw(work, TUTTI_ERR_ABORTED, "no message has arrived");
+    if (!*found) work_withdraw(work, TUTTI_ERR_ABORTED, "no matching message has arrived");
     work_release_locked(work);
     return status;
 }
@@ -52,13 +52,13 @@ static int wait_for_message(struct tutti_group *group, const tutti_op *probe, co
     struct tutti_work *work = NULL;
     int status = launch_probe(group, probe, opts, &work);
     if (status != TUTTI_OK) return status;
-    if (!work_ended(work)) engine_wait(group->engine, work, CLOCK_NEVER); /* its own deadline ends it */
+    if (!work_ended(work)) engine_wait(group->engine, work, CLOCK_NEVER); /* it ends by its own deadline */
     status = work_result(work);
     work_release_locked(work);
     return status;
 }
 
-/* Returns op with the fields that opts have. */
+/* Returns op with tag and size filled in. */
 static tutti_op with_opts(const tutti_op *given, const tutti_opts *opts)
 {
     tutti_op op = *given;
@@ -97,16 +97,16 @@ static int receive_found(struct tutti_group *group, tutti_tensor tensor, int sou
     return status;
 }
 
-/* Receives the message that a probe has found.  Nobody else can receive it while the lock is held. */
+/* Receives the message that a probe has found.  No other thread can receive it while the lock is held. */
 static int receive_bytes(struct tutti_group *group, const tutti_opts *found, tutti_bytes *out)
 {
-    /* Its data may still be on its way, so with TUTTI_NOW, too, the receive has the group's timeout. */
+    /* The data may still be on its way, so the receive has the group's timeout even with TUTTI_NOW. */
     tutti_opts opts = {.timeout_ms = found->timeout_ms > 0 ? found->timeout_ms : 0,
                        .tag = *found->received_tag,
                        .group_rank = found->group_rank};
     size_t bytes = (size_t)*found->received;
     void *data = malloc(bytes > 0 ? bytes : 1);
-    if (data == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "recv_bytes: no memory for %zu bytes", bytes);
+    if (data == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "recv_bytes: out of memory for %zu bytes", bytes);
     int status = receive_found(group, tutti_tensor_of(data, (int64_t)bytes, TUTTI_UINT8), *found->source, &opts);
     if (status == TUTTI_OK)
         *out = (tutti_bytes){data, bytes};

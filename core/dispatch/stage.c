@@ -12,24 +12,25 @@
 #include "op/op.h"
 #include "progress/work.h"
 
-/* A chunk is large enough for the full rate.  An operation has few chunks, because each makes three parts. */
+/* A chunk is large enough for the full bandwidth.  An operation has few chunks, because each makes three parts. */
 enum { CHUNK_LEAST = 4 << 20, CHUNKS_MOST = 16, SLOTS = 3, ALIGN = 64 };
 
-/* Closed when the operation has ended. */
+/* State of a staged operation.  It is freed when the operation has ended. */
 struct stage {
-    struct engine_event event; /* first */
+    struct engine_event event; /* first member: see close_stage */
     struct tutti_group *group;
     void *handle;
 };
 
-/* How the tensors are cut.  Each is some blocks of `rows` elements (flat ones of a gather: one a rank), and a chunk
- * takes the same few rows of all blocks.  Lists and messages are not cut: the ranks do not know each other's sizes. */
+/* Describes how the tensors of an operation are cut.  Each consists of blocks of `rows` elements, one block per rank
+ * for the flat side of a gather.  A chunk takes the same rows of all blocks.  Lists and messages are not cut, because
+ * the ranks do not know each other's sizes. */
 struct cut {
     const tutti_op *op;
     bool whole;
-    int64_t rows, most; /* of a block, of a chunk's blocks */
+    int64_t rows, most; /* elements of a block, and of its part in one chunk */
     int n_tensors;
-    size_t *at; /* of each tensor in a slot, in before out */
+    size_t *at; /* offset of each tensor in a slot, inputs before outputs */
     size_t slot_bytes;
     int chunks, slots;
 };
@@ -80,7 +81,8 @@ static int cut_up(const tutti_op *op, int size, struct cut *cut)
     }
     cut->slots = cut->chunks < SLOTS ? cut->chunks : SLOTS;
     cut->at = calloc((size_t)cut->n_tensors, sizeof *cut->at);
-    if (cut->at == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to stage an operation");
+    if (cut->at == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory to stage %s", tutti_kind_find(op->kind)->name);
     for (int i = 0; i < cut->n_tensors; i++) {
         const tutti_tensor *tensor = tensor_of(cut, i);
         cut->at[i] = cut->slot_bytes;
@@ -94,13 +96,13 @@ static int cut_up(const tutti_op *op, int size, struct cut *cut)
 
 /* ---- parts ------------------------------------------------------------------------------------------------- */
 
-/* The tensors of one chunk: on the device, in blocks, and in a slot, where the blocks lie together. */
+/* The tensors of one chunk: on the device, in blocks, and in a slot, where the blocks are consecutive. */
 struct chunk {
     const struct cut *cut;
     char *slot;
     int64_t first, rows;
-    tutti_tensor *host;       /* one per tensor */
-    tutti_tensor *far, *near; /* pieces to be copied, on the device and in the slot */
+    tutti_tensor *host;                /* one per tensor */
+    tutti_tensor *on_device, *on_host; /* pieces to be copied, on the device and in the slot */
     int n_pieces;
 };
 
@@ -112,18 +114,18 @@ static void add_pieces(struct chunk *chunk, int i)
     bool together = cut->whole || chunk->rows == cut->rows;
     if (host->numel == 0) return;
     for (int64_t b = 0; b < (together ? 1 : blocks); b++) {
-        tutti_tensor *far = &chunk->far[chunk->n_pieces], *near = &chunk->near[chunk->n_pieces];
-        *far = *tensor;
-        *near = *host;
+        tutti_tensor *on_device = &chunk->on_device[chunk->n_pieces], *on_host = &chunk->on_host[chunk->n_pieces];
+        *on_device = *tensor;
+        *on_host = *host;
         chunk->n_pieces++;
         if (together) continue;
-        far->numel = near->numel = chunk->rows;
-        far->data = (char *)tensor->data + (b * cut->rows + chunk->first) * element;
-        near->data = (char *)host->data + b * chunk->rows * element;
+        on_device->numel = on_host->numel = chunk->rows;
+        on_device->data = (char *)tensor->data + (b * cut->rows + chunk->first) * element;
+        on_host->data = (char *)host->data + b * chunk->rows * element;
     }
 }
 
-/* Issues op, a part of whole, through an entry of its own. */
+/* Issues op, a part of whole, through the given entry. */
 static int issue_part(struct tutti_work *whole, tutti_op *op, const struct backend_entry *entry)
 {
     struct tutti_group *group = whole->group;
@@ -136,7 +138,7 @@ static int issue_part(struct tutti_work *whole, tutti_op *op, const struct backe
     work->entry = entry;
     work->parent = whole;
     issue_enlist(work);
-    whole->parts++; /* before it is dispatched: it may end at once */
+    whole->parts++; /* before the dispatch, which may end the part at once */
     if (hazards_must_wait(work))
         group->engine->n_blocked++;
     else
@@ -159,9 +161,9 @@ static int copy_part(struct tutti_work *work, const struct chunk *chunk, void *h
                    .dtype = work->op.dtype,
                    .root = -1,
                    .n_in = chunk->n_pieces,
-                   .in = out ? chunk->far : chunk->near,
+                   .in = out ? chunk->on_device : chunk->on_host,
                    .n_out = chunk->n_pieces,
-                   .out = out ? chunk->near : chunk->far,
+                   .out = out ? chunk->on_host : chunk->on_device,
                    .stream = handle};
     return issue_part(work, &op, &work->group->stager);
 }
@@ -172,7 +174,7 @@ static int issue_chunk(struct tutti_work *work, const struct backend_entry *entr
     const struct cut *cut = chunk->cut;
     tutti_op op = work->op;
     bool is_source = op_is_source(&op, work->group->rank);
-    op.call = 0; /* other tensors */
+    op.call = 0; /* 0: its tensors differ from those of the caller's call */
     for (int i = 0; i < cut->n_tensors; i++) {
         chunk->host[i] = *tensor_of(cut, i);
         chunk->host[i].device = (tutti_device){TUTTI_CPU, 0};
@@ -196,9 +198,10 @@ static int issue_all(struct tutti_work *work, const struct backend_entry *entry,
     size_t most = (size_t)cut->n_tensors + (size_t)work->group->size;
     struct chunk chunk = {.cut = cut};
     chunk.host = calloc((size_t)cut->n_tensors + 2 * most, sizeof *chunk.host);
-    if (chunk.host == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to stage an operation");
-    chunk.far = chunk.host + cut->n_tensors;
-    chunk.near = chunk.far + most;
+    if (chunk.host == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory to stage %s", tutti_kind_find(work->op.kind)->name);
+    chunk.on_device = chunk.host + cut->n_tensors;
+    chunk.on_host = chunk.on_device + most;
     int status = TUTTI_OK;
     for (int c = 0; c < cut->chunks && status == TUTTI_OK; c++) {
         chunk.slot = memory + (size_t)(c % cut->slots) * cut->slot_bytes;
@@ -210,14 +213,15 @@ static int issue_all(struct tutti_work *work, const struct backend_entry *entry,
     return status;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------- */
+/* ---- staged operations ----------------------------------------------------------------------------------------- */
 
 static int open_stage(struct tutti_work *work, const struct cut *cut, char **memory)
 {
     const struct backend_entry *stager = &work->group->stager;
     struct stage *stage = calloc(1, sizeof *stage);
     void *given = NULL;
-    if (stage == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to stage an operation");
+    if (stage == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory to stage %s", tutti_kind_find(work->op.kind)->name);
     stage->group = work->group;
     size_t bytes = cut->slot_bytes * (size_t)cut->slots;
     int status = stager->backend->stage_open(stager->state, &work->op, bytes, &stage->handle, &given);
@@ -241,14 +245,14 @@ int stage_begin(struct tutti_work *work, const struct backend_entry *entry)
         return status;
     }
     if (work->start_ns == 0) work_start_clock(work, clock_now_ns());
-    work->deadline_ns = CLOCK_NEVER; /* its parts have theirs */
-    work->point_to_point = true;     /* its parts take their places among the group's collectives */
-    work->parts = 1;                 /* until all are issued */
+    work->deadline_ns = CLOCK_NEVER; /* its parts have deadlines */
+    work->point_to_point = true;     /* its parts have places among the group's collectives */
+    work->parts = 1;                 /* kept above 0 until all parts are issued */
     status = issue_all(work, entry, &cut, memory, work->stage->handle);
     free(cut.at);
-    /* Some parts may run.  The other ranks wait for the missing ones, so the group fails. */
+    /* Some parts may already run.  The other ranks wait for parts that were not issued, so the group fails. */
     if (status != TUTTI_OK) {
-        if (work->failing == TUTTI_OK) { /* else a part has failed before and set the text */
+        if (work->failing == TUTTI_OK) { /* otherwise a part has failed and set the text */
             work->failing = status;
             work->text = strdup(error_text());
         }
@@ -266,7 +270,7 @@ static void close_stage(struct engine_event *event)
     free(stage);
 }
 
-/* Posts an event, because this may be within one of the plug-in's entries. */
+/* Posts an event, because the caller may be within one of the plug-in's entries. */
 void stage_ended(struct stage *stage)
 {
     stage->event.handle = close_stage;

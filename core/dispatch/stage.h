@@ -1,8 +1,8 @@
-/* Operations on CUDA tensors through a backend that takes CPU tensors alone: on copies in host memory.
+/* Runs operations on CUDA tensors through a backend that takes only CPU tensors, on copies in host memory.
  *
- * Such an operation is a Work with nothing of its own to do, whose parts are copies from the device, operations on the
- * host's memory and copies back.  A large one is cut into chunks, alike on all ranks.  What may overlap is not said
- * anywhere: it follows from the memory that the parts use, as for any operations of a group (hazards.c).
+ * A staged operation is a Work that only has parts: copies from the device, operations on host memory, and copies back.
+ * A large one is cut into chunks, in the same way on all ranks.  The memory that the parts use determines which of them
+ * may overlap, as for any operations of a group (hazards.c).
  */
 #ifndef STAGE_H
 #define STAGE_H
@@ -14,14 +14,14 @@ struct stage;
 struct tutti_group;
 struct tutti_work;
 
-/* Whether op has tensors of a device that the entry's backend does not take. */
+/* True if op has tensors of a device that the entry's backend does not take. */
 bool stage_is_needed(const struct backend_entry *entry, const tutti_op *op);
 
-/* Makes of work, which is being issued, one that goes through entry in parts, and issues these.  TUTTI_OK, also where
- * they fail later; an error if nothing was begun. */
+/* Turns work, which is being issued, into a staged operation through entry, and issues its parts.  Returns TUTTI_OK
+ * even if a part fails later, or an error if nothing has begun. */
 int stage_begin(struct tutti_work *work, const struct backend_entry *entry);
 
-/* Its last part has ended. */
+/* Frees the stage of an operation whose last part has ended. */
 void stage_ended(struct stage *stage);
 
 #endif

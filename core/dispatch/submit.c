@@ -17,7 +17,7 @@
 #include "progress/engine_thread.h"
 #include "progress/engine_wait.h"
 
-/* Makes a work of one that has only lent its request. */
+/* Turns a struct whose request dispatch_at_once has used into a work. */
 static void become_work(struct tutti_work *work, struct tutti_group *group, const tutti_op *op, const tutti_opts *opts)
 {
     work_clear(work, group->engine);
@@ -25,7 +25,7 @@ static void become_work(struct tutti_work *work, struct tutti_group *group, cons
     work->started = true;
 }
 
-/* Makes an ended work of one that has only lent its request, which has completed.  It has the caller's reference. */
+/* Turns a work whose borrowed request has completed into op's ended work, with one reference, the caller's. */
 static void become_ended(struct tutti_work *work, struct tutti_group *group, const tutti_op *op, const tutti_opts *opts)
 {
     become_work(work, group, op, opts);
@@ -43,8 +43,8 @@ static bool wants_work(const tutti_opts *opts)
 }
 
 /* Dispatches a blocking operation or a message without a Work: most of them complete at once.  Returns
- * TUTTI_REQUEST_DONE, with *out for an async one; TUTTI_REQUEST_PENDING, with *out; UNSUPPORTED if nothing has begun,
- * and launch_operation may do it; another error is the operation's. */
+ * TUTTI_REQUEST_DONE, with a work in *out if it is async, or TUTTI_REQUEST_PENDING and a work in *out.  Returns
+ * UNSUPPORTED if nothing has begun and launch_operation may do it.  Any other error is the operation's result. */
 static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fingerprint, const tutti_opts *opts,
                           struct tutti_work **out)
 {
@@ -61,9 +61,9 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
         *out = work;
         issue_advance(group, op, fingerprint);
         if (work->exec != NULL) {
-            work_queue_run(
-                work); /* not ended here: if it has failed, a control message may say why, and is handled first */
-        } else if (work->request.owner == NULL) { /* it has completed within the call */
+            /* It is not ended here: a control message may explain its failure, and is handled first. */
+            work_queue_run(work);
+        } else if (work->request.owner == NULL) { /* it completed within the call */
             work->request.owner = work;
             work_complete(&work->request, ended);
         }
@@ -85,7 +85,7 @@ static int submit_at_once(struct tutti_group *group, tutti_op *op, uint64_t fing
     return status == TUTTI_REQUEST_COMPARE ? TUTTI_ERR_UNSUPPORTED : status;
 }
 
-/* Fills the fields of op that the options decide. */
+/* Fills the fields of op that come from the options. */
 static inline void fill_op(tutti_op *op, const tutti_opts *opts)
 {
     op->size = sizeof *op;
@@ -128,7 +128,7 @@ int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
     engine_lock(engine);
     status = call_memo_check(group, op, opts, &fingerprint);
     if (status == TUTTI_OK) status = issue_check_usable(group, op);
-    if (status != TUTTI_OK) { /* a refused call makes no progress */
+    if (status != TUTTI_OK) { /* a refused call does not poll */
         engine_unlock(engine);
         return status;
     }
@@ -147,7 +147,7 @@ int submit(tutti_op *op, const tutti_opts *opts, size_t opts_bytes)
         if (!work_ended(work)) engine_thread_notify(engine);
         hand_out(work, opts);
     } else if (status == TUTTI_OK) {
-        if (!work_ended(work)) engine_wait(engine, work, CLOCK_NEVER); /* its own deadline ends it */
+        if (!work_ended(work)) engine_wait(engine, work, CLOCK_NEVER); /* it ends by its own deadline */
         status = work_result(work);
         work_release_locked(work);
     }

@@ -118,7 +118,7 @@ static int roots(void)
     INVALID(tutti_recv(F(1), WRONG, opts), "recv|src is 1|this rank itself");
     INVALID(tutti_recv(F(1), -2, opts), "recv|src is -2");
     group_rank = OPTS(.group_rank = true);
-    INVALID(tutti_broadcast(F(4), 3, group_rank), "root is 3|no rank of group");
+    INVALID(tutti_broadcast(F(4), 3, group_rank), "root is 3|not a rank of group");
     INVALID(tutti_send(F(4), WRONG, group_rank), "this rank itself");
     return 0;
 }
@@ -209,20 +209,20 @@ static int overlaps(void)
     INVALID(tutti_all_reduce_into(AT(0, 4), AT(1, 4), TUTTI_SUM, opts), "all_reduce|in and out overlap|the same");
     INVALID(tutti_all_reduce_into(AT(3, 4), AT(0, 4), TUTTI_SUM, opts), "all_reduce|in and out overlap");
     INVALID(tutti_reduce_into(AT(0, 4), AT(1, 4), WRONG, TUTTI_SUM, opts), "reduce|in and out overlap");
-    INVALID(tutti_all_gather_into_tensor(AT(0, 6), AT(0, 2), opts), "all_gather|in and out overlap|own part");
+    INVALID(tutti_all_gather_into_tensor(AT(0, 6), AT(0, 2), opts), "all_gather|in and out overlap|own block");
     INVALID(tutti_all_gather_into_tensor(AT(0, 6), AT(3, 2), opts), "all_gather|in and out overlap");
     INVALID(tutti_all_gather_into_tensor(AT(0, 6), AT(5, 2), opts), "all_gather|in and out overlap");
     INVALID(tutti_all_gather(list(1, 2, 1), SIZE, AT(5, 2), opts), "all_gather|in and out[1] overlap");
-    INVALID(tutti_all_gather(list(2, 2, 2), SIZE, AT(8, 2), opts), "all_gather|in and out[2] overlap|own part");
+    INVALID(tutti_all_gather(list(2, 2, 2), SIZE, AT(8, 2), opts), "all_gather|in and out[2] overlap|own block");
     INVALID(tutti_gather_into_tensor(AT(0, 6), AT(1, 2), WRONG, opts), "gather|in and out overlap");
     INVALID(tutti_gather(AT(0, 2), list(1, 2, 1), SIZE, WRONG, opts), "gather|in and out[0] overlap");
-    INVALID(tutti_scatter_tensor(AT(0, 2), AT(0, 6), WRONG, opts), "scatter|in and out overlap|own part");
+    INVALID(tutti_scatter_tensor(AT(0, 2), AT(0, 6), WRONG, opts), "scatter|in and out overlap|own block");
     INVALID(tutti_scatter(AT(5, 2), list(1, 2, 1), SIZE, WRONG, opts), "scatter|in[1] and out overlap");
     INVALID(tutti_reduce_scatter_tensor(AT(1, 2), AT(0, 6), TUTTI_SUM, opts), "reduce_scatter|in and out overlap");
     INVALID(tutti_reduce_scatter(AT(8, 2), list(2, 2, 2), SIZE, TUTTI_SUM, opts), "reduce_scatter|in[2] and out");
     INVALID(tutti_all_to_all_single(AT(0, 6), AT(1, 6), NULL, NULL, opts), "all_to_all|in and out overlap|the same");
     INVALID(tutti_all_to_all_single(AT(0, 6), AT(0, 6), splits(1, 2, 3), splits(3, 2, 1), opts),
-            "all_to_all|in and out overlap|sizes of the parts");
+            "all_to_all|in and out overlap|blocks of the same sizes");
     INVALID(tutti_all_to_all_single(AT(0, 5), AT(0, 6), splits(2, 2, 1), splits(2, 2, 2), opts), "overlap");
     INVALID(tutti_all_to_all(list(1, 1, 2), list(1, 1, 1), SIZE, opts), "all_to_all|in[0] and out[0] overlap");
     INVALID(tutti_all_to_all(list(1, 1, 1), changed(list(1, 1, 1), 2, AT(12, 1)), SIZE, opts), "in[0] and out[0]");
@@ -405,7 +405,7 @@ static int outsider(tutti_group *group, int rank, int size, void *argument)
         EXPECT(value == 7);
         int code = tutti_broadcast(tutti_view(&value, 1), 1, tutti_with(.group = pair));
         EXPECT(code == TUTTI_ERR_INVALID_ARGUMENT);
-        EXPECT(strstr(tutti_last_error(), "root is 1, which is no global rank of group") != NULL);
+        EXPECT(strstr(tutti_last_error(), "root is 1, which is not a global rank of group") != NULL);
         EXPECT(tutti_barrier(tutti_with(.group = pair)) == TUTTI_OK);
     }
     EXPECT(tutti_destroy_process_group(pair) == TUTTI_OK);
