@@ -1,4 +1,4 @@
-/* One short function per public operation: fill the descriptor, submit.  Nothing else belongs here. */
+/* The public operations.  Each function fills a descriptor and submits it, and does nothing else. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -6,9 +6,9 @@
 #include "dispatch/batch.h"
 #include "dispatch/submit.h"
 
-/* Submits an operation with at most one tensor a side. */
-static int flat(tutti_kind kind, const tutti_tensor *out, const tutti_tensor *in, int root, tutti_reduce_op reduce_op,
-                const tutti_opts *opts, size_t opts_bytes)
+/* Submits an operation with at most one tensor per side. */
+static int submit_flat(tutti_kind kind, const tutti_tensor *out, const tutti_tensor *in, int root,
+                       tutti_reduce_op reduce_op, const tutti_opts *opts, size_t opts_bytes)
 {
     tutti_op op = {.kind = kind,
                    .root = root,
@@ -22,100 +22,103 @@ static int flat(tutti_kind kind, const tutti_tensor *out, const tutti_tensor *in
 
 int tutti_broadcast_sized(tutti_tensor tensor, int root, const tutti_opts *opts, size_t opts_bytes)
 {
-    return flat(TUTTI_BROADCAST, &tensor, NULL, root, TUTTI_SUM, opts, opts_bytes);
+    return submit_flat(TUTTI_BROADCAST, &tensor, NULL, root, TUTTI_SUM, opts, opts_bytes);
 }
 
 int tutti_all_reduce_sized(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts, size_t opts_bytes)
 {
-    return flat(TUTTI_ALL_REDUCE, &tensor, &tensor, -1, op, opts, opts_bytes);
+    return submit_flat(TUTTI_ALL_REDUCE, &tensor, &tensor, -1, op, opts, opts_bytes);
 }
 
 int tutti_all_reduce_into_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts,
                                 size_t opts_bytes)
 {
-    return flat(TUTTI_ALL_REDUCE, &out, &in, -1, op, opts, opts_bytes);
+    return submit_flat(TUTTI_ALL_REDUCE, &out, &in, -1, op, opts, opts_bytes);
 }
 
-static int prefix(tutti_kind kind, const tutti_tensor *out, const tutti_tensor *in, tutti_reduce_op op,
-                  const tutti_opts *opts, size_t opts_bytes)
+static int submit_prefix(tutti_kind kind, const tutti_tensor *out, const tutti_tensor *in, tutti_reduce_op op,
+                         const tutti_opts *opts, size_t opts_bytes)
 {
     if (op == TUTTI_AVG)
         return error_set(TUTTI_ERR_UNSUPPORTED,
-                         "%s has no AVG, as each rank reduces over another number of ranks; use SUM",
+                         "%s does not support AVG, because each rank reduces over another number of ranks; use SUM",
                          tutti_kind_find(kind)->name);
-    return flat(kind, out, in, -1, op, opts, opts_bytes);
+    return submit_flat(kind, out, in, -1, op, opts, opts_bytes);
 }
 
 int tutti_scan_sized(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts, size_t opts_bytes)
 {
-    return prefix(TUTTI_SCAN, &tensor, &tensor, op, opts, opts_bytes);
+    return submit_prefix(TUTTI_SCAN, &tensor, &tensor, op, opts, opts_bytes);
 }
 
 int tutti_scan_into_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts,
                           size_t opts_bytes)
 {
-    return prefix(TUTTI_SCAN, &out, &in, op, opts, opts_bytes);
+    return submit_prefix(TUTTI_SCAN, &out, &in, op, opts, opts_bytes);
 }
 
 int tutti_exscan_sized(tutti_tensor tensor, tutti_reduce_op op, const tutti_opts *opts, size_t opts_bytes)
 {
-    return prefix(TUTTI_EXSCAN, &tensor, &tensor, op, opts, opts_bytes);
+    return submit_prefix(TUTTI_EXSCAN, &tensor, &tensor, op, opts, opts_bytes);
 }
 
 int tutti_exscan_into_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts,
                             size_t opts_bytes)
 {
-    return prefix(TUTTI_EXSCAN, &out, &in, op, opts, opts_bytes);
+    return submit_prefix(TUTTI_EXSCAN, &out, &in, op, opts, opts_bytes);
 }
 
 int tutti_reduce_sized(tutti_tensor tensor, int root, tutti_reduce_op op, const tutti_opts *opts, size_t opts_bytes)
 {
-    return flat(TUTTI_REDUCE, &tensor, &tensor, root, op, opts, opts_bytes);
+    return submit_flat(TUTTI_REDUCE, &tensor, &tensor, root, op, opts, opts_bytes);
 }
 
 int tutti_reduce_into_sized(tutti_tensor out, tutti_tensor in, int root, tutti_reduce_op op, const tutti_opts *opts,
                             size_t opts_bytes)
 {
-    return flat(TUTTI_REDUCE, &out, &in, root, op, opts, opts_bytes);
+    return submit_flat(TUTTI_REDUCE, &out, &in, root, op, opts, opts_bytes);
 }
 
 int tutti_all_gather_sized(const tutti_tensor *out, int n, tutti_tensor in, const tutti_opts *opts, size_t opts_bytes)
 {
     tutti_op op = {.kind = TUTTI_ALL_GATHER, .list = true, .n_in = 1, .in = &in, .n_out = n, .out = out};
-    if (n <= 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "all_gather: the out list has %d tensors", n);
+    if (n <= 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "all_gather: the out list has %d tensors; pass one per rank", n);
     return submit(&op, opts, opts_bytes);
 }
 
 int tutti_all_gather_into_tensor_sized(tutti_tensor out, tutti_tensor in, const tutti_opts *opts, size_t opts_bytes)
 {
-    return flat(TUTTI_ALL_GATHER, &out, &in, -1, TUTTI_SUM, opts, opts_bytes);
+    return submit_flat(TUTTI_ALL_GATHER, &out, &in, -1, TUTTI_SUM, opts, opts_bytes);
 }
 
 int tutti_gather_sized(tutti_tensor in, const tutti_tensor *out, int n, int root, const tutti_opts *opts,
                        size_t opts_bytes)
 {
     tutti_op op = {.kind = TUTTI_GATHER, .list = true, .root = root, .n_in = 1, .in = &in, .n_out = n, .out = out};
-    if (n < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "gather: the out list has %d tensors", n);
+    if (n < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "gather: the out list has %d tensors; pass one per rank", n);
     return submit(&op, opts, opts_bytes);
 }
 
 int tutti_gather_into_tensor_sized(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts,
                                    size_t opts_bytes)
 {
-    return flat(TUTTI_GATHER, &out, &in, root, TUTTI_SUM, opts, opts_bytes);
+    return submit_flat(TUTTI_GATHER, &out, &in, root, TUTTI_SUM, opts, opts_bytes);
 }
 
 int tutti_scatter_sized(tutti_tensor out, const tutti_tensor *in, int n, int root, const tutti_opts *opts,
                         size_t opts_bytes)
 {
     tutti_op op = {.kind = TUTTI_SCATTER, .list = true, .root = root, .n_in = n, .in = in, .n_out = 1, .out = &out};
-    if (n < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "scatter: the in list has %d tensors", n);
+    if (n < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "scatter: the in list has %d tensors; pass one per rank", n);
     return submit(&op, opts, opts_bytes);
 }
 
 int tutti_scatter_tensor_sized(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts, size_t opts_bytes)
 {
-    return flat(TUTTI_SCATTER, &out, &in, root, TUTTI_SUM, opts, opts_bytes);
+    return submit_flat(TUTTI_SCATTER, &out, &in, root, TUTTI_SUM, opts, opts_bytes);
 }
 
 int tutti_reduce_scatter_sized(tutti_tensor out, const tutti_tensor *in, int n, tutti_reduce_op reduce_op,
@@ -128,21 +131,24 @@ int tutti_reduce_scatter_sized(tutti_tensor out, const tutti_tensor *in, int n, 
                    .in = in,
                    .n_out = 1,
                    .out = &out};
-    if (n <= 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_scatter: the in list has %d tensors", n);
+    if (n <= 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_scatter: the in list has %d tensors; pass one per rank",
+                         n);
     return submit(&op, opts, opts_bytes);
 }
 
 int tutti_reduce_scatter_tensor_sized(tutti_tensor out, tutti_tensor in, tutti_reduce_op op, const tutti_opts *opts,
                                       size_t opts_bytes)
 {
-    return flat(TUTTI_REDUCE_SCATTER, &out, &in, -1, op, opts, opts_bytes);
+    return submit_flat(TUTTI_REDUCE_SCATTER, &out, &in, -1, op, opts, opts_bytes);
 }
 
 int tutti_all_to_all_sized(const tutti_tensor *out, const tutti_tensor *in, int n, const tutti_opts *opts,
                            size_t opts_bytes)
 {
     tutti_op op = {.kind = TUTTI_ALL_TO_ALL, .list = true, .n_in = n, .in = in, .n_out = n, .out = out};
-    if (n <= 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "all_to_all: the lists have %d tensors", n);
+    if (n <= 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "all_to_all: the lists have %d tensors; pass one per rank", n);
     return submit(&op, opts, opts_bytes);
 }
 
@@ -161,35 +167,35 @@ int tutti_all_to_all_single_sized(tutti_tensor out, tutti_tensor in, const int64
 
 int tutti_barrier_sized(const tutti_opts *opts, size_t opts_bytes)
 {
-    return flat(TUTTI_BARRIER, NULL, NULL, -1, TUTTI_SUM, opts, opts_bytes);
+    return submit_flat(TUTTI_BARRIER, NULL, NULL, -1, TUTTI_SUM, opts, opts_bytes);
 }
 
 int tutti_monitored_barrier_sized(const tutti_opts *opts, size_t opts_bytes)
 {
-    return flat(TUTTI_MONITORED_BARRIER, NULL, NULL, -1, TUTTI_SUM, opts, opts_bytes);
+    return submit_flat(TUTTI_MONITORED_BARRIER, NULL, NULL, -1, TUTTI_SUM, opts, opts_bytes);
 }
 
 int tutti_send_sized(tutti_tensor tensor, int dst, const tutti_opts *opts, size_t opts_bytes)
 {
-    return flat(TUTTI_SEND, NULL, &tensor, dst, TUTTI_SUM, opts, opts_bytes);
+    return submit_flat(TUTTI_SEND, NULL, &tensor, dst, TUTTI_SUM, opts, opts_bytes);
 }
 
 int tutti_recv_sized(tutti_tensor tensor, int src, const tutti_opts *opts, size_t opts_bytes)
 {
-    return flat(TUTTI_RECV, &tensor, NULL, src, TUTTI_SUM, opts, opts_bytes);
+    return submit_flat(TUTTI_RECV, &tensor, NULL, src, TUTTI_SUM, opts, opts_bytes);
 }
 
 int tutti_isend_sized(tutti_tensor tensor, int dst, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
 {
     tutti_op op = {.kind = TUTTI_SEND, .root = dst, .n_in = 1, .in = &tensor};
-    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "isend: work is NULL");
+    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "isend: work is NULL; pass an address for the Work");
     return submit_async(&op, opts, opts_bytes, work);
 }
 
 int tutti_irecv_sized(tutti_tensor tensor, int src, const tutti_opts *opts, size_t opts_bytes, tutti_work **work)
 {
     tutti_op op = {.kind = TUTTI_RECV, .root = src, .n_out = 1, .out = &tensor};
-    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "irecv: work is NULL");
+    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "irecv: work is NULL; pass an address for the Work");
     return submit_async(&op, opts, opts_bytes, work);
 }
 
@@ -204,18 +210,18 @@ static int read_ops(const tutti_p2p_op *ops, size_t op_bytes, int n, tutti_p2p_o
     return status;
 }
 
-/* Submits a batch whose ops have another size than in this library. */
-static int batch_of_others(const tutti_p2p_op *ops, size_t op_bytes, int n, const tutti_opts *opts, tutti_work **works)
+/* Submits a batch whose ops have another size in the program than in this library. */
+static int submit_converted(const tutti_p2p_op *ops, size_t op_bytes, int n, const tutti_opts *opts, tutti_work **works)
 {
     tutti_p2p_op *known = calloc((size_t)n, sizeof *known);
-    if (known == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a batch of %d", n);
+    if (known == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for a batch of %d messages", n);
     int status = read_ops(ops, op_bytes, n, known);
     if (status == TUTTI_OK) status = batch_submit(known, n, opts, works);
     free(known);
     return status;
 }
 
-/* All are checked before the first one is launched. */
+/* Checks all messages before it launches the first one. */
 int tutti_batch_isend_irecv_sized(const tutti_p2p_op *ops, size_t op_bytes, int n, const tutti_opts *opts,
                                   size_t opts_bytes, tutti_work **works)
 {
@@ -225,6 +231,6 @@ int tutti_batch_isend_irecv_sized(const tutti_p2p_op *ops, size_t op_bytes, int 
                          n);
     int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
     if (status != TUTTI_OK) return status;
-    if (n > 0 && op_bytes != sizeof *ops) return batch_of_others(ops, op_bytes, n, opts, works);
+    if (n > 0 && op_bytes != sizeof *ops) return submit_converted(ops, op_bytes, n, opts, works);
     return batch_submit(ops, n, opts, works);
 }

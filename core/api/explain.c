@@ -1,4 +1,4 @@
-/* The public functions that describe backends, groups and the way of an operation. */
+/* The public functions that describe backends and groups, and explain how an operation would be done. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -17,7 +17,7 @@
 #include "progress/engine.h"
 #include "progress/plan_cache.h"
 
-/* Text that is cut where the buffer ends. */
+/* A text buffer.  Text beyond its end is cut. */
 struct text {
     char *at;
     size_t left;
@@ -37,7 +37,7 @@ static void __attribute__((format(printf, 2, 3))) put(struct text *text, const c
 static int check_room(const char *what, const char *text, size_t capacity)
 {
     if (text != NULL && capacity > 0) return TUTTI_OK;
-    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: there is no room for text", what);
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: text is NULL or its capacity is 0", what);
 }
 
 static int put_description(struct text *text, const tutti_backend *backend, void *state)
@@ -60,8 +60,8 @@ int tutti_list_backends(char *text, size_t capacity)
     return status;
 }
 
-/* Appends what a backend's table offers. */
-static void put_doors(struct text *text, const tutti_backend *backend)
+/* Appends the devices and the operations of a backend's table. */
+static void put_operations(struct text *text, const tutti_backend *backend)
 {
     int native = 0;
     put(text, "for %s%s%s tensors: ", backend->devices >> TUTTI_CPU & 1 ? "CPU" : "",
@@ -71,7 +71,7 @@ static void put_doors(struct text *text, const tutti_backend *backend)
         if (!TUTTI_HAS(backend, native[kind])) continue;
         put(text, "%s%s", native++ > 0 ? ", " : "does ", tutti_kind_find((tutti_kind)kind)->name);
     }
-    if (TUTTI_HAS(backend, send)) put(text, "%smessages, and plans of them", native > 0 ? "; " : "");
+    if (TUTTI_HAS(backend, send)) put(text, "%smessages, and plans over them", native > 0 ? "; " : "");
     put(text, "\n");
 }
 
@@ -82,12 +82,12 @@ int tutti_describe_backend(const char *name, char *out, size_t capacity)
     Dl_info file;
     int status = check_room("describe_backend", out, capacity);
     if (status == TUTTI_OK && name == NULL)
-        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend's name is NULL");
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "describe_backend: name is NULL; pass one such as \"tcp\"");
     if (status == TUTTI_OK) status = registry_load(name, &host_services, &backend);
     if (status != TUTTI_OK) return status;
     put(&text, "%s, version %s\n", dladdr(backend, &file) != 0 ? file.dli_fname : backend->name,
         backend->version != NULL ? backend->version : "unknown");
-    put_doors(&text, backend);
+    put_operations(&text, backend);
     status = put_description(&text, backend, NULL); /* before probe, which may fail early */
     return status == TUTTI_OK && TUTTI_HAS(backend, probe) ? backend->probe(&host_services) : status;
 }
@@ -99,12 +99,14 @@ static int find_group(const char *what, const tutti_group *given, struct tutti_g
     *group = group_for_call(given);
     if (*group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if ((*group)->rank < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: this rank is not in group %s", what, (*group)->name);
-    if ((*group)->shut) return error_set(TUTTI_ERR_ABORTED, "%s: group %s has been destroyed", what, (*group)->name);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: this rank is not in group %s; only members may call this",
+                         what, (*group)->name);
+    if ((*group)->shut)
+        return error_set(TUTTI_ERR_ABORTED, "%s: group %s has been destroyed; use another group", what, (*group)->name);
     return TUTTI_OK;
 }
 
-/* Asks the group's backends, from the device's first entry on. */
+/* Appends the descriptions of the group's backends for a device, most preferred first. */
 static int put_group(struct text *text, struct tutti_group *group, int device)
 {
     int status = TUTTI_OK;
@@ -183,29 +185,29 @@ static void put_reason(struct text *text, const struct tutti_group *group, const
     if (reason->by == COLL_BY_NAME)
         put_named(text, group);
     else if (reason->by == COLL_BY_KIND)
-        put(text, "each rank is to hear of every other one, to name all that are missing\n");
+        put(text, "every rank reports to every other one, so that each can name all stragglers\n");
     else if (reason->by == COLL_BY_TUNING)
-        put(text, "TUTTI_TUNING has it for %s of %s\n", kind, bytes);
+        put(text, "TUTTI_TUNING selects it for %s of %s\n", kind, bytes);
     else
         put(text,
-            "the table has it for %s on %s ranks%s, %s\nthe size counts as %" PRId64
-            " bytes there, by the backend's link\n",
+            "the table selects it for %s on %s ranks%s, %s\nits limits compare with %" PRId64
+            " bytes, the size scaled by the backend's link\n",
             kind, ranks, where[reason->where], bytes, reason->bytes);
 }
 
-/* Counts the bytes that the plan makes this rank send, in all and to other hosts. */
+/* Counts the bytes that this rank sends in the plan, in total and to other hosts. */
 static void put_steps(struct text *text, const struct plan *plan, const struct coll_hosts *hosts)
 {
-    int64_t sends = 0, sent = 0, abroad = 0;
+    int64_t sends = 0, sent = 0, to_others = 0;
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         const struct plan_step *step = &plan->steps[i];
         if (step->kind != PLAN_SEND) continue;
         sends++;
         sent += step->numel;
-        if (hosts != NULL && hosts->of[step->peer] != hosts->of[plan->rank]) abroad += step->numel;
+        if (hosts != NULL && hosts->of[step->peer] != hosts->of[plan->rank]) to_others += step->numel;
     }
     put(text, "rank %d: %u steps, %" PRId64 " messages with %" PRId64 " bytes", plan->rank, plan->n_steps, sends, sent);
-    if (hosts != NULL && hosts->n > 1) put(text, ", %" PRId64 " of them to other hosts", abroad);
+    if (hosts != NULL && hosts->n > 1) put(text, ", %" PRId64 " of them to other hosts", to_others);
     put(text, ", %" PRId64 " bytes of scratch\n", plan->scratch);
 }
 
@@ -218,7 +220,7 @@ static int put_plan(struct text *text, const struct tutti_group *group, const st
     int status = plan_cache_explain(group, entry, op, &algorithm, &reason, &plan);
     if (status != TUTTI_OK) return status;
     const char *kind = coll_kind_name(algorithm->kind);
-    put(text, "%s: a plan of its messages\n", entry->backend->name);
+    put(text, "%s: a plan over its messages\n", entry->backend->name);
     put_reason(text, group, kind, algorithm, &reason);
     put_others(text, algorithm->kind, algorithm->name);
     if (TUTTI_HAS(entry->backend, segment_bytes) && entry->backend->segment_bytes > 0)
@@ -228,7 +230,7 @@ static int put_plan(struct text *text, const struct tutti_group *group, const st
     return TUTTI_OK;
 }
 
-/* Makes an operation of this many bytes, in flat tensors that nobody reads. */
+/* An operation of a given size in flat tensors.  Its data is never read. */
 struct example {
     tutti_tensor in, out;
     tutti_op op;
@@ -260,7 +262,7 @@ static int64_t bytes_of(const tutti_op *op, int size)
     return in > out ? in : out;
 }
 
-/* True if a measured row gives this path to the operation. */
+/* True if a measured row selects this path for the operation. */
 static bool is_tuned(const struct backend_entry *entry, tutti_kind kind, int64_t bytes, const char *name)
 {
     for (int i = 0; i < entry->tuned.n; i++) {
@@ -270,7 +272,7 @@ static bool is_tuned(const struct backend_entry *entry, tutti_kind kind, int64_t
     return false;
 }
 
-/* Prints what a backend with paths says of an operation: the path's name, ": ", and how. */
+/* Prints how a backend with paths does an operation, given its explanation "path: how". */
 static void put_path(struct text *text, const struct tutti_group *group, const struct backend_entry *entry,
                      const tutti_op *op, const char *how)
 {
@@ -279,16 +281,16 @@ static void put_path(struct text *text, const struct tutti_group *group, const s
     size_t length = strcspn(how, ":");
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)length, how);
-    put(text, "%s: %s, %s\n", entry->backend->name, op_is_message(op) ? "one message" : "does it itself",
+    put(text, "%s: %s, %s\n", entry->backend->name, op_is_message(op) ? "one message" : "native",
         how + length + strspn(how + length, ": "));
     put(text, "algorithm %s: ", name);
     if (group->algorithm != NULL) override_find(group->algorithm, group->paths, kind, &named);
     if (named != NULL && strcmp(named->name, name) == 0)
         put_named(text, group);
     else if (is_tuned(entry, kind, bytes_of(op, group->size), name))
-        put(text, "TUTTI_TUNING has it for this size\n");
+        put(text, "TUTTI_TUNING selects it for this size\n");
     else
-        put(text, "the backend's table has it for this size\n");
+        put(text, "the backend's table selects it for this size\n");
     put_others(text, kind, name);
 }
 
@@ -299,7 +301,7 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
     make_example(&example, group, kind, bytes);
     for (int i = 0; i < group->n_entries[device]; i++) {
         const struct backend_entry *entry = &group->entries[device][i];
-        const char *how = TUTTI_HAS(entry->backend, native[kind]) ? "where it can do the dtype" : NULL;
+        const char *how = TUTTI_HAS(entry->backend, native[kind]) ? "for the dtypes that it supports" : NULL;
         bool has_paths = TUTTI_HAS(entry->backend, paths) && op_is_message(&example.op);
         if ((how != NULL || has_paths) && TUTTI_HAS(entry->backend, explain)) {
             engine_lock(group->engine);
@@ -311,7 +313,7 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
             return TUTTI_OK;
         }
         if (how != NULL) {
-            put(text, "%s: does it itself, %s\n", entry->backend->name, how);
+            put(text, "%s: native, %s\n", entry->backend->name, how);
             return TUTTI_OK;
         }
         if (!TUTTI_HAS(entry->backend, send)) continue;
@@ -319,11 +321,11 @@ static int put_operation(struct text *text, struct tutti_group *group, tutti_kin
         put(text, "%s: one message\n", entry->backend->name);
         return TUTTI_OK;
     }
-    return error_set(TUTTI_ERR_UNSUPPORTED, "explain: no backend of group %s does %s", group->name,
+    return error_set(TUTTI_ERR_UNSUPPORTED, "explain: no backend of group %s supports %s", group->name,
                      tutti_kind_find(kind)->name);
 }
 
-static bool is_done_alone(tutti_kind kind)
+static bool can_explain(tutti_kind kind)
 {
     return tutti_kind_is_collective(kind) || kind == TUTTI_SEND || kind == TUTTI_RECV;
 }
@@ -336,11 +338,11 @@ int tutti_explain_sized(tutti_kind kind, int64_t bytes, const tutti_opts *opts, 
     struct tutti_group *group = NULL;
     int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
     if (status == TUTTI_OK) status = check_room("explain", out, capacity);
-    if (status == TUTTI_OK && !is_done_alone(kind))
+    if (status == TUTTI_OK && !can_explain(kind))
         status =
-            error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: kind %d is no operation that is done alone", (int)kind);
+            error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: kind %d is neither a collective nor a message", (int)kind);
     if (status == TUTTI_OK && bytes < 0)
-        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: bytes is %" PRId64, bytes);
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "explain: bytes is %" PRId64 "; it must not be negative", bytes);
     if (status == TUTTI_OK) status = find_group("explain", opts != NULL ? opts->group : NULL, &group);
     if (status != TUTTI_OK) return status;
     const struct coll_hosts *hosts = hosts_of(group);

@@ -1,4 +1,4 @@
-/* The table that ties the progress engine to the layers above it. */
+/* The table through which the progress engine calls the layers above it. */
 #ifndef HOOKS_H
 #define HOOKS_H
 

@@ -1,4 +1,4 @@
-/* tutti_alloc and tutti_free: memory of a backend that it can use better than other memory, or of the system. */
+/* tutti_alloc and tutti_free: memory that a backend allocates because it can use it better, or the system's. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 #include "progress/engine.h"
 
 /* Returns the first of the group's backends that takes tensors of its device itself and allocates memory, or NULL. */
-static const struct backend_entry *allocating_entry(const struct tutti_group *group)
+static const struct backend_entry *find_allocator(const struct tutti_group *group)
 {
     int device = group_device_index(group->device);
     for (int i = 0; i < group->n_entries[device]; i++) {
@@ -19,17 +19,18 @@ static const struct backend_entry *allocating_entry(const struct tutti_group *gr
     return device > 0 && stager->backend != NULL && TUTTI_HAS(stager->backend, alloc) ? stager : NULL;
 }
 
-/* Allocates and records under the engine's lock: another thread may free the same memory, get it, or close the
+/* Allocates and records under the engine's lock: another thread may free the memory, allocate it again, or close the
  * group. */
-static int borrow(const struct tutti_group *group, const struct backend_entry *entry, size_t bytes, void **memory)
+static int allocate(const struct tutti_group *group, const struct backend_entry *entry, size_t bytes, void **memory)
 {
     void *made = NULL;
-    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "alloc: group %s has been destroyed", group->name);
+    if (group->shut)
+        return error_set(TUTTI_ERR_ABORTED, "alloc: group %s has been destroyed; use another group", group->name);
     int status = entry != NULL ? entry->backend->alloc(entry->state, bytes, &made) : TUTTI_ERR_UNSUPPORTED;
     if (status == TUTTI_OK && group->device.type == TUTTI_CPU &&
         !allocations_add(made, bytes, group->engine, entry->backend)) {
         entry->backend->free(entry->state, made);
-        status = error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory to remember %p with", made);
+        status = error_set(TUTTI_ERR_NO_MEMORY, "alloc: out of memory to record the allocation %p", made);
     }
     if (status == TUTTI_OK) *memory = made;
     return status;
@@ -40,7 +41,7 @@ static int reclaim(const struct allocation *allocation)
 {
     if (!TUTTI_HAS(allocation->backend, reclaim))
         return error_set(TUTTI_ERR_ABORTED,
-                         "free: %p is memory of a group that has been destroyed, and backend %s cannot take it back "
+                         "free: %p is memory of a group that has been destroyed, and backend %s cannot free it "
                          "after that; it stays until the process ends",
                          allocation->memory, allocation->backend->name);
     if (allocations_remove(allocation->memory)) allocation->backend->reclaim(allocation->memory, allocation->bytes);
@@ -56,7 +57,9 @@ static int give_back(const struct tutti_group *group, const struct backend_entry
         return TUTTI_OK;
     }
     if (lent && allocation.tree == NULL) return reclaim(&allocation);
-    if (group->shut) return error_set(TUTTI_ERR_ABORTED, "free: group %s has been destroyed", group->name);
+    if (group->shut)
+        return error_set(TUTTI_ERR_ABORTED,
+                         "free: group %s has been destroyed; its memory stays until the process ends", group->name);
     int status = entry != NULL ? entry->backend->free(entry->state, memory) : TUTTI_ERR_UNSUPPORTED;
     if (status == TUTTI_OK && lent) allocations_remove(memory);
     return status;
@@ -67,20 +70,24 @@ int tutti_alloc(tutti_group *group, int64_t bytes, void **memory)
     group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (bytes < 0 || memory == NULL)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: bytes is %" PRId64 ", memory is %s", bytes,
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "alloc: bytes is %" PRId64 " and memory is %s; pass bytes >= 0 and a pointer", bytes,
                          memory == NULL ? "NULL" : "given");
     if (group->rank < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: this rank is not in group %s", group->name);
-    const struct backend_entry *entry = allocating_entry(group);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "alloc: this rank is not in group %s; only members may call this",
+                         group->name);
+    const struct backend_entry *entry = find_allocator(group);
     engine_lock(group->engine);
-    int status = borrow(group, entry, (size_t)bytes, memory);
+    int status = allocate(group, entry, (size_t)bytes, memory);
     engine_unlock(group->engine);
     if (group->device.type == TUTTI_CPU && status == TUTTI_ERR_UNSUPPORTED) {
         if (posix_memalign(memory, 4096, bytes > 0 ? (size_t)bytes : 1) == 0) return TUTTI_OK;
-        return error_set(TUTTI_ERR_NO_MEMORY, "alloc: no memory for %" PRId64 " bytes", bytes);
+        return error_set(TUTTI_ERR_NO_MEMORY, "alloc: out of memory for %" PRId64 " bytes", bytes);
     }
     if (entry == NULL)
-        return error_set(TUTTI_ERR_UNSUPPORTED, "alloc: no backend of group %s allocates on its device", group->name);
+        return error_set(TUTTI_ERR_UNSUPPORTED,
+                         "alloc: no backend of group %s allocates on its device; use the device's own allocator",
+                         group->name);
     return status;
 }
 
@@ -97,9 +104,11 @@ int tutti_free(tutti_group *group, void *memory)
     group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     engine_lock(group->engine);
-    int status = give_back(group, allocating_entry(group), memory);
+    int status = give_back(group, find_allocator(group), memory);
     engine_unlock(group->engine);
     if (status == TUTTI_ERR_UNSUPPORTED)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "free: %p is not memory of group %s", memory, group->name);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "free: %p was not allocated on group %s; pass the group of its tutti_alloc", memory,
+                         group->name);
     return status;
 }

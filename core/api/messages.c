@@ -32,8 +32,8 @@ static int refuse_coalescing(const char *what, const tutti_opts *opts)
     const struct tutti_group *group = group_for_call(opts->group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (!coalesce_is_open(group)) return TUTTI_OK;
-    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s cannot be kept: call it before coalesce_begin or after _end",
-                     what);
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                     "%s cannot be coalesced; call it before coalesce_begin or after coalesce_end", what);
 }
 
 /* Reports the message that a probe has found. */
@@ -65,7 +65,8 @@ int tutti_iprobe_sized(int src, const tutti_opts *opts, size_t opts_bytes, bool 
     tutti_message there;
     tutti_opts copy, own;
     tutti_op op = probe_of(src);
-    if (found == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "iprobe: found is NULL");
+    if (found == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "iprobe: found is NULL; pass an address for the result");
     *found = false;
     int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
     if (status != TUTTI_OK) return status;
@@ -84,7 +85,8 @@ int tutti_send_bytes_sized(const void *data, size_t bytes, int dst, const tutti_
     copy = opts != NULL ? *opts : (tutti_opts){0};
     copy.async_op = NULL;
     if (bytes > PTRDIFF_MAX)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "send_bytes: bytes is %zu, more than memory can be", bytes);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "send_bytes: bytes is %zu, more than memory can be; pass at most PTRDIFF_MAX", bytes);
     return tutti_send(tutti_tensor_of(data, (int64_t)bytes, TUTTI_UINT8), dst, &copy);
 }
 
@@ -93,7 +95,8 @@ int tutti_recv_bytes_sized(tutti_bytes *out, int src, const tutti_opts *opts, si
     tutti_message found;
     tutti_opts copy, own;
     tutti_op op = probe_of(src);
-    if (out == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "recv_bytes: out is NULL");
+    if (out == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "recv_bytes: out is NULL; pass a tutti_bytes for the result");
     *out = (tutti_bytes){0};
     int status = SIZED_READ(tutti_opts, opts, opts_bytes, &copy);
     if (status != TUTTI_OK) return status;

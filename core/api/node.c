@@ -1,10 +1,10 @@
-/* This rank's number among the ranks of its node: from the launcher, else from the backend. */
+/* The rank of this process on its node, and the rank of the node: from the launcher, else from the backend. */
 #include "group/default_group.h"
 #include "state/group_state.h"
 
-/* Counts the default group's ranks on this rank's host, all or those before it.  Returns -1 if the backend does not
+/* Counts the ranks below `end` in the default group that share this rank's host.  Returns -1 if the backend does not
  * know. */
-static int count_here(const struct tutti_group *group, int end)
+static int count_local(const struct tutti_group *group, int end)
 {
     int n = 0, host = tutti_get_host(group, group->rank);
     if (host < 0) return -1;
@@ -17,7 +17,7 @@ int tutti_get_local_rank(void)
     const struct tutti_group *group = default_group_peek(NULL);
     if (group == NULL) return -1;
     if (group->local_rank >= 0) return group->local_rank;
-    return group->size == 1 ? 0 : count_here(group, group->rank);
+    return group->size == 1 ? 0 : count_local(group, group->rank);
 }
 
 int tutti_get_local_world_size(void)
@@ -25,7 +25,7 @@ int tutti_get_local_world_size(void)
     const struct tutti_group *group = default_group_peek(NULL);
     if (group == NULL) return -1;
     if (group->local_world_size > 0) return group->local_world_size;
-    return group->size == 1 ? 1 : count_here(group, group->size);
+    return group->size == 1 ? 1 : count_local(group, group->size);
 }
 
 int tutti_get_node_rank(void)

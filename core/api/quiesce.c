@@ -1,4 +1,4 @@
-/* Waiting for all of a group's operations at once. */
+/* Waits for all operations of a group at once. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -25,8 +25,8 @@ static struct tutti_work **hold_works(struct tutti_group *group, int *n)
     return works;
 }
 
-/* Describes the first work that has not ended, and counts them. */
-static int still_under_way(const struct tutti_group *group, struct tutti_work *const *works, int n)
+/* Sets the error of a timeout: how many works have not ended, and the first of them. */
+static int report_timeout(const struct tutti_group *group, struct tutti_work *const *works, int n)
 {
     char what[160] = "";
     int left = 0;
@@ -42,10 +42,11 @@ static int wait_for_works(struct tutti_group *group, int64_t deadline_ns)
 {
     int n = 0, status = TUTTI_OK;
     struct tutti_work **works = hold_works(group, &n);
-    if (n > 0 && works == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to wait for %d operations", n);
+    if (n > 0 && works == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "group_quiesce: out of memory to wait for %d operations", n);
     for (int i = 0; i < n && status == TUTTI_OK; i++)
         if (!work_ended(works[i]) && !engine_wait(group->engine, works[i], deadline_ns)) status = TUTTI_ERR_TIMEOUT;
-    if (status != TUTTI_OK) status = still_under_way(group, works, n);
+    if (status != TUTTI_OK) status = report_timeout(group, works, n);
     for (int i = 0; i < n; i++) work_release_locked(works[i]);
     free(works);
     return status;
@@ -56,12 +57,13 @@ int tutti_group_quiesce(tutti_group *group, int64_t timeout_ms)
     group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
     if (group->rank < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "group_quiesce: this rank is not in group %s", group->name);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "group_quiesce: this rank is not in group %s; only members may call this", group->name);
     if (timeout_ms < 0 && timeout_ms != TUTTI_NOW)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "group_quiesce: timeout_ms is %lld, it may not be negative",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "group_quiesce: timeout_ms is %lld; it must not be negative",
                          (long long)timeout_ms);
     int64_t deadline_ns = timeout_ms <= 0                       ? 0
-                          : timeout_ms == TUTTI_DEFAULT_TIMEOUT ? CLOCK_NEVER /* each operation ends by its own */
+                          : timeout_ms == TUTTI_DEFAULT_TIMEOUT ? CLOCK_NEVER /* each ends by its own deadline */
                                                                 : clock_deadline_ns(timeout_ms);
     engine_lock(group->engine);
     engine_count_call(group->engine);

@@ -1,4 +1,4 @@
-/* The reduction of two tensors in this process. */
+/* Reduces two tensors in this process. */
 #include <inttypes.h>
 #include <tutti/tutti.h>
 
@@ -9,20 +9,26 @@
 static int check_local(const tutti_tensor *inout, const tutti_tensor *in, tutti_reduce_op op)
 {
     if (!dtype_valid(inout->dtype) || in->dtype != inout->dtype)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_local: dtypes %s and %s", dtype_name(inout->dtype),
-                         dtype_name(in->dtype));
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "reduce_local: the dtypes are %s and %s; they must be equal and valid",
+                         dtype_name(inout->dtype), dtype_name(in->dtype));
     if (in->numel < 0 || in->numel != inout->numel)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_local: %" PRId64 " and %" PRId64 " elements", inout->numel,
-                         in->numel);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "reduce_local: the tensors have %" PRId64 " and %" PRId64
+                         " elements; they must have the same number",
+                         inout->numel, in->numel);
     if (in->numel > 0 && (in->data == NULL || inout->data == NULL))
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_local: data is NULL");
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_local: data is NULL but numel is %" PRId64, in->numel);
     if (in->device.type != TUTTI_CPU || inout->device.type != TUTTI_CPU)
-        return error_set(TUTTI_ERR_UNSUPPORTED, "reduce_local: CPU tensors only");
+        return error_set(TUTTI_ERR_UNSUPPORTED,
+                         "reduce_local: the device types are %d and %d; only CPU tensors are supported",
+                         inout->device.type, in->device.type);
     if ((unsigned)op >= TUTTI_REDUCE_OP_COUNT)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "reduce_local: reduce op %d does not exist", (int)op);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "reduce_local: reduce op %d does not exist; use one of tutti_reduce_op", (int)op);
     if (op == TUTTI_PREMUL_SUM || !dtype_reduces(inout->dtype, op))
-        return error_set(TUTTI_ERR_UNSUPPORTED, "reduce_local: %s does not reduce %s here", reduce_op_name(op),
-                         dtype_name(inout->dtype));
+        return error_set(TUTTI_ERR_UNSUPPORTED, "reduce_local: %s does not reduce %s; use another op or dtype",
+                         reduce_op_name(op), dtype_name(inout->dtype));
     return TUTTI_OK;
 }
 

@@ -1,8 +1,8 @@
 /* tutti_spawn: ranks as forked children of the program itself.
  *
  * The store's server is a thread, and a fork after it would copy its locks in whatever state they are.  So the children
- * are forked first and wait at a gate, a pipe; then the parent starts the server and lets them through by writing its
- * port once for each.  When the gate closes instead, the children end. */
+ * are forked first and wait at a gate, which is a pipe.  Then the parent starts the server, and writes its port to the
+ * pipe once per child.  If the gate is closed instead, the children exit. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -35,10 +35,10 @@ struct spawn {
     struct child *children;
     struct pollfd *polled;
     int n, running;
-    int first; /* the child that failed first, -1 */
+    int first; /* the child that failed first, or -1 */
     int token_fd;
     int gate[2];
-    tutti_store *store; /* the ranks' */
+    tutti_store *store; /* the store of the ranks */
 };
 
 /* ---- in the child ------------------------------------------------------------------------------------------ */
@@ -67,14 +67,15 @@ static void set_environment(const struct spawn *spawn, int rank, uint16_t port)
 static bool pass_gate(const struct spawn *spawn, uint16_t *port)
 {
     ssize_t n;
-    close(spawn->gate[1]); /* else the child would hold the gate open itself */
+    close(spawn->gate[1]); /* otherwise the child would keep the gate open */
     do n = read(spawn->gate[0], port, sizeof *port);
     while (n < 0 && errno == EINTR);
     close(spawn->gate[0]);
     return n == sizeof *port;
 }
 
-/* _exit, because functions that the program has registered with atexit belong to the parent. */
+/* Runs fn as a rank.  Ends with _exit, because functions that the program has registered with atexit belong to the
+ * parent. */
 _Noreturn static void be_rank(struct spawn *spawn, int rank, pid_t parent, int (*fn)(int, void *), void *argument)
 {
     uint16_t port;
@@ -83,7 +84,7 @@ _Noreturn static void be_rank(struct spawn *spawn, int rank, pid_t parent, int (
     for (int i = 0; i < rank; i++)
         if (spawn->children[i].pidfd >= 0) close(spawn->children[i].pidfd);
     if (!pass_gate(spawn, &port)) _exit(1);
-    fcntl(spawn->token_fd, F_SETFD, 0); /* so that a program which fn executes still has it */
+    fcntl(spawn->token_fd, F_SETFD, 0); /* a program that fn executes needs it too */
     set_environment(spawn, rank, port);
     free(spawn->children);
     free(spawn->polled);
@@ -94,8 +95,8 @@ _Noreturn static void be_rank(struct spawn *spawn, int rank, pid_t parent, int (
 
 /* ---- in the parent: waiting and ending ---------------------------------------------------------------------- */
 
-/* Publishes that this rank has ended: the others may wait for it in init. */
-static void tell_end(const struct spawn *spawn, int rank)
+/* Publishes that a rank has ended, because the others may wait for it in init. */
+static void publish_end(const struct spawn *spawn, int rank)
 {
     char value[100];
     if (spawn->store == NULL || spawn->running == 0) return;
@@ -124,7 +125,8 @@ static bool reap(struct child *child)
     return true;
 }
 
-/* Chooses the first failure.  Of several since the last look, a rank that a signal ended is the likelier cause. */
+/* Reaps children and records the first failure.  If several have failed since the last call, the cause is more likely
+ * one that a signal ended. */
 static void reap_all(struct spawn *spawn)
 {
     int candidate = -1;
@@ -132,7 +134,7 @@ static void reap_all(struct spawn *spawn)
         struct child *child = &spawn->children[i];
         if (!reap(child)) continue;
         spawn->running--;
-        tell_end(spawn, i);
+        publish_end(spawn, i);
         if (!failed(child)) continue;
         if (candidate < 0 || (spawn->children[candidate].code == CLD_EXITED && child->code != CLD_EXITED))
             candidate = i;
@@ -140,8 +142,8 @@ static void reap_all(struct spawn *spawn)
     if (spawn->first < 0) spawn->first = candidate;
 }
 
-/* Waits until a child has ended, a signal has arrived, or the time has passed. */
-static void sleep_until_news(struct spawn *spawn, int left_ms)
+/* Waits until a child has ended, a signal has arrived, or the time is over. */
+static void wait_for_event(struct spawn *spawn, int left_ms)
 {
     int n = 0;
     for (int i = 0; i < spawn->n; i++) {
@@ -160,7 +162,7 @@ static void signal_all(const struct spawn *spawn, int signal)
         if (spawn->children[i].pid) kill(spawn->children[i].pid, signal);
 }
 
-/* Waits until all have ended or, with until_failure, one has failed.  Returns false if the time has passed. */
+/* Waits until all have ended or, with until_failure, one has failed.  Returns false if the time is over. */
 static bool wait_children(struct spawn *spawn, bool until_failure, int64_t timeout_ms)
 {
     int64_t deadline = clock_deadline_ns(timeout_ms);
@@ -169,7 +171,7 @@ static bool wait_children(struct spawn *spawn, bool until_failure, int64_t timeo
         if (!spawn->running || (until_failure && spawn->first >= 0)) return true;
         int left = clock_left_ms(deadline);
         if (left == 0) return false;
-        sleep_until_news(spawn, left);
+        wait_for_event(spawn, left);
     }
 }
 
@@ -189,8 +191,8 @@ static int result_of(const struct spawn *spawn)
         return error_set(TUTTI_ERR_SYSTEM, "tutti_spawn: rank %d exited with code %d", spawn->first, child->status);
     if (child->code == 0)
         return error_set(TUTTI_ERR_SYSTEM,
-                         "tutti_spawn: how rank %d ended is unknown: the program ignores SIGCHLD or "
-                         "waits for any child",
+                         "tutti_spawn: the exit status of rank %d is lost, because the program ignores SIGCHLD or "
+                         "waits for any child; let tutti_spawn wait for its own children",
                          spawn->first);
     const char *name = sigabbrev_np(child->status);
     return error_set(TUTTI_ERR_SYSTEM, "tutti_spawn: rank %d died of SIG%s%s", spawn->first, name ? name : "?",
@@ -215,7 +217,7 @@ static int make_token(uint8_t token[TUTTI_TOKEN_BYTES], int *fd)
 static int fork_children(struct spawn *spawn, int (*fn)(int, void *), void *argument)
 {
     pid_t parent = getpid();
-    fflush(NULL); /* else each child would write buffered text once more */
+    fflush(NULL); /* otherwise each child would write buffered text again */
     for (int i = 0; i < spawn->n; i++) {
         pid_t pid = fork();
         if (pid < 0) return error_errno(TUTTI_ERR_SYSTEM, "tutti_spawn: cannot fork rank %d of %d", i, spawn->n);
@@ -227,7 +229,7 @@ static int fork_children(struct spawn *spawn, int (*fn)(int, void *), void *argu
     return TUTTI_OK;
 }
 
-/* Writes one port per child; a read of two bytes takes exactly one. */
+/* Writes one port per child.  A read of two bytes takes exactly one. */
 static int open_gate(const struct spawn *spawn, uint16_t port)
 {
     for (int i = 0; i < spawn->n; i++) {
@@ -268,15 +270,18 @@ static void release(struct spawn *spawn)
 int tutti_spawn(int (*fn)(int rank, void *argument), void *argument, int nprocs)
 {
     if (!fn) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_spawn: fn is NULL");
-    if (nprocs < 1) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_spawn: nprocs is %d, below 1", nprocs);
+    if (nprocs < 1)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_spawn: nprocs is %d; it must be at least 1", nprocs);
     if (tutti_is_initialized())
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "tutti_spawn: the default group exists already, and its ranks could not use it: spawn first");
+        return error_set(
+            TUTTI_ERR_INVALID_ARGUMENT,
+            "tutti_spawn: the default group exists already; call tutti_spawn before tutti_init_process_group");
     struct spawn spawn = {.n = nprocs, .first = -1, .token_fd = -1, .gate = {-1, -1}};
     spawn.children = calloc((size_t)nprocs, sizeof *spawn.children);
     spawn.polled = calloc((size_t)nprocs, sizeof *spawn.polled);
-    int status = spawn.children && spawn.polled ? run(&spawn, fn, argument)
-                                                : error_set(TUTTI_ERR_NO_MEMORY, "tutti_spawn: %d ranks", nprocs);
+    int status = spawn.children && spawn.polled
+                     ? run(&spawn, fn, argument)
+                     : error_set(TUTTI_ERR_NO_MEMORY, "tutti_spawn: out of memory for %d ranks", nprocs);
     release(&spawn);
     return status;
 }

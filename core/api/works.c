@@ -13,38 +13,39 @@
 static int check_timeout(int64_t timeout_ms)
 {
     if (timeout_ms >= 0 || timeout_ms == TUTTI_NOW) return TUTTI_OK;
-    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: timeout_ms is %lld, it may not be negative",
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: timeout_ms is %lld; it must not be negative",
                      (long long)timeout_ms);
 }
 
 static int check_forked(const struct engine *engine)
 {
     if (!engine_is_forked(engine)) return TUTTI_OK;
-    return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: the operation was begun before fork(): it is the parent's");
+    return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                     "wait: the operation was started before fork(); only the parent can wait for it");
 }
 
-/* Returns the deadline of a wait.  An operation ends by its own deadline, so its timeout is no limit here.  0: one
- * round. */
-static int64_t moment(int64_t timeout_ms)
+/* Returns the deadline of a wait, or 0 for one round.  TUTTI_DEFAULT_TIMEOUT sets no limit, because an operation ends
+ * by its own deadline. */
+static int64_t deadline_of(int64_t timeout_ms)
 {
     if (timeout_ms == 0 || timeout_ms == TUTTI_NOW) return 0;
     return timeout_ms == TUTTI_DEFAULT_TIMEOUT ? CLOCK_NEVER : clock_deadline_ns(timeout_ms);
 }
 
-/* Yields the core: a program that asks in a loop would keep it from the peer it waits for. */
-static void give_way(const struct engine *engine)
+/* Yields the core, which a program that polls in a loop would take from the peer it waits for. */
+static void yield_core(const struct engine *engine)
 {
     if (!engine->own_core) sched_yield();
 }
 
-/* Waits for a work, with its engine's lock.  *ended: it had ended then; it may have ended since. */
+/* Waits for a work under its engine's lock.  Sets *ended if it had ended then; it may also end right after that. */
 static int wait_locked(struct tutti_work *work, int64_t deadline_ns, int64_t timeout_ms, bool *ended)
 {
     *ended = work_ended(work) || engine_wait(work->engine, work, deadline_ns);
     if (*ended) return work_result(work);
     char what[160];
     work_describe(work, what, sizeof what);
-    return error_set(TUTTI_ERR_TIMEOUT, "wait: %s is still under way after %lld ms; it goes on", what,
+    return error_set(TUTTI_ERR_TIMEOUT, "wait: %s is still under way after %lld ms; it continues", what,
                      (long long)(timeout_ms > 0 ? timeout_ms : 0));
 }
 
@@ -58,7 +59,7 @@ static int wait_until(struct tutti_work *work, int64_t deadline_ns, int64_t time
     engine_count_call(engine);
     status = wait_locked(work, deadline_ns, timeout_ms, ended);
     engine_unlock(engine);
-    if (!*ended && timeout_ms <= 0) give_way(engine);
+    if (!*ended && timeout_ms <= 0) yield_core(engine);
     return status;
 }
 
@@ -66,20 +67,20 @@ static int wait_one(struct tutti_work *work, int64_t timeout_ms, bool *ended)
 {
     int status = check_timeout(timeout_ms);
     *ended = false;
-    return status != TUTTI_OK ? status : wait_until(work, moment(timeout_ms), timeout_ms, ended);
+    return status != TUTTI_OK ? status : wait_until(work, deadline_of(timeout_ms), timeout_ms, ended);
 }
 
 int tutti_work_wait(tutti_work *work, int64_t timeout_ms)
 {
     bool ended;
-    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: work is NULL");
+    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: work is NULL; pass a Work");
     return wait_one(work, timeout_ms, &ended);
 }
 
 int tutti_wait(tutti_work **work, int64_t timeout_ms)
 {
     if (work == NULL || *work == NULL)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: there is no work to wait for");
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait: work or *work is NULL; pass the address of a Work");
     bool ended;
     int status = wait_one(*work, timeout_ms, &ended);
     if (ended) {
@@ -118,10 +119,10 @@ static int visit_engine(struct visit *visit, struct engine *engine)
 int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms)
 {
     if (n < 0 || (works == NULL && n > 0))
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait_all: no works (n is %d)", n);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait_all: works is NULL or n (%d) is negative", n);
     int status = check_timeout(timeout_ms), first = TUTTI_OK;
     if (status != TUTTI_OK) return status;
-    int64_t deadline_ns = moment(timeout_ms);
+    int64_t deadline_ns = deadline_of(timeout_ms);
     bool timed_out = false;
     char text[ERROR_TEXT_MAX];
     struct visit visit = {NULL, 0};
@@ -135,7 +136,7 @@ int tutti_wait_all(tutti_work **works, int n, int64_t timeout_ms)
             timed_out = !ended;
             snprintf(text, sizeof text, "%s", error_text());
         }
-        if (!ended) continue; /* the others may have ended: they are freed too */
+        if (!ended) continue; /* later works may have ended and are freed too */
         work_release_locked(works[i]);
         visit.handles++;
         works[i] = NULL;
@@ -157,7 +158,10 @@ int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index)
     for (int i = 0; i < n; i++) {
         if (works[i] == NULL) continue;
         if (engine != NULL && works[i]->engine != engine)
-            return error_set(TUTTI_ERR_UNSUPPORTED, "wait_any: works of groups that do not share a world");
+            return error_set(
+                TUTTI_ERR_UNSUPPORTED,
+                "wait_any: works[%d] is from another world than the works before it; wait for each world on its own",
+                i);
         engine = works[i]->engine;
     }
     if (engine == NULL) return TUTTI_OK;
@@ -165,12 +169,13 @@ int tutti_wait_any(tutti_work **works, int n, int64_t timeout_ms, int *index)
     if (status != TUTTI_OK) return status;
     engine_lock(engine);
     engine_count_call(engine);
-    int found = engine_wait_any(engine, works, n, moment(timeout_ms));
-    status = found >= 0 ? work_result(works[found])
-                        : error_set(TUTTI_ERR_TIMEOUT, "wait_any: none of %d operations ended in %lld ms; they go on",
-                                    n, (long long)timeout_ms);
+    int found = engine_wait_any(engine, works, n, deadline_of(timeout_ms));
+    status = found >= 0
+                 ? work_result(works[found])
+                 : error_set(TUTTI_ERR_TIMEOUT, "wait_any: none of %d operations ended in %lld ms; they continue", n,
+                             (long long)timeout_ms);
     engine_unlock(engine);
-    if (found < 0 && timeout_ms <= 0) give_way(engine);
+    if (found < 0 && timeout_ms <= 0) yield_core(engine);
     if (found < 0) return status;
     work_give_up(works[found]);
     works[found] = NULL;
@@ -188,7 +193,7 @@ static bool stream_waits(struct tutti_work *work, void *stream)
 
 int tutti_wait_stream(tutti_work *work, void *stream)
 {
-    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait_stream: work is NULL");
+    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "wait_stream: work is NULL; pass a Work");
     int status = check_forked(work->engine);
     if (status != TUTTI_OK) return status;
     engine_lock(work->engine);
@@ -209,7 +214,7 @@ bool tutti_work_is_completed(tutti_work *work)
     bool moved = work_ended(work) || engine_step(engine);
     if (!moved) engine->hooks->check_deadlines(engine, clock_now_ns());
     engine_unlock(engine);
-    if (!moved) give_way(engine);
+    if (!moved) yield_core(engine);
     return work_ended(work);
 }
 
@@ -226,13 +231,15 @@ const char *tutti_work_error(tutti_work *work)
 int tutti_work_then(tutti_work *work, void (*callback)(tutti_work *work, void *argument), void *argument)
 {
     if (work == NULL || callback == NULL)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "work_then: %s is NULL", work == NULL ? "work" : "callback");
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "work_then: %s is NULL; pass a Work and a callback",
+                         work == NULL ? "work" : "callback");
     struct engine *engine = work->engine;
     int status = TUTTI_OK;
     engine_lock(engine);
     bool ended = work_ended(work);
     if (work->callback != NULL) {
-        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "work_then: the work has a callback already");
+        status =
+            error_set(TUTTI_ERR_INVALID_ARGUMENT, "work_then: the work has a callback already; a work takes only one");
     } else {
         work->callback = callback;
         work->argument = argument;
@@ -277,13 +284,13 @@ int64_t tutti_work_received(const tutti_work *work)
 
 int tutti_work_fd(tutti_work *work)
 {
-    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "work_fd: work is NULL");
+    if (work == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "work_fd: work is NULL; pass a Work");
     struct engine *engine = work->engine;
     engine_lock(engine);
     if (work->event_fd < 0) work->event_fd = eventfd(work_ended(work) ? 1 : 0, EFD_CLOEXEC | EFD_NONBLOCK);
     int fd = work->event_fd;
     engine_unlock(engine);
-    return fd >= 0 ? fd : error_errno(TUTTI_ERR_SYSTEM, "work_fd: no eventfd");
+    return fd >= 0 ? fd : error_errno(TUTTI_ERR_SYSTEM, "work_fd: cannot create an eventfd");
 }
 
 void tutti_work_free(tutti_work *work)

@@ -28,7 +28,7 @@ enum {
 };
 
 static struct {
-    pthread_mutex_t lock; /* init and destroy */
+    pthread_mutex_t lock; /* held by init and destroy */
     struct rendezvous rendezvous;
     bool ending; /* the default group is being closed */
 } world = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -42,19 +42,23 @@ bool tutti_is_backend_available(const char *name)
 {
     const tutti_backend *backend = NULL;
     if (name != NULL) return registry_load(name, &host_services, &backend) == TUTTI_OK;
-    error_set(TUTTI_ERR_INVALID_ARGUMENT, "the backend's name is NULL");
+    error_set(TUTTI_ERR_INVALID_ARGUMENT, "is_backend_available: name is NULL; pass one such as \"tcp\"");
     return false;
 }
 
 static int check_init(const tutti_init_opts *opts)
 {
     if (opts->timeout_ms < 0 || opts->store_timeout_ms < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: a timeout is negative (%lld, %lld ms)",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "init: timeout_ms is %lld and store_timeout_ms %lld; they must not be negative",
                          (long long)opts->timeout_ms, (long long)opts->store_timeout_ms);
-    if (opts->rank < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: rank is %d", opts->rank);
-    if (opts->world_size < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: world_size is %d", opts->world_size);
+    if (opts->rank < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: rank is %d; it must not be negative", opts->rank);
+    if (opts->world_size < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: world_size is %d; it must not be negative",
+                         opts->world_size);
     if (opts->rank > 0 && opts->world_size == 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: rank is %d without a world_size: give both, or neither",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init: rank is %d without a world_size; give both or neither",
                          opts->rank);
     return group_check_device("init", opts->device);
 }
@@ -73,8 +77,8 @@ static tutti_device default_device(const tutti_init_opts *opts, const struct bac
     return only_cuda ? (tutti_device){TUTTI_CUDA, local_rank > 0 ? local_rank : 0} : (tutti_device){TUTTI_CPU, 0};
 }
 
-/* Writes why this rank has no group into the store, for the ranks that still wait for it.  A lost rank is named in the
- * text already; any other failure is this rank's. */
+/* Writes to the store why this rank has no group, for the ranks that wait for it.  The text names a lost rank itself;
+ * any other failure is attributed to this rank. */
 static void report_failure(int status, const char *text)
 {
     static const char key[] = "tutti/world/lost";
@@ -142,17 +146,18 @@ int tutti_init_process_group_sized(const char *backend, const tutti_init_opts *o
     if (status != TUTTI_OK) return status;
     pthread_mutex_lock(&world.lock);
     if (world.ending)
-        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "the default group is just being destroyed");
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                           "init: the default group is being destroyed; wait until destroy_process_group has returned");
     else if (tutti_is_initialized())
         status = error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                           "the default group exists already: destroy it first, or make a tutti_new_group");
+                           "init: the default group exists already; destroy it first or call tutti_new_group");
     else
         status = open_world(backend, opts != NULL ? opts : &defaults);
     pthread_mutex_unlock(&world.lock);
     return status;
 }
 
-static void say_goodbye(const struct tutti_group *group)
+static void publish_departure(const struct tutti_group *group)
 {
     int64_t left = 0;
     tutti_store_set_timeout(group->store, LEAVE_MS); /* the process that hosts the store may have stopped */
@@ -162,33 +167,35 @@ static void say_goodbye(const struct tutti_group *group)
 
 /* Keeps the store of the rank that hosts it until the others have left, within limits: they may still look up
  * addresses.  After a failure some never leave, and the others find its cause in the store (cause.h). */
-static void await_others(tutti_store *board, int64_t deadline)
+static void await_others(tutti_store *hosted, int64_t deadline)
 {
     const char *keys[1] = {"all_left"};
-    if (board != NULL) tutti_store_wait(board, keys, 1, clock_left_ms(deadline));
-    tutti_store_free(board);
+    if (hosted != NULL) tutti_store_wait(hosted, keys, 1, clock_left_ms(deadline));
+    tutti_store_free(hosted);
 }
 
-/* Takes no lock while it waits for callbacks, which may call this function. */
+/* Destroys the default group.  Takes no lock while it waits for callbacks, because these may call this function. */
 static int destroy_world(int64_t delivery_ms)
 {
     pthread_mutex_lock(&world.lock);
     struct tutti_group *group = default_group_set(NULL);
     if (group != NULL) world.ending = !engine_is_forked(group->engine);
     pthread_mutex_unlock(&world.lock);
-    if (group == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group to destroy");
+    if (group == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "destroy_process_group: there is no default group; call tutti_init_process_group first");
     if (engine_is_forked(group->engine)) return TUTTI_OK;
-    int64_t deadline = clock_deadline_ns(LEAVE_MS); /* also for the group's operations */
+    int64_t deadline = clock_deadline_ns(LEAVE_MS); /* the time that group_close takes counts */
     engine_lock(group->engine);
     bool parts = group->size > 1 && !group->failed;
     engine_unlock(group->engine);
     bool hosts = world.rendezvous.hosts && parts, last = world.rendezvous.hosts && group->size > 1 && !parts;
     int64_t failed_deadline = clock_deadline_ns(LEAVE_FAILED_MS);
-    tutti_store *board = NULL; /* outlives the group */
-    if (hosts) tutti_store_prefix(world.rendezvous.store, "tutti", &board);
-    if (parts) say_goodbye(group);
+    tutti_store *hosted = NULL; /* outlives the group */
+    if (hosts) tutti_store_prefix(world.rendezvous.store, "tutti", &hosted);
+    if (parts) publish_departure(group);
     group_close(group, delivery_ms);
-    await_others(board, deadline);
+    await_others(hosted, deadline);
     if (last) tutti_store_linger(world.rendezvous.store, clock_left_ms(failed_deadline));
     pthread_mutex_lock(&world.lock);
     rendezvous_leave(&world.rendezvous);
@@ -201,7 +208,8 @@ static int destroy_world(int64_t delivery_ms)
 int tutti_destroy_process_group_within(tutti_group *group, int64_t delivery_ms)
 {
     if (delivery_ms < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "destroy_process_group: delivery_ms is %" PRId64, delivery_ms);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "destroy_process_group: delivery_ms is %" PRId64 "; it must not be negative", delivery_ms);
     if (group == NULL || group == default_group_peek(NULL)) return destroy_world(delivery_ms);
     shared_transport_close_group(group, delivery_ms);
     return TUTTI_OK;

@@ -138,7 +138,7 @@ static void backends(void **state)
     assert_int_equal(tutti_list_backends(NULL, 12), TUTTI_ERR_INVALID_ARGUMENT);
     assert_int_equal(tutti_describe_backend("loop", text, sizeof text), TUTTI_OK);
     assert_non_null(strstr(text, "/tests/plugins/libtutti_loop.so, version for tests\n"
-                                 "for CPU tensors: messages, and plans of them\na table in memory\n"));
+                                 "for CPU tensors: messages, and plans over them\na table in memory\n"));
     assert_int_equal(tutti_describe_backend("broken_probe", text, sizeof text), TUTTI_ERR_BACKEND);
     assert_non_null(strstr(tutti_last_error(), "the driver is older than this plug-in"));
     assert_int_equal(tutti_describe_backend("nowhere", text, sizeof text), TUTTI_ERR_BACKEND);

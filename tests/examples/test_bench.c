@@ -142,7 +142,7 @@ static void explains(void **state)
     (void)state;
     struct launch local = RUN("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--explain", "broadcast", "1K");
     assert_int_equal(local.status, 0);
-    if (strcmp(backend(), "tcp") == 0) has(&local, "tcp: does it itself, through shared memory, in one step");
+    if (strcmp(backend(), "tcp") == 0) has(&local, "tcp: native, through shared memory, in one step");
     launch_free(&local);
     setenv("TUTTI_SHM", "0", 1); /* within a host there is no choice */
     struct launch launch = RUN("-n", "2", TUTTI_BENCH_PATH, "--backend", backend(), "--explain", "broadcast", "64K");

@@ -234,9 +234,10 @@ static int rank_without_room(int rank, int size, void *argument)
         tutti_group *group = NULL;
         EXPECT(tutti_new_group((int[]){0, 1, 2}, size, NULL, &group) == TUTTI_OK);
         int status = call_bytes(call, rank, group);
-        if (rank == 1) EXPECT_ERROR(status, TUTTI_ERR_NO_MEMORY, "_bytes: no memory for 268435456 bytes");
-        if (rank == 0) EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "_bytes: no memory for 268435456 bytes");
-        EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_ABORTED, "aborted by rank 1", "no memory");
+        if (rank == 1) EXPECT_ERROR(status, TUTTI_ERR_NO_MEMORY, "_bytes: out of memory for 268435456 bytes");
+        if (rank == 0) EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "_bytes: out of memory for 268435456 bytes");
+        EXPECT_ERROR(tutti_barrier(tutti_with(.group = group)), TUTTI_ERR_ABORTED, "aborted by rank 1",
+                     "out of memory");
         EXPECT(tutti_barrier(NULL) == TUTTI_OK); /* otherwise another rank's destroy could be noticed first */
         EXPECT(tutti_destroy_process_group(group) == TUTTI_OK);
     }

@@ -280,8 +280,8 @@ static int works(void)
 {
     tutti_work *none = NULL;
     int index = 5;
-    INVALID(tutti_wait(NULL, 0), "wait|no work");
-    INVALID(tutti_wait(&none, 0), "wait|no work");
+    INVALID(tutti_wait(NULL, 0), "wait|NULL");
+    INVALID(tutti_wait(&none, 0), "wait|NULL");
     INVALID(tutti_work_wait(NULL, 0), "wait|NULL");
     INVALID(tutti_wait_all(NULL, 1, 0), "wait_all");
     INVALID(tutti_wait_all(&none, -1, 0), "wait_all|-1");
@@ -302,7 +302,7 @@ static int groups(void)
     INVALID(tutti_new_group(NULL, 2, &opts, &made), "new_group|0 ranks");
     INVALID(tutti_new_group(ranks, 0, &opts, &made), "new_group|0 ranks");
     INVALID(tutti_new_group(ranks, -1, &opts, &made), "new_group|-1 ranks");
-    INVALID(tutti_new_group(ranks, 4, &opts, &made), "new_group|4 ranks|of 3");
+    INVALID(tutti_new_group(ranks, 4, &opts, &made), "new_group|4 ranks|group own has 3");
     INVALID(tutti_new_group(twice, 2, &opts, &made), "new_group|rank 1|twice");
     INVALID(tutti_new_group(far, 2, &opts, &made), "new_group|ranks[1] is 3");
     INVALID(tutti_new_group(below, 2, &opts, &made), "new_group|ranks[0] is -1");
