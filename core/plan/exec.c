@@ -26,7 +26,7 @@ void exec_free(struct exec *exec)
 {
     if (exec == NULL) return;
     free(exec->requests);
-    free(exec->waits); /* messages and locals are part of it */
+    free(exec->waits); /* messages and locals are in this allocation */
     free(exec->scratch);
     free(exec);
 }
@@ -48,7 +48,7 @@ static int reserve_scratch(struct exec *exec)
     exec->scratch = NULL;
     void *memory = NULL;
     if (posix_memalign(&memory, 64, need) != 0)
-        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for %zu bytes of scratch", need);
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for %zu bytes of scratch", need);
     exec->scratch = memory;
     exec->scratch_bytes = need;
     return TUTTI_OK;

@@ -1,4 +1,4 @@
-/* Executor: runs one plan over one point-to-point table.  This is the only file that knows both.
+/* Executor: runs one plan over one point-to-point table.  No other file knows both.
  *
  * An exec is created for a plan and may run many times, once at a time.  It never blocks: exec_advance issues the steps
  * that may start, the backend completes requests through exec_complete, and `left` counts down to zero. */
@@ -23,7 +23,7 @@ struct exec_run {
     uint64_t tag; /* tag of slot 0 */
     uint64_t fingerprint;
     bool awaited; /* a caller waits for this run: the backend may poll for a message if no other step can run */
-    void *owner;  /* the owner of each pending request; not NULL */
+    void *owner;  /* owner of each pending request; not NULL */
 };
 
 struct exec {

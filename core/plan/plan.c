@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without recv_reduce, data that is reduced in place is received into one of these first.  So many may be in use at
- * once. */
+/* Without recv_reduce, data that is reduced in place is first received into a stage.  PLAN_STAGES is the number of
+ * stages in use at once. */
 enum { PLAN_STAGES = 4, PLAN_FIRST_STEPS = 16 };
 
 struct plan_edge {
@@ -136,8 +136,9 @@ struct plan_ref plan_scratch(struct plan *plan, int64_t numel)
 
 /* ---- dependencies ------------------------------------------------------------------------------------------ */
 
-/* While building, a step's nexts counts its edges, and first_next is the step that its latest edge leads to.  That is
- * enough to skip a second edge between the same two steps, because all edges to one step are added consecutively. */
+/* Adds an edge.  While building, a step's nexts counts its edges, and first_next is the step that its latest edge leads
+ * to.  That is enough to skip a second edge between the same two steps, because all edges to one step are added
+ * consecutively. */
 static void add_edge(struct plan *plan, uint32_t before, uint32_t after)
 {
     struct plan_builder *builder = plan->builder;
@@ -162,7 +163,7 @@ static void add_edge(struct plan *plan, uint32_t before, uint32_t after)
 void plan_order(struct plan *plan, uint32_t before, uint32_t after)
 {
     if (plan->error || before == UINT32_MAX || after == UINT32_MAX) return;
-    assert(before < after); /* so that no cycle can arise */
+    assert(before < after); /* excludes cycles */
     add_edge(plan, before, after);
 }
 

@@ -3,7 +3,7 @@
  * A builder (core/coll) appends the steps in the order in which a sequential program would run them.  It states no
  * dependencies.  plan_* derives them from what each step reads and writes: read after write, write after read, and
  * write after write, on element ranges of named buffers.  So exactly the steps that may overlap do.  One executor
- * (exec.c) runs any plan over any point-to-point table; a test runs plans symbolically and proves them.
+ * (exec.c) runs any plan over any point-to-point table.  A test runs plans symbolically and proves them.
  *
  * Positions and lengths are in elements of the operation's dtype, so one plan serves all dtypes.
  *
@@ -52,7 +52,7 @@ struct plan {
     uint32_t n_steps;
     uint32_t *next;  /* successors of all steps, step by step; valid after plan_finish */
     uint32_t n_next; /* entries of next */
-    uint32_t *ready; /* the steps that wait for none; valid after plan_finish */
+    uint32_t *ready; /* the steps that wait for no other; valid after plan_finish */
     uint32_t n_ready;
     int64_t scratch; /* elements of scratch needed */
     int rank, size;

@@ -1,4 +1,4 @@
-/* Which step accessed which elements: an ordered map of ranges, private to plan.c.
+/* Records which step accessed which elements: an ordered map of ranges, private to plan.c.
  *
  * Each range of a buffer holds the step that wrote it last and the steps that have read it since.  A read must follow
  * the writer.  A write must follow the readers, or the writer if there is no reader (a reader follows the writer
