@@ -12,14 +12,14 @@
 
 enum {
     ALERT_FOR_MS = 2000,
-    SPINS = 200,       /* rounds before sleeping if each rank has a core; a round asks every backend once */
-    SPINS_SHARED = 0,  /* if ranks share cores: a spinning rank keeps the core from the peer it waits for */
-    YIELDS = 100,      /* rounds after these: being woken costs more than a few turns of the peers */
-    SPINS_NEAR = 50,   /* if peers answer as soon as they run and each has a core, they are given this one */
-    YIELDS_NEAR = 4000 /* often: it may be theirs, and being woken takes longer; they may have some MiB to read */
+    SPINS = 200,        /* rounds before sleeping if each rank has a core; a round polls every backend once */
+    SPINS_SHARED = 0,   /* the same if ranks share cores: spinning takes the core from the awaited peer */
+    YIELDS = 100,       /* yields after these rounds: being woken costs more than a few turns of the peers */
+    SPINS_LOCAL = 50,   /* replaces SPINS if peers answer as soon as they run: yielding gives them this core */
+    YIELDS_LOCAL = 4000 /* many: this may be a peer's core, waking takes longer, and peers may read some MiB */
 };
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- creation and end ------------------------------------------------------------------------------------------ */
 
 static atomic_int fork_generation;
 
@@ -86,14 +86,14 @@ int engine_new(int local_world_size, const struct engine_hooks *hooks, struct en
     struct engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL || !event_memory_open(&engine->event_memory)) {
         free(engine);
-        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the %zu bytes of a group's engine", sizeof *engine);
     }
     engine->wake_fd[POLLER_CALLER] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->wake_fd[POLLER_THREAD] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->sentinel.fd = -1;
     if (engine->wake_fd[POLLER_CALLER] < 0 || engine->wake_fd[POLLER_THREAD] < 0 ||
         !descriptors_join_sentinel(&engine->sentinel)) {
-        int status = error_errno(TUTTI_ERR_SYSTEM, "no eventfd for a group");
+        int status = error_errno(TUTTI_ERR_SYSTEM, "cannot create an eventfd for a group");
         close_wake_fds(engine);
         event_memory_close(&engine->event_memory);
         free(engine);
@@ -141,9 +141,9 @@ void engine_free(struct engine *engine)
 static void write_wake(struct engine *engine, enum engine_poller who)
 {
     uint64_t one = 1;
-    if (engine_is_disowned(engine)) return; /* the poller sleeps by the clock alone */
+    if (engine_is_disowned(engine)) return; /* the poller then sleeps by the clock alone */
     ssize_t written = write(engine->wake_fd[who], &one, sizeof one);
-    (void)written; /* EAGAIN: it is readable already */
+    (void)written; /* EAGAIN: the eventfd is readable already */
 }
 
 void engine_wake(struct engine *engine, enum engine_poller who)
@@ -151,8 +151,8 @@ void engine_wake(struct engine *engine, enum engine_poller who)
     if (!atomic_exchange(&engine->wake_sent[who], true)) write_wake(engine, who);
 }
 
-/* Ends the thread.  Returns false if the caller is the thread itself, in a callback, after which it ends; or if it
- * cannot be woken, because the program has closed the descriptor for that. */
+/* Ends the thread.  Returns false if the caller is the thread itself, in a callback; the thread then ends after it.
+ * Also returns false if the thread cannot be woken, because the program has closed its descriptor. */
 static bool end_thread(struct engine *engine)
 {
     if (!engine->has_thread || engine_is_forked(engine)) return true;
@@ -173,13 +173,13 @@ void engine_drop(struct engine *engine)
 void engine_drop_many(struct engine *engine, int references)
 {
     if (references == 0) return;
-    /* release: all that was done under these references comes before the end; acquire: for the thread that frees */
+    /* release: all accesses under these references precede the end; acquire: for the thread that frees */
     if (atomic_fetch_sub_explicit(&engine->references, references, memory_order_acq_rel) > references) return;
     if (end_thread(engine)) {
         engine_free(engine);
         return;
     }
-    if (!engine->disowned) engine->frees_itself = true; /* else the engine is left to the thread for good */
+    if (!engine->disowned) engine->frees_itself = true; /* otherwise the thread keeps the engine for good */
     pthread_detach(engine->thread);
 }
 
@@ -216,16 +216,16 @@ int engine_add_source(struct engine *engine, const tutti_backend *backend, void 
 {
     if (engine->n_sources == ENGINE_SOURCES)
         return error_set(TUTTI_ERR_UNSUPPORTED,
-                         "%d groups of this world have backends of their own, which the world was not started with, "
-                         "and no more can: destroy some, or start the world with that backend, too",
+                         "%d groups of this world have backends that the world was not started with, "
+                         "which is the maximum; destroy some, or start the world with that backend",
                          ENGINE_SOURCES - 1);
     engine->source[engine->n_sources].backend = backend;
     engine->source[engine->n_sources].state = state;
     engine->n_sources++;
     if (!TUTTI_HAS(backend, is_near) || !backend->is_near(state)) return TUTTI_OK;
     if (!engine->own_core) return TUTTI_OK;
-    engine->spins = engine->spins_max = SPINS_NEAR;
-    engine->yields = YIELDS_NEAR;
+    engine->spins = engine->spins_max = SPINS_LOCAL;
+    engine->yields = YIELDS_LOCAL;
     return TUTTI_OK;
 }
 
@@ -291,7 +291,7 @@ void engine_wake_waiters(struct engine *engine)
 
 void engine_alert(struct engine *engine)
 {
-    /* relaxed: a time; a sleeping thread is woken below */
+    /* relaxed: it guards no other data, and a sleeping thread is woken below */
     atomic_store_explicit(&engine->alert_until_ns, clock_now_ns() + (int64_t)ALERT_FOR_MS * 1000000,
                           memory_order_relaxed);
     if (!engine->attending) engine_wake(engine, POLLER_THREAD);

@@ -7,8 +7,8 @@
 
 enum {
     SLEEP_MOST_MS = 100,
-    SETTLE_NS = 100000, /* the first sleep on the backends: see their arm */
-    NO_FD_US = 50       /* sleep if a backend has nothing to poll */
+    SETTLE_NS = 100000, /* length of the first sleep on the backends: see arm in backend.h */
+    NO_FD_US = 50       /* length of a sleep if a backend has no descriptor */
 };
 
 int engine_sleep_ms(int64_t deadline_ns)
@@ -26,7 +26,7 @@ void engine_sleep_take_wake(struct engine *engine, enum engine_poller who)
     engine->wake_sent[who] = false;
 }
 
-/* Returns how many descriptors to poll, 0 if something has arrived already, -1 if a backend has none. */
+/* Returns the number of descriptors to poll, 0 if something has arrived already, or -1 if a backend has none. */
 static int arm_backends(struct engine *engine, enum engine_poller who, struct pollfd *polled)
 {
     int n = 0;
@@ -54,7 +54,7 @@ bool engine_sleep_try_lock(struct engine *engine)
     return false;
 }
 
-/* Asks the backends once more after a moment: they may have missed what arrived while they looked. */
+/* Arms the backends again after a moment, because they may have missed an arrival while they checked. */
 static int arm_again(struct engine *engine, enum engine_poller who, struct pollfd *polled)
 {
     if (who == POLLER_CALLER)
@@ -66,7 +66,7 @@ static int arm_again(struct engine *engine, enum engine_poller who, struct pollf
     return n;
 }
 
-/* Without descriptors there is nothing to sleep on.  All groups fail. */
+/* Fails all groups, because there are no descriptors to sleep on, and sleeps by the clock. */
 static bool sleep_disowned(struct engine *engine, enum engine_poller who)
 {
     if (engine->first != NULL) engine->hooks->fail_disowned(engine->first);
@@ -83,7 +83,7 @@ bool engine_sleep(struct engine *engine, enum engine_poller who, int timeout_ms)
     int n = arm_backends(engine, who, polled), found = 0;
     engine->polling[who] = n != 0;
     lock_give(&engine->lock);
-    if (n > 0) found = ppoll(polled, (nfds_t)n, &settle, NULL); /* EINTR: one round too many */
+    if (n > 0) found = ppoll(polled, (nfds_t)n, &settle, NULL); /* EINTR costs one extra round */
     if (n > 0 && found == 0 && timeout_ms != 0) {
         n = arm_again(engine, who, polled);
         if (n > 0) found = poll(polled, (nfds_t)n, timeout_ms);

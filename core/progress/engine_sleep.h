@@ -1,4 +1,4 @@
-/* Sleeping on the backends' descriptors. */
+/* Sleeps on the backends' descriptors. */
 #ifndef ENGINE_SLEEP_H
 #define ENGINE_SLEEP_H
 
@@ -8,23 +8,24 @@
 #include "progress/engine.h"
 
 enum {
-    ENGINE_WATCH_MS = 50,      /* after this time without a call the thread sleeps on the backends */
-    ENGINE_DISOWNED_US = 1000, /* sleep if the program has closed the engine's descriptors */
+    ENGINE_WATCH_MS = 50,      /* time without calls after which the thread sleeps on the backends */
+    ENGINE_DISOWNED_US = 1000, /* length of a sleep if the program has closed the engine's descriptors */
     ENGINE_LOCK_TRIES = 100    /* yields in favor of threads that want the lock */
 };
 
 /* Sleeps until a backend has something, another thread calls, or timeout_ms (-1: no limit) has passed.  Releases the
- * lock and returns without it; polling[who] is still set then.  Returns whether another thread called. */
+ * lock and returns without it; polling[who] is still set then.  Returns true if another thread called. */
 bool engine_sleep(struct engine *engine, enum engine_poller who, int timeout_ms);
 
-/* Takes the lock without ever sleeping for it, behind the callers that want it.  A caller in a tight loop holds it
- * nearly all the time, and each release would wake the thread in vain. */
+/* Tries to take the lock without sleeping for it, and lets callers that want it go first.  A caller in a tight loop
+ * holds it nearly all the time, and each release would wake the thread in vain. */
 bool engine_sleep_try_lock(struct engine *engine);
 
-/* Returns how long to sleep at most until deadline_ns: stragglers are asked now and then. */
+/* Returns the maximum length of a sleep until deadline_ns, in milliseconds.  It is limited because stragglers are asked
+ * regularly. */
 int engine_sleep_ms(int64_t deadline_ns);
 
-/* Reads the eventfd that has ended a sleep. */
+/* Reads the eventfd that ended a sleep. */
 void engine_sleep_take_wake(struct engine *engine, enum engine_poller who);
 
 #endif

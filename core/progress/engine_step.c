@@ -5,11 +5,11 @@
 #include "progress/work.h"
 
 enum {
-    CHECK_MS = 100 /* between two checks of the deadlines */,
-    CHECK_ROUNDS = 16 /* between two looks at the clock */
+    CHECK_MS = 100 /* time between two checks of the deadlines */,
+    CHECK_ROUNDS = 16 /* rounds between two reads of the clock */
 };
 
-/* Checks deadlines during rounds, too: operations of other threads may keep this one from ever sleeping. */
+/* Checks deadlines during rounds too, because operations of other threads may keep this one from ever sleeping. */
 static void check_deadlines(struct engine *engine)
 {
     engine->now_ns = clock_now_ns();
@@ -18,7 +18,8 @@ static void check_deadlines(struct engine *engine)
     engine->hooks->check_deadlines(engine, engine->now_ns);
 }
 
-/* Each work gets one turn, so that a long local computation of one does not keep the wire waiting. */
+/* Runs one turn of each runnable work, so that a long local computation of one does not delay the messages of
+ * others. */
 static bool run_works(struct engine *engine)
 {
     struct tutti_work *last = TAILQ_LAST(&engine->runnable, work_queue), *work = NULL;
@@ -49,7 +50,7 @@ bool engine_step(struct engine *engine)
 {
     engine_wake_pollers(engine);
     bool moved = engine_poll_backends(engine);
-    /* First: a peer's control message says why connections break whose end the same round may have reported. */
+    /* Handled first: a control message may explain why connections have broken that the same round reports. */
     moved |= engine_handle_events(engine);
     moved |= run_works(engine);
     if (engine->n_reported > 0 && engine->first != NULL) engine->hooks->apply_reported(engine->first);

@@ -1,4 +1,4 @@
-/* One round of progress: the backends, then what they have completed. */
+/* Runs rounds of progress: polls the backends, then handles their completions. */
 #ifndef ENGINE_STEP_H
 #define ENGINE_STEP_H
 
@@ -6,7 +6,7 @@
 
 struct engine;
 
-/* Runs one round without waiting.  Returns whether anything moved.  Lock held. */
+/* Runs one round without waiting.  Returns true if anything progressed.  Lock held. */
 bool engine_step(struct engine *engine);
 
 /* Runs the core's own part of a round: works continue with what backends have completed.  For callers that have called

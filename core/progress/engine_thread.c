@@ -1,5 +1,6 @@
 #include "progress/engine_thread.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -10,19 +11,19 @@
 #include "progress/engine_step.h"
 
 enum {
-    UNARMED_MS = 20,    /* between two looks for control messages over a backend without arm, in an idle group */
-    GRACE_US = 100,     /* for the caller to wait itself before the thread polls */
-    ATTEND_ROUNDS = 50, /* of these without work, then the thread sleeps deeply */
-    ALERT_MS = 5        /* instead of ENGINE_WATCH_MS, after a failure */
+    UNARMED_MS = 20,    /* period of checks for control messages over a backend without arm, in an idle group */
+    GRACE_US = 100,     /* time in which the caller may begin to wait before the thread polls */
+    ATTEND_ROUNDS = 50, /* number of such periods without work before the thread sleeps on the backends */
+    ALERT_MS = 5        /* replaces ENGINE_WATCH_MS after a failure */
 };
 
-/* Sleeps without the lock.  Returns whether the thread was woken. */
+/* Sleeps without the lock.  Returns true if the thread was woken. */
 static bool nap(struct engine *engine, int64_t ns)
 {
     struct pollfd polled = {engine->wake_fd[POLLER_THREAD], POLLIN, 0};
     struct timespec time = clock_timespec(ns);
     if (engine_is_disowned(engine)) polled.fd = -1;
-    if (ppoll(&polled, 1, &time, NULL) <= 0) return false; /* EINTR: too early */
+    if (ppoll(&polled, 1, &time, NULL) <= 0) return false; /* EINTR ends the sleep early */
     if (polled.revents & POLLNVAL) usleep(ENGINE_DISOWNED_US);
     engine_sleep_take_wake(engine, POLLER_THREAD);
     return true;
@@ -78,7 +79,7 @@ static void *thread_main(void *argument)
 {
     struct engine *engine = argument;
     while (!engine->stopping) {
-        /* Cleared before n_async is read: engine_thread_notify reads it after it has raised n_async. */
+        /* Cleared before n_async is read: engine_thread_notify reads `attending` after it has raised n_async. */
         engine->attending = false;
         engine->attending = engine->n_async > 0;
         if (engine->attending)
@@ -95,7 +96,10 @@ void engine_thread_start(struct engine *engine)
     if (engine->has_thread) return;
     int error = thread_start(&engine->thread, thread_main, engine);
     engine->has_thread = error == 0;
-    if (error != 0) log_write(LOG_WARN, "no progress thread: asynchronous operations progress only in tutti_wait");
+    if (error != 0)
+        log_write(LOG_WARN,
+                  "cannot start the progress thread (%s); asynchronous operations progress only in tutti_wait",
+                  strerror(error));
 }
 
 void engine_thread_notify(struct engine *engine)

@@ -9,14 +9,14 @@
 #include "progress/work.h"
 
 enum {
-    QUIET_MS = 1, /* a waiting caller polls after this time without calls of other threads */
+    QUIET_MS = 1, /* time without calls of other threads after which a waiting caller polls */
     SPINS_LEAST = 2,
     SPINS_TRY_EVERY = 32
 };
 
 /* State of one waiting caller. */
 struct wait {
-    uint64_t calls; /* engine->calls when it last looked */
+    uint64_t calls; /* engine->calls at its last check */
     bool polled;
 };
 
@@ -33,14 +33,14 @@ static void sleep_on_condition(struct engine *engine, int ms)
     engine->n_sleepers--;
 }
 
-static int first_ended(struct tutti_work *const *works, int n)
+static int find_ended(struct tutti_work *const *works, int n)
 {
     for (int i = 0; i < n; i++)
         if (works[i] != NULL && work_ended(works[i])) return i;
     return -1;
 }
 
-/* Runs owed callbacks and lets other threads have the lock, between two rounds of a long wait. */
+/* Runs the callbacks of ended works and lets other threads take the lock, between two rounds of a long wait. */
 static void let_others_in(struct engine *engine)
 {
     if (!lock_is_wanted(&engine->lock) && TAILQ_EMPTY(&engine->callbacks)) return;
@@ -49,9 +49,8 @@ static void let_others_in(struct engine *engine)
     engine_lock(engine);
 }
 
-/* Adapts the number of rounds to their success.  Cores may be busy with other work, so that a peer runs only when it
- * is given this core, and peers may be far away.  Now and then the full number is tried, to notice that this has
- * changed. */
+/* Adapts the number of rounds to their success.  Cores may be busy with other work, so that a peer runs only when it is
+ * given this core, and peers may be far away.  Regularly the full number is tried, to notice when this changes. */
 static void adapt_spins(struct engine *engine, int spun, bool moved)
 {
     if (!engine->own_core) return;
@@ -85,11 +84,11 @@ int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int 
     int spun = 0, index = -1;
     struct wait wait = {.calls = engine->calls};
     engine->callers++;
-    while ((index = first_ended(works, n)) < 0) {
+    while ((index = find_ended(works, n)) < 0) {
         bool moved = engine_step(engine);
         let_others_in(engine);
         if (engine->now_ns >= deadline_ns) {
-            index = first_ended(works, n);
+            index = find_ended(works, n);
             break;
         }
         if (moved) {
@@ -104,17 +103,17 @@ int engine_wait_any(struct engine *engine, struct tutti_work *const *works, int 
         }
         adapt_spins(engine, spun, false);
         spun = 0;
-        if ((index = first_ended(works, n)) >= 0) break;
+        if ((index = find_ended(works, n)) >= 0) break;
         int64_t now = clock_now_ns();
         if (now >= deadline_ns) break;
         int64_t next = engine->hooks->check_deadlines(engine, now);
-        if ((index = first_ended(works, n)) >= 0) break;
+        if ((index = find_ended(works, n)) >= 0) break;
         for (int i = 0; i < n; i++)
             if (works[i] != NULL) works[i]->awaited = true;
         sleep_as_caller(engine, engine_sleep_ms(next < deadline_ns ? next : deadline_ns), &wait);
     }
     engine->callers--;
-    if (wait.polled) engine_wake_sleepers(engine); /* one of them has to poll */
+    if (wait.polled) engine_wake_sleepers(engine); /* one of the sleepers must poll */
     return index;
 }
 

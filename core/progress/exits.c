@@ -28,7 +28,7 @@ static void call_all(void)
     lock_give(&lock);
 }
 
-/* Not from a destructor of the library: the backends' libraries may be gone by then. */
+/* Registers with atexit, because the backends' libraries may be unloaded when a destructor of this library runs. */
 static void watch_exits(void)
 {
     atexit(call_all);

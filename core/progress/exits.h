@@ -1,7 +1,7 @@
 /* Calls back when the process exits.
  *
- * A process that exits without destroying its groups still says goodbye to its peers, so that they can tell an exit
- * from a crash.  _exit, signals and exec call nothing. */
+ * A process that exits without destroying its groups still notifies its peers, so that they can tell an exit from a
+ * crash.  _exit, signals and exec call nothing. */
 #ifndef EXITS_H
 #define EXITS_H
 

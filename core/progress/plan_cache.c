@@ -9,41 +9,41 @@
 #include "op/op.h"
 #include "state/group_state.h"
 
-/* Scratch is kept because new memory is slow: its pages are taken, and cleared, one by one when they are first touched.
- * Those were two thirds of an all_to_all of 32 MiB in place. */
+/* Scratch is kept because new memory is slow: the kernel takes and clears its pages one by one when they are first
+ * touched. */
 enum { CACHE_MOST = 128, CACHE_BUCKETS = 64, CACHE_SCRATCH_KEPT = 64 << 20, MONITORED_MOST = 128 };
 
-/* All that a plan depends on.  Zeroed before it is filled, so that it compares as bytes. */
+/* Everything that a plan depends on.  It is zeroed before it is filled, because keys are compared as bytes. */
 struct key {
     const tutti_backend *backend;
     int64_t count;
     int32_t kind, root, element;
-    uint8_t in_place, average, premul, even, list, unused[3]; /* no padding: it compares as bytes */
-    uint32_t n_counts;                                        /* uneven: entries of counts, in then out */
+    uint8_t in_place, average, premul, even, list, unused[3]; /* no padding, because keys are compared as bytes */
+    uint32_t n_counts; /* uneven blocks: number of entries in counts, in before out */
 };
 
 struct plan_cache_entry {
     TAILQ_ENTRY(plan_cache_entry) age;
     LIST_ENTRY(plan_cache_entry) chain;
     struct key key;
-    uint64_t call; /* of the operation that it was last taken for: see tutti_op */
+    uint64_t call; /* `call` of the operation that last took it: see tutti_op */
     int64_t *counts;
     struct plan *plan;
-    size_t bytes; /* of the plan, of what one run of it takes besides scratch, and of this */
+    size_t bytes; /* size of the plan, of one run without scratch, and of this struct */
     struct exec *spare;
     int running;
 };
 
 struct plan_cache {
-    TAILQ_HEAD(by_age_head, plan_cache_entry) by_age; /* latest first */
+    TAILQ_HEAD(by_age_head, plan_cache_entry) by_age; /* most recent first */
     LIST_HEAD(, plan_cache_entry) bucket[CACHE_BUCKETS];
-    struct plan_cache_entry *latest[TUTTI_KIND_COUNT]; /* for calls that repeat the last one of their kind; or NULL */
+    struct plan_cache_entry *latest[TUTTI_KIND_COUNT]; /* for repeated calls of a kind; may be NULL */
     int n;
-    size_t bytes;        /* of all entries */
-    size_t scratch_kept; /* bytes, of all spare execs */
+    size_t bytes;        /* sum of all entries */
+    size_t scratch_kept; /* bytes of scratch in all spare execs */
 };
 
-/* The blocks of both sides, as builders want them. */
+/* The blocks of both sides, in the form that builders take. */
 struct shape {
     struct key key;
     int64_t *counts; /* in_count, out_count, in_at, out_at: size entries each */
@@ -73,7 +73,7 @@ static void free_spares(struct plan_cache *cache, struct plan_cache_entry *entry
     while ((exec = take_spare(cache, entry)) != NULL) exec_free(exec);
 }
 
-static void entry_free(struct plan_cache *cache, struct plan_cache_entry *entry)
+static void free_entry(struct plan_cache *cache, struct plan_cache_entry *entry)
 {
     TAILQ_REMOVE(&cache->by_age, entry, age);
     LIST_REMOVE(entry, chain);
@@ -90,7 +90,7 @@ void plan_cache_free(struct plan_cache *cache)
 {
     if (cache == NULL) return;
     struct plan_cache_entry *entry;
-    while ((entry = TAILQ_FIRST(&cache->by_age)) != NULL) entry_free(cache, entry);
+    while ((entry = TAILQ_FIRST(&cache->by_age)) != NULL) free_entry(cache, entry);
     free(cache);
 }
 
@@ -171,22 +171,22 @@ static struct plan_cache_entry *find(struct plan_cache *cache, const struct shap
 
 /* ---- building ---------------------------------------------------------------------------------------------- */
 
-static struct coll_blocks side(bool present, bool list, const int64_t *count, const int64_t *at)
+static struct coll_blocks make_side(bool present, bool list, const int64_t *count, const int64_t *at)
 {
     if (!present) return (struct coll_blocks){0};
     return (struct coll_blocks){list, count, list ? NULL : at};
 }
 
-/* Returns the backend's figures, by which algorithms are chosen. */
-static struct coll_link link_of(const tutti_backend *backend)
+/* Returns the backend's latency, bandwidth and segment size, which decide the algorithm. */
+static struct coll_link read_link(const tutti_backend *backend)
 {
     return (struct coll_link){TUTTI_HAS(backend, latency_ns) ? backend->latency_ns : 0,
                               TUTTI_HAS(backend, bytes_per_us) ? backend->bytes_per_us : 0,
                               TUTTI_HAS(backend, segment_bytes) ? backend->segment_bytes : 0};
 }
 
-/* Returns the limit in elements. */
-static int64_t recv_reduce_most(const tutti_backend *backend, int64_t element)
+/* Returns the backend's limit for recv_reduce, in elements. */
+static int64_t find_recv_reduce_limit(const tutti_backend *backend, int64_t element)
 {
     if (!TUTTI_HAS(backend, recv_reduce)) return PLAN_NEVER;
     return TUTTI_HAS(backend, recv_reduce_most) ? backend->recv_reduce_most / element : PLAN_ALWAYS;
@@ -197,15 +197,15 @@ static int build(const struct tutti_group *group, const struct backend_entry *ba
 {
     const struct key *key = &shape->key;
     int size = group->size;
-    struct coll_link link = link_of(backend_entry->backend);
+    struct coll_link link = read_link(backend_entry->backend);
     struct coll_args args = {
         .kind = key->kind == TUTTI_MONITORED_BARRIER ? TUTTI_BARRIER : (tutti_kind)key->kind,
         .rank = group->rank,
         .size = size,
         .root = key->root,
         .count = key->count,
-        .in = side(shape->in_blocks, shape->in_list, shape->counts, shape->counts + 2 * size),
-        .out = side(shape->out_blocks, shape->out_list, shape->counts + size, shape->counts + 3 * size),
+        .in = make_side(shape->in_blocks, shape->in_list, shape->counts, shape->counts + 2 * size),
+        .out = make_side(shape->out_blocks, shape->out_list, shape->counts + size, shape->counts + 3 * size),
         .even = key->even,
         .in_place = key->in_place,
         .average = key->average,
@@ -217,16 +217,17 @@ static int build(const struct tutti_group *group, const struct backend_entry *ba
     };
     args.segment = coll_segment(&args);
     struct coll_override override = {group->algorithm, backend_entry->tuned.rows, backend_entry->tuned.n, group->paths};
-    bool tells_all = key->kind == TUTTI_MONITORED_BARRIER && size <= MONITORED_MOST;
-    if (tells_all && reason != NULL) *reason = (struct coll_reason){.by = COLL_BY_KIND};
-    *algorithm = tells_all ? coll_find(TUTTI_BARRIER, "linear", 6) : coll_select(&args, &override, reason);
+    bool is_linear = key->kind == TUTTI_MONITORED_BARRIER && size <= MONITORED_MOST;
+    if (is_linear && reason != NULL) *reason = (struct coll_reason){.by = COLL_BY_KIND};
+    *algorithm = is_linear ? coll_find(TUTTI_BARRIER, "linear", 6) : coll_select(&args, &override, reason);
     if (*algorithm == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
-    *plan = coll_build(*algorithm, &args, recv_reduce_most(backend_entry->backend, key->element));
-    return *plan != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+    *plan = coll_build(*algorithm, &args, find_recv_reduce_limit(backend_entry->backend, key->element));
+    return *plan != NULL ? TUTTI_OK
+                         : error_set(TUTTI_ERR_NO_MEMORY, "out of memory for a plan of group %s", group->name);
 }
 
 /* Returns the bytes of an entry. */
-static size_t bytes_of(const struct plan_cache_entry *entry)
+static size_t count_bytes(const struct plan_cache_entry *entry)
 {
     const struct plan *plan = entry->plan;
     size_t steps = plan->n_steps,
@@ -247,7 +248,7 @@ static void evict(struct plan_cache *cache, size_t bytes)
     for (entry = TAILQ_LAST(&cache->by_age, by_age_head); entry != NULL; entry = before) {
         if (cache->n < CACHE_MOST && cache->bytes + bytes <= CACHE_BYTES_MOST) return;
         before = TAILQ_PREV(entry, by_age_head, age);
-        if (entry->running == 0) entry_free(cache, entry);
+        if (entry->running == 0) free_entry(cache, entry);
     }
 }
 
@@ -259,7 +260,7 @@ static int insert(struct plan_cache *cache, const struct tutti_group *group, con
     if (entry != NULL && bytes > 0) entry->counts = malloc(bytes);
     if (entry == NULL || (bytes > 0 && entry->counts == NULL)) {
         free(entry);
-        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for a plan of group %s", group->name);
     }
     if (bytes > 0) memcpy(entry->counts, shape->counts, bytes);
     entry->key = shape->key;
@@ -270,7 +271,7 @@ static int insert(struct plan_cache *cache, const struct tutti_group *group, con
         free(entry);
         return status;
     }
-    entry->bytes = bytes_of(entry);
+    entry->bytes = count_bytes(entry);
     evict(cache, entry->bytes);
     TAILQ_INSERT_HEAD(&cache->by_age, entry, age);
     LIST_INSERT_HEAD(&cache->bucket[bucket], entry, chain);
@@ -290,7 +291,8 @@ static int find_or_insert(struct plan_cache *cache, const struct tutti_group *gr
     *entry = shape.key.n_counts == 0 ? find(cache, &shape, bucket) : NULL;
     if (*entry != NULL) return TUTTI_OK;
     shape.counts = calloc(4 * (size_t)group->size, sizeof(int64_t));
-    if (shape.counts == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+    if (shape.counts == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for a plan of group %s", group->name);
     fill_shape(&shape, group, op);
     if (shape.key.n_counts > 0) *entry = find(cache, &shape, bucket);
     int status = *entry == NULL ? insert(cache, group, backend_entry, &shape, bucket, entry) : TUTTI_OK;
@@ -315,7 +317,7 @@ int plan_cache_take(struct plan_cache *cache, const struct tutti_group *group,
     }
     struct exec *found = take_spare(cache, entry);
     if (found == NULL) found = exec_new(entry->plan);
-    if (found == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to run a plan");
+    if (found == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory to run a plan of group %s", group->name);
     entry->running++;
     *out = entry;
     *exec = found;
@@ -346,7 +348,8 @@ int plan_cache_explain(const struct tutti_group *group, const struct backend_ent
                        const struct coll_algorithm **algorithm, struct coll_reason *reason, struct plan **plan)
 {
     struct shape shape = {.counts = calloc(4 * (size_t)group->size, sizeof(int64_t))};
-    if (shape.counts == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a plan");
+    if (shape.counts == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for a plan of group %s", group->name);
     make_key(group, backend_entry->backend, op, &shape.key);
     fill_shape(&shape, group, op);
     int status = build(group, backend_entry, &shape, algorithm, reason, plan);

@@ -15,7 +15,7 @@
 
 enum { SPARE_MOST = 64, DRAIN_NS = 2000 * 1000 * 1000 };
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- creation and release ---------------------------------------------------------------------------------------- */
 
 struct tutti_work *work_spare(struct engine *engine)
 {
@@ -90,7 +90,7 @@ void work_give_up(struct tutti_work *work)
     engine_drop(engine);
 }
 
-/* "recv from rank 1, tag 5, of group world" */
+/* Writes "recv from rank 1, tag 5, of group world". */
 static void describe_message(const struct tutti_work *work, char *text, size_t size)
 {
     char peer[24] = "any rank", tag[24] = "any tag";
@@ -133,7 +133,7 @@ void work_dequeue(struct tutti_work *work)
     work->queued = false;
 }
 
-/* Appends the work's age to its error message.  A TIMEOUT's has it already. */
+/* Appends the work's age to its error message, unless the message of a TIMEOUT has it. */
 static void append_age(struct tutti_work *work, int status)
 {
     bool has_age = status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_ABORTED;
@@ -178,10 +178,10 @@ void work_end(struct tutti_work *work, int status, const char *text)
     if (work->async) engine->n_async--;
     /* release: see work_ended */
     atomic_store_explicit(&work->ended, true, memory_order_release);
-    if (work->event_fd >= 0) { /* after `ended`: the woken thread asks for the status without the lock */
+    if (work->event_fd >= 0) { /* after `ended`, because the woken thread reads the status without the lock */
         uint64_t one = 1;
         ssize_t written = write(work->event_fd, &one, sizeof one);
-        (void)written; /* a fresh eventfd cannot be full */
+        (void)written; /* the eventfd cannot be full */
     }
     if (work->callback != NULL)
         TAILQ_INSERT_TAIL(&engine->callbacks, work, link); /* keeps the engine's reference until the callback has run */
@@ -197,7 +197,7 @@ int work_result(const struct tutti_work *work)
     return work->status == TUTTI_OK ? TUTTI_OK : error_set(work->status, "%s", work->text != NULL ? work->text : "");
 }
 
-/* Cancels the work's requests, as far as the backend allows it. */
+/* Cancels those of the work's requests that the backend can cancel. */
 static void withdraw(struct tutti_work *work, int status)
 {
     if (work->exec != NULL) {
@@ -230,7 +230,7 @@ void work_abandon(struct tutti_work *work)
 {
     log_write(LOG_WARN, "%s cannot cancel a failed operation: its tensors stay in use and must stay valid",
               work->exec != NULL ? work->exec->run.backend->name : work->backend->name);
-    if (work->exec == NULL) work->references++; /* forever: the request is part of the work */
+    if (work->exec == NULL) work->references++; /* never dropped: the request is part of the work */
     work->request.owner = NULL;
     work_end(work, work->failing, NULL);
 }
@@ -239,7 +239,8 @@ void work_closed(struct tutti_work *work)
 {
     if (work->exec != NULL) work->exec->in_flight = 0;
     work->request.owner = NULL;
-    work_end(work, work->failing != TUTTI_OK ? work->failing : TUTTI_ERR_ABORTED, "the group was destroyed");
+    work_end(work, work->failing != TUTTI_OK ? work->failing : TUTTI_ERR_ABORTED,
+             "the group was destroyed before the operation ended");
 }
 
 /* Records the first failure.  The work ends with it in its next turn, outside of the backend's entries. */
@@ -295,7 +296,7 @@ struct work_outs work_outs_of(const tutti_op *op, const tutti_opts *opts)
 }
 
 /* Returns the rank as the caller numbers it, or -1 if there is none. */
-static int rank_to_report(const struct tutti_work *work, int source)
+static int translate_rank(const struct tutti_work *work, int source)
 {
     if (source < 0 || source >= work->group->size) return -1;
     return work->group_rank ? source : work->group->global_ranks[source];
@@ -305,7 +306,7 @@ void work_read_message(struct tutti_work *work, const tutti_request *request)
 {
     const tutti_op *op = &work->op;
     if (!op_is_message(op) || op->kind == TUTTI_SEND) return;
-    work->source = rank_to_report(work, request->source);
+    work->source = translate_rank(work, request->source);
     work->tag = op->tag == TUTTI_ANY_TAG ? (int)(request->found_tag & INT32_MAX) : op->tag;
     if (op->kind == TUTTI_PROBE)
         work->received = (int64_t)request->found_bytes;
@@ -323,7 +324,7 @@ void work_report_message(const struct tutti_work *work)
 void work_complete(tutti_request *request, int status)
 {
     struct tutti_work *work = request->owner;
-    if (work == NULL) return;  /* of an abandoned operation */
+    if (work == NULL) return;  /* request of an abandoned operation */
     if (work->group == NULL) { /* not a work yet: see dispatch_at_once */
         if (work->exec != NULL) {
             exec_complete(work->exec, request, status);

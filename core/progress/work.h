@@ -1,8 +1,8 @@
 /* The Work state machine.
  *
  * A work is made by issue.c, waits while an earlier work of its group uses the same memory, runs, and ends exactly
- * once, in work_end.  It is referenced by the caller's handle (if one was given out), by the engine while it has not
- * ended, and by an owed callback; the last one frees it.  The engine's lock guards all of it but `ended`, which
+ * once, in work_end.  The caller's handle (if there is one), the engine until it has ended, and a callback that has not
+ * run hold references.  The last one frees the Work.  The engine's lock guards all of it but `ended`, which
  * tutti_work_is_completed reads without the lock.
  */
 #ifndef WORK_H
@@ -34,18 +34,18 @@ void work_call_back(struct tutti_work *work);
 /* Drops the caller's handle, which also holds the engine. */
 void work_give_up(struct tutti_work *work);
 
-/* Puts the work on the list of works with steps to do; takes it off. */
+/* work_queue_run puts the work on the list of works with steps to do.  work_dequeue takes it off. */
 void work_queue_run(struct tutti_work *work);
 void work_dequeue(struct tutti_work *work);
 
 /* Runs one turn of the work's plan: issues messages that may go, runs one local step, ends the work if all are done. */
 void work_run(struct tutti_work *work);
 
-/* Ends the work.  text is copied; NULL: the thread's error text is used for an error. */
+/* Ends the work.  Copies text; if it is NULL, an error takes the thread's error text. */
 void work_end(struct tutti_work *work, int status, const char *text);
 
-/* Takes the work's requests back from the backend, then ends it: at once, or once the backend has released the memory,
- * because the caller may free that as soon as it sees the failure.  See work_abandon. */
+/* Takes the work's requests back from the backend, then ends it.  If the backend still uses the memory, the work ends
+ * once that is released, because the caller may free the memory as soon as it sees the failure.  See work_abandon. */
 void work_withdraw(struct tutti_work *work, int status, const char *text);
 
 /* Ends a withdrawn work whose backend does not release its memory in time.  Requests that the backend still has stay
@@ -61,7 +61,7 @@ void work_complete(tutti_request *request, int status);
 /* Returns the work's exec to the plan cache.  Does not wait for its pending requests. */
 void work_release_exec(struct tutti_work *work);
 
-/* The host service behind tutti_host.took. */
+/* Sets how long the operation of a request ran.  The host service behind tutti_host.took. */
 void work_took(tutti_request *request, int64_t ns);
 
 /* Starts the work's time and its deadline. */
@@ -79,19 +79,19 @@ static inline bool work_is_message(const struct tutti_work *work)
     return op_is_message(work->op.kind == TUTTI_COPY ? &work->parent->op : &work->op);
 }
 
-/* Returns where the caller of a message wants its source, tag and size. */
+/* Returns the variables in which the caller of a message wants its source, tag and size. */
 struct work_outs work_outs_of(const tutti_op *op, const tutti_opts *opts);
 
 /* Sets work's source, tag and received from the request of its receive or probe. */
 void work_read_message(struct tutti_work *work, const tutti_request *request);
 
-/* Stores these where the caller wants them. */
+/* Stores these in the caller's variables. */
 void work_report_message(const struct tutti_work *work);
 
 /* Returns the status of a work that has ended, and sets the thread's error text. */
 int work_result(const struct tutti_work *work);
 
-/* Writes "all_reduce #41 of group world". */
+/* Writes text such as "all_reduce #41 of group world". */
 void work_describe(const struct tutti_work *work, char *text, size_t size);
 
 #endif
