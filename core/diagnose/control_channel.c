@@ -14,7 +14,7 @@
 #include "state/group_state.h"
 
 enum {
-    LENGTH = 8, /* bytes before the message: its size */
+    LENGTH = 8, /* size of the message, sent before it */
     FRAME = LENGTH + CONTROL_BYTES,
     SENDS_A_RANK = 8, /* pending sends per rank; beyond that messages are dropped */
     FLUSH_NS = 1000 * 1000 * 1000,
@@ -24,8 +24,8 @@ enum {
 #define FINGERPRINT UINT64_C(0x65746f6e) /* the same on both ends, so it never mismatches */
 
 struct frame {
-    tutti_request request;     /* first */
-    struct engine_event event; /* posts a receive again, after the backend has returned */
+    tutti_request request;     /* first member: a request's address is its frame's */
+    struct engine_event event; /* posts the receive again, after the backend has returned */
     LIST_ENTRY(frame) link;
     struct control_channel *control;
     bool receives;
@@ -128,7 +128,8 @@ static void send_frame(struct tutti_group *group, int peer, const void *message,
     if (control->entry->backend->send(control->entry->state, &frame->request) != TUTTI_REQUEST_PENDING) drop(frame);
 }
 
-/* Device backends are asked for CONTROL_FAILED only: some can send no other message, because they use the store. */
+/* Sends through notify if a backend has it.  Device backends get CONTROL_FAILED only: some can send no other message,
+ * because they use the store. */
 void control_channel_send(struct tutti_group *group, int peer, const struct control_message *message)
 {
     uint8_t wire[CONTROL_BYTES];
@@ -143,10 +144,10 @@ void control_channel_send(struct tutti_group *group, int peer, const struct cont
     send_frame(group, peer, wire, bytes);
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- opening and closing --------------------------------------------------------------------------------------- */
 
 /* Returns the group's first point-to-point backend, or NULL if a backend has notify. */
-static const struct backend_entry *entry_of(const struct tutti_group *group)
+static const struct backend_entry *find_entry(const struct tutti_group *group)
 {
     const struct backend_entry *found = NULL;
     for (int i = 0; i < group->n_entries[0]; i++) {
@@ -169,10 +170,10 @@ static bool listen_to(struct control_channel *control, int peer)
 
 void control_channel_open(struct tutti_group *group)
 {
-    const struct backend_entry *entry = entry_of(group);
+    const struct backend_entry *entry = find_entry(group);
     if (entry == NULL || group->size < 2) return;
     struct control_channel *control = calloc(1, sizeof *control);
-    if (control == NULL) return; /* ranks that disagree then notice at their timeout */
+    if (control == NULL) return; /* ranks whose calls differ then notice at their timeout */
     control->group = group;
     control->entry = entry;
     LIST_INIT(&control->frames);
@@ -181,8 +182,9 @@ void control_channel_open(struct tutti_group *group)
     if (listen_to(control, TUTTI_ANY_SOURCE)) return;
     for (int peer = 0; peer < group->size; peer++)
         if (peer != group->rank && !listen_to(control, peer))
-            log_write(LOG_INFO, "group %s: %s takes no control messages from rank %d", group->name,
-                      entry->backend->name, group->global_ranks[peer]);
+            log_write(LOG_INFO,
+                      "group %s: %s posts no receive for control messages from rank %d; its failures show as timeouts",
+                      group->name, entry->backend->name, group->global_ranks[peer]);
 }
 
 void control_channel_flush(struct tutti_group *group)

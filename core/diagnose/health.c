@@ -17,11 +17,11 @@ enum {
     HISTORY = 64,
     ASKER_NS = 1000 * 1000 * 1000,
     PASS_ON_NS = 50 * 1000 * 1000,
-    INFORM_NS =
-        20 * 1000, /* times the ranks, squared: all may inform all, and each message may be news to the others */
+    /* multiplied by the ranks squared: every rank may inform every other, and each message may cause more */
+    INFORM_NS = 20 * 1000,
     INFORM_MOST_NS = 100 * 1000 * 1000,
     TURN_NS = 15 * 1000 * 1000,
-    TURN_ASKS = 4 /* works that may ask in this time: the answers are about the peers, and so serve all works */
+    TURN_ASKS = 4 /* works that may ask in one turn; the answers are about the peers, so all works use them */
 };
 
 struct asker {
@@ -35,9 +35,9 @@ struct health {
     } issued[HISTORY];
     uint64_t latest;
     struct stragglers *stragglers;
-    uint64_t digest; /* of what the askers know */
+    uint64_t digest; /* digest of the state that the askers know */
     int64_t passed_on_ns, informed_ns;
-    int64_t turn_ns; /* when this turn began */
+    int64_t turn_ns; /* time when this turn began */
     int turn_asks;
     struct asker asker[];
 };
@@ -116,7 +116,7 @@ int health_ask(const struct tutti_work *work)
     struct tutti_group *group = work->group;
     int64_t now = clock_now_ns();
     if (group->n_entries[0] == 0) return -1;
-    bool asks = may_ask(group, work, now); /* if not, answers to other works may still tell that a peer has left */
+    bool asks = may_ask(group, work, now); /* even if not, answers to other works may show that a peer has left */
     if (!asks && !stragglers_any_left(group->health->stragglers)) return -1;
     bool *awaited = stragglers_awaited(work);
     if (awaited == NULL) return -1;
@@ -125,7 +125,7 @@ int health_ask(const struct tutti_work *work)
         .type = CONTROL_ASK, .sequence = work->op.sequence, .fingerprint = work->fingerprint};
     for (int peer = 0; asks && peer < group->size; peer++) {
         if (!awaited[peer]) continue;
-        bool anew = stragglers_asked(group->health->stragglers, peer, now);
+        bool anew = stragglers_record_question(group->health->stragglers, peer, now);
         if (anew || !work->point_to_point) control_channel_send(group, peer, &message);
     }
     free(awaited);
@@ -134,7 +134,7 @@ int health_ask(const struct tutti_work *work)
 }
 
 /* Returns the fingerprint of the collective before this one, or 0 if it is no longer known. */
-static uint64_t call_before(const struct health *health, uint64_t fingerprint)
+static uint64_t find_previous_call(const struct health *health, uint64_t fingerprint)
 {
     for (unsigned i = 0; i < HISTORY; i++) {
         if (health->issued[i].fingerprint != fingerprint || health->issued[i].sequence < 2) continue;
@@ -149,7 +149,7 @@ void health_describe_mismatch(const struct tutti_group *group, int peer, uint64_
 {
     char a[160], b[160];
     if (fingerprint_same_call(theirs, mine)) {
-        uint64_t before = call_before(group->health, mine);
+        uint64_t before = find_previous_call(group->health, mine);
         fingerprint_describe(mine, a, sizeof a);
         if (before != 0) fingerprint_describe(before, b, sizeof b);
         int here = group->global_ranks[group->rank];
@@ -169,7 +169,7 @@ void health_describe_mismatch(const struct tutti_group *group, int peer, uint64_
 
 /* Returns the first send or receive that this rank waits in, or 0.  Searches only the oldest works, because there are
  * many answers if thousands of operations are under way. */
-static uint64_t message_waited_in(const struct tutti_group *group)
+static uint64_t find_awaited_message(const struct tutti_group *group)
 {
     enum { OLDEST = 64 };
     const struct tutti_work *work = TAILQ_FIRST(&group->works);
@@ -187,7 +187,7 @@ static void send_position(struct tutti_group *group, int peer, int64_t now)
     const struct health *health = group->health;
     const struct tutti_work *waiting = stragglers_waiting(group, health->asker[peer].sequence);
     struct control_message here = {.type = CONTROL_HERE,
-                                   .fingerprint = message_waited_in(group),
+                                   .fingerprint = find_awaited_message(group),
                                    .latest = health->latest,
                                    .latest_fingerprint = health->issued[health->latest % HISTORY].fingerprint};
     if (waiting != NULL) {
@@ -198,7 +198,7 @@ static void send_position(struct tutti_group *group, int peer, int64_t now)
 }
 
 /* Returns a digest of what this rank's answers say about other ranks. */
-static uint64_t digest(const struct tutti_group *group, int64_t now)
+static uint64_t compute_digest(const struct tutti_group *group, int64_t now)
 {
     const struct tutti_work *waiting = stragglers_waiting(group, 0);
     struct control_position position[CONTROL_POSITIONS];
@@ -218,7 +218,7 @@ static void inform_askers(struct tutti_group *group, int64_t now)
     int64_t apart = (int64_t)group->size * group->size * INFORM_NS;
     if (now - health->informed_ns < (apart < INFORM_MOST_NS ? apart : INFORM_MOST_NS)) return;
     health->informed_ns = now;
-    uint64_t current = digest(group, now);
+    uint64_t current = compute_digest(group, now);
     if (current == health->digest) return;
     health->digest = current;
     for (int peer = 0; peer < group->size; peer++)
@@ -243,7 +243,7 @@ bool health_answer(struct tutti_group *group, int peer, const struct control_mes
     send_position(group, peer, now);
     const struct tutti_work *waiting = stragglers_waiting(group, ask->sequence);
     if (waiting == NULL || now - health->passed_on_ns < PASS_ON_NS) return true;
-    health->passed_on_ns = now; /* the question travels along the chain */
+    health->passed_on_ns = now; /* peers along the chain of waits get the question too */
     health_ask(waiting);
     return true;
 }
@@ -251,11 +251,11 @@ bool health_answer(struct tutti_group *group, int peer, const struct control_mes
 void health_receive_position(struct tutti_group *group, int peer, const struct control_message *here)
 {
     int64_t now = clock_now_ns();
-    stragglers_heard(group->health->stragglers, peer, here, now);
+    stragglers_record_answer(group->health->stragglers, peer, here, now);
     inform_askers(group, now);
 }
 
 void health_receive_left(struct tutti_group *group, int peer)
 {
-    stragglers_leaves(group->health->stragglers, peer);
+    stragglers_record_departure(group->health->stragglers, peer);
 }

@@ -1,10 +1,10 @@
-/* What ranks ask and answer in control messages: "the group has failed, because", "where are you?", "here I am", "I
- * have left" (which backends send).
+/* Control messages by which ranks find out why an operation does not end: failures of the group, questions for a peer's
+ * position, answers, and departures (which backends send).
  *
  * A rank that has waited for a while asks the peers it waits for.  The question carries the fingerprint of its own
- * operation, so two ranks that wait for each other in different operations find out even though no data flows; the
- * answers give a timeout its error message (stragglers.h).  Messages are best effort; nothing waits for one.
- */
+ * operation.  So two ranks that wait for each other in different operations find out even though no data flows.  The
+ * answers supply the error message of a timeout (stragglers.h).  Messages are best effort: no operation waits for
+ * one. */
 #ifndef HEALTH_H
 #define HEALTH_H
 
@@ -27,14 +27,15 @@ void health_issued(struct health *health, uint64_t sequence, uint64_t fingerprin
  * has destroyed the group, so that the operation cannot complete, or -1. */
 int health_ask(const struct tutti_work *work);
 
-/* Encodes the control message that says how the group failed, from which collective on.  Returns its length. */
+/* Encodes the control message with the group's failure and the first collective that it affects.  Returns its
+ * length. */
 size_t health_failure(const struct tutti_group *group, uint8_t wire[]);
 
 /* Sends that message to all peers. */
 void health_send_failure(struct tutti_group *group);
 
 /* Answers a peer that asks where this rank is, and passes the question on.  Returns false, with an error message, if
- * the two ranks' calls differ: the group has to fail. */
+ * the two ranks' calls differ, which must fail the group. */
 bool health_answer(struct tutti_group *group, int peer, const struct control_message *ask, char *text, size_t size);
 
 /* Handles a peer's answer. */
@@ -43,7 +44,7 @@ void health_receive_position(struct tutti_group *group, int peer, const struct c
 /* Records that a peer has destroyed the group. */
 void health_receive_left(struct tutti_group *group, int peer);
 
-/* Returns what the peers have answered.  health owns it. */
+/* Returns the positions that peers have reported.  health owns them. */
 struct stragglers *health_stragglers(const struct health *health);
 
 /* Writes "rank 1 called X, rank 0 called Y". */

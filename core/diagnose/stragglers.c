@@ -10,19 +10,19 @@
 #include "state/group_state.h"
 
 enum {
-    AGAIN_MS = 15,    /* least time between two questions to a peer */
-    PATIENT_MS = 400, /* a peer that has not answered for so long counts as silent */
+    AGAIN_MS = 15,    /* minimum time between two questions to a peer */
+    PATIENT_MS = 400, /* a peer that owes an answer for this long counts as silent */
     OLD_MS = 2000     /* a report of this age is ignored */
 };
 
 struct peer {
-    uint64_t waits_in, latest, fingerprint, message; /* as it reported */
-    int64_t heard_ns;                                /* 0: never */
-    int64_t owes_ns;                                 /* when it was first asked without an answer since; 0: never */
-    int64_t asked_ns;                                /* when it was last asked */
+    uint64_t waits_in, latest, fingerprint, message; /* as reported by the peer */
+    int64_t answered_ns;                             /* time of its last answer; 0: none yet */
+    int64_t unanswered_ns;                           /* time of the first question since that answer; 0: none */
+    int64_t asked_ns;                                /* time of the last question */
     bool left;                                       /* it has destroyed the group */
     int n_positions;
-    struct control_position *position; /* the stragglers it reports: CONTROL_POSITIONS entries */
+    struct control_position *position; /* the stragglers that it reports: CONTROL_POSITIONS entries */
 };
 
 struct stragglers {
@@ -49,38 +49,39 @@ static int64_t ms_since(int64_t ns, int64_t now)
     return (now - ns) / 1000000;
 }
 
-bool stragglers_asked(struct stragglers *stragglers, int peer, int64_t now)
+bool stragglers_record_question(struct stragglers *stragglers, int peer, int64_t now)
 {
     struct peer *state = &stragglers->peer[peer];
     if (state->asked_ns != 0 && ms_since(state->asked_ns, now) < AGAIN_MS) return false;
-    bool anew = state->asked_ns == 0 || ms_since(state->asked_ns, now) > OLD_MS; /* the question may have been lost */
-    if (state->owes_ns == 0 || anew) state->owes_ns = now;
+    /* the last question may have been lost */
+    bool lost = state->asked_ns == 0 || ms_since(state->asked_ns, now) > OLD_MS;
+    if (state->unanswered_ns == 0 || lost) state->unanswered_ns = now;
     state->asked_ns = now;
     return true;
 }
 
-void stragglers_heard(struct stragglers *stragglers, int peer, const struct control_message *here, int64_t now)
+void stragglers_record_answer(struct stragglers *stragglers, int peer, const struct control_message *here, int64_t now)
 {
     struct peer *state = &stragglers->peer[peer];
     state->waits_in = here->sequence;
     state->latest = here->latest;
     state->fingerprint = here->latest_fingerprint;
     state->message = here->fingerprint;
-    state->heard_ns = now;
-    state->owes_ns = 0;
+    state->answered_ns = now;
+    state->unanswered_ns = 0;
     state->n_positions = 0;
     if (here->n_positions == 0) return;
     if (state->position == NULL) state->position = calloc(CONTROL_POSITIONS, sizeof *state->position);
-    if (state->position == NULL) return; /* the error message says less */
+    if (state->position == NULL) return; /* the error message then has fewer ranks */
     for (int i = 0; i < here->n_positions; i++)
         if (here->position[i].rank < (uint32_t)stragglers->size)
             state->position[state->n_positions++] = here->position[i];
 }
 
-void stragglers_leaves(struct stragglers *stragglers, int peer)
+void stragglers_record_departure(struct stragglers *stragglers, int peer)
 {
     stragglers->peer[peer].left = stragglers->any_left = true;
-    stragglers->peer[peer].owes_ns = 0;
+    stragglers->peer[peer].unanswered_ns = 0;
 }
 
 bool stragglers_any_left(const struct stragglers *stragglers)
@@ -88,7 +89,7 @@ bool stragglers_any_left(const struct stragglers *stragglers)
     return stragglers->any_left;
 }
 
-/* ---- what a work waits for ------------------------------------------------------------------------------------ */
+/* ---- awaited peers --------------------------------------------------------------------------------------------- */
 
 static void mark_peer(const tutti_request *request, void *argument)
 {
@@ -116,9 +117,9 @@ bool *stragglers_awaited(const struct tutti_work *work)
     return awaited;
 }
 
-/* A peer's message that it leaves arrives after its data if both use the same backend.  Control messages use the first
- * backend with notify, so only operations of that backend are judged.  A receive from any source can still end while
- * one of its possible senders is there. */
+/* Considers only operations of the backend that carries control messages, which is the first one with notify.  On such
+ * a backend, a peer announces its departure after its data.  A receive from any source can still end while one of its
+ * possible senders is there. */
 int stragglers_left(const struct tutti_work *work, const bool *awaited)
 {
     const struct stragglers *stragglers = work->group->stragglers;
@@ -149,14 +150,14 @@ const struct tutti_work *stragglers_waiting(const struct tutti_group *group, uin
     return first;
 }
 
-/* ---- the ends of the chains -------------------------------------------------------------------------------- */
+/* ---- chains of waits ------------------------------------------------------------------------------------------- */
 
 struct ends {
     const struct tutti_work *work;
     int64_t now;
     int n;
     struct control_position *position;
-    bool *rest; /* by rank: those that did not fit into place; may be NULL */
+    bool *rest; /* by rank: true for stragglers that do not fit into position; may be NULL */
 };
 
 static void add(struct ends *ends, struct control_position position)
@@ -177,12 +178,12 @@ static void add(struct ends *ends, struct control_position position)
 /* Adds the stragglers that a peer reported, unless they have reported a later position themselves. */
 static void add_reported(struct ends *ends, const struct stragglers *stragglers, const struct peer *state)
 {
-    int64_t since_ms = ms_since(state->heard_ns, ends->now);
+    int64_t since_ms = ms_since(state->answered_ns, ends->now);
     for (int i = 0; i < state->n_positions; i++) {
         struct control_position position = state->position[i];
         int64_t age_ms = (int64_t)position.age_ms + since_ms;
         const struct peer *own = &stragglers->peer[position.rank];
-        if (own->heard_ns != 0 && own->latest > position.latest && ms_since(own->heard_ns, ends->now) < age_ms)
+        if (own->answered_ns != 0 && own->latest > position.latest && ms_since(own->answered_ns, ends->now) < age_ms)
             continue;
         position.age_ms = age_ms > OLD_MS ? OLD_MS + 1 : (uint32_t)age_ms;
         add(ends, position);
@@ -191,13 +192,14 @@ static void add_reported(struct ends *ends, const struct stragglers *stragglers,
 
 static bool is_silent(const struct peer *state, const struct tutti_work *work, int64_t now)
 {
-    return state->owes_ns != 0 && state->asked_ns >= work->start_ns && ms_since(state->owes_ns, now) >= PATIENT_MS;
+    return state->unanswered_ns != 0 && state->asked_ns >= work->start_ns &&
+           ms_since(state->unanswered_ns, now) >= PATIENT_MS;
 }
 
 /* True if the peer has reported its position since the work began. */
 static bool is_known(const struct peer *state, const struct tutti_work *work)
 {
-    return state->heard_ns != 0 && state->heard_ns >= work->start_ns;
+    return state->answered_ns != 0 && state->answered_ns >= work->start_ns;
 }
 
 static void add_awaited(struct ends *ends, const struct stragglers *stragglers, int peer)
@@ -207,14 +209,14 @@ static void add_awaited(struct ends *ends, const struct stragglers *stragglers, 
     struct control_position position = {
         .rank = (uint32_t)peer, .latest = state->latest, .fingerprint = state->fingerprint};
     if (is_silent(state, work, ends->now)) {
-        int64_t ms = ms_since(state->owes_ns, ends->now);
+        int64_t ms = ms_since(state->unanswered_ns, ends->now);
         position.silent_ms = ms < INT32_MAX ? (uint32_t)ms : INT32_MAX;
         add(ends, position);
     } else if (is_known(state, work) && state->waits_in != 0 && state->n_positions > 0 && !work->point_to_point) {
         add_reported(ends, stragglers, state);
     } else if (is_known(state, work) && (state->latest < work->op.sequence || work->point_to_point)) {
         position.message = state->message;
-        position.age_ms = (uint32_t)ms_since(state->heard_ns, ends->now);
+        position.age_ms = (uint32_t)ms_since(state->answered_ns, ends->now);
         if (position.age_ms > OLD_MS)
             position.age_ms = OLD_MS; /* it has answered every question, so the report is current */
         add(ends, position);
@@ -311,7 +313,7 @@ static void append_unknown(struct buffer *buffer, const struct tutti_work *work,
         const struct peer *state = &group->stragglers->peer[peer];
         if (!awaited[peer] || is_silent(state, work, now)) continue;
         if (!is_known(state, work))
-            append(buffer, group->global_ranks[peer], state->owes_ns != 0 ? " (no answer yet)" : "");
+            append(buffer, group->global_ranks[peer], state->unanswered_ns != 0 ? " (no answer yet)" : "");
         else if (all)
             append(buffer, group->global_ranks[peer],
                    state->waits_in != 0 ? " (is in it too)" : " (has done its part)");

@@ -18,14 +18,14 @@ struct tutti_work;
 struct stragglers *stragglers_new(int size);
 void stragglers_free(struct stragglers *stragglers);
 
-/* Records that a peer is asked for its position.  Returns false if it was asked only just now. */
-bool stragglers_asked(struct stragglers *stragglers, int peer, int64_t now);
+/* Records that a peer is asked for its position.  Returns false if the previous question is too recent to ask again. */
+bool stragglers_record_question(struct stragglers *stragglers, int peer, int64_t now);
 
 /* Records a peer's answer. */
-void stragglers_heard(struct stragglers *stragglers, int peer, const struct control_message *here, int64_t now);
+void stragglers_record_answer(struct stragglers *stragglers, int peer, const struct control_message *here, int64_t now);
 
 /* Records that a peer has destroyed the group. */
-void stragglers_leaves(struct stragglers *stragglers, int peer);
+void stragglers_record_departure(struct stragglers *stragglers, int peer);
 
 /* True if any peer has destroyed the group. */
 bool stragglers_any_left(const struct stragglers *stragglers);
@@ -43,10 +43,10 @@ const struct tutti_work *stragglers_waiting(const struct tutti_group *group, uin
 /* Finds the stragglers of a work: ranks that have not called it, or do not answer.  Returns their number. */
 int stragglers_find(const struct tutti_work *work, int64_t now, struct control_position positions[CONTROL_POSITIONS]);
 
-/* The same, ranks only. */
+/* Returns the ranks of those stragglers. */
 struct rank_set stragglers_set(const struct tutti_work *work, int64_t now);
 
-/* The same as text, for a timeout: "rank 2 (is at #40 broadcast(..)), rank 3 (no heartbeat for 2.0 s)". */
+/* Writes them as text for a timeout: "rank 2 (is at #40 broadcast(..)), rank 3 (no heartbeat for 2.0 s)". */
 void stragglers_describe(const struct tutti_work *work, int64_t now, char *text, size_t size);
 
 #endif
