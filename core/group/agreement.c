@@ -15,7 +15,7 @@ struct keys {
     char verdict[KEY_MAX], count[KEY_MAX], all[KEY_MAX];
 };
 
-/* Parses "-5 rank 1: text" into a status and this thread's error text, or "0 text" into what was decided. */
+/* Parses a verdict.  "-5 rank 1: text" becomes a status and this thread's error text, "0 text" the decided text. */
 static int read_verdict(struct agreement *agreement, const char *text)
 {
     char *end = NULL;
@@ -30,7 +30,7 @@ static int read_verdict(struct agreement *agreement, const char *text)
     return error_set((int)status, "%s: %s", agreement->what, end);
 }
 
-/* Publishes a verdict.  If there is one already, that one counts for all and is returned. */
+/* Publishes a verdict, unless there is one already.  Returns the one that is in the store, which all ranks use. */
 static int give_verdict(struct agreement *agreement, const struct keys *keys, const char *verdict)
 {
     char now[ERROR_TEXT_MAX];
@@ -56,7 +56,7 @@ static int publish_own(struct agreement *agreement, const struct keys *keys, int
     return publish_noticed(agreement, keys, error_prefix(status, "rank %d", agreement->rank));
 }
 
-/* The last rank to arrive. */
+/* Runs on the last rank to arrive: publishes OK and the decided text. */
 static int decide(struct agreement *agreement, const struct keys *keys)
 {
     char text[AGREEMENT_TEXT] = "", verdict[AGREEMENT_TEXT + 8];
@@ -71,7 +71,7 @@ static int await_verdict(struct agreement *agreement, const struct keys *keys, i
 {
     char text[ERROR_TEXT_MAX];
     size_t bytes = 0;
-    int64_t came = 0;
+    int64_t n_arrived = 0;
     int status;
     do {
         status = tutti_store_get(agreement->store, keys->verdict, text, sizeof text - 1, &bytes, LIVENESS_CHECK_MS);
@@ -80,11 +80,12 @@ static int await_verdict(struct agreement *agreement, const struct keys *keys, i
         if (status == TUTTI_ERR_TIMEOUT) status = agreement->check(agreement->context);
         if (status != TUTTI_OK && status != TUTTI_ERR_STORE) return publish_noticed(agreement, keys, status);
     } while (status == TUTTI_OK && clock_now_ns() < deadline_ns);
-    if (status == TUTTI_OK) status = tutti_store_add(agreement->store, keys->count, 0, &came);
+    if (status == TUTTI_OK) status = tutti_store_add(agreement->store, keys->count, 0, &n_arrived);
     if (status != TUTTI_OK) return error_prefix(status, "%s", agreement->what);
-    int here = (int)((came - 1) % agreement->size) + 1;
-    status = error_set(TUTTI_ERR_TIMEOUT, "%d of %d ranks came within %" PRIi64 " ms", here, agreement->size,
-                       agreement->timeout_ms);
+    int here = (int)((n_arrived - 1) % agreement->size) + 1;
+    status = error_set(TUTTI_ERR_TIMEOUT,
+                       "%d of %d ranks arrived within %" PRIi64 " ms; check the others or raise the timeout", here,
+                       agreement->size, agreement->timeout_ms);
     return publish_noticed(agreement, keys, status);
 }
 
@@ -105,7 +106,7 @@ int agreement_reach(struct agreement *agreement, int status)
 {
     char mine[ERROR_TEXT_MAX];
     struct keys keys;
-    int64_t came = 0, deadline_ns = clock_deadline_ns(agreement->timeout_ms);
+    int64_t n_arrived = 0, deadline_ns = clock_deadline_ns(agreement->timeout_ms);
     agreement->decided[0] = '\0';
     if (agreement->size == 1) return status;
     snprintf(mine, sizeof mine, "%s", status == TUTTI_OK ? "" : error_text());
@@ -113,14 +114,14 @@ int agreement_reach(struct agreement *agreement, int status)
     snprintf(keys.count, sizeof keys.count, "came/%" PRIi64 "/%s", agreement->turn, agreement->name);
     snprintf(keys.all, sizeof keys.all, "all/%" PRIi64 "/%s", agreement->turn, agreement->name);
     if (status != TUTTI_OK) publish_own(agreement, &keys, status);
-    int met = tutti_store_add(agreement->store, keys.count, 1, &came);
-    if (met == TUTTI_OK && came == agreement->size)
+    int met = tutti_store_add(agreement->store, keys.count, 1, &n_arrived);
+    if (met == TUTTI_OK && n_arrived == agreement->size)
         met = decide(agreement, &keys);
     else if (met == TUTTI_OK)
         met = await_verdict(agreement, &keys, deadline_ns);
     if (status != TUTTI_OK) met = error_set(status, "%s", mine);
     if (met == TUTTI_OK) return TUTTI_OK;
-    if (came == agreement->size)
+    if (n_arrived == agreement->size)
         tutti_store_set(agreement->store, keys.all, "", 0);
     else if (met != TUTTI_ERR_PEER_LOST)
         await_all(agreement, keys.all, met, deadline_ns);

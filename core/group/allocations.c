@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static void *allocations; /* a tree of them by address */
+static void *allocations; /* root of a tsearch tree by address */
 
 static int by_address(const void *a, const void *b)
 {

@@ -1,4 +1,4 @@
-/* Memory that backends have allocated for tutti_alloc, by address.
+/* Registry of the memory that backends have allocated for tutti_alloc, by address.
  *
  * An allocation is found by its address and not by its group: another group of the tree may free it, and the program
  * may keep it after its group has ended.  All functions may be called from any thread.
@@ -13,20 +13,20 @@ struct engine;
 struct allocation {
     void *memory;
     size_t bytes;
-    const struct engine *tree; /* the group tree that it belongs to; NULL once that has ended: the program owns it */
+    const struct engine *tree; /* its group tree; NULL once that has ended and the program owns the memory */
     const tutti_backend *backend;
 };
 
-/* Records an allocation.  False if out of memory. */
+/* Records an allocation.  Returns false if out of memory. */
 bool allocations_add(void *memory, size_t bytes, const struct engine *tree, const tutti_backend *backend);
 
-/* Copies the allocation at this address to *found.  False if there is none. */
+/* Copies the allocation at this address to *found.  Returns false if there is none. */
 bool allocations_find(void *memory, struct allocation *found);
 
-/* Removes the allocation.  False if another thread was first. */
+/* Removes the allocation.  Returns false if another thread was first. */
 bool allocations_remove(void *memory);
 
-/* All groups of a tree are closed: the program owns the memory that it has kept. */
+/* Hands the memory of a closed group tree over to the program, which has kept it. */
 void allocations_release(const struct engine *tree);
 
 #endif

@@ -17,7 +17,7 @@
 /* ---- control messages --------------------------------------------------------------------------------------- */
 
 struct message_event {
-    struct engine_event event; /* first */
+    struct engine_event event; /* first member: see handle_message */
     struct tutti_group *group;
     int peer;
     struct control_message message;
@@ -26,25 +26,25 @@ EVENT_CHECK_SIZE(struct message_event);
 
 static void handle_message(struct engine_event *event)
 {
-    struct message_event *came = (struct message_event *)event;
-    struct tutti_group *group = came->group;
-    const struct control_message *message = &came->message;
+    struct message_event *received = (struct message_event *)event;
+    struct tutti_group *group = received->group;
+    const struct control_message *message = &received->message;
     char text[512];
     if (message->type == CONTROL_ASK) {
         if (group->failed)
-            health_send_failure(group); /* it missed the first message */
-        else if (!health_answer(group, came->peer, message, text, sizeof text))
+            health_send_failure(group); /* the peer missed the first message */
+        else if (!health_answer(group, received->peer, message, text, sizeof text))
             group_fail(group, TUTTI_ERR_MISMATCH, text, true);
     } else if (message->type == CONTROL_HERE) {
-        health_receive_position(group, came->peer, message);
+        health_receive_position(group, received->peer, message);
     } else if (message->type == CONTROL_LEFT) {
-        health_receive_left(group, came->peer);
+        health_receive_left(group, received->peer);
     } else if (message->type == CONTROL_FAILED && !group->failed && message->status < 0) {
         group->given_up = message->given_up;
         group_fail_report(group, message->status, message->text,
-                          message->sequence); /* and passed on: not all ranks may know it */
+                          message->sequence); /* sent on, because not all ranks may know it */
     }
-    event_memory_give_back(&group->engine->event_memory, came);
+    event_memory_give_back(&group->engine->event_memory, received);
 }
 
 void backend_events_notified(void *core, int32_t peer, const void *message, size_t bytes)
@@ -55,26 +55,26 @@ void backend_events_notified(void *core, int32_t peer, const void *message, size
         return;
     }
     if (group->size < 1 || peer < 0 || peer >= group->size || peer == group->rank) return;
-    struct message_event *came = event_memory_take(&group->engine->event_memory, sizeof *came);
-    if (came == NULL) return;
-    if (!control_message_parse(message, bytes, &came->message)) {
-        event_memory_give_back(&group->engine->event_memory, came);
+    struct message_event *received = event_memory_take(&group->engine->event_memory, sizeof *received);
+    if (received == NULL) return;
+    if (!control_message_parse(message, bytes, &received->message)) {
+        event_memory_give_back(&group->engine->event_memory, received);
         return;
     }
-    if (came->message.type == CONTROL_FAILED || came->message.type == CONTROL_LEFT)
+    if (received->message.type == CONTROL_FAILED || received->message.type == CONTROL_LEFT)
         failure_broadcast_answered(group, peer);
-    came->event.handle = handle_message;
-    came->group = group;
-    came->peer = peer;
-    engine_post(group->engine, &came->event);
+    received->event.handle = handle_message;
+    received->group = group;
+    received->peer = peer;
+    engine_post(group->engine, &received->event);
 }
 
 /* ---- lost peers ---------------------------------------------------------------------------------------------- */
 
 struct lost_event {
-    struct engine_event event; /* first */
-    struct tutti_group *first; /* of the groups that use the lost connection */
-    int peer;                  /* global */
+    struct engine_event event; /* first member: see handle_lost */
+    struct tutti_group *first; /* first of the groups that use the lost connection */
+    int peer;                  /* global rank */
     bool left;
     char why[200];
 };
@@ -92,9 +92,9 @@ static void record_loss(struct tutti_group *group, int peer, const char *text)
     group_fail_report(group, TUTTI_ERR_PEER_LOST, whole, UINT64_MAX);
 }
 
-/* If the peer has left, operations that wait for it fail through their requests, and data that it has sent may still
- * arrive.  A group with a backend that the tree's first group does not have is alone on its connections: the other
- * groups find out by their own. */
+/* Handles a lost peer.  If the peer has left, operations that wait for it fail through their requests, and data that it
+ * has sent may still arrive.  A group with a backend that the tree's first group does not have is alone on its
+ * connections: the other groups detect the loss on their own. */
 static void handle_lost(struct engine_event *event)
 {
     struct lost_event *lost = (struct lost_event *)event;
@@ -126,7 +126,7 @@ void backend_events_peer_lost(void *core, int32_t peer, bool left, const char *w
 /* ---- failures of a backend ------------------------------------------------------------------------------------ */
 
 struct failed_event {
-    struct engine_event event; /* first */
+    struct engine_event event; /* first member: see handle_failed */
     struct tutti_group *group;
     int status;
     char why[ERROR_TEXT_MAX];

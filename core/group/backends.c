@@ -23,7 +23,7 @@ static void close_entry(struct tutti_group *group, struct backend_entry *entry)
     engine_lock(group->engine);
     engine_remove_source(group->engine, entry->state);
     entry->backend->close(entry->state);
-    engine_handle_events(group->engine); /* events that close has posted */
+    engine_handle_events(group->engine); /* handles events that close has posted */
     engine_unlock(group->engine);
     tutti_store_free(entry->store);
     free(entry->state);
@@ -46,7 +46,7 @@ static tutti_group_info info_for(struct tutti_group *group, const struct group_a
         .size = sizeof(tutti_group_info),
         .rank = group->rank,
         .world_size = group->size,
-        .global_ranks = parent != NULL ? group->global_ranks : group->root->global_ranks, /* 0, 1, .. */
+        .global_ranks = parent != NULL ? group->global_ranks : group->root->global_ranks, /* root: 0, 1, .. */
         .id = group->id,
         .parent = parent,
         .core = group,
@@ -67,7 +67,7 @@ static tutti_group_info info_for(struct tutti_group *group, const struct group_a
 
 /* ---- before a group is made from another one ---------------------------------------------------------------- */
 
-/* Lists the backends that a new group shares with the first group, in an order alike on all ranks.  Returns their
+/* Lists the backends that a new group shares with the first group, in the same order on all ranks.  Returns their
  * number. */
 static int list_shared(struct tutti_group *group, const struct group_args *args,
                        const struct backend_entry *shared[2 * GROUP_ENTRIES])
@@ -170,7 +170,8 @@ static int open_entry(struct tutti_group *group, const struct group_args *args, 
     entry->state = aligned_alloc(64, bytes > 0 ? bytes : 64);
     if (entry->state == NULL) {
         tutti_store_free(entry->store);
-        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %s", backend->name);
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the %zu bytes of a group of backend %s", bytes,
+                         backend->name);
     }
     memset(entry->state, 0, bytes);
     entry->first = parent != NULL ? parent : entry->state;
@@ -183,7 +184,7 @@ static int open_entry(struct tutti_group *group, const struct group_args *args, 
     if (status == TUTTI_OK && parent == NULL) status = engine_add_source(group->engine, backend, entry->state);
     engine_unlock(group->engine);
     if (status != TUTTI_OK) {
-        char text[ERROR_TEXT_MAX]; /* close may overwrite it */
+        char text[ERROR_TEXT_MAX]; /* copied, because close may overwrite it */
         snprintf(text, sizeof text, "%s", error_text());
         close_entry(group, entry);
         return error_set(status, "%s", text);
@@ -196,7 +197,7 @@ static int check_processes(void *group)
     return processes_check(group);
 }
 
-/* Makes all ranks return the same status.  `name` is alike on all ranks, `what` says what failed. */
+/* Makes all ranks return the same status.  `name` is the same on all ranks, `what` begins the error text. */
 static int agree(struct tutti_group *group, const char *name, const char *what, int status)
 {
     struct agreement agreement = {
@@ -234,7 +235,7 @@ static int open_first(struct tutti_group *group, const struct group_args *args, 
     status = open_entry(group, args, backend, NULL, entry);
     int agreed = agree_on_backend(group, "open", name, status);
     if (agreed != TUTTI_OK && status == TUTTI_OK) {
-        snprintf(text, sizeof text, "%s", error_text()); /* close may overwrite it */
+        snprintf(text, sizeof text, "%s", error_text()); /* copied, because close may overwrite it */
         close_entry(group, entry);
         error_set(agreed, "%s", text);
     }
@@ -256,7 +257,8 @@ static int add_backend(struct tutti_group *group, const struct group_args *args,
     struct backend_entry entry = {0};
     int status = registry_load(name, group->engine->hooks->host, &backend);
     if (status == TUTTI_OK && only_device && device == 0 && !group_takes_device(backend, device))
-        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend %s takes no CPU tensors", name);
+        status = error_set(TUTTI_ERR_INVALID_ARGUMENT, "backend %s does not take CPU tensors; name another one for cpu",
+                           name);
     const struct backend_entry *shared = status == TUTTI_OK ? entries_find(group, backend) : NULL;
     if (shared != NULL) { /* "cpu:x,cuda:x": one state serves both */
         add_entry(group, device, shared);
@@ -283,14 +285,15 @@ static bool needs_stager(const struct tutti_group *group)
     return false;
 }
 
-/* Opens the plug-in that copies CUDA tensors for backends of CPU tensors: it has the device's name. */
+/* Opens the plug-in that copies CUDA tensors for backends of CPU tensors.  It is named after the device. */
 static int open_stager(struct tutti_group *group, const struct group_args *args)
 {
     static const char name[] = "cuda";
     const tutti_backend *backend = NULL;
     int status = registry_load(name, group->engine->hooks->host, &backend);
     if (status == TUTTI_OK && !(TUTTI_HAS(backend, stage_open) && TUTTI_HAS(backend, native[TUTTI_COPY])))
-        status = error_set(TUTTI_ERR_BACKEND, "plug-in %s does not stage tensors", name);
+        status =
+            error_set(TUTTI_ERR_BACKEND, "plug-in %s does not stage tensors; install the one of this version", name);
     void *parent = args->parent != NULL ? group->root->stager.state : NULL;
     if (parent == NULL)
         status = open_first(group, args, backend, name, status, &group->stager);
@@ -324,7 +327,7 @@ int backends_open(struct tutti_group *group, const struct group_args *args)
 {
     const struct backend_spec *names = args->names;
     int differ =
-        group == group->root ? agree(group, "as one", "making the group", topology_check_alike(group)) : TUTTI_OK;
+        group == group->root ? agree(group, "as one", "cannot make the group", topology_check_alike(group)) : TUTTI_OK;
     if (differ != TUTTI_OK) return differ;
     for (int device = 0; device < 2; device++) {
         int opened = 0, status = TUTTI_OK;
@@ -360,7 +363,7 @@ void backends_close(struct tutti_group *group)
             struct backend_entry *entry = &group->entries[device][i];
             void *state = entry->state;
             close_entry(group, entry);
-            for (int d = device; d < 2; d++) /* a state that served both devices is closed once */
+            for (int d = device; d < 2; d++) /* a state that serves both devices is closed once */
                 for (int k = 0; k < group->n_entries[d]; k++)
                     if (group->entries[d][k].state == state) group->entries[d][k].state = NULL;
         }
@@ -375,7 +378,7 @@ int backends_abstain(struct tutti_group *group)
         for (int i = 0; i < group->n_entries[device] && status == TUTTI_OK; i++) {
             const struct backend_entry *entry = &group->entries[device][i];
             if (entries_find(group, entry->backend) == entry && TUTTI_HAS(entry->backend, abstain))
-                status = entry->backend->abstain(entry->state); /* once where it serves both devices */
+                status = entry->backend->abstain(entry->state); /* called once if it serves both devices */
         }
     engine_unlock(group->engine);
     return status;

@@ -11,7 +11,7 @@
 
 enum { OFFER_MS = 300 };
 
-/* True if another rank's failure may look like this one: the rank left because of it. */
+/* True if the failure may be a consequence of another rank's failure, after which that rank left. */
 static bool may_be_consequence(int status)
 {
     return status == TUTTI_ERR_PEER_LOST || status == TUTTI_ERR_STORE;
@@ -24,7 +24,7 @@ static bool names_as_lost(const char *text, int rank)
     return strstr(text, lost) != NULL;
 }
 
-/* True if the cause is the loss of this very rank: both sides of a partition report the other one. */
+/* True if the cause is the loss of this rank itself: both sides of a partition report the other one. */
 static bool is_about_this_rank(const struct tutti_group *group, const char *text)
 {
     return names_as_lost(text, group->global_ranks[group->rank]);
@@ -41,7 +41,7 @@ static bool is_collective(const struct tutti_group *group)
 }
 
 /* True if rank 0 must be gone, because the store that it hosts is, and the collective that fails needs it.  Rank 0
- * itself ends the store only once the others know of a failure (spread.h). */
+ * itself ends the store only once the others know of a failure (failure_broadcast.h). */
 static bool rank0_is_gone(const struct tutti_group *group, int answer)
 {
     if (answer != TUTTI_ERR_STORE || !group->root->rank0_hosts_store || group->global_ranks[group->rank] == 0)
@@ -75,7 +75,7 @@ int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX
     size_t bytes = 0, n = encode(group, status, text, mine);
     if (group->store == NULL || group->size < 2) return status;
     snprintf(key, sizeof key, "failure/%" PRIi64, group->root->turn);
-    snprintf(before, sizeof before, "%s", error_text()); /* the store's answer is not this call's error */
+    snprintf(before, sizeof before, "%s", error_text()); /* store_offer must not change this call's error text */
     int answer = store_offer(group->store, key, mine, n, first, sizeof first, &bytes, OFFER_MS);
     error_set(status, "%s", before);
     if (!may_be_consequence(status)) return status;
@@ -84,7 +84,7 @@ int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX
     if (bytes > sizeof first || !control_message_parse(first, bytes, &message)) return status;
     if (message.type != CONTROL_FAILED || message.status >= 0) return status;
     if ((bytes == n && memcmp(first, mine, n) == 0) || is_about_this_rank(group, message.text)) return status;
-    log_write(LOG_INFO, "group %s: %s, which follows from: %s", group->name, text, message.text);
+    log_write(LOG_INFO, "group %s: %s, as a consequence of: %s", group->name, text, message.text);
     group->given_up = message.given_up;
     snprintf(text, ERROR_TEXT_MAX, "%s", message.text);
     return message.status;

@@ -1,8 +1,8 @@
 /* The first cause of a group's failure, kept in the group's store.
  *
- * A rank that finds a failure by itself offers its reason to the store before it tells anybody and before it closes a
- * connection; the first reason counts.  A rank that sees a connection end therefore learns why its peer has left, even
- * if the two were not connected when the peer could report it. */
+ * A rank that detects a failure offers its reason to the store before it informs any peer or closes a connection.  The
+ * first reason counts.  So a rank that sees a connection end finds out why its peer has left, even if the two were not
+ * connected when the peer could report it. */
 #ifndef CAUSE_H
 #define CAUSE_H
 
@@ -10,9 +10,9 @@
 
 struct tutti_group;
 
-/* Offers status and text as the cause of the group's failure.  Where another rank has offered one before and this one
- * may be its consequence (a lost peer, an unreachable store), text becomes that cause's and its status is returned;
- * else status.  Waits for the store for a moment at most.  Under the lock. */
+/* Offers status and text as the cause of the group's failure.  If another rank has offered a cause before, and this
+ * failure may be its consequence (a lost peer, an unreachable store), replaces text by that cause and returns its
+ * status.  Otherwise returns status.  Waits briefly for the store.  Lock held. */
 int cause_settle(struct tutti_group *group, int status, char text[ERROR_TEXT_MAX]);
 
 #endif

@@ -16,9 +16,9 @@
 #include "progress/work.h"
 
 enum {
-    ASK_MS = 200, /* until a leader asks the stragglers (a quarter of the timeout if that is less) */
+    ASK_MS = 200, /* time until a leader asks the stragglers (a quarter of the timeout if that is less) */
     ASK_AGAIN_MS = 500,
-    ASK_MOST = 64,  /* ranks at a time */
+    ASK_MOST = 64,  /* number of ranks asked at a time */
     ANSWER_MS = 300 /* time for the leader's verdict after a member's timeout */
 };
 
@@ -48,7 +48,7 @@ static int find_lowest(const int *ranks, int n)
     return least;
 }
 
-/* Finds or makes the state of a group that this rank calls for. */
+/* Finds or makes the state of a group for this rank's call. */
 static struct creation *record_call(struct tutti_group *root, uint64_t key, uint64_t parent, uint64_t number)
 {
     struct creation *creation = creation_find(root, key);
@@ -67,7 +67,7 @@ static void check_lost(struct creation *creation)
     char text[CREATION_TEXT];
     for (int i = 0; i < group->size && creation->state != CREATION_DECIDED; i++) {
         if (!creation->root->lost[group->global_ranks[i]]) continue;
-        snprintf(text, sizeof text, "rank %d is lost, or has left", group->global_ranks[i]);
+        snprintf(text, sizeof text, "rank %d is lost or has left", group->global_ranks[i]);
         creation_decide(creation, TUTTI_ERR_PEER_LOST, text, true);
     }
 }
@@ -90,12 +90,12 @@ static int begin_locked(struct tutti_group *group, const struct group_args *args
 {
     struct tutti_group *root = group->root, *parent = args->parent;
     struct creation *creation = record_call(root, args->key, parent->id, args->number);
-    if (creation == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (creation == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory to make group %s", group->name);
     bool leads = find_lowest(group->global_ranks, group->size) == root->rank;
     if (leads) creation->arrived = calloc((size_t)group->size, sizeof *creation->arrived);
     if (args->splits) creation->choice = calloc(2 * (size_t)group->size, sizeof *creation->choice);
     if ((leads && creation->arrived == NULL) || (args->splits && creation->choice == NULL))
-        ready = error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+        ready = error_set(TUTTI_ERR_NO_MEMORY, "out of memory to make group %s", group->name);
     if (creation->choice != NULL) {
         creation->choice[2 * group->rank] = args->color;
         creation->choice[2 * group->rank + 1] = args->split_key;
@@ -133,7 +133,7 @@ void creation_abstain(struct tutti_group *parent, const struct creation_terms *o
     engine_lock(parent->engine);
     struct creation *creation = record_call(parent->root, key, parent->id, number);
     if (number > parent->called) parent->called = number;
-    if (creation != NULL) { /* else a rank that counts on this one times out */
+    if (creation != NULL) { /* otherwise a rank that counts on this one times out */
         fill_members(&creation->list, of);
         creation->state = CREATION_DECIDED;
         creation->leader = -1;
@@ -142,7 +142,7 @@ void creation_abstain(struct tutti_group *parent, const struct creation_terms *o
     engine_unlock(parent->engine);
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------------------- */
+/* ---- waiting ---------------------------------------------------------------------------------------------------- */
 
 static void ask_stragglers(struct creation *creation)
 {
@@ -197,7 +197,7 @@ static void wait_locked(struct creation *creation, int64_t limit_ms)
     }
 }
 
-static int verdict_of(const struct creation *creation)
+static int read_verdict(const struct creation *creation)
 {
     const struct tutti_group *group = creation->group;
     if (creation->status == TUTTI_OK) return TUTTI_OK;
@@ -208,7 +208,7 @@ static int verdict_of(const struct creation *creation)
     if (creation->status == TUTTI_ERR_TIMEOUT)
         return error_set(TUTTI_ERR_TIMEOUT, "group %s was not made within %.3f s: %s", group->name,
                          (double)group->timeout_ms / 1000, creation->text);
-    return error_set(creation->status, "making group %s failed after %.3f s: %s", group->name, seconds, creation->text);
+    return error_set(creation->status, "cannot make group %s, after %.3f s: %s", group->name, seconds, creation->text);
 }
 
 int creation_wait(struct tutti_group *group)
@@ -221,9 +221,9 @@ int creation_wait(struct tutti_group *group)
         work_release_locked(creation->waiter);
         creation->waiter = NULL;
     } else if (creation->state != CREATION_DECIDED) {
-        creation_decide(creation, TUTTI_ERR_NO_MEMORY, "no memory for a group", true);
+        creation_decide(creation, TUTTI_ERR_NO_MEMORY, "out of memory to wait for the group", true);
     }
-    int status = verdict_of(creation);
+    int status = read_verdict(creation);
     if (status != TUTTI_OK) creation_end(group);
     engine_unlock(group->engine);
     return status;

@@ -5,10 +5,10 @@
  * offers (such as the position of the group's collective segment).  These are control messages between the ranks of the
  * first group of the tree (`tell` in the ABI), so they arrive although the new group's backends are not open yet.
  *
- * Lists that name different leaders meet, too: a rank that receives a proposal for a group that it does not lead, or is
- * not in, answers with what differs.  A leader that waits asks the stragglers.  They answer with their proposal, or
- * with what they are doing.  A member never gives up on its own: at its timeout it asks the leader to decide, so that
- * there is one verdict.
+ * Lists that name different leaders are detected too: a rank that receives a proposal for a group that it does not
+ * lead, or is not in, answers with the difference.  A leader that waits asks the stragglers.  They answer with their
+ * proposal, or with what they are doing.  A member never gives up on its own: at its timeout it asks the leader to
+ * decide, so that there is one verdict.
  *
  * A split is agreed on in the same way, by all ranks of the parent: each proposal carries a color and a key, and the
  * leader sends them to all before the verdict.
@@ -27,26 +27,26 @@ struct backend_spec;
 struct group_args;
 struct tutti_group;
 
-/* What the members must name alike. */
+/* Terms that must be the same on all members. */
 struct creation_terms {
     const int *ranks;
     int n;
     const struct backend_spec *names;
-    const char *algorithm; /* NULL: the parent's */
+    const char *algorithm; /* NULL: the parent's applies */
 };
 
-/* Sends this rank's proposal, or begins to collect the others'. ready is TUTTI_OK, or the error for which this rank
- * cannot make the group, with the thread's error text.  Sets group->creation.  On an error it is not set, and the other
- * members have been informed. */
+/* Sends this rank's proposal, or begins to collect those of the others.  ready is TUTTI_OK, or the error for which this
+ * rank cannot make the group, with the thread's error text.  Sets group->creation.  On an error it is not set, and the
+ * other members have been informed. */
 int creation_begin(struct tutti_group *group, const struct group_args *args, int ready);
 
 /* Waits for the verdict and returns it.  Clears group->creation unless the verdict is TUTTI_OK. */
 int creation_wait(struct tutti_group *group);
 
-/* Records the call of a non-member, for a group of these. */
+/* Records the call of a rank that is not in the group with these terms. */
 void creation_abstain(struct tutti_group *parent, const struct creation_terms *of, uint64_t key, uint64_t number);
 
-/* Ends the creation: the group is made, or never will be.  Lock held. */
+/* Ends the creation of a group that is made, or never will be.  Lock held. */
 void creation_end(struct tutti_group *group);
 
 /* Gives up a pending group, or one that this rank cannot open after a verdict of OK, and informs the others.  Lock

@@ -18,7 +18,7 @@ int creation_send(struct tutti_group *root, int peer, const struct creation_mess
     if (entry == NULL) return TUTTI_OK; /* the group tree is being closed */
     int status = entry->backend->tell(entry->state, peer, wire, bytes);
     if (status == TUTTI_ERR_NO_MEMORY)
-        event_memory_record_loss(&root->engine->event_memory); /* the peer would wait for it in vain */
+        event_memory_record_loss(&root->engine->event_memory); /* otherwise the peer would wait forever */
     return status;
 }
 
@@ -30,11 +30,11 @@ struct creation_message creation_message_of(const struct creation *creation, enu
 
 int creation_send_proposal(struct creation *creation, int peer)
 {
-    struct creation_message card = creation_message_of(creation, CREATION_PROPOSAL);
-    card.list = creation->list;
-    card.color = creation->args.color;
-    card.split_key = creation->args.split_key;
-    return creation_send(creation->root, peer, &card);
+    struct creation_message proposal = creation_message_of(creation, CREATION_PROPOSAL);
+    proposal.list = creation->list;
+    proposal.color = creation->args.color;
+    proposal.split_key = creation->args.split_key;
+    return creation_send(creation->root, peer, &proposal);
 }
 
 void creation_answer(struct tutti_group *root, int peer, const struct creation_message *to, int status,
@@ -68,7 +68,7 @@ static void send_verdict(const struct creation *creation)
         if (i != creation->group->rank) creation_send(creation->root, creation->group->global_ranks[i], &verdict);
 }
 
-/* Sends the choices of a split before the verdict, which so arrives last. */
+/* Sends the choices of a split before the verdict, so that the verdict arrives last. */
 static void send_choices(const struct creation *creation, int peer)
 {
     uint32_t n = 2 * (uint32_t)creation->group->size;
@@ -113,18 +113,18 @@ static void name_stragglers(const struct creation *creation, char *text, size_t 
 {
     const struct tutti_group *group = creation->group;
     size_t used = 0;
-    int missing = 0;
-    for (int i = 0; i < group->size; i++) missing += i != group->rank && !creation->arrived[i];
+    int absent = 0;
+    for (int i = 0; i < group->size; i++) absent += i != group->rank && !creation->arrived[i];
     text[0] = '\0';
     for (int i = 0; i < group->size && used < size; i++) {
         if (i == group->rank || creation->arrived[i]) continue;
-        const char *place = creation->whereabouts != NULL ? creation->whereabouts[i] : "";
+        const char *whereabouts = creation->whereabouts != NULL ? creation->whereabouts[i] : "";
         used += (size_t)snprintf(
             text + used, size - used, "%srank %d has not %s%s%s", used > 0 ? ", " : "", group->global_ranks[i],
-            creation->args.splits ? "called split_group" : "made this group", missing <= 2 ? "; " : "",
-            missing > 2        ? ""
-            : place[0] != '\0' ? place
-                               : "it does not answer");
+            creation->args.splits ? "called split_group" : "made this group", absent <= 2 ? "; " : "",
+            absent > 2               ? ""
+            : whereabouts[0] != '\0' ? whereabouts
+                                     : "it does not answer");
     }
 }
 

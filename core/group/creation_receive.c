@@ -11,7 +11,7 @@
 #include "group/group_fail.h"
 #include "progress/work.h"
 
-enum { EARLY_MOST = 4096 /* messages of one group tree that are kept until this rank calls */ };
+enum { EARLY_MOST = 4096 /* number of messages per group tree that are kept until this rank calls */ };
 
 /* ---- text -------------------------------------------------------------------------------------------------- */
 
@@ -25,7 +25,7 @@ static struct tutti_group *find_group(struct tutti_group *root, uint64_t id)
     return NULL;
 }
 
-/* Describes what this rank is doing, for a leader that waits for it. */
+/* Describes what this rank is doing, for a leader that waits for this rank. */
 static void describe_whereabouts(struct tutti_group *root, uint64_t parent, char *text, size_t size)
 {
     struct tutti_group *group = find_group(root, parent);
@@ -43,12 +43,12 @@ static void describe_whereabouts(struct tutti_group *root, uint64_t parent, char
 
 /* ---- answers ----------------------------------------------------------------------------------------------- */
 
-/* Handles a list that differs from this rank's: the group fails on all its members, even if it has been made. */
+/* Handles a list that differs from this rank's.  The group fails on all its members, even if it has been made. */
 static void refuse_members(struct creation *creation, int peer, const struct creation_message *message, const char *why)
 {
     struct tutti_group *group = creation->group;
     char text[CREATION_TEXT];
-    snprintf(text, sizeof text, "%s", why); /* `why` may lie in the making */
+    snprintf(text, sizeof text, "%s", why); /* copied, because why may point into the creation */
     creation_answer(creation->root, peer, message, TUTTI_ERR_MISMATCH, text);
     if (creation->state != CREATION_DECIDED)
         creation_decide(creation, TUTTI_ERR_MISMATCH, text, true);
@@ -62,16 +62,16 @@ static bool is_member(const struct creation *creation, int peer)
     return group != NULL && peer >= 0 && peer < group->world && group->local_of[peer] >= 0;
 }
 
-static void handle_card(struct creation *creation, int peer, const struct creation_message *card)
+static void handle_proposal(struct creation *creation, int peer, const struct creation_message *proposal)
 {
     char text[CREATION_TEXT];
-    if (creation_wire_describe_difference(&card->list, peer, &creation->list, creation->root->rank, text,
+    if (creation_wire_describe_difference(&proposal->list, peer, &creation->list, creation->root->rank, text,
                                           sizeof text)) {
-        refuse_members(creation, peer, card, text);
+        refuse_members(creation, peer, proposal, text);
         return;
     }
     if (creation->state == CREATION_DECIDED && creation->status != TUTTI_OK) {
-        creation_answer(creation->root, peer, card, creation->status, creation->text);
+        creation_answer(creation->root, peer, proposal, creation->status, creation->text);
         return;
     }
     if (creation->state != CREATION_GATHERING || !is_member(creation, peer)) return;
@@ -79,8 +79,8 @@ static void handle_card(struct creation *creation, int peer, const struct creati
     if (creation->arrived[rank]) return;
     creation->arrived[rank] = true;
     if (creation->choice != NULL) {
-        creation->choice[2 * rank] = card->color;
-        creation->choice[2 * rank + 1] = card->split_key;
+        creation->choice[2 * rank] = proposal->color;
+        creation->choice[2 * rank + 1] = proposal->split_key;
     }
     if (++creation->n_arrived == creation->group->size - 1) creation_decide(creation, TUTTI_OK, "", true);
 }
@@ -106,7 +106,7 @@ static void handle_failed(struct creation *creation, int peer, const struct crea
         group_fail(group, message->status, message->text, true);
 }
 
-/* Handles a member's timeout.  A verdict that has been sent is on its way already. */
+/* Handles a member's timeout.  Does nothing if the verdict has been sent. */
 static void handle_withdraw(struct creation *creation, int peer, const struct creation_message *message)
 {
     if (creation->state != CREATION_GATHERING || !is_member(creation, peer) || message->status == TUTTI_OK) return;
@@ -123,16 +123,19 @@ static void handle_verdict(struct creation *creation, int peer, const struct cre
     if (creation->state == CREATION_PROPOSED && (leads || verdict->status != TUTTI_OK)) {
         creation->n_offers = verdict->n_offers;
         memcpy(creation->offer, verdict->offer, sizeof creation->offer);
-        if (verdict->status == TUTTI_OK && creation->choice != NULL &&
-            creation->n_choices != 2 * (uint32_t)creation->group->size)
-            creation_decide(creation, TUTTI_ERR_BACKEND, "the colors of some ranks have not arrived", true);
-        else
+        uint32_t expected = creation->choice != NULL ? 2 * (uint32_t)creation->group->size : 0;
+        if (verdict->status == TUTTI_OK && creation->choice != NULL && creation->n_choices != expected) {
+            char text[CREATION_TEXT];
+            snprintf(text, sizeof text, "%u of %u colors and keys have arrived", creation->n_choices, expected);
+            creation_decide(creation, TUTTI_ERR_BACKEND, text, true);
+        } else {
             creation_decide(creation, verdict->status, verdict->text, !leads);
+        }
     } else if (creation->state == CREATION_GATHERING && verdict->status != TUTTI_OK) {
         creation_decide(creation, verdict->status, verdict->text, true);
     } else if (creation->state == CREATION_DECIDED && creation->status != TUTTI_OK && leads &&
                verdict->status == TUTTI_OK) {
-        failed = *verdict; /* the verdict comes too late: this rank has given up */
+        failed = *verdict; /* too late: this rank has given up */
         failed.type = CREATION_FAILED;
         failed.status = creation->status;
         failed.n_offers = 0;
@@ -149,7 +152,7 @@ static void handle_ask(struct creation *creation, int peer)
     if (creation->state != CREATION_PROPOSED || creation->leader != peer) creation_send_proposal(creation, peer);
 }
 
-static void handle_place(struct creation *creation, int peer, const struct creation_message *message)
+static void handle_whereabouts(struct creation *creation, int peer, const struct creation_message *message)
 {
     if (creation->state != CREATION_GATHERING || creation->whereabouts == NULL || !is_member(creation, peer)) return;
     memcpy(creation->whereabouts[creation->group->local_of[peer]], message->text, sizeof message->text);
@@ -159,7 +162,7 @@ static void handle_known(struct creation *creation, int peer, const struct creat
 {
     switch ((enum creation_type)message->type) {
     case CREATION_PROPOSAL:
-        handle_card(creation, peer, message);
+        handle_proposal(creation, peer, message);
         break;
     case CREATION_WITHDRAW:
         handle_withdraw(creation, peer, message);
@@ -174,7 +177,7 @@ static void handle_known(struct creation *creation, int peer, const struct creat
         handle_ask(creation, peer);
         break;
     case CREATION_WHEREABOUTS:
-        handle_place(creation, peer, message);
+        handle_whereabouts(creation, peer, message);
         break;
     case CREATION_CHOICES:
         handle_choices(creation, peer, message);
@@ -182,12 +185,12 @@ static void handle_known(struct creation *creation, int peer, const struct creat
     }
 }
 
-/* ---- before this rank calls ---- ---------------------------------------------------------------------------- */
+/* ---- early messages -------------------------------------------------------------------------------------------- */
 
 static void keep_early(struct tutti_group *root, struct creation *creation, int peer,
                        const struct creation_message *message)
 {
-    if (root->n_early >= EARLY_MOST) return; /* the peer asks again, or times out */
+    if (root->n_early >= EARLY_MOST) return; /* the peer asks again or times out */
     if (creation == NULL) creation = creation_new(root, message->key);
     struct creation_early *early = creation != NULL ? malloc(sizeof *early) : NULL;
     if (early == NULL) {
@@ -200,7 +203,7 @@ static void keep_early(struct tutti_group *root, struct creation *creation, int 
     root->n_early++;
 }
 
-/* Handles failures before proposals: a peer that has failed or given up may have sent its proposal before. */
+/* Handles failures before proposals, because a peer that has failed or given up may have sent its proposal before. */
 static void handle_early_failures(struct creation *creation)
 {
     struct creation_early *early;
@@ -222,22 +225,22 @@ void creation_receive_early(struct creation *creation)
     }
 }
 
-/* True if this rank has called that number so long ago that its state is no longer kept. */
+/* True if this rank called that number so long ago that its state has been freed. */
 static bool is_past(struct tutti_group *root, const struct creation_message *message)
 {
     const struct tutti_group *parent = find_group(root, message->parent);
     return message->number > 0 && parent != NULL && parent->called >= message->number;
 }
 
-/* Answers a withdrawing member if this leader has not called: tells what this rank is doing, and makes the group fail
+/* Answers a withdrawing member if this leader has not called.  Tells what this rank is doing, and makes the group fail
  * when this rank calls. */
 static void refuse_late(struct tutti_group *root, struct creation *creation, int peer,
                         const struct creation_message *message)
 {
-    char place[160], text[CREATION_TEXT];
+    char whereabouts[160], text[CREATION_TEXT];
     struct creation_message failed = *message;
-    describe_whereabouts(root, message->parent, place, sizeof place);
-    snprintf(text, sizeof text, "rank %d has not made this group; %s", root->rank, place);
+    describe_whereabouts(root, message->parent, whereabouts, sizeof whereabouts);
+    snprintf(text, sizeof text, "rank %d has not made this group; %s", root->rank, whereabouts);
     creation_answer(root, peer, message, message->status, text);
     failed.type = CREATION_FAILED;
     keep_early(root, creation, peer, &failed);
@@ -266,11 +269,11 @@ static void handle_message(struct tutti_group *root, int peer, const struct crea
     } else if (is_past(root, message)) {
         if (message->type != CREATION_PROPOSAL && message->type != CREATION_ASK) return;
         snprintf(text, sizeof text,
-                 "rank %d called for group number %" PRIu64 " long before, with other ranks or as no member",
+                 "rank %d called for group number %" PRIu64 " long before, with other ranks or as a non-member",
                  root->rank, message->number);
-        struct creation_message card = *message;
-        card.type = CREATION_PROPOSAL; /* answer with a verdict, also to a rank that asked */
-        creation_answer(root, peer, &card, TUTTI_ERR_MISMATCH, text);
+        struct creation_message proposal = *message;
+        proposal.type = CREATION_PROPOSAL; /* a verdict answers also a rank that asked */
+        creation_answer(root, peer, &proposal, TUTTI_ERR_MISMATCH, text);
     } else {
         handle_unknown(root, creation, peer, message);
     }
@@ -279,7 +282,7 @@ static void handle_message(struct tutti_group *root, int peer, const struct crea
 /* ---- receiving --------------------------------------------------------------------------------------------- */
 
 struct creation_event {
-    struct engine_event event; /* first */
+    struct engine_event event; /* first member: see handle */
     struct tutti_group *root;
     int peer;
     struct creation_message message;
@@ -288,22 +291,22 @@ EVENT_CHECK_SIZE(struct creation_event);
 
 static void handle(struct engine_event *event)
 {
-    struct creation_event *came = (struct creation_event *)event;
-    if (!came->root->shut) handle_message(came->root, came->peer, &came->message);
-    event_memory_give_back(&came->root->engine->event_memory, came);
+    struct creation_event *received = (struct creation_event *)event;
+    if (!received->root->shut) handle_message(received->root, received->peer, &received->message);
+    event_memory_give_back(&received->root->engine->event_memory, received);
 }
 
 void creation_receive_message(struct tutti_group *root, int peer, const void *message, size_t bytes)
 {
     if (root != root->root || peer < 0 || peer >= root->size || peer == root->rank) return;
-    struct creation_event *came = event_memory_take(&root->engine->event_memory, sizeof *came);
-    if (came == NULL) return;
-    if (!creation_wire_parse(message, bytes, &came->message)) {
-        event_memory_give_back(&root->engine->event_memory, came);
+    struct creation_event *received = event_memory_take(&root->engine->event_memory, sizeof *received);
+    if (received == NULL) return;
+    if (!creation_wire_parse(message, bytes, &received->message)) {
+        event_memory_give_back(&root->engine->event_memory, received);
         return;
     }
-    came->event.handle = handle;
-    came->root = root;
-    came->peer = peer;
-    engine_post(root->engine, &came->event);
+    received->event.handle = handle;
+    received->root = root;
+    received->peer = peer;
+    engine_post(root->engine, &received->event);
 }

@@ -10,7 +10,7 @@ struct tutti_group;
 /* Handles the messages that arrived before this rank called.  Lock held. */
 void creation_receive_early(struct creation *creation);
 
-/* A control message to the tree's first group has arrived: posts an event.  May be called within a backend's entry. */
+/* Posts an event for a control message to the tree's first group.  May be called within a backend's entry. */
 void creation_receive_message(struct tutti_group *root, int peer, const void *message, size_t bytes);
 
 #endif

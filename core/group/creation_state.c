@@ -5,7 +5,7 @@
 #include "group/entries.h"
 #include "group/group_args.h"
 
-enum { KEPT_MOST = 64 /* decided creations that are kept, to answer a rank that calls with another list */ };
+enum { KEPT_MOST = 64 /* number of decided creations that are kept, to answer a rank that calls with another list */ };
 
 bool creation_is_possible(const struct tutti_group *root)
 {
@@ -38,7 +38,7 @@ static void free_creation(struct creation *creation)
     free(creation);
 }
 
-/* Frees the oldest creations that nobody waits for. */
+/* Frees the oldest creations that no caller waits for. */
 static void forget_oldest(struct creation_list *list)
 {
     struct creation *creation, *next;

@@ -108,13 +108,13 @@ static void describe_list(const struct creation_members *list, char *text, size_
     for (; i < list->n_listed && used + TAIL < size; i++)
         used += (size_t)snprintf(text + used, size - used, i > 0 ? ",%d" : "%d", list->rank[i]);
     if (i < list->n)
-        snprintf(text + used, size - used, ",.. %u in all]", list->n);
+        snprintf(text + used, size - used, ",.. %u in total]", list->n);
     else
         snprintf(text + used, size - used, "]");
 }
 
 /* Returns the first index at which the known parts differ, or -1. */
-static int first_difference(const struct creation_members *a, const struct creation_members *b)
+static int find_difference(const struct creation_members *a, const struct creation_members *b)
 {
     uint32_t n_listed = a->n_listed < b->n_listed ? a->n_listed : b->n_listed;
     for (uint32_t i = 0; i < n_listed; i++)
@@ -134,7 +134,7 @@ bool creation_wire_describe_difference(const struct creation_members *a, int ran
         return true;
     }
     bool lists = a->n != b->n || a->hash != b->hash;
-    int at = first_difference(a, b);
+    int at = find_difference(a, b);
     describe_list(a, one, sizeof one);
     describe_list(b, other, sizeof other);
     if (lists && at >= SHORT)

@@ -15,12 +15,12 @@ enum { ASK_NS = 200 * 1000 * 1000, ASK_LEAST_NS = 20 * 1000 * 1000 };
 
 static void time_out(struct tutti_work *work, int64_t now)
 {
-    char what[160], missing[600], unmatched[80], text[ERROR_TEXT_MAX];
+    char what[160], stragglers[600], unmatched[80], text[ERROR_TEXT_MAX];
     work_describe(work, what, sizeof what);
-    stragglers_describe(work, now, missing, sizeof missing);
+    stragglers_describe(work, now, stragglers, sizeof stragglers);
     unmatched_describe(work, unmatched, sizeof unmatched);
     snprintf(text, sizeof text, "%s: rank %d waited %.3f s for %s%s", what,
-             work->group->global_ranks[work->group->rank], (double)(now - work->start_ns) / 1e9, missing, unmatched);
+             work->group->global_ranks[work->group->rank], (double)(now - work->start_ns) / 1e9, stragglers, unmatched);
     if (work_is_message(work)) {
         work_withdraw(work, TUTTI_ERR_TIMEOUT, text);
         return;
@@ -43,23 +43,23 @@ static void end_left(struct tutti_work *work, int peer)
 
 static void warn_late(struct tutti_work *work, int64_t now)
 {
-    char what[160], missing[600];
+    char what[160], stragglers[600];
     work_describe(work, what, sizeof what);
-    stragglers_describe(work, now, missing, sizeof missing);
-    log_write(LOG_WARN, "%s takes long (%.3f s); waiting for %s", what, (double)(now - work->start_ns) / 1e9, missing);
+    stragglers_describe(work, now, stragglers, sizeof stragglers);
+    log_write(LOG_WARN, "%s has taken %.3f s; waiting for %s", what, (double)(now - work->start_ns) / 1e9, stragglers);
     work->warned = true;
 }
 
-/* Returns when the peers are asked next where they are: soon enough that a timeout's error message can have their
- * answers. */
-static int64_t ask_at(const struct tutti_work *work)
+/* Returns the time at which to ask the peers next for their positions.  It leaves time for the answers to reach a
+ * timeout's error message. */
+static int64_t time_to_ask(const struct tutti_work *work)
 {
     int64_t quarter = work->deadline_ns == CLOCK_NEVER ? ASK_NS : (work->deadline_ns - work->start_ns) / 4;
     int64_t every = quarter < ASK_LEAST_NS ? ASK_LEAST_NS : quarter;
     return work->asked_ns + (every < ASK_NS ? every : ASK_NS);
 }
 
-/* Checks one work.  Returns true if it has ended, and maybe others with it. */
+/* Checks one work.  Returns true if it has ended, possibly with others. */
 static bool check_one(struct tutti_work *work, int64_t now)
 {
     if (work->start_ns == 0 && !work->draining) work_start_clock(work, now);
@@ -76,7 +76,7 @@ static bool check_one(struct tutti_work *work, int64_t now)
         work->asked_ns = now;
         return false;
     }
-    if (work->started && now >= ask_at(work)) {
+    if (work->started && now >= time_to_ask(work)) {
         work->asked_ns = now;
         int left = health_ask(work);
         if (left >= 0) {
@@ -90,21 +90,21 @@ static bool check_one(struct tutti_work *work, int64_t now)
     return false;
 }
 
-static int64_t next_look(const struct tutti_work *work)
+static int64_t time_to_check(const struct tutti_work *work)
 {
-    int64_t asks = work->started && !work->draining ? ask_at(work) : CLOCK_NEVER;
+    int64_t asks = work->started && !work->draining ? time_to_ask(work) : CLOCK_NEVER;
     return asks < work->deadline_ns ? asks : work->deadline_ns;
 }
 
 int64_t deadline_check(struct engine *engine, int64_t now)
 {
-    /* The end of one may end other works of its group, too: start over after it. */
+    /* A work that ends may end other works of its group, so the search starts over after it. */
     struct tutti_work *work = TAILQ_FIRST(&engine->active);
     int64_t deadline = CLOCK_NEVER;
     while (work != NULL) {
         struct tutti_work *next = TAILQ_NEXT(work, link);
         bool ended = check_one(work, now);
-        if (!ended && next_look(work) < deadline) deadline = next_look(work);
+        if (!ended && time_to_check(work) < deadline) deadline = time_to_check(work);
         work = ended ? TAILQ_FIRST(&engine->active) : next;
     }
     return deadline;

@@ -6,7 +6,7 @@
 
 struct engine;
 
-/* Looks at each operation under way.  Returns when the next one is due.  See engine_hooks.check_deadlines. */
+/* Checks each operation under way.  Returns the time of the next check.  See engine_hooks.check_deadlines. */
 int64_t deadline_check(struct engine *engine, int64_t now);
 
 #endif

@@ -22,6 +22,6 @@ struct tutti_group *default_group_or(const struct tutti_group *group)
 {
     const struct tutti_group *found = default_group_peek(group);
     if (found == NULL)
-        error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group: call tutti_init_process_group first");
+        error_set(TUTTI_ERR_INVALID_ARGUMENT, "there is no default group; call tutti_init_process_group first");
     return (struct tutti_group *)(uintptr_t)found;
 }

@@ -10,7 +10,7 @@ struct tutti_group *default_group_set(struct tutti_group *group);
 /* Returns group, or the default group if it is NULL.  Returns NULL, with the error text set, if there is none. */
 struct tutti_group *default_group_or(const struct tutti_group *group);
 
-/* The same for queries: sets no error text. */
+/* Does the same for queries, without an error text. */
 const struct tutti_group *default_group_peek(const struct tutti_group *group);
 
 #endif

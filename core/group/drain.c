@@ -12,18 +12,18 @@
 enum {
     NAP_US = 50,
     NAP_MOST_US = 5000,
-    WARN_MS = 2000 /* a wait of this length is explained to the user */
+    WARN_MS = 2000 /* a wait of this length is logged */
 };
 
 /* State of a wait for delivery: its deadline, when to warn, how long to sleep. */
-struct patience {
+struct drain_wait {
     int64_t deadline_ns, warn_ns;
     useconds_t nap_us;
 };
 
-static struct patience begin_waiting(int64_t deadline_ns)
+static struct drain_wait begin_waiting(int64_t deadline_ns)
 {
-    return (struct patience){deadline_ns, clock_deadline_ns(WARN_MS), NAP_US};
+    return (struct drain_wait){deadline_ns, clock_deadline_ns(WARN_MS), NAP_US};
 }
 
 /* Returns a rank that may not have received everything, or -1.  Asks each backend about its first group. */
@@ -41,40 +41,40 @@ static int32_t find_lacking(const struct engine *engine, const struct tutti_grou
     return found;
 }
 
-static void warn(struct patience *patience, const struct tutti_group *group, int32_t rank)
+static void warn(struct drain_wait *wait, const struct tutti_group *group, int32_t rank)
 {
-    if (clock_now_ns() < patience->warn_ns) return;
-    patience->warn_ns = CLOCK_NEVER;
+    if (clock_now_ns() < wait->warn_ns) return;
+    wait->warn_ns = CLOCK_NEVER;
     log_write(LOG_WARN,
-              "group %s: rank %d has not received what this rank has sent to it; the group ends when it has, or in at "
+              "group %s: rank %d has not received all data of this rank; the group ends when it has, or in at "
               "most %d s",
-              group->name, rank, clock_left_ms(patience->deadline_ns) / 1000);
+              group->name, rank, clock_left_ms(wait->deadline_ns) / 1000);
 }
 
-/* Returns false once the time has passed. */
-static bool nap(struct patience *patience, bool moved)
+/* Sleeps if nothing moved.  Returns false once the deadline has passed. */
+static bool nap(struct drain_wait *wait, bool moved)
 {
-    if (clock_now_ns() >= patience->deadline_ns) return false;
+    if (clock_now_ns() >= wait->deadline_ns) return false;
     if (moved) {
-        patience->nap_us = NAP_US;
+        wait->nap_us = NAP_US;
         return true;
     }
-    usleep(patience->nap_us);
-    if (patience->nap_us < NAP_MOST_US) patience->nap_us *= 2;
+    usleep(wait->nap_us);
+    if (wait->nap_us < NAP_MOST_US) wait->nap_us *= 2;
     return true;
 }
 
 void drain_group(struct tutti_group *group, int64_t deadline_ns)
 {
-    struct patience patience = begin_waiting(deadline_ns);
-    for (bool moved = true; nap(&patience, moved);) {
+    struct drain_wait wait = begin_waiting(deadline_ns);
+    for (bool moved = true; nap(&wait, moved);) {
         engine_lock(group->engine);
         bool over = group->failed || group->shut || !TAILQ_EMPTY(&group->works);
         int32_t rank = over ? -1 : find_lacking(group->engine, group);
         if (rank >= 0) moved = engine_step(group->engine);
         engine_unlock(group->engine);
         if (rank < 0) return;
-        warn(&patience, group, rank);
+        warn(&wait, group, rank);
     }
 }
 
@@ -87,7 +87,8 @@ static bool make_progress(const struct engine *engine)
     return moved;
 }
 
-/* A root that groups share does not fail itself: they do. */
+/* True if the first group has failed.  A root that groups share does not fail itself; it counts as failed if all of
+ * them have. */
 static bool has_failed(const struct tutti_group *first)
 {
     const struct tutti_group *group;
@@ -103,10 +104,10 @@ void drain_at_exit(struct engine *engine)
 {
     const struct tutti_group *first = engine->first;
     if (first == NULL || has_failed(first)) return;
-    struct patience patience = begin_waiting(clock_deadline_ns(first->timeout_ms));
+    struct drain_wait wait = begin_waiting(clock_deadline_ns(first->timeout_ms));
     int32_t rank;
-    for (bool moved = true; nap(&patience, moved) && (rank = find_lacking(engine, NULL)) >= 0;) {
+    for (bool moved = true; nap(&wait, moved) && (rank = find_lacking(engine, NULL)) >= 0;) {
         moved = make_progress(engine);
-        warn(&patience, first, rank);
+        warn(&wait, first, rank);
     }
 }

@@ -16,7 +16,7 @@ void failure_describe(const struct tutti_work *work, const tutti_request *reques
         snprintf(cause, sizeof cause, "%s", error_text());
     } else if (work->op.up_to &&
                ((request->found_fingerprint ^ request->fingerprint) & request->fingerprint_mask) == 0) {
-        snprintf(cause, sizeof cause, "rank %d has sent %" PRIu64 " bytes, rank %d has room for %zu",
+        snprintf(cause, sizeof cause, "rank %d has sent %" PRIu64 " bytes and rank %d receives at most %zu",
                  request->source >= 0 ? work->group->global_ranks[request->source] : -1, request->found_bytes,
                  work->group->global_ranks[work->group->rank], request->bytes);
     } else if (request->found_fingerprint != 0 && request->found_fingerprint != request->fingerprint) {
@@ -25,7 +25,7 @@ void failure_describe(const struct tutti_work *work, const tutti_request *reques
                                  sizeof cause);
     } else {
         int peer = request->peer >= 0 ? request->peer : request->source;
-        snprintf(cause, sizeof cause, "rank %d has %" PRIu64 " bytes where rank %d has %zu",
+        snprintf(cause, sizeof cause, "rank %d has %" PRIu64 " bytes where rank %d has %zu; both must be equal",
                  peer >= 0 ? work->group->global_ranks[peer] : -1, request->found_bytes,
                  work->group->global_ranks[work->group->rank], request->bytes);
     }

@@ -33,9 +33,9 @@
 #include "progress/work.h"
 
 enum {
-    CLOSE_WAIT_MS = 2000, /* until pending operations have ended */
-    LET_GO_MS = 1000,     /* until backends have released the memory of the others; close may take as long again */
-    SETTLE_NAP_US = 100   /* between two checks whether another thread has settled the group */
+    CLOSE_WAIT_MS = 2000, /* time for pending operations to end */
+    LET_GO_MS = 1000,     /* time for backends to release the memory of the others; close may take as long again */
+    SETTLE_NAP_US = 100   /* time between two checks whether another thread has settled the group */
 };
 
 static void shut(struct tutti_group *group)
@@ -50,7 +50,7 @@ static void shut(struct tutti_group *group)
     }
     group->shut = true;
     if (group->root == group) creation_free_all(group);
-    engine_handle_events(group->engine); /* events of the backends, before they are closed */
+    engine_handle_events(group->engine); /* handles events of the backends before they are closed */
     engine_unlock(group->engine);
     if (was) return;
     backends_close(group);
@@ -60,18 +60,18 @@ static void shut(struct tutti_group *group)
     engine_handle_events(group->engine);
     control_channel_close(group);
     engine_unlock(group->engine);
-    /* Now: the store that it is a prefix of may be freed before the last reference is dropped. */
+    /* Freed here, because the store that it is a prefix of may be freed before the last reference is dropped. */
     tutti_store_free(group->store);
     group->store = NULL;
 }
 
-/* A list of members, by its hash, and the number of groups made of it with members_only. */
+/* A list of members, as a hash, and the number of groups made of it with members_only. */
 struct group_use {
     uint64_t hash, count;
     struct group_use *next;
 };
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- creation and end -------------------------------------------------------------------------------------------- */
 
 static void free_group(struct tutti_group *group)
 {
@@ -112,17 +112,19 @@ void group_hold(struct tutti_group *group)
 
 void group_drop(struct tutti_group *group)
 {
-    /* release: all that was done under this reference comes before the end; acquire: for the thread that frees */
+    /* release: all accesses under this reference precede the end; acquire: for the thread that frees */
     if (atomic_fetch_sub_explicit(&group->references, 1, memory_order_acq_rel) == 1) free_group(group);
 }
 
 int group_check_device(const char *doing, tutti_device device)
 {
     if (device.type != 0 && group_device_index(device) < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: device type %d is neither TUTTI_CPU nor TUTTI_CUDA", doing,
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "%s: device type %d is neither TUTTI_CPU nor TUTTI_CUDA; use one of them", doing,
                          (int)device.type);
     if (device.index < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: the device's index is %d", doing, (int)device.index);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "%s: the device's index is %d; it must not be negative", doing,
+                         (int)device.index);
     return TUTTI_OK;
 }
 
@@ -132,7 +134,8 @@ uint64_t group_count_use(struct tutti_group *parent, uint64_t hash)
     while (use != NULL && use->hash != hash) use = use->next;
     if (use == NULL) {
         use = calloc(1, sizeof *use);
-        if (use == NULL) return 0; /* as for the first group: a second one of the list then fails to match */
+        if (use == NULL)
+            return 0; /* counts as the first group, so that a second group of the same list fails to match */
         use->hash = hash;
         use->next = parent->uses;
         parent->uses = use;
@@ -148,7 +151,7 @@ static int fill_ranks(struct tutti_group *group, const struct group_args *args)
     if (args->parent == NULL) group->lost = calloc((size_t)group->world, sizeof *group->lost);
     bool short_of = group->global_ranks == NULL || group->local_of == NULL;
     if (short_of || (args->parent == NULL && group->lost == NULL))
-        return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group of %d ranks", args->size);
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for a group of %d ranks", args->size);
     for (int i = 0; i < group->world; i++) group->local_of[i] = -1;
     for (int i = 0; i < args->size; i++) {
         group->global_ranks[i] = args->global_ranks != NULL ? args->global_ranks[i] : i;
@@ -201,18 +204,19 @@ static int fill(struct tutti_group *group, const struct group_args *args)
     group->root = root;
     group->origin = args->store != NULL ? group : args->parent->origin;
     group->is_shared = args->is_shared;
-    status = fill_ranks(group, args); /* before others can see the group */
+    status = fill_ranks(group, args); /* before other threads can see the group */
     TAILQ_INSERT_TAIL(&root->tree, group, tree_link);
     engine_unlock(group->engine);
     bool fixed = root == group && env_bool("TUTTI_DETERMINISTIC", false);
     group->algorithm = root != group ? root->algorithm : fixed ? coll_fixed_order : env_string("TUTTI_ALGO", NULL);
     if (args->algorithm != NULL) group->algorithm = group->own_algorithm = strdup(args->algorithm);
     if (args->algorithm != NULL && group->algorithm == NULL)
-        status = error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+        status = error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", group->name);
     if (status != TUTTI_OK) return status;
     group->cache = plan_cache_new();
     group->health = health_new(args->size);
-    if (group->cache == NULL || group->health == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (group->cache == NULL || group->health == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", group->name);
     group->stragglers = health_stragglers(group->health);
     return make_store(group, args);
 }
@@ -249,7 +253,7 @@ static int open_backends(struct tutti_group *group, const struct group_args *arg
     return TUTTI_OK;
 }
 
-/* Makes the members agree on the group before any of them opens it.  *pends: they have not done so yet. */
+/* Makes the members agree on the group before any of them opens it.  Sets *pends if they have not agreed yet. */
 static int agree_on_group(struct tutti_group *group, const struct group_args *args, bool *pends)
 {
     *pends = false;
@@ -272,7 +276,7 @@ static bool claim_settling(struct tutti_group *group)
         usleep(SETTLE_NAP_US);
         engine_lock(group->engine);
     }
-    group->settling = atomic_load_explicit(&group->pending, memory_order_relaxed); /* written under the lock */
+    group->settling = atomic_load_explicit(&group->pending, memory_order_relaxed); /* only written under the lock */
     return group->settling;
 }
 
@@ -286,14 +290,14 @@ void group_settle(struct tutti_group *group)
     char text[ERROR_TEXT_MAX] = "";
     int status = creation_wait(group);
     if (status != TUTTI_OK) snprintf(text, sizeof text, "%s", error_text());
-    int opened = open_backends(group, &args); /* also after a failure, so that calls are checked as usual */
+    int opened = open_backends(group, &args); /* also after a failure, so that calls can be checked */
     if (status == TUTTI_OK && opened != TUTTI_OK) snprintf(text, sizeof text, "%s", error_text());
     if (status == TUTTI_OK) status = opened;
     engine_lock(group->engine);
     if (status != TUTTI_OK) {
         creation_give_up(group, status, text);
         group_fail(group, status, text, false);
-        group->failure_returned = false; /* the first call returns it */
+        group->failure_returned = false; /* the first call returns the failure */
     }
     group->settling = false;
     /* release: the backends are open, or the group has failed */
@@ -305,7 +309,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
 {
     struct tutti_group *group = calloc(1, sizeof *group);
     bool pends = false;
-    if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", args->name);
     if (args->parent == NULL && args->size > 1) {
         limits_raise(args->size);
         group->limit_ranks = args->size;
@@ -313,7 +317,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
     streams_fill(); /* the program may have closed them after it made the store */
     int status = fill(group, args);
     if (status == TUTTI_OK && group->size > 1 && group->root == group) status = processes_publish(group);
-    if (group->turn > 0) group->id = group_id_mix(group->id, (uint64_t)group->turn); /* differs from earlier groups */
+    if (group->turn > 0) group->id = group_id_mix(group->id, (uint64_t)group->turn); /* differs from earlier ids */
     if (status == TUTTI_OK) status = agree_on_group(group, args, &pends);
     if (status == TUTTI_OK && !pends) status = open_backends(group, args);
     if (status != TUTTI_OK) return fail_open(group, status);
@@ -322,7 +326,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
         engine_thread_start(group->engine);
         exits_add(&group->engine->exit_watch);
         engine_unlock(group->engine);
-        cores_start_even(group->local_rank, group->local_world_size); /* last: a sleep may undo it */
+        cores_start_even(group->local_rank, group->local_world_size); /* last, because a sleep may undo it */
     }
     *out = group;
     return TUTTI_OK;
@@ -331,7 +335,7 @@ int group_open(const struct group_args *args, struct tutti_group **out)
 int group_open_non_member(struct tutti_group *parent, const char *name, struct tutti_group **out)
 {
     struct tutti_group *group = calloc(1, sizeof *group);
-    if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (group == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", name);
     TAILQ_INIT(&group->tree);
     TAILQ_INIT(&group->works);
     snprintf(group->name, sizeof group->name, "%s", name);
@@ -369,13 +373,13 @@ static void fail_late(struct tutti_group *group, int64_t deadline)
 {
     (void)deadline;
     if (group->shut || TAILQ_EMPTY(&group->works)) return;
-    char text[ERROR_TEXT_MAX]; /* sent to the peers, too */
+    char text[ERROR_TEXT_MAX]; /* sent to the peers too */
     snprintf(text, sizeof text, "rank %d destroyed group %s while the operation was under way",
              group->global_ranks[group->rank], group->name);
     group_fail(group, TUTTI_ERR_ABORTED, text, true);
 }
 
-/* Returns the next group to close: the group itself, or, if it was made with a store, all that descend from it, the
+/* Returns the next group to close: the group itself or, if it was made with a store, each of its descendants, the
  * latest first.  The returned group is held, because callbacks may destroy it. */
 static struct tutti_group *next_to_close(struct tutti_group *group, struct tutti_group *before)
 {
@@ -404,7 +408,7 @@ static void visit_to_close(struct tutti_group *group, void (*visit)(struct tutti
     }
 }
 
-/* Takes the groups that descend from origin out of the tree: their handles outlive it. */
+/* Takes the descendants of origin out of the tree, because their handles outlive it. */
 static void leave_tree(struct tutti_group *origin)
 {
     struct tutti_group *root = origin->root, *member, *next;
@@ -419,7 +423,7 @@ static void leave_tree(struct tutti_group *origin)
 
 void group_close(struct tutti_group *group, int64_t delivery_ms)
 {
-    if (group->engine != NULL && engine_is_forked(group->engine)) return; /* all of it is the parent's */
+    if (group->engine != NULL && engine_is_forked(group->engine)) return; /* everything belongs to the parent */
     struct tutti_group *other = NULL;
     visit_to_close(group, wait_until_ended, clock_deadline_ns(CLOSE_WAIT_MS));
     visit_to_close(group, fail_late, 0);

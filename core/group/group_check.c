@@ -12,14 +12,14 @@ static int check_forked(const struct tutti_group *group)
 {
     if (!engine_is_forked(group->engine)) return TUTTI_OK;
     return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                     "group %s was made before fork(): a child cannot use its parent's groups", group->name);
+                     "group %s was made before fork(); a child cannot use its parent's groups", group->name);
 }
 
 struct tutti_group *group_for_call(const struct tutti_group *group)
 {
     struct tutti_group *found = default_group_or(group);
     if (found == NULL || check_forked(found) != TUTTI_OK) return NULL;
-    /* acquire: pairs with group_settle, which has opened the backends before */
+    /* acquire: pairs with group_settle, which opens the backends before its release store */
     if (atomic_load_explicit(&found->pending, memory_order_acquire)) group_settle(found);
     return found;
 }
@@ -44,7 +44,7 @@ int group_check_usable(struct tutti_group *group, const char *doing)
         snprintf(text, sizeof text, "%s after #%" PRIu64 " of group %s: %s", doing, group->sequence, group->name,
                  group->lost_text);
         group_fail(group, TUTTI_ERR_PEER_LOST, text, true);
-        group->failure_returned = true; /* this call returns it */
+        group->failure_returned = true; /* this call returns the failure */
         return error_set(group->failed, "%s", group->failed_text != NULL ? group->failed_text : text);
     }
     return TUTTI_OK;

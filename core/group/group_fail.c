@@ -17,7 +17,7 @@
 enum { HOLD_BACK_NS = 200 * 1000 * 1000 };
 
 /* Returns the sequence number of the first collective that has not completed. */
-static uint64_t failed_sequence(const struct tutti_group *group)
+static uint64_t find_failed_sequence(const struct tutti_group *group)
 {
     const struct tutti_work *work;
     TAILQ_FOREACH(work, &group->works, group_link)
@@ -48,8 +48,8 @@ static void apply_reported(struct tutti_group *group)
     group->reported_status = TUTTI_OK;
     group->engine->n_reported--;
     if (group->reported_sequence == UINT64_MAX && TAILQ_EMPTY(&group->works))
-        return;                                            /* all have completed: the next one will fail */
-    bool settled = group->reported_sequence != UINT64_MAX; /* by the peer that reported it */
+        return;                                            /* all works have completed, so the next operation fails */
+    bool settled = group->reported_sequence != UINT64_MAX; /* the peer that reported it has published the cause */
     if (!group->failed)
         fail_group(group, status, group->reported_text != NULL ? group->reported_text : "", true, settled);
 }
@@ -81,11 +81,11 @@ static bool was_given_up(const struct tutti_group *group)
     return rank_set_has(&group->given_up, group->rank);
 }
 
-/* Writes the error message, which is sent to the other ranks, too. */
+/* Writes the error message, which is sent to the other ranks too. */
 static void describe_disowned(const struct tutti_group *group, char text[ERROR_TEXT_MAX])
 {
     snprintf(text, ERROR_TEXT_MAX,
-             "rank %d: the program closed descriptors that the library uses: a program may close only descriptors that "
+             "rank %d: the program closed descriptors that the library uses; a program may close only descriptors that "
              "it has opened itself",
              group->rank >= 0 ? group->global_ranks[group->rank] : -1);
 }
@@ -107,14 +107,14 @@ static void record_failure(struct tutti_group *group, int status, const char *te
     group->failed = status;
     group->failed_text = strdup(text);
     log_write(LOG_INFO, "group %s failed: %s: %s", group->name, error_name(status), text);
-    group->failed_sequence = failed_sequence(group);
+    group->failed_sequence = find_failed_sequence(group);
     bool every_ranks = status == TUTTI_ERR_MISMATCH || status == TUTTI_ERR_PEER_LOST;
     group->failure_returned = !every_ranks || has_collective_before(group, UINT64_MAX);
 }
 
-/* Takes the cause that a peer has sent in place of a loss that this rank found meanwhile: a peer that fails sends its
- * cause and leaves, and both may arrive before the cause is acted upon (apply_reported waits a little).  Returns
- * whether that peer has offered the cause to the others. */
+/* Replaces a loss that this rank has detected by the cause that a peer has sent.  A peer that fails sends its cause and
+ * leaves, and both may arrive before apply_reported acts on the cause, which it does after a moment.  Returns true if
+ * that peer has offered the cause to the others. */
 static bool prefer_reported(struct tutti_group *group, int *status, char text[ERROR_TEXT_MAX])
 {
     if (group->reported_status == TUTTI_OK || *status != TUTTI_ERR_PEER_LOST) return false;
@@ -128,11 +128,11 @@ static bool prefer_reported(struct tutti_group *group, int *status, char text[ER
 /* Fails the group.  settled: the rank that found the failure has published its cause. */
 static void fail_group(struct tutti_group *group, int status, const char *text, bool propagate, bool settled)
 {
-    char copy[ERROR_TEXT_MAX]; /* text may belong to a work */
+    char copy[ERROR_TEXT_MAX]; /* copied, because text may belong to a work */
     bool is_cause = group->failed == TUTTI_OK && engine_is_disowned(group->engine);
     snprintf(copy, sizeof copy, "%s", text);
     if (is_cause) describe_disowned(group, copy);
-    if (is_cause) status = TUTTI_ERR_SYSTEM; /* the failure that was found is a consequence */
+    if (is_cause) status = TUTTI_ERR_SYSTEM; /* the failure that was reported is a consequence */
     if (group->failed == TUTTI_OK) {
         if (propagate && !settled && !is_cause) settled = prefer_reported(group, &status, copy);
         if (propagate && !settled && !group->shut && !is_cause) {
@@ -180,6 +180,6 @@ void group_fail_disowned(struct tutti_group *first)
 void group_fail_starved(struct tutti_group *first)
 {
     char text[80];
-    snprintf(text, sizeof text, "rank %d has no memory for a control message", first->global_ranks[first->rank]);
+    snprintf(text, sizeof text, "rank %d is out of memory for a control message", first->global_ranks[first->rank]);
     fail_all(first, TUTTI_ERR_NO_MEMORY, text);
 }

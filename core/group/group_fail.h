@@ -1,4 +1,4 @@
-/* How a group fails. */
+/* Fails groups. */
 #ifndef GROUP_FAIL_H
 #define GROUP_FAIL_H
 
@@ -14,11 +14,11 @@ void group_fail(struct tutti_group *group, int status, const char *text, bool pr
 /* Fails all groups of the tree, because the program has closed the engine's descriptors.  Lock held. */
 void group_fail_disowned(struct tutti_group *first);
 
-/* Fails all groups of the tree, because a control message was lost for want of memory.  Lock held. */
+/* Fails all groups of the tree, because there was no memory for a control message.  Lock held. */
 void group_fail_starved(struct tutti_group *first);
 
-/* A peer reports that the group has failed.  sequence is the first collective that failed there.  Earlier ones may
- * still complete here, as they did there, so the failure is applied after a moment. */
+/* Records a peer's report that the group has failed.  sequence is the first collective that failed there.  Earlier ones
+ * may still complete here, as they did there, so the failure is applied after a moment. */
 void group_fail_report(struct tutti_group *group, int status, const char *text, uint64_t sequence);
 
 /* Applies the reported failures of the tree's groups that are due. */

@@ -58,7 +58,7 @@ static void host_average(tutti_dtype dtype, void *data, int64_t n, int64_t divis
     if (reduce_find(dtype, TUTTI_AVG) != NULL && divisor > 0) reduce_average(dtype, data, data, n, divisor);
 }
 
-/* Without a token the key is zero: see SECURITY.md. */
+/* Computes a code under the job token.  Without a token the key is zero: see SECURITY.md. */
 static void host_token_mac(uint8_t mac[32], const void *message, size_t bytes)
 {
     uint8_t token[TUTTI_TOKEN_BYTES] = {0};

@@ -1,4 +1,4 @@
-/* The host services by which backends read the store, with an eye on the processes of the ranks that write it. */
+/* The host services by which backends read the store while the processes of the other ranks are watched. */
 #ifndef HOST_STORE_H
 #define HOST_STORE_H
 
@@ -6,8 +6,8 @@
 
 struct tutti_group;
 
-/* This thread opens a backend of group; NULL: no more.  While it waits in the store for another rank's entry, its wait
- * ends with PEER_LOST if a rank's process has ended (liveness.h). */
+/* Sets the group whose backend this thread opens, or NULL after that.  While the thread waits in the store for another
+ * rank's entry, the wait ends with PEER_LOST if a rank's process has ended (liveness.h). */
 void host_store_set_opening(struct tutti_group *group);
 
 /* See tutti_host. */

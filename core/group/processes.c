@@ -8,7 +8,7 @@
 
 enum { KEY = 48 };
 
-/* The list lies in the store of the group tree's first group, because all later groups have the same processes. */
+/* Writes the list's key in the store of the group tree's first group.  All later groups have the same processes. */
 static void key_of(const struct tutti_group *root, char key[KEY])
 {
     snprintf(key, KEY, "process/%" PRIi64, root->turn);
@@ -17,16 +17,16 @@ static void key_of(const struct tutti_group *root, char key[KEY])
 int processes_publish(struct tutti_group *group)
 {
     char key[KEY];
-    int64_t came = 0;
-    int status = tutti_store_add(group->store, "processes", 1, &came);
+    int64_t n_arrived = 0;
+    int status = tutti_store_add(group->store, "processes", 1, &n_arrived);
     if (status != TUTTI_OK) return status;
-    group->turn = (came - 1) / group->size;
+    group->turn = (n_arrived - 1) / group->size;
     key_of(group, key);
     return liveness_append(group->store, key, group->rank);
 }
 
-/* Replaces the loss of a process by what a failing rank has written.  A rank that fails writes why before it ends, so
- * the one that was found may have ended because of another one. */
+/* Replaces the loss of a process by the reason that a failing rank has written.  A rank that fails writes its reason
+ * before it ends, so the process that was found may have ended because of another one. */
 static int prefer_written(const struct tutti_group *root, int status)
 {
     char found[ERROR_TEXT_MAX];

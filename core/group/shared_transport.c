@@ -21,13 +21,14 @@ enum { OFFERS_MOST = 16, NUMBER_TEXT = 18, KEY_MAX = 48 };
 struct shared_transport {
     LIST_ENTRY(shared_transport) link;
     struct tutti_group *root;
-    uint64_t number;   /* alike on all of its ranks */
+    uint64_t number;   /* the same on all of its ranks */
     uint64_t settings; /* see hash_settings */
-    int users;         /* groups, and calls that have offered it */
+    int users;         /* number of groups, and of calls that have offered it */
 };
 
 static LIST_HEAD(, shared_transport) transports;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list and the users; engines' locks are below it */
+/* Guards the list and the users.  Taken before engines' locks. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void lock_list(void)
 {
@@ -41,26 +42,26 @@ static void unlock_list(void)
 
 static void watch_forks(void)
 {
-    pthread_atfork(lock_list, unlock_list, unlock_list); /* a child gets the list as a whole */
+    pthread_atfork(lock_list, unlock_list, unlock_list); /* so that a child gets a consistent list */
 }
 
 /* ---- the process's transports ------------------------------------------------------------------------------- */
 
-/* Hashes what a transport is opened with: backends, device, and the environment, which backends read then. */
+/* Hashes everything that a transport depends on: backends, device, and the environment, which backends read. */
 static uint64_t hash_settings(const struct group_args *args)
 {
     char backends[SPEC_TEXT_MAX];
     uint64_t variables = 0;
     backend_spec_print(args->names, backends, sizeof backends);
     for (char **at = environ; at != NULL && *at != NULL; at++)
-        if (strncmp(*at, "TUTTI_", 6) == 0) variables += group_id_mix_text(1, *at); /* in any order */
+        if (strncmp(*at, "TUTTI_", 6) == 0) variables += group_id_mix_text(1, *at); /* sum: the order does not matter */
     return group_id_mix(group_id_mix(group_id_mix_text(variables, backends), (uint64_t)args->device.type),
                         (uint64_t)args->device.index);
 }
 
 static bool is_healthy(struct tutti_group *root)
 {
-    if (engine_is_forked(root->engine)) return false; /* the parent's */
+    if (engine_is_forked(root->engine)) return false; /* belongs to the parent */
     engine_lock(root->engine);
     bool healthy = root->failed == TUTTI_OK && !root->shut && !engine_is_disowned(root->engine);
     for (int i = 0; i < root->size; i++) healthy &= !root->lost[i];
@@ -90,13 +91,13 @@ static struct shared_transport *add(struct tutti_group *root, uint64_t number, u
     return transport;
 }
 
-/* ---- which one ---------------------------------------------------------------------------------------------- */
+/* ---- choice of a transport --------------------------------------------------------------------------------------- */
 
-/* The ranks' search for a transport that all of them have. */
+/* State of the ranks' search for a transport that all of them have. */
 struct search {
     tutti_store *store;
     int size;
-    struct shared_transport *offer[OFFERS_MOST]; /* by this rank; each is kept open meanwhile */
+    struct shared_transport *offer[OFFERS_MOST]; /* offered by this rank; each is kept open meanwhile */
     int n_offers;
     char offers_key[KEY_MAX], processes_key[KEY_MAX];
     struct liveness_list processes;
@@ -136,7 +137,7 @@ static int count_offers(const char *text, uint64_t number)
     return n;
 }
 
-/* Finds a number that all ranks have offered; this rank is one of them.  0: there is none. */
+/* Finds a number that all ranks have offered, this rank included.  Sets it to 0 if there is none. */
 static int find_common(const struct search *search, uint64_t *number)
 {
     tutti_bytes offers = {0};
@@ -146,14 +147,14 @@ static int find_common(const struct search *search, uint64_t *number)
     if (status != TUTTI_OK) return status;
     char *text = strndup(offers.data, offers.bytes);
     tutti_bytes_free(&offers, 1);
-    if (text == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (text == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the offers of %d ranks", search->size);
     for (int i = 0; i < search->n_offers && *number == 0; i++)
         if (count_offers(text, search->offer[i]->number) == search->size) *number = search->offer[i]->number;
     free(text);
     return TUTTI_OK;
 }
 
-/* Writes "TRANSPORT GROUP", two numbers.  TRANSPORT is 0 if a new one is to be opened. */
+/* Writes "TRANSPORT GROUP", two numbers.  TRANSPORT is 0 if a new one must be opened. */
 static int decide(void *context, char text[AGREEMENT_TEXT])
 {
     uint64_t transport = 0, group = 0;
@@ -170,18 +171,19 @@ static int check_processes(void *context)
     return liveness_check_list(&search->processes, search->store, search->processes_key, search->size);
 }
 
-/* Takes part in the search.  *transport: the number of one that all have, or 0; *group: the new group's id. */
+/* Takes part in the search.  Sets *transport to the number of one that all ranks have, or to 0, and *group to the new
+ * group's id. */
 static int run_search(struct search *search, const struct group_args *args, uint64_t *transport, uint64_t *group)
 {
-    int64_t came = 0;
+    int64_t n_arrived = 0;
     int status = token_init();
-    if (status == TUTTI_OK) status = tutti_store_add(search->store, "created", 1, &came);
+    if (status == TUTTI_OK) status = tutti_store_add(search->store, "created", 1, &n_arrived);
     if (status != TUTTI_OK) return status;
     struct agreement agreement = {
         .store = search->store,
-        .turn = (came - 1) / args->size,
+        .turn = (n_arrived - 1) / args->size,
         .name = "transport",
-        .what = "making the group",
+        .what = "cannot make the group",
         .rank = args->rank,
         .size = args->size,
         .timeout_ms = args->timeout_ms,
@@ -197,15 +199,15 @@ static int run_search(struct search *search, const struct group_args *args, uint
     liveness_list_free(&search->processes);
     if (status != TUTTI_OK) return status;
     if (sscanf(agreement.decided, "%" SCNx64 " %" SCNx64, transport, group) != 2)
-        return error_set(TUTTI_ERR_STORE, "making the group: the store has \"%s\" where two numbers were written",
+        return error_set(TUTTI_ERR_STORE, "cannot make the group: the store has \"%s\" instead of two numbers",
                          agreement.decided);
     return TUTTI_OK;
 }
 
-/* ---- groups on it ------------------------------------------------------------------------------------------- */
+/* ---- groups on a transport --------------------------------------------------------------------------------------- */
 
-/* Opens a new transport.  If its backends cannot share one (MPI waits inside for all ranks of a subgroup), *group is
- * the group itself, and *transport NULL. */
+/* Opens a new transport.  If its backends cannot share one (opening an MPI subgroup blocks for all its ranks), sets
+ * *group to the group itself and *transport to NULL. */
 static int open_new(const struct group_args *args, uint64_t number, uint64_t settings,
                     struct shared_transport **transport, struct tutti_group **group)
 {
@@ -215,7 +217,7 @@ static int open_new(const struct group_args *args, uint64_t number, uint64_t set
     int status = group_open(&first, &root);
     if (status != TUTTI_OK) return status;
     bool can_share = backends_can_share(root);
-    engine_lock(root->engine); /* another thread may exit, which reads it */
+    engine_lock(root->engine); /* a thread that exits reads it */
     root->is_shared = can_share;
     engine_unlock(root->engine);
     if (!can_share) {
@@ -225,7 +227,7 @@ static int open_new(const struct group_args *args, uint64_t number, uint64_t set
     *transport = add(root, number, settings);
     if (*transport != NULL) return TUTTI_OK;
     group_close(root, 0);
-    return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", args->name);
 }
 
 static int open_subgroup(const struct group_args *args, struct shared_transport *transport, uint64_t id,
@@ -240,7 +242,7 @@ static int open_subgroup(const struct group_args *args, struct shared_transport 
         (*group)->transport = transport;
         return TUTTI_OK;
     }
-    snprintf(text, sizeof text, "%s", error_text()); /* closing may overwrite it */
+    snprintf(text, sizeof text, "%s", error_text()); /* copied, because release may overwrite it */
     release(transport, 0);
     return error_set(status, "%s", text);
 }
@@ -270,12 +272,12 @@ int shared_transport_open_group(const struct group_args *args, struct tutti_grou
     find_offers(&search, args, settings);
     status = run_search(&search, args, &number, &id);
     char text[ERROR_TEXT_MAX];
-    snprintf(text, sizeof text, "%s", error_text()); /* closing may overwrite it */
+    snprintf(text, sizeof text, "%s", error_text()); /* copied, because release may overwrite it */
     struct shared_transport *transport = choose(&search, status == TUTTI_OK ? number : 0);
     tutti_store_free(search.store);
     if (status != TUTTI_OK) return error_set(status, "%s", text);
     if (number != 0 && transport == NULL)
-        return error_set(TUTTI_ERR_STORE, "making the group: no rank offered transport %016" PRIx64, number);
+        return error_set(TUTTI_ERR_STORE, "cannot make the group: no rank offered transport %016" PRIx64, number);
     if (transport == NULL) status = open_new(args, id, settings, &transport, group);
     return status != TUTTI_OK || transport == NULL ? status : open_subgroup(args, transport, id, group);
 }
@@ -291,5 +293,5 @@ void shared_transport_close_group(struct tutti_group *group, int64_t delivery_ms
     bool failed = group->failed != TUTTI_OK;
     engine_unlock(group->engine);
     group_close(group, delivery_ms);
-    release(transport, failed ? 0 : delivery_ms); /* after a failure nobody may be there to receive */
+    release(transport, failed ? 0 : delivery_ms); /* after a failure, peers may not be there to receive */
 }

@@ -13,10 +13,10 @@
 
 #include "group/group.h"
 
-/* Opens a group with args->store; args->parent is NULL.  Errors: as group_open. */
+/* Opens a group with args->store; args->parent is NULL.  Returns the errors of group_open. */
 int shared_transport_open_group(const struct group_args *args, struct tutti_group **group);
 
-/* group_close, and closes the transport after the last group on it. */
+/* Does group_close, and closes the transport after the last group on it. */
 void shared_transport_close_group(struct tutti_group *group, int64_t delivery_ms);
 
 #endif

@@ -1,13 +1,14 @@
-/* The survivors of a group go on in a smaller one.
+/* Makes a smaller group of the survivors of a group.
  *
- * They agree through the store.  Each enters itself, and enters the ranks that it knows to be gone: lost, or given up
- * by a timeout.  Whoever finds that every rank either is in or is gone proposes those that are in; the first proposal
- * counts, for all; that nobody goes on is one, too, of who has waited long enough.  A rank of which nobody knows
- * anything is waited for as long as an operation would be: it may be computing, and hear of the failure with its next
- * call.
+ * The ranks agree through the store.  Each enters itself, and enters the ranks that it knows to be gone: lost, or given
+ * up by a timeout.  A rank that finds every rank either entered or gone proposes the entered ones.  The first proposal
+ * is the decision for all ranks.  A rank whose timeout has passed proposes that no rank survives.
  *
- * Two ranks that are both in but have lost each other cannot be in one group: the one of the greater number is left
- * out, and informed. */
+ * Ranks without any entry are waited for as long as an operation would be.  They may be computing, and are notified of
+ * the failure by their next call.
+ *
+ * Two ranks that have both entered but have lost each other cannot be in one group.  The one with the greater number is
+ * left out, and gets an error. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,15 +25,15 @@ enum { LOOK_MS = 20, TURN_MS = 5, TURNS_MS_MOST = 200, KEY = 96 };
 
 struct shrink {
     struct tutti_group *group;
-    uint64_t number; /* which of the group's */
+    uint64_t number; /* number of this shrink_group call on the group */
     int size;
-    bool *in;        /* has entered itself */
-    bool *gone;      /* somebody knows it to be */
-    bool *published; /* this rank has entered that one as gone */
-    char *members;   /* 'y' or 'n' a rank: what was decided */
+    bool *in;        /* ranks that have entered themselves */
+    bool *gone;      /* ranks that any rank has entered as gone */
+    bool *published; /* ranks that this rank has entered as gone */
+    char *members;   /* the decision: 'y' or 'n' for each rank */
 };
 
-static void key_of(const struct shrink *shrink, const char *what, int rank, char key[KEY])
+static void write_key(const struct shrink *shrink, const char *what, int rank, char key[KEY])
 {
     snprintf(key, KEY, "shrink/%016" PRIx64 "/%" PRIu64 "/%s/%d", shrink->group->id, shrink->number, what, rank);
 }
@@ -40,15 +41,15 @@ static void key_of(const struct shrink *shrink, const char *what, int rank, char
 static int is_set(const struct shrink *shrink, const char *what, int rank, bool *there)
 {
     char key[KEY];
-    key_of(shrink, what, rank, key);
+    write_key(shrink, what, rank, key);
     return tutti_store_check(shrink->group->store, (const char *[]){key}, 1, there);
 }
 
-/* ---- what this rank knows ---------------------------------------------------------------------------------- */
+/* ---- knowledge of this rank -------------------------------------------------------------------------------------- */
 
-/* True if this rank knows that another one is gone. *lost: the connection has ended; else a timeout of the group gave
- * the rank up. */
-static bool knows_gone(const struct tutti_group *group, int rank, bool *lost)
+/* True if this rank knows that another one is gone.  Sets *lost if the connection has ended; otherwise a timeout of the
+ * group gave the rank up. */
+static bool is_known_gone(const struct tutti_group *group, int rank, bool *lost)
 {
     *lost = group->root->lost[group->global_ranks[rank]];
     return *lost || rank_set_has(&group->given_up, rank);
@@ -62,21 +63,21 @@ static int publish_gone(struct shrink *shrink)
     for (int rank = 0; rank < shrink->size && status == TUTTI_OK; rank++) {
         bool lost = false;
         engine_lock(group->engine);
-        bool gone = rank != group->rank && knows_gone(group, rank, &lost);
+        bool gone = rank != group->rank && is_known_gone(group, rank, &lost);
         engine_unlock(group->engine);
         if (!gone || shrink->published[rank]) continue;
         char key[KEY], own[16];
         snprintf(own, sizeof own, "%d ", group->rank);
-        key_of(shrink, lost ? "lost" : "late", rank, key);
+        write_key(shrink, lost ? "lost" : "late", rank, key);
         status = tutti_store_append(group->store, key, own, strlen(own));
         shrink->published[rank] = true;
     }
     return status;
 }
 
-/* ---- what all know ----------------------------------------------------------------------------------------- */
+/* ---- knowledge of all ranks -------------------------------------------------------------------------------------- */
 
-/* Reads which ranks are in or gone.  *complete: all are. */
+/* Reads which ranks have entered or are gone.  Sets *complete if this holds for every rank. */
 static int read_ranks(struct shrink *shrink, bool *complete)
 {
     int status = TUTTI_OK;
@@ -93,22 +94,23 @@ static int read_ranks(struct shrink *shrink, bool *complete)
     return status;
 }
 
-/* Reads the ranks that have published this one as lost: numbers and blanks, to be freed, or NULL if there are none. */
+/* Reads the ranks that have published this one as lost, as numbers and blanks.  *text is freed by the caller, or NULL
+ * if there are none. */
 static int read_reporters(const struct shrink *shrink, int rank, char **text)
 {
     char key[KEY];
     tutti_bytes bytes = {0};
-    key_of(shrink, "lost", rank, key);
+    write_key(shrink, "lost", rank, key);
     int status = tutti_store_multi_get(shrink->group->store, (const char *[]){key}, 1, &bytes, 0);
     *text = NULL;
     if (status != TUTTI_OK) return status == TUTTI_ERR_TIMEOUT ? TUTTI_OK : status;
     *text = strndup(bytes.data, bytes.bytes);
     tutti_bytes_free(&bytes, 1);
     return *text != NULL ? TUTTI_OK
-                         : error_set(TUTTI_ERR_NO_MEMORY, "no memory for the ranks that have lost rank %d", rank);
+                         : error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the ranks that have lost rank %d", rank);
 }
 
-/* Excludes one of each two ranks that are in and have lost each other. */
+/* Excludes one of each pair of entered ranks that have lost each other. */
 static int exclude_unconnected(struct shrink *shrink)
 {
     int status = TUTTI_OK;
@@ -138,7 +140,7 @@ static int propose(struct shrink *shrink, const char *key)
                                    &bytes);
 }
 
-/* Proposes that nobody survives, unless there is a proposal.  Without one, a rank that calls later would continue with
+/* Proposes that no rank survives, unless there is a proposal.  Without one, a rank that calls later would continue with
  * ranks that leave now. */
 static int give_up(struct shrink *shrink, const char *key)
 {
@@ -148,31 +150,33 @@ static int give_up(struct shrink *shrink, const char *key)
                                    &bytes);
 }
 
-/* Reads the decision.  TIMEOUT: there is none yet. */
+/* Reads the decision.  Returns TIMEOUT if there is none yet. */
 static int read_decision(struct shrink *shrink, const char *key, int64_t timeout_ms)
 {
     size_t bytes = 0;
     int status = tutti_store_get(shrink->group->store, key, shrink->members, (size_t)shrink->size, &bytes, timeout_ms);
     if (status != TUTTI_OK) return status;
     if (bytes != (size_t)shrink->size)
-        return error_set(TUTTI_ERR_STORE, "the list of survivors in the store is malformed");
+        return error_set(TUTTI_ERR_STORE, "the list of survivors in the store has %zu bytes instead of %d", bytes,
+                         shrink->size);
     return TUTTI_OK;
 }
 
-static int describe_missing(const struct shrink *shrink)
+static int report_no_survivors(const struct shrink *shrink)
 {
     char text[300] = "";
     size_t used = 0;
-    bool looked = shrink->in[shrink->group->rank];
-    for (int rank = 0; looked && rank < shrink->size && used < sizeof text; rank++)
+    bool has_entered = shrink->in[shrink->group->rank];
+    for (int rank = 0; has_entered && rank < shrink->size && used < sizeof text; rank++)
         if (!shrink->in[rank] && !shrink->gone[rank])
             used += (size_t)snprintf(text + used, sizeof text - used, "%srank %d", used > 0 ? ", " : "",
                                      shrink->group->global_ranks[rank]);
     if (used > 0)
-        return error_set(TUTTI_ERR_TIMEOUT, "shrink_group of group %s: not called, and not known to be lost: %s",
+        return error_set(TUTTI_ERR_TIMEOUT,
+                         "shrink_group of group %s: these have not called it and are not known to be lost: %s",
                          shrink->group->name, text);
     return error_set(TUTTI_ERR_TIMEOUT,
-                     "shrink_group of group %s: the other ranks have given up waiting for this one (%d), or for others",
+                     "shrink_group of group %s: the other ranks have given up waiting for rank %d or for others",
                      shrink->group->name, shrink->group->global_ranks[shrink->group->rank]);
 }
 
@@ -180,15 +184,15 @@ static int agree(struct shrink *shrink)
 {
     struct tutti_group *group = shrink->group;
     int64_t deadline = clock_deadline_ns(group->timeout_ms);
-    /* The ranks look at different times, so that usually one does it for all. */
-    int64_t patience = group->rank * TURN_MS < TURNS_MS_MOST ? group->rank * TURN_MS : TURNS_MS_MOST;
+    /* The ranks check at different times, so that usually one of them proposes for all. */
+    int64_t wait_ms = group->rank * TURN_MS < TURNS_MS_MOST ? group->rank * TURN_MS : TURNS_MS_MOST;
     char key[KEY], decision[KEY];
-    key_of(shrink, "in", group->rank, key);
+    write_key(shrink, "in", group->rank, key);
     snprintf(decision, sizeof decision, "shrink/%016" PRIx64 "/%" PRIu64 "/members", group->id, shrink->number);
     int status = publish_gone(shrink);
     if (status == TUTTI_OK) status = tutti_store_set(group->store, key, "", 0);
     while (status == TUTTI_OK) {
-        status = read_decision(shrink, decision, patience);
+        status = read_decision(shrink, decision, wait_ms);
         if (status != TUTTI_ERR_TIMEOUT) break;
         bool complete = false;
         status = publish_gone(shrink);
@@ -198,11 +202,11 @@ static int agree(struct shrink *shrink)
             status = give_up(shrink, decision);
             complete = true;
         }
-        patience = complete ? 0 : LOOK_MS;
+        wait_ms = complete ? 0 : LOOK_MS;
     }
-    tutti_store_delete(group->store, key, NULL); /* a rank that looks from now on finds the decision first */
+    tutti_store_delete(group->store, key, NULL); /* a rank that reads the entries later finds the decision first */
     if (status == TUTTI_OK && memchr(shrink->members, 'y', (size_t)shrink->size) == NULL)
-        return describe_missing(shrink);
+        return report_no_survivors(shrink);
     return status == TUTTI_OK ? TUTTI_OK : error_prefix(status, "shrink_group of group %s", group->name);
 }
 
@@ -212,10 +216,11 @@ static int open_smaller(struct shrink *shrink, tutti_group **smaller)
 {
     struct tutti_group *group = shrink->group;
     if (shrink->members[group->rank] != 'y')
-        return error_set(TUTTI_ERR_ABORTED, "shrink_group: the survivors of group %s continue without this rank (%d)",
+        return error_set(TUTTI_ERR_ABORTED,
+                         "shrink_group: the survivors of group %s continue without rank %d, which others have lost",
                          group->name, group->global_ranks[group->rank]);
     int *ranks = calloc((size_t)shrink->size, sizeof *ranks), n = 0;
-    if (ranks == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (ranks == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "shrink_group: out of memory for %d ranks", shrink->size);
     for (int rank = 0; rank < shrink->size; rank++)
         if (shrink->members[rank] == 'y') ranks[n++] = group->global_ranks[rank];
     uint64_t id = group_id_mix(group_id_mix(group->id, UINT64_C(0x736872696e6b)), shrink->number);
@@ -228,7 +233,8 @@ static int open_smaller(struct shrink *shrink, tutti_group **smaller)
 static int check(struct tutti_group *group)
 {
     if (group->rank < 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "shrink_group: this rank is not in group %s", group->name);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "shrink_group: this rank is not in group %s; only members may call this", group->name);
     return group_check_open(group);
 }
 
@@ -236,7 +242,8 @@ int tutti_shrink_group(tutti_group *group, tutti_group **smaller)
 {
     group = group_for_call(group);
     if (group == NULL) return TUTTI_ERR_INVALID_ARGUMENT;
-    if (smaller == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "shrink_group: smaller is NULL");
+    if (smaller == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "shrink_group: smaller is NULL; pass an address for the handle");
     engine_lock(group->engine);
     int status = check(group);
     struct shrink shrink = {.group = group, .number = status == TUTTI_OK ? ++group->shrinks : 0, .size = group->size};
@@ -247,8 +254,9 @@ int tutti_shrink_group(tutti_group *group, tutti_group **smaller)
     shrink.members = malloc(n);
     shrink.gone = shrink.in + n;
     shrink.published = shrink.gone + n;
-    bool room = shrink.in != NULL && shrink.members != NULL;
-    status = room ? agree(&shrink) : error_set(TUTTI_ERR_NO_MEMORY, "no memory to shrink group %s", group->name);
+    bool allocated = shrink.in != NULL && shrink.members != NULL;
+    status =
+        allocated ? agree(&shrink) : error_set(TUTTI_ERR_NO_MEMORY, "out of memory to shrink group %s", group->name);
     if (status == TUTTI_OK) status = open_smaller(&shrink, smaller);
     free(shrink.in);
     free(shrink.members);

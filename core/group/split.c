@@ -14,37 +14,37 @@
 
 /* ---- over control messages ----------------------------------------------------------------------------------- */
 
-/* Makes a group that stands for the parent's ranks while they agree, like a group that is being made.  Nothing else
- * sees it. */
-static struct tutti_group *new_meeting(struct tutti_group *parent)
+/* Makes a group that represents the parent's ranks while they agree, like a group that is being made.  It is visible
+ * only here. */
+static struct tutti_group *new_exchange(struct tutti_group *parent)
 {
-    struct tutti_group *meeting = calloc(1, sizeof *meeting);
-    if (meeting == NULL) return NULL;
-    meeting->engine = parent->engine;
-    meeting->root = parent->root;
-    meeting->names = parent->names;
-    meeting->rank = parent->rank;
-    meeting->size = parent->size;
-    meeting->world = parent->world;
-    meeting->global_ranks = parent->global_ranks;
-    meeting->local_of = parent->local_of;
-    meeting->timeout_ms = parent->timeout_ms;
-    snprintf(meeting->name, sizeof meeting->name, "%s", parent->name);
-    return meeting;
+    struct tutti_group *exchange = calloc(1, sizeof *exchange);
+    if (exchange == NULL) return NULL;
+    exchange->engine = parent->engine;
+    exchange->root = parent->root;
+    exchange->names = parent->names;
+    exchange->rank = parent->rank;
+    exchange->size = parent->size;
+    exchange->world = parent->world;
+    exchange->global_ranks = parent->global_ranks;
+    exchange->local_of = parent->local_of;
+    exchange->timeout_ms = parent->timeout_ms;
+    snprintf(exchange->name, sizeof exchange->name, "%s", parent->name);
+    return exchange;
 }
 
-static void end_meeting(struct tutti_group *meeting)
+static void end_exchange(struct tutti_group *exchange)
 {
-    engine_lock(meeting->engine);
-    creation_forget(meeting);
-    engine_unlock(meeting->engine);
-    free(meeting);
+    engine_lock(exchange->engine);
+    creation_forget(exchange);
+    engine_unlock(exchange->engine);
+    free(exchange);
 }
 
 static int exchange_by_messages(struct tutti_group *parent, const struct subgroup_id *id, int color, int key,
                                 struct split_choice *all)
 {
-    struct tutti_group *meeting = new_meeting(parent);
+    struct tutti_group *exchange = new_exchange(parent);
     struct group_args args = {.parent = parent,
                               .names = &parent->names,
                               .key = id->key,
@@ -52,14 +52,15 @@ static int exchange_by_messages(struct tutti_group *parent, const struct subgrou
                               .splits = true,
                               .color = color,
                               .split_key = key};
-    if (meeting == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
-    int status = creation_begin(meeting, &args, TUTTI_OK);
-    if (status == TUTTI_OK) status = creation_wait(meeting);
-    const int32_t *choice = status == TUTTI_OK ? creation_choices(meeting) : NULL;
+    if (exchange == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "split_group: out of memory for %d ranks", parent->size);
+    int status = creation_begin(exchange, &args, TUTTI_OK);
+    if (status == TUTTI_OK) status = creation_wait(exchange);
+    const int32_t *choice = status == TUTTI_OK ? creation_choices(exchange) : NULL;
     for (int i = 0; choice != NULL && i < parent->size; i++)
         all[i] =
             (struct split_choice){.color = choice[2 * i], .key = choice[2 * i + 1], .rank = parent->global_ranks[i]};
-    end_meeting(meeting);
+    end_exchange(exchange);
     return status;
 }
 
@@ -67,26 +68,26 @@ static int exchange_by_messages(struct tutti_group *parent, const struct subgrou
 
 enum { SPLIT_KEY = 64, CHOICE_MOST = 40 };
 
-#define NOBODY_SPLITS "n" /* a verdict; another one has all choices */
+#define NOBODY_SPLITS "n" /* this verdict means that no rank splits; any other one has all choices */
 
-static void split_key(uint64_t id, const char *what, char key[SPLIT_KEY])
+static void write_key(uint64_t id, const char *what, char key[SPLIT_KEY])
 {
     snprintf(key, SPLIT_KEY, "split/%016" PRIx64 "/%s", id, what);
 }
 
-/* Removes the previous split from the store.  All ranks have chosen anew, so all have read it. */
+/* Removes the previous split from the store.  All ranks have called again, so all have read it. */
 static void forget_last(struct tutti_group *parent, uint64_t id)
 {
     static const char *const parts[] = {"choices", "came", "verdict"};
     char key[SPLIT_KEY];
     for (size_t i = 0; i < sizeof parts / sizeof *parts && parent->rank == 0 && parent->last_split != 0; i++) {
-        split_key(parent->last_split, parts[i], key);
+        write_key(parent->last_split, parts[i], key);
         tutti_store_delete(parent->store, key, NULL);
     }
     parent->last_split = id;
 }
 
-/* Lines of rank, color and key: one of each rank. */
+/* Parses lines of rank, color and key, one per rank. */
 static int read_choices(const struct tutti_group *parent, const char *text, struct split_choice *all)
 {
     int n = 0;
@@ -96,83 +97,85 @@ static int read_choices(const struct tutti_group *parent, const char *text, stru
         int rank, used = 0;
         bool whole = sscanf(text, "%d %d %d%n", &rank, &choice.color, &choice.key, &used) == 3 && text[used] == '\n';
         if (!whole || rank < 0 || rank >= parent->size || all[rank].rank >= 0)
-            return error_set(TUTTI_ERR_STORE, "split_group: a choice in the store is \"%.*s\"",
+            return error_set(TUTTI_ERR_STORE, "split_group: the store has \"%.*s\" instead of a rank's choice",
                              (int)strcspn(text, "\n"), text);
         choice.rank = parent->global_ranks[rank];
         all[rank] = choice;
         text += used + 1;
     }
     if (n == parent->size) return TUTTI_OK;
-    return error_set(TUTTI_ERR_STORE, "split_group: the store has the choices of %d of %d ranks", n, parent->size);
+    return error_set(TUTTI_ERR_STORE, "split_group: the store has the choices of %d ranks instead of %d", n,
+                     parent->size);
 }
 
-/* Whether the ranks split: the one that has all choices, or the first that has waited long enough for them, says so for
- * all.  So nobody splits with one that has given up, and nobody gives up when others have begun. */
-static int settle(struct tutti_group *parent, uint64_t id, const char *mine, char *verdict, size_t room)
+/* Publishes a verdict, unless there is one, and reads the one in the store.  The last rank proposes all choices, a rank
+ * that has timed out proposes NOBODY_SPLITS.  So all ranks split, or none does. */
+static int settle(struct tutti_group *parent, uint64_t id, const char *mine, char *verdict, size_t capacity)
 {
     char key[SPLIT_KEY];
     size_t bytes = 0;
-    split_key(id, "verdict", key);
-    int status = tutti_store_compare_set(parent->store, key, "", 0, mine, strlen(mine), verdict, room - 1, &bytes);
-    verdict[status == TUTTI_OK && bytes < room ? bytes : 0] = '\0';
+    write_key(id, "verdict", key);
+    int status = tutti_store_compare_set(parent->store, key, "", 0, mine, strlen(mine), verdict, capacity - 1, &bytes);
+    verdict[status == TUTTI_OK && bytes < capacity ? bytes : 0] = '\0';
     return status;
 }
 
-/* The last to choose reads what all have chosen, and hands it out. */
-static int hand_out(struct tutti_group *parent, uint64_t id, char *choices, char *verdict, size_t room)
+/* Runs on the last rank: reads all choices and publishes them as the verdict. */
+static int publish_choices(struct tutti_group *parent, uint64_t id, char *choices, char *verdict, size_t capacity)
 {
     char key[SPLIT_KEY];
     size_t bytes = 0;
-    split_key(id, "choices", key);
-    int status = tutti_store_get(parent->store, key, choices, room - 1, &bytes, parent->timeout_ms);
+    write_key(id, "choices", key);
+    int status = tutti_store_get(parent->store, key, choices, capacity - 1, &bytes, parent->timeout_ms);
     if (status != TUTTI_OK) return status;
     choices[bytes] = '\0';
-    return settle(parent, id, choices, verdict, room);
+    return settle(parent, id, choices, verdict, capacity);
 }
 
-static int await_verdict(struct tutti_group *parent, uint64_t id, char *verdict, size_t room)
+static int await_verdict(struct tutti_group *parent, uint64_t id, char *verdict, size_t capacity)
 {
     char key[SPLIT_KEY];
     size_t bytes = 0;
-    int64_t came = 0;
-    split_key(id, "verdict", key);
-    int status = tutti_store_get(parent->store, key, verdict, room - 1, &bytes, parent->timeout_ms);
+    int64_t n_arrived = 0;
+    write_key(id, "verdict", key);
+    int status = tutti_store_get(parent->store, key, verdict, capacity - 1, &bytes, parent->timeout_ms);
     verdict[status == TUTTI_OK ? bytes : 0] = '\0';
     if (status != TUTTI_ERR_TIMEOUT) return status;
-    status = settle(parent, id, NOBODY_SPLITS, verdict, room);
+    status = settle(parent, id, NOBODY_SPLITS, verdict, capacity);
     if (status != TUTTI_OK || strcmp(verdict, NOBODY_SPLITS) != 0) return status;
-    split_key(id, "came", key);
-    status = tutti_store_add(parent->store, key, 0, &came);
+    write_key(id, "came", key);
+    status = tutti_store_add(parent->store, key, 0, &n_arrived);
     if (status != TUTTI_OK) return status;
-    return error_set(TUTTI_ERR_TIMEOUT, "split_group of group %s: %d of %d ranks came within %.3f s", parent->name,
-                     (int)came, parent->size, (double)parent->timeout_ms / 1000);
+    return error_set(TUTTI_ERR_TIMEOUT, "split_group of group %s: %d of %d ranks called it within %.3f s", parent->name,
+                     (int)n_arrived, parent->size, (double)parent->timeout_ms / 1000);
 }
 
-static int choose(struct tutti_group *parent, uint64_t id, int color, int key, int64_t *came)
+static int choose(struct tutti_group *parent, uint64_t id, int color, int key, int64_t *n_arrived)
 {
     char name[SPLIT_KEY], own[CHOICE_MOST];
-    split_key(id, "choices", name);
+    write_key(id, "choices", name);
     snprintf(own, sizeof own, "%d %d %d\n", parent->rank, color, key);
     int status = tutti_store_append(parent->store, name, own, strlen(own));
-    split_key(id, "came", name);
-    return status == TUTTI_OK ? tutti_store_add(parent->store, name, 1, came) : status;
+    write_key(id, "came", name);
+    return status == TUTTI_OK ? tutti_store_add(parent->store, name, 1, n_arrived) : status;
 }
 
-/* A rank makes a few requests for one key each, however many ranks there are. */
+/* Exchanges the choices through the store.  A rank makes a few requests for one key each, however many ranks there
+ * are. */
 static int exchange_by_store(struct tutti_group *parent, uint64_t id, int color, int key, struct split_choice *all)
 {
-    size_t room = (size_t)parent->size * CHOICE_MOST + CHOICE_MOST;
-    char *choices = malloc(2 * room), *verdict = choices + room;
-    int64_t came = 0;
-    if (choices == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory to split");
-    int status = choose(parent, id, color, key, &came);
-    if (status == TUTTI_OK && came == parent->size)
-        status = hand_out(parent, id, choices, verdict, room);
+    size_t capacity = (size_t)parent->size * CHOICE_MOST + CHOICE_MOST;
+    char *choices = malloc(2 * capacity), *verdict = choices + capacity;
+    int64_t n_arrived = 0;
+    if (choices == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "split_group: out of memory for %d ranks", parent->size);
+    int status = choose(parent, id, color, key, &n_arrived);
+    if (status == TUTTI_OK && n_arrived == parent->size)
+        status = publish_choices(parent, id, choices, verdict, capacity);
     else if (status == TUTTI_OK)
-        status = await_verdict(parent, id, verdict, room);
+        status = await_verdict(parent, id, verdict, capacity);
     if (status == TUTTI_OK && strcmp(verdict, NOBODY_SPLITS) == 0)
         status = error_set(TUTTI_ERR_TIMEOUT,
-                           "split_group of group %s: the other ranks have given up waiting for this one (%d), or for "
+                           "split_group of group %s: the other ranks have given up waiting for rank %d or for "
                            "others",
                            parent->name, parent->global_ranks[parent->rank]);
     else if (status == TUTTI_OK)

@@ -1,4 +1,4 @@
-/* A group of some of its parent's ranks. */
+/* Makes a group of some of its parent's ranks. */
 #ifndef SUBGROUP_H
 #define SUBGROUP_H
 
@@ -6,15 +6,15 @@
 
 /* Identifies one of a parent's subgroups. */
 struct subgroup_id {
-    uint64_t id;     /* of the group */
+    uint64_t id;     /* id of the group */
     uint64_t key;    /* by which its members find each other, even if their lists differ */
-    uint64_t number; /* among the groups that all ranks of the parent make; 0: members_only */
+    uint64_t number; /* number among the groups that all ranks of the parent make; 0: members_only */
     bool survivors;  /* the parent may have failed */
-    bool may_pend;   /* it need not be made before its first use */
+    bool may_pend;   /* the group need not be made before its first use */
 };
 
-/* Opens the group of n global ranks of the parent, or a non-member's handle if this rank is none of them. color is the
- * same on all members; other groups have another one, or none and a negative number. */
+/* Opens the group of n global ranks of the parent, or a non-member's handle if this rank is none of them.  color is the
+ * same on all members.  Other groups have another color, or none and a negative number. */
 int subgroup_open(struct tutti_group *parent, const int *ranks, int n, const struct subgroup_id *id, int color,
                   const tutti_group_opts *opts, tutti_group **group);
 

@@ -26,7 +26,7 @@ static int publish_algorithm(struct tutti_group *group)
     snprintf(key, sizeof key, "algorithm/%" PRIi64, group->turn);
     snprintf(mine, sizeof mine, "%d %.*s", group->rank, ALGORITHM_MAX, algorithm_of(group));
     group->agreed = calloc(1, sizeof mine);
-    if (group->agreed == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (group->agreed == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", group->name);
     return tutti_store_compare_set(group->store, key, "", 0, mine, strlen(mine), group->agreed, sizeof mine - 1,
                                    &bytes);
 }
@@ -41,13 +41,13 @@ int topology_check_alike(const struct tutti_group *group)
     if (strncmp(theirs, mine, ALGORITHM_MAX) == 0) return TUTTI_OK;
     return error_set(
         TUTTI_ERR_INVALID_ARGUMENT,
-        "TUTTI_ALGO or TUTTI_DETERMINISTIC differ: \"%s\" on rank %d, \"%s\" on rank %d; set them alike on "
+        "TUTTI_ALGO or TUTTI_DETERMINISTIC differ: \"%s\" on rank %d, \"%s\" on rank %d; set the same value on "
         "all ranks",
         theirs, rank, mine, group->rank);
 }
 
-/* All ranks use rank 0's tuning file.  Rank 0 publishes it before the ranks agree that a backend has opened, and the
- * others read it afterwards, so no rank waits. */
+/* Publishes this rank's part.  All ranks use rank 0's tuning file.  Rank 0 publishes it before the ranks agree that a
+ * backend has opened, and the others read it afterwards, so no rank waits. */
 int topology_publish(struct tutti_group *group)
 {
     if (group != group->root) return TUTTI_OK;
@@ -64,7 +64,9 @@ static int read_tuning(struct tutti_group *group)
     size_t bytes = 0;
     if (group != group->root || group->rank == 0) return TUTTI_OK;
     char *text = malloc(TUNING_TEXT_MAX + 1);
-    if (text == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for the tuning");
+    if (text == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for the %d bytes of the tuning file",
+                         (int)TUNING_TEXT_MAX);
     int status = tutti_store_get(group->store, "tuning", text, TUNING_TEXT_MAX, &bytes, group->open_timeout_ms);
     if (status == TUTTI_OK && bytes > 0 && bytes <= TUNING_TEXT_MAX) {
         text[bytes] = '\0';
@@ -75,7 +77,7 @@ static int read_tuning(struct tutti_group *group)
     return status;
 }
 
-/* Finds which ranks share a host: from the backend for a tree's first group, from that group's result for the
+/* Finds which ranks share a host: from the backend for a tree's first group, and from that group's result for the
  * others. */
 static int find_hosts(struct tutti_group *group, struct backend_entry *entry)
 {
@@ -96,7 +98,8 @@ static int find_hosts(struct tutti_group *group, struct backend_entry *entry)
         status = entry->hosts != NULL ? TUTTI_OK : TUTTI_ERR_NO_MEMORY;
     }
     free(host);
-    return status == TUTTI_ERR_NO_MEMORY ? error_set(status, "no memory for a group of %d ranks", group->size) : status;
+    return status == TUTTI_ERR_NO_MEMORY ? error_set(status, "out of memory for a group of %d ranks", group->size)
+                                         : status;
 }
 
 /* ---- paths ------------------------------------------------------------------------------------------------- */
@@ -115,7 +118,7 @@ static int gather_paths(struct tutti_group *group)
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < group->n_entries[device]; i++) n += count_paths(group->entries[device][i].backend);
     group->paths = calloc((size_t)n + 1, sizeof *group->paths);
-    if (group->paths == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (group->paths == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", group->name);
     n = 0;
     for (int device = 0; device < 2; device++)
         for (int i = 0; i < group->n_entries[device]; i++) {
@@ -127,7 +130,8 @@ static int gather_paths(struct tutti_group *group)
     return TUTTI_OK;
 }
 
-/* A row for this backend that names an unknown algorithm spoils the file for this backend, as a malformed one does. */
+/* Reads the measured rows for a backend.  A row that names an unknown algorithm of this backend invalidates the file
+ * for this backend, as a malformed one does. */
 static void read_rows(struct tutti_group *group, struct backend_entry *entry)
 {
     const char *text = group->root->tuning, *name = entry->backend->name;
@@ -136,12 +140,12 @@ static void read_rows(struct tutti_group *group, struct backend_entry *entry)
     if (group->rank == 0) log_write(LOG_WARN, "TUTTI_TUNING is not used for backend %s: %s", name, error_text());
 }
 
-static int give_rows(struct tutti_group *group, struct backend_entry *entry)
+static int pass_rows(struct tutti_group *group, struct backend_entry *entry)
 {
     struct coll_override override = {group->algorithm, entry->tuned.rows, entry->tuned.n, group->paths};
     if (!TUTTI_HAS(entry->backend, choose) || (override.names == NULL && override.n_tuned == 0)) return TUTTI_OK;
     entry->path_rows = calloc((size_t)override_rows_max(&override), sizeof *entry->path_rows);
-    if (entry->path_rows == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (entry->path_rows == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "out of memory for group %s", group->name);
     int n = override_rows(&override, entry->backend, entry->path_rows);
     engine_lock(group->engine);
     if (n > 0) entry->backend->choose(entry->state, entry->path_rows, n);
@@ -159,7 +163,7 @@ int topology_read(struct tutti_group *group)
             status = find_hosts(group, entry);
             if (status != TUTTI_OK) break;
             read_rows(group, entry);
-            status = give_rows(group, entry);
+            status = pass_rows(group, entry);
         }
     return status;
 }

@@ -6,7 +6,7 @@
 
 #include "progress/work.h"
 
-/* True if another tag could be the reason that the work waits, and its backend can look at messages. */
+/* True if a wrong tag could be the reason that the work waits, and its backend can probe for messages. */
 static bool can_look(const struct tutti_work *work)
 {
     bool receives = work->op.kind == TUTTI_RECV || work->op.kind == TUTTI_PROBE;
@@ -15,8 +15,8 @@ static bool can_look(const struct tutti_work *work)
            TUTTI_HAS(work->backend, cancel);
 }
 
-/* Fills a request that looks at the first message of the work's peer, whatever its tag.  Nobody owns it, so its
- * completion would be ignored. */
+/* Fills a request that probes for the first message of the work's peer, with any tag.  It has no owner, so its
+ * completion is ignored. */
 static void fill_request(const struct tutti_work *work, tutti_request *request)
 {
     *request = (tutti_request){.peer = work->request.peer,
@@ -37,5 +37,5 @@ void unmatched_describe(const struct tutti_work *work, char *text, size_t size)
         snprintf(text, size, "; rank %d has sent %" PRIu64 " bytes under tag %" PRIu64,
                  work->group->global_ranks[request->source], request->found_bytes, request->found_tag & INT32_MAX);
     bool is_ours = status != TUTTI_REQUEST_PENDING || work->backend->cancel(work->state, request) == TUTTI_OK;
-    if (is_ours) free(request); /* else the backend still has it, and it stays allocated */
+    if (is_ours) free(request); /* otherwise the backend still owns it, and it stays allocated */
 }

@@ -192,8 +192,8 @@ static int of_one(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* Groups of groups, each backwards and without its parent's last rank.  Parents are destroyed before their subgroups.
- */
+/* Groups of groups, each backwards and without its parent's last rank.  Parents are destroyed before their
+ * subgroups. */
 static int nested(tutti_group *group, int rank, int size, void *argument)
 {
     (void)argument;
@@ -237,7 +237,7 @@ static int false_choice(tutti_group *group, int rank, int size, void *argument)
         if (rank == 0) EXPECT(tutti_store_set(group->store, key, choices[i], strlen(choices[i])) == TUTTI_OK);
         EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
         EXPECT(tutti_split_group(0, 0, &(tutti_group_opts){.parent = group}, &part) == TUTTI_ERR_STORE);
-        EXPECT(strstr(tutti_last_error(), "choice in the store") != NULL && part == NULL);
+        EXPECT(strstr(tutti_last_error(), "instead of a rank's choice") != NULL && part == NULL);
     }
     EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
     return 0;

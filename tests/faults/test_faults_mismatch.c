@@ -309,7 +309,7 @@ static int rank_of_mixed_algorithms(int rank, int size, void *argument)
     if (settings[2] == NULL) {
         const tutti_init_opts opts = {.timeout_ms = 5000, .store_timeout_ms = 20000};
         EXPECT_ERROR(tutti_init_process_group(size == 3 ? "cpu:tcp|mpi" : "tcp", &opts), TUTTI_ERR_INVALID_ARGUMENT,
-                     "TUTTI_ALGO or TUTTI_DETERMINISTIC differ", "set them alike");
+                     "TUTTI_ALGO or TUTTI_DETERMINISTIC differ", "set the same value on");
         return 0;
     }
     EXPECT(proc_init(5000) == TUTTI_OK);

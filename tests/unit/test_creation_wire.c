@@ -103,7 +103,7 @@ static void test_words(void **state)
     many[255] = 300; /* further than what is n_listed */
     b = list_of(many, MANY, "tcp");
     assert_true(creation_wire_describe_difference(&a, 1, &b, 0, text, sizeof text));
-    assert_non_null(strstr(text, "256 in all"));
+    assert_non_null(strstr(text, "256 in total"));
 }
 
 int main(void)
