@@ -37,7 +37,7 @@ static void choose_address(const struct rendezvous_spec *spec, char host[RENDEZV
 static int start_store(struct rendezvous_spec *spec, int64_t timeout_ms, char text[TEXT_MAX], tutti_store **store)
 {
     uint8_t token[TOKEN_BYTES];
-    char digits[2 * TOKEN_BYTES + 1] = "-"; /* every rank has the token already */
+    char digits[2 * TOKEN_BYTES + 1] = "-"; /* "-" if every rank has the token */
     bool present = false;
     int status = token_get(token, &present);
     if (status != TUTTI_OK) return status;

@@ -1,4 +1,4 @@
-/* The exchange of a text between the ranks that each launcher offers. */
+/* Exchange of a text between the ranks, with one implementation per kind of launcher. */
 #ifndef LAUNCHER_EXCHANGE_H
 #define LAUNCHER_EXCHANGE_H
 

@@ -79,7 +79,7 @@ static int request(const char *line_out, const char *expected, char line[LINE_BY
     return strncmp(line, expected, strlen(expected)) == 0 ? TUTTI_OK : report_error(line);
 }
 
-/* Hydra takes a process that has sent init and exits without finalize as failed. */
+/* Sends finalize at exit.  Hydra takes a process that has sent init and exits without finalize as failed. */
 static void finalize_at_exit(void)
 {
     struct stat now;
@@ -124,7 +124,7 @@ static bool is_present(void)
     return env_string("PMI_FD", NULL) != NULL && env_string("PMI_RANK", NULL) != NULL;
 }
 
-/* A value must not contain blanks or '=', so it is sent in hexadecimal. */
+/* Encodes text in hexadecimal, because a value must not contain blanks or '='. */
 static void encode_hex(const char *text, char *digits)
 {
     for (; *text != '\0'; text++, digits += 2) snprintf(digits, 3, "%02x", (unsigned char)*text);

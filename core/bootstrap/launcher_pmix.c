@@ -35,7 +35,7 @@ struct pmix_value {
         char *string;
         bool flag;
         int integer;
-        uint64_t room[3]; /* its widest member, an environment variable, has two pointers and a character */
+        uint64_t storage[3]; /* its widest member, an environment variable, has two pointers and a character */
     } data;
 };
 
@@ -78,11 +78,11 @@ static int load(void)
                          dlerror());
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if ((*entries[i] = dlsym(library, names[i])) == NULL)
-            return error_set(TUTTI_ERR_BACKEND, "libpmix.so.2 has no symbol %s", names[i]);
+            return error_set(TUTTI_ERR_BACKEND, "libpmix.so.2 has no symbol %s; install a newer libpmix", names[i]);
     return TUTTI_OK;
 }
 
-/* The launcher expects every process that called PMIx_Init to call PMIx_Finalize. */
+/* Calls PMIx_Finalize at exit.  The launcher expects it of every process that called PMIx_Init. */
 static void finalize_at_exit(void)
 {
     if (getpid() != ready_pid) return;

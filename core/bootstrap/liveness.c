@@ -18,11 +18,11 @@
 
 enum {
     SCOPE_MAX = 64,
-    STARTS_PER_CHECK = 16 /* reading a start from /proc takes several microseconds */
+    STARTS_PER_CHECK = 16 /* reading start times from /proc is slow */
 };
 
-/* Names the scope in which a process id means one process: this boot of this host, and this pid namespace.  Empty if
- * /proc is not there. */
+/* Writes the scope in which a process id means one process: this boot of this host, and this pid namespace.  Writes ""
+ * if /proc is not mounted. */
 static void read_scope(char scope[SCOPE_MAX])
 {
     struct stat pids = {0};
@@ -35,8 +35,8 @@ static void read_scope(char scope[SCOPE_MAX])
     snprintf(scope, SCOPE_MAX, "%s %" PRIuMAX, boot, (uintmax_t)pids.st_ino);
 }
 
-/* Returns when a process started, in clock ticks since boot, or 0 if that is not known.  A process id that is used
- * again names a process with another start. */
+/* Returns the start time of a process in clock ticks since boot, or 0 if it is unknown.  A later process with the same
+ * id has another start time. */
 static uint64_t read_start(pid_t pid)
 {
     enum { FIELDS_BEFORE = 20 }; /* from the state, which follows the name in parentheses, to the start */
@@ -70,8 +70,8 @@ static bool has_ended(pid_t pid)
     return ended;
 }
 
-/* Returns the id of the named process if it belongs to this scope and has ended, else 0.  Without compare_start a later
- * process with the same id is taken for it. */
+/* Returns the id of the named process if it belongs to this scope and has ended, else 0.  Without compare_start it does
+ * not distinguish the process from a later one with the same id. */
 static int ended_here(const char *name, const char scope[SCOPE_MAX], bool compare_start)
 {
     int pid = 0, used = 0;
@@ -97,7 +97,7 @@ static atomic_bool trusts_launcher;
 
 void liveness_trust_launcher(bool trusts)
 {
-    atomic_store_explicit(&trusts_launcher, trusts, memory_order_relaxed); /* no other data depends on it */
+    atomic_store_explicit(&trusts_launcher, trusts, memory_order_relaxed); /* relaxed: no other data depends on it */
 }
 
 int liveness_read_lost(tutti_store *store, const char *key)

@@ -1,10 +1,10 @@
-/* Process liveness: which ranks of a group that is being opened have died.
+/* Process liveness: detects that ranks have died while a group is being opened.
  *
- * A backend notices a peer's death through its link.  Before there is a link, nothing would.  So each rank publishes
- * its process id and the scope in which that id is valid, and a rank that waits for others checks the processes of its
- * own scope.  The start tells it from a later process with the same id.  Scope is not the host name: a container on the
- * same host has process ids of its own, and may share the name.
- */
+ * A backend detects a peer's death through its connection.  Before there is one, nothing does.  So each rank publishes
+ * its process id, the start time of the process, and the scope in which the id is valid.  A rank that waits for others
+ * checks the processes of its own scope.  The start time distinguishes a process from a later one with the same id.
+ * The scope is not the host name: a container on the same host has process ids of its own, and may have the same
+ * name. */
 #ifndef LIVENESS_H
 #define LIVENESS_H
 
@@ -16,17 +16,18 @@ enum {
     LIVENESS_NAME_MAX = 96
 };
 
-/* The processes of a group, as read from the store: one line per rank with its name.  Zeroed: not read yet. */
+/* The processes of a group, as read from the store: one line per rank with its name.  All zero before the first
+ * read. */
 struct liveness_list {
     char *text;
-    int n; /* lines */
+    int n; /* number of lines */
     unsigned n_checks;
     int64_t again_ns;
     const int *members; /* by rank: negative for ranks to ignore; NULL: check all */
     int n_members;
 };
 
-/* Names this process: its id, its start and its scope. */
+/* Writes the name of this process: its id, its start time and its scope. */
 void liveness_name(char name[LIVENESS_NAME_MAX]);
 
 /* Returns the id of the named process if it belongs to this scope and has ended, else 0. */

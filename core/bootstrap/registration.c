@@ -62,7 +62,7 @@ static int check_size(const struct registration *registration)
     if (sscanf(current, "%d %d", &size, &rank) != 2)
         return error_set(TUTTI_ERR_STORE, "rendezvous: the world size in the store is malformed: \"%s\"", current);
     if (size == registration->world_size) return TUTTI_OK;
-    snprintf(message, sizeof message, "rendezvous: WORLD_SIZE differs: rank %d says %d, rank %d says %d",
+    snprintf(message, sizeof message, "rendezvous: WORLD_SIZE differs: rank %d says %d, rank %d says %d; use one value",
              registration->rank, registration->world_size, rank, size);
     publish_failure(registration, TUTTI_ERR_MISMATCH, message);
     return error_set(TUTTI_ERR_MISMATCH, "%s", message);
@@ -149,7 +149,7 @@ static int read_joined(const struct registration *registration, bool *joined)
     size_t bytes = 0, capacity = (size_t)registration->world_size * (LIVENESS_NAME_MAX + 16);
     char *text = malloc(capacity + 1);
     if (text == NULL)
-        return error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: no memory for %d ranks", registration->world_size);
+        return error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: out of memory for %d ranks", registration->world_size);
     int status = tutti_store_get(registration->store, "processes", text, capacity, &bytes, 0);
     text[status == TUTTI_OK ? bytes : 0] = '\0';
     for (const char *at = text; *at != '\0'; at++) {
@@ -188,7 +188,7 @@ static int report_missing(const struct registration *registration)
     char message[512];
     bool *joined = calloc((size_t)registration->world_size, sizeof *joined);
     if (joined == NULL)
-        return error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: no memory for %d ranks", registration->world_size);
+        return error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: out of memory for %d ranks", registration->world_size);
     int status = read_joined(registration, joined);
     if (status == TUTTI_OK) format_missing(registration, joined, message, sizeof message);
     free(joined);
@@ -242,7 +242,7 @@ int registration_complete(struct registration *registration)
 {
     int64_t joined = 0, deadline_ns = clock_deadline_ns(registration->timeout_ms);
     char current[ERROR_TEXT_MAX];
-    int status = token_init(); /* the nonce needs it */
+    int status = token_init(); /* the nonce needs libsodium */
     if (status == TUTTI_OK && registration->file != NULL) status = check_file(registration);
     if (status == TUTTI_OK) status = check_size(registration);
     if (status == TUTTI_OK) status = register_rank(registration);

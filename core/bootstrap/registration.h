@@ -1,11 +1,11 @@
-/* Registration of the ranks in any store. */
+/* Registers the ranks of a job in any store. */
 #ifndef REGISTRATION_H
 #define REGISTRATION_H
 
 #include <tutti/store.h>
 
 struct registration {
-    tutti_store *store; /* a prefix that nothing else uses */
+    tutti_store *store; /* a prefix store that no other code uses */
     int rank, world_size;
     int64_t timeout_ms;
     const char *file; /* the store's file, which an earlier run may have left; or NULL */

@@ -136,7 +136,9 @@ static int copy_result(const struct rendezvous_spec *spec, struct rendezvous *ou
     out->hosts = out->rank0_hosts && spec->rank == 0;
     if (spec->kind != RENDEZVOUS_FILE || spec->rank != 0) return TUTTI_OK;
     out->remove = strdup(spec->path);
-    return out->remove != NULL ? TUTTI_OK : error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: out of memory");
+    return out->remove != NULL
+               ? TUTTI_OK
+               : error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: out of memory for the path %.200s", spec->path);
 }
 
 /* True if the store belongs to an earlier job that is ending (it had this rank too, or the connection broke), so that a
@@ -155,7 +157,7 @@ static bool store_was_ending(const struct rendezvous_args *args, const struct re
     snprintf(rank, sizeof rank, "%.255s/rank/%d", prefix, spec->rank);
     snprintf(verdict, sizeof verdict, "%.255s/verdict", prefix);
     int checked = tutti_store_check(store, left_key, 1, &left); /* a rank of that job has left */
-    /* Or the client has meanwhile reached the next job's store, where this rank is not registered and the verdict is
+    /* The client may also have reached the next job's store, where this rank is not registered and the verdict is
      * open. */
     if (checked == TUTTI_OK && !left) checked = tutti_store_check(store, rank_key, 1, &joined);
     if (checked == TUTTI_OK && !joined) checked = tutti_store_check(store, verdict_key, 1, &settled);
@@ -196,8 +198,8 @@ static void check_launcher_ranks(const struct rendezvous_spec *spec)
     liveness_trust_launcher(set && rank == spec->rank && size == spec->world_size);
 }
 
-/* Returns the timeout of a retry: short after a lost connection, because the next store starts soon or not at all, and
- * the whole rest if the job of that store had ended. */
+/* Returns the timeout of a retry.  It is short after a lost connection, because the next store starts soon or not at
+ * all.  It is the remaining time if the job of that store had ended. */
 static int64_t retry_timeout(int64_t timeout_ms, int status)
 {
     return status == TUTTI_ERR_STORE && timeout_ms > RENDEZVOUS_RETRY_MS ? RENDEZVOUS_RETRY_MS : timeout_ms;
@@ -207,10 +209,12 @@ int rendezvous_join(const struct rendezvous_args *args, struct rendezvous *out)
 {
     *out = (struct rendezvous){.rank = -1, .world_size = -1, .local_rank = -1, .local_world_size = -1, .node_rank = -1};
     int64_t timeout_ms = args->timeout_ms;
-    if (timeout_ms < 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "rendezvous: timeout_ms is %" PRId64, timeout_ms);
+    if (timeout_ms < 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "rendezvous: timeout_ms is %" PRId64 "; it must not be negative",
+                         timeout_ms);
     if (timeout_ms == 0 || timeout_ms == TUTTI_DEFAULT_TIMEOUT) timeout_ms = STORE_DEFAULT_TIMEOUT_MS;
     struct rendezvous_spec *spec = malloc(sizeof *spec);
-    if (spec == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: out of memory");
+    if (spec == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "rendezvous: out of memory for %zu bytes", sizeof *spec);
     int64_t deadline_ns = clock_deadline_ns(timeout_ms), again_ns = clock_deadline_ns(RENDEZVOUS_ENDING_MS);
     bool again = false;
     int status = read_spec(args, spec);

@@ -19,7 +19,7 @@ struct rendezvous {
     tutti_store *store; /* the store in which the ranks registered; keys outside the prefix are free for other uses */
     int rank, world_size;
     int local_rank, local_world_size, node_rank; /* -1 if the launcher did not set them */
-    char address[RENDEZVOUS_HOST_MAX];           /* of the tcp store; "" otherwise */
+    char address[RENDEZVOUS_HOST_MAX];           /* address of the tcp store; "" otherwise */
     uint16_t port;
     bool rank0_hosts; /* rank 0's process runs the store's server */
     bool hosts;       /* this rank runs the store's server, which the others need until they have left */

@@ -1,5 +1,5 @@
-/* env://: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.  If RANK is not set, the variables of mpirun, srun and PMI
- * launchers.  Variables of torchrun are used without torchrun's store. */
+/* Reads env://: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE.  If RANK is not set, reads the variables of mpirun, srun
+ * and PMI launchers.  Reads torchrun's variables too, but does not use torchrun's store. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +111,8 @@ static const struct launcher *find_launcher(void)
     return NULL;
 }
 
-/* torchrun on several hosts: rank 0 runs at MASTER_ADDR, but the agent's own store may use the port. */
+/* Chooses another port with torchrun on several hosts: rank 0 runs at MASTER_ADDR, but the agent's own store may use
+ * the port. */
 static int avoid_agent_port(struct rendezvous_spec *spec)
 {
     if (spec->launcher_hosts_store || !env_bool("TORCHELASTIC_USE_AGENT_STORE", false)) return TUTTI_OK;
@@ -127,8 +128,9 @@ static int read_master(const char *because, struct rendezvous_spec *spec)
     const char *host = env_string("MASTER_ADDR", NULL);
     if (host == NULL) return report_missing("MASTER_ADDR", because);
     if (strlen(host) >= sizeof spec->host)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "MASTER_ADDR is \"%.40s...\", which is too long for a host name",
-                         host);
+        return error_set(
+            TUTTI_ERR_INVALID_ARGUMENT,
+            "MASTER_ADDR is \"%.40s...\", which is too long for a host name; use a shorter name or an address", host);
     if (env_string("MASTER_PORT", NULL) == NULL) return report_missing("MASTER_PORT", because);
     int status = env_int("MASTER_PORT", 0, 1, 65535, &port);
     if (status != TUTTI_OK) return status;

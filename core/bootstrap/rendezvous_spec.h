@@ -1,4 +1,5 @@
-/* What an init method specifies: where the store is, and this rank.  Parses text and the environment; opens nothing. */
+/* Parses init methods: where the store is, and which rank this is.  Reads text and the environment, and opens
+ * nothing. */
 #ifndef RENDEZVOUS_SPEC_H
 #define RENDEZVOUS_SPEC_H
 

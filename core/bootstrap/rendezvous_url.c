@@ -31,7 +31,8 @@ static int parse_parameter(const char *url, const char *text, size_t n, struct r
     int status = env_parse_int(what, equals == NULL ? "" : equals + 1, size, INT32_MAX, &value);
     if (status != TUTTI_OK) return status;
     if (*field >= 0 && *field != value)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init_method \"%.200s\": %s is given twice", url, copy);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "init_method \"%.200s\": %s is given twice; give it once", url,
+                         copy);
     *field = (int)value;
     return TUTTI_OK;
 }
@@ -52,7 +53,8 @@ static int parse_authority(const char *url, const char *text, size_t n, struct r
 {
     char copy[RENDEZVOUS_HOST_MAX + 16];
     int64_t port;
-    if (n == 0 || n >= sizeof copy) return report_url(url, n == 0 ? "there is no host" : "the host is too long");
+    if (n == 0 || n >= sizeof copy)
+        return report_url(url, n == 0 ? "there is no host; use tcp://host:port" : "the host is too long");
     memcpy(copy, text, n);
     copy[n] = '\0';
     char *host = copy, *end;
@@ -69,7 +71,7 @@ static int parse_authority(const char *url, const char *text, size_t n, struct r
     if (end == NULL || *end != ':') return report_url(url, "there is no port; use tcp://host:port");
     *end++ = '\0';
     if (*host == '\0' || strlen(host) >= sizeof spec->host)
-        return report_url(url, *host == '\0' ? "there is no host" : "the host is too long");
+        return report_url(url, *host == '\0' ? "there is no host; use tcp://host:port" : "the host is too long");
     int status = env_parse_int("init_method's port", end, 1, 65535, &port);
     if (status != TUTTI_OK) return status;
     strcpy(spec->host, host);
