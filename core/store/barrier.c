@@ -2,8 +2,8 @@
  *
  * Each caller increments one shared counter.  Every world_size arrivals form a generation, which has its own key: the
  * last arrival sets it and the others wait for it.  When a generation is complete, all its members have left the
- * previous one, so the last arrival deletes the previous key.  A barrier thus keeps two keys, however often it is used.
- */
+ * previous one, so the last arrival deletes the previous key.  A barrier thus keeps two keys, however often it is
+ * used. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +80,8 @@ int tutti_store_barrier(tutti_store *store, const char *name, int world_size, in
                          "store barrier \"%.80s\": timeout_ms is %" PRId64 "; it must be 0 or more", name, timeout_ms);
     if (timeout_ms == TUTTI_DEFAULT_TIMEOUT) timeout_ms = store->timeout_ms;
     struct barrier *barrier = malloc(sizeof *barrier); /* too large for the stack of a small thread */
-    if (barrier == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "store barrier: out of memory");
+    if (barrier == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "store barrier: out of memory for %zu bytes", sizeof *barrier);
     *barrier = (struct barrier){.store = store, .name = name, .world_size = world_size};
     int status = arrive_and_wait(barrier, timeout_ms);
     free(barrier);

@@ -172,8 +172,8 @@ static int append_request(struct file *file, const struct store_request *request
     size_t bytes = wire_request_bytes(request), total = FILE_RECORD_HEADER + bytes;
     if (bytes > WIRE_PAYLOAD_MAX)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
-                         "file store %.200s: a request of %zu bytes is over the limit of %d", file->path, bytes,
-                         WIRE_PAYLOAD_MAX);
+                         "file store %.200s: a request of %zu bytes is over the limit of %d; use smaller values",
+                         file->path, bytes, WIRE_PAYLOAD_MAX);
     if ((size_t)file->end + total > 4 * file->table.max_bytes)
         return error_set(TUTTI_ERR_STORE,
                          "file store %.200s is full: its log has %lld bytes and the limit is %zu, four times "
@@ -204,8 +204,8 @@ static int undo_append(struct file *file, off_t before)
     return ftruncate(file->fd, before) == 0 ? TUTTI_OK : fail_errno(file, "cannot be truncated");
 }
 
-/* Tries the request once, with both locks held.  Appends to the log first: the table must not hold more than the file.
- */
+/* Tries the request once, with both locks held.  Appends to the log first: the table must not hold more than the
+ * file. */
 static int try_request(struct file *file, const struct store_request *request, struct store_reply *reply, bool *done)
 {
     bool writes = store_op_writes(request->op);
@@ -234,8 +234,8 @@ static int call_once(struct file *file, const struct store_request *request, str
     return status;
 }
 
-/* True if the log has grown since offset `seen`.  Not file->end: another thread may have replayed the growth already.
- */
+/* True if the log has grown since offset `seen`.  Not file->end: another thread may have replayed the growth
+ * already. */
 static bool log_has_grown(const struct file *file, off_t seen)
 {
     struct stat stat;
@@ -331,7 +331,8 @@ int tutti_store_file_sized(const char *path, const tutti_store_opts *opts, size_
     int status = SIZED_READ(tutti_store_opts, opts, opts_bytes, &known);
     if (status != TUTTI_OK) return status;
     struct file *file = calloc(1, sizeof *file + strlen(path) + 1);
-    if (file == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_file: out of memory");
+    if (file == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_file: out of memory for %zu bytes", sizeof *file);
     strcpy(file->path, path);
     file->fd = -1;
     pthread_mutex_init(&file->mutex, NULL);

@@ -71,7 +71,7 @@ void handshake_keys(const struct handshake *shake, struct seal *to_server, struc
     derive_key(shake, "tutti store key to client", to_client);
 }
 
-/* A key serves one connection and one direction, so the sequence number is a sufficient nonce. */
+/* Writes the next nonce.  A key serves one connection and one direction, so the sequence number is sufficient. */
 static void next_nonce(struct seal *seal, uint8_t nonce[crypto_aead_chacha20poly1305_ietf_NPUBBYTES])
 {
     memset(nonce, 0, crypto_aead_chacha20poly1305_ietf_NPUBBYTES);

@@ -68,12 +68,15 @@ static void init_lock(struct memory *memory)
 int tutti_store_memory_sized(const tutti_store_opts *opts, size_t opts_bytes, tutti_store **store)
 {
     tutti_store_opts known;
-    if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_memory: store is NULL");
+    if (store == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "tutti_store_memory: store is NULL; pass an address for the handle");
     *store = NULL;
     int status = SIZED_READ(tutti_store_opts, opts, opts_bytes, &known);
     if (status != TUTTI_OK) return status;
     struct memory *memory = calloc(1, sizeof *memory);
-    if (memory == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_memory: out of memory");
+    if (memory == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_memory: out of memory for %zu bytes", sizeof *memory);
     status = store_base_init(&memory->base, &memory_class, opts);
     if (status == TUTTI_OK) status = store_max_bytes(&memory->table.max_bytes);
     if (status != TUTTI_OK) {

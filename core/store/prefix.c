@@ -35,12 +35,13 @@ static int call_prefix(tutti_store *store, const struct store_request *request, 
     for (int i = 0; i < request->n_keys; i++)
         if (request->keys[i].bytes > TUTTI_STORE_KEY_MAX - prefix->bytes) {
             store_reply_error(reply, TUTTI_ERR_INVALID_ARGUMENT,
-                              "a key has %zu bytes including its prefix; the limit is %d",
+                              "a key has %zu bytes including its prefix and the limit is %d; shorten it",
                               request->keys[i].bytes + prefix->bytes, TUTTI_STORE_KEY_MAX);
             return TUTTI_OK;
         }
     struct store_slice *keys = prefix_all_keys(prefix, request);
-    if (keys == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "%s: out of memory", store->name);
+    if (keys == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "%s: out of memory for %d keys", store->name, request->n_keys);
     struct store_request prefixed = *request;
     prefixed.keys = keys;
     int status = prefix->base_store->class->call(prefix->base_store, &prefixed, reply);
@@ -71,10 +72,11 @@ int tutti_store_prefix(tutti_store *base, const char *prefix_text, tutti_store *
     enum { PREFIX_MAX = 255 }; /* a batch of keys must still fit into one frame */
     size_t bytes = strnlen(prefix_text, PREFIX_MAX + 1);
     if (bytes == 0 || bytes > PREFIX_MAX)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_prefix: the prefix must have 1 to %d bytes",
-                         PREFIX_MAX);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_prefix: the prefix has %s bytes; use 1 to %d",
+                         bytes == 0 ? "no" : "too many", PREFIX_MAX);
     struct prefix *prefix = calloc(1, sizeof *prefix + bytes + 2);
-    if (prefix == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_prefix: out of memory");
+    if (prefix == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_prefix: out of memory for prefix \"%s\"", prefix_text);
     store_base_init(&prefix->base, &prefix_class, &(tutti_store_opts){.timeout_ms = base->timeout_ms});
     prefix->base.pid = base->pid;
     snprintf(prefix->base.name, sizeof prefix->base.name, "%.200s/%.60s", base->name, prefix_text);

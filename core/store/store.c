@@ -20,7 +20,7 @@ static const char *const op_names[STORE_OP_END] = {
     [STORE_NUM_KEYS] = "num_keys", [STORE_NUM_REQUESTS] = "num_requests",
 };
 
-/* ---- shared by all kinds ----------------------------------------------------------------------------------- */
+/* ---- common functions ------------------------------------------------------------------------------------------ */
 
 static int check_timeout(int64_t timeout_ms)
 {
@@ -100,7 +100,8 @@ uint16_t tutti_store_port(const tutti_store *store)
 
 int tutti_store_set_timeout(tutti_store *store, int64_t timeout_ms)
 {
-    if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store_set_timeout: store is NULL");
+    if (store == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store_set_timeout: store is NULL; open a store first");
     int status = check_timeout(timeout_ms);
     if (status == TUTTI_OK) store->timeout_ms = default_timeout_ms(timeout_ms);
     return status;
@@ -108,7 +109,7 @@ int tutti_store_set_timeout(tutti_store *store, int64_t timeout_ms)
 
 int tutti_store_linger(tutti_store *store, int64_t timeout_ms)
 {
-    if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store linger: store is NULL");
+    if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store linger: store is NULL; open a store first");
     int status = check_timeout(timeout_ms);
     if (status != TUTTI_OK || store->class->linger == NULL || store->pid != getpid()) return status;
     return store->class->linger(
@@ -153,7 +154,7 @@ int store_call(tutti_store *store, const struct store_request *request, struct s
 
 static int check_key(const char *op, const char *key, struct store_slice *slice)
 {
-    if (key == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: key is NULL", op);
+    if (key == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: key is NULL; pass a key", op);
     size_t bytes = strnlen(key, TUTTI_STORE_KEY_MAX + 1);
     if (bytes == 0 || bytes > TUTTI_STORE_KEY_MAX)
         return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: the key %s; it must have 1 to %d bytes", op,
@@ -165,9 +166,11 @@ static int check_key(const char *op, const char *key, struct store_slice *slice)
 static int check_value(const char *op, const void *value, size_t bytes, struct store_slice *slice)
 {
     if (value == NULL && bytes > 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: value is NULL, and bytes is %zu", op, bytes);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: value is NULL but bytes is %zu; pass the value", op,
+                         bytes);
     if (bytes > TUTTI_STORE_VALUE_MAX)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: the value has %zu bytes; the limit is %d", op, bytes,
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "store %s: the value has %zu bytes and the limit is %d; shorten it", op, bytes,
                          TUTTI_STORE_VALUE_MAX);
     *slice = (struct store_slice){value == NULL ? "" : value, bytes};
     return TUTTI_OK;
@@ -175,7 +178,8 @@ static int check_value(const char *op, const void *value, size_t bytes, struct s
 
 static int check_handle(const char *op, const tutti_store *store)
 {
-    return store != NULL ? TUTTI_OK : error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: store is NULL", op);
+    return store != NULL ? TUTTI_OK
+                         : error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: store is NULL; open a store first", op);
 }
 
 static int make_deadline(const tutti_store *store, int64_t timeout_ms, int64_t *deadline_ns)
@@ -214,7 +218,8 @@ int tutti_store_get(tutti_store *store, const char *key, void *buffer, size_t ca
                     int64_t timeout_ms)
 {
     if (bytes == NULL || (buffer == NULL && capacity > 0))
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store get: %s is NULL", bytes == NULL ? "bytes" : "buffer");
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store get: %s is NULL; pass an address",
+                         bytes == NULL ? "bytes" : "buffer");
     struct store_reply reply;
     *bytes = 0;
     int status = call_one_key(store, STORE_GET, key, 0, NULL, 0, timeout_ms, &reply);
@@ -245,8 +250,8 @@ int tutti_store_compare_set(tutti_store *store, const char *key, const void *exp
     struct store_slice values[2];
     struct store_reply reply;
     if (buffer == NULL && capacity > 0)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store compare_set: buffer is NULL, and capacity is %zu",
-                         capacity);
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "store compare_set: buffer is NULL but capacity is %zu; pass a buffer", capacity);
     int status = check_value("compare_set", expected, expected_bytes, &values[0]);
     if (status == TUTTI_OK) status = check_value("compare_set", desired, desired_bytes, &values[1]);
     if (status != TUTTI_OK) return status;
@@ -307,7 +312,9 @@ static int count_whole_store(tutti_store *store, int op, int64_t *count)
 {
     int status = check_handle(op_names[op], store);
     if (status != TUTTI_OK) return status;
-    if (count == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: count is NULL", op_names[op]);
+    if (count == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store %s: count is NULL; pass an address for the result",
+                         op_names[op]);
     struct store_slice all = {"", 0};
     struct store_request request = {.op = op, .n_keys = 1, .keys = &all};
     struct store_reply reply;
@@ -343,12 +350,14 @@ static int init_many(struct many_keys *many, tutti_store *store, int op, const c
     int status = check_handle(name, store);
     if (status != TUTTI_OK) return status;
     if (n < 0 || (n > 0 && keys == NULL))
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, n < 0 ? "store %s: n is %d" : "store %s: keys is NULL, n is %d",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         n < 0 ? "store %s: n is %d; it must be 0 or more"
+                               : "store %s: keys is NULL but n is %d; pass the keys",
                          name, n);
     status = make_deadline(store, timeout_ms, &many->deadline_ns);
     if (status != TUTTI_OK) return status;
     many->keys = calloc(2 * (size_t)n + 1, sizeof *many->keys);
-    if (many->keys == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "store %s: no memory for %d keys", name, n);
+    if (many->keys == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "store %s: out of memory for %d keys", name, n);
     many->values = many->keys + n;
     for (int i = 0; i < n && status == TUTTI_OK; i++) {
         status = check_key(name, keys[i], &many->keys[i]);
@@ -399,7 +408,8 @@ int tutti_store_wait(tutti_store *store, const char *const *keys, int n, int64_t
 
 int tutti_store_check(tutti_store *store, const char *const *keys, int n, bool *present)
 {
-    if (present == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store check: present is NULL");
+    if (present == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store check: present is NULL; pass an address for the result");
     struct many_keys many;
     struct store_reply reply;
     int status = init_many(&many, store, STORE_CHECK, keys, NULL, n, TUTTI_DEFAULT_TIMEOUT);
@@ -416,7 +426,8 @@ int tutti_store_check(tutti_store *store, const char *const *keys, int n, bool *
 
 int tutti_store_multi_set(tutti_store *store, const char *const *keys, const tutti_bytes *values, int n)
 {
-    if (values == NULL && n > 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store set: values is NULL, n is %d", n);
+    if (values == NULL && n > 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store set: values is NULL but n is %d; pass the values", n);
     struct many_keys many;
     struct store_reply reply;
     int status = init_many(&many, store, STORE_SET, keys, values, n, TUTTI_DEFAULT_TIMEOUT);
@@ -429,7 +440,9 @@ int tutti_store_multi_set(tutti_store *store, const char *const *keys, const tut
 
 int tutti_store_multi_get(tutti_store *store, const char *const *keys, int n, tutti_bytes *values, int64_t timeout_ms)
 {
-    if (values == NULL && n > 0) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "store get: values is NULL, n is %d", n);
+    if (values == NULL && n > 0)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "store get: values is NULL but n is %d; pass an array for the values", n);
     struct many_keys many;
     struct store_reply reply;
     int status = init_many(&many, store, STORE_GET, keys, NULL, n, timeout_ms);

@@ -60,10 +60,10 @@ struct store_reply {
 struct store_class {
     /* Executes the request.  Called from any thread, concurrently; may block until the deadline. */
     int (*call)(tutti_store *store, const struct store_request *request, struct store_reply *reply);
-    /* Frees the store; called once, for the last reference.  In a forked child it must not touch what the parent uses.
-     */
+    /* Frees the store; called once, for the last reference.  In a forked child it must not touch what the parent
+     * uses. */
     void (*close)(tutti_store *store, bool forked);
-    /* Optional. */
+    /* Returns the port of the store's server.  May be NULL. */
     uint16_t (*port)(const tutti_store *store);
     int (*linger)(tutti_store *store, int64_t deadline_ns);
 };

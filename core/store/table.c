@@ -99,8 +99,9 @@ static int write_value(struct table *table, const struct store_slice *key, const
     size_t old = entry == NULL ? 0 : entry->bytes;
     size_t size = (append ? old : 0) + data->bytes;
     if (size > TUTTI_STORE_VALUE_MAX)
-        return store_reply_error(reply, TUTTI_ERR_INVALID_ARGUMENT, "the value would have %zu bytes; the limit is %d",
-                                 size, TUTTI_STORE_VALUE_MAX);
+        return store_reply_error(reply, TUTTI_ERR_INVALID_ARGUMENT,
+                                 "the value would have %zu bytes and the limit is %d; use several keys", size,
+                                 TUTTI_STORE_VALUE_MAX);
     bool created = entry == NULL;
     size_t more = (size > old ? size - old : 0) + (created ? ENTRY_COST + key->bytes : 0);
     if (more > 0 && refuse_if_full(table, more, reply)) return reply->status;

@@ -26,9 +26,9 @@ static int64_t smaller(int64_t a, int64_t b)
 
 int admission_limit(int clients, int expected)
 {
-    int64_t room = descriptor_limit() - ADMISSION_OTHER_FDS - clients;
-    int64_t limit = smaller(room / 4, ADMISSION_UNKNOWN_MAX);
-    limit = smaller(larger(limit, expected - clients), room * 3 / 4);
+    int64_t free_fds = descriptor_limit() - ADMISSION_OTHER_FDS - clients;
+    int64_t limit = smaller(free_fds / 4, ADMISSION_UNKNOWN_MAX);
+    limit = smaller(larger(limit, expected - clients), free_fds * 3 / 4);
     return (int)larger(limit, ADMISSION_LEAST);
 }
 

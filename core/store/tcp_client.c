@@ -30,7 +30,7 @@ enum {
 struct client {
     tutti_store base;
     struct link_target target;
-    struct tcp_server *server; /* or NULL */
+    struct tcp_server *server; /* NULL if this process does not run the server */
     pthread_mutex_t lock;
     struct link *idle;
     int n_idle;
@@ -227,7 +227,8 @@ int tutti_store_tcp_sized(const char *host, uint16_t port, const tutti_store_opt
 {
     tutti_store_opts known;
     static const tutti_store_opts defaults;
-    if (store == NULL) return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_tcp: store is NULL");
+    if (store == NULL)
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tutti_store_tcp: store is NULL; pass an address for the handle");
     *store = NULL;
     int status = SIZED_READ(tutti_store_opts, opts, opts_bytes, &known);
     if (status != TUTTI_OK) return status;
@@ -239,7 +240,8 @@ int tutti_store_tcp_sized(const char *host, uint16_t port, const tutti_store_opt
         return error_set(TUTTI_ERR_INVALID_ARGUMENT,
                          "tutti_store_tcp: port is 0; only a server can choose any free port");
     struct client *client = calloc(1, sizeof *client);
-    if (client == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_tcp: out of memory");
+    if (client == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "tutti_store_tcp: out of memory for %zu bytes", sizeof *client);
     client->target.port = port;
     pthread_mutex_init(&client->lock, NULL);
     status = store_base_init(&client->base, &client_class, opts);

@@ -229,7 +229,8 @@ static void run_request(struct conn *conn)
 static void start_request(struct conn *conn, uint8_t *frame, size_t bytes)
 {
     int64_t timeout_ms;
-    if (uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp) > 0) { /* it cannot have the whole last reply */
+    if (uv_stream_get_write_queue_size((uv_stream_t *)&conn->tcp) >
+        0) { /* the client cannot have received the whole last reply */
         log_refusal(conn->server, "closed a connection whose client sent a request before it received its reply");
         conn_close(conn);
         return;
@@ -246,7 +247,7 @@ static void start_request(struct conn *conn, uint8_t *frame, size_t bytes)
     run_request(conn);
 }
 
-/* A frame is a size of 4 bytes and that many sealed bytes. */
+/* Receives a frame: a size of 4 bytes and that many sealed bytes. */
 static void receive_frame(struct conn *conn)
 {
     if (conn->fill < 4) return;
@@ -259,7 +260,7 @@ static void receive_frame(struct conn *conn)
         uint8_t *larger =
             conn->server->buffered > 2 * conn->server->table.max_bytes ? NULL : realloc(conn->buffer, total);
         if (larger == NULL) {
-            log_write(LOG_WARN, "tcp store: no memory for a request of %zu bytes; closed its connection", total);
+            log_write(LOG_WARN, "tcp store: out of memory for a request of %zu bytes; closed its connection", total);
             conn_close(conn);
             return;
         }
@@ -304,7 +305,7 @@ static bool admit_client(struct conn *conn)
     DL_DELETE(conn->server->unauthenticated, conn);
     conn->server->n_unauthenticated--;
     DL_APPEND(conn->server->clients, conn);
-    atomic_fetch_add_explicit(&conn->server->n_clients, 1, memory_order_relaxed); /* as in conn_close */
+    atomic_fetch_add_explicit(&conn->server->n_clients, 1, memory_order_relaxed); /* relaxed: as in conn_close */
     conn->state = CONN_READY;
     accept_pending(conn->server);
     return true;
@@ -392,7 +393,8 @@ static void hurry_oldest(struct tcp_server *server)
     uv_timer_start(&oldest->timer, on_timer, age < grace ? grace - age : 0, 0);
 }
 
-/* Returning without uv_accept makes libuv stop accepting, so further connections queue in the kernel. */
+/* Accepts a connection if the limit admits it.  Returning without uv_accept makes libuv stop accepting, so further
+ * connections queue in the kernel. */
 void conn_accept(struct tcp_server *server)
 {
     int clients = atomic_load_explicit(&server->n_clients, memory_order_relaxed); /* only this thread writes it */

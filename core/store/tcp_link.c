@@ -15,7 +15,7 @@
 enum {
     LINK_HANDSHAKE_MS = 10000,
     LINK_LOST_MS = 6000,
-    LINK_NEXT_MS = 2000 /* per address of a name that has several, before the next one is tried */
+    LINK_NEXT_MS = 2000 /* time per address of a host name that has several */
 };
 
 /* ---- sockets ------------------------------------------------------------------------------------------------ */
@@ -85,7 +85,7 @@ static int receive_at_least(int fd, const struct link_target *target, uint8_t *d
     return TUTTI_OK;
 }
 
-/* Sets options by which the loss of the server's host is detected within LINK_LOST_MS, while waiting as while
+/* Sets options by which the loss of the server's host is detected within LINK_LOST_MS, both while waiting and while
  * sending. */
 static void set_options(int fd)
 {
@@ -190,7 +190,8 @@ static int exchange_hello(int fd, const struct link_target *target, struct hands
     if (status == TUTTI_OK) status = receive_at_least(fd, target, hello, 7, sizeof hello, deadline_ns, &got);
     if (status != TUTTI_OK) return status;
     if (!handshake_begins_well(hello, 7))
-        return error_set(TUTTI_ERR_AUTH, "tcp store %s: a program that is not a Tutti store listens there",
+        return error_set(TUTTI_ERR_AUTH,
+                         "tcp store %s: a program that is not a Tutti store listens there; choose another port",
                          target->text);
     if (got < sizeof hello) {
         size_t more;
@@ -287,7 +288,8 @@ static int send_request(struct link *link, const struct link_target *target, con
 {
     size_t bytes = wire_request_bytes(request), total = 4 + bytes + SEAL_TAG_BYTES;
     if (bytes > WIRE_PAYLOAD_MAX)
-        return error_set(TUTTI_ERR_INVALID_ARGUMENT, "tcp store %s: the request has %zu bytes; the limit is %d",
+        return error_set(TUTTI_ERR_INVALID_ARGUMENT,
+                         "tcp store %s: the request has %zu bytes and the limit is %d; use smaller values",
                          target->text, bytes, WIRE_PAYLOAD_MAX);
     uint8_t small[1024], *frame = total <= sizeof small ? small : malloc(total);
     if (frame == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tcp store %s: out of memory for a request", target->text);

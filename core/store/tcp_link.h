@@ -23,7 +23,7 @@ struct link_target {
     uint8_t token[TOKEN_BYTES];
 };
 
-/* Whether another attempt may succeed after a failed one. */
+/* Says whether another attempt may succeed after a failed one. */
 enum link_retry {
     LINK_FINAL,  /* no */
     LINK_ABSENT, /* yes: no server listens there yet */

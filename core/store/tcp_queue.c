@@ -55,8 +55,9 @@ void queue_leave(struct conn *conn)
     free(queue);
 }
 
-/* The last connection to leave a queue frees it, so the queue is looked up in each round.  A connection that joins it
- * again, because another request deleted the key, is behind `last` and ends the loop. */
+/* Wakes the connections of a queue up to `last`.  The last connection to leave the queue frees it, so the queue is
+ * looked up in each round.  A connection that joins it again, because another request deleted the key, is behind `last`
+ * and ends the loop. */
 void queue_wake(struct tcp_server *server, const struct store_slice *key, void (*run)(struct conn *conn))
 {
     struct conn_queue *queue = find_queue(server, key);

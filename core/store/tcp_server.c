@@ -98,7 +98,8 @@ static int report_bind_error(int status, const char *text)
     }
 }
 
-/* Debian maps a host's own name to 127.0.1.1.  A server that listens there cannot be reached from other hosts. */
+/* Warns if the host resolves to a loopback address.  Debian maps a host's own name to 127.0.1.1, and a server that
+ * listens there cannot be reached from other hosts. */
 static void warn_if_loopback(const char *host, const struct sockaddr *address)
 {
     char number[INET6_ADDRSTRLEN] = "";
@@ -171,7 +172,8 @@ int server_start(const char *host, uint16_t port, const uint8_t token[32], bool 
                  struct tcp_server **out)
 {
     struct tcp_server *server = calloc(1, sizeof *server);
-    if (server == NULL) return error_set(TUTTI_ERR_NO_MEMORY, "tcp store: out of memory");
+    if (server == NULL)
+        return error_set(TUTTI_ERR_NO_MEMORY, "tcp store: out of memory for the server's %zu bytes", sizeof *server);
     memcpy(server->token, token, TOKEN_BYTES);
     server->expected = expected;
     int status = store_max_bytes(&server->table.max_bytes);

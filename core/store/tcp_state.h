@@ -27,7 +27,7 @@ struct conn {
     uv_timer_t timer; /* limits the current state: the handshake, a wait for a key, or an unread reply */
     struct tcp_server *server;
     struct conn *prev, *next; /* in server->unauthenticated or server->clients */
-    uint64_t accepted_ms;     /* by the loop's clock */
+    uint64_t accepted_ms;     /* time of accept, by the loop's clock */
     enum conn_state state;
     int handles; /* libuv handles that are not closed yet */
     struct handshake shake;
@@ -60,7 +60,7 @@ struct tcp_server {
     bool accept_pending; /* a connection waits at the listener until the limit admits it: see tcp_admission.h */
     size_t buffered;     /* bytes of frames and replies in memory, beyond CONN_BUFFER_BYTES per client */
     size_t parked_bytes; /* the part of `buffered` that is frames of parked requests */
-    unsigned refused;    /* refusals, for the log */
+    unsigned refused;    /* number of refusals, for the log */
     bool stopping, warned;
     atomic_int n_clients; /* also read by other threads */
 };
