@@ -173,9 +173,9 @@ typedef struct tutti_host {
      * sent on. */
     void (*notified)(void *core, int32_t peer, const void *message, size_t bytes);
 
-    /* Reports that the connection to a peer has ended for good.  If `left` is set, the peer said goodbye first, and
-     * only operations that wait for it fail.  Otherwise the core fails every group that the peer is in.  why:
-     * "connection closed", "left the group", .. */
+    /* Reports that the connection to a peer has ended for good.  If `left` is set, the peer announced its departure
+     * first, and only operations that wait for it fail.  Otherwise the core fails every group that the peer is in.
+     * why: "connection closed", "left the group", .. */
     void (*peer_lost)(void *core, int32_t peer, bool left, const char *why);
 
     /* Reports that the group cannot continue although none of its requests may be pending: a device's queue has failed,
@@ -187,8 +187,8 @@ typedef struct tutti_host {
      * better than the host's clock, which counts from the call. */
     void (*took)(tutti_request *request, int64_t ns);
 
-    /* reduce_many is reduce for n_src sources (1 or more) in their order.  16- and 8-bit floats are rounded once.  data
-     * may be any source.  average divides the SUM by the divisor, for AVG. */
+    /* reduce_many reduces n_src sources (1 or more) in their order, like reduce.  16- and 8-bit floats are rounded
+     * once.  data may be any source.  average divides the SUM by the divisor, for AVG. */
     void (*reduce_many)(tutti_dtype dtype, tutti_reduce_op op, void *data, const void *const *src, int32_t n_src,
                         int64_t n);
     void (*average)(tutti_dtype dtype, void *data, int64_t n, int64_t divisor);
@@ -209,7 +209,7 @@ typedef struct tutti_host {
                         int32_t n, void *all, size_t capacity, size_t *bytes, int64_t timeout_ms);
 } tutti_host;
 
-/* Like memmove, but inline for 4 and 8 bytes, where the call costs more than the copy. */
+/* Copies like memmove, but inline for 4 and 8 bytes, where the call costs more than the copy. */
 static inline void tutti_copy(void *to, const void *from, size_t bytes)
 {
     if (bytes == sizeof(uint32_t))
@@ -256,10 +256,10 @@ static inline bool tutti_env_bool(const tutti_host *host, const char *name, bool
     return value < 0 ? fallback : value != 0;
 }
 
-/* The size of what `offer` distributes to the members of a group. */
+/* The size of the data that `offer` distributes to the members of a group. */
 #define TUTTI_OFFER_BYTES 16
 
-/* What a backend gets to know about a group that it opens. */
+/* Describes a group to the backend that opens it. */
 typedef struct tutti_group_info {
     uint32_t size; /* sizeof(tutti_group_info) of the core */
     int32_t rank;
@@ -289,11 +289,11 @@ typedef struct tutti_group_info {
      * for device memory.  The same on all ranks. */
     bool plans_only;
 
-    /* How long open may wait for the other ranks; 0: timeout_ms. */
+    /* Limit of open's wait for the other ranks; 0: timeout_ms. */
     int64_t open_timeout_ms;
 
-    /* What `offer` of this backend wrote on the group's leader: TUTTI_OFFER_BYTES, valid during open.  NULL if it was
-     * not called. */
+    /* The data that this backend's `offer` wrote on the group's leader: TUTTI_OFFER_BYTES, valid during open.  NULL if
+     * it was not called. */
     const uint8_t *offer;
 } tutti_group_info;
 
@@ -301,11 +301,11 @@ typedef struct tutti_group_info {
  * TUTTI_ALGO, tuning files and tutti_explain reach it. */
 typedef struct tutti_path {
     tutti_kind kind;
-    int32_t number;   /* by which the backend knows it, from 0 */
+    int32_t number;   /* identifies the path to the backend, from 0 */
     const char *name; /* [a-z0-9_]+, unlike any algorithm's of the kind */
 } tutti_path;
 
-/* The path of an operation that is to be answered UNSUPPORTED, because a plan was chosen for it. */
+/* The path of an operation that the backend must answer with UNSUPPORTED, because a plan was chosen for it. */
 enum { TUTTI_PATH_PLAN = -1 };
 
 /* A row of a choice between paths: for operations of up to max_bytes, counted over the blocks of all ranks. */
@@ -338,12 +338,12 @@ typedef struct tutti_backend {
     uint32_t abi;
     uint32_t size;
     const char *name;    /* [a-z0-9_]{1,32}, as in libtutti_NAME.so */
-    const char *version; /* of the plug-in and of the library it uses, for people */
+    const char *version; /* version of the plug-in and of the library it uses, for logs */
     size_t group_bytes;  /* size of a group's state, which the core allocates, zeroed and aligned to 64 */
     uint32_t devices;    /* bit mask of tutti_device_type whose tensors it accepts: 1u << TUTTI_CPU */
 
     /* Returns TUTTI_OK if the backend can work on this machine (a driver, a device, an interface), else a status with
-     * the error message set.  May block briefly.  Optional: then it can. */
+     * the error message set.  May block briefly.  Optional: without it, the backend can. */
     int (*probe)(const tutti_host *host);
 
     /* Initialises the state of a group.  All members call it, after all have loaded the plug-in and probe has succeeded
@@ -361,13 +361,13 @@ typedef struct tutti_backend {
      * found_fingerprint set.  Each entry is optional. */
     int (*native[TUTTI_KINDS_MOST])(void *group, const tutti_op *op, tutti_request *request);
 
-    /* Point to point: both, or neither.  send may return DONE once data may be reused.  Messages of one pair, group and
-     * tag arrive in order.  A send never waits for a receive of another tag. */
+    /* Start a message: both entries, or neither.  send may return DONE once data may be reused.  Messages of one pair,
+     * group and tag arrive in order.  A send never waits for a receive of another tag. */
     int (*send)(void *group, tutti_request *request);
     int (*recv)(void *group, tutti_request *request);
 
-    /* A receive that reduces the incoming data: data = addend op received, for messages of up to recv_reduce_most
-     * bytes.  Optional. */
+    /* Receives a message and reduces it: data = addend op received, for messages of up to recv_reduce_most bytes.
+     * Optional. */
     int (*recv_reduce)(void *group, tutti_request *request);
 
     /* Makes progress without blocking.  Returns more than 0 if anything happened.  Called for the tree's first group.
@@ -394,7 +394,7 @@ typedef struct tutti_backend {
      * receiver has closed is answered with one of no bytes, sent after all data of the group.
      *
      * Optional: without it the core sends control messages as messages of one size under a reserved tag (only bit 62 is
-     * set), and keeps a receive from TUTTI_ANY_SOURCE posted for them, or one for each peer if that is refused. */
+     * set). It keeps a receive from TUTTI_ANY_SOURCE posted for them, or one for each peer if that is refused. */
     int (*notify)(void *group, int32_t peer, const void *message, size_t bytes);
 
     /* Assumptions for the selection of algorithms: latency of a small message, bandwidth of a large one, a good segment
@@ -406,9 +406,9 @@ typedef struct tutti_backend {
     /* Bit mask of tutti_backend_traits. */
     uint32_t traits;
 
-    /* The group has failed: the core starts nothing more on it, cancels what is pending, then closes it.  abort makes
-     * operations in progress release their memory, including those that were reported as DONE and are still in a
-     * device's queue.  May block up to 1 s.  Optional. */
+    /* Makes operations in progress release their memory after the group has failed, including those that were reported
+     * as DONE and are still in a device's queue.  The core starts nothing more on the group, cancels what is pending,
+     * then closes it.  May block up to 1 s.  Optional. */
     void (*abort)(void *group);
 
     /* Makes stream (as in tutti_opts) wait for a pending request, without blocking the host.  After
@@ -416,9 +416,9 @@ typedef struct tutti_backend {
     int (*wait_stream)(void *group, tutti_request *request, void *stream);
 
     /* Allocate and free memory on the group's device, aligned to at least 64, that the backend can access best.  Device
-     * memory is freed before the group is closed.  CPU memory is freed with any group of the tree; what was not freed
-     * when the tree ends stays valid (see reclaim).  On CPU alloc may return UNSUPPORTED if system memory is as good.
-     * Both may block, because a device may have to catch up.  Both, or neither. */
+     * memory is freed before the group is closed.  CPU memory is freed with any group of the tree; memory that is not
+     * freed when the tree ends stays valid (see reclaim).  On CPU alloc may return UNSUPPORTED if system memory is as
+     * good.  Both may block, because a device may have to catch up.  Both, or neither. */
     int (*alloc)(void *group, size_t bytes, void **memory);
     int (*free)(void *group, void *memory);
 
@@ -432,13 +432,13 @@ typedef struct tutti_backend {
      * all ranks are on one host. */
     int (*hosts)(void *group, int32_t *host);
 
-    /* Writes text for people, in lines that end with \n: what it found on this machine if group is NULL (libraries,
+    /* Writes text for people, in lines that end with \n.  It describes this machine if group is NULL (libraries,
      * devices, what open would use), else what the group uses.  At most capacity bytes including the final zero; longer
      * text is truncated.  May block briefly if group is NULL.  Optional. */
     int (*describe)(const tutti_host *host, void *group, char *text, size_t capacity);
 
-    /* Staging: another backend does operations on this device's tensors on copies in host memory.  The plug-in named
-     * after the device ("cuda") provides it.
+    /* Stage tensors: another backend does operations on this device's tensors on copies in host memory.  The plug-in
+     * named after the device ("cuda") provides it.
      *
      * stage_open checks op's tensors and stream (INVALID_ARGUMENT with what is wrong) and allocates `bytes` of host
      * memory, aligned to 64, that the device copies from and to at full speed.  native[TUTTI_COPY] copies op->in[i] to
@@ -449,13 +449,13 @@ typedef struct tutti_backend {
     int (*stage_open)(void *group, const tutti_op *op, size_t bytes, void **stage, void **memory);
     void (*stage_close)(void *group, void *stage);
 
-    /* The process exits and its program has not closed the group: says goodbye to the peers as close does.  Releases
+    /* Announces the departure to the peers, as close does, when the process exits with an open group.  Releases
      * nothing, because other threads may still be in calls.  Called for the tree's first group.  May block up to 0.3 s.
      * Optional. */
     void (*leave)(void *group);
 
-    /* All ranks of the group make groups of it (tutti_group_info.made_from), and this rank will be in none of them.
-     * May block, bounded by the group's timeout.  Optional. */
+    /* Reports that all ranks of the group make groups of it (tutti_group_info.made_from), and that this rank will be in
+     * none of them.  May block, bounded by the group's timeout.  Optional. */
     int (*abstain)(void *group);
 
     /* Sets the entries of the ranks that a pending request of native[] waits for; ranks has world_size entries, all
@@ -466,7 +466,7 @@ typedef struct tutti_backend {
      * yields a few times before it sleeps.  Called once, for the tree's first group.  Optional. */
     bool (*is_near)(void *group);
 
-    /* Returns how native[op->kind] would do op ("through cells in shared memory"), or NULL if it would return
+    /* Returns how native[op->kind] would do op ("through shared memory, in one step"), or NULL if it would return
      * UNSUPPORTED.  Does not look at the tensors.  Optional: then every entry of native[] is taken to do its
      * operation. */
     const char *(*explain)(void *group, const tutti_op *op);
@@ -481,14 +481,15 @@ typedef struct tutti_backend {
     const struct tutti_backend *(*instead)(const tutti_host *host);
 
     /* Returns a rank that may not have received everything that was sent to it and reported as complete, or -1 if every
-     * other rank has or has ended.  The first call says goodbye to all peers, and the core starts nothing after it.
-     * Called for the tree's first group before close and before leave, alternately with progress, until it returns -1
-     * or the time for delivery has passed.  Must not block.  Optional. */
+     * other rank has or has ended.  The first call announces the departure to all peers, and the core starts nothing
+     * after it.  Called for the tree's first group before close and before leave, alternately with progress, until it
+     * returns -1 or the time for delivery has passed.  Must not block.  Optional. */
     int32_t (*drain)(void *group);
 
-    /* Like notify, but reliable: it connects if necessary, and the messages of one pair arrive in order.  An error
-     * (PEER_LOST) means that the message cannot arrive; a peer that is lost later is reported with peer_lost.  With
-     * this entry the ranks of a tree agree on groups made from it.  Called for the tree's first group.  Optional. */
+    /* Sends a control message like notify, but reliably: it connects if necessary, and the messages of one pair arrive
+     * in order.  An error (PEER_LOST) means that the message cannot arrive; a peer that is lost later is reported with
+     * peer_lost.  With this entry the ranks of a tree agree on groups made from it.  Called for the tree's first group.
+     * Optional. */
     int (*tell)(void *group, int32_t peer, const void *message, size_t bytes);
 
     /* Called before a group is made from a tree; group is the tree's first one with this backend.  ready returns

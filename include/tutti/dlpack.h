@@ -52,7 +52,7 @@ static inline int tutti_from_dlpack(const DLTensor *from, tutti_tensor *to, cons
     if (why == NULL) why = &unused;
     *why = "";
     if (from == NULL || to == NULL) {
-        *why = "the DLTensor is NULL";
+        *why = "from or to is NULL; pass two tensors";
         return TUTTI_ERR_INVALID_ARGUMENT;
     }
     tutti_dtype dtype = tutti_dtype_from_dlpack(from->dtype);

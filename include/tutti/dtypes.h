@@ -69,7 +69,7 @@ static inline int64_t tutti_dtype_bytes(tutti_dtype dtype)
 
 /* ---- reduce operations ------------------------------------------------------------------------------------- */
 
-/* How elements are combined.  An op with a dtype that it does not reduce is UNSUPPORTED. */
+/* Operations that combine elements.  An op with a dtype that it does not reduce is UNSUPPORTED. */
 typedef enum tutti_reduce_op {
     TUTTI_SUM = 0,    /* integers wrap; bool: or */
     TUTTI_PRODUCT,    /* integers wrap; bool: and */

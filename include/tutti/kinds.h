@@ -38,11 +38,11 @@ typedef enum tutti_kind {
 
 typedef enum tutti_kind_class {
     TUTTI_CLASS_INTERNAL = 0, /* made by the core */
-    TUTTI_CLASS_COLLECTIVE,   /* of all ranks of the group */
-    TUTTI_CLASS_MESSAGE       /* of two ranks; tutti_op.root is the peer */
+    TUTTI_CLASS_COLLECTIVE,   /* all ranks of the group take part */
+    TUTTI_CLASS_MESSAGE       /* two ranks take part; tutti_op.root is the peer */
 } tutti_kind_class;
 
-/* What a rank passes on one side, in or out. */
+/* The data that a rank passes on one side, in or out. */
 enum tutti_side {
     TUTTI_SIDE_NONE = 0,
     TUTTI_SIDE_ONE = 1,    /* one tensor: a whole, or this rank's block */
@@ -195,7 +195,7 @@ static inline bool tutti_side_is_there(int side, int rank, int root)
     return side != TUTTI_SIDE_NONE && ((side & TUTTI_SIDE_LATER) == 0 || rank > 0);
 }
 
-/* True if this rank of the group has an input, an output. */
+/* True if this rank of the group has an input (has_in) or an output (has_out). */
 static inline bool tutti_kind_has_in(tutti_kind kind, int rank, int root)
 {
     return tutti_side_is_there(tutti_kind_find(kind)->in, rank, root);

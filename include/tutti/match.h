@@ -28,10 +28,10 @@
  *
  * Memory.  The matcher allocates nothing by itself.  Entries are members of the caller's structs, and must neither move
  * nor be freed while they are in the matcher.  A receive's entry fits into tutti_request.priv, with two words to spare.
- * The hash table's buckets are memory that the caller gives (tutti_match_use) or lets it allocate
- * (tutti_match_reserve). A zeroed matcher and a zeroed entry are valid and empty.
+ * The hash table's buckets are memory that the caller passes (tutti_match_set_buckets) or lets it allocate
+ * (tutti_match_reserve).  A zeroed matcher and a zeroed entry are valid and empty.
  *
- * Threads.  One call at a time, as for all state of a family.
+ * Threads.  One call at a time, as for all state of a group tree.
  *
  * Cost.  Post, keep, withdraw and take are constant.  Find looks at one bucket per way of naming the message (up to
  * four for a receive, one for a message); a bucket holds two entries on average if tutti_match_reserve is called, else
@@ -54,7 +54,7 @@ enum tutti_match_flags {
     TUTTI_MATCH_PROBE = 2    /* a probe: found by tutti_match_find_probe alone */
 };
 
-/* What is matched.  A message's key names a source and a tag, and has no flags. */
+/* The fields that are matched.  A message's key names a source and a tag, and has no flags. */
 typedef struct tutti_match_key {
     uint64_t group;
     uint64_t tag;
@@ -85,14 +85,14 @@ typedef struct tutti_match_message {
 typedef struct tutti_matcher {
     tutti_match_link *links; /* TUTTI_MATCH_LINKS(n_buckets) list heads: receives, messages, messages by tag, all */
     size_t n_buckets;        /* a power of two; 0 in a zeroed matcher */
-    size_t n_receives;       /* without probes */
+    size_t n_receives;       /* number of posted receives, without probes */
     size_t n_probes;
     size_t n_messages;
-    size_t n_any_source, n_any_tag; /* receives and probes of any source, of any tag */
-    uint64_t n_posts;               /* so far */
+    size_t n_any_source, n_any_tag; /* receives and probes for any source, for any tag */
+    uint64_t n_posts;               /* number of posts so far */
 } tutti_matcher;
 
-/* Number of links that a matcher of n buckets needs. */
+/* Returns the number of links that a matcher of n buckets needs. */
 #define TUTTI_MATCH_LINKS(n) (3 * (n) + 1)
 
 /* ---- keys and requests -------------------------------------------------------------------------------------- */
@@ -169,7 +169,7 @@ static inline tutti_match_message *tutti_match_message_at(tutti_match_link *link
     return (tutti_match_message *)(void *)((char *)link - offset);
 }
 
-/* The finisher of splitmix64, since keys often differ in a few bits only. */
+/* Mixes the bits with the finisher of splitmix64, since keys often differ in a few bits only. */
 static inline uint64_t tutti_match_mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -182,7 +182,7 @@ static inline uint64_t tutti_match_hash_tag(const tutti_match_key *key)
     return tutti_match_mix(key->tag + key->group * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-/* hash_tag: tutti_match_hash_tag of the same key. */
+/* Returns the hash of a whole key.  hash_tag is tutti_match_hash_tag of the same key. */
 static inline uint64_t tutti_match_hash_key(const tutti_match_key *key, uint64_t hash_tag)
 {
     return tutti_match_mix(hash_tag + ((uint64_t)key->flags << 32 | (uint32_t)key->source));
@@ -193,7 +193,7 @@ static inline bool tutti_match_is_equal(const tutti_match_key *a, const tutti_ma
     return a->tag == b->tag && a->source == b->source && a->group == b->group && a->flags == b->flags;
 }
 
-/* List heads; hash as the two functions above return it. */
+/* Return list heads.  hash is the result of the two functions above. */
 static inline tutti_match_link *tutti_match_receives(const tutti_matcher *matcher, uint64_t hash)
 {
     return &matcher->links[hash & (matcher->n_buckets - 1)];
@@ -247,7 +247,7 @@ static inline bool tutti_match_is_posted(const tutti_match_receive *receive)
     return receive->link.next != NULL;
 }
 
-/* Removes a receive or probe: it has met its message, or is cancelled.  Does nothing if it is not posted. */
+/* Removes a receive or probe that has matched its message or is cancelled.  Does nothing if it is not posted. */
 static inline void tutti_match_withdraw(tutti_matcher *matcher, tutti_match_receive *receive)
 {
     if (!tutti_match_is_posted(receive)) return;
@@ -271,7 +271,7 @@ static inline tutti_match_receive *tutti_match_older(tutti_match_receive *a, tut
     return a->order < b->order ? a : b;
 }
 
-/* As tutti_match_first_receive, of this source or of any. */
+/* Returns the oldest receive with this key that names the key's source or takes any, or NULL. */
 static inline tutti_match_receive *tutti_match_first_of_source(const tutti_matcher *matcher, tutti_match_key key)
 {
     tutti_match_receive *named = tutti_match_first_receive(matcher, &key);
@@ -295,7 +295,8 @@ static inline tutti_match_receive *tutti_match_find_receive(const tutti_matcher 
     return matcher->n_receives > 0 ? tutti_match_first_of_tag(matcher, *key) : NULL;
 }
 
-/* As tutti_match_find_receive, of the probes.  Call it until it returns NULL: a message completes all that wait. */
+/* Returns the oldest probe that a message with this key completes, or NULL.  Call it until it returns NULL: a message
+ * completes all probes that wait for it. */
 static inline tutti_match_receive *tutti_match_find_probe(const tutti_matcher *matcher, const tutti_match_key *key)
 {
     tutti_match_key probe = *key;
@@ -304,7 +305,7 @@ static inline tutti_match_receive *tutti_match_find_probe(const tutti_matcher *m
 }
 
 /* Visits all receives and probes, in no particular order: returns the one after `receive`, the first after NULL, and
- * NULL at the end.  To withdraw one, fetch the next one first.  Say, to fail the receives of a lost peer:
+ * NULL at the end.  To withdraw one, fetch the next one first.  For example, to fail the receives of a lost peer:
  *
  *     for (r = tutti_match_next_receive(&matcher, NULL); r != NULL; r = next) {
  *         next = tutti_match_next_receive(&matcher, r);
@@ -328,7 +329,7 @@ static inline tutti_match_receive *tutti_match_next_receive(const tutti_matcher 
     return NULL;
 }
 
-/* Withdraws all receives and probes of a group: it is being closed. */
+/* Withdraws all receives and probes of a group that is being closed. */
 static inline void tutti_match_withdraw_group(tutti_matcher *matcher, uint64_t group)
 {
     tutti_match_receive *receive = tutti_match_next_receive(matcher, NULL), *next;

@@ -25,7 +25,7 @@ typedef struct tutti_op {
     const int64_t *out_splits;
     double factor;      /* PREMUL_SUM */
     void *stream;       /* as tutti_opts */
-    int64_t timeout_ms; /* of this operation */
+    int64_t timeout_ms; /* timeout of this operation */
     bool async;         /* the call has async_op set */
     bool list;          /* the caller used the list form, even if this rank passes no list */
     uint64_t call;      /* calls of a group with the same number, other than 0, have the same kind, reduce_op, dtype,
@@ -33,8 +33,8 @@ typedef struct tutti_op {
     bool up_to;         /* a receive of up to its tensor's size; never native, nor is one of TUTTI_ANY_TAG */
 } tutti_op;
 
-/* Returns the elements of the block that this rank sends to, or receives from, each rank; of the whole tensor if there
- * are no blocks; 0 if blocks differ and the ranks do not know each other's sizes. */
+/* Returns the elements of the block that this rank sends to, or receives from, each rank.  Without blocks, returns
+ * those of the whole tensor.  Returns 0 if blocks differ and the ranks do not know each other's sizes. */
 static inline int64_t tutti_op_block_numel(const tutti_op *op, int size)
 {
     const tutti_kind_row *row = tutti_kind_find(op->kind);

@@ -42,7 +42,7 @@ typedef struct tutti_store_opts {
     int32_t world_size;   /* tcp server: the number of clients to expect; 0: unknown */
 } tutti_store_opts;
 
-/* The three functions below, with the size of the program's tutti_store_opts: see sized.h. */
+/* Do the work of the three functions below, with the size of the program's tutti_store_opts: see sized.h. */
 TUTTI_API int tutti_store_tcp_sized(const char *host, uint16_t port, const tutti_store_opts *opts, size_t opts_bytes,
                                     tutti_store **store);
 TUTTI_API int tutti_store_file_sized(const char *path, const tutti_store_opts *opts, size_t opts_bytes,

@@ -31,9 +31,9 @@
  *   made by tutti_create_group the two are the same.
  * - Defaults: group and opts may be NULL, which means the default group and all defaults.
  * - Blocking calls: on CPU tensors a call returns when its own data is complete.  Operations started earlier with
- *   async_op may still be running; only their Works tell, not a barrier.  On CUDA tensors a call enqueues on
- *   opts->stream and returns, and later work on that stream may use the result.  If a CPU backend does the operation,
- *   the call returns when it is complete.
+ *   async_op may still be running; only their Works show when they end, not a barrier.  On CUDA tensors a call
+ *   enqueues on opts->stream and returns, and later work on that stream may use the result.  If a CPU backend does the
+ *   operation, the call returns when it is complete.
  * - Versions: structs that the program fills (options, tutti_p2p_op) grow at their end.  The functions that take one
  *   are therefore inline: each passes the struct's size to an exported function of the same name with the suffix
  *   _sized.  Bindings for other languages call those (sized.h).
@@ -146,7 +146,7 @@ static inline int tutti_init_process_group(const char *backend, const tutti_init
  * therefore waits up to the group's timeout while a running receiver has not received everything, for example because
  * its process is stopped.  A warning names that rank after 2 s.  The same holds for a process that calls exit with open
  * groups.  After the timeout, or if the sender ends by _exit or by a signal, such a message may be lost.  A failed
- * group ends within 2 s, and gives 1 s of them to messages that were sent before.
+ * group ends within 2 s, and waits for messages that were sent before for 1 s of them.
  *
  * Peers: an operation of another rank that waits for this one then ends within a second, with ABORTED, or with
  * PEER_LOST for the default group.  On nccl only the timeout ends it.
@@ -160,8 +160,9 @@ static inline int tutti_init_process_group(const char *backend, const tutti_init
  * Errors: INVALID_ARGUMENT (there is no default group).  Destroying a failed group succeeds. */
 TUTTI_API int tutti_destroy_process_group(tutti_group *group);
 
-/* Like tutti_destroy_process_group, with delivery_ms in place of the group's timeout.  TUTTI_INFINITE waits as long as
- * the receivers are running.  Errors: INVALID_ARGUMENT (delivery_ms is negative; there is no default group). */
+/* Destroys a group like tutti_destroy_process_group, with delivery_ms in place of the group's timeout.  TUTTI_INFINITE
+ * waits as long as the receivers are running.  Errors: INVALID_ARGUMENT (delivery_ms is negative; there is no default
+ * group). */
 TUTTI_API int tutti_destroy_process_group_within(tutti_group *group, int64_t delivery_ms);
 
 /* True if the default group exists. */
@@ -184,7 +185,7 @@ typedef struct tutti_group_opts {
     bool members_only;   /* only the members call (torch: use_local_synchronization).  If groups of the same members are
                             made several times, all members make them in the same order */
     bool high_priority;  /* CUDA: use a high-priority stream */
-    const char *name;    /* for messages; NULL: generated */
+    const char *name;    /* name in messages; NULL: generated */
     tutti_device device; /* tutti_create_group only: this rank's device; zero: CPU */
     /* Like TUTTI_ALGO, for this group and those made from it; the same on all members.  NULL: the parent's. */
     const char *algorithm;
@@ -320,16 +321,16 @@ TUTTI_API int tutti_reduce_local(tutti_tensor inout, tutti_tensor in, tutti_redu
 
 /* ---- options of one call ----------------------------------------------------------------------------------- */
 
-/* Where and how an operation runs; a zero field is the default.  Copied before the call returns. */
+/* Options of one call.  A zero field means the default.  Copied before the call returns. */
 typedef struct tutti_opts {
     tutti_group *group;    /* NULL: the default group */
     tutti_work **async_op; /* if set, the call returns at once and stores the Work here; wait for it or free it */
     void *stream;          /* CUDA: a cudaStream_t */
-    int64_t timeout_ms;    /* of this operation; 0: the group's; TUTTI_NOW: fail unless it completes at once */
-    int tag;               /* of send and recv: 0 .. INT_MAX; recv and probe also accept TUTTI_ANY_TAG */
+    int64_t timeout_ms;    /* timeout of this operation; 0: the group's; TUTTI_NOW: fail unless it completes at once */
+    int tag;               /* tag of send and recv: 0 .. INT_MAX; recv and probe also accept TUTTI_ANY_TAG */
     bool group_rank;       /* src, dst and root are ranks of the group */
     int *source;           /* recv: stores the sender's rank (global, or of the group with group_rank) */
-    double factor;         /* of TUTTI_PREMUL_SUM; must not be 0 */
+    double factor;         /* factor of TUTTI_PREMUL_SUM; must not be 0 */
     int64_t *received;     /* recv: accept a message of up to the tensor's size, and store its size in bytes */
     int *received_tag;     /* recv: stores the message's tag */
 } tutti_opts;
@@ -405,8 +406,8 @@ static inline int tutti_all_gather(const tutti_tensor *out, int n, tutti_tensor 
     return tutti_all_gather_sized(out, n, in, opts, sizeof *opts);
 }
 
-/* Like tutti_all_gather, into consecutive parts of one tensor: out.numel is in.numel times the group's size.  in may be
- * the rank's own part of out. */
+/* Gathers like tutti_all_gather, into consecutive parts of one tensor: out.numel is in.numel times the group's size. in
+ * may be the rank's own part of out. */
 static inline int tutti_all_gather_into_tensor(tutti_tensor out, tutti_tensor in, const tutti_opts *opts)
 {
     return tutti_all_gather_into_tensor_sized(out, in, opts, sizeof *opts);
@@ -418,8 +419,8 @@ static inline int tutti_gather(tutti_tensor in, const tutti_tensor *out, int n, 
     return tutti_gather_sized(in, out, n, root, opts, sizeof *opts);
 }
 
-/* Like tutti_gather, into consecutive parts of one tensor.  Only the root uses out.  in may be root's own part of
- * it. */
+/* Gathers like tutti_gather, into consecutive parts of one tensor.  Only the root uses out.  in may be root's own part
+ * of it. */
 static inline int tutti_gather_into_tensor(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts)
 {
     return tutti_gather_into_tensor_sized(out, in, root, opts, sizeof *opts);
@@ -431,8 +432,8 @@ static inline int tutti_scatter(tutti_tensor out, const tutti_tensor *in, int n,
     return tutti_scatter_sized(out, in, n, root, opts, sizeof *opts);
 }
 
-/* Like tutti_scatter, from consecutive parts of one tensor.  Only the root uses in.  out may be root's own part of
- * it. */
+/* Scatters like tutti_scatter, from consecutive parts of one tensor.  Only the root uses in.  out may be root's own
+ * part of it. */
 static inline int tutti_scatter_tensor(tutti_tensor out, tutti_tensor in, int root, const tutti_opts *opts)
 {
     return tutti_scatter_tensor_sized(out, in, root, opts, sizeof *opts);
@@ -445,8 +446,8 @@ static inline int tutti_reduce_scatter(tutti_tensor out, const tutti_tensor *in,
     return tutti_reduce_scatter_sized(out, in, n, op, opts, sizeof *opts);
 }
 
-/* Like tutti_reduce_scatter, from consecutive parts of one tensor: in.numel is out.numel times the group's size.  out
- * may be the rank's own part of in. */
+/* Reduces and scatters like tutti_reduce_scatter, from consecutive parts of one tensor: in.numel is out.numel times the
+ * group's size.  out may be the rank's own part of in. */
 static inline int tutti_reduce_scatter_tensor(tutti_tensor out, tutti_tensor in, tutti_reduce_op op,
                                               const tutti_opts *opts)
 {
@@ -459,9 +460,9 @@ static inline int tutti_all_to_all(const tutti_tensor *out, const tutti_tensor *
     return tutti_all_to_all_sized(out, in, n, opts, sizeof *opts);
 }
 
-/* Like tutti_all_to_all, with consecutive parts of one tensor on each side.  A split is the number of elements of each
- * rank's part; zeros are allowed, and the sum is the tensor's numel.  NULL means equal parts.  in and out may be the
- * same memory if the splits are the same on both sides. */
+/* Exchanges like tutti_all_to_all, with consecutive parts of one tensor on each side.  A split is the number of
+ * elements of each rank's part; zeros are allowed, and the sum is the tensor's numel.  NULL means equal parts.  in and
+ * out may be the same memory if the splits are the same on both sides. */
 static inline int tutti_all_to_all_single(tutti_tensor out, tutti_tensor in, const int64_t *out_splits,
                                           const int64_t *in_splits, const tutti_opts *opts)
 {
@@ -474,9 +475,9 @@ static inline int tutti_barrier(const tutti_opts *opts)
     return tutti_barrier_sized(opts, sizeof *opts);
 }
 
-/* Like tutti_barrier, and its TIMEOUT names the ranks that did not arrive: all of them in a group of up to 128 ranks,
- * in a larger one those that were found.  Every rank sends a message to every other one, so use it to diagnose, not in
- * each step. */
+/* Waits like tutti_barrier, and its TIMEOUT names the ranks that did not arrive: all of them in a group of up to 128
+ * ranks, in a larger one those that were found.  Every rank sends a message to every other one, so use it to diagnose,
+ * not in each step. */
 static inline int tutti_monitored_barrier(const tutti_opts *opts)
 {
     return tutti_monitored_barrier_sized(opts, sizeof *opts);
@@ -520,7 +521,7 @@ static inline int tutti_irecv(tutti_tensor tensor, int src, const tutti_opts *op
     return tutti_irecv_sized(tensor, src, opts, sizeof *opts, work);
 }
 
-/* A receive need not know everything about its message:
+/* A receive may leave the size or the tag of its message open:
  *
  * - opts->received makes the tensor's size a limit.  The receive accepts a message of any size up to it, writes it to
  *   the start of the tensor, and sets *received to its size in bytes.  A larger message, or one of another dtype, is
@@ -548,7 +549,7 @@ static inline int tutti_probe(int src, const tutti_opts *opts, tutti_message *me
     return tutti_probe_sized(src, opts, sizeof *opts, message);
 }
 
-/* Like tutti_probe, but returns after one round of progress, as MPI_Iprobe does.  *found is false if there is no
+/* Probes like tutti_probe, but returns after one round of progress, as MPI_Iprobe does.  *found is false if there is no
  * message.  Also INVALID_ARGUMENT if found is NULL. */
 static inline int tutti_iprobe(int src, const tutti_opts *opts, bool *found, tutti_message *message)
 {
@@ -574,9 +575,9 @@ static inline int tutti_batch_isend_irecv(const tutti_p2p_op *ops, int n, const 
 
 /* ---- several operations as one ----------------------------------------------------------------------------- */
 
-/* Between the two calls, this thread's collectives and point-to-point calls on the group are checked and queued, and
- * their async_op is set to NULL.  _end starts them together, and one Work represents all of them.  If work is NULL,
- * _end blocks until all are complete.
+/* Coalesce operations.  Between the two calls, this thread's collectives and point-to-point calls on the group are
+ * checked and queued, and their async_op is set to NULL.  _end starts them together, and one Work represents all of
+ * them.  If work is NULL, _end blocks until all are complete.
  *
  * Consecutive small all_reduces and broadcasts that are alike are sent as one message, within the shortest of their
  * timeouts.  An operation that reads what an earlier one writes sees its result; this dependency must exist on all
@@ -619,7 +620,7 @@ static inline int tutti_scatter_bytes(tutti_bytes *out, const tutti_bytes *in, i
 /* Send and receive a message whose size only the sender knows; on the wire it is an ordinary TUTTI_UINT8 message.
  * recv_bytes allocates out->data, which the caller frees with tutti_bytes_free.  It receives exactly the message that
  * it has probed, even if other threads receive at the same time.  opts->tag may be TUTTI_ANY_TAG, src TUTTI_ANY_SOURCE.
- * Errors: NO_MEMORY (the message stays where it is), UNSUPPORTED as for tutti_probe, and those of send and recv. */
+ * Errors: NO_MEMORY (the message stays unreceived), UNSUPPORTED as for tutti_probe, and those of send and recv. */
 static inline int tutti_send_bytes(const void *data, size_t bytes, int dst, const tutti_opts *opts)
 {
     return tutti_send_bytes_sized(data, bytes, dst, opts, sizeof *opts);
@@ -639,7 +640,7 @@ static inline int tutti_recv_bytes(tutti_bytes *out, int src, const tutti_opts *
  * negative timeout, a Work from before fork), TIMEOUT, and the operation's own. */
 TUTTI_API int tutti_wait(tutti_work **work, int64_t timeout_ms);
 
-/* Like tutti_wait, but does not free the Work.  It may be called again and returns the same status. */
+/* Waits like tutti_wait, but does not free the Work.  It may be called again and returns the same status. */
 TUTTI_API int tutti_work_wait(tutti_work *work, int64_t timeout_ms);
 
 /* Waits for n works and frees them; NULL entries are skipped.  Returns the first error by index.  On TIMEOUT the works
