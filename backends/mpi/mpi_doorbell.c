@@ -19,8 +19,8 @@
 
 #include "mpib.h"
 
-/* READ_MAX bounds the time spent on datagrams of unauthenticated peers; TRY_MAX is the queue length of a unix socket.
- */
+/* READ_MAX bounds the time spent on datagrams of unauthenticated peers; TRY_MAX is the queue length of a unix
+ * socket. */
 enum { READ_MAX = 64, TRY_MAX = 256 };
 
 /* ---- opening -------------------------------------------------------------------------------------------------- */
@@ -131,10 +131,10 @@ int mpib_doorbell_rings(int fd, uint64_t number)
 }
 
 /* Rings the ranks at distances 1, 2, 4, ...: few ranks, some of them on other hosts. */
-void mpib_doorbells_probe(struct mpib_family *family, int world_size)
+void mpib_doorbells_probe(struct mpib_tree *tree, int world_size)
 {
     for (int distance = 1; distance < world_size && distance < TRY_MAX; distance *= 2) {
-        mpib_doorbell_ring(family->doorbell_fd, &family->doorbells[(family->rank + distance) % world_size]);
-        family->rings_due++;
+        mpib_doorbell_ring(tree->doorbell_fd, &tree->doorbells[(tree->rank + distance) % world_size]);
+        tree->rings_due++;
     }
 }

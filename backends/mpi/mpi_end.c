@@ -1,4 +1,4 @@
-/* Finalizing MPI when the process exits.
+/* Finalizes MPI when the process exits.
  *
  * MPI_Finalize waits for all ranks of the world, and some ranks may never call it.  A rank that exits with open groups
  * does so because of an error.  A rank with abandoned requests could wait for them forever.  The other ranks would not

@@ -1,8 +1,8 @@
 /* Messages with 64-bit tags and fingerprints over MPI, whose tags have at most 31 bits.
  *
  * Each message begins with a header, sent under one MPI tag, that holds everything MPI has no field for.  A short
- * message travels in its header.  A long one follows under the tag its header names, directly between the user buffers.
- */
+ * message travels in its header.  A long one follows under the tag its header names, directly between the user
+ * buffers. */
 #include <stdlib.h>
 
 #include "mpi_message.h"
@@ -15,57 +15,57 @@ enum {
     POLLS_MAX = 4096
 };
 
-int mpib_messages_open(struct mpib_family *family, int world_size)
+int mpib_messages_open(struct mpib_tree *tree, int world_size)
 {
-    TAILQ_INIT(&family->mismatched);
-    TAILQ_INIT(&family->deferred);
-    family->next_tag = MPIB_TAG_LONG;
-    family->buffer = malloc(sizeof *family->buffer);
-    family->peers = calloc((size_t)world_size, sizeof *family->peers);
-    if (family->buffer == NULL || family->peers == NULL || !tutti_match_reserve(&family->matcher, malloc, free))
-        return family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    TAILQ_INIT(&tree->mismatched);
+    TAILQ_INIT(&tree->deferred);
+    tree->next_tag = MPIB_TAG_LONG;
+    tree->buffer = malloc(sizeof *tree->buffer);
+    tree->peers = calloc((size_t)world_size, sizeof *tree->peers);
+    if (tree->buffer == NULL || tree->peers == NULL || !tutti_match_reserve(&tree->matcher, malloc, free))
+        return tree->host->error(TUTTI_ERR_NO_MEMORY, "out of memory for a group of %d ranks", world_size);
     return TUTTI_OK;
 }
 
-void mpib_messages_close(struct mpib_family *family)
+void mpib_messages_close(struct mpib_tree *tree)
 {
-    tutti_match_release(&family->matcher, free);
+    tutti_match_release(&tree->matcher, free);
     struct mpib_outgoing *outgoing;
-    while ((outgoing = family->spare) != NULL) {
-        family->spare = outgoing->next;
+    while ((outgoing = tree->spare) != NULL) {
+        tree->spare = outgoing->next;
         free(outgoing);
     }
-    free(family->peers);
-    free(family->buffer);
-    free(family->failed_groups);
+    free(tree->peers);
+    free(tree->buffer);
+    free(tree->failed_groups);
 }
 
 static int send_locked(struct mpib_group *group, tutti_request *request)
 {
-    struct mpib_family *family = group->family;
+    struct mpib_tree *tree = group->tree;
     int32_t to = group->global_ranks[request->peer];
     struct mpib_header header = {
         .group = group->id, .tag = request->tag, .fingerprint = request->fingerprint, .bytes = request->bytes};
     struct mpib_pending pending = {.request = request, .group = group, .sends = true, .is_message = true};
     if (request->bytes > MPIB_SHORT) {
-        header.long_tag = family->next_tag;
-        family->next_tag = family->next_tag == MPIB_TAG_LONG_END ? MPIB_TAG_LONG : family->next_tag + 1;
+        header.long_tag = tree->next_tag;
+        tree->next_tag = tree->next_tag == MPIB_TAG_LONG_END ? MPIB_TAG_LONG : tree->next_tag + 1;
         pending.data = request->data;
         pending.left = request->bytes;
         pending.peer = to;
         pending.tag = header.long_tag;
     }
-    return mpib_header_send(family, to, &header, request->data, &pending);
+    return mpib_header_send(tree, to, &header, request->data, &pending);
 }
 
-int mpib_messages_poll(struct mpib_family *family)
+int mpib_messages_poll(struct mpib_tree *tree)
 {
-    int n = mpib_match_report(family);
+    int n = mpib_match_report(tree);
     for (int i = 0; i < POLL_MAX; i++) {
-        enum mpib_arrival came = mpib_header_poll(family);
-        if (came == MPIB_NOTHING) break;
+        enum mpib_arrival arrival = mpib_header_poll(tree);
+        if (arrival == MPIB_NOTHING) break;
         n++;
-        if (came == MPIB_WANTED) break; /* a caller may be waiting for this message; further polls would delay it */
+        if (arrival == MPIB_WANTED) break; /* a caller may be waiting for this message; further polls would delay it */
     }
     return n;
 }
@@ -76,22 +76,22 @@ static int defer(struct mpib_group *group, tutti_request *request, bool sends)
 {
     struct mpib_waiting *waiting = (struct mpib_waiting *)request->priv;
     *waiting = (struct mpib_waiting){.group = group, .state = MPIB_DEFERRED, .sends = sends};
-    TAILQ_INSERT_TAIL(&group->family->deferred, waiting, link);
+    TAILQ_INSERT_TAIL(&group->tree->deferred, waiting, link);
     return TUTTI_REQUEST_PENDING;
 }
 
-static int start_deferred(struct mpib_family *family)
+static int start_deferred(struct mpib_tree *tree)
 {
     struct mpib_waiting *waiting;
     int n = 0;
-    while ((waiting = TAILQ_FIRST(&family->deferred)) != NULL) {
+    while ((waiting = TAILQ_FIRST(&tree->deferred)) != NULL) {
         struct mpib_group *group = waiting->group;
         tutti_request *request = tutti_match_request(&waiting->match);
-        TAILQ_REMOVE(&family->deferred, waiting, link);
+        TAILQ_REMOVE(&tree->deferred, waiting, link);
         waiting->state = MPIB_STARTED;
         int status = waiting->sends ? send_locked(group, request) : mpib_match_recv(group, request);
         if (status != TUTTI_REQUEST_PENDING)
-            family->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);
+            tree->host->complete(request, status == TUTTI_REQUEST_DONE ? TUTTI_OK : status);
         n++;
     }
     return n;
@@ -100,21 +100,21 @@ static int start_deferred(struct mpib_family *family)
 /* True if the request's caller waits for it and no other rank needs the core. */
 static bool may_poll(const struct mpib_group *group, const tutti_request *request)
 {
-    return (request->flags & TUTTI_REQUEST_AWAITED) && !group->family->shares_cores;
+    return (request->flags & TUTTI_REQUEST_AWAITED) && !group->tree->shares_cores;
 }
 
 /* Polls a request whose caller waits.  Meanwhile it also serves messages received by the same operation. */
 static int poll_request(struct mpib_group *group, tutti_request *request, int status)
 {
-    struct mpib_family *family = group->family;
+    struct mpib_tree *tree = group->tree;
     if (status != TUTTI_REQUEST_PENDING || !may_poll(group, request)) return status;
     size_t polls = POLLS_LONG + request->bytes / BYTES_PER_POLL;
     if (polls > POLLS_MAX) polls = POLLS_MAX;
     for (; polls > 0 && status == TUTTI_REQUEST_PENDING; polls--) {
-        if (family->matcher.n_receives > 0) mpib_header_poll(family);
-        status = mpib_pending_poll(family, request);
+        if (tree->matcher.n_receives > 0) mpib_header_poll(tree);
+        status = mpib_pending_poll(tree, request);
     }
-    if (family->n_pending > 0) mpib_pending_test(family);
+    if (tree->n_pending > 0) mpib_pending_test(tree);
     return status;
 }
 
@@ -123,30 +123,30 @@ int mpib_send(void *state, tutti_request *request)
     struct mpib_group *group = state;
     if (!mpib_enter()) return defer(group, request, true);
     int status = poll_request(group, request, send_locked(group, request));
-    group->family->has_moved = true;
+    group->tree->has_moved = true;
     mpib_leave();
     return status;
 }
 
 static bool may_have_arrived(const struct mpib_group *group, const tutti_request *request)
 {
-    const struct mpib_family *family = group->family;
-    return family->matcher.n_messages > 0 &&
-           (request->peer == TUTTI_ANY_SOURCE || family->peers[group->global_ranks[request->peer]].n_arrived > 0);
+    const struct mpib_tree *tree = group->tree;
+    return tree->matcher.n_messages > 0 &&
+           (request->peer == TUTTI_ANY_SOURCE || tree->peers[group->global_ranks[request->peer]].n_arrived > 0);
 }
 
 static int await_message(struct mpib_group *group, tutti_request *request)
 {
-    struct mpib_family *family = group->family;
+    struct mpib_tree *tree = group->tree;
     bool polls = may_poll(group, request) && (request->flags & TUTTI_REQUEST_PEEK) == 0;
-    family->awaited = (struct mpib_awaited){.group = group, .request = request, .key = mpib_match_key(group, request)};
+    tree->awaited = (struct mpib_awaited){.group = group, .request = request, .key = mpib_match_key(group, request)};
     /* A receive posted earlier, or a message that arrived earlier, may take precedence. */
-    for (int i = 0; polls && i < AWAIT_POLLS && family->awaited.request != NULL; i++) {
-        if (family->matcher.n_receives > 0 || may_have_arrived(group, request)) break;
-        mpib_header_poll(family);
+    for (int i = 0; polls && i < AWAIT_POLLS && tree->awaited.request != NULL; i++) {
+        if (tree->matcher.n_receives > 0 || may_have_arrived(group, request)) break;
+        mpib_header_poll(tree);
     }
-    family->awaited.request = NULL;
-    if (family->awaited.has_arrived) return poll_request(group, request, family->awaited.status);
+    tree->awaited.request = NULL;
+    if (tree->awaited.has_arrived) return poll_request(group, request, tree->awaited.status);
     int status = mpib_match_recv(group, request);
     bool is_waiting = ((const struct mpib_waiting *)request->priv)->state != MPIB_STARTED;
     return is_waiting ? status : poll_request(group, request, status);
@@ -157,7 +157,7 @@ int mpib_recv(void *state, tutti_request *request)
     struct mpib_group *group = state;
     if (!mpib_enter()) return defer(group, request, false);
     int status = await_message(group, request);
-    group->family->has_moved = true;
+    group->tree->has_moved = true;
     mpib_leave();
     return status;
 }
@@ -166,19 +166,19 @@ int mpib_recv_reduce(void *state, tutti_request *request)
 {
     if (request->bytes <= MPIB_SHORT) return mpib_recv(state, request);
     return ((struct mpib_group *)state)
-        ->family->host->error(TUTTI_ERR_INVALID_ARGUMENT, "recv_reduce of %zu bytes exceeds the limit of %d",
-                              request->bytes, MPIB_SHORT);
+        ->tree->host->error(TUTTI_ERR_INVALID_ARGUMENT, "recv_reduce of %zu bytes exceeds the limit of %d",
+                            request->bytes, MPIB_SHORT);
 }
 
 int mpib_notify(void *state, int32_t peer, const void *message, size_t bytes)
 {
     struct mpib_group *group = state;
-    if (group->family == NULL || peer == group->rank || bytes > MPIB_SHORT || !mpib_enter()) return TUTTI_OK;
+    if (group->tree == NULL || peer == group->rank || bytes > MPIB_SHORT || !mpib_enter()) return TUTTI_OK;
     struct mpib_header header = {.group = group->id, .bytes = bytes, .control = MPIB_CONTROL_CORE};
     int32_t to = group->global_ranks[peer];
-    int status = mpib_header_send(group->family, to, &header, message, NULL);
+    int status = mpib_header_send(group->tree, to, &header, message, NULL);
     mpib_leave();
-    mpib_doorbell_ring(group->family->doorbell_fd, &group->family->doorbells[to]); /* the peer may be asleep */
+    mpib_doorbell_ring(group->tree->doorbell_fd, &group->tree->doorbells[to]); /* the peer may be asleep */
     return status < 0 ? status : TUTTI_OK;
 }
 
@@ -193,7 +193,8 @@ struct mpib_unsent {
 static int queue_failure(struct mpib_group *group, int32_t peer, const void *message, size_t bytes)
 {
     struct mpib_unsent *unsent = malloc(sizeof *unsent + bytes);
-    if (unsent == NULL) return group->own.host->error(TUTTI_ERR_NO_MEMORY, "no memory for a failure notice");
+    if (unsent == NULL)
+        return group->own.host->error(TUTTI_ERR_NO_MEMORY, "out of memory for a failure notice of %zu bytes", bytes);
     unsent->peer = peer;
     unsent->bytes = bytes;
     memcpy(unsent->message, message, bytes);
@@ -223,35 +224,35 @@ void mpib_drop_unsent(struct mpib_group *group)
 int mpib_tell(void *state, int32_t peer, const void *message, size_t bytes)
 {
     struct mpib_group *group = state;
-    if (group->family == NULL) return TUTTI_OK;
+    if (group->tree == NULL) return TUTTI_OK;
     if (!mpib_enter()) return queue_failure(group, peer, message, bytes);
     mpib_leave();
     return mpib_notify(state, peer, message, bytes);
 }
 
-/* Tells all peers that this rank is gone, since not every launcher ends them. */
+/* Notifies all peers that this rank is gone, since not every launcher ends them. */
 void mpib_announce_exit(void *state)
 {
     struct mpib_group *group = state;
     struct mpib_header header = {.control = MPIB_CONTROL_EXIT};
-    if (group->family == NULL || !mpib_enter()) return;
+    if (group->tree == NULL || !mpib_enter()) return;
     for (int32_t rank = 0; rank < group->world_size; rank++) {
         if (rank == group->rank) continue;
-        mpib_header_send(group->family, rank, &header, NULL, NULL);
-        mpib_doorbell_ring(group->family->doorbell_fd, &group->family->doorbells[rank]);
+        mpib_header_send(group->tree, rank, &header, NULL, NULL);
+        mpib_doorbell_ring(group->tree->doorbell_fd, &group->tree->doorbells[rank]);
     }
     mpib_leave();
 }
 
 int mpib_progress(void *state)
 {
-    struct mpib_family *family = ((struct mpib_group *)state)->family;
-    if (family == NULL || !mpib_enter()) return 0;
-    int has_moved = start_deferred(family);
-    has_moved += mpib_pending_test(family);
-    family->polled_inbox = has_moved == 0 || !family->polled_inbox; /* completions come first, but not in every round */
-    if (family->polled_inbox) has_moved += mpib_messages_poll(family);
-    family->has_moved |= has_moved > 0;
+    struct mpib_tree *tree = ((struct mpib_group *)state)->tree;
+    if (tree == NULL || !mpib_enter()) return 0;
+    int has_moved = start_deferred(tree);
+    has_moved += mpib_pending_test(tree);
+    tree->polled_inbox = has_moved == 0 || !tree->polled_inbox; /* completions come first, but not in every round */
+    if (tree->polled_inbox) has_moved += mpib_messages_poll(tree);
+    tree->has_moved |= has_moved > 0;
     mpib_leave();
     send_queued_failures(state);
     return has_moved;

@@ -1,4 +1,4 @@
-/* Messages over MPI: what their three files share.
+/* Messages over MPI: declarations shared by their three files.
  *
  *   mpi_header.c   sending and receiving headers
  *   mpi_match.c    matching messages with receives
@@ -20,7 +20,7 @@ struct mpib_header {
     int32_t control;  /* 0: a message; else enum mpib_control */
 };
 
-enum mpib_control { MPIB_CONTROL_CORE = 1, MPIB_CONTROL_GOODBYE, MPIB_CONTROL_EXIT };
+enum mpib_control { MPIB_CONTROL_CORE = 1, MPIB_CONTROL_DEPARTURE, MPIB_CONTROL_EXIT };
 
 struct mpib_envelope {
     struct mpib_header header;
@@ -34,22 +34,22 @@ struct mpib_outgoing {
 
 /* An unexpected message: it arrived before its receive was posted. */
 struct mpib_arrived {
-    tutti_match_message match; /* first: cast by mpi_match.c; its key has the sender's global rank */
+    tutti_match_message match; /* first member: cast by mpi_match.c; its key has the sender's global rank */
     struct mpib_header header;
-    char data[]; /* of a short message */
+    char data[]; /* data of a short message */
 };
 
 /* ---- mpi_header.c ---------------------------------------------------------------------------------------------- */
 
 /* Sends a header.  `message` is NULL for a control message; a long message follows its header, a short one is carried
  * by it.  Returns DONE if the caller need not wait, PENDING, or an error. */
-int mpib_header_send(struct mpib_family *family, int32_t to, const struct mpib_header *header, const void *data,
+int mpib_header_send(struct mpib_tree *tree, int32_t to, const struct mpib_header *header, const void *data,
                      const struct mpib_pending *message);
 
 enum mpib_arrival { MPIB_NOTHING, MPIB_KEPT, MPIB_WANTED };
 
 /* Receives one header if one has arrived. */
-enum mpib_arrival mpib_header_poll(struct mpib_family *family);
+enum mpib_arrival mpib_header_poll(struct mpib_tree *tree);
 
 /* ---- mpi_match.c ----------------------------------------------------------------------------------------------- */
 
@@ -60,9 +60,9 @@ tutti_match_key mpib_match_key(const struct mpib_group *group, const tutti_reque
 int mpib_match_recv(struct mpib_group *group, tutti_request *request);
 
 /* Handles a message.  Returns true if a receive was waiting for it. */
-bool mpib_match_arrive(struct mpib_family *family, int32_t source, const struct mpib_envelope *envelope);
+bool mpib_match_arrive(struct mpib_tree *tree, int32_t source, const struct mpib_envelope *envelope);
 
 /* Fails the receives whose message did not fit.  Returns how many. */
-int mpib_match_report(struct mpib_family *family);
+int mpib_match_report(struct mpib_tree *tree);
 
 #endif

@@ -1,4 +1,4 @@
-/* Collectives by MPI's own nonblocking ones.
+/* Collectives that use MPI's own nonblocking ones.
  *
  * Operations that MPI lacks, or would need copies for, are refused before they start; the core then builds them from
  * messages.  These are lists (one tensor per rank), splits, AVG, PREMUL_SUM, and more than 1 GiB.  A refusal may depend
@@ -77,7 +77,7 @@ static int start_all_to_all(const struct call *c, MPI_Request *request)
     return MPI_Ialltoall(c->in, c->count, c->type, c->out, c->count, c->type, c->comm, request);
 }
 
-/* Whether an operation is MPI's own collective, the only path of this backend's own, or a plan.
+/* Decides whether an operation is MPI's own collective, the only path of this backend's own, or a plan.
  *
  * A row that the core gave (tutti_backend.choose) counts first.  Otherwise the rows below do, in groups of at most
  * RANKS_MAX ranks.  A kind without a row is a plan.
@@ -120,7 +120,7 @@ const tutti_path mpib_paths[] = {
     {TUTTI_EXSCAN, PATH_NATIVE, "native"},     {TUTTI_BARRIER, PATH_NATIVE, NULL},
 };
 
-/* The kinds that MPI can do.  `place`: which argument MPI_IN_PLACE replaces if the operation is done in place. */
+/* The kinds that MPI can do.  `place` says which argument MPI_IN_PLACE replaces if the operation is done in place. */
 static const struct native {
     int (*start)(const struct call *call, MPI_Request *request);
     enum { PLACE_NEVER, PLACE_IN, PLACE_OUT } place;
@@ -162,10 +162,10 @@ static bool is_suitable(const struct mpib_group *group, const tutti_op *op)
     return is_chosen(group, op->kind, whole * element);
 }
 
-/* A quick test that rejects nearly all operations. */
+/* False for nearly all operations, after a quick test. */
 static inline bool may_be_suitable(const struct mpib_group *group, const tutti_op *op)
 {
-    if (group->family == NULL || group->native == MPIB_NATIVE_NEVER) return false;
+    if (group->tree == NULL || group->native == MPIB_NATIVE_NEVER) return false;
     if (group->native == MPIB_NATIVE_ALWAYS || group->n_choices > 0) return true;
     const tutti_tensor *largest =
         op->n_out > 0 ? op->out : op->in; /* an upper bound of the whole tensor's bytes is enough here */
@@ -177,8 +177,8 @@ static bool overlap(const char *a, int64_t na, const char *b, int64_t nb)
     return a < b + nb && b < a + na;
 }
 
-/* MPI forbids in and out to share memory, but offers MPI_IN_PLACE for the usual case.  In other cases the call reads a
- * copy of the input; the caller frees *copy at the end. */
+/* Chooses the arguments of the MPI call.  MPI forbids in and out to share memory, but offers MPI_IN_PLACE for the usual
+ * case.  In other cases the call reads a copy of the input; the caller frees *copy at the end. */
 static int resolve_aliasing(const struct mpib_group *group, const tutti_op *op, struct call *call, void **copy)
 {
     if (op->n_in == 0 || op->n_out == 0) return TUTTI_OK;
@@ -192,7 +192,9 @@ static int resolve_aliasing(const struct mpib_group *group, const tutti_op *op, 
         return TUTTI_OK;
     }
     *copy = malloc((size_t)in_bytes);
-    if (*copy == NULL) return group->family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a copy of the input");
+    if (*copy == NULL)
+        return group->tree->host->error(TUTTI_ERR_NO_MEMORY, "out of memory for a copy of the %lld bytes of input",
+                                        (long long)in_bytes);
     call->in = memcpy(*copy, in, (size_t)in_bytes);
     return TUTTI_OK;
 }
@@ -213,15 +215,15 @@ __attribute__((noinline)) static int start_native(struct mpib_group *group, cons
 {
     if (!is_suitable(group, op)) return TUTTI_ERR_UNSUPPORTED;
     if ((request->flags & TUTTI_REQUEST_COMPARED) == 0) return TUTTI_REQUEST_COMPARE;
-    struct mpib_family *family = group->family;
+    struct mpib_tree *tree = group->tree;
     struct mpib_pending pending = {.request = request, .group = group};
     struct call call = make_call(group, op);
     MPI_Request handle = MPI_REQUEST_NULL;
-    int status = mpib_pending_reserve(family, 1);
+    int status = mpib_pending_reserve(tree, 1);
     if (status == TUTTI_OK) status = resolve_aliasing(group, op, &call, &pending.memory);
     if (status == TUTTI_OK && !mpib_enter())
-        status = family->host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread only: call Tutti "
-                                                        "from that thread, or use MPI_THREAD_MULTIPLE");
+        status = tree->host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread only; call Tutti "
+                                                      "from that thread, or use MPI_THREAD_MULTIPLE");
     if (status != TUTTI_OK) {
         free(pending.memory);
         return status;
@@ -230,11 +232,11 @@ __attribute__((noinline)) static int start_native(struct mpib_group *group, cons
     mpib_leave();
     if (error != MPI_SUCCESS) {
         free(pending.memory);
-        return mpib_error(family->host, "nonblocking collective of MPI", error);
+        return mpib_error(tree->host, "nonblocking collective of MPI", error);
     }
     request->peer = (group->rank + 1) % group->world_size; /* the peer to ask if the operation takes long */
-    mpib_pending_add(family, handle, &pending);
-    family->has_moved = true;
+    mpib_pending_add(tree, handle, &pending);
+    tree->has_moved = true;
     return TUTTI_REQUEST_PENDING;
 }
 

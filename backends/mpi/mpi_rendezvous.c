@@ -4,8 +4,7 @@
  * them are about to do it.  For a subgroup the core has agreed on it before the open (see mpib_ready).  For the root
  * group the ranks use the store, whose waits have timeouts.  Rank 0 decides for all: it announces itself, the others
  * publish their business cards, and it publishes the verdict.  A rank that has published its card follows the verdict
- * and nothing else.  If it gave up on a deadline of its own, it could be missing after the others were told to proceed.
- */
+ * and nothing else.  If it gave up on its own deadline, the others could proceed without it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,11 +16,11 @@
 #define TIMEOUT_MAX_MS (INT64_C(1) << 40) /* about 30 years, stands for no limit */
 enum { FIRST_MS = 60000, LATER_MS = 1000, TAG_MAX = 30000, NS_PER_MS = 1000000 };
 
-/* What each rank publishes of itself, as in MPI; the root group only. */
+/* The data that each rank publishes about itself in MPI, for the root group only. */
 struct business_card {
     int32_t status; /* TUTTI_OK, or why this rank cannot take part */
     int32_t world_rank, world_size;
-    int32_t native; /* as in mpib_group */
+    int32_t native; /* TUTTI_MPI_NATIVE: see mpib_group */
     char library[64];
     char job[256]; /* the PMIx namespace, or empty: ranks of two jobs cannot meet in MPI, which would hang */
     struct mpib_doorbell doorbell;
@@ -59,7 +58,7 @@ static bool check_unique(const struct business_card *cards, int i, struct verdic
         if (cards[k].world_rank == cards[i].world_rank)
             return refuse(
                 verdict, TUTTI_ERR_BACKEND,
-                "ranks %d and %d are both rank %d of an MPI world of %d: start them with one mpirun or mpiexec of %s",
+                "ranks %d and %d are both rank %d of an MPI world of %d; start them with one mpirun or mpiexec of %s",
                 k, i, cards[i].world_rank, cards[i].world_size, cards[0].library);
     return true;
 }
@@ -68,22 +67,22 @@ static bool check_card(const struct business_card *cards, int i, int n, struct v
 {
     if (cards[i].status != TUTTI_OK) return refuse(verdict, TUTTI_ERR_BACKEND, "rank %d could not start MPI", i);
     if (strcmp(cards[i].library, cards[0].library) != 0)
-        return refuse(verdict, TUTTI_ERR_BACKEND, "rank 0 runs %s but rank %d runs %s: use the same MPI on all ranks",
+        return refuse(verdict, TUTTI_ERR_BACKEND, "rank 0 runs %s but rank %d runs %s; use the same MPI on all ranks",
                       cards[0].library, i, cards[i].library);
     if (cards[i].native != cards[0].native)
         return refuse(verdict, TUTTI_ERR_INVALID_ARGUMENT,
-                      "TUTTI_MPI_NATIVE differed between rank 0 and rank %d when they loaded the backend: set it to "
+                      "TUTTI_MPI_NATIVE differed between rank 0 and rank %d when they loaded the backend; set it to "
                       "the same value on all ranks, before the first call that names the backend",
                       i);
     if (cards[i].world_size < n)
         return refuse(verdict, TUTTI_ERR_BACKEND,
-                      "rank %d is in an MPI world of %d ranks, but the group has %d: start all ranks with one mpirun "
+                      "rank %d is in an MPI world of %d ranks, but the group has %d; start all ranks with one mpirun "
                       "or mpiexec of %s",
                       i, cards[i].world_size, n, cards[0].library);
     if (strcmp(cards[i].job, cards[0].job) != 0)
         return refuse(
             verdict, TUTTI_ERR_BACKEND,
-            "rank 0 belongs to job \"%.100s\" but rank %d to job \"%.100s\": start all ranks with one mpirun of %s",
+            "rank 0 belongs to job \"%.100s\" but rank %d to job \"%.100s\"; start all ranks with one mpirun of %s",
             cards[0].job, i, cards[i].job, cards[0].library);
     return check_unique(cards, i, verdict);
 }
@@ -113,7 +112,7 @@ static int wait_for_key(const struct rendezvous *rendezvous, const char *key, vo
     int64_t left = (until_ns - host->now_ns()) / NS_PER_MS;
     int status = host->store_get(rendezvous->info->store, key, value, bytes, &got, left < 0 ? 0 : left);
     if (status == TUTTI_OK && got != bytes)
-        return host->error(TUTTI_ERR_STORE, "mpi: %s has an unexpected size of %zu bytes", key, got);
+        return host->error(TUTTI_ERR_STORE, "mpi: key %s has an unexpected size of %zu bytes", key, got);
     return status;
 }
 
@@ -124,14 +123,15 @@ static int report_timeout(const struct rendezvous *rendezvous, const char *who)
 }
 
 /* Appends a rank to a list such as "ranks 2, 5". */
-static void add_missing(char *text, size_t room, int32_t rank)
+static void append_straggler(char *text, size_t capacity, int32_t rank)
 {
     size_t used = strlen(text);
-    if (used + 16 < room) snprintf(text + used, room - used, used > 0 ? ", %d" : "rank %d", rank);
+    if (used + 16 < capacity) snprintf(text + used, capacity - used, used > 0 ? ", %d" : "rank %d", rank);
 }
 
-/* Rank 0: collects all cards, and lists the ranks whose card is missing. */
-static int collect_cards(const struct rendezvous *rendezvous, struct business_card *cards, char *missing, size_t room)
+/* Collects all cards on rank 0, and lists the stragglers. */
+static int collect_cards(const struct rendezvous *rendezvous, struct business_card *cards, char *stragglers,
+                         size_t capacity)
 {
     int status = rendezvous->host->store_set(rendezvous->info->store, "mpi/begun", "", 1);
     for (int i = 1; i < rendezvous->info->world_size && status == TUTTI_OK; i++) {
@@ -139,8 +139,8 @@ static int collect_cards(const struct rendezvous *rendezvous, struct business_ca
         snprintf(key, sizeof key, "mpi/card/%d", i);
         status = wait_for_key(rendezvous, key, &cards[i], sizeof cards[i], rendezvous->until_ns);
         if (status != TUTTI_ERR_TIMEOUT) continue;
-        add_missing(missing, room, rendezvous->info->global_ranks[i]);
-        status = TUTTI_OK; /* the deadline has passed: only check for the others */
+        append_straggler(stragglers, capacity, rendezvous->info->global_ranks[i]);
+        status = TUTTI_OK; /* the deadline has passed: only check whether the others are there */
     }
     return status;
 }
@@ -148,17 +148,19 @@ static int collect_cards(const struct rendezvous *rendezvous, struct business_ca
 static int decide(const struct rendezvous *rendezvous, const struct business_card *mine, struct verdict *verdict,
                   size_t bytes)
 {
-    char missing[200] = "";
+    char stragglers[200] = "";
     struct business_card *cards = calloc((size_t)rendezvous->info->world_size, sizeof *cards);
-    int status = cards != NULL ? TUTTI_OK : rendezvous->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    int status = cards != NULL ? TUTTI_OK
+                               : rendezvous->host->error(TUTTI_ERR_NO_MEMORY, "out of memory for %d ranks",
+                                                         rendezvous->info->world_size);
     if (status == TUTTI_OK) {
         cards[0] = *mine;
-        status = collect_cards(rendezvous, cards, missing, sizeof missing);
+        status = collect_cards(rendezvous, cards, stragglers, sizeof stragglers);
     }
     if (status != TUTTI_OK)
         refuse(verdict, status, "rank %d could not create the group", rendezvous->info->global_ranks[0]);
-    else if (missing[0] != '\0')
-        refuse(verdict, TUTTI_ERR_TIMEOUT, "%s", missing);
+    else if (stragglers[0] != '\0')
+        refuse(verdict, TUTTI_ERR_TIMEOUT, "%s", stragglers);
     else
         judge(cards, rendezvous->info->world_size, verdict);
     rendezvous->host->random(&verdict->number, sizeof verdict->number);
@@ -200,7 +202,7 @@ static int run_rendezvous(const tutti_host *host, const tutti_group_info *info, 
 
 /* ---- the world ------------------------------------------------------------------------------------------------- */
 
-static struct business_card make_card(struct mpib_family *family, const tutti_group_info *info, const tutti_host *host,
+static struct business_card make_card(struct mpib_tree *tree, const tutti_group_info *info, const tutti_host *host,
                                       int32_t native)
 {
     struct business_card card = {
@@ -211,7 +213,7 @@ static struct business_card make_card(struct mpib_family *family, const tutti_gr
     const char *job = host->env("PMIX_NAMESPACE");
     snprintf(card.library, sizeof card.library, "%s", mpib_library());
     snprintf(card.job, sizeof card.job, "%s", job != NULL ? job : "");
-    family->doorbell_fd = mpib_doorbell_open(host, info->local_world_size == info->world_size, &card.doorbell);
+    tree->doorbell_fd = mpib_doorbell_open(host, info->local_world_size == info->world_size, &card.doorbell);
     return card;
 }
 
@@ -237,20 +239,20 @@ static int create_comm(struct mpib_group *group, MPI_Comm from, const int32_t *r
 
 static int create_world_comm(struct mpib_group *group, const tutti_group_info *info, const struct verdict *verdict)
 {
-    struct mpib_family *family = &group->own;
+    struct mpib_tree *tree = &group->own;
     int32_t *ranks = calloc((size_t)info->world_size, sizeof *ranks);
-    family->doorbells = calloc((size_t)info->world_size, sizeof *family->doorbells);
+    tree->doorbells = calloc((size_t)info->world_size, sizeof *tree->doorbells);
     int status = TUTTI_OK;
-    if (ranks == NULL || family->doorbells == NULL)
-        status = family->host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (ranks == NULL || tree->doorbells == NULL)
+        status = tree->host->error(TUTTI_ERR_NO_MEMORY, "out of memory for %d ranks", info->world_size);
     for (int i = 0; status == TUTTI_OK && i < info->world_size; i++) {
         ranks[i] = verdict->of[i].world_rank;
-        family->doorbells[i] = verdict->of[i].doorbell;
+        tree->doorbells[i] = verdict->of[i].doorbell;
     }
     if (status == TUTTI_OK)
-        status = create_comm(group, MPI_COMM_WORLD, ranks, info->world_size, verdict->number, &family->comm);
+        status = create_comm(group, MPI_COMM_WORLD, ranks, info->world_size, verdict->number, &tree->comm);
     mpib_block_begin();
-    if (status == TUTTI_OK) MPI_Comm_dup(family->comm, &group->comm);
+    if (status == TUTTI_OK) MPI_Comm_dup(tree->comm, &group->comm);
     mpib_block_end();
     free(ranks);
     return status;
@@ -276,13 +278,13 @@ int mpib_create_world(struct mpib_group *group, const tutti_group_info *info)
     const tutti_host *host = group->own.host;
     size_t bytes = sizeof(struct verdict) + (size_t)info->world_size * sizeof(((struct verdict *)NULL)->of[0]);
     struct verdict *verdict = calloc(1, bytes);
-    if (verdict == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "no memory for a group");
+    if (verdict == NULL) return host->error(TUTTI_ERR_NO_MEMORY, "out of memory for %d ranks", info->world_size);
     struct business_card card = make_card(&group->own, info, host, (int32_t)group->native);
     int64_t timeout_ms = info->timeout_ms < FIRST_MS ? info->timeout_ms : FIRST_MS;
     int status = card.status == TUTTI_OK ? run_rendezvous(host, info, timeout_ms, &card, verdict, bytes)
                                          : publish_failure(info, host, &card, verdict, bytes);
     if (status == TUTTI_OK && !mpib_enter())
-        status = host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread only: call Tutti from "
+        status = host->error(TUTTI_ERR_BACKEND, "the program started MPI for its main thread only; call Tutti from "
                                                 "that thread, or use MPI_THREAD_MULTIPLE");
     else if (status == TUTTI_OK) {
         status = create_world_comm(group, info, verdict);
@@ -294,9 +296,8 @@ int mpib_create_world(struct mpib_group *group, const tutti_group_info *info)
 
 static int report_wrong_thread(const tutti_host *host)
 {
-    return host->error(
-        TUTTI_ERR_BACKEND,
-        "MPI cannot be called from this thread: the program started it for its main thread only, or has finalized it");
+    return host->error(TUTTI_ERR_BACKEND, "MPI cannot be called from this thread: the program started it for its main "
+                                          "thread only, or has finalized it; call Tutti from that thread");
 }
 
 int mpib_ready(void *state)

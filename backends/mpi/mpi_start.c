@@ -1,4 +1,4 @@
-/* Starting MPI and scheduling its end.
+/* Starts MPI and schedules its end.
  *
  * The program may have started MPI itself, with any thread level; then the program also finalizes it.  If Tutti starts
  * MPI, it finalizes it when the process exits.  MPI can be started only once, so finalizing it with the last group
@@ -33,8 +33,8 @@ static struct {
 
 /* When ranks share cores, Open MPI yields in every poll that finds nothing.  A caller that polls for several things
  * would lose its core between any two of them.  Tutti yields once a round (mpi_wait.c), so MPI need yield only in
- * blocking calls and in the program's own.  The switch is an internal symbol of Open MPI; without it nothing changes.
- */
+ * blocking calls and in the program's own.  The switch is an internal symbol of Open MPI; without it nothing
+ * changes. */
 static bool (*set_yields)(bool);
 
 static void find_yield_switch(void)
@@ -81,7 +81,7 @@ void mpib_leave(void)
     if (mpib.level == MPI_THREAD_SERIALIZED) pthread_mutex_unlock(&mpib.one);
 }
 
-/* ---- texts ---------------------------------------------------------------------------------------------------- */
+/* ---- library name ---------------------------------------------------------------------------------------------- */
 
 const char *mpib_library(void)
 {
@@ -108,8 +108,8 @@ static void name_library(void)
     snprintf(mpib.library, sizeof mpib.library, "%s", text);
 }
 
-/* If the program has loaded another MPI, the calls here resolve to that library, since the function names are the same.
- */
+/* Refuses a program that has loaded another MPI: the calls here would resolve to that library, since the function names
+ * are the same. */
 static int check_library(const tutti_host *host)
 {
     static const char open_mpi[] = "Open MPI";
@@ -143,7 +143,7 @@ static bool any_set(const tutti_host *host, const char *const *names, size_t n)
     return false;
 }
 
-/* Without its launcher, MPI would give each rank a world of its own. */
+/* Refuses to start without the MPI's own launcher, because MPI would then give each rank a world of its own. */
 static int check_launcher(const tutti_host *host, int world_size)
 {
     if (any_set(host, launcher_variables, sizeof launcher_variables / sizeof *launcher_variables)) return TUTTI_OK;
@@ -157,7 +157,8 @@ static int check_launcher(const tutti_host *host, int world_size)
 
 /* ---- start and end --------------------------------------------------------------------------------------------- */
 
-/* libmpi was loaded privately by this plug-in; MPI's own components need its symbols globally. */
+/* Makes libmpi's symbols global.  This plug-in loaded it privately, and MPI's own components need its symbols
+ * globally. */
 static void export_library(void)
 {
     Dl_info info;
@@ -180,7 +181,7 @@ static void finalize(void)
     }
 }
 
-/* MPI_Finalize, whoever calls it, first deletes the attributes of MPI_COMM_SELF. */
+/* Runs when MPI is finalized: MPI_Finalize, whoever calls it, first deletes the attributes of MPI_COMM_SELF. */
 static int on_finalize(MPI_Comm comm, int key, void *value, void *extra)
 {
     (void)comm, (void)key, (void)value, (void)extra;
@@ -202,14 +203,18 @@ static int start_unlocked(const tutti_host *host, int world_size)
     int running = 0, over = 0, is_main = 1, error = MPI_SUCCESS, status = check_library(host);
     MPI_Initialized(&running);
     MPI_Finalized(&over);
-    if (over) return host->error(TUTTI_ERR_BACKEND, "MPI has already been finalized and cannot be started again");
+    if (over)
+        return host->error(TUTTI_ERR_BACKEND,
+                           "MPI has been finalized and cannot be started again; finalize it after the last group");
     if (status == TUTTI_OK && !running) status = check_launcher(host, world_size);
     if (status != TUTTI_OK) return status;
-    export_library(); /* not earlier: a plug-in for another MPI, loaded instead, would resolve to this one's functions
-                       */
+    export_library(); /* not earlier: a plug-in for another MPI, loaded instead, would resolve to this one's
+                       * functions */
     if (!running) {
         error = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &mpib.level);
-        if (error != MPI_SUCCESS) return host->error(TUTTI_ERR_BACKEND, "MPI_Init_thread failed (%d)", error);
+        if (error != MPI_SUCCESS)
+            return host->error(TUTTI_ERR_BACKEND,
+                               "MPI_Init_thread failed (%d); start the ranks with MPI's own launcher", error);
         mpib.ours = true;
         mpib.pid = getpid();
         mpib.host = host;
@@ -240,12 +245,12 @@ int mpib_start(const tutti_host *host, int world_size)
     return status;
 }
 
-void mpib_family_opened(void)
+void mpib_tree_opened(void)
 {
     atomic_fetch_add(&mpib.open, 1);
 }
 
-void mpib_family_closed(bool clean)
+void mpib_tree_closed(bool clean)
 {
     if (!clean) atomic_store(&mpib.unclean, true);
     atomic_fetch_sub(&mpib.open, 1);

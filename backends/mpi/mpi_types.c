@@ -26,7 +26,7 @@ static void reduce_elements(tutti_reduce_op op, const void *in, void *inout, int
         if (types[i] == type) reduce(dtypes[i], op, inout, in, inout, n);
 }
 
-/* MPI passes no context to a user function, so each operation has its own. */
+/* MPI passes no context to a user function, so each operation has a function of its own. */
 #define RUN(op, ...)                                                                                                   \
     static void run_##op(void *in, void *inout, int *n, MPI_Datatype *type)                                            \
     {                                                                                                                  \
@@ -41,8 +41,9 @@ static MPI_User_function *const functions[TUTTI_REDUCE_OP_COUNT] = {
 #undef FUNCTION
 };
 
-/* AVG and PREMUL_SUM are left to plans: MPI cannot scale before or after a reduction. */
-static bool is_mpis(tutti_reduce_op op)
+/* True if MPI itself does the reduce op.  AVG and PREMUL_SUM are left to plans, because MPI cannot scale before or
+ * after a reduction. */
+static bool is_native(tutti_reduce_op op)
 {
     return tutti_reduce_op_pairwise(op) == op;
 }
@@ -76,7 +77,7 @@ int mpib_types_make(const tutti_host *host)
     for (int i = 0; i < DTYPES && error == MPI_SUCCESS; i++) error = make_type(dtypes[i], &types[i]);
     for (int i = 0; i < TUTTI_REDUCE_OP_COUNT && error == MPI_SUCCESS; i++) {
         ops[i] = MPI_OP_NULL;
-        if (is_mpis((tutti_reduce_op)i)) error = MPI_Op_create(functions[i], 1, &ops[i]);
+        if (is_native((tutti_reduce_op)i)) error = MPI_Op_create(functions[i], 1, &ops[i]);
     }
     return error;
 }

@@ -1,4 +1,4 @@
-/* The mpi backend: what its files share.
+/* The mpi backend: declarations shared by its files.
  *
  *   mpi_backend.c     function table
  *   mpi_start.c       starting MPI, thread rules
@@ -57,12 +57,12 @@ struct mpib_doorbell {
     } address[MPIB_DOORBELL_ADDRESSES];
 };
 
-/* ---- requests of MPI under way --------------------------------------------------------------------------------- */
+/* ---- pending requests of MPI ------------------------------------------------------------------------------------- */
 
 /* Owner of an MPI_Request, and what to do when it completes. */
 struct mpib_pending {
     tutti_request *request;         /* completed at the end; NULL: none, or abandoned */
-    struct mpib_group *group;       /* of request */
+    struct mpib_group *group;       /* group of request */
     void *memory;                   /* freed at the end */
     struct mpib_outgoing *outgoing; /* returned to the spare list at the end */
     char *data;                     /* next piece of a long message */
@@ -73,12 +73,12 @@ struct mpib_pending {
     int error;
 };
 
-/* ---- a family of groups ---------------------------------------------------------------------------------------- */
+/* ---- group tree -------------------------------------------------------------------------------------------------- */
 
 enum mpib_state {
     MPIB_STARTED,    /* MPI has the request, or it has completed */
-    MPIB_POSTED,     /* a receive or probe that waits for a message */
-    MPIB_MISMATCHED, /* a receive whose message does not fit: reported by the next progress call */
+    MPIB_POSTED,     /* a receive or probe that has not matched a message */
+    MPIB_MISMATCHED, /* a receive of another size than its message; the next progress call reports it */
     MPIB_DEFERRED    /* a message that only the main thread may start */
 };
 
@@ -102,8 +102,8 @@ TAILQ_HEAD(mpib_waiting_list, mpib_waiting);
 LIST_HEAD(mpib_group_list, mpib_group);
 
 struct mpib_peer {
-    int n_arrived; /* its unexpected messages */
-    bool has_left; /* exited: no further messages will arrive */
+    int n_arrived; /* number of its unexpected messages */
+    bool has_left; /* it has exited, so no further messages will arrive */
 };
 
 /* The receive whose caller is polling right now. */
@@ -116,7 +116,7 @@ struct mpib_awaited {
 };
 
 /* State of a group tree.  Fields that every message needs come first, since a large copy evicts most of the cache. */
-struct mpib_family {
+struct mpib_tree {
     const tutti_host *host;
     MPI_Comm comm;      /* for messages; its ranks are the global ranks */
     MPI_Request inbox;  /* persistent receive for headers */
@@ -135,7 +135,7 @@ struct mpib_family {
     tutti_matcher matcher; /* posted receives and probes; unexpected messages */
     struct mpib_waiting_list mismatched, deferred;
     struct mpib_peer *peers; /* by global rank */
-    int goodbyes;            /* peers that have said goodbye */
+    int n_departed;          /* number of peers that have announced their departure */
 
     int *done; /* scratch for MPI_Testsome */
     MPI_Status *status;
@@ -146,7 +146,7 @@ struct mpib_family {
     pthread_t waiter; /* the thread that opened the root group */
     int timer;
     int doorbell_fd;                 /* descriptor of the doorbell, or -1 */
-    struct mpib_doorbell *doorbells; /* of all ranks */
+    struct mpib_doorbell *doorbells; /* doorbells of all ranks */
     int rings, rings_due;            /* rings received, and rings required before the doorbell is trusted */
     uint64_t *failed_groups;         /* ids of failed groups, whose messages are discarded */
     int n_failed_groups;
@@ -158,19 +158,19 @@ enum mpib_native { MPIB_NATIVE_MEASURED, MPIB_NATIVE_NEVER, MPIB_NATIVE_ALWAYS }
 
 /* State of one group; the root group's holds the group tree. */
 struct mpib_group {
-    struct mpib_family *family; /* NULL in a group of one rank, which does not use MPI */
+    struct mpib_tree *tree; /* NULL in a group of one rank, which does not use MPI */
     uint64_t id;
     const int32_t *global_ranks;
     int32_t rank, world_size;
     enum mpib_native native;
     const tutti_path_row *choices; /* see mpi_native.c */
     int n_choices;
-    MPI_Comm comm; /* for collectives */
+    MPI_Comm comm; /* communicator for collectives */
     void *core;
     LIST_ENTRY(mpib_group) link;
     bool listed;
     STAILQ_HEAD(, mpib_unsent) unsent; /* root group only: see mpib_tell */
-    _Alignas(64) struct mpib_family own;
+    _Alignas(64) struct mpib_tree own;
 };
 
 /* ---- mpi_start.c ----------------------------------------------------------------------------------------------- */
@@ -188,10 +188,10 @@ void mpib_block_begin(void);
 void mpib_block_end(void);
 
 /* Count open group trees and remember whether one left operations pending: MPI cannot be finalized then. */
-void mpib_family_opened(void);
-void mpib_family_closed(bool clean);
+void mpib_tree_opened(void);
+void mpib_tree_closed(bool clean);
 
-/* host->error with MPI's text for the error. */
+/* Calls host->error with MPI's text for the error. */
 int mpib_error(const tutti_host *host, const char *what, int error);
 
 /* Returns for example "Open MPI v4.1.4". */
@@ -216,7 +216,7 @@ int mpib_offer(void *state, const tutti_group_info *info, uint8_t *offer);
 
 /* ---- mpi_types.c ----------------------------------------------------------------------------------------------- */
 
-/* Call once, after MPI has started.  Returns MPI_SUCCESS or MPI's error. */
+/* Makes the datatypes and reduce operations, once, after MPI has started.  Returns MPI_SUCCESS or MPI's error. */
 int mpib_types_make(const tutti_host *host);
 void mpib_types_free(void);
 MPI_Datatype mpib_type(tutti_dtype dtype); /* MPI_DATATYPE_NULL if none */
@@ -224,24 +224,24 @@ MPI_Op mpib_reduce(tutti_reduce_op op);    /* MPI_OP_NULL if none */
 
 /* ---- mpi_pending.c --------------------------------------------------------------------------------------------- */
 
-int mpib_pending_reserve(struct mpib_family *family, int n); /* makes room for a few (n) more, or returns NO_MEMORY */
-void mpib_pending_add(struct mpib_family *family, MPI_Request request, const struct mpib_pending *pending);
+int mpib_pending_reserve(struct mpib_tree *tree, int n); /* makes room for a few (n) more, or returns NO_MEMORY */
+void mpib_pending_add(struct mpib_tree *tree, MPI_Request request, const struct mpib_pending *pending);
 
 /* Starts a long message: data is sent in pieces under one tag. */
-int mpib_pending_begin(struct mpib_family *family, const struct mpib_pending *pending);
+int mpib_pending_begin(struct mpib_tree *tree, const struct mpib_pending *pending);
 
 /* Tests the entry of a pending request.  The result is returned, not passed to host->complete: DONE, PENDING or an
  * error. */
-int mpib_pending_poll(struct mpib_family *family, tutti_request *request);
+int mpib_pending_poll(struct mpib_tree *tree, tutti_request *request);
 
-/* Returns how many completed. */
-int mpib_pending_test(struct mpib_family *family);
+/* Tests pending requests.  Returns how many have completed. */
+int mpib_pending_test(struct mpib_tree *tree);
 
 /* Detaches all pending requests of a group from their owners. */
-void mpib_pending_drop(struct mpib_family *family, const struct mpib_group *group);
+void mpib_pending_drop(struct mpib_tree *tree, const struct mpib_group *group);
 
 /* Cancels a pending receive.  Returns OK, or an error if it is too late. */
-int mpib_pending_cancel(struct mpib_family *family, const tutti_request *request);
+int mpib_pending_cancel(struct mpib_tree *tree, const tutti_request *request);
 
 /* ---- mpi_native.c ---------------------------------------------------------------------------------------------- */
 
@@ -254,9 +254,9 @@ void mpib_native_fill(enum mpib_native way, bool is_named, tutti_backend *table)
 
 /* ---- mpi_message.c --------------------------------------------------------------------------------------------- */
 
-int mpib_messages_open(struct mpib_family *family, int world_size);
-void mpib_messages_close(struct mpib_family *family);
-int mpib_messages_poll(struct mpib_family *family);
+int mpib_messages_open(struct mpib_tree *tree, int world_size);
+void mpib_messages_close(struct mpib_tree *tree);
+int mpib_messages_poll(struct mpib_tree *tree);
 
 int mpib_send(void *group, tutti_request *request);
 int mpib_recv(void *group, tutti_request *request);
@@ -271,10 +271,10 @@ int mpib_progress(void *group);
 /* ---- mpi_header.c ---------------------------------------------------------------------------------------------- */
 
 /* Start and stop receiving headers. */
-int mpib_messages_listen(struct mpib_family *family);
-void mpib_messages_unlisten(struct mpib_family *family);
+int mpib_messages_listen(struct mpib_tree *tree);
+void mpib_messages_unlisten(struct mpib_tree *tree);
 
-void mpib_outgoing_release(struct mpib_family *family, struct mpib_outgoing *outgoing);
+void mpib_outgoing_release(struct mpib_tree *tree, struct mpib_outgoing *outgoing);
 
 /* ---- mpi_match.c ----------------------------------------------------------------------------------------------- */
 
@@ -287,11 +287,11 @@ void mpib_messages_drop(struct mpib_group *group);
  * complete. */
 void mpib_abort(void *group);
 
-/* Does the same for the whole group tree when it closes, and says goodbye to the peers. */
-void mpib_messages_last(struct mpib_family *family, int peers);
+/* Does the same for the whole group tree when it closes, and announces the departure to the peers. */
+void mpib_messages_last(struct mpib_tree *tree, int peers);
 
-/* ---- mpi_doorbell.c ------------------------------------------------------------------------------------------------
- */
+/* ---- mpi_doorbell.c
+ * ------------------------------------------------------------------------------------------------ */
 
 /* Returns a descriptor that polls readable when rung, and its address in *doorbell; -1 if there can be none. */
 int mpib_doorbell_open(const tutti_host *host, bool one_host, struct mpib_doorbell *doorbell);
@@ -302,12 +302,12 @@ void mpib_doorbell_ring(int fd, const struct mpib_doorbell *doorbell);
 int mpib_doorbell_rings(int fd, uint64_t number);
 
 /* Rings a few other ranks, so that every rank finds out whether rings arrive. */
-void mpib_doorbells_probe(struct mpib_family *family, int world_size);
+void mpib_doorbells_probe(struct mpib_tree *tree, int world_size);
 
 /* ---- mpi_wait.c ------------------------------------------------------------------------------------------------ */
 
-int mpib_wait_open(struct mpib_family *family, const tutti_group_info *info);
-void mpib_wait_close(struct mpib_family *family);
+int mpib_wait_open(struct mpib_tree *tree, const tutti_group_info *info);
+void mpib_wait_close(struct mpib_tree *tree);
 int mpib_arm(void *group, int *descriptors);
 
 #endif

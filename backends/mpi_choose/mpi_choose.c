@@ -1,7 +1,7 @@
 /* libtutti_mpi.so: selects the plug-in for the MPI of the program, or of its launcher.
  *
- * libtutti_mpi_openmpi.so and libtutti_mpi_mpich.so, or one of them, are installed beside it.  A process loads only one
- * of them, because both export functions of the same names.
+ * libtutti_mpi_openmpi.so and libtutti_mpi_mpich.so, or one of them, are installed beside it.  A process loads only
+ * one, because both export functions of the same names.
  */
 #include <dlfcn.h>
 #include <limits.h>
