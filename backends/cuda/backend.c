@@ -38,8 +38,8 @@ static int open_root(struct stager *first)
     int status = device_choose(&first->device, &first->info, first->host, "cuda");
     if (status == TUTTI_OK) status = device_open(&first->device);
     if (status != TUTTI_OK) return status;
-    first->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return first->bell >= 0 ? TUTTI_OK : first->host->error(TUTTI_ERR_SYSTEM, "cuda: cannot create an eventfd");
+    first->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return first->doorbell_fd >= 0 ? TUTTI_OK : first->host->error(TUTTI_ERR_SYSTEM, "cuda: cannot create an eventfd");
 }
 
 static int cuda_open(void *state, const tutti_group_info *info, const tutti_host *host)
@@ -47,7 +47,7 @@ static int cuda_open(void *state, const tutti_group_info *info, const tutti_host
     struct stager *stager = state;
     stager->host = host;
     stager->info = *info;
-    stager->bell = -1;
+    stager->doorbell_fd = -1;
     stager->first = info->parent != NULL ? info->parent : stager;
     int status = driver_load(host, "cuda");
     return status == TUTTI_OK && stager->first == stager ? open_root(stager) : status;
@@ -64,7 +64,7 @@ static void cuda_close(void *state)
             stager->host->log(1, "cuda: copies of group %s have not completed; their memory is not freed",
                               stager->info.name);
         } else {
-            if (stager->bell >= 0) close(stager->bell);
+            if (stager->doorbell_fd >= 0) close(stager->doorbell_fd);
             device_close(&stager->device);
         }
     }
@@ -122,7 +122,7 @@ static int cuda_progress(void *state)
 
 static int cuda_arm(void *state, int *descriptors)
 {
-    descriptors[0] = ((struct stager *)state)->bell;
+    descriptors[0] = ((struct stager *)state)->doorbell_fd;
     return 1;
 }
 
@@ -135,7 +135,7 @@ static int cuda_cancel(void *state, tutti_request *request)
     return status;
 }
 
-/* ---- tutti_alloc ------------------------------------------------------------------------------------------- */
+/* ---- tutti_alloc ----------------------------------------------------------------------------------------------- */
 
 static int cuda_alloc(void *state, size_t bytes, void **memory)
 {

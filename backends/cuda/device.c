@@ -42,7 +42,7 @@ enum device_capture device_capture(CUstream stream)
     return status != CU_STREAM_CAPTURE_STATUS_NONE ? DEVICE_CAPTURED : DEVICE_NO_CAPTURE;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- selection ------------------------------------------------------------------------------------------------- */
 
 int device_choose(struct device *device, const tutti_group_info *info, const tutti_host *host, const char *who)
 {

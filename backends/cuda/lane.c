@@ -7,9 +7,9 @@
 
 enum { IDLE_MOST = 256 << 20, LEAST = 64 << 10, END_MS = 1000 };
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- lanes ----------------------------------------------------------------------------------------------------- */
 
-static void lane_free(struct stager *first, struct lane *lane)
+static void free_lane(struct stager *first, struct lane *lane)
 {
     if (lane->out != NULL) driver.cuStreamDestroy(lane->out);
     if (lane->back != NULL) driver.cuStreamDestroy(lane->back);
@@ -40,15 +40,15 @@ static CUresult create_lane_resources(struct lane *lane, bool high)
     return result;
 }
 
-static int lane_new(struct stager *first, size_t bytes, struct lane **out)
+static int new_lane(struct stager *first, size_t bytes, struct lane **out)
 {
     struct lane *lane = calloc(1, sizeof *lane);
-    if (lane == NULL) return first->host->error(TUTTI_ERR_NO_MEMORY, "cuda: no memory to stage an operation");
+    if (lane == NULL) return first->host->error(TUTTI_ERR_NO_MEMORY, "cuda: out of memory to stage %zu bytes", bytes);
     lane->bytes = round_up(bytes);
     first->lanes++;
     CUresult result = create_lane_resources(lane, first->info.high_priority);
     if (result != CUDA_SUCCESS) {
-        lane_free(first, lane);
+        free_lane(first, lane);
         if (result != CUDA_ERROR_OUT_OF_MEMORY) return device_failed(&first->device, "cannot create a stream", result);
         return first->host->error(TUTTI_ERR_NO_MEMORY,
                                   "cuda: cannot allocate %zu bytes of pinned host memory for cuda:%d", bytes,
@@ -59,7 +59,7 @@ static int lane_new(struct stager *first, size_t bytes, struct lane **out)
 }
 
 /* Takes the smallest idle lane that fits. */
-static struct lane *lane_find(struct stager *first, size_t bytes)
+static struct lane *find_lane(struct stager *first, size_t bytes)
 {
     struct lane *lane, *best = NULL;
     LIST_FOREACH(lane, &first->idle, link)
@@ -72,10 +72,10 @@ static struct lane *lane_find(struct stager *first, size_t bytes)
     return best;
 }
 
-static void lane_park(struct stager *first, struct lane *lane)
+static void park_lane(struct stager *first, struct lane *lane)
 {
     if (first->idle_bytes + lane->bytes > IDLE_MOST) {
-        lane_free(first, lane);
+        free_lane(first, lane);
         return;
     }
     LIST_INSERT_HEAD(&first->idle, lane, link);
@@ -84,15 +84,15 @@ static void lane_park(struct stager *first, struct lane *lane)
 
 int lane_open(struct stager *first, CUstream stream, size_t bytes, struct lane **out)
 {
-    struct lane *lane = lane_find(first, bytes);
-    int status = lane == NULL ? lane_new(first, bytes, &lane) : TUTTI_OK;
+    struct lane *lane = find_lane(first, bytes);
+    int status = lane == NULL ? new_lane(first, bytes, &lane) : TUTTI_OK;
     if (status != TUTTI_OK) return status;
     lane->closed = false;
     CUresult result = driver.cuEventRecord(lane->entry, stream);
     if (result == CUDA_SUCCESS) result = driver.cuStreamWaitEvent(lane->out, lane->entry, 0);
     if (result == CUDA_SUCCESS) result = driver.cuStreamWaitEvent(lane->back, lane->entry, 0);
     if (result != CUDA_SUCCESS) {
-        lane_park(first, lane);
+        park_lane(first, lane);
         return device_failed(&first->device, "cannot record an event on the caller's stream", result);
     }
     *out = lane;
@@ -102,7 +102,7 @@ int lane_open(struct stager *first, CUstream stream, size_t bytes, struct lane *
 void lane_close(struct stager *first, struct lane *lane)
 {
     lane->closed = true;
-    if (lane->copies == 0) lane_park(first, lane);
+    if (lane->copies == 0) park_lane(first, lane);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------ */
@@ -144,12 +144,12 @@ static CUresult enqueue(const struct copy *copy, const tutti_op *op, CUstream st
 static CUresult enqueue_end(struct stager *first, const struct copy *copy, CUstream stream)
 {
     CUresult result = driver.cuEventRecord(copy->ended, stream);
-    if (result == CUDA_SUCCESS) result = driver.cuLaunchHostFunc(stream, ring, (void *)(intptr_t)first->bell);
+    if (result == CUDA_SUCCESS) result = driver.cuLaunchHostFunc(stream, ring, (void *)(intptr_t)first->doorbell_fd);
     first->rings += result == CUDA_SUCCESS;
     return result;
 }
 
-/* If one copy fails to enqueue, earlier ones are still running and keep the lane busy. */
+/* Starts the copies of op.  If one fails to enqueue, earlier ones are still running and keep the lane busy. */
 int lane_copy(struct stager *first, struct lane *lane, const tutti_op *op, tutti_request *request)
 {
     struct copy *copy = take_copy(first);
@@ -172,7 +172,7 @@ static void recycle_copy(struct stager *first, struct copy *copy)
     struct lane *lane = copy->lane;
     TAILQ_REMOVE(&first->under_way, copy, link);
     TAILQ_INSERT_HEAD(&first->spare, copy, link);
-    if (--lane->copies == 0 && lane->closed) lane_park(first, lane);
+    if (--lane->copies == 0 && lane->closed) park_lane(first, lane);
 }
 
 int lane_move(struct stager *first)
@@ -182,7 +182,7 @@ int lane_move(struct stager *first)
     int moved = 0;
     /* Drain the doorbell before querying events, so that a later copy rings again.  Drain it even if no copy is left:
      * an event can be seen before the ring behind it, and an undrained doorbell keeps the core awake. */
-    if (read(first->bell, &count, sizeof count) == sizeof count) first->rings -= count;
+    if (read(first->doorbell_fd, &count, sizeof count) == sizeof count) first->rings -= count;
     if (TAILQ_EMPTY(&first->under_way)) return 0;
     for (copy = TAILQ_FIRST(&first->under_way); copy != NULL; copy = next) {
         next = TAILQ_NEXT(copy, link);
@@ -213,10 +213,11 @@ int lane_cancel(struct stager *first, const tutti_request *request)
     return TUTTI_ERR_NOT_FOUND;
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------- */
+/* ---- closing --------------------------------------------------------------------------------------------------- */
 
-/* The doorbell is enqueued behind a copy's event, so check the streams. */
-static bool lane_is_busy(const struct lane *lane)
+/* True if a copy or its doorbell is still running.  The doorbell is enqueued behind a copy's event, so this checks the
+ * streams. */
+static bool is_busy(const struct lane *lane)
 {
     return driver.cuStreamQuery(lane->out) == CUDA_ERROR_NOT_READY ||
            driver.cuStreamQuery(lane->back) == CUDA_ERROR_NOT_READY;
@@ -234,8 +235,8 @@ void lane_end(struct stager *first)
     }
     while ((lane = LIST_FIRST(&first->idle)) != NULL) {
         LIST_REMOVE(lane, link);
-        while (lane_is_busy(lane) && first->host->now_ns() < deadline) nanosleep(&interval, NULL);
-        if (!lane_is_busy(lane)) lane_free(first, lane);
+        while (is_busy(lane) && first->host->now_ns() < deadline) nanosleep(&interval, NULL);
+        if (!is_busy(lane)) free_lane(first, lane);
     }
     while ((copy = TAILQ_FIRST(&first->spare)) != NULL) {
         TAILQ_REMOVE(&first->spare, copy, link);

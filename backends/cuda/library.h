@@ -17,7 +17,7 @@ bool library_open(struct library *library, const char *file);
 /* Returns a symbol, or NULL if there is none. */
 void *library_find(const struct library *library, const char *name);
 
-/* Like library_find, and records the symbol as missing if there is none. */
+/* Returns a symbol like library_find.  If there is none, records its name as missing. */
 void *library_need(struct library *library, const char *name);
 
 void library_refuse(struct library *library, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -11,8 +11,8 @@
 
 #include "device.h"
 
-/* Pinned memory and a stream per direction, so that one chunk is copied to the device while the next is copied from it.
- */
+/* Pinned memory and a stream per direction, so that one chunk is copied to the device while the next is copied from
+ * it. */
 struct lane {
     LIST_ENTRY(lane) link; /* on the list of idle lanes */
     CUstream out, back;
@@ -34,13 +34,13 @@ struct copy {
 struct stager {
     const tutti_host *host;
     tutti_group_info info;
-    struct stager *first; /* root group of the tree, which owns all that follows */
+    struct stager *first; /* root group of the tree, which owns the fields below */
     struct device device;
-    int bell;       /* an eventfd, rung after each copy */
-    uint64_t rings; /* rings not drained yet */
+    int doorbell_fd; /* an eventfd, rung after each copy */
+    uint64_t rings;  /* rings not drained yet */
     LIST_HEAD(, lane) idle;
     size_t idle_bytes;
-    int lanes; /* lanes in existence */
+    int lanes; /* number of lanes */
     TAILQ_HEAD(, copy) under_way, spare;
 };
 
@@ -50,7 +50,7 @@ void lane_close(struct stager *first, struct lane *lane);
 
 int lane_copy(struct stager *first, struct lane *lane, const tutti_op *op, tutti_request *request);
 
-/* Completes finished copies.  Returns how many. */
+/* Completes finished copies and returns their number. */
 int lane_move(struct stager *first);
 
 /* Cancels a copy's request, if the copy has not started and will not write to the caller's memory. */
