@@ -1,4 +1,4 @@
-/* Checks that no other rank uses this GPU.  NCCL would hang or report something less clear. */
+/* Checks that no other rank uses this GPU.  Otherwise NCCL would hang or report a less clear error. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,14 +22,14 @@ static void identify_gpu(const struct ncclb_group *group, char *card)
     snprintf(card + used, CARD_MAX - (size_t)used, " %s %.64s", bus, given != NULL ? given : host);
 }
 
-/* Since 2.30 NCCL supports several ranks per GPU if enabled. */
+/* True if ranks may share a GPU, which NCCL supports since 2.30 if enabled. */
 static bool may_share(const tutti_host *host)
 {
-    const char *failed = host->env("NCCL_MULTI_RANK_GPU_ENABLE");
-    return failed != NULL && strcmp(failed, "0") != 0 && ncclb_lib.version >= 23000;
+    const char *enabled = host->env("NCCL_MULTI_RANK_GPU_ENABLE");
+    return enabled != NULL && strcmp(enabled, "0") != 0 && ncclb_lib.version >= 23000;
 }
 
-/* NCCL requires a GPU per rank on what it considers one host.  Checked here, before NCCL is called. */
+/* Checks, before NCCL is called, that each rank has its own GPU.  NCCL requires that on what it considers one host. */
 int ncclb_check_alone(struct ncclb_group *group)
 {
     const tutti_group_info *info = &group->info;
@@ -50,9 +50,9 @@ int ncclb_check_alone(struct ncclb_group *group)
         if (strcmp(mine, theirs) == 0)
             return host->error(
                 TUTTI_ERR_INVALID_ARGUMENT,
-                "nccl: ranks %d and %d both use one GPU (PCI %.16s), but NCCL needs one per rank. Give each rank its "
+                "nccl: ranks %d and %d both use one GPU (PCI %.16s), but NCCL needs one per rank; give each rank its "
                 "own (LOCAL_RANK, opts.device or CUDA_VISIBLE_DEVICES), or set NCCL_HOSTID to a different value on "
-                "each rank: NCCL then treats them as two hosts and uses the network",
+                "each rank, so that NCCL treats them as two hosts and uses the network",
                 info->rank < peer ? info->rank : peer, info->rank < peer ? peer : info->rank, mine + 33);
     }
     return status;

@@ -17,9 +17,9 @@ static int nccl_probe(const tutti_host *host)
     return ncclb_load(host);
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- opening and closing ---------------------------------------------------------------------------------------- */
 
-/* Before Hopper NCCL can move 8-bit floats but not reduce them. */
+/* True if NCCL can reduce 8-bit floats on this GPU.  Before Hopper it can only move them. */
 static bool reduces_fp8(const struct ncclb_group *group)
 {
     int major = 0;
@@ -78,12 +78,12 @@ static int nccl_open(void *state, const tutti_group_info *info, const tutti_host
         group->made_from = info->made_from;
         group->color = info->color;
     }
-    TAILQ_INIT(&group->family);
+    TAILQ_INIT(&group->tree);
     TAILQ_INIT(&group->open);
     TAILQ_INIT(&group->spare[0]);
     TAILQ_INIT(&group->spare[1]);
     LIST_INIT(&group->blocks);
-    TAILQ_INSERT_TAIL(&group->first->family, group, family_link);
+    TAILQ_INSERT_TAIL(&group->first->tree, group, tree_link);
     ncclb_comm_stream_init(&group->main, group, info->rank, info->world_size, "nccl/id");
     return open_group(group);
 }
@@ -146,7 +146,7 @@ static void nccl_close(void *state)
         device_leave(entered);
         device_close(&group->device);
     }
-    TAILQ_REMOVE(&group->first->family, group, family_link);
+    TAILQ_REMOVE(&group->first->tree, group, tree_link);
     if (group->clock >= 0) close(group->clock);
     free(group->pairs);
     memset(group, 0, sizeof *group);
@@ -176,7 +176,8 @@ static int enqueue_all_to_all(void *state, const tutti_op *op, tutti_request *re
 {
     struct ncclb_group *group = state;
     if (group->info.world_size > 1 && tutti_op_is_in_place(op, group->info.rank))
-        return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: in-place all_to_all is not supported by NCCL");
+        return group->host->error(TUTTI_ERR_UNSUPPORTED,
+                                  "nccl: NCCL does not support all_to_all in place; pass separate tensors");
     return enqueue(state, op, request);
 }
 
@@ -204,11 +205,13 @@ static int enqueue_message(void *state, const tutti_op *op, tutti_request *reque
         return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL cannot receive from any source; name the source");
     request->source = op->root;
     struct ncclb_comm_stream *cs = pair_comm_stream(group, op->root, op->kind == TUTTI_SEND);
-    if (cs == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for a communicator");
+    if (cs == NULL)
+        return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: out of memory for a communicator of group %s",
+                                  group->info.name);
     return ncclb_queue(cs, op, request);
 }
 
-/* ---- moving on --------------------------------------------------------------------------------------------- */
+/* ---- progress --------------------------------------------------------------------------------------------------- */
 
 static int nccl_progress(void *state)
 {
@@ -217,7 +220,7 @@ static int nccl_progress(void *state)
     int moved = 0;
     if (first->device.context == NULL) return 0;
     int64_t now = first->host->now_ns();
-    TAILQ_FOREACH(group, &first->family, family_link)
+    TAILQ_FOREACH(group, &first->tree, tree_link)
     {
         bool waits = false;
         TAILQ_FOREACH(cs, &group->open, link)
@@ -243,7 +246,7 @@ static int64_t next_poll(const struct ncclb_group *first, int64_t now)
     const struct ncclb_group *group;
     const struct ncclb_comm_stream *cs;
     int64_t next = 0;
-    TAILQ_FOREACH(group, &first->family, family_link)
+    TAILQ_FOREACH(group, &first->tree, tree_link)
     TAILQ_FOREACH(cs, &group->open, link)
     {
         const struct ncclb_completion *completion = TAILQ_FIRST(&cs->completions),
@@ -283,8 +286,8 @@ static bool cancel_in(struct ncclb_comm_stream *cs, const tutti_request *request
     return true;
 }
 
-/* A single operation cannot be cancelled, so its communicator is aborted.  An operation queued behind the program's own
- * work stays in the stream and completes when that work does. */
+/* Cancels a request.  A single operation cannot be cancelled, so its communicator is aborted.  An operation queued
+ * behind the program's own work stays in the stream and completes when that work does. */
 static int nccl_cancel(void *state, tutti_request *request)
 {
     struct ncclb_group *group = state;
@@ -300,13 +303,13 @@ static int nccl_cancel(void *state, tutti_request *request)
 
 static int nccl_wait_stream(void *state, tutti_request *request, void *stream)
 {
-    if (request->priv[0] == NULL) ncclb_queue_hurry(state, request);
+    if (request->priv[0] == NULL) ncclb_queue_poll_briefly(state, request);
     const struct ncclb_completion *completion = request->priv[0];
-    if (completion == NULL) return TUTTI_ERR_UNSUPPORTED; /* waits for its communicator, or has completed */
+    if (completion == NULL) return TUTTI_ERR_UNSUPPORTED; /* it waits for its communicator, or has completed */
     const struct device *device = &((struct ncclb_group *)state)->device;
     bool entered = device_enter(device);
     bool captured =
-        device_capture(stream) != DEVICE_NO_CAPTURE; /* waiting for an event outside the capture would invalidate it */
+        device_capture(stream) != DEVICE_NO_CAPTURE; /* waiting for an event outside a capture would invalidate it */
     CUresult result = captured ? CUDA_SUCCESS : driver.cuStreamWaitEvent(stream, completion->event, 0);
     device_leave(entered);
     if (captured) return TUTTI_ERR_UNSUPPORTED; /* the host waits instead */

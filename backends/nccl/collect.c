@@ -55,7 +55,7 @@ static ncclResult_t end_group(struct exchange *exchange)
     return exchange->result != ncclSuccess ? exchange->result : result;
 }
 
-/* ---- each kind --------------------------------------------------------------------------------------------- */
+/* ---- kinds of operation ---------------------------------------------------------------------------------------- */
 
 static ncclResult_t broadcast(struct ncclb_comm_stream *cs, const tutti_op *op, CUstream stream)
 {
@@ -63,7 +63,8 @@ static ncclResult_t broadcast(struct ncclb_comm_stream *cs, const tutti_op *op, 
     return ncclb_lib.ncclBroadcast(in->data, out->data, bytes_of(out), ncclInt8, op->root, cs->comm, stream);
 }
 
-/* The tensors of a list are at arbitrary addresses and differ in size: one broadcast per rank, in one NCCL group. */
+/* Broadcasts once per rank, in one NCCL group, because the tensors of a list are at arbitrary addresses and differ in
+ * size. */
 static ncclResult_t all_gather(struct ncclb_comm_stream *cs, const tutti_op *op, CUstream stream)
 {
     if (!op->list)
@@ -153,7 +154,7 @@ ncclResult_t ncclb_collect(struct ncclb_comm_stream *cs, const tutti_op *op, CUs
     case TUTTI_BARRIER:
         return ncclb_lib.ncclAllReduce(cs->group->barrier_word, cs->group->barrier_word, 1, ncclInt32, ncclSum,
                                        cs->comm, stream);
-    case TUTTI_SEND: /* a pair's comm stream: the sender is its rank 0 */
+    case TUTTI_SEND: /* on the comm stream of a pair, the sender is rank 0 */
         return ncclb_lib.ncclSend(op->in->data, bytes_of(op->in), ncclInt8, 1, cs->comm, stream);
     case TUTTI_RECV:
         return ncclb_lib.ncclRecv(op->out->data, bytes_of(op->out), ncclInt8, 0, cs->comm, stream);

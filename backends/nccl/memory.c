@@ -4,7 +4,7 @@
 
 #include "ncclb.h"
 
-/* Registration only improves speed, so errors are ignored. */
+/* Registers a block with the communicator.  Registration only improves speed, so errors are ignored. */
 static void register_block(struct ncclb_group *group, struct ncclb_block *block)
 {
     if (ncclb_lib.ncclCommRegister == NULL || block->driver || !ncclb_comm_stream_is_free(&group->main)) return;
@@ -19,8 +19,8 @@ void ncclb_memory_register(struct ncclb_group *group)
     LIST_FOREACH(block, &group->blocks, link) register_block(group, block);
 }
 
-/* Before 2.26 NCCL rounds sizes up to the GPU's recommended multicast granularity, which suits large blocks only.  The
- * threshold is conservative, since that granularity varies. */
+/* True if ncclMemAlloc suits a block of this size.  Before 2.26 NCCL rounds sizes up to the GPU's recommended multicast
+ * granularity, which suits large blocks only.  The threshold is conservative, since that granularity varies. */
 static bool suits_nccl_alloc(size_t bytes)
 {
     enum { LARGE = 256 << 20 };
@@ -43,7 +43,9 @@ int ncclb_alloc(void *state, size_t bytes, void **memory)
 {
     struct ncclb_group *group = state;
     struct ncclb_block *block = calloc(1, sizeof *block);
-    if (block == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for an allocation");
+    if (block == NULL)
+        return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: out of memory to record an allocation of %zu bytes",
+                                  bytes);
     block->bytes = bytes > 0 ? bytes : 1;
     bool entered = device_enter(&group->device);
     int status = allocate(group, block);
@@ -81,7 +83,7 @@ static void free_block(struct ncclb_group *group, struct ncclb_block *block)
     free(block);
 }
 
-/* Like cudaFree, waits until nothing uses the memory.  The wait for NCCL's operations is bounded; the program's own
+/* Waits until nothing uses the memory, as cudaFree does.  The wait for NCCL's operations is bounded; the program's own
  * kernels complete by themselves. */
 static int await_idle(struct ncclb_group *group)
 {

@@ -10,7 +10,7 @@
  *   queue.c        from a descriptor to a stream            completion.c  completion events
  *   collect.c      operations that move data                reduce.c      operations that reduce
  *   together.c     collective setup: splits, windows        proxy.c       proxy threads for older NCCL
- *   memory.c       tutti_alloc                              notes.c       failure propagation through the store
+ *   memory.c       tutti_alloc                              control.c     failure propagation through the store
  *   backend.c      function table                           ../cuda       the driver and the rank's device
  */
 #ifndef NCCLB_H
@@ -69,7 +69,7 @@ struct ncclb_comm_stream {
     char key[48]; /* key of its unique id in the group's store */
     ncclComm_t comm;
     struct ncclb_proxy *proxy; /* thread that calls NCCL; NULL: any thread */
-    void *result_cell;         /* of a failed call: NCCL may write it until the communicator has ended */
+    void *result_cell;         /* result of a failed call; NCCL may write it until the communicator has ended */
     CUstream stream;
     CUevent entry; /* work in the caller's stream */
     CUevent begin; /* recorded before the next operation in its own stream */
@@ -102,8 +102,8 @@ struct ncclb_group {
     struct ncclb_group *first;
     struct ncclb_group *made_from; /* group whose communicator is split; valid during open */
     int color;
-    TAILQ_ENTRY(ncclb_group) family_link;
-    TAILQ_HEAD(, ncclb_group) family; /* root group only */
+    TAILQ_ENTRY(ncclb_group) tree_link;
+    TAILQ_HEAD(, ncclb_group) tree; /* root group only */
     struct device device;
     struct ncclb_comm_stream main;
     struct ncclb_comm_stream *pairs; /* to each rank, then from each rank; NULL before the first message */
@@ -137,7 +137,7 @@ int ncclb_check_alone(struct ncclb_group *group);
 void ncclb_comm_stream_init(struct ncclb_comm_stream *cs, struct ncclb_group *group, int rank, int size,
                             const char *key);
 
-/* Starts or continues to open it; see its state for progress. */
+/* Starts or continues to open the comm stream; see its state for progress. */
 void ncclb_comm_stream_open(struct ncclb_comm_stream *cs);
 
 /* Polls for asynchronous NCCL errors; fails the group on one. */
@@ -146,7 +146,7 @@ void ncclb_comm_stream_watch(struct ncclb_comm_stream *cs, int64_t now);
 /* Fails the group.  Only the first call counts: it has the root cause. */
 void ncclb_fail_group(struct ncclb_group *group, int status, const char *text);
 
-/* Also marks the comm stream as dead; returns status with the message set. */
+/* Fails the group and marks the comm stream as dead.  Returns status, with the message set. */
 int ncclb_comm_stream_fail(struct ncclb_comm_stream *cs, int status, const char *text);
 
 /* Translates an NCCL error, with its last message and the versions, and fails the group. */
@@ -188,7 +188,7 @@ int ncclb_proxy_start(const struct ncclb_group *group, struct ncclb_proxy **prox
 /* Calls fn on the proxy thread, or on this thread if it is NULL, and returns its result. */
 ncclResult_t ncclb_proxy_call(struct ncclb_proxy *proxy, ncclResult_t (*fn)(void *argument), void *argument);
 
-/* Call after its communicator has ended. */
+/* Stops and frees a proxy after its communicator has ended. */
 void ncclb_proxy_stop(struct ncclb_proxy *proxy);
 
 /* ---- reap.c ---- */
@@ -200,7 +200,7 @@ struct reaping *ncclb_reap_new(struct ncclb_group *group, int most);
  * complete first. */
 void ncclb_reap_add(struct reaping *reaping, struct ncclb_comm_stream *cs, bool gently);
 
-/* Ends them on threads, with a bounded wait.  Returns true if all have ended. */
+/* Ends the communicators on threads, with a bounded wait.  Returns true if all have ended. */
 bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping);
 
 /* ---- queue.c ---- */
@@ -208,14 +208,14 @@ bool ncclb_reap(struct ncclb_group *group, struct reaping *reaping);
 /* Queues op: implements a native entry. */
 int ncclb_queue(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request *request);
 
-/* All operations queued between begin and end form one NCCL group. */
+/* Begins or ends an NCCL group, which consists of the operations queued in between. */
 int ncclb_coalesce(void *group, bool begin);
 
 /* Advances queued operations.  Returns true if any moved. */
 int ncclb_queue_move(struct ncclb_comm_stream *cs, int64_t now);
 
 /* Polls for a short time until a queued request is in its stream. */
-void ncclb_queue_hurry(struct ncclb_group *group, const tutti_request *request);
+void ncclb_queue_poll_briefly(struct ncclb_group *group, const tutti_request *request);
 
 /* Detaches the request from its queued operation and its completion event. */
 void ncclb_queue_forget(struct ncclb_comm_stream *cs, const tutti_request *request);
@@ -246,10 +246,10 @@ void ncclb_completion_free(struct ncclb_completion *completion);
 ncclResult_t ncclb_collect(struct ncclb_comm_stream *cs, const tutti_op *op, CUstream stream);
 ncclResult_t ncclb_reduce(struct ncclb_comm_stream *cs, const tutti_op *op, CUstream stream);
 
-/* Returns UNSUPPORTED with a message if NCCL lacks the reduction. */
+/* Checks that NCCL supports the reduction.  Returns UNSUPPORTED with a message otherwise. */
 int ncclb_reduce_check(const struct ncclb_group *group, const tutti_op *op);
 
-/* ---- notes.c ---- */
+/* ---- control.c ---- */
 
 int ncclb_notify(void *group, int32_t peer, const void *message, size_t bytes);
 void ncclb_poll_control(struct ncclb_group *group, int64_t now);
@@ -260,7 +260,7 @@ int ncclb_alloc(void *group, size_t bytes, void **memory);
 int ncclb_free(void *group, void *memory);
 void ncclb_memory_register(struct ncclb_group *group);
 
-/* quiet: no pending operation can use the memory. */
+/* Deregisters all memory when the group closes.  quiet: no pending operation can use the memory. */
 void ncclb_memory_close(struct ncclb_group *group, bool quiet);
 
 /* ---- backend.c ---- */

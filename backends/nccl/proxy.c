@@ -51,7 +51,9 @@ int ncclb_proxy_start(const struct ncclb_group *group, struct ncclb_proxy **out)
 {
     if (ncclb_lib.version >= 22700 || *out != NULL) return TUTTI_OK;
     struct ncclb_proxy *proxy = calloc(1, sizeof *proxy);
-    if (proxy == NULL) return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for a proxy thread");
+    if (proxy == NULL)
+        return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: out of memory for a proxy thread of group %s",
+                                  group->info.name);
     pthread_mutex_init(&proxy->lock, NULL);
     pthread_cond_init(&proxy->changed, NULL);
     proxy->context = group->device.context;

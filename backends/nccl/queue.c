@@ -38,7 +38,7 @@ static int check_capture(const struct ncclb_comm_stream *cs, const tutti_op *op,
     return TUTTI_OK;
 }
 
-/* ---- what waits -------------------------------------------------------------------------------------------- */
+/* ---- queued operations ------------------------------------------------------------------------------------------ */
 
 static size_t list_bytes(const tutti_op *op, int size)
 {
@@ -75,7 +75,9 @@ static void drop(struct ncclb_comm_stream *cs, struct ncclb_waiting *waiting)
 static int defer(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request *request, enum ncclb_place place)
 {
     struct ncclb_waiting *waiting = copy(op, cs->group->info.world_size);
-    if (waiting == NULL) return cs->group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for an operation");
+    if (waiting == NULL)
+        return cs->group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: out of memory to queue %s",
+                                      tutti_kind_find(op->kind)->name);
     waiting->request = request;
     waiting->place = place;
     TAILQ_INSERT_TAIL(&cs->waiting, waiting, link);
@@ -91,7 +93,7 @@ static int defer(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request
     return TUTTI_REQUEST_PENDING;
 }
 
-/* ---- into the stream --------------------------------------------------------------------------------------- */
+/* ---- submission ------------------------------------------------------------------------------------------------- */
 
 /* Makes the comm stream's own stream wait for the caller's. */
 static CUresult follow_caller(struct ncclb_comm_stream *cs, const tutti_op *op, CUevent after)
@@ -133,8 +135,8 @@ static ncclResult_t create_and_destroy_op(void *argument)
     return result == ncclSuccess ? ncclb_lib.ncclRedOpDestroy(op, cs->comm) : result;
 }
 
-/* Before 2.23 NCCL releases the state of a call only in the communicator's next call, but the proxy thread of an NCCL
- * group may start something else first. */
+/* Makes NCCL release the state of a call.  Before 2.23 it does so only in the communicator's next call, but the proxy
+ * thread of an NCCL group may start something else first. */
 static ncclResult_t release_call_state(struct ncclb_comm_stream *cs)
 {
     return ncclb_lib.version < 22300 ? ncclb_proxy_call(cs->proxy, create_and_destroy_op, cs) : ncclSuccess;
@@ -152,8 +154,8 @@ static enum ncclb_place poll_submitted(struct ncclb_comm_stream *cs)
     return NCCLB_SUBMITTED;
 }
 
-/* Since 2.23 a thread of NCCL processes each call within microseconds, so a short wait avoids queueing the operation.
- * A longer delay means that NCCL is connecting. */
+/* Polls a submitted operation for a short time.  Since 2.23 a thread of NCCL processes each call almost at once, so
+ * this avoids queueing the operation.  A longer delay means that NCCL is connecting. */
 static enum ncclb_place poll_briefly(struct ncclb_comm_stream *cs, int64_t most_ns)
 {
     static const struct timespec interval = {0, 50000};
@@ -218,7 +220,9 @@ static bool can_submit(const struct ncclb_comm_stream *cs)
 int ncclb_queue(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request *request)
 {
     struct ncclb_group *group = cs->group;
-    if (group->failed) return group->host->error(TUTTI_ERR_ABORTED, "%s", group->why); /* the core may not know yet */
+    if (group->failed)
+        return group->host->error(TUTTI_ERR_ABORTED, "%s",
+                                  group->why); /* the core may not have handled the failure yet */
     if (group->aborted || cs->state == NCCLB_DEAD)
         return group->host->error(TUTTI_ERR_ABORTED, "nccl: the communicator of group %s was aborted",
                                   group->info.name);
@@ -234,7 +238,7 @@ int ncclb_queue(struct ncclb_comm_stream *cs, const tutti_op *op, tutti_request 
     return status;
 }
 
-/* ---- moving on --------------------------------------------------------------------------------------------- */
+/* ---- progress --------------------------------------------------------------------------------------------------- */
 
 static void fail(struct ncclb_comm_stream *cs, struct ncclb_waiting *waiting, int status)
 {
@@ -290,7 +294,7 @@ static void poll_queue_briefly(struct ncclb_comm_stream *cs, int64_t most_ns)
     ncclb_queue_move(cs, cs->group->host->now_ns());
 }
 
-void ncclb_queue_hurry(struct ncclb_group *group, const tutti_request *request)
+void ncclb_queue_poll_briefly(struct ncclb_group *group, const tutti_request *request)
 {
     struct ncclb_comm_stream *cs;
     const struct ncclb_waiting *waiting;
@@ -302,7 +306,7 @@ void ncclb_queue_hurry(struct ncclb_group *group, const tutti_request *request)
     }
 }
 
-/* An operation submitted to NCCL stays queued, without its request, until it is in its stream. */
+/* Detaches a request.  An operation submitted to NCCL stays queued, without its request, until it is in its stream. */
 void ncclb_queue_forget(struct ncclb_comm_stream *cs, const tutti_request *request)
 {
     struct ncclb_waiting *waiting;
@@ -324,9 +328,9 @@ void ncclb_queue_clear(struct ncclb_comm_stream *cs)
     while ((waiting = TAILQ_FIRST(&cs->waiting)) != NULL) drop(cs, waiting);
 }
 
-/* ---- several as one ---------------------------------------------------------------------------------------- */
+/* ---- NCCL groups ------------------------------------------------------------------------------------------------ */
 
-/* Only if nothing is queued: then the operations are submitted at once. */
+/* True if nothing is queued.  Only then are the operations submitted at once. */
 static bool may_coalesce(const struct ncclb_group *group)
 {
     const struct ncclb_comm_stream *cs;
@@ -344,7 +348,7 @@ static void open_pairs(struct ncclb_group *group)
     if (group->main.state == NCCLB_CLOSED && !TAILQ_EMPTY(&group->main.waiting)) ncclb_comm_stream_open(&group->main);
 }
 
-/* NCCL accepts all operations of a group, or none. */
+/* Marks the operations of an NCCL group as submitted.  NCCL accepts all of them, or none. */
 static void mark_submitted(struct ncclb_comm_stream *cs, int status)
 {
     struct ncclb_waiting *waiting, *next;

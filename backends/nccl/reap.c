@@ -3,8 +3,8 @@
  *
  * Communicators without errors are all finalized before the first one is destroyed.  A peer may have opened them in
  * another order and wait in the finalize of one while this rank destroys another.  The others are aborted at once, each
- * on its own thread, because an abort may wait for the whole device, where kernels of another communicator still spin.
- */
+ * on its own thread, because an abort may wait for the whole device, where kernels of another communicator still
+ * spin. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -17,9 +17,9 @@ struct ending {
     struct reaping *reaping;
     ncclComm_t comm;
     struct ncclb_proxy *proxy;
-    void *result_cell; /* as in ncclb_comm_stream: its communicator has failed and is aborted */
+    void *result_cell; /* its communicator has failed and is aborted: see ncclb_comm_stream */
     bool gently;
-    ncclResult_t state; /* of ncclCommFinalize */
+    ncclResult_t state; /* result of ncclCommFinalize */
 };
 
 struct reaping {
@@ -126,7 +126,7 @@ static void *end_gently(void *argument)
     return NULL;
 }
 
-/* ---- the caller's side ------------------------------------------------------------------------------------- */
+/* ---- interface ------------------------------------------------------------------------------------------------- */
 
 struct reaping *ncclb_reap_new(struct ncclb_group *group, int most)
 {

@@ -91,7 +91,9 @@ int ncclb_reduce_check(const struct ncclb_group *group, const tutti_op *op)
 {
     bool dtype = map_dtype(op->dtype).known && (!is_fp8(op->dtype) || group->fp8_reduces);
     if (dtype && map_op(op->reduce_op, op->dtype) != ncclNumOps) return TUTTI_OK;
-    return group->host->error(TUTTI_ERR_UNSUPPORTED, "nccl: NCCL does not support this reduction for this dtype");
+    return group->host->error(TUTTI_ERR_UNSUPPORTED,
+                              "nccl: NCCL does not support reduce op %d for dtype 0x%x; use another backend for it",
+                              (int)op->reduce_op, (unsigned)op->dtype);
 }
 
 /* ---- PREMUL_SUM -------------------------------------------------------------------------------------------- */
@@ -154,9 +156,9 @@ static ncclResult_t premul_sum_op(struct ncclb_comm_stream *cs, double factor, n
     return ncclSuccess;
 }
 
-/* ---- each kind --------------------------------------------------------------------------------------------- */
+/* ---- kinds of operation ---------------------------------------------------------------------------------------- */
 
-/* Blocks of a list differ in size: one reduce per rank, in one NCCL group. */
+/* Reduces once per rank, in one NCCL group, because blocks of a list differ in size. */
 static ncclResult_t reduce_scatter_list(struct ncclb_comm_stream *cs, const tutti_op *op, struct form form,
                                         ncclRedOp_t reduce, CUstream stream)
 {

@@ -34,7 +34,7 @@ static int report_timeout(struct ncclb_group *group, const char *doing)
                               group->info.name);
 }
 
-/* NCCL allows no pending operation on a communicator that is split. */
+/* Waits until no operation is pending, because NCCL allows none on a communicator that is split. */
 static int await_idle(struct ncclb_group *group, const char *doing, int64_t deadline)
 {
     for (;;) {
@@ -49,7 +49,7 @@ static int await_idle(struct ncclb_group *group, const char *doing, int64_t dead
     }
 }
 
-/* A communicator cannot recover from an unfinished collective call. */
+/* Fails the group after a timeout, because a communicator cannot recover from an unfinished collective call. */
 static int fail_timeout(struct ncclb_group *group, const char *doing)
 {
     char text[300];
@@ -57,7 +57,8 @@ static int fail_timeout(struct ncclb_group *group, const char *doing)
     return ncclb_comm_stream_fail(&group->main, TUTTI_ERR_TIMEOUT, text);
 }
 
-/* NCCL returns success for a call that has only started (it drops ncclInProgress), so the communicator is asked. */
+/* Waits for a collective call.  NCCL returns success for a call that has only started (it drops ncclInProgress), so
+ * this polls the communicator. */
 static int await_call(struct ncclb_group *group, ncclResult_t result, const char *doing, int64_t deadline)
 {
     while (result == ncclSuccess || result == ncclInProgress) {
@@ -72,8 +73,8 @@ static int await_call(struct ncclb_group *group, ncclResult_t result, const char
 }
 
 /* Returns what NCCL has written, NULL after an error, and frees the cell.  NCCL writes it from a thread of its own,
- * possibly after the wait has ended, so after an error the cell stays as long as the communicator.  There is one at the
- * most: an error fails the group. */
+ * possibly after the wait has ended, so after an error the cell stays as long as the communicator.  There is at most
+ * one such cell: an error fails the group. */
 static void *take_result(void **result_cell, int status, struct ncclb_group *group)
 {
     void *result = NULL;
@@ -88,7 +89,8 @@ static void *take_result(void **result_cell, int status, struct ncclb_group *gro
 
 static int no_memory(const struct ncclb_group *group)
 {
-    return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: no memory for a result of NCCL");
+    return group->host->error(TUTTI_ERR_NO_MEMORY, "nccl: out of memory for a result of NCCL in group %s",
+                              group->info.name);
 }
 
 struct splitting {
