@@ -2,25 +2,16 @@
 
 #include <execinfo.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <time.h>
 
 struct procs_shared *proc_shared;
 int proc_rank = -1;
 
-int64_t procs_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 double procs_seconds(int64_t since_ns)
 {
-    return (double)(procs_now_ns() - since_ns) / 1e9;
+    return (double)(monotonic_ns() - since_ns) / 1e9;
 }
 
 void procs_sleep_ms(int ms)
@@ -50,7 +41,7 @@ bool proc_is_error(const char *file, int line, const char *call, int status, int
 
 void proc_set_step(int step)
 {
-    atomic_store(&proc_shared->at_ns[proc_rank], procs_now_ns());
+    atomic_store(&proc_shared->at_ns[proc_rank], monotonic_ns());
     atomic_store(&proc_shared->step[proc_rank], step);
 }
 
@@ -242,7 +233,7 @@ static void kill_all(struct procs *procs)
 void procs_wait(struct procs *procs)
 {
     while (procs_reap(procs)) {
-        if (procs_now_ns() > procs->deadline_ns) kill_all(procs);
+        if (monotonic_ns() > procs->deadline_ns) kill_all(procs);
         procs_sleep_ms(1);
     }
 }
@@ -253,7 +244,7 @@ bool procs_wait_for_step(struct procs *procs, int step)
         bool all = true;
         for (int i = 0; i < procs->size; i++) all &= procs->pid[i] == 0 || atomic_load(&procs->shared->step[i]) >= step;
         if (all) return true;
-        if (procs_now_ns() > procs->deadline_ns) return false;
+        if (monotonic_ns() > procs->deadline_ns) return false;
         procs_sleep_ms(1);
     }
     return false;
@@ -285,17 +276,6 @@ uint64_t procs_random(uint64_t *state, uint64_t below)
 {
     *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (*state >> 33) % below;
-}
-
-int procs_free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    close(fd);
-    return ntohs(address.sin_port);
 }
 
 static bool fork_ranks(struct procs *procs, int gate[2])
@@ -335,7 +315,7 @@ void procs_run(struct procs *procs)
     assert_int_equal(pipe2(gate, O_CLOEXEC), 0);
     procs->shared = mmap(NULL, sizeof *procs->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(procs->shared, MAP_FAILED);
-    procs->deadline_ns = procs_now_ns() + (int64_t)(procs->limit_s > 0 ? procs->limit_s : PROCS_LIMIT_S) * 1000000000;
+    procs->deadline_ns = monotonic_ns() + (int64_t)(procs->limit_s > 0 ? procs->limit_s : PROCS_LIMIT_S) * 1000000000;
     bool started = fork_ranks(procs, gate);
     if (started) serve_ranks(procs, gate);
     close(gate[0]);

@@ -27,6 +27,8 @@
 
 #include <cmocka.h>
 
+#include "monotonic.h"
+
 #define PROCS_MOST 96
 #define PROCS_LIMIT_S 60
 #define PROCS_TOKEN "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
@@ -63,7 +65,6 @@ struct procs {
 extern struct procs_shared *proc_shared;
 extern int proc_rank;
 
-int64_t procs_now_ns(void);
 double procs_seconds(int64_t since_ns);
 void procs_sleep_ms(int ms);
 
@@ -168,9 +169,6 @@ void procs_check_notified(struct procs *procs, int victim, int64_t killed_ns, do
 
 /* Returns a random number below a limit. */
 uint64_t procs_random(uint64_t *state, uint64_t below);
-
-/* Returns a port of the loopback interface that is free now. */
-int procs_free_port(void);
 
 /* Runs the ranks to their end.  Unless may_fail is set, asserts that each returned 0 or was killed by the test. */
 void procs_run(struct procs *procs);

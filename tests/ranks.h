@@ -14,17 +14,9 @@
 
 #include <cmocka.h>
 
-#define RANKS_MOST 16
+#include "expect.h"
 
-/* In a rank: returns the line number, and says why on stderr, if the condition is false. */
-#define EXPECT(condition)                                                                                              \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: rank %d: %s; last error: %s\n", __FILE__, __LINE__, tutti_get_rank(group),         \
-                    #condition, tutti_last_error());                                                                   \
-            return __LINE__;                                                                                           \
-        }                                                                                                              \
-    } while (0)
+#define RANKS_MOST 16
 
 /* Returns a counter of the plug-in "loop" by the name of its variable, or NULL. */
 atomic_long *ranks_loop_counter(const char *name);

@@ -1,12 +1,10 @@
 /* Local rank, node and ranks of a node, under every installed launcher.  Also ranks given as arguments, as in the
  * tutorials' setup(), with MASTER_ADDR and MASTER_PORT from the environment. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
 
+#include "loopback.h"
 #include "mpi_launch.h"
 
 #define SELF TUTTI_BUILD_DIR "/tests/test_nodes"
@@ -75,15 +73,9 @@ static void test_mpi(void **state)
 /* The environment's own ranks are ignored. */
 static void test_setup(void **state)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
     char port[16];
     (void)state;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
-    close(fd);
-    snprintf(port, sizeof port, "%d", ntohs(address.sin_port));
+    snprintf(port, sizeof port, "%d", loopback_free_port());
     pid_t ranks[2];
     for (int i = 0; i < 2; i++) {
         ranks[i] = fork();

@@ -1,6 +1,7 @@
-/* Ranks that torchrun starts meet without speaking to its agent's store: with torchrun's variables, set by the test,
- * whose own socket stands for that store, and under torchrun itself, skipped if torch is not installed. */
-#include <arpa/inet.h>
+/* Ranks that torchrun starts find each other without a connection to its agent's store.  Most tests set torchrun's
+ * variables themselves, and a socket of the test stands for that store.  In one test, torchrun itself starts the ranks.
+ * It is skipped if torch is not installed. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "loopback.h"
 
 static char said[65536];
 
@@ -34,14 +37,8 @@ static int times(const char *what)
 
 static int listener(uint16_t *port)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, length), 0);
-    assert_int_equal(listen(fd, 16), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    *port = ntohs(address.sin_port);
+    int fd = loopback_listen(16, port);
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
     return fd;
 }
 
@@ -119,7 +116,7 @@ static void torchrun(void **state)
     for (size_t i = 0; i < 2; i++) {
         char command[6000];
         uint16_t port;
-        close(listener(&port));
+        port = loopback_free_port();
         snprintf(command, sizeof command,
                  "TUTTI_BACKEND_PATH=%s timeout 90 /usr/bin/python3 -m torch.distributed.run %s%s%u --no_python -r 0:1 "
                  "-t 0:1 --nproc_per_node 3 %s/all_reduce tcp 2>&1",

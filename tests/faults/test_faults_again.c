@@ -1,5 +1,6 @@
 /* Groups made again and again: on one port, from one file, over one store; and ranks that disagree about their world.
  */
+#include "loopback.h"
 #include "procs.h"
 #include "usage.h"
 
@@ -23,7 +24,7 @@ static int rank_of_again(int rank, int size, void *argument)
 static void test_same_port_fifty_times(void **state)
 {
     (void)state;
-    int port = procs_free_port();
+    int port = loopback_free_port();
     procs_run_ranks(3, rank_of_again, &port);
 }
 
@@ -106,7 +107,7 @@ static int rank_of_other_size(int rank, int size, void *argument)
 {
     (void)argument;
     if (rank == 1) proc_set_int("WORLD_SIZE", size + 1);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     EXPECT_ERROR(proc_init(20000), TUTTI_ERR_MISMATCH, "WORLD_SIZE", "rank 1 says 3", "says 2");
     EXPECT_WITHIN(begin, 0, SOON_S);
     return 0;
@@ -121,7 +122,7 @@ static int rank_that_came_twice(int rank, int size, void *argument)
         procs_sleep_ms(300);
     }
     proc_set_step(1);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     tutti_init_opts opts = {.store_timeout_ms = 2500};
     int status = tutti_init_process_group("tcp", &opts);
     if (rank == 2)
@@ -136,7 +137,7 @@ static int rank_that_may_be_missing(int rank, int size, void *argument)
 {
     (void)argument;
     if (rank == size - 1) return 0;
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     EXPECT_ERROR(tutti_init_process_group("tcp", &(tutti_init_opts){.store_timeout_ms = 1000}), TUTTI_ERR_TIMEOUT,
                  "joined 2 of 3", "missing 2");
     EXPECT_WITHIN(begin, 0.9, 1 + SOON_S);

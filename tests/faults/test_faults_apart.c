@@ -1,5 +1,6 @@
 /* Groups that end while others are in use, ranks that cannot all reach each other, and state that an error path leaves.
  */
+#include "loopback.h"
 #include "procs.h"
 
 #include <fcntl.h>
@@ -53,7 +54,7 @@ static int rank_of_own_backend(int rank, int size, void *argument)
 
 static void await_step(struct procs *procs, int rank, int step)
 {
-    while (procs_reap(procs) && atomic_load(&procs->shared->step[rank]) < step && procs_now_ns() < procs->deadline_ns)
+    while (procs_reap(procs) && atomic_load(&procs->shared->step[rank]) < step && monotonic_ns() < procs->deadline_ns)
         procs_sleep_ms(1);
 }
 
@@ -327,7 +328,7 @@ static void test_many_share_memory(void **state)
 
 /* ---- the store's host stands still ------------------------------------------------------------------------------- */
 
-static int rank_whose_store_stands_still(int rank, int size, void *argument)
+static int rank_whose_store_is_stopped(int rank, int size, void *argument)
 {
     unsetenv("TUTTI_STORE_HOSTED"); /* rank 0 hosts the store */
     proc_set_int("MASTER_PORT", *(int *)argument);
@@ -337,7 +338,7 @@ static int rank_whose_store_stands_still(int rank, int size, void *argument)
         raise(SIGSTOP); /* the parent continues it */
     } else {
         procs_sleep_ms(200);
-        int64_t begin = procs_now_ns();
+        int64_t begin = monotonic_ns();
         EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
         EXPECT_WITHIN(begin, 0, 2 + SOON_S);
         proc_set_step(2);
@@ -357,8 +358,8 @@ static void go_on(struct procs *procs, void *argument)
 static void test_the_store_stands_still(void **state)
 {
     (void)state;
-    int port = procs_free_port();
-    procs_run_with(2, rank_whose_store_stands_still, go_on, &port);
+    int port = loopback_free_port();
+    procs_run_with(2, rank_whose_store_is_stopped, go_on, &port);
 }
 
 int main(void)

@@ -1,5 +1,6 @@
-/* The first cause wins: a rank that fails by itself is reported with its reason, also by ranks that only see it leave.
- */
+/* All ranks report the first cause: a rank that fails by itself is reported with its reason, also by ranks that only
+ * see it leave. */
+#include "loopback.h"
 #include "procs.h"
 #include "text.h"
 
@@ -41,7 +42,7 @@ static int rank_without_descriptors(int rank, int size, void *argument)
     int next = fcntl(0, F_DUPFD_CLOEXEC, 0); /* the lowest free number */
     close(next);
     if (rank == 1) limit_descriptors((rlim_t)next);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     int result = expect_limit_named(rank, sum_once(size));
     EXPECT_WITHIN(begin, 0, SOON_S);
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
@@ -57,7 +58,7 @@ static void test_descriptors_run_out_in_the_first_operation(void **state)
 static int rank_with_few_descriptors(int rank, int size, void *argument)
 {
     if (rank == 1) limit_descriptors((rlim_t)(intptr_t)argument);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     int status = proc_init(20000);
     if (status == TUTTI_OK) status = sum_once(size);
     int result = status == TUTTI_OK ? 0 : expect_limit_named(rank, status);
@@ -81,7 +82,7 @@ static int rank_that_differs(int rank, int size, void *argument)
     int64_t n = *(const int64_t *)argument + (rank == 2);
     EXPECT(proc_init(20000) == TUTTI_OK);
     proc_barrier(size, 1);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     int status = tutti_all_to_all_single(tutti_view(out, n * size), tutti_view(in, n * size), NULL, NULL, NULL);
     EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "rank 2");
     EXPECT_WITHIN(begin, 0, SOON_S);
@@ -149,7 +150,7 @@ static int rank_of_leaving(int rank, int size, void *argument)
     proc_wait_for_step(LEAVER, 2);
     procs_sleep_ms(MOMENT_MS);
     int status = TUTTI_OK; /* a send succeeds until the end of the link is noticed */
-    for (int64_t begin = procs_now_ns(); status == TUTTI_OK && procs_seconds(begin) < SOON_S;)
+    for (int64_t begin = monotonic_ns(); status == TUTTI_OK && procs_seconds(begin) < SOON_S;)
         status = call_late(*(const int *)argument);
     /* ABORTED: on a slow machine the idle group's thread has failed the group before the call. */
     EXPECT_ERROR(status, status == TUTTI_ERR_ABORTED ? TUTTI_ERR_ABORTED : TUTTI_ERR_PEER_LOST, "rank 0 is lost: ");
@@ -220,7 +221,7 @@ static void end_in_order(struct procs *procs, void *argument)
     procs_signal(procs, ending->victim, SIGKILL);
     procs_sleep_ms(MOMENT_MS);
     procs_release(procs, 1);
-    for (int64_t begin = procs_now_ns(); procs->pid[ending->first] != 0 && procs_seconds(begin) < SOON_S;) {
+    for (int64_t begin = monotonic_ns(); procs->pid[ending->first] != 0 && procs_seconds(begin) < SOON_S;) {
         procs_reap(procs);
         procs_sleep_ms(1);
     }
@@ -230,7 +231,7 @@ static void end_in_order(struct procs *procs, void *argument)
 static void run_ending(struct ending ending)
 {
     struct procs procs = {.size = 3, .fn = rank_of_ending, .argument = &ending, .act = end_in_order, .may_fail = true};
-    ending.store_port = procs_free_port();
+    ending.store_port = loopback_free_port();
     procs_run(&procs);
     assert_int_equal(procs.code[ending.first], 0);
     assert_int_equal(procs.code[ending.late], 0);

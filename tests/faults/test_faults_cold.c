@@ -2,7 +2,8 @@
  * reports PEER_LOST and names that rank: never another survivor, which leaves because of the failure, and never the
  * store.
  *
- * FAULTS_KILLS is how often (200 for a soak), FAULTS_SEED makes other moments. */
+ * FAULTS_KILLS is the number of kills (200 for a soak), and FAULTS_SEED chooses other moments. */
+#include "loopback.h"
 #include "procs.h"
 #include "text.h"
 
@@ -57,7 +58,7 @@ static int rank_of_cold(int rank, int size, void *argument)
     if (rank == kill->victim && kill->delay_us < 0) pause();
     if (rank == kill->late) procs_sleep_ms(kill->late_ms);
     int status = TUTTI_OK;
-    for (int64_t begin = procs_now_ns(); status == TUTTI_OK && procs_seconds(begin) < 30;)
+    for (int64_t begin = monotonic_ns(); status == TUTTI_OK && procs_seconds(begin) < 30;)
         status = call(kill->kind, size, in, out);
     proc_set_step(2);
     int result = judge(kill, status);
@@ -77,7 +78,7 @@ static void kill_cold(struct procs *procs, void *argument)
     procs_release(procs, 1);
     if (kill->delay_us >= 0) usleep((useconds_t)kill->delay_us);
     procs_signal(procs, kill->victim, SIGKILL);
-    int64_t killed_ns = procs_now_ns();
+    int64_t killed_ns = monotonic_ns();
     procs_wait(procs);
     procs_check_notified(procs, kill->victim, killed_ns, SOON_S);
 }
@@ -91,7 +92,7 @@ static struct kill draw_kill(uint64_t *chance)
     if (procs_random(chance, 2) == 0) kill.late = (int)procs_random(chance, RANKS);
     kill.late_ms = (int)procs_random(chance, LATE_MS);
     if (kill.late == kill.victim) kill.late = -1;
-    if (procs_random(chance, 3) == 0) kill.store_port = procs_free_port();
+    if (procs_random(chance, 3) == 0) kill.store_port = loopback_free_port();
     return kill;
 }
 

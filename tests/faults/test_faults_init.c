@@ -20,6 +20,8 @@
 
 #include <cmocka.h>
 
+#include "monotonic.h"
+
 enum { RANKS = 4, KILLS = 12, SPREAD_US = 120000, LIMIT_S = 30 };
 #define SOON_S 10.0 /* for a busy machine; the output says how many took more than 1 s */
 
@@ -37,13 +39,6 @@ struct sheet {
     struct seen seen[RANKS];
 };
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static struct sheet *open_sheet(const char *path, int flags)
 {
     int fd = open(path, flags | O_RDWR | O_CLOEXEC, 0600);
@@ -60,7 +55,7 @@ static void arrange_end(struct sheet *sheet)
     pid_t rank = getpid();
     if (fork() != 0) return;
     usleep((useconds_t)sheet->delay_us);
-    sheet->killed_ns = now_ns();
+    sheet->killed_ns = monotonic_ns();
     if (getppid() == rank) kill(rank, SIGKILL);
     _exit(0);
 }
@@ -78,7 +73,7 @@ static int be_rank(const char *path)
     while (status == TUTTI_OK) status = tutti_all_reduce(tutti_view(&one, 1), TUTTI_MAX, NULL);
     snprintf(name, sizeof name, "rank %d", sheet->victim);
     snprintf(seen->text, sizeof seen->text, "%s", tutti_last_error());
-    seen->at_ns = now_ns();
+    seen->at_ns = monotonic_ns();
     seen->status = status;
     seen->named = strstr(seen->text, name) != NULL;
     seen->ended = true;
@@ -107,9 +102,9 @@ static void run_job(const char *path)
         execl(TUTTI_RUN_PATH, TUTTI_RUN_PATH, "-n", ranks, self, "rank", path, (char *)NULL);
         _exit(127);
     }
-    int64_t limit = now_ns() + (int64_t)LIMIT_S * 1000000000;
+    int64_t limit = monotonic_ns() + (int64_t)LIMIT_S * 1000000000;
     while (waitpid(pid, NULL, WNOHANG) == 0) {
-        if (now_ns() > limit) {
+        if (monotonic_ns() > limit) {
             kill(pid, SIGKILL); /* its ranks are killed with it */
             waitpid(pid, NULL, 0);
             break;

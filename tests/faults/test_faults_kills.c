@@ -40,7 +40,7 @@ static int rank_in_danger(int rank, int size, void *argument)
     if (status == TUTTI_OK) status = sum_once(rank, size, data, 1);
     proc_set_step(2);
     while (status == TUTTI_OK) status = sum_once(rank, size, data, n);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     proc_set_step(3);
     if (status != TUTTI_ERR_ABORTED) EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, guilty);
     EXPECT_ERROR(status, status, guilty);
@@ -54,8 +54,8 @@ static int rank_in_danger(int rank, int size, void *argument)
 /* All ranks have arrived and begin to attach: one that had not arrived would only be a straggler. */
 static void await_attaching(struct procs *procs)
 {
-    int64_t came = 0, limit_ns = procs_now_ns() + INT64_C(20000000000);
-    while (came < RANKS && procs_now_ns() < limit_ns)
+    int64_t came = 0, limit_ns = monotonic_ns() + INT64_C(20000000000);
+    while (came < RANKS && monotonic_ns() < limit_ns)
         if (tutti_store_add(procs->store, "tutti/processes", 0, &came) != TUTTI_OK) return;
 }
 
@@ -71,7 +71,7 @@ static void kill_one(struct procs *procs, void *argument)
     if (kill->phase == ATTACHING) await_attaching(procs);
     usleep((useconds_t)kill->delay_us);
     procs_signal(procs, kill->victim, SIGKILL);
-    int64_t killed_ns = procs_now_ns();
+    int64_t killed_ns = monotonic_ns();
     procs_wait(procs);
     procs_check_notified(procs, kill->victim, killed_ns, SOON_S);
     procs->failed |= leftovers_exist(&leftovers, pids, RANKS);

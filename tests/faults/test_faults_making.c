@@ -59,7 +59,7 @@ static int differ(const struct lists *those, int rank)
 {
     float x = 1;
     tutti_group *group = NULL;
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     tutti_group_opts opts = {.members_only = those->members_only};
     int status = tutti_new_group(those->of[rank], those->n[rank], &opts, &group);
     if (status == TUTTI_OK && is_in(those, rank)) {
@@ -101,7 +101,7 @@ static int rank_of_split(int rank, int size, void *argument)
     (void)argument;
     tutti_group *group = NULL;
     EXPECT(proc_init(20000) == TUTTI_OK);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     int status = rank == 1 ? tutti_new_group(all, SIZE, NULL, &group) : tutti_split_group(0, 0, NULL, &group);
     EXPECT_ERROR(status, TUTTI_ERR_MISMATCH, "rank 1 new_group of [0,1,2,3]", "split_group");
     EXPECT_WITHIN(begin, 0, 1 + SOON_S);
@@ -149,7 +149,7 @@ static int rank_of_absence(int rank, int size, void *argument)
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     tutti_group_opts opts = {.timeout_ms = T_MS, .members_only = case_of->members_only, .name = "late"};
     if (rank == case_of->absent) proc_wait_for_go(2);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     int status = tutti_new_group(all, size, &opts, &group);
     if (status == TUTTI_OK) status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, tutti_with(.group = group));
     snprintf(name, sizeof name, "rank %d has not made this group", case_of->absent);
@@ -195,7 +195,7 @@ static int rank_of_death(int rank, int size, void *argument)
     proc_set_step(1);
     snprintf(name, sizeof name, "rank %d is lost", victim);
     EXPECT_ERROR(tutti_new_group(all, size, NULL, &group), TUTTI_ERR_PEER_LOST, name);
-    EXPECT(procs_now_ns() - atomic_load(&proc_shared->at_ns[victim]) < (int64_t)SOON_S * 1000000000);
+    EXPECT(monotonic_ns() - atomic_load(&proc_shared->at_ns[victim]) < (int64_t)SOON_S * 1000000000);
     tutti_destroy_process_group(NULL);
     return 0;
 }

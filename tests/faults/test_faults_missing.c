@@ -177,7 +177,7 @@ static int rank_of_missing(int rank, int size, void *argument)
     }
     EXPECT(tutti_barrier(NULL) == TUTTI_OK);
     snprintf(guilty, sizeof guilty, " for rank %d (", missing);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     for (int i = 0; i < GROUPS && rank != missing; i++) EXPECT(start(&call[i], calls[i % CALLS].start) == 0);
     for (int i = 0; i < GROUPS && rank != missing; i++)
         EXPECT(expect_named(&call[i], calls[i % CALLS].name, guilty, begin, absence->timeout_ms) == 0);

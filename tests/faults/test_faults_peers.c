@@ -23,11 +23,11 @@ static int sum_once(int rank, int size, float *data, int n)
 static int expect_failed_group(const char *cause)
 {
     float x = 1;
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     EXPECT_ERROR(tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL), TUTTI_ERR_ABORTED, "group world", cause);
     EXPECT_ERROR(tutti_barrier(NULL), TUTTI_ERR_ABORTED, "group world", cause);
     EXPECT_WITHIN(begin, 0, 0.5);
-    begin = procs_now_ns();
+    begin = monotonic_ns();
     EXPECT(tutti_destroy_process_group(NULL) == TUTTI_OK);
     EXPECT_WITHIN(begin, 0, 4);
     return 0;
@@ -49,7 +49,7 @@ static int rank_of_death(int rank, int size, void *argument)
     if (rank == 2 && death->leaves) exit(0);
     if (rank == 2) pause();
     if (!death->waiting) proc_wait_for_go(2);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     int status = sum_once(rank, size, &x, 1);
     const char *how = death->leaves ? "left the group" : "rank 2";
     if (status == TUTTI_ERR_ABORTED && !death->waiting) /* the other survivor called first and reported it */
@@ -181,7 +181,7 @@ static int rank_that_opens(int rank, int size, void *argument)
     EXPECT(proc_init(30000) == TUTTI_OK);
     proc_set_step(1);
     if (rank == 2) pause();
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     EXPECT_ERROR(tutti_new_group(
                      all, 3, &(tutti_group_opts){.backend = TUTTI_BUILD_DIR "/tests/plugins/libtutti_loop.so"}, &group),
                  TUTTI_ERR_PEER_LOST, "rank 2 is lost");
@@ -236,7 +236,7 @@ static void kill_at_random(struct procs *procs, void *argument)
     if (!procs_wait_for_step(procs, 1)) return;
     procs_sleep_ms(chance->delay_us / 1000);
     usleep((useconds_t)(chance->delay_us % 1000));
-    int64_t killed_ns = procs_now_ns();
+    int64_t killed_ns = monotonic_ns();
     procs_signal(procs, chance->victim, SIGKILL);
     if (!procs_wait_for_step(procs, 2)) return;
     procs_check_notified(procs, chance->victim, killed_ns, SOON_S + 1); /* when the operation failed, not the end */
@@ -273,7 +273,7 @@ static int rank_of_stop(int rank, int size, void *argument)
     EXPECT(proc_init(2000) == TUTTI_OK);
     EXPECT(sum_once(rank, size, &x, 1) == TUTTI_OK);
     proc_wait_for_go(1);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     int status = sum_once(rank, size, &x, 1);
     if (rank == 1) { /* the stopped rank, continued */
         EXPECT_ERROR(status, TUTTI_ERR_ABORTED, "group world", "rank 1 (no heartbeat for ");
@@ -291,11 +291,11 @@ static void stop_rank_1(struct procs *procs, void *argument)
     if (!procs_wait_for_step(procs, 1)) return;
     procs_signal(procs, 1, SIGSTOP);
     procs_release(procs, 1);
-    while (procs_reap(procs) && procs_now_ns() < procs->deadline_ns &&
+    while (procs_reap(procs) && monotonic_ns() < procs->deadline_ns &&
            (atomic_load(&procs->shared->step[0]) < 2 || atomic_load(&procs->shared->step[2]) < 2))
         procs_sleep_ms(1);
     procs_signal(procs, 1, SIGCONT);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     procs_wait_for_step(procs, 2);
     if (procs_seconds(begin) > SOON_S) {
         fprintf(stderr, "the stopped rank was notified of the failure after %.1f s\n", procs_seconds(begin));
@@ -361,7 +361,7 @@ static int rank_that_may_not_call(int rank, int size, void *argument)
     EXPECT(tutti_broadcast(tutti_view(&root, 1), 0, NULL) == TUTTI_OK);
     proc_barrier(size, 1);
     if (rank != 2) {
-        int64_t begin = procs_now_ns();
+        int64_t begin = monotonic_ns();
         EXPECT_ERROR(sum_once(rank, size, &x, 1), TUTTI_ERR_TIMEOUT, "all_reduce #3", "group world", "rank 2",
                      "#2 broadcast");
         EXPECT_WITHIN(begin, 1.4, 1.5 + SOON_S);

@@ -70,14 +70,14 @@ static int rank_in(int rank, int size, const struct sandbox *sandbox, const char
 {
     setenv("TUTTI_SHM", shm, 1);
     if (inside) EXPECT(enter(sandbox));
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     int status = proc_init(20000);
     if (status != TUTTI_OK) return expect_refusal(sandbox, inside, status, begin);
     int result = use(rank, size);
     if (result != 0) return result;
     proc_barrier(size, 1);
     if (rank == size - 1) proc_wait_for_go(2); /* until it is killed */
-    begin = procs_now_ns();
+    begin = monotonic_ns();
     float x = 1;
     status = tutti_all_reduce(tutti_view(&x, 1), TUTTI_SUM, NULL);
     EXPECT_ERROR(status, TUTTI_ERR_PEER_LOST, "rank 2");
@@ -101,7 +101,7 @@ static int rank_of_sandbox(int rank, int size, void *argument)
 static void kill_last(struct procs *procs, void *argument)
 {
     (void)argument;
-    while (procs_reap(procs) && atomic_load(&procs->shared->step[SIZE - 1]) < 2 && procs_now_ns() < procs->deadline_ns)
+    while (procs_reap(procs) && atomic_load(&procs->shared->step[SIZE - 1]) < 2 && monotonic_ns() < procs->deadline_ns)
         procs_sleep_ms(1);
     procs_signal(procs, SIZE - 1, SIGKILL);
 }

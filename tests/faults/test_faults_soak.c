@@ -132,7 +132,7 @@ static void act(struct procs *procs, void *argument)
     procs_signal(procs, turn->victim, SIGKILL);
     if (stops) procs_sleep_ms((int)procs_random(&chance, 2 * STOP_MS));
     if (stops) procs_signal(procs, other, SIGCONT);
-    int64_t killed_ns = procs_now_ns();
+    int64_t killed_ns = monotonic_ns();
     procs_wait(procs);
     procs_check_notified(procs, turn->victim, killed_ns, SOON_S);
 }
@@ -175,7 +175,7 @@ static void test_stopped_and_killed(void **state)
     uint64_t chance = seed != NULL ? strtoull(seed, NULL, 10) : 1;
     double limit = seconds != NULL ? atof(seconds) : SECONDS;
     struct counts counts = {0};
-    for (int64_t begin = procs_now_ns(); procs_seconds(begin) < limit;) {
+    for (int64_t begin = monotonic_ns(); procs_seconds(begin) < limit;) {
         struct turn turn = {.seed = procs_random(&chance, UINT32_MAX), .wire = counts.turns % 2 == 0};
         if (only != NULL) turn.wire = atoi(only) != 0;
         turn.victim = (int)procs_random(&chance, RANKS);

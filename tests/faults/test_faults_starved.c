@@ -50,7 +50,7 @@ static int starved_rank(int rank, int size, void *argument)
     bool is_victim = rank == trial->victim;
     setenv("TUTTI_SHM", trial->shm, 1);
     if (is_victim) arm(trial->nth);
-    int64_t begin = procs_now_ns();
+    int64_t begin = monotonic_ns();
     int status =
         tutti_init_process_group("tcp", &(tutti_init_opts){.timeout_ms = TIMEOUT_MS, .store_timeout_ms = JOIN_MS});
     bool joined = status == TUTTI_OK;

@@ -2,20 +2,14 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <tutti/tutti.h>
 #include <unistd.h>
 
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
+#include "monotonic.h"
 
 static int report_failure(int status, double since)
 {
-    printf("%.3f %s: %s\n", now_s() - since, tutti_status_string(status), tutti_last_error());
+    printf("%.3f %s: %s\n", monotonic_s() - since, tutti_status_string(status), tutti_last_error());
     return 3;
 }
 
@@ -36,11 +30,11 @@ static bool is_right(const float *x, size_t n, int world, int round)
 static int run_rounds(float *x, size_t n, double seconds, int pause_s)
 {
     int rank = tutti_get_rank(NULL), world = tutti_get_world_size(NULL), round = 0;
-    double begun = now_s(), last = begun;
+    double begun = monotonic_s(), last = begun;
     bool more = true;
     while (more) {
         if (pause_s > 0) sleep((unsigned)pause_s);
-        fill(x, n, rank, round, now_s() < begun + seconds);
+        fill(x, n, rank, round, monotonic_s() < begun + seconds);
         int status = tutti_all_reduce(tutti_view(x, (int64_t)n), TUTTI_SUM, NULL);
         if (status != TUTTI_OK) return report_failure(status, last);
         if (!is_right(x, n, world, round)) {
@@ -48,7 +42,7 @@ static int run_rounds(float *x, size_t n, double seconds, int pause_s)
             return 4;
         }
         more = x[0] > 0;
-        last = now_s();
+        last = monotonic_s();
         if (round++ == 0) printf("running\n");
     }
     printf("right after %d rounds\n", round);
@@ -65,14 +59,14 @@ int loop_main(char **argument)
     setenv("TUTTI_BACKEND_PATH", TUTTI_BACKENDS_DIR, 0);
     if (x == NULL || n < 2) abort();
     int pause_s = argument[3] != NULL && argument[4] != NULL ? atoi(argument[4]) : 0;
-    double begun = now_s();
+    double begun = monotonic_s();
     int status = tutti_init_process_group("tcp", &opts);
     if (status == TUTTI_OK) printf("joined\n");
     int result = status != TUTTI_OK ? report_failure(status, begun) : run_rounds(x, n, atof(argument[0]), pause_s);
     if (status == TUTTI_OK) {
-        begun = now_s();
+        begun = monotonic_s();
         status = tutti_destroy_process_group(NULL);
-        printf("destroyed in %.3f\n", now_s() - begun);
+        printf("destroyed in %.3f\n", monotonic_s() - begun);
         if (result == 0 && status != TUTTI_OK) result = report_failure(status, begun);
     }
     free(x);

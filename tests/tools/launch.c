@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "monotonic.h"
+
 const char *launch_path(void)
 {
     const char *path = getenv("TUTTI_RUN");
@@ -24,9 +26,7 @@ const char *launch_path(void)
 
 int64_t launch_now_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return monotonic_ns() / 1000000;
 }
 
 _Noreturn void launch_exec(char **argv, int in, int out, int err, int terminal)

@@ -1,38 +1,22 @@
 /* tutti-run: the rendezvous, the job's token, several nodes, and hosts that lack something. */
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <tutti/tutti.h>
 
 #include "launch.h"
+#include "loopback.h"
 
 static char self[4096];
-
-/* Returns a port that was free just now, or one that *fd holds. */
-static int some_port(int *fd)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof address;
-    int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(s, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(s, 1), 0);
-    assert_int_equal(getsockname(s, (struct sockaddr *)&address, &length), 0);
-    if (fd)
-        *fd = s;
-    else
-        close(s);
-    return ntohs(address.sin_port);
-}
 
 static void says_that_a_port_is_taken(void **state)
 {
     (void)state;
-    int held;
+    uint16_t port;
+    int held = loopback_listen(1, &port);
     char option[32];
-    snprintf(option, sizeof option, "--master-port=%d", some_port(&held));
+    snprintf(option, sizeof option, "--master-port=%d", port);
     launch_assert_refused(ARGS(option, "echo", "hello"), 1, "in use");
     close(held);
 }
@@ -41,7 +25,7 @@ static void takes_the_port_given(void **state)
 {
     (void)state;
     char option[32], line[32];
-    int port = some_port(NULL);
+    int port = loopback_free_port();
     snprintf(option, sizeof option, "--master-port=%d", port);
     snprintf(line, sizeof line, "[0] %d\n", port);
     for (int i = 0; i < 5; i++) { /* and immediately again */
@@ -68,7 +52,7 @@ static void two_nodes_share_a_token_file(void **state)
     (void)state;
     char path[] = "/tmp/tutti-run-test-XXXXXX", port[32];
     close(mkstemp(path));
-    snprintf(port, sizeof port, "--master-port=%d", some_port(NULL));
+    snprintf(port, sizeof port, "--master-port=%d", loopback_free_port());
     static const char script[] = "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK $(od -An -v -tx1 "
                                  "/proc/self/fd/$TUTTI_TOKEN_FD | tr -d ' \\n')";
     static const char *const tokens[] = {HEX "\n", "0123456789abcdefghijklmnopqrstuv"};
@@ -119,7 +103,7 @@ static void node_0_serves_until_the_others_have_left(void **state)
     char path[] = "/tmp/tutti-run-test-XXXXXX", port[32];
     close(mkstemp(path));
     write_token(path, HEX, 0600);
-    snprintf(port, sizeof port, "--master-port=%d", some_port(NULL));
+    snprintf(port, sizeof port, "--master-port=%d", loopback_free_port());
     struct launch nodes[2];
     for (int node = 0; node < 2; node++)
         nodes[node] = launch_start(ARGS("--nnodes", "2", "--node-rank", node ? "1" : "0", "--master-addr", "127.0.0.1",

@@ -1,27 +1,15 @@
 /* Rendezvous, case by case: environments, disagreements, URLs. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include "bootstrap/rendezvous_spec.h"
+#include "loopback.h"
 #include "rendezvous_ranks.h"
 
 /* The C library's function as a set-uid program sees it: Tutti's objects find this one first. */
 char *secure_getenv(const char *name)
 {
     return getenv("TEST_IS_SET_UID") != NULL ? NULL : getenv(name);
-}
-
-/* Returns a port that was free a moment ago. */
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
-    close(fd);
-    return ntohs(address.sin_port);
 }
 
 static void one_rank(const char *environment)
@@ -37,7 +25,7 @@ static void test_env(void **state)
 {
     (void)state;
     char environments[4][256];
-    int port = free_port();
+    int port = loopback_free_port();
     for (int i = 0; i < 4; i++)
         snprintf(environments[i], 256,
                  "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=4 LOCAL_RANK=%d LOCAL_WORLD_SIZE=2", port, i,
@@ -66,7 +54,7 @@ static void test_ranks_by_argument(void **state)
         pid_t children[2];
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        snprintf(environment, sizeof environment, forms[form], free_port());
+        snprintf(environment, sizeof environment, forms[form], loopback_free_port());
 #pragma GCC diagnostic pop
         for (int i = 0; i < 2; i++) {
             struct rendezvous_args args = {.rank = i, .world_size = 2, .timeout_ms = 20000};
@@ -199,7 +187,7 @@ static void test_other_launchers(void **state)
     assert_int_equal(dup2(wire[0], 77), 77);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         char environments[2][256];
-        int port = free_port();
+        int port = loopback_free_port();
         for (int rank = 0; rank < 2; rank++) {
             int used = snprintf(environments[rank], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d ", port);
 #pragma GCC diagnostic push
@@ -264,7 +252,7 @@ static void test_world_sizes_differ(void **state)
     (void)state;
     for (int form = 0; form < 2; form++) {
         char environments[2][256];
-        int port = free_port();
+        int port = loopback_free_port();
         for (int i = 0; i < 2; i++)
             snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=%d", port, i,
                      i == form ? 2 : 3);
@@ -282,7 +270,7 @@ static void test_rank_twice(void **state)
     (void)state;
     char environments[3][256];
     struct rendezvous_args args = {.rank = -1, .world_size = -1, .timeout_ms = 2000};
-    int port = free_port(), second = 0;
+    int port = loopback_free_port(), second = 0;
     for (int i = 0; i < 3; i++)
         snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=3", port, i > 0);
     rendezvous_ranks_run(3, environments, &args);
@@ -300,7 +288,7 @@ static void test_rank_missing(void **state)
     (void)state;
     char environments[2][256];
     struct rendezvous_args args = {.rank = -1, .world_size = -1, .timeout_ms = 600};
-    int port = free_port();
+    int port = loopback_free_port();
     for (int i = 0; i < 2; i++)
         snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=3", port, i * 2);
     rendezvous_ranks_run(2, environments, &args);
@@ -320,7 +308,7 @@ static void test_rank_0_killed(void **state)
     (void)state;
     struct rendezvous_args args = {.rank = -1, .world_size = -1, .timeout_ms = 20000};
     char environment[256], address[32];
-    int port = free_port(), killed;
+    int port = loopback_free_port(), killed;
     pid_t children[2];
     for (int i = 0; i < 2; i++) {
         snprintf(environment, sizeof environment, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=3", port, i);
@@ -341,7 +329,7 @@ static void test_two_rank_0(void **state)
     (void)state;
     char environments[2][256];
     struct rendezvous_args args = {.rank = -1, .world_size = -1, .timeout_ms = 800};
-    int port = free_port();
+    int port = loopback_free_port();
     for (int i = 0; i < 2; i++)
         snprintf(environments[i], 256, "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=0 WORLD_SIZE=2", port);
     rendezvous_ranks_run(2, environments, &args);
@@ -355,7 +343,7 @@ static void test_wrong_token(void **state)
     (void)state;
     char environments[2][256];
     struct rendezvous_args args = {.rank = -1, .world_size = -1, .timeout_ms = 1500};
-    int port = free_port();
+    int port = loopback_free_port();
     for (int i = 0; i < 2; i++)
         snprintf(environments[i], 256, "TUTTI_TOKEN=%064d MASTER_ADDR=127.0.0.1 MASTER_PORT=%d RANK=%d WORLD_SIZE=2",
                  i + 1, port, i);
@@ -415,7 +403,7 @@ static void test_tcp_url(void **state)
 {
     (void)state;
     char url[64], environments[2][256] = {"X=1", "X=1"};
-    snprintf(url, sizeof url, "tcp://127.0.0.1:%d?world_size=2", free_port());
+    snprintf(url, sizeof url, "tcp://127.0.0.1:%d?world_size=2", loopback_free_port());
     pid_t children[2];
     for (int i = 0; i < 2; i++) {
         struct rendezvous_args args = {.init_method = url, .rank = i, .world_size = -1, .timeout_ms = 20000};

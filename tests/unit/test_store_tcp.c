@@ -5,6 +5,8 @@
 #include <malloc.h>
 #include <netdb.h>
 
+#include "loopback.h"
+
 /* ---- tokens --------------------------------------------------------------------------------------------------- */
 
 static void test_tokens(void **state)
@@ -427,13 +429,8 @@ static void *open_in_vain(void *argument)
 static void test_forked_amid_a_handshake(void **state)
 {
     (void)state;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), gate, status = -1;
-    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(listener, 1), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &bytes), 0);
-    int port = ntohs(address.sin_port);
+    uint16_t free_port;
+    int listener = loopback_listen(1, &free_port), port = free_port, gate, status = -1;
     pthread_t thread;
     char hello[256];
     void *opened;

@@ -1,4 +1,5 @@
 /* The tcp store and unauthenticated peers: silence, noise, replays, impostors, broken frames. */
+#include "loopback.h"
 #include "store_tcp.h"
 
 /* ---- strangers -------------------------------------------------------------------------------------------------- */
@@ -165,19 +166,15 @@ static void *impostor_run(void *argument)
 static void test_impostor(void **state)
 {
     (void)state;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof address;
-    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(listener, 4), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &bytes), 0);
+    uint16_t port;
+    int listener = loopback_listen(4, &port);
     pthread_t thread;
     tutti_store *store;
     tutti_store_opts opts = {.token = store_tcp_token_a, .timeout_ms = 5000};
     pthread_create(&thread, NULL, impostor_run, &listener);
-    FAILS(tutti_store_tcp("127.0.0.1", ntohs(address.sin_port), &opts, &store), TUTTI_ERR_AUTH);
+    FAILS(tutti_store_tcp("127.0.0.1", port, &opts, &store), TUTTI_ERR_AUTH);
     store_tcp_assert_says("does not have this rank's job token");
-    FAILS(tutti_store_tcp("127.0.0.1", ntohs(address.sin_port), &opts, &store), TUTTI_ERR_AUTH);
+    FAILS(tutti_store_tcp("127.0.0.1", port, &opts, &store), TUTTI_ERR_AUTH);
     store_tcp_assert_says("a program that is not a Tutti store");
     pthread_join(thread, NULL);
     close(listener);
