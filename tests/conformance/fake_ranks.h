@@ -2,67 +2,13 @@
 #ifndef FAKE_RANKS_H
 #define FAKE_RANKS_H
 
-#include <pthread.h>
-#include <sys/stat.h>
+#include "gpu/cases.h"
+#include "monotonic.h"
 
-#include "../gpu/nccl_cases.h"
-
-struct start {
-    pthread_t thread;
-    tutti_store *store;
-    const char *backend;
-    case_fn fn;
-    tutti_group_opts opts;
-    int rank, size, result;
-};
-
-static inline void *rank_main(void *argument)
-{
-    struct start *start = argument;
-    tutti_group *group = NULL;
-    start->result = -1;
-    if (!cu_use(start->opts.device.index)) return NULL;
-    if (tutti_create_group(start->backend, start->store, start->rank, start->size, &start->opts, &group) != TUTTI_OK) {
-        fprintf(stderr, "rank %d: %s\n", start->rank, tutti_last_error());
-        return NULL;
-    }
-    start->result = start->fn(group, start->rank, start->size);
-    if (tutti_destroy_process_group(group) != TUTTI_OK) start->result = -2;
-    return NULL;
-}
-
-static inline void run_ranks(const char *backend, int size, case_fn fn, int64_t timeout_ms)
-{
-    struct start start[CASES_RANKS];
-    tutti_store *store = NULL;
-    assert_int_equal(tutti_store_memory(NULL, &store), TUTTI_OK);
-    for (int i = 0; i < size; i++) {
-        start[i] = (struct start){.store = store, .backend = backend, .fn = fn, .rank = i, .size = size};
-        start[i].opts = (tutti_group_opts){.timeout_ms = timeout_ms, .device = {TUTTI_CUDA, i}};
-        assert_int_equal(pthread_create(&start[i].thread, NULL, rank_main, &start[i]), 0);
-    }
-    for (int i = 0; i < size; i++) pthread_join(start[i].thread, NULL);
-    tutti_store_free(store);
-    for (int i = 0; i < size; i++) assert_int_equal(start[i].result, 0);
-}
-
-static inline double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
+/* Runs a case on each of size ranks.  Asserts that all return 0. */
+void run_ranks(const char *backend, int size, case_fn fn, int64_t timeout_ms);
 
 /* Finds the stand-ins.  Returns false, with a message, if they are not built. */
-static inline bool fakes_are_here(void)
-{
-    struct stat info;
-    capture_mode = CU_CAPTURE_THREAD_LOCAL;
-    setenv("TUTTI_BACKEND_PATH", TUTTI_BACKENDS_DIR, 1);
-    setenv("TUTTI_FAKES", TUTTI_BUILD_DIR "/tests/fakes", 1);
-    if (stat(TUTTI_BUILD_DIR "/tests/fakes/libcuda.so.1", &info) == 0 && cu_load()) return true;
-    printf("skipped: the plug-ins for CUDA tensors are not built here\n");
-    return false;
-}
+bool fakes_are_here(void);
 
 #endif

@@ -1,10 +1,13 @@
-/* The nccl plug-in on the stand-ins of tests/fakes: ranks are threads, each with a FAKE GPU of its own.  First the
- * cases that also run on a GPU (tests/gpu), then faults that the stand-ins make on request. */
+/* The nccl plug-in on the stand-ins of tests/fakes.  Ranks are threads, each with a FAKE GPU of its own.  First come
+ * the cases that also run on a GPU (tests/gpu), then faults that the stand-ins produce on request. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -14,20 +17,20 @@ static void test_cases(void **state)
 {
     (void)state;
     for (int size = 1; size <= 4; size++)
-        for (int i = 0; i < NCCL_CASES; i++) {
+        for (int i = 0; nccl_cases[i].name != NULL; i++) {
             print_message("%s, %d ranks\n", nccl_cases[i].name, size);
             run_ranks("nccl", size, nccl_cases[i].fn, 30000);
         }
 }
 
-/* As NCCL from 2.23 on: a call completes while the plug-in polls, then long after. */
+/* As with NCCL 2.23 and newer: a call completes while the plug-in polls, then long after. */
 static void test_late(void **state)
 {
     static const char *const late_us[] = {"30", "3000"};
     (void)state;
     for (int late = 0; late < 2; late++) {
         setenv("FAKE_NCCL_LATE_US", late_us[late], 1);
-        for (int i = 0; i < NCCL_CASES; i++) {
+        for (int i = 0; nccl_cases[i].name != NULL; i++) {
             if (late == 1 && nccl_cases[i].fn == case_reductions) continue; /* many operations */
             print_message("%s, each call late by %s us\n", nccl_cases[i].name, late_us[late]);
             run_ranks("nccl", 2, nccl_cases[i].fn, 30000);
@@ -38,7 +41,7 @@ static void test_late(void **state)
 
 /* ---- faults ------------------------------------------------------------------------------------------------ */
 
-/* One operation succeeds; then rank 1 meets an asynchronous error, and the others learn of it through the store. */
+/* One operation succeeds.  Then rank 1 meets an asynchronous error, and the store notifies the others. */
 static int asynchronous_error(tutti_group *group, int rank, int size)
 {
     tutti_work *work = NULL;
@@ -47,16 +50,16 @@ static int asynchronous_error(tutti_group *group, int rank, int size)
     (void)size;
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
     opts.async_op = &work;
-    double begin = seconds();
+    double begin = monotonic_s();
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
     int status = tutti_wait(&work, 10000);
     EXPECT(status == TUTTI_ERR_PEER_LOST);
     EXPECT(strstr(tutti_last_error(), "a peer's connection broke") != NULL);
     EXPECT(strstr(tutti_last_error(), "driver for CUDA") != NULL); /* the versions */
-    EXPECT(seconds() - begin < (rank == 1 ? 0.5 : 1.5));
+    EXPECT(monotonic_s() - begin < (rank == 1 ? 0.5 : 1.5));
     opts.async_op = NULL;
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
-    wait_stream(NULL); /* pending operations have released it */
+    wait_stream(NULL); /* pending operations have released the stream */
     drop(group, x);
     return 0;
 }
@@ -68,12 +71,12 @@ static int hang_of_async(tutti_group *group, int rank, int size)
     tutti_opts opts = {.group = group, .async_op = &work};
     (void)rank;
     (void)size;
-    double begin = seconds();
+    double begin = monotonic_s();
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
     EXPECT(tutti_wait(&work, 100) == TUTTI_ERR_TIMEOUT &&
-           work != NULL); /* the wait has its own limit: the operation goes on */
+           work != NULL); /* the wait has a timeout of its own, and the operation continues */
     EXPECT(tutti_wait(&work, 10000) == TUTTI_ERR_TIMEOUT && work == NULL);
-    EXPECT(seconds() - begin < 3);
+    EXPECT(monotonic_s() - begin < 3);
     opts.async_op = NULL;
     EXPECT(tutti_barrier(&opts) == TUTTI_ERR_ABORTED);
     drop(group, x);
@@ -89,28 +92,29 @@ static int hang_of_blocking(tutti_group *group, int rank, int size)
     (void)size;
     EXPECT(tutti_barrier(&opts) == TUTTI_OK);
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
-    double begin = seconds();
-    wait_stream(NULL); /* the abort ends it */
-    EXPECT(seconds() - begin > 0.5 && seconds() - begin < 4);
+    double begin = monotonic_s();
+    wait_stream(NULL); /* the abort ends the operation */
+    EXPECT(monotonic_s() - begin > 0.5 && monotonic_s() - begin < 4);
     int status = tutti_all_reduce(x, TUTTI_SUM, &opts);
-    EXPECT(status == TUTTI_ERR_TIMEOUT || status == TUTTI_ERR_ABORTED); /* whether a peer has been notified already */
+    EXPECT(status == TUTTI_ERR_TIMEOUT ||
+           status == TUTTI_ERR_ABORTED); /* depends on whether a peer was notified first */
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
     EXPECT(strstr(tutti_last_error(), "has not completed within its timeout") != NULL);
     drop(group, x);
     return 0;
 }
 
-/* A stream that hangs is noticed although the program keeps enqueueing. */
+/* A hanging stream is noticed although the program keeps enqueueing. */
 static int hang_of_busy(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_FLOAT32);
     tutti_opts opts = {.group = group};
-    double begin = seconds();
+    double begin = monotonic_s();
     int status = tutti_barrier(&opts);
     (void)rank;
     (void)size;
     EXPECT(status == TUTTI_OK);
-    while (status == TUTTI_OK && seconds() - begin < 8) {
+    while (status == TUTTI_OK && monotonic_s() - begin < 8) {
         status = tutti_all_reduce(x, TUTTI_SUM, &opts);
         sleep_here(&(int){5});
     }
@@ -143,23 +147,23 @@ static int abort_of_waiting(tutti_group *group, int rank, int size)
     tutti_tensor x = on_device(group, 1000, TUTTI_FLOAT32);
     tutti_opts opts = {.group = group};
     EXPECT(tutti_barrier(&opts) == TUTTI_OK);
-    if (rank != 1) { /* rank 1 never calls it */
+    if (rank != 1) { /* rank 1 never calls the operation */
         opts.async_op = &work;
         EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_OK);
         atomic_fetch_add(&issued, 1);
         while (atomic_load(&issued) < size - 1) sleep_here(&(int){1});
         if (rank == 0) EXPECT(tutti_wait(&work, 50) == TUTTI_ERR_TIMEOUT);
-        double begin = seconds();
+        double begin = monotonic_s();
         if (rank == 0) EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
         EXPECT(tutti_wait(&work, 10000) == TUTTI_ERR_ABORTED && strstr(tutti_last_error(), "the test says so") != NULL);
-        EXPECT(seconds() - begin < (rank == 0 ? 0.2 : 1.0));
+        EXPECT(monotonic_s() - begin < (rank == 0 ? 0.2 : 1.0));
     }
     drop(group, x);
     return 0;
 }
 
-/* Ranks 0 and 1 wait in messages, rank 0 for rank 1, which it asks for its state.  It is still notified of the abort.
- */
+/* Ranks 0 and 1 wait in messages, rank 0 for rank 1, which it asks for its state.  Rank 1 is still notified of the
+ * abort. */
 static int abort_after_questions(tutti_group *group, int rank, int size)
 {
     tutti_work *work = NULL;
@@ -169,7 +173,7 @@ static int abort_after_questions(tutti_group *group, int rank, int size)
         EXPECT(tutti_irecv(x, (rank + 1) % size, &(tutti_opts){.group = group}, &work) == TUTTI_OK);
         EXPECT(tutti_wait(&work, 20000) == TUTTI_ERR_ABORTED && strstr(tutti_last_error(), "the test says so") != NULL);
     } else {
-        sleep_here(&(int){1500}); /* they poll every 300 ms */
+        sleep_here(&(int){1500}); /* the ranks poll every 300 ms */
         EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
     }
     drop(group, x);
@@ -178,7 +182,8 @@ static int abort_after_questions(tutti_group *group, int rank, int size)
 
 static struct gate gates[CASES_RANKS];
 
-/* Behind the program's own work, which the abort does not end, so the operation owns the memory until then. */
+/* The operation waits behind the program's own work, which the abort does not end.  The operation owns the memory until
+ * then. */
 static int abort_behind_work(tutti_group *group, int rank, int size)
 {
     tutti_work *work = NULL;
@@ -244,7 +249,7 @@ static void with_fault(const char *fault, int size, case_fn fn, int64_t timeout_
 
 /* ---- ending ------------------------------------------------------------------------------------------------ */
 
-/* Both directions at once: each rank opens its sending side first. */
+/* Sends in both directions at once: each rank opens its sending side first. */
 static int exchange(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_INT32), y = on_device(group, 100, TUTTI_INT32);
@@ -279,7 +284,7 @@ static int two_hang(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* The group is destroyed while an operation has not begun, of a call that waits for it or has returned. */
+/* The group is destroyed while an operation has not begun.  Its call waits for it or has returned. */
 static int ended_early(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_INT32);
@@ -304,8 +309,8 @@ static int number(const char *name)
 /* True if all communicators have ended, which may happen after the end of their group. */
 static bool none_is_left(void)
 {
-    double begin = seconds();
-    while (number("fake_nccl_communicators") > 0 && seconds() - begin < 10) sleep_here(&(int){5});
+    double begin = monotonic_s();
+    while (number("fake_nccl_communicators") > 0 && monotonic_s() - begin < 10) sleep_here(&(int){5});
     return number("fake_nccl_communicators") == 0;
 }
 

@@ -1,8 +1,10 @@
 /* The differences of older NCCL versions, on the stand-ins of tests/fakes.  The version is read once per process. */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +24,7 @@ static size_t allocated(void)
     return there != NULL ? there() : SIZE_MAX;
 }
 
-/* A small allocation takes no more device memory than its size; a large one comes from NCCL. */
+/* A small allocation takes no more device memory than its size.  A large one comes from NCCL. */
 static int memory(tutti_group *group, int rank, int size)
 {
     tutti_tensor little[4];
@@ -39,7 +41,7 @@ static int memory(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* An operation hangs: the communicators are aborted. */
+/* An operation hangs, and the communicators are aborted. */
 static int hang(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 10, TUTTI_INT32);
@@ -62,8 +64,8 @@ static int count(const char *name)
     return there != NULL ? there() : -1;
 }
 
-/* Two operations of different communicators that one thread begins at once would corrupt both, so the plug-in begins
- * them one after the other, also when groups end. */
+/* Two operations of different communicators that one thread begins at once would corrupt both.  The plug-in therefore
+ * begins them one after the other, also when groups end. */
 static void test_threads(void **state)
 {
     static const case_fn cases[] = {case_messages, case_coalesced, case_groups, case_streams, case_capture};
@@ -80,8 +82,8 @@ static void test_threads(void **state)
     setenv("FAKE_NCCL_FAULT", "hang@0:2", 1);
     run_ranks("nccl", 2, hang, 20000);
     unsetenv("FAKE_NCCL_FAULT");
-    double begin = seconds();
-    while (count("fake_nccl_communicators") > 0 && seconds() - begin < 10) sleep_here(&(int){5});
+    double begin = monotonic_s();
+    while (count("fake_nccl_communicators") > 0 && monotonic_s() - begin < 10) sleep_here(&(int){5});
     assert_int_equal(count("fake_nccl_communicators"), 0);
     assert_int_equal(count("fake_nccl_misuses"), 0);
 }
@@ -103,7 +105,7 @@ static int run(const char *version)
     return cmocka_run_group_tests_name(version, tests, NULL, NULL);
 }
 
-/* Before 2.23 the state of a call must be kept until the communicator's next one. */
+/* Before NCCL 2.23 the state of a call must be kept until the communicator's next call. */
 int main(void)
 {
     static const char *const versions[] = {"21903", "22506"};

@@ -1,17 +1,19 @@
 /* CUDA tensors on CPU backends: staged through pinned host memory by the cuda plug-in, on the stand-ins of tests/fakes.
  */
+#include <dlfcn.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "fake_ranks.h"
-
-#include "../gpu/stage_cases.h"
 
 static void run_all(const char *backend, const case_fn *cases, size_t n)
 {
@@ -19,7 +21,7 @@ static void run_all(const char *backend, const case_fn *cases, size_t n)
         for (size_t i = 0; i < n; i++) run_ranks(backend, size, cases[i], 30000);
 }
 
-/* The nccl cases, except those that depend on a blocking call which only enqueues. */
+/* Runs the nccl cases, except those that depend on a blocking call which only enqueues. */
 static void test_as_on_nccl(void **state)
 {
     static const case_fn cases[] = {case_moves,    case_reductions, case_bool,  case_uneven,
@@ -42,11 +44,11 @@ static void test_fallback_of_nccl(void **state)
                                     case_coalesced, case_messages,    case_capture, case_groups};
     (void)state;
     run_all("cuda:nccl|tcp", cases, sizeof cases / sizeof *cases);
-    run_ranks("cpu:tcp,cuda:nccl", 3, case_bitwise, 30000); /* a backend of CPU tensors need not be named twice */
+    run_ranks("cpu:tcp,cuda:nccl", 3, case_bitwise, 30000); /* the backend of CPU tensors is named once */
     run_ranks("cpu:tcp,cuda:nccl", 2, case_beyond_nccl, 30000);
 }
 
-/* The last rank begins its part of NCCL's operations late: no rank may take them as complete. */
+/* The last rank begins its part of NCCL's operations late.  No rank may count them as complete before. */
 static void test_coalesced_mixed(void **state)
 {
     (void)state;
@@ -56,7 +58,7 @@ static void test_coalesced_mixed(void **state)
     unsetenv("FAKE_NCCL_FAULT");
 }
 
-/* While a graph is captured in the strictest mode, nothing may end the capture. */
+/* A graph is captured in the strictest mode.  Nothing may end the capture. */
 static int beside_capture(tutti_group *group, int rank, int size)
 {
     cu_stream captured = new_stream(), stream = new_stream();
@@ -81,7 +83,7 @@ static void test_beside_capture(void **state)
     run_ranks("cuda:tcp", 1, beside_capture, 20000);
 }
 
-/* ---- rest ------------------------------------------------------------------------------------------------- */
+/* ---- idle ------------------------------------------------------------------------------------------------- */
 
 /* True if an eventfd of this process is readable. */
 static bool something_rings(void)
@@ -98,8 +100,7 @@ static bool something_rings(void)
 
 static atomic_int at_rest;
 
-/* A copy's doorbell that is not drained would keep the core from sleeping for ever.  A wait without result makes
- * progress. */
+/* A copy's doorbell must be drained, or the core would never sleep.  A wait without result makes progress. */
 static int rests(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 100, TUTTI_INT32);
@@ -128,9 +129,9 @@ static void test_rests(void **state)
     run_ranks("cpu:tcp,cuda:tcp", 2, rests, 30000);
 }
 
-/* ---- what goes wrong --------------------------------------------------------------------------------------- */
+/* ---- faults ----------------------------------------------------------------------------------------------- */
 
-/* More chunks on one rank than on the other: the error names the whole call, not a chunk's. */
+/* One rank has more chunks than the other.  The error names the whole call, not a chunk's. */
 static int counts_differ(tutti_group *group, int rank, int size)
 {
     int64_t n = 3 << 20;
@@ -173,15 +174,15 @@ static atomic_int gone, issued;
 static int one_is_missing(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 3 << 20, TUTTI_INT32);
-    double begin = seconds();
+    double begin = monotonic_s();
     if (rank > 0) {
         EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group}) == TUTTI_ERR_TIMEOUT);
         EXPECT(strstr(tutti_last_error(), "all_reduce #1 of group own") != NULL &&
                strstr(tutti_last_error(), "rank 0") != NULL);
-        EXPECT(seconds() - begin < 5);
+        EXPECT(monotonic_s() - begin < 5);
         atomic_fetch_add(&gone, 1);
     } else {
-        while (atomic_load(&gone) < size - 1 && seconds() - begin < 20) sleep_here(&(int){1});
+        while (atomic_load(&gone) < size - 1 && monotonic_s() - begin < 20) sleep_here(&(int){1});
     }
     drop(group, x);
     return 0;
@@ -189,18 +190,18 @@ static int one_is_missing(tutti_group *group, int rank, int size)
 
 static struct gate gates[CASES_RANKS];
 
-/* The stream that the operation must follow hangs: the copy never begins. */
+/* The stream that the operation must follow hangs, so the copy never begins. */
 static int stream_stands_still(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 1000, TUTTI_INT32);
     cu_stream stream = new_stream();
     tutti_opts opts = {.group = group, .stream = stream};
-    double begin = seconds();
+    double begin = monotonic_s();
     (void)size;
     fill(x, of_rank, (int[]){rank, 0});
     if (rank == 1) cu.call_host(stream, wait_at, &gates[rank]);
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_TIMEOUT);
-    EXPECT(seconds() - begin < 5);
+    EXPECT(monotonic_s() - begin < 5);
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &opts) == TUTTI_ERR_ABORTED);
     __atomic_store_n(&gates[rank].open, true, __ATOMIC_RELEASE);
     wait_stream(stream);
@@ -214,27 +215,27 @@ static int aborted(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 3 << 20, TUTTI_INT32);
     tutti_work *work = NULL;
-    double begin = seconds();
+    double begin = monotonic_s();
     if (rank > 0) {
         EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .async_op = &work}) == TUTTI_OK);
         atomic_fetch_add(&issued, 1);
         while (atomic_load(&issued) < size - 1) sleep_here(&(int){1});
         if (rank == 1) EXPECT(tutti_wait(&work, 50) == TUTTI_ERR_TIMEOUT && work != NULL);
-        begin = seconds();
+        begin = monotonic_s();
     }
     if (rank == 1) EXPECT(tutti_abort(group, "the test says so") == TUTTI_OK);
     if (rank > 0) {
         EXPECT(tutti_wait(&work, 20000) == TUTTI_ERR_ABORTED);
-        EXPECT(strstr(tutti_last_error(), "the test says so") != NULL && seconds() - begin < 3);
+        EXPECT(strstr(tutti_last_error(), "the test says so") != NULL && monotonic_s() - begin < 3);
         atomic_fetch_add(&gone, 1);
     } else {
-        while (atomic_load(&gone) < size - 1 && seconds() - begin < 20) sleep_here(&(int){1});
+        while (atomic_load(&gone) < size - 1 && monotonic_s() - begin < 20) sleep_here(&(int){1});
     }
     drop(group, x);
     return 0;
 }
 
-/* Refused before anything is sent, alike on every rank: the group is usable. */
+/* The call is refused before anything is sent, alike on every rank.  The group stays usable. */
 static int no_pinned_memory(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 3 << 20, TUTTI_INT32);
@@ -248,7 +249,7 @@ static int no_pinned_memory(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Destroyed while operations are pending; handles are freed after that. */
+/* The group is destroyed while operations are pending.  Handles are freed after that. */
 static int destroyed_early(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 3 << 20, TUTTI_INT32);
@@ -257,7 +258,7 @@ static int destroyed_early(tutti_group *group, int rank, int size)
     (void)rank;
     EXPECT(tutti_all_reduce(x, TUTTI_SUM, &(tutti_opts){.group = group, .async_op = &work}) == TUTTI_OK);
     tutti_work_free(work);
-    return 0; /* and the group with it; the memory belongs to the process */
+    return 0; /* the group as well; the memory belongs to the process */
 }
 
 static void *break_soon(void *gate)
@@ -288,7 +289,7 @@ static int device_breaks(tutti_group *group, int rank, int size)
     EXPECT(tutti_wait(&work, 3000) == TUTTI_ERR_BACKEND);
     EXPECT(strstr(tutti_last_error(), "cannot copy a tensor") != NULL);
     pthread_join(thread, NULL);
-    break_soon(NULL); /* and works again */
+    break_soon(NULL); /* the device works again */
     drop(group, x);
     cu.stream_free(stream);
     return 0;
@@ -310,7 +311,7 @@ static void test_failures(void **state)
     unsetenv("FAKE_CUDA_PINNED_MOST");
 }
 
-/* Reports what is missing, also with the backend's own reason. */
+/* The error reports what is missing, also with the backend's own reason. */
 static int refused_with_reason(tutti_group *group, int rank, int size)
 {
     tutti_tensor x = on_device(group, 8, TUTTI_INT32);

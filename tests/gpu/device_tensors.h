@@ -1,196 +1,41 @@
-/* Tensors on a device, filled with numbers of any dtype and compared with the expected ones; the type of a case. */
+/* Tensors on a device, filled with numbers of any dtype and compared with the expected ones. */
 #ifndef DEVICE_TENSORS_H
 #define DEVICE_TENSORS_H
 
-#include <string.h>
+#include <stdint.h>
+
 #include <tutti/tutti.h>
 
-#include "cuda_shim.h"
+#include "gpu/cuda_shim.h"
 
-#define EXPECT(condition)                                                                                              \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: rank %d: %s; last error: %s\n", __FILE__, __LINE__, tutti_get_rank(group),         \
-                    #condition, tutti_last_error());                                                                   \
-            return __LINE__;                                                                                           \
-        }                                                                                                              \
-    } while (0)
+/* Returns element i, given some parameters. */
+typedef double (*element_fn)(int64_t i, const int *what);
 
-enum { CASES_RANKS = 16 };
+/* Allocates a tensor on the group's device.  drop() frees it. */
+tutti_tensor on_device(tutti_group *group, int64_t numel, tutti_dtype dtype);
+void drop(tutti_group *group, tutti_tensor x);
 
-typedef int (*case_fn)(tutti_group *group, int rank, int size);
+/* Returns the view of numel elements at index `from`. */
+tutti_tensor part(tutti_tensor x, int64_t from, int64_t numel);
 
-struct device_case {
-    const char *name;
-    case_fn fn;
-};
-
-/* ---- numbers of any dtype ---------------------------------------------------------------------------------- */
-
-static inline void number_put(tutti_dtype dtype, void *at, int64_t i, double value)
-{
-    float single = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &single, sizeof bits);
-    switch (dtype) {
-    case TUTTI_BOOL:
-    case TUTTI_UINT8:
-        ((uint8_t *)at)[i] = (uint8_t)value;
-        break;
-    case TUTTI_INT8:
-        ((int8_t *)at)[i] = (int8_t)value;
-        break;
-    case TUTTI_INT16:
-        ((int16_t *)at)[i] = (int16_t)value;
-        break;
-    case TUTTI_INT32:
-    case TUTTI_UINT32:
-        ((int32_t *)at)[i] = (int32_t)value;
-        break;
-    case TUTTI_INT64:
-    case TUTTI_UINT64:
-        ((int64_t *)at)[i] = (int64_t)value;
-        break;
-    case TUTTI_FLOAT16: /* small whole and half numbers are exact */
-        ((uint16_t *)at)[i] =
-            value == 0 ? 0
-                       : (uint16_t)((bits >> 16 & 0x8000) | (((bits >> 23 & 0xff) - 112) << 10) | (bits >> 13 & 0x3ff));
-        break;
-    case TUTTI_BFLOAT16:
-        ((uint16_t *)at)[i] = (uint16_t)(bits >> 16);
-        break;
-    case TUTTI_FLOAT32:
-        ((float *)at)[i] = single;
-        break;
-    case TUTTI_FLOAT64:
-        ((double *)at)[i] = value;
-        break;
-    case TUTTI_COMPLEX64:
-        ((float *)at)[2 * i] = single;
-        ((float *)at)[2 * i + 1] = -single;
-        break;
-    case TUTTI_COMPLEX128:
-        ((double *)at)[2 * i] = value;
-        ((double *)at)[2 * i + 1] = -value;
-        break;
-    default:
-        break;
-    }
-}
-
-static inline bool numbers_are(tutti_dtype dtype, const void *at, int64_t n,
-                               double (*value)(int64_t i, const int *what), const int *what)
-{
-    size_t bytes = (size_t)tutti_dtype_bytes(dtype);
-    for (int64_t i = 0; i < n; i++) {
-        char one[16] = {0};
-        number_put(dtype, one, 0, value(i, what));
-        if (memcmp(one, (const char *)at + (size_t)i * bytes, bytes) == 0) continue;
-        fprintf(stderr, "element %lld of dtype 0x%x: not %g\n", (long long)i, (unsigned)dtype, value(i, what));
-        return false;
-    }
-    return true;
-}
-
-/* ---- tensors on the device --------------------------------------------------------------------------------- */
-
-static inline tutti_tensor on_device(tutti_group *group, int64_t numel, tutti_dtype dtype)
-{
-    tutti_tensor x = {NULL, numel, dtype, tutti_get_device(group)};
-    TUTTI_CHECK(tutti_alloc(group, numel * tutti_dtype_bytes(dtype), &x.data));
-    return x;
-}
-
-static inline tutti_tensor part(tutti_tensor x, int64_t from, int64_t numel)
-{
-    return (tutti_tensor){(char *)x.data + from * tutti_dtype_bytes(x.dtype), numel, x.dtype, x.device};
-}
-
-static inline size_t bytes_of(tutti_tensor x)
-{
-    return (size_t)(x.numel * tutti_dtype_bytes(x.dtype));
-}
-
-/* Allocates host memory for the tensor's elements. */
-static inline void *to_host(tutti_tensor x)
-{
-    void *host = malloc(bytes_of(x) + 1);
-    if (x.numel > 0 && cu.copy((cu_memory)(uintptr_t)host, (cu_memory)(uintptr_t)x.data, bytes_of(x)) != 0) abort();
-    return host;
-}
+/* Copies the elements to host memory, which the caller frees. */
+void *to_host(tutti_tensor x);
 
 /* Sets element i to value(i, what). */
-static inline void fill(tutti_tensor x, double (*value)(int64_t i, const int *what), const int *what)
-{
-    void *host = malloc(bytes_of(x) + 16);
-    for (int64_t i = 0; i < x.numel; i++) number_put(x.dtype, host, i, value(i, what));
-    if (x.numel > 0 && cu.copy((cu_memory)(uintptr_t)x.data, (cu_memory)(uintptr_t)host, bytes_of(x)) != 0) abort();
-    cu.stream_wait(
-        NULL); /* the copy has read the host's memory when it returns; the cases' streams do not wait for the rest */
-    free(host);
-}
+void fill(tutti_tensor x, element_fn value, const int *what);
 
-static inline bool holds(tutti_tensor x, double (*value)(int64_t i, const int *what), const int *what)
-{
-    void *host = to_host(x);
-    bool same = numbers_are(x.dtype, host, x.numel, value, what);
-    free(host);
-    return same;
-}
+/* True if element i is value(i, what).  Prints the first one that is not. */
+bool holds(tutti_tensor x, element_fn value, const int *what);
 
-/* what: rank, the index of the first element, and for reductions the op and the group's size */
-static inline double of_rank(int64_t i, const int *what)
-{
-    return (double)((i + what[1]) % 5 + what[0] + 1);
-}
+/* Elements of a rank, and of the reduction over all ranks.  `what` holds the rank and the index of the first element,
+ * and for reductions the op and the group's size.  reduced_whole truncates, as integers do. */
+double of_rank(int64_t i, const int *what);
+double reduced(int64_t i, const int *what);
+double reduced_whole(int64_t i, const int *what);
 
-static inline double reduced(int64_t i, const int *what)
-{
-    double all = 0;
-    for (int r = 0; r < what[3]; r++) {
-        double x = of_rank(i, (int[]){r, what[1]});
-        switch (what[2]) {
-        case TUTTI_PRODUCT:
-            all = r == 0 ? x : all * x;
-            break;
-        case TUTTI_MIN:
-            all = r == 0 || x < all ? x : all;
-            break;
-        case TUTTI_MAX:
-            all = r == 0 || x > all ? x : all;
-            break;
-        case TUTTI_PREMUL_SUM:
-            all += x / 2;
-            break;
-        default:
-            all += x;
-        }
-    }
-    return what[2] == TUTTI_AVG ? all / what[3] : all;
-}
+cu_stream new_stream(void);
 
-/* integers truncate */
-static inline double reduced_whole(int64_t i, const int *what)
-{
-    return (double)(int64_t)reduced(i, what);
-}
-
-static inline cu_stream new_stream(void)
-{
-    cu_stream stream = NULL;
-    if (cu.stream_new(&stream, CU_STREAM_NONBLOCKING) != 0) abort();
-    return stream;
-}
-
-static inline void wait_stream(cu_stream stream)
-{
-    int result = cu.stream_wait(stream);
-    if (result != 0) fprintf(stderr, "cuStreamSynchronize: %d\n", result);
-}
-
-static inline void drop(tutti_group *group, tutti_tensor x)
-{
-    TUTTI_CHECK(tutti_free(group, x.data));
-}
+/* Waits for the stream's work.  Prints an error of the driver. */
+void wait_stream(cu_stream stream);
 
 #endif

@@ -1,12 +1,16 @@
 /* The cost of Tutti above NCCL: all_reduce of float32, each size called directly and through Tutti, alternating in one
- * run. "host" is the time of one call that enqueues, "end" the time per call of a series until the stream is empty. The
- * best round counts.  Run it under tutti-run. */
+ * run. "host" is the time of one call that enqueues, and "end" the time a call of a series until the stream is empty.
+ * The best round counts.  Run it under tutti-run. */
+#include <dlfcn.h>
 #include <nccl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <tutti/tutti.h>
 
-#include "cuda_shim.h"
+#include "gpu/cuda_shim.h"
 
 enum { TURNS = 15 };
 
@@ -33,7 +37,7 @@ static void must(bool good, const char *what)
     exit(1);
 }
 
-/* A communicator beside Tutti's; its id is broadcast through Tutti. */
+/* Makes a communicator beside Tutti's.  Its id is broadcast through Tutti. */
 static ncclComm_t direct_communicator(int rank, int size)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -112,7 +116,7 @@ int main(int argc, char **argv)
     TUTTI_CHECK(tutti_init_process_group("nccl", NULL));
     int rank = tutti_get_rank(NULL), size = tutti_get_world_size(NULL);
     must(cu_use(tutti_get_device(NULL).index), "no context");
-    void *library = dlopen("libnccl.so.2", RTLD_NOW); /* the one that the plug-in has loaded */
+    void *library = dlopen("libnccl.so.2", RTLD_NOW); /* the library that the plug-in has loaded */
     must(library != NULL, "no NCCL");
     *(void **)&nccl.unique_id = dlsym(library, "ncclGetUniqueId");
     *(void **)&nccl.init = dlsym(library, "ncclCommInitRankConfig");

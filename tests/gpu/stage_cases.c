@@ -1,19 +1,19 @@
-/* CUDA tensors on CPU backends, through host memory: cases as in nccl_cases.h, for "cuda:tcp" and for the operations of
- * "cuda:nccl|tcp" that NCCL does not have. */
-#ifndef STAGE_CASES_H
-#define STAGE_CASES_H
+/* CUDA tensors on CPU backends, through host memory: cases for "cuda:tcp" and for the operations of "cuda:nccl|tcp"
+ * that NCCL does not have. */
+#include <stdlib.h>
+#include <string.h>
 
-#include "nccl_cases.h"
+#include "gpu/cases.h"
 
 /* ---- what NCCL does not have ------------------------------------------------------------------------------- */
 
-static inline double bits_of(int64_t i, const int *what)
+static double bits_of(int64_t i, const int *what)
 {
     return (double)((i + what[0] * 3) % 8);
 }
 
-/* what: the op and the group's size */
-static inline double bits_reduced(int64_t i, const int *what)
+/* Returns the combined bits of all ranks. what: the op and the group's size */
+static double bits_reduced(int64_t i, const int *what)
 {
     int all = (int)bits_of(i, (int[]){0});
     for (int r = 1; r < what[1]; r++) {
@@ -23,7 +23,7 @@ static inline double bits_reduced(int64_t i, const int *what)
     return all;
 }
 
-static inline int case_bitwise(tutti_group *group, int rank, int size)
+int case_bitwise(tutti_group *group, int rank, int size)
 {
     static const tutti_dtype dtypes[] = {TUTTI_INT32, TUTTI_UINT8, TUTTI_INT16, TUTTI_INT64};
     cu_stream stream = new_stream();
@@ -46,8 +46,8 @@ static inline int case_bitwise(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* The second tag first, from any source; a barrier that names the straggler; all_to_all in place. */
-static inline int case_beyond_nccl(tutti_group *group, int rank, int size)
+/* Receives the second tag first, from any source.  Runs a barrier that names stragglers, and all_to_all in place. */
+int case_beyond_nccl(tutti_group *group, int rank, int size)
 {
     cu_stream stream = new_stream();
     tutti_opts opts = {.group = group, .stream = stream};
@@ -92,7 +92,7 @@ static inline int case_beyond_nccl(tutti_group *group, int rank, int size)
 
 /* ---- large: several chunks --------------------------------------------------------------------------------- */
 
-static inline int one_large(tutti_group *group, int rank, int size, int64_t n)
+static int one_large(tutti_group *group, int rank, int size, int64_t n)
 {
     cu_stream stream = new_stream();
     tutti_opts opts = {.group = group, .stream = stream};
@@ -136,15 +136,15 @@ static inline int one_large(tutti_group *group, int rank, int size, int64_t n)
 }
 
 /* A chunk is 4 MiB or more: of all ranks' blocks together, or of one tensor if there are no blocks. */
-static inline int case_large(tutti_group *group, int rank, int size)
+int case_large(tutti_group *group, int rank, int size)
 {
     int line = size <= 2 ? one_large(group, rank, size, (9 << 20) / 4 + 3) : 0;
     if (line == 0) line = one_large(group, rank, size, (4 << 20) / 4 / size);
     return line == 0 ? one_large(group, rank, size, (4 << 20) / 4 / size + 1) : line;
 }
 
-/* Asynchronous operations on the same memory, large and small: as if one after the other. */
-static inline int case_in_order(tutti_group *group, int rank, int size)
+/* Asynchronous operations on the same memory, large and small, act as if run one after the other. */
+int case_in_order(tutti_group *group, int rank, int size)
 {
     enum { N = (5 << 20) / 4, TIMES = 4 };
     cu_stream stream = new_stream();
@@ -181,7 +181,7 @@ static inline int case_in_order(tutti_group *group, int rank, int size)
 /* ---- streams ----------------------------------------------------------------------------------------------- */
 
 /* The given stream waits, then writes.  The operation follows it, and an asynchronous call does not wait. */
-static inline int case_staged_streams(tutti_group *group, int rank, int size)
+int case_staged_streams(tutti_group *group, int rank, int size)
 {
     enum { N = 1000 };
     cu_stream stream = new_stream(), second = new_stream();
@@ -218,8 +218,8 @@ static inline int case_staged_streams(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Messages of one pair and tag keep their order, also if the first one's stream is late. */
-static inline int case_message_order(tutti_group *group, int rank, int size)
+/* Messages of one pair and tag keep their order, even if the first one's stream is late. */
+int case_message_order(tutti_group *group, int rank, int size)
 {
     cu_stream late = new_stream(), early = new_stream();
     tutti_tensor x = on_device(group, 10, TUTTI_INT32), y = on_device(group, 10, TUTTI_INT32);
@@ -252,7 +252,7 @@ static inline int case_message_order(tutti_group *group, int rank, int size)
 }
 
 /* On "cuda:nccl|tcp": staged operations between those of NCCL, all asynchronous, on the same memory. */
-static inline int case_mixed(tutti_group *group, int rank, int size)
+int case_mixed(tutti_group *group, int rank, int size)
 {
     enum { N = 2000 };
     static int delay_ms = 30;
@@ -278,9 +278,9 @@ static inline int case_mixed(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Coalesced, with an operation that NCCL does not have in the middle: the last waits for it, the first runs meanwhile.
- */
-static inline int case_coalesced_mixed(tutti_group *group, int rank, int size)
+/* In a coalesced run, the middle operation is one that NCCL does not have.  The last one waits for it, and the first
+ * one runs meanwhile. */
+int case_coalesced_mixed(tutti_group *group, int rank, int size)
 {
     enum { N = 1000 };
     cu_stream stream = new_stream();
@@ -312,7 +312,7 @@ static inline int case_coalesced_mixed(tutti_group *group, int rank, int size)
 
 /* ---- what is refused --------------------------------------------------------------------------------------- */
 
-static inline int case_staged_refused(tutti_group *group, int rank, int size)
+int case_staged_refused(tutti_group *group, int rank, int size)
 {
     cu_stream stream = new_stream();
     tutti_opts opts = {.group = group, .stream = stream};
@@ -342,11 +342,13 @@ static inline int case_staged_refused(tutti_group *group, int rank, int size)
     return 0;
 }
 
-static const struct device_case stage_cases[] = {
-    {"bitwise", case_bitwise},   {"beyond_nccl", case_beyond_nccl},       {"large", case_large},
-    {"in_order", case_in_order}, {"message_order", case_message_order},   {"staged_streams", case_staged_streams},
-    {"mixed", case_mixed},       {"staged_refused", case_staged_refused}, {"coalesced_mixed", case_coalesced_mixed}};
-
-enum { STAGE_CASES = sizeof stage_cases / sizeof *stage_cases };
-
-#endif
+const struct device_case stage_cases[] = {{"bitwise", case_bitwise},
+                                          {"beyond_nccl", case_beyond_nccl},
+                                          {"large", case_large},
+                                          {"in_order", case_in_order},
+                                          {"message_order", case_message_order},
+                                          {"staged_streams", case_staged_streams},
+                                          {"mixed", case_mixed},
+                                          {"staged_refused", case_staged_refused},
+                                          {"coalesced_mixed", case_coalesced_mixed},
+                                          {NULL, NULL}};

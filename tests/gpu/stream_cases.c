@@ -1,29 +1,24 @@
-/* Streams: what the nccl backend's operations wait for, and what waits for them.  Cases as in nccl_cases.h. */
-#ifndef STREAM_CASES_H
-#define STREAM_CASES_H
-
+/* Streams: the order of the nccl backend's operations and of other work in a stream. */
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-#include "device_tensors.h"
+#include "gpu/cases.h"
 
-static inline void sleep_here(void *ms)
+void sleep_here(void *ms)
 {
     int64_t n = *(const int *)ms;
     nanosleep(&(struct timespec){n / 1000, n % 1000 * 1000000}, NULL);
 }
 
-struct gate {
-    bool open;
-};
-
-static inline void wait_at(void *argument)
+void wait_at(void *argument)
 {
     struct gate *gate = argument;
     while (!__atomic_load_n(&gate->open, __ATOMIC_ACQUIRE)) nanosleep(&(struct timespec){0, 100000}, NULL);
 }
 
 /* The caller's stream sleeps, then writes.  Later work must see the data. */
-static inline int case_streams(tutti_group *group, int rank, int size)
+int case_streams(tutti_group *group, int rank, int size)
 {
     static int delay_ms = 60;
     enum { N = 1000 };
@@ -55,7 +50,7 @@ static inline int case_streams(tutti_group *group, int rank, int size)
         for (int i = 0; i < N; i++) EXPECT(host[i] == size * (size + 1) / 2);
         if (async) EXPECT(tutti_wait(&work, 60000) == TUTTI_OK);
     }
-    /* asynchronous operations, then a blocking one, all on the same memory: as if one after the other */
+    /* asynchronous operations, then a blocking one, all on the same memory, act as if run one after the other */
     tutti_work *works[3];
     cu.call_host(stream, sleep_here, &delay_ms);
     cu.fill((cu_memory)(uintptr_t)x.data, 1, N, stream);
@@ -85,7 +80,7 @@ static inline int case_streams(tutti_group *group, int rank, int size)
 }
 
 /* Measures the time on the device only: earlier work of the stream does not count. */
-static inline int case_duration(tutti_group *group, int rank, int size)
+int case_duration(tutti_group *group, int rank, int size)
 {
     enum { HELD_MS = 100 };
     cu_stream stream = new_stream();
@@ -116,10 +111,9 @@ static inline int case_duration(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* The strictest mode, in which another thread's wait would end the capture if ranks are threads. */
-static int capture_mode = CU_CAPTURE_GLOBAL;
+int capture_mode = CU_CAPTURE_GLOBAL;
 
-static inline int case_capture(tutti_group *group, int rank, int size)
+int case_capture(tutti_group *group, int rank, int size)
 {
     enum { N = 100 };
     cu_stream stream = new_stream();
@@ -132,7 +126,8 @@ static inline int case_capture(tutti_group *group, int rank, int size)
     tutti_work *before = NULL;
     EXPECT(tutti_all_reduce(y, TUTTI_SUM, &(tutti_opts){.group = group, .async_op = &before}) == TUTTI_OK);
     EXPECT(cu.capture(stream, capture_mode) == 0);
-    EXPECT(tutti_wait_stream(before, stream) == TUTTI_OK); /* from outside: the host waits, the capture continues */
+    EXPECT(tutti_wait_stream(before, stream) ==
+           TUTTI_OK); /* the capture does not include the operation, so the host waits and the capture continues */
     tutti_work_free(before);
     EXPECT(tutti_all_reduce_into(y, x, TUTTI_SUM, &opts) == TUTTI_OK);
     EXPECT(tutti_all_reduce(y, TUTTI_SUM, &opts) == TUTTI_OK);
@@ -160,7 +155,7 @@ static inline int case_capture(tutti_group *group, int rank, int size)
 
 /* A stream that waits for the legacy stream is captured.  The legacy stream then accepts no work, and neither the
  * capture nor the group suffers from the attempt. */
-static inline int case_capture_legacy(tutti_group *group, int rank, int size)
+int case_capture_legacy(tutti_group *group, int rank, int size)
 {
     enum { N = 10 };
     cu_stream stream = NULL;
@@ -187,8 +182,8 @@ static inline int case_capture_legacy(tutti_group *group, int rank, int size)
     return 0;
 }
 
-/* Twice: while communicators are still to be opened and connected, and after. */
-static inline int case_coalesced(tutti_group *group, int rank, int size)
+/* Runs coalesced operations twice: while communicators are still to be opened and connected, and after. */
+int case_coalesced(tutti_group *group, int rank, int size)
 {
     enum { N = 3000 };
     cu_stream stream = new_stream();
@@ -217,5 +212,3 @@ static inline int case_coalesced(tutti_group *group, int rank, int size)
     cu.stream_free(stream);
     return 0;
 }
-
-#endif
