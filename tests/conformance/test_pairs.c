@@ -8,7 +8,7 @@
 
 enum { LIMIT_MS = 20000 };
 
-/* Runs all operations that may use fragment buffers or not, several at a time.  Returns the number of wrong values. */
+/* Runs all operations that may use fragment buffers, several at a time.  Returns the number of wrong values. */
 static int64_t round_of(tutti_group *group, int rank, int64_t n, int64_t seed)
 {
     enum { BOTH = 2 };
@@ -47,7 +47,7 @@ static int rank_of_uneven(int rank, int size, void *argument)
     cpu_set_t one;
     (void)size;
     CPU_ZERO(&one);
-    CPU_SET(nth_of(&given, 0), &one);
+    CPU_SET(given_cores_nth(&given_cores, 0), &one);
     if (rank == *(int *)argument) EXPECT(sched_setaffinity(0, sizeof one, &one) == 0);
     EXPECT(proc_init(LIMIT_MS) == TUTTI_OK);
     EXPECT(many_rounds(NULL, rank) == 0);
@@ -58,7 +58,7 @@ static int rank_of_uneven(int rank, int size, void *argument)
 static void test_cores_not_alike(void **state)
 {
     (void)state;
-    skip_on_one_core();
+    given_cores_need_two();
     for (int bound = 0; bound < 2; bound++) procs_run_ranks(2, rank_of_uneven, &bound);
 }
 
@@ -69,7 +69,7 @@ struct part {
     bool one_core;
 };
 
-/* Whatever the number of cores: every rank of the world has one, or all share one. */
+/* Overrides the number of cores: every rank of the world claims its own, or all share one. */
 static bool claims, single;
 
 __attribute__((visibility("default"))) int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *mask)
@@ -92,7 +92,8 @@ static void apply(const struct part *part)
 
 enum { QUEUE = 12 };
 
-/* Operations one after another, from memory that is sometimes shared and sometimes not, and not alike on both ranks. */
+/* Runs operations one after another.  Their memory is sometimes shared and sometimes not, and differs between the two
+ * ranks. */
 static int queued(tutti_group *group, int rank, int64_t n, unsigned random)
 {
     tutti_work *work[QUEUE] = {0};
@@ -230,8 +231,8 @@ static int rank_of_messages(int rank, int size, void *argument)
             work[i] = NULL;
             for (size_t k = 0; k < bytes[i]; k++) data[i][k] = rank == 0 ? value_of(call + i, k) : 0;
             if (rank == 1 && (ways >> 21 & 15) == 0) procs_sleep_ms(2);
-            /* Blocking within a tag, and over all tags: neither end waits for an operation that the other has not
-             * begun. */
+            /* blocking within a tag, and over all tags: neither end waits for an operation that its peer has not begun
+             */
             int status = rank == 0 ? waits ? tutti_send(tensor, 1, opts) : tutti_isend(tensor, 1, opts, &work[i])
                          : waits ? tutti_recv(tensor, 0, opts)
                                    : tutti_irecv(tensor, 0, opts, &work[i]);
@@ -252,7 +253,8 @@ static int rank_of_messages(int rank, int size, void *argument)
     return 0;
 }
 
-/* A message that needs a CTS or was asked for, then one that does not: both have arrived before the receiver polls. */
+/* A message that needs a CTS or whose receiver has asked for it, then one that does not: both arrive before the
+ * receiver polls. */
 static int rank_of_two(int rank, int size, void *argument)
 {
     static uint8_t large[EAGER * 4], small;
@@ -278,13 +280,14 @@ static int rank_of_two(int rank, int size, void *argument)
     return 0;
 }
 
-/* Both begin with blocking sends and receive in the other order: small messages block nobody. */
+/* Both ranks begin with blocking sends and receive in the other order.  Small messages block no rank. */
 static int rank_of_senders(int rank, int size, void *argument)
 {
     static const int64_t sizes[] = {1, 8 << 10, (12 << 10) + 1, 16 << 10, 40000, 64 << 10};
     static uint8_t mine[64 << 10], theirs[64 << 10];
     const struct part *part = argument;
-    int n = part->name != NULL ? 6 : 4, other = 1 - rank; /* more than 16 KiB may be read here while it waits */
+    /* Without the variable, a sender of more than 16 KiB may wait for a single-copy read. */
+    int n = part->name != NULL ? 6 : 4, other = 1 - rank;
     apply(part);
     (void)size;
     EXPECT(proc_init(LIMIT_MS) == TUTTI_OK);
@@ -351,5 +354,5 @@ int main(void)
         cmocka_unit_test(test_messages_that_are_not_read),
     };
     cmocka_set_test_filter(getenv("PAIRS_ONLY"));
-    return cmocka_run_group_tests(tests, remember, NULL);
+    return cmocka_run_group_tests(tests, given_cores_save, NULL);
 }

@@ -4,26 +4,15 @@
 
 #include <sched.h>
 
-static cpu_set_t given;
+extern cpu_set_t given_cores;
 
-static int remember(void **state)
-{
-    (void)state;
-    return sched_getaffinity(0, sizeof given, &given);
-}
+/* Sets given_cores to this process's mask.  A CMocka setup. */
+int given_cores_save(void **state);
 
-static int nth_of(const cpu_set_t *mask, int n)
-{
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, mask) && n-- == 0) return cpu;
-    return -1;
-}
+/* Returns the n-th core of a mask, from 0, or -1. */
+int given_cores_nth(const cpu_set_t *mask, int n);
 
-static void skip_on_one_core(void)
-{
-    if (CPU_COUNT(&given) > 1) return;
-    print_message("skipped: the test needs two cores\n");
-    skip();
-}
+/* Skips the test unless there are two cores. */
+void given_cores_need_two(void);
 
 #endif

@@ -1,10 +1,13 @@
-/* Small operations of collective segments, begun and driven one step at a time by one thread. */
+/* Small operations of collective segments, driven one step at a time by one thread. */
 #ifndef SMALL_GROUPS_H
 #define SMALL_GROUPS_H
-#include "shm_ends.h"
+
+#include "unit/shm_ends.h"
 
 enum { SMALL_MOST = 1024 };
 
+/* A rank's side of a group, with one operation at a time. `ended` is 0 while the operation is pending, then 1 or its
+ * error. */
 struct small {
     struct coll_segment coll;
     struct coll_list running;
@@ -14,64 +17,20 @@ struct small {
     int ended;
 };
 
-__attribute__((unused)) static void begin_small(struct small *small, tutti_kind kind)
-{
-    tutti_tensor tensor = {small->x, small->numel, TUTTI_INT64, {TUTTI_CPU, 0}};
-    tutti_op op = {.kind = kind,
-                   .dtype = TUTTI_INT64,
-                   .n_in = kind == TUTTI_ALL_REDUCE,
-                   .n_out = 1,
-                   .in = &tensor,
-                   .out = &tensor,
-                   .async = small->async};
-    small->ended = 0;
-    small->request = (tutti_request){.fingerprint = 7, .owner = &small->ended};
-    int status = coll_begin(&small->coll, &op, &small->request, &small->running);
-    if (status != TUTTI_REQUEST_PENDING) small->ended = status == TUTTI_REQUEST_DONE ? 1 : status;
-}
+/* Opens the group of the first n ranks on one of them. */
+void small_open(struct end *end, struct small *small, int n);
 
-__attribute__((unused)) static void open_small(struct end *end, struct small *small, int n)
-{
-    *small = (struct small){.numel = 1};
-    LIST_INIT(&small->running);
-    coll_open(&small->coll, &end->shm, COLL_FIRST, end->shm.local_rank, n, (int32_t[]){0, 1, 2});
-    assert_int_equal(small->coll.state, COLL_READY);
-}
+/* Opens two ranks and runs one operation, in which both declare that they wait.  The next one may run in lockstep. */
+void small_open_both(struct end end[2], struct small small[2]);
+void small_close_both(struct end end[2], struct small small[2]);
 
-__attribute__((unused)) static void reduce_both(struct small small[2])
-{
-    for (int i = 0; i < 2; i++) begin_small(&small[i], TUTTI_ALL_REDUCE);
-    for (int turn = 0; turn < 8; turn++) coll_progress(&small[turn % 2].running);
-    assert_true(small[0].ended == 1 && small[1].ended == 1);
-}
+/* Begins an operation on x. */
+void small_begin(struct small *small, tutti_kind kind);
 
-/* Two that have met, and have said that they wait: what comes next may be split. */
-__attribute__((unused)) static void open_met(struct end end[2], struct small small[2])
-{
-    pair_open(end);
-    for (int i = 0; i < 2; i++) open_small(&end[i], &small[i], 2);
-    reduce_both(small);
-    for (int i = 0; i < 2; i++) small[i].numel = SMALL_MOST;
-}
+/* Broadcasts value, value + 1, .. from this rank. */
+void small_broadcast(struct small *small, int64_t value);
 
-__attribute__((unused)) static void close_met(struct end end[2], struct small small[2])
-{
-    for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
-    pair_close(end);
-}
-
-__attribute__((unused)) static void broadcast(struct small *small, int64_t value)
-{
-    for (int64_t i = 0; i < small->numel; i++) small->x[i] = value + i;
-    begin_small(small, TUTTI_BROADCAST);
-}
-
-__attribute__((unused)) static void take_next(struct small *small, int64_t value)
-{
-    memset(small->x, 0, sizeof small->x);
-    begin_small(small, TUTTI_BROADCAST);
-    assert_int_equal(small->ended, 1);
-    for (int64_t i = 0; i < small->numel; i++) assert_int_equal(small->x[i], value + i);
-}
+/* Receives that broadcast.  Asserts that its data are there already. */
+void small_receive(struct small *small, int64_t value);
 
 #endif

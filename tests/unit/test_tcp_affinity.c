@@ -1,7 +1,8 @@
-/* Ranks that share cores: who goes back to where it belongs. */
-#include "shm_ends.h"
+/* Ranks that share cores return to their own core. */
+#include "unit/given_cores.h"
+#include "unit/shm_ends.h"
 
-#include "given_cores.h"
+#include "../../backends/tcp/shm/affinity.c"
 
 static int first, second;
 
@@ -11,23 +12,24 @@ static void go_to(int core)
     CPU_ZERO(&one);
     CPU_SET(core, &one);
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    assert_int_equal(sched_setaffinity(0, sizeof given, &given), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof given_cores, &given_cores), 0);
 }
 
 static int two_cores(void **state)
 {
-    if (remember(state) != 0) return -1;
-    first = nth_of(&given, 0);
-    second = nth_of(&given, 1);
+    if (given_cores_save(state) != 0) return -1;
+    first = given_cores_nth(&given_cores, 0);
+    second = given_cores_nth(&given_cores, 1);
     if (second < 0) return 0;
-    CPU_ZERO(&given);
-    CPU_SET(first, &given);
-    CPU_SET(second, &given);
-    return sched_setaffinity(0, sizeof given, &given);
+    CPU_ZERO(&given_cores);
+    CPU_SET(first, &given_cores);
+    CPU_SET(second, &given_cores);
+    return sched_setaffinity(0, sizeof given_cores, &given_cores);
 }
 
-/* Whether this rank, of three, moves from the core to where it belongs.  The kernel may move it, too: then again. */
-static bool moves(int local_rank, int core, void (*change)(struct end *end))
+/* True if this rank, of three, moves from the core to its own one.  The kernel may move it as well, so the test tries
+ * again. */
+static bool returns(int local_rank, int core, void (*change)(struct end *end))
 {
     struct end end[ENDS];
     cpu_set_t found;
@@ -45,24 +47,24 @@ static bool moves(int local_rank, int core, void (*change)(struct end *end))
     if (moved) assert_int_not_equal(end[local_rank].shm.preferred_core, core);
     if (moved) assert_true(end[local_rank].shm.migrate_gap_ns > 0);
     assert_int_equal(sched_getaffinity(0, sizeof found, &found), 0);
-    assert_true(CPU_EQUAL(&found, &given));
+    assert_true(CPU_EQUAL(&found, &given_cores));
     ends_close(end, ENDS);
     return moved;
 }
 
-static void test_goes_home(void **state)
+static void test_returns_to_its_core(void **state)
 {
     (void)state;
-    skip_on_one_core();
+    given_cores_need_two();
     for (int local_rank = 0; local_rank < ENDS; local_rank++) { /* two on the first core, one on the second */
-        int home = local_rank < 2 ? first : second;
+        int own_core = local_rank < 2 ? first : second;
         struct end end[ENDS];
-        assert_true(moves(local_rank, home == first ? second : first, NULL));
+        assert_true(returns(local_rank, own_core == first ? second : first, NULL));
         ends_open(end, ENDS);
         end[local_rank].shm.preferred_core = -1;
-        go_to(home);
+        go_to(own_core);
         shm_affinity_restore(&end[local_rank].shm);
-        assert_int_equal(end[local_rank].shm.preferred_core, home);
+        assert_int_equal(end[local_rank].shm.preferred_core, own_core);
         ends_close(end, ENDS);
     }
 }
@@ -72,13 +74,13 @@ static void sleep_one(struct end *end)
     shm_rank_at(&end->shm, 0)->asleep = 1;
 }
 
-static void sleep_and_lose_one(struct end *end)
+static void lose_a_sleeper(struct end *end)
 {
     shm_rank_at(&end->shm, 0)->asleep = 1;
     end->shm.peer[0].lost = true;
 }
 
-static void hold(struct end *end)
+static void hold_back(struct end *end)
 {
     end->shm.migrate_ns = INT64_MAX;
 }
@@ -86,15 +88,15 @@ static void hold(struct end *end)
 static void test_stays(void **state)
 {
     (void)state;
-    skip_on_one_core();
-    assert_false(moves(2, first, sleep_one)); /* its core may be free */
-    assert_false(moves(2, first, hold));
-    assert_true(moves(2, first, sleep_and_lose_one)); /* the dead do not sleep */
+    given_cores_need_two();
+    assert_false(returns(2, first, sleep_one)); /* rank 0's core may be free */
+    assert_false(returns(2, first, hold_back));
+    assert_true(returns(2, first, lose_a_sleeper)); /* a dead rank does not sleep */
 }
 
 static void test_waits_ever_longer(void **state)
 {
-    struct shm shm = {.config.host = &host};
+    struct shm shm = {.config.host = &ends_host};
     int64_t gap = GAP_NS;
     (void)state;
     for (int64_t now = INT64_C(10) * GAP_MOST_NS; gap < GAP_MOST_NS; gap *= 2) {
@@ -106,14 +108,14 @@ static void test_waits_ever_longer(void **state)
     back_off(&shm, shm.migrate_ns);
     back_off(&shm, shm.migrate_ns);
     assert_int_equal(shm.migrate_gap_ns, GAP_MOST_NS);
-    back_off(&shm, shm.migrate_ns + GAP_MOST_NS + 1); /* it had stayed */
+    back_off(&shm, shm.migrate_ns + GAP_MOST_NS + 1); /* the rank had stayed for longer than the gap */
     assert_int_equal(shm.migrate_gap_ns, GAP_NS);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goes_home),
+        cmocka_unit_test(test_returns_to_its_core),
         cmocka_unit_test(test_stays),
         cmocka_unit_test(test_waits_ever_longer),
     };

@@ -1,35 +1,40 @@
-/* How is written what others will read: by what it takes, in a time that the test makes up. */
-#include "shm_ends.h"
+/* Plain or non-temporal stores for data that others read: the choice follows from measured times, on the test's own
+ * clock. */
+#include "unit/shm_ends.h"
 
-enum { BYTES = 64 << 10, PAST_PS = 40 };
+#include "../../backends/tcp/shm/coll/store.c"
+#include "../../backends/tcp/shm/copy_in.c"
+#include "../../backends/tcp/shm/cost_model.c"
+
+enum { BYTES = 64 << 10, NON_TEMPORAL_PS = 40 };
 
 static int64_t clock_ns;
-static int asked; /* of the clock */
+static int clock_readings; /* readings of the clock */
 
 static int64_t made_up_ns(void)
 {
-    asked++;
+    clock_readings++;
     return clock_ns;
 }
 
-static const tutti_host timed_host = {.now_ns = made_up_ns, .error = error, .reduce_many = add_many};
+static const tutti_host timed_host = {.now_ns = made_up_ns, .error = ends_error, .reduce_many = ends_add};
 static struct shm timed = {.config = {.host = &timed_host}};
 
-/* Of n that take so long with plain stores, how many use non-temporal ones. */
+/* Returns how many of n writes use non-temporal stores, if plain stores take plain_ps a byte. */
 static int count_non_temporal(struct cost_model *cost, int n, int plain_ps, enum shm_cost cost_ps, size_t bytes)
 {
     int non_temporal = 0;
     for (int i = 0; i < n; i++) {
-        struct shm_copy_in put;
-        shm_copy_in_begin(&timed, &put, cost, bytes);
-        clock_ns += (int64_t)bytes * (put.non_temporal ? PAST_PS : plain_ps) / 1000;
-        shm_copy_in_end(&timed, &put, cost_ps);
-        non_temporal += put.non_temporal;
+        struct shm_copy_in copy;
+        shm_copy_in_begin(&timed, &copy, cost, bytes);
+        clock_ns += (int64_t)bytes * (copy.non_temporal ? NON_TEMPORAL_PS : plain_ps) / 1000;
+        shm_copy_in_end(&timed, &copy, cost_ps);
+        non_temporal += copy.non_temporal;
     }
     return non_temporal;
 }
 
-/* A thread of the same core; a core that shares the last cache; one that shares nothing. */
+/* Readers on the same core, on a core with a shared last-level cache, and on a core with a separate one. */
 static const struct {
     int plain_ps;
     bool away, parts, here;
@@ -39,10 +44,10 @@ static void expect(int plain_ps, enum shm_cost cost_ps, bool non_temporal)
 {
     struct cost_model cost = {0};
     int n = count_non_temporal(&cost, 1000, plain_ps, cost_ps, BYTES);
-    assert_in_range(n, non_temporal ? 960 : 1, non_temporal ? 999 : 40); /* now and then the other way */
+    assert_in_range(n, non_temporal ? 960 : 1, non_temporal ? 999 : 40); /* the other way is tried now and then */
 }
 
-static void test_by_what_it_takes(void **state)
+static void test_by_measured_time(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
@@ -65,12 +70,12 @@ static void test_little_is_not_timed(void **state)
 {
     struct cost_model cost = {0};
     (void)state;
-    asked = 0;
+    clock_readings = 0;
     assert_int_equal(count_non_temporal(&cost, 100, 400, SHM_COST_AWAY, TIMED_LEAST - 1), 0);
-    assert_int_equal(asked, 0);
+    assert_int_equal(clock_readings, 0);
 }
 
-/* The same bits either way, to where they belong and no further. */
+/* Both ways write the same bits, and nothing beyond the result. */
 static void test_results(void **state)
 {
     enum { N = 3 * BLOCK / 8 + 5, RANKS = 3 };
@@ -89,7 +94,7 @@ static void test_results(void **state)
     }
 }
 
-/* What counts is what the rank writes: all but its own part, nothing where it only reads. */
+/* Only the rank's own writes count: all blocks but its own part, and nothing if it only reads. */
 static void test_what_is_filled(void **state)
 {
     struct coll_segment coll = {.n = 4, .rank = 1};
@@ -122,8 +127,8 @@ static void test_what_is_filled(void **state)
     }
 }
 
-/* Whether cores are near each other is told by plain stores: as long as they are thought to be, there is no other. */
-static void test_near_is_plain(void **state)
+/* Only plain stores show whether the caches are shared.  As long as they count as shared, every store is plain. */
+static void test_shared_cache_means_plain(void **state)
 {
     static char data[BYTES];
     struct end end[2];
@@ -136,7 +141,7 @@ static void test_near_is_plain(void **state)
                          .first = 1,
                          .in = data};
     (void)state;
-    pair_open(end);
+    ends_open(end, 2);
     coll_open(&coll, &end[0].shm, COLL_FIRST, 0, 2, (int32_t[]){0, 1});
     struct cost_model *cost = &coll.fragment_costs[TUTTI_ALL_GATHER];
     cost_learn(cost, PLAIN, BYTES, 1000000);
@@ -150,18 +155,18 @@ static void test_near_is_plain(void **state)
     coll_store_chunk(&coll, &op);
     assert_false(coll.copy.non_temporal);
     assert_int_not_equal(coll.fragment_ps, 0);
-    coll.rank = 1; /* which goes by its own cost, for the other one may never fill a fragment buffer */
+    coll.rank = 1; /* rank 1 uses its own cost, because rank 0 may never fill a fragment buffer */
     coll_store_chunk(&coll, &op);
     assert_true(coll.copy.non_temporal);
     coll_close(&coll);
-    pair_close(end);
+    ends_close(end, 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_by_what_it_takes),    cmocka_unit_test(test_times_change),
+        cmocka_unit_test(test_by_measured_time),    cmocka_unit_test(test_times_change),
         cmocka_unit_test(test_little_is_not_timed), cmocka_unit_test(test_results),
-        cmocka_unit_test(test_what_is_filled),      cmocka_unit_test(test_near_is_plain)};
+        cmocka_unit_test(test_what_is_filled),      cmocka_unit_test(test_shared_cache_means_plain)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,20 @@
-/* backends/tcp/shm/fifo.c: two ranks as threads over one mapping of the segment, which send each other large
- * messages, some of which are taken back. */
-#include "shm_ends.h"
+/* backends/tcp/shm/fifo.c: two ranks as threads over one mapping of the segment.  They send each other large messages,
+ * and abandon some of them. */
+#include <poll.h>
+#include <unistd.h>
+
+#include "unit/shm_ends.h"
+
+#include "../../backends/tcp/shm/copy_in.c"
+#include "../../backends/tcp/shm/cost_model.c"
 
 enum { MESSAGES = 300 };
 
 struct side {
     struct end *end;
-    uint64_t sent, size, at;  /* messages; the one that is being put */
-    uint64_t got, due, taken; /* the same of the other's */
-    bool puts, gets;
+    uint64_t sent, size, at;       /* complete messages; size and progress of the current one */
+    uint64_t got, due_bytes, read; /* the same of the peer's messages */
+    bool is_sending, is_receiving;
 };
 
 static struct side sides[2];
@@ -24,15 +30,15 @@ static uint64_t large(uint64_t message)
     return message % 2 == 0 ? edges[message / 2 % 10] : message * 7919 % 150000;
 }
 
-/* Every seventh message is taken back under way. */
-static bool is_taken_back(uint64_t message, uint64_t at)
+/* True if the message is one of every seventh, which are abandoned half way. */
+static bool is_abandoned(uint64_t message, uint64_t at)
 {
     return message % 7 == 3 && at >= large(message) / 2;
 }
 
-enum { BEGINS = 1, TAKEN_BACK };
+enum { BEGINS = 1, ABANDONED };
 
-static bool get_some(struct end *end)
+static bool copy_out_some(struct end *end)
 {
     struct side *side = side_of(end);
     int local_rank = 1 - end->shm.local_rank;
@@ -40,74 +46,75 @@ static bool get_some(struct end *end)
     const uint8_t *piece;
     bool moved = false;
     while ((piece = shm_fifo_peek(&end->shm, local_rank, &bytes)) != NULL) {
-        for (size_t i = 0; i < bytes; i++) end->wrong += piece[i] != byte_of(side->got, side->taken + i);
-        side->taken += bytes;
+        for (size_t i = 0; i < bytes; i++) end->wrong += piece[i] != ends_byte(side->got, side->read + i);
+        side->read += bytes;
         shm_fifo_release(&end->shm, local_rank, bytes);
         moved = true;
     }
-    if (!side->gets || side->taken < side->due || is_taken_back(side->got, side->due)) return moved;
-    side->gets = false;
+    if (!side->is_receiving || side->read < side->due_bytes || is_abandoned(side->got, side->due_bytes)) return moved;
+    side->is_receiving = false;
     side->got++;
     return true;
 }
 
-/* An announcement, or its end. */
-static bool on_word(void *user, const struct transport *from, const struct transport_header *header,
-                    const void *payload, size_t bytes)
+/* Handles the start of a message, or its end. */
+static bool on_control(void *user, const struct transport *from, const struct transport_header *header,
+                       const void *payload, size_t bytes)
 {
     (void)from;
     struct end *end = user;
     struct side *side = side_of(end);
     (void)payload;
     (void)bytes;
-    get_some(end); /* what had been put before */
+    copy_out_some(end); /* data copied in before this message */
     end->wrong += header->tag != side->got;
-    if (header->kind == TAKEN_BACK) {
-        end->wrong += !side->gets;
+    if (header->kind == ABANDONED) {
+        end->wrong += !side->is_receiving;
         shm_fifo_close(&end->shm, 1 - end->shm.local_rank);
-        side->gets = false;
+        side->is_receiving = false;
         side->got++;
         return true;
     }
-    end->wrong += side->gets || !shm_fifo_open(&end->shm, 1 - end->shm.local_rank, header->id - 1, header->bytes);
-    side->due = header->bytes;
-    side->taken = 0;
-    side->gets = true;
+    end->wrong +=
+        side->is_receiving || !shm_fifo_open(&end->shm, 1 - end->shm.local_rank, header->id - 1, header->bytes);
+    side->due_bytes = header->bytes;
+    side->read = 0;
+    side->is_receiving = true;
     return true;
 }
 
-static const struct transport_events words = {.message = on_word, .lost = on_lost};
+static const struct transport_events control_events = {.message = on_control, .lost = ends_on_lost};
 
-static void say(struct end *end, int kind, uint64_t id)
+static void send_control(struct end *end, int kind, uint64_t id)
 {
     struct side *side = side_of(end);
     struct transport_header header = {.kind = (uint8_t)kind, .tag = side->sent, .bytes = side->size, .id = id};
     shm_send(&end->shm, 1 - end->shm.local_rank, &header, NULL, 0);
 }
 
-static bool put_some(struct end *end)
+static bool copy_in_some(struct end *end)
 {
     static uint8_t data[2][150000];
     struct side *side = side_of(end);
     int local_rank = 1 - end->shm.local_rank;
     if (side->sent == MESSAGES) return false;
     uint8_t *mine = data[end->shm.local_rank];
-    if (!side->puts) {
+    if (!side->is_sending) {
         side->size = large(side->sent);
         side->at = 0;
-        side->puts = true;
-        for (size_t i = 0; i < side->size; i++) mine[i] = byte_of(side->sent, i);
-        say(end, BEGINS, shm_fifo_begin(&end->shm, local_rank, side->size) + 1);
+        side->is_sending = true;
+        for (size_t i = 0; i < side->size; i++) mine[i] = ends_byte(side->sent, i);
+        send_control(end, BEGINS, shm_fifo_begin(&end->shm, local_rank, side->size) + 1);
     }
     size_t bytes = shm_fifo_copy_in(&end->shm, local_rank, mine + side->at);
     side->at += bytes;
-    bool taken_back = is_taken_back(side->sent, side->at);
-    if (taken_back) {
+    bool abandoned = is_abandoned(side->sent, side->at);
+    if (abandoned) {
         shm_fifo_abandon(&end->shm, local_rank);
-        say(end, TAKEN_BACK, 0);
+        send_control(end, ABANDONED, 0);
     }
-    if (!taken_back && side->at < side->size) return bytes > 0;
-    side->puts = false;
+    if (!abandoned && side->at < side->size) return bytes > 0;
+    side->is_sending = false;
     side->sent++;
     return true;
 }
@@ -123,22 +130,22 @@ static void *exchange(void *argument)
 {
     struct end *end = argument;
     while (end->lost + end->wrong == 0 && !has_done(end)) {
-        if (++end->rounds % 32 == 0) usleep(500); /* the other one goes to sleep for a piece, or for room */
+        if (++end->rounds % 32 == 0) usleep(500); /* the peer goes to sleep for a piece, or for space */
         int moved = shm_progress(&end->shm);
-        moved += get_some(end);
-        moved += put_some(end);
-        if (moved > 0 || has_done(end) || !finds_nothing(end, NULL)) continue;
+        moved += copy_out_some(end);
+        moved += copy_in_some(end);
+        if (moved > 0 || has_done(end) || !ends_find_nothing(end, NULL)) continue;
         struct pollfd doorbell = {end->shm.doorbell_fd, POLLIN, 0};
-        end->lost += poll(&doorbell, 1, SILENCE_MS) == 0;
+        end->lost += poll(&doorbell, 1, ENDS_SILENCE_MS) == 0;
     }
     return NULL;
 }
 
 static void exchange_open(struct end end[2], const tutti_host *clock, bool shares_cores, size_t fifo_bytes)
 {
-    pair_open(end);
+    ends_open(end, 2);
     for (int i = 0; i < 2; i++) {
-        end[i].shm.config.events = &words;
+        end[i].shm.config.events = &control_events;
         end[i].shm.config.host = clock;
         end[i].shm.shares_cores = shares_cores;
         end[i].shm.fifo_bytes = fifo_bytes;
@@ -149,14 +156,14 @@ static void exchange_open(struct end end[2], const tutti_host *clock, bool share
 static void exchange_close(struct end end[2])
 {
     for (int i = 0; i < 2; i++) assert_true(sides[i].sent == MESSAGES && sides[i].got == MESSAGES);
-    pair_close(end);
+    ends_close(end, 2);
 }
 
 static void run_exchange(bool shares_cores, size_t fifo_bytes)
 {
     struct end end[2];
-    exchange_open(end, &host, shares_cores, fifo_bytes);
-    run_both(end, exchange);
+    exchange_open(end, &ends_host, shares_cores, fifo_bytes);
+    ends_run(end, exchange);
     exchange_close(end);
 }
 
@@ -165,24 +172,24 @@ static void test_exchange(void **state)
     (void)state;
     run_exchange(false, 64 << 10);
     run_exchange(true, 64 << 10);
-    run_exchange(true, 1 << 10); /* as with many ranks */
+    run_exchange(true, 1 << 10); /* as small as with many ranks */
 }
 
-/* Pieces written with plain and with non-temporal stores, in turn. */
+/* Pieces are written with plain and with non-temporal stores, in turn. */
 static void test_exchange_either_way(void **state)
 {
     (void)state;
-    tutti_host strange = host;
-    strange.now_ns = chance_ns;
+    tutti_host strange = ends_host;
+    strange.now_ns = ends_random_clock_ns;
     struct end end[2];
     exchange_open(end, &strange, true, 64 << 10);
-    run_both(end, exchange);
+    ends_run(end, exchange);
     exchange_close(end);
     for (int i = 0; i < 2; i++)
         assert_int_not_equal(end[i].peers[1 - i].copy_in_cost.ps[NON_TEMPORAL][class_of(64 << 10)], 0);
 }
 
-/* ---- moments: a piece, or room for one, comes just as the other one goes to sleep ------------------------------ */
+/* ---- races: a piece, or space for one, arrives as the other rank goes to sleep ----------------------------------- */
 
 enum { SPAN = 8 << 10, ONE = 2 << 10, STREAM = 1 << 20 };
 
@@ -193,69 +200,71 @@ static void expect_piece(struct end *end, int i)
     if (end->shm.local_rank == 1) end->wrong += !shm_fifo_open(&end->shm, 0, (uint64_t)i * SPAN, ONE);
 }
 
-static void put_piece(struct end *end, int i)
+static void write_piece(struct end *end, int i)
 {
     end->wrong += shm_fifo_begin(&end->shm, 1, ONE) != (uint64_t)i * SPAN;
     end->wrong += shm_fifo_copy_in(&end->shm, 1, zeros) != ONE;
 }
 
-static void get_piece(struct end *end, int local_rank)
+static void read_piece(struct end *end, int local_rank)
 {
     size_t bytes = 0;
     end->wrong += shm_fifo_peek(&end->shm, local_rank, &bytes) == NULL || bytes != ONE;
     shm_fifo_release(&end->shm, local_rank, bytes);
 }
 
-static void wake_and_get(struct end *end, int i)
+static void wake_and_read(struct end *end, int i)
 {
     (void)i;
-    shm_progress(&end->shm); /* which ends the sleep */
-    get_piece(end, 0);
+    shm_progress(&end->shm); /* ends the sleep */
+    read_piece(end, 0);
 }
 
-static void test_moments_of_pieces(void **state)
+static void test_races_for_pieces(void **state)
 {
     struct end end[2];
     (void)state;
-    pair_open(end);
-    run_moments(
-        end, &(struct moment){
-                 .before = expect_piece, .bring = put_piece, .finds_nothing = finds_no_message, .after = wake_and_get});
-    pair_close(end);
+    ends_open(end, 2);
+    ends_run_races(end, &(struct race){.before = expect_piece,
+                                       .post = write_piece,
+                                       .find_nothing = ends_find_no_message,
+                                       .after = wake_and_read});
+    ends_close(end, 2);
 }
 
 static void fill(struct end *end, int i)
 {
     if (end->shm.local_rank == 0) return;
-    if (i == 0) shm_fifo_begin(&end->shm, 0, (uint64_t)MOMENTS * ONE + SPAN + ONE);
+    if (i == 0) shm_fifo_begin(&end->shm, 0, (uint64_t)ENDS_RACES * ONE + SPAN + ONE);
     end->wrong += shm_fifo_copy_in(&end->shm, 0, zeros) != (i == 0 ? SPAN : ONE);
 }
 
-static void get_one(struct end *end, int i)
+static void read_one(struct end *end, int i)
 {
-    if (i == 0) shm_fifo_open(&end->shm, 1, 0, (uint64_t)MOMENTS * ONE + SPAN + ONE);
-    get_piece(end, 1);
+    if (i == 0) shm_fifo_open(&end->shm, 1, 0, (uint64_t)ENDS_RACES * ONE + SPAN + ONE);
+    read_piece(end, 1);
 }
 
-static void find_room(struct end *end, int i)
+static void find_space(struct end *end, int i)
 {
     (void)i;
     shm_progress(&end->shm);
     end->wrong += !shm_fifo_has_space(&end->shm, 0);
 }
 
-static void test_moments_of_room(void **state)
+static void test_races_for_space(void **state)
 {
     struct end end[2];
     (void)state;
-    pair_open(end);
-    run_moments(
-        end, &(struct moment){.before = fill, .bring = get_one, .finds_nothing = finds_no_message, .after = find_room});
-    pair_close(end);
+    ends_open(end, 2);
+    ends_run_races(
+        end,
+        &(struct race){.before = fill, .post = read_one, .find_nothing = ends_find_no_message, .after = find_space});
+    ends_close(end, 2);
 }
 
-/* After a message that was taken back there is room for the next one only once the reader knows of it. */
-static void withdraw(struct end *end, int i)
+/* Abandons a message.  The next one has space only when the reader knows about it. */
+static void abandon(struct end *end, int i)
 {
     if (end->shm.local_rank == 0) return;
     if (i == 0) shm_fifo_begin(&end->shm, 0, STREAM);
@@ -270,23 +279,23 @@ static void open_next(struct end *end, int i)
     end->wrong += !shm_fifo_open(&end->shm, 1, ((uint64_t)i + 1) * 2 * SPAN, STREAM);
 }
 
-static void test_moments_of_openings(void **state)
+static void test_races_for_openings(void **state)
 {
     struct end end[2];
     (void)state;
-    pair_open(end);
-    run_moments(end,
-                &(struct moment){
-                    .before = withdraw, .bring = open_next, .finds_nothing = finds_no_message, .after = find_room});
-    pair_close(end);
+    ends_open(end, 2);
+    ends_run_races(
+        end, &(struct race){
+                 .before = abandon, .post = open_next, .find_nothing = ends_find_no_message, .after = find_space});
+    ends_close(end, 2);
 }
 
-/* Who sleeps is woken by a piece, by room for one, and by the opening that makes room. */
+/* A sleeper is woken by a piece, by space for one, and by the opening that makes space. */
 static void test_wakes(void **state)
 {
     struct end end[2];
     (void)state;
-    pair_open(end);
+    ends_open(end, 2);
     struct shm *writer = &end[0].shm, *reader = &end[1].shm;
     shm_fifo_begin(writer, 1, STREAM);
     shm_rank_at(reader, 1)->asleep = 1;
@@ -298,21 +307,21 @@ static void test_wakes(void **state)
         if (i == 0)
             assert_true(shm_fifo_open(reader, 0, 0, STREAM));
         else
-            get_piece(&end[1], 0);
+            read_piece(&end[1], 0);
         assert_int_equal(shm_rank_at(writer, 0)->asleep, 0);
         assert_int_equal(writer->peer[1].out->wants_space, 0);
     }
-    pair_close(end);
+    ends_close(end, 2);
 }
 
-/* ---- nonsense ---------------------------------------------------------------------------------------------- */
+/* ---- a faulty peer ------------------------------------------------------------------------------------------- */
 
-/* Whatever a peer says, what is read lies in the window. */
-static void test_nonsense(void **state)
+/* Whatever a peer announces, the reader stays within the FIFO. */
+static void test_faulty_peer(void **state)
 {
     struct end end[2];
     (void)state;
-    pair_open(end);
+    ends_open(end, 2);
     struct shm *shm = &end[0].shm;
     const struct shm_ring *in = shm->peer[1].in;
     const char *first = (const char *)&in->slot[shm->slots] + shm->ring_bytes;
@@ -333,25 +342,22 @@ static void test_nonsense(void **state)
             shm_fifo_release(shm, 1, bytes);
         }
     }
-    /* A reader that says it has read what was not put yet. */
+    /* A reader claims to have read more than was written. */
     shm_fifo_begin(shm, 1, (uint64_t)64 * SPAN);
     for (int i = 0; i < 9; i++) {
         atomic_store(&shm->peer[1].out->fifo_read, (uint64_t)i << 60);
         assert_true(shm_fifo_copy_in(shm, 1, zeros) <= SPAN);
     }
-    pair_close(end);
+    ends_close(end, 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exchange),
-        cmocka_unit_test(test_exchange_either_way),
-        cmocka_unit_test(test_moments_of_pieces),
-        cmocka_unit_test(test_moments_of_room),
-        cmocka_unit_test(test_moments_of_openings),
-        cmocka_unit_test(test_wakes),
-        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_exchange),           cmocka_unit_test(test_exchange_either_way),
+        cmocka_unit_test(test_races_for_pieces),   cmocka_unit_test(test_races_for_space),
+        cmocka_unit_test(test_races_for_openings), cmocka_unit_test(test_wakes),
+        cmocka_unit_test(test_faulty_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,18 @@
-/* Operations of two ranks that are split into chunks, one a step: who splits, when, and what a rank finds of one that
- * has given up or left. */
-#include "small_groups.h"
+/* Operations of two ranks in lockstep, one chunk a step: when they are chosen, and what happens if a rank gives up or
+ * leaves. */
+#include "unit/small_groups.h"
 
-/* A root that splits its data waits for who is to take it, asleep, and hears of it when that one leaves. */
-static void test_leaves_a_root_that_splits(void **state)
+#include "../../backends/tcp/shm/coll/path.c"
+
+/* A root in lockstep sleeps until its peer has read, and is woken when the peer leaves. */
+static void test_leaves_a_root_in_lockstep(void **state)
 {
     struct end end[2];
     struct small small[2];
     bool ranks[2] = {false, false};
     (void)state;
-    open_met(end, small);
-    broadcast(&small[0], 1);
+    small_open_both(end, small);
+    small_broadcast(&small[0], 1);
     assert_int_equal(small[0].ended, 0);
     assert_int_equal(TAILQ_FIRST(&small[0].coll.ops)->posted, COLL_EAGER_BUFFERS - COLL_AHEAD - 1);
     assert_int_equal(coll_progress(&small[0].running), 0);
@@ -20,19 +22,19 @@ static void test_leaves_a_root_that_splits(void **state)
     shm_drop(&end[0].shm, 1, "it left the group", false);
     assert_int_equal(coll_progress(&small[0].running), 1);
     assert_int_equal(small[0].ended, TUTTI_ERR_PEER_LOST);
-    close_met(end, small);
+    small_close_both(end, small);
 }
 
-/* It finds, about to sleep, that its data have been taken meanwhile. */
-static void test_a_root_that_splits_goes_on(void **state)
+/* About to sleep, the root finds that its data have been read meanwhile. */
+static void test_a_root_in_lockstep_continues(void **state)
 {
     struct end end[2];
     struct small small[2];
     (void)state;
-    open_met(end, small);
-    broadcast(&small[0], 1);
+    small_open_both(end, small);
+    small_broadcast(&small[0], 1);
     assert_false(coll_is_ready(&small[0].running));
-    begin_small(&small[1], TUTTI_BROADCAST);
+    small_begin(&small[1], TUTTI_BROADCAST);
     assert_true(small[0].ended == 0 && small[1].ended == 0);
     assert_true(coll_is_ready(&small[0].running));
     assert_false(coll_is_ready(&small[1].running));
@@ -42,74 +44,75 @@ static void test_a_root_that_splits_goes_on(void **state)
     coll_progress(&small[1].running);
     assert_int_equal(small[1].ended, 1);
     for (int64_t i = 0; i < SMALL_MOST; i++) assert_int_equal(small[1].x[i], 1 + i);
-    close_met(end, small);
+    small_close_both(end, small);
 }
 
-static bool splits(struct small small[2])
+static bool runs_in_lockstep(struct small small[2])
 {
-    begin_small(&small[0], TUTTI_ALL_REDUCE);
-    bool split = TAILQ_FIRST(&small[0].coll.ops)->path == COLL_LOCKSTEP;
-    begin_small(&small[1], TUTTI_ALL_REDUCE);
+    small_begin(&small[0], TUTTI_ALL_REDUCE);
+    bool in_lockstep = TAILQ_FIRST(&small[0].coll.ops)->path == COLL_LOCKSTEP;
+    small_begin(&small[1], TUTTI_ALL_REDUCE);
     for (int turn = 0; turn < 16; turn++) coll_progress(&small[turn % 2].running);
     assert_true(small[0].ended == 1 && small[1].ended == 1);
-    return split;
+    return in_lockstep;
 }
 
-/* Not before both ranks have said so, and not for a while after one of them has not waited for what it called. */
-static void test_splits_while_both_wait(void **state)
+/* Lockstep begins when both ranks have declared that they wait.  It stops for a while after an async operation of one
+ * of them. */
+static void test_lockstep_while_both_wait(void **state)
 {
     struct end end[2];
     struct small small[2];
     (void)state;
-    open_met(end, small);
-    for (int who = 0; who < 2; who++) {
-        assert_true(splits(small));
-        small[who].async = true;
-        assert_true(splits(small)); /* nobody knew */
-        small[who].async = false;
-        for (int i = 0; i < COLL_PATIENCE; i++) assert_false(splits(small));
+    small_open_both(end, small);
+    for (int rank = 0; rank < 2; rank++) {
+        assert_true(runs_in_lockstep(small));
+        small[rank].async = true;
+        assert_true(runs_in_lockstep(small)); /* the other rank did not know */
+        small[rank].async = false;
+        for (int i = 0; i < COLL_PATIENCE; i++) assert_false(runs_in_lockstep(small));
     }
-    assert_true(splits(small));
-    close_met(end, small);
-    pair_open(end);
+    assert_true(runs_in_lockstep(small));
+    small_close_both(end, small);
+    ends_open(end, 2);
     for (int i = 0; i < 2; i++) {
-        open_small(&end[i], &small[i], 2);
+        small_open(&end[i], &small[i], 2);
         small[i].numel = SMALL_MOST;
     }
-    assert_false(splits(small)); /* the first one */
-    assert_true(splits(small));
-    close_met(end, small);
+    assert_false(runs_in_lockstep(small)); /* the first operation */
+    assert_true(runs_in_lockstep(small));
+    small_close_both(end, small);
 }
 
-/* Two ranks with a core each, from LOCKSTEP_MIN on. */
-static void test_who_splits(void **state)
+/* Lockstep needs two ranks with a core each, and data from LOCKSTEP_MIN on. */
+static void test_conditions(void **state)
 {
     struct end end[ENDS];
     (void)state;
     ends_open(end, ENDS);
     for (int i = 0; i < 8; i++) {
         struct small small;
-        bool crowd = i & 1, shares = i & 2, little = i & 4;
+        bool is_third = i & 1, shares_core = i & 2, is_small = i & 4;
         struct coll_op made = {0};
-        open_small(&end[0], &small, crowd ? 3 : 2);
-        end[0].shm.shares_cores = shares;
-        tutti_tensor x = {small.x, LOCKSTEP_MIN / 8 - little, TUTTI_INT64, {TUTTI_CPU, 0}};
+        small_open(&end[0], &small, is_third ? 3 : 2);
+        end[0].shm.shares_cores = shares_core;
+        tutti_tensor x = {small.x, LOCKSTEP_MIN / 8 - is_small, TUTTI_INT64, {TUTTI_CPU, 0}};
         tutti_op op = {.kind = TUTTI_ALL_REDUCE, .dtype = TUTTI_INT64, .n_in = 1, .n_out = 1, .in = &x, .out = &x};
         assert_true(coll_describe(&small.coll, &op, &made));
-        assert_true((made.waiting == COLL_LOCKSTEP) == (!crowd && !shares && !little));
+        assert_true((made.waiting == COLL_LOCKSTEP) == (!is_third && !shares_core && !is_small));
         coll_close(&small.coll);
     }
     ends_close(end, ENDS);
 }
 
-/* A split operation is a step ahead of the one that it waits in; given up, it takes that one back, too. */
-static void test_is_ahead(void **state)
+/* An operation in lockstep has posted a step beyond its current one.  If it is cancelled, both are withdrawn. */
+static void test_posts_ahead(void **state)
 {
     struct end end[2];
     struct small small[2];
     (void)state;
-    open_met(end, small);
-    begin_small(&small[0], TUTTI_ALL_REDUCE);
+    small_open_both(end, small);
+    small_begin(&small[0], TUTTI_ALL_REDUCE);
     const struct coll_op *op = TAILQ_FIRST(&small[0].coll.ops);
     uint64_t first = op->first;
     assert_int_equal(op->at, 0);
@@ -118,17 +121,17 @@ static void test_is_ahead(void **state)
     assert_true(coll_cancel(&small[0].coll, &small[0].request));
     for (uint64_t step = first; step <= first + COLL_AHEAD; step++)
         assert_false(coll_has_posted(&small[0].coll, 0, step));
-    close_met(end, small);
+    small_close_both(end, small);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_leaves_a_root_that_splits),
-        cmocka_unit_test(test_a_root_that_splits_goes_on),
-        cmocka_unit_test(test_who_splits),
-        cmocka_unit_test(test_is_ahead),
-        cmocka_unit_test(test_splits_while_both_wait),
+        cmocka_unit_test(test_leaves_a_root_in_lockstep),
+        cmocka_unit_test(test_a_root_in_lockstep_continues),
+        cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_posts_ahead),
+        cmocka_unit_test(test_lockstep_while_both_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,23 +1,27 @@
 /* Memory order in backends/tcp/shm/ring.c: two ranks as threads over one mapping of the segment, so that a thread
- * sanitizer sees every access of both.  Without it, the processor's own reordering of a store and a later load shows: a
- * sleeper that is not woken. */
-#include "shm_ends.h"
+ * sanitizer sees every access of both.  Without a sanitizer, a processor's reordering of a store and a later load shows
+ * as a sleeper that is not woken. */
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "unit/shm_ends.h"
 
 /* ---- rings ------------------------------------------------------------------------------------------------- */
 
-/* Sleeps until woken.  Who sleeps long and then finds something was not woken for it. */
+/* Sleeps until woken.  Returns false if nobody woke the rank in time. */
 static bool sleep_on(struct end *end)
 {
     struct pollfd doorbell = {end->shm.doorbell_fd, POLLIN, 0};
-    return !finds_nothing(end, NULL) || poll(&doorbell, 1, SILENCE_MS) > 0;
+    return !ends_find_nothing(end, NULL) || poll(&doorbell, 1, ENDS_SILENCE_MS) > 0;
 }
 
 static void send_one(struct end *end, uint64_t message)
 {
     struct transport_header header = {.group = message};
-    uint8_t payload[SIZE_MOST + SHM_INLINE];
-    for (size_t i = 0; i < size_of(message); i++) payload[i] = byte_of(message, i);
-    shm_send(&end->shm, 1 - end->shm.local_rank, &header, payload, size_of(message));
+    uint8_t payload[ENDS_BYTES_MOST + SHM_INLINE];
+    for (size_t i = 0; i < ends_bytes(message); i++) payload[i] = ends_byte(message, i);
+    shm_send(&end->shm, 1 - end->shm.local_rank, &header, payload, ends_bytes(message));
 }
 
 enum { STREAM = 20000, TURNS = 5000 };
@@ -28,8 +32,8 @@ static bool has_streamed(const struct end *end, uint64_t sent)
     return sent == STREAM && end->got >= STREAM && STAILQ_EMPTY(&shm->peer[1 - shm->local_rank].waiting);
 }
 
-/* Both send all at once; the ring is full most of the time.  Who has done, with the last that it sent, has nobody left
- * to be woken by. */
+/* Both ranks send everything at once, so the ring is full most of the time.  A rank that has received and sent
+ * everything has nobody left to wake it. */
 static void *stream(void *argument)
 {
     struct end *end = argument;
@@ -46,10 +50,10 @@ static void test_streams(void **state)
 {
     struct end end[2];
     (void)state;
-    run_two(end, stream);
+    ends_open_and_run(end, stream);
 }
 
-/* In turns, and asleep in between: each message has to wake its reader. */
+/* The ranks take turns and sleep in between, so each message has to wake its reader. */
 static void *turns(void *argument)
 {
     struct end *end = argument;
@@ -66,7 +70,7 @@ static void test_turns(void **state)
 {
     struct end end[2];
     (void)state;
-    run_two(end, turns);
+    ends_open_and_run(end, turns);
 }
 
 static void send_small(struct end *end, int i)
@@ -80,16 +84,16 @@ static void read_small(struct end *end, int i)
     shm_progress(&end->shm);
 }
 
-static void test_moments(void **state)
+static void test_races(void **state)
 {
     struct end end[2];
     (void)state;
-    pair_open(end);
-    run_moments(end, &(struct moment){.bring = send_small, .finds_nothing = finds_no_message, .after = read_small});
-    pair_close(end);
+    ends_open(end, 2);
+    ends_run_races(end, &(struct race){.post = send_small, .find_nothing = ends_find_no_message, .after = read_small});
+    ends_close(end, 2);
 }
 
-/* The same where a writer sleeps until there is room: its ring holds one message, and a second one waits. */
+/* Returns the number of the message that waits until there is space, while the ring holds another one. */
 static uint64_t second_of(int i)
 {
     return 5 * (uint64_t)i + 2;
@@ -108,48 +112,49 @@ static void fill(struct end *end, int i)
     end->wrong += STAILQ_EMPTY(&end->shm.peer[0].waiting);
 }
 
-static void find_room(struct end *end, int i)
+static void find_space(struct end *end, int i)
 {
     (void)i;
     shm_progress(&end->shm);
     end->wrong += !STAILQ_EMPTY(&end->shm.peer[0].waiting);
 }
 
-static void test_moments_of_room(void **state)
+static void test_races_for_space(void **state)
 {
     struct end end[2];
     (void)state;
-    pair_open(end);
+    ends_open(end, 2);
     end[0].shm.slots = end[1].shm.slots = 1;
-    run_moments(end, &(struct moment){
-                         .before = fill, .bring = read_small, .finds_nothing = finds_no_message, .after = find_room});
-    pair_close(end);
+    ends_run_races(
+        end,
+        &(struct race){.before = fill, .post = read_small, .find_nothing = ends_find_no_message, .after = find_space});
+    ends_close(end, 2);
 }
 
-/* Who took the flag down may have been kept from ringing until the next sleep, whose flag is still up. */
+/* A writer that has cleared the flag may ring as late as in the next sleep, whose flag is still set. */
 static void test_late_ring(void **state)
 {
     struct end end[2];
     int descriptors[2];
     (void)state;
-    pair_open(end);
+    ends_open(end, 2);
     struct shm *shm = &end[0].shm;
     uint64_t one = 1;
     assert_int_equal(shm_arm(shm, descriptors), 2);
     assert_int_equal(write(shm->doorbell_fd, &one, sizeof one), sizeof one);
-    for (int i = 0; i < 2; i++) { /* that ends this sleep, and no other one */
+    for (int i = 0; i < 2; i++) { /* ends this sleep, and no other one */
         struct pollfd doorbell = {shm->doorbell_fd, POLLIN, 0};
         assert_int_equal(poll(&doorbell, 1, 0), 1 - i);
         shm_progress(shm);
         assert_int_equal(shm_rank_at(shm, 0)->asleep, 0);
         assert_int_equal(shm_arm(shm, descriptors), 2);
     }
-    pair_close(end);
+    ends_close(end, 2);
 }
 
 /* ---- headers ----------------------------------------------------------------------------------------------- */
 
-/* Whatever is in a header comes out of a slot again: with names or without, with a size that is not the payload's. */
+/* A header comes out of a slot unchanged: with id and ref or without, with a size that is not the payload's. */
 static void test_headers(void **state)
 {
     enum { FROM = 5, TIMES = 4096 };
@@ -166,20 +171,20 @@ static void test_headers(void **state)
         if (i & 2) header.id = 0;
         if (i & 4) header.ref = 0;
         memset(&slot, 0x5a, sizeof slot);
-        found = header; /* what lies between the fields; they themselves are other ones */
+        found = header; /* keeps the padding between fields; the fields get other values */
         found.kind = found.flags = (uint8_t)~header.kind;
         found.group = found.tag = found.bytes = found.fingerprint = found.id = found.ref = found.credit = random;
         shm_slot_pack(&slot, &header, bytes);
         assert_int_equal(shm_slot_unpack(&slot, FROM, &found), bytes);
         assert_memory_equal(&found, &header, sizeof header);
     }
-    assert_int_equal(offsetof(struct shm_slot, size), 64); /* a short message is one line */
+    assert_int_equal(offsetof(struct shm_slot, size), 64); /* a short message takes one cache line */
 }
 
-/* ---- nonsense ---------------------------------------------------------------------------------------------- */
+/* ---- a faulty peer ------------------------------------------------------------------------------------------- */
 
-/* A message for which the peer writes the next one before it has been read to its end. */
-static bool on_message_of_many(void *user, const struct transport *from, const struct transport_header *header,
+/* Handles a message.  The peer then writes the next one before this one has been read to its end. */
+static bool on_endless_message(void *user, const struct transport *from, const struct transport_header *header,
                                const void *payload, size_t bytes)
 {
     (void)from;
@@ -200,29 +205,33 @@ static void on_lost_one(void *user, int32_t rank, const char *why)
     ((struct end *)user)->lost++;
 }
 
-/* A rank that says that it has ended, and goes on sending, is heard of no more than its ring holds. */
-static void test_ends_and_goes_on(void **state)
+/* A peer has announced its end and continues to send.  At most one ring of its messages is handled. */
+static void test_ends_and_continues(void **state)
 {
-    static const struct transport_events of_many = {.message = on_message_of_many, .lost = on_lost_one};
+    static const struct transport_events endless = {.message = on_endless_message, .lost = on_lost_one};
     struct end end[2];
     (void)state;
-    pair_open(end);
+    ends_open(end, 2);
     struct shm *shm = &end[0].shm;
-    shm->config.events = &of_many;
+    shm->config.events = &endless;
     atomic_store(&shm->peer[1].in->slot[0].turn, 1);
     atomic_store(&shm->peer[1].in->closed, 1);
     shm_check_liveness(shm);
     assert_int_equal(end[0].lost, 1);
     assert_int_equal(end[0].got, shm->slots);
-    pair_close(end);
+    ends_close(end, 2);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),          cmocka_unit_test(test_turns),     cmocka_unit_test(test_moments),
-        cmocka_unit_test(test_moments_of_room),  cmocka_unit_test(test_late_ring), cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_ends_and_goes_on),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_races),
+        cmocka_unit_test(test_races_for_space),
+        cmocka_unit_test(test_late_ring),
+        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_ends_and_continues),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

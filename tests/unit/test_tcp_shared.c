@@ -1,10 +1,12 @@
-/* Collectives on memory that all ranks map (backends/tcp/shm/coll/shared.c), where no rank may read another one's
- * memory in any other way: three ranks, driven in turn by one thread. */
-#include "shm_ends.h"
+/* Collectives on memory that all ranks map (backends/tcp/shm/coll/shared.c), without single-copy reads: three ranks,
+ * driven in turn by one thread. */
+#include <unistd.h>
+
+#include "unit/shm_ends.h"
 
 enum { N = 70000, TURNS = 1000 };
 
-/* A rank, with a tensor a side in its arena and one beside it. */
+/* Tensors of a rank on one side: in its arena, and in private memory. */
 struct side {
     int64_t *shared, *own;
 };
@@ -28,7 +30,7 @@ struct member {
 
 static struct end end[ENDS];
 static struct member member[ENDS];
-static int ranks = ENDS;  /* of the group: the first of them */
+static int ranks = ENDS;  /* the group has the first of them */
 static int64_t numel = N; /* of run_one */
 
 static void open_side(struct member *one, struct side *side, size_t bytes)
@@ -52,7 +54,7 @@ static void open_all(void)
         TAILQ_INIT(&shm->arena.blocks);
         for (int k = 0; k < ENDS; k++) {
             shm->peer[k].arena_fd = dup(fd[k]);
-            shm->peer[k].pid = -1; /* nobody's memory can be read by it */
+            shm->peer[k].pid = -1; /* no rank can read it */
         }
         member[i] = (struct member){.end = &end[i]};
         LIST_INIT(&member[i].running);
@@ -70,7 +72,7 @@ static void close_all(void)
         coll_close(&member[i].coll);
         assert_int_equal(shm_free(&end[i].shm, member[i].in.shared), TUTTI_OK);
         assert_int_equal(shm_free(&end[i].shm, member[i].out.shared), TUTTI_OK);
-        assert_true(TAILQ_EMPTY(&end[i].shm.arena.blocks)); /* the segment's own are given back, too */
+        assert_true(TAILQ_EMPTY(&end[i].shm.arena.blocks)); /* the segment's own blocks are freed, too */
         shm_arena_close(&end[i].shm);
         free(member[i].in.own);
         free(member[i].out.own);
@@ -80,12 +82,12 @@ static void close_all(void)
 
 /* ---- operations -------------------------------------------------------------------------------------------- */
 
-static bool gives_n(tutti_kind kind) /* a block for each rank goes in */
+static bool has_blocks_in(tutti_kind kind) /* the input has a block for each rank */
 {
     return kind == TUTTI_SCATTER || kind == TUTTI_REDUCE_SCATTER || kind == TUTTI_ALL_TO_ALL;
 }
 
-static bool takes_n(tutti_kind kind)
+static bool has_blocks_out(tutti_kind kind)
 {
     return kind == TUTTI_GATHER || kind == TUTTI_ALL_GATHER || kind == TUTTI_ALL_TO_ALL;
 }
@@ -124,7 +126,7 @@ static int64_t expected(tutti_kind kind, int root, int rank, int64_t i)
     }
 }
 
-/* As the core numbers them. */
+/* Numbers calls as the core does. */
 static uint64_t number_of(struct member *one, struct call call)
 {
     const struct call *last = &one->last;
@@ -139,8 +141,8 @@ static void begin(struct member *one, tutti_kind kind, int root, int64_t n, int6
 {
     int rank = one->end->shm.local_rank;
     bool rooted = kind == TUTTI_REDUCE || kind == TUTTI_GATHER;
-    tutti_tensor from = {in, gives_n(kind) ? n * ranks : n, TUTTI_INT64, {TUTTI_CPU, 0}};
-    tutti_tensor to = {out, takes_n(kind) ? n * ranks : n, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_tensor from = {in, has_blocks_in(kind) ? n * ranks : n, TUTTI_INT64, {TUTTI_CPU, 0}};
+    tutti_tensor to = {out, has_blocks_out(kind) ? n * ranks : n, TUTTI_INT64, {TUTTI_CPU, 0}};
     tutti_op op = {.kind = kind,
                    .dtype = TUTTI_INT64,
                    .root = root,
@@ -157,7 +159,7 @@ static void begin(struct member *one, tutti_kind kind, int root, int64_t n, int6
     one->ended = status == TUTTI_REQUEST_DONE;
 }
 
-/* Drives all until they have ended; whether any of them went on as a large operation, and whether all did. */
+/* Drives all ranks until they have ended.  Sets *any and *all to whether any or all of them took the direct path. */
 static void drive(bool *any, bool *all)
 {
     for (int turn = 0; turn < TURNS; turn++) coll_progress(&member[turn % ranks].running);
@@ -165,13 +167,13 @@ static void drive(bool *any, bool *all)
     *all = true;
     for (int i = 0; i < ranks; i++) {
         assert_int_equal(member[i].ended, 1);
-        *any |= member[i].coll.spare->path == COLL_DIRECT; /* the operation that has ended */
+        *any |= member[i].coll.spare->path == COLL_DIRECT; /* the operation that has just ended */
         *all &= member[i].coll.spare->path == COLL_DIRECT;
     }
 }
 
-/* unshared: a bit a rank. */
-static void run_one(tutti_kind kind, int root, int unshared, bool in_place, bool is_large)
+/* Runs one operation. unshared: one bit a rank. */
+static void run_one(tutti_kind kind, int root, int unshared, bool in_place, bool is_direct)
 {
     bool any, all, rooted = kind == TUTTI_REDUCE || kind == TUTTI_GATHER;
     for (int i = 0; i < ranks; i++) {
@@ -187,12 +189,12 @@ static void run_one(tutti_kind kind, int root, int unshared, bool in_place, bool
         begin(&member[i], kind, root, numel, in, out);
     }
     drive(&any, &all);
-    assert_true(any == is_large && all == is_large);
+    assert_true(any == is_direct && all == is_direct);
     for (int i = 0; i < ranks; i++) {
         const int64_t *out = unshared >> i & 1 ? member[i].out.own : member[i].out.shared;
         if (in_place) out = unshared >> i & 1 ? member[i].in.own : member[i].in.shared;
         assert_int_equal(member[i].ended, 1);
-        for (int64_t k = 0; k < (takes_n(kind) ? ranks * numel : numel) && (!rooted || i == root); k++)
+        for (int64_t k = 0; k < (has_blocks_out(kind) ? ranks * numel : numel) && (!rooted || i == root); k++)
             assert_int_equal(out[k], expected(kind, root, i, k));
     }
 }
@@ -212,7 +214,7 @@ static void test_all_share(void **state)
     close_all();
 }
 
-/* Whose memory is not read may have any. */
+/* A rank whose memory is not read may use private memory. */
 static void test_some_do_not(void **state)
 {
     (void)state;
@@ -224,11 +226,11 @@ static void test_some_do_not(void **state)
                 bool fits = of_root ? !(unshared >> root & 1) : kinds[k] == TUTTI_GATHER && unshared == 1 << root;
                 run_one(kinds[k], root, unshared, false, fits);
             }
-    run_one(TUTTI_ALL_TO_ALL, 0, 0, true, false); /* in place: what is to be read would be written over */
+    run_one(TUTTI_ALL_TO_ALL, 0, 0, true, false); /* in place, data would be overwritten before they are read */
     close_all();
 }
 
-/* What two ranks split (coll.h) they read in place, too, but where they reduce all of it. */
+/* Two ranks in lockstep (coll.h) also read in place, unless they reduce everything. */
 static void test_two_ranks(void **state)
 {
     (void)state;
@@ -244,8 +246,8 @@ static void test_two_ranks(void **state)
                     bool fits = of_root    ? !(unshared >> root & 1)
                                 : of_other ? !(unshared >> (1 - root) & 1)
                                            : unshared == 0 && !reduces_all;
-                    bool much =
-                        (size_t)numel * sizeof(int64_t) * (gives_n(kinds[k]) ? 2 : 1) > member[0].coll.eager_bytes;
+                    bool much = (size_t)numel * sizeof(int64_t) * (has_blocks_in(kinds[k]) ? 2 : 1) >
+                                member[0].coll.eager_bytes;
                     run_one(kinds[k], root, unshared, false, fits && much);
                 }
     close_all();
@@ -253,8 +255,8 @@ static void test_two_ranks(void **state)
     numel = N;
 }
 
-/* Nobody enters a second step before all have shown what they have: it may be the last one, which says that one has
- * read all it needs. */
+/* No rank posts a second step before all have posted their addresses.  The second step may be the last one, which says
+ * that the rank has read all it needs. */
 static void test_two_ranks_show_first(void **state)
 {
     bool any, all;
@@ -275,20 +277,20 @@ static void test_two_ranks_show_first(void **state)
     ranks = ENDS;
 }
 
-/* What a rank's call was the last time, read in place or not, says nothing of what the others' are now. */
+/* The memory of a rank's last call says nothing about the memory of the other ranks' current calls. */
 static void test_same_call_again(void **state)
 {
     (void)state;
     open_all();
     for (int k = 0; k < KINDS; k++) {
         bool from_root = kinds[k] == TUTTI_BROADCAST || kinds[k] == TUTTI_SCATTER;
-        for (int turn = 0; turn < 6; turn++) /* rank 2 is the one whose memory is another one */
+        for (int turn = 0; turn < 6; turn++) /* only rank 2 changes its memory */
             run_one(kinds[k], 0, turn & 1 ? 1 << 2 : 0, false, !(turn & 1) || from_root);
     }
     close_all();
 }
 
-/* A rank may have its input alone in shared memory. */
+/* A rank may have only its input in shared memory. */
 static void test_half_a_rank(void **state)
 {
     bool any, all;
@@ -305,7 +307,7 @@ static void test_half_a_rank(void **state)
     close_all();
 }
 
-/* Operations that follow each other without being waited for: each has the segment's own memory for itself. */
+/* Operations follow each other without a wait.  Each one has segment memory of its own. */
 static void test_growing_results(void **state)
 {
     enum { OPS = 2 };
@@ -334,7 +336,8 @@ static void test_growing_results(void **state)
 
 /* ---- a rank that gives up ---------------------------------------------------------------------------------- */
 
-/* It goes on at once with its memory, or gives it back: nobody believes what was read there, and nobody falls. */
+/* A rank that gives up reuses its memory at once, or frees it.  Its peers do not use what they read there, and do not
+ * crash. */
 static void give_up(bool frees)
 {
     open_all();
@@ -370,8 +373,8 @@ static void test_gives_up(void **state)
     give_up(true);
 }
 
-/* One that waits for another one has no steps yet: taking it back leaves the other one alone. */
-static void test_takes_one_back_that_waits(void **state)
+/* A blocked operation has no steps yet.  Cancelling it leaves the other one alone. */
+static void test_cancels_a_blocked_operation(void **state)
 {
     tutti_request first;
     int ended = 0;
@@ -392,7 +395,7 @@ static void test_takes_one_back_that_waits(void **state)
     close_all();
 }
 
-/* One that is waited for comes after those before it all the same. */
+/* A blocking operation waits its turn after earlier ones. */
 static void test_waits_its_turn(void **state)
 {
     (void)state;
@@ -421,7 +424,7 @@ int main(void)
         cmocka_unit_test(test_half_a_rank),
         cmocka_unit_test(test_growing_results),
         cmocka_unit_test(test_gives_up),
-        cmocka_unit_test(test_takes_one_back_that_waits),
+        cmocka_unit_test(test_cancels_a_blocked_operation),
         cmocka_unit_test(test_waits_its_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

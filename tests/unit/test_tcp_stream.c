@@ -1,5 +1,5 @@
-/* backends/tcp/shm/stream.c: which write has the FIFO, and what is left of one that ends early.  This rank is both
- * ends: the ring to its peer is the one from it. */
+/* backends/tcp/shm/stream.c: which write has the FIFO, and what remains of a write that ends early.  This rank is both
+ * ends, because the ring to its peer is also the ring from it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "stub.h"
-
 #include "../../backends/tcp/shm/copy_in.c"
 #include "../../backends/tcp/shm/cost_model.c"
 #include "../../backends/tcp/shm/fifo.c"
@@ -21,13 +19,20 @@ enum { PEER = 1, WRITES = 2, SENT_MAX = 8, SPAN = 8 << 10, LARGE = SPAN + SPAN /
 
 static struct transport_header sent[SENT_MAX];
 static int n_sent, dropped;
-static struct transport_write writes[WRITES]; /* write i goes to memory i */
+static struct transport_write writes[WRITES]; /* write i targets memory i */
 static struct transport_memory memories[WRITES];
 static tutti_request request[WRITES];
 static char from[WRITES][LARGE], to[WRITES][LARGE];
 static bool write_ended[WRITES], received[WRITES];
 
-/* What stubs are asked is nothing to them.  NOLINTBEGIN(misc-unused-parameters) */
+/* Defines a function that ignores its parameters and returns 0. */
+#define STUB(type, name, ...)                                                                                          \
+    type name(__VA_ARGS__)                                                                                             \
+    {                                                                                                                  \
+        return (type)0;                                                                                                \
+    }
+
+/* Stubs ignore their parameters.  NOLINTBEGIN(misc-unused-parameters) */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 STUB(void, shm_ring_doorbell, struct shm *shm, int local_rank)
@@ -134,7 +139,7 @@ static void test_one_write_has_the_fifo(void **state)
     assert_false(copy_in(&shm, &writes[1]));
     shm_stream_begin(&shm, PEER, &sent[0]);
     while (!write_ended[0]) move_all(&shm);
-    assert_int_equal(n_sent, 2); /* the second one's turn, although not all of the first has been read */
+    assert_int_equal(n_sent, 2); /* the second write's turn, although the first has not been read completely */
     assert_int_equal(sent[1].ref, writes[1].key);
     shm_stream_begin(&shm, PEER, &sent[1]);
     while (!write_ended[1] || !received[1]) assert_int_not_equal(move_all(&shm), 0);
@@ -142,7 +147,7 @@ static void test_one_write_has_the_fifo(void **state)
     assert_int_equal(dropped, 0);
 }
 
-/* It had no turn yet, so it takes nothing along. */
+/* The write had no turn yet, so nothing is left in the FIFO. */
 static void test_a_waiting_write_is_withdrawn(void **state)
 {
     (void)state;
@@ -155,7 +160,8 @@ static void test_a_waiting_write_is_withdrawn(void **state)
     assert_true(is_received(0));
 }
 
-/* The next write's bytes come before the receiver has heard of the first one's end: they are not the first one's. */
+/* The next write's bytes arrive before the receiver knows that the first write has ended.  They do not belong to the
+ * first one. */
 static void test_a_running_write_is_withdrawn(void **state)
 {
     (void)state;
@@ -178,7 +184,7 @@ static void test_a_running_write_is_withdrawn(void **state)
     assert_int_equal(dropped, 0);
 }
 
-/* Nothing is expected for concealed memory: its bytes wake nobody. */
+/* Nothing is expected for concealed memory, so its bytes notify nobody. */
 static void test_memory_is_concealed(void **state)
 {
     size_t bytes;
@@ -207,8 +213,8 @@ static void test_the_next_write_is_announced(void **state)
     assert_true(is_received(1));
 }
 
-/* The peer has received an empty write, and leaves before this rank has had a turn.  The next one has not been
- * announced, and one with bytes is not whole. */
+/* The peer has received an empty write, and leaves before this rank has made progress.  The next write has not been
+ * announced, and a write with bytes is not complete. */
 static void test_an_empty_write_at_the_end(void **state)
 {
     (void)state;
@@ -232,7 +238,7 @@ static void test_a_write_with_bytes_at_the_end(void **state)
     assert_false(received[0]);
 }
 
-/* What a faulty peer announces: two at a time, other bytes, memory that was not exposed to it. */
+/* Announcements of a faulty peer: two at a time, other bytes, memory that was not exposed to it. */
 static void test_invalid_announcements(void **state)
 {
     (void)state;

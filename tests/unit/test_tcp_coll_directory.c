@@ -1,0 +1,106 @@
+/* Directory of collective segments: which group has which segment, and when its pages are released. */
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "unit/small_groups.h"
+
+#include "../../backends/tcp/shm/coll/directory.c"
+
+static int reserve(struct end *end)
+{
+    return coll_directory_reserve(&end->shm, 2);
+}
+
+/* A segment that was given back is reserved again, with no step posted.  Its pages are not allocated again. */
+static void test_reserves_again(void **state)
+{
+    struct end end[2];
+    struct small small[2];
+    struct stat before, after;
+    (void)state;
+    small_open_both(end, small);
+    assert_int_equal(fstat(end[0].shm.memfd, &before), 0);
+    for (int i = 0; i < 2; i++) coll_close(&small[i].coll);
+    assert_int_equal(reserve(&end[1]), COLL_FIRST);
+    assert_int_equal(fstat(end[0].shm.memfd, &after), 0);
+    assert_int_equal(after.st_blocks, before.st_blocks);
+    for (int i = 0; i < 2; i++) small_open(&end[i], &small[i], 2);
+    small_begin(&small[0], TUTTI_ALL_REDUCE);
+    coll_progress(&small[0].running);
+    assert_int_equal(small[0].ended, 0); /* the peer's steps belong to the earlier group */
+    small_begin(&small[1], TUTTI_ALL_REDUCE);
+    for (int turn = 0; turn < 8; turn++) coll_progress(&small[turn % 2].running);
+    assert_true(small[0].ended == 1 && small[1].ended == 1);
+    small_close_both(end, small);
+}
+
+/* Each segment is reserved once.  Further groups have none until a segment is given back. */
+static void test_reserves_all(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    for (int i = 1; i < SHM_SEGMENTS; i++) assert_int_equal(reserve(&end[i % 2]), i);
+    for (int i = 0; i < 2; i++) assert_int_equal(reserve(&end[i]), COLL_ABSENT);
+    for (int i = 0; i < 2; i++) coll_directory_leave(&end[i].shm, 7, 2);
+    assert_int_equal(reserve(&end[1]), 7);
+    ends_close(end, 2);
+}
+
+/* After many groups have ended, few segments keep their pages. */
+static void test_releases_pages(void **state)
+{
+    struct end end[2];
+    struct stat status;
+    (void)state;
+    ends_open(end, 2);
+    for (int i = 1; i < SHM_SEGMENTS; i++) assert_int_equal(reserve(&end[0]), i);
+    for (int i = 0; i < SHM_SEGMENTS; i++)
+        for (int k = 0; k < 2; k++) coll_directory_leave(&end[k].shm, i, 2);
+    assert_int_equal(fstat(end[0].shm.memfd, &status), 0);
+    assert_true((size_t)status.st_blocks * 512 <= end[0].shm.colls_at + KEEP_BYTES);
+    ends_close(end, 2);
+}
+
+/* A rank that dies while it reserves an entry does not keep it. */
+static void test_dies_while_it_reserves(void **state)
+{
+    struct end end[2];
+    (void)state;
+    ends_open(end, 2);
+    struct shm_directory_entry *entry = &shm_directory(&end[0].shm)->entry[1];
+    end[0].shm.peer[1].liveness_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    assert_true(try_reserve(&end[1].shm, entry));
+    assert_int_equal(reserve(&end[0]), 2); /* the rank is running */
+    assert_int_equal(write(end[0].shm.peer[1].liveness_fd, &(uint64_t){1}, sizeof(uint64_t)), sizeof(uint64_t));
+    assert_int_equal(reserve(&end[0]), 1); /* readable, as if its process had ended */
+    close(end[0].shm.peer[1].liveness_fd);
+    ends_close(end, 2);
+}
+
+/* A faulty rank may have written anything there. */
+static void test_faulty_directory(void **state)
+{
+    struct end end[2];
+    struct coll_segment coll;
+    (void)state;
+    ends_open(end, 2);
+    memset(shm_directory(&end[0].shm), 0xa5, sizeof(struct shm_directory));
+    coll_open(&coll, &end[0].shm, COLL_FIRST, 0, 2, (int32_t[]){0, 1});
+    assert_int_equal(coll.state, COLL_NONE);
+    assert_int_equal(reserve(&end[0]), 0); /* the owner is not a local rank, so the entry is free */
+    coll_open(&coll, &end[0].shm, SHM_SEGMENTS, 0, 2, (int32_t[]){0, 1});
+    assert_int_equal(coll.state, COLL_NONE);
+    ends_close(end, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reserves_again),   cmocka_unit_test(test_reserves_all),
+        cmocka_unit_test(test_releases_pages),   cmocka_unit_test(test_dies_while_it_reserves),
+        cmocka_unit_test(test_faulty_directory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
