@@ -1,58 +1,15 @@
 /* Matching of messages and receives. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <time.h>
+#include "monotonic.h"
+#include "unit/matching.h"
 
-#include <cmocka.h>
-#include <tutti/match.h>
-
-enum { ANY = TUTTI_ANY_SOURCE };
-
-#define MESSAGE(tag) (UINT64_C(1) << 63 | (tag))
-
-static tutti_match_key key_of(uint64_t group, int32_t source, uint64_t tag)
-{
-    return tutti_match_message_key(group, source, tag);
-}
-
-static tutti_match_key any_tag_of(uint64_t group, int32_t source, uint64_t tag)
-{
-    tutti_request request = {.tag = tag, .flags = TUTTI_REQUEST_ANY_TAG};
-    return tutti_match_receive_key(&request, group, source);
-}
-
-static tutti_matcher new_matcher(void)
-{
-    tutti_matcher matcher = {0};
-    assert_true(tutti_match_reserve(&matcher, malloc, free));
-    return matcher;
-}
-
-static void post(tutti_matcher *matcher, tutti_match_receive *receive, tutti_match_key key)
-{
-    *receive = (tutti_match_receive){.key = key};
-    tutti_match_reserve(matcher, malloc, free);
-    tutti_match_post(matcher, receive);
-}
-
-static void keep(tutti_matcher *matcher, tutti_match_message *message, tutti_match_key key)
-{
-    *message = (tutti_match_message){.key = key};
-    tutti_match_reserve(matcher, malloc, free);
-    tutti_match_keep(matcher, message);
-}
-
-/* The receive that gets a message. */
+/* Returns the receive that gets a message. */
 static tutti_match_receive *receive_for(const tutti_matcher *matcher, uint64_t group, int32_t source, uint64_t tag)
 {
     tutti_match_key key = key_of(group, source, tag);
     return tutti_match_find_receive(matcher, &key);
 }
 
-/* The message that a receive gets. */
+/* Returns the message that a receive gets. */
 static tutti_match_message *message_for(const tutti_matcher *matcher, uint64_t group, int32_t source, uint64_t tag)
 {
     tutti_match_key key = key_of(group, source, tag);
@@ -92,7 +49,7 @@ static void test_receives_of_one_key_keep_their_order(void **state)
     assert_ptr_equal(receive_for(&matcher, 1, 2, 3), &a);
     tutti_match_withdraw(&matcher, &a);
     assert_ptr_equal(receive_for(&matcher, 1, 2, 3), &b);
-    tutti_match_withdraw(&matcher, &c); /* not the first */
+    tutti_match_withdraw(&matcher, &c); /* not the first one */
     assert_ptr_equal(receive_for(&matcher, 1, 2, 3), &b);
     tutti_match_withdraw(&matcher, &b);
     tutti_match_withdraw(&matcher, &b); /* twice does no harm */
@@ -162,8 +119,8 @@ static void test_messages_to_any_source(void **state)
     free(matcher.links);
 }
 
-/* Receives of any tag and of one tag get messages in the order in which they were posted.  Any tag means those that
- * agree in the highest bit. */
+/* Receives of any tag and of one tag get messages in the order in which they were posted.  A receive of any tag takes
+ * the tags that agree with its own in the highest bit. */
 static void test_receives_of_any_tag(void **state)
 {
     (void)state;
@@ -207,7 +164,7 @@ static void test_messages_to_any_tag(void **state)
     free(matcher.links);
 }
 
-/* A probe stays out of the way of receives, and a message completes all probes that match it. */
+/* A probe does not take a message from a receive, and a message completes all probes that match it. */
 static void test_probes(void **state)
 {
     (void)state;
@@ -229,7 +186,7 @@ static void test_probes(void **state)
     }
     assert_null(tutti_match_find_probe(&matcher, &key));
     assert_int_equal(matcher.n_probes, 0);
-    /* a probe that is called later finds the message by its own key */
+    /* a later probe finds the message by its own key */
     tutti_match_message message;
     keep(&matcher, &message, key);
     assert_ptr_equal(tutti_match_find_message(&matcher, &exact.key), &message);
@@ -237,7 +194,7 @@ static void test_probes(void **state)
     free(matcher.links);
 }
 
-/* As when a peer is lost, or a group is closed. */
+/* Removes everything of one peer, as when a peer is lost or a group is closed. */
 static void test_removal_of_all_of_a_peer(void **state)
 {
     (void)state;
@@ -270,7 +227,7 @@ static void test_removal_of_all_of_a_peer(void **state)
     free(matcher.links);
 }
 
-/* An entry that lies in a request's priv words. */
+/* A request's priv words have space for an entry. */
 static void test_a_receive_fits_its_request(void **state)
 {
     (void)state;
@@ -306,223 +263,7 @@ static void test_no_memory(void **state)
     for (int i = 0; i < N; i++) assert_ptr_equal(receive_for(&matcher, 1, 2, (uint64_t)i), &receives[i]);
 }
 
-/* ---- against a model ------------------------------------------------------------------------------------------- */
-
-/* The same in the plainest way: lists in order, walked from the front. */
-enum { MOST = 3000 };
-
-struct model {
-    tutti_matcher matcher;
-    tutti_match_receive *receive[MOST]; /* receives and probes */
-    tutti_match_message *message[MOST];
-    int n_receives, n_messages;
-    bool is_fixed; /* its buckets are the caller's */
-};
-
-/* True if a receive or probe with this key takes a message. */
-static bool takes(const tutti_match_key *key, const tutti_match_key *message)
-{
-    if (key->group != message->group) return false;
-    if (key->source != ANY && key->source != message->source) return false;
-    return key->flags & TUTTI_MATCH_ANY_TAG ? (key->tag ^ message->tag) >> 63 == 0 : key->tag == message->tag;
-}
-
-/* Index of the first receive, or the first probe, that takes the message; n_receives if there is none. */
-static int first_receive(const struct model *model, const tutti_match_key *message, bool probes)
-{
-    int i = 0;
-    for (; i < model->n_receives; i++) {
-        const tutti_match_key *key = &model->receive[i]->key;
-        if (((key->flags & TUTTI_MATCH_PROBE) != 0) == probes && takes(key, message)) break;
-    }
-    return i;
-}
-
-static int first_message(const struct model *model, const tutti_match_key *key)
-{
-    int i = 0;
-    while (i < model->n_messages && !takes(key, &model->message[i]->key)) i++;
-    return i;
-}
-
-static void withdraw_at(struct model *model, int at)
-{
-    tutti_match_withdraw(&model->matcher, model->receive[at]);
-    free(model->receive[at]);
-    for (int i = at; i + 1 < model->n_receives; i++) model->receive[i] = model->receive[i + 1];
-    model->n_receives--;
-}
-
-static void take_at(struct model *model, int at)
-{
-    tutti_match_take(&model->matcher, model->message[at]);
-    free(model->message[at]);
-    for (int i = at; i + 1 < model->n_messages; i++) model->message[i] = model->message[i + 1];
-    model->n_messages--;
-}
-
-static tutti_match_key random_key(bool is_message)
-{
-    tutti_match_key key = {.group = (uint64_t)(rand() % 3),
-                           .tag = (uint64_t)(rand() % 20) | (uint64_t)(rand() % 2) << 63,
-                           .source = rand() % 6};
-    if (is_message) return key;
-    tutti_request request = {.tag = key.tag};
-    if (rand() % 4 == 0) request.flags |= TUTTI_REQUEST_ANY_TAG;
-    if (rand() % 4 == 0) request.flags |= TUTTI_REQUEST_PEEK;
-    return tutti_match_receive_key(&request, key.group, rand() % 3 == 0 ? ANY : key.source);
-}
-
-/* A message arrives: it completes probes and goes to a receive, or is kept. */
-static void arrive(struct model *model)
-{
-    tutti_match_key key = random_key(true);
-    int at;
-    while ((at = first_receive(model, &key, true)) < model->n_receives) {
-        assert_ptr_equal(tutti_match_find_probe(&model->matcher, &key), model->receive[at]);
-        withdraw_at(model, at);
-    }
-    assert_null(tutti_match_find_probe(&model->matcher, &key));
-    at = first_receive(model, &key, false);
-    tutti_match_receive *expected = at < model->n_receives ? model->receive[at] : NULL;
-    assert_ptr_equal(tutti_match_find_receive(&model->matcher, &key), expected);
-    if (expected != NULL) {
-        withdraw_at(model, at);
-    } else if (model->n_messages < MOST) {
-        tutti_match_message *message = malloc(sizeof *message);
-        assert_non_null(message);
-        *message = (tutti_match_message){.key = key};
-        if (!model->is_fixed) tutti_match_reserve(&model->matcher, malloc, free);
-        tutti_match_keep(&model->matcher, message);
-        model->message[model->n_messages++] = message;
-    }
-}
-
-/* A receive or probe is called: it gets a message, or is posted. */
-static void call(struct model *model)
-{
-    tutti_match_key key = random_key(false);
-    int at = first_message(model, &key);
-    tutti_match_message *expected = at < model->n_messages ? model->message[at] : NULL;
-    assert_ptr_equal(tutti_match_find_message(&model->matcher, &key), expected);
-    if (expected != NULL && (key.flags & TUTTI_MATCH_PROBE) == 0) {
-        take_at(model, at);
-    } else if (expected == NULL && model->n_receives < MOST) {
-        tutti_match_receive *receive = malloc(sizeof *receive);
-        assert_non_null(receive);
-        *receive = (tutti_match_receive){.key = key};
-        if (!model->is_fixed) tutti_match_reserve(&model->matcher, malloc, free);
-        tutti_match_post(&model->matcher, receive);
-        model->receive[model->n_receives++] = receive;
-    }
-}
-
-/* A receive is cancelled, or a message discarded. */
-static void remove_one(struct model *model)
-{
-    if (rand() % 2 && model->n_receives > 0) withdraw_at(model, rand() % model->n_receives);
-    if (rand() % 2 && model->n_messages > 0) take_at(model, rand() % model->n_messages);
-}
-
-/* Both sides in bursts, so that each queue becomes long while the other one is empty. */
-static void run_model(struct model *model, int rounds)
-{
-    srand(2);
-    for (int round = 0; round < rounds; round++) {
-        int arrivals = round / 5000 % 2 ? 7 : 2; /* of ten */
-        if (rand() % 20 == 0) remove_one(model);
-        if (rand() % 10 < arrivals)
-            arrive(model);
-        else
-            call(model);
-        assert_int_equal(model->matcher.n_receives + model->matcher.n_probes, model->n_receives);
-        assert_int_equal(model->matcher.n_messages, model->n_messages);
-    }
-    while (model->n_receives > 0) withdraw_at(model, model->n_receives - 1);
-    while (model->n_messages > 0) take_at(model, 0);
-    assert_null(tutti_match_next_receive(&model->matcher, NULL));
-    assert_null(tutti_match_next_message(&model->matcher, NULL));
-    assert_int_equal(model->matcher.n_any_source + model->matcher.n_any_tag, 0);
-}
-
-static void test_against_a_model(void **state)
-{
-    (void)state;
-    static struct model model;
-    model.matcher = new_matcher();
-    run_model(&model, 60000);
-    free(model.matcher.links);
-}
-
-/* In two buckets all keys collide. */
-static void test_against_a_model_in_two_buckets(void **state)
-{
-    (void)state;
-    static struct model model;
-    static tutti_match_link links[TUTTI_MATCH_LINKS(2)];
-    model.is_fixed = true;
-    tutti_match_set_buckets(&model.matcher, links, 2);
-    run_model(&model, 10000);
-}
-
-/* Messages of one source and tag are received in the order in which they were sent, whichever comes first, the message
- * or its receive, and whichever way the receives name it. */
-static void test_messages_do_not_overtake(void **state)
-{
-    (void)state;
-    enum { N = 2000 };
-    static struct {
-        tutti_match_message match; /* first: cast below */
-        int number;
-    } messages[N];
-    static tutti_match_receive receives[N];
-    for (unsigned seed = 1; seed <= 20; seed++) {
-        tutti_matcher matcher = new_matcher();
-        int sent = 0, called = 0, got = 0;
-        srand(seed);
-        while (sent < N || called < N) {
-            bool sends = called == N || (sent < N && rand() % 2);
-            if (sends) {
-                tutti_match_key key = key_of(1, 2, MESSAGE(3));
-                tutti_match_receive *receive = tutti_match_find_receive(&matcher, &key);
-                messages[sent].number = sent;
-                if (receive == NULL) {
-                    keep(&matcher, &messages[sent].match, key);
-                } else {
-                    assert_ptr_equal(receive, &receives[sent]); /* the receive of the same number */
-                    tutti_match_withdraw(&matcher, receive);
-                    got++;
-                }
-                sent++;
-                continue;
-            }
-            int32_t source = rand() % 2 ? 2 : ANY;
-            tutti_match_key key = rand() % 2 ? any_tag_of(1, source, MESSAGE(0)) : key_of(1, source, MESSAGE(3));
-            tutti_match_message *message = tutti_match_find_message(&matcher, &key);
-            if (message == NULL) {
-                post(&matcher, &receives[called], key);
-            } else {
-                assert_int_equal(messages[called].number, called);
-                assert_ptr_equal(message, &messages[called].match);
-                tutti_match_take(&matcher, message);
-                got++;
-            }
-            called++;
-        }
-        assert_int_equal(got, N);
-        assert_int_equal(matcher.n_receives + matcher.n_messages, 0);
-        free(matcher.links);
-    }
-}
-
 /* ---- cost ------------------------------------------------------------------------------------------------------- */
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 enum kind { DIFFERENT_TAGS, DIFFERENT_SOURCES, ALL_ALIKE, KINDS };
 
@@ -531,7 +272,7 @@ static tutti_match_key nth_key(enum kind kind, size_t n)
     return key_of(1, kind == DIFFERENT_SOURCES ? (int32_t)n : 0, kind == DIFFERENT_TAGS ? n : 0);
 }
 
-/* Nanoseconds to find and replace one of n receives, or of n messages. */
+/* Returns the nanoseconds to find and replace one of n receives, or of n messages. */
 static double cost(size_t n, enum kind kind, bool is_receive)
 {
     enum { ROUNDS = 200000 };
@@ -544,7 +285,7 @@ static double cost(size_t n, enum kind kind, bool is_receive)
         else
             keep(&matcher, &messages[i], nth_key(kind, i));
     }
-    double start = now_s();
+    double start = monotonic_s();
     for (size_t i = 0; i < ROUNDS; i++) {
         tutti_match_key key = nth_key(kind, i * 7919 % n);
         if (is_receive) {
@@ -557,7 +298,7 @@ static double cost(size_t n, enum kind kind, bool is_receive)
             tutti_match_keep(&matcher, found);
         }
     }
-    double ns = (now_s() - start) / ROUNDS * 1e9;
+    double ns = (monotonic_s() - start) / ROUNDS * 1e9;
     free(matcher.links);
     free(receives);
     free(messages);
@@ -589,9 +330,6 @@ int main(void)
         cmocka_unit_test(test_removal_of_all_of_a_peer),
         cmocka_unit_test(test_a_receive_fits_its_request),
         cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_against_a_model),
-        cmocka_unit_test(test_against_a_model_in_two_buckets),
-        cmocka_unit_test(test_messages_do_not_overtake),
         cmocka_unit_test(test_thousands_cost_what_few_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
