@@ -1,44 +1,11 @@
 /* Every collective on ranks that are threads: counts around the group's size, every root, flat and list forms, in
- * place, and the algorithms of TUTTI_ALGO's default.  The backend is TUTTI_TEST_BACKEND, by default the tests' own
- * loop. */
+ * place, and the algorithms of TUTTI_ALGO's default.  The backend is TUTTI_TEST_BACKEND, or the tests' own loop. */
 
-#include <sys/mman.h>
-
+#include "conformance/values.h"
 #include "ranks.h"
 
 static const int64_t counts[] = {0, 1, 2, 3, 7, 64, 1000, 5003, 70001};
 enum { N_COUNTS = sizeof counts / sizeof *counts };
-
-static int32_t value(int rank, int64_t i)
-{
-    return (int32_t)(rank * 1000003 + i * 7 + 1);
-}
-
-static int32_t sum(int size, int64_t i)
-{
-    int32_t s = 0;
-    for (int r = 0; r < size; r++) s += value(r, i);
-    return s;
-}
-
-static void fill(int32_t *x, int rank, int64_t from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) x[i] = value(rank, from + i);
-}
-
-static bool holds(const int32_t *x, int rank, int64_t from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (x[i] != value(rank, from + i)) return false;
-    return true;
-}
-
-static bool holds_sum(const int32_t *x, int size, int64_t from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (x[i] != sum(size, from + i)) return false;
-    return true;
-}
 
 struct buffers {
     int32_t *a, *b;
@@ -66,12 +33,12 @@ static int all_reduce(tutti_group *group, int rank, int size, void *argument)
     for (int c = 0; c < N_COUNTS; c++) {
         int64_t n = counts[c];
         struct buffers x = buffers_new(n);
-        fill(x.a, rank, 0, n);
+        values_fill(x.a, rank, 0, n);
         EXPECT(tutti_all_reduce_into(tutti_view(x.b, n), tutti_view(x.a, n), TUTTI_SUM, opts) == TUTTI_OK);
-        EXPECT(holds_sum(x.b, size, 0, n));
-        EXPECT(holds(x.a, rank, 0, n));
+        EXPECT(values_hold_sum(x.b, size, 0, n));
+        EXPECT(values_hold(x.a, rank, 0, n));
         EXPECT(tutti_all_reduce(tutti_view(x.a, n), TUTTI_SUM, opts) == TUTTI_OK);
-        EXPECT(holds_sum(x.a, size, 0, n));
+        EXPECT(values_hold_sum(x.a, size, 0, n));
         EXPECT(x.a[n] == 0x55555555 && x.b[n] == 0x55555555);
         buffers_free(x);
     }
@@ -93,18 +60,18 @@ static int scans(tutti_group *group, int rank, int size, void *argument)
     for (int c = 0; c < N_COUNTS; c++) {
         int64_t n = counts[c];
         struct buffers x = buffers_new(n);
-        fill(x.a, rank, 0, n);
+        values_fill(x.a, rank, 0, n);
         EXPECT(tutti_exscan_into(tutti_view(x.b, n), tutti_view(x.a, n), TUTTI_SUM, opts) == TUTTI_OK);
         if (rank == 0) /* untouched */
             for (int64_t i = 0; i < n; i++) EXPECT(x.b[i] == 0x55555555);
-        EXPECT(rank == 0 || holds_sum(x.b, rank, 0, n));
+        EXPECT(rank == 0 || values_hold_sum(x.b, rank, 0, n));
         EXPECT(tutti_scan_into(tutti_view(x.b, n), tutti_view(x.a, n), TUTTI_SUM, opts) == TUTTI_OK);
-        EXPECT(holds_sum(x.b, rank + 1, 0, n) && holds(x.a, rank, 0, n));
+        EXPECT(values_hold_sum(x.b, rank + 1, 0, n) && values_hold(x.a, rank, 0, n));
         EXPECT(tutti_exscan(tutti_view(x.a, n), TUTTI_SUM, opts) == TUTTI_OK);
-        EXPECT(rank == 0 ? holds(x.a, rank, 0, n) : holds_sum(x.a, rank, 0, n));
-        fill(x.a, rank, 0, n);
+        EXPECT(rank == 0 ? values_hold(x.a, rank, 0, n) : values_hold_sum(x.a, rank, 0, n));
+        values_fill(x.a, rank, 0, n);
         EXPECT(tutti_scan(tutti_view(x.a, n), TUTTI_SUM, opts) == TUTTI_OK);
-        EXPECT(holds_sum(x.a, rank + 1, 0, n));
+        EXPECT(values_hold_sum(x.a, rank + 1, 0, n));
         EXPECT(x.a[n] == 0x55555555 && x.b[n] == 0x55555555);
         buffers_free(x);
     }
@@ -123,19 +90,19 @@ static int rooted(tutti_group *group, int rank, int size, void *argument)
         for (int root = 0; root < size; root++) {
             int64_t n = counts[c];
             struct buffers x = buffers_new(n * size);
-            fill(x.a, rank, 0, n);
+            values_fill(x.a, rank, 0, n);
             EXPECT(tutti_broadcast(tutti_view(x.a, n), root, opts) == TUTTI_OK);
-            EXPECT(holds(x.a, root, 0, n));
-            fill(x.a, rank, 0, n);
+            EXPECT(values_hold(x.a, root, 0, n));
+            values_fill(x.a, rank, 0, n);
             EXPECT(tutti_reduce(tutti_view(x.a, n), root, TUTTI_SUM, opts) == TUTTI_OK);
-            EXPECT(rank == root ? holds_sum(x.a, size, 0, n) : holds(x.a, rank, 0, n));
-            fill(x.a, rank, 0, n);
+            EXPECT(rank == root ? values_hold_sum(x.a, size, 0, n) : values_hold(x.a, rank, 0, n));
+            values_fill(x.a, rank, 0, n);
             EXPECT(tutti_gather_into_tensor(tutti_view(x.b, n * size), tutti_view(x.a, n), root, opts) == TUTTI_OK);
-            for (int r = 0; r < size && rank == root; r++) EXPECT(holds(x.b + r * n, r, 0, n));
+            for (int r = 0; r < size && rank == root; r++) EXPECT(values_hold(x.b + r * n, r, 0, n));
             if (rank == root)
-                for (int r = 0; r < size; r++) fill(x.b + r * n, r, 5, n);
+                for (int r = 0; r < size; r++) values_fill(x.b + r * n, r, 5, n);
             EXPECT(tutti_scatter_tensor(tutti_view(x.a, n), tutti_view(x.b, n * size), root, opts) == TUTTI_OK);
-            EXPECT(holds(x.a, rank, 5, n));
+            EXPECT(values_hold(x.a, rank, 5, n));
             buffers_free(x);
         }
     return 0;
@@ -148,20 +115,20 @@ static int gathering(tutti_group *group, int rank, int size, void *argument)
     for (int c = 0; c < N_COUNTS; c++) {
         int64_t n = counts[c];
         struct buffers x = buffers_new(n * size);
-        fill(x.a, rank, 0, n);
+        values_fill(x.a, rank, 0, n);
         EXPECT(tutti_all_gather_into_tensor(tutti_view(x.b, n * size), tutti_view(x.a, n), opts) == TUTTI_OK);
-        for (int r = 0; r < size; r++) EXPECT(holds(x.b + r * n, r, 0, n));
+        for (int r = 0; r < size; r++) EXPECT(values_hold(x.b + r * n, r, 0, n));
         memset(x.b, 0, (size_t)(n * size) * sizeof *x.b);
-        fill(x.b + rank * n, rank, 0, n);
+        values_fill(x.b + rank * n, rank, 0, n);
         EXPECT(tutti_all_gather_into_tensor(tutti_view(x.b, n * size), tutti_view(x.b + rank * n, n), opts) ==
                TUTTI_OK);
-        for (int r = 0; r < size; r++) EXPECT(holds(x.b + r * n, r, 0, n));
-        for (int r = 0; r < size; r++) fill(x.a + r * n, rank, r * n, n);
+        for (int r = 0; r < size; r++) EXPECT(values_hold(x.b + r * n, r, 0, n));
+        for (int r = 0; r < size; r++) values_fill(x.a + r * n, rank, r * n, n);
         EXPECT(tutti_reduce_scatter_tensor(tutti_view(x.b, n), tutti_view(x.a, n * size), TUTTI_SUM, opts) == TUTTI_OK);
-        EXPECT(holds_sum(x.b, size, rank * n, n));
+        EXPECT(values_hold_sum(x.b, size, rank * n, n));
         EXPECT(tutti_all_to_all_single(tutti_view(x.b, n * size), tutti_view(x.a, n * size), NULL, NULL, opts) ==
                TUTTI_OK);
-        for (int r = 0; r < size; r++) EXPECT(holds(x.b + r * n, r, rank * n, n));
+        for (int r = 0; r < size; r++) EXPECT(values_hold(x.b + r * n, r, rank * n, n));
         buffers_free(x);
     }
     return 0;
@@ -179,35 +146,35 @@ static int uneven(tutti_group *group, int rank, int size, void *argument)
         for (int r = 0; r < size; r++) in_total += base + (rank + r) % size;
         struct buffers x = buffers_new((total + size) * 2), y = buffers_new((total + size) * 2);
         for (int64_t r = 0, at = 0; r < size; at += base + r++) list[r] = tutti_view(x.b + at, base + r);
-        fill(x.a, rank, 0, own);
+        values_fill(x.a, rank, 0, own);
         EXPECT(tutti_all_gather(list, size, tutti_view(x.a, own), opts) == TUTTI_OK);
-        for (int r = 0; r < size; r++) EXPECT(holds(list[r].data, r, 0, base + r));
+        for (int r = 0; r < size; r++) EXPECT(values_hold(list[r].data, r, 0, base + r));
         for (int root = 0; root < size; root++) {
             memset(x.b, 0, (size_t)total * sizeof *x.b);
             bool is_root = root == rank;
             EXPECT(tutti_gather(tutti_view(x.a, own), is_root ? list : NULL, is_root ? size : 0, root, opts) ==
                    TUTTI_OK);
-            for (int r = 0; r < size && is_root; r++) EXPECT(holds(list[r].data, r, 0, base + r));
+            for (int r = 0; r < size && is_root; r++) EXPECT(values_hold(list[r].data, r, 0, base + r));
             EXPECT(tutti_scatter(tutti_view(y.a, own), is_root ? list : NULL, is_root ? size : 0, root, opts) ==
                    TUTTI_OK);
-            EXPECT(holds(y.a, rank, 0, own));
+            EXPECT(values_hold(y.a, rank, 0, own));
         }
-        for (int r = 0; r < size; r++) fill(list[r].data, rank, r, base + r);
+        for (int r = 0; r < size; r++) values_fill(list[r].data, rank, r, base + r);
         EXPECT(tutti_reduce_scatter(tutti_view(y.a, own), list, size, TUTTI_SUM, opts) == TUTTI_OK);
-        EXPECT(holds_sum(y.a, size, rank, own));
+        EXPECT(values_hold_sum(y.a, size, rank, own));
         for (int64_t r = 0, at = 0; r < size; r++) { /* size from i to j: base + (i + j) % size */
             in_splits[r] = out_splits[r] = base + (rank + r) % size;
             other[r] = tutti_view(y.b + at, in_splits[r]);
             list[r] = tutti_view(x.b + at, in_splits[r]);
-            fill(list[r].data, rank, r * 10, in_splits[r]);
+            values_fill(list[r].data, rank, r * 10, in_splits[r]);
             at += in_splits[r];
         }
         EXPECT(tutti_all_to_all(other, list, size, opts) == TUTTI_OK);
-        for (int r = 0; r < size; r++) EXPECT(holds(other[r].data, r, rank * 10, out_splits[r]));
+        for (int r = 0; r < size; r++) EXPECT(values_hold(other[r].data, r, rank * 10, out_splits[r]));
         memset(y.b, 0, (size_t)in_total * sizeof *y.b);
         EXPECT(tutti_all_to_all_single(tutti_view(y.b, in_total), tutti_view(x.b, in_total), out_splits, in_splits,
                                        opts) == TUTTI_OK);
-        for (int r = 0; r < size; r++) EXPECT(holds(other[r].data, r, rank * 10, out_splits[r]));
+        for (int r = 0; r < size; r++) EXPECT(values_hold(other[r].data, r, rank * 10, out_splits[r]));
         buffers_free(x);
         buffers_free(y);
     }
@@ -223,16 +190,16 @@ static int asynchronous(tutti_group *group, int rank, int size, void *argument)
     tutti_work *work[N] = {NULL};
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < N; i++) {
-            fill(x + i * n, rank, i, n);
+            values_fill(x + i * n, rank, i, n);
             EXPECT(tutti_all_reduce(tutti_view(x + i * n, n), TUTTI_SUM,
                                     tutti_with(.group = group, .async_op = &work[i])) == TUTTI_OK);
         }
         for (int i = N - 1; i >= 0; i--) {
             EXPECT(tutti_wait(&work[i], TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
-            EXPECT(work[i] == NULL && holds_sum(x + i * n, size, i, n));
+            EXPECT(work[i] == NULL && values_hold_sum(x + i * n, size, i, n));
         }
     }
-    /* the same memory again and again: as if run one after another */
+    /* several operations on the same memory act as if run one after another */
     int32_t one = 1, expected = 1;
     for (int i = 0; i < N / 2; i++) {
         EXPECT(tutti_all_reduce(tutti_view(&one, 1), TUTTI_SUM, tutti_with(.group = group, .async_op = &work[i])) ==
@@ -241,7 +208,7 @@ static int asynchronous(tutti_group *group, int rank, int size, void *argument)
     }
     EXPECT(tutti_wait_all(work, N / 2, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
     EXPECT(one == expected);
-    /* nobody waits: the progress thread completes it */
+    /* nobody waits, so the progress thread completes it */
     static int32_t left_alone[RANKS_MOST]; /* until the group ends */
     EXPECT(tutti_all_reduce(tutti_view(&left_alone[rank], 1), TUTTI_SUM,
                             tutti_with(.group = group, .async_op = &work[0])) == TUTTI_OK);
@@ -259,7 +226,7 @@ static int messages(tutti_group *group, int rank, int size, void *argument)
     int32_t out[N], in[N];
     tutti_work *sends[N], *receives[N];
     for (int i = 0; i < N; i++) {
-        out[i] = value(rank, i);
+        out[i] = values_of_rank(rank, i);
         EXPECT(tutti_irecv(tutti_view(&in[i], 1), left, tutti_with(.group = group, .tag = i % 3), &receives[i]) ==
                TUTTI_OK);
     }
@@ -268,13 +235,13 @@ static int messages(tutti_group *group, int rank, int size, void *argument)
                TUTTI_OK);
     EXPECT(tutti_wait_all(receives, N, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
     EXPECT(tutti_wait_all(sends, N, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
-    for (int i = 0; i < N; i++) EXPECT(in[i] == value(left, i));
+    for (int i = 0; i < N; i++) EXPECT(in[i] == values_of_rank(left, i));
     if (rank == 0) {
         int64_t seen = 0;
         for (int i = 1; i < size; i++) {
             EXPECT(tutti_recv(tutti_view(&in[0], 1), TUTTI_ANY_SOURCE,
                               tutti_with(.group = group, .tag = 9, .source = &from)) == TUTTI_OK);
-            EXPECT(in[0] == value(from, 0));
+            EXPECT(in[0] == values_of_rank(from, 0));
             seen += from;
         }
         EXPECT(seen == size * (size - 1) / 2);
@@ -343,7 +310,7 @@ static int byte_strings(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-/* The root announces sizes and then fails: no rank is left with memory to free. */
+/* The root announces sizes and then fails.  No rank is left with memory to free. */
 static int bytes_that_fail(tutti_group *group, int rank, int size, void *argument)
 {
     int64_t promised = 100;
@@ -360,89 +327,7 @@ static int bytes_that_fail(tutti_group *group, int rank, int size, void *argumen
     return 0;
 }
 
-static int coalesced(tutti_group *group, int rank, int size, void *argument)
-{
-    (void)argument;
-    enum { N = 30 };
-    int32_t x[N][3], y[3], from_left;
-    tutti_work *work = NULL, *none = (tutti_work *)&work;
-    atomic_long *counter = ranks_loop_counter("loop_messages");
-    EXPECT(counter != NULL);
-    const bool counted = size > 1 && getenv("TUTTI_TEST_BACKEND") == NULL; /* the loop plug-in counts batches */
-    for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < N; i++) fill(x[i], rank, i, i % 3 + 1);
-        EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-        long before = atomic_load(counter);
-        EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-        if (round == 1) EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
-        for (int i = 0; i < N; i++) /* separately: 30 times the messages of one; coalesced: as many as one */
-            EXPECT(tutti_all_reduce(tutti_view(x[i], i % 3 + 1), TUTTI_SUM, tutti_with(.group = group)) == TUTTI_OK);
-        if (round == 1) EXPECT(x[N - 1][0] == value(rank, N - 1)); /* nothing has started */
-        if (round == 1) EXPECT(tutti_coalesce_end(group, NULL) == TUTTI_OK);
-        for (int i = 0; i < N; i++) EXPECT(holds_sum(x[i], size, i, i % 3 + 1));
-        EXPECT(tutti_barrier(tutti_with(.group = group)) == TUTTI_OK);
-        long sent = atomic_load(counter) - before;
-        if (counted) EXPECT(round == 0 ? sent > 20 * size : sent < 20 * size);
-    }
-    EXPECT(tutti_coalesce_end(group, NULL) == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
-    EXPECT(tutti_coalesce_begin(group) == TUTTI_ERR_INVALID_ARGUMENT);
-    const tutti_opts *opts = tutti_with(.group = group);
-    tutti_bytes bytes = {x, 1}, list[RANKS_MOST] = {{0}}; /* these are two operations, one after the other */
-    EXPECT(tutti_broadcast_bytes(&bytes, 0, opts) == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(tutti_all_gather_bytes(list, size, x, 1, opts) == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(tutti_gather_bytes(list, size, x, 1, rank, opts) == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(tutti_scatter_bytes(&bytes, list, size, rank, opts) == TUTTI_ERR_INVALID_ARGUMENT);
-    EXPECT(strstr(tutti_last_error(), "coalesce_begin") != NULL);
-    fill(x[0], rank, 0, 3);
-    fill(y, rank, 0, 3);
-    EXPECT(tutti_all_reduce(tutti_view(x[0], 3), TUTTI_SUM, tutti_with(.group = group, .async_op = &none)) == TUTTI_OK);
-    EXPECT(none == NULL);
-    EXPECT(tutti_all_reduce(tutti_view(x[0], 3), TUTTI_MAX, tutti_with(.group = group)) == TUTTI_OK);
-    EXPECT(tutti_broadcast(tutti_view(y, 3), size - 1, tutti_with(.group = group)) == TUTTI_OK);
-    EXPECT(tutti_broadcast(tutti_view(y, 3), size, tutti_with(.group = group)) == TUTTI_ERR_INVALID_ARGUMENT);
-    if (size > 1) {
-        EXPECT(tutti_send(tutti_view(&rank, 1), (rank + 1) % size, tutti_with(.group = group)) == TUTTI_OK);
-        EXPECT(tutti_recv(tutti_view(&from_left, 1), (rank + size - 1) % size, tutti_with(.group = group)) == TUTTI_OK);
-    }
-    EXPECT(tutti_coalesce_end(group, &work) == TUTTI_OK);
-    EXPECT(tutti_work_op(work) == TUTTI_COALESCED);
-    EXPECT(tutti_wait(&work, TUTTI_DEFAULT_TIMEOUT) == TUTTI_OK);
-    EXPECT(holds_sum(x[0], size, 0, 3) && holds(y, size - 1, 0, 3));
-    if (size > 1) EXPECT(from_left == (rank + size - 1) % size);
-    return 0;
-}
-
-/* What may differ between ranks: timeouts, an unused factor, and whether a root sends one tensor twice or from
- * read-only memory. */
-static int coalesced_unlike(tutti_group *group, int rank, int size, void *argument)
-{
-    enum { BYTES = 4096 };
-    int32_t x = rank, y = rank + 1, z = rank,
-            *fixed = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    (void)argument;
-    EXPECT(fixed != MAP_FAILED);
-    fixed[0] = 7;
-    EXPECT(mprotect(fixed, BYTES, PROT_READ) == 0);
-    bool root = rank == size - 1;
-    EXPECT(tutti_coalesce_begin(group) == TUTTI_OK);
-    for (int i = 0; i < 2; i++) {
-        const tutti_opts *opts = tutti_with(.group = group, .timeout_ms = rank == i ? 5000 : 20000, .factor = rank * i);
-        EXPECT(tutti_all_reduce(tutti_view(i == 0 ? &x : &y, 1), TUTTI_SUM, opts) == TUTTI_OK);
-    }
-    for (int i = 0; i < 2; i++) {
-        int32_t *other = i == 0 ? &z : &fixed[1];
-        EXPECT(root || i == 0 || mprotect(fixed, BYTES, PROT_READ | PROT_WRITE) == 0);
-        EXPECT(tutti_broadcast(tutti_view(root ? fixed : other, 1), size - 1, tutti_with(.group = group)) == TUTTI_OK);
-    }
-    EXPECT(tutti_coalesce_end(group, NULL) == TUTTI_OK);
-    EXPECT(x == size * (size - 1) / 2 && y == x + size);
-    EXPECT(root || (z == 7 && fixed[1] == 7));
-    EXPECT(munmap(fixed, BYTES) == 0);
-    return 0;
-}
-
-/* Floats whose sum depends on the order. */
+/* Returns floats whose sum depends on the order. */
 static float awkward(int rank, int64_t i)
 {
     uint32_t h = ((uint32_t)i * 2654435761u) ^ ((uint32_t)rank * 40503u);
@@ -503,8 +388,6 @@ CASE(test_messages, messages, 2)
 CASE(test_groups, groups, 2)
 CASE(test_byte_strings, byte_strings, 1)
 CASE(test_bytes_that_fail, bytes_that_fail, 2)
-CASE(test_coalesced, coalesced, 1)
-CASE(test_coalesced_unlike, coalesced_unlike, 1)
 
 static void test_deterministic(void **state)
 {
@@ -518,18 +401,11 @@ int main(void)
 {
     ranks_setup();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scans),
-        cmocka_unit_test(test_all_reduce),
-        cmocka_unit_test(test_rooted),
-        cmocka_unit_test(test_gathering),
-        cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_asynchronous),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_byte_strings),
-        cmocka_unit_test(test_coalesced),
-        cmocka_unit_test(test_coalesced_unlike),
-        cmocka_unit_test(test_bytes_that_fail),
+        cmocka_unit_test(test_scans),         cmocka_unit_test(test_all_reduce),
+        cmocka_unit_test(test_rooted),        cmocka_unit_test(test_gathering),
+        cmocka_unit_test(test_uneven),        cmocka_unit_test(test_asynchronous),
+        cmocka_unit_test(test_messages),      cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_byte_strings),  cmocka_unit_test(test_bytes_that_fail),
         cmocka_unit_test(test_deterministic),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

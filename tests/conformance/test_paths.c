@@ -1,5 +1,6 @@
-/* Paths of the tcp backend's own, named like algorithms: by TUTTI_ALGO, by a group, by a tuning file.  The ranks are
+/* The tcp backend's own paths, named like algorithms: by TUTTI_ALGO, by a group, by a tuning file.  The ranks are
  * threads that share memory. */
+#include <limits.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,7 +33,8 @@ static void test_by_name(void **state)
     unsetenv("TUTTI_ALGO");
 }
 
-/* A path that is not possible for a size, a kind that is not named: as without the variable.  A named plan is one. */
+/* A named path that is not possible for a size, and a kind that is not named, run as without the variable.  A named
+ * plan runs. */
 static int mixed_rank(tutti_group *group, int rank, int size, void *argument)
 {
     (void)rank;
@@ -75,24 +77,32 @@ static void test_unknown(void **state)
     unsetenv("TUTTI_ALGO");
 }
 
-/* All collectives of test_collectives by each path. */
+static void run_with_path(const char *program, const char *path)
+{
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        char file[PATH_MAX];
+        snprintf(file, sizeof file, TUTTI_BUILD_DIR "/tests/%s", program);
+        setenv("TUTTI_ALGO", path, 1);
+        execl(file, program, (char *)NULL);
+        _exit(127);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (status != 0) fail_msg("%s fails with TUTTI_ALGO=%s", program, path);
+}
+
+/* Runs all collectives of two test programs by each path. */
 static void test_results(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-        int status = 0;
-        pid_t child = fork();
-        if (child == 0) {
-            setenv("TUTTI_ALGO", paths[i], 1);
-            execl(TUTTI_BUILD_DIR "/tests/test_collectives", "test_collectives", (char *)NULL);
-            _exit(127);
-        }
-        assert_int_equal(waitpid(child, &status, 0), child);
-        if (status != 0) fail_msg("test_collectives fails with TUTTI_ALGO=%s", paths[i]);
+        run_with_path("test_collectives", paths[i]);
+        run_with_path("test_coalesced", paths[i]);
     }
 }
 
-/* ---- a group's own ----------------------------------------------------------------------------------------------- */
+/* ---- a group's own algorithm ------------------------------------------------------------------------------------- */
 
 static int own_rank(tutti_group *group, int rank, int size, void *argument)
 {
