@@ -6,13 +6,6 @@
 
 #include "base/forked.h"
 
-int64_t rank_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 void rank_sleep_ms(int ms)
 {
     usleep((useconds_t)ms * 1000);
@@ -44,11 +37,11 @@ int rank_error(int status, const char *format, ...)
     return status;
 }
 
-/* The number of datagrams dropped for a wrong secret, and whether this rank falsifies its own secrets. */
+/* Datagrams dropped for a wrong secret, and whether this rank falsifies its own secrets. */
 _Thread_local int rank_dropped;
 bool rank_spoils_secrets;
 
-/* How many lines this rank, which may be a thread, logged at INFO or above, and the last one. */
+/* Lines that this rank, which may be a thread, logged at INFO or above, and the last one. */
 _Thread_local int rank_logged;
 static _Thread_local char rank_last_logged[256];
 
@@ -89,10 +82,10 @@ static void host_mac(uint8_t mac[32], const void *message, size_t bytes)
 static void host_notified(void *core, int32_t peer, const void *message, size_t bytes)
 {
     struct notified *notified = core;
-    notified->notes++;
-    notified->note_from = peer;
-    notified->note_bytes = bytes;
-    memcpy(notified->note, message, bytes);
+    notified->messages++;
+    notified->message_from = peer;
+    notified->message_bytes = bytes;
+    memcpy(notified->message, message, bytes);
 }
 
 static void host_lost(void *core, int32_t peer, bool left, const char *why)
@@ -109,7 +102,7 @@ const tutti_host rank_host = {.abi = TUTTI_BACKEND_ABI,
                               .complete = host_complete,
                               .error = rank_error,
                               .log = host_log,
-                              .now_ns = rank_now_ns,
+                              .now_ns = monotonic_ns,
                               .env = host_env,
                               .reduce = host_reduce,
                               .store_set = shared_store_set,
@@ -181,7 +174,7 @@ void rank_progress(struct rank *self)
 
 void rank_progress_ms(struct rank *self, int ms)
 {
-    for (int64_t end = rank_now_ns() + (int64_t)ms * 1000000; rank_now_ns() < end;) rank_progress(self);
+    for (int64_t end = monotonic_ns() + (int64_t)ms * 1000000; monotonic_ns() < end;) rank_progress(self);
 }
 
 void rank_await(struct rank *self, const char *name, int rank)
@@ -190,9 +183,9 @@ void rank_await(struct rank *self, const char *name, int rank)
     uint8_t byte;
     size_t bytes;
     snprintf(key, sizeof key, "meet/%s/%d", name, rank);
-    int64_t end = rank_now_ns() + 2 * (int64_t)WAIT_MS * 1000000;
+    int64_t end = monotonic_ns() + 2 * (int64_t)WAIT_MS * 1000000;
     while (shared_store_get((tutti_store *)self->shared, key, &byte, 1, &bytes, 0) != TUTTI_OK) {
-        if (rank_now_ns() > end) exit(9); /* it failed */
+        if (monotonic_ns() > end) exit(9); /* the other rank has failed */
         rank_progress(self);
     }
 }
@@ -219,31 +212,37 @@ void rank_begun(struct message *m, int status)
     snprintf(m->done.text, sizeof m->done.text, "%s", status < 0 ? rank_last_error : "");
 }
 
-void rank_start_in(struct rank *self, void *state, struct message *m, bool send, int32_t peer, uint64_t tag, void *data,
-                   size_t bytes, uint32_t flags, uint64_t fingerprint)
+void rank_start(struct rank *self, void *state, struct message *m, bool send, const tutti_request *request)
 {
-    *m = (struct message){0};
-    m->request = (tutti_request){.peer = peer,
-                                 .flags = flags,
-                                 .tag = tag,
-                                 .fingerprint = fingerprint,
-                                 .data = data,
-                                 .bytes = bytes,
-                                 .source = -7,
-                                 .owner = &m->done};
+    *m = (struct message){.request = *request};
+    m->request.source = -7;
+    m->request.owner = &m->done;
     rank_begun(m, (send ? self->backend->send : self->backend->recv)(state, &m->request));
 }
 
-void rank_start(struct rank *self, struct message *m, bool send, int32_t peer, uint64_t tag, void *data, size_t bytes,
-                uint32_t flags)
+static tutti_request request_of(int32_t peer, uint64_t tag, void *data, size_t bytes, uint32_t flags)
 {
-    rank_start_in(self, self->state, m, send, peer, tag, data, bytes, flags, 5);
+    return (tutti_request){.peer = peer, .flags = flags, .tag = tag, .fingerprint = 5, .data = data, .bytes = bytes};
+}
+
+void rank_send(struct rank *self, struct message *m, int32_t peer, uint64_t tag, void *data, size_t bytes,
+               uint32_t flags)
+{
+    tutti_request request = request_of(peer, tag, data, bytes, flags);
+    rank_start(self, self->state, m, true, &request);
+}
+
+void rank_recv(struct rank *self, struct message *m, int32_t peer, uint64_t tag, void *data, size_t bytes,
+               uint32_t flags)
+{
+    tutti_request request = request_of(peer, tag, data, bytes, flags);
+    rank_start(self, self->state, m, false, &request);
 }
 
 int rank_wait(struct rank *self, struct message *m)
 {
-    for (int64_t end = rank_now_ns() + (int64_t)WAIT_MS * 1000000; !m->done.is;) {
-        if (rank_now_ns() > end) return 1;
+    for (int64_t end = monotonic_ns() + (int64_t)WAIT_MS * 1000000; !m->done.is;) {
+        if (monotonic_ns() > end) return 1;
         rank_progress(self);
     }
     return m->done.status;
@@ -285,7 +284,7 @@ int rank_main(scenario *body, struct shared_store *shared, int rank, int world)
     return body(&self);
 }
 
-/* Runs body as world processes.  expected[i] is rank i's exit code, or minus the signal that ends it; NULL: all 0. */
+/* Runs body as world processes. expected[i] is rank i's exit code, or minus its signal.  NULL: all 0. */
 static void rank_run_expecting(scenario *body, int world, const int *expected)
 {
     pid_t pid[RANKS_MOST];
@@ -334,7 +333,7 @@ int rank_tests_main(int argc, char **argv, const struct rank_tests *tests)
     int failed = _cmocka_run_group_tests("over libfabric", tests->all, tests->n_all, NULL, NULL);
     if (tests->n_network > 0)
         failed += _cmocka_run_group_tests("libfabric's own", tests->network, tests->n_network, NULL, NULL);
-    if (rank_is_rdm()) return failed; /* what does not use the provider was tested without it */
+    if (rank_is_rdm()) return failed; /* the other tests do not use the provider and have run without it */
     setenv("TUTTI_SHM", "1", 1);
     failed += _cmocka_run_group_tests("over shared memory", tests->all, tests->n_all, NULL, NULL);
     setenv("TUTTI_SHM_CMA", "0", 1); /* as where process_vm_readv is refused */

@@ -1,7 +1,7 @@
 /* A rank that drives the tcp plug-in's table itself, without the core.
  *
- * Each rank is a process with a small host of the test's own and a store in shared memory.  A rank prints what is wrong
- * and returns 1; only the parent asserts. */
+ * Each rank is a process with the test's own small host and a store in shared memory.  A rank prints what is wrong and
+ * returns 1.  Only the parent asserts. */
 #ifndef TESTS_RANK_H
 #define TESTS_RANK_H
 
@@ -25,11 +25,11 @@
 #include <cmocka.h>
 
 #include "base/token.h"
+#include "monotonic.h"
 #include "shared_store.h"
 
 enum { RANKS_MOST = 4, WAIT_MS = SHARED_STORE_WAIT_MS };
 
-int64_t rank_now_ns(void);
 void rank_sleep_ms(int ms);
 
 /* ---- the host ---------------------------------------------------------------------------------------------- */
@@ -43,20 +43,20 @@ struct done {
     char text[512];
 };
 
-/* What the plug-in reported about other ranks. */
+/* Reports of the plug-in about other ranks. */
 struct notified {
-    int notes, note_from, lost, lost_rank;
-    size_t note_bytes;
+    int messages, message_from, lost, lost_rank;
+    size_t message_bytes;
     bool left;
-    uint8_t note[TUTTI_NOTIFY_MAX];
+    uint8_t message[TUTTI_NOTIFY_MAX];
     char why[256];
 };
 
-/* The number of datagrams dropped for a wrong secret, and whether this rank falsifies its own secrets. */
+/* Datagrams dropped for a wrong secret, and whether this rank falsifies its own secrets. */
 extern _Thread_local int rank_dropped;
 extern bool rank_spoils_secrets;
 
-/* How many lines this rank, which may be a thread, logged at INFO or above, and the last one. */
+/* Lines that this rank, which may be a thread, logged at INFO or above, and the last one. */
 extern _Thread_local int rank_logged;
 
 extern const tutti_host rank_host;
@@ -71,7 +71,7 @@ struct rank {
     struct shared_store *shared;
     int32_t rank, world;
     int32_t globals[RANKS_MOST];
-    void *state; /* of the family's first group */
+    void *state; /* of the group tree's first group */
     struct notified notified;
 };
 
@@ -87,7 +87,7 @@ struct rank {
 /* Returns zeroed memory for a group. */
 void *rank_state_new(const tutti_backend *backend);
 
-/* Open and close the family's first group. */
+/* Open and close the group tree's first group. */
 int rank_open(struct rank *self);
 void rank_close(struct rank *self);
 
@@ -97,7 +97,7 @@ void rank_progress(struct rank *self);
 /* Makes progress for ms milliseconds. */
 void rank_progress_ms(struct rank *self, int ms);
 
-/* Makes progress until another rank has reported name; exits with 9 if it does not. */
+/* Makes progress until another rank has reported name.  Exits with 9 if it does not. */
 void rank_await(struct rank *self, const char *name, int rank);
 
 /* Reports that this rank has reached name. */
@@ -117,12 +117,14 @@ struct message {
 /* Records what send or recv returned. */
 void rank_begun(struct message *m, int status);
 
-void rank_start_in(struct rank *self, void *state, struct message *m, bool send, int32_t peer, uint64_t tag, void *data,
-                   size_t bytes, uint32_t flags, uint64_t fingerprint);
+/* Starts a send or a receive in a group with this state. */
+void rank_start(struct rank *self, void *state, struct message *m, bool send, const tutti_request *request);
 
-/* Starts a send or a receive in the family's first group. */
-void rank_start(struct rank *self, struct message *m, bool send, int32_t peer, uint64_t tag, void *data, size_t bytes,
-                uint32_t flags);
+/* Start a send or a receive in the group tree's first group. */
+void rank_send(struct rank *self, struct message *m, int32_t peer, uint64_t tag, void *data, size_t bytes,
+               uint32_t flags);
+void rank_recv(struct rank *self, struct message *m, int32_t peer, uint64_t tag, void *data, size_t bytes,
+               uint32_t flags);
 
 /* Makes progress until the message ends.  Returns its status, or 1 after WAIT_MS. */
 int rank_wait(struct rank *self, struct message *m);
@@ -134,12 +136,12 @@ bool rank_is_filled(const void *data, size_t bytes, unsigned seed);
 /* Returns the processor time between two measurements. */
 double rank_cpu_ms(const struct rusage *from, const struct rusage *to);
 
-/* True if the ranks use a provider's datagram endpoints, not connected ones. */
+/* True if the ranks use a provider's datagram endpoints instead of connected ones. */
 bool rank_is_rdm(void);
 
 /* ---- the parent -------------------------------------------------------------------------------------------- */
 
-/* A rank's part of a test: 0, or 1 after it has printed what is wrong. */
+/* A rank's part of a test.  Returns 0, or 1 after it has printed what is wrong. */
 typedef int scenario(struct rank *self);
 
 /* Runs body as one rank in this process or thread. */
@@ -148,23 +150,22 @@ int rank_main(scenario *body, struct shared_store *shared, int rank, int world);
 /* Runs body as world processes, which must all return 0. */
 void rank_run(scenario *body, int world);
 
-/* How long a peer may be silent over datagrams: long, because a rank of a busy machine may not run for seconds, but
- * short in rank_run_until_silent, whose tests wait for that silence. */
+/* How long a peer may be silent over datagrams.  It is long, because a rank of a busy machine may not run for seconds,
+ * but short in rank_run_until_silent, whose tests wait for that silence. */
 #define PATIENT_MS "20000"
 #define SILENT_MS "3000"
 
-/* The same for peers that fall silent.  expected[i] is rank i's exit code, or minus the signal that ends it; NULL: all
- * 0. */
+/* Does the same for peers that fall silent. expected[i] is rank i's exit code, or minus its signal.  NULL: all 0. */
 void rank_run_until_silent(scenario *body, int world, const int *expected);
 
-/* The tests of a program: all of them over libfabric and over shared memory, and those that concern libfabric alone. */
+/* The tests of a program: those that run over libfabric and over shared memory, and those of libfabric alone. */
 struct rank_tests {
     const struct CMUnitTest *all, *network;
     size_t n_all, n_network;
 };
 
-/* Runs them over each transport; with the argument "rdm", over the datagram endpoints of TUTTI_FABRIC_PROVIDER alone.
- * TCP_ONLY in the environment filters the tests by name.  Returns main's exit status. */
+/* Runs the tests over each transport, or with the argument "rdm" over the datagram endpoints of TUTTI_FABRIC_PROVIDER
+ * alone.  TCP_ONLY in the environment filters the tests by name.  Returns main's exit status. */
 int rank_tests_main(int argc, char **argv, const struct rank_tests *tests);
 
 #endif

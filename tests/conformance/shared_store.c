@@ -36,7 +36,7 @@ int shared_store_get(tutti_store *store, const char *key, void *buffer, size_t c
                      int64_t timeout_ms)
 {
     struct shared_store *shared = (void *)store;
-    for (int64_t end = rank_now_ns() + timeout_ms * 1000000;; rank_sleep_ms(1)) {
+    for (int64_t end = monotonic_ns() + timeout_ms * 1000000;; rank_sleep_ms(1)) {
         pthread_mutex_lock(&shared->lock);
         for (int i = 0; i < shared->n; i++) {
             if (strcmp(shared->entry[i].key, key) != 0 || shared->entry[i].bytes > capacity) continue;
@@ -46,7 +46,7 @@ int shared_store_get(tutti_store *store, const char *key, void *buffer, size_t c
             return TUTTI_OK;
         }
         pthread_mutex_unlock(&shared->lock);
-        if (rank_now_ns() > end) return rank_error(TUTTI_ERR_TIMEOUT, "no key %s", key);
+        if (monotonic_ns() > end) return rank_error(TUTTI_ERR_TIMEOUT, "no key %s", key);
     }
 }
 

@@ -19,23 +19,24 @@ struct shared_store {
     } entry[SHARED_STORE_KEYS];
 };
 
-/* Returns an empty store; munmap frees it. */
+/* Returns an empty store, which munmap frees. */
 struct shared_store *shared_store_new(void);
 
-/* These are tutti_host's entries; a store is passed as a tutti_store *. */
+/* Entries of tutti_host.  A store is passed as a tutti_store *. */
 int shared_store_set(tutti_store *store, const char *key, const void *value, size_t bytes);
 int shared_store_get(tutti_store *store, const char *key, void *buffer, size_t capacity, size_t *bytes,
                      int64_t timeout_ms);
 
-/* Appends a record: a rank and a size, 32 bits each, before its bytes.  A rank that opens again replaces its own. */
+/* Appends a record: a rank and a size, 32 bits each, before its bytes.  A rank that opens again replaces its own
+ * record. */
 int shared_store_append(tutti_store *store, const char *key, const void *value, size_t bytes);
 
-/* Gathers one entry a rank.  The entry's second word is its rank; it replaces one that a test has set under that
+/* Gathers one entry a rank.  The entry's second word is its rank.  It replaces an entry that a test has set under that
  * rank's name. */
 int shared_store_gather(tutti_store *store, const char *key, const char *part, const void *entry, size_t entry_bytes,
                         int32_t n, void *all, size_t capacity, size_t *bytes, int64_t timeout_ms);
 
-/* Waits until all ranks have called it with this name; exits with 9 if one does not come. */
+/* Waits until all ranks have called it with this name.  Exits with 9 if a rank does not. */
 void shared_store_barrier(struct shared_store *shared, const char *name, int rank, int world);
 
 #endif

@@ -25,10 +25,10 @@ enum {
     ENTRY_NAME = PART + 12,
     ENTRY_NONCE = PART + 28,
     ENTRY = PART + 44
-}; /* what a rank publishes */
+}; /* published by a rank */
 
-/* All ranks send to all others; nothing is lost or changed. */
-static int talk(struct rank *self)
+/* Sends from every rank to all others.  Nothing is lost or changed. */
+static int exchange_all(struct rank *self)
 {
     enum { LARGE = 100000 };
     static uint8_t in[RANKS_MOST][LARGE], out[LARGE];
@@ -36,8 +36,8 @@ static int talk(struct rank *self)
     rank_fill(out, LARGE, (unsigned)self->rank);
     for (int32_t peer = 0; peer < self->world; peer++) {
         if (peer == self->rank) continue;
-        rank_start(self, &recv[peer], false, peer, 1, in[peer], LARGE, 0);
-        rank_start(self, &send[peer], true, peer, 1, out, LARGE, 0);
+        rank_recv(self, &recv[peer], peer, 1, in[peer], LARGE, 0);
+        rank_send(self, &send[peer], peer, 1, out, LARGE, 0);
     }
     for (int32_t peer = 0; peer < self->world; peer++) {
         if (peer == self->rank) continue;
@@ -48,24 +48,25 @@ static int talk(struct rank *self)
     return 0;
 }
 
-/* ---- strangers --------------------------------------------------------------------------------------------- */
+/* ---- unauthenticated peers
+ * --------------------------------------------------------------------------------------------- */
 
 enum {
     SILENT,
     HALF,       /* of a handshake */
     GARBAGE,    /* as long as a handshake, with its descriptors */
-    GUESSED,    /* a handshake of rank 2 that does not know the host's nonce */
-    ODD_RANK,   /* all is right, but no such rank is expected */
+    GUESSED,    /* a handshake of rank 2, made without the host's nonce */
+    ODD_RANK,   /* right, but no such rank is expected */
     BARE,       /* a right handshake without descriptors */
-    LADEN,      /* the same with more than were asked for */
+    LADEN,      /* the same with too many descriptors */
     LONG,       /* a right handshake, and more */
-    KINDS,      /* kinds that any process can be */
-    OTHER_USER, /* everything is right but the user */
+    KINDS,      /* kinds that any process can produce */
+    OTHER_USER, /* right, but from another user */
     CROWD = 200 /* peers that say something, and as many silent ones */
 };
 
-/* A right handshake of rank 2, as if the stranger had the job's token. */
-static void greet(uint8_t out[HANDSHAKE_BYTES], const uint8_t *host_entry, uint32_t from)
+/* Writes a right handshake of rank 2, as if the unauthenticated peer had the job's token. */
+static void write_handshake(uint8_t out[HANDSHAKE_BYTES], const uint8_t *host_entry, uint32_t from)
 {
     struct peer_handshake hello = {.kind = HANDSHAKE_CONNECT, .from = from, .world_size = 3, .family = 77};
     memcpy(hello.server_nonce, host_entry + ENTRY_NONCE, HANDSHAKE_NONCE);
@@ -92,7 +93,7 @@ static bool send_with(int fd, const void *data, size_t bytes, int n_fds)
 }
 
 /* Connects, waiting for its turn, and sends its part.  Returns the socket, or -1. */
-static int knock(const uint8_t *host_entry, int kind)
+static int connect_unauthenticated(const uint8_t *host_entry, int kind)
 {
     struct sockaddr_un address;
     uint8_t hello[HANDSHAKE_BYTES + 4] = {0};
@@ -103,7 +104,7 @@ static int knock(const uint8_t *host_entry, int kind)
         if (fd >= 0) close(fd);
         return -1;
     }
-    greet(hello, host_entry, kind == ODD_RANK ? 7 : 2);
+    write_handshake(hello, host_entry, kind == ODD_RANK ? 7 : 2);
     if (kind == GARBAGE) rank_fill(hello, HANDSHAKE_BYTES, 5);
     if (kind == GUESSED) hello[60] ^= 1; /* in the nonce */
     bool said = kind == SILENT || send_with(fd, hello,
@@ -114,19 +115,19 @@ static int knock(const uint8_t *host_entry, int kind)
                                             : kind == LADEN ? SHM_FDS + 1
                                                             : SHM_FDS);
     /* the host may have dropped another user's connection before it could send */
-    if (!said && kind != OTHER_USER) perror("knock: send");
+    if (!said && kind != OTHER_USER) perror("connect_unauthenticated: send");
     return fd;
 }
 
 /* True if the host ends the connection in time. */
-static bool is_shown_out(int fd)
+static bool is_disconnected(int fd)
 {
     struct pollfd one = {fd, POLLIN, 0};
     char byte;
     return poll(&one, 1, WAIT_MS) == 1 && recv(fd, &byte, 1, 0) <= 0;
 }
 
-/* A process of the user nobody, which knows everything that a member knows. */
+/* True if the host refuses a process of the user nobody, which knows everything that a member knows. */
 static bool is_refused_as_other_user(const uint8_t *host_entry)
 {
     enum { NOBODY = 65534 };
@@ -135,14 +136,14 @@ static bool is_refused_as_other_user(const uint8_t *host_entry)
     pid_t pid = fork();
     if (pid == 0) {
         if (setresuid(NOBODY, NOBODY, NOBODY) != 0) _exit(1);
-        int fd = knock(host_entry, OTHER_USER);
-        _exit(fd < 0 || !is_shown_out(fd));
+        int fd = connect_unauthenticated(host_entry, OTHER_USER);
+        _exit(fd < 0 || !is_disconnected(fd));
     }
     return waitpid(pid, &status, 0) == pid && status == 0;
 }
 
 /* Rank 2 lets unauthenticated peers come first.  It publishes that it will come, so the host waits for it meanwhile. */
-static int bring_strangers(struct rank *self, int *silent, int *n_silent)
+static int bring_unauthenticated(struct rank *self, int *silent, int *n_silent)
 {
     struct sockaddr_un address;
     uint8_t entry[ENTRY], mine[ENTRY];
@@ -152,52 +153,52 @@ static int bring_strangers(struct rank *self, int *silent, int *n_silent)
     memcpy(mine, entry, ENTRY);
     memcpy(mine + ENTRY_RANK, &(int32_t){2}, sizeof(int32_t));
     token_random(mine + ENTRY_NAME, 2 * HANDSHAKE_NONCE);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0); /* it listens, as every live rank does */
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0); /* listens, as every live rank does */
     socklen_t length = shm_address(mine + ENTRY_NAME, &address);
     CHECK(bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, 1) == 0);
     silent[(*n_silent)++] = fd;
     CHECK(shared_store_set(store, "shm/2", mine, sizeof mine) == TUTTI_OK);
     CHECK(is_refused_as_other_user(entry));
     for (int i = 0; i < CROWD; i++) {
-        fd = knock(entry, i % KINDS);
+        fd = connect_unauthenticated(entry, i % KINDS);
         CHECK(fd >= 0);
         if (i % KINDS == SILENT) {
             silent[(*n_silent)++] = fd;
             continue;
         }
-        CHECK(is_shown_out(fd));
+        CHECK(is_disconnected(fd));
         close(fd);
     }
-    for (int i = 0; i < CROWD; i++) CHECK((silent[(*n_silent)++] = knock(entry, SILENT)) >= 0);
+    for (int i = 0; i < CROWD; i++) CHECK((silent[(*n_silent)++] = connect_unauthenticated(entry, SILENT)) >= 0);
     return 0;
 }
 
-static int strangers(struct rank *self)
+static int unauthenticated_peers(struct rank *self)
 {
     int silent[2 * CROWD + 1], n_silent = 0, before = usage_fds();
-    if (self->rank == 2) CHECK(bring_strangers(self, silent, &n_silent) == 0);
+    if (self->rank == 2) CHECK(bring_unauthenticated(self, silent, &n_silent) == 0);
     CHECK(rank_open(self) == TUTTI_OK);
-    CHECK(self->backend->is_near(self->state)); /* a host that had given up would have gone on without rank 2 */
-    CHECK(talk(self) == 0);
+    CHECK(self->backend->is_near(self->state)); /* otherwise the host would have continued without rank 2 */
+    CHECK(exchange_all(self) == 0);
     CHECK(rank_logged == (self->rank == 0)); /* one line about shared memory, none about unauthenticated peers */
     rank_close(self);
     for (int i = 0; i < n_silent; i++) {
-        if (i > 0) CHECK(is_shown_out(silent[i])); /* the first listens itself */
+        if (i > 0) CHECK(is_disconnected(silent[i])); /* the first one listens itself */
         close(silent[i]);
     }
     CHECK(usage_fds() == before);
     return 0;
 }
 
-static void test_strangers_at_the_socket(void **state)
+static void test_unauthenticated_peers_at_the_socket(void **state)
 {
     (void)state;
-    rank_run(strangers, 3);
+    rank_run(unauthenticated_peers, 3);
 }
 
 /* ---- containers -------------------------------------------------------------------------------------------- */
 
-/* From here on this call returns EPERM to the process, as in a container that forbids it. */
+/* Makes this call return EPERM in the process from here on, as in a container that forbids it. */
 static bool refuse(uint32_t number)
 {
     struct sock_filter code[] = {
@@ -210,9 +211,9 @@ static bool refuse(uint32_t number)
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-static bool refused; /* to rank 1 */
+static bool refused; /* for rank 1 */
 
-/* This machine may be such a container already. */
+/* True if this machine refuses the call already. */
 static bool refused_here(void)
 {
     char from = 0, to;
@@ -228,7 +229,7 @@ static int container(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     CHECK(self->backend->describe(&rank_host, self->state, text, sizeof text) == TUTTI_OK);
     CHECK((strstr(text, "read from the sender's memory") == NULL) == expected);
-    CHECK(talk(self) == 0);
+    CHECK(exchange_all(self) == 0);
     rank_close(self);
     return 0;
 }
@@ -242,7 +243,7 @@ static void test_one_may_not_read_memory(void **state)
     rank_run(container, 3);
 }
 
-/* As on Linux before 5.3, and under valgrind.  The end of a rank is noticed although a child of it is alive. */
+/* Runs as on Linux before 5.3, and under valgrind.  The end of a rank is noticed although a child of it is alive. */
 static int without_pidfds(struct rank *self)
 {
     char text[1024] = "", in[8];
@@ -252,13 +253,13 @@ static int without_pidfds(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     CHECK(self->backend->describe(&rank_host, self->state, text, sizeof text) == TUTTI_OK);
     CHECK(strstr(text, "shares memory with 2 of 2 ranks") != NULL);
-    CHECK(talk(self) == 0);
+    CHECK(exchange_all(self) == 0);
     if (self->rank == 2) {
         if (fork() > 0) _exit(0);
         for (int32_t i = 0; i < 2; i++) rank_await(self, "told", i);
         _exit(0);
     }
-    rank_start(self, &recv, false, 2, 9, in, sizeof in, E);
+    rank_recv(self, &recv, 2, 9, in, sizeof in, E);
     CHECK(rank_wait(self, &recv) == TUTTI_ERR_PEER_LOST);
     rank_report(self, "told");
     rank_await(self, "told", !self->rank);
@@ -279,7 +280,7 @@ int main(void)
     token_init();
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strangers_at_the_socket),
+        cmocka_unit_test(test_unauthenticated_peers_at_the_socket),
         cmocka_unit_test(test_one_may_not_read_memory),
         cmocka_unit_test(test_without_pidfds),
     };

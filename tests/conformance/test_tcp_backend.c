@@ -8,7 +8,7 @@
 /* A subgroup of ranks 2 and 0, in this order. */
 struct subgroup {
     void *state;
-    int32_t rank, other; /* this rank in it; the other rank in the world */
+    int32_t rank, other; /* this rank in it; the other member in the world */
     struct notified notified;
 };
 
@@ -30,7 +30,7 @@ static int open_subgroup(struct rank *self, struct subgroup *sub)
     return 0;
 }
 
-/* The same ranks exchange messages with the same tag in both groups. */
+/* Exchanges messages with the same tag in both groups. */
 static int exchange_in_both(struct rank *self, struct subgroup *sub)
 {
     struct message m, n;
@@ -38,11 +38,13 @@ static int exchange_in_both(struct rank *self, struct subgroup *sub)
     if (self->rank == 2) {
         a = 11;
         b = 22;
-        rank_start(self, &m, true, sub->other, 5, &a, 1, 0);
-        rank_start_in(self, sub->state, &n, true, 1, 5, &b, 1, 0, 5);
+        rank_send(self, &m, sub->other, 5, &a, 1, 0);
+        rank_start(self, sub->state, &n, true,
+                   &(tutti_request){.peer = 1, .tag = 5, .data = &b, .bytes = 1, .fingerprint = 5});
     } else {
-        rank_start_in(self, sub->state, &n, false, TUTTI_ANY_SOURCE, 5, &b, 1, 0, 5);
-        rank_start(self, &m, false, sub->other, 5, &a, 1, 0);
+        rank_start(self, sub->state, &n, false,
+                   &(tutti_request){.peer = TUTTI_ANY_SOURCE, .tag = 5, .data = &b, .bytes = 1, .fingerprint = 5});
+        rank_recv(self, &m, sub->other, 5, &a, 1, 0);
     }
     CHECK(rank_wait(self, &m) == TUTTI_OK && rank_wait(self, &n) == TUTTI_OK);
     CHECK(a == 11 && b == 22);
@@ -50,29 +52,30 @@ static int exchange_in_both(struct rank *self, struct subgroup *sub)
     return 0;
 }
 
-/* A control message goes over a link that exists; it does not make one. */
+/* A control message uses an existing link, and does not make one. */
 static int notify(struct rank *self, struct subgroup *sub)
 {
     const struct notified *notified = &sub->notified;
     rank_report(self, "linked");
     rank_await(self, "linked", sub->other);
     CHECK(self->backend->notify(sub->state, 1 - sub->rank, "hello", 5) == TUTTI_OK);
-    for (int64_t end = rank_now_ns() + (int64_t)WAIT_MS * 1000000; notified->notes == 0 && rank_now_ns() < end;)
+    for (int64_t end = monotonic_ns() + (int64_t)WAIT_MS * 1000000; notified->messages == 0 && monotonic_ns() < end;)
         rank_progress(self);
-    CHECK(notified->notes == 1 && notified->note_from == 1 - sub->rank && notified->note_bytes == 5);
-    CHECK(memcmp(notified->note, "hello", 5) == 0 && self->notified.notes == 0);
+    CHECK(notified->messages == 1 && notified->message_from == 1 - sub->rank && notified->message_bytes == 5);
+    CHECK(memcmp(notified->message, "hello", 5) == 0 && self->notified.messages == 0);
     uint8_t large[TUTTI_NOTIFY_MAX + 1] = {3};
     CHECK(self->backend->notify(sub->state, 1 - sub->rank, large, sizeof large) == TUTTI_ERR_INVALID_ARGUMENT);
     CHECK(self->backend->notify(self->state, 1, "nobody", 6) == TUTTI_OK); /* no link yet: dropped */
     return 0;
 }
 
-/* Closing the subgroup drops what is pending in it. */
+/* Closes the subgroup, which drops its pending operations. */
 static int close_subgroup(struct rank *self, struct subgroup *sub)
 {
     struct message pending;
     uint8_t b = 0;
-    rank_start_in(self, sub->state, &pending, false, 1 - sub->rank, 99, &b, 1, 0, 5);
+    rank_start(self, sub->state, &pending, false,
+               &(tutti_request){.peer = 1 - sub->rank, .tag = 99, .data = &b, .bytes = 1, .fingerprint = 5});
     self->backend->close(sub->state);
     free(sub->state);
     CHECK(!pending.done.is);
@@ -91,8 +94,8 @@ static int groups(struct rank *self)
         if (peer == self->rank) continue;
         struct message in, out;
         uint8_t x = (uint8_t)self->rank, y = 9;
-        rank_start(self, &in, false, peer, 8, &y, 1, 0);
-        rank_start(self, &out, true, peer, 8, &x, 1, 0);
+        rank_recv(self, &in, peer, 8, &y, 1, 0);
+        rank_send(self, &out, peer, 8, &x, 1, 0);
         CHECK(rank_wait(self, &in) == TUTTI_OK && rank_wait(self, &out) == TUTTI_OK && y == peer);
     }
     rank_close(self);
@@ -105,7 +108,7 @@ static void test_groups_and_control_messages(void **state)
     rank_run(groups, 3);
 }
 
-/* ---- manners ----------------------------------------------------------------------------------------------- */
+/* ---- idle -------------------------------------------------------------------------------------------------- */
 
 /* True if for a second no descriptor is ready and almost no CPU time is used. */
 static bool is_idle_for_a_second(struct rank *self)
@@ -113,7 +116,7 @@ static bool is_idle_for_a_second(struct rank *self)
     struct rusage before, after;
     int descriptors[TUTTI_ARM_MAX], wakes = 0;
     getrusage(RUSAGE_SELF, &before);
-    for (int64_t end = rank_now_ns() + 1000000000; rank_now_ns() < end; wakes++) {
+    for (int64_t end = monotonic_ns() + 1000000000; monotonic_ns() < end; wakes++) {
         while (self->backend->progress(self->state) != 0) continue;
         int n = self->backend->arm(self->state, descriptors);
         struct pollfd polled[TUTTI_ARM_MAX];
@@ -123,7 +126,7 @@ static bool is_idle_for_a_second(struct rank *self)
     getrusage(RUSAGE_SELF, &after);
     double cpu = rank_cpu_ms(&before, &after);
 #ifdef __SANITIZE_THREAD__
-    cpu = 0; /* TSan has a thread of its own, which takes more */
+    cpu = 0; /* TSan's own thread uses more */
 #endif
     if (wakes < 20 && cpu < 20) return true;
     fprintf(stderr, "rank %d: %d wakes and %.1f ms of CPU in a second\n", self->rank, wakes, cpu);
@@ -139,10 +142,10 @@ static int manners(struct rank *self)
         if (s != SIGKILL && s != SIGSTOP) CHECK(sigaction(s, NULL, &is) == 0 && is.sa_handler == was[s].sa_handler);
     uint8_t data[4];
     struct message m;
-    rank_start(self, &m, self->rank == 0, 1 - self->rank, 1, data, 4, 0);
+    (self->rank == 0 ? rank_send : rank_recv)(self, &m, 1 - self->rank, 1, data, 4, 0);
     CHECK(rank_wait(self, &m) == TUTTI_OK);
     rank_barrier(self, "linked");
-    bool idle = false; /* when the work after a handshake is done, which takes time on a slow machine */
+    bool idle = false; /* idle once the work after a handshake is done, which takes time on a slow machine */
     for (int i = 0; i < 5 && !idle; i++) idle = is_idle_for_a_second(self);
     CHECK(idle);
     shared_store_barrier(self->shared, "end", self->rank, self->world);
@@ -158,7 +161,7 @@ static void test_signal_handlers_and_idleness(void **state)
 
 /* ---- links ----------------------------------------------------------------------------------------------------- */
 
-/* Returns that no rank shares memory, because the others do not exist. */
+/* Reports that no rank shares memory, because the others do not exist. */
 static int gather_nothing(tutti_store *store, const char *key, const char *part, const void *entry, size_t entry_bytes,
                           int32_t n, void *all, size_t capacity, size_t *bytes, int64_t timeout_ms)
 {
@@ -168,7 +171,7 @@ static int gather_nothing(tutti_store *store, const char *key, const char *part,
     return TUTTI_OK;
 }
 
-/* Opens a group of n ranks; only this one exists.  Returns the bytes that the plug-in has allocated for it, or
+/* Opens a group of n ranks, of which only this one exists.  Returns the bytes that the plug-in has allocated for it, or
  * 0 if something is wrong. */
 static size_t bytes_of_group(struct rank *self, int32_t n)
 {
@@ -190,7 +193,7 @@ static size_t bytes_of_group(struct rank *self, int32_t n)
                              .name = "test"};
     size_t before = usage_bytes();
     bool is_good = self->backend->open(state, &info, &alone) == TUTTI_OK;
-    /* None of these makes a link. */
+    /* none of these calls makes a link */
     is_good = is_good && self->backend->notify(state, n - 1, "nobody", 6) == TUTTI_OK;
     is_good = is_good && self->backend->progress(state) == 0 && self->backend->drain(state) == -1;
     snprintf(connected, sizeof connected, "connected to 0 of %d ranks", n - 1);
@@ -204,11 +207,11 @@ static size_t bytes_of_group(struct rank *self, int32_t n)
     return is_good ? bytes : 0;
 }
 
-/* A rank keeps an address and a few counters for each other rank, and nothing for a link that it does not use. */
+/* Checks that a rank keeps an address and a few counters for each other rank, and nothing for an unused link. */
 static int cost_of_peers(struct rank *self)
 {
     enum { FEW = 2, MANY = 20000, MOST = 160 };
-    CHECK(bytes_of_group(self, FEW) > 0); /* what libfabric allocates once */
+    CHECK(bytes_of_group(self, FEW) > 0); /* includes what libfabric allocates once */
     size_t few = bytes_of_group(self, FEW), many = bytes_of_group(self, MANY);
     CHECK(few > 0 && many > few);
     size_t each = (many - few) / (MANY - FEW);

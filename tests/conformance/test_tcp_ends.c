@@ -1,4 +1,4 @@
-/* Peers of the tcp plug-in that end: killed, inside a message, leaving; and which resources remain then. */
+/* Peers of the tcp plug-in that end: killed, inside a message, leaving.  The resources that remain then. */
 #include "rank.h"
 #include "usage.h"
 
@@ -9,7 +9,7 @@ static int killed(struct rank *self)
     struct message m, pending, large, other;
     int32_t peer = self->rank == 0 ? 1 : 0;
     if (self->rank < 2) {
-        rank_start(self, &m, self->rank == 1, peer, 1, data, 4, 0);
+        (self->rank == 1 ? rank_send : rank_recv)(self, &m, peer, 1, data, 4, 0);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
     }
     if (self->rank == 0) rank_report(self, "linked");
@@ -18,8 +18,8 @@ static int killed(struct rank *self)
         raise(SIGKILL);
     }
     if (self->rank == 0) {
-        rank_start(self, &pending, false, 1, 2, data, 4, 0);
-        rank_start(self, &large, true, 1, 3, data, sizeof data, E);
+        rank_recv(self, &pending, 1, 2, data, 4, 0);
+        rank_send(self, &large, 1, 3, data, sizeof data, E);
         CHECK(rank_wait(self, &pending) == TUTTI_ERR_PEER_LOST);
         const char *text = pending.done.text;
         CHECK(strstr(text, "rank 1 is lost: ") != NULL);
@@ -27,11 +27,11 @@ static int killed(struct rank *self)
         CHECK(rank_is_rdm() || strstr(text, "connection closed") != NULL);
         CHECK(rank_wait(self, &large) == TUTTI_ERR_PEER_LOST);
         CHECK(self->notified.lost == 1 && self->notified.lost_rank == 1 && !self->notified.left);
-        rank_start(self, &m, true, 1, 4, data, 4, 0);
+        rank_send(self, &m, 1, 4, data, 4, 0);
         CHECK(m.done.is && m.done.status == TUTTI_ERR_PEER_LOST);
     }
     /* the others continue */
-    rank_start(self, &other, self->rank == 0, self->rank == 0 ? 2 : 0, 9, data, 100000, E);
+    (self->rank == 0 ? rank_send : rank_recv)(self, &other, self->rank == 0 ? 2 : 0, 9, data, 100000, E);
     CHECK(rank_wait(self, &other) == TUTTI_OK);
     rank_close(self);
     return 0;
@@ -43,7 +43,7 @@ static void test_a_killed_peer_is_named(void **state)
     rank_run_until_silent(killed, 3, (int[]){0, -SIGKILL, 0});
 }
 
-/* Killed in the middle of a large message, at many moments. */
+/* Rank 1 is killed in the middle of a large message, at many moments. */
 static int killed_inside(struct rank *self)
 {
     enum { BYTES = 32 << 20 };
@@ -51,8 +51,8 @@ static int killed_inside(struct rank *self)
     uint8_t *data = calloc(1, BYTES);
     struct message in, out;
     for (uint64_t tag = 0;; tag++) {
-        rank_start(self, &in, false, 1 - self->rank, tag, data, BYTES / 2, E);
-        rank_start(self, &out, true, 1 - self->rank, tag, data + BYTES / 2, BYTES / 2, E);
+        rank_recv(self, &in, 1 - self->rank, tag, data, BYTES / 2, E);
+        rank_send(self, &out, 1 - self->rank, tag, data + BYTES / 2, BYTES / 2, E);
         if (self->rank == 1 && tag == 1) { /* the link exists since tag 0 */
             for (int i = 0; i < 20; i++) self->backend->progress(self->state);
             raise(SIGKILL);
@@ -82,27 +82,27 @@ static int leaves(struct rank *self)
     static uint8_t data[400000];
     struct message m, small, pending;
     if (rank_is_rdm()) { /* close waits 0.9 s, which may not suffice to make a datagram link */
-        rank_start(self, &m, self->rank == 0, 1 - self->rank, 9, data, 4, 0);
+        (self->rank == 0 ? rank_send : rank_recv)(self, &m, 1 - self->rank, 9, data, 4, 0);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
         rank_barrier(self, "linked");
     }
     if (self->rank == 1) {
         rank_fill(data, sizeof data, 3);
-        rank_start(self, &small, true, 0, 1, data, 1000, 0); /* queued if there is no link yet */
-        int64_t before = rank_now_ns();
+        rank_send(self, &small, 0, 1, data, 1000, 0); /* queued if there is no link yet */
+        int64_t before = monotonic_ns();
         rank_close(self);
-        CHECK(rank_now_ns() - before < 10000000000); /* 0.9 s, and what a busy machine adds */
+        CHECK(monotonic_ns() - before < 10000000000); /* 0.9 s, and some more on a busy machine */
         rank_report(self, "left");
         return 0;
     }
     rank_await(self, "left", 1);
-    rank_start(self, &small, false, 1, 1, data, 1000, 0); /* the peer has left, but its message has arrived */
+    rank_recv(self, &small, 1, 1, data, 1000, 0); /* the peer has left, but its message has arrived */
     CHECK(rank_wait(self, &small) == TUTTI_OK && rank_is_filled(data, 1000, 3));
-    rank_start(self, &pending, false, 1, 2, data, 4, 0);
+    rank_recv(self, &pending, 1, 2, data, 4, 0);
     CHECK(rank_wait(self, &pending) == TUTTI_ERR_PEER_LOST);
     CHECK(strstr(pending.done.text, "rank 1") != NULL && strstr(pending.done.text, "left the group") != NULL);
     CHECK(self->notified.lost == 1 && self->notified.left);
-    rank_start(self, &m, true, 1, 3, data, 4, 0);
+    rank_send(self, &m, 1, 3, data, 4, 0);
     CHECK(m.done.status == TUTTI_ERR_PEER_LOST);
     rank_close(self);
     return 0;
@@ -114,7 +114,7 @@ static void test_leaving(void **state)
     rank_run(leaves, 2);
 }
 
-/* Opens and closes again and again, with both ranks connecting at once: no descriptor leaks. */
+/* Opens and closes many times, with both ranks connecting at once.  No descriptor leaks. */
 static int rounds(struct rank *self)
 {
     int before = 0;
@@ -127,8 +127,8 @@ static int rounds(struct rank *self)
         shared_store_barrier(self->shared, name, self->rank, self->world);
         for (int32_t peer = 0; peer < self->world; peer++) {
             if (peer == self->rank) continue;
-            rank_start(self, &a, true, peer, 1, out, 3, 0);
-            rank_start(self, &b, false, peer, 1, in, 3, 0);
+            rank_send(self, &a, peer, 1, out, 3, 0);
+            rank_recv(self, &b, peer, 1, in, 3, 0);
             CHECK(rank_wait(self, &a) == TUTTI_OK && rank_wait(self, &b) == TUTTI_OK && in[2] == 3);
         }
         rank_close(self);
@@ -165,7 +165,7 @@ static int odd_closes(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     uint8_t data[100];
     struct message m;
-    rank_start(self, &m, false, 1, 1, data, sizeof data, 0); /* nobody will answer */
+    rank_recv(self, &m, 1, 1, data, sizeof data, 0); /* nobody will answer */
     rank_close(self);
     CHECK(!m.done.is);
     return 0;

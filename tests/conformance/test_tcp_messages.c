@@ -1,9 +1,9 @@
-/* Messages of the tcp plug-in: those that fit, those that do not, and those that are cancelled. */
+/* Messages of the tcp plug-in: matching ones, mismatched ones, and cancelled ones. */
 #include "rank.h"
 
 #include <sys/mman.h>
 
-/* ---- messages that fit ------------------------------------------------------------------------------------- */
+/* ---- matching messages ------------------------------------------------------------------------------------- */
 
 static int sizes(struct rank *self)
 {
@@ -23,7 +23,7 @@ static int sizes(struct rank *self)
         1 << 20,
         (1 << 20) + 1,
         3 * (1 << 20) + 17,
-#ifndef __SANITIZE_THREAD__ /* TSan takes minutes for this size and finds nothing that smaller ones do not show */
+#ifndef __SANITIZE_THREAD__ /* TSan takes minutes for this size and finds nothing more than with smaller ones */
         (64 << 20) + 13,
 #endif
     };
@@ -38,9 +38,9 @@ static int sizes(struct rank *self)
             uint32_t flags = way & 1 ? E : 0;
             rank_fill(out, n, (unsigned)(tag + (uint64_t)self->rank));
             memset(in, 0xee, n + 64);
-            if (way & 2) rank_start(self, &recv, false, other, tag, in, n, flags);
-            rank_start(self, &send, true, other, tag, out, n, way & 4 ? TUTTI_REQUEST_AWAITED : flags);
-            if (!(way & 2)) rank_start(self, &recv, false, other, tag, in, n, flags);
+            if (way & 2) rank_recv(self, &recv, other, tag, in, n, flags);
+            rank_send(self, &send, other, tag, out, n, way & 4 ? TUTTI_REQUEST_AWAITED : flags);
+            if (!(way & 2)) rank_recv(self, &recv, other, tag, in, n, flags);
             CHECK(rank_wait(self, &recv) == TUTTI_OK);
             CHECK(rank_wait(self, &send) == TUTTI_OK);
             CHECK(rank_is_filled(in, n, (unsigned)(tag + (uint64_t)other)));
@@ -75,8 +75,8 @@ static int many(struct rank *self)
         in[k] = malloc(n + 1);
         out[k] = malloc(n + 1);
         rank_fill(out[k], n, k + (unsigned)self->rank);
-        rank_start(self, &send[k], true, other, k, out[k], n, k % 2 ? E : 0);
-        rank_start(self, &recv[k], false, other, k, in[k], n, k % 2 ? E : 0);
+        rank_send(self, &send[k], other, k, out[k], n, k % 2 ? E : 0);
+        rank_recv(self, &recv[k], other, k, in[k], n, k % 2 ? E : 0);
         if (i % 100 == 0) rank_progress(self);
     }
     for (unsigned k = 0; k < N; k++) {
@@ -96,7 +96,7 @@ static void test_a_thousand_at_once(void **state)
     rank_run(many, 2);
 }
 
-/* One tag: messages of all sizes match the receives in order. */
+/* With one tag, messages of all sizes match the receives in order. */
 static int order(struct rank *self)
 {
     enum { N = 300 };
@@ -108,7 +108,7 @@ static int order(struct rank *self)
     for (unsigned i = 0; i < N; i++) {
         data[i] = malloc(size[i % 6]);
         if (self->rank == 0) rank_fill(data[i], size[i % 6], i);
-        rank_start(self, &m[i], self->rank == 0, 1 - self->rank, 1, data[i], size[i % 6], 0);
+        (self->rank == 0 ? rank_send : rank_recv)(self, &m[i], 1 - self->rank, 1, data[i], size[i % 6], 0);
         if (i % 50 == 0) rank_progress(self);
     }
     for (unsigned i = 0; i < N; i++) {
@@ -134,8 +134,7 @@ static int any_source(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     if (self->rank == 0) {
         int from[3] = {0};
-        for (int i = 0; i < 2 * N; i++)
-            rank_start(self, &m[i], false, TUTTI_ANY_SOURCE, 3, data[i], i % 2 ? 20000 : 50, 0);
+        for (int i = 0; i < 2 * N; i++) rank_recv(self, &m[i], TUTTI_ANY_SOURCE, 3, data[i], i % 2 ? 20000 : 50, 0);
         for (int i = 0; i < 2 * N; i++) {
             CHECK(rank_wait(self, &m[i]) == TUTTI_OK);
             int32_t source = m[i].request.source;
@@ -146,13 +145,14 @@ static int any_source(struct rank *self)
         }
         CHECK(from[1] == N && from[2] == N);
     } else {
-        /* rank 2 begins when rank 1's are received, so receives of alternating sizes match messages of the same */
+        /* rank 2 begins when rank 1's messages are received, so receives of alternating sizes match messages of the
+         * same sizes */
         uint8_t byte;
         size_t bytes;
         if (self->rank == 2) shared_store_get((tutti_store *)self->shared, "meet/first/0", &byte, 1, &bytes, WAIT_MS);
         for (int i = 0; i < N; i++) {
             rank_fill(data[i], 20000, (unsigned)(self->rank * 1000 + i));
-            rank_start(self, &m[i], true, 0, 3, data[i], i % 2 ? 20000 : 50, 0);
+            rank_send(self, &m[i], 0, 3, data[i], i % 2 ? 20000 : 50, 0);
         }
         for (int i = 0; i < N; i++) CHECK(rank_wait(self, &m[i]) == TUTTI_OK);
     }
@@ -167,14 +167,48 @@ static void test_any_source(void **state)
     rank_run(any_source, 3);
 }
 
-/* ---- messages that do not ---------------------------------------------------------------------------------- */
+/* ---- mismatched messages ---------------------------------------------------------------------------------- */
+
+/* Sizes and fingerprints of a send and its receive. */
+struct mismatch {
+    size_t send, recv;
+    uint64_t print_send, print_recv;
+};
+
+static int mismatched_send(struct rank *self, const struct mismatch *pair, tutti_request request)
+{
+    struct message m;
+    request.bytes = pair->send;
+    request.fingerprint = pair->print_send;
+    rank_start(self, self->state, &m, true, &request);
+    int status = rank_wait(self, &m);
+    /* a small message is sent before the mismatch is noticed */
+    if (pair->send > 65536) {
+        CHECK(status == TUTTI_ERR_MISMATCH);
+        CHECK(m.request.found_bytes == pair->recv);
+        CHECK(m.request.found_fingerprint == pair->print_recv);
+    } else {
+        CHECK(status == TUTTI_OK || status == TUTTI_ERR_MISMATCH);
+    }
+    return 0;
+}
+
+static int mismatched_receive(struct rank *self, const struct mismatch *pair, tutti_request request)
+{
+    struct message m;
+    request.bytes = pair->recv;
+    request.fingerprint = pair->print_recv;
+    rank_start(self, self->state, &m, false, &request);
+    CHECK(rank_wait(self, &m) == TUTTI_ERR_MISMATCH);
+    CHECK(strstr(m.done.text, "rank 0") != NULL);
+    CHECK(m.request.found_bytes == pair->send);
+    CHECK(m.request.found_fingerprint == pair->print_send);
+    return 0;
+}
 
 static int mismatch(struct rank *self)
 {
-    static const struct {
-        size_t send, recv;
-        uint64_t print_send, print_recv;
-    } pair[] = {
+    static const struct mismatch pair[] = {
         {4, 8, 5, 5},        {8, 4, 5, 5},           {100, 100, 5, 6},      {100000, 100, 5, 5},
         {100, 100000, 5, 5}, {100000, 100001, 5, 5}, {100000, 99999, 5, 5}, {100000, 100000, 5, 6},
         {0, 100000, 5, 5},   {100000, 0, 5, 5},      {0, 0, 5, 6},
@@ -183,39 +217,23 @@ static int mismatch(struct rank *self)
     static uint8_t data[100100];
     int32_t other = 1 - self->rank;
     uint64_t tag = 0;
-    struct message m, last;
-    char name[32];
+    struct message last;
     for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
         for (int way = 0; way < 4; way++, tag++) { /* expected or not; which side is first */
             bool first = (way & 2) == (self->rank == 0 ? 2 : 0);
-            snprintf(name, sizeof name, "m%d", (int)tag % 8);
+            tutti_request request = {.peer = other, .flags = way & 1 ? E : 0, .tag = tag, .data = data};
             if (!first) rank_progress_ms(self, 30);
             memset(data, 0xee, sizeof data);
             if (self->rank == 0) {
-                rank_start_in(self, self->state, &m, true, other, tag, data, pair[i].send, way & 1 ? E : 0,
-                              pair[i].print_send);
-                int status = rank_wait(self, &m);
-                /* a small message is sent before the mismatch is noticed */
-                if (pair[i].send > 65536) {
-                    CHECK(status == TUTTI_ERR_MISMATCH);
-                    CHECK(m.request.found_bytes == pair[i].recv);
-                    CHECK(m.request.found_fingerprint == pair[i].print_recv);
-                } else {
-                    CHECK(status == TUTTI_OK || status == TUTTI_ERR_MISMATCH);
-                }
+                CHECK(mismatched_send(self, &pair[i], request) == 0);
             } else {
-                rank_start_in(self, self->state, &m, false, other, tag, data, pair[i].recv, way & 1 ? E : 0,
-                              pair[i].print_recv);
-                CHECK(rank_wait(self, &m) == TUTTI_ERR_MISMATCH);
-                CHECK(strstr(m.done.text, "rank 0") != NULL);
-                CHECK(m.request.found_bytes == pair[i].send);
-                CHECK(m.request.found_fingerprint == pair[i].print_send);
+                CHECK(mismatched_receive(self, &pair[i], request) == 0);
                 for (size_t k = 0; k < sizeof data; k++) CHECK(data[k] == 0xee);
             }
         }
     }
     /* and the link is usable */
-    rank_start(self, &last, self->rank == 0, other, 1000, data, 50000, E);
+    (self->rank == 0 ? rank_send : rank_recv)(self, &last, other, 1000, data, 50000, E);
     CHECK(rank_wait(self, &last) == TUTTI_OK);
     rank_close(self);
     return 0;
@@ -227,7 +245,7 @@ static void test_mismatch_on_both_sides(void **state)
     rank_run(mismatch, 2);
 }
 
-/* Nobody receives: the receiver keeps a bounded amount, and another tag is not delayed. */
+/* Nobody receives.  The receiver keeps a bounded amount, and another tag is not delayed. */
 static int flood(struct rank *self)
 {
     enum { N = 20000, BYTES = 4000 };
@@ -238,23 +256,23 @@ static int flood(struct rank *self)
         int done = 0;
         rank_fill(data, BYTES, 1);
         for (int i = 0; i < N; i++) {
-            rank_start(self, &m[i], true, 1, 1, data, BYTES, 0);
+            rank_send(self, &m[i], 1, 1, data, BYTES, 0);
             done += m[i].done.is;
         }
         CHECK(done < N / 10);
-        rank_start(self, &other, true, 1, 2, data, BYTES, 0);
+        rank_send(self, &other, 1, 2, data, BYTES, 0);
         CHECK(rank_wait(self, &other) == TUTTI_OK);
         for (int i = 0; i < N; i++) CHECK(rank_wait(self, &m[i]) == TUTTI_OK);
     } else {
         struct rusage before, after;
         getrusage(RUSAGE_SELF, &before);
-        rank_start(self, &other, false, 0, 2, data, BYTES, 0);
+        rank_recv(self, &other, 0, 2, data, BYTES, 0);
         CHECK(rank_wait(self, &other) == TUTTI_OK);
         getrusage(RUSAGE_SELF, &after);
-        CHECK(after.ru_maxrss - before.ru_maxrss < 40000); /* KiB; all of it would be 80,000 */
+        CHECK(after.ru_maxrss - before.ru_maxrss < 40000); /* in KiB; everything would be 80,000 */
         for (int i = 0; i < N; i++) {
             memset(data, 0, BYTES);
-            rank_start(self, &m[0], false, 0, 1, data, BYTES, 0);
+            rank_recv(self, &m[0], 0, 1, data, BYTES, 0);
             CHECK(rank_wait(self, &m[0]) == TUTTI_OK);
             CHECK(rank_is_filled(data, BYTES, 1));
         }
@@ -272,8 +290,8 @@ static void test_a_flood_is_bounded(void **state)
 
 /* ---- cancelling -------------------------------------------------------------------------------------------- */
 
-/* Cancels a send that nobody receives: at once, or, where the peer could be reading its memory, when the peer has
- * answered. */
+/* Cancels a send that nobody receives.  It is returned at once, or, if the peer could be reading its memory, when the
+ * peer has answered. */
 static bool cancel_send(struct rank *self, struct message *m)
 {
     if (self->backend->cancel(self->state, &m->request) == TUTTI_OK) return !m->done.is;
@@ -288,17 +306,17 @@ static int cancels(struct rank *self)
     struct message m, last;
     int32_t other = 1 - self->rank;
     const tutti_backend *backend = self->backend;
-    /* makes a link, so that nothing is merely queued */
-    rank_start(self, &m, self->rank == 0, other, 1, data, 4, 0);
+    /* makes a link, so that later messages are not merely queued */
+    (self->rank == 0 ? rank_send : rank_recv)(self, &m, other, 1, data, 4, 0);
     CHECK(rank_wait(self, &m) == TUTTI_OK);
     rank_barrier(self, "linked");
     if (self->rank == 0) {
-        rank_start(self, &m, false, 1, 2, data, 4, 0); /* posted only */
+        rank_recv(self, &m, 1, 2, data, 4, 0); /* posted only */
         CHECK(backend->cancel(self->state, &m.request) == TUTTI_OK && !m.done.is);
-        rank_start(self, &m, true, 1, 3, data, BYTES, E); /* no CTS yet */
+        rank_send(self, &m, 1, 3, data, BYTES, E); /* no CTS yet */
         CHECK(cancel_send(self, &m));
         memset(data, 0xee, BYTES);
-        rank_start(self, &m, false, 1, 4, data, BYTES, E); /* RTS sent: the peer may be writing */
+        rank_recv(self, &m, 1, 4, data, BYTES, E); /* RTS sent: the peer may be writing */
         int status = backend->cancel(self->state, &m.request);
         if (status != TUTTI_OK) CHECK(rank_wait(self, &m) != 1);
         rank_barrier(self, "cancelled");
@@ -307,14 +325,14 @@ static int cancels(struct rank *self)
             for (size_t i = 0; i < BYTES; i++) CHECK(data[i] == 0xee);
     } else {
         rank_barrier(self, "cancelled");
-        rank_start(self, &m, true, 0, 4, data, BYTES, E);
+        rank_send(self, &m, 0, 4, data, BYTES, E);
         rank_progress_ms(self, 200);
         CHECK(!m.done.is);
         CHECK(cancel_send(self, &m));
         rank_report(self, "tried");
     }
     /* the link is still usable */
-    rank_start(self, &last, self->rank == 0, other, 9, data, 100000, E);
+    (self->rank == 0 ? rank_send : rank_recv)(self, &last, other, 9, data, 100000, E);
     CHECK(rank_wait(self, &last) == TUTTI_OK);
     CHECK(self->notified.lost == 0 || self->notified.left);
     free(data);
@@ -328,14 +346,14 @@ static void test_cancel(void **state)
     rank_run(cancels, 2);
 }
 
-/* The peer does not answer: the memory is still returned in time. */
+/* The peer does not answer.  The memory is still returned in time. */
 static int cancel_silent(struct rank *self)
 {
     enum { BYTES = 8 << 20 };
     CHECK(rank_open(self) == TUTTI_OK);
     uint8_t *data = calloc(1, BYTES);
     struct message m;
-    rank_start(self, &m, self->rank == 0, 1 - self->rank, 1, data, 4, 0);
+    (self->rank == 0 ? rank_send : rank_recv)(self, &m, 1 - self->rank, 1, data, 4, 0);
     CHECK(rank_wait(self, &m) == TUTTI_OK);
     rank_barrier(self, "linked");
     if (self->rank == 1) {
@@ -345,7 +363,7 @@ static int cancel_silent(struct rank *self)
         rank_close(self);
         return 0;
     }
-    rank_start(self, &m, false, 1, 2, data, BYTES, E);
+    rank_recv(self, &m, 1, 2, data, BYTES, E);
     rank_progress_ms(self, 20);
     if (self->backend->cancel(self->state, &m.request) != TUTTI_OK) CHECK(rank_wait(self, &m) < 0);
     shared_store_barrier(self->shared, "silent", 0, 2);

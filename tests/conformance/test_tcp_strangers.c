@@ -11,15 +11,15 @@ static int wrong_token(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     uint8_t data[4] = {0};
     struct message m;
-    if (self->rank == 1) rank_start(self, &m, true, 0, 1, data, 4, 0);
+    if (self->rank == 1) rank_send(self, &m, 0, 1, data, 4, 0);
     rank_barrier(self, "called");
-    if (self->rank == 0) rank_start(self, &m, false, 1, 1, data, 4, 0);
+    if (self->rank == 0) rank_recv(self, &m, 1, 1, data, 4, 0);
     CHECK(rank_wait(self, &m) == (self->rank == 1 && m.done.status == TUTTI_OK ? TUTTI_OK : TUTTI_ERR_PEER_LOST));
-    for (int64_t end = rank_now_ns() + (int64_t)WAIT_MS * 1000000; self->notified.lost == 0 && rank_now_ns() < end;)
+    for (int64_t end = monotonic_ns() + (int64_t)WAIT_MS * 1000000; self->notified.lost == 0 && monotonic_ns() < end;)
         rank_progress(self);
     CHECK(self->notified.lost == 1);
     CHECK(strstr(self->notified.why, "token") != NULL);
-    rank_barrier(self, "end"); /* a rank that left early is lost for another reason */
+    rank_barrier(self, "end"); /* a rank that left early would be lost for another reason */
     rank_close(self);
     return 0;
 }
@@ -30,16 +30,16 @@ static void test_wrong_token(void **state)
     rank_run_until_silent(wrong_token, 2, NULL);
 }
 
-/* A rank whose handshakes are right, but not the secrets of its messages: all are dropped. */
+/* A rank's handshakes are right, but the secrets of its messages are wrong.  All its messages are dropped. */
 static int wrong_secret(struct rank *self)
 {
     rank_spoils_secrets = self->rank == 1;
     CHECK(rank_open(self) == TUTTI_OK);
     uint8_t data[4] = {0};
     struct message m;
-    rank_start(self, &m, self->rank == 1, self->rank == 1 ? 0 : TUTTI_ANY_SOURCE, 1, data, 4, 0);
+    (self->rank == 1 ? rank_send : rank_recv)(self, &m, self->rank == 1 ? 0 : TUTTI_ANY_SOURCE, 1, data, 4, 0);
     if (self->rank == 0) {
-        for (int64_t end = rank_now_ns() + (int64_t)WAIT_MS * 1000000; rank_dropped < 2 && rank_now_ns() < end;)
+        for (int64_t end = monotonic_ns() + (int64_t)WAIT_MS * 1000000; rank_dropped < 2 && monotonic_ns() < end;)
             rank_progress(self);
         CHECK(rank_dropped >= 2); /* a heartbeat and the message */
         CHECK(!m.done.is);
@@ -59,16 +59,15 @@ static void test_wrong_secret(void **state)
     rank_run(wrong_secret, 2);
 }
 
-/* Connects to an entry of the address book, which has an address in our format or the name of an endpoint: here a
- * sockaddr. */
-static int knock(const uint8_t *address, const void *data, size_t bytes)
+/* Connects to an entry of the address book: an address in our format, or the name of an endpoint, here a sockaddr. */
+static int connect_unauthenticated(const uint8_t *address, const void *data, size_t bytes)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(address[16] | address[17] << 8))};
     memcpy(&to.sin_addr, address + 24, 4);
     if (rank_is_rdm()) memcpy(&to, address + 56, sizeof to);
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0) perror("knock");
-    if (bytes > 0 && send(fd, data, bytes, MSG_NOSIGNAL) < 0) perror("knock: send");
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0) perror("connect_unauthenticated");
+    if (bytes > 0 && send(fd, data, bytes, MSG_NOSIGNAL) < 0) perror("connect_unauthenticated: send");
     return fd;
 }
 
@@ -78,7 +77,7 @@ static bool find_address(struct rank *self, uint32_t rank, uint8_t address[256])
     uint8_t book[1024];
     size_t bytes = 0;
     uint32_t header[2] = {UINT32_MAX, 0};
-    for (int64_t end = rank_now_ns() + INT64_C(5000000000); rank_now_ns() < end; rank_sleep_ms(1)) {
+    for (int64_t end = monotonic_ns() + INT64_C(5000000000); monotonic_ns() < end; rank_sleep_ms(1)) {
         if (shared_store_get((tutti_store *)self->shared, "tcp/addresses", book, sizeof book, &bytes, 5000) != TUTTI_OK)
             break;
         for (size_t at = 0; at + sizeof header <= bytes; at += sizeof header + header[1]) {
@@ -90,7 +89,7 @@ static bool find_address(struct rank *self, uint32_t rank, uint8_t address[256])
     return false;
 }
 
-static int strangers(struct rank *self)
+static int unauthenticated_peers(struct rank *self)
 {
     CHECK(rank_open(self) == TUTTI_OK);
     uint8_t address[256], data[1000] = {0};
@@ -99,43 +98,43 @@ static int strangers(struct rank *self)
         CHECK(find_address(self, 1, address));
         uint8_t half[32] = {3, 0, 0, 10}, request[32 + 104] = {3, 0, 0, 104};
         int fd[64], n = 0;
-        for (int i = 0; i < 40; i++) fd[n++] = knock(address, NULL, 0);
-        fd[n++] = knock(address, "GET / HTTP/1.0\r\n\r\nand some more bytes", 38);
-        fd[n++] = knock(address, half, sizeof half);
-        fd[n++] = knock(address, request, sizeof request);
+        for (int i = 0; i < 40; i++) fd[n++] = connect_unauthenticated(address, NULL, 0);
+        fd[n++] = connect_unauthenticated(address, "GET / HTTP/1.0\r\n\r\nand some more bytes", 38);
+        fd[n++] = connect_unauthenticated(address, half, sizeof half);
+        fd[n++] = connect_unauthenticated(address, request, sizeof request);
         request[40] ^= 1;
         memcpy(request + 32, "TUTTItcp", 8);
-        fd[n++] = knock(address, request, sizeof request);
+        fd[n++] = connect_unauthenticated(address, request, sizeof request);
         close(fd[0]);
         shared_store_barrier(self->shared, "knocked", 0, 2);
-        rank_start(self, &m, true, 1, 1, data, sizeof data, 0);
+        rank_send(self, &m, 1, 1, data, sizeof data, 0);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
-        rank_start(self, &m, false, 1, 2, data, sizeof data, 0);
+        rank_recv(self, &m, 1, 2, data, sizeof data, 0);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
         for (int i = 1; i < n; i++) close(fd[i]);
     } else {
         shared_store_barrier(self->shared, "knocked", 1, 2);
-        int64_t before = rank_now_ns();
-        rank_start(self, &m, false, 0, 1, data, sizeof data, 0);
+        int64_t before = monotonic_ns();
+        rank_recv(self, &m, 0, 1, data, sizeof data, 0);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
-        CHECK(rank_now_ns() - before < 10000000000); /* a call without an answer ends after 15 s */
-        rank_start(self, &m, true, 0, 2, data, sizeof data, 0);
+        CHECK(monotonic_ns() - before < 10000000000); /* a call without an answer ends after 15 s */
+        rank_send(self, &m, 0, 2, data, sizeof data, 0);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
     }
     rank_close(self);
     return 0;
 }
 
-static void test_strangers_at_the_listener(void **state)
+static void test_unauthenticated_peers_at_the_listener(void **state)
 {
     (void)state;
-    rank_run(strangers, 2);
+    rank_run(unauthenticated_peers, 2);
 }
 
 /* Makes progress until n descriptors are open.  Returns false if that takes too long. */
 static bool await_fds(struct rank *self, int n)
 {
-    for (int64_t end = rank_now_ns() + (int64_t)WAIT_MS * 1000000; usage_fds() != n && rank_now_ns() < end;)
+    for (int64_t end = monotonic_ns() + (int64_t)WAIT_MS * 1000000; usage_fds() != n && monotonic_ns() < end;)
         rank_progress(self);
     return usage_fds() == n;
 }
@@ -146,17 +145,17 @@ static int crowd(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     uint8_t address[256];
     struct message m;
-    rank_start(self, &m, self->rank == 0, 1 - self->rank, 1, address, 4, 0);
+    (self->rank == 0 ? rank_send : rank_recv)(self, &m, 1 - self->rank, 1, address, 4, 0);
     CHECK(rank_wait(self, &m) == TUTTI_OK);
     rank_barrier(self, "linked");
     if (self->rank == 0) {
         int fd[50];
         CHECK(find_address(self, 1, address));
-        for (int i = 0; i < 50; i++) fd[i] = knock(address, NULL, 0);
+        for (int i = 0; i < 50; i++) fd[i] = connect_unauthenticated(address, NULL, 0);
         shared_store_barrier(self->shared, "came", 0, 2);
         shared_store_barrier(self->shared, "ended", 0, 2);
         for (int i = 0; i < 50; i++) close(fd[i]);
-        fd[0] = knock(address, NULL, 0);
+        fd[0] = connect_unauthenticated(address, NULL, 0);
         shared_store_barrier(self->shared, "full", 0, 2);
         shared_store_barrier(self->shared, "end", 0, 2);
         close(fd[0]);
@@ -192,14 +191,14 @@ static int held_up(struct rank *self)
     uint8_t data[4] = {0};
     struct message m;
     if (self->rank == 0) {
-        rank_start(self, &m, true, 1, 1, data, sizeof data, 0);
+        rank_send(self, &m, 1, 1, data, sizeof data, 0);
         shared_store_barrier(self->shared, "begun", 0, 2);
         shared_store_barrier(self->shared, "kept", 0, 2);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
         rank_barrier(self, "sent");
     } else {
         shared_store_barrier(self->shared, "begun", 1, 2);
-        rank_start(self, &m, false, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
+        rank_recv(self, &m, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
         rank_progress_ms(self, HELD_MS);
         shared_store_barrier(self->shared, "kept", 1, 2);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
@@ -216,7 +215,7 @@ static void test_a_rank_held_up_in_its_handshake(void **state)
     rank_run(held_up, 2);
 }
 
-/* While a link is still to be made, the number of unauthenticated connections is limited. */
+/* Until all links are made, the number of unauthenticated connections is limited. */
 static int flooded(struct rank *self)
 {
     enum { CROWD = 120, MOST = 1 + 64 };
@@ -226,10 +225,10 @@ static int flooded(struct rank *self)
     if (self->rank == 0) {
         int fd[CROWD];
         CHECK(find_address(self, 1, address));
-        for (int i = 0; i < CROWD; i++) fd[i] = knock(address, NULL, 0);
+        for (int i = 0; i < CROWD; i++) fd[i] = connect_unauthenticated(address, NULL, 0);
         shared_store_barrier(self->shared, "came", 0, 2);
         shared_store_barrier(self->shared, "counted", 0, 2);
-        rank_start(self, &m, true, 1, 1, data, sizeof data, 0);
+        rank_send(self, &m, 1, 1, data, sizeof data, 0);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
         rank_barrier(self, "sent");
         for (int i = 0; i < CROWD; i++) close(fd[i]);
@@ -240,7 +239,7 @@ static int flooded(struct rank *self)
         rank_progress_ms(self, 2500);
         CHECK(usage_fds() == before + MOST);
         shared_store_barrier(self->shared, "counted", 1, 2);
-        rank_start(self, &m, false, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
+        rank_recv(self, &m, TUTTI_ANY_SOURCE, 1, data, sizeof data, 0);
         CHECK(rank_wait(self, &m) == TUTTI_OK);
         rank_barrier(self, "sent");
     }
@@ -261,8 +260,7 @@ static void test_a_flood_before_the_first_link(void **state)
 static void test_a_crowd_at_the_listener(void **state)
 {
     (void)state;
-    if (rank_is_rdm()) { /* the backend cannot tell its peers' sockets from others, because the provider does not show
-                            them */
+    if (rank_is_rdm()) { /* the provider does not show sockets, so the backend cannot tell its peers' from others */
         print_message("skipped: the provider keeps its own connections\n");
         skip();
     }
@@ -275,7 +273,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_wrong_token),
     };
     static const struct CMUnitTest network_tests[] = {
-        cmocka_unit_test(test_strangers_at_the_listener),
+        cmocka_unit_test(test_unauthenticated_peers_at_the_listener),
         cmocka_unit_test(test_a_crowd_at_the_listener),
         cmocka_unit_test(test_a_rank_held_up_in_its_handshake),
         cmocka_unit_test(test_a_flood_before_the_first_link),

@@ -1,12 +1,12 @@
 /* Messages of the tcp plug-in that are reduced on arrival. */
 #include "rank.h"
 
-/* Starts a receive of floats with sum = addend + data. */
-static void start_sum(struct rank *self, struct message *m, int32_t peer, uint64_t tag, float *sum, const float *addend,
-                      size_t n, uint32_t flags)
+/* Starts a receive from the other rank, with sum = addend + message. */
+static void start_sum(struct rank *self, struct message *m, uint64_t tag, float *sum, const float *addend, size_t n,
+                      uint32_t flags)
 {
     *m = (struct message){0};
-    m->request = (tutti_request){.peer = peer,
+    m->request = (tutti_request){.peer = 1 - self->rank,
                                  .flags = flags,
                                  .tag = tag,
                                  .fingerprint = 5,
@@ -24,7 +24,7 @@ static void count_up(float *data, size_t n, size_t from)
     for (size_t i = 0; i < n; i++) data[i] = (float)(from + i);
 }
 
-/* Element i is i * times + rest. */
+/* True if element i is i * times + rest. */
 static bool is_counted(const float *data, size_t n, size_t times, size_t rest)
 {
     for (size_t i = 0; i < n; i++)
@@ -34,7 +34,8 @@ static bool is_counted(const float *data, size_t n, size_t times, size_t rest)
 
 enum { SUM_MOST = 4096 };
 
-/* In place or not, before the message or after it, by a blocking caller or not, from memory that both ranks map. */
+/* Receives in place or not, before the message or after it, by a blocking caller or not, and from memory that both
+ * ranks map. */
 static int sums_from(struct rank *self, float *out, uint64_t tag)
 {
     static const size_t size[] = {1, 3, 26, 27, 1000, 1024, 1025, SUM_MOST};
@@ -49,9 +50,9 @@ static int sums_from(struct rank *self, float *out, uint64_t tag)
             count_up(addend, n, 2);
             count_up(out, n, 3);
             sum[n] = -1;
-            if (way & 2) start_sum(self, &recv, other, tag, sum, addend, n, flags);
-            rank_start(self, &send, true, other, tag, out, n * sizeof *out, flags);
-            if (!(way & 2)) start_sum(self, &recv, other, tag, sum, addend, n, flags);
+            if (way & 2) start_sum(self, &recv, tag, sum, addend, n, flags);
+            rank_send(self, &send, other, tag, out, n * sizeof *out, flags);
+            if (!(way & 2)) start_sum(self, &recv, tag, sum, addend, n, flags);
             CHECK(rank_wait(self, &recv) == TUTTI_OK && rank_wait(self, &send) == TUTTI_OK);
             CHECK(is_counted(sum, n, 2, 5) && sum[n] == -1);
             CHECK(addend == sum || is_counted(own, n, 1, 2));
@@ -71,7 +72,7 @@ static int sums(struct rank *self)
     int status = self->backend->alloc(self->state, sizeof out, &mapped);
     CHECK(status == TUTTI_OK || status == TUTTI_ERR_UNSUPPORTED);
     if (status == TUTTI_OK) CHECK(sums_from(self, mapped, 1000) == 0);
-    start_sum(self, &m, 1 - self->rank, 1, out, out, (size_t)self->backend->recv_reduce_most, E);
+    start_sum(self, &m, 1, out, out, (size_t)self->backend->recv_reduce_most, E);
     CHECK(m.done.is && m.done.status == TUTTI_ERR_INVALID_ARGUMENT); /* four times too much */
     rank_barrier(self, "summed");
     if (status == TUTTI_OK) CHECK(self->backend->free(self->state, mapped) == TUTTI_OK);
@@ -85,7 +86,7 @@ static void test_sums(void **state)
     rank_run(sums, 2);
 }
 
-/* More than a peer may send eagerly: the others send RTS first, and are then written, read, or sent in parts. */
+/* A peer sends more than it may send eagerly.  The rest goes by RTS, and is then written, read, or sent in parts. */
 static int sums_of_a_flood(struct rank *self)
 {
     enum { N = 300 };
@@ -94,12 +95,12 @@ static int sums_of_a_flood(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     count_up(data, SUM_MOST, 1);
     if (self->rank == 0) {
-        for (int i = 0; i < N; i++) rank_start(self, &m[i], true, 1, 1, data, sizeof data, E);
+        for (int i = 0; i < N; i++) rank_send(self, &m[i], 1, 1, data, sizeof data, E);
         CHECK(!m[N - 1].done.is);
         for (int i = 0; i < N; i++) CHECK(rank_wait(self, &m[i]) == TUTTI_OK);
     } else {
         for (int i = 0; i < N; i++) {
-            start_sum(self, &m[i], 0, 1, sum, i % 2 ? sum : data, SUM_MOST, E);
+            start_sum(self, &m[i], 1, sum, i % 2 ? sum : data, SUM_MOST, E);
             CHECK(rank_wait(self, &m[i]) == TUTTI_OK);
             CHECK(is_counted(sum, SUM_MOST, i % 2 ? 3 : 2, i % 2 ? 3 : 2));
         }
@@ -114,7 +115,7 @@ static void test_sums_of_a_flood(void **state)
     rank_run(sums_of_a_flood, 2);
 }
 
-/* A receive of the wrong size, one that is cancelled, and one whose peer dies: reported like any receive. */
+/* A receive of the wrong size, a cancelled one, and one whose peer dies are reported like any receive. */
 static int sums_that_fail(struct rank *self)
 {
     static float data[SUM_MOST], sum[SUM_MOST];
@@ -122,22 +123,22 @@ static int sums_that_fail(struct rank *self)
     CHECK(rank_open(self) == TUTTI_OK);
     count_up(data, SUM_MOST, 1);
     if (self->rank == 0) {
-        rank_start(self, &m, true, 1, 1, data, sizeof data, E);
-        rank_start(self, &next, true, 1, 2, data, sizeof data, E);
+        rank_send(self, &m, 1, 1, data, sizeof data, E);
+        rank_send(self, &next, 1, 2, data, sizeof data, E);
         int status = rank_wait(self, &m);
         CHECK(status == TUTTI_OK || status == TUTTI_ERR_MISMATCH);
         CHECK(rank_wait(self, &next) == TUTTI_OK);
         rank_barrier(self, "failed");
         _exit(0);
     }
-    start_sum(self, &m, 0, 1, sum, data, SUM_MOST - 1, E);
+    start_sum(self, &m, 1, sum, data, SUM_MOST - 1, E);
     CHECK(rank_wait(self, &m) == TUTTI_ERR_MISMATCH && m.request.found_bytes == sizeof data);
-    start_sum(self, &m, 0, 3, sum, data, SUM_MOST, E);
+    start_sum(self, &m, 3, sum, data, SUM_MOST, E);
     CHECK(!m.done.is && self->backend->cancel(self->state, &m.request) == TUTTI_OK);
-    start_sum(self, &next, 0, 2, sum, data, SUM_MOST, E);
+    start_sum(self, &next, 2, sum, data, SUM_MOST, E);
     CHECK(rank_wait(self, &next) == TUTTI_OK && is_counted(sum, SUM_MOST, 2, 2));
     rank_barrier(self, "failed");
-    start_sum(self, &m, 0, 4, sum, data, SUM_MOST, E);
+    start_sum(self, &m, 4, sum, data, SUM_MOST, E);
     CHECK(rank_wait(self, &m) == TUTTI_ERR_PEER_LOST);
     rank_close(self);
     return 0;
