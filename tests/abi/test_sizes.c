@@ -28,7 +28,6 @@ static struct exception {
     {"core/store/store.c", "tutti_store_compare_set", "public interface", false},
     {"core/store/store.c", "store_offer", "compare_set with a timeout", false},
     {"core/store/store.c", "call_one_key", "one call to a store, in and out", false},
-    {"tools/conformance/input.c", "input_fill", "to be cut", false},
 };
 
 static int wrong, files, functions;

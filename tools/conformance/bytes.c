@@ -16,7 +16,7 @@ static uint8_t *string_of(const struct rank *rank, int of)
 {
     uint8_t *string = malloc(length_of(rank, of) + 1);
     if (string == NULL) abort();
-    input_fill(rank->seed, INPUT_BITS, TUTTI_UINT8, TUTTI_SUM, of, 0, (int64_t)length_of(rank, of), string);
+    input_fill_bytes(rank->seed, of, 0, (int64_t)length_of(rank, of), string);
     return string;
 }
 

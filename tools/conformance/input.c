@@ -99,16 +99,25 @@ static void fill_bools(uint64_t seed, tutti_reduce_op op, int64_t n, uint8_t *ou
     }
 }
 
-void input_fill(uint64_t seed, enum input input, tutti_dtype dtype, tutti_reduce_op op, int rank, int block,
-                int64_t count, void *out)
+static uint64_t seed_of_block(uint64_t seed, int rank, int block)
 {
-    seed = input_mix(input_mix(seed, (uint64_t)rank), (uint64_t)block);
-    if (dtype == TUTTI_BOOL)
-        fill_bools(seed, op, count, out);
-    else if (input == INPUT_BITS || number_is_integer(dtype))
-        fill_bits(seed, count * tutti_dtype_bytes(dtype), out);
-    else if (number_is_complex(dtype))
-        fill_floats(seed, input, number_part(dtype), op, 2 * count, out, true);
+    return input_mix(input_mix(seed, (uint64_t)rank), (uint64_t)block);
+}
+
+void input_fill(uint64_t seed, struct input_use use, int rank, int block, int64_t count, void *out)
+{
+    seed = seed_of_block(seed, rank, block);
+    if (use.dtype == TUTTI_BOOL)
+        fill_bools(seed, use.op, count, out);
+    else if (use.input == INPUT_BITS || number_is_integer(use.dtype))
+        fill_bits(seed, count * tutti_dtype_bytes(use.dtype), out);
+    else if (number_is_complex(use.dtype))
+        fill_floats(seed, use.input, number_part(use.dtype), use.op, 2 * count, out, true);
     else
-        fill_floats(seed, input, dtype, op, count, out, false);
+        fill_floats(seed, use.input, use.dtype, use.op, count, out, false);
+}
+
+void input_fill_bytes(uint64_t seed, int rank, int block, int64_t bytes, void *out)
+{
+    fill_bits(seed_of_block(seed, rank, block), bytes, out);
 }

@@ -18,7 +18,17 @@ extern const char *const input_names[INPUTS];
 
 uint64_t input_mix(uint64_t a, uint64_t b);
 
-void input_fill(uint64_t seed, enum input input, tutti_dtype dtype, tutti_reduce_op op, int rank, int block,
-                int64_t count, void *out);
+/* What elements are for. */
+struct input_use {
+    enum input input;
+    tutti_dtype dtype;
+    tutti_reduce_op op;
+};
+
+/* Sets a rank's block of `count` elements. */
+void input_fill(uint64_t seed, struct input_use use, int rank, int block, int64_t count, void *out);
+
+/* Sets a rank's block of bytes, as INPUT_BITS does. */
+void input_fill_bytes(uint64_t seed, int rank, int block, int64_t bytes, void *out);
 
 #endif

@@ -155,8 +155,8 @@ static enum verdict both_first(struct rank *rank, int64_t most)
     enum verdict verdict =
         out && in && expected ? PASSED : rank_fail(rank, "no memory for %lld bytes", (long long)most);
     for (int64_t bytes = 0; bytes <= most && verdict == PASSED; bytes = bytes * 3 + bytes / 4 + 1) {
-        input_fill(rank->seed, INPUT_BITS, TUTTI_UINT8, TUTTI_SUM, rank->rank, (int)(bytes & 0xff), bytes, out);
-        input_fill(rank->seed, INPUT_BITS, TUTTI_UINT8, TUTTI_SUM, peer, (int)(bytes & 0xff), bytes, expected);
+        input_fill_bytes(rank->seed, rank->rank, (int)(bytes & 0xff), bytes, out);
+        input_fill_bytes(rank->seed, peer, (int)(bytes & 0xff), bytes, expected);
         memset(in, 0x5a, (size_t)bytes + 1);
         int status = exchange(rank, peer, out, in, bytes);
         if (status != TUTTI_OK)

@@ -13,7 +13,8 @@ enum { N = 30011 };
 
 static void fill(const struct rank *rank, float *x, int64_t n)
 {
-    input_fill(rank->seed, INPUT_ROUNDED, TUTTI_FLOAT32, TUTTI_SUM, rank->rank, 0, n, x);
+    struct input_use use = {INPUT_ROUNDED, TUTTI_FLOAT32, TUTTI_SUM};
+    input_fill(rank->seed, use, rank->rank, 0, n, x);
 }
 
 /* Rounding depends on the order of reduction, and the order on nothing that varies. */

@@ -32,7 +32,7 @@ static enum verdict end(struct rank *rank, tutti_group *group)
 
 static void fill(const struct rank *rank, int tag, int64_t bytes, uint8_t *to)
 {
-    input_fill(rank->seed, INPUT_BITS, TUTTI_UINT8, TUTTI_SUM, 0, tag & 0xff, bytes, to);
+    input_fill_bytes(rank->seed, 0, tag & 0xff, bytes, to);
 }
 
 /* True if the message of this tag is in memory and nothing after it was written. */

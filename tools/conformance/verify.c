@@ -35,7 +35,8 @@ static uint8_t *input_of(struct rank *rank, const struct spec *spec, const struc
     uint8_t *input = malloc((size_t)(count * tutti_dtype_bytes(spec->dtype)) + 1);
     if (input == NULL) abort();
     source(spec, x, k, q, &from, &block);
-    input_fill(rank->seed, (enum input)spec->input, spec->dtype, spec->op, from, block, count, input);
+    struct input_use use = {(enum input)spec->input, spec->dtype, spec->op};
+    input_fill(rank->seed, use, from, block, count, input);
     return input;
 }
 
