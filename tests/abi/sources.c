@@ -32,3 +32,8 @@ void sources_visit(void (*visit)(const char *path))
     static const char *const folders[] = {"include", "core", "backends", "tools", "examples"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) visit_folder(folders[i], visit);
 }
+
+void sources_visit_tests(void (*visit)(const char *path))
+{
+    visit_folder("tests", visit);
+}

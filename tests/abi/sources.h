@@ -1,8 +1,10 @@
-/* The sources of the product: include, core, backends, tools and examples. */
+/* The sources of this repository. */
 #ifndef TESTS_SOURCES_H
 #define TESTS_SOURCES_H
 
-/* Calls visit for each .c and .h file, with its path from the top of the repository. */
+/* Call visit for each .c and .h file, with its path from the top of the repository.  The first one covers include,
+ * core, backends, tools and examples, the second one tests. */
 void sources_visit(void (*visit)(const char *path));
+void sources_visit_tests(void (*visit)(const char *path));
 
 #endif

@@ -16,7 +16,7 @@
 
 enum { FILE_LINES = 500, FUNCTION_LINES = 60, PARAMETERS = 7, SIGNATURE_MAX = 1024 };
 
-/* What may be larger, and why. */
+/* Files and functions that may be larger, with the reason. */
 static struct exception {
     const char *path, *function; /* function NULL: the file's lines */
     const char *reason;
@@ -28,6 +28,9 @@ static struct exception {
     {"core/store/store.c", "tutti_store_compare_set", "public interface", false},
     {"core/store/store.c", "store_offer", "compare_set with a timeout", false},
     {"core/store/store.c", "call_one_key", "one call to a store, in and out", false},
+    {"tests/conformance/shared_store.c", "shared_store_gather", "the signature of tutti_host.store_gather", false},
+    {"tests/conformance/test_tcp_backend.c", "gather_nothing", "the signature of tutti_host.store_gather", false},
+    {"tests/fakes/fake_calls.c", "ncclReduce", "NCCL's interface", false},
 };
 
 static int wrong, files, functions;
@@ -119,8 +122,9 @@ static void test_sizes(void **state)
 {
     (void)state;
     sources_visit(check_file);
-    assert_true(files > 200);
-    assert_true(functions > 1500);
+    sources_visit_tests(check_file);
+    assert_true(files > 400);
+    assert_true(functions > 3000);
     for (size_t i = 0; i < sizeof exceptions / sizeof *exceptions; i++) {
         if (exceptions[i].needed) continue;
         print_error("%s%s%s is small enough: remove it from the exceptions\n", exceptions[i].path,
