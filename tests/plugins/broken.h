@@ -6,6 +6,11 @@
 
 #define UNUSED __attribute__((unused))
 
+/* The mandatory entries of a table. */
+#define BROKEN_ENTRIES                                                                                                 \
+    .open = broken_open, .close = broken_close, .send = broken_message, .recv = broken_message,                        \
+    .progress = broken_progress
+
 UNUSED static int broken_open(void *group, const tutti_group_info *info, const tutti_host *host)
 {
     (void)group;

@@ -1,4 +1,4 @@
-/* Has another ABI version. */
+/* A plug-in with another ABI version. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
@@ -7,9 +7,5 @@ TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
     .name = "broken_abi",
     .group_bytes = 64,
     .devices = 1u << TUTTI_CPU,
-    .open = broken_open,
-    .close = broken_close,
-    .send = broken_message,
-    .recv = broken_message,
-    .progress = broken_progress,
+    BROKEN_ENTRIES,
 };

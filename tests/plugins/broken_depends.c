@@ -1,4 +1,4 @@
-/* Needs an undefined symbol, as after an incompatible upgrade of a library. */
+/* A plug-in that needs an undefined symbol, as after an incompatible upgrade of a library. */
 #include "broken.h"
 
 int library_that_was_upgraded(void *group, tutti_request *request);

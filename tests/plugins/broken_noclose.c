@@ -1,4 +1,4 @@
-/* Lacks close. */
+/* A plug-in without close. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {

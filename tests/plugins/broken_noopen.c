@@ -1,4 +1,4 @@
-/* Lacks open. */
+/* A plug-in without open. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {

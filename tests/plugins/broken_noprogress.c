@@ -1,4 +1,4 @@
-/* Lacks progress. */
+/* A plug-in without progress. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {

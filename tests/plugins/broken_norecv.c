@@ -1,4 +1,4 @@
-/* Has send but not recv. */
+/* A plug-in with send and without recv. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {

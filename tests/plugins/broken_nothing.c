@@ -1,4 +1,4 @@
-/* Offers no operation. */
+/* A plug-in without any operation. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {

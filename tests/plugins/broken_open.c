@@ -1,5 +1,6 @@
-/* Its groups do not open.  Counts what is still open, for the test: every failed open is closed.
- *   BROKEN_OPEN_LATE=1    rank 0's takes too long; the others open, when that one has failed */
+/* A plug-in whose groups do not open.  It counts calls of close for the test, because every failed open must be closed.
+ *   BROKEN_OPEN_LATE=1    rank 0 times out; the others open after it has failed
+ */
 #include <stdlib.h>
 #include <time.h>
 

@@ -1,4 +1,4 @@
-/* Cannot work on this host. */
+/* A plug-in that cannot work on this host. */
 #include "broken.h"
 
 static int probe(const tutti_host *host)
@@ -7,7 +7,6 @@ static int probe(const tutti_host *host)
 }
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
-    TUTTI_BACKEND_HEADER,   .name = "broken_probe",      .group_bytes = 64,     .devices = 1u << TUTTI_CPU,
-    .probe = probe,         .open = broken_open,         .close = broken_close, .send = broken_message,
-    .recv = broken_message, .progress = broken_progress,
+    TUTTI_BACKEND_HEADER,       .name = "broken_probe", .group_bytes = 64,
+    .devices = 1u << TUTTI_CPU, .probe = probe,         BROKEN_ENTRIES,
 };

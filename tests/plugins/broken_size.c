@@ -1,4 +1,4 @@
-/* Its table ends before the first entry. */
+/* A plug-in whose table ends before the first entry. */
 #include "broken.h"
 
 TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
@@ -7,9 +7,5 @@ TUTTI_BACKEND_EXPORT const tutti_backend tutti_backend_v1 = {
     .name = "broken_size",
     .group_bytes = 64,
     .devices = 1u << TUTTI_CPU,
-    .open = broken_open,
-    .close = broken_close,
-    .send = broken_message,
-    .recv = broken_message,
-    .progress = broken_progress,
+    BROKEN_ENTRIES,
 };

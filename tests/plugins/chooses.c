@@ -1,9 +1,10 @@
-/* Gives another table in place of its own, which has no more than a name.
- *   CHOOSES=none    it finds nothing that fits
- *   CHOOSES=silent  the same, and it does not say so
- *   CHOOSES=abi     what it finds speaks another version of the ABI
- *   CHOOSES=short   what it finds has a table that is too short
- *   CHOOSES=name    what it finds calls itself something else
+/* A plug-in whose table has only a name, and which returns another table in its place.  CHOOSES makes that table a bad
+ * one:
+ *   CHOOSES=none    there is none
+ *   CHOOSES=silent  there is none, and no reason is given
+ *   CHOOSES=abi     it has another version of the ABI
+ *   CHOOSES=short   it is too short
+ *   CHOOSES=name    it has another name
  */
 #include <string.h>
 
@@ -14,9 +15,8 @@ TUTTI_BACKEND_EXPORT int chooses_asked;
 static const tutti_backend *choose(const tutti_host *host)
 {
     static tutti_backend table = {
-        TUTTI_BACKEND_HEADER,       .name = "chooses",           .version = "chosen",   .group_bytes = 64,
-        .devices = 1u << TUTTI_CPU, .open = broken_open,         .close = broken_close, .send = broken_message,
-        .recv = broken_message,     .progress = broken_progress,
+        TUTTI_BACKEND_HEADER, .name = "chooses",          .version = "chosen",
+        .group_bytes = 64,    .devices = 1u << TUTTI_CPU, BROKEN_ENTRIES,
     };
     const char *what = host->env("CHOOSES");
     chooses_asked++;

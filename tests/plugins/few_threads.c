@@ -1,7 +1,8 @@
-/* To be loaded before an MPI (LD_PRELOAD): it gives a program the level of threads that FEW_THREADS says, a digit,
- * where more is asked for, as an MPI does that was built or set up for less than MPI_THREAD_MULTIPLE; and with 0 and 1,
- * which mean the thread that started MPI alone, it ends a process in which another one looks for messages, with 2,
- * which means one thread at a time, a process in which two do so at once. FEW_THREADS_OF names the MPI's library. */
+/* Library to load before an MPI (LD_PRELOAD).  It limits the level of threads that a program gets to the digit in
+ * FEW_THREADS, like an MPI that was built or configured without MPI_THREAD_MULTIPLE.
+ *
+ * Levels 0 and 1 allow only the thread that started MPI: a process ends if another one calls MPI_Test.  Level 2 allows
+ * one thread at a time: a process ends if two call it at once.  FEW_THREADS_OF names the MPI's library. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>

@@ -1,9 +1,9 @@
-/* A backend for tests: ranks are threads of one process, messages go through one table in memory.
+/* A backend for tests: ranks are threads of one process, and messages go through one table in memory.
  *
- * A send copies its message into the receiver's mailbox.  The receiver's progress empties the mailbox and matches what
- * it finds there (tutti/match.h).  A test makes things go wrong by environment variables, read when a group is opened:
+ * A send copies its message into the receiver's mailbox.  The receiver's progress empties the mailbox and matches its
+ * messages (tutti/match.h).  Environment variables, which are read when a group is opened, cause faults:
  *   LOOP_FAIL_OPEN=R   rank R's open fails
- *   LOOP_HOSTS=0,1,1   the ranks are on these hosts; those beyond the list are on the last one
+ *   LOOP_HOSTS=0,1,1   hosts of the ranks; further ranks are on the last one
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,25 +44,25 @@ atomic_long loop_messages;
 TUTTI_BACKEND_EXPORT extern atomic_long loop_armed_twice;
 atomic_long loop_armed_twice;
 
-/* Counts batches, and receives started after a send of the same batch. */
+/* Counts batches, and receives that were started after a send of the same batch. */
 TUTTI_BACKEND_EXPORT extern atomic_long loop_batches, loop_late_receives;
 atomic_long loop_batches, loop_late_receives;
 
 struct loop {
     const tutti_host *host;
     tutti_group_info info;
-    uint64_t world; /* identifies the group tree: a process may have several */
+    uint64_t world; /* identifies the group tree, of which a process may have several */
     struct loop *first;
-    LIST_ENTRY(loop) family_link;
-    LIST_HEAD(, loop) family; /* root group only */
+    LIST_ENTRY(loop) tree_link;
+    LIST_HEAD(, loop) tree; /* root group only */
     LIST_ENTRY(loop) box_link;
     int doorbell;          /* root group only: rung when a message for its rank arrives */
     tutti_matcher matcher; /* root group only */
     atomic_uint arrived;   /* root group only: messages for its rank so far */
     unsigned seen;         /* root group only: `arrived` at the last poll */
-    bool has_opened;       /* root group only: a group was opened since; control messages may wait for it */
-    int armed;             /* root group only: calls of arm since the last progress */
-    bool batch, sent;      /* between the two calls of coalesce; a send was started since */
+    bool has_opened; /* root group only: a group was opened since the last poll, and control messages may wait for it */
+    int armed;       /* root group only: calls of arm since the last progress */
+    bool batch, sent; /* within a batch; a send was started in it */
 };
 
 /* A posted receive or probe, in the words that a request has for its backend. */
@@ -87,7 +87,7 @@ static void ring(const struct loop *loop)
     (void)written;
 }
 
-/* Messages may have arrived already, whose senders found no doorbell to ring. */
+/* Registers the rank with its mailbox.  Messages may have arrived already, whose senders found no doorbell to ring. */
 static void enlist(struct loop *loop, uint64_t world)
 {
     loop->world = world;
@@ -104,13 +104,13 @@ static int loop_open(void *state, const tutti_group_info *info, const tutti_host
     loop->host = host;
     loop->info = *info;
     loop->first = info->parent != NULL ? info->parent : loop;
-    LIST_INIT(&loop->family);
-    LIST_INSERT_HEAD(&loop->first->family, loop, family_link);
+    LIST_INIT(&loop->tree);
+    LIST_INSERT_HEAD(&loop->first->tree, loop, tree_link);
     loop->doorbell = -1;
     loop->first->has_opened = true;
     const char *fail = host->env("LOOP_FAIL_OPEN");
     if (fail != NULL && atoi(fail) == info->rank)
-        return host->error(TUTTI_ERR_BACKEND, "loop was told to fail on rank %d", info->rank);
+        return host->error(TUTTI_ERR_BACKEND, "open fails on rank %d, as LOOP_FAIL_OPEN says", info->rank);
     if (info->parent != NULL) {
         loop->world = loop->first->world;
         return TUTTI_OK;
@@ -135,9 +135,9 @@ static void loop_close(void *state)
 {
     struct loop *loop = state;
     if (loop->host == NULL) return;
-    LIST_REMOVE(loop, family_link);
+    LIST_REMOVE(loop, tree_link);
     tutti_match_withdraw_group(&loop->first->matcher, loop->info.id);
-    tutti_match_release(&loop->matcher, free); /* zeroed in a subgroup */
+    tutti_match_release(&loop->matcher, free); /* NULL in a subgroup */
     if (loop->doorbell < 0) return;
     struct box *box = lock_box(loop->world, loop->info.rank);
     LIST_REMOVE(loop, box_link);
@@ -192,7 +192,7 @@ static int loop_send(void *state, tutti_request *request)
     return TUTTI_REQUEST_DONE;
 }
 
-/* Ends a receive with its message, or a probe with a look at it. */
+/* Ends a receive with its message, or a probe without taking the message. */
 static int deliver(const struct loop *loop, tutti_request *request, const struct message *message)
 {
     request->source = tutti_match_rank(loop->info.global_ranks, loop->info.world_size, message->match.key.source);
@@ -238,7 +238,7 @@ static void complete(struct loop *first, tutti_match_receive *receive, const str
     first->host->complete(request, deliver(((struct posted *)(void *)receive)->loop, request, message));
 }
 
-/* Gives a message to its receive, or keeps it and completes the probes that wait for it. */
+/* Passes a message to its receive, or keeps it, and completes the probes that wait for it. */
 static void match_message(struct loop *first, struct message *message)
 {
     tutti_match_receive *receive = tutti_match_find_receive(&first->matcher, &message->match.key);
@@ -256,7 +256,7 @@ static void match_message(struct loop *first, struct message *message)
 static struct loop *find_group(struct loop *first, uint64_t id)
 {
     struct loop *loop;
-    LIST_FOREACH(loop, &first->family, family_link)
+    LIST_FOREACH(loop, &first->tree, tree_link)
     {
         if (loop->info.id == id) break;
     }

@@ -1,5 +1,5 @@
-/* To be loaded before a test (LD_PRELOAD): somebody sets the wall clock by an hour, forth and back, between any two
- * looks at it.  The monotonic clock runs on. */
+/* Library to load before a test (LD_PRELOAD).  It sets the wall clock by an hour, forth and back, between any two
+ * readings.  The monotonic clock is left as it is. */
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-/* Like a plug-in built with an older backend.h: its table ends earlier, and the memory after it is not readable. */
+/* A plug-in built with an older backend.h: its table ends earlier, and the memory after it is not readable. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,11 +12,7 @@ static const tutti_backend whole = {
     .name = "older",
     .group_bytes = 64,
     .devices = 1u << TUTTI_CPU,
-    .open = broken_open,
-    .close = broken_close,
-    .send = broken_message,
-    .recv = broken_message,
-    .progress = broken_progress,
+    BROKEN_ENTRIES,
 };
 
 static const tutti_backend *give(const tutti_host *host)

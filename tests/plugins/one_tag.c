@@ -1,5 +1,5 @@
-/* To be loaded before Open MPI (LD_PRELOAD): whatever tag a program gives MPI_Comm_create_group, it is 1, which it may
- * have for messages, too. */
+/* Library to load before Open MPI (LD_PRELOAD).  MPI_Comm_create_group always uses tag 1, which a message may also
+ * have. */
 #include <dlfcn.h>
 #include <stddef.h>
 

@@ -1,3 +1,3 @@
-/* The test backend with nothing but send, recv and progress: the minimum a plug-in may offer. */
+/* The loop backend with only send, recv and progress: the minimum that a plug-in may offer. */
 #define LOOP_PLAIN
 #include "loop.c"

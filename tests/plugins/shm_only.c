@@ -1,5 +1,5 @@
-/* A backend that is nothing but the collectives in shared memory: backends/tcp/shm as another backend would use it,
- * without the tcp backend's protocol and without libfabric. */
+/* A backend of collectives in shared memory alone: backends/tcp/shm as another backend would use it, without the tcp
+ * backend's protocol and without libfabric. */
 #include <tutti/backend.h>
 
 #include "tcp/shm/coll/coll.h"
@@ -17,7 +17,7 @@ static bool on_message(void *user, const struct transport *from, const struct tr
                        const void *payload, size_t bytes)
 {
     (void)user, (void)from, (void)header, (void)payload, (void)bytes;
-    return false; /* the ranks send none */
+    return false; /* the ranks send no messages */
 }
 
 static void on_lost(void *user, int32_t rank, const char *why)

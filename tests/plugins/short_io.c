@@ -1,5 +1,5 @@
-/* To be loaded before a test (LD_PRELOAD): every third read or write of a socket or pipe moves a part of the bytes
- * only, as the kernel may do at any time.  Also those of libuv and libfabric. */
+/* Library to load before a test (LD_PRELOAD).  Every third read or write of a socket or pipe moves only a part of the
+ * bytes, as the kernel may do at any time, also in libuv and libfabric. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdatomic.h>
@@ -32,7 +32,8 @@ int short_io_count(void)
     return atomic_load(&cuts);
 }
 
-/* An eventfd takes eight bytes or none, and a datagram or a file is not cut. */
+/* True if the kernel may cut a transfer on fd.  An eventfd takes eight bytes or none, and a datagram or a file is not
+ * cut. */
 static int is_stream(int fd)
 {
     struct stat info;
@@ -43,7 +44,8 @@ static int is_stream(int fd)
     return S_ISSOCK(info.st_mode) && getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_STREAM;
 }
 
-/* libfabric 1.17 reads a connection request by one call and refuses it if a part is missing. */
+/* True if the call reads a connection request. libfabric 1.17 reads it by one call and refuses it if a part is missing.
+ */
 static int is_connecting(const void *caller, size_t bytes)
 {
     struct dl_find_object object;
@@ -67,7 +69,7 @@ static struct msghdr shorten(const void *caller, int fd, const struct msghdr *me
     struct msghdr copy = *message;
     size_t bytes = 0, n = copy.msg_iovlen < PARTS_MAX ? copy.msg_iovlen : PARTS_MAX;
     for (size_t i = 0; i < n; i++) bytes += message->msg_iov[i].iov_len;
-    if (message->msg_controllen > 0) return copy; /* descriptors go with the whole */
+    if (message->msg_controllen > 0) return copy; /* descriptors go with the whole message */
     size_t left = cut(caller, fd, bytes);
     memcpy(parts, message->msg_iov, n * sizeof *parts);
     for (size_t i = 0; i < n; i++) {

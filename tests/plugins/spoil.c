@@ -1,8 +1,12 @@
-/* The tcp backend, spoilt: one rank's N-th message of those that carry data goes wrong.  Shows that a suite sees it.
+/* The tcp backend with a fault: one rank's N-th message with data goes wrong.  Shows that a suite notices it.
  *
- *   TUTTI_SPOIL=WHAT@RANK:N    flip: a bit of it differs     lose: it is not sent, and said to be
- *                              die: the process is killed    hang: its call never comes back
- *   TUTTI_SPOIL_PATH           libtutti_tcp.so */
+ *   TUTTI_SPOIL=WHAT@RANK:N
+ *      flip: one bit of it differs
+ *      lose: it is not sent, and reported as sent
+ *      die:  the process is killed
+ *      hang: its call never returns
+ *   TUTTI_SPOIL_PATH   libtutti_tcp.so
+ */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -18,7 +22,7 @@ static int rank = -1, n;
 static bool is_rank;
 static atomic_int count;
 
-/* The root group is the world. */
+/* Opens a group.  The root group is the world. */
 static int spoil_open(void *group, const tutti_group_info *info, const tutti_host *host)
 {
     if (tcp == NULL) return host->error(TUTTI_ERR_BACKEND, "spoil: TUTTI_SPOIL_PATH does not name a tcp backend");
@@ -37,7 +41,7 @@ static int spoil_send(void *group, tutti_request *request)
     if (strcmp(what, "lose") == 0) return TUTTI_REQUEST_DONE;
     if (strcmp(what, "die") == 0) raise(SIGKILL);
     while (strcmp(what, "hang") == 0) pause();
-    uint8_t *copy = malloc(request->bytes); /* never freed: it is unknown until when it is read */
+    uint8_t *copy = malloc(request->bytes); /* never freed, because it is unknown how long it is read */
     memcpy(copy, request->data, request->bytes);
     copy[request->bytes / 2] ^= 1;
     request->data = copy;

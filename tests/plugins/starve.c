@@ -1,7 +1,7 @@
-/* To be loaded before a test (LD_PRELOAD): makes one call for memory, a mapping, a descriptor or a thread fail.
+/* Library to load before a test (LD_PRELOAD).  It makes one call for memory, a mapping, a descriptor or a thread fail.
  *
- * Only calls from the library, its plug-ins and the test program count.  What libc, libuv and libfabric do when they
- * run short is theirs. */
+ * Only calls from the library, its plug-ins and the test program count. libc, libuv and libfabric handle shortages of
+ * their own. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
@@ -34,7 +34,7 @@ void *__libc_memalign(size_t alignment, size_t bytes);
 static atomic_bool armed;
 static atomic_int count, wanted;
 
-/* Makes the nth call from now on fail, or none if nth is 0; counts the calls.  Negative: stops that. */
+/* Makes the nth call from now on fail, or none if nth is 0, and counts the calls.  A negative nth stops that. */
 void starve_arm(int nth)
 {
     atomic_store(&count, 0);

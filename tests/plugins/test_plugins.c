@@ -14,7 +14,7 @@ static void has(const char *part)
     if (strstr(tutti_last_error(), part) == NULL) fail_msg("\"%s\" is not in: %s", part, tutti_last_error());
 }
 
-/* Alone in a world: no rendezvous is needed to be refused, but one that succeeds is needed to get as far as open. */
+/* Starts a world of one rank.  A refusal needs no rendezvous, but open is reached only after a successful one. */
 static int start(const char *backend)
 {
     tutti_store *store = NULL;
@@ -27,7 +27,8 @@ static int start(const char *backend)
     return status;
 }
 
-/* Rejected by name and by path, through init and when queried alone, each time with the same reason. */
+/* Checks that the plug-in is rejected by name and by path, through init and when queried alone, each time with the same
+ * reason. */
 static void refuse(const char *name, const char *reason)
 {
     char path[4096];
@@ -75,8 +76,8 @@ static void other_name(void **state)
     assert_int_equal(start(FOLDER "/libtutti_broken_name.so"), TUTTI_OK); /* by path any name is accepted */
 }
 
-/* A table that another is used in place of: it is asked for one when it has been loaded, and what it gives is looked at
- * as its own would be.  A refusal is not remembered. */
+/* A plug-in may return another table in place of its own.  It is asked once it has been loaded, and the other table is
+ * checked like its own.  A refusal is not cached. */
 static void another_table(void **state)
 {
     static const struct {
@@ -104,12 +105,12 @@ static void another_table(void **state)
     for (int twice = 0; twice < 2; twice++) assert_int_equal(start("chooses"), TUTTI_OK);
     assert_int_equal(*asked, 1);
     setenv("CHOOSES", "none", 1);
-    assert_int_equal(start("chooses"), TUTTI_OK); /* it has been selected */
+    assert_int_equal(start("chooses"), TUTTI_OK); /* the table has been chosen already */
     unsetenv("CHOOSES");
     dlclose(library);
 }
 
-/* These load, so they are available; that they cannot work shows when a group is made of them. */
+/* These plug-ins load, so they count as available.  Making a group shows that they cannot work. */
 static void start_fails(void **state)
 {
     (void)state;
@@ -153,7 +154,7 @@ static void names(void **state)
     assert_false(tutti_is_backend_available(NULL));
     has("NULL");
     assert_false(tutti_is_backend_available(""));
-    assert_int_equal(start("LOOP"), TUTTI_OK); /* in any case of letters */
+    assert_int_equal(start("LOOP"), TUTTI_OK); /* letters of either case */
 }
 
 static void missing(void **state)
@@ -161,7 +162,7 @@ static void missing(void **state)
     (void)state;
     assert_int_equal(start("nowhere"), TUTTI_ERR_BACKEND);
     has("backend \"nowhere\" was not found; available: ");
-    has(FOLDER "/libtutti_nowhere.so"); /* the folders searched */
+    has(FOLDER "/libtutti_nowhere.so"); /* the searched folders */
     has(TUTTI_BACKENDS_DIR "/libtutti_nowhere.so");
     has("TUTTI_BACKEND_PATH");
     assert_int_equal(start("/nonexistent/libtutti_x.so"), TUTTI_ERR_BACKEND);
@@ -189,7 +190,7 @@ static void copy(const char *name, const char *path)
     copy_file(of, path);
 }
 
-/* The plug-in that libtutti_mpi.so selects is beside it, and may have been built at another time. */
+/* libtutti_mpi.so chooses a plug-in beside it, which may have been built at another time. */
 static void chosen_older(void **state)
 {
     static const char *const behind[] = {"broken_abi", "older"};
@@ -237,11 +238,11 @@ static void unsafe_files(void **state)
         assert_int_equal(chown(path, 0, 0), 0);
     }
     assert_int_equal(chmod(path, 0755), 0);
-    assert_int_equal(start(path), TUTTI_OK); /* nothing else was wrong with it */
+    assert_int_equal(start(path), TUTTI_OK); /* the file had no other fault */
 
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(path, 0755), 0);
-    assert_int_equal(start(path), TUTTI_OK); /* it is loaded: what is at its path now does not matter */
+    assert_int_equal(start(path), TUTTI_OK); /* the plug-in is loaded, so the file at its path no longer matters */
     assert_int_equal(rmdir(path), 0);
 
     snprintf(path, sizeof path, "%s/libtutti_folder.so", folder);
@@ -263,7 +264,8 @@ static void unsafe_files(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
-/* The first folder that has the file decides, even if another's would work; a list continues with its next name. */
+/* The first folder that has the file decides, even if the file of another one would work.  A list continues with its
+ * next name. */
 static void order(void **state)
 {
     (void)state;
@@ -278,13 +280,14 @@ struct opening {
     int rank, size, result;
 };
 
-/* Opens a group in which one rank's plug-in fails: every rank reports which, and why. */
+/* Opens a group in which one rank's plug-in fails.  Every rank reports which, and why. */
 static void *open_one(void *argument)
 {
     struct opening *rank = argument;
     tutti_group *group = NULL;
     rank->result = tutti_create_group("loop", rank->store, rank->rank, rank->size, NULL, &group);
-    if (rank->result == TUTTI_ERR_BACKEND && strstr(tutti_last_error(), "loop was told to fail on rank 1") != NULL)
+    if (rank->result == TUTTI_ERR_BACKEND &&
+        strstr(tutti_last_error(), "open fails on rank 1, as LOOP_FAIL_OPEN says") != NULL)
         rank->result = 0;
     else
         fprintf(stderr, "rank %d: %d: %s\n", rank->rank, rank->result, tutti_last_error());

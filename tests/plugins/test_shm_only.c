@@ -37,7 +37,7 @@ static void test_collectives(void **state)
     ranks_run(RANKS, run_rank, NULL);
 }
 
-/* The plug-in has neither the message protocol nor libfabric in it. */
+/* The plug-in contains neither the message protocol nor libfabric. */
 static void test_symbols(void **state)
 {
     char line[512];
