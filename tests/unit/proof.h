@@ -1,13 +1,13 @@
 /* The prover: builds the plans of all ranks of a collective and shows that they are right.
  *
- * Three checks, each of its own kind:
- *  - messages: the k-th send from a to b has a k-th receive of the same size, for all pairs;
+ * It makes three independent checks:
+ *  - messages: the k-th send from a to b has a k-th receive of the same size, for all pairs.
  *  - order: any two steps of a rank that touch the same element, one of them writing, are joined by a path of
- *    dependencies.  This is decided on the plan, not by trying orders, so it holds for all of them;
- *  - values: the plans are run on symbols in a random legal order in which whatever is under way holds its elements: a
- *    send may be read until it has completed, and completes late; a receive may be written from the moment it starts.
- *    Sends complete only when the receiver has arrived, so a circle of waits is found.  Afterwards each output
- *    element must hold each contribution it is due once, scaled once and averaged once; inputs are never written.
+ *    dependencies.  This is decided on the plan, not by trying orders, so it holds for all orders.
+ *  - values: the plans run on symbols in a random legal order.  A running step holds its elements: a send may be read
+ *    until it completes, and it completes late.  A receive may be written from the moment it starts.  Sends complete
+ *    only when the receiver has arrived, so a circle of waits is found.  Afterwards each output element must hold each
+ *    expected contribution once, scaled once and averaged once.  Inputs are never written.
  */
 #ifndef TESTS_PROOF_H
 #define TESTS_PROOF_H
@@ -30,7 +30,7 @@ struct proof_case {
     int64_t recv_reduce_most;
     bool in_place, list, average, premul, uneven;
     int placement; /* which ranks share a host: see proof_host */
-    int distance;  /* of the ranks: 0 .. 2, which makes parts choose what is for small, medium and large messages */
+    int distance;  /* between ranks, 0 .. 2: parts choose their steps for small, medium and large messages by it */
 };
 
 /* An element: which ranks' contributions are in it, of which logical element, and the shape of the sum. */
@@ -39,8 +39,8 @@ struct proof_cell {
     int64_t id;
     uint8_t scaled, averaged;
     bool set, constant; /* constant: a step must not write it */
-    bool written;       /* by a step under way */
-    uint16_t read;      /* by so many */
+    bool written;       /* by a running step */
+    uint16_t read;      /* number of running steps that read it */
 };
 
 struct proof_rank {
@@ -49,7 +49,7 @@ struct proof_rank {
     int64_t at[1 + 2 * PROOF_RANKS], numel[1 + 2 * PROOF_RANKS]; /* of each buffer, in cells */
     struct proof_cell *cell;
     int64_t n_cells;
-    uint32_t base; /* of this rank's steps among all steps */
+    uint32_t base; /* index of this rank's first step among all steps */
 };
 
 struct proof {
@@ -58,7 +58,7 @@ struct proof {
     struct coll_args args[PROOF_RANKS];
     struct proof_rank rank[PROOF_RANKS];
     uint32_t n_steps;
-    uint32_t *partner; /* of each send and receive */
+    uint32_t *partner; /* partner of each send and receive */
     uint64_t random;
     char error[256];
 };
@@ -77,7 +77,7 @@ enum {
     PROOF_PLACEMENTS
 };
 
-/* What a rank's side consists of: no tensor, one, or one a rank. */
+/* The tensors of a rank's side. */
 enum proof_tensors { PROOF_NONE, PROOF_ONE, PROOF_ALL };
 
 /* Runs all checks, the values in one random order.  Returns false, with proof->error, if one fails. */
@@ -98,7 +98,7 @@ bool proof_blocks(tutti_kind kind);
 /* Returns which tensors a rank's output consists of. */
 enum proof_tensors proof_out_side(const struct proof_case *what, int rank);
 
-/* Returns element i of block `block` on one side of a rank, also if that side lies in the other one. */
+/* Returns element i of a block on one side of a rank, also if that side lies in the other one. */
 struct proof_cell *proof_element(struct proof *proof, int rank, bool in, int block, int64_t i);
 
 /* Returns the logical number of element i of a block. */

@@ -1,4 +1,4 @@
-/* Messages match, and steps that conflict are ordered: decided on the plans. */
+/* Checks on the plans alone: messages match, and conflicting steps are ordered. */
 #include "proof.h"
 
 /* ---- messages ------------------------------------------------------------------------------------------------- */

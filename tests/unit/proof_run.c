@@ -14,7 +14,7 @@ struct proof_action {
 struct proof_run {
     struct proof *proof;
     uint32_t *waits;
-    uint64_t *knows; /* for each step: the ranks that must have entered before it completed */
+    uint64_t *knows; /* for each step: the ranks that must have arrived before it completed */
     bool *begun;
     struct proof_action *action;
     uint32_t n_actions, completed;
@@ -30,7 +30,8 @@ static void proof_push(struct proof_run *run, uint32_t step, int rank, enum proo
     run->action[run->n_actions++] = (struct proof_action){step, (uint16_t)rank, (uint8_t)phase};
 }
 
-/* Takes, or releases, what a step holds while it runs.  An exact dst == a or b is one element, not two. */
+/* Takes, or releases, the elements that a step holds while it runs.  If dst is exactly a or b, it is one element, not
+ * two. */
 static bool proof_hold(struct proof *proof, int rank, const struct plan_step *step, bool take)
 {
     struct proof_rank *at = &proof->rank[rank];
@@ -161,8 +162,8 @@ static bool proof_act(struct proof_run *run, struct proof_action now)
     return true;
 }
 
-/* Returns the ranks that a rank must know to have entered, directly or not, when its plan ends.  If some blocks are
- * empty and others are not, a rank need not wait for one that sends it nothing. */
+/* Returns the ranks that a rank must know to have arrived, directly or not, when its plan ends.  If some blocks are
+ * empty and others are not, a rank need not wait for a peer that sends it nothing. */
 static uint64_t proof_must_know(const struct proof_case *what, int rank)
 {
     uint64_t all = what->size == 64 ? UINT64_MAX : (1ull << what->size) - 1;

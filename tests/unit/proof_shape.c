@@ -1,4 +1,4 @@
-/* The prover's cases: what each rank has before a collective, and where. */
+/* The prover's cases: each rank's elements before a collective, and where they are. */
 #include "proof.h"
 
 uint64_t proof_mix(uint64_t x)
@@ -117,7 +117,7 @@ enum proof_tensors proof_out_side(const struct proof_case *what, int rank)
     }
 }
 
-/* In place one side lies in the other.  Broadcast and barrier have only one side or none. */
+/* True if one side lies in the other, in an in-place call.  Broadcast and barrier have only one side or none. */
 static bool proof_shares(const struct proof_case *what, int rank)
 {
     return what->in_place && proof_in_side(what, rank) != PROOF_NONE && proof_out_side(what, rank) != PROOF_NONE;
@@ -212,9 +212,9 @@ static int32_t proof_host(int placement, int rank, int size)
     case PROOF_GROWING: /* one, two, three, .. */
         for (int end = 1; rank >= end; end += host + 1) host++;
         return host;
-    case PROOF_ONE_AND_REST: /* many and one, which stands in the middle */
+    case PROOF_ONE_AND_REST: /* one rank alone, in the middle, and the rest together */
         return rank == size / 2;
-    case PROOF_MIXED: /* many on few, uneven, in no order */
+    case PROOF_MIXED: /* many ranks on few hosts, uneven, in no order */
         return (int32_t)(proof_mix((uint64_t)rank + 99) % 5 / 2);
     case PROOF_APART:
         return rank;

@@ -1,5 +1,5 @@
-/* A reference for reductions: one element at a time, slowly and in another way than the library.  Integers are computed
- * in 128 bits; small floats are looked up in a table of all codes, and back by searching it for the nearest. */
+/* A reference for reductions: one element at a time, and in another way than the library.  Integers are computed in 128
+ * bits.  Small floats are looked up in a table of all codes.  The reverse is a search for the nearest code. */
 #ifndef TESTS_REDUCE_REF_H
 #define TESTS_REDUCE_REF_H
 
@@ -33,7 +33,8 @@ double reduce_ref_get(tutti_dtype dtype, const void *p);
 void reduce_ref_put(tutti_dtype dtype, void *p, double x);
 __int128 reduce_ref_integer(tutti_dtype dtype, const void *p);
 
-/* Returns x op y in the dtype's arithmetic before it is stored: float32's for all but float64. */
+/* Returns x op y in the dtype's arithmetic, not yet rounded to the dtype: float64's for float64, float32's otherwise.
+ */
 double reduce_ref_float(tutti_dtype dtype, tutti_reduce_op op, double x, double y);
 
 /* Returns the dtype of a complex number's parts, or the dtype itself. */
@@ -42,7 +43,7 @@ tutti_dtype reduce_ref_part(tutti_dtype dtype);
 /* Computes one element: dst = a op b. */
 void reduce_ref_op(tutti_dtype dtype, tutti_reduce_op op, void *dst, const void *a, const void *b);
 
-/* Return and fill with random bits, the same on every run. */
+/* Return random bits, or fill memory with them, the same on every run. */
 uint64_t reduce_ref_random(void);
 void reduce_ref_fill(void *p, size_t bytes);
 

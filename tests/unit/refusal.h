@@ -1,8 +1,8 @@
-/* Checks of calls that must be refused, in a rank: each leaves with its line number, and says why on stderr. */
+/* Checks of calls that must be refused, in a rank.  A failed check returns its line number, and says why on stderr. */
 #ifndef TESTS_REFUSAL_H
 #define TESTS_REFUSAL_H
 
-/* Checks that a call returned code, and that its error contains all of the words (separated by '|').  Returns 0, or
+/* Checks that a call returned `code`, and that its error contains all of the words, which '|' separates.  Returns 0, or
  * line. */
 int refusal_check(int line, const char *call, int status, int code, const char *words);
 

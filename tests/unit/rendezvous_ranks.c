@@ -112,7 +112,7 @@ void rendezvous_ranks_expect(int i, int status, const char *part)
                  (int)rendezvous_results[i].ms, rendezvous_results[i].text, error_name(status), part);
 }
 
-void rendezvous_ranks_expect_met(int i, int rank, int world_size)
+void rendezvous_ranks_expect_joined(int i, int rank, int world_size)
 {
     rendezvous_ranks_expect(i, TUTTI_OK, "");
     assert_int_equal(rendezvous_results[i].rank, rank);

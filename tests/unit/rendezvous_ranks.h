@@ -33,26 +33,26 @@ enum { RESULTS_MAX = 8 };
 
 extern struct result *rendezvous_results; /* shared with the children */
 
-/* A CMocka setup: clears the variables of all launchers. */
+/* Clears the variables of all launchers.  A CMocka setup. */
 int rendezvous_ranks_setup(void **state);
 
-/* Sets variables: "A=1 B=2"; "A=" makes one empty. */
+/* Sets variables, as in "A=1 B=2".  "A=" sets an empty value. */
 void rendezvous_ranks_setenv(const char *text);
 
 /* Joins, exchanges a key with another rank through the store, and leaves. */
 void rendezvous_ranks_main(const struct rendezvous_args *args, struct result *result);
 
-/* Forks a rank whose result goes to rendezvous_results[i]; waits for one. */
+/* Forks a rank, which writes rendezvous_results[i].  Waits for one. */
 pid_t rendezvous_ranks_start(int i, const char *environment, const struct rendezvous_args *args);
 void rendezvous_ranks_wait(pid_t child);
 
-/* Runs n ranks with these environments.  args NULL: env:// with 20 s. */
+/* Runs n ranks with these environments. args NULL stands for env:// with a timeout of 20 s. */
 void rendezvous_ranks_run(int n, char environments[][256], const struct rendezvous_args *args);
 
 /* Checks that result i has this status and an error that contains the text. */
 void rendezvous_ranks_expect(int i, int status, const char *text);
 
-/* Checks that result i is of a rank that met the others. */
-void rendezvous_ranks_expect_met(int i, int rank, int world_size);
+/* Checks that result i is of a rank that joined the others. */
+void rendezvous_ranks_expect_joined(int i, int rank, int world_size);
 
 #endif

@@ -45,7 +45,7 @@ static const struct kind {
     int (*open)(struct fixture *f);
 } kinds[] = {{"memory", open_memory}, {"prefix", open_prefix}, {"file", open_file}, {"tcp", open_tcp}};
 
-static const struct kind *kind; /* of the tests that run */
+static const struct kind *kind; /* of the running tests */
 
 static int setup(void **state)
 {

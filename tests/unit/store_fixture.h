@@ -1,5 +1,5 @@
-/* A fresh store of each kind, with a second handle on it, as another rank would have.  A test is written once and run
- * per kind. */
+/* A fresh store of each kind, with a second handle, as another rank would have.  A test is written once and runs for
+ * each kind. */
 #ifndef TESTS_STORE_FIXTURE_H
 #define TESTS_STORE_FIXTURE_H
 
@@ -16,10 +16,10 @@
 #include "base/error.h"
 #include "store_check.h"
 
-/* What a test's state points to. */
+/* The state of a test. */
 struct fixture {
     tutti_store *a, *b; /* two handles on one store */
-    tutti_store *below; /* the one that a prefix is of */
+    tutti_store *below; /* store that a prefix store forwards to */
     char path[64];
 };
 

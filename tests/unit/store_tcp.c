@@ -30,11 +30,12 @@ tutti_store *store_tcp_join(const tutti_store *server, const uint8_t *token)
     return store;
 }
 
-int store_tcp_knock(uint16_t port)
+int store_tcp_connect_plain(uint16_t port)
 {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), window = 4096; /* what it does not take is soon felt */
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+        window = 4096; /* small, so that an unread reply is noticed soon */
     assert_true(fd >= 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &window, sizeof window);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
@@ -86,7 +87,7 @@ void store_tcp_handshake_on(int fd, struct recording *recording)
 
 int store_tcp_handshake(uint16_t port, struct recording *recording)
 {
-    int fd = store_tcp_knock(port);
+    int fd = store_tcp_connect_plain(port);
     store_tcp_handshake_on(fd, recording);
     return fd;
 }

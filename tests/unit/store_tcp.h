@@ -37,26 +37,26 @@ void store_tcp_assert_says(const char *part);
 
 void store_tcp_sleep_ms(int ms);
 
-/* Return a server on a free port of the loopback interface, and a client of it. */
+/* Return a server on a free loopback port, and a client of a server. */
 tutti_store *store_tcp_serve(const uint8_t *token);
 tutti_store *store_tcp_join(const tutti_store *server, const uint8_t *token);
 
 /* Returns a plain connection, as an unauthenticated peer makes it. */
-int store_tcp_knock(uint16_t port);
+int store_tcp_connect_plain(uint16_t port);
 
-/* Returns the milliseconds until the other side closes, and counts what it sends before into *bytes. */
+/* Waits until the other side closes.  Returns the milliseconds, and counts the bytes received before in *bytes. */
 int store_tcp_until_closed(int fd, size_t *bytes);
 
 void store_tcp_receive(int fd, void *data, size_t bytes);
 void store_tcp_send(int fd, const void *data, size_t bytes);
 
-/* What a client sent in its handshake, to be sent again, and the keys that followed. */
+/* A client's handshake, for a replay, and the keys that it led to. */
 struct recording {
     uint8_t hello[HANDSHAKE_HELLO_BYTES], proof[HANDSHAKE_PROOF_BYTES];
     struct seal out, in;
 };
 
-/* Do the client's handshake, on a connection or on a new one, which the second returns. */
+/* Do the client's handshake on a given connection, or on a new one, which is returned. */
 void store_tcp_handshake_on(int fd, struct recording *recording);
 int store_tcp_handshake(uint16_t port, struct recording *recording);
 

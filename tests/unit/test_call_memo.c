@@ -1,11 +1,12 @@
-/* Calls that are right: at the limits, and with one thing changed since the call before, whose checks must not stand
- * for the later one.  One rank of three also makes mistakes in between. */
+/* Valid calls: at the limits, and with one thing changed since the last call.  The checks of the last call must not
+ * stand for the changed one.  One rank of three also makes mistakes in between. */
 #include "ranks.h"
 #include "unit/refusal.h"
 
 enum { SIZE = 3, WRONG = 1 }; /* WRONG: the rank that makes the mistakes */
 
-/* The smallest and largest values that are right, so that test_check is refused for the reason that it names. */
+/* Makes calls with the smallest and largest valid values, so that test_check's calls are refused for the named reason.
+ */
 static int right(tutti_group *group, int rank, int size, void *argument)
 {
     const tutti_opts *opts = tutti_with(.group = group, .timeout_ms = TUTTI_INFINITE, .tag = INT32_MAX);
@@ -17,7 +18,8 @@ static int right(tutti_group *group, int rank, int size, void *argument)
     EXPECT(tutti_all_gather_into_tensor(nothing, nothing, opts) == TUTTI_OK);
     EXPECT(tutti_all_to_all_single(tutti_view(y, 3), tutti_view(x, 3), NULL, NULL, opts) == TUTTI_OK);
     EXPECT(y[0] == (float)(rank + 1) && y[2] == (float)(rank + 1));
-    int64_t piece[SIZE], whole = 0; /* uneven, in place: each part is replaced by one of the same size */
+    int64_t piece[SIZE],
+        whole = 0; /* uneven and in place: another part of the same size takes the place of each part */
     for (int i = 0; i < SIZE; i++) whole += piece[i] = 1 + (rank + i) % 3;
     float z[16];
     for (int i = 0, k = 0; i < SIZE; i++)
@@ -114,7 +116,7 @@ static void test_again(void **state)
     ranks_run(SIZE, again, NULL);
 }
 
-/* With group_rank the same number means another rank, and the other way round. */
+/* The same number means different ranks with group_rank and without. */
 static int again_in_pair(tutti_group *group, int rank, int size, void *argument)
 {
     tutti_group *pair = NULL;

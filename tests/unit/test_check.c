@@ -1,8 +1,8 @@
-/* Invalid arguments, case by case through the API: each call is refused with an error that names what was expected and
- * what was found, before anything is sent, and the group is usable afterwards.
+/* Invalid arguments, case by case through the API.  Each call is refused before anything is sent, with an error that
+ * names the expected and the actual value.  The group stays usable.
  *
- * One rank of three makes the mistakes.  The others wait in a barrier meanwhile, which would not survive a message that
- * should not have been sent. */
+ * One rank of three makes the mistakes.  The others wait in a barrier meanwhile, which a wrongly sent message would
+ * break. */
 #include "ranks.h"
 #include "unit/refusal.h"
 
@@ -12,7 +12,7 @@ enum { SIZE = 3, WRONG = 1 }; /* WRONG: the rank that makes the mistakes */
 static float f[16];
 static double d[16];
 static int32_t n[16];
-static tutti_group *own; /* of WRONG */
+static tutti_group *own; /* group of WRONG alone */
 
 static const tutti_opts *with(tutti_opts opts)
 {
@@ -31,7 +31,7 @@ static tutti_tensor on_cuda(tutti_tensor tensor)
     return tutti_on(tensor, (tutti_device){TUTTI_CUDA, 0});
 }
 
-/* A list of three tensors of these sizes. */
+/* Returns a list of three tensors of these sizes. */
 static const tutti_tensor *list(int64_t a, int64_t b, int64_t c)
 {
     static tutti_tensor kept[2][SIZE];
@@ -238,7 +238,7 @@ static int batches(void)
     INVALID(tutti_batch_isend_irecv(NULL, 2, opts, works), "batch_isend_irecv|NULL");
     INVALID(tutti_batch_isend_irecv(ops, 2, opts, NULL), "batch_isend_irecv|NULL");
     INVALID(tutti_batch_isend_irecv(ops, -1, opts, works), "batch_isend_irecv|-1");
-    /* each time the first operation is valid: it must not have been started */
+    /* in each row the first operation is valid, and must not have been started */
     ops[1].kind = TUTTI_ALL_REDUCE;
     INVALID(tutti_batch_isend_irecv(ops, 2, opts, works), "ops[1]|neither a send nor a receive");
     ops[1].kind = TUTTI_RECV;
@@ -353,7 +353,7 @@ static const struct part {
              {"without_default", without_default},
              {"overlaps", overlaps}};
 
-/* argument: the part to run. */
+/* Makes the mistakes of the part that argument names. */
 static int mistakes(tutti_group *group, int rank, int size, void *argument)
 {
     int sum = rank, line = 0;
@@ -374,8 +374,8 @@ static void test_part(void **state)
     ranks_run(SIZE, mistakes, *state);
 }
 
-/* A group that this rank is not in: only its rank can be asked for, and it can be destroyed. */
-static int outsider(tutti_group *group, int rank, int size, void *argument)
+/* In a group that this rank is not in, only its rank can be asked for, and the group can be destroyed. */
+static int non_member(tutti_group *group, int rank, int size, void *argument)
 {
     tutti_group *pair = NULL;
     tutti_group_opts opts = {.parent = group};
@@ -398,7 +398,7 @@ static int outsider(tutti_group *group, int rank, int size, void *argument)
         INVALID(tutti_shrink_group(pair, &(tutti_group *){NULL}), "shrink_group|not in group");
         EXPECT(none == NULL);
     } else {
-        /* ranks are global: 2 is the pair's first */
+        /* root is a global rank: 2 is the pair's first */
         int value = rank == 2 ? 7 : 0;
         EXPECT(tutti_get_rank(pair) == (rank == 2 ? 0 : 1));
         EXPECT(tutti_broadcast(tutti_view(&value, 1), 2, tutti_with(.group = pair)) == TUTTI_OK);
@@ -413,13 +413,13 @@ static int outsider(tutti_group *group, int rank, int size, void *argument)
     return 0;
 }
 
-static void test_outsider(void **state)
+static void test_non_member(void **state)
 {
     (void)state;
-    ranks_run(SIZE, outsider, NULL);
+    ranks_run(SIZE, non_member, NULL);
 }
 
-/* Byte strings that the root refuses: it must not have sent their sizes before. */
+/* The root refuses these byte strings.  It must not have sent their sizes before. */
 static int late_refusal(tutti_group *group, int rank, int size, void *argument)
 {
     tutti_bytes bad = {NULL, 5}, out = {0}, in[SIZE] = {{f, 1}, {NULL, 5}, {f, 1}}, negative = {f, (size_t)-1};
@@ -469,7 +469,7 @@ static void test_alone(void **state)
 int main(void)
 {
     enum { PARTS = sizeof parts / sizeof *parts, OTHERS = 3 };
-    struct CMUnitTest tests[PARTS + OTHERS] = {cmocka_unit_test(test_outsider), cmocka_unit_test(test_late_refusal),
+    struct CMUnitTest tests[PARTS + OTHERS] = {cmocka_unit_test(test_non_member), cmocka_unit_test(test_late_refusal),
                                                cmocka_unit_test(test_alone)};
     for (int i = 0; i < PARTS; i++)
         tests[i + OTHERS] = (struct CMUnitTest){parts[i].name, test_part, NULL, NULL, (void *)(uintptr_t)&parts[i]};

@@ -70,7 +70,7 @@ static void test_link_moves_the_choice(void **state)
     assert_choice(&args, NULL, "recursive_doubling");
 }
 
-/* Measured rows precede the table, names precede both.  Their sizes are absolute, whatever the link. */
+/* Measured rows precede the table, and names precede both.  Their sizes are absolute, whatever the link. */
 static void test_tuned_choice(void **state)
 {
     (void)state;
@@ -117,21 +117,21 @@ static void test_rows_for_a_backend(void **state)
     assert_int_equal(tutti_path_find(rows, n, TUTTI_BARRIER, 0)->path, TUTTI_PATH_PLAN);
     assert_int_equal(tutti_path_find(rows, n, TUTTI_BROADCAST, 200)->path, 8);
     assert_int_equal(tutti_path_find(rows, n, TUTTI_BROADCAST, 201)->path, TUTTI_PATH_PLAN);
-    assert_null(tutti_path_find(rows, n, TUTTI_REDUCE, 1)); /* another backend's */
-    assert_null(tutti_path_find(rows, n, TUTTI_GATHER, 1)); /* nobody has said anything */
+    assert_null(tutti_path_find(rows, n, TUTTI_REDUCE, 1)); /* belongs to another backend */
+    assert_null(tutti_path_find(rows, n, TUTTI_GATHER, 1)); /* neither a name nor a row */
     assert_int_equal(override_rows(&override, &others, rows), 3);
-    override.names = "all_reduce=dirct"; /* the plan's selection says so */
+    override.names = "all_reduce=dirct"; /* an unknown name is left to the selection of plans, which refuses it */
     n = override_rows(&override, &mine, rows);
     assert_int_equal(tutti_path_find(rows, n, TUTTI_GATHER, 1)->path, TUTTI_PATH_PLAN);
     struct coll_args args = some_args(TUTTI_GATHER, 4, 100);
     assert_null(coll_select(&args, &override, NULL));
     assert_non_null(strstr(error_text(), "TUTTI_ALGO: all_reduce has no algorithm \"dirct\"; use one of: "));
     assert_non_null(strstr(error_text(), ", direct"));
-    override.names = "gather=linear,direct"; /* all that have such a path */
+    override.names = "gather=linear,direct"; /* all algorithms with such a path */
     n = override_rows(&override, &mine, rows);
     assert_int_equal(tutti_path_find(rows, n, TUTTI_BROADCAST, INT64_MAX)->path, 8);
     assert_string_equal(coll_select(&args, &override, NULL)->name, "linear");
-    args.kind = TUTTI_ALL_REDUCE; /* what the backend could not take by the path is a plan by the table */
+    args.kind = TUTTI_ALL_REDUCE; /* a plan by the table, because the backend has refused the path */
     assert_non_null(coll_select(&args, &override, NULL)->build);
 }
 
@@ -152,7 +152,7 @@ static void test_hosts(void **state)
 
 /* ---- hosts ----------------------------------------------------------------------------------------------------- */
 
-/* Returns the elements that all ranks together send to other hosts. */
+/* Returns the number of elements that all ranks together send to other hosts. */
 static int64_t sent_abroad(tutti_kind kind, const char *name, const struct coll_hosts *hosts, int size, int64_t count)
 {
     int64_t abroad = 0;
@@ -163,7 +163,7 @@ static int64_t sent_abroad(tutti_kind kind, const char *name, const struct coll_
         args.rank = rank;
         args.hosts = hosts;
         args.in = args.out = (struct coll_blocks){false, counts, at};
-        args.link = &(struct coll_link){1, 1, 0}; /* everything is large */
+        args.link = &(struct coll_link){1, 1, 0}; /* every message counts as large */
         struct plan *plan = coll_build(coll_find(kind, name, strlen(name)), &args, PLAN_ALWAYS);
         assert_non_null(plan);
         for (uint32_t i = 0; i < plan->n_steps; i++)
@@ -174,7 +174,7 @@ static int64_t sent_abroad(tutti_kind kind, const char *name, const struct coll_
     return abroad;
 }
 
-/* The network carries what the hosts would send if each were one rank, however many ranks they have. */
+/* The network carries as much as if each host were one rank, however many ranks it has. */
 static void test_hosts_send_little(void **state)
 {
     static const struct {
@@ -207,7 +207,7 @@ static void test_hosts_send_little(void **state)
     }
 }
 
-/* Places each of four ranks on the host that `of` gives. */
+/* Chooses for four ranks on these hosts. */
 static void assert_choice_on(const int32_t of[4], struct coll_args *args, const char *name)
 {
     struct coll_hosts *hosts = coll_hosts_new(of, 4);
@@ -234,7 +234,7 @@ static void test_hosts_choice(void **state)
     assert_choice_on(together, &args, "ring");
 }
 
-/* Unless the ranks are known to share a host, the root alone does not send everything. */
+/* The root sends everything itself only if all ranks are known to share a host. */
 static void test_together_choice(void **state)
 {
     static const int32_t together[] = {5, 5, 5, 5}, apart[] = {0, 1, 2, 3};
@@ -311,7 +311,7 @@ static void test_override(void **state)
     assert_choice(&args, "all_reduce=ring,broadcast=chain", "ring");
     assert_choice(&args, "broadcast=chain,all_reduce=rabenseifner", "rabenseifner");
     assert_choice(&args, "broadcast=chain", NULL);
-    assert_choice(&args, "bruck", NULL); /* not for this kind */
+    assert_choice(&args, "bruck", NULL); /* not an algorithm of this kind */
     assert_choice(&args, "", NULL);
 }
 

@@ -25,7 +25,7 @@ static void test_any_rank_may_be_given_up(void **state)
         assert_true(rank_set_has(&read.given_up, rank) == (rank % 64 == 0 && rank < CONTROL_POSITIONS * 64));
 }
 
-static void test_the_text_makes_room(void **state)
+static void test_the_text_is_cut(void **state)
 {
     struct control_message message = {.type = CONTROL_FAILED, .status = TUTTI_ERR_TIMEOUT, .given_up = {2, {7, 70}}},
                            read;
@@ -45,13 +45,13 @@ static void test_malformed(void **state)
     uint8_t wire[CONTROL_BYTES] = {0};
     (void)state;
     size_t bytes = control_message_encode(&message, wire);
-    assert_false(control_message_parse(wire, bytes - 1, &read)); /* two and a half ranks, of three */
-    wire[24] = CONTROL_POSITIONS + 1;                            /* more than there can be */
+    assert_false(control_message_parse(wire, bytes - 1, &read)); /* two and a half ranks instead of three */
+    wire[24] = CONTROL_POSITIONS + 1;                            /* more ranks than a message can list */
     assert_false(control_message_parse(wire, CONTROL_BYTES, &read));
     wire[24] = 0;
-    wire[31] = 0x80; /* so many that their bytes overflow */
+    wire[31] = 0x80; /* so many that the number of bytes overflows */
     assert_false(control_message_parse(wire, CONTROL_BYTES, &read));
-    wire[0] = CONTROL_LEFT; /* which has no bytes */
+    wire[0] = CONTROL_LEFT; /* a kind without data */
     assert_false(control_message_parse(wire, CONTROL_HEAD, &read));
     assert_true(control_message_parse(wire, 0, &read) && read.type == CONTROL_LEFT);
     message = (struct control_message){.type = CONTROL_ASK};
@@ -78,7 +78,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_rank_may_be_given_up),
-        cmocka_unit_test(test_the_text_makes_room),
+        cmocka_unit_test(test_the_text_is_cut),
         cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_messages),
     };

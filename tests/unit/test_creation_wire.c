@@ -1,5 +1,5 @@
-/* core/group/creation_wire.c: what ranks say while they make a group arrives whole, nothing malformed is believed, and
- * what differs is said in words. */
+/* core/group/creation_wire.c: messages of the ranks of a new group arrive whole, malformed ones are refused, and
+ * differences are put into words. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ static void test_whole(void **state)
     }
 }
 
-/* Any byte of the head may be anything. */
+/* Tries every value of each byte of the head. */
 static void test_malformed(void **state)
 {
     struct creation_message sent = full(CREATION_PROPOSAL), read;
@@ -100,7 +100,7 @@ static void test_words(void **state)
                         "rank 1 made this group of 256 ranks with 40 at index 40, rank 0 of 256 ranks with 41 there");
     many[40] = 40;
     many[41] = 41;
-    many[255] = 300; /* further than what is n_listed */
+    many[255] = 300; /* beyond the listed ranks */
     b = list_of(many, MANY, "tcp");
     assert_true(creation_wire_describe_difference(&a, 1, &b, 0, text, sizeof text));
     assert_non_null(strstr(text, "256 in total"));

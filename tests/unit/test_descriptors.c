@@ -1,4 +1,4 @@
-/* The sentinel that tells whether the program has closed the library's descriptors. */
+/* The sentinel, which shows whether the program has closed the library's descriptors. */
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>

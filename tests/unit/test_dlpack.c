@@ -1,4 +1,4 @@
-/* include/tutti/dlpack.h: both directions, both rules for strides, and what is refused. */
+/* include/tutti/dlpack.h: both directions, both rules for strides, and refused tensors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

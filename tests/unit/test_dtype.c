@@ -47,7 +47,7 @@ static void test_what_is_no_dtype(void **state)
     assert_false(dtype_reduces(TUTTI_FLOAT32, TUTTI_REDUCE_OP_COUNT));
 }
 
-/* What types.h says about each op: one letter per op, in the order of types.h. */
+/* One letter per op, in the order of types.h.  The letters repeat what types.h says about each op. */
 static void test_which_op_reduces_which_dtype(void **state)
 {
     static const struct {

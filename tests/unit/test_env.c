@@ -1,4 +1,4 @@
-/* Variables of the environment that say yes or no. */
+/* Boolean variables of the environment. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static void test_words(void **state)
         for (int i = 0; i < 6; i++) says(words[value][i], value);
 }
 
-/* Unset, empty, or neither. */
+/* Unset, empty, or neither yes nor no. */
 static void test_fallback(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The executor over a point-to-point table of the test: what is issued and when, completion in any order, a failure in
- * the middle, cancelling. */
+/* The executor over the test's own point-to-point table: which messages are issued and when, completion in any order, a
+ * failure in the middle, cancelling. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 enum { MOST = 256 };
 
-/* The backend: records what it was given. */
+/* The backend: records its requests. */
 struct fake {
     tutti_request *pending[MOST];
     int n, issued, cancelled;
@@ -21,8 +21,8 @@ struct fake {
     int fail_at;                  /* index of the request to refuse; -1: none */
     bool keep;                    /* cancel comes too late */
     float *remote;                /* the data of receives */
-    const float *copied;          /* what was here */
-    float copied_before;          /* when a receive was issued */
+    const float *copied;          /* source of the copy */
+    float copied_before;          /* value there when a receive was issued */
 };
 
 static struct fake fake;
@@ -144,7 +144,7 @@ static void setup_free(struct setup *setup)
     free(setup);
 }
 
-/* Makes a plan for collective arguments, by the algorithm's name. */
+/* Builds a collective's plan with the named algorithm. */
 static struct plan *build(tutti_kind kind, const char *name, int rank, int size, int64_t count)
 {
     struct coll_args args = {.kind = kind, .rank = rank, .size = size, .count = count, .even = true, .segment = 4};
@@ -158,7 +158,7 @@ static struct plan *build(tutti_kind kind, const char *name, int rank, int size,
     return NULL;
 }
 
-/* What a request says. */
+/* Checks the fields of requests. */
 static void test_requests(void **state)
 {
     (void)state;
@@ -179,7 +179,7 @@ static void test_requests(void **state)
     assert_true(r->peer == 1 && r->tag == 1001 && r->bytes == 0 && r->data == NULL);
     r = fake.pending[2];
     assert_true(r->peer == 2 && r->tag == 1000 && r->bytes == 16 && r->data == &s->out_data[3]);
-    r = fake.pending[3]; /* AVG adds on the way */
+    r = fake.pending[3]; /* AVG sums on the way */
     assert_true(r->peer == 1 && r->data == &s->out_data[10] && r->addend == &s->in_data[10] && r->op == TUTTI_SUM);
     assert_false(exec_ended(s->exec));
     while (fake.n > 0) complete(s->exec, fake.n - 1, TUTTI_OK);
@@ -188,7 +188,7 @@ static void test_requests(void **state)
     setup_free(s);
 }
 
-/* Nothing is issued before its dependencies are done; everything else is. */
+/* Nothing is issued before its dependencies are done.  Everything else is. */
 static void test_order(void **state)
 {
     (void)state;
@@ -233,7 +233,7 @@ static void test_local(void **state)
     assert_int_equal(plan_finish(plan), 0);
     struct setup *s = setup_new(plan, TUTTI_PREMUL_SUM, 0);
     int turns = 1;
-    while (exec_advance(s->exec)) turns++; /* one local step per turn: messages go in between */
+    while (exec_advance(s->exec)) turns++; /* one local step a turn, with messages in between */
     assert_int_equal(turns, 4);
     assert_int_equal(fake.issued, 0);
     for (int i = 0; i < 8; i++) {
@@ -243,8 +243,8 @@ static void test_local(void **state)
     setup_free(s);
 }
 
-/* A receive that a caller waits for is issued after the local steps, if both are small, and marked as the last: a
- * backend may poll for its message then.  Otherwise it is issued first, while this rank computes. */
+/* A receive that a caller waits for is issued after the local steps, if both are small, and is marked as the last one.
+ * A backend may then poll for its message.  Otherwise the receive is issued first, and this rank computes meanwhile. */
 static void test_last(void **state)
 {
     (void)state;
@@ -307,7 +307,7 @@ static const struct {
                   {TUTTI_BARRIER, "dissemination", 0}, {TUTTI_ALL_REDUCE, "recursive_doubling", 0}};
 enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
 
-/* Every order of completion ends the plan, and each step is issued once, whether sends complete at once or later. */
+/* Every order of completion ends the plan, and each step is issued once.  Sends complete at once or later. */
 static void test_any_order(void **state)
 {
     (void)state;
@@ -338,7 +338,7 @@ static void test_any_order(void **state)
             }
 }
 
-/* An exec runs again, also after a run that failed. */
+/* An exec runs again, also after a failed run. */
 static void test_again(void **state)
 {
     (void)state;
@@ -363,7 +363,8 @@ static void test_again(void **state)
     setup_free(s);
 }
 
-/* A message fails: nothing more is issued, and the run ends with the first failure when pending requests have ended. */
+/* A message fails.  Nothing more is issued, and the run ends with the first failure when pending requests have ended.
+ */
 static void test_failure(void **state)
 {
     (void)state;

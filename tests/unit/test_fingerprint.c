@@ -1,5 +1,5 @@
-/* Fingerprints: equal on all ranks that make the same call, different if anything that matters differs, and readable by
- * peers. */
+/* Fingerprints are equal on all ranks that make the same call, differ if anything that matters differs, and can be put
+ * into words by peers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static tutti_tensor tensor(int64_t numel, tutti_dtype dtype)
     return (tutti_tensor){NULL, numel, dtype, {TUTTI_CPU, 0}};
 }
 
-/* An operation with one tensor per side. */
+/* Returns the fingerprint of an operation with one tensor a side. */
 static uint64_t of(tutti_kind kind, tutti_dtype dtype, tutti_reduce_op reduce_op, int64_t numel, int root)
 {
     tutti_tensor in = tensor(numel, dtype), out = tensor(numel, dtype);
@@ -110,7 +110,7 @@ static void test_differences(void **state)
     }
 }
 
-/* Properties that are not part of an operation do not count: a reduce op without a reduction, a message's peer. */
+/* Properties that do not belong to an operation do not count: a reduce op without a reduction, a message's peer. */
 static void test_sameness(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static uint64_t of_list(tutti_kind kind, const int64_t *counts, bool list_is_out
     return fingerprint_of(&op, SIZE);
 }
 
-/* A list of even parts equals the flat form.  For uneven ones, the order matters if every rank knows all of them. */
+/* A list of even parts equals the flat form.  The order of uneven parts matters if every rank knows all of them. */
 static void test_lists(void **state)
 {
     static const int64_t even[] = {5, 5, 5, 5}, uneven[] = {5, 6, 7, 8}, turned[] = {5, 7, 6, 8};
@@ -142,7 +142,7 @@ static void test_lists(void **state)
     assert_int_not_equal(of_list(TUTTI_ALL_GATHER, uneven, true), of_list(TUTTI_ALL_GATHER, turned, true));
     assert_int_not_equal(of_list(TUTTI_ALL_GATHER, uneven, true), of_list(TUTTI_ALL_GATHER, even, true));
     assert_non_null(strstr(words(of_list(TUTTI_ALL_GATHER, uneven, true)), "all_gather(int8, parts of given sizes)"));
-    /* here no rank knows the others' sizes: they must not count */
+    /* here no rank knows the sizes of the others, so they must not count */
     assert_int_equal(of_list(TUTTI_ALL_TO_ALL, uneven, true), of_list(TUTTI_ALL_TO_ALL, turned, true));
 }
 
@@ -150,9 +150,9 @@ static void test_lists(void **state)
 static void test_mask(void **state)
 {
     float x[9];
-    tutti_tensor sent = tutti_view(x, 3), room = tutti_view(x, 9), other = tutti_tensor_of(x, 3, TUTTI_INT32);
+    tutti_tensor sent = tutti_view(x, 3), larger = tutti_view(x, 9), other = tutti_tensor_of(x, 3, TUTTI_INT32);
     tutti_op send = {.kind = TUTTI_SEND, .dtype = TUTTI_FLOAT32, .n_in = 1, .in = &sent};
-    tutti_op recv = {.kind = TUTTI_RECV, .dtype = TUTTI_FLOAT32, .n_out = 1, .out = &room};
+    tutti_op recv = {.kind = TUTTI_RECV, .dtype = TUTTI_FLOAT32, .n_out = 1, .out = &larger};
     tutti_op wrong = {.kind = TUTTI_SEND, .dtype = TUTTI_INT32, .n_in = 1, .in = &other};
     (void)state;
     uint64_t mine = fingerprint_of(&recv, 2), theirs = fingerprint_of(&send, 2), odd = fingerprint_of(&wrong, 2);

@@ -1,5 +1,5 @@
-/* The tables of kinds and reduce ops: what they say of each kind, what follows for an operation, and that the compiler
- * refuses a kind or a reduce op without a row. */
+/* The tables of kinds and reduce ops: the properties of each kind, the results for an operation, and a compile error
+ * for a kind or a reduce op without a row. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,7 @@ static tutti_tensor at(int place, int64_t numel)
     return (tutti_tensor){memory + 4 * place, numel, TUTTI_FLOAT32, {TUTTI_CPU, 0}};
 }
 
-/* A flat operation with in and out at these places. */
+/* True if a flat operation with these in and out addresses is in place. */
 static bool in_place(tutti_kind kind, int in, int64_t in_numel, int out, int64_t out_numel)
 {
     tutti_tensor tensors[2] = {at(in, in_numel), at(out, out_numel)};
@@ -73,7 +73,7 @@ static void test_in_place(void **state)
     assert_false(in_place(TUTTI_ALL_TO_ALL, 0, 15, 20, 15));
     tutti_tensor one = at(0, 5);
     tutti_op op = {.kind = TUTTI_REDUCE, .dtype = TUTTI_FLOAT32, .n_in = 1, .in = &one, .out = &one};
-    assert_false(tutti_op_is_in_place(&op, RANK)); /* not the root: no output */
+    assert_false(tutti_op_is_in_place(&op, RANK)); /* no output, because it is not the root */
 }
 
 static void test_lists_in_place(void **state)
@@ -122,7 +122,7 @@ static void test_pairwise(void **state)
     assert_int_equal(tutti_reduce_op_pairwise(TUTTI_BXOR), TUTTI_BXOR);
 }
 
-/* Whether the header compiles once `added` stands before its line with `before`. */
+/* True if the header compiles with `added` inserted before the line `before`. */
 static bool compiles_with(const char *header, const char *before, const char *added)
 {
     char path[512], line[1024];

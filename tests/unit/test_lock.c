@@ -21,7 +21,7 @@ static void *add(void *argument)
     for (int i = 0; i < ROUNDS; i++) {
         lock_take(&lock);
         long seen = count;
-        if (i % 1000 == 0) sched_yield(); /* others arrive while it is held */
+        if (i % 1000 == 0) sched_yield(); /* other threads arrive while the lock is held */
         count = seen + 1;
         lock_give(&lock);
     }

@@ -87,7 +87,7 @@ static void test_many_ranks(void **state)
     free(host);
 }
 
-/* n ranks with one of `hosts` addresses each, round robin. */
+/* Checks n ranks on `hosts` addresses, round robin. */
 static void check_addresses(int n, int hosts)
 {
     struct wire_address *address = calloc((size_t)n, sizeof *address);
@@ -97,7 +97,7 @@ static void check_addresses(int n, int hosts)
         uint32_t number = (uint32_t)(hosts - i % hosts);
         memcpy(address[i].ip, &number, sizeof number);
         address[i].family = 4;
-        address[i].port = (uint16_t)i; /* distinguishes processes, not hosts */
+        address[i].port = (uint16_t)i; /* tells processes apart, not hosts */
         list[i] = &address[i];
     }
     assert_true(hosts_first_ranks(list, n, first));

@@ -1,4 +1,4 @@
-/* Backend strings: their meaning, and why some are refused. */
+/* Backend strings: their meaning, and the reasons why some are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "plugin/backend_spec.h"
 
-/* Writes names as "cpu:a|b,cuda:c". */
+/* Formats names as "cpu:a|b,cuda:c". */
 static const char *written(const struct backend_spec *names)
 {
     static char text[4096];
@@ -88,7 +88,7 @@ static void test_refusals(void **state)
     }
 }
 
-/* Names at their limit and beyond: nothing is written past the struct. */
+/* Names at their limit and beyond.  Nothing is written beyond the struct. */
 static void test_lengths(void **state)
 {
     struct {

@@ -64,7 +64,7 @@ static void test_write_after_read(void **state)
     assert_int_equal(plan_finish(plan), 0);
     assert_true(follows(plan, one, again));
     assert_true(follows(plan, two, again));
-    assert_false(follows(plan, write, again)); /* its readers already follow it */
+    assert_false(follows(plan, write, again)); /* its readers follow it already */
     assert_true(follows(plan, write, last));
     plan_free(plan);
 }
@@ -103,7 +103,7 @@ static void test_order(void **state)
     struct plan *plan = new_plan();
     uint32_t recv = plan_recv(plan, 1, OUT(0), 0);
     uint32_t send = plan_send(plan, 1, OUT(0), 0);
-    plan_order(plan, UINT32_MAX, send); /* no step: no order */
+    plan_order(plan, UINT32_MAX, send); /* no step, so no order */
     plan_order(plan, recv, send);
     plan_order(plan, recv, send);
     assert_int_equal(plan_finish(plan), 0);
@@ -183,7 +183,7 @@ static void test_alias(void **state)
     plan_alias(plan, PLAN_IN(0), PLAN_OUT(0), 100);
     uint32_t send = plan_send(plan, 1, IN(5), 10);
     uint32_t recv = plan_recv(plan, 1, OUT(110), 10);
-    assert_int_equal(plan_copy(plan, OUT(100), IN(0), 10), UINT32_MAX); /* onto itself */
+    assert_int_equal(plan_copy(plan, OUT(100), IN(0), 10), UINT32_MAX); /* copy onto itself */
     uint32_t copy = plan_copy(plan, OUT(0), IN(0), 10);
     assert_int_equal(plan_finish(plan), 0);
     assert_int_equal(plan->steps[send].a.buffer, PLAN_OUT(0));
@@ -221,13 +221,13 @@ static void test_empty_steps(void **state)
     plan_free(plan);
 }
 
-/* Without the backend's help the message is received to where the sum will be. */
+/* Without the backend's help the message is received in the place of the sum. */
 static void test_recv_reduce_in_place_of_the_sum(void **state)
 {
     (void)state;
     struct plan *plan = plan_new(0, 2, PLAN_NEVER);
     plan_recv_reduce(plan, 1, OUT(0), IN(0), 10);
-    plan_recv_reduce(plan, 1, IN(20), IN(10), 10); /* one next to the other */
+    plan_recv_reduce(plan, 1, IN(20), IN(10), 10); /* side by side */
     assert_int_equal(plan_finish(plan), 0);
     assert_int_equal(plan->scratch, 0);
     for (uint32_t i = 0; i < plan->n_steps; i += 2) {
@@ -254,7 +254,7 @@ static void test_recv_reduce_through_scratch(void **state)
     plan_free(plan);
 }
 
-/* A plan that has failed accepts no more steps, and reports the failure at the end. */
+/* A failed plan accepts no more steps, and reports the failure at the end. */
 static void test_failure_sticks(void **state)
 {
     (void)state;
@@ -291,7 +291,7 @@ static void test_print(void **state)
 
 /* ---- cost ---------------------------------------------------------------------------------------------------- */
 
-/* Ten steps, as in a small all-reduce. */
+/* Builds ten steps, as in a small all-reduce. */
 static void build_small(void)
 {
     struct plan *plan = plan_new(0, 32, PLAN_ALWAYS);

@@ -1,10 +1,9 @@
-/* The prover proved: plans with one thing wrong in them must not pass.
+/* Tests of the prover: a plan with one fault must not pass.
  *
- * Dependencies: each edge of each plan is taken out in turn.  Where other edges still lead from one step to the other,
- * nothing is lost.  Where not, the steps conflict over some element and the check of order must say so; that is the
- * claim of decision, and it must hold for all of them.  Random orders alone find less, and how much is printed.
- *
- * References: each is moved by one element in either direction. */
+ *  - Dependencies: each edge of each plan is removed in turn.  If other edges still lead from one step to the other,
+ *    nothing is lost.  Otherwise the two steps conflict over some element, and the check of order must say so for every
+ *    such edge.  Random orders alone find fewer, and the program prints how many.
+ *  - References: each is moved by one element in either direction. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +38,7 @@ static bool mutation_case(const struct coll_algorithm *algorithm, int size, int 
     return algorithm->kind != TUTTI_BARRIER || variant == 0;
 }
 
-/* Removes edge number `edge` of a plan, or restores it: *after keeps the step it leads to. */
+/* Removes edge number `edge` of a plan, or restores it. *after keeps its target step. */
 static void edge_out(struct plan *plan, uint32_t before, uint32_t edge)
 {
     struct plan_step *step = &plan->steps[before];
@@ -58,7 +57,7 @@ static void edge_back(struct plan *plan, uint32_t before, uint32_t edge)
     plan->steps[after].waits++;
 }
 
-/* True if a few random orders reveal an absent edge.  A plan's list of ready steps has room for all of them. */
+/* True if a few random orders reveal an absent edge.  A plan's list of ready steps has space for all of them. */
 static bool edge_found_by_orders(struct proof *proof, struct plan *plan, uint32_t before, uint32_t edge)
 {
     uint32_t after = plan->next[edge], n_ready = plan->n_ready;
@@ -94,8 +93,9 @@ static void mutate_edge(struct proof *proof, int rank, uint32_t before, uint32_t
     if (edge_found_by_orders(proof, plan, before, edge)) counts->found_by_orders++;
 }
 
-/* True if a moved reference may leave the plan right.  Two algorithms, and those whose parts hand over in scratch, have
- * an element in two places or send what its receiver knows: there it may name the same element, or an unused one. */
+/* True if a moved reference may leave the plan right.  Two algorithms, and those whose parts pass data in scratch, have
+ * an element in two places or send what its receiver knows.  There the moved reference may name the same element, or an
+ * unused one. */
 static bool mutation_may_be_harmless(const struct coll_algorithm *algorithm)
 {
     return (algorithm->kind == TUTTI_ALL_TO_ALL && strcmp(algorithm->name, "bruck") == 0) ||
@@ -143,7 +143,7 @@ static void mutate_case(const struct proof_case *what, mutation how, struct muta
     proof_free(proof);
 }
 
-/* If hosts matter: in a few placements, with parts for small, medium and large messages. */
+/* Mutates a case in a few placements if hosts matter, with parts for small, medium and large messages. */
 static void mutate_placements(struct proof_case what, int variant, mutation how, struct mutation_counts *counts)
 {
     static const int placements[] = {PROOF_PAIRS, PROOF_TURNS, PROOF_ONE_AND_REST};
@@ -204,7 +204,7 @@ static void test_references(void **state)
     assert_true(counts.references_harmless < counts.references / 1000);
 }
 
-/* A barrier's edges are needed too: without one, a rank may leave before another has entered. */
+/* A barrier's edges are needed too: without one, a rank may leave before another one has arrived. */
 static void test_barrier_edges(void **state)
 {
     (void)state;

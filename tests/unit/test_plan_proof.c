@@ -1,4 +1,4 @@
-/* Every algorithm proved for all ranks' plans together, over rank counts, roots, counts, segments and variants. */
+/* Proves every algorithm for all ranks' plans together, over rank counts, roots, counts, segments and variants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +71,7 @@ static long test_prove(const struct proof_case *what, uint64_t seed, int orders)
     return steps;
 }
 
-/* On this many ranks one variant in so many is taken, other ones for each root. */
+/* Returns the stride at which variants are taken for this many ranks.  Each root takes other variants. */
 static int test_stride(tutti_kind kind, int size)
 {
     if (size <= 6) return 1;
@@ -84,7 +84,7 @@ struct test_tally {
     long cases, steps;
 };
 
-/* Proves one algorithm on this many ranks in one placement, taking one variant in `stride`, other ones for each root.
+/* Proves one algorithm on this many ranks in one placement.  Takes one variant in `stride`, other ones for each root.
  */
 static void test_size(const struct coll_algorithm *algorithm, int size, int stride, struct proof_case *where,
                       struct test_tally *tally)
@@ -101,7 +101,7 @@ static void test_size(const struct coll_algorithm *algorithm, int size, int stri
     }
 }
 
-/* In every placement, and with parts for messages of every size. */
+/* Proves an algorithm in every placement, and with parts for messages of every size. */
 static void test_placements(const struct coll_algorithm *algorithm, int size, struct test_tally *tally)
 {
     struct proof_case where = {0};

@@ -1,4 +1,4 @@
-/* PMI-1 without a launcher: one that has ended leads to an error, and kills nobody. */
+/* PMI-1 after the launcher has ended: an error, and no SIGPIPE. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,7 @@ static void test_launcher_gone(void **state)
     share_with(SHUT_RD, "(PMI_FD) failed: Broken pipe");
 }
 
-/* Answers the requests of a rank 0 until the end of the descriptor.  Returns how many ranks have finalized. */
+/* Answers the requests of rank 0 until the end of the descriptor.  Returns how many ranks have finalized. */
 static int serve(int fd)
 {
     static const struct {
@@ -60,7 +60,7 @@ static int serve(int fd)
     return leaves;
 }
 
-/* A rank whose own child ends before it. */
+/* Runs a rank whose own child ends before it. */
 static _Noreturn void be_rank_with_child(int fd)
 {
     char number[16], text[64] = "the store's place";
@@ -68,7 +68,7 @@ static _Noreturn void be_rank_with_child(int fd)
     setenv("PMI_FD", number, 1);
     if (launcher_pmi1.share(0, "key", text, sizeof text, 20000) != TUTTI_OK) _exit(1);
     pid_t child = fork();
-    if (child == 0) exit(0); /* with the rank's exit handlers */
+    if (child == 0) exit(0); /* runs the rank's exit handlers */
     int how = 0;
     waitpid(child, &how, 0);
     exit(how != 0);

@@ -1,4 +1,4 @@
-/* Which process counts as ended, and which rank is named if several have ended: the one that a failing rank has named
+/* Which process counts as ended, and which rank is named if several have ended: the rank that a failing rank named
  * before. */
 #include <inttypes.h>
 #include <sched.h>
@@ -41,11 +41,11 @@ static void name_ended(char name[LIVENESS_NAME_MAX])
     close(ends[1]);
 }
 
-/* A store in memory in which a rank fails, gives its reason and ends, just after another one has looked. */
+/* A store in memory.  A rank fails, gives its reason and ends just after another rank has checked. */
 struct late_store {
     tutti_store base; /* first */
     tutti_store *inner;
-    const char *said; /* NULL: nothing */
+    const char *said; /* reason, or NULL */
 };
 
 static int call_late(tutti_store *store, const struct store_request *request, struct store_reply *reply)
@@ -65,7 +65,7 @@ static void close_late(tutti_store *store, bool forked)
 
 static const struct store_class late_class = {.call = call_late, .close = close_late};
 
-/* Ranks 2 and 0 have ended, and are listed in this order. */
+/* Checks with ranks 2 and 0 ended, and listed in this order. */
 static int check(const char *said)
 {
     char ended[LIVENESS_NAME_MAX], line[LIVENESS_NAME_MAX + 16];
@@ -101,7 +101,7 @@ static void test_a_rank_that_failed_and_ended_is_not_named(void **state)
     assert_string_equal(error_text(), "rank 0 is lost: its process has ended");
 }
 
-/* ---- an id that is used again ---------------------------------------------------------------------------------- */
+/* ---- a reused id ------------------------------------------------------------------------------------------------- */
 
 enum { REUSED = 300, CANNOT = 77 };
 
@@ -111,7 +111,7 @@ static bool take_next_id(int pid)
     return file != NULL && fprintf(file, "%d", pid - 1) > 0 && fclose(file) == 0;
 }
 
-/* Forks a process with the id REUSED.  Returns its name, and lets it run until *end is closed if that is given. */
+/* Forks a process with the id REUSED and returns its name.  The process runs until *end is closed, if end is given. */
 static pid_t fork_with_id(char name[LIVENESS_NAME_MAX], int *end)
 {
     int names[2], life[2];
@@ -132,7 +132,7 @@ static pid_t fork_with_id(char name[LIVENESS_NAME_MAX], int *end)
     return pid;
 }
 
-/* The first process of a pid namespace: it sees two processes with one id, one after the other. */
+/* Runs as the first process of a pid namespace, which sees two processes with one id, one after the other. */
 static int judge_in_namespace(void)
 {
     char first[LIVENESS_NAME_MAX], second[LIVENESS_NAME_MAX];

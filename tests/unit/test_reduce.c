@@ -1,4 +1,4 @@
-/* Every reduction against a slow reference, in every version that this processor runs. */
+/* Compares every reduction with a slow reference, in every version that this processor runs. */
 #include "base/reduce.h"
 #include "base/reduce_version.h"
 #include "reduce_ref.h"
@@ -28,7 +28,7 @@ static void check_same(tutti_dtype dtype, const char *what, const char *version,
     }
 }
 
-/* Checks a op b of the first n elements, by every version. */
+/* Checks a op b for the first n elements, with every version. */
 static void check_op(tutti_dtype dtype, tutti_reduce_op op, int64_t n)
 {
     int64_t width = tutti_dtype_bytes(dtype);
@@ -60,7 +60,8 @@ static void test_all_pairs_of_bytes(void **state)
         if (tutti_dtype_bytes(dtype_from_index(i)) == 1) check_ops(dtype_from_index(i), 65536);
 }
 
-/* All 65,536 values with some partners each: zeros, subnormals, ones, limits, infinities, NaNs; limits of integers. */
+/* Combines all 65,536 values with some partners each: zeros, subnormals, ones, limits, infinities, NaNs, limits of
+ * integers. */
 static void test_all_16_bit_values(void **state)
 {
     static const uint16_t partners[] = {0x0000, 0x8000, 0x0001, 0x8001, 0x03ff, 0x0400, 0x3c00, 0xbc00, 0x3f80,
@@ -100,7 +101,7 @@ static void test_random_pairs(void **state)
     }
 }
 
-/* Each limit with each. */
+/* Combines each limit with each. */
 static void check_edges(tutti_dtype dtype, const uint64_t *edges, int count)
 {
     tutti_dtype part = reduce_ref_part(dtype);
@@ -160,7 +161,7 @@ static void test_by_hand(void **state)
     } rows[] = {
         {TUTTI_FLOAT8_E4M3FN, TUTTI_SUM, 0x7e, 0x7e, 0x7e},     /* 448 + 448 saturates */
         {TUTTI_FLOAT8_E4M3FN, TUTTI_PRODUCT, 0xfe, 0x7e, 0xfe}, /* -448 * 448 */
-        {TUTTI_FLOAT8_E4M3FN, TUTTI_SUM, 0x7e, 0x58, 0x7e},     /* 448 + 16: the tie below what would be 480 */
+        {TUTTI_FLOAT8_E4M3FN, TUTTI_SUM, 0x7e, 0x58, 0x7e},     /* 448 + 16: the tie below 480, which does not exist */
         {TUTTI_FLOAT8_E4M3FN, TUTTI_SUM, 0x7e, 0xff, 0x7f},     /* NaN */
         {TUTTI_FLOAT8_E4M3FN, TUTTI_SUM, 0x01, 0x01, 0x02},     /* 2^-9 + 2^-9 */
         {TUTTI_FLOAT8_E4M3FN, TUTTI_MIN, 0x00, 0x80, 0x80},     /* 0.0, -0.0 */
@@ -171,7 +172,7 @@ static void test_by_hand(void **state)
         {TUTTI_FLOAT16, TUTTI_SUM, 0x3c00, 0x1000, 0x3c00},     /* 1 + 2^-11: the tie to even, below */
         {TUTTI_FLOAT16, TUTTI_SUM, 0x3c01, 0x1000, 0x3c02},     /* and above */
         {TUTTI_FLOAT16, TUTTI_SUM, 0x7bff, 0x4c00, 0x7c00},     /* 65504 + 16: infinity */
-        {TUTTI_FLOAT16, TUTTI_SUM, 0x7bff, 0x4bff, 0x7bff},     /* a little less: not */
+        {TUTTI_FLOAT16, TUTTI_SUM, 0x7bff, 0x4bff, 0x7bff},     /* a little less: finite */
         {TUTTI_FLOAT16, TUTTI_PRODUCT, 0x0400, 0x3800, 0x0200}, /* 2^-14 / 2: subnormal */
         {TUTTI_FLOAT16, TUTTI_MAX, 0xfe01, 0x3c00, 0x7e00},     /* NaN */
         {TUTTI_BFLOAT16, TUTTI_SUM, 0x3f80, 0x3b80, 0x3f80},    /* 1 + 2^-8: the tie */
@@ -204,7 +205,7 @@ static void test_by_hand(void **state)
     }
 }
 
-/* The naive formula: no infinity is recovered from NaNs. */
+/* The naive formula recovers no infinity from NaNs. */
 static void test_complex_product_is_the_naive_one(void **state)
 {
     const float x[2] = {INFINITY, 0}, y[2] = {1, NAN};

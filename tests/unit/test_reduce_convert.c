@@ -1,5 +1,5 @@
-/* 16- and 8-bit floats to float32 and back, and the two operations with a number: PREMUL_SUM's factor, AVG's divisor.
- */
+/* 16- and 8-bit floats to float32 and back, and the two operations with a number: PREMUL_SUM's factor and AVG's
+ * divisor. */
 #include "base/minifloat.h"
 #include "base/reduce.h"
 #include "base/reduce_version.h"
@@ -65,7 +65,7 @@ static void test_every_value_widens_exactly_and_comes_back(void **state)
     }
 }
 
-/* Around each code: its value, the midpoint to the next, and the float32 next to either, in both signs. */
+/* Takes around each code its value, the midpoint to the next, and the float32 next to either, in both signs. */
 static void test_narrowing_rounds_to_nearest_even(void **state)
 {
     static float wide[12 * 32768];
@@ -109,7 +109,7 @@ static void test_narrowing_any_float(void **state)
     }
 }
 
-/* Values beyond the largest finite one: infinity, or saturation if the dtype has none. */
+/* Values beyond the largest finite one become infinity, or saturate if the dtype has none. */
 static void test_overflow(void **state)
 {
     static const struct {
@@ -152,7 +152,7 @@ static void check(tutti_dtype dtype, const char *what, const char *version, doub
             fail_msg("%s %s by %g (%s) differs at %lld", dtype_name(dtype), what, by, version, (long long)i);
 }
 
-/* The reference for an array of floats, or of complex numbers' parts. */
+/* Computes the reference for an array of floats, or of complex numbers' parts. */
 static void ref_scale(tutti_dtype dtype, double by, bool divides)
 {
     tutti_dtype part = reduce_ref_part(dtype);

@@ -1,4 +1,4 @@
-/* Length, alignment, dst equal to an operand, the number of sources: none of them changes a bit of any result. */
+/* Length, alignment, a dst equal to an operand, and the number of sources change no bit of any result. */
 #include "base/reduce.h"
 #include "base/reduce_version.h"
 #include "reduce_ref.h"
@@ -23,7 +23,7 @@ static bool is_step(tutti_dtype dtype, tutti_reduce_op op)
             for (int op = 0; op < TUTTI_REDUCE_OP_COUNT; op++)                                                         \
                 if (is_step(dtype, op))
 
-/* One call at odd addresses, with guard bytes on either side of dst; dst is c, a or b by turns. */
+/* Makes one call at odd addresses, with guard bytes on either side of dst. dst is c, a or b by turns. */
 static void check_shape(reduce_fn fn, tutti_dtype dtype, int64_t n, int shift, int alias)
 {
     int64_t bytes = n * tutti_dtype_bytes(dtype);
@@ -87,7 +87,7 @@ static void test_large_and_equal_in_all_versions(void **state)
     }
 }
 
-/* NaNs of any payload and infinities: the same bits whichever operand comes first. */
+/* NaNs of any payload and infinities give the same bits in either order of the operands. */
 static void test_order_of_operands_does_not_matter(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void test_order_of_operands_does_not_matter(void **state)
 
 /* ---- many ------------------------------------------------------------------------------------------------------- */
 
-/* From left to right; small floats in float32, rounded at the end. */
+/* Reduces from left to right.  Small floats are summed in float32 and rounded at the end. */
 static void ref_many(tutti_dtype dtype, tutti_reduce_op op, int n_src, int64_t n)
 {
     int64_t width = tutti_dtype_bytes(dtype);
@@ -169,7 +169,7 @@ static void test_many_rounds_once(void **state)
     (void)state;
     reduce_many(TUTTI_FLOAT16, TUTTI_SUM, &sum, src, 3, 1);
     assert_int_equal(sum, 0x6801);
-    reduce_many(TUTTI_FLOAT16, TUTTI_AVG, &sum, src, 3, 1); /* as SUM: the division is a separate step */
+    reduce_many(TUTTI_FLOAT16, TUTTI_AVG, &sum, src, 3, 1); /* equals SUM, because the division is a separate step */
     assert_int_equal(sum, 0x6801);
 }
 

@@ -6,7 +6,7 @@
 #include "loopback.h"
 #include "rendezvous_ranks.h"
 
-/* The C library's function as a set-uid program sees it: Tutti's objects find this one first. */
+/* Behaves as the C library's function does in a set-uid program.  Tutti's objects find this definition first. */
 char *secure_getenv(const char *name)
 {
     return getenv("TEST_IS_SET_UID") != NULL ? NULL : getenv(name);
@@ -32,14 +32,14 @@ static void test_env(void **state)
                  i % 2);
     rendezvous_ranks_run(4, environments, NULL);
     for (int i = 0; i < 4; i++) {
-        rendezvous_ranks_expect_met(i, i, 4);
+        rendezvous_ranks_expect_joined(i, i, 4);
         assert_int_equal(rendezvous_results[i].local_rank, i % 2);
         assert_int_equal(rendezvous_results[i].local_world_size, 2);
     }
 }
 
-/* The tutorials' setup(): the environment says where to meet, and the arguments give rank and size, whatever the
- * environment says about them. */
+/* The tutorials' setup(): the environment says where to meet.  The arguments give rank and size, and take precedence
+ * over the environment. */
 static void test_ranks_by_argument(void **state)
 {
     static const char *const forms[] = {
@@ -61,17 +61,17 @@ static void test_ranks_by_argument(void **state)
             children[i] = rendezvous_ranks_start(i, environment, &args);
         }
         for (int i = 0; i < 2; i++) rendezvous_ranks_wait(children[i]);
-        for (int i = 0; i < 2; i++) rendezvous_ranks_expect_met(i, i, 2);
+        for (int i = 0; i < 2; i++) rendezvous_ranks_expect_joined(i, i, 2);
         for (int i = 0; i < 2; i++) assert_int_equal(rendezvous_results[i].local_rank, -1);
     }
     char as_launched[1][256] = {"RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=3"},
          alone[1][256] = {"X=1"};
     struct rendezvous_args args = {.rank = 0, .world_size = 1, .timeout_ms = 20000};
     rendezvous_ranks_run(1, as_launched, &args);
-    rendezvous_ranks_expect_met(0, 0, 1);
+    rendezvous_ranks_expect_joined(0, 0, 1);
     assert_int_equal(rendezvous_results[0].node_rank, 3);
     rendezvous_ranks_run(1, alone, &args);
-    rendezvous_ranks_expect_met(0, 0, 1);
+    rendezvous_ranks_expect_joined(0, 0, 1);
     args.world_size = 2;
     rendezvous_ranks_run(1, alone, &args);
     rendezvous_ranks_expect(0, TUTTI_ERR_INVALID_ARGUMENT,
@@ -80,7 +80,7 @@ static void test_ranks_by_argument(void **state)
     rendezvous_ranks_expect(0, TUTTI_ERR_INVALID_ARGUMENT, "");
 }
 
-/* What launchers tell a rank about its node. */
+/* Launchers describe a rank's node. */
 static void test_nodes(void **state)
 {
     static const struct {
@@ -146,9 +146,9 @@ static void test_nobody_launched_us(void **state)
 {
     (void)state;
     one_rank("UNRELATED=1");
-    rendezvous_ranks_expect_met(0, 0, 1);
+    rendezvous_ranks_expect_joined(0, 0, 1);
     one_rank("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1");
-    rendezvous_ranks_expect_met(0, 0, 1);
+    rendezvous_ranks_expect_joined(0, 0, 1);
 }
 
 /* Otherwise each rank would silently be a world of its own. */
@@ -166,7 +166,7 @@ static void test_set_uid(void **state)
         rendezvous_ranks_expect(0, TUTTI_ERR_INVALID_ARGUMENT, "set-uid");
     }
     one_rank("TEST_IS_SET_UID=1");
-    rendezvous_ranks_expect_met(0, 0, 1);
+    rendezvous_ranks_expect_joined(0, 0, 1);
 }
 
 static void test_other_launchers(void **state)
@@ -177,8 +177,9 @@ static void test_other_launchers(void **state)
         "PMI_RANK=%d PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2",
         "PMIX_RANK=%d SLURM_NTASKS=2 SLURM_LOCALID=1",
         "SLURM_PROCID=%d SLURM_NTASKS=2 SLURM_LOCALID=1",
-        "RANK=%d WORLD_SIZE=2 LOCAL_RANK=1 OMPI_COMM_WORLD_RANK=7 OMPI_COMM_WORLD_SIZE=9", /* ours come first */
-        /* nested: mpirun closes what mpiexec has opened */
+        "RANK=%d WORLD_SIZE=2 LOCAL_RANK=1 OMPI_COMM_WORLD_RANK=7 OMPI_COMM_WORLD_SIZE=9", /* Tutti's own variables take
+                                                                                              precedence */
+        /* nested: mpirun closes the descriptor that mpiexec opened */
         "PMI_RANK=%d PMI_SIZE=2 PMI_FD=77 MPI_LOCALRANKID=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1",
         "OMPI_COMM_WORLD_RANK=%d OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=1 PMI_FD=78 OMPI_COMM_WORLD_LOCAL_RANK=1",
     };
@@ -197,7 +198,7 @@ static void test_other_launchers(void **state)
         }
         rendezvous_ranks_run(2, environments, NULL);
         for (int rank = 0; rank < 2; rank++) {
-            rendezvous_ranks_expect_met(rank, rank, 2);
+            rendezvous_ranks_expect_joined(rank, rank, 2);
             assert_int_equal(rendezvous_results[rank].local_rank, 1);
         }
     }
@@ -210,17 +211,17 @@ static void test_hosted(void **state)
     (void)state;
     char environments[2][256];
     tutti_store *store;
-    /* opened before the ranks fork: they only use the port */
+    /* the store is opened before the ranks fork, which only use its port */
     assert_int_equal(tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &store), TUTTI_OK);
     for (int i = 0; i < 2; i++)
         snprintf(environments[i], 256, "TUTTI_STORE_HOSTED=1 MASTER_ADDR=localhost MASTER_PORT=%d RANK=%d WORLD_SIZE=2",
                  tutti_store_port(store), i);
     rendezvous_ranks_run(2, environments, NULL);
-    for (int i = 0; i < 2; i++) rendezvous_ranks_expect_met(i, i, 2);
+    for (int i = 0; i < 2; i++) rendezvous_ranks_expect_joined(i, i, 2);
     tutti_store_free(store);
 }
 
-/* World after world in the launcher's store: the remains of earlier ones are removed. */
+/* Runs world after world in the launcher's store, which removes the keys of earlier worlds. */
 static void test_hosted_many(void **state)
 {
     (void)state;
@@ -410,7 +411,7 @@ static void test_tcp_url(void **state)
         children[i] = rendezvous_ranks_start(i, environments[i], &args);
     }
     for (int i = 0; i < 2; i++) rendezvous_ranks_wait(children[i]);
-    for (int i = 0; i < 2; i++) rendezvous_ranks_expect_met(i, i, 2);
+    for (int i = 0; i < 2; i++) rendezvous_ranks_expect_joined(i, i, 2);
 }
 
 static void test_arguments_contradict(void **state)

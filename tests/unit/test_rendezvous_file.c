@@ -1,4 +1,4 @@
-/* Rendezvous in a file, and in stores that others have written to. */
+/* Rendezvous in a file, and in stores that other programs have written to. */
 #include <sched.h>
 #include <signal.h>
 
@@ -17,7 +17,7 @@ static void test_file(void **state)
             children[i] = rendezvous_ranks_start(i, "X=1", &args);
         }
         for (int i = 0; i < 3; i++) rendezvous_ranks_wait(children[i]);
-        for (int i = 0; i < 3; i++) rendezvous_ranks_expect_met(i, i, 3);
+        for (int i = 0; i < 3; i++) rendezvous_ranks_expect_joined(i, i, 3);
         assert_int_not_equal(access(path, F_OK), 0);
     }
 }
@@ -38,7 +38,7 @@ static void test_file_left_over(void **state)
     rendezvous_ranks_wait(rendezvous_ranks_start(1, "X=1", &args));
     rendezvous_ranks_expect(1, TUTTI_ERR_STORE, "left over from an earlier run (rank 0 was ");
     unlink(path);
-    /* one whose ranks have registered, and ended without leaving */
+    /* a file whose ranks have registered and ended without leaving */
     struct rendezvous met;
     snprintf(url, sizeof url, "file://%s?world_size=1&rank=0", path);
     args = (struct rendezvous_args){.init_method = url, .rank = -1, .world_size = -1, .timeout_ms = 20000};
@@ -48,7 +48,7 @@ static void test_file_left_over(void **state)
     rendezvous_leave(&met);
 }
 
-/* The ranks of two containers on one host: neither knows the other's process by its number. */
+/* The ranks of two containers on one host: neither container knows the pids of the other. */
 static void test_file_across_containers(void **state)
 {
     (void)state;
@@ -68,7 +68,7 @@ static void test_file_across_containers(void **state)
         int result = -1;
         if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) _exit(CANNOT);
         args.rank = 1;
-        pid_t child = rendezvous_ranks_start(1, "X=1", &args); /* is number 1 there */
+        pid_t child = rendezvous_ranks_start(1, "X=1", &args); /* has pid 1 in its container */
         waitpid(child, &result, 0);
         _exit(result != 0);
     }
@@ -83,10 +83,10 @@ static void test_file_across_containers(void **state)
     }
     assert_int_equal(result, 0);
     rendezvous_ranks_wait(first);
-    for (int i = 0; i < 2; i++) rendezvous_ranks_expect_met(i, i, 2);
+    for (int i = 0; i < 2; i++) rendezvous_ranks_expect_joined(i, i, 2);
 }
 
-/* Another program's entry is no verdict: above all not "all have met". */
+/* Another program's entry is no verdict, and above all not "all have joined". */
 static void test_no_verdict(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void test_no_verdict(void **state)
     }
 }
 
-/* A rank that died after its name was written, and before it was counted. */
+/* A rank died after its name was written and before it was counted. */
 static void test_died_before_it_was_counted(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* tutti_spawn: ranks that are forks of the program.  A rank reports by its exit status or through shared memory; only
+/* tutti_spawn: ranks that are forks of the program.  A rank reports by its exit status or through shared memory.  Only
  * the parent asserts. */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 
 enum { RANKS = 4, HANG_S = 60 };
 
-/* What the ranks leave for the parent. */
+/* Results of the ranks for the parent. */
 struct shared {
     atomic_int entered, terminated;
     int rank[RANKS], world[RANKS], fds[RANKS];
@@ -85,14 +85,14 @@ static void each_rank_finds_its_place(void **state)
     (void)state;
     static const uint8_t none[TUTTI_TOKEN_BYTES];
     int argument = 17, before = usage_fds();
-    setenv("RANK", "99", 1); /* of an outer job */
+    setenv("RANK", "99", 1); /* variable of an outer job */
     assert_int_equal(tutti_spawn(note_everything, &argument, RANKS), TUTTI_OK);
     assert_string_equal(getenv("RANK"), "99");
     unsetenv("RANK");
     for (int i = 0; i < RANKS; i++) {
         assert_int_equal(shared->rank[i], i);
         assert_int_equal(shared->world[i], RANKS);
-        assert_int_equal(shared->fds[i], before + 1); /* the token's */
+        assert_int_equal(shared->fds[i], before + 1); /* one more: the token's descriptor */
         assert_true(atoi(shared->port[i]) > 0);
         assert_string_equal(shared->port[i], shared->port[0]);
         assert_memory_equal(shared->token[i], shared->token[0], TUTTI_TOKEN_BYTES);
@@ -101,7 +101,7 @@ static void each_rank_finds_its_place(void **state)
     assert_no_child_left();
 }
 
-/* The ranks meet in the parent's store, with the token of the environment. */
+/* The ranks join in the parent's store, with the token of the environment. */
 static int meet(int rank, void *argument)
 {
     tutti_store *store;
@@ -115,7 +115,7 @@ static int meet(int rank, void *argument)
     return status == TUTTI_OK ? 0 : 2;
 }
 
-static void the_ranks_meet_in_the_parents_store(void **state)
+static void the_ranks_join_in_the_parents_store(void **state)
 {
     (void)state;
     int before = usage_fds();
@@ -134,7 +134,7 @@ static void on_sigterm(int signal)
     _exit(0);
 }
 
-/* Rank 1 fails when all have met; the others would never end. */
+/* Rank 1 fails when all have joined.  The others would never end. */
 static int one_returns_7(int rank, void *argument)
 {
     (void)argument;
@@ -200,13 +200,13 @@ static int ignore_sigterm(int rank, void *argument)
     return 3;
 }
 
-static void who_ignores_sigterm_is_killed(void **state)
+static void a_rank_that_ignores_sigterm_is_killed(void **state)
 {
     (void)state;
     assert_fails(ignore_sigterm, 2, "rank 1 exited with code 3");
 }
 
-/* Buffered output is written once: by the parent before the fork, by each rank at its end. */
+/* Buffered output is written once: by the parent before the fork, and by each rank when it ends. */
 static int print_unflushed(int rank, void *argument)
 {
     (void)rank;
@@ -236,7 +236,7 @@ static int exit_77(int rank, void *argument)
     return 77;
 }
 
-/* tutti_spawn ignores a child of the program's own, dead or alive. */
+/* tutti_spawn ignores the program's own child processes, dead or alive. */
 static void other_children_are_left_alone(void **state)
 {
     (void)state;
@@ -279,7 +279,7 @@ static void signals_do_not_disturb(void **state)
     signal(SIGUSR1, SIG_DFL);
 }
 
-/* The program itself is killed: its ranks must not outlive it.  The test adopts them to see that. */
+/* The program itself is killed, and its ranks must not outlive it.  The test adopts them to see that. */
 static int stay(int rank, void *argument)
 {
     (void)argument;
@@ -316,7 +316,7 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(tutti_spawn(meet, NULL, -3), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
-/* Its ranks would be in the parent's process group and could not make their own. */
+/* A spawned rank would inherit the default group and could not make its own. */
 static void not_where_the_default_group_exists(void **state)
 {
     tutti_store *store = NULL;
@@ -336,11 +336,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(each_rank_finds_its_place),
-        TEST(the_ranks_meet_in_the_parents_store),
+        TEST(the_ranks_join_in_the_parents_store),
         TEST(a_failure_ends_the_others_and_is_named),
         TEST(a_signal_is_named),
         TEST(no_failure_passes_for_success),
-        TEST(who_ignores_sigterm_is_killed),
+        TEST(a_rank_that_ignores_sigterm_is_killed),
         TEST(buffered_output_is_written_once),
         TEST(other_children_are_left_alone),
         TEST(an_ignored_sigchld_is_no_success),

@@ -64,7 +64,7 @@ static void test_compare_set(void **state)
     char buffer[8] = "";
     size_t bytes = 99;
     OK(tutti_store_compare_set(f->a, "c", "old", 3, "new", 3, buffer, sizeof buffer, &bytes));
-    assert_int_equal(bytes, 0); /* absent, and expected to be absent: stays absent */
+    assert_int_equal(bytes, 0); /* the key is expected to be absent, and stays absent */
     FAILS(tutti_store_get(f->a, "c", buffer, sizeof buffer, &bytes, 0), TUTTI_ERR_TIMEOUT);
     OK(tutti_store_compare_set(f->a, "c", "", 0, "one", 3, buffer, sizeof buffer, &bytes));
     assert_int_equal(bytes, 3);
@@ -73,7 +73,7 @@ static void test_compare_set(void **state)
     assert_memory_equal(buffer, "one", 3);
     OK(tutti_store_compare_set(f->b, "c", "one", 3, "twelve", 6, buffer, 2, &bytes));
     assert_int_equal(bytes, 6);
-    assert_memory_equal(buffer, "one", 3); /* the buffer is too small: untouched, and no error */
+    assert_memory_equal(buffer, "one", 3); /* buffer too small: unchanged, and no error */
     store_fixture_check_value(f->a, "c", "twelve");
 }
 
@@ -197,7 +197,7 @@ static void test_multi(void **state)
     assert_non_null(strstr(error_text(), "not there"));
 }
 
-/* More than fits one frame: requested and sent in parts. */
+/* The request exceeds one frame, so it is sent in parts. */
 static void test_multi_large(void **state)
 {
     enum { N = 5, BYTES = 5 << 20 };

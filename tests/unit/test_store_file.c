@@ -1,4 +1,4 @@
-/* What only the file store has: processes that share it, and writers that die. */
+/* Properties of the file store alone: processes that share it, and writers that die. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -36,7 +36,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Counts up for ever, until it is killed. */
+/* Forks a process that counts up until it is killed. */
 static pid_t start_counter(void)
 {
     pid_t child = fork();
@@ -107,7 +107,7 @@ static void assert_holds(tutti_store *store, const char *want)
     assert_string_equal(value, want);
 }
 
-/* An unfinished record, and one whose bytes were changed. */
+/* An unfinished record, and one with changed bytes. */
 static void test_torn_records(void **state)
 {
     (void)state;
@@ -123,7 +123,7 @@ static void test_torn_records(void **state)
         assert_int_equal(stat(path, &stat_torn), 0);
         assert_int_equal(stat_torn.st_size, stat_good.st_size);
     }
-    uint8_t record[256]; /* the whole record again, except its last byte: "gooe" */
+    uint8_t record[256]; /* the whole record again, with another last byte: "gooe" */
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t bytes = pread(fd, record, sizeof record, 8);
     close(fd);
@@ -161,7 +161,7 @@ static void test_refused_files(void **state)
     FAILS(tutti_store_file(path, NULL, &store), TUTTI_ERR_SYSTEM);
 }
 
-/* Exceeding the file size limit is an error, and no signal. */
+/* Writing beyond the file size limit is an error, and no signal. */
 static int write_under_a_limit(void)
 {
     char large[2000] = "";

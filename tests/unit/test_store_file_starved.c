@@ -1,4 +1,4 @@
-/* The file store of a process without memory: it reports that, and the processes that share the file lose nothing. */
+/* The file store of a process without memory: it reports the error, and processes that share the file lose nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,7 +93,7 @@ static int claim(tutti_store *store, const char *key)
     return tutti_store_compare_set(store, key, "", 0, "mine", 4, now, sizeof now, &bytes);
 }
 
-/* Both handles see the same. */
+/* Checks that both handles hold the same values. */
 static void assert_agree(const char *const *keys, int n)
 {
     int64_t counts[2];
@@ -123,7 +123,7 @@ static void write_some(int round)
     OK(claim(rich, key));
 }
 
-/* Each allocation of the call that reads them fails once. */
+/* Each allocation of the call that reads the records fails once. */
 static void test_taking_in(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static int own_claim(const char *key)
     return claim(poor, key);
 }
 
-/* A failed call has no effect, nor has it in the other handle's table. */
+/* A failed call has no effect, either on its own handle's table or on the other one's. */
 static void test_own(void **state)
 {
     (void)state;

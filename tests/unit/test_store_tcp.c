@@ -1,4 +1,4 @@
-/* What only the tcp store has: tokens, limits, ports, and servers that come late or die. */
+/* Properties of the tcp store alone: tokens, limits, ports, and servers that start late or die. */
 #include "store_tcp.h"
 
 #include <dlfcn.h>
@@ -54,7 +54,7 @@ static void test_addresses_refused(void **state)
     FAILS(tutti_store_tcp("192.0.2.1", 0,
                           &(tutti_store_opts){.server = true, .token = store_tcp_no_token, .insecure = true}, &store),
           TUTTI_ERR_STORE);
-    store_tcp_assert_says("is not an address of this host"); /* the token was not asked for */
+    store_tcp_assert_says("is not an address of this host"); /* the token is not needed to refuse the address */
     FAILS(tutti_store_tcp("no such host", 0, &(tutti_store_opts){.server = true, .token = store_tcp_token_a}, &store),
           TUTTI_ERR_STORE);
     store_tcp_assert_says("cannot resolve");
@@ -115,7 +115,7 @@ static void test_port_again_at_once(void **state)
 
 /* ---- a name with several addresses ------------------------------------------------------------------------------- */
 
-/* "several.test" has 127.0.0.3 and 127.0.0.1, in this order. */
+/* Resolves "several.test" to 127.0.0.3 and 127.0.0.1, in this order. */
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **list)
 {
     int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
@@ -125,7 +125,7 @@ int getaddrinfo(const char *host, const char *service, const struct addrinfo *hi
     return status == 0 ? real("127.0.0.1", service, hints, &(*list)->ai_next) : status;
 }
 
-/* The first one never answers, as where a router drops what is sent there. */
+/* The first address never answers, as if a router dropped the packets. */
 static void test_silent_address(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void test_silent_address(void **state)
     int silent = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fds[FILL];
     assert_int_equal(bind(silent, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(silent, 0), 0);
-    for (int i = 0; i < FILL; i++) { /* what its queue takes, and more: what comes then is dropped */
+    for (int i = 0; i < FILL; i++) { /* more than the queue holds: the rest is dropped */
         fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         (void)connect(fds[i], (struct sockaddr *)&address, sizeof address);
     }
@@ -201,7 +201,7 @@ static void test_no_server(void **state)
     store_tcp_assert_says(address);
 }
 
-/* The server in a process of its own: tells its port, then serves until it is killed. */
+/* Forks a server, which reports its port and serves until it is killed. */
 static pid_t start_server(uint16_t *port)
 {
     int pipes[2];
@@ -253,7 +253,7 @@ static void test_server_killed(void **state)
     tutti_store_free(client);
 }
 
-/* A server that is stopped cannot answer: the deadline holds, with a little grace. */
+/* A stopped server cannot answer.  The deadline holds, with a little grace. */
 static void test_server_stopped(void **state)
 {
     (void)state;
@@ -307,7 +307,7 @@ static void test_clients_killed(void **state)
         waitpid(children[i], &result, 0);
         assert_true(WIFSIGNALED(result));
     }
-    OK(tutti_store_set(client, "never", "now", 3)); /* wakes nobody, harms nobody */
+    OK(tutti_store_set(client, "never", "now", 3)); /* nobody waits for it any more */
     OK(tutti_store_num_keys(client, &count));
     assert_int_equal(count, 2);
     tutti_store_free(client);
@@ -322,7 +322,7 @@ static void *wait_forever(void *argument)
     return (void *)(intptr_t)tutti_store_get(argument, "never", &c, 1, &bytes, TUTTI_INFINITE);
 }
 
-/* Half a second in which the process has next to nothing to do. */
+/* Returns true if the process uses next to no CPU during half a second. */
 static bool is_idle(void)
 {
     struct timespec before, after;
@@ -330,19 +330,19 @@ static bool is_idle(void)
     store_tcp_sleep_ms(500);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
 #ifdef __SANITIZE_THREAD__
-    return true; /* it has a thread of its own, which takes more */
+    return true; /* a sanitizer's own thread uses more */
 #endif
     return (after.tv_sec - before.tv_sec) * 1000000000LL + after.tv_nsec - before.tv_nsec < 5000000;
 }
 
-/* The server ends at once, whoever waits; and it takes no CPU while nobody asks. */
+/* The server ends at once, even if clients wait, and takes no CPU without requests. */
 static void test_server_ends_and_idles(void **state)
 {
     (void)state;
     tutti_store *server = store_tcp_serve(store_tcp_token_a), *client = store_tcp_join(server, store_tcp_token_a);
     pthread_t thread;
     void *status;
-    bool idle = false; /* once what was begun has been done, which takes its time on a slow machine */
+    bool idle = false; /* idle once earlier work has ended, which takes a while on a slow machine */
     pthread_create(&thread, NULL, wait_forever, client);
     for (int i = 0; i < 10 && !idle; i++) idle = is_idle();
     assert_true(idle);
@@ -354,7 +354,7 @@ static void test_server_ends_and_idles(void **state)
     tutti_store_free(client);
 }
 
-/* In a child, and without asserts, which would print. */
+/* Runs in a child, without asserts, which would print. */
 static int serve_without_streams(void)
 {
     tutti_store *server, *client;
@@ -362,14 +362,14 @@ static int serve_without_streams(void)
     for (int fd = 0; fd <= STDERR_FILENO; fd++) close(fd);
     if (tutti_store_tcp("127.0.0.1", 0, &(tutti_store_opts){.server = true}, &server) != TUTTI_OK) return 1;
     if (tutti_store_tcp("127.0.0.1", tutti_store_port(server), NULL, &client) != TUTTI_OK) return 2;
-    if (write(STDERR_FILENO, "a line of the program", 21) != 21) return 3; /* into nobody's connection */
+    if (write(STDERR_FILENO, "a line of the program", 21) != 21) return 3; /* goes to no connection */
     if (tutti_store_set(client, "k", value, 1) != TUTTI_OK) return 4;
     tutti_store_free(client);
     tutti_store_free(server);
     return 0;
 }
 
-/* A daemon's stdin, stdout and stderr are closed: none of the store's descriptors takes their numbers. */
+/* A daemon's stdin, stdout and stderr are closed.  No descriptor of the store takes their numbers. */
 static void test_no_streams(void **state)
 {
     (void)state;
@@ -380,7 +380,7 @@ static void test_no_streams(void **state)
     assert_int_equal(status, 0);
 }
 
-/* A child of this process, which lives until the write end of *gate is closed. */
+/* Forks a child that runs until the write end of *gate is closed. */
 static pid_t start_child(int *gate)
 {
     int ends[2];
@@ -406,7 +406,7 @@ static void test_forked_child_keeps_nothing(void **state)
     OK(tutti_store_set(client, "k", "", 0));
     pid_t child = start_child(&gate);
     tutti_store_free(client);
-    OK(tutti_store_linger(server, 20000)); /* it has seen the client leave */
+    OK(tutti_store_linger(server, 20000)); /* the server has seen the client leave */
     tutti_store_free(server);
     OK(tutti_store_tcp("127.0.0.1", port, &(tutti_store_opts){.server = true, .token = store_tcp_token_a}, &server));
     tutti_store_free(server);
@@ -425,7 +425,8 @@ static void *open_in_vain(void *argument)
                : NULL;
 }
 
-/* A child that is forked while another thread waits for a server's greeting: the server sees the end of that one. */
+/* A child is forked while another thread is in the handshake with a server.  The server still sees the connection end.
+ */
 static void test_forked_amid_a_handshake(void **state)
 {
     (void)state;
@@ -436,7 +437,7 @@ static void test_forked_amid_a_handshake(void **state)
     void *opened;
     assert_int_equal(pthread_create(&thread, NULL, open_in_vain, &port), 0);
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    assert_true(recv(fd, hello, 1, 0) == 1); /* it has begun */
+    assert_true(recv(fd, hello, 1, 0) == 1); /* the handshake has begun */
     pid_t child = start_child(&gate);
     pthread_join(thread, &opened);
     assert_null(opened);
@@ -451,7 +452,7 @@ static void test_forked_amid_a_handshake(void **state)
     close(listener);
 }
 
-/* The last to leave is the server, if it waits. */
+/* The server may wait, and then leaves last. */
 static void test_linger(void **state)
 {
     (void)state;

@@ -3,7 +3,7 @@
 
 #include "usage.h"
 
-/* None of these sends a byte before all are connected; none may be dropped for another one. */
+/* No client sends a byte before all are connected.  None may be dropped for another one. */
 static void test_burst(void **state)
 {
     (void)state;
@@ -12,7 +12,7 @@ static void test_burst(void **state)
     tutti_store *server = store_tcp_serve(store_tcp_token_a);
     struct recording recording;
     int *fds = calloc(N, sizeof *fds);
-    for (int i = 0; i < N; i++) fds[i] = store_tcp_knock(tutti_store_port(server));
+    for (int i = 0; i < N; i++) fds[i] = store_tcp_connect_plain(tutti_store_port(server));
     for (int i = 0; i < N; i++) store_tcp_handshake_on(fds[i], &recording);
     for (int i = 0; i < N; i++) close(fds[i]);
     free(fds);
@@ -25,7 +25,7 @@ enum { FEW = 400 };
 
 struct served {
     pid_t child;
-    int gate; /* the server lives until it is closed */
+    int gate; /* the server runs until this is closed */
     uint16_t port;
 };
 
@@ -85,7 +85,7 @@ static void *join_once(void *argument)
     return NULL;
 }
 
-/* More clients at once than there are places for unauthenticated peers; all must get in eventually. */
+/* Connects more clients at once than there are places for unauthenticated peers.  All must get in eventually. */
 static void check_joins(int32_t world_size)
 {
     enum { N = 250 };
@@ -113,15 +113,15 @@ static void test_joins_beyond_the_limit(void **state)
     check_joins(250);
 }
 
-/* Silent connections take every place, and more of them wait.  A client still joins, and soon. */
-static void test_strangers_keep_nobody_out(void **state)
+/* Silent connections take every place, and more of them wait.  A client still joins soon. */
+static void test_unauthenticated_peers_keep_nobody_out(void **state)
 {
     (void)state;
     enum { N = 600 };
     int fds[N];
     if (!usage_allow_fds(2048)) skip();
     struct served served = start_with_few(0);
-    for (int i = 0; i < N; i++) fds[i] = store_tcp_knock(served.port);
+    for (int i = 0; i < N; i++) fds[i] = store_tcp_connect_plain(served.port);
     int64_t begun = clock_now_ns();
     struct joiner joiner = {.port = served.port};
     join_once(&joiner);
@@ -138,7 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_burst),
         cmocka_unit_test(test_joins_beyond_the_limit),
-        cmocka_unit_test(test_strangers_keep_nobody_out),
+        cmocka_unit_test(test_unauthenticated_peers_keep_nobody_out),
     };
     return token_init() == TUTTI_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }

@@ -31,7 +31,7 @@ static void test_flood(void **state)
     unsetenv("TUTTI_STORE_MAX_BYTES");
 }
 
-/* Many large values that have become short: memory beyond the counted bytes is freed. */
+/* Many large values become short.  The memory beyond the counted bytes is freed. */
 static void test_shrunk_values(void **state)
 {
     (void)state;
@@ -39,8 +39,8 @@ static void test_shrunk_values(void **state)
     setenv("TUTTI_STORE_MAX_BYTES", "4000000", 1);
     tutti_store *server = store_tcp_serve(store_tcp_token_a);
     char *value = calloc(1, 2 << 20), key[32];
-    memset(value, 1, 2 << 20);             /* otherwise the pages would not exist */
-    struct mallinfo2 before = mallinfo2(); /* no effect under a sanitizer */
+    memset(value, 1, 2 << 20);             /* touches the pages, so that they exist */
+    struct mallinfo2 before = mallinfo2(); /* has no effect under a sanitizer */
     for (int n = 0; n < N; n++) {
         snprintf(key, sizeof key, "%d", n);
         OK(tutti_store_set(server, key, value, 2 << 20));
@@ -61,7 +61,7 @@ static void test_shrunk_values(void **state)
     unsetenv("TUTTI_STORE_MAX_BYTES");
 }
 
-/* Clients request much and read nothing: the server's memory stays bounded, and others are served. */
+/* Clients request much and read nothing.  The server's memory stays bounded, and it serves others. */
 static void test_slow_readers(void **state)
 {
     (void)state;
@@ -119,8 +119,8 @@ static void *get_big(void *argument)
     return NULL;
 }
 
-/* A request that was deferred for lack of memory continues when the memory is freed, also if no other client calls. */
-static void test_put_off_goes_on(void **state)
+/* A request that was deferred for lack of memory continues when memory is freed, even if no other client calls. */
+static void test_deferred_request_continues(void **state)
 {
     (void)state;
     enum { N = 4, SIZE = 1 << 20 };
@@ -131,7 +131,7 @@ static void test_put_off_goes_on(void **state)
     pthread_t thread;
     int fds[N];
     OK(tutti_store_set(client, "big", value, SIZE));
-    for (int i = 0; i < N; i++) { /* half a request each: the server has reserved memory for all of it */
+    for (int i = 0; i < N; i++) { /* half a request each, for which the server has reserved the memory of a whole one */
         struct recording recording;
         uint8_t size[4];
         fds[i] = store_tcp_handshake(tutti_store_port(server), &recording);
@@ -146,7 +146,7 @@ static void test_put_off_goes_on(void **state)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 20;
     bool ended = pthread_timedjoin_np(thread, NULL, &until) == 0;
-    if (!ended) OK(tutti_store_set(server, "other", "", 0)); /* any reply releases it */
+    if (!ended) OK(tutti_store_set(server, "other", "", 0)); /* any reply lets the request continue */
     if (!ended) pthread_join(thread, NULL);
     assert_true(ended);
     OK(getter.status);
@@ -201,7 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_flood),          cmocka_unit_test(test_shrunk_values),
-        cmocka_unit_test(test_slow_readers),   cmocka_unit_test(test_put_off_goes_on),
+        cmocka_unit_test(test_slow_readers),   cmocka_unit_test(test_deferred_request_continues),
         cmocka_unit_test(test_large_requests),
     };
     return token_init() == TUTTI_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

@@ -2,9 +2,10 @@
 #include "loopback.h"
 #include "store_tcp.h"
 
-/* ---- strangers -------------------------------------------------------------------------------------------------- */
+/* ---- unauthenticated peers -----------------------------------------------------------------------------------------
+ */
 
-static void test_strangers_are_dropped(void **state)
+static void test_unauthenticated_peers_are_dropped(void **state)
 {
     (void)state;
     tutti_store *server = store_tcp_serve(store_tcp_token_a);
@@ -29,23 +30,23 @@ static void test_strangers_are_dropped(void **state)
         {noise, 256, true, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        int fd = store_tcp_knock(port);
+        int fd = store_tcp_connect_plain(port);
         assert_true(send(fd, rows[i].data, rows[i].bytes, MSG_NOSIGNAL) == (ssize_t)rows[i].bytes);
         int ms = store_tcp_until_closed(fd, &bytes);
         if (rows[i].at_once ? ms > 1500 : ms < 1500 || ms > 4000) fail_msg("row %zu: dropped after %d ms", i, ms);
         assert_int_equal(bytes, rows[i].answer);
     }
-    /* more than an unauthenticated peer may send: a hello and what must wait for the answer */
+    /* more than an unauthenticated peer may send: a hello, and a proof that must wait for the answer */
     uint8_t both[HANDSHAKE_HELLO_BYTES + HANDSHAKE_PROOF_BYTES] = {0};
     memcpy(both, hello, sizeof hello);
-    int fd = store_tcp_knock(port);
+    int fd = store_tcp_connect_plain(port);
     assert_true(send(fd, both, sizeof both, MSG_NOSIGNAL) == (ssize_t)sizeof both);
     assert_true(store_tcp_until_closed(fd, &bytes) < 1500);
     OK(tutti_store_add(server, "alive", 1, NULL));
     tutti_store_free(server);
 }
 
-static void test_idle_strangers_hurt_nobody(void **state)
+static void test_silent_peers_hurt_nobody(void **state)
 {
     (void)state;
     enum { N = 1000 };
@@ -57,7 +58,7 @@ static void test_idle_strangers_hurt_nobody(void **state)
     setrlimit(RLIMIT_NOFILE, &limit);
     int most = limit.rlim_cur >= 4096 ? N : 300;
     tutti_store *server = store_tcp_serve(store_tcp_token_a), *client = store_tcp_join(server, store_tcp_token_a);
-    for (; n < most; n++) fds[n] = store_tcp_knock(tutti_store_port(server));
+    for (; n < most; n++) fds[n] = store_tcp_connect_plain(tutti_store_port(server));
     int64_t begun = clock_now_ns();
     for (int i = 0; i < 200; i++) OK(tutti_store_add(client, "n", 1, NULL));
     assert_true(clock_now_ns() - begun < 2000000000);
@@ -78,7 +79,7 @@ static void test_idle_strangers_hurt_nobody(void **state)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* The server has no descriptor left: it drops the new connection, does not spin, and recovers. */
+/* The server has no descriptor left.  It drops the new connection, does not spin, and recovers. */
 static void test_out_of_descriptors(void **state)
 {
     (void)state;
@@ -89,11 +90,11 @@ static void test_out_of_descriptors(void **state)
         tutti_store_opts opts = {.server = true, .token = store_tcp_token_a};
         setrlimit(RLIMIT_NOFILE, &(struct rlimit){200, 200});
         if (tutti_store_tcp("127.0.0.1", 0, &opts, &server) != 0) _exit(1);
-        int probe = store_tcp_knock(tutti_store_port(server));
+        int probe = store_tcp_connect_plain(tutti_store_port(server));
         store_tcp_sleep_ms(50);
         while (n < 256 && (fds[n] = dup(0)) >= 0) n++;
         close(fds[--n]);
-        int stranger = store_tcp_knock(tutti_store_port(server)); /* takes our last one */
+        int peer = store_tcp_connect_plain(tutti_store_port(server)); /* takes the server's last descriptor */
         struct timespec cpu, later;
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
         store_tcp_sleep_ms(500);
@@ -102,7 +103,7 @@ static void test_out_of_descriptors(void **state)
         if (used > 0.2) _exit(2);
         if (tutti_store_add(server, "alive", 1, NULL) != 0) _exit(3);
         while (n > 0) close(fds[--n]);
-        close(stranger);
+        close(peer);
         close(probe);
         tutti_store *client = NULL;
         opts.server = false;
@@ -126,7 +127,7 @@ static void test_replayed_handshake(void **state)
     uint8_t theirs[HANDSHAKE_HELLO_BYTES], verdict[HANDSHAKE_VERDICT_BYTES];
     size_t bytes;
     close(store_tcp_handshake(tutti_store_port(server), &recording));
-    int fd = store_tcp_knock(tutti_store_port(server));
+    int fd = store_tcp_connect_plain(tutti_store_port(server));
     store_tcp_send(fd, recording.hello, sizeof recording.hello);
     store_tcp_receive(fd, theirs, sizeof theirs);
     store_tcp_send(fd, recording.proof, sizeof recording.proof);
@@ -139,7 +140,7 @@ static void test_replayed_handshake(void **state)
     tutti_store_free(server);
 }
 
-/* Accepts everybody without holding the token, or speaks another protocol. */
+/* Accepts every client without the token, or speaks another protocol. */
 static void *impostor_run(void *argument)
 {
     int listener = *(int *)argument;
@@ -187,7 +188,7 @@ static void test_other_version(void **state)
     struct handshake shake = {0};
     uint8_t hello[HANDSHAKE_HELLO_BYTES], theirs[HANDSHAKE_HELLO_BYTES];
     size_t bytes;
-    int fd = store_tcp_knock(tutti_store_port(server));
+    int fd = store_tcp_connect_plain(tutti_store_port(server));
     handshake_start(&shake, HANDSHAKE_CLIENT, hello);
     hello[7] = HANDSHAKE_VERSION + 1;
     store_tcp_send(fd, hello, sizeof hello);
@@ -208,7 +209,7 @@ static size_t make_frame(struct seal *seal, uint8_t *frame, int64_t delta)
     return 4 + bytes + SEAL_TAG_BYTES;
 }
 
-/* A frame that is repeated, altered, of a wrong size or not sealed ends the connection, and has no effect. */
+/* A repeated, altered or unsealed frame, or one of a wrong size, ends the connection and has no effect. */
 static void test_bad_frames(void **state)
 {
     (void)state;
@@ -232,9 +233,9 @@ static void test_bad_frames(void **state)
         } else if (form == 4) {
             memset(frame + 4, 0, total - 4);
         } else {
-            total += make_frame(&recording.out, frame + total, 1); /* two at once */
+            total += make_frame(&recording.out, frame + total, 1); /* two frames at once */
         }
-        store_tcp_send(fd, frame, total); /* form 0: sent again */
+        store_tcp_send(fd, frame, total); /* form 0: the frame again */
         assert_true(store_tcp_until_closed(fd, &bytes) < 1500);
         assert_int_equal(bytes, 0);
     }
@@ -247,7 +248,7 @@ static void test_bad_frames(void **state)
 
 enum { DEAF_VALUE = 1500, DEAF_REQUESTS = 6000 };
 
-/* Replaces value n by n + 1.  The reply contains the new one. */
+/* Makes a request that replaces value n by n + 1.  The reply contains the new value. */
 static size_t make_exchange(struct seal *seal, uint8_t *frame, int n)
 {
     char value[2][DEAF_VALUE];
@@ -281,7 +282,7 @@ static bool deaf_was_heard(tutti_store *server, int n)
     return false;
 }
 
-/* Its replies pile up in the server, which keeps at most one. */
+/* Replies pile up in the server, which keeps at most one. */
 static void test_deaf_client(void **state)
 {
     (void)state;
@@ -289,7 +290,7 @@ static void test_deaf_client(void **state)
     struct recording recording;
     uint8_t frame[4096], answer[4 + 24 + 4 + DEAF_VALUE + SEAL_TAG_BYTES];
     int n = 0, fd = store_tcp_handshake(tutti_store_port(server), &recording);
-    for (; n < 100; n++) { /* it listens: no error */
+    for (; n < 100; n++) { /* the client reads the replies: no error */
         store_tcp_send(fd, frame, make_exchange(&recording.out, frame, n));
         store_tcp_receive(fd, answer, sizeof answer);
     }
@@ -305,8 +306,8 @@ static void test_deaf_client(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strangers_are_dropped),
-        cmocka_unit_test(test_idle_strangers_hurt_nobody),
+        cmocka_unit_test(test_unauthenticated_peers_are_dropped),
+        cmocka_unit_test(test_silent_peers_hurt_nobody),
         cmocka_unit_test(test_out_of_descriptors),
         cmocka_unit_test(test_replayed_handshake),
         cmocka_unit_test(test_impostor),

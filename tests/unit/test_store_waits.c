@@ -37,7 +37,7 @@ static void test_get_waits_and_holds_up_nobody(void **state)
         pthread_create(&threads[i], NULL, waiter_run, &waiters[i]);
     }
     store_fixture_sleep_ms(50);
-    OK(tutti_store_set(f->b, "other", "1", 1)); /* the same handle, while the others wait */
+    OK(tutti_store_set(f->b, "other", "1", 1)); /* on the waiting handle */
     store_fixture_check_value(f->b, "other", "1");
     OK(tutti_store_set(f->a, "late", "here", 4));
     for (int i = 0; i < N; i++) {
@@ -105,7 +105,7 @@ static void *barrier_run(void *argument)
     for (int i = 0; i < rank->rounds && rank->status == 0; i++) {
         atomic_fetch_add(rank->inside, 1);
         rank->status = tutti_store_barrier(rank->store, "b", rank->world_size, 20000);
-        /* nobody leaves round i before all have entered it */
+        /* nobody leaves round i before all have arrived */
         if (atomic_load(rank->inside) < (i + 1) * rank->world_size) rank->status = 1;
     }
     return NULL;

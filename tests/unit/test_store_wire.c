@@ -1,4 +1,4 @@
-/* The store's parsers on good, cut and altered bytes, and on noise; the seal. */
+/* The store's parsers on good, cut and altered bytes, and on noise.  The seal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "store/handshake.h"
 #include "store/wire.h"
 
-/* A copy at the end of its allocation, so that a sanitizer sees the first byte read too far. */
+/* Parses a copy at the end of its allocation, so that a sanitizer sees a read beyond it. */
 static int parse_request_copy(const uint8_t *in, size_t bytes)
 {
     struct store_request request;
@@ -146,7 +146,7 @@ static void test_reply_round_trip(void **state)
     assert_int_equal(parse_reply_copy(bytes, n), TUTTI_ERR_INVALID_ARGUMENT);
 }
 
-/* Noise, and good frames with a few bytes altered: no crash, and nothing is read outside. */
+/* Noise, and good frames with a few altered bytes: no crash, and no read outside. */
 static void test_noise(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Memory that ranks of a host share (backends/tcp/shm/arena.c): an owner and a peer of one process, each with its
- * own mapping.  What lacks is made by limits, in children. */
+/* Memory that ranks of a host share (backends/tcp/shm/arena.c): an owner and a peer in one process, each with its own
+ * mapping.  Children with resource limits produce the shortages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -111,7 +111,7 @@ static void test_a_peer_reads_in_place(void **state)
     pair_close(&pair);
 }
 
-/* Whatever stands in a slot, nothing beyond the arena is touched. */
+/* Whatever address a slot holds, nothing beyond the arena is touched. */
 static void test_any_address_is_safe(void **state)
 {
     struct pair pair;
@@ -129,7 +129,7 @@ static void test_any_address_is_safe(void **state)
     assert_null(reach(&pair, NULL, 1));
     assert_null(reach(&pair, (const char *)UINTPTR_MAX, 1));
     assert_int_equal(*reach(&pair, base + whole - 1, 1), 0);
-    pair.peer.can_share = false; /* not all ranks can: then nobody does */
+    pair.peer.can_share = false; /* if one rank cannot share, none does */
     assert_null(reach(&pair, base, 1));
     pair_close(&pair);
 }
@@ -164,10 +164,10 @@ static void test_the_same_address_again(void **state)
     assert_int_equal(reach(&pair, b, 2 * MIB)[MIB], 'b');
     assert_int_equal(pages_held(&pair), 4 * MIB);
     assert_int_equal(shm_free(&pair.owner, b), TUTTI_OK);
-    assert_int_equal(pages_held(&pair), 2 * MIB); /* though the peer has them mapped */
+    assert_int_equal(pages_held(&pair), 2 * MIB); /* although the peer has them mapped */
     char *d = take(&pair, PAGE_BYTES), *e = take(&pair, 2 * MIB - PAGE_BYTES + 1), *f = take(&pair, MIB);
     assert_ptr_equal(d, b);
-    assert_ptr_equal(e, c + MIB); /* it does not fit between */
+    assert_ptr_equal(e, c + MIB); /* too large for the gap */
     assert_ptr_equal(f, d + PAGE_BYTES);
     assert_int_equal(f[MIB - 1], 0);
     memset(f, 'f', MIB);
@@ -190,7 +190,7 @@ static void test_freeing_what_is_not_there(void **state)
     pair_close(&pair);
 }
 
-/* Pages that somebody may still be reading are kept, for nobody has made sure of others. */
+/* Pages that a peer may still read are kept, because nobody has checked for such peers. */
 static void test_given_up(void **state)
 {
     struct pair pair;
@@ -277,7 +277,7 @@ static void test_unsound_arenas(void **state)
     close(fd);
     fd = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
-    assert_false(shm_arena_is_sound(fd)); /* it might become so */
+    assert_false(shm_arena_is_sound(fd)); /* the file could still be shrunk */
     close(fd);
     assert_false(shm_arena_is_sound(STDERR_FILENO));
 }
@@ -295,7 +295,7 @@ static int under(int resource, rlim_t most, int (*body)(void))
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* No file of that size: no segment, no arena, and no signal. */
+/* Limits the file size too much: no segment, no arena, and no signal. */
 static int small_files(void)
 {
     struct pair pair;
@@ -307,7 +307,7 @@ static int small_files(void)
     return shm_alloc(&pair.owner, 1, &memory) == TUTTI_ERR_UNSUPPORTED ? 0 : 2;
 }
 
-/* Few addresses: a quarter of them. */
+/* A quarter of the address space is available. */
 __attribute__((unused)) static int few_addresses(void)
 {
     struct pair pair;
@@ -323,7 +323,7 @@ static void test_limits(void **state)
 {
     (void)state;
     assert_int_equal(under(RLIMIT_FSIZE, 1 << 20, small_files), 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* these want all addresses for themselves */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* a sanitizer needs the whole address space */
     assert_int_equal(under(RLIMIT_AS, 1 << 30, few_addresses), 0);
 #endif
 }

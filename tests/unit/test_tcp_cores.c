@@ -11,7 +11,7 @@
 
 enum { SEATS = 5, END = -1 };
 
-/* The masks of n local_ranks, each a list of cores that ends with END. */
+/* True if the masks give each of n local ranks a core.  A mask is a list of cores that ends with END. */
 static bool suffice(int n, const int cores[][5], const bool *present)
 {
     static const bool all[SEATS] = {true, true, true, true, true};
@@ -36,7 +36,7 @@ static void test_unbound(void **state)
     assert_true(suffice(3, same, (const bool[]){true, false, true}));
 }
 
-/* As mpirun and srun bind. */
+/* Masks as mpirun and srun set them. */
 static void test_bound(void **state)
 {
     (void)state;
@@ -47,14 +47,14 @@ static void test_bound(void **state)
     assert_false(suffice(4, (const int[][5]){{0, 1, END}, {0, 1, END}, {0, 1, END}, {2, 3, END}}, NULL));
 }
 
-/* Whoever comes first may have to take another one. */
+/* A rank may have to leave its first core to another one. */
 static void test_mixed(void **state)
 {
     (void)state;
     assert_true(suffice(3, (const int[][5]){{0, 1, 2, END}, {0, 1, END}, {0, END}}, NULL));
     assert_true(suffice(4, (const int[][5]){{0, 1, END}, {1, 2, END}, {2, 3, END}, {0, END}}, NULL));
     assert_false(suffice(4, (const int[][5]){{0, 1, END}, {1, 2, END}, {2, END}, {0, END}}, NULL));
-    assert_false(suffice(2, (const int[][5]){{0, 1, END}, {END}}, NULL)); /* nothing is known of it */
+    assert_false(suffice(2, (const int[][5]){{0, 1, END}, {END}}, NULL)); /* a rank without a known mask */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Which way a large message goes. */
+/* The cost model: which way a large message takes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -13,8 +13,8 @@ enum { SIZE = 512 << 10 };
 
 enum { PUSH = COST_FIRST, PULL = COST_SECOND };
 
-/* Of n messages that take these times, how many are pushed. */
-static int pushed_of(struct cost_model *cost, int n, uint64_t push_ns, uint64_t pull_ns)
+/* Returns how many of n messages are pushed, if either way takes these times. */
+static int count_pushed(struct cost_model *cost, int n, uint64_t push_ns, uint64_t pull_ns)
 {
     int pushed = 0;
     for (int i = 0; i < n; i++) {
@@ -29,50 +29,52 @@ static void test_the_faster_way_is_taken(void **state)
 {
     (void)state;
     struct cost_model fast = {0}, slow = {0};
-    assert_in_range(pushed_of(&fast, 1000, 30000, 63000), 1000 - 1000 / TRY_EVERY - 8, 999);
-    assert_in_range(pushed_of(&slow, 1000, 110000, 63000), 1, 1000 / TRY_EVERY + 8);
+    assert_in_range(count_pushed(&fast, 1000, 30000, 63000), 1000 - 1000 / TRY_EVERY - 8, 999);
+    assert_in_range(count_pushed(&slow, 1000, 110000, 63000), 1, 1000 / TRY_EVERY + 8);
 }
 
-/* What a first time takes says little: memory has no pages yet. */
+/* The first measurement is not used, because the memory has no pages yet. */
 static void test_the_first_time_is_not_trusted(void **state)
 {
     (void)state;
     struct cost_model cost = {0};
     cost_learn(&cost, PUSH, SIZE, 300000);
-    assert_in_range(pushed_of(&cost, 20, 30000, 63000), 14, 19);
+    assert_in_range(count_pushed(&cost, 20, 30000, 63000), 14, 19);
 }
 
 static void test_times_change(void **state)
 {
     (void)state;
     struct cost_model cost = {0};
-    pushed_of(&cost, 100, 30000, 63000);
-    assert_in_range(pushed_of(&cost, 1000, 110000, 63000), 1, 40);   /* soon found out, for it is what is done */
-    assert_in_range(pushed_of(&cost, 1000, 30000, 63000), 900, 999); /* found out when it is tried again */
+    count_pushed(&cost, 100, 30000, 63000);
+    assert_in_range(count_pushed(&cost, 1000, 110000, 63000), 1,
+                    40); /* found soon, because the model measures the way in use */
+    assert_in_range(count_pushed(&cost, 1000, 30000, 63000), 900,
+                    999); /* found when the model tries the other way again */
 }
 
 static void test_one_long_time_is_chance(void **state)
 {
     (void)state;
     struct cost_model cost = {0};
-    pushed_of(&cost, 100, 30000, 63000);
+    count_pushed(&cost, 100, 30000, 63000);
     cost_learn(&cost, PUSH, SIZE, 20000000); /* the peer had lost its core */
-    assert_in_range(pushed_of(&cost, 20, 30000, 63000), 19, 20);
+    assert_in_range(count_pushed(&cost, 20, 30000, 63000), 19, 20);
 }
 
 static void test_sizes_differ(void **state)
 {
     (void)state;
     struct cost_model cost = {0};
-    pushed_of(&cost, 100, 110000, 63000);
+    count_pushed(&cost, 100, 110000, 63000);
     assert_int_equal(cost_choose(&cost, SIZE), PULL);
     assert_int_equal(cost_choose(&cost, SIZE / 2 + 1), PULL);
-    assert_int_equal(cost_choose(&cost, SIZE / 2), PUSH); /* not known yet */
+    assert_int_equal(cost_choose(&cost, SIZE / 2), PUSH); /* not measured yet */
     assert_int_equal(cost_choose(&cost, SIZE + 1), PUSH);
 }
 
-/* A peer says what its side took: it may say anything. */
-static void test_nonsense_is_bounded(void **state)
+/* A peer reports its own time, which may be any number. */
+static void test_reports_are_bounded(void **state)
 {
     (void)state;
     struct cost_model cost = {0};
@@ -94,7 +96,7 @@ int main(void)
         cmocka_unit_test(test_times_change),
         cmocka_unit_test(test_one_long_time_is_chance),
         cmocka_unit_test(test_sizes_differ),
-        cmocka_unit_test(test_nonsense_is_bounded),
+        cmocka_unit_test(test_reports_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

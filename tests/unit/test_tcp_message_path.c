@@ -1,4 +1,4 @@
-/* backends/tcp/shm/message_path.c: how a large message goes. */
+/* backends/tcp/shm/message_path.c: the path of a large message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +64,7 @@ static void test_the_faster_one(void **state)
     read_is_faster = true;
     assert_int_equal(path_of(64 << 10, true, false), TRANSPORT_READ);
     assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_READ);
-    shm.shares_cores = true; /* nothing is timed */
+    shm.shares_cores = true; /* then nothing is timed */
     assert_int_equal(path_of(64 << 10, true, false), TRANSPORT_EAGER);
     assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_WRITE);
 }
@@ -73,13 +73,13 @@ static void test_what_is_not_possible(void **state)
 {
     (void)state;
     open_shm();
-    has_space = false; /* it would be copied once more */
+    has_space = false; /* otherwise it would be copied once more */
     assert_int_equal(path_of(32 << 10, true, false), TRANSPORT_READ);
     assert_int_equal(path_of(32 << 10, false, false), TRANSPORT_READ);
     shm.can_read_memory = false;
     assert_int_equal(path_of(32 << 10, true, false), TRANSPORT_EAGER);
     assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_WRITE);
-    is_arena = true; /* which the receiver maps */
+    is_arena = true; /* the receiver maps it */
     assert_int_equal(path_of(1 << 20, true, false), TRANSPORT_READ);
     assert_int_equal(path_of(16 << 10, true, false), TRANSPORT_EAGER);
 }
@@ -95,7 +95,7 @@ static void test_named(void **state)
     shm.n_choices = 3;
     assert_int_equal(path_of(30000, true, true), TRANSPORT_READ);
     assert_int_equal(path_of(30001, true, true), TRANSPORT_EAGER);
-    assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_WRITE); /* too large for an eager one */
+    assert_int_equal(path_of(1 << 20, true, true), TRANSPORT_WRITE); /* too large for an eager message */
     shm.can_read_memory = false;
     assert_int_equal(path_of(30000, true, true), TRANSPORT_WRITE);
 }

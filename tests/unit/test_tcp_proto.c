@@ -1,4 +1,4 @@
-/* The message protocol and a peer that has gone wrong: what it may not bring about, whatever it sends.  The transport
+/* The message protocol and a faulty peer: whatever the peer sends, it does no harm beyond its own link.  The transport
  * is a stub. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "../../backends/tcp/p2p/proto_group.c"
 #include "../../backends/tcp/p2p/proto_op.c"
 #include "../../backends/tcp/p2p/proto_read.c"
-#define take_eager take_arrived /* a name of proto_arrive.c, too */
+#define take_eager take_arrived /* proto_arrive.c has the same name */
 #include "../../backends/tcp/p2p/proto_recv.c"
 #include "../../backends/tcp/p2p/proto_send.c"
 #include "../../backends/tcp/p2p/proto_talk.c"
@@ -25,7 +25,7 @@ static int dropped;            /* links */
 static bool loses;             /* the next unwrite finds no memory to start the next write, which ends the link */
 static struct proto *protocol; /* the user of the transport */
 
-/* What stubs are asked is nothing to them.  NOLINTBEGIN(misc-unused-parameters) */
+/* Stubs ignore their parameters.  NOLINTBEGIN(misc-unused-parameters) */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 static bool reaches(const struct transport *transport, int32_t rank)
@@ -154,7 +154,7 @@ static const tutti_host host = {.abi = TUTTI_BACKEND_ABI,
 
 enum { WORLD = 3, OURS = 5 };
 
-/* Rank 0 of three; ranks 0 and 1 are a group. */
+/* Opens rank 0 of three.  Ranks 0 and 1 are a group. */
 static void open_rank(struct proto *proto, struct proto_group *group)
 {
     static const int32_t ranks[] = {0, 1};
@@ -181,8 +181,8 @@ static void bring(struct proto *proto, int32_t from, struct transport_header hea
 
 /* ---- what a peer sends ------------------------------------------------------------------------------------- */
 
-/* Who has what it may have here is not dropped, and may have it again; who has more is. */
-static void test_more_than_it_may(void **state)
+/* A peer within its limits is not dropped, and may use them again.  A peer beyond them is dropped. */
+static void test_limits(void **state)
 {
     enum { EACH = 1000, MOST = PROTO_CREDIT / (EACH + PROTO_EAGER_COST) };
     static char payload[EACH], data[EACH];
@@ -205,8 +205,8 @@ static void test_more_than_it_may(void **state)
     close_rank(&proto, &group);
 }
 
-/* An offer that is being taken back stays on the list of those until the peer has said so, whatever else it says. */
-static void test_an_answer_to_an_offer(void **state)
+/* A withdrawn RTS stays on the list until the peer has confirmed the withdrawal, whatever else it sends. */
+static void test_an_answer_to_a_withdrawn_rts(void **state)
 {
     static char data[64];
     int ended = 0;
@@ -230,8 +230,8 @@ static void test_an_answer_to_an_offer(void **state)
     close_rank(&proto, &group);
 }
 
-/* A receive from any source is not met by what a rank sends that is not in its group, before or after. */
-static void test_a_stranger_to_the_group(void **state)
+/* A receive from any source does not match messages of a rank outside the group, before or after. */
+static void test_a_non_member(void **state)
 {
     static char payload[8], data[8];
     struct transport_header header = {.kind = KIND_EAGER, .group = OURS, .bytes = sizeof data, .fingerprint = 1};
@@ -254,7 +254,8 @@ static void test_a_stranger_to_the_group(void **state)
     close_rank(&proto, &group);
 }
 
-/* Two sends wait for the FIFO.  The first one's end costs the second one the link, and the first one nothing. */
+/* Two sends wait for the FIFO.  The end of the first one breaks the link of the second one, and does not affect the
+ * first. */
 static void test_an_end_that_ends_the_link(void **state)
 {
     int ended[2] = {0};
@@ -273,7 +274,7 @@ static void test_an_end_that_ends_the_link(void **state)
     close_rank(&proto, &group);
 }
 
-/* A transport without single-copy reads brings none of their messages. */
+/* A transport without single-copy reads accepts none of their messages. */
 static void test_a_read_without_reads(void **state)
 {
     struct transport_header header = {
@@ -293,9 +294,8 @@ static void test_a_read_without_reads(void **state)
     close_rank(&proto, &group);
 }
 
-/* A sender that has asked, and does not wait for the answer, sends its message after all: it goes where the question
- * went, to the receive that has answered, or, until there is one, to where the question lies.  What was refused is not
- * received later. */
+/* A sender that has sent an RTS, and does not wait for the CTS, sends its message after all.  The message goes to the
+ * receive that has answered.  If none has, it takes the place of the RTS.  A refused message is not received later. */
 static void test_sent_after_all(void **state)
 {
     static const char payload[] = "its bytes";
@@ -303,7 +303,7 @@ static void test_sent_after_all(void **state)
     struct transport_header rts = {.kind = KIND_RTS, .group = OURS, .bytes = TEXT, .id = QUESTION};
     struct transport_header eager = {.kind = KIND_EAGER, .group = OURS, .bytes = TEXT, .ref = QUESTION};
     (void)state;
-    for (int posted = 0; posted < 3; posted++) { /* nothing; a receive that fits; one that does not */
+    for (int posted = 0; posted < 3; posted++) { /* none; a receive that fits; one that does not */
         char data[2 * TEXT] = "";
         int ended = 0;
         tutti_request request = {.peer = 1, .data = data, .bytes = posted == 2 ? 2 * TEXT : TEXT, .owner = &ended};
@@ -313,7 +313,7 @@ static void test_sent_after_all(void **state)
         if (posted > 0) assert_int_equal(proto_recv(&group, &request), TUTTI_REQUEST_PENDING);
         bring(&proto, 1, rts, NULL);
         assert_int_equal(ended, posted == 2 ? TUTTI_ERR_MISMATCH : 0);
-        eager.ref = QUESTION + 1; /* another one, which has met its receive */
+        eager.ref = QUESTION + 1; /* another RTS, which has matched its receive */
         bring(&proto, 1, eager, "not these");
         assert_int_equal(ended, posted == 2 ? TUTTI_ERR_MISMATCH : 0);
         eager.ref = QUESTION;
@@ -331,9 +331,12 @@ static void test_sent_after_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_more_than_it_may),        cmocka_unit_test(test_an_answer_to_an_offer),
-        cmocka_unit_test(test_a_stranger_to_the_group), cmocka_unit_test(test_an_end_that_ends_the_link),
-        cmocka_unit_test(test_a_read_without_reads),    cmocka_unit_test(test_sent_after_all),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_an_answer_to_a_withdrawn_rts),
+        cmocka_unit_test(test_a_non_member),
+        cmocka_unit_test(test_an_end_that_ends_the_link),
+        cmocka_unit_test(test_a_read_without_reads),
+        cmocka_unit_test(test_sent_after_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

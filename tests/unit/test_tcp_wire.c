@@ -1,4 +1,4 @@
-/* The tcp backend's messages: what is written can be read, and each field out of its range is refused. */
+/* The tcp backend's messages: a written message can be read, and a message with a field out of range is refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static const struct transport_header good[] = {
 };
 enum { GOOD = sizeof good / sizeof *good };
 
-/* As a message that comes from the network. */
+/* Parses a message as if it came from the network. */
 static bool parse(const void *message, size_t n, struct transport_header *header)
 {
     return wire_parse(message, n, header) && kind_is_valid(header, n - WIRE_HEADER, WORLD);
@@ -52,7 +52,7 @@ static size_t whole(const struct transport_header *header)
     return WIRE_HEADER + (payload ? header->bytes : 0);
 }
 
-/* Writes header into a block of exactly n bytes, so that a sanitizer sees a read beyond it, and parses that. */
+/* Writes header into a block of exactly n bytes, so that a sanitizer sees a read beyond it, and parses it. */
 static bool parses(const struct transport_header *header, size_t n)
 {
     uint8_t out[WIRE_HEADER], *block = calloc(1, n > 0 ? n : 1);
@@ -118,7 +118,7 @@ static void test_unused_fields_must_be_zero(void **state)
     for (int i = 0; i < GOOD; i++) {
         uint8_t out[WIRE_HEADER + TRANSPORT_PAYLOAD_MAX] = {0};
         struct transport_header read;
-        /* bytes 8..55 are the fields of which kinds use some; 3 is flags */
+        /* bytes 8 .. 55 are fields that some kinds use, and byte 3 is flags */
         for (int field = 8; field < 56; field += 8) {
             wire_encode(out, &good[i]);
             bool used = get_u64(out + field) != 0;
@@ -170,7 +170,7 @@ static void test_ranges(void **state)
     assert_false(parses(&header, WIRE_HEADER));
 }
 
-/* Whatever comes, nothing is read beyond it, and what is believed is in range. */
+/* Whatever arrives, nothing beyond it is read, and accepted fields are in range. */
 static void test_noise(void **state)
 {
     (void)state;
@@ -179,7 +179,7 @@ static void test_noise(void **state)
         size_t n = (size_t)(rand() % (WIRE_HEADER + 40));
         uint8_t *block = malloc(n > 0 ? n : 1);
         for (size_t k = 0; k < n; k++) block[k] = (uint8_t)rand();
-        if (n >= 8 && rand() % 2) { /* past the first checks */
+        if (n >= 8 && rand() % 2) { /* gets beyond the first checks */
             wire_encode((uint8_t[WIRE_HEADER]){0}, &good[0]);
             block[0] = 0x54;
             block[1] = 0x75;

@@ -1,9 +1,8 @@
-/* A group of 1,024 ranks in one thread: every algorithm of every collective runs through the real executor, over real
+/* A group of 1,024 ranks in one thread.  Every algorithm of every collective runs through the real executor, over real
  * memory and with real values.
  *
- * Each rank has a plan and an exec.  Messages go through one table in memory.  Some sends are copied and done at once,
- * the others end when their receive is there.  Which rank goes on next is drawn at random.
- */
+ * Each rank has a plan and an exec.  Messages go through one table in memory.  Some sends are copied and end at once.
+ * The others end when they meet their receive.  The next rank to run is drawn at random. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +26,7 @@ struct rank {
     tutti_tensor in, out;
 };
 
-/* A send or a receive that waits for the other one. */
+/* A send or a receive that waits for its counterpart. */
 struct waiting {
     struct waiting *next;
     uint64_t key;
@@ -70,7 +69,7 @@ static uint64_t message_key(int from, int to, uint64_t tag)
     return tag << 20 | (uint64_t)from << 10 | (uint64_t)to;
 }
 
-/* Removes what waits under key, if anything. */
+/* Removes and returns the entry under key, or NULL. */
 static struct waiting *take_waiting(uint64_t key)
 {
     struct waiting **at = &table[mix(key) % BUCKETS];
@@ -194,7 +193,7 @@ static void make_tensors(struct rank *rank, tutti_kind kind, int64_t count)
         ((int32_t *)rank->out.data)[i] = given(ROOT, i);
 }
 
-/* Returns element i of rank's output, as the collective defines it; sums has the sums over all ranks, of a scan
+/* Returns element i of rank's output, as the collective defines it. sums holds the sums over all ranks, or for a scan
  * over the ranks before. */
 static int32_t expected(tutti_kind kind, int rank, int64_t i, int64_t count, const int32_t *sums)
 {
@@ -328,7 +327,7 @@ static void run_algorithm(const struct coll_algorithm *algorithm, int64_t count,
     for (int r = 0; r < RANKS; r++) free_rank(&ranks[r]);
 }
 
-/* On 32 hosts of 32 ranks, for the algorithms that use hosts. */
+/* Runs on 32 hosts of 32 ranks for the algorithms that use hosts. */
 static void test_every_algorithm(void **state)
 {
     (void)state;

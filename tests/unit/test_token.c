@@ -1,4 +1,4 @@
-/* The job token: its three sources, and why each may be refused. */
+/* The job token: its three sources, and the reasons for refusal. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -132,7 +132,7 @@ static void test_descriptor(void **state)
     setenv("TUTTI_TOKEN_FD", number, 1);
     setenv("TUTTI_TOKEN_FILE", "/nonexistent", 1);
     expect_token(0x00, 0xff);
-    expect_token(0x00, 0xff); /* again: it is still open, and its position does not matter */
+    expect_token(0x00, 0xff); /* a second time: the descriptor is still open, and its position does not matter */
     close(fd);
     expect_refusal(TUTTI_ERR_SYSTEM, "TUTTI_TOKEN_FD");
     setenv("TUTTI_TOKEN_FD", "three", 1);

@@ -40,7 +40,7 @@ static void test_rows(void **state)
     assert_int_equal(tuning.n, 0);
 }
 
-/* A path of the backend is as good as an algorithm; what other backends have is not known here. */
+/* A path of the backend is as good as an algorithm.  Paths of other backends are not known here. */
 static void test_paths(void **state)
 {
     static const struct coll_path paths[] = {{{TUTTI_ALL_REDUCE, "direct", NULL, false}, 7, NULL},
@@ -57,7 +57,7 @@ static void test_paths(void **state)
     assert_int_equal(tuning.n, 0);
 }
 
-/* Also in lines for other groups: a file is valid as a whole or not at all. */
+/* Also in lines for other groups, because a file is valid as a whole or not at all. */
 static void test_mistakes(void **state)
 {
     static const struct {
@@ -124,7 +124,7 @@ static void test_files(void **state)
     unlink(path);
 }
 
-/* A pipe that nobody writes into does not block. */
+/* Reading a pipe without a writer does not block. */
 static void test_pipe(void **state)
 {
     char folder[] = "/tmp/tutti-tuning-XXXXXX", path[64];
